@@ -1,0 +1,276 @@
+//! The number types of leaves: how they are stored, and in which type their arithmetic is done.
+
+use core::fmt;
+
+use num_traits::{Float, NumAssign};
+
+/// The type of a leaf's elements.
+///
+/// `F16` and `Bf16` leaves need the feature `half`; the names are always there, so that a schema or a file that
+/// mentions them can be read and reported by any build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
+pub enum DType {
+    /// IEEE half precision: 5 bits of exponent, 10 of fraction.
+    F16,
+    /// Brain float: 8 bits of exponent, 7 of fraction.
+    Bf16,
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+}
+
+impl DType {
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::F16 | DType::Bf16 => 2,
+            DType::F32 => 4,
+            DType::F64 => 8,
+        }
+    }
+
+    /// The type that arithmetic on elements of this type is done in: `F32` for 16-bit types, else the type itself.
+    pub const fn compute(self) -> DType {
+        match self {
+            DType::F64 => DType::F64,
+            DType::F16 | DType::Bf16 | DType::F32 => DType::F32,
+        }
+    }
+
+    /// The name used in schemas, errors and configs: `f16`, `bf16`, `f32`, `f64`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F16 => "f16",
+            DType::Bf16 => "bf16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+        }
+    }
+
+    /// The type of this name, if there is one.
+    pub fn from_name(name: &str) -> Option<DType> {
+        [DType::F16, DType::Bf16, DType::F32, DType::F64].into_iter().find(|d| d.name() == name)
+    }
+
+    /// Whether this build can hold leaves of this type.
+    pub const fn is_supported(self) -> bool {
+        match self {
+            DType::F16 | DType::Bf16 => cfg!(feature = "half"),
+            DType::F32 | DType::F64 => true,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+    #[cfg(feature = "half")]
+    impl Sealed for half::f16 {}
+    #[cfg(feature = "half")]
+    impl Sealed for half::bf16 {}
+}
+
+/// A number type that leaves can have: `f32`, `f64`, and with the feature `half` also `f16` and `bf16`.
+///
+/// Sealed: the engine knows the memory layout of each. All of them are plain numbers of [`DType::size`] bytes for
+/// which every bit pattern is a value, and zero is all bits clear.
+pub trait Element: sealed::Sealed + Copy + Default + PartialEq + PartialOrd + fmt::Debug + Send + Sync + 'static {
+    /// The type that arithmetic on this one is done in.
+    type Compute: Real;
+    /// The name of this type as a value.
+    const DTYPE: DType;
+
+    /// This value in its compute type, exactly.
+    fn widen(self) -> Self::Compute;
+    /// The nearest value of this type, ties to even.
+    fn narrow(value: Self::Compute) -> Self;
+    /// This value in `f64`, exactly.
+    fn to_f64(self) -> f64;
+    /// The nearest value of this type to an `f64`, ties to even.
+    fn from_f64(value: f64) -> Self;
+}
+
+/// A type that arithmetic is done in: `f32` or `f64`.
+///
+/// Rules are generic over it; all of [`num_traits::Float`] is at hand. Constants come in through [`Real::of`].
+pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + core::iter::Sum {
+    /// The nearest value of this type to an `f64` constant or scalar.
+    #[inline(always)]
+    fn of(value: f64) -> Self {
+        <Self as Element>::from_f64(value)
+    }
+
+    /// The member of a pair that is made for this type.
+    #[doc(hidden)]
+    fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<Self>;
+}
+
+/// A family of types with a member for each compute type: what a step works out once for `f32` and once for `f64`.
+#[doc(hidden)]
+pub trait PerReal {
+    /// The member for `C`.
+    type Of<C: Real>: Copy + Send + Sync;
+}
+
+/// The two members of a [`PerReal`] family.
+#[doc(hidden)]
+pub struct Both<F: PerReal> {
+    pub(crate) single: F::Of<f32>,
+    pub(crate) double: F::Of<f64>,
+}
+
+impl Real for f32 {
+    #[inline(always)]
+    fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<f32> {
+        &both.single
+    }
+}
+
+impl Real for f64 {
+    #[inline(always)]
+    fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<f64> {
+        &both.double
+    }
+}
+
+impl Element for f32 {
+    type Compute = f32;
+    const DTYPE: DType = DType::F32;
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+    #[inline(always)]
+    fn narrow(value: f32) -> f32 {
+        value
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+    #[inline(always)]
+    fn from_f64(value: f64) -> f32 {
+        value as f32
+    }
+}
+
+impl Element for f64 {
+    type Compute = f64;
+    const DTYPE: DType = DType::F64;
+
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn narrow(value: f64) -> f64 {
+        value
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn from_f64(value: f64) -> f64 {
+        value
+    }
+}
+
+#[cfg(feature = "half")]
+impl Element for half::f16 {
+    type Compute = f32;
+    const DTYPE: DType = DType::F16;
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self.to_f32()
+    }
+    #[inline(always)]
+    fn narrow(value: f32) -> half::f16 {
+        half::f16::from_f32(value)
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        half::f16::to_f64(self)
+    }
+    #[inline(always)]
+    fn from_f64(value: f64) -> half::f16 {
+        half::f16::from_f64(value)
+    }
+}
+
+#[cfg(feature = "half")]
+impl Element for half::bf16 {
+    type Compute = f32;
+    const DTYPE: DType = DType::Bf16;
+
+    // Written out, not `to_f32`, because that has a branch for NaN which keeps loops from vectorising; a shift is exact
+    // for every value.
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+    // Round to nearest, ties to even, on the bits; a NaN stays a NaN by setting its quiet bit. Branch-free for the same
+    // reason as `widen`.
+    #[inline(always)]
+    fn narrow(value: f32) -> half::bf16 {
+        let bits = value.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        let quiet = (bits >> 16) | 0x40;
+        half::bf16::from_bits(if value.is_nan() { quiet as u16 } else { rounded as u16 })
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        f64::from(self.widen())
+    }
+    #[inline(always)]
+    fn from_f64(value: f64) -> half::bf16 {
+        half::bf16::from_f64(value)
+    }
+}
+
+/// Runs `$body` with the type alias `$T` standing for the Rust type of a [`DType`] value.
+///
+/// The one place where a run-time dtype becomes a type; without the feature `half` the 16-bit types cannot occur, since
+/// nothing can create a leaf of them.
+macro_rules! with_dtype {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::element::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::element::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            #[cfg(feature = "half")]
+            $crate::element::DType::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            #[cfg(feature = "half")]
+            $crate::element::DType::Bf16 => {
+                type $T = half::bf16;
+                $body
+            }
+            #[cfg(not(feature = "half"))]
+            $crate::element::DType::F16 | $crate::element::DType::Bf16 => {
+                unreachable!("leaves of 16-bit types cannot be made without the feature `half`")
+            }
+        }
+    };
+}
+pub(crate) use with_dtype;

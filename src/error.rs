@@ -1,0 +1,188 @@
+//! The crate's one error type.
+
+use core::fmt;
+
+use crate::tree::Difference;
+
+/// What went wrong, where, what was expected and what was found.
+///
+/// Whatever returned it changed nothing: parameters, state and updates are as they were before the call.
+///
+/// The kinds are private so that messages can improve; the `is_*` predicates tell them apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Error(Box<Kind>);
+
+/// The result of everything in this crate that can fail.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+enum Kind {
+    #[error("{what}: {}", Lines(differences))]
+    Structure { what: String, differences: Vec<Difference> },
+    #[error("{function}: argument `{argument}` must be {expected}, found {found}")]
+    Argument { function: String, argument: String, expected: String, found: String },
+    #[error("{what} `{pattern}` matches none of the {} leaves{}", paths.len(), Listing(paths))]
+    NoMatch { what: String, pattern: String, paths: Vec<String> },
+    #[error("{place}: there is no {what} `{name}`{}", Known(name, known))]
+    UnknownName { place: String, what: &'static str, name: String, known: Vec<String> },
+    #[error("{place}: {problem}")]
+    State { place: String, problem: String },
+    #[error("this state was left half written by a panic in an earlier step; restore it from a copy or call `init` again")]
+    Poisoned,
+}
+
+impl Error {
+    /// Two trees, or a tree and a state, that do not fit each other; every difference is listed.
+    pub(crate) fn structure(what: impl Into<String>, differences: Vec<Difference>) -> Error {
+        Error(Box::new(Kind::Structure { what: what.into(), differences }))
+    }
+
+    /// An argument out of its range, for use by transformations of your own.
+    ///
+    /// ```
+    /// use gradchain::Error;
+    /// let error = Error::argument("scale_by_mine", "decay", "in [0, 1)", 1.5);
+    /// assert_eq!(error.to_string(), "scale_by_mine: argument `decay` must be in [0, 1), found 1.5");
+    /// ```
+    pub fn argument(function: &str, argument: &str, expected: &str, found: impl fmt::Display) -> Error {
+        Error(Box::new(Kind::Argument {
+            function: function.into(),
+            argument: argument.into(),
+            expected: expected.into(),
+            found: found.to_string(),
+        }))
+    }
+
+    pub(crate) fn no_match(what: impl Into<String>, pattern: impl Into<String>, paths: Vec<String>) -> Error {
+        Error(Box::new(Kind::NoMatch { what: what.into(), pattern: pattern.into(), paths }))
+    }
+
+    pub(crate) fn unknown_name(
+        place: impl Into<String>,
+        what: &'static str,
+        name: impl Into<String>,
+        known: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Error {
+        let known = known.into_iter().map(Into::into).collect();
+        Error(Box::new(Kind::UnknownName { place: place.into(), what, name: name.into(), known }))
+    }
+
+    /// A state, or a value meant for one, that cannot be used; for use by transformations of your own.
+    pub fn state(place: impl Into<String>, problem: impl Into<String>) -> Error {
+        Error(Box::new(Kind::State { place: place.into(), problem: problem.into() }))
+    }
+
+    pub(crate) fn poisoned() -> Error {
+        Error(Box::new(Kind::Poisoned))
+    }
+
+    /// Whether two structures did not fit each other.
+    pub fn is_structure(&self) -> bool {
+        matches!(*self.0, Kind::Structure { .. })
+    }
+
+    /// Every leaf that differs, if two structures did not fit each other; else empty.
+    pub fn differences(&self) -> &[Difference] {
+        match &*self.0 {
+            Kind::Structure { differences, .. } => differences,
+            _ => &[],
+        }
+    }
+
+    /// Whether an argument was out of its range.
+    pub fn is_argument(&self) -> bool {
+        matches!(*self.0, Kind::Argument { .. })
+    }
+
+    /// Whether a mask or label pattern matched no leaf.
+    pub fn is_no_match(&self) -> bool {
+        matches!(*self.0, Kind::NoMatch { .. })
+    }
+
+    /// Whether a name (of a hyperparameter, a label, a config key) is not known.
+    pub fn is_unknown_name(&self) -> bool {
+        matches!(*self.0, Kind::UnknownName { .. })
+    }
+
+    /// Whether the state was left half written by a panic.
+    pub fn is_poisoned(&self) -> bool {
+        matches!(*self.0, Kind::Poisoned)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl core::error::Error for Error {}
+
+struct Lines<'a>(&'a [Difference]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} difference{}", self.0.len(), if self.0.len() == 1 { "" } else { "s" })?;
+        self.0.iter().try_for_each(|d| write!(f, "\n  {d}"))
+    }
+}
+
+struct Listing<'a>(&'a [String]);
+
+impl fmt::Display for Listing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 8;
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let shown: Vec<_> = self.0.iter().take(SHOWN).map(|p| format!("`{p}`")).collect();
+        write!(f, ": {}{}", shown.join(", "), if self.0.len() > SHOWN { ", ..." } else { "" })
+    }
+}
+
+/// What to suggest for a misspelt name: the nearest known one first.
+struct Known<'a>(&'a str, &'a [String]);
+
+impl fmt::Display for Known<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Known(name, known) = self;
+        if let Some(nearest) = known.iter().min_by_key(|k| edit_distance(name, k))
+            && edit_distance(name, nearest) <= 1 + name.len() / 3
+        {
+            write!(f, "; did you mean `{nearest}`?")?;
+        }
+        if known.is_empty() { Ok(()) } else { write!(f, " (known: {})", known.join(", ")) }
+    }
+}
+
+/// Levenshtein distance in characters.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_name_gets_the_nearest_one() {
+        let error = Error::unknown_name("inject_hyperparams", "hyperparameter", "weigth_decay", ["b1", "weight_decay"]);
+        assert_eq!(
+            error.to_string(),
+            "inject_hyperparams: there is no hyperparameter `weigth_decay`; did you mean `weight_decay`? \
+             (known: b1, weight_decay)"
+        );
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+    }
+}

@@ -1,0 +1,14 @@
+//! Composable gradient transformations.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+// Lets the derive macros name this crate by `::gradchain`, here as elsewhere.
+extern crate self as gradchain;
+
+mod element;
+mod error;
+mod memory;
+pub mod tree;
+
+pub use element::{DType, Element, Real};
+pub use error::{Error, Result};
+pub use tree::{Tree, TreeMut, apply_updates};

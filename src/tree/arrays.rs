@@ -1,0 +1,93 @@
+//! Arrays and numbers as trees.
+
+use core::ptr::NonNull;
+
+use ndarray::{ArrayBase, Data, DataMut, Dimension};
+
+use super::{LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
+use crate::element::Element;
+use crate::memory::RawSlice;
+
+/// What the arrays in a tree may hold: floats, which make the array a leaf, or anything listed below, which makes the
+/// array a part of the tree that is carried along and never touched.
+pub trait ArrayElement: Sized {
+    #[doc(hidden)]
+    fn raw(first: NonNull<Self>, len: usize) -> Option<RawLeaf>;
+}
+
+/// Where a leaf's elements are.
+#[doc(hidden)]
+pub type RawLeaf = RawSlice;
+
+impl<A: ArrayElement, S: Data<Elem = A>, D: Dimension> Tree for ArrayBase<S, D> {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        if let Some(leaf) = LeafRef::from_array(self) {
+            walk.leaf(leaf);
+        }
+    }
+}
+
+impl<A: ArrayElement, S: DataMut<Elem = A>, D: Dimension> TreeMut for ArrayBase<S, D> {
+    fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+        if let Some(leaf) = LeafMut::from_array(self) {
+            walk.leaf(leaf);
+        }
+    }
+}
+
+macro_rules! floats {
+    ($($T:ty),*) => {$(
+        impl ArrayElement for $T {
+            fn raw(first: NonNull<$T>, len: usize) -> Option<RawLeaf> {
+                Some(RawSlice::new(first, len))
+            }
+        }
+        impl Tree for $T {
+            fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+                show(core::slice::from_ref(self), &[], walk);
+            }
+            fn walk_slice<'a>(slice: &'a [$T], walk: &mut Walk<'a, '_>) {
+                show(slice, &[slice.len()], walk);
+            }
+        }
+        impl TreeMut for $T {
+            fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+                show_mut(core::slice::from_mut(self), &[], walk);
+            }
+            fn walk_slice_mut<'a>(slice: &'a mut [$T], walk: &mut WalkMut<'a, '_>) {
+                let shape = [slice.len()];
+                show_mut(slice, &shape, walk);
+            }
+        }
+    )*};
+}
+floats!(f32, f64);
+#[cfg(feature = "half")]
+floats!(half::f16, half::bf16);
+
+fn show<'a, T: Element>(data: &'a [T], shape: &[usize], walk: &mut Walk<'a, '_>) {
+    walk.leaf(LeafRef::from_slice(data, shape).expect("the shape is the slice's own"));
+}
+
+fn show_mut<'a, T: Element>(data: &'a mut [T], shape: &[usize], walk: &mut WalkMut<'a, '_>) {
+    walk.leaf(LeafMut::from_slice(data, shape).expect("the shape is the slice's own"));
+}
+
+macro_rules! carried {
+    ($($T:ty),*) => {$(
+        impl ArrayElement for $T {
+            fn raw(_: NonNull<$T>, _: usize) -> Option<RawLeaf> {
+                None
+            }
+        }
+        impl Tree for $T {
+            fn walk<'a>(&'a self, _: &mut Walk<'a, '_>) {}
+            fn walk_slice<'a>(_: &'a [$T], _: &mut Walk<'a, '_>) {}
+        }
+        impl TreeMut for $T {
+            fn walk_mut<'a>(&'a mut self, _: &mut WalkMut<'a, '_>) {}
+            fn walk_slice_mut<'a>(_: &'a mut [$T], _: &mut WalkMut<'a, '_>) {}
+        }
+    )*};
+}
+carried!(i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, bool, char, String, &'static str);

@@ -1,0 +1,126 @@
+//! Memory layouts: which order elements lie in, and how to go through strided ones in another array's order.
+
+use super::leaf::{Shape, Strides};
+
+/// The strides of a row-major array without gaps.
+pub(crate) fn dense_strides(shape: &[usize]) -> Strides {
+    let mut strides: Strides = shape.iter().map(|_| 0).collect();
+    let mut step = 1;
+    for (stride, &len) in strides.iter_mut().zip(shape).rev() {
+        *stride = step;
+        step *= len.max(1) as isize;
+    }
+    strides
+}
+
+/// Whether strides describe the same addresses as `dense` does, for this shape: axes of length 0 or 1 do not count.
+pub(crate) fn is_dense(shape: &[usize], strides: &[isize], dense: &[isize]) -> bool {
+    shape.contains(&0) || shape.iter().zip(strides).zip(dense).all(|((&len, s), d)| len <= 1 || s == d)
+}
+
+/// The strides of an array without gaps that has its axes in the same order as the given one, so that state laid out
+/// like a Fortran-ordered parameter is walked in step with it. Row-major where the given array has gaps, overlaps or
+/// backward axes.
+pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
+    let mut axes: SmallAxes = (0..shape.len()).collect();
+    // Stable, so that axes of length one, whose strides mean nothing, do not move the others.
+    axes.sort_by_key(|&a| core::cmp::Reverse(if shape[a] <= 1 { isize::MAX } else { strides[a] }));
+    let mut dense: Strides = shape.iter().map(|_| 0).collect();
+    let mut step = 1;
+    for &a in axes.iter().rev() {
+        dense[a] = step;
+        step *= shape[a].max(1) as isize;
+    }
+    if is_dense(shape, strides, &dense) { dense } else { dense_strides(shape) }
+}
+
+type SmallAxes = smallvec::SmallVec<[usize; 6]>;
+
+/// A stretch of elements: `len` of them, `stride` apart, the first `offset` elements from the array's first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) offset: isize,
+    pub(crate) stride: isize,
+    pub(crate) len: usize,
+}
+
+/// Goes through a strided array in the order of a dense one of the same shape, a run along one axis at a time.
+pub(crate) struct Cursor {
+    /// Axis lengths, strides of the array to go through, and the place, slowest axis first.
+    shape: Shape,
+    strides: Strides,
+    place: Shape,
+}
+
+impl Cursor {
+    /// Starts at element `start` in the order that `order`, the strides of a dense array, describes.
+    pub(crate) fn new(shape: &[usize], order: &[isize], strides: &[isize], start: usize) -> Cursor {
+        let mut axes: SmallAxes = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
+        axes.sort_by_key(|&a| core::cmp::Reverse(order[a]));
+        let place = axes.iter().map(|&a| start / order[a].max(1) as usize % shape[a].max(1)).collect();
+        Cursor {
+            shape: axes.iter().map(|&a| shape[a]).collect(),
+            strides: axes.iter().map(|&a| strides[a]).collect(),
+            place,
+        }
+    }
+
+    /// The runs that cover the next `len` elements.
+    pub(crate) fn take(&mut self, len: usize) -> impl Iterator<Item = Run> + '_ {
+        let mut left = len;
+        core::iter::from_fn(move || {
+            (left > 0).then(|| {
+                let run = self.next(left);
+                left -= run.len;
+                run
+            })
+        })
+    }
+
+    fn next(&mut self, at_most: usize) -> Run {
+        let offset = self.place.iter().zip(&self.strides).map(|(&i, s)| i as isize * s).sum();
+        let Some(last) = self.shape.len().checked_sub(1) else {
+            return Run { offset, stride: 1, len: 1 };
+        };
+        let len = at_most.min(self.shape[last] - self.place[last]);
+        self.place[last] += len;
+        for axis in (1..=last).rev() {
+            if self.place[axis] < self.shape[axis] {
+                break;
+            }
+            self.place[axis] = 0;
+            self.place[axis - 1] += 1;
+        }
+        Run { offset, stride: self.strides[last], len }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fortran_array_keeps_its_order_and_a_reversed_one_gets_row_major() {
+        assert_eq!(matching_strides(&[2, 3], &[1, 2]).as_slice(), [1, 2]);
+        assert_eq!(matching_strides(&[2, 3], &[3, 1]).as_slice(), [3, 1]);
+        assert_eq!(matching_strides(&[2, 3], &[-3, 1]).as_slice(), [3, 1]);
+        assert_eq!(matching_strides(&[2, 3], &[6, 2]).as_slice(), [3, 1]);
+        assert_eq!(matching_strides(&[4, 1, 3], &[1, 1, 4]).as_slice(), [1, 1, 4]);
+    }
+
+    #[test]
+    fn a_cursor_visits_every_element_once_from_any_start() {
+        // A [2, 3] array seen through a [2, 3] window of a [2, 6] one, read in Fortran order.
+        let offsets = |start: usize| -> Vec<isize> {
+            Cursor::new(&[2, 3], &[1, 2], &[6, 2], start)
+                .take(6 - start)
+                .flat_map(|r| (0..r.len as isize).map(move |i| r.offset + i * r.stride))
+                .collect()
+        };
+        let all = [0, 6, 2, 8, 4, 10];
+        for start in 0..6 {
+            assert_eq!(offsets(start), all[start..]);
+        }
+        assert_eq!(Cursor::new(&[], &[], &[], 0).take(1).next(), Some(Run { offset: 0, stride: 1, len: 1 }));
+    }
+}

@@ -1,0 +1,200 @@
+//! One leaf, as a tree shows it.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use ndarray::{ArrayBase, Data, DataMut, Dimension, RawData};
+use smallvec::SmallVec;
+
+use super::{ArrayElement, Cursor, dense_strides, is_dense};
+use crate::element::{DType, Element, with_dtype};
+use crate::error::{Error, Result};
+use crate::memory::{RawSlice, RawStrided};
+
+/// Axis lengths; six fit without allocation.
+pub(crate) type Shape = SmallVec<[usize; 6]>;
+/// Axis strides in elements.
+pub(crate) type Strides = SmallVec<[isize; 6]>;
+
+/// What both kinds of leaf are made of: where the first element is, and how to get to the others.
+#[derive(Clone, Debug)]
+pub(crate) struct LeafParts {
+    /// The first element in logical order, and how many there are.
+    pub(crate) data: RawSlice,
+    pub(crate) shape: Shape,
+    pub(crate) strides: Strides,
+}
+
+impl LeafParts {
+    fn dense<T: Element>(ptr: NonNull<T>, len: usize, shape: &[usize]) -> Result<LeafParts> {
+        let expected: usize = shape.iter().product();
+        if expected != len {
+            let found = format!("a slice of {len} for the shape {shape:?}");
+            return Err(Error::argument("leaf", "data", &format!("as long as its shape says ({expected})"), found));
+        }
+        let strides = dense_strides(shape);
+        Ok(LeafParts { data: RawSlice::new(ptr, len), shape: shape.into(), strides })
+    }
+
+    fn array<A: ArrayElement>(ptr: *const A, len: usize, shape: &[usize], strides: &[isize]) -> Option<LeafParts> {
+        let data = A::raw(NonNull::new(ptr.cast_mut())?, len)?;
+        Some(LeafParts { data, shape: shape.into(), strides: strides.into() })
+    }
+
+    /// The strides, unless the elements lie in the order that `dense` describes.
+    pub(crate) fn strides_unless(&self, dense: &[isize]) -> Option<Strides> {
+        (!is_dense(&self.shape, &self.strides, dense)).then(|| self.strides.clone())
+    }
+
+    fn to_f64(&self) -> Vec<f64> {
+        let mut out = Vec::with_capacity(self.data.len());
+        let order = dense_strides(&self.shape);
+        let view = RawStrided { first: self.data, strides: &self.strides };
+        with_dtype!(self.data.dtype(), T => {
+            Cursor::new(&self.shape, &order, &self.strides, 0).take(self.data.len()).for_each(|run| {
+                // SAFETY: the leaf's borrow is alive, and the cursor stays inside the leaf's shape.
+                #[allow(unsafe_code, reason = "one of the two readers of strided memory; the other is the engine")]
+                unsafe { view.read::<T>(run, |x| out.push(x.to_f64())) }
+            });
+        });
+        out
+    }
+}
+
+/// A leaf to read: a float array of any layout, borrowed.
+#[derive(Clone, Debug)]
+pub struct LeafRef<'a> {
+    pub(crate) parts: LeafParts,
+    borrow: PhantomData<&'a [u8]>,
+}
+
+impl<'a> LeafRef<'a> {
+    /// A leaf over a slice in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// If the slice is not as long as the product of the shape.
+    pub fn from_slice<T: Element>(data: &'a [T], shape: &[usize]) -> Result<LeafRef<'a>> {
+        let parts = LeafParts::dense(NonNull::from(data).cast::<T>(), data.len(), shape)?;
+        Ok(LeafRef { parts, borrow: PhantomData })
+    }
+
+    /// A leaf over parts whose memory is borrowed, as their owner knows, for as long as the parts are.
+    pub(crate) fn lend(parts: &'a LeafParts) -> LeafRef<'a> {
+        LeafRef { parts: parts.clone(), borrow: PhantomData }
+    }
+
+    /// A leaf over an array of any layout; `None` if its elements are not floats.
+    pub fn from_array<A: ArrayElement, S: Data<Elem = A>, D: Dimension>(
+        array: &'a ArrayBase<S, D>,
+    ) -> Option<LeafRef<'a>> {
+        let parts = LeafParts::array(array.as_ptr(), array.len(), array.shape(), array.strides())?;
+        Some(LeafRef { parts, borrow: PhantomData })
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.parts.data.dtype()
+    }
+
+    /// The axis lengths.
+    pub fn shape(&self) -> &[usize] {
+        &self.parts.shape
+    }
+
+    /// The elements in logical (row-major) order, in `f64`, which holds each exactly.
+    pub fn to_f64(&self) -> Vec<f64> {
+        self.parts.to_f64()
+    }
+
+    /// The elements, if they are of type `T` and lie in row-major order without gaps.
+    pub fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
+        let parts = &self.parts;
+        let dense = is_dense(&parts.shape, &parts.strides, &dense_strides(&parts.shape));
+        // SAFETY: `borrow` says that the elements are borrowed for `'a`, and they are dense.
+        #[allow(unsafe_code, reason = "back to the slice that the leaf was made from")]
+        (dense && self.dtype() == T::DTYPE).then(|| unsafe { parts.data.slice(0, parts.data.len()) })
+    }
+}
+
+/// A leaf to write: a float array of any layout, borrowed exclusively.
+#[derive(Debug)]
+pub struct LeafMut<'a> {
+    pub(crate) parts: LeafParts,
+    borrow: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> LeafMut<'a> {
+    /// A leaf over a slice in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// If the slice is not as long as the product of the shape.
+    pub fn from_slice<T: Element>(data: &'a mut [T], shape: &[usize]) -> Result<LeafMut<'a>> {
+        let len = data.len();
+        let parts = LeafParts::dense(NonNull::from(data).cast::<T>(), len, shape)?;
+        Ok(LeafMut { parts, borrow: PhantomData })
+    }
+
+    /// A leaf over parts whose memory is borrowed, as their owner knows, exclusively for as long as the parts are.
+    pub(crate) fn lend(parts: &'a mut LeafParts) -> LeafMut<'a> {
+        LeafMut { parts: parts.clone(), borrow: PhantomData }
+    }
+
+    /// A leaf over an array of any layout; `None` if its elements are not floats. A shared array (`ArcArray`,
+    /// `CowArray`) is made unique first.
+    pub fn from_array<A, S, D>(array: &'a mut ArrayBase<S, D>) -> Option<LeafMut<'a>>
+    where
+        A: ArrayElement,
+        S: RawData<Elem = A> + DataMut,
+        D: Dimension,
+    {
+        let ptr = array.as_mut_ptr();
+        let parts = LeafParts::array(ptr.cast_const(), array.len(), array.shape(), array.strides())?;
+        Some(LeafMut { parts, borrow: PhantomData })
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.parts.data.dtype()
+    }
+
+    /// The axis lengths.
+    pub fn shape(&self) -> &[usize] {
+        &self.parts.shape
+    }
+
+    /// The elements in logical (row-major) order, in `f64`, which holds each exactly.
+    pub fn to_f64(&self) -> Vec<f64> {
+        self.parts.to_f64()
+    }
+
+    /// The elements, if they are of type `T` and lie in row-major order without gaps.
+    pub fn into_slice<T: Element>(self) -> Option<&'a mut [T]> {
+        let parts = &self.parts;
+        let dense = is_dense(&parts.shape, &parts.strides, &dense_strides(&parts.shape));
+        // SAFETY: `borrow` says that the elements are borrowed exclusively for `'a`, and they are dense.
+        #[allow(unsafe_code, reason = "back to the slice that the leaf was made from")]
+        (dense && self.dtype() == T::DTYPE).then(|| unsafe { parts.data.slice_mut(0, parts.data.len()) })
+    }
+
+    /// Overwrites the elements, given in logical (row-major) order, each rounded to this leaf's type.
+    ///
+    /// # Panics
+    ///
+    /// If there are not exactly as many values as elements.
+    pub fn assign_f64(&mut self, values: &[f64]) {
+        let parts = &self.parts;
+        assert_eq!(values.len(), parts.data.len(), "one value for each element");
+        let order = dense_strides(&parts.shape);
+        let view = RawStrided { first: parts.data, strides: &parts.strides };
+        let mut values = values.iter();
+        with_dtype!(parts.data.dtype(), T => {
+            Cursor::new(&parts.shape, &order, &parts.strides, 0).take(parts.data.len()).for_each(|run| {
+                // SAFETY: the leaf is borrowed exclusively, and the cursor stays inside the leaf's shape.
+                #[allow(unsafe_code, reason = "the one writer of strided memory besides the engine")]
+                unsafe { view.write::<T>(run, || T::from_f64(values.next().copied().unwrap_or_default())) }
+            });
+        });
+    }
+}

@@ -1,0 +1,110 @@
+//! Parameters and gradients as trees of leaves.
+//!
+//! A *tree* is anything that can show its leaves, float arrays, in a fixed order and under stable paths such as
+//! `layers/0/weight`. [`Tree`] shows them for reading, which is all that gradients need; [`TreeMut`] for writing, which
+//! parameters need. Both come from `#[derive(Tree)]` for your own structs and enums, and are there for
+//!
+//! * arrays of [`ndarray`] of any dimension: owned, views, shared (`ArcArray`, `CowArray`), and raw slices
+//!   with shapes ([`Slices`], [`SlicesMut`]);
+//! * `f32`, `f64` (and with the feature `half` also `f16`, `bf16`): a leaf without axes; `Vec`, boxed slices and arrays
+//!   of them: a leaf with one axis;
+//! * `Vec`, arrays, tuples, `Option`, `Box`, `Arc`, `BTreeMap<String, _>` of trees, and [`DynTree`], names to arrays;
+//! * integers, `bool`, `char`, strings and arrays of them: no leaves; they are carried along and never touched.
+//!
+//! | field | path |
+//! |---|---|
+//! | struct field `weight` | `weight` |
+//! | element 3 of a `Vec`, array or tuple | `3` |
+//! | entry `"head"` of a map | `head` |
+//! | field `w` of enum variant `Dense` | `Dense/w` |
+//! | `Some(x)`, `Box`, `Arc` | nothing: the path of what is inside |
+//!
+//! Paths nest with `/`. A tree that is one bare array has the single path `""`.
+
+mod arrays;
+mod containers;
+mod dynamic;
+mod layout;
+mod leaf;
+mod math;
+mod slices;
+mod structure;
+mod walk;
+
+pub use arrays::ArrayElement;
+pub use dynamic::DynTree;
+pub(crate) use layout::{Cursor, Run, dense_strides, is_dense};
+pub(crate) use leaf::Strides;
+pub use leaf::{LeafMut, LeafRef};
+pub use math::{apply_updates, tree_norm};
+pub use slices::{Slices, SlicesMut};
+pub use structure::{Difference, LeafSpec, Structure};
+pub use walk::{Walk, WalkMut};
+
+/// Something with float leaves to read, in a fixed order, under stable paths: gradients, for example.
+///
+/// Derive it: `#[derive(Tree)]` on a struct or enum whose fields are trees. The derive gives [`TreeMut`] as well, unless
+/// told `#[tree(read_only)]` (for structs of views). See the [module](self) for what is a tree and how paths are formed.
+///
+/// A tree that happens to be callable, a model that implements `Fn`, is a tree like any other: nothing in this crate
+/// ever calls it.
+///
+/// # Example: by hand
+///
+/// ```
+/// use gradchain::tree::{Structure, Tree, Walk};
+/// use ndarray::Array1;
+///
+/// struct Model { weight: Array1<f32>, bias: f32, name: String }
+///
+/// impl Tree for Model {
+///     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+///         walk.child("weight", &self.weight);
+///         walk.child("bias", &self.bias);
+///     }
+/// }
+///
+/// let model = Model { weight: Array1::zeros(3), bias: 0.0, name: "linear".into() };
+/// let structure = Structure::of(&model)?;
+/// assert_eq!(structure.leaves()[0].to_string(), "weight: f32 [3]");
+/// assert_eq!(structure.leaves()[1].to_string(), "bias: f32 []");
+/// # assert_eq!(model.name, "linear");
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tree of float leaves",
+    note = "derive it with `#[derive(Tree)]`; fields that are no trees can be left out with `#[tree(skip)]`"
+)]
+pub trait Tree {
+    /// Shows every leaf, in a fixed order.
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>);
+
+    /// Shows the leaves of a slice of such trees. By default element `i` is a child with key `i`; for number types the
+    /// whole slice is one leaf.
+    #[doc(hidden)]
+    fn walk_slice<'a>(slice: &'a [Self], walk: &mut Walk<'a, '_>)
+    where
+        Self: Sized,
+    {
+        slice.iter().enumerate().for_each(|(i, tree)| walk.index(i, tree));
+    }
+}
+
+/// A [`Tree`] whose leaves can be written: parameters, for example.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tree whose leaves can be written",
+    note = "derive it with `#[derive(Tree)]`, without `#[tree(read_only)]`; views must be mutable ones (`ArrayViewMut`)"
+)]
+pub trait TreeMut: Tree {
+    /// Shows every leaf for writing: the same leaves, in the same order and under the same paths as [`Tree::walk`].
+    fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>);
+
+    /// As [`Tree::walk_slice`].
+    #[doc(hidden)]
+    fn walk_slice_mut<'a>(slice: &'a mut [Self], walk: &mut WalkMut<'a, '_>)
+    where
+        Self: Sized,
+    {
+        slice.iter_mut().enumerate().for_each(|(i, tree)| walk.index(i, tree));
+    }
+}

@@ -1,0 +1,115 @@
+//! Trees over raw slices: for an autodiff of your own, or buffers of a foreign framework.
+
+use core::marker::PhantomData;
+
+use super::leaf::LeafParts;
+use super::{LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
+use crate::element::Element;
+use crate::error::Result;
+
+/// Gradients that lie in slices of your own: each with a path and a shape, in the order given.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::tree::{Slices, SlicesMut};
+///
+/// let (mut weights, gradients) = (vec![1.0_f32; 6], vec![0.5_f32; 6]);
+/// let grads = Slices::new().with("dense/w", &gradients, &[2, 3])?;
+/// let mut params = SlicesMut::new().with("dense/w", &mut weights, &[2, 3])?;
+///
+/// let optimizer = sgd(0.1);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &grads, &mut state)?;
+/// assert_eq!(weights, [0.95; 6]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Slices<'a> {
+    leaves: Vec<(String, LeafRef<'a>)>,
+}
+
+impl<'a> Slices<'a> {
+    /// A tree without leaves.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a leaf: a slice in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// If the slice is not as long as the product of the shape.
+    pub fn with<T: Element>(mut self, path: impl Into<String>, data: &'a [T], shape: &[usize]) -> Result<Self> {
+        self.leaves.push((path.into(), LeafRef::from_slice(data, shape)?));
+        Ok(self)
+    }
+}
+
+impl Tree for Slices<'_> {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        self.leaves.iter().for_each(|(path, leaf)| walk.child(path, leaf));
+    }
+}
+
+impl Tree for LeafRef<'_> {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        walk.leaf(self.clone());
+    }
+}
+
+/// Parameters that lie in slices of your own; see [`Slices`].
+#[derive(Debug, Default)]
+pub struct SlicesMut<'a> {
+    leaves: Vec<(String, Held<'a>)>,
+}
+
+/// A leaf that is lent again at each walk.
+#[derive(Debug)]
+struct Held<'a> {
+    parts: LeafParts,
+    borrow: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> SlicesMut<'a> {
+    /// A tree without leaves.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a leaf: a slice in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// If the slice is not as long as the product of the shape.
+    pub fn with<T: Element>(mut self, path: impl Into<String>, data: &'a mut [T], shape: &[usize]) -> Result<Self> {
+        let parts = LeafMut::from_slice(data, shape)?.parts;
+        self.leaves.push((path.into(), Held { parts, borrow: PhantomData }));
+        Ok(self)
+    }
+}
+
+impl Tree for Held<'_> {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        walk.leaf(LeafRef::lend(&self.parts));
+    }
+}
+
+impl TreeMut for Held<'_> {
+    fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+        walk.leaf(LeafMut::lend(&mut self.parts));
+    }
+}
+
+impl Tree for SlicesMut<'_> {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        self.leaves.iter().for_each(|(path, leaf)| walk.child(path, leaf));
+    }
+}
+
+impl TreeMut for SlicesMut<'_> {
+    fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+        self.leaves.iter_mut().for_each(|(path, leaf)| walk.child(path, leaf));
+    }
+}
