@@ -7,7 +7,9 @@ extern crate self as gradchain;
 mod element;
 mod error;
 mod memory;
+pub mod state;
 pub mod tree;
+mod tuples;
 
 pub use element::{DType, Element, Real};
 pub use error::{Error, Result};

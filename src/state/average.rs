@@ -1,0 +1,205 @@
+//! Averaging states by kind.
+
+use super::{Entry, EntryMut, Moments, State, StateWalk, StateWalkMut};
+use crate::error::{Error, Result};
+
+/// What becomes of counts when states are averaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CountPolicy {
+    /// The largest: the replica that is furthest on says how far training is.
+    #[default]
+    Largest,
+    /// All must agree, else an error.
+    Equal,
+}
+
+/// What becomes of flags when states are averaged. The result is a flag whatever the policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FlagPolicy {
+    /// Set if it is set in any: a NaN that one replica saw was seen.
+    #[default]
+    Any,
+    /// Set if it is set in all.
+    All,
+    /// All must agree, else an error.
+    Equal,
+}
+
+/// What becomes of random keys when states are averaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyPolicy {
+    /// An error: there is no mean of two random streams, and replicas that go on with one key draw the same noise.
+    #[default]
+    Refuse,
+    /// The key of the first state.
+    First,
+}
+
+/// What becomes of fields that have no mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AverageOptions {
+    /// Of counts.
+    pub counts: CountPolicy,
+    /// Of flags.
+    pub flags: FlagPolicy,
+    /// Of random keys.
+    pub keys: KeyPolicy,
+}
+
+/// The weighted mean of states, by kind.
+///
+/// # Arithmetic
+///
+/// ```text
+/// moments, scalars   Σ wᵢ·xᵢ / Σ wᵢ   in f64, rounded once to the type they had
+/// counts, flags, keys   as `options` says; never a number that none of the states had
+/// ```
+///
+/// # Errors
+///
+/// If there is no state, a weight is negative or not finite, all weights are zero, the states differ in schema, or a
+/// policy refuses.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::state::{AverageOptions, Flag, Scalar, average};
+///
+/// let (a, b) = ((Scalar::new(1.0), Flag::new(true)), (Scalar::new(4.0), Flag::new(false)));
+/// let mean = average(&[(&a, 2.0), (&b, 1.0)], AverageOptions::default())?;
+/// assert_eq!(mean, (Scalar::new(2.0), Flag::new(true)));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn average<S: State>(states: &[(&S, f64)], options: AverageOptions) -> Result<S> {
+    let Some((first, _)) = states.first() else {
+        return Err(Error::argument("average", "states", "at least one state", 0));
+    };
+    let total: f64 = states.iter().map(|s| s.1).sum();
+    if states.iter().any(|s| !(s.1 >= 0.0)) || !(total > 0.0 && total.is_finite()) {
+        let weights: Vec<f64> = states.iter().map(|s| s.1).collect();
+        return Err(Error::argument("average", "weights", "non-negative with a positive sum", format!("{weights:?}")));
+    }
+    let rows: Vec<(Vec<(String, Entry<'_>)>, f64)> = states.iter().map(|(s, w)| (entries(*s), w / total)).collect();
+    let mut mean = (*first).clone();
+    let (mut field, mut failure) = (0, None);
+    mean.walk_mut(&mut StateWalkMut::new(&mut |path, into| {
+        let column: Option<Vec<_>> = rows
+            .iter()
+            .map(|(row, w)| row.get(field).filter(|(name, _)| name == path).map(|(_, e)| (*e, *w)))
+            .collect();
+        field += 1;
+        let done = column
+            .ok_or_else(|| Error::state(format!("average: field `{path}`"), "not every state has it"))
+            .and_then(|column| combine(path, into, &column, options));
+        if let (None, Err(error)) = (&failure, done) {
+            failure = Some(error);
+        }
+    }));
+    if let Some((row, _)) = rows.iter().find(|(row, _)| row.len() != field) {
+        return Err(Error::state("average", format!("states of {field} and {} fields have no mean", row.len())));
+    }
+    failure.map_or(Ok(mean), Err)
+}
+
+/// The state part of the way from `a` to `b`: `a` at 0, `b` at 1. By kind, as [`average`] with weights `1 − t` and `t`.
+///
+/// # Errors
+///
+/// As [`average`]; and if `t` is not in `[0, 1]`.
+pub fn lerp<S: State>(a: &S, b: &S, t: f64, options: AverageOptions) -> Result<S> {
+    if !(0.0..=1.0).contains(&t) {
+        return Err(Error::argument("lerp", "t", "in [0, 1]", t));
+    }
+    average(&[(a, 1.0 - t), (b, t)], options)
+}
+
+fn entries<S: State>(state: &S) -> Vec<(String, Entry<'_>)> {
+    let mut out = Vec::new();
+    state.walk(&mut StateWalk::new(&mut |path, entry| out.push((path.into(), entry))));
+    out
+}
+
+/// The values of one variant, or an error if some state has another kind there.
+macro_rules! column {
+    ($path:expr, $column:expr, $Variant:ident) => {
+        $column
+            .iter()
+            .map(|(entry, w)| match entry {
+                Entry::$Variant(value) => Ok((*value, *w)),
+                _ => Err(Error::state(format!("average: field `{}`", $path), "the states have different kinds there")),
+            })
+            .collect::<Result<Vec<_>>>()?
+    };
+}
+
+fn combine(path: &str, into: EntryMut<'_>, column: &[(Entry<'_>, f64)], options: AverageOptions) -> Result<()> {
+    match into {
+        EntryMut::Moments(m) => mean_of_moments(path, m, &column!(path, column, Moments))?,
+        EntryMut::Scalar(s) => s.set(mean(column!(path, column, Scalar).iter().map(|(s, w)| (s.get(), *w)))),
+        EntryMut::Count(c) => {
+            *c = count(path, column!(path, column, Count).iter().map(|(c, _)| **c), options.counts)?;
+        }
+        EntryMut::Flag(f) => *f = flag(path, column!(path, column, Flag).iter().map(|(f, _)| **f), options.flags)?,
+        EntryMut::Key(_) if options.keys == KeyPolicy::First => {}
+        EntryMut::Key(_) => {
+            let problem = "random keys have no mean; pass `KeyPolicy::First` to keep the first state's";
+            return Err(Error::state(format!("average: field `{path}`"), problem));
+        }
+        EntryMut::Counts(v) => {
+            let column = column!(path, column, Counts);
+            for (leaf, c) in v.iter_mut() {
+                *c = count(path, column.iter().filter_map(|(v, _)| v.get(leaf)), options.counts)?;
+            }
+        }
+        EntryMut::Flags(v) => {
+            let column = column!(path, column, Flags);
+            for (leaf, f) in v.iter_mut() {
+                *f = flag(path, column.iter().filter_map(|(v, _)| v.get(leaf)), options.flags)?;
+            }
+        }
+        EntryMut::Scalars(v) => {
+            let column = column!(path, column, Scalars);
+            for (leaf, s) in v.iter_mut() {
+                s.set(mean(column.iter().filter_map(|(v, w)| Some((v.get(leaf)?.get(), *w)))));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Terms of weight zero do not count, even where the value is NaN or infinite.
+fn mean(values: impl Iterator<Item = (f64, f64)>) -> f64 {
+    values.filter(|(_, w)| *w > 0.0).map(|(x, w)| x * w).sum()
+}
+
+fn mean_of_moments(path: &str, into: &mut Moments, column: &[(&Moments, f64)]) -> Result<()> {
+    let shape = |m: &Moments| (0..m.len()).map(|i| (m.dtype(i), m.shape(i).map(<[usize]>::to_vec))).collect::<Vec<_>>();
+    let ours = shape(into);
+    if column.iter().any(|(m, _)| shape(m) != ours) {
+        return Err(Error::state(format!("average: field `{path}`"), "the arrays differ in type or shape"));
+    }
+    into.map(|leaf, i, _| mean(column.iter().map(|(m, w)| (m.at(leaf, i), *w))));
+    Ok(())
+}
+
+fn count(path: &str, mut counts: impl Iterator<Item = super::Count>, policy: CountPolicy) -> Result<super::Count> {
+    let first = counts.next().unwrap_or_default();
+    match policy {
+        CountPolicy::Largest => Ok(counts.fold(first, Ord::max)),
+        CountPolicy::Equal if counts.all(|c| c == first) => Ok(first),
+        CountPolicy::Equal => Err(Error::state(format!("average: field `{path}`"), "the counts differ")),
+    }
+}
+
+fn flag(path: &str, mut flags: impl Iterator<Item = super::Flag>, policy: FlagPolicy) -> Result<super::Flag> {
+    let first = flags.next().unwrap_or_default();
+    match policy {
+        FlagPolicy::Any => Ok(super::Flag::new(first.get() || flags.any(|f| f.get()))),
+        FlagPolicy::All => Ok(super::Flag::new(first.get() && flags.all(|f| f.get()))),
+        FlagPolicy::Equal if flags.all(|f| f == first) => Ok(first),
+        FlagPolicy::Equal => Err(Error::state(format!("average: field `{path}`"), "the flags differ")),
+    }
+}

@@ -1,0 +1,198 @@
+//! The kinds of single values.
+
+use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
+
+/// A number of steps: it goes up by one or back to zero, and nothing else.
+///
+/// There is no addition and no conversion from floats, so a count can never become a fraction. At `u64::MAX` it stays
+/// where it is.
+///
+/// ```
+/// let mut count = gradchain::state::Count::default();
+/// count.increment();
+/// assert_eq!(count.get(), 1);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub struct Count(u64);
+
+impl Count {
+    /// A count that starts at `value`, as when a state is restored.
+    pub const fn new(value: u64) -> Count {
+        Count(value)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// One more, unless it is at `u64::MAX` already.
+    pub fn increment(&mut self) {
+        self.0 = self.0.saturating_add(1);
+    }
+
+    /// `n` more, at most `u64::MAX`: for counting elements.
+    pub fn increment_by(&mut self, n: u64) {
+        self.0 = self.0.saturating_add(n);
+    }
+
+    /// Back to zero.
+    pub fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// Yes or no. It has no arithmetic: averaging goes by [`FlagPolicy`](super::FlagPolicy) and gives a flag again.
+///
+/// ```
+/// let mut flag = gradchain::state::Flag::default();
+/// flag.set(true);
+/// assert!(flag.get());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub struct Flag(bool);
+
+impl Flag {
+    /// A flag of this value.
+    pub const fn new(value: bool) -> Flag {
+        Flag(value)
+    }
+
+    /// The value.
+    pub const fn get(self) -> bool {
+        self.0
+    }
+
+    /// Sets the value.
+    pub fn set(&mut self, value: bool) {
+        self.0 = value;
+    }
+}
+
+/// One number, in `f64` whatever the type of the leaves: a norm, an estimate, an injected hyperparameter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub struct Scalar(f64);
+
+impl Scalar {
+    /// A scalar of this value.
+    pub const fn new(value: f64) -> Scalar {
+        Scalar(value)
+    }
+
+    /// The value.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+
+    /// Sets the value.
+    pub fn set(&mut self, value: f64) {
+        self.0 = value;
+    }
+}
+
+/// The key of a stream of random numbers. Two states with the same key draw the same numbers, so keys are never averaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub struct RandomKey(u64);
+
+impl RandomKey {
+    /// A key from a seed.
+    pub const fn new(seed: u64) -> RandomKey {
+        RandomKey(seed)
+    }
+
+    /// The seed.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Count {}
+    impl Sealed for super::Flag {}
+    impl Sealed for super::Scalar {}
+}
+
+/// The kinds that there can be one of for each leaf: [`Count`], [`Flag`], [`Scalar`].
+pub trait PerLeafKind: sealed::Sealed + Clone + Copy + core::fmt::Debug + PartialEq + Send + Sync + 'static {
+    #[doc(hidden)]
+    fn entry(values: &PerLeaf<Self>) -> Entry<'_>;
+    #[doc(hidden)]
+    fn entry_mut(values: &mut PerLeaf<Self>) -> EntryMut<'_>;
+}
+
+/// One count, flag or scalar for each leaf that a transformation acts on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PerLeaf<K> {
+    values: Vec<Option<K>>,
+}
+
+impl<K: PerLeafKind> PerLeaf<K> {
+    /// The same value for every active leaf.
+    pub fn new(active: &[bool], value: K) -> PerLeaf<K> {
+        PerLeaf { values: active.iter().map(|on| on.then_some(value)).collect() }
+    }
+
+    /// The value of leaf `leaf`; `None` if the transformation does not act on it.
+    pub fn get(&self, leaf: usize) -> Option<K> {
+        self.values.get(leaf).copied().flatten()
+    }
+
+    /// Sets the value of a leaf that the transformation acts on; does nothing for others.
+    pub fn set(&mut self, leaf: usize, value: K) {
+        if let Some(Some(old)) = self.values.get_mut(leaf) {
+            *old = value;
+        }
+    }
+
+    /// The leaves acted on, with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, K)> + '_ {
+        self.values.iter().enumerate().filter_map(|(leaf, value)| Some((leaf, (*value)?)))
+    }
+
+    /// As [`iter`](PerLeaf::iter), to write.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut K)> + '_ {
+        self.values.iter_mut().enumerate().filter_map(|(leaf, value)| Some((leaf, value.as_mut()?)))
+    }
+}
+
+macro_rules! kinds {
+    ($($Kind:ident $Many:ident),*) => {$(
+        impl PerLeafKind for $Kind {
+            fn entry(values: &PerLeaf<$Kind>) -> Entry<'_> {
+                Entry::$Many(values)
+            }
+            fn entry_mut(values: &mut PerLeaf<$Kind>) -> EntryMut<'_> {
+                EntryMut::$Many(values)
+            }
+        }
+    )*};
+}
+kinds!(Count Counts, Flag Flags, Scalar Scalars);
+
+impl<K: PerLeafKind> State for PerLeaf<K> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.entry(K::entry(self));
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.entry(K::entry_mut(self));
+    }
+}
+
+macro_rules! single {
+    ($($Kind:ident $Variant:ident),*) => {$(
+        impl State for $Kind {
+            fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+                walk.entry(Entry::$Variant(self));
+            }
+            fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+                walk.entry(EntryMut::$Variant(self));
+            }
+        }
+    )*};
+}
+single!(Count Count, Flag Flag, Scalar Scalar, RandomKey Key);

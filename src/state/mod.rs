@@ -1,0 +1,94 @@
+//! What a transformation remembers, by kind.
+//!
+//! A state is a struct whose fields each have a *kind*. What may be done with a field follows from its kind alone:
+//!
+//! | kind | holds | averaging | arithmetic |
+//! |---|---|---|---|
+//! | [`Moments`] | float arrays, one for each leaf | mean in `f64`, dtype kept | by the engine |
+//! | [`Scalar`] | one `f64` | mean | as `f64` |
+//! | [`Count`] | a number of steps | the largest, or refused: [`AverageOptions`] | none: `increment`, `reset` |
+//! | [`Flag`] | yes or no | any, all, or refused: [`AverageOptions`] | none |
+//! | [`RandomKey`] | the key of a random stream | refused unless told otherwise | none |
+//! | [`PerLeaf`] | a count, flag or scalar for each leaf | as its kind | as its kind |
+//!
+//! A flag or a count has no arithmetic at all, so no code can average one into a fraction.
+//! [`#[derive(State)]`](derive@crate::State) makes a struct of such fields a state; tuples of states are states.
+
+mod average;
+mod kinds;
+mod moments;
+mod schema;
+mod walk;
+
+pub use average::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, average, lerp};
+pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
+pub use moments::Moments;
+pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
+pub use walk::{Entry, EntryMut, StateWalk, StateWalkMut};
+
+/// A struct of typed fields, shown one by one.
+///
+/// Derive it: `#[derive(State)]` on a struct whose fields are kinds or states; `#[state(skip)]` leaves a field out that
+/// is worked out again from the configuration, such as a resolved mask.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::state::{Count, Flag, State};
+///
+/// #[derive(State, Clone, Debug)]
+/// struct MyState { seen: Count, found_nan: Flag }
+///
+/// let mut state = MyState { seen: Count::default(), found_nan: Flag::default() };
+/// state.seen.increment();
+/// state.found_nan.set(true);
+/// assert_eq!(state.seen.get(), 1);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a typed state",
+    note = "use the kinds of `gradchain::state` (Moments, Count, Flag, Scalar, RandomKey, PerLeaf) as fields, and \
+            `#[derive(State)]` for a struct of them"
+)]
+pub trait State: Clone + core::fmt::Debug + Send + Sync + 'static {
+    /// Shows every field.
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>);
+
+    /// Shows every field for writing: the same fields, in the same order and under the same paths.
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>);
+}
+
+macro_rules! tuples {
+    ($($T:ident $i:tt),*) => {
+        impl<$($T: State),*> State for ($($T,)*) {
+            fn walk<'a>(&'a self, _walk: &mut StateWalk<'a, '_>) {
+                $(_walk.index($i, &self.$i);)*
+            }
+            fn walk_mut<'a>(&'a mut self, _walk: &mut StateWalkMut<'a, '_>) {
+                $(_walk.index($i, &mut self.$i);)*
+            }
+        }
+    };
+}
+crate::tuples::up_to_twelve!(tuples);
+
+impl<S: State> State for Vec<S> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        self.iter().enumerate().for_each(|(i, state)| walk.index(i, state));
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.iter_mut().enumerate().for_each(|(i, state)| walk.index(i, state));
+    }
+}
+
+impl<S: State> State for Option<S> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        if let Some(state) = self {
+            state.walk(walk);
+        }
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        if let Some(state) = self {
+            state.walk_mut(walk);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Float arrays, one for each leaf.
+
+use ndarray::ArrayD;
+
+use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
+use crate::element::{DType, Element, with_dtype};
+use crate::memory::{Buffer, RawSlice, RawStrided};
+use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
+
+/// Float arrays, one for each leaf that a transformation acts on: first and second moments, traces, accumulators.
+///
+/// An array usually has its leaf's shape and memory order, so that the engine walks both in step; it may have a shape of
+/// its own (the row and column factors of Adafactor, the history of L-BFGS). Its type is fixed when it is made.
+#[derive(Clone, Debug, Default)]
+pub struct Moments {
+    arrays: Vec<Option<MomentArray>>,
+}
+
+#[derive(Clone, Debug)]
+struct MomentArray {
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+    data: Buffer,
+}
+
+impl Moments {
+    /// One array for each active leaf, of its shape, filled with `value`, of the type that `dtype` gives.
+    pub fn like(structure: &Structure, active: &[bool], value: f64, dtype: impl Fn(&LeafSpec) -> DType) -> Moments {
+        let arrays = structure.leaves().iter().zip(active).map(|(leaf, on)| {
+            on.then(|| {
+                let mut data = Buffer::zeros(dtype(leaf), leaf.len());
+                // Pages that are never written need no memory: leave zeros as the allocator gives them.
+                if value != 0.0 {
+                    data.fill(value);
+                }
+                MomentArray { shape: leaf.shape().into(), strides: leaf.strides().into(), data }
+            })
+        });
+        Moments { arrays: arrays.collect() }
+    }
+
+    /// One array of zeros for each active leaf for which `shape` gives a shape, in row-major order.
+    pub fn with_shapes(
+        structure: &Structure,
+        active: &[bool],
+        dtype: impl Fn(&LeafSpec) -> DType,
+        shape: impl Fn(&LeafSpec) -> Option<Vec<usize>>,
+    ) -> Moments {
+        let arrays = structure.leaves().iter().zip(active).map(|(leaf, on)| {
+            let shape = if *on { shape(leaf)? } else { return None };
+            let data = Buffer::zeros(dtype(leaf), shape.iter().product());
+            Some(MomentArray { strides: dense_strides(&shape).to_vec(), shape, data })
+        });
+        Moments { arrays: arrays.collect() }
+    }
+
+    /// How many leaves the tree has, with an array or without.
+    pub fn len(&self) -> usize {
+        self.arrays.len()
+    }
+
+    /// Whether the tree has no leaves.
+    pub fn is_empty(&self) -> bool {
+        self.arrays.is_empty()
+    }
+
+    /// The type of a leaf's array; `None` if the leaf has none.
+    pub fn dtype(&self, leaf: usize) -> Option<DType> {
+        self.array(leaf).map(|a| a.data.dtype())
+    }
+
+    /// The shape of a leaf's array; `None` if the leaf has none.
+    pub fn shape(&self, leaf: usize) -> Option<&[usize]> {
+        self.array(leaf).map(|a| a.shape.as_slice())
+    }
+
+    /// The elements of a leaf's array in memory order, if there is one and it is of type `T`.
+    pub fn get<T: Element>(&self, leaf: usize) -> Option<&[T]> {
+        self.array(leaf).and_then(|a| a.data.get())
+    }
+
+    /// The elements of a leaf's array in memory order, if there is one and it is of type `T`.
+    pub fn get_mut<T: Element>(&mut self, leaf: usize) -> Option<&mut [T]> {
+        self.arrays.get_mut(leaf)?.as_mut()?.data.get_mut()
+    }
+
+    /// A copy of a leaf's array in `f64`, which holds each element exactly.
+    pub fn to_array(&self, leaf: usize) -> Option<ArrayD<f64>> {
+        let array = self.array(leaf)?;
+        let view = RawStrided { first: array.data.raw(), strides: &array.strides };
+        let mut values = Vec::with_capacity(array.data.len());
+        let order = dense_strides(&array.shape);
+        with_dtype!(array.data.dtype(), T => {
+            for run in Cursor::new(&array.shape, &order, &array.strides, 0).take(array.data.len()) {
+                // SAFETY: owned memory, borrowed shared; the cursor stays inside the shape.
+                #[allow(unsafe_code, reason = "strided memory; see `memory`")]
+                unsafe { view.read::<T>(run, |x| values.push(x.to_f64())) }
+            }
+        });
+        ArrayD::from_shape_vec(array.shape.clone(), values).ok()
+    }
+
+    /// Sets every element of every array.
+    pub fn fill(&mut self, value: f64) {
+        self.arrays.iter_mut().flatten().for_each(|a| a.data.fill(value));
+    }
+
+    /// The leaves that have an array.
+    pub fn leaves(&self) -> impl Iterator<Item = usize> + '_ {
+        self.arrays.iter().enumerate().filter_map(|(leaf, array)| array.as_ref().map(|_| leaf))
+    }
+
+    /// The bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        self.arrays.iter().flatten().map(|a| a.data.len() * a.data.dtype().size()).sum()
+    }
+
+    pub(crate) fn raw(&self, leaf: usize) -> Option<RawSlice> {
+        self.array(leaf).map(|a| a.data.raw())
+    }
+
+    pub(crate) fn as_bytes(&self, leaf: usize) -> Option<&[u8]> {
+        self.array(leaf).map(|a| a.data.as_bytes())
+    }
+
+    /// Element `i` of each array becomes `f(leaf, i, old)`, computed in `f64` and rounded once.
+    pub(crate) fn map(&mut self, f: impl Fn(usize, usize, f64) -> f64) {
+        for (leaf, array) in self.arrays.iter_mut().enumerate() {
+            let Some(array) = array else { continue };
+            with_dtype!(array.data.dtype(), T => {
+                for (i, x) in array.data.get_mut::<T>().unwrap_or_default().iter_mut().enumerate() {
+                    *x = T::from_f64(f(leaf, i, x.to_f64()));
+                }
+            });
+        }
+    }
+
+    /// Element `i`, in memory order, of a leaf's array; zero if there is none.
+    pub(crate) fn at(&self, leaf: usize, i: usize) -> f64 {
+        let Some(array) = self.array(leaf) else { return 0.0 };
+        with_dtype!(array.data.dtype(), T => array.data.get::<T>().map_or(0.0, |data| data[i].to_f64()))
+    }
+
+    fn array(&self, leaf: usize) -> Option<&MomentArray> {
+        self.arrays.get(leaf)?.as_ref()
+    }
+}
+
+impl State for Moments {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.entry(Entry::Moments(self));
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.entry(EntryMut::Moments(self));
+    }
+}

@@ -1,0 +1,171 @@
+//! What a state consists of, readable at run time.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use super::{Entry, State, StateWalk};
+use crate::element::DType;
+use crate::tree::Structure;
+
+/// The kind of a state field; see the [table](crate::state).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each variant is named after the kind it stands for")]
+pub enum Kind {
+    Moment,
+    Scalar,
+    Count,
+    Flag,
+    Key,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Moment => "moment",
+            Kind::Scalar => "scalar",
+            Kind::Count => "count",
+            Kind::Flag => "flag",
+            Kind::Key => "key",
+        })
+    }
+}
+
+/// One value or array of a state.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct SchemaEntry {
+    /// The path of the field in the state, such as `1.mu`.
+    pub field: String,
+    /// The path of the leaf it belongs to; `None` for what there is one of.
+    pub leaf: Option<String>,
+    /// The kind.
+    pub kind: Kind,
+    /// The element type, of moments only.
+    pub dtype: Option<DType>,
+    /// The axis lengths; empty for single values.
+    pub shape: Vec<usize>,
+}
+
+impl fmt::Display for SchemaEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.field)?;
+        if let Some(leaf) = &self.leaf {
+            write!(f, "[{leaf}]")?;
+        }
+        write!(f, ": {}", self.kind)?;
+        self.dtype.map_or(Ok(()), |dtype| write!(f, " {dtype} {:?}", self.shape))
+    }
+}
+
+/// Every value and array of a state, in order: field, leaf, kind, type, shape.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Schema {
+    /// The entries, in order.
+    pub entries: Vec<SchemaEntry>,
+}
+
+impl Schema {
+    /// The schema of a state that was made for parameters of this structure.
+    pub fn of<S: State>(state: &S, structure: &Structure) -> Schema {
+        let mut entries = Vec::new();
+        let mut add = |field: &str, leaf: Option<usize>, kind, dtype, shape: &[usize]| {
+            let leaf = leaf.and_then(|i| structure.leaves().get(i)).map(|l| l.path().into());
+            entries.push(SchemaEntry { field: field.into(), leaf, kind, dtype, shape: shape.into() });
+        };
+        state.walk(&mut StateWalk::new(&mut |field, entry| match entry {
+            Entry::Moments(m) => m.leaves().for_each(|leaf| {
+                add(field, Some(leaf), Kind::Moment, m.dtype(leaf), m.shape(leaf).unwrap_or_default());
+            }),
+            Entry::Count(_) => add(field, None, Kind::Count, None, &[]),
+            Entry::Flag(_) => add(field, None, Kind::Flag, None, &[]),
+            Entry::Scalar(_) => add(field, None, Kind::Scalar, None, &[]),
+            Entry::Key(_) => add(field, None, Kind::Key, None, &[]),
+            Entry::Counts(v) => v.iter().for_each(|(leaf, _)| add(field, Some(leaf), Kind::Count, None, &[])),
+            Entry::Flags(v) => v.iter().for_each(|(leaf, _)| add(field, Some(leaf), Kind::Flag, None, &[])),
+            Entry::Scalars(v) => v.iter().for_each(|(leaf, _)| add(field, Some(leaf), Kind::Scalar, None, &[])),
+        }));
+        Schema { entries }
+    }
+
+    /// Bytes and numbers of values, by kind.
+    pub fn size(&self) -> SizeReport {
+        let mut kinds: BTreeMap<Kind, (usize, usize)> = BTreeMap::new();
+        for entry in &self.entries {
+            let values: usize = entry.shape.iter().product();
+            let bytes = match entry.kind {
+                Kind::Moment => values * entry.dtype.map_or(0, DType::size),
+                Kind::Flag => 1,
+                Kind::Scalar | Kind::Count | Kind::Key => 8,
+            };
+            let sum = kinds.entry(entry.kind).or_default();
+            *sum = (sum.0 + values, sum.1 + bytes);
+        }
+        SizeReport { kinds }
+    }
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.entries.iter().try_for_each(|entry| writeln!(f, "{entry}"))
+    }
+}
+
+/// How large a state is, by kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SizeReport {
+    kinds: BTreeMap<Kind, (usize, usize)>,
+}
+
+impl SizeReport {
+    /// The number of values of a kind.
+    pub fn values(&self, kind: Kind) -> usize {
+        self.kinds.get(&kind).map_or(0, |k| k.0)
+    }
+
+    /// The bytes of a kind.
+    pub fn bytes(&self, kind: Kind) -> usize {
+        self.kinds.get(&kind).map_or(0, |k| k.1)
+    }
+
+    /// The bytes of all kinds together.
+    pub fn total_bytes(&self) -> usize {
+        self.kinds.values().map(|k| k.1).sum()
+    }
+}
+
+impl fmt::Display for SizeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kinds.iter().try_for_each(|(kind, (n, bytes))| writeln!(f, "{kind}: {n} values, {bytes} bytes"))?;
+        write!(f, "total: {} bytes", self.total_bytes())
+    }
+}
+
+/// Whether two states are the same to the last bit: fields, counts, flags, and the bytes of every array.
+pub fn same_bits<S: State>(a: &S, b: &S) -> bool {
+    fn bytes<S: State>(state: &S) -> Vec<(String, Vec<u8>)> {
+        let mut out = Vec::new();
+        state.walk(&mut StateWalk::new(&mut |field, entry| {
+            let mut text = Vec::new();
+            match entry {
+                Entry::Moments(m) => {
+                    for leaf in 0..m.len() {
+                        text.extend(format!("{leaf} {:?} {:?}:", m.dtype(leaf), m.shape(leaf)).bytes());
+                        text.extend(m.as_bytes(leaf).unwrap_or_default());
+                    }
+                }
+                Entry::Scalar(s) => text.extend(s.get().to_bits().to_le_bytes()),
+                Entry::Scalars(v) => v.iter().for_each(|(leaf, s)| {
+                    text.extend(leaf.to_le_bytes());
+                    text.extend(s.get().to_bits().to_le_bytes());
+                }),
+                other => text.extend(format!("{other:?}").bytes()),
+            }
+            out.push((field.into(), text));
+        }));
+        out
+    }
+    bytes(a) == bytes(b)
+}

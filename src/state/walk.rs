@@ -1,0 +1,112 @@
+//! What a state shows its fields to.
+
+use core::fmt::{Display, Write};
+
+use super::{Count, Flag, Moments, PerLeaf, RandomKey, Scalar, State};
+
+/// One field of a state, to read.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each variant is named after the kind it holds")]
+pub enum Entry<'a> {
+    Moments(&'a Moments),
+    Count(&'a Count),
+    Flag(&'a Flag),
+    Scalar(&'a Scalar),
+    Key(&'a RandomKey),
+    Counts(&'a PerLeaf<Count>),
+    Flags(&'a PerLeaf<Flag>),
+    Scalars(&'a PerLeaf<Scalar>),
+}
+
+/// One field of a state, to write.
+#[derive(Debug)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each variant is named after the kind it holds")]
+pub enum EntryMut<'a> {
+    Moments(&'a mut Moments),
+    Count(&'a mut Count),
+    Flag(&'a mut Flag),
+    Scalar(&'a mut Scalar),
+    Key(&'a mut RandomKey),
+    Counts(&'a mut PerLeaf<Count>),
+    Flags(&'a mut PerLeaf<Flag>),
+    Scalars(&'a mut PerLeaf<Scalar>),
+}
+
+/// A walk over the fields of a state, for reading.
+pub struct StateWalk<'a, 'w> {
+    path: String,
+    sink: &'w mut dyn FnMut(&str, Entry<'a>),
+}
+
+impl<'a, 'w> StateWalk<'a, 'w> {
+    /// A walk that shows each field, with its path, to a function.
+    pub fn new(sink: &'w mut dyn FnMut(&str, Entry<'a>)) -> Self {
+        StateWalk { path: String::new(), sink }
+    }
+
+    /// Walks a field under its name.
+    pub fn child<S: State>(&mut self, name: &str, state: &'a S) {
+        self.within(name, |walk| state.walk(walk));
+    }
+
+    /// Walks a field under a number.
+    pub fn index<S: State>(&mut self, index: usize, state: &'a S) {
+        self.within(index, |walk| state.walk(walk));
+    }
+
+    /// Shows a field at the current path.
+    pub fn entry(&mut self, entry: Entry<'a>) {
+        (self.sink)(&self.path, entry);
+    }
+
+    pub(crate) fn within(&mut self, key: impl Display, inside: impl FnOnce(&mut Self)) {
+        let parent = enter(&mut self.path, key);
+        inside(self);
+        self.path.truncate(parent);
+    }
+}
+
+/// A walk over the fields of a state, for writing.
+pub struct StateWalkMut<'a, 'w> {
+    path: String,
+    sink: &'w mut dyn FnMut(&str, EntryMut<'a>),
+}
+
+impl<'a, 'w> StateWalkMut<'a, 'w> {
+    /// A walk that shows each field, with its path, to a function.
+    pub fn new(sink: &'w mut dyn FnMut(&str, EntryMut<'a>)) -> Self {
+        StateWalkMut { path: String::new(), sink }
+    }
+
+    /// Walks a field under its name.
+    pub fn child<S: State>(&mut self, name: &str, state: &'a mut S) {
+        self.within(name, |walk| state.walk_mut(walk));
+    }
+
+    /// Walks a field under a number.
+    pub fn index<S: State>(&mut self, index: usize, state: &'a mut S) {
+        self.within(index, |walk| state.walk_mut(walk));
+    }
+
+    /// Shows a field at the current path.
+    pub fn entry(&mut self, entry: EntryMut<'a>) {
+        (self.sink)(&self.path, entry);
+    }
+
+    pub(crate) fn within(&mut self, key: impl Display, inside: impl FnOnce(&mut Self)) {
+        let parent = enter(&mut self.path, key);
+        inside(self);
+        self.path.truncate(parent);
+    }
+}
+
+fn enter(path: &mut String, key: impl Display) -> usize {
+    let parent = path.len();
+    if parent > 0 {
+        path.push('.');
+    }
+    write!(path, "{key}").expect("writing to a String succeeds");
+    parent
+}
