@@ -79,9 +79,10 @@ impl<'a> LeafRef<'a> {
         Ok(LeafRef { parts, borrow: PhantomData })
     }
 
-    /// A leaf over parts whose memory is borrowed, as their owner knows, for as long as the parts are.
-    pub(crate) fn lend(parts: &'a LeafParts) -> LeafRef<'a> {
-        LeafRef { parts: parts.clone(), borrow: PhantomData }
+    /// A leaf over parts whose memory is borrowed for `'a`, as the caller knows: it has a reference with that lifetime to
+    /// what owns the memory.
+    pub(crate) fn lend(parts: LeafParts) -> LeafRef<'a> {
+        LeafRef { parts, borrow: PhantomData }
     }
 
     /// A leaf over an array of any layout; `None` if its elements are not floats.
@@ -136,9 +137,10 @@ impl<'a> LeafMut<'a> {
         Ok(LeafMut { parts, borrow: PhantomData })
     }
 
-    /// A leaf over parts whose memory is borrowed, as their owner knows, exclusively for as long as the parts are.
-    pub(crate) fn lend(parts: &'a mut LeafParts) -> LeafMut<'a> {
-        LeafMut { parts: parts.clone(), borrow: PhantomData }
+    /// A leaf over parts whose memory is borrowed exclusively for `'a`, as the caller knows: it has a mutable reference
+    /// with that lifetime to what owns the memory.
+    pub(crate) fn lend(parts: LeafParts) -> LeafMut<'a> {
+        LeafMut { parts, borrow: PhantomData }
     }
 
     /// A leaf over an array of any layout; `None` if its elements are not floats. A shared array (`ArcArray`,

@@ -51,10 +51,11 @@ where
     Ok(())
 }
 
-/// `p + u`, except that a zero update leaves the parameter's bits.
+/// `p + u`, except that a zero update leaves the parameter's bits: adding −0 changes no number, adding +0 changes −0.
 #[inline(always)]
 pub(crate) fn add_update<C: crate::element::Real>(p: C, u: C) -> C {
-    if u == C::zero() { p } else { p + u }
+    // A choice between two updates, not between two sums: the latter is compiled to a conditional store.
+    p + if u == C::zero() { C::neg_zero() } else { u }
 }
 
 fn add_leaf(params: &LeafMut<'_>, updates: &LeafParts) {

@@ -92,13 +92,13 @@ impl<'a> SlicesMut<'a> {
 
 impl Tree for Held<'_> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
-        walk.leaf(LeafRef::lend(&self.parts));
+        walk.leaf(LeafRef::lend(self.parts.clone()));
     }
 }
 
 impl TreeMut for Held<'_> {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
-        walk.leaf(LeafMut::lend(&mut self.parts));
+        walk.leaf(LeafMut::lend(self.parts.clone()));
     }
 }
 

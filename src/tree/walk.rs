@@ -34,6 +34,13 @@ impl<'a, 'w> Walk<'a, 'w> {
     pub fn leaf(&mut self, leaf: LeafRef<'a>) {
         (self.sink)(self.path, leaf);
     }
+
+    /// Shows a leaf under a path.
+    pub(crate) fn leaf_at(&mut self, path: &str, leaf: LeafRef<'a>) {
+        let parent = enter(self.path, path);
+        self.leaf(leaf);
+        self.path.truncate(parent);
+    }
 }
 
 /// A walk over the leaves of a tree, for writing; see [`TreeMut::walk_mut`].
@@ -65,6 +72,13 @@ impl<'a, 'w> WalkMut<'a, 'w> {
     /// Shows a leaf at the current path.
     pub fn leaf(&mut self, leaf: LeafMut<'a>) {
         (self.sink)(self.path, leaf);
+    }
+
+    /// Shows a leaf under a path.
+    pub(crate) fn leaf_at(&mut self, path: &str, leaf: LeafMut<'a>) {
+        let parent = enter(self.path, path);
+        self.leaf(leaf);
+        self.path.truncate(parent);
     }
 }
 

@@ -1,0 +1,322 @@
+//! One step: the passes over all leaves, and what happens between them.
+#![allow(unsafe_code, reason = "pieces of raw leaves on many threads; see `memory`")]
+
+use core::ptr::NonNull;
+
+use super::isa::{Isa, Job, current_isa, dispatch};
+use super::kernel::MOST_SLOTS;
+use super::pieces::{Piece, Pieces};
+use super::table::{Table, TableLeaf};
+use super::tile::TILE;
+use super::whole::read_stretch;
+use super::{Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree, fused};
+use crate::element::{DType, Element, Real, convert, with_dtype};
+use crate::memory::{Buffer, RawSlice, RawStrided};
+use crate::tree::{Cursor, LeafSpec, Structure, add_update};
+
+/// Where the last pass puts the updates.
+#[derive(Clone, Copy)]
+pub(crate) enum Sink<'a> {
+    /// They are added to the parameters.
+    Params,
+    /// They are written, rounded to the parameters' types.
+    Updates(&'a [Buffer]),
+}
+
+/// What a state keeps between steps besides what it remembers: cuts, tables, sums, and where a chain needs it a place to
+/// store updates between passes.
+pub(crate) struct Work {
+    pieces: Pieces,
+    pub(crate) params: Table,
+    pub(crate) grads: Table,
+    pub(crate) path: String,
+    sums: Vec<f64>,
+    stored: Vec<Buffer>,
+    copies: Vec<Option<Buffer>>,
+    active: Vec<bool>,
+    spare: Box<Spare>,
+    shape: Shape,
+}
+
+impl Work {
+    pub(crate) fn new(structure: &Structure, shape: Shape) -> Work {
+        let pieces = Pieces::new(structure);
+        let sums = vec![0.0; pieces.all.len() * shape.sums];
+        let stored = |leaf: &LeafSpec| Buffer::zeros(leaf.dtype().compute(), leaf.len());
+        Work {
+            params: Table::with_capacity(structure.len()),
+            grads: Table::with_capacity(structure.len()),
+            path: String::new(),
+            stored: if shape.stores_any() { structure.leaves().iter().map(stored).collect() } else { Vec::new() },
+            copies: Vec::new(),
+            active: vec![true; structure.len()],
+            spare: Box::default(),
+            pieces,
+            sums,
+            shape,
+        }
+    }
+
+    /// The same, for a copy of the state.
+    pub(crate) fn fresh(&self, structure: &Structure) -> Work {
+        Work::new(structure, self.shape)
+    }
+
+    /// Does a step on the leaves in the tables. Without gradients in the table, all gradients are zero.
+    pub(crate) fn step<T: Stage>(
+        &mut self,
+        transformation: &T,
+        state: &mut T::State,
+        at: &StepContext<'_>,
+        sink: Sink<'_>,
+    ) -> Outcome {
+        let shape = self.shape;
+        self.sums.fill(0.0);
+        let mut run = transformation.begin(state, at);
+        for number in 0..=shape.barriers {
+            let ends = transformation.ends_at(state, &run);
+            let pass = Pass {
+                transformation,
+                state: &*state,
+                run: &run,
+                structure: at.structure,
+                pieces: &self.pieces,
+                params: &self.params,
+                grads: if at.flush { &[] } else { &self.grads },
+                stored: &self.stored,
+                sums: RawSlice::new(NonNull::from(self.sums.as_mut_slice()).cast::<f64>(), self.sums.len()),
+                span: shape.span(number),
+                shape,
+                ends: ends.is_some_and(|end| number >= end),
+                sink,
+                isa: current_isa(),
+            };
+            pass.run(&mut self.spare);
+            if pass.ends {
+                break;
+            }
+            if number < shape.barriers {
+                let sums = Sums { pieces: &self.pieces, values: &self.sums, width: shape.sums, first: 0 };
+                let mut tree = WholeTree {
+                    structure: at.structure,
+                    active: &self.active,
+                    stored: &mut self.stored,
+                    params: &self.params,
+                    copies: &mut self.copies,
+                };
+                transformation.barrier(state, &mut run, at, number, sums, &mut tree);
+            }
+        }
+        let sums = Sums { pieces: &self.pieces, values: &self.sums, width: shape.sums, first: 0 };
+        let mut outcome = Outcome { emitted: true, skipped: false };
+        transformation.finish(state, run, sums, &mut outcome);
+        outcome
+    }
+}
+
+/// Room for a tile's updates, parameters and state in the compute type, where they are not lying so already.
+struct Spare {
+    single: [f32; TILE * (MOST_SLOTS + 2)],
+    double: [f64; TILE * (MOST_SLOTS + 2)],
+}
+
+impl Default for Spare {
+    fn default() -> Spare {
+        Spare { single: [0.0; _], double: [0.0; _] }
+    }
+}
+
+/// One pass over all leaves.
+struct Pass<'a, T: Stage> {
+    transformation: &'a T,
+    state: &'a T::State,
+    run: &'a T::Run,
+    structure: &'a Structure,
+    pieces: &'a Pieces,
+    params: &'a [TableLeaf],
+    grads: &'a [TableLeaf],
+    stored: &'a [Buffer],
+    sums: RawSlice,
+    span: Span,
+    shape: Shape,
+    /// All updates are zero after this pass, and no further pass is needed.
+    ends: bool,
+    sink: Sink<'a>,
+    isa: Isa,
+}
+
+impl<T: Stage> Pass<'_, T> {
+    fn run(&self, spare: &mut Spare) {
+        #[cfg(feature = "rayon")]
+        if rayon::current_num_threads() > 1 && self.pieces.all.len() > 4 {
+            return self.split(&self.pieces.all, 0);
+        }
+        self.pieces.all.iter().enumerate().for_each(|(i, piece)| self.piece(i, piece, spare));
+    }
+
+    /// Halves the pieces until there are few, so that idle threads can take the other half.
+    #[cfg(feature = "rayon")]
+    fn split(&self, pieces: &[Piece], first: usize) {
+        if pieces.len() <= 4 {
+            let mut spare = Spare::default();
+            return pieces.iter().enumerate().for_each(|(i, piece)| self.piece(first + i, piece, &mut spare));
+        }
+        let (left, right) = pieces.split_at(pieces.len() / 2);
+        rayon::join(|| self.split(left, first), || self.split(right, first + left.len()));
+    }
+
+    fn piece(&self, number: usize, piece: &Piece, spare: &mut Spare) {
+        // SAFETY: each piece has its own sums, and each is run once in a pass.
+        let sums = unsafe { self.sums.slice_mut(number * self.shape.sums, self.shape.sums) };
+        match self.structure.leaves()[piece.leaf].dtype().compute() {
+            DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double),
+            _ => self.piece_in::<f32>(piece, sums, &mut spare.single),
+        }
+    }
+
+    fn is_last(&self) -> bool {
+        self.span.to == self.shape.barriers
+    }
+
+    fn piece_in<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut [C]) {
+        let (t, leaf) = (self.transformation, piece.leaf);
+        let p = &self.params[leaf];
+        let direct = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == C::DTYPE;
+        let source = self.source(leaf);
+        let fuses = T::FUSES && self.is_last() && !self.ends && matches!(self.sink, Sink::Params);
+        if fuses && direct(p) && source.as_ref().is_some_and(direct) && t.fuses_now(self.state, self.run, leaf) {
+            let source = source.as_ref().map_or(RawSlice::empty(C::DTYPE), |s| s.data);
+            // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a pass;
+            // gradients, parameters and stored updates are different memory.
+            let done = unsafe {
+                let (g, p) = (source.slice(piece.start, piece.len), p.data.slice_mut(piece.start, piece.len));
+                fused::apply_piece::<T, C>(self.isa, t, self.state, self.run, leaf, piece.start, g, p, sums)
+            };
+            if done {
+                return;
+            }
+        }
+        let mut start = piece.start;
+        let end = piece.start + piece.len;
+        while start < end {
+            let len = TILE.min(end - start);
+            self.tile(leaf, start, len, source.as_ref(), sums, spare);
+            start += len;
+        }
+    }
+
+    /// Where this pass starts from: the gradients, or what an earlier pass stored.
+    fn source(&self, leaf: usize) -> Option<TableLeaf> {
+        if self.span.from > 0 {
+            Some(TableLeaf { data: self.stored[leaf].raw(), strides: None })
+        } else {
+            self.grads.get(leaf).cloned()
+        }
+    }
+
+    fn tile<C: Real>(
+        &self,
+        leaf: usize,
+        start: usize,
+        len: usize,
+        source: Option<&TableLeaf>,
+        sums: &mut [f64],
+        spare: &mut [C],
+    ) {
+        let spec = &self.structure.leaves()[leaf];
+        let (u, spare) = spare.split_at_mut(TILE);
+        let (p, spare) = spare.split_at_mut(TILE);
+        let stores = self.shape.stores(self.span.to) && !self.ends;
+        // SAFETY (of the whole function): leaves are lent for the step, stored updates belong to the engine, and each
+        // piece is run once in a pass.
+        let u = if stores { unsafe { self.stored[leaf].raw().slice_mut(start, len) } } else { &mut u[..len] };
+        match source {
+            // What was stored is already where it is going to be stored again.
+            Some(_) if stores && self.span.from > 0 => {}
+            Some(source) => unsafe { read_stretch(source, spec, self.isa, start, u) },
+            None => u.fill(C::zero()),
+        }
+        let table = &self.params[leaf];
+        let p = if table.strides.is_none() && table.data.dtype() == C::DTYPE {
+            unsafe { table.data.slice(start, len) }
+        } else {
+            let p = &mut p[..len];
+            if self.shape.reads_params_in(self.span.to) {
+                unsafe { read_stretch(table, spec, self.isa, start, p) };
+            }
+            &*p
+        };
+        let mut tile = Tile { leaf, start, u, p, sums, zero: false, spare, isa: self.isa };
+        self.transformation.tile(self.state, self.run, Place::default(), self.span, &mut tile);
+        let zero = tile.zero || self.ends;
+        if stores && zero {
+            tile.u.fill(C::zero());
+        }
+        if !self.is_last() && !self.ends {
+            return;
+        }
+        match self.sink {
+            Sink::Params if zero => {}
+            Sink::Params => unsafe { add_stretch(table, spec, self.isa, start, tile.u) },
+            Sink::Updates(buffers) => {
+                if zero {
+                    tile.u.fill(C::zero());
+                }
+                unsafe { super::convert::store(self.isa, buffers[leaf].raw(), start, tile.u) }
+            }
+        }
+    }
+}
+
+struct Add<'a, C, P> {
+    u: &'a [C],
+    p: &'a mut [P],
+}
+
+impl<C: Real, P: Element> Job for Add<'_, C, P> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        add_slice(self.u, self.p);
+    }
+}
+
+#[inline(always)]
+fn add_slice<C: Real, P: Element>(u: &[C], p: &mut [P]) {
+    for (p, u) in p.iter_mut().zip(u) {
+        *p = add_rounded(*p, *u);
+    }
+}
+
+/// The update is rounded to the parameter's type before it is added, as it is when it is stored and applied later.
+#[inline(always)]
+fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
+    convert(add_update(convert::<P, C>(p), convert::<P, C>(convert::<C, P>(u))))
+}
+
+/// Adds finished updates to a stretch of a parameter of any type and layout.
+///
+/// # Safety
+///
+/// The leaf is lent for the step to be written, and this stretch is the caller's alone.
+unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
+    with_dtype!(leaf.data.dtype(), P => match &leaf.strides {
+        // SAFETY: by the caller's promise.
+        None => dispatch(isa, Add { u, p: unsafe { leaf.data.slice_mut::<P>(start, u.len()) } }),
+        Some(strides) => {
+            let view = RawStrided { first: leaf.data, strides };
+            let mut u = u.iter();
+            for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(u.len()) {
+                for i in 0..run.len as isize {
+                    let one = crate::tree::Run { offset: run.offset + i * run.stride, stride: 1, len: 1 };
+                    let mut sum = None;
+                    // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
+                    unsafe {
+                        view.read::<P>(one, |p| sum = u.next().map(|u| add_rounded(p, *u)));
+                        view.write::<P>(one, || sum.unwrap_or_default());
+                    }
+                }
+            }
+        }
+    });
+}

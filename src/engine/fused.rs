@@ -1,0 +1,160 @@
+//! Running a fused loop on a tile, or on a whole piece at once.
+#![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
+
+use super::isa::{Isa, Job, dispatch};
+use super::kernel::{self, MOST_SLOTS, Slots, Tally};
+use super::tile::TILE;
+use super::{Place, Span, Stage, Tile};
+use crate::element::Real;
+use crate::memory::RawSlice;
+use crate::state::Moments;
+use super::convert::{load, store};
+
+/// The state arrays of one leaf, in the order in which a fused loop has them.
+pub struct SlotList {
+    slots: [Option<RawSlice>; MOST_SLOTS],
+    len: usize,
+}
+
+impl SlotList {
+    pub(crate) fn of<S: Stage>(stage: &S, state: &S::State, leaf: usize) -> SlotList {
+        let mut list = SlotList { slots: [None; MOST_SLOTS], len: 0 };
+        stage.slots(state, leaf, &mut list);
+        debug_assert_eq!(list.len, S::SLOTS, "{stage:?} lists as many arrays as it has slots");
+        list
+    }
+
+    /// Adds a leaf's array.
+    ///
+    /// # Panics
+    ///
+    /// If there are more arrays than a fused stage may have.
+    pub fn push(&mut self, moments: &Moments, leaf: usize) {
+        self.slots[self.len] = moments.raw(leaf);
+        self.len += 1;
+    }
+
+    /// Skips as many arrays as a stage that does not act on this leaf has.
+    pub fn skip(&mut self, n: usize) {
+        self.len += n;
+    }
+
+    fn is_native<C: Real>(&self) -> bool {
+        self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
+    }
+
+    /// The arrays of a piece, all of type `C`.
+    ///
+    /// # Safety
+    ///
+    /// The state is held exclusively, and no other task has this piece.
+    unsafe fn slices<'a, C: Real>(&self, start: usize, len: usize) -> Slots<'a, C> {
+        // SAFETY: by the caller's promise; different slots are different allocations.
+        self.slots.map(|slot| slot.map_or(&mut [][..], |s| unsafe { s.slice_mut(start, len) }))
+    }
+}
+
+/// The default way for a stage that fuses to transform a tile: one loop for all its members.
+pub(crate) fn fused_tile<S: Stage, C: Real>(
+    stage: &S,
+    state: &S::State,
+    run: &S::Run,
+    place: Place,
+    span: Span,
+    tile: &mut Tile<'_, C>,
+) {
+    let Some(local) = local_span(S::SHAPE.barriers, place.at, span) else { return };
+    // A pass that only repeats what an earlier pass has done must not count it twice.
+    let counts = span.to <= place.at + S::SHAPE.barriers;
+    let kernel = stage.kernel::<C>(state, run, tile.leaf);
+    let list = SlotList::of(stage, state, tile.leaf);
+    let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
+    if core::mem::take(&mut tile.zero) {
+        tile.u.fill(C::zero());
+    }
+    let tally = if list.is_native::<C>() {
+        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
+        let slots = unsafe { list.slices(start, n) };
+        kernel::map::<S, C>(isa, local, kernel, tile.u, tile.p, slots)
+    } else {
+        let mut spare = tile.spare.chunks_mut(TILE).map(|chunk| &mut chunk[..n]);
+        let mut slots = list.slots.map(|slot| slot.and_then(|_| spare.next()).unwrap_or_default());
+        for (slice, raw) in slots.iter_mut().zip(list.slots) {
+            // SAFETY: as above.
+            raw.inspect(|raw| unsafe { load(isa, *raw, start, slice) });
+        }
+        let tally = kernel::map::<S, C>(isa, local, kernel, tile.u, tile.p, slots.each_mut().map(|s| &mut **s));
+        for (slice, raw) in slots.iter().zip(list.slots) {
+            // SAFETY: as above.
+            raw.inspect(|raw| unsafe { store(isa, *raw, start, slice) });
+        }
+        tally
+    };
+    if counts {
+        count::<S>(&tally, place, tile.sums);
+        dispatch(isa, Reduce::<S, C> { kernel, place, span: local, u: tile.u, p: tile.p, sums: tile.sums });
+    }
+}
+
+/// Does the last pass on a whole piece, where everything has the compute type and lies dense.
+///
+/// Returns whether it could.
+///
+/// # Safety
+///
+/// The state is held exclusively, and no other task has this piece.
+#[allow(clippy::too_many_arguments, reason = "one call, from the pass driver")]
+pub(crate) unsafe fn apply_piece<S: Stage, C: Real>(
+    isa: Isa,
+    stage: &S,
+    state: &S::State,
+    run: &S::Run,
+    leaf: usize,
+    start: usize,
+    g: &[C],
+    p: &mut [C],
+    sums: &mut [f64],
+) -> bool {
+    let list = SlotList::of(stage, state, leaf);
+    if !list.is_native::<C>() {
+        return false;
+    }
+    let kernel = stage.kernel::<C>(state, run, leaf);
+    // SAFETY: by the caller's promise.
+    let slots = unsafe { list.slices(start, p.len()) };
+    let tally = kernel::apply::<S, C>(isa, kernel, g, p, slots);
+    count::<S>(&tally, Place::default(), sums);
+    true
+}
+
+fn count<S: Stage>(tally: &Tally, place: Place, sums: &mut [f64]) {
+    let own = S::SHAPE.sums;
+    for (sum, n) in sums[place.sum..place.sum + own].iter_mut().zip(&tally[..own]) {
+        *sum += f64::from(*n);
+    }
+}
+
+/// A pass, as a stage with so many barriers of its own sees it; `None` if the stage has nothing to do in it.
+fn local_span(barriers: usize, at: usize, span: Span) -> Option<Span> {
+    let to = span.to.checked_sub(at)?.min(barriers);
+    let from = span.from.saturating_sub(at);
+    (from <= to).then_some(Span { from, to })
+}
+
+struct Reduce<'a, S: Stage, C: Real> {
+    kernel: S::Kernel<C>,
+    place: Place,
+    span: Span,
+    u: &'a [C],
+    p: &'a [C],
+    sums: &'a mut [f64],
+}
+
+impl<S: Stage, C: Real> Job for Reduce<'_, S, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let own = Place { at: 0, sum: self.place.sum };
+        S::reduce::<C>(&self.kernel, own, self.span, self.u, self.p, self.sums);
+    }
+}

@@ -1,0 +1,96 @@
+//! Which vector instructions to run a loop with, decided at run time.
+#![allow(unsafe_code, reason = "calling a function that was compiled for an instruction set the CPU was found to have")]
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// An instruction set that loops are compiled for.
+///
+/// The arithmetic is the same in each, to the last bit: only how many elements are in flight differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Isa {
+    /// What every CPU of the target has: SSE2 on x86-64, NEON on aarch64.
+    Baseline,
+    /// x86-64 with AVX2.
+    Avx2,
+    /// x86-64 with AVX-512 (F, BW, DQ, VL).
+    Avx512,
+}
+
+/// 0: not asked for; else one more than the number of the set.
+static FORCED: AtomicU8 = AtomicU8::new(0);
+
+/// The widest instruction set of this CPU.
+pub fn detected_isa() -> Isa {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        if avx512 {
+            return Isa::Avx512;
+        }
+        if is_x86_feature_detected!("avx2") {
+            return Isa::Avx2;
+        }
+    }
+    Isa::Baseline
+}
+
+/// Makes all steps of this process use one instruction set, or with `None` the detected one again. For tests and
+/// benchmarks; the results do not depend on it.
+///
+/// Asking for more than the CPU has gives what it has.
+pub fn force_isa(isa: Option<Isa>) {
+    FORCED.store(isa.map_or(0, |isa| isa as u8 + 1), Ordering::Relaxed);
+}
+
+pub(crate) fn current_isa() -> Isa {
+    let detected = detected_isa();
+    match FORCED.load(Ordering::Relaxed) {
+        1 => Isa::Baseline,
+        2 => Isa::Avx2.min(detected),
+        _ => detected,
+    }
+}
+
+/// A loop to run. A struct with a method, not a closure: a closure that is not strictly `FnOnce` is called through a
+/// shim that may not be inlined, and then the loop is compiled for the baseline.
+pub(crate) trait Job {
+    type Output;
+    /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
+    fn run(self) -> Self::Output;
+}
+
+#[inline]
+pub(crate) fn dispatch<J: Job>(isa: Isa, job: J) -> J::Output {
+    match isa {
+        // SAFETY: `current_isa` gives this value only where the CPU was found to have these features.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { avx512(job) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { avx2(job) },
+        _ => baseline(job),
+    }
+}
+
+#[inline(never)]
+fn baseline<J: Job>(job: J) -> J::Output {
+    job.run()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+fn avx2<J: Job>(job: J) -> J::Output {
+    job.run()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn avx512<J: Job>(job: J) -> J::Output {
+    job.run()
+}

@@ -1,0 +1,34 @@
+//! The fused pass: how a chain of transformations becomes as few loops over memory as it can be.
+//!
+//! Most authors need only [`Rule`]: arithmetic on one element. What must look at more than one element, or holds another
+//! transformation, is a [`Stage`]. `docs/architecture.md` tells how the pieces fit together.
+
+mod convert;
+mod drive;
+mod fused;
+mod isa;
+mod kernel;
+mod pieces;
+mod plan;
+mod rule;
+mod shape;
+mod stage;
+mod sums;
+pub(crate) mod table;
+mod tile;
+mod tuple;
+mod updates;
+mod whole;
+
+pub(crate) use drive::{Sink, Work};
+pub(crate) use fused::fused_tile;
+pub use isa::{Isa, detected_isa, force_isa};
+pub use plan::{PassPlan, Plan};
+pub use rule::{Rule, RuleRun, RuleState, SlotArray, Clock};
+pub use shape::{Shape, Span};
+pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
+pub use sums::Sums;
+pub use fused::SlotList;
+pub use tile::Tile;
+pub use updates::Updates;
+pub use whole::{LeafVisitor, WholeLeaf, WholeTree};

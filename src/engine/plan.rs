@@ -1,0 +1,110 @@
+//! What a step will do to memory.
+
+use core::fmt;
+
+use super::{Span, Stage};
+use crate::element::DType;
+use crate::state::{Schema, SizeReport};
+use crate::tree::Structure;
+
+/// What [`step`](crate::GradientTransformation::step) does: passes over memory, bytes moved, state kept.
+///
+/// It counts what must cross the memory bus if nothing stays in a cache: gradients, parameters, state arrays and updates
+/// stored between passes. Work that is done between passes on whole leaves (matrix products, histories) is not counted;
+/// `between_passes` says that there is some.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The chain, part by part.
+    pub transformation: String,
+    /// Passes over the tree.
+    pub passes: Vec<PassPlan>,
+    /// Elements of all leaves.
+    pub elements: usize,
+    /// Whether some part works on whole leaves between passes.
+    pub between_passes: bool,
+    /// Bytes of updates kept between passes; not part of the state that is saved.
+    pub stored_bytes: usize,
+    /// The state, by kind.
+    pub state: SizeReport,
+}
+
+/// One pass of a [`Plan`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassPlan {
+    /// Bytes read from gradients, or from updates that an earlier pass stored.
+    pub source: usize,
+    /// Bytes read from, and in the last pass written to, parameters.
+    pub params: usize,
+    /// Bytes read from and written to state arrays.
+    pub state: usize,
+    /// Bytes of updates stored for the next pass.
+    pub stored: usize,
+}
+
+impl PassPlan {
+    /// All bytes read and written.
+    pub fn bytes(&self) -> usize {
+        self.source + self.params + self.state + self.stored
+    }
+}
+
+impl Plan {
+    pub(crate) fn of<T: Stage>(
+        transformation: &T,
+        state: &T::State,
+        structure: &Structure,
+        grads: impl Fn(usize) -> DType,
+    ) -> Plan {
+        let shape = transformation.shape();
+        let bytes = |span: Span| {
+            let mut pass = PassPlan { source: 0, params: 0, state: 0, stored: 0 };
+            for (i, leaf) in structure.leaves().iter().enumerate() {
+                let (n, size) = (leaf.len(), leaf.dtype().size());
+                let last = span.to == shape.barriers;
+                let stored = leaf.dtype().compute().size();
+                pass.source += n * if span.from > 0 { stored } else { grads(i).size() };
+                pass.params += n * size * if last { 2 } else { usize::from(shape.reads_params_in(span.to)) };
+                pass.state += n * transformation.state_bytes(state, i, 0, span);
+                pass.stored += if shape.stores(span.to) { n * stored } else { 0 };
+            }
+            pass
+        };
+        let stored = |leaf: &crate::tree::LeafSpec| leaf.len() * leaf.dtype().compute().size();
+        Plan {
+            transformation: transformation.describe(),
+            passes: (0..=shape.barriers).map(|i| bytes(shape.span(i))).collect(),
+            elements: structure.elements(),
+            between_passes: shape.materializes != 0,
+            stored_bytes: if shape.stores_any() { structure.leaves().iter().map(stored).sum() } else { 0 },
+            state: Schema::of(state, structure).size(),
+        }
+    }
+
+    /// All bytes read and written in a step.
+    pub fn bytes(&self) -> usize {
+        self.passes.iter().map(PassPlan::bytes).sum()
+    }
+
+    /// Bytes read and written for each element.
+    pub fn bytes_per_element(&self) -> f64 {
+        self.bytes() as f64 / self.elements.max(1) as f64
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.transformation)?;
+        for (i, pass) in self.passes.iter().enumerate() {
+            let per = |bytes: usize| bytes as f64 / self.elements.max(1) as f64;
+            write!(f, "pass {i}: {:.1} bytes per element (", per(pass.bytes()))?;
+            write!(f, "{} {:.1}", if i == 0 { "gradients" } else { "source" }, per(pass.source))?;
+            write!(f, ", parameters {:.1}, state {:.1}", per(pass.params), per(pass.state))?;
+            writeln!(f, ", stored {:.1})", per(pass.stored))?;
+        }
+        if self.between_passes {
+            writeln!(f, "between passes: work on whole leaves, not counted above")?;
+        }
+        write!(f, "state: {} bytes for {} parameters", self.state.total_bytes(), self.elements)
+    }
+}
+

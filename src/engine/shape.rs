@@ -1,0 +1,127 @@
+//! Where a chain must stop and look at the whole tree, and which passes that makes.
+
+/// The barriers of a stage: how many, and what lies between them. Bit `i` of a mask stands for what comes after the
+/// stage's own barrier `i − 1` and before its barrier `i`; bit 0 for what comes before its first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// How many times the stage must have seen the whole tree before it can go on.
+    pub barriers: usize,
+    /// Where it has state for each element, which must be written exactly once a step.
+    pub stateful: u32,
+    /// Where it reads parameters.
+    pub reads_params: u32,
+    /// Barriers at which it must have the updates themselves, in memory, not only sums over them.
+    pub materializes: u32,
+    /// How many sums over elements it adds up.
+    pub sums: usize,
+}
+
+/// The barriers whose work one pass does: more than one where an earlier pass only added up and stored nothing, so that
+/// what came before the barrier is computed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first barrier interval that this pass runs.
+    pub from: usize,
+    /// The interval that this pass is for.
+    pub to: usize,
+}
+
+impl Span {
+    /// Whether what lies in interval `at` runs in this pass.
+    #[inline(always)]
+    pub const fn has(self, at: usize) -> bool {
+        self.from <= at && at <= self.to
+    }
+}
+
+impl Shape {
+    /// The most barriers that a chain can have.
+    pub const MOST_BARRIERS: usize = 31;
+
+    /// The shape of an element-wise stage.
+    pub const fn elementwise(stateful: bool, reads_params: bool) -> Shape {
+        Shape { barriers: 0, stateful: stateful as u32, reads_params: reads_params as u32, materializes: 0, sums: 0 }
+    }
+
+    /// The shape of this stage followed by another.
+    pub const fn then(self, next: Shape) -> Shape {
+        Shape {
+            barriers: self.barriers + next.barriers,
+            stateful: self.stateful | next.stateful << self.barriers,
+            reads_params: self.reads_params | next.reads_params << self.barriers,
+            materializes: self.materializes | next.materializes << self.barriers,
+            sums: self.sums + next.sums,
+        }
+    }
+
+    /// What pass `pass` runs.
+    pub const fn span(self, pass: usize) -> Span {
+        let (mut from, mut at) = (0, 0);
+        while at < pass {
+            if self.stores_from(from, at) {
+                from = at + 1;
+            }
+            at += 1;
+        }
+        Span { from, to: pass }
+    }
+
+    /// Whether pass `pass` stores the updates, for the next pass to go on from.
+    pub const fn stores(self, pass: usize) -> bool {
+        pass < self.barriers && self.stores_from(self.span(pass).from, pass)
+    }
+
+    const fn stores_from(self, from: usize, to: usize) -> bool {
+        let between = (u32::MAX >> (31 - to as u32)) & (u32::MAX << from as u32);
+        self.materializes >> to & 1 == 1 || self.stateful & between != 0
+    }
+
+    /// Whether any pass stores the updates.
+    pub const fn stores_any(self) -> bool {
+        let mut pass = 0;
+        while pass < self.barriers {
+            if self.stores(pass) {
+                return true;
+            }
+            pass += 1;
+        }
+        false
+    }
+
+    /// Whether pass `pass` reads parameters.
+    pub const fn reads_params_in(self, pass: usize) -> bool {
+        let Span { from, to } = self.span(pass);
+        let between = (u32::MAX >> (31 - to as u32)) & (u32::MAX << from as u32);
+        self.reads_params & between != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIP: Shape = Shape { barriers: 1, stateful: 0, reads_params: 0, materializes: 0, sums: 1 };
+    const ADAM: Shape = Shape::elementwise(true, false);
+    const DECAY: Shape = Shape::elementwise(false, true);
+
+    #[test]
+    fn what_has_no_state_is_computed_again() {
+        let chain = DECAY.then(CLIP).then(ADAM);
+        assert_eq!(chain.span(0), Span { from: 0, to: 0 });
+        assert_eq!(chain.span(1), Span { from: 0, to: 1 });
+        assert!(!chain.stores_any());
+        assert!(chain.reads_params_in(0) && chain.reads_params_in(1));
+    }
+
+    #[test]
+    fn what_has_state_is_stored_once() {
+        let chain = ADAM.then(CLIP).then(DECAY);
+        assert!(chain.stores(0));
+        assert_eq!(chain.span(1), Span { from: 1, to: 1 });
+        assert!(!chain.reads_params_in(0) && chain.reads_params_in(1));
+        let twice = CLIP.then(ADAM).then(CLIP);
+        assert!(!twice.stores(0) && twice.stores(1));
+        assert_eq!(twice.span(1), Span { from: 0, to: 1 });
+        assert_eq!(twice.span(2), Span { from: 2, to: 2 });
+    }
+}

@@ -1,0 +1,230 @@
+//! What the engine runs, and what it tells it.
+
+use super::{Shape, SlotList, Span, Sums, Tile, WholeTree};
+use crate::element::{DType, Real};
+use crate::error::Result;
+use crate::state::State;
+use crate::tree::{LeafSpec, Structure};
+
+/// What `init` is told: the parameters' structure, and which of its leaves to act on.
+#[derive(Clone, Copy, Debug)]
+pub struct InitContext<'a> {
+    pub(crate) structure: &'a Structure,
+    pub(crate) active: &'a [bool],
+}
+
+impl<'a> InitContext<'a> {
+    /// The parameters' leaves.
+    pub fn structure(&self) -> &'a Structure {
+        self.structure
+    }
+
+    /// Which leaves to act on: state is made for these only.
+    pub fn active(&self) -> &'a [bool] {
+        self.active
+    }
+
+    /// Arrays of zeros of the leaves' shapes in the types their arithmetic is done in (`f32` for 16-bit leaves).
+    pub fn moments(&self) -> crate::state::Moments {
+        self.moments_of(None)
+    }
+
+    /// Arrays of zeros of the leaves' shapes, of a type asked for or else the one their arithmetic is done in.
+    pub fn moments_of(&self, dtype: Option<DType>) -> crate::state::Moments {
+        crate::state::Moments::like(self.structure, self.active, 0.0, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
+    }
+
+    /// The leaves to act on that are also `on`.
+    pub(crate) fn restricted(&self, on: &[bool]) -> Vec<bool> {
+        self.active.iter().zip(on).map(|(a, b)| *a && *b).collect()
+    }
+
+    /// The same, for other leaves.
+    pub(crate) fn with_active<'b>(&'b self, active: &'b [bool]) -> InitContext<'b> {
+        InitContext { structure: self.structure, active }
+    }
+}
+
+/// What every phase of a step is told.
+#[derive(Clone, Copy, Debug)]
+pub struct StepContext<'a> {
+    pub(crate) structure: &'a Structure,
+    /// There are no gradients in this step: what was accumulated is to be emitted.
+    pub(crate) flush: bool,
+}
+
+impl<'a> StepContext<'a> {
+    /// The parameters' leaves.
+    pub fn structure(&self) -> &'a Structure {
+        self.structure
+    }
+
+    /// One leaf's path, type and shape.
+    pub fn leaf(&self, leaf: usize) -> &'a LeafSpec {
+        &self.structure.leaves()[leaf]
+    }
+}
+
+/// How many barriers and sums come before a stage in its chain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Barriers before the stage.
+    pub at: usize,
+    /// Sums before the stage's own.
+    pub sum: usize,
+}
+
+impl Place {
+    /// The place of what follows a stage of this shape.
+    #[inline(always)]
+    pub const fn after(self, shape: Shape) -> Place {
+        Place { at: self.at + shape.barriers, sum: self.sum + shape.sums }
+    }
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it tells whether the parameters moved"]
+pub struct Outcome {
+    pub(crate) emitted: bool,
+    pub(crate) skipped: bool,
+}
+
+impl Outcome {
+    /// Whether an update was emitted: false while a [`multi_steps`](crate::multi_steps) is still collecting, and where
+    /// it or an [`apply_if_finite`](crate::apply_if_finite) threw the gradients away.
+    pub fn emitted(self) -> bool {
+        self.emitted
+    }
+
+    /// Whether the gradients were thrown away, by a skip function or because they were not finite.
+    pub fn skipped(self) -> bool {
+        self.skipped
+    }
+}
+
+/// What the engine runs: a rule lifted, something that must look at more than one element, or a wrapper.
+///
+/// You need it only for wrappers of your own; arithmetic on elements is a [`Rule`](super::Rule), and what looks at whole
+/// leaves or the whole tree is a [`WholeTree`](crate::WholeTreeTransformation). `docs/architecture.md` describes the
+/// phases of a step: `check` (may fail, changes nothing), `begin`, then passes of `tile` (or of the fused `apply`) with
+/// `barrier` between them, then `finish`.
+pub trait Stage: core::fmt::Debug + Send + Sync {
+    /// What is remembered between steps.
+    type State: State;
+    /// What is worked out for one step: scalars, decisions.
+    type Run: Send + Sync;
+    /// What the element loop of one leaf needs.
+    type Kernel<C: Real>: Copy + Send + Sync;
+
+    /// Barriers and sums. For what is only known at run time, override [`shape`](Stage::shape).
+    const SHAPE: Shape;
+    /// Whether the whole stage can run as one element loop.
+    const FUSES: bool;
+    /// State arrays in that loop.
+    const SLOTS: usize = 0;
+
+    /// Barriers and sums of this value.
+    fn shape(&self) -> Shape {
+        Self::SHAPE
+    }
+
+    /// Checks the arguments.
+    ///
+    /// # Errors
+    ///
+    /// If one is out of its range.
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The state before the first step.
+    ///
+    /// # Errors
+    ///
+    /// If a mask or label does not fit the parameters.
+    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State>;
+
+    /// The last chance to refuse a step: nothing has been changed yet.
+    ///
+    /// # Errors
+    ///
+    /// If the step cannot be done.
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        let _ = (state, at);
+        Ok(())
+    }
+
+    /// Starts a step: counts it and works out the scalars.
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run;
+
+    /// Between passes: barrier `index` of this stage has been reached, its sums are complete, and if it
+    /// [materializes](Shape::materializes) the updates are in `tree`.
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        run: &mut Self::Run,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        let _ = (state, run, at, index, sums, tree);
+    }
+
+    /// Ends a step: writes down what the sums tell, and what the step did.
+    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        let _ = (state, run, sums, outcome);
+    }
+
+    /// If the stage's output is known to be zero on the whole tree in this step: after how many of its own barriers
+    /// nothing more needs to be done. Asked after `begin` and after every barrier.
+    fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
+        let _ = (state, run);
+        None
+    }
+
+    /// Transforms a tile of updates, in the pass that `span` describes.
+    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>);
+
+    /// Whether the fused loop is right for this leaf in this step.
+    fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
+        let _ = (state, run, leaf);
+        Self::FUSES
+    }
+
+    /// What the element loop of a leaf needs.
+    fn kernel<C: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C>;
+
+    /// Lists the state arrays of a leaf, [`SLOTS`](Stage::SLOTS) of them.
+    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
+        let _ = (state, leaf, list);
+    }
+
+    /// Transforms one element.
+    fn apply<C: Real>(
+        kernel: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        tally: &mut [u32],
+    ) -> C {
+        let _ = (kernel, at, span, slots, p, tally);
+        u
+    }
+
+    /// Adds up a tile that has reached a barrier of this stage.
+    fn reduce<C: Real>(kernel: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
+        let _ = (kernel, place, span, u, p, sums);
+    }
+
+    /// How many bytes of state a pass reads and writes for each element of a leaf, counted from this stage's own place.
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+
+    /// Names the parts, for [`Plan`](super::Plan).
+    fn describe(&self) -> String {
+        format!("{self:?}")
+    }
+}

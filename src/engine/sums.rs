@@ -1,0 +1,55 @@
+//! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
+
+use super::pieces::Pieces;
+
+/// What a pass added up, by leaf or for the whole tree.
+#[derive(Clone, Copy)]
+pub struct Sums<'a> {
+    pub(crate) pieces: &'a Pieces,
+    /// `width` values for each piece.
+    pub(crate) values: &'a [f64],
+    pub(crate) width: usize,
+    /// Where the asking stage's own begin.
+    pub(crate) first: usize,
+}
+
+impl<'a> Sums<'a> {
+    /// The same sums, as seen by a stage that has `n` sums of others before its own.
+    pub fn skip(self, n: usize) -> Sums<'a> {
+        Sums { first: self.first + n, ..self }
+    }
+
+    /// The stage's sum `i` over the whole tree.
+    pub fn total(&self, i: usize) -> f64 {
+        self.over(i, 0..self.pieces.all.len())
+    }
+
+    /// The stage's sum `i` over one leaf.
+    pub fn leaf(&self, i: usize, leaf: usize) -> f64 {
+        self.over(i, self.pieces.of_leaf[leaf].clone())
+    }
+
+    fn over(&self, i: usize, pieces: core::ops::Range<usize>) -> f64 {
+        pieces.map(|piece| self.values[piece * self.width + self.first + i]).sum()
+    }
+}
+
+/// How many sums are kept side by side, so that adding up can be vectorised; their number fixes the order of addition
+/// and so the result's bits.
+const LANES: usize = 16;
+
+/// The sum of `f` over a tile, in `f64`, in an order that does not depend on the instruction set.
+#[inline(always)]
+pub(crate) fn sum_tile<C: crate::element::Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
+    let mut lanes = [0.0_f64; LANES];
+    let mut chunks = x.chunks_exact(LANES);
+    for chunk in &mut chunks {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            *lane += f(*x);
+        }
+    }
+    for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
+        *lane += f(*x);
+    }
+    lanes.iter().sum()
+}

@@ -1,0 +1,109 @@
+//! Finding the leaves of the trees that a step is given, and making sure that they fit.
+
+use crate::element::DType;
+use crate::error::{Error, Result};
+use crate::memory::RawSlice;
+use crate::tree::{LeafParts, Strides, Structure, Tree, TreeMut, Walk, WalkMut};
+
+/// Where a leaf's elements are, for the time of one step.
+#[derive(Clone, Debug)]
+pub(crate) struct TableLeaf {
+    pub(crate) data: RawSlice,
+    /// The strides, unless the elements lie as the state does.
+    pub(crate) strides: Option<Strides>,
+}
+
+/// The leaves of one tree. The allocation is kept from step to step, the pointers are not.
+pub(crate) type Table = Vec<TableLeaf>;
+
+/// Compares leaves with the structure as they come, so that a tree that fits is walked once and nothing is built.
+struct Check<'s> {
+    structure: &'s Structure,
+    fits: fn(DType, DType) -> bool,
+    same: bool,
+}
+
+impl Check<'_> {
+    fn leaf(&mut self, table: &mut Table, path: &str, parts: LeafParts) {
+        let Some(spec) = self.structure.leaves().get(table.len()) else {
+            self.same = false;
+            return;
+        };
+        self.same &= spec.path() == path
+            && spec.shape() == parts.shape.as_slice()
+            && (self.fits)(spec.dtype(), parts.data.dtype());
+        let strides = if self.same { parts.strides_unless(spec.strides()) } else { None };
+        table.push(TableLeaf { data: parts.data, strides });
+    }
+
+    fn done(&self, table: &Table) -> bool {
+        self.same && table.len() == self.structure.len()
+    }
+}
+
+fn same(ours: DType, theirs: DType) -> bool {
+    ours == theirs
+}
+
+/// Gradients are converted to the type that the leaf's arithmetic is done in, as long as that loses nothing.
+fn exact(ours: DType, theirs: DType) -> bool {
+    theirs.size() <= ours.compute().size()
+}
+
+/// Fills a table with parameters to write.
+pub(crate) fn params_mut<P: TreeMut + ?Sized>(
+    tree: &mut P,
+    structure: &Structure,
+    table: &mut Table,
+    path: &mut String,
+) -> Result<()> {
+    table.clear();
+    let mut check = Check { structure, fits: same, same: true };
+    tree.walk_mut(&mut WalkMut::new(path, &mut |path, leaf| check.leaf(table, path, leaf.parts)));
+    if check.done(table) { Ok(()) } else { Err(misfit("parameters", tree, structure, same)) }
+}
+
+/// Fills a table with parameters to read.
+pub(crate) fn params<P: Tree + ?Sized>(
+    tree: &P,
+    structure: &Structure,
+    table: &mut Table,
+    path: &mut String,
+) -> Result<()> {
+    read(tree, structure, table, path, "parameters", same)
+}
+
+/// Fills a table with gradients.
+pub(crate) fn grads<G: Tree + ?Sized>(
+    tree: &G,
+    structure: &Structure,
+    table: &mut Table,
+    path: &mut String,
+) -> Result<()> {
+    read(tree, structure, table, path, "gradients", exact)
+}
+
+fn read<T: Tree + ?Sized>(
+    tree: &T,
+    structure: &Structure,
+    table: &mut Table,
+    path: &mut String,
+    what: &str,
+    fits: fn(DType, DType) -> bool,
+) -> Result<()> {
+    table.clear();
+    let mut check = Check { structure, fits, same: true };
+    tree.walk(&mut Walk::new(path, &mut |path, leaf| check.leaf(table, path, leaf.parts)));
+    if check.done(table) { Ok(()) } else { Err(misfit(what, tree, structure, fits)) }
+}
+
+#[cold]
+fn misfit<T: Tree + ?Sized>(what: &str, tree: &T, structure: &Structure, fits: fn(DType, DType) -> bool) -> Error {
+    match Structure::of(tree) {
+        Ok(found) => {
+            let what = format!("the {what} do not fit the parameters that the state was made for");
+            Error::structure(what, structure.compare(&found, fits))
+        }
+        Err(error) => error,
+    }
+}

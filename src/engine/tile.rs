@@ -1,0 +1,63 @@
+//! A stretch of one leaf on its way through a chain.
+
+use super::isa::Isa;
+use crate::element::Real;
+
+/// Elements of a tile: small enough that a tile and its state stay in the first-level cache.
+pub(crate) const TILE: usize = 512;
+
+/// A stretch of one leaf's updates, with the parameters it belongs to.
+///
+/// A stage rewrites [`u`](Tile::u). Elements are in the leaf's memory order.
+pub struct Tile<'t, C> {
+    pub(crate) leaf: usize,
+    pub(crate) start: usize,
+    pub(crate) u: &'t mut [C],
+    pub(crate) p: &'t [C],
+    pub(crate) sums: &'t mut [f64],
+    /// The updates are all zero, whatever `u` holds.
+    pub(crate) zero: bool,
+    pub(crate) spare: &'t mut [C],
+    pub(crate) isa: Isa,
+}
+
+impl<C: Real> Tile<'_, C> {
+    /// The number of the leaf.
+    pub fn leaf(&self) -> usize {
+        self.leaf
+    }
+
+    /// The number, in memory order, of the tile's first element.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// How many elements.
+    #[allow(clippy::len_without_is_empty, reason = "a tile is never empty")]
+    pub fn len(&self) -> usize {
+        self.u.len()
+    }
+
+    /// Updates, to rewrite, and parameters.
+    pub fn parts(&mut self) -> (&mut [C], &[C]) {
+        if core::mem::take(&mut self.zero) {
+            self.u.fill(C::zero());
+        }
+        (self.u, self.p)
+    }
+
+    /// The updates, to rewrite.
+    pub fn u(&mut self) -> &mut [C] {
+        self.parts().0
+    }
+
+    /// The sums of this stretch; a stage's own start at its [`Place::sum`](super::Place::sum).
+    pub fn sums(&mut self) -> &mut [f64] {
+        self.sums
+    }
+
+    /// Makes the updates zero without writing them: a parameter whose update is zero is not touched.
+    pub fn set_zero(&mut self) {
+        self.zero = true;
+    }
+}

@@ -1,0 +1,140 @@
+//! A chain is a tuple of its members.
+
+use super::kernel::{MOST_BARRIERS, MOST_SLOTS, MOST_SUMS};
+use super::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree, fused_tile};
+use crate::element::Real;
+use crate::error::Result;
+
+const fn fits(shape: Shape, slots: usize) -> bool {
+    slots <= MOST_SLOTS && shape.sums <= MOST_SUMS && shape.barriers <= MOST_BARRIERS && shape.materializes == 0
+}
+
+/// One macro, since tuples of different lengths have nothing in common that a generic `impl` could name. Each method does
+/// the same for every member in order, with the place after the members before it.
+macro_rules! chains {
+    ($($T:ident $i:tt),*) => {
+        #[allow(unused_variables, unused_mut, unused_assignments, non_snake_case, reason = "the empty chain, and names of members")]
+        impl<$($T: Stage),*> Stage for ($($T,)*) {
+            type State = ($($T::State,)*);
+            type Run = ($($T::Run,)*);
+            type Kernel<Cx: Real> = ($($T::Kernel<Cx>,)*);
+
+            const SHAPE: Shape = { let s = Shape::elementwise(false, false); $(let s = s.then($T::SHAPE);)* s };
+            const SLOTS: usize = 0 $(+ $T::SLOTS)*;
+            const FUSES: bool = true $(&& $T::FUSES)* && fits(Self::SHAPE, Self::SLOTS);
+
+            fn shape(&self) -> Shape {
+                let s = Shape::elementwise(false, false);
+                $(let s = s.then(self.$i.shape());)*
+                s
+            }
+
+            fn validate(&self) -> Result<()> {
+                $(self.$i.validate()?;)*
+                Ok(())
+            }
+
+            fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+                Ok(($(self.$i.init_state(at)?,)*))
+            }
+
+            fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+                $(self.$i.check(&state.$i, at)?;)*
+                Ok(())
+            }
+
+            fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
+                ($(self.$i.begin(&mut state.$i, at),)*)
+            }
+
+            fn barrier(&self, state: &mut Self::State, run: &mut Self::Run, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) {
+                let (mut index, mut sums) = (index, sums);
+                $(
+                    let shape = self.$i.shape();
+                    if index < shape.barriers {
+                        return self.$i.barrier(&mut state.$i, &mut run.$i, at, index, sums, tree);
+                    }
+                    index -= shape.barriers;
+                    sums = sums.skip(shape.sums);
+                )*
+            }
+
+            fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+                let mut sums = sums;
+                $(
+                    self.$i.finish(&mut state.$i, run.$i, sums, outcome);
+                    sums = sums.skip(self.$i.shape().sums);
+                )*
+            }
+
+            fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
+                let (mut before, mut end) = (0, None);
+                $(
+                    end = self.$i.ends_at(&state.$i, &run.$i).map(|end| before + end);
+                    before += self.$i.shape().barriers;
+                )*
+                end
+            }
+
+            fn tile<Cx: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
+                if Self::FUSES && self.fuses_now(state, run, tile.leaf) {
+                    return fused_tile(self, state, run, place, span, tile);
+                }
+                let mut place = place;
+                $(
+                    self.$i.tile(&state.$i, &run.$i, place, span, tile);
+                    place = place.after(self.$i.shape());
+                )*
+            }
+
+            fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
+                Self::FUSES $(&& self.$i.fuses_now(&state.$i, &run.$i, leaf))*
+            }
+
+            #[inline]
+            fn kernel<Cx: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<Cx> {
+                ($(self.$i.kernel::<Cx>(&state.$i, &run.$i, leaf),)*)
+            }
+
+            fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
+                $(self.$i.slots(&state.$i, leaf, list);)*
+            }
+
+            #[inline(always)]
+            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, span: Span, slots: &mut [Cx], u: Cx, p: Cx, tally: &mut [u32]) -> Cx {
+                let (mut at, mut u, mut slots, mut tally) = (at, u, slots, tally);
+                $(
+                    let (own, slots) = slots.split_at_mut($T::SLOTS);
+                    let (sums, tally) = tally.split_at_mut($T::SHAPE.sums);
+                    u = $T::apply::<Cx>(&kernel.$i, at, span, own, u, p, sums);
+                    at += $T::SHAPE.barriers;
+                )*
+                u
+            }
+
+            #[inline(always)]
+            fn reduce<Cx: Real>(kernel: &Self::Kernel<Cx>, place: Place, span: Span, u: &[Cx], p: &[Cx], sums: &mut [f64]) {
+                let mut place = place;
+                $(
+                    $T::reduce::<Cx>(&kernel.$i, place, span, u, p, sums);
+                    place = place.after($T::SHAPE);
+                )*
+            }
+
+            fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+                let (mut at, mut bytes) = (at, 0);
+                $(
+                    bytes += self.$i.state_bytes(&state.$i, leaf, at, span);
+                    at += self.$i.shape().barriers;
+                )*
+                bytes
+            }
+
+            fn describe(&self) -> String {
+                let parts: &[String] = &[$(self.$i.describe()),*];
+                format!("chain({})", parts.join(", "))
+            }
+        }
+    };
+}
+crate::tuples::up_to_twelve!(chains);

@@ -1,0 +1,59 @@
+//! Updates in memory, for those who look at them before applying them.
+
+use std::sync::Arc;
+
+use super::Outcome;
+use crate::memory::Buffer;
+use crate::tree::{LeafMut, LeafParts, LeafRef, Structure, Tree, TreeMut, Walk, WalkMut};
+
+/// What [`update`](crate::GradientTransformation::update) returns: one array for each parameter, of its path, shape, type
+/// and memory order, to be added to it by [`apply_updates`](crate::apply_updates).
+///
+/// It is a tree: its leaves can be walked, compared, and changed before they are applied.
+#[derive(Clone, Debug)]
+pub struct Updates {
+    pub(crate) structure: Arc<Structure>,
+    pub(crate) leaves: Vec<Buffer>,
+    pub(crate) outcome: Outcome,
+}
+
+impl Updates {
+    /// Zero updates for parameters of this structure.
+    pub(crate) fn new(structure: Arc<Structure>) -> Updates {
+        let leaves = structure.leaves().iter().map(|l| Buffer::zeros(l.dtype(), l.len())).collect();
+        Updates { structure, leaves, outcome: Outcome { emitted: false, skipped: false } }
+    }
+
+    /// What the step that made these updates did.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The structure, which is the parameters'.
+    pub fn structure(&self) -> &Structure {
+        &self.structure
+    }
+
+    fn parts(&self, i: usize) -> LeafParts {
+        let spec = &self.structure.leaves()[i];
+        LeafParts { data: self.leaves[i].raw(), shape: spec.shape().into(), strides: spec.strides().into() }
+    }
+}
+
+impl Tree for Updates {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        for (i, spec) in self.structure.leaves().iter().enumerate() {
+            walk.leaf_at(spec.path(), LeafRef::lend(self.parts(i)));
+        }
+    }
+}
+
+impl TreeMut for Updates {
+    fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+        let structure = self.structure.clone();
+        let parts: Vec<_> = (0..structure.len()).map(|i| self.parts(i)).collect();
+        for (spec, parts) in structure.leaves().iter().zip(parts) {
+            walk.leaf_at(spec.path(), LeafMut::lend(parts));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The updates of all leaves in memory, for what must look at whole leaves or the whole tree.
+
+use super::isa::{Isa, current_isa};
+use super::convert::load;
+use super::table::{Table, TableLeaf};
+use crate::element::{DType, Real, with_dtype};
+use crate::memory::{Buffer, RawStrided};
+use crate::tree::{Cursor, LeafSpec, Structure};
+
+/// The updates of a step in memory, and the parameters, leaf by leaf.
+pub struct WholeTree<'a> {
+    pub(crate) structure: &'a Structure,
+    pub(crate) active: &'a [bool],
+    pub(crate) stored: &'a mut [Buffer],
+    pub(crate) params: &'a Table,
+    /// Copies of parameters that are not dense and of the compute type; made when first needed.
+    pub(crate) copies: &'a mut Vec<Option<Buffer>>,
+}
+
+/// One leaf of a [`WholeTree`]: updates to rewrite, and parameters, in memory order.
+///
+/// The elements lie as [`shape`](LeafSpec::shape) and the strides say: element `[i, j]` is at
+/// `i·strides[0] + j·strides[1]`; dense, usually but not always in row-major order.
+pub struct WholeLeaf<'a, C> {
+    /// The number of the leaf.
+    pub index: usize,
+    /// Path, type, shape.
+    pub spec: &'a LeafSpec,
+    /// The updates, to rewrite.
+    pub u: &'a mut [C],
+    /// The parameters.
+    pub p: &'a [C],
+}
+
+impl<C> WholeLeaf<'_, C> {
+    /// How many elements apart the neighbours along each axis are, in `u` and `p`.
+    pub fn strides(&self) -> &[isize] {
+        self.spec.strides()
+    }
+}
+
+/// Something done to leaves of either compute type.
+pub trait LeafVisitor {
+    /// Called with one leaf.
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>);
+}
+
+impl WholeTree<'_> {
+    /// The parameters' leaves.
+    pub fn structure(&self) -> &Structure {
+        self.structure
+    }
+
+    /// Whether the transformation acts on a leaf.
+    pub fn is_active(&self, leaf: usize) -> bool {
+        self.active[leaf]
+    }
+
+    /// The leaves that the transformation acts on.
+    pub fn leaves(&self) -> impl Iterator<Item = usize> + use<> {
+        let on: Vec<usize> = (0..self.active.len()).filter(|&i| self.active[i]).collect();
+        on.into_iter()
+    }
+
+    /// One leaf, if the transformation acts on it and its arithmetic is done in `C`.
+    pub fn leaf<C: Real>(&mut self, leaf: usize) -> Option<WholeLeaf<'_, C>> {
+        let spec = &self.structure.leaves()[leaf];
+        if !self.active[leaf] || spec.dtype().compute() != C::DTYPE {
+            return None;
+        }
+        let table = &self.params[leaf];
+        let p = if table.data.dtype() == C::DTYPE && table.strides.is_none() {
+            // SAFETY: the engine lends the parameters for the step, and no pass is running.
+            #[allow(unsafe_code, reason = "a leaf's table entry back to a slice; see `memory`")]
+            unsafe {
+                table.data.slice(0, table.data.len())
+            }
+        } else {
+            self.copies.resize_with(self.params.len(), || None);
+            let copy = self.copies[leaf].get_or_insert_with(|| Buffer::zeros(C::DTYPE, spec.len()));
+            let copy = copy.get_mut::<C>().unwrap_or_default();
+            read_leaf(table, spec, current_isa(), copy);
+            &*copy
+        };
+        let u = self.stored[leaf].get_mut().unwrap_or_default();
+        Some(WholeLeaf { index: leaf, spec, u, p })
+    }
+
+    /// Does something to each leaf that the transformation acts on, whatever its type.
+    pub fn visit<V: LeafVisitor>(&mut self, visitor: &mut V) {
+        for i in 0..self.active.len() {
+            self.visit_leaf(i, visitor);
+        }
+    }
+
+    /// Does something to one leaf, if the transformation acts on it.
+    pub fn visit_leaf<V: LeafVisitor>(&mut self, leaf: usize, visitor: &mut V) {
+        match self.structure.leaves()[leaf].dtype().compute() {
+            DType::F64 => {
+                if let Some(leaf) = self.leaf::<f64>(leaf) {
+                    visitor.visit(leaf);
+                }
+            }
+            _ => {
+                if let Some(leaf) = self.leaf::<f32>(leaf) {
+                    visitor.visit(leaf);
+                }
+            }
+        }
+    }
+
+    /// The same tree for a transformation that acts on other leaves.
+    pub(crate) fn with_active<'b>(&'b mut self, active: &'b [bool]) -> WholeTree<'b> {
+        WholeTree {
+            structure: self.structure,
+            active,
+            stored: &mut *self.stored,
+            params: self.params,
+            copies: &mut *self.copies,
+        }
+    }
+}
+
+/// Copies a whole leaf, of any type and layout, into the compute type and the state's order.
+fn read_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, to: &mut [C]) {
+    // SAFETY: the engine lends the leaf for the step, and no pass is running.
+    #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
+    unsafe {
+        read_stretch(leaf, spec, isa, 0, to);
+    }
+}
+
+/// Copies a stretch of a leaf of any type and layout into the compute type and the state's order.
+///
+/// # Safety
+///
+/// The leaf is lent for the step, and nobody writes to this stretch meanwhile.
+#[allow(unsafe_code, reason = "raw leaves; see `memory`")]
+pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, to: &mut [C]) {
+    let Some(strides) = &leaf.strides else {
+        // SAFETY: by the caller's promise.
+        return unsafe { load(isa, leaf.data, start, to) };
+    };
+    let view = RawStrided { first: leaf.data, strides };
+    let n = to.len();
+    let mut to = to.iter_mut();
+    with_dtype!(leaf.data.dtype(), T => {
+        for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(n) {
+            // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
+            unsafe {
+                view.read::<T>(run, |x| {
+                    if let Some(to) = to.next() {
+                        *to = crate::element::convert(x);
+                    }
+                });
+            }
+        }
+    });
+}

@@ -1,0 +1,3 @@
+//! The transformations, a file each.
+mod scale;
+pub use scale::*;

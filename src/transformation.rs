@@ -1,0 +1,249 @@
+//! What users hold: a transformation, and the state of one.
+
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use crate::engine::{InitContext, Outcome, Plan, Sink, Stage, StepContext, Updates, Work, table};
+use crate::error::{Error, Result};
+use crate::state::Schema;
+use crate::tree::{Structure, Tree, TreeMut};
+
+/// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
+///
+/// Every [`Rule`](crate::Rule), every wrapper, every tuple of transformations is one; so is a `Box<dyn …>` of one.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use ndarray::array;
+///
+/// let optimizer = chain((clip_by_global_norm(1.0), sgd(0.5)));
+/// let mut params = array![1.0_f32, 2.0];
+/// let mut state = optimizer.init(&params)?;
+///
+/// // The gradient [3, 4] has norm 5, so it is clipped to [0.6, 0.8].
+/// let outcome = optimizer.step(&mut params, &array![3.0_f32, 4.0], &mut state)?;
+/// assert!(outcome.emitted());
+/// assert_eq!(params, array![0.7, 1.6]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub trait GradientTransformation: Stage {
+    /// The state before the first step, for parameters of this structure.
+    ///
+    /// # Errors
+    ///
+    /// If an argument is out of its range, or a mask or label does not fit the parameters.
+    fn init<P: Tree + ?Sized>(&self, params: &P) -> Result<OptState<Self>>
+    where
+        Self: Sized,
+    {
+        OptState::new(self, Structure::of(params)?)
+    }
+
+    /// Transforms gradients and adds the updates to the parameters, in one go.
+    ///
+    /// The result has the same bits as [`update`](Self::update) followed by
+    /// [`apply_updates`](crate::apply_updates), without the updates ever being in memory.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters or gradients do not have the structure that the state was made for: all differing leaves are
+    /// listed, and nothing has been changed. Gradients may be a tree of another type, and of another float type as long
+    /// as nothing is lost by converting them to the one that the leaf's arithmetic is done in.
+    fn step<P, G>(&self, params: &mut P, grads: &G, state: &mut OptState<Self>) -> Result<Outcome>
+    where
+        P: TreeMut + ?Sized,
+        G: Tree + ?Sized,
+        Self: Sized,
+    {
+        state.usable()?;
+        table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
+        table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        state.run(self, false, Sink::Params)
+    }
+
+    /// Transforms gradients into updates, to look at or to apply later; the parameters are not changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step).
+    fn update<P, G>(&self, grads: &G, state: &mut OptState<Self>, params: &P) -> Result<Updates>
+    where
+        P: Tree + ?Sized,
+        G: Tree + ?Sized,
+        Self: Sized,
+    {
+        let mut updates = state.zero_updates();
+        self.update_into(grads, state, params, &mut updates)?;
+        Ok(updates)
+    }
+
+    /// As [`update`](Self::update), into updates that an earlier call made, so that nothing is allocated.
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step); and if the updates were made for parameters of another structure.
+    fn update_into<P, G>(
+        &self,
+        grads: &G,
+        state: &mut OptState<Self>,
+        params: &P,
+        updates: &mut Updates,
+    ) -> Result<Outcome>
+    where
+        P: Tree + ?Sized,
+        G: Tree + ?Sized,
+        Self: Sized,
+    {
+        state.usable()?;
+        if updates.structure != state.structure {
+            let differences = state.structure.differences(&*updates);
+            return Err(Error::structure("the updates were made for other parameters", differences));
+        }
+        table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
+        table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        let outcome = state.run(self, false, Sink::Updates(&updates.leaves))?;
+        updates.outcome = outcome;
+        Ok(outcome)
+    }
+
+    /// What a step does to memory, for parameters of this structure and gradients of the same types.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let plan = adam(1e-3).plan(&vec![0.0_f32; 1000])?;
+    /// assert_eq!(plan.passes.len(), 1);
+    /// // Read the gradient, read and write the parameter and two moments: 4 + 8 + 16.
+    /// assert_eq!(plan.bytes_per_element(), 28.0);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`init`](Self::init).
+    fn plan<P: Tree + ?Sized>(&self, params: &P) -> Result<Plan>
+    where
+        Self: Sized,
+    {
+        let state = self.init(params)?;
+        let structure = &*state.structure;
+        Ok(Plan::of(self, &state.inner, structure, |leaf| structure.leaves()[leaf].dtype()))
+    }
+}
+
+impl<T: Stage> GradientTransformation for T {}
+
+/// The state of a transformation of type `T`, made by [`init`](GradientTransformation::init) for parameters of one
+/// structure.
+///
+/// It dereferences to the transformation's own typed state: fields of a struct, members of a chain by number, what is
+/// inside a wrapper by `inner()`.
+pub struct OptState<T: Stage> {
+    inner: T::State,
+    structure: Arc<Structure>,
+    work: Work,
+    /// A step began and did not end: a panic went through it.
+    poisoned: bool,
+}
+
+impl<T: Stage> OptState<T> {
+    pub(crate) fn new(transformation: &T, structure: Structure) -> Result<OptState<T>> {
+        transformation.validate()?;
+        let shape = transformation.shape();
+        if shape.barriers > crate::engine::Shape::MOST_BARRIERS {
+            let found = format!("{} in {}", shape.barriers, transformation.describe());
+            return Err(Error::argument("chain", "barriers", "at most 31 together", found));
+        }
+        let active = vec![true; structure.len()];
+        let inner = transformation.init_state(&InitContext { structure: &structure, active: &active })?;
+        let work = Work::new(&structure, shape);
+        Ok(OptState { inner, structure: Arc::new(structure), work, poisoned: false })
+    }
+
+    /// The structure of the parameters that the state was made for.
+    pub fn structure(&self) -> &Structure {
+        &self.structure
+    }
+
+    /// Every value and array of the state: field, leaf, kind, type, shape.
+    pub fn schema(&self) -> Schema {
+        Schema::of(&self.inner, &self.structure)
+    }
+
+    /// Updates of zero, for [`update_into`](GradientTransformation::update_into).
+    pub fn zero_updates(&self) -> Updates {
+        Updates::new(self.structure.clone())
+    }
+
+    /// The transformation's own state, in place of which another of the same schema can be put, such as an
+    /// [`average`](crate::state::average).
+    ///
+    /// # Errors
+    ///
+    /// If the schemas differ.
+    pub fn replace(&mut self, inner: T::State) -> Result<()> {
+        let (ours, theirs) = (self.schema(), Schema::of(&inner, &self.structure));
+        if ours != theirs {
+            let differs = ours.entries.iter().zip(&theirs.entries).find(|(a, b)| a != b);
+            let problem = match differs {
+                Some((ours, theirs)) => format!("expected {ours}, found {theirs}"),
+                None => format!("expected {} fields, found {}", ours.entries.len(), theirs.entries.len()),
+            };
+            return Err(Error::state("replace", problem));
+        }
+        self.inner = inner;
+        Ok(())
+    }
+
+    fn usable(&self) -> Result<()> {
+        if self.poisoned { Err(Error::poisoned()) } else { Ok(()) }
+    }
+
+    fn run(&mut self, transformation: &T, flush: bool, sink: Sink<'_>) -> Result<Outcome> {
+        let structure = self.structure.clone();
+        let at = StepContext { structure: &structure, flush };
+        transformation.check(&self.inner, &at)?;
+        self.poisoned = true;
+        let outcome = self.work.step(transformation, &mut self.inner, &at, sink);
+        self.poisoned = false;
+        self.work.params.clear();
+        self.work.grads.clear();
+        Ok(outcome)
+    }
+
+    /// A step without gradients, which emits what wrappers have accumulated.
+    pub(crate) fn flush<P: TreeMut + ?Sized>(&mut self, transformation: &T, params: &mut P) -> Result<Outcome> {
+        self.usable()?;
+        table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
+        self.run(transformation, true, Sink::Params)
+    }
+}
+
+impl<T: Stage> Deref for OptState<T> {
+    type Target = T::State;
+    fn deref(&self) -> &T::State {
+        &self.inner
+    }
+}
+
+impl<T: Stage> DerefMut for OptState<T> {
+    fn deref_mut(&mut self) -> &mut T::State {
+        &mut self.inner
+    }
+}
+
+impl<T: Stage> Clone for OptState<T> {
+    fn clone(&self) -> Self {
+        let work = self.work.fresh(&self.structure);
+        OptState { inner: self.inner.clone(), structure: self.structure.clone(), work, poisoned: self.poisoned }
+    }
+}
+
+impl<T: Stage> fmt::Debug for OptState<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OptState").field("inner", &self.inner).field("leaves", &self.structure.len()).finish()
+    }
+}
