@@ -7,6 +7,7 @@ extern crate self as gradchain;
 mod element;
 mod error;
 mod memory;
+pub mod schedule;
 pub mod state;
 pub mod tree;
 mod tuples;
