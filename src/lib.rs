@@ -8,6 +8,7 @@ mod element;
 mod error;
 mod memory;
 pub mod schedule;
+pub mod select;
 pub mod state;
 pub mod tree;
 mod tuples;
