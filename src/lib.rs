@@ -8,6 +8,8 @@ mod element;
 mod engine;
 mod error;
 mod memory;
+pub mod schedule;
+pub mod select;
 pub mod state;
 pub mod tree;
 pub mod transform;

@@ -1,0 +1,129 @@
+//! By a constant rate.
+
+use core::fmt;
+
+use super::{Kind, finite, option, require};
+use crate::error::Result;
+
+/// Multiplies by a rate every so many steps, smoothly or in stairs.
+///
+/// # Arithmetic
+///
+/// ```text
+/// x = max(count − transition_begin, 0) / transition_steps      rounded down if staircase
+/// value = init_value·decay_rate^x
+/// value = max(value, end_value) if decay_rate < 1, else min(value, end_value)      if there is an end_value
+/// ```
+///
+/// With `transition_steps` 0 or `decay_rate` 0 the value stays at `init_value`, as in Optax.
+///
+/// # Errors
+///
+/// [`validate`](super::Schedule::validate) refuses values that are not finite and a negative `decay_rate`.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::schedule::exponential_decay;
+/// let halving = exponential_decay(8.0, 2, 0.5).staircase(true).end_value(3.0);
+/// assert_eq!([0, 1, 2, 3, 4].map(|count| halving.at(count)), [8.0, 8.0, 4.0, 4.0, 3.0]);
+/// ```
+///
+/// # References
+///
+/// Optax: `exponential_decay`. PyTorch: `ExponentialLR` is `transition_steps` 1, `StepLR` is `staircase`.
+/// Differs: none in the numbers; a negative `decay_rate`, with which Optax gives NaN off the stairs, is refused.
+pub fn exponential_decay(init_value: f64, transition_steps: u64, decay_rate: f64) -> ExponentialDecay {
+    ExponentialDecay {
+        init_value,
+        transition_steps,
+        decay_rate,
+        transition_begin: 0,
+        staircase: false,
+        end_value: None,
+    }
+}
+
+/// See [`exponential_decay`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use = "a schedule does nothing until it is asked for a value"]
+pub struct ExponentialDecay {
+    /// The first value.
+    pub init_value: f64,
+    /// In how many steps the value is multiplied by the rate once; 0 never.
+    pub transition_steps: u64,
+    /// The rate: below 1 the value falls, above 1 it grows, 0 turns the schedule off.
+    pub decay_rate: f64,
+    /// The count at which it begins; 0 unless set.
+    pub transition_begin: u64,
+    /// Whether the value changes only every `transition_steps`; false unless set.
+    pub staircase: bool,
+    /// Where to stop, if anywhere: a lower bound for a rate below 1, else an upper bound.
+    pub end_value: Option<f64>,
+}
+
+impl ExponentialDecay {
+    /// Sets the count at which the decay begins. Default: 0.
+    pub fn transition_begin(mut self, transition_begin: u64) -> ExponentialDecay {
+        self.transition_begin = transition_begin;
+        self
+    }
+
+    /// Sets whether the value changes only every `transition_steps`. Default: no.
+    pub fn staircase(mut self, staircase: bool) -> ExponentialDecay {
+        self.staircase = staircase;
+        self
+    }
+
+    /// Sets where to stop. Default: nowhere.
+    pub fn end_value(mut self, end_value: impl Into<Option<f64>>) -> ExponentialDecay {
+        self.end_value = end_value.into();
+        self
+    }
+
+    /// As `check`, for a schedule that holds one: its name and its name for `init_value`.
+    pub(super) fn check_as(&self, function: &str, init_value: &str) -> Result<()> {
+        finite(function, &[(init_value, self.init_value), ("decay_rate", self.decay_rate)])?;
+        finite(function, &[("end_value", self.end_value.unwrap_or(0.0))])?;
+        require(self.decay_rate >= 0.0, function, "decay_rate", "at least 0", self.decay_rate)
+    }
+
+    pub(super) fn fmt_options(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        option(f, "transition_begin", &self.transition_begin, &0)?;
+        option(f, "staircase", &self.staircase, &false)?;
+        self.end_value.map_or(Ok(()), |end| write!(f, ".end_value({end:?})"))
+    }
+}
+
+impl Kind for ExponentialDecay {
+    fn value(&self, count: u64) -> f64 {
+        // Optax does not look at `end_value` then.
+        if self.transition_steps == 0 || self.decay_rate == 0.0 {
+            return self.init_value;
+        }
+        let count = count.saturating_sub(self.transition_begin);
+        let times = if self.staircase {
+            (count / self.transition_steps) as f64
+        } else {
+            count as f64 / self.transition_steps as f64
+        };
+        let value = self.init_value * self.decay_rate.powf(times);
+        match self.end_value {
+            Some(end) if self.decay_rate < 1.0 => value.max(end),
+            Some(end) => value.min(end),
+            None => value,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.check_as("exponential_decay", "init_value")
+    }
+}
+
+impl fmt::Display for ExponentialDecay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ExponentialDecay { init_value, transition_steps, decay_rate, .. } = self;
+        write!(f, "exponential_decay({init_value:?}, {transition_steps}, {decay_rate:?})")?;
+        self.fmt_options(f)
+    }
+}

@@ -1,0 +1,82 @@
+//! Whatever a function says.
+
+use core::fmt;
+use std::sync::Arc;
+
+use super::Kind;
+use crate::error::Result;
+
+/// Asks a function for the value.
+///
+/// # Arithmetic
+///
+/// ```text
+/// function(count)
+/// ```
+///
+/// The name stands for the function in messages and printouts. Two such schedules are equal if they are clones of one.
+/// The function should be pure: a resumed run asks it for the same counts again.
+///
+/// # Errors
+///
+/// None: nothing is known of the function.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::schedule::{Schedule, from_fn};
+/// let inverse_root = Schedule::from(from_fn("inverse_root", |count| 1.0 / ((count + 1) as f64).sqrt()));
+/// assert_eq!([0, 3, 99].map(|count| inverse_root.at(count)), [1.0, 0.5, 0.1]);
+/// assert_eq!(inverse_root.to_string(), "from_fn(\"inverse_root\", ..)");
+/// ```
+///
+/// # References
+///
+/// Optax takes any callable for a schedule. PyTorch: `LambdaLR`, whose function gives a factor.
+/// Differs: the type says that it is a schedule, not that it can be called.
+pub fn from_fn(name: impl Into<Arc<str>>, function: impl Fn(u64) -> f64 + Send + Sync + 'static) -> FromFn {
+    FromFn { name: name.into(), function: Arc::new(function) }
+}
+
+/// See [`from_fn`].
+#[derive(Clone)]
+#[must_use = "a schedule does nothing until it is asked for a value"]
+pub struct FromFn {
+    name: Arc<str>,
+    function: Arc<dyn Fn(u64) -> f64 + Send + Sync>,
+}
+
+impl FromFn {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Kind for FromFn {
+    fn value(&self, count: u64) -> f64 {
+        (self.function)(count)
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl PartialEq for FromFn {
+    fn eq(&self, other: &FromFn) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.function, &other.function)
+    }
+}
+
+impl fmt::Debug for FromFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FromFn").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for FromFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "from_fn({:?}, ..)", self.name)
+    }
+}

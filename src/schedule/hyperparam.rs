@@ -1,0 +1,109 @@
+//! A number or a schedule.
+
+use core::fmt;
+
+use super::Schedule;
+use crate::error::{Error, Result};
+
+/// A number or a schedule: what optimizers take for a learning rate and the like.
+///
+/// Functions take `impl Into<Hyperparam>`, so that a plain `0.1` and `cosine_decay(0.1, 1000)` can both be written.
+/// Which of the two it is, is in the type of what was written; nothing is found out by calling it. Numbers are `f64`
+/// whatever the type of the parameters, since 0.999 is 1 in bf16.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::schedule::{Hyperparam, linear};
+///
+/// fn learning_rate(value: impl Into<Hyperparam>) -> Hyperparam {
+///     value.into()
+/// }
+/// assert_eq!(learning_rate(0.1).at(1000), 0.1);
+/// assert_eq!(learning_rate(linear(1.0, 0.0, 10)).at(5), 0.5);
+/// assert_eq!(learning_rate(linear(1.0, 0.0, 10)).to_string(), "linear(1.0, 0.0, 10)");
+/// ```
+///
+/// # References
+///
+/// Optax: `ScalarOrSchedule`, told apart by whether it can be called. Differs: a type, see above.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Hyperparam {
+    /// The same at every step.
+    Number(f64),
+    /// Another at every step.
+    Schedule(Schedule),
+}
+
+impl Hyperparam {
+    /// The value at a step count; the first step has count 0.
+    ///
+    /// ```
+    /// use gradchain::schedule::{Hyperparam, linear};
+    /// assert_eq!(Hyperparam::from(linear(0.0, 4.0, 4)).at(3), 3.0);
+    /// ```
+    pub fn at(&self, count: u64) -> f64 {
+        match self {
+            Hyperparam::Number(number) => *number,
+            Hyperparam::Schedule(schedule) => schedule.at(count),
+        }
+    }
+
+    /// Whether it is a schedule.
+    ///
+    /// ```
+    /// use gradchain::schedule::{Hyperparam, constant};
+    /// assert!(!Hyperparam::from(0.1).is_scheduled());
+    /// assert!(Hyperparam::from(constant(0.1)).is_scheduled(), "even if it never changes");
+    /// ```
+    pub fn is_scheduled(&self) -> bool {
+        matches!(self, Hyperparam::Schedule(_))
+    }
+
+    /// Checks a number with `fits`, and a schedule with [`Schedule::validate`]: its values are not known beforehand.
+    ///
+    /// # Errors
+    ///
+    /// If the number does not fit, or the schedule has an argument out of range.
+    ///
+    /// ```
+    /// use gradchain::schedule::Hyperparam;
+    /// let beta = Hyperparam::from(1.5);
+    /// let error = beta.validate("adam", "b1", "in [0, 1)", |b| (0.0..1.0).contains(&b)).unwrap_err();
+    /// assert_eq!(error.to_string(), "adam: argument `b1` must be in [0, 1), found 1.5");
+    /// ```
+    pub fn validate(
+        &self,
+        function: &str,
+        argument: &str,
+        expected: &str,
+        fits: impl FnOnce(f64) -> bool,
+    ) -> Result<()> {
+        match self {
+            Hyperparam::Schedule(schedule) => schedule.validate(),
+            Hyperparam::Number(number) if fits(*number) => Ok(()),
+            Hyperparam::Number(number) => Err(Error::argument(function, argument, expected, number)),
+        }
+    }
+}
+
+impl From<f64> for Hyperparam {
+    fn from(number: f64) -> Hyperparam {
+        Hyperparam::Number(number)
+    }
+}
+
+impl From<Schedule> for Hyperparam {
+    fn from(schedule: Schedule) -> Hyperparam {
+        Hyperparam::Schedule(schedule)
+    }
+}
+
+impl fmt::Display for Hyperparam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hyperparam::Number(number) => write!(f, "{number:?}"),
+            Hyperparam::Schedule(schedule) => schedule.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Schedules one after the other.
+
+use core::fmt;
+
+use super::{Kind, Schedule, require};
+use crate::error::Result;
+
+/// Runs one schedule after the other, each from its own count 0.
+///
+/// # Arithmetic
+///
+/// ```text
+/// count < boundary₁:                schedule₀ at count
+/// boundaryᵢ ≤ count < boundaryᵢ₊₁:  scheduleᵢ at (count − boundaryᵢ)
+/// ```
+///
+/// # Errors
+///
+/// [`validate`](Schedule::validate) refuses boundaries that are not one fewer than the schedules or that descend, and
+/// whatever one of the schedules refuses.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::schedule::{constant, join, linear};
+/// let schedule = join([linear(0.0, 1.0, 4).into(), constant(0.5).into()], [8]);
+/// assert_eq!([0, 2, 7, 8, 99].map(|count| schedule.at(count)), [0.0, 0.5, 1.0, 0.5, 0.5]);
+/// ```
+///
+/// # References
+///
+/// Optax: `join_schedules`. PyTorch: `SequentialLR`. Differs: with too few or too many boundaries Optax leaves the rest
+/// away in silence; here that, and boundaries that descend, are refused.
+pub fn join(schedules: impl IntoIterator<Item = Schedule>, boundaries: impl IntoIterator<Item = u64>) -> Join {
+    Join { schedules: schedules.into_iter().collect(), boundaries: boundaries.into_iter().collect() }
+}
+
+/// See [`join`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a schedule does nothing until it is asked for a value"]
+pub struct Join {
+    /// The schedules, at least one.
+    pub schedules: Vec<Schedule>,
+    /// Where each schedule but the first begins, ascending.
+    pub boundaries: Vec<u64>,
+}
+
+impl Kind for Join {
+    fn value(&self, count: u64) -> f64 {
+        let passed = self.boundaries.iter().take_while(|boundary| **boundary <= count).count();
+        let begin = if passed == 0 { 0 } else { self.boundaries[passed - 1] };
+        self.schedules.get(passed).map_or(f64::NAN, |schedule| schedule.at(count - begin))
+    }
+
+    fn check(&self) -> Result<()> {
+        let (schedules, boundaries) = (self.schedules.len(), self.boundaries.len());
+        require(schedules > 0, "join", "schedules", "at least one", "none")?;
+        let expected = format!("{}, one fewer than the schedules", schedules - 1);
+        require(boundaries == schedules - 1, "join", "boundaries", &expected, boundaries)?;
+        let ascending = self.boundaries.is_sorted();
+        require(ascending, "join", "boundaries", "ascending", format!("{:?}", self.boundaries))?;
+        self.schedules.iter().try_for_each(Schedule::validate)
+    }
+}
+
+impl fmt::Display for Join {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("join([")?;
+        for (i, schedule) in self.schedules.iter().enumerate() {
+            write!(f, "{}{schedule}.into()", if i == 0 { "" } else { ", " })?;
+        }
+        write!(f, "], {:?})", self.boundaries)
+    }
+}

@@ -1,0 +1,243 @@
+//! Schedules: numbers that change with the step count.
+//!
+//! A [`Schedule`] is a value that [`at`](Schedule::at) turns a step count into a number. Nothing in this crate decides by
+//! callability whether an argument is a schedule: arguments that take either take a [`Hyperparam`], and a closure becomes
+//! a schedule only through [`from_fn`].
+//!
+//! | constructor | from the first step on |
+//! |---|---|
+//! | [`constant`] | always the same |
+//! | [`linear`], [`polynomial`] | from one value to another |
+//! | [`cosine_decay`], [`exponential_decay`] | down, by a cosine or by a rate |
+//! | [`warmup_constant`], [`warmup_cosine_decay`], [`warmup_exponential_decay`] | up on a line, then as named |
+//! | [`linear_onecycle`], [`cosine_onecycle`] | up, down and out |
+//! | [`piecewise_constant`], [`piecewise_interpolate`] | from boundary to boundary |
+//! | [`sgdr`], [`join`] | several schedules, one after the other |
+//! | [`from_fn`] | whatever a function says |
+//!
+//! Names, arguments and defaults are those of [`optax.schedules`][optax] without the ending `_schedule`. Optional
+//! arguments are methods of what the constructor returns: `cosine_decay(0.1, 1000).alpha(0.01)`.
+//!
+//! # Counts
+//!
+//! Counts start at 0: the first update uses `at(0)`. Step arguments are unsigned. Where Optax takes a negative number of
+//! steps it behaves as for 0, and so does 0 here.
+//!
+//! # Arithmetic
+//!
+//! All of it is in `f64`, whatever the type of the parameters, and nothing is allocated by `at`.
+//!
+//! [optax]: https://optax.readthedocs.io/en/latest/api/optimizer_schedules.html
+
+use core::fmt;
+
+use crate::error::{Error, Result};
+
+mod constant;
+mod cosine;
+mod exponential;
+mod from_fn;
+mod hyperparam;
+mod join;
+mod onecycle;
+mod piecewise;
+mod polynomial;
+mod sgdr;
+mod warmup;
+
+pub use constant::{Constant, constant};
+pub use cosine::{CosineDecay, cosine_decay};
+pub use exponential::{ExponentialDecay, exponential_decay};
+pub use from_fn::{FromFn, from_fn};
+pub use hyperparam::Hyperparam;
+pub use join::{Join, join};
+pub use onecycle::{CosineOnecycle, LinearOnecycle, cosine_onecycle, linear_onecycle};
+pub use piecewise::{
+    InterpolateType, PiecewiseConstant, PiecewiseInterpolate, piecewise_constant, piecewise_interpolate,
+};
+pub use polynomial::{Linear, Polynomial, linear, polynomial};
+pub use sgdr::{Sgdr, sgdr};
+pub use warmup::{
+    WarmupConstant, WarmupCosineDecay, WarmupExponentialDecay, warmup_constant, warmup_cosine_decay,
+    warmup_exponential_decay,
+};
+
+/// A number that changes with the step count.
+///
+/// It is a description, not a function: it can be compared, printed and matched on. It prints as the call that makes it.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::schedule::{Schedule, linear};
+///
+/// let schedule = Schedule::from(linear(1.0, 0.0, 4).transition_begin(1));
+/// assert_eq!(schedule.sample(0..7), [1.0, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]);
+/// assert_eq!(schedule.to_string(), "linear(1.0, 0.0, 4).transition_begin(1)");
+/// assert!(matches!(schedule, Schedule::Linear(line) if line.end_value == 0.0));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+#[must_use = "a schedule does nothing until it is asked for a value"]
+pub enum Schedule {
+    /// See [`constant`].
+    Constant(Constant),
+    /// See [`linear`].
+    Linear(Linear),
+    /// See [`polynomial`].
+    Polynomial(Polynomial),
+    /// See [`exponential_decay`].
+    ExponentialDecay(ExponentialDecay),
+    /// See [`cosine_decay`].
+    CosineDecay(CosineDecay),
+    /// See [`piecewise_constant`].
+    PiecewiseConstant(PiecewiseConstant),
+    /// See [`piecewise_interpolate`].
+    PiecewiseInterpolate(PiecewiseInterpolate),
+    /// See [`warmup_constant`].
+    WarmupConstant(WarmupConstant),
+    /// See [`warmup_cosine_decay`].
+    WarmupCosineDecay(WarmupCosineDecay),
+    /// See [`warmup_exponential_decay`].
+    WarmupExponentialDecay(WarmupExponentialDecay),
+    /// See [`linear_onecycle`].
+    LinearOnecycle(LinearOnecycle),
+    /// See [`cosine_onecycle`].
+    CosineOnecycle(CosineOnecycle),
+    /// See [`sgdr`].
+    Sgdr(Sgdr),
+    /// See [`join`].
+    Join(Join),
+    /// See [`from_fn`].
+    FromFn(FromFn),
+}
+
+impl Schedule {
+    /// The value at a step count; the first step has count 0.
+    ///
+    /// Of a schedule that [`validate`](Schedule::validate) refuses the value means nothing, and may be NaN.
+    ///
+    /// ```
+    /// use gradchain::schedule::{Schedule, exponential_decay};
+    /// let halving = Schedule::from(exponential_decay(8.0, 10, 0.5));
+    /// assert_eq!(halving.at(0), 8.0);
+    /// assert_eq!(halving.at(20), 2.0);
+    /// ```
+    pub fn at(&self, count: u64) -> f64 {
+        self.kind().value(count)
+    }
+
+    /// Checks every argument; optimizers call it in `init`.
+    ///
+    /// # Errors
+    ///
+    /// If an argument is out of its range: see the `Errors` of each constructor. All values must be finite.
+    ///
+    /// ```
+    /// use gradchain::schedule::{Schedule, cosine_decay};
+    /// let error = Schedule::from(cosine_decay(0.1, 0)).validate().unwrap_err();
+    /// assert_eq!(error.to_string(), "cosine_decay: argument `decay_steps` must be at least 1, found 0");
+    /// ```
+    pub fn validate(&self) -> Result<()> {
+        self.kind().check()
+    }
+
+    /// The values at several counts: to plot, or to look at.
+    ///
+    /// ```
+    /// use gradchain::schedule::{Schedule, linear};
+    /// let line = Schedule::from(linear(0.0, 1.0, 100));
+    /// assert_eq!(line.sample((0..=100).step_by(50)), [0.0, 0.5, 1.0]);
+    /// ```
+    pub fn sample(&self, counts: impl IntoIterator<Item = u64>) -> Vec<f64> {
+        counts.into_iter().map(|count| self.at(count)).collect()
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind().fmt(f)
+    }
+}
+
+/// What each kind of schedule says about itself.
+trait Kind: fmt::Display {
+    /// The value at a count.
+    fn value(&self, count: u64) -> f64;
+    /// Whether the arguments are in range.
+    fn check(&self) -> Result<()>;
+}
+
+macro_rules! kinds {
+    ($($Kind:ident),* $(,)?) => {
+        impl Schedule {
+            fn kind(&self) -> &dyn Kind {
+                match self {
+                    $(Schedule::$Kind(kind) => kind,)*
+                }
+            }
+        }
+        $(
+            impl $Kind {
+                /// The value at a step count; the first step has count 0.
+                pub fn at(&self, count: u64) -> f64 {
+                    self.value(count)
+                }
+            }
+
+            impl From<$Kind> for Schedule {
+                fn from(kind: $Kind) -> Schedule {
+                    Schedule::$Kind(kind)
+                }
+            }
+
+            impl From<$Kind> for Hyperparam {
+                fn from(kind: $Kind) -> Hyperparam {
+                    Hyperparam::Schedule(kind.into())
+                }
+            }
+        )*
+    };
+}
+kinds!(
+    Constant,
+    Linear,
+    Polynomial,
+    ExponentialDecay,
+    CosineDecay,
+    PiecewiseConstant,
+    PiecewiseInterpolate,
+    WarmupConstant,
+    WarmupCosineDecay,
+    WarmupExponentialDecay,
+    LinearOnecycle,
+    CosineOnecycle,
+    Sgdr,
+    Join,
+    FromFn,
+);
+
+/// An argument error unless `ok`.
+fn require(ok: bool, function: &str, argument: &str, expected: &str, found: impl fmt::Display) -> Result<()> {
+    if ok { Ok(()) } else { Err(Error::argument(function, argument, expected, found)) }
+}
+
+/// An argument error at the first value that is not finite.
+fn finite(function: &str, arguments: &[(&str, f64)]) -> Result<()> {
+    arguments.iter().try_for_each(|&(name, value)| require(value.is_finite(), function, name, "a finite number", value))
+}
+
+/// An argument error at the first number of steps that is 0.
+fn at_least_one(function: &str, argument: &str, steps: u64) -> Result<()> {
+    require(steps >= 1, function, argument, "at least 1", steps)
+}
+
+/// Writes `.name(value)` if a value was chosen that is not the default.
+fn option<T: PartialEq + fmt::Debug>(f: &mut fmt::Formatter<'_>, name: &str, value: &T, default: &T) -> fmt::Result {
+    if value == default { Ok(()) } else { write!(f, ".{name}({value:?})") }
+}
+
+/// How far from 0 to 1 a transition is, `count` steps after its begin.
+fn fraction(count: u64, steps: u64) -> f64 {
+    count.min(steps) as f64 / steps as f64
+}

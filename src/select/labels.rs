@@ -1,0 +1,191 @@
+//! To which group each leaf belongs.
+
+use core::fmt;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::pattern::Pattern;
+use super::subtree;
+use crate::error::{Error, Result};
+use crate::tree::{LeafSpec, Structure};
+
+/// To which group each leaf belongs: what `partition` goes by.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::select::Labels;
+/// use gradchain::tree::{DynTree, Structure};
+/// use ndarray::{Array1, Array2};
+///
+/// let mut params = DynTree::new();
+/// params.insert("dense/b", Array1::<f32>::zeros(4));
+/// params.insert("dense/w", Array2::<f32>::zeros((3, 4)));
+/// params.insert("embedding/w", Array2::<f32>::zeros((9, 3)));
+/// let structure = Structure::of(&params)?;
+///
+/// let labels = Labels::paths([("embedding/**", "adam"), ("**/w", "muon")]).otherwise("adam");
+/// assert_eq!(labels.resolve(&structure, &["adam", "muon"], "partition")?, [0, 1, 0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax: the `param_labels` of `partition`, a tree of labels or a function that returns one, told apart by whether it
+/// can be called. PyTorch: parameter groups. Differs: a type, see [above](super).
+#[derive(Clone, Debug)]
+#[must_use = "labels do nothing until they are given to a transformation"]
+pub struct Labels {
+    rule: Rule,
+    otherwise: Option<Label>,
+}
+
+type Label = Cow<'static, str>;
+
+#[derive(Clone, Debug)]
+enum Rule {
+    Tree(Vec<(String, Label)>),
+    Paths(Vec<(Pattern, Label)>),
+    By(Function),
+}
+
+#[derive(Clone)]
+struct Function(Arc<dyn Fn(&LeafSpec) -> Label + Send + Sync>);
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl Labels {
+    /// Says it for each leaf or [subtree](super#subtrees). Every leaf must fall under exactly one entry, or at most one if
+    /// the rest goes [`otherwise`](Labels::otherwise).
+    ///
+    /// ```
+    /// # use gradchain::{select::Labels, tree::Structure};
+    /// let structure = Structure::of(&vec![(1.0_f32, 2.0_f32), (3.0, 4.0)])?;
+    /// let labels = Labels::tree([("0", "slow"), ("1/0", "fast"), ("1/1", "slow")]);
+    /// assert_eq!(labels.resolve(&structure, &["fast", "slow"], "example")?, [1, 1, 0, 1]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn tree<P: Into<String>, L: Into<Cow<'static, str>>>(entries: impl IntoIterator<Item = (P, L)>) -> Labels {
+        Labels::new(Rule::Tree(entries.into_iter().map(|(path, label)| (path.into(), label.into())).collect()))
+    }
+
+    /// Asks a function of path, shape and type for the label of each leaf.
+    ///
+    /// ```
+    /// # use gradchain::{select::Labels, tree::Structure};
+    /// let structure = Structure::of(&(1.0_f32, [1.0_f32, 2.0]))?;
+    /// let labels = Labels::by(|leaf| if leaf.ndim() == 0 { "scalar" } else { "array" });
+    /// assert_eq!(labels.resolve(&structure, &["scalar", "array"], "example")?, [0, 1]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn by<L: Into<Cow<'static, str>>>(function: impl Fn(&LeafSpec) -> L + Send + Sync + 'static) -> Labels {
+        Labels::new(Rule::By(Function(Arc::new(move |leaf| function(leaf).into()))))
+    }
+
+    /// Goes by the first [pattern](super#patterns) that a leaf's path matches. Each pattern must match a leaf, and each
+    /// leaf a pattern, unless the rest goes [`otherwise`](Labels::otherwise).
+    ///
+    /// ```
+    /// # use gradchain::{select::Labels, tree::Structure};
+    /// let structure = Structure::of(&vec![(1.0_f32, 2.0_f32), (3.0, 4.0)])?;
+    /// let labels = Labels::paths([("0/*", "first"), ("*/0", "weight")]);
+    /// assert_eq!(labels.clone().otherwise("bias").resolve(&structure, &["bias", "first", "weight"], "example")?, [1, 1, 2, 0]);
+    ///
+    /// let error = labels.resolve(&structure, &["first", "weight"], "example").unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "example: argument `paths` must be patterns of which every leaf matches one, or have an `otherwise`, \
+    ///      found no match for `1/1`",
+    /// );
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn paths<P: Into<Arc<str>>, L: Into<Cow<'static, str>>>(patterns: impl IntoIterator<Item = (P, L)>) -> Labels {
+        let rules = patterns.into_iter().map(|(pattern, label)| (Pattern::new(pattern), label.into()));
+        Labels::new(Rule::Paths(rules.collect()))
+    }
+
+    /// Sets the label of the leaves that no pattern or entry names. For [`by`](Labels::by) there are none.
+    ///
+    /// ```
+    /// # use gradchain::{select::Labels, tree::Structure};
+    /// let structure = Structure::of(&vec![(1.0_f32, 2.0_f32), (3.0, 4.0)])?;
+    /// let labels = Labels::tree([("0", "frozen")]).otherwise("trained");
+    /// assert_eq!(labels.resolve(&structure, &["frozen", "trained"], "example")?, [0, 0, 1, 1]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn otherwise(mut self, label: impl Into<Cow<'static, str>>) -> Labels {
+        self.otherwise = Some(label.into());
+        self
+    }
+
+    /// The place in `known` of each leaf's label, in the order of the leaves. `what` begins the message of an error.
+    ///
+    /// # Errors
+    ///
+    /// If a label is not known, even one that no leaf gets; a pattern is malformed or matches no leaf; or a leaf has no
+    /// label, or two. All offending leaves are listed.
+    ///
+    /// ```
+    /// # use gradchain::{select::Labels, tree::Structure};
+    /// let structure = Structure::of(&[1.0_f32])?;
+    /// let error = Labels::tree([("", "adm")]).resolve(&structure, &["adam", "sgd"], "partition").unwrap_err();
+    /// assert!(error.is_unknown_name());
+    /// assert_eq!(error.to_string(), "partition: there is no label `adm`; did you mean `adam`? (known: adam, sgd)");
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn resolve(&self, structure: &Structure, known: &[&str], what: &str) -> Result<Vec<usize>> {
+        let place = |label: &Label, whose: &str| {
+            let unknown = || Error::unknown_name(whose, "label", &**label, known.iter().copied());
+            known.iter().position(|name| name == label).ok_or_else(unknown)
+        };
+        let otherwise = self.otherwise.as_ref().map(|label| place(label, what)).transpose()?;
+        match &self.rule {
+            Rule::By(function) => {
+                let labelled = structure.leaves().iter();
+                labelled.map(|leaf| place(&(function.0)(leaf), &format!("{what}: leaf `{}`", leaf.path()))).collect()
+            }
+            Rule::Tree(entries) => {
+                let places: Vec<usize> = entries.iter().map(|(_, label)| place(label, what)).collect::<Result<_>>()?;
+                let paths: Vec<&str> = entries.iter().map(|(path, _)| &**path).collect();
+                let assigned = subtree::assign(&paths, structure, otherwise.is_none(), what)?;
+                Ok(assigned.into_iter().filter_map(|entry| entry.map(|i| places[i]).or(otherwise)).collect())
+            }
+            Rule::Paths(rules) => {
+                let mut labelled = vec![None; structure.len()];
+                for (pattern, label) in rules {
+                    let label = place(label, what)?;
+                    for (slot, matched) in labelled.iter_mut().zip(pattern.resolve(structure, what)?) {
+                        if matched {
+                            slot.get_or_insert(label);
+                        }
+                    }
+                }
+                complete(labelled, otherwise, structure, what)
+            }
+        }
+    }
+
+    fn new(rule: Rule) -> Labels {
+        Labels { rule, otherwise: None }
+    }
+}
+
+/// The labels that were found, else `otherwise`, else an error.
+fn complete(
+    labelled: Vec<Option<usize>>,
+    otherwise: Option<usize>,
+    structure: &Structure,
+    what: &str,
+) -> Result<Vec<usize>> {
+    let without = structure.paths().zip(&labelled).filter(|(_, label)| label.or(otherwise).is_none());
+    let without: Vec<String> = without.map(|(path, _)| format!("`{path}`")).collect();
+    if without.is_empty() {
+        return Ok(labelled.into_iter().filter_map(|label| label.or(otherwise)).collect());
+    }
+    let expected = "patterns of which every leaf matches one, or have an `otherwise`";
+    Err(Error::argument(what, "paths", expected, format_args!("no match for {}", without.join(", "))))
+}

@@ -1,0 +1,255 @@
+//! On which leaves a transformation acts.
+
+use core::fmt;
+use core::ops::Not;
+use std::sync::Arc;
+
+use super::pattern::Pattern;
+use super::subtree;
+use crate::error::Result;
+use crate::tree::{LeafSpec, Structure};
+
+/// On which leaves a transformation acts.
+///
+/// # Example
+///
+/// Weight decay on matrices, but not on those of the embedding:
+///
+/// ```
+/// use gradchain::select::Mask;
+/// use gradchain::tree::{DynTree, Structure};
+/// use ndarray::{Array1, Array2};
+///
+/// let mut params = DynTree::new();
+/// params.insert("dense/b", Array1::<f32>::zeros(4));
+/// params.insert("dense/w", Array2::<f32>::zeros((3, 4)));
+/// params.insert("embedding/w", Array2::<f32>::zeros((9, 3)));
+/// let structure = Structure::of(&params)?;
+///
+/// let mask = Mask::min_ndim(2).and(!Mask::path("embedding/**"));
+/// assert_eq!(mask.resolve(&structure, "weight decay")?, [false, true, false]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax: the `mask` of `masked` and `add_decayed_weights`, a tree of bools or a function that returns one, told apart by
+/// whether it can be called. PyTorch: parameter groups. Differs: a type, see [above](super).
+#[derive(Clone, Debug)]
+#[must_use = "a mask does nothing until it is given to a transformation"]
+pub struct Mask(Rule);
+
+#[derive(Clone, Debug)]
+enum Rule {
+    Constant(bool),
+    Paths(Vec<Pattern>),
+    By(Predicate),
+    MinNdim(usize),
+    Tree(Vec<(String, bool)>),
+    Not(Box<Rule>),
+    And(Box<Rule>, Box<Rule>),
+    Or(Box<Rule>, Box<Rule>),
+}
+
+#[derive(Clone)]
+struct Predicate(Arc<dyn Fn(&LeafSpec) -> bool + Send + Sync>);
+
+impl fmt::Debug for Predicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl Mask {
+    /// Takes every leaf.
+    ///
+    /// ```
+    /// # use gradchain::{select::Mask, tree::Structure};
+    /// let structure = Structure::of(&[1.0_f32, 2.0])?;
+    /// assert_eq!(Mask::all().resolve(&structure, "example")?, [true]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn all() -> Mask {
+        Mask(Rule::Constant(true))
+    }
+
+    /// Takes no leaf.
+    ///
+    /// ```
+    /// # use gradchain::{select::Mask, tree::Structure};
+    /// let structure = Structure::of(&[1.0_f32, 2.0])?;
+    /// assert_eq!(Mask::none().resolve(&structure, "example")?, [false]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn none() -> Mask {
+        Mask(Rule::Constant(false))
+    }
+
+    /// Takes the leaves whose path matches a [pattern](super#patterns).
+    ///
+    /// ```
+    /// # use gradchain::{select::Mask, tree::Structure};
+    /// let layers = vec![(1.0_f32, 2.0_f32), (3.0, 4.0)];
+    /// let structure = Structure::of(&layers)?;
+    /// assert_eq!(structure.paths().collect::<Vec<_>>(), ["0/0", "0/1", "1/0", "1/1"]);
+    ///
+    /// assert_eq!(Mask::path("*/1").resolve(&structure, "example")?, [false, true, false, true]);
+    ///
+    /// let error = Mask::path("*/weight").resolve(&structure, "weight decay").unwrap_err();
+    /// assert!(error.is_no_match());
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "weight decay: pattern `*/weight` matches none of the 4 leaves: `0/0`, `0/1`, `1/0`, `1/1`",
+    /// );
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn path(pattern: impl Into<Arc<str>>) -> Mask {
+        Mask::paths([pattern])
+    }
+
+    /// Takes the leaves whose path matches any of several [patterns](super#patterns); each must match a leaf.
+    ///
+    /// ```
+    /// # use gradchain::{select::Mask, tree::Structure};
+    /// let structure = Structure::of(&vec![(1.0_f32, 2.0_f32), (3.0, 4.0)])?;
+    /// assert_eq!(Mask::paths(["0/*", "**/1"]).resolve(&structure, "example")?, [true, true, false, true]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn paths<P: Into<Arc<str>>>(patterns: impl IntoIterator<Item = P>) -> Mask {
+        Mask(Rule::Paths(patterns.into_iter().map(Pattern::new).collect()))
+    }
+
+    /// Takes the leaves for which a function of path, shape and type says so.
+    ///
+    /// ```
+    /// # use gradchain::{DType, select::Mask, tree::Structure};
+    /// let structure = Structure::of(&(1.0_f32, 2.0_f64))?;
+    /// let mask = Mask::by(|leaf| leaf.dtype() == DType::F64);
+    /// assert_eq!(mask.resolve(&structure, "example")?, [false, true]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn by(predicate: impl Fn(&LeafSpec) -> bool + Send + Sync + 'static) -> Mask {
+        Mask(Rule::By(Predicate(Arc::new(predicate))))
+    }
+
+    /// Takes the leaves with at least so many axes: 2 for matrices and more, without biases and norms.
+    ///
+    /// ```
+    /// # use gradchain::{select::Mask, tree::Structure};
+    /// let structure = Structure::of(&(1.0_f32, [1.0_f32, 2.0]))?;
+    /// assert_eq!(Mask::min_ndim(1).resolve(&structure, "example")?, [false, true]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn min_ndim(ndim: usize) -> Mask {
+        Mask(Rule::MinNdim(ndim))
+    }
+
+    /// Says it for each leaf or [subtree](super#subtrees). Every leaf must fall under exactly one entry.
+    ///
+    /// ```
+    /// # use gradchain::{select::Mask, tree::Structure};
+    /// let structure = Structure::of(&vec![(1.0_f32, 2.0_f32), (3.0, 4.0)])?;
+    /// let mask = Mask::tree([("0", true), ("1/0", false), ("1/1", true)]);
+    /// assert_eq!(mask.resolve(&structure, "example")?, [true, true, false, true]);
+    ///
+    /// let error = Mask::tree([("0", true), ("0/1", false), ("2", true)]).resolve(&structure, "example").unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "example: argument `tree` must be paths such that every leaf falls under exactly one and every one has a leaf, \
+    ///      found \n  leaf `0/1` falls under `0` and `0/1`\n  leaf `1/0` falls under no entry\
+    ///      \n  leaf `1/1` falls under no entry\n  entry `2` has no leaf",
+    /// );
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn tree<P: Into<String>>(entries: impl IntoIterator<Item = (P, bool)>) -> Mask {
+        Mask(Rule::Tree(entries.into_iter().map(|(path, chosen)| (path.into(), chosen)).collect()))
+    }
+
+    /// Takes the leaves that both take.
+    ///
+    /// ```
+    /// # use gradchain::{select::Mask, tree::Structure};
+    /// let structure = Structure::of(&vec![(1.0_f32, 2.0_f32), (3.0, 4.0)])?;
+    /// let mask = Mask::path("0/*").and(Mask::path("*/1"));
+    /// assert_eq!(mask.resolve(&structure, "example")?, [false, true, false, false]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn and(self, other: Mask) -> Mask {
+        Mask(Rule::And(Box::new(self.0), Box::new(other.0)))
+    }
+
+    /// Takes the leaves that either takes.
+    ///
+    /// ```
+    /// # use gradchain::{select::Mask, tree::Structure};
+    /// let structure = Structure::of(&vec![(1.0_f32, 2.0_f32), (3.0, 4.0)])?;
+    /// let mask = Mask::path("0/*").or(Mask::path("*/1"));
+    /// assert_eq!(mask.resolve(&structure, "example")?, [true, true, false, true]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn or(self, other: Mask) -> Mask {
+        Mask(Rule::Or(Box::new(self.0), Box::new(other.0)))
+    }
+
+    /// Whether each leaf of a tree is taken, in the order of the leaves. `what` begins the message of an error.
+    ///
+    /// # Errors
+    ///
+    /// If a pattern is malformed or matches no leaf, anywhere in the mask, or the entries of a [`tree`](Mask::tree) do
+    /// not name every leaf once; all offenders are listed.
+    ///
+    /// ```
+    /// # use gradchain::{select::Mask, tree::Structure};
+    /// let structure = Structure::of(&[1.0_f32])?;
+    /// let error = Mask::path("layers/{0,1").resolve(&structure, "weight decay").unwrap_err();
+    /// assert!(error.is_argument());
+    /// assert!(error.to_string().contains("unclosed brace expansion at byte 7"));
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn resolve(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
+        self.0.resolve(structure, what)
+    }
+}
+
+/// Takes the leaves that the mask leaves.
+///
+/// ```
+/// # use gradchain::{select::Mask, tree::Structure};
+/// let structure = Structure::of(&vec![(1.0_f32, 2.0_f32), (3.0, 4.0)])?;
+/// assert_eq!((!Mask::path("*/1")).resolve(&structure, "example")?, [true, false, true, false]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+impl Not for Mask {
+    type Output = Mask;
+
+    fn not(self) -> Mask {
+        Mask(Rule::Not(Box::new(self.0)))
+    }
+}
+
+impl Rule {
+    fn resolve(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
+        let each = |taken: &dyn Fn(&LeafSpec) -> bool| Ok(structure.leaves().iter().map(taken).collect());
+        match self {
+            Rule::Constant(taken) => each(&|_| *taken),
+            Rule::By(predicate) => each(&*predicate.0),
+            Rule::MinNdim(ndim) => each(&|leaf| leaf.ndim() >= *ndim),
+            Rule::Paths(patterns) => patterns.iter().try_fold(vec![false; structure.len()], |taken, pattern| {
+                Ok(zip(taken, pattern.resolve(structure, what)?, |a, b| a || b))
+            }),
+            Rule::Tree(entries) => {
+                let paths: Vec<&str> = entries.iter().map(|(path, _)| &**path).collect();
+                let assigned = subtree::assign(&paths, structure, true, what)?;
+                Ok(assigned.into_iter().flatten().map(|entry| entries[entry].1).collect())
+            }
+            Rule::Not(rule) => Ok(rule.resolve(structure, what)?.into_iter().map(bool::not).collect()),
+            // Both sides are asked, so that a misspelt pattern is found on either.
+            Rule::And(a, b) => Ok(zip(a.resolve(structure, what)?, b.resolve(structure, what)?, |a, b| a && b)),
+            Rule::Or(a, b) => Ok(zip(a.resolve(structure, what)?, b.resolve(structure, what)?, |a, b| a || b)),
+        }
+    }
+}
+
+fn zip(a: Vec<bool>, b: Vec<bool>, with: impl Fn(bool, bool) -> bool) -> Vec<bool> {
+    a.into_iter().zip(b).map(|(a, b)| with(a, b)).collect()
+}

@@ -1,0 +1,36 @@
+//! A pattern and the leaves it matches.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::tree::Structure;
+
+/// A glob; whether it is well formed and matches anything is found out when there is a tree to match.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern(Arc<str>);
+
+impl Pattern {
+    pub(super) fn new(glob: impl Into<Arc<str>>) -> Pattern {
+        Pattern(glob.into())
+    }
+
+    /// Which leaves it matches: at least one.
+    pub(super) fn resolve(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
+        let glob = &*self.0;
+        fast_glob::validate(glob).map_err(|problem| {
+            Error::argument(what, "pattern", "a well-formed glob", format_args!("`{glob}`: {problem}"))
+        })?;
+        // A negation matches nearly everything, so a misspelt one would never be noticed.
+        if glob.starts_with('!') {
+            let expected = "without a leading `!` (negate the mask instead; a key that starts so is written `\\!`)";
+            return Err(Error::argument(what, "pattern", expected, format_args!("`{glob}`")));
+        }
+        let matched: Vec<bool> = structure.paths().map(|path| fast_glob::glob_match(glob, path)).collect();
+        if matched.contains(&true) {
+            Ok(matched)
+        } else {
+            let paths = structure.paths().map(String::from).collect();
+            Err(Error::no_match(format!("{what}: pattern"), glob, paths))
+        }
+    }
+}

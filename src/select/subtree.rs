@@ -1,0 +1,42 @@
+//! Entries that name leaves or whole subtrees.
+
+use crate::error::{Error, Result};
+use crate::tree::Structure;
+
+/// Under which entry each leaf falls. Every entry has a leaf and no leaf has two; if `complete`, none has none.
+pub(super) fn assign(
+    entries: &[&str],
+    structure: &Structure,
+    complete: bool,
+    what: &str,
+) -> Result<Vec<Option<usize>>> {
+    let mut used = vec![false; entries.len()];
+    let mut problems = Vec::new();
+    let mut assigned = Vec::with_capacity(structure.len());
+    for leaf in structure.paths() {
+        let under: Vec<usize> = (0..entries.len()).filter(|&i| holds(entries[i], leaf)).collect();
+        under.iter().for_each(|&i| used[i] = true);
+        match under[..] {
+            [] if complete => problems.push(format!("leaf `{leaf}` falls under no entry")),
+            [] | [_] => {}
+            _ => {
+                let names: Vec<_> = under.iter().map(|&i| format!("`{}`", entries[i])).collect();
+                problems.push(format!("leaf `{leaf}` falls under {}", names.join(" and ")));
+            }
+        }
+        assigned.push(under.first().copied());
+    }
+    let idle = entries.iter().zip(used).filter(|(_, used)| !used);
+    problems.extend(idle.map(|(entry, _)| format!("entry `{entry}` has no leaf")));
+    if problems.is_empty() {
+        return Ok(assigned);
+    }
+    let every_leaf = if complete { "exactly" } else { "at most" };
+    let expected = format!("paths such that every leaf falls under {every_leaf} one and every one has a leaf");
+    Err(Error::argument(what, "tree", &expected, format_args!("\n  {}", problems.join("\n  "))))
+}
+
+/// Whether a leaf is what an entry names, or below it.
+fn holds(entry: &str, leaf: &str) -> bool {
+    entry.is_empty() || leaf.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
