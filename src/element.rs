@@ -4,6 +4,9 @@ use core::fmt;
 
 use num_traits::{Float, NumAssign};
 
+use crate::engine::{Place, Span, Tile};
+use crate::wrapper::{DynTransformation, ErasedState};
+
 /// The type of a leaf's elements.
 ///
 /// `F16` and `Bf16` leaves need the feature `half`; the names are always there, so that a schema or a file that
@@ -114,6 +117,16 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     /// The member of a pair that is made for this type.
     #[doc(hidden)]
     fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<Self>;
+
+    /// Runs a boxed transformation on a tile of this type.
+    #[doc(hidden)]
+    fn dyn_tile(
+        transformation: &dyn DynTransformation,
+        state: &dyn ErasedState,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, Self>,
+    );
 }
 
 /// A family of types with a member for each compute type: what a step works out once for `f32` and once for `f64`.
@@ -135,12 +148,32 @@ impl Real for f32 {
     fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<f32> {
         &both.single
     }
+
+    fn dyn_tile(
+        transformation: &dyn DynTransformation,
+        state: &dyn ErasedState,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, f32>,
+    ) {
+        transformation.dyn_tile_f32(state, place, span, tile);
+    }
 }
 
 impl Real for f64 {
     #[inline(always)]
     fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<f64> {
         &both.double
+    }
+
+    fn dyn_tile(
+        transformation: &dyn DynTransformation,
+        state: &dyn ErasedState,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, f64>,
+    ) {
+        transformation.dyn_tile_f64(state, place, span, tile);
     }
 }
 

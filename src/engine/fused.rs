@@ -158,3 +158,43 @@ impl<S: Stage, C: Real> Job for Reduce<'_, S, C> {
         S::reduce::<C>(&self.kernel, own, self.span, self.u, self.p, self.sums);
     }
 }
+
+/// Something done to a tile and the one state array that belongs to it.
+pub(crate) trait SlotJob<C> {
+    /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
+    fn run(self, u: &mut [C], p: &[C], slot: &mut [C]);
+}
+
+struct OnSlot<'a, C, J> {
+    job: J,
+    u: &'a mut [C],
+    p: &'a [C],
+    slot: &'a mut [C],
+}
+
+impl<C: Real, J: SlotJob<C>> Job for OnSlot<'_, C, J> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        self.job.run(self.u, self.p, self.slot);
+    }
+}
+
+/// Does something to a tile and the stretch of a state array that belongs to it, whatever its type.
+pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Tile<'_, C>, job: J) {
+    let Some(raw) = moments.raw(tile.leaf) else { return };
+    let (start, isa, n) = (tile.start, tile.isa, tile.u.len());
+    if core::mem::take(&mut tile.zero) {
+        tile.u.fill(C::zero());
+    }
+    // SAFETY (of all three): the engine holds the state exclusively for the step and gives each piece to one task.
+    if raw.dtype() == C::DTYPE {
+        let slot = unsafe { raw.slice_mut::<C>(start, n) };
+        dispatch(isa, OnSlot { job, u: tile.u, p: tile.p, slot });
+    } else {
+        let slot = &mut tile.spare[..n];
+        unsafe { load(isa, raw, start, slot) };
+        dispatch(isa, OnSlot { job, u: tile.u, p: tile.p, slot: &mut *slot });
+        unsafe { store(isa, raw, start, slot) };
+    }
+}

@@ -8,6 +8,7 @@ mod drive;
 mod fused;
 mod isa;
 mod kernel;
+mod macros;
 mod pieces;
 mod plan;
 mod rule;
@@ -21,7 +22,8 @@ mod updates;
 mod whole;
 
 pub(crate) use drive::{Sink, Work};
-pub(crate) use fused::fused_tile;
+pub(crate) use fused::{SlotJob, fused_tile, slot_tile};
+pub(crate) use macros::delegate_stage;
 pub use isa::{Isa, detected_isa, force_isa};
 pub use plan::{PassPlan, Plan};
 pub use rule::{Rule, RuleRun, RuleState, SlotArray, Clock};

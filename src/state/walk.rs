@@ -37,13 +37,15 @@ pub enum EntryMut<'a> {
 /// A walk over the fields of a state, for reading.
 pub struct StateWalk<'a, 'w> {
     path: String,
+    /// Names that take the place of the next level's numbers.
+    names: Vec<String>,
     sink: &'w mut dyn FnMut(&str, Entry<'a>),
 }
 
 impl<'a, 'w> StateWalk<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, Entry<'a>)) -> Self {
-        StateWalk { path: String::new(), sink }
+        StateWalk { path: String::new(), names: Vec::new(), sink }
     }
 
     /// Walks a field under its name.
@@ -53,12 +55,24 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Walks a field under a number.
     pub fn index<S: State>(&mut self, index: usize, state: &'a S) {
-        self.within(index, |walk| state.walk(walk));
+        let names = core::mem::take(&mut self.names);
+        match names.get(index) {
+            Some(name) => self.within(name, |walk| state.walk(walk)),
+            None => self.within(index, |walk| state.walk(walk)),
+        }
+        self.names = names;
     }
 
     /// Shows a field at the current path.
     pub fn entry(&mut self, entry: Entry<'a>) {
         (self.sink)(&self.path, entry);
+    }
+
+    /// Walks members by number, under names instead.
+    pub(crate) fn renamed(&mut self, names: &[String], inside: impl FnOnce(&mut Self)) {
+        let outer = core::mem::replace(&mut self.names, names.to_vec());
+        inside(self);
+        self.names = outer;
     }
 
     pub(crate) fn within(&mut self, key: impl Display, inside: impl FnOnce(&mut Self)) {
@@ -71,13 +85,14 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 /// A walk over the fields of a state, for writing.
 pub struct StateWalkMut<'a, 'w> {
     path: String,
+    names: Vec<String>,
     sink: &'w mut dyn FnMut(&str, EntryMut<'a>),
 }
 
 impl<'a, 'w> StateWalkMut<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, EntryMut<'a>)) -> Self {
-        StateWalkMut { path: String::new(), sink }
+        StateWalkMut { path: String::new(), names: Vec::new(), sink }
     }
 
     /// Walks a field under its name.
@@ -87,12 +102,24 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
 
     /// Walks a field under a number.
     pub fn index<S: State>(&mut self, index: usize, state: &'a mut S) {
-        self.within(index, |walk| state.walk_mut(walk));
+        let names = core::mem::take(&mut self.names);
+        match names.get(index) {
+            Some(name) => self.within(name, |walk| state.walk_mut(walk)),
+            None => self.within(index, |walk| state.walk_mut(walk)),
+        }
+        self.names = names;
     }
 
     /// Shows a field at the current path.
     pub fn entry(&mut self, entry: EntryMut<'a>) {
         (self.sink)(&self.path, entry);
+    }
+
+    /// Walks members by number, under names instead.
+    pub(crate) fn renamed(&mut self, names: &[String], inside: impl FnOnce(&mut Self)) {
+        let outer = core::mem::replace(&mut self.names, names.to_vec());
+        inside(self);
+        self.names = outer;
     }
 
     pub(crate) fn within(&mut self, key: impl Display, inside: impl FnOnce(&mut Self)) {

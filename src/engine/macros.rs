@@ -1,0 +1,105 @@
+//! For types that are another stage under a name of their own.
+
+/// Implements [`Stage`](crate::Stage) for a struct by a stage in one of its fields.
+macro_rules! delegate_stage {
+    ($T:ty => $field:ident: $Inner:ty) => {
+        impl $crate::Stage for $T {
+            type State = <$Inner as $crate::Stage>::State;
+            type Run = <$Inner as $crate::Stage>::Run;
+            type Kernel<C: $crate::Real> = <$Inner as $crate::Stage>::Kernel<C>;
+
+            const SHAPE: $crate::Shape = <$Inner as $crate::Stage>::SHAPE;
+            const FUSES: bool = <$Inner as $crate::Stage>::FUSES;
+            const SLOTS: usize = <$Inner as $crate::Stage>::SLOTS;
+
+            fn shape(&self) -> $crate::Shape {
+                self.$field.shape()
+            }
+            fn validate(&self) -> $crate::Result<()> {
+                self.$field.validate()
+            }
+            fn init_state(&self, at: &$crate::InitContext<'_>) -> $crate::Result<Self::State> {
+                self.$field.init_state(at)
+            }
+            fn check(&self, state: &Self::State, at: &$crate::StepContext<'_>) -> $crate::Result<()> {
+                self.$field.check(state, at)
+            }
+            fn begin(&self, state: &mut Self::State, at: &$crate::StepContext<'_>) -> Self::Run {
+                self.$field.begin(state, at)
+            }
+            fn barrier(
+                &self,
+                state: &mut Self::State,
+                run: &mut Self::Run,
+                at: &$crate::StepContext<'_>,
+                index: usize,
+                sums: $crate::Sums<'_>,
+                tree: &mut $crate::WholeTree<'_>,
+            ) {
+                self.$field.barrier(state, run, at, index, sums, tree);
+            }
+            fn finish(
+                &self,
+                state: &mut Self::State,
+                run: Self::Run,
+                sums: $crate::Sums<'_>,
+                outcome: &mut $crate::Outcome,
+            ) {
+                self.$field.finish(state, run, sums, outcome);
+            }
+            fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
+                self.$field.ends_at(state, run)
+            }
+            fn tile<C: $crate::Real>(
+                &self,
+                state: &Self::State,
+                run: &Self::Run,
+                place: $crate::Place,
+                span: $crate::Span,
+                tile: &mut $crate::Tile<'_, C>,
+            ) {
+                self.$field.tile(state, run, place, span, tile);
+            }
+            fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
+                self.$field.fuses_now(state, run, leaf)
+            }
+            #[inline]
+            fn kernel<C: $crate::Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C> {
+                self.$field.kernel(state, run, leaf)
+            }
+            fn slots(&self, state: &Self::State, leaf: usize, list: &mut $crate::SlotList) {
+                self.$field.slots(state, leaf, list);
+            }
+            #[inline(always)]
+            fn apply<C: $crate::Real>(
+                k: &Self::Kernel<C>,
+                at: usize,
+                span: $crate::Span,
+                slots: &mut [C],
+                u: C,
+                p: C,
+                tally: &mut [u32],
+            ) -> C {
+                <$Inner as $crate::Stage>::apply::<C>(k, at, span, slots, u, p, tally)
+            }
+            #[inline(always)]
+            fn reduce<C: $crate::Real>(
+                k: &Self::Kernel<C>,
+                place: $crate::Place,
+                span: $crate::Span,
+                u: &[C],
+                p: &[C],
+                sums: &mut [f64],
+            ) {
+                <$Inner as $crate::Stage>::reduce::<C>(k, place, span, u, p, sums);
+            }
+            fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::Span) -> usize {
+                self.$field.state_bytes(state, leaf, at, span)
+            }
+            fn describe(&self) -> String {
+                format!("{}[{}]", <$T as $crate::wrapper::Arguments>::NAME, self.$field.describe())
+            }
+        }
+    };
+}
+pub(crate) use delegate_stage;

@@ -1,0 +1,206 @@
+use crate::element::Real;
+use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::error::{Error, Result};
+use crate::state::{State, StateWalk, StateWalkMut};
+
+/// Applies transformations one after the other: the first is given the gradients, each other what the one before made of
+/// them.
+///
+/// A chain is the tuple of its members, of up to twelve; chains nest, so there is no limit to the length. It fuses: the
+/// intermediate updates live in registers. A chain whose length is known at run time only is a `Vec` of
+/// [`Boxed`](crate::Boxed) members. The empty chain `()` changes nothing.
+///
+/// # Cost
+///
+/// One pass over memory, and one more for each member that must see the whole tree first; [`plan`] tells.
+///
+/// [`plan`]: crate::GradientTransformation::plan
+///
+/// # Example
+///
+/// The order matters: clipping before or after scaling by 10.
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let (mut a, mut b) = (0.0_f32, 0.0_f32);
+/// let first = chain((clip(1.0), scale(10.0)));
+/// let last = chain((scale(10.0), clip(1.0)));
+/// first.step(&mut a, &3.0_f32, &mut first.init(&a)?)?;
+/// last.step(&mut b, &3.0_f32, &mut last.init(&b)?)?;
+/// assert_eq!((a, b), (10.0, 1.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`chain`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html). Differs: none in arithmetic.
+pub fn chain<T: Stage>(members: T) -> T {
+    members
+}
+
+/// A chain whose members have names: in the state's schema, in messages, and to get at their states.
+///
+/// # Errors
+///
+/// `init` fails if a name is used twice.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = named_chain(["clip", "descend"], (clip_by_global_norm(1.0), sgd(0.1)));
+/// let state = optimizer.init(&1.0_f32)?;
+/// assert_eq!(state.schema().entries[0].field, "clip.count");
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`named_chain`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html). Differs: names and
+/// members are given side by side, and members' states are still reached by number.
+pub fn named_chain<T: Stage, const N: usize>(names: [&str; N], members: T) -> NamedChain<T>
+where
+    T: Members<N>,
+{
+    NamedChain { names: names.map(String::from).to_vec(), members }
+}
+
+/// Chains of `N` members.
+pub trait Members<const N: usize> {}
+
+macro_rules! members {
+    (@count) => { 0 };
+    (@count $T:ident $($U:ident)*) => { 1 + members!(@count $($U)*) };
+    ($($T:ident $i:tt),*) => {
+        impl<$($T),*> Members<{ members!(@count $($T)*) }> for ($($T,)*) {}
+    };
+}
+crate::tuples::up_to_twelve!(members);
+
+/// See [`named_chain`].
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct NamedChain<T> {
+    names: Vec<String>,
+    members: T,
+}
+
+/// The states of a [`named_chain`]'s members: a tuple, which it dereferences to, whose members have names.
+#[derive(Clone, Debug)]
+pub struct NamedState<S> {
+    names: Vec<String>,
+    members: S,
+}
+
+impl<S> core::ops::Deref for NamedState<S> {
+    type Target = S;
+    fn deref(&self) -> &S {
+        &self.members
+    }
+}
+
+impl<S> core::ops::DerefMut for NamedState<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.members
+    }
+}
+
+impl<S: State> State for NamedState<S> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.renamed(&self.names, |walk| self.members.walk(walk));
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        let NamedState { names, members } = self;
+        walk.renamed(names, |walk| members.walk_mut(walk));
+    }
+}
+
+impl<T: Stage> Stage for NamedChain<T> {
+    type State = NamedState<T::State>;
+    type Run = T::Run;
+    type Kernel<C: Real> = T::Kernel<C>;
+
+    const SHAPE: Shape = T::SHAPE;
+    const FUSES: bool = T::FUSES;
+    const SLOTS: usize = T::SLOTS;
+
+    fn shape(&self) -> Shape {
+        self.members.shape()
+    }
+
+    fn validate(&self) -> Result<()> {
+        if let Some((i, name)) = self.names.iter().enumerate().find(|(i, name)| self.names[..*i].contains(name)) {
+            return Err(Error::argument("named_chain", "names", "all different", format!("`{name}` again at {i}")));
+        }
+        self.members.validate()
+    }
+
+    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        Ok(NamedState { names: self.names.clone(), members: self.members.init_state(at)? })
+    }
+
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        self.members.check(state, at)
+    }
+
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> T::Run {
+        self.members.begin(state, at)
+    }
+
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        run: &mut T::Run,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        self.members.barrier(state, run, at, index, sums, tree);
+    }
+
+    fn finish(&self, state: &mut Self::State, run: T::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        self.members.finish(state, run, sums, outcome);
+    }
+
+    fn ends_at(&self, state: &Self::State, run: &T::Run) -> Option<usize> {
+        self.members.ends_at(state, run)
+    }
+
+    fn tile<C: Real>(&self, state: &Self::State, run: &T::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        self.members.tile(state, run, place, span, tile);
+    }
+
+    fn fuses_now(&self, state: &Self::State, run: &T::Run, leaf: usize) -> bool {
+        self.members.fuses_now(state, run, leaf)
+    }
+
+    #[inline]
+    fn kernel<C: Real>(&self, state: &Self::State, run: &T::Run, leaf: usize) -> T::Kernel<C> {
+        self.members.kernel(state, run, leaf)
+    }
+
+    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
+        self.members.slots(state, leaf, list);
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: &T::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
+        T::apply::<C>(k, at, span, slots, u, p, tally)
+    }
+
+    #[inline(always)]
+    fn reduce<C: Real>(k: &T::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
+        T::reduce::<C>(k, place, span, u, p, sums);
+    }
+
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        self.members.state_bytes(state, leaf, at, span)
+    }
+
+    fn describe(&self) -> String {
+        format!("named_{}", self.members.describe())
+    }
+}

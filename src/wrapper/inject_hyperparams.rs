@@ -1,0 +1,356 @@
+use core::fmt;
+
+use crate::element::{DType, Real, with_dtype, Element};
+use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::error::{Error, Result};
+use crate::schedule::{Hyperparam, Schedule};
+use crate::state::{Count, Scalar, State, StateWalk, StateWalkMut};
+
+/// A transformation with named arguments.
+pub trait Arguments: Stage {
+    /// The name of the transformation, as in messages and configs.
+    const NAME: &'static str;
+
+    /// Shows every argument, under the name it has in its builder, in a fixed order.
+    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
+}
+
+/// One argument of a transformation.
+pub enum Argument<'a> {
+    /// A number or a schedule.
+    Hyperparam(&'a mut Hyperparam),
+    /// Anything that is not a number: a mask, a flag, a type. Never injected.
+    Static,
+}
+
+/// Makes the numbers that a transformation was built with part of its state, where they can be read and changed while
+/// training runs.
+///
+/// Arguments given as schedules are evaluated at each step and can be read; those given as numbers can also be set.
+/// Masks, flags and types are never injected; arguments named in [`static_args`](InjectHyperparams::static_args) are
+/// left alone too.
+///
+/// # Arithmetic
+///
+/// That of the transformation inside. Values are `f64`, whatever the type of the parameters.
+///
+/// # Cost
+///
+/// One `f64` of state for each hyperparameter.
+///
+/// # Errors
+///
+/// `init` fails if a name in `static_args` is not an argument of the transformation.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = inject_hyperparams(sgd(0.5));
+/// let mut params = 1.0_f32;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &1.0_f32, &mut state)?;
+/// assert_eq!(params, 0.5);
+///
+/// state.hyperparams_mut().set("learning_rate", 0.25)?;
+/// optimizer.step(&mut params, &1.0_f32, &mut state)?;
+/// assert_eq!(params, 0.25);
+///
+/// let error = state.hyperparams_mut().set("learning_rte", 0.1).unwrap_err();
+/// assert!(error.to_string().contains("did you mean `learning_rate`?"));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`inject_hyperparams`][optax]. Differs: it takes a built transformation instead of a function that builds one;
+/// what is a number and what is not is in the arguments' types; values stay `f64` instead of being cast to the
+/// parameters' type, in which a `b2` of 0.999 can be 1; setting a scheduled value is an error instead of being undone at
+/// the next step.
+///
+/// [optax]: https://optax.readthedocs.io/en/latest/api/optimizer_schedules.html
+pub fn inject_hyperparams<T: Arguments + Clone>(inner: T) -> InjectHyperparams<T> {
+    InjectHyperparams { inner, static_args: Vec::new(), hyperparam_dtype: None }
+}
+
+/// See [`inject_hyperparams`].
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct InjectHyperparams<T> {
+    inner: T,
+    static_args: Vec<String>,
+    hyperparam_dtype: Option<DType>,
+}
+
+impl<T> InjectHyperparams<T> {
+    /// Arguments to leave alone: they keep the value, or the schedule, that the transformation was built with.
+    pub fn static_args(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.static_args = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Rounds every value to a type before it is used. By default values are `f64`; the option is there to reproduce
+    /// runs of Optax.
+    pub fn hyperparam_dtype(mut self, dtype: DType) -> Self {
+        self.hyperparam_dtype = Some(dtype);
+        self
+    }
+}
+
+/// The hyperparameters of an [`inject_hyperparams`], by name.
+#[derive(Clone, Debug)]
+pub struct Hyperparams {
+    owner: &'static str,
+    values: Vec<Value>,
+    /// Names of arguments that are not injected.
+    fixed: Vec<&'static str>,
+}
+
+#[derive(Clone, Debug)]
+struct Value {
+    name: &'static str,
+    value: Scalar,
+    /// What it is given by, if not by a number.
+    schedule: Option<Schedule>,
+}
+
+impl Hyperparams {
+    /// The value that the last step used, or the next will if it was set since.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.values.iter().find(|v| v.name == name).map(|v| v.value.get())
+    }
+
+    /// Sets a value, for this step and all later ones.
+    ///
+    /// # Errors
+    ///
+    /// If there is no hyperparameter of this name, it is not injected, or it is given by a schedule.
+    pub fn set(&mut self, name: &str, value: f64) -> Result<()> {
+        let place = || format!("inject_hyperparams({})", self.owner);
+        if self.fixed.contains(&name) {
+            return Err(Error::state(place(), format!("`{name}` is static; it cannot be set while running")));
+        }
+        match self.values.iter().position(|v| v.name == name) {
+            Some(i) if self.values[i].schedule.is_some() => {
+                let problem = format!("`{name}` is given by a schedule; name it in `static_args` or build with a number");
+                Err(Error::state(place(), problem))
+            }
+            Some(i) => {
+                self.values[i].value.set(value);
+                Ok(())
+            }
+            None => Err(Error::unknown_name(place(), "hyperparameter", name, self.values.iter().map(|v| v.name))),
+        }
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        self.values.iter().map(|v| (v.name, v.value.get()))
+    }
+}
+
+impl fmt::Display for Hyperparams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> = self.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        f.write_str(&parts.join(" "))
+    }
+}
+
+impl State for Hyperparams {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        self.values.iter().for_each(|v| walk.child(v.name, &v.value));
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.values.iter_mut().for_each(|v| walk.child(v.name, &mut v.value));
+    }
+}
+
+/// The state of an [`inject_hyperparams`].
+#[derive(Clone, Debug)]
+pub struct InjectHyperparamsState<T: Stage> {
+    count: Count,
+    hyperparams: Hyperparams,
+    inner: T::State,
+    /// The transformation with the values of this step in place of what it was built with.
+    effective: T,
+}
+
+impl<T: Stage> InjectHyperparamsState<T> {
+    /// Steps done.
+    pub fn count(&self) -> Count {
+        self.count
+    }
+
+    /// The hyperparameters.
+    pub fn hyperparams(&self) -> &Hyperparams {
+        &self.hyperparams
+    }
+
+    /// The hyperparameters, to set.
+    pub fn hyperparams_mut(&mut self) -> &mut Hyperparams {
+        &mut self.hyperparams
+    }
+
+    /// The state of the transformation inside.
+    pub fn inner(&self) -> &T::State {
+        &self.inner
+    }
+
+    /// The state of the transformation inside, to write.
+    pub fn inner_mut(&mut self) -> &mut T::State {
+        &mut self.inner
+    }
+}
+
+impl<T: Arguments + Clone + 'static> State for InjectHyperparamsState<T> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.child("count", &self.count);
+        walk.child("hyperparams", &self.hyperparams);
+        walk.child("inner", &self.inner);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.child("count", &mut self.count);
+        walk.child("hyperparams", &mut self.hyperparams);
+        walk.child("inner", &mut self.inner);
+    }
+}
+
+impl<T: Arguments + Clone + 'static> InjectHyperparams<T> {
+    /// Every argument: name, and whether and how it is injected.
+    fn collect(&self) -> Hyperparams {
+        let mut found = Hyperparams { owner: T::NAME, values: Vec::new(), fixed: Vec::new() };
+        self.inner.clone().arguments(&mut |name, argument| match argument {
+            Argument::Hyperparam(h) if !self.static_args.iter().any(|s| s == name) => {
+                let value = Scalar::new(self.rounded(h.at(0)));
+                let schedule = if let Hyperparam::Schedule(schedule) = h { Some(schedule.clone()) } else { None };
+                found.values.push(Value { name, value, schedule });
+            }
+            _ => found.fixed.push(name),
+        });
+        found
+    }
+
+    fn rounded(&self, value: f64) -> f64 {
+        match self.hyperparam_dtype {
+            Some(dtype) if dtype.is_supported() => with_dtype!(dtype, D => <D as Element>::from_f64(value).to_f64()),
+            _ => value,
+        }
+    }
+}
+
+impl<T: Arguments + Clone + 'static> Stage for InjectHyperparams<T> {
+    type State = InjectHyperparamsState<T>;
+    type Run = T::Run;
+    type Kernel<C: Real> = T::Kernel<C>;
+
+    const SHAPE: Shape = T::SHAPE;
+    const FUSES: bool = T::FUSES;
+    const SLOTS: usize = T::SLOTS;
+
+    fn shape(&self) -> Shape {
+        self.inner.shape()
+    }
+
+    fn validate(&self) -> Result<()> {
+        let known = self.collect();
+        let names: Vec<&str> = known.values.iter().map(|v| v.name).chain(known.fixed.iter().copied()).collect();
+        if let Some(unknown) = self.static_args.iter().find(|name| !names.contains(&name.as_str())) {
+            let place = format!("inject_hyperparams({}): static_args", T::NAME);
+            return Err(Error::unknown_name(place, "argument", unknown, names));
+        }
+        self.inner.validate()
+    }
+
+    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        let inner = self.inner.init_state(at)?;
+        let effective = self.inner.clone();
+        Ok(InjectHyperparamsState { count: Count::default(), hyperparams: self.collect(), inner, effective })
+    }
+
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        state.effective.check(&state.inner, at)
+    }
+
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> T::Run {
+        let count = state.count.get();
+        let mut values = state.hyperparams.values.iter_mut();
+        state.effective.arguments(&mut |name, argument| {
+            let Argument::Hyperparam(hyperparam) = argument else { return };
+            if self.static_args.iter().any(|s| s == name) {
+                return;
+            }
+            // The arguments come in the order in which `collect` found them.
+            if let Some(v) = values.next() {
+                let value = v.schedule.as_ref().map_or(v.value.get(), |s| s.at(count));
+                v.value.set(self.rounded(value));
+                *hyperparam = Hyperparam::Number(v.value.get());
+            }
+        });
+        state.count.increment();
+        state.effective.begin(&mut state.inner, at)
+    }
+
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        run: &mut T::Run,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        state.effective.barrier(&mut state.inner, run, at, index, sums, tree);
+    }
+
+    fn finish(&self, state: &mut Self::State, run: T::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        state.effective.finish(&mut state.inner, run, sums, outcome);
+    }
+
+    fn ends_at(&self, state: &Self::State, run: &T::Run) -> Option<usize> {
+        state.effective.ends_at(&state.inner, run)
+    }
+
+    fn tile<C: Real>(&self, state: &Self::State, run: &T::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        state.effective.tile(&state.inner, run, place, span, tile);
+    }
+
+    fn fuses_now(&self, state: &Self::State, run: &T::Run, leaf: usize) -> bool {
+        state.effective.fuses_now(&state.inner, run, leaf)
+    }
+
+    #[inline]
+    fn kernel<C: Real>(&self, state: &Self::State, run: &T::Run, leaf: usize) -> T::Kernel<C> {
+        state.effective.kernel(&state.inner, run, leaf)
+    }
+
+    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
+        state.effective.slots(&state.inner, leaf, list);
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(
+        k: &T::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        tally: &mut [u32],
+    ) -> C {
+        T::apply::<C>(k, at, span, slots, u, p, tally)
+    }
+
+    #[inline(always)]
+    fn reduce<C: Real>(k: &T::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
+        T::reduce::<C>(k, place, span, u, p, sums);
+    }
+
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        state.effective.state_bytes(&state.inner, leaf, at, span)
+    }
+
+    fn describe(&self) -> String {
+        format!("inject_hyperparams({})", self.inner.describe())
+    }
+}
