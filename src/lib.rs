@@ -13,4 +13,6 @@ mod tuples;
 
 pub use element::{DType, Element, Real};
 pub use error::{Error, Result};
+#[cfg(feature = "derive")]
+pub use gradchain_derive::State;
 pub use tree::{Tree, TreeMut, apply_updates};

@@ -33,6 +33,8 @@ mod walk;
 
 pub use arrays::ArrayElement;
 pub use dynamic::DynTree;
+#[cfg(feature = "derive")]
+pub use gradchain_derive::Tree;
 pub(crate) use layout::{Cursor, Run, dense_strides, is_dense};
 pub(crate) use leaf::Strides;
 pub use leaf::{LeafMut, LeafRef};
