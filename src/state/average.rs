@@ -1,6 +1,6 @@
 //! Averaging states by kind.
 
-use super::{Entry, EntryMut, Moments, State, StateWalk, StateWalkMut};
+use super::{Entry, EntryMut, Moments, PerLeaf, PerLeafKind, State, StateWalk, StateWalkMut};
 use crate::error::{Error, Result};
 
 /// What becomes of counts when states are averaged.
@@ -150,24 +150,36 @@ fn combine(path: &str, into: EntryMut<'_>, column: &[(Entry<'_>, f64)], options:
         }
         EntryMut::Counts(v) => {
             let column = column!(path, column, Counts);
+            same_leaves(path, v, &column)?;
             for (leaf, c) in v.iter_mut() {
                 *c = count(path, column.iter().filter_map(|(v, _)| v.get(leaf)), options.counts)?;
             }
         }
         EntryMut::Flags(v) => {
             let column = column!(path, column, Flags);
+            same_leaves(path, v, &column)?;
             for (leaf, f) in v.iter_mut() {
                 *f = flag(path, column.iter().filter_map(|(v, _)| v.get(leaf)), options.flags)?;
             }
         }
         EntryMut::Scalars(v) => {
             let column = column!(path, column, Scalars);
+            same_leaves(path, v, &column)?;
             for (leaf, s) in v.iter_mut() {
                 s.set(mean(column.iter().filter_map(|(v, w)| Some((v.get(leaf)?.get(), *w)))));
             }
         }
     }
     Ok(())
+}
+
+fn same_leaves<K: PerLeafKind>(path: &str, into: &PerLeaf<K>, column: &[(&PerLeaf<K>, f64)]) -> Result<()> {
+    let leaves = |values: &PerLeaf<K>| values.iter().map(|(leaf, _)| leaf).collect::<Vec<_>>();
+    let ours = leaves(into);
+    if column.iter().all(|(values, _)| leaves(values) == ours) {
+        return Ok(());
+    }
+    Err(Error::state(format!("average: field `{path}`"), "the states act on different leaves"))
 }
 
 /// Terms of weight zero do not count, even where the value is NaN or infinite.
@@ -181,7 +193,9 @@ fn mean_of_moments(path: &str, into: &mut Moments, column: &[(&Moments, f64)]) -
     if column.iter().any(|(m, _)| shape(m) != ours) {
         return Err(Error::state(format!("average: field `{path}`"), "the arrays differ in type or shape"));
     }
-    into.map(|leaf, i, _| mean(column.iter().map(|(m, w)| (m.at(leaf, i), *w))));
+    // `into` is a copy of the first; the others may lie in another memory order.
+    let Some((first, _)) = column.first() else { return Ok(()) };
+    into.map(|leaf, i, _| mean(column.iter().map(|(m, w)| (m.at(leaf, i, first.strides(leaf)), *w))));
     Ok(())
 }
 

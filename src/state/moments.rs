@@ -23,6 +23,14 @@ struct MomentArray {
     data: Buffer,
 }
 
+impl MomentArray {
+    /// Where the element lies that is number `i` in an array of the same shape with other strides.
+    fn translate(&self, i: usize, order: &[isize]) -> usize {
+        let axes = self.shape.iter().zip(order).zip(&self.strides);
+        axes.map(|((&len, &theirs), &ours)| i / theirs as usize % len.max(1) * ours as usize).sum()
+    }
+}
+
 impl Moments {
     /// One array for each active leaf, of its shape, filled with `value`, of the type that `dtype` gives.
     pub fn like(structure: &Structure, active: &[bool], value: f64, dtype: impl Fn(&LeafSpec) -> DType) -> Moments {
@@ -135,9 +143,15 @@ impl Moments {
         }
     }
 
-    /// Element `i`, in memory order, of a leaf's array; zero if there is none.
-    pub(crate) fn at(&self, leaf: usize, i: usize) -> f64 {
+    /// The strides of a leaf's array, which has no gaps; none if there is no array.
+    pub(crate) fn strides(&self, leaf: usize) -> &[isize] {
+        self.array(leaf).map_or(&[], |a| &a.strides)
+    }
+
+    /// Element `i`, in the memory order that `order` describes, of a leaf's array; zero if there is none.
+    pub(crate) fn at(&self, leaf: usize, i: usize, order: &[isize]) -> f64 {
         let Some(array) = self.array(leaf) else { return 0.0 };
+        let i = if array.strides == order { i } else { array.translate(i, order) };
         with_dtype!(array.data.dtype(), T => array.data.get::<T>().map_or(0.0, |data| data[i].to_f64()))
     }
 
