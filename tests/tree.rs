@@ -28,9 +28,11 @@ fn number<T: TreeMut + ?Sized>(tree: &mut T) {
     let values = structure.leaves().iter().zip(1_u16..);
     let values: Vec<Vec<f32>> =
         values.map(|(leaf, i)| (0_u16..).map(|j| f32::from(100 * i + j)).take(leaf.len()).collect()).collect();
-    let updates = structure.leaves().iter().zip(&values).try_fold(Slices::new(), |updates, (leaf, values)| {
-        updates.with(leaf.path(), values, leaf.shape())
-    });
+    let updates = structure
+        .leaves()
+        .iter()
+        .zip(&values)
+        .try_fold(Slices::new(), |updates, (leaf, values)| updates.with(leaf.path(), values, leaf.shape()));
     apply_updates(tree, &updates.unwrap()).unwrap();
 }
 
@@ -46,7 +48,10 @@ struct Dense {
 #[derive(Tree)]
 enum Layer {
     Dense(Dense),
-    Norm { scale: f32, shift: f32 },
+    Norm {
+        scale: f32,
+        shift: f32,
+    },
     Pair(f32, f32),
     Relu,
     #[tree(rename = "pos")]
@@ -289,7 +294,8 @@ fn numbers_in_a_row_are_one_leaf() {
 fn containers_nest() {
     type Nested = (BTreeMap<String, Vec<Option<Box<Array1<f32>>>>>, [(f32, f64); 2], Option<f32>, ());
     let leaf = || Some(Box::new(Array1::zeros(2)));
-    let map = BTreeMap::from([("b".into(), vec![leaf(), None, leaf()]), ("a".into(), vec![leaf()]), ("c".into(), vec![])]);
+    let map =
+        BTreeMap::from([("b".into(), vec![leaf(), None, leaf()]), ("a".into(), vec![leaf()]), ("c".into(), vec![])]);
     let mut tree: Nested = (map, [(0.0, 0.0), (0.0, 0.0)], None, ());
     assert_eq!(paths(&tree), ["0/a/0", "0/b/0", "0/b/2", "1/0/0", "1/0/1", "1/1/0", "1/1/1"]);
     number(&mut tree);
@@ -374,7 +380,11 @@ fn sixteen_bit_arrays_are_leaves() {
     tree.3.insert("h", array![f16::ONE]);
     assert_eq!(leaves(&tree), ["0: f16 [1]", "1: bf16 []", "2: bf16 [2]", "3/h: f16 [1]"]);
     number(&mut tree);
-    assert_eq!((tree.0[0].to_f32(), tree.1.to_f32(), tree.2[1].to_f32()), (100.0, 200.0, 300.0), "301 is a tie in bf16");
+    assert_eq!(
+        (tree.0[0].to_f32(), tree.1.to_f32(), tree.2[1].to_f32()),
+        (100.0, 200.0, 300.0),
+        "301 is a tie in bf16"
+    );
     assert_eq!(tree.3.get::<f16>("h").unwrap()[0].to_f32(), 401.0);
 }
 
@@ -519,7 +529,8 @@ fn sixteen_bit_sums_are_taken_in_f32() {
 fn a_misfit_changes_nothing() {
     let mut params = (array![1.0_f32, 2.0], vec![array![3.0_f32]]);
     let before = params.clone();
-    let error = apply_updates(&mut params, &(array![1.0_f32, 1.0], vec![array![1.0_f32, 1.0], array![1.0]])).unwrap_err();
+    let error =
+        apply_updates(&mut params, &(array![1.0_f32, 1.0], vec![array![1.0_f32, 1.0], array![1.0]])).unwrap_err();
     assert_eq!(params, before);
     assert!(error.is_structure());
     assert_eq!(error.differences().len(), 2);
