@@ -78,7 +78,8 @@ pub fn average<S: State>(states: &[(&S, f64)], options: AverageOptions) -> Resul
         return Err(Error::argument("average", "states", "at least one state", 0));
     };
     let total: f64 = states.iter().map(|s| s.1).sum();
-    if states.iter().any(|s| !(s.1 >= 0.0)) || !(total > 0.0 && total.is_finite()) {
+    let usable = states.iter().all(|s| s.1 >= 0.0) && total > 0.0 && total.is_finite();
+    if !usable {
         let weights: Vec<f64> = states.iter().map(|s| s.1).collect();
         return Err(Error::argument("average", "weights", "non-negative with a positive sum", format!("{weights:?}")));
     }
