@@ -88,7 +88,9 @@ mod sealed {
 ///
 /// Sealed: the engine knows the memory layout of each. All of them are plain numbers of [`DType::size`] bytes for
 /// which every bit pattern is a value, and zero is all bits clear.
-pub trait Element: sealed::Sealed + Copy + Default + PartialEq + PartialOrd + fmt::Debug + Send + Sync + 'static {
+pub trait Element:
+    sealed::Sealed + Copy + Default + PartialEq + PartialOrd + fmt::Debug + Send + Sync + 'static
+{
     /// The type that arithmetic on this one is done in.
     type Compute: Real;
     /// The name of this type as a value.
@@ -99,7 +101,7 @@ pub trait Element: sealed::Sealed + Copy + Default + PartialEq + PartialOrd + fm
     /// The nearest value of this type, ties to even.
     fn narrow(value: Self::Compute) -> Self;
     /// This value in `f64`, exactly.
-    fn to_f64(self) -> f64;
+    fn as_f64(self) -> f64;
     /// The nearest value of this type to an `f64`, ties to even.
     fn from_f64(value: f64) -> Self;
 }
@@ -190,7 +192,7 @@ impl Element for f32 {
         value
     }
     #[inline(always)]
-    fn to_f64(self) -> f64 {
+    fn as_f64(self) -> f64 {
         f64::from(self)
     }
     #[inline(always)]
@@ -212,7 +214,7 @@ impl Element for f64 {
         value
     }
     #[inline(always)]
-    fn to_f64(self) -> f64 {
+    fn as_f64(self) -> f64 {
         self
     }
     #[inline(always)]
@@ -250,12 +252,12 @@ impl Element for half::f16 {
         half::f16::from_bits((sign | if bits >= (127 + 16) << 23 { special } else { finite }) as u16)
     }
     #[inline(always)]
-    fn to_f64(self) -> f64 {
+    fn as_f64(self) -> f64 {
         f64::from(self.widen())
     }
     #[inline(always)]
     fn from_f64(value: f64) -> half::f16 {
-        half::f16::from_f64(value)
+        half::f16::narrow(round_to_odd(value))
     }
 }
 
@@ -280,13 +282,25 @@ impl Element for half::bf16 {
         half::bf16::from_bits(if value.is_nan() { quiet as u16 } else { rounded as u16 })
     }
     #[inline(always)]
-    fn to_f64(self) -> f64 {
+    fn as_f64(self) -> f64 {
         f64::from(self.widen())
     }
     #[inline(always)]
     fn from_f64(value: f64) -> half::bf16 {
-        half::bf16::from_f64(value)
+        half::bf16::narrow(round_to_odd(value))
     }
+}
+
+/// An `f32` that rounds to the same 16-bit value as the `f64` does: rounding to nearest twice can go wrong at a tie, so
+/// the first rounding truncates and remembers in the last bit that something was lost.
+#[cfg(feature = "half")]
+#[inline(always)]
+fn round_to_odd(value: f64) -> f32 {
+    let near = value as f32;
+    let inexact = f64::from(near) != value && near.is_finite();
+    // Back towards zero if it was rounded away from it; then the last bit is set, which is also right if it was set.
+    let away = inexact && f64::from(near).abs() > value.abs();
+    f32::from_bits((near.to_bits() - u32::from(away)) | u32::from(inexact))
 }
 
 /// Runs `$body` with the type alias `$T` standing for the Rust type of a [`DType`] value.
@@ -329,9 +343,9 @@ pub(crate) use with_dtype;
 pub(crate) fn convert<A: Element, B: Element>(value: A) -> B {
     if matches!(A::DTYPE.compute(), DType::F32) {
         // `f32` to `f64` and back cancel; written so because the two compute types have no common supertype but `f64`.
-        B::narrow(B::Compute::of(value.widen().to_f64()))
+        B::narrow(B::Compute::of(value.widen().as_f64()))
     } else {
-        B::from_f64(value.to_f64())
+        B::from_f64(value.as_f64())
     }
 }
 
@@ -340,6 +354,23 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
+
+    #[test]
+    fn rounding_from_f64_is_rounding_once() {
+        // Just above, at and just below a tie, by less than f32 can tell.
+        let tiny = 2.0_f64.powi(-40);
+        for (tie, up) in [
+            (1.0 + 2.0_f64.powi(-11), 1.0 + 2.0_f64.powi(-10)),
+            (1.0 + 3.0 * 2.0_f64.powi(-11), 1.0 + 2.0_f64.powi(-9)),
+        ] {
+            assert_eq!(Element::as_f64(<f16 as Element>::from_f64(tie + tiny)), up);
+            assert!(Element::as_f64(<f16 as Element>::from_f64(tie - tiny)) < up);
+            assert_eq!(Element::as_f64(<f16 as Element>::from_f64(-tie - tiny)), -up);
+        }
+        assert_eq!(<bf16 as Element>::from_f64(1.0 + 2.0_f64.powi(-8) + tiny).widen(), 1.0 + 2.0_f32.powi(-7));
+        assert_eq!(<bf16 as Element>::from_f64(1e300).widen(), f32::INFINITY);
+        assert!(<f16 as Element>::from_f64(f64::NAN).widen().is_nan());
+    }
 
     #[test]
     fn sixteen_bit_conversions_agree_with_half_for_every_bit_pattern() {

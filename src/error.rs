@@ -27,7 +27,9 @@ enum Kind {
     UnknownName { place: String, what: &'static str, name: String, known: Vec<String> },
     #[error("{place}: {problem}")]
     State { place: String, problem: String },
-    #[error("this state was left half written by a panic in an earlier step; restore it from a copy or call `init` again")]
+    #[error(
+        "this state was left half written by a panic in an earlier step; restore it from a copy or call `init` again"
+    )]
     Poisoned,
 }
 

@@ -1,4 +1,24 @@
-//! Composable gradient transformations.
+//! Composable gradient transformations: what Optax is to JAX, for everybody who trains anything in Rust.
+//!
+//! A *transformation* turns gradients into updates and remembers what it needs in a *state*. Transformations are small
+//! and [`chain`]; a chain of any length runs as one loop over memory.
+//!
+//! ```
+//! use gradchain::prelude::*;
+//! use ndarray::{Array1, Array2, array};
+//!
+//! #[derive(Tree)]
+//! struct Model { weight: Array2<f64>, bias: Array1<f64> }
+//!
+//! let mut model = Model { weight: array![[1.0, -1.0]], bias: array![0.0] };
+//! let gradient = Model { weight: array![[2.0, -2.0]], bias: array![1.0] };
+//!
+//! let optimizer = chain((clip(1.0), adamw(0.1).weight_decay(0.01).mask(Mask::path("weight"))));
+//! let mut state = optimizer.init(&model)?;
+//! optimizer.step(&mut model, &gradient, &mut state)?;
+//! approx::assert_relative_eq!(model.bias[0], -0.1, max_relative = 1e-6);
+//! # Ok::<(), gradchain::Error>(())
+//! ```
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Lets the derive macros name this crate by `::gradchain`, here as elsewhere.
@@ -7,18 +27,39 @@ extern crate self as gradchain;
 mod element;
 mod engine;
 mod error;
+mod macros;
 mod memory;
+pub mod optimizer;
 pub mod schedule;
 pub mod select;
 pub mod state;
-pub mod tree;
 pub mod transform;
-pub use transform as transform_test;
 mod transformation;
+pub mod tree;
 mod tuples;
+pub mod wrapper;
 
 pub use element::{DType, Element, Real};
-pub use engine::{Clock, InitContext, Isa, LeafVisitor, Outcome, PassPlan, Place, Plan, Rule, RuleState, Shape, SlotArray, SlotList, Span, Stage, StepContext, Sums, Tile, Updates, WholeLeaf, WholeTree, detected_isa, force_isa};
+pub use engine::{
+    Clock, InitContext, Isa, LeafVisitor, Outcome, PassPlan, Place, Plan, Rule, RuleState, Shape, SlotArray, SlotList,
+    Span, Stage, StepContext, Sums, Tile, Updates, WholeLeaf, WholeTree, detected_isa, force_isa,
+};
 pub use error::{Error, Result};
+#[cfg(feature = "derive")]
+pub use gradchain_derive::State;
+pub use optimizer::*;
+pub use select::{Labels, Mask};
+pub use transform::*;
 pub use transformation::{GradientTransformation, OptState};
 pub use tree::{Tree, TreeMut, apply_updates};
+pub use wrapper::*;
+
+/// Everything that training code uses: `use gradchain::prelude::*`.
+pub mod prelude {
+    pub use crate::optimizer::*;
+    pub use crate::schedule::*;
+    pub use crate::select::{Labels, Mask};
+    pub use crate::transform::*;
+    pub use crate::wrapper::*;
+    pub use crate::{GradientTransformation, OptState, Outcome, Tree, TreeMut, Updates, apply_updates};
+}

@@ -1,1 +1,90 @@
-//! Derive macros of gradchain.
+//! The derive macros of gradchain: `Tree` and `State`. Use them through that crate, which re-exports both.
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, parse_macro_input};
+
+mod attributes;
+mod shape;
+mod state;
+mod tree;
+
+/// Makes a struct or an enum a tree: implements `Tree` and `TreeMut`.
+///
+/// Every field is a child, in the order of declaration, so every field must be a tree or left out.
+///
+/// | field | path |
+/// |---|---|
+/// | `weight` of a struct | `weight` |
+/// | the first of a tuple struct | `0` |
+/// | `weight` of the variant `Dense` | `Dense/weight` |
+/// | the first of the variant `Dense` | `Dense/0` |
+///
+/// # Attributes
+///
+/// * `#[tree(skip)]` on a field or a variant: it has no leaves. A skipped field may be of any type.
+/// * `#[tree(rename = "w")]` on a field or a variant: the name in paths. It must not be empty, nor hold a `/`, nor be
+///   taken already.
+/// * `#[tree(read_only)]` on the type: implements `Tree` alone, as structs of shared views need.
+///
+/// # Generics
+///
+/// A field whose type mentions a type parameter must be a tree wherever the whole is to be one; a parameter that occurs
+/// in skipped fields alone may be anything.
+///
+/// # Example
+///
+/// ```text
+/// #[derive(Tree)]
+/// struct Dense {
+///     #[tree(rename = "w")]
+///     weight: Array2<f32>,
+///     bias: Array1<f32>,
+///     #[tree(skip)]
+///     initializer: fn(usize) -> f32,
+/// }
+///
+/// #[derive(Tree)]
+/// enum Layer {
+///     Dense(Dense),
+///     Norm { scale: Array1<f32> },
+///     Relu,
+/// }
+///
+/// // Vec<Layer> has the leaves 0/Dense/0/w, 0/Dense/0/bias, 1/Norm/scale, ...
+/// ```
+#[proc_macro_derive(Tree, attributes(tree))]
+pub fn derive_tree(input: TokenStream) -> TokenStream {
+    expand(tree::expand, parse_macro_input!(input))
+}
+
+/// Makes a struct of typed fields a state: implements `State`.
+///
+/// Every field is shown under its name (or number, in a tuple struct), in the order of declaration, so every field must
+/// be one of the kinds or a state. `#[state(skip)]` leaves out a field that is worked out again from the configuration.
+///
+/// An enum is refused: what a state consists of may not depend on its values.
+///
+/// # Example
+///
+/// ```text
+/// #[derive(State, Clone, Debug)]
+/// struct AdamState {
+///     count: Count,
+///     mu: Moments,
+///     nu: Moments,
+///     #[state(skip)]
+///     active: Vec<bool>,
+/// }
+///
+/// // Its fields are count, mu, nu; within a chain 0.count, 0.mu, 0.nu.
+/// ```
+#[proc_macro_derive(State, attributes(state))]
+pub fn derive_state(input: TokenStream) -> TokenStream {
+    expand(state::expand, parse_macro_input!(input))
+}
+
+type Expand = fn(&DeriveInput) -> syn::Result<proc_macro2::TokenStream>;
+
+fn expand(expand: Expand, input: DeriveInput) -> TokenStream {
+    expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}

@@ -1,8 +1,8 @@
 //! Moving stretches of a leaf into the compute type and back.
 #![allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
 
-use crate::element::{Element, Real, convert, with_dtype};
 use super::isa::{Isa, Job, dispatch};
+use crate::element::{Element, Real, convert, with_dtype};
 use crate::memory::RawSlice;
 
 struct Convert<'a, A, B> {

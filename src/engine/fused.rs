@@ -1,6 +1,7 @@
 //! Running a fused loop on a tile, or on a whole piece at once.
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
+use super::convert::{load, store};
 use super::isa::{Isa, Job, dispatch};
 use super::kernel::{self, MOST_SLOTS, Slots, Tally};
 use super::tile::TILE;
@@ -8,7 +9,6 @@ use super::{Place, Span, Stage, Tile};
 use crate::element::Real;
 use crate::memory::RawSlice;
 use crate::state::Moments;
-use super::convert::{load, store};
 
 /// The state arrays of one leaf, in the order in which a fused loop has them.
 pub struct SlotList {

@@ -22,15 +22,15 @@ mod updates;
 mod whole;
 
 pub(crate) use drive::{Sink, Work};
+pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, fused_tile, slot_tile};
-pub(crate) use macros::delegate_stage;
 pub use isa::{Isa, detected_isa, force_isa};
+pub(crate) use macros::delegate_stage;
 pub use plan::{PassPlan, Plan};
-pub use rule::{Rule, RuleRun, RuleState, SlotArray, Clock};
+pub use rule::{Clock, Rule, RuleRun, RuleState, SlotArray};
 pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;
-pub use fused::SlotList;
 pub use tile::Tile;
 pub use updates::Updates;
 pub use whole::{LeafVisitor, WholeLeaf, WholeTree};

@@ -107,4 +107,3 @@ impl fmt::Display for Plan {
         write!(f, "state: {} bytes for {} parameters", self.state.total_bytes(), self.elements)
     }
 }
-

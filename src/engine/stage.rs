@@ -84,7 +84,6 @@ impl Place {
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "it tells whether the parameters moved"]
 pub struct Outcome {
     pub(crate) emitted: bool,
     pub(crate) skipped: bool,

@@ -1,7 +1,9 @@
 //! A chain is a tuple of its members.
 
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS, MOST_SUMS};
-use super::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree, fused_tile};
+use super::{
+    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree, fused_tile,
+};
 use crate::element::Real;
 use crate::error::Result;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Outcome;
+use crate::element::Element;
 use crate::memory::Buffer;
 use crate::tree::{LeafMut, LeafParts, LeafRef, Structure, Tree, TreeMut, Walk, WalkMut};
 
@@ -32,6 +33,13 @@ impl Updates {
     /// The structure, which is the parameters'.
     pub fn structure(&self) -> &Structure {
         &self.structure
+    }
+
+    /// A copy of the update of the leaf at a path, in row-major order, if there is such a leaf and it is of type `T`.
+    pub fn to_vec<T: Element>(&self, path: &str) -> Option<Vec<T>> {
+        let i = self.structure.index_of(path)?;
+        let leaf = LeafRef::lend(self.parts(i));
+        (leaf.dtype() == T::DTYPE).then(|| leaf.to_f64().into_iter().map(T::from_f64).collect())
     }
 
     fn parts(&self, i: usize) -> LeafParts {

@@ -1,7 +1,7 @@
 //! The updates of all leaves in memory, for what must look at whole leaves or the whole tree.
 
-use super::isa::{Isa, current_isa};
 use super::convert::load;
+use super::isa::{Isa, current_isa};
 use super::table::{Table, TableLeaf};
 use crate::element::{DType, Real, with_dtype};
 use crate::memory::{Buffer, RawStrided};

@@ -1,6 +1,6 @@
 //! Averaging states by kind.
 
-use super::{Entry, EntryMut, Moments, State, StateWalk, StateWalkMut};
+use super::{Entry, EntryMut, Moments, PerLeaf, PerLeafKind, State, StateWalk, StateWalkMut};
 use crate::error::{Error, Result};
 
 /// What becomes of counts when states are averaged.
@@ -78,7 +78,8 @@ pub fn average<S: State>(states: &[(&S, f64)], options: AverageOptions) -> Resul
         return Err(Error::argument("average", "states", "at least one state", 0));
     };
     let total: f64 = states.iter().map(|s| s.1).sum();
-    if states.iter().any(|s| !(s.1 >= 0.0)) || !(total > 0.0 && total.is_finite()) {
+    let usable = states.iter().all(|s| s.1 >= 0.0) && total > 0.0 && total.is_finite();
+    if !usable {
         let weights: Vec<f64> = states.iter().map(|s| s.1).collect();
         return Err(Error::argument("average", "weights", "non-negative with a positive sum", format!("{weights:?}")));
     }
@@ -150,24 +151,36 @@ fn combine(path: &str, into: EntryMut<'_>, column: &[(Entry<'_>, f64)], options:
         }
         EntryMut::Counts(v) => {
             let column = column!(path, column, Counts);
+            same_leaves(path, v, &column)?;
             for (leaf, c) in v.iter_mut() {
                 *c = count(path, column.iter().filter_map(|(v, _)| v.get(leaf)), options.counts)?;
             }
         }
         EntryMut::Flags(v) => {
             let column = column!(path, column, Flags);
+            same_leaves(path, v, &column)?;
             for (leaf, f) in v.iter_mut() {
                 *f = flag(path, column.iter().filter_map(|(v, _)| v.get(leaf)), options.flags)?;
             }
         }
         EntryMut::Scalars(v) => {
             let column = column!(path, column, Scalars);
+            same_leaves(path, v, &column)?;
             for (leaf, s) in v.iter_mut() {
                 s.set(mean(column.iter().filter_map(|(v, w)| Some((v.get(leaf)?.get(), *w)))));
             }
         }
     }
     Ok(())
+}
+
+fn same_leaves<K: PerLeafKind>(path: &str, into: &PerLeaf<K>, column: &[(&PerLeaf<K>, f64)]) -> Result<()> {
+    let leaves = |values: &PerLeaf<K>| values.iter().map(|(leaf, _)| leaf).collect::<Vec<_>>();
+    let ours = leaves(into);
+    if column.iter().all(|(values, _)| leaves(values) == ours) {
+        return Ok(());
+    }
+    Err(Error::state(format!("average: field `{path}`"), "the states act on different leaves"))
 }
 
 /// Terms of weight zero do not count, even where the value is NaN or infinite.
@@ -181,7 +194,9 @@ fn mean_of_moments(path: &str, into: &mut Moments, column: &[(&Moments, f64)]) -
     if column.iter().any(|(m, _)| shape(m) != ours) {
         return Err(Error::state(format!("average: field `{path}`"), "the arrays differ in type or shape"));
     }
-    into.map(|leaf, i, _| mean(column.iter().map(|(m, w)| (m.at(leaf, i), *w))));
+    // `into` is a copy of the first; the others may lie in another memory order.
+    let Some((first, _)) = column.first() else { return Ok(()) };
+    into.map(|leaf, i, _| mean(column.iter().map(|(m, w)| (m.at(leaf, i, first.strides(leaf)), *w))));
     Ok(())
 }
 

@@ -21,6 +21,8 @@ mod schema;
 mod walk;
 
 pub use average::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, average, lerp};
+#[cfg(feature = "derive")]
+pub use gradchain_derive::State;
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub use moments::Moments;
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};

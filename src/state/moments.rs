@@ -23,6 +23,14 @@ struct MomentArray {
     data: Buffer,
 }
 
+impl MomentArray {
+    /// Where the element lies that is number `i` in an array of the same shape with other strides.
+    fn translate(&self, i: usize, order: &[isize]) -> usize {
+        let axes = self.shape.iter().zip(order).zip(&self.strides);
+        axes.map(|((&len, &theirs), &ours)| i / theirs as usize % len.max(1) * ours as usize).sum()
+    }
+}
+
 impl Moments {
     /// One array for each active leaf, of its shape, filled with `value`, of the type that `dtype` gives.
     pub fn like(structure: &Structure, active: &[bool], value: f64, dtype: impl Fn(&LeafSpec) -> DType) -> Moments {
@@ -94,7 +102,7 @@ impl Moments {
             for run in Cursor::new(&array.shape, &order, &array.strides, 0).take(array.data.len()) {
                 // SAFETY: owned memory, borrowed shared; the cursor stays inside the shape.
                 #[allow(unsafe_code, reason = "strided memory; see `memory`")]
-                unsafe { view.read::<T>(run, |x| values.push(x.to_f64())) }
+                unsafe { view.read::<T>(run, |x| values.push(x.as_f64())) }
             }
         });
         ArrayD::from_shape_vec(array.shape.clone(), values).ok()
@@ -129,16 +137,22 @@ impl Moments {
             let Some(array) = array else { continue };
             with_dtype!(array.data.dtype(), T => {
                 for (i, x) in array.data.get_mut::<T>().unwrap_or_default().iter_mut().enumerate() {
-                    *x = T::from_f64(f(leaf, i, x.to_f64()));
+                    *x = T::from_f64(f(leaf, i, x.as_f64()));
                 }
             });
         }
     }
 
-    /// Element `i`, in memory order, of a leaf's array; zero if there is none.
-    pub(crate) fn at(&self, leaf: usize, i: usize) -> f64 {
+    /// The strides of a leaf's array, which has no gaps; none if there is no array.
+    pub(crate) fn strides(&self, leaf: usize) -> &[isize] {
+        self.array(leaf).map_or(&[], |a| &a.strides)
+    }
+
+    /// Element `i`, in the memory order that `order` describes, of a leaf's array; zero if there is none.
+    pub(crate) fn at(&self, leaf: usize, i: usize, order: &[isize]) -> f64 {
         let Some(array) = self.array(leaf) else { return 0.0 };
-        with_dtype!(array.data.dtype(), T => array.data.get::<T>().map_or(0.0, |data| data[i].to_f64()))
+        let i = if array.strides == order { i } else { array.translate(i, order) };
+        with_dtype!(array.data.dtype(), T => array.data.get::<T>().map_or(0.0, |data| data[i].as_f64()))
     }
 
     fn array(&self, leaf: usize) -> Option<&MomentArray> {

@@ -1,3 +1,11 @@
-//! The transformations, a file each.
+//! The transformations that chains are made of, a file each.
+
+mod add_decayed_weights;
 mod scale;
-pub use scale::*;
+mod scale_by_adam;
+mod scale_by_learning_rate;
+
+pub use add_decayed_weights::{AddDecayedWeights, add_decayed_weights};
+pub use scale::{Scale, scale};
+pub use scale_by_adam::{AdamScalars, ScaleByAdam, scale_by_adam};
+pub use scale_by_learning_rate::{ScaleByLearningRate, scale_by_learning_rate};

@@ -1,48 +1,75 @@
-use crate::{Clock, Real, Rule};
-/// scale
-#[derive(Clone, Debug)]
-pub struct Scale { /// x
- pub step_size: f64 }
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+
+/// Multiplies updates by a number.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← step_size·u
+/// ```
+///
+/// # Cost
+///
+/// No state. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `step_size` is not finite.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let mut params = 1.0_f64;
+/// let optimizer = scale(-0.5);
+/// optimizer.step(&mut params, &1.0_f64, &mut optimizer.init(&params)?)?;
+/// assert_eq!(params, 0.5);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`scale`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a schedule can be given
+/// too, which makes it Optax's `scale_by_schedule`.
+pub fn scale(step_size: impl Into<Hyperparam>) -> Scale {
+    Scale { step_size: step_size.into() }
+}
+
+/// See [`scale`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Scale {
+    /// The factor: any finite number.
+    pub step_size: Hyperparam,
+}
+
+builder! {
+    Scale as "scale" {
+        hyperparams: step_size;
+        options: ;
+    }
+}
+
 impl Rule for Scale {
     const NAME: &'static str = "scale";
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = C;
-    fn scalars<C: Real>(&self, _: Clock) -> C { C::of(self.step_size) }
+
+    fn validate(&self) -> Result<()> {
+        self.step_size.validate(Self::NAME, "step_size", "finite", f64::is_finite)
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> C {
+        C::of(self.step_size.at(clock.count))
+    }
+
     #[inline(always)]
-    fn apply<C: Real>(k: C, _: &mut [C; 0], u: C, _: C) -> C { k * u }
-}
-/// x
-#[derive(Clone, Debug)]
-pub struct Decay { /// x
- pub step_size: f64 }
-impl Rule for Decay {
-    const NAME: &'static str = "scale";
-    const READS_PARAMS: bool = true;
-    type Slots<C: Real> = [C; 0];
-    type Scalars<C: Real> = C;
-    fn scalars<C: Real>(&self, _: Clock) -> C { C::of(self.step_size) }
-    #[inline(always)]
-    fn apply<C: Real>(k: C, _: &mut [C; 0], u: C, p: C) -> C { u+ k * p }
-}
-/// x
-#[derive(Clone, Debug)]
-pub struct Adam { /// x
- pub b1: f64, /// x
- pub b2: f64, /// x
- pub eps: f64 }
-/// x
-#[derive(Clone, Copy)]
-pub struct AdamS<C> { b1: C, a1: C, b2: C, a2: C, c1: C, c2: C, eps: C }
-impl Rule for Adam {
-    const NAME: &'static str = "scale";
-    const SLOTS: &'static [&'static str] = &["mu","nu"];
-    type Slots<C: Real> = [C; 2];
-    type Scalars<C: Real> = AdamS<C>;
-    fn scalars<C: Real>(&self, t: Clock) -> AdamS<C> { AdamS { b1: C::of(self.b1), a1: C::of(1.0-self.b1), b2: C::of(self.b2), a2: C::of(1.0-self.b2), c1: C::of(1.0/t.bias_correction(self.b1)), c2: C::of(1.0/t.bias_correction(self.b2)), eps: C::of(self.eps)} }
-    #[inline(always)]
-    fn apply<C: Real>(k: AdamS<C>, [m,v]: &mut [C; 2], u: C, _: C) -> C {
-        *m = k.b1 * *m + k.a1 * u;
-        *v = k.b2 * *v + k.a2 * (u * u);
-        *m * k.c1 / ((*v * k.c2).sqrt() + k.eps)
+    fn apply<C: Real>(step_size: C, _: &mut [C; 0], u: C, _: C) -> C {
+        step_size * u
     }
 }

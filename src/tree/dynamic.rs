@@ -86,7 +86,11 @@ impl DynTree {
     }
 
     /// Puts an array under a name; an array that was there before is replaced.
-    pub fn insert<T: DynElement, D: ndarray::Dimension>(&mut self, name: impl Into<String>, array: ndarray::Array<T, D>) {
+    pub fn insert<T: DynElement, D: ndarray::Dimension>(
+        &mut self,
+        name: impl Into<String>,
+        array: ndarray::Array<T, D>,
+    ) {
         self.leaves.insert(name.into(), T::wrap(array.into_dyn()));
     }
 

@@ -54,7 +54,7 @@ impl LeafParts {
             Cursor::new(&self.shape, &order, &self.strides, 0).take(self.data.len()).for_each(|run| {
                 // SAFETY: the leaf's borrow is alive, and the cursor stays inside the leaf's shape.
                 #[allow(unsafe_code, reason = "one of the two readers of strided memory; the other is the engine")]
-                unsafe { view.read::<T>(run, |x| out.push(x.to_f64())) }
+                unsafe { view.read::<T>(run, |x| out.push(x.as_f64())) }
             });
         });
         out

@@ -1,8 +1,9 @@
 //! Arithmetic on whole trees.
 
+use super::layout::matching_strides;
 use super::leaf::LeafParts;
-use super::{Cursor, LeafMut, Structure, Tree, TreeMut, Walk, WalkMut};
-use crate::element::{DType, Element, with_dtype};
+use super::{Cursor, LeafMut, LeafRef, Run, Structure, Tree, TreeMut, Walk, WalkMut, dense_strides, is_dense};
+use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
 use crate::memory::RawStrided;
 
@@ -18,6 +19,10 @@ use crate::memory::RawStrided;
 /// # Errors
 ///
 /// If the trees differ in structure; then nothing is changed. Updates may be of another float type.
+///
+/// # Panics
+///
+/// If a tree written by hand shows other leaves on its second walk than on its first.
 ///
 /// # Example
 ///
@@ -40,60 +45,67 @@ where
     if !differences.is_empty() {
         return Err(Error::structure("the updates do not fit the parameters", differences));
     }
-    let mut given: Vec<LeafParts> = Vec::with_capacity(structure.len());
-    updates.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| given.push(leaf.parts)));
-    let mut given = given.iter();
-    params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, leaf| {
-        if let Some(update) = given.next() {
-            add_leaf(&leaf, update);
-        }
-    }));
+    let (mut given, mut changed) = (Vec::with_capacity(structure.len()), Vec::with_capacity(structure.len()));
+    updates.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| given.push(leaf)));
+    params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, leaf| changed.push(leaf)));
+    // What follows goes by address and trusts the shapes, so they are looked at once more, before anything is written.
+    let same = changed.iter().map(LeafMut::shape).eq(given.iter().map(LeafRef::shape));
+    assert!(same, "each walk over a tree must show the same leaves");
+    changed.iter_mut().zip(&given).for_each(|(params, updates)| add_leaf(params, updates));
     Ok(())
 }
 
 /// `p + u`, except that a zero update leaves the parameter's bits: adding −0 changes no number, adding +0 changes −0.
 #[inline(always)]
-pub(crate) fn add_update<C: crate::element::Real>(p: C, u: C) -> C {
+pub(crate) fn add_update<C: Real>(p: C, u: C) -> C {
     // A choice between two updates, not between two sums: the latter is compiled to a conditional store.
     p + if u == C::zero() { C::neg_zero() } else { u }
 }
 
-fn add_leaf(params: &LeafMut<'_>, updates: &LeafParts) {
-    let (p, u) = (&params.parts, updates);
-    with_dtype!(p.data.dtype(), P => with_dtype!(u.data.dtype(), U => {
-        let wide = P::DTYPE == DType::F64 || U::DTYPE == DType::F64;
-        let mut values = Vec::with_capacity(u.data.len());
-        read::<U>(u, &p.shape, |x| values.push(x));
-        let mut values = values.into_iter();
-        let view = RawStrided { first: p.data, strides: &p.strides };
-        let order = super::dense_strides(&p.shape);
-        for run in Cursor::new(&p.shape, &order, &p.strides, 0).take(p.data.len()) {
-            let mut old = Vec::with_capacity(run.len);
-            // SAFETY: the parameters are borrowed exclusively, and the cursor stays inside the leaf's shape.
-            #[allow(unsafe_code, reason = "strided memory; see `memory`")]
-            unsafe {
-                view.read::<P>(run, |x| old.push(x));
-                let mut sums = old.into_iter().zip(&mut values).map(|(p, u)| {
-                    if wide {
-                        P::from_f64(add_update(p.to_f64(), u.to_f64()))
-                    } else {
-                        // Both are at most 24 bits wide, so the sum in f64 is rounded as if it were taken in f32.
-                        P::from_f64(f64::from(add_update(p.to_f64() as f32, u.to_f64() as f32)))
-                    }
-                });
-                view.write::<P>(run, || sums.next().unwrap_or_default());
-            }
-        }
-    }));
+fn add_leaf(params: &mut LeafMut<'_>, updates: &LeafRef<'_>) {
+    if params.dtype() == updates.dtype() {
+        with_dtype!(params.dtype(), T => {
+            combine(params, updates, |p: T, u: T| T::narrow(add_update(p.widen(), u.widen())));
+        });
+    } else {
+        with_dtype!(params.dtype(), P => with_dtype!(updates.dtype(), U => combine(params, updates, add_mixed::<P, U>)));
+    }
 }
 
-fn read<T: Element>(leaf: &LeafParts, shape: &[usize], mut each: impl FnMut(T)) {
-    let view = RawStrided { first: leaf.data, strides: &leaf.strides };
-    for run in Cursor::new(shape, &super::dense_strides(shape), &leaf.strides, 0).take(leaf.data.len()) {
-        // SAFETY: the leaf is borrowed, and the cursor stays inside its shape.
-        #[allow(unsafe_code, reason = "strided memory; see `memory`")]
-        unsafe {
-            view.read::<T>(run, &mut each);
+/// The sum of two types, in `f64` if either is, else in `f32`.
+#[inline(always)]
+fn add_mixed<P: Element, U: Element>(p: P, u: U) -> P {
+    if P::DTYPE == DType::F64 || U::DTYPE == DType::F64 {
+        P::from_f64(add_update(p.as_f64(), u.as_f64()))
+    } else {
+        // The sum in `f32` is rounded once here and once to the parameter's type, as where both are of that type.
+        P::from_f64(f64::from(add_update(p.as_f64() as f32, u.as_f64() as f32)))
+    }
+}
+
+/// `p ← f(p, u)` for each element, in the parameter's memory order.
+fn combine<P: Element, U: Element>(params: &mut LeafMut<'_>, updates: &LeafRef<'_>, f: impl Fn(P, U) -> P) {
+    let (p, u) = (&params.parts, &updates.parts);
+    assert_eq!(p.shape, u.shape, "both leaves are walked by the shape of one");
+    let (shape, len, order) = (&p.shape, p.data.len(), matching_strides(&p.shape, &p.strides));
+    if is_dense(shape, &p.strides, &order) && is_dense(shape, &u.strides, &order) {
+        // SAFETY: the parameters are borrowed exclusively and the updates shared, and neither has gaps.
+        #[allow(unsafe_code, reason = "back to the slices that the leaves were made from")]
+        let (p, u) = unsafe { (p.data.slice_mut::<P>(0, len), u.data.slice::<U>(0, len)) };
+        p.iter_mut().zip(u).for_each(|(p, u)| *p = f(*p, *u));
+        return;
+    }
+    let (to, from) = (p.data.pointer::<P>(), u.data.pointer::<U>());
+    let mut runs = Cursor::new(shape, &order, &u.strides, 0);
+    // Runs end where the shape says, so those of both leaves have the same lengths.
+    for (to_run, from_run) in Cursor::new(shape, &order, &p.strides, 0).take(len).zip(runs.take(len)) {
+        for i in 0..to_run.len as isize {
+            // SAFETY: as above; the cursors stay inside the shape, which the leaves share.
+            #[allow(unsafe_code, reason = "strided memory; see `memory`")]
+            unsafe {
+                let p = to.offset(to_run.offset + i * to_run.stride);
+                *p = f(*p, *from.offset(from_run.offset + i * from_run.stride));
+            }
         }
     }
 }
@@ -108,8 +120,24 @@ fn read<T: Element>(leaf: &LeafParts, shape: &[usize], mut each: impl FnMut(T)) 
 /// ```
 pub fn tree_norm<T: Tree + ?Sized>(tree: &T) -> f64 {
     let mut sum = 0.0;
-    tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| {
-        sum += leaf.to_f64().iter().map(|x| x * x).sum::<f64>();
-    }));
+    tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| each(&leaf.parts, |x| sum += x * x)));
     sum.sqrt()
+}
+
+/// Shows each element of a leaf, in logical (row-major) order.
+fn each(leaf: &LeafParts, mut show: impl FnMut(f64)) {
+    let view = RawStrided { first: leaf.data, strides: &leaf.strides };
+    let order = dense_strides(&leaf.shape);
+    with_dtype!(leaf.data.dtype(), T => {
+        let mut read = |run: Run| {
+            // SAFETY: the leaf is borrowed, and both roads below stay inside its shape.
+            #[allow(unsafe_code, reason = "strided memory; see `memory`")]
+            unsafe { view.read::<T>(run, |x| show(x.as_f64())) }
+        };
+        if is_dense(&leaf.shape, &leaf.strides, &order) {
+            read(Run { offset: 0, stride: 1, len: leaf.data.len() });
+        } else {
+            Cursor::new(&leaf.shape, &order, &leaf.strides, 0).take(leaf.data.len()).for_each(read);
+        }
+    });
 }

@@ -33,10 +33,12 @@ mod walk;
 
 pub use arrays::ArrayElement;
 pub use dynamic::DynTree;
+#[cfg(feature = "derive")]
+pub use gradchain_derive::Tree;
 pub(crate) use layout::{Cursor, Run, dense_strides, is_dense};
+pub use leaf::{LeafMut, LeafRef};
 pub(crate) use leaf::{LeafParts, Strides};
 pub(crate) use math::add_update;
-pub use leaf::{LeafMut, LeafRef};
 pub use math::{apply_updates, tree_norm};
 pub use slices::{Slices, SlicesMut};
 pub use structure::{Difference, LeafSpec, Structure};

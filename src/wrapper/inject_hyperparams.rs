@@ -1,6 +1,6 @@
 use core::fmt;
 
-use crate::element::{DType, Real, with_dtype, Element};
+use crate::element::{DType, Element, Real, with_dtype};
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
 use crate::schedule::{Hyperparam, Schedule};
@@ -133,7 +133,8 @@ impl Hyperparams {
         }
         match self.values.iter().position(|v| v.name == name) {
             Some(i) if self.values[i].schedule.is_some() => {
-                let problem = format!("`{name}` is given by a schedule; name it in `static_args` or build with a number");
+                let problem =
+                    format!("`{name}` is given by a schedule; name it in `static_args` or build with a number");
                 Err(Error::state(place(), problem))
             }
             Some(i) => {
@@ -233,7 +234,7 @@ impl<T: Arguments + Clone + 'static> InjectHyperparams<T> {
 
     fn rounded(&self, value: f64) -> f64 {
         match self.hyperparam_dtype {
-            Some(dtype) if dtype.is_supported() => with_dtype!(dtype, D => <D as Element>::from_f64(value).to_f64()),
+            Some(dtype) if dtype.is_supported() => with_dtype!(dtype, D => <D as Element>::from_f64(value).as_f64()),
             _ => value,
         }
     }
@@ -329,15 +330,7 @@ impl<T: Arguments + Clone + 'static> Stage for InjectHyperparams<T> {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(
-        k: &T::Kernel<C>,
-        at: usize,
-        span: Span,
-        slots: &mut [C],
-        u: C,
-        p: C,
-        tally: &mut [u32],
-    ) -> C {
+    fn apply<C: Real>(k: &T::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
         T::apply::<C>(k, at, span, slots, u, p, tally)
     }
 

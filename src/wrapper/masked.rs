@@ -196,15 +196,7 @@ impl<T: Stage> Stage for Masked<T> {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(
-        k: &Self::Kernel<C>,
-        at: usize,
-        span: Span,
-        slots: &mut [C],
-        u: C,
-        p: C,
-        tally: &mut [u32],
-    ) -> C {
+    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
         if k.on {
             T::apply::<C>(&k.inner, at, span, slots, u, p, tally)
         } else if k.freeze {

@@ -36,7 +36,7 @@ use crate::state::State;
 ///
 /// impl LeafVisitor for Subtract {
 ///     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-///         let mean = leaf.u.iter().map(|u| u.to_f64()).sum::<f64>() / leaf.u.len() as f64;
+///         let mean = leaf.u.iter().map(|u| u.as_f64()).sum::<f64>() / leaf.u.len() as f64;
 ///         leaf.u.iter_mut().for_each(|u| *u -= C::of(mean));
 ///     }
 /// }

@@ -1,0 +1,74 @@
+//! Builder methods and named arguments, said once for each transformation.
+
+/// For a struct with public fields: a method that sets each, and the list of named arguments.
+macro_rules! builder {
+    ($T:ident as $name:literal {
+        hyperparams: $($h:ident),*;
+        options: $($o:ident: $O:ty),*;
+    }) => {
+        #[allow(dead_code, reason = "a transformation may have no optional argument")]
+        impl $T {
+            $(
+                #[doc = concat!("Sets [`", stringify!($h), "`](struct@", stringify!($T), ").")]
+                pub fn $h(mut self, $h: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                    self.$h = $h.into();
+                    self
+                }
+            )*
+            $(
+                #[doc = concat!("Sets [`", stringify!($o), "`](struct@", stringify!($T), ").")]
+                pub fn $o(mut self, $o: impl Into<$O>) -> Self {
+                    self.$o = $o.into();
+                    self
+                }
+            )*
+        }
+
+        impl $crate::wrapper::Arguments for $T {
+            const NAME: &'static str = $name;
+
+            fn arguments(&mut self, _visit: &mut dyn FnMut(&'static str, $crate::wrapper::Argument<'_>)) {
+                $(_visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.$h));)*
+                $(_visit(stringify!($o), $crate::wrapper::Argument::Static);)*
+            }
+        }
+    };
+}
+
+/// For a named optimizer, a struct around a chain called `chain`: where in the chain each argument goes. Makes the methods
+/// that set them, the list of named arguments, and the optimizer itself a transformation.
+macro_rules! optimizer {
+    ($T:ident as $name:literal = $Chain:ty {
+        hyperparams: $($h:ident [$($hpath:tt)*] $hdoc:literal),*;
+        options: $($o:ident: $O:ty [$($opath:tt)*] $odoc:literal),*;
+    }) => {
+        impl $T {
+            $(
+                #[doc = $hdoc]
+                pub fn $h(mut self, $h: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                    self.chain.$($hpath)* = $h.into();
+                    self
+                }
+            )*
+            $(
+                #[doc = $odoc]
+                pub fn $o(mut self, $o: impl Into<$O>) -> Self {
+                    self.chain.$($opath)* = $o.into();
+                    self
+                }
+            )*
+        }
+
+        impl $crate::wrapper::Arguments for $T {
+            const NAME: &'static str = $name;
+
+            fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::wrapper::Argument<'_>)) {
+                $(visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.chain.$($hpath)*));)*
+                $(visit(stringify!($o), $crate::wrapper::Argument::Static);)*
+            }
+        }
+
+        $crate::engine::delegate_stage!($T => chain: $Chain);
+    };
+}
+pub(crate) use {builder, optimizer};

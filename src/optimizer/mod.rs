@@ -1,0 +1,7 @@
+//! The named optimizers: each a short chain, written as one.
+
+mod adam;
+mod adamw;
+
+pub use adam::{Adam, adam};
+pub use adamw::{Adamw, adamw};
