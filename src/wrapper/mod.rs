@@ -16,6 +16,7 @@ pub use inject_hyperparams::{
     Argument, Arguments, Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams,
 };
 pub use masked::{Masked, MaskedState, masked};
+pub(crate) use whole_tree::whole_tree_stage;
 pub use whole_tree::{WholeTreeStage, WholeTreeTransformation, whole_tree};
 
 /// Says that a struct's state is its fields of these names.
