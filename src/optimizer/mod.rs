@@ -2,6 +2,8 @@
 
 mod adam;
 mod adamw;
+mod lbfgs;
 
 pub use adam::{Adam, adam};
 pub use adamw::{Adamw, adamw};
+pub use lbfgs::{Lbfgs, lbfgs};
