@@ -7,15 +7,23 @@ mod inject_hyperparams;
 mod lookahead;
 mod masked;
 mod multi_steps;
+mod optional;
 mod partition;
 mod whole_tree;
 
+pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
 pub use boxed::{Boxed, BoxedState, DynTransformation, ErasedState, boxed};
 pub use chain::{NamedChain, NamedState, chain, named_chain};
 pub use inject_hyperparams::{
     Argument, Arguments, Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams,
 };
+pub use lookahead::{Lookahead, LookaheadState, lookahead};
 pub use masked::{Masked, MaskedState, masked};
+pub use multi_steps::{
+    EveryK, MultiSteps, MultiStepsState, NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, multi_steps,
+    skip_large_updates, skip_not_finite,
+};
+pub use partition::{Group, IntoGroup, Partition, PartitionState, partition};
 pub use whole_tree::{WholeTreeStage, WholeTreeTransformation, whole_tree};
 
 /// Says that a struct's state is its fields of these names.
