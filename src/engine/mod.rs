@@ -36,5 +36,6 @@ pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;
 pub(crate) use sums::sum_tile;
 pub use tile::Tile;
+pub(crate) use tuple::fits;
 pub use updates::Updates;
 pub use whole::{LeafVisitor, WholeLeaf, WholeTree};
