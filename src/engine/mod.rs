@@ -31,6 +31,7 @@ pub use rule::{Clock, Rule, RuleRun, RuleState, SlotArray};
 pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;
+pub(crate) use sums::sum_tile;
 pub use tile::Tile;
 pub use updates::Updates;
 pub use whole::{LeafVisitor, WholeLeaf, WholeTree};
