@@ -39,7 +39,7 @@ pub trait GradientTransformation: Stage {
     where
         Self: Sized,
     {
-        OptState::new(self, Structure::of(params)?)
+        OptState::new(self, params)
     }
 
     /// Transforms gradients and adds the updates to the parameters, in one go.
@@ -150,16 +150,20 @@ pub struct OptState<T: Stage> {
 }
 
 impl<T: Stage> OptState<T> {
-    pub(crate) fn new(transformation: &T, structure: Structure) -> Result<OptState<T>> {
+    pub(crate) fn new<P: Tree + ?Sized>(transformation: &T, params: &P) -> Result<OptState<T>> {
         transformation.validate()?;
+        let structure = Structure::of(params)?;
         let shape = transformation.shape();
         if shape.barriers > crate::engine::Shape::MOST_BARRIERS {
             let found = format!("{} in {}", shape.barriers, transformation.describe());
             return Err(Error::argument("chain", "barriers", "at most 31 together", found));
         }
         let active = vec![true; structure.len()];
-        let inner = transformation.init_state(&InitContext { structure: &structure, active: &active })?;
-        let work = Work::new(&structure, shape);
+        let mut work = Work::new(&structure, shape);
+        table::params(params, &structure, &mut work.params, &mut work.path)?;
+        let at = InitContext { structure: &structure, active: &active, params: &work.params };
+        let inner = transformation.init_state(&at)?;
+        work.params.clear();
         Ok(OptState { inner, structure: Arc::new(structure), work, poisoned: false })
     }
 

@@ -11,6 +11,7 @@ use crate::tree::{LeafSpec, Structure};
 pub struct InitContext<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) active: &'a [bool],
+    pub(crate) params: &'a super::table::Table,
 }
 
 impl<'a> InitContext<'a> {
@@ -34,6 +35,18 @@ impl<'a> InitContext<'a> {
         crate::state::Moments::like(self.structure, self.active, 0.0, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
     }
 
+    /// Copies of the parameters, in the types that their arithmetic is done in.
+    pub fn params_as_moments(&self) -> crate::state::Moments {
+        let mut copies = self.moments();
+        for (i, spec) in self.structure.leaves().iter().enumerate().filter(|(i, _)| self.active[*i]) {
+            match spec.dtype().compute() {
+                DType::F64 => super::whole::read_leaf::<f64>(&self.params[i], spec, copies.get_mut(i)),
+                _ => super::whole::read_leaf::<f32>(&self.params[i], spec, copies.get_mut(i)),
+            }
+        }
+        copies
+    }
+
     /// The leaves to act on that are also `on`.
     pub(crate) fn restricted(&self, on: &[bool]) -> Vec<bool> {
         self.active.iter().zip(on).map(|(a, b)| *a && *b).collect()
@@ -41,7 +54,7 @@ impl<'a> InitContext<'a> {
 
     /// The same, for other leaves.
     pub(crate) fn with_active<'b>(&'b self, active: &'b [bool]) -> InitContext<'b> {
-        InitContext { structure: self.structure, active }
+        InitContext { active, ..*self }
     }
 }
 

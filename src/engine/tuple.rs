@@ -7,7 +7,8 @@ use super::{
 use crate::element::Real;
 use crate::error::Result;
 
-const fn fits(shape: Shape, slots: usize) -> bool {
+/// Whether an element loop can have so many state arrays, sums and barriers.
+pub(crate) const fn fits(shape: Shape, slots: usize) -> bool {
     slots <= MOST_SLOTS && shape.sums <= MOST_SUMS && shape.barriers <= MOST_BARRIERS && shape.materializes == 0
 }
 

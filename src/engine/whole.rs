@@ -79,7 +79,7 @@ impl WholeTree<'_> {
             self.copies.resize_with(self.params.len(), || None);
             let copy = self.copies[leaf].get_or_insert_with(|| Buffer::zeros(C::DTYPE, spec.len()));
             let copy = copy.get_mut::<C>().unwrap_or_default();
-            read_leaf(table, spec, current_isa(), copy);
+            read_leaf(table, spec, Some(&mut *copy));
             &*copy
         };
         let u = self.stored[leaf].get_mut().unwrap_or_default();
@@ -122,12 +122,10 @@ impl WholeTree<'_> {
 }
 
 /// Copies a whole leaf, of any type and layout, into the compute type and the state's order.
-fn read_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, to: &mut [C]) {
-    // SAFETY: the engine lends the leaf for the step, and no pass is running.
+pub(crate) fn read_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&mut [C]>) {
+    // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running.
     #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
-    unsafe {
-        read_stretch(leaf, spec, isa, 0, to);
-    }
+    to.into_iter().for_each(|to| unsafe { read_stretch(leaf, spec, current_isa(), 0, to) });
 }
 
 /// Copies a stretch of a leaf of any type and layout into the compute type and the state's order.

@@ -1,1 +1,371 @@
+use crate::element::Real;
+use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::error::{Error, Result};
+use crate::select::Labels;
+use crate::state::{State, StateWalk, StateWalkMut};
 
+use super::{Boxed, BoxedState};
+
+/// Gives each leaf to one of several transformations, by its label.
+///
+/// `transforms` is a tuple of `(label, transformation)` pairs, or a `Vec` of them with [`Boxed`] transformations. Labels
+/// are resolved once, in `init`; state is made for a transformation's own leaves only.
+///
+/// # Cost
+///
+/// None of its own. It takes as many passes as the member that needs most.
+///
+/// # Errors
+///
+/// `init` fails if two transformations have the same label, a leaf has a label that no transformation has, or none.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = partition(
+///     (("fast", sgd(1.0)), ("slow", sgd(0.1)), ("frozen", set_to_zero())),
+///     Labels::tree([("0", "fast"), ("1", "slow"), ("2", "frozen")]),
+/// );
+/// let mut params = (1.0_f64, 1.0_f64, 1.0_f64);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &(1.0, 1.0, 1.0), &mut state)?;
+/// assert_eq!(params, (0.0, 0.9, 1.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`partition`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html) (`multi_transform`).
+/// Differs: labels are [`Labels`], never a function that is told from a tree by whether it can be called.
+pub fn partition<G: IntoGroup>(transforms: G, labels: impl Into<Labels>) -> Partition<G::Group> {
+    let (names, members) = transforms.into_group();
+    Partition { names, members, labels: labels.into() }
+}
+
+/// See [`partition`].
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Partition<G> {
+    names: Vec<String>,
+    members: G,
+    labels: Labels,
+}
+
+impl<G> Partition<G> {
+    pub(crate) fn members_mut(&mut self) -> &mut G {
+        &mut self.members
+    }
+}
+
+/// The states of a [`partition`]'s members: a tuple or a `Vec`, which it dereferences to.
+#[derive(Clone, Debug)]
+pub struct PartitionState<S> {
+    names: Vec<String>,
+    members: S,
+    /// The member of each leaf.
+    which: Vec<usize>,
+    /// The leaves of each member.
+    active: Vec<Vec<bool>>,
+}
+
+impl<S> PartitionState<S> {
+    /// The number of the member that a leaf belongs to.
+    pub fn member_of(&self, leaf: usize) -> Option<usize> {
+        self.which.get(leaf).copied()
+    }
+}
+
+impl<S> core::ops::Deref for PartitionState<S> {
+    type Target = S;
+    fn deref(&self) -> &S {
+        &self.members
+    }
+}
+
+impl<S> core::ops::DerefMut for PartitionState<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.members
+    }
+}
+
+impl<S: State> State for PartitionState<S> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.renamed(&self.names, |walk| self.members.walk(walk));
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        let PartitionState { names, members, .. } = self;
+        walk.renamed(names, |walk| members.walk_mut(walk));
+    }
+}
+
+/// What [`partition`] takes: pairs of labels and transformations.
+pub trait IntoGroup {
+    /// The transformations without their labels.
+    type Group: Group;
+    #[doc(hidden)]
+    fn into_group(self) -> (Vec<String>, Self::Group);
+}
+
+/// Transformations side by side, each with leaves of its own.
+#[allow(missing_docs, reason = "each method is the method of `Stage` of the same name, for all members")]
+#[doc(hidden)]
+pub trait Group: core::fmt::Debug + Send + Sync {
+    type State: State;
+    type Run: Send + Sync;
+    fn shape(&self) -> Shape;
+    fn validate(&self) -> Result<()>;
+    fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State>;
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()>;
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run;
+    #[allow(clippy::too_many_arguments, reason = "those of `Stage::barrier`, and the leaves")]
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        run: &mut Self::Run,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+        active: &[Vec<bool>],
+    );
+    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome);
+    #[allow(clippy::too_many_arguments, reason = "those of `Stage::tile`, and the member")]
+    fn tile<C: Real>(
+        &self,
+        member: usize,
+        state: &Self::State,
+        run: &Self::Run,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, C>,
+    );
+    fn state_bytes(&self, member: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+    fn describe(&self) -> Vec<String>;
+}
+
+/// The shape of two stages side by side: they reach their barriers together.
+const fn beside(a: Shape, b: Shape) -> Shape {
+    Shape {
+        barriers: if a.barriers > b.barriers { a.barriers } else { b.barriers },
+        stateful: a.stateful | b.stateful,
+        reads_params: a.reads_params | b.reads_params,
+        materializes: a.materializes | b.materializes,
+        sums: a.sums + b.sums,
+    }
+}
+
+macro_rules! groups {
+    () => {};
+    ($($T:ident $i:tt),+) => {
+        impl<$($T: Stage),+> IntoGroup for ($((&str, $T),)+) {
+            type Group = ($($T,)+);
+            fn into_group(self) -> (Vec<String>, Self::Group) {
+                (vec![$(self.$i.0.into()),+], ($(self.$i.1,)+))
+            }
+        }
+
+        impl<$($T: Stage),+> Group for ($($T,)+) {
+            type State = ($($T::State,)+);
+            type Run = ($($T::Run,)+);
+
+            fn shape(&self) -> Shape {
+                let shape = Shape::elementwise(false, false);
+                $(let shape = beside(shape, self.$i.shape());)+
+                shape
+            }
+            fn validate(&self) -> Result<()> {
+                $(self.$i.validate()?;)+
+                Ok(())
+            }
+            fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State> {
+                Ok(($(self.$i.init_state(&at.with_active(&active[$i]))?,)+))
+            }
+            fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+                $(self.$i.check(&state.$i, at)?;)+
+                Ok(())
+            }
+            fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
+                ($(self.$i.begin(&mut state.$i, at),)+)
+            }
+            fn barrier(&self, state: &mut Self::State, run: &mut Self::Run, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>, active: &[Vec<bool>]) {
+                let mut _sums = sums;
+                $(
+                    let shape = self.$i.shape();
+                    if index < shape.barriers {
+                        let mut own = tree.with_active(&active[$i]);
+                        self.$i.barrier(&mut state.$i, &mut run.$i, at, index, _sums, &mut own);
+                    }
+                    _sums = _sums.skip(shape.sums);
+                )+
+            }
+            fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+                let mut _sums = sums;
+                $(
+                    self.$i.finish(&mut state.$i, run.$i, _sums, outcome);
+                    _sums = _sums.skip(self.$i.shape().sums);
+                )+
+            }
+            fn tile<Cx: Real>(&self, member: usize, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
+                let mut _place = place;
+                $(
+                    if member == $i {
+                        return self.$i.tile(&state.$i, &run.$i, _place, span, tile);
+                    }
+                    _place.sum += self.$i.shape().sums;
+                )+
+            }
+            fn state_bytes(&self, member: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+                match member {
+                    $($i => self.$i.state_bytes(&state.$i, leaf, at, span),)+
+                    _ => 0,
+                }
+            }
+            fn describe(&self) -> Vec<String> {
+                vec![$(self.$i.describe()),+]
+            }
+        }
+    };
+}
+crate::tuples::up_to_twelve!(groups);
+
+impl<L: Into<String>> IntoGroup for Vec<(L, Boxed)> {
+    type Group = Vec<Boxed>;
+    fn into_group(self) -> (Vec<String>, Vec<Boxed>) {
+        self.into_iter().map(|(label, member)| (label.into(), member)).unzip()
+    }
+}
+
+impl Group for Vec<Boxed> {
+    type State = Vec<BoxedState>;
+    type Run = ();
+
+    fn shape(&self) -> Shape {
+        self.iter().fold(Shape::elementwise(false, false), |shape, member| beside(shape, member.shape()))
+    }
+    fn validate(&self) -> Result<()> {
+        self.iter().try_for_each(Stage::validate)
+    }
+    fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State> {
+        self.iter().zip(active).map(|(member, active)| member.init_state(&at.with_active(active))).collect()
+    }
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        self.iter().zip(state).try_for_each(|(member, state)| member.check(state, at))
+    }
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) {
+        self.iter().zip(state).for_each(|(member, state)| member.begin(state, at));
+    }
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        (): &mut (),
+        at: &StepContext<'_>,
+        index: usize,
+        mut sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+        active: &[Vec<bool>],
+    ) {
+        for ((member, state), active) in self.iter().zip(state).zip(active) {
+            let shape = member.shape();
+            if index < shape.barriers {
+                member.barrier(state, &mut (), at, index, sums, &mut tree.with_active(active));
+            }
+            sums = sums.skip(shape.sums);
+        }
+    }
+    fn finish(&self, state: &mut Self::State, (): (), mut sums: Sums<'_>, outcome: &mut Outcome) {
+        for (member, state) in self.iter().zip(state) {
+            member.finish(state, (), sums, outcome);
+            sums = sums.skip(member.shape().sums);
+        }
+    }
+    fn tile<C: Real>(
+        &self,
+        which: usize,
+        state: &Self::State,
+        (): &(),
+        mut place: Place,
+        span: Span,
+        tile: &mut Tile<'_, C>,
+    ) {
+        place.sum += self[..which].iter().map(|member| member.shape().sums).sum::<usize>();
+        self[which].tile(&state[which], &(), place, span, tile);
+    }
+    fn state_bytes(&self, which: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        self[which].state_bytes(&state[which], leaf, at, span)
+    }
+    fn describe(&self) -> Vec<String> {
+        self.iter().map(Stage::describe).collect()
+    }
+}
+
+impl<G: Group> Stage for Partition<G> {
+    type State = PartitionState<G::State>;
+    type Run = G::Run;
+    type Kernel<C: Real> = ();
+
+    const SHAPE: Shape = Shape::elementwise(false, false);
+    /// Which member a leaf has is decided outside the element loop: each member is a loop of its own.
+    const FUSES: bool = false;
+
+    fn shape(&self) -> Shape {
+        self.members.shape()
+    }
+
+    fn validate(&self) -> Result<()> {
+        if let Some((i, name)) = self.names.iter().enumerate().find(|(i, name)| self.names[..*i].contains(name)) {
+            return Err(Error::argument("partition", "labels", "all different", format!("`{name}` again at {i}")));
+        }
+        self.members.validate()
+    }
+
+    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let which = self.labels.resolve(at.structure(), &known, "partition")?;
+        let of = |member: usize| at.restricted(&which.iter().map(|w| *w == member).collect::<Vec<_>>());
+        let active: Vec<Vec<bool>> = (0..known.len()).map(of).collect();
+        let members = self.members.init(at, &active)?;
+        Ok(PartitionState { names: self.names.clone(), members, which, active })
+    }
+
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        self.members.check(&state.members, at)
+    }
+
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> G::Run {
+        self.members.begin(&mut state.members, at)
+    }
+
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        run: &mut G::Run,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        self.members.barrier(&mut state.members, run, at, index, sums, tree, &state.active);
+    }
+
+    fn finish(&self, state: &mut Self::State, run: G::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        self.members.finish(&mut state.members, run, sums, outcome);
+    }
+
+    fn tile<C: Real>(&self, state: &Self::State, run: &G::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        self.members.tile(state.which[tile.leaf()], &state.members, run, place, span, tile);
+    }
+
+    fn kernel<C: Real>(&self, _: &Self::State, _: &G::Run, _: usize) {}
+
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        self.members.state_bytes(state.which[leaf], &state.members, leaf, at, span)
+    }
+
+    fn describe(&self) -> String {
+        let parts: Vec<String> =
+            self.names.iter().zip(self.members.describe()).map(|(name, member)| format!("{name}: {member}")).collect();
+        format!("partition({})", parts.join(", "))
+    }
+}

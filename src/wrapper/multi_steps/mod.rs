@@ -1,0 +1,262 @@
+mod skip;
+mod stage;
+
+pub use skip::{NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, skip_large_updates, skip_not_finite};
+
+use super::state_fields;
+use crate::element::DType;
+use crate::engine::{Outcome, Stage};
+use crate::error::{Error, Result};
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Flag, Moments, Scalar, State};
+use crate::transformation::OptState;
+use crate::tree::TreeMut;
+
+/// Accumulates the gradients of `every_k_schedule` mini-steps and gives their mean to a transformation once: training
+/// with batches larger than memory.
+///
+/// # Arithmetic
+///
+/// At mini-step `i` of a window of `k`, counted from 0:
+///
+/// ```text
+/// acc ← acc + (g − acc)/(i + 1)     mean, the default      (with weights wᵢ: + (g − acc)·wᵢ/Σwⱼ)
+/// acc ← acc + g                     use_grad_mean(false)   (with weights:    + wᵢ·g)
+/// i < k − 1:   u ← 0                nothing is emitted: the inner code does not run, its state is not touched
+/// i = k − 1:   u ← inner(acc);  acc ← 0
+/// ```
+///
+/// `k` is a number or a schedule over emitted updates, rounded to the nearest integer. The accumulator is set to zero, not
+/// multiplied by it: a NaN that got in is gone after the window. To keep it out of the window too, put
+/// [`zero_nans`](crate::zero_nans) before the accumulator, or use [`skip_not_finite`].
+///
+/// # Cost
+///
+/// One float of state for each parameter. A mini-step that does not emit reads the gradient and reads and writes the
+/// accumulator: 12 bytes for each `f32`. An emitting one costs 8 more than the transformation alone. A skip function
+/// takes one more pass over the gradients.
+///
+/// # Errors
+///
+/// `init` fails if `k` is less than 1; a step fails if a schedule gives less than 1.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = multi_steps(sgd(1.0), 2);
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// assert!(!optimizer.step(&mut params, &1.0, &mut state)?.emitted());
+/// assert_eq!(params, 0.0);
+/// assert!(optimizer.step(&mut params, &3.0, &mut state)?.emitted());
+/// assert_eq!(params, -2.0);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`MultiSteps`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: a NaN does not stay
+/// in the accumulator for ever; the inner transformation is not run on mini-steps that do not emit; whether an update was
+/// emitted is returned ([`Outcome::emitted`]) instead of being read off counters, which is wrong after a skipped step;
+/// `f64` gradients are accumulated in `f64`; mini-steps can have weights; a partial window can be flushed.
+pub fn multi_steps<T: Stage>(inner: T, every_k_schedule: impl Into<EveryK>) -> MultiSteps<T> {
+    let every_k = every_k_schedule.into().0;
+    MultiSteps { inner, skip: NoSkip, every_k, use_grad_mean: true, accumulator_dtype: None }
+}
+
+/// A number of mini-steps, or a schedule of it over emitted updates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EveryK(Hyperparam);
+
+impl From<u32> for EveryK {
+    fn from(k: u32) -> EveryK {
+        EveryK(Hyperparam::Number(f64::from(k)))
+    }
+}
+
+impl From<i32> for EveryK {
+    fn from(k: i32) -> EveryK {
+        EveryK(Hyperparam::Number(f64::from(k)))
+    }
+}
+
+impl From<Hyperparam> for EveryK {
+    fn from(k: Hyperparam) -> EveryK {
+        EveryK(k)
+    }
+}
+
+impl From<crate::schedule::Schedule> for EveryK {
+    fn from(k: crate::schedule::Schedule) -> EveryK {
+        EveryK(Hyperparam::Schedule(k))
+    }
+}
+
+/// See [`multi_steps`].
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct MultiSteps<T, S = NoSkip> {
+    inner: T,
+    skip: S,
+    every_k: Hyperparam,
+    use_grad_mean: bool,
+    accumulator_dtype: Option<DType>,
+}
+
+impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
+    /// Accumulates the sum of the gradients instead of their mean.
+    pub fn use_grad_mean(mut self, mean: bool) -> Self {
+        self.use_grad_mean = mean;
+        self
+    }
+
+    /// Sets the type of the accumulator; by default the one that arithmetic is done in (`f32` for 16-bit leaves).
+    pub fn accumulator_dtype(mut self, dtype: impl Into<Option<DType>>) -> Self {
+        self.accumulator_dtype = dtype.into();
+        self
+    }
+
+    /// Throws the gradients of a mini-step away if a function says so: [`skip_not_finite`] or [`skip_large_updates`]. The
+    /// window goes on as if the mini-step had not been.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = multi_steps(sgd(1.0), 1).should_skip_update_fn(skip_not_finite());
+    /// let mut params = 1.0_f32;
+    /// let mut state = optimizer.init(&params)?;
+    /// let outcome = optimizer.step(&mut params, &f32::NAN, &mut state)?;
+    /// assert!(outcome.skipped() && !outcome.emitted());
+    /// assert_eq!(params, 1.0);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn should_skip_update_fn<F: SkipUpdate>(self, skip: F) -> MultiSteps<T, F> {
+        let MultiSteps { inner, every_k, use_grad_mean, accumulator_dtype, .. } = self;
+        MultiSteps { inner, skip, every_k, use_grad_mean, accumulator_dtype }
+    }
+
+    /// Emits what a window that is not full has accumulated, as if it were: for the end of an epoch.
+    ///
+    /// The mean is over the mini-steps there were. Does nothing, and says so in the outcome, if there were none.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = multi_steps(sgd(1.0), 4);
+    /// let mut params = 0.0_f64;
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &1.0, &mut state)?;
+    /// optimizer.step(&mut params, &2.0, &mut state)?;
+    /// assert!(optimizer.flush(&mut params, &mut state)?.emitted());
+    /// assert_eq!(params, -1.5);
+    /// assert!(!optimizer.flush(&mut params, &mut state)?.emitted());
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](crate::GradientTransformation::step).
+    pub fn flush<P: TreeMut + ?Sized>(&self, params: &mut P, state: &mut OptState<Self>) -> Result<Outcome> {
+        state.flush(self, params)
+    }
+
+    /// The length of the window that has so many emitted updates before it.
+    fn window(&self, gradient_step: u64) -> f64 {
+        self.every_k.at(gradient_step).round()
+    }
+
+    fn check_window(&self, gradient_step: u64) -> Result<()> {
+        let k = self.window(gradient_step);
+        if k >= 1.0 && k.is_finite() {
+            return Ok(());
+        }
+        let found = format!("{k} after {gradient_step} updates");
+        Err(Error::argument("multi_steps", "every_k_schedule", "at least 1", found))
+    }
+}
+
+/// The state of a [`multi_steps`].
+#[derive(Clone, Debug)]
+pub struct MultiStepsState<I> {
+    mini_step: Count,
+    gradient_step: Count,
+    /// The weights of the window so far, and of the next mini-step.
+    weight: Scalar,
+    next_weight: Scalar,
+    skipped: Flag,
+    /// What the skip function summed up over the last gradients.
+    measured: Scalar,
+    accumulator: Moments,
+    inner: I,
+}
+
+state_fields!(MultiStepsState<I: State> {
+    mini_step, gradient_step, weight, next_weight, skipped, measured, accumulator, inner
+});
+
+impl<I> MultiStepsState<I> {
+    /// Mini-steps in the window so far.
+    pub fn mini_step(&self) -> Count {
+        self.mini_step
+    }
+
+    /// Updates emitted.
+    pub fn gradient_step(&self) -> Count {
+        self.gradient_step
+    }
+
+    /// Whether the last gradients were thrown away.
+    pub fn skipped(&self) -> Flag {
+        self.skipped
+    }
+
+    /// What the skip function summed up over the last gradients: the number of elements that are not finite, or the
+    /// squared norm.
+    pub fn measured(&self) -> Scalar {
+        self.measured
+    }
+
+    /// The accumulator.
+    pub fn accumulator(&self) -> &Moments {
+        &self.accumulator
+    }
+
+    /// The state of the transformation inside.
+    pub fn inner(&self) -> &I {
+        &self.inner
+    }
+
+    /// The state of the transformation inside, to write.
+    pub fn inner_mut(&mut self) -> &mut I {
+        &mut self.inner
+    }
+
+    /// Gives the next mini-step a weight other than 1, for example the number of rows of a smaller last batch relative to
+    /// the others.
+    ///
+    /// # Errors
+    ///
+    /// If the weight is not positive and finite.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = multi_steps(sgd(1.0), 2);
+    /// let mut params = 0.0_f64;
+    /// let mut state = optimizer.init(&params)?;
+    /// state.set_weight(3.0)?;
+    /// optimizer.step(&mut params, &1.0, &mut state)?;
+    /// optimizer.step(&mut params, &5.0, &mut state)?;
+    /// assert_eq!(params, -(3.0 * 1.0 + 1.0 * 5.0) / 4.0);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn set_weight(&mut self, weight: f64) -> Result<()> {
+        if !(weight > 0.0 && weight.is_finite()) {
+            return Err(Error::argument("multi_steps", "weight", "positive and finite", weight));
+        }
+        self.next_weight.set(weight);
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+use core::fmt;
+
+use crate::element::Real;
+use crate::engine::Shape;
+use crate::error::{Error, Result};
+
+/// Decides, from a sum over all gradients, whether [`multi_steps`](crate::multi_steps) throws a mini-step away.
+pub trait SkipUpdate: fmt::Debug + Send + Sync + 'static {
+    /// Whether there is anything to decide.
+    const DECIDES: bool = true;
+    #[doc(hidden)]
+    const SHAPE: Shape = Shape {
+        barriers: Self::DECIDES as usize,
+        stateful: 0,
+        reads_params: 0,
+        materializes: 0,
+        sums: Self::DECIDES as usize,
+    };
+
+    /// Checks the arguments.
+    ///
+    /// # Errors
+    ///
+    /// If one is out of its range.
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// What is added up for one element.
+    fn measure<C: Real>(u: C) -> f64;
+
+    /// Whether to skip, given the sum.
+    fn skips(&self, sum: f64) -> bool;
+}
+
+/// Never skips; what [`multi_steps`](crate::multi_steps) does unless told otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoSkip;
+
+impl SkipUpdate for NoSkip {
+    const DECIDES: bool = false;
+
+    fn measure<C: Real>(_: C) -> f64 {
+        0.0
+    }
+
+    fn skips(&self, _: f64) -> bool {
+        false
+    }
+}
+
+/// Skips a mini-step in which any element of the gradients is NaN or infinite.
+pub fn skip_not_finite() -> SkipNotFinite {
+    SkipNotFinite
+}
+
+/// See [`skip_not_finite`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SkipNotFinite;
+
+impl SkipUpdate for SkipNotFinite {
+    #[inline(always)]
+    fn measure<C: Real>(u: C) -> f64 {
+        // The difference is zero for finite numbers only; a comparison, unlike `is_finite`, vectorises for every type.
+        if u - u == C::zero() { 0.0 } else { 1.0 }
+    }
+
+    fn skips(&self, not_finite: f64) -> bool {
+        not_finite > 0.0
+    }
+}
+
+/// Skips a mini-step whose gradients have a squared norm of `max_squared_norm` or more, or NaN.
+///
+/// # Errors
+///
+/// `init` fails if `max_squared_norm` is not positive.
+pub fn skip_large_updates(max_squared_norm: f64) -> SkipLargeUpdates {
+    SkipLargeUpdates { max_squared_norm }
+}
+
+/// See [`skip_large_updates`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SkipLargeUpdates {
+    /// The squared norm to skip from; positive.
+    pub max_squared_norm: f64,
+}
+
+impl SkipUpdate for SkipLargeUpdates {
+    fn validate(&self) -> Result<()> {
+        if self.max_squared_norm > 0.0 {
+            return Ok(());
+        }
+        Err(Error::argument("skip_large_updates", "max_squared_norm", "positive", self.max_squared_norm))
+    }
+
+    #[inline(always)]
+    fn measure<C: Real>(u: C) -> f64 {
+        u.as_f64() * u.as_f64()
+    }
+
+    fn skips(&self, squared_norm: f64) -> bool {
+        !(squared_norm < self.max_squared_norm)
+    }
+}

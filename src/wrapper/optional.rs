@@ -1,0 +1,105 @@
+//! A member of a chain that may be absent.
+
+use crate::element::Real;
+use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::error::Result;
+
+/// What an absent member's element loop needs: nothing.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct OptionalKernel<K>(Option<K>);
+
+/// `None` changes nothing and has no state: for optimizers whose arguments decide which parts there are.
+impl<T: Stage> Stage for Option<T> {
+    type State = Option<T::State>;
+    type Run = Option<T::Run>;
+    type Kernel<C: Real> = OptionalKernel<T::Kernel<C>>;
+
+    const SHAPE: Shape = T::SHAPE;
+    /// A loop for a chain with the member in it is not the loop for one without, where it has arrays or barriers.
+    const FUSES: bool = T::FUSES && T::SLOTS == 0 && T::SHAPE.barriers == 0 && T::SHAPE.sums == 0;
+    const SLOTS: usize = T::SLOTS;
+
+    fn shape(&self) -> Shape {
+        self.as_ref().map_or(Shape::elementwise(false, false), Stage::shape)
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.as_ref().map_or(Ok(()), Stage::validate)
+    }
+
+    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        self.as_ref().map(|t| t.init_state(at)).transpose()
+    }
+
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        if let (Some(t), Some(state)) = (self, state) { t.check(state, at) } else { Ok(()) }
+    }
+
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
+        Some(self.as_ref()?.begin(state.as_mut()?, at))
+    }
+
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        run: &mut Self::Run,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        if let (Some(t), Some(state), Some(run)) = (self, state, run) {
+            t.barrier(state, run, at, index, sums, tree);
+        }
+    }
+
+    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        if let (Some(t), Some(state), Some(run)) = (self, state, run) {
+            t.finish(state, run, sums, outcome);
+        }
+    }
+
+    fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
+        self.as_ref()?.ends_at(state.as_ref()?, run.as_ref()?)
+    }
+
+    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        if let (Some(t), Some(state), Some(run)) = (self, state, run) {
+            t.tile(state, run, place, span, tile);
+        }
+    }
+
+    fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
+        let inside = || Some(self.as_ref()?.fuses_now(state.as_ref()?, run.as_ref()?, leaf));
+        Self::FUSES && inside().unwrap_or(true)
+    }
+
+    #[inline]
+    fn kernel<C: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C> {
+        let inside = || Some(self.as_ref()?.kernel(state.as_ref()?, run.as_ref()?, leaf));
+        OptionalKernel(inside())
+    }
+
+    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
+        if let (Some(t), Some(state)) = (self, state) {
+            t.slots(state, leaf, list);
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
+        match &k.0 {
+            Some(k) => T::apply::<C>(k, at, span, slots, u, p, tally),
+            None => u,
+        }
+    }
+
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        if let (Some(t), Some(state)) = (self, state) { t.state_bytes(state, leaf, at, span) } else { 0 }
+    }
+
+    fn describe(&self) -> String {
+        self.as_ref().map_or("()".into(), Stage::describe)
+    }
+}
