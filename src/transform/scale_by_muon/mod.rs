@@ -207,7 +207,7 @@ impl LeafVisitor for Orthogonalize<'_> {
         let coeffs = rule.ns_coeffs.rows(rule.ns_steps);
         let mut dual_norm = 0.0;
         for &at in layout.matrices.iter() {
-            dual_norm += scratch.orthogonalize(leaf.u, at, layout, coeffs, rule.preconditioning, self.eps);
+            dual_norm += scratch.orthogonalize(leaf.u, at, layout, coeffs.clone(), rule.preconditioning, self.eps);
         }
         if rule.adaptive {
             let dual_norm = C::of(dual_norm);
