@@ -2,6 +2,12 @@
 
 mod adam;
 mod adamw;
+mod lamb;
+mod lion;
+mod sgd;
 
 pub use adam::{Adam, adam};
 pub use adamw::{Adamw, adamw};
+pub use lamb::{Lamb, lamb};
+pub use lion::{Lion, lion};
+pub use sgd::{Sgd, sgd};
