@@ -3,7 +3,7 @@
 //! `cargo bench --bench roofline --features half [-- FILTER]` prints a line for each chain, element type, tree and number
 //! of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both sides.
 //! `--features half,rayon` adds runs on all cores.
-#![allow(missing_docs, unreachable_pub, reason = "a program")]
+#![allow(missing_docs, reason = "a program")]
 
 mod limit;
 mod trees;
@@ -30,13 +30,18 @@ fn main() {
 
 fn run_dtype<E: trees::Number>(shapes: &Shapes, dtype: &str, filter: &str) {
     let mut bench = Bench::<E>::new(shapes, dtype, filter);
-    let chained = || adamw(1e-3);
+    let chained = || chain((zero_nans(), clip_by_global_norm(1.0), adamw(1e-3)));
+    bench.run("sgd_momentum", sgd(1e-3).momentum(0.9));
     bench.run("adam", adam(1e-3));
     bench.run("adamw_mask", adamw(1e-3).weight_decay(1e-2).mask(shapes.decay_mask()));
+    bench.run("lion", lion(1e-4));
     bench.run("zero_nans+clip+adamw", chained());
     bench.run("multi_steps_emit", multi_steps(chained(), 1));
     bench.run_hold("multi_steps_hold", multi_steps(chained(), 1_000_000));
     bench.run("dyn_adamw", boxed(adamw(1e-3).weight_decay(1e-2)));
+    let parts: Vec<Boxed> =
+        vec![boxed(zero_nans()), boxed(clip_by_global_norm(1.0)), boxed(scale_by_adam()), boxed(scale_by_learning_rate(1e-3))];
+    bench.run("dyn_zero_nans+clip+adam+lr", chain(parts));
 }
 
 struct Bench<'a, E> {

@@ -10,6 +10,8 @@ mod keep_params_nonnegative;
 mod rescale;
 mod scale;
 mod scale_by_adam;
+mod scale_by_factored_rms;
+mod scale_by_lbfgs;
 mod scale_by_learning_rate;
 mod scale_by_lion;
 mod scale_by_schedule;
@@ -28,6 +30,8 @@ pub use keep_params_nonnegative::{KeepParamsNonnegative, keep_params_nonnegative
 pub use rescale::RescaleState;
 pub use scale::{Scale, scale};
 pub use scale_by_adam::{AdamScalars, ScaleByAdam, scale_by_adam};
+pub use scale_by_factored_rms::{ScaleByFactoredRms, ScaleByFactoredRmsState, scale_by_factored_rms};
+pub use scale_by_lbfgs::{ScaleByLbfgs, ScaleByLbfgsState, scale_by_lbfgs};
 pub use scale_by_learning_rate::{ScaleByLearningRate, scale_by_learning_rate};
 pub use scale_by_lion::{LionMode, LionScalars, ScaleByLion, scale_by_lion};
 pub use scale_by_schedule::{ScaleBySchedule, scale_by_schedule};
