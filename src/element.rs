@@ -5,7 +5,8 @@ use core::fmt;
 use num_traits::{Float, NumAssign};
 
 use crate::engine::{Place, Span, Tile};
-use crate::wrapper::{DynTransformation, ErasedState};
+use crate::wrapper::DynTransformation;
+use crate::wrapper::internals::ErasedState;
 
 /// The type of a leaf's elements.
 ///

@@ -5,6 +5,7 @@ macro_rules! builder {
     ($T:ident as $name:literal {
         hyperparams: $($h:ident),*;
         options: $($o:ident: $O:ty),*;
+        $(integers: $($n:ident: $N:ty),*;)?
     }) => {
         #[allow(dead_code, reason = "a transformation may have no optional argument")]
         impl $T {
@@ -22,6 +23,14 @@ macro_rules! builder {
                     self
                 }
             )*
+            // Not `impl Into<usize>`, which a plain `5` is not.
+            $($(
+                #[doc = concat!("Sets [`", stringify!($n), "`](struct@", stringify!($T), ").")]
+                pub fn $n(mut self, $n: $N) -> Self {
+                    self.$n = $n;
+                    self
+                }
+            )*)?
         }
 
         impl $crate::wrapper::Arguments for $T {
@@ -30,6 +39,7 @@ macro_rules! builder {
             fn arguments(&mut self, _visit: &mut dyn FnMut(&'static str, $crate::wrapper::Argument<'_>)) {
                 $(_visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.$h));)*
                 $(_visit(stringify!($o), $crate::wrapper::Argument::Static);)*
+                $($(_visit(stringify!($n), $crate::wrapper::Argument::Static);)*)?
             }
         }
     };
@@ -41,6 +51,7 @@ macro_rules! optimizer {
     ($T:ident as $name:literal = $Chain:ty {
         hyperparams: $($h:ident [$($hpath:tt)*] $hdoc:literal),*;
         options: $($o:ident: $O:ty [$($opath:tt)*] $odoc:literal),*;
+        $(integers: $($n:ident: $N:ty [$($npath:tt)*] $ndoc:literal),*;)?
     }) => {
         impl $T {
             $(
@@ -57,6 +68,13 @@ macro_rules! optimizer {
                     self
                 }
             )*
+            $($(
+                #[doc = $ndoc]
+                pub fn $n(mut self, $n: $N) -> Self {
+                    self.chain.$($npath)* = $n;
+                    self
+                }
+            )*)?
         }
 
         impl $crate::wrapper::Arguments for $T {
@@ -65,6 +83,7 @@ macro_rules! optimizer {
             fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::wrapper::Argument<'_>)) {
                 $(visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.chain.$($hpath)*));)*
                 $(visit(stringify!($o), $crate::wrapper::Argument::Static);)*
+                $($(visit(stringify!($n), $crate::wrapper::Argument::Static);)*)?
             }
         }
 

@@ -27,7 +27,8 @@ use crate::schedule::Hyperparam;
 ///
 /// let mut params = 1.0_f64;
 /// let optimizer = scale(-0.5);
-/// optimizer.step(&mut params, &1.0_f64, &mut optimizer.init(&params)?)?;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &1.0_f64, &mut state)?;
 /// assert_eq!(params, 0.5);
 /// # Ok::<(), gradchain::Error>(())
 /// ```

@@ -26,8 +26,9 @@ use crate::state::{State, StateWalk, StateWalkMut};
 /// let (mut a, mut b) = (0.0_f32, 0.0_f32);
 /// let first = chain((clip(1.0), scale(10.0)));
 /// let last = chain((scale(10.0), clip(1.0)));
-/// first.step(&mut a, &3.0_f32, &mut first.init(&a)?)?;
-/// last.step(&mut b, &3.0_f32, &mut last.init(&b)?)?;
+/// let (mut of_first, mut of_last) = (first.init(&a)?, last.init(&b)?);
+/// first.step(&mut a, &3.0_f32, &mut of_first)?;
+/// last.step(&mut b, &3.0_f32, &mut of_last)?;
 /// assert_eq!((a, b), (10.0, 1.0));
 /// # Ok::<(), gradchain::Error>(())
 /// ```

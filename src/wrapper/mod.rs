@@ -12,7 +12,7 @@ mod partition;
 mod whole_tree;
 
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
-pub use boxed::{Boxed, BoxedState, DynTransformation, ErasedState, boxed};
+pub use boxed::{Boxed, BoxedState, DynTransformation, boxed};
 pub use chain::{NamedChain, NamedState, chain, named_chain};
 pub use inject_hyperparams::{
     Argument, Arguments, Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams,
@@ -24,8 +24,17 @@ pub use multi_steps::{
     EveryK, MultiSteps, MultiStepsState, NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, multi_steps,
     skip_large_updates, skip_not_finite,
 };
-pub use partition::{Group, IntoGroup, Partition, PartitionState, partition};
+pub use partition::{Partition, PartitionState, partition};
+pub(crate) use whole_tree::whole_tree_stage;
 pub use whole_tree::{WholeTreeStage, WholeTreeTransformation, whole_tree};
+
+/// Traits that bounds mention and nobody needs to name; not in the prelude, so that their methods are not in scope.
+#[doc(hidden)]
+pub mod internals {
+    pub use super::boxed::ErasedState;
+    pub use super::chain::Members;
+    pub use super::partition::{Group, IntoGroup};
+}
 
 /// Says that a struct's state is its fields of these names.
 macro_rules! state_fields {

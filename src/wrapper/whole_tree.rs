@@ -1,7 +1,6 @@
 use core::fmt;
 
-use crate::element::Real;
-use crate::engine::{InitContext, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::engine::{InitContext, StepContext, WholeTree};
 use crate::error::Result;
 use crate::state::State;
 
@@ -53,6 +52,8 @@ pub trait WholeTreeTransformation: fmt::Debug + Send + Sync + 'static {
     const NAME: &'static str;
     /// What is remembered between steps.
     type State: State;
+    /// Whether it looks at parameters; for [`plan`](crate::GradientTransformation::plan).
+    const READS_PARAMS: bool = false;
 
     /// Checks the arguments.
     ///
@@ -98,49 +99,71 @@ pub fn whole_tree<W: WholeTreeTransformation>(transformation: W) -> WholeTreeSta
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct WholeTreeStage<W>(pub W);
 
-impl<W: WholeTreeTransformation> Stage for WholeTreeStage<W> {
-    type State = W::State;
-    type Run = ();
-    type Kernel<C: Real> = ();
+/// Makes a stage of something that holds a [`WholeTreeTransformation`] in a field, or is one.
+macro_rules! whole_tree_stage {
+    ($T:ty $(where $G:ident: $B:path)? => $W:ty $(, $field:tt)?) => {
+        impl<$($G: $B)?> $crate::Stage for $T {
+            type State = <$W as $crate::WholeTreeTransformation>::State;
+            type Run = ();
+            type Kernel<C: $crate::Real> = ();
 
-    const SHAPE: Shape = Shape { barriers: 1, stateful: 0, reads_params: 0, materializes: 1, sums: 0 };
-    const FUSES: bool = false;
+            const SHAPE: $crate::Shape = $crate::Shape {
+                barriers: 1,
+                stateful: 0,
+                reads_params: <$W as $crate::WholeTreeTransformation>::READS_PARAMS as u32,
+                materializes: 1,
+                sums: 0,
+            };
+            const FUSES: bool = false;
 
-    fn validate(&self) -> Result<()> {
-        self.0.validate()
-    }
+            fn validate(&self) -> $crate::Result<()> {
+                <$W as $crate::WholeTreeTransformation>::validate(&self$(.$field)?)
+            }
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<W::State> {
-        self.0.init(at)
-    }
+            fn init_state(&self, at: &$crate::InitContext<'_>) -> $crate::Result<Self::State> {
+                <$W as $crate::WholeTreeTransformation>::init(&self$(.$field)?, at)
+            }
 
-    fn check(&self, state: &W::State, at: &StepContext<'_>) -> Result<()> {
-        self.0.check(state, at)
-    }
+            fn check(&self, state: &Self::State, at: &$crate::StepContext<'_>) -> $crate::Result<()> {
+                <$W as $crate::WholeTreeTransformation>::check(&self$(.$field)?, state, at)
+            }
 
-    fn begin(&self, _: &mut W::State, _: &StepContext<'_>) {}
+            fn begin(&self, _: &mut Self::State, _: &$crate::StepContext<'_>) {}
 
-    fn barrier(
-        &self,
-        state: &mut W::State,
-        (): &mut (),
-        at: &StepContext<'_>,
-        _: usize,
-        _: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
-        self.0.transform(state, at, tree);
-    }
+            fn barrier(
+                &self,
+                state: &mut Self::State,
+                (): &mut (),
+                at: &$crate::StepContext<'_>,
+                _: usize,
+                _: $crate::Sums<'_>,
+                tree: &mut $crate::WholeTree<'_>,
+            ) {
+                <$W as $crate::WholeTreeTransformation>::transform(&self$(.$field)?, state, at, tree);
+            }
 
-    fn tile<C: Real>(&self, _: &W::State, (): &(), _: Place, _: Span, _: &mut Tile<'_, C>) {}
+            fn tile<C: $crate::Real>(
+                &self,
+                _: &Self::State,
+                (): &(),
+                _: $crate::Place,
+                _: $crate::Span,
+                _: &mut $crate::Tile<'_, C>,
+            ) {
+            }
 
-    fn kernel<C: Real>(&self, _: &W::State, (): &(), _: usize) {}
+            fn kernel<C: $crate::Real>(&self, _: &Self::State, (): &(), _: usize) {}
 
-    fn state_bytes(&self, _: &W::State, _: usize, _: usize, _: Span) -> usize {
-        0
-    }
+            fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: $crate::Span) -> usize {
+                0
+            }
 
-    fn describe(&self) -> String {
-        W::NAME.into()
-    }
+            fn describe(&self) -> String {
+                <$W as $crate::WholeTreeTransformation>::NAME.into()
+            }
+        }
+    };
 }
+pub(crate) use whole_tree_stage;
+
+whole_tree_stage!(WholeTreeStage<W> where W: WholeTreeTransformation => W, 0);

@@ -1,0 +1,78 @@
+use crate::element::DType;
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::select::Mask;
+use crate::transform::{
+    AddDecayedWeights, LionMode, ScaleByLearningRate, ScaleByLion, add_decayed_weights, scale_by_learning_rate,
+    scale_by_lion,
+};
+use crate::wrapper::{Masked, masked};
+
+/// Lion: steps of exactly the learning rate, in the direction of the sign of a momentum.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_lion(b1, b2, mode, smooth_beta),
+///       masked(add_decayed_weights(weight_decay), mask),
+///       scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Defaults: `b1` 0.9, `b2` 0.99, `weight_decay` 1e-3 on all leaves, mode hard, `smooth_beta` 1. Since every step has
+/// full length, good learning rates are 3 to 10 times smaller than AdamW's, and good decays as many times larger.
+///
+/// # Cost
+///
+/// One float of state for each parameter; one pass, mask or not.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_lion`] gives, or a pattern of the mask matches no leaf.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = lion(0.25).weight_decay(0.0);
+/// let mut params = vec![1.0_f32, 1.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![1e-3_f32, -5.0], &mut state)?;
+/// assert_eq!(params, [0.75, 1.25]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Chen and others, [Symbolic discovery of optimization algorithms](https://arxiv.org/abs/2302.06675), 2023, program 1.
+/// Optax, [`lion`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; `mode` and
+/// `smooth_beta` can be set here too; the mean of a 16-bit leaf is `f32` unless `mu_dtype` asks otherwise. PyTorch has no
+/// Lion; the authors' version for it has no decay by default.
+pub fn lion(learning_rate: impl Into<Hyperparam>) -> Lion {
+    let decay = masked(add_decayed_weights(1e-3), Mask::all());
+    Lion { chain: (scale_by_lion(), decay, scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (ScaleByLion, Masked<AddDecayedWeights>, ScaleByLearningRate);
+
+/// See [`lion`](lion()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Lion {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Lion as "lion" = Chain {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            b1 [0.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",
+            b2 [0.b2] "Sets the decay of the mean, in `[0, 1]`.",
+            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
+            smooth_beta [0.smooth_beta] "Sets the slope at zero of mode smooth.";
+        options:
+            mask: Mask [1.mask] "Sets which leaves decay.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean.",
+            mode: LionMode [0.mode] "Sets what stands for the sign.";
+    }
+}

@@ -1,0 +1,87 @@
+use crate::element::DType;
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace};
+
+/// Stochastic gradient descent: a step against the gradient; with [`momentum`](Sgd::momentum), against a decaying sum of
+/// gradients.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain((), scale_by_learning_rate(learning_rate))
+/// chain(trace(momentum, nesterov), scale_by_learning_rate(learning_rate))         with momentum
+/// ```
+///
+/// Defaults: no momentum; with it, no nesterov.
+///
+/// # Cost
+///
+/// No state for elements; with momentum one float for each parameter. One pass.
+///
+/// # Errors
+///
+/// `init` fails if the learning rate or the momentum is not finite.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = sgd(0.5).momentum(0.5);
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for expected in [-0.5, -1.25, -2.125] {
+///     optimizer.step(&mut params, &1.0_f64, &mut state)?;
+///     assert_eq!(params, expected);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Sutskever, Martens, Dahl and Hinton, [On the importance of initialization and momentum in deep
+/// learning](https://proceedings.mlr.press/v28/sutskever13.html), 2013. Optax,
+/// [`sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: whether there is momentum is in the type,
+/// and what only concerns momentum can only be set where there is some; a momentum of 0 keeps a trace. PyTorch's `SGD`
+/// has the same momentum and nesterov; its `weight_decay` is an [`add_decayed_weights`](crate::add_decayed_weights)
+/// before this, its `dampening` (from the second step on) is not here.
+pub fn sgd(learning_rate: impl Into<Hyperparam>) -> Sgd {
+    Sgd { chain: ((), scale_by_learning_rate(learning_rate)) }
+}
+
+/// See [`sgd`](sgd()). `M` is what makes the momentum: nothing, or a [`Trace`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Sgd<M = ()> {
+    pub(crate) chain: (M, ScaleByLearningRate),
+}
+
+type Plain = Sgd<()>;
+type Heavy = Sgd<Trace>;
+
+impl Sgd<()> {
+    /// Steps against a decaying sum of gradients, of which this much is kept from one step to the next.
+    pub fn momentum(self, momentum: impl Into<Hyperparam>) -> Sgd<Trace> {
+        Sgd { chain: (trace(momentum), self.chain.1) }
+    }
+}
+
+optimizer! {
+    Plain as "sgd" = ((), ScaleByLearningRate) {
+        hyperparams:
+            learning_rate [1.learning_rate] "Sets the learning rate.";
+        options: ;
+    }
+}
+
+optimizer! {
+    Heavy as "sgd" = (Trace, ScaleByLearningRate) {
+        hyperparams:
+            learning_rate [1.learning_rate] "Sets the learning rate.",
+            momentum [0.decay] "Sets how much of the sum of gradients is kept from one step to the next.";
+        options:
+            nesterov: bool [0.nesterov] "Sets whether the sum looks one step ahead.",
+            accumulator_dtype: Option<DType> [0.accumulator_dtype] "Sets the type of the sum.";
+    }
+}
