@@ -1,5 +1,6 @@
 //! What a state shows its fields to.
 
+use core::any::Any;
 use core::fmt::{Display, Write};
 
 use super::{Count, Flag, Moments, PerLeaf, RandomKey, Scalar, State};
@@ -86,13 +87,35 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 pub struct StateWalkMut<'a, 'w> {
     path: String,
     names: Vec<String>,
-    sink: &'w mut dyn FnMut(&str, EntryMut<'a>),
+    sink: Sink<'a, 'w>,
+}
+
+/// What a walk is for: every field, or the parts of one type.
+enum Sink<'a, 'w> {
+    Entries(&'w mut dyn FnMut(&str, EntryMut<'a>)),
+    Parts(&'w mut dyn FnMut(&str, &'a mut dyn Any)),
 }
 
 impl<'a, 'w> StateWalkMut<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, EntryMut<'a>)) -> Self {
-        StateWalkMut { path: String::new(), names: Vec::new(), sink }
+        StateWalkMut { path: String::new(), names: Vec::new(), sink: Sink::Entries(sink) }
+    }
+
+    /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
+    pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a mut dyn Any)) -> Self {
+        StateWalkMut { path: String::new(), names: Vec::new(), sink: Sink::Parts(sink) }
+    }
+
+    /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
+    pub(crate) fn part<S: Any>(&mut self, part: &'a mut S) -> Option<&'a mut S> {
+        match &mut self.sink {
+            Sink::Entries(_) => Some(part),
+            Sink::Parts(sink) => {
+                sink(&self.path, part);
+                None
+            }
+        }
     }
 
     /// Walks a field under its name.
@@ -112,7 +135,9 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
 
     /// Shows a field at the current path.
     pub fn entry(&mut self, entry: EntryMut<'a>) {
-        (self.sink)(&self.path, entry);
+        if let Sink::Entries(sink) = &mut self.sink {
+            sink(&self.path, entry);
+        }
     }
 
     /// Walks members by number, under names instead.

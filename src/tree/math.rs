@@ -124,6 +124,19 @@ pub fn tree_norm<T: Tree + ?Sized>(tree: &T) -> f64 {
     sum.sqrt()
 }
 
+/// Shows every leaf of a tree with its path, in order: to print, to compare, to save.
+///
+/// ```
+/// use gradchain::tree::for_each_leaf;
+///
+/// let mut seen = Vec::new();
+/// for_each_leaf(&(1.0_f32, vec![2.0_f64, 3.0]), |path, leaf| seen.push((path.to_string(), leaf.to_f64())));
+/// assert_eq!(seen, [("0".into(), vec![1.0]), ("1".into(), vec![2.0, 3.0])]);
+/// ```
+pub fn for_each_leaf<'a, T: Tree + ?Sized>(tree: &'a T, mut show: impl FnMut(&str, LeafRef<'a>)) {
+    tree.walk(&mut Walk::new(&mut String::new(), &mut show));
+}
+
 /// Shows each element of a leaf, in logical (row-major) order.
 fn each(leaf: &LeafParts, mut show: impl FnMut(f64)) {
     let view = RawStrided { first: leaf.data, strides: &leaf.strides };

@@ -32,14 +32,14 @@ mod structure;
 mod walk;
 
 pub use arrays::ArrayElement;
-pub use dynamic::DynTree;
+pub use dynamic::{DynElement, DynTree};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::Tree;
 pub(crate) use layout::{Cursor, Run, dense_strides, is_dense};
 pub use leaf::{LeafMut, LeafRef};
 pub(crate) use leaf::{LeafParts, Strides};
 pub(crate) use math::add_update;
-pub use math::{apply_updates, tree_norm};
+pub use math::{apply_updates, for_each_leaf, tree_norm};
 pub use slices::{Slices, SlicesMut};
 pub use structure::{Difference, LeafSpec, Structure};
 pub use walk::{Walk, WalkMut};

@@ -88,6 +88,14 @@ pub struct NamedChain<T> {
     members: T,
 }
 
+/// A chain whose length is known at run time.
+impl FromIterator<(String, super::Boxed)> for NamedChain<Vec<super::Boxed>> {
+    fn from_iter<I: IntoIterator<Item = (String, super::Boxed)>>(members: I) -> Self {
+        let (names, members) = members.into_iter().unzip();
+        NamedChain { names, members }
+    }
+}
+
 /// The states of a [`named_chain`]'s members: a tuple, which it dereferences to, whose members have names.
 #[derive(Clone, Debug)]
 pub struct NamedState<S> {

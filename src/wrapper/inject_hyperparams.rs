@@ -1,3 +1,4 @@
+use core::any::Any;
 use core::fmt;
 
 use crate::element::{DType, Element, Real, with_dtype};
@@ -151,6 +152,34 @@ impl Hyperparams {
     }
 }
 
+/// Every injected set of hyperparameters in a state, however deep, with its path: for transformations whose type is not
+/// known, such as those built from a config.
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer: Boxed = boxed(chain((clip(1.0), inject_hyperparams(sgd(0.5)))));
+/// let mut params = 1.0_f32;
+/// let mut state = optimizer.init(&params)?;
+/// for (path, hyperparams) in injected_hyperparams(&mut *state) {
+///     assert_eq!(path, "1.hyperparams");
+///     hyperparams.set("learning_rate", 0.25)?;
+/// }
+/// optimizer.step(&mut params, &1.0_f32, &mut state)?;
+/// assert_eq!(params, 0.75);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn injected_hyperparams<'a, S: State>(state: &'a mut S) -> Vec<(String, &'a mut Hyperparams)> {
+    let mut found = Vec::new();
+    let mut show = |path: &str, part: &'a mut dyn Any| {
+        if let Some(hyperparams) = part.downcast_mut() {
+            found.push((path.into(), hyperparams));
+        }
+    };
+    state.walk_mut(&mut StateWalkMut::of_parts(&mut show));
+    found
+}
+
 impl fmt::Display for Hyperparams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<String> = self.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -163,7 +192,9 @@ impl State for Hyperparams {
         self.values.iter().for_each(|v| walk.child(v.name, &v.value));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        self.values.iter_mut().for_each(|v| walk.child(v.name, &mut v.value));
+        if let Some(hyperparams) = walk.part(self) {
+            hyperparams.values.iter_mut().for_each(|v| walk.child(v.name, &mut v.value));
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-use super::state_fields;
+use super::{Argument, Arguments, state_fields};
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::Result;
@@ -79,6 +79,16 @@ impl<T> Masked<T> {
 
     pub(crate) fn inner_mut(&mut self) -> &mut T {
         &mut self.inner
+    }
+}
+
+/// Those of what is inside, and the mask.
+impl<T: Arguments> Arguments for Masked<T> {
+    const NAME: &'static str = T::NAME;
+
+    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        self.inner.arguments(visit);
+        visit("mask", Argument::Static);
     }
 }
 

@@ -16,6 +16,7 @@ pub use boxed::{Boxed, BoxedState, DynTransformation, boxed};
 pub use chain::{NamedChain, NamedState, chain, named_chain};
 pub use inject_hyperparams::{
     Argument, Arguments, Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams,
+    injected_hyperparams,
 };
 pub use lookahead::{Lookahead, LookaheadState, lookahead};
 pub use masked::{Masked, MaskedState, masked};

@@ -1,0 +1,136 @@
+//! One step of each core chain against the time of moving the bytes that its plan says it must move.
+//!
+//! `cargo bench --bench roofline --features half [-- FILTER]` prints a line for each chain, element type, tree and number
+//! of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both sides.
+//! `--features half,rayon` adds runs on all cores.
+#![allow(missing_docs, reason = "a program")]
+
+mod limit;
+mod trees;
+
+use std::time::Instant;
+
+use gradchain::Stage;
+use gradchain::prelude::*;
+
+use limit::Limit;
+use trees::{Flat, Shapes};
+
+/// Pairs of runs; a quarter as many for trees that take long.
+const PAIRS: usize = 24;
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|a| !a.starts_with("--")).unwrap_or_default();
+    for shapes in Shapes::all() {
+        run_dtype::<f32>(&shapes, "f32", &filter);
+        #[cfg(feature = "half")]
+        run_dtype::<half::bf16>(&shapes, "bf16", &filter);
+    }
+}
+
+fn run_dtype<E: trees::Number>(shapes: &Shapes, dtype: &str, filter: &str) {
+    let mut bench = Bench::<E>::new(shapes, dtype, filter);
+    let chained = || chain((zero_nans(), clip_by_global_norm(1.0), adamw(1e-3)));
+    bench.run("sgd_momentum", sgd(1e-3).momentum(0.9));
+    bench.run("adam", adam(1e-3));
+    bench.run("adamw_mask", adamw(1e-3).weight_decay(1e-2).mask(shapes.decay_mask()));
+    bench.run("lion", lion(1e-4));
+    bench.run("zero_nans+clip+adamw", chained());
+    bench.run("multi_steps_emit", multi_steps(chained(), 1));
+    bench.run_hold("multi_steps_hold", multi_steps(chained(), 1_000_000));
+    bench.run("dyn_adamw", boxed(adamw(1e-3).weight_decay(1e-2)));
+    let parts: Vec<Boxed> = vec![
+        boxed(zero_nans()),
+        boxed(clip_by_global_norm(1.0)),
+        boxed(scale_by_adam()),
+        boxed(scale_by_learning_rate(1e-3)),
+    ];
+    bench.run("dyn_zero_nans+clip+adam+lr", chain(parts));
+}
+
+struct Bench<'a, E> {
+    shapes: &'a Shapes,
+    dtype: &'a str,
+    filter: &'a str,
+    params: Flat<E>,
+    grads: Flat<E>,
+}
+
+impl<'a, E: trees::Number> Bench<'a, E> {
+    fn new(shapes: &'a Shapes, dtype: &'a str, filter: &'a str) -> Self {
+        let (params, grads) = (Flat::new(shapes, |_| 0.5), Flat::new(shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5));
+        Bench { shapes, dtype, filter, params, grads }
+    }
+
+    fn run<T: GradientTransformation + Stage>(&mut self, name: &str, t: T) {
+        let plan = t.plan(&self.params).expect("a plan");
+        self.measure(name, t, Limit::of(&plan, self.shapes, E::SIZE));
+    }
+
+    /// A mini-step that only accumulates: gradient read, accumulator read and written.
+    fn run_hold<T: GradientTransformation + Stage>(&mut self, name: &str, t: T) {
+        self.measure(name, t, Limit::of_accumulating(self.shapes, E::SIZE));
+    }
+
+    fn measure<T: GradientTransformation + Stage>(&mut self, name: &str, t: T, mut limit: Limit) {
+        for threads in threads() {
+            let label = format!("chain={name} dtype={} tree={} threads={threads}", self.dtype, self.shapes.name);
+            if !label.contains(self.filter) {
+                continue;
+            }
+            let mut state = t.init(&self.params).expect("a state");
+            let pairs = if self.shapes.elements() > 50_000_000 { PAIRS / 4 } else { PAIRS };
+            let (mut ratios, mut times, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+            in_pool(threads, || {
+                for pair in 0..pairs + 2 {
+                    let start = Instant::now();
+                    limit.run();
+                    let moved = start.elapsed().as_secs_f64();
+                    let start = Instant::now();
+                    t.step(&mut self.params, &self.grads, &mut state).expect("a step");
+                    let stepped = start.elapsed().as_secs_f64();
+                    // The first two touch pages for the first time.
+                    if pair >= 2 {
+                        ratios.push(stepped / moved);
+                        times.push(stepped);
+                        limits.push(moved);
+                    }
+                }
+            });
+            let n = self.shapes.elements() as f64;
+            println!(
+                "roofline {label} ratio={:.3} ns_per_element={:.4} limit_gb_per_s={:.1}",
+                median(&mut ratios),
+                median(&mut times) / n * 1e9,
+                limit.bytes() as f64 / median(&mut limits) / 1e9,
+            );
+        }
+    }
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(feature = "rayon")]
+fn threads() -> Vec<usize> {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    if all > 1 { vec![1, all] } else { vec![1] }
+}
+
+#[cfg(not(feature = "rayon"))]
+fn threads() -> Vec<usize> {
+    vec![1]
+}
+
+#[cfg(feature = "rayon")]
+fn in_pool(threads: usize, work: impl FnOnce() + Send) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
+    pool.install(work);
+}
+
+#[cfg(not(feature = "rayon"))]
+fn in_pool(_: usize, work: impl FnOnce()) {
+    work();
+}

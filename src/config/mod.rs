@@ -1,0 +1,78 @@
+//! Optimizers as data: from JSON to transformations and schedules.
+//!
+//! A transformation is an object of one entry, its name, with an object of its arguments: `{"adam": {"learning_rate":
+//! 0.1}}`. Names, arguments and defaults are those of [Optax], in the form of the conformance cases in
+//! `tests/conformance`; whatever the crate's builders have beyond that can be given under the builder's name. Arguments
+//! that take a number or a schedule take `{"schedule": {"linear": {..}}}`; masks are `{"by_path": {path: bool}}`,
+//! `{"path": pattern}`, `{"min_ndim": n}`, a bool or null.
+//!
+//! Everything is checked when it is built. An error says where: `$.chain[1].adamw: there is no argument ...`.
+//!
+//! ```
+//! use gradchain::config;
+//! use gradchain::prelude::*;
+//!
+//! let optimizer = config::build(&serde_json::json!({"chain": [
+//!     {"scale": {"step_size": 2.0}},
+//!     {"scale_by_learning_rate": {"learning_rate": {"schedule": {"constant": {"value": 0.25}}}}},
+//! ]}))?;
+//! let mut params = 1.0_f64;
+//! let mut state = optimizer.init(&params)?;
+//! optimizer.step(&mut params, &1.0_f64, &mut state)?;
+//! assert_eq!(params, 0.5);
+//!
+//! let error = config::build(&serde_json::json!({"adamw": {"learning_rate": 0.1, "weight_decy": 0.1}})).unwrap_err();
+//! assert!(error.to_string().starts_with("$.adamw: there is no argument `weight_decy`; did you mean `weight_decay`?"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [Optax]: https://optax.readthedocs.io
+
+mod elementwise;
+mod error;
+mod node;
+mod optax;
+mod optimizers;
+mod registry;
+mod schedules;
+mod wrappers;
+
+use serde_json::Value;
+
+pub use error::{ConfigError, Result};
+
+use self::node::Node;
+use crate::schedule::Schedule;
+use crate::wrapper::Boxed;
+
+/// Builds a transformation.
+///
+/// # Errors
+///
+/// If a name is not known, a value has the wrong form, or an argument is out of its range. What depends on the
+/// parameters, such as whether a mask fits them, is found out by `init`.
+pub fn build(config: &Value) -> Result<Boxed> {
+    Node::root(config).read()
+}
+
+/// Builds a schedule, such as `{"linear": {"init_value": 1.0, "end_value": 0.0, "transition_steps": 10}}`.
+///
+/// # Errors
+///
+/// As [`build`].
+///
+/// ```
+/// let line = serde_json::json!({"linear": {"init_value": 1.0, "end_value": 0.0, "transition_steps": 10}});
+/// assert_eq!(gradchain::config::schedule(&line)?.at(5), 0.5);
+/// # Ok::<(), gradchain::config::ConfigError>(())
+/// ```
+pub fn schedule(config: &Value) -> Result<Schedule> {
+    Node::root(config).read()
+}
+
+/// The names of the transformations that can be built, in order.
+pub fn transformations() -> Vec<&'static str> {
+    let mut names: Vec<_> = registry::names().collect();
+    names.sort_unstable();
+    names
+}

@@ -1,0 +1,208 @@
+//! Where this crate and Optax differ on purpose: rules, read from `departures.toml`, and what each puts in the place of
+//! what Optax recorded.
+
+use std::collections::BTreeMap;
+
+use gradchain::DType;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::transform::{Seen, Transform};
+use super::tree::{self, Leaf, Tolerance};
+use super::{Verdict, reference};
+
+/// All rules.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Departures {
+    departure: Vec<Rule>,
+}
+
+/// One way to differ: in which cases, what is right instead, and why.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rule {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+    when: When,
+    gives: Gives,
+}
+
+/// What must be true of a case, all of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct When {
+    /// Names of transformations and arguments that the config has somewhere.
+    uses: Vec<String>,
+    /// Some parameter has one of these types.
+    parameters: Vec<String>,
+    situation: Option<Situation>,
+}
+
+/// What must have happened in a case.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Situation {
+    /// Optax's update of a leaf is of a wider type than the parameter.
+    UpdateWiderThanParameter,
+    /// A gradient that is not finite was accumulated, and the case goes on after that window.
+    NotFiniteAccumulated,
+    /// A hyperparameter that is given by a schedule is set.
+    ScheduledHyperparameterSet,
+    /// Gradients were thrown away.
+    Skipped,
+}
+
+/// What is expected instead.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Gives {
+    /// Optax's update rounded to the parameter's type; parameters may be off by one rounding.
+    RoundedUpdates,
+    /// From the window after the one with the gradient on: what the transformation inside gives for the mean of each
+    /// window alone.
+    WindowsApart,
+    /// Setting is refused, with a message that says why. All numbers are Optax's.
+    Refusal,
+    /// An update was emitted if the count of them has gone up in this step. All else is Optax's.
+    EmittedIfCounted,
+}
+
+impl Departures {
+    /// The rules kept with the project.
+    pub(crate) fn kept() -> Departures {
+        toml::from_str(include_str!("departures.toml")).expect("departures.toml is well formed")
+    }
+
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.departure
+    }
+
+    /// Whether what was found is what some rules give in the place of what Optax recorded. As few rules as possible.
+    pub(crate) fn judge(&self, case: &Transform, found: &[Seen], difference: String) -> Verdict {
+        let matching: Vec<&Rule> = self.departure.iter().filter(|rule| rule.when.holds(case, found)).collect();
+        let mut sets: Vec<u32> = (1..1 << matching.len()).collect();
+        sets.sort_by_key(|set| set.count_ones());
+        let mut last = String::new();
+        for set in sets {
+            let chosen: Vec<_> = (0..matching.len()).filter(|i| set & (1 << i) != 0).map(|i| matching[i]).collect();
+            let (mut expected, mut tolerance) = (case.expected(), case.tolerance);
+            chosen.iter().for_each(|rule| rule.gives.put(case, found, &mut expected, &mut tolerance));
+            match case.compare(&expected, found, tolerance) {
+                Ok(()) => return Verdict::Departed(chosen.iter().map(|rule| rule.name.clone()).collect()),
+                Err(difference) => last = difference,
+            }
+        }
+        let names: Vec<_> = matching.iter().map(|rule| &*rule.name).collect();
+        let also = if names.is_empty() { String::new() } else { format!("; with {}: {last}", names.join(", ")) };
+        Verdict::Failed(difference + &also)
+    }
+}
+
+impl When {
+    fn holds(&self, case: &Transform, found: &[Seen]) -> bool {
+        let types = |leaf: &Leaf| self.parameters.iter().any(|name| leaf.dtype.name() == name);
+        self.uses.iter().all(|name| uses(&case.config, name))
+            && (self.parameters.is_empty() || case.params.values().any(types))
+            && self.situation.is_none_or(|situation| situation.holds(case, found))
+    }
+}
+
+/// Whether a name is a key anywhere, or a value.
+fn uses(config: &Value, name: &str) -> bool {
+    match config {
+        Value::Object(map) => map.iter().any(|(key, value)| key == name && !value.is_null() || uses(value, name)),
+        Value::Array(values) => values.iter().any(|value| uses(value, name)),
+        Value::String(value) => value == name,
+        _ => false,
+    }
+}
+
+impl Situation {
+    fn holds(self, case: &Transform, found: &[Seen]) -> bool {
+        match self {
+            Situation::UpdateWiderThanParameter => case.steps.iter().any(|step| wider(case, &step.expected)),
+            Situation::NotFiniteAccumulated => {
+                reference::windows(case).is_some_and(|windows| windows.poisoned.is_some())
+            }
+            Situation::ScheduledHyperparameterSet => {
+                case.steps.iter().any(|step| step.set_hyperparams.keys().any(|name| scheduled(&case.config, name)))
+            }
+            Situation::Skipped => found.iter().any(|seen| seen.skipped),
+        }
+    }
+}
+
+fn wider(case: &Transform, seen: &Seen) -> bool {
+    let wider = |(path, update): (&String, &Leaf)| update.dtype.size() > case.params[path].dtype.size();
+    seen.updates.iter().any(wider)
+}
+
+/// Whether an argument of this name is given by a schedule, inside `inject_hyperparams`.
+fn scheduled(config: &Value, name: &str) -> bool {
+    let given = |args: &Value| args.get(name).is_some_and(|value| value.get("schedule").is_some());
+    match config {
+        Value::Object(map) => map.iter().any(|(key, value)| {
+            let inner = || value["inner"].as_object().is_some_and(|inner| inner.values().any(given));
+            key == "inject_hyperparams" && inner() || scheduled(value, name)
+        }),
+        Value::Array(values) => values.iter().any(|value| scheduled(value, name)),
+        _ => false,
+    }
+}
+
+impl Gives {
+    /// Puts what is right in the place of what Optax recorded.
+    fn put(self, case: &Transform, found: &[Seen], expected: &mut [Seen], tolerance: &mut Tolerance) {
+        match self {
+            Gives::RoundedUpdates => {
+                let mut widest = 0.0_f64;
+                for (path, update) in expected.iter_mut().flat_map(|seen| &mut seen.updates) {
+                    let dtype = case.params[path].dtype;
+                    if update.dtype.size() > dtype.size() {
+                        widest = widest.max(tree::epsilon(dtype));
+                        round(update, dtype);
+                    }
+                }
+                tolerance.rtol += widest;
+            }
+            Gives::WindowsApart => {
+                let Some(windows) = reference::windows(case) else { return };
+                let first = windows.poisoned.unwrap_or(expected.len());
+                for (expected, right) in expected.iter_mut().zip(windows.seen).skip(first) {
+                    expected.updates = right.updates;
+                    expected.params = right.params;
+                    for (name, value) in &mut expected.flags {
+                        *value = right.flags.get(name).cloned().unwrap_or_default();
+                    }
+                }
+            }
+            Gives::Refusal => {
+                for (step, (expected, found)) in case.steps.iter().zip(expected.iter_mut().zip(found)) {
+                    let names = step.set_hyperparams.keys().filter(|name| scheduled(&case.config, name));
+                    // The message is ours to choose, but must name the reason.
+                    let refusals = names.map(|name| {
+                        let said = found.refusals.get(name).filter(|said| said.contains("is given by a schedule"));
+                        (name.clone(), said.cloned().unwrap_or_else(|| "a refusal".into()))
+                    });
+                    expected.refusals = refusals.collect::<BTreeMap<_, _>>();
+                }
+            }
+            Gives::EmittedIfCounted => {
+                let mut before = 0;
+                for expected in expected {
+                    let after = expected.flags.get("gradient_step").and_then(Value::as_u64).unwrap_or(before);
+                    if let Some(emitted) = expected.flags.get_mut("has_updated") {
+                        *emitted = (after > before).into();
+                    }
+                    before = after;
+                }
+            }
+        }
+    }
+}
+
+fn round(leaf: &mut Leaf, dtype: DType) {
+    leaf.dtype = dtype;
+    leaf.data.iter_mut().for_each(|x| *x = tree::round(dtype, *x));
+}

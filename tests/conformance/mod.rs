@@ -1,0 +1,154 @@
+//! Runs recorded cases of Optax against this crate; the format is described in `README.md` beside the archive.
+
+mod departures;
+mod kinds;
+mod reference;
+mod transform;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use flate2::bufread::GzDecoder;
+use serde_json::Value;
+
+pub(crate) use departures::Departures;
+use transform::{Stop, Transform};
+
+/// What became of a case.
+pub(crate) enum Verdict {
+    Passed,
+    /// It does not agree with Optax, but with these rules.
+    Departed(Vec<String>),
+    /// The first difference.
+    Failed(String),
+    /// The name that there is nothing for yet.
+    Skipped(String),
+}
+
+/// The cases kept with the project.
+pub(crate) fn kept() -> Vec<(String, Value)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/cases.jsonl.gz");
+    let file = BufReader::new(File::open(path).expect("the archive of cases"));
+    let lines = BufReader::new(GzDecoder::new(file)).lines();
+    let read = |line: String| serde_json::from_str::<Value>(&line).expect("a case a line");
+    lines.map(|line| read(line.expect("text"))).map(|case| (name(&case), case)).collect()
+}
+
+fn name(case: &Value) -> String {
+    case["name"].as_str().unwrap_or_default().into()
+}
+
+/// The cases in a folder and all folders in it. What is no case, such as the table of signatures, is passed over.
+pub(crate) fn folder(path: &Path) -> std::io::Result<Vec<(String, Value)>> {
+    let mut entries = fs::read_dir(path)?.map(|entry| entry.map(|e| e.path())).collect::<Result<Vec<_>, _>>()?;
+    entries.sort();
+    let mut cases = Vec::new();
+    for path in entries {
+        if path.is_dir() {
+            cases.extend(folder(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "json") {
+            match serde_json::from_str::<Value>(&fs::read_to_string(&path)?) {
+                Ok(case) if case.get("kind").is_none() => {}
+                Ok(case) => cases.push((name(&case), case)),
+                Err(error) => cases.push((path.display().to_string(), Value::String(error.to_string()))),
+            }
+        }
+    }
+    Ok(cases)
+}
+
+/// Runs one case.
+pub(crate) fn run(case: &Value, departures: &Departures) -> Verdict {
+    let done = match case["kind"].as_str() {
+        Some("transform") => return transform(case, departures),
+        Some("schedule") => kinds::schedule(case),
+        Some("function") => kinds::function(case),
+        Some("projection") => kinds::projection(case),
+        Some("invalid") => kinds::invalid(case),
+        _ => Err(Stop::Error(format!("no case: {}", case.as_str().unwrap_or("it has no known `kind`")))),
+    };
+    done.map_or_else(verdict, |()| Verdict::Passed)
+}
+
+fn verdict(stop: Stop) -> Verdict {
+    match stop {
+        Stop::Unsupported(name) => Verdict::Skipped(name),
+        Stop::Error(error) => Verdict::Failed(error),
+    }
+}
+
+fn transform(case: &Value, departures: &Departures) -> Verdict {
+    // What cannot be built need not be read.
+    if let Some(name) =
+        gradchain::config::build(&case["config"]).err().and_then(|e| e.unsupported_name().map(String::from))
+    {
+        return Verdict::Skipped(name);
+    }
+    let case = match Transform::read(case) {
+        Ok(case) => case,
+        Err(error) => return Verdict::Failed(error),
+    };
+    if !transform::types_are_supported(case.leaves()) {
+        return Verdict::Skipped("the feature `half`".into());
+    }
+    let found = match transform::observe(&case) {
+        Ok(found) => found,
+        Err(stop) => return verdict(stop),
+    };
+    match case.compare(&case.expected(), &found, case.tolerance) {
+        Ok(()) => Verdict::Passed,
+        Err(difference) => departures.judge(&case, &found, difference),
+    }
+}
+
+/// How many cases ended how, and what to say about them.
+#[derive(Default)]
+pub(crate) struct Summary {
+    pub(crate) passed: usize,
+    pub(crate) departed: BTreeMap<String, usize>,
+    pub(crate) departures: usize,
+    pub(crate) failed: Vec<String>,
+    pub(crate) skipped: BTreeMap<String, usize>,
+}
+
+impl Summary {
+    pub(crate) fn of(cases: &[(String, Value)], departures: &Departures) -> Summary {
+        let mut summary = Summary::default();
+        for (name, case) in cases {
+            match run(case, departures) {
+                Verdict::Passed => summary.passed += 1,
+                Verdict::Departed(rules) => {
+                    summary.departures += 1;
+                    rules.into_iter().for_each(|rule| *summary.departed.entry(rule).or_default() += 1);
+                }
+                Verdict::Failed(why) => summary.failed.push(format!("{name}: {why}")),
+                Verdict::Skipped(name) => *summary.skipped.entry(name).or_default() += 1,
+            }
+        }
+        summary
+    }
+
+    /// What was skipped and why, and what departed and by which rule; a line each.
+    pub(crate) fn details(&self) -> String {
+        let lines = |what: &str, counts: &BTreeMap<String, usize>| {
+            counts.iter().map(|(name, n)| format!("{what} {n:4}  {name}\n")).collect::<String>()
+        };
+        lines("skipped", &self.skipped) + &lines("departed", &self.departed)
+    }
+}
+
+impl core::fmt::Display for Summary {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let skipped: usize = self.skipped.values().sum();
+        write!(
+            f,
+            "{} passed, {} departed, {} failed, {skipped} skipped",
+            self.passed,
+            self.departures,
+            self.failed.len()
+        )
+    }
+}

@@ -1,0 +1,298 @@
+//! Cases of transformations: what ours does, and what the case expects.
+
+use std::collections::BTreeMap;
+
+use gradchain::prelude::*;
+use gradchain::state::{Entry, EntryMut, State, StateWalk, StateWalkMut, same_bits};
+use gradchain::{DType, OptState, config, injected_hyperparams};
+use serde_json::Value;
+
+use super::tree::{self, Leaf, Leaves, Tolerance};
+
+/// One step of a case.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) grads: Leaves,
+    pub(crate) set_hyperparams: BTreeMap<String, f64>,
+    pub(crate) expected: Seen,
+}
+
+/// What a step leads to, as expected or as found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) updates: Leaves,
+    pub(crate) params: Leaves,
+    pub(crate) hyperparams: BTreeMap<String, f64>,
+    pub(crate) flags: BTreeMap<String, Value>,
+    /// Why setting a hyperparameter was refused.
+    pub(crate) refusals: BTreeMap<String, String>,
+    /// Whether the gradients were thrown away; known for what is found only.
+    pub(crate) skipped: bool,
+}
+
+/// A case of a transformation.
+#[derive(Clone, Debug)]
+pub(crate) struct Transform {
+    pub(crate) config: Value,
+    pub(crate) params: Leaves,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) tolerance: Tolerance,
+}
+
+impl Transform {
+    pub(crate) fn read(case: &Value) -> Result<Transform, String> {
+        let steps = case["steps"].as_array().ok_or("a case without `steps`")?;
+        Ok(Transform {
+            config: case["config"].clone(),
+            params: tree::read(&case["params"])?,
+            steps: steps.iter().map(Step::read).collect::<Result<_, _>>()?,
+            tolerance: Tolerance::read(case)?,
+        })
+    }
+
+    /// For `lookahead` the case has two trees in one.
+    pub(crate) fn is_lookahead(&self) -> bool {
+        self.config.get("lookahead").is_some()
+    }
+
+    /// The parameters that the transformation is given.
+    pub(crate) fn fast_params(&self) -> Leaves {
+        if self.is_lookahead() { under("fast/", &self.params) } else { self.params.clone() }
+    }
+
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = &Leaf> {
+        let steps = self.steps.iter().flat_map(|step| step.grads.values().chain(step.expected.updates.values()));
+        self.params.values().chain(steps)
+    }
+
+    /// Compares what was found with what is expected, step by step.
+    pub(crate) fn compare(&self, expected: &[Seen], found: &[Seen], tolerance: Tolerance) -> Result<(), String> {
+        for (step, (expected, found)) in expected.iter().zip(found).enumerate() {
+            expected.compare(found, tolerance).map_err(|difference| format!("step {step}: {difference}"))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn expected(&self) -> Vec<Seen> {
+        self.steps.iter().map(|step| step.expected.clone()).collect()
+    }
+}
+
+impl Step {
+    fn read(step: &Value) -> Result<Step, String> {
+        let map = |name: &str| step[name].as_object().cloned().unwrap_or_default();
+        let numbers = |name: &str| -> Result<BTreeMap<String, f64>, String> {
+            map(name).iter().map(|(name, value)| Ok((name.clone(), tree::number(value)?))).collect()
+        };
+        let unread = ["expected_measurements", "expected_eval_params"].iter().find(|key| step.get(**key).is_some());
+        if let Some(key) = unread {
+            return Err(format!("`{key}` cannot be compared yet"));
+        }
+        let expected = Seen {
+            updates: tree::read(&step["expected_updates"])?,
+            params: tree::read(&step["expected_params"])?,
+            hyperparams: numbers("expected_hyperparams")?,
+            flags: map("expected_flags").into_iter().collect(),
+            ..Seen::default()
+        };
+        Ok(Step { grads: tree::read(&step["grads"])?, set_hyperparams: numbers("set_hyperparams")?, expected })
+    }
+}
+
+impl Seen {
+    fn compare(&self, found: &Seen, tolerance: Tolerance) -> Result<(), String> {
+        tolerance.compare("update", &self.updates, &found.updates)?;
+        tolerance.compare("parameter", &self.params, &found.params)?;
+        for (name, expected) in &self.hyperparams {
+            match found.hyperparams.get(name) {
+                Some(found) if tolerance.agrees(*expected, *found) => {}
+                found => return Err(format!("hyperparameter `{name}`: expected {expected:?}, found {found:?}")),
+            }
+        }
+        for (name, expected) in &self.flags {
+            let found = found.flags.get(name);
+            if !found.is_some_and(|found| same_flag(expected, found, tolerance)) {
+                let found = found.map_or("none".into(), Value::to_string);
+                return Err(format!("flag `{name}`: expected {expected}, found {found}"));
+            }
+        }
+        if self.refusals != found.refusals {
+            return Err(format!("setting hyperparameters: expected {:?}, found {:?}", self.refusals, found.refusals));
+        }
+        Ok(())
+    }
+}
+
+/// Integers and booleans are exact, other numbers go by the tolerance.
+fn same_flag(expected: &Value, found: &Value, tolerance: Tolerance) -> bool {
+    match (tree::number(expected), tree::number(found)) {
+        (Ok(e), Ok(f)) if expected.is_u64() && found.is_u64() => e == f,
+        (Ok(e), Ok(f)) => tolerance.agrees(e, f),
+        _ => expected == found,
+    }
+}
+
+/// Why a case was not run to its end.
+pub(crate) enum Stop {
+    /// Its config uses this name of Optax.
+    Unsupported(String),
+    Error(String),
+}
+
+/// Runs ours on the inputs of a case.
+pub(crate) fn observe(case: &Transform) -> Result<Vec<Seen>, Stop> {
+    let optimizer = config::build(&case.config).map_err(|error| match error.unsupported_name() {
+        Some(name) => Stop::Unsupported(name.into()),
+        None => Stop::Error(format!("build: {error}")),
+    })?;
+    let stop = |stage: &str, error: gradchain::Error| Stop::Error(format!("{stage}: {error}"));
+    let mut params = tree::dynamic(&case.fast_params());
+    let mut state = optimizer.init(&params).map_err(|error| stop("init", error))?;
+    let mut slow = case.is_lookahead().then(|| under("slow/", &case.params));
+    if let Some(slow) = &slow {
+        set_moments(&mut *state, "slow", slow);
+    }
+    let mut seen = Vec::new();
+    for (number, step) in case.steps.iter().enumerate() {
+        let stop = |error| stop(&format!("step {number}"), error);
+        let mut now = Seen { refusals: set_hyperparams(&mut *state, &step.set_hyperparams), ..Seen::default() };
+        let grads = tree::dynamic(&step.grads);
+        let (mut fused_params, mut fused_state) = (params.clone(), state.clone());
+        let updates = optimizer.update(&grads, &mut state, &params).map_err(stop)?;
+        apply_updates(&mut params, &updates).map_err(stop)?;
+        optimizer.step(&mut fused_params, &grads, &mut fused_state).map_err(stop)?;
+        let params_agree = tree::same(&tree::leaves(&params), &tree::leaves(&fused_params));
+        if !(params_agree && same_bits(&*state, &*fused_state)) {
+            return Err(Stop::Error(format!("step {number}: `step` differs from `update` and `apply_updates`")));
+        }
+        now.skipped = updates.outcome().skipped();
+        now.updates = tree::leaves(&updates);
+        now.params = tree::leaves(&params);
+        if let Some(before) = &mut slow {
+            let after = moments(&state, "slow", before);
+            now.updates = join(now.updates, difference(&after, before));
+            now.params = join(now.params, after.clone());
+            *before = after;
+        }
+        now.hyperparams = hyperparams(&mut *state);
+        now.flags = fields(&*state, &case.params.keys().cloned().collect::<Vec<_>>());
+        now.flags.insert("has_updated".into(), updates.outcome().emitted().into());
+        seen.push(now);
+    }
+    Ok(seen)
+}
+
+/// Sets hyperparameters; those that refuse, and why.
+fn set_hyperparams<S: State>(state: &mut S, values: &BTreeMap<String, f64>) -> BTreeMap<String, String> {
+    let mut refusals = BTreeMap::new();
+    for (_, hyperparams) in injected_hyperparams(state) {
+        for (name, value) in values {
+            if let Err(error) = hyperparams.set(name, *value) {
+                refusals.insert(name.clone(), error.to_string());
+            }
+        }
+    }
+    refusals
+}
+
+fn hyperparams<S: State>(state: &mut S) -> BTreeMap<String, f64> {
+    let found = injected_hyperparams(state);
+    found.iter().flat_map(|(_, values)| values.iter()).map(|(name, value)| (name.into(), value)).collect()
+}
+
+/// Single values of a state by the last part of their path, if there is one such: under Optax's names.
+pub(crate) fn fields<S: State>(state: &S, paths: &[String]) -> BTreeMap<String, Value> {
+    let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    state.walk(&mut StateWalk::new(&mut |path, entry| {
+        let name = path.rsplit('.').next().unwrap_or(path);
+        let value = match entry {
+            Entry::Count(count) => count.get().into(),
+            Entry::Flag(flag) => flag.get().into(),
+            Entry::Scalar(scalar) => scalar.get().into(),
+            Entry::Flags(flags) => flags
+                .iter()
+                .filter_map(|(leaf, flag)| Some((paths.get(leaf)?.clone(), Value::Bool(flag.get()))))
+                .collect(),
+            _ => return,
+        };
+        for alias in match name {
+            "skipped" => &["should_skip"][..],
+            "measured" => &["num_not_finite", "norm_squared"],
+            _ => &[],
+        } {
+            found.entry((*alias).into()).or_default().push(whole(&value));
+        }
+        found.entry(name.into()).or_default().push(value);
+    }));
+    found
+        .into_iter()
+        .filter_map(|(name, mut values)| Some((name, values.pop().filter(|_| values.is_empty())?)))
+        .collect()
+}
+
+/// A number that counts is an integer, whatever it is kept in.
+fn whole(value: &Value) -> Value {
+    match value.as_f64() {
+        Some(x) if x.fract() == 0.0 && x >= 0.0 && value.is_f64() => (x as u64).into(),
+        Some(_) => value.clone(),
+        // JSON has no NaN.
+        None if value.is_null() => "nan".into(),
+        None => value.clone(),
+    }
+}
+
+fn set_moments<S: State>(state: &mut S, field: &str, values: &Leaves) {
+    state.walk_mut(&mut StateWalkMut::new(&mut |path, entry| {
+        let EntryMut::Moments(moments) = entry else { return };
+        if path != field {
+            return;
+        }
+        for (i, leaf) in values.values().enumerate() {
+            // Arrays in states have the memory order of the parameters, which is row-major here.
+            if let Some(data) = moments.get_mut::<f32>(i) {
+                data.iter_mut().zip(&leaf.data).for_each(|(to, from)| *to = *from as f32);
+            } else if let Some(data) = moments.get_mut::<f64>(i) {
+                data.copy_from_slice(&leaf.data);
+            }
+        }
+    }));
+}
+
+/// The arrays of a field, as leaves like those of `like`.
+fn moments<T: gradchain::Stage>(state: &OptState<T>, field: &str, like: &Leaves) -> Leaves {
+    let mut found = Leaves::new();
+    state.walk(&mut StateWalk::new(&mut |path, entry| {
+        if let (true, Entry::Moments(moments)) = (path == field, entry) {
+            for (i, (path, leaf)) in like.iter().enumerate() {
+                let data = moments.to_array(i).map_or(Vec::new(), |array| array.into_iter().collect());
+                let data = data.into_iter().map(|x| tree::round(leaf.dtype, x)).collect();
+                found.insert(path.clone(), Leaf { data, ..leaf.clone() });
+            }
+        }
+    }));
+    found
+}
+
+/// The leaves below a prefix, without it.
+pub(crate) fn under(prefix: &str, leaves: &Leaves) -> Leaves {
+    leaves.iter().filter_map(|(path, leaf)| Some((path.strip_prefix(prefix)?.into(), leaf.clone()))).collect()
+}
+
+fn join(fast: Leaves, slow: Leaves) -> Leaves {
+    let fast = fast.into_iter().map(|(path, leaf)| (format!("fast/{path}"), leaf));
+    fast.chain(slow.into_iter().map(|(path, leaf)| (format!("slow/{path}"), leaf))).collect()
+}
+
+fn difference(after: &Leaves, before: &Leaves) -> Leaves {
+    let each = |(path, leaf): (&String, &Leaf)| {
+        let pairs = leaf.data.iter().zip(&before[path].data);
+        let data = pairs.map(|(after, before)| tree::round(leaf.dtype, after - before)).collect();
+        (path.clone(), Leaf { data, ..leaf.clone() })
+    };
+    after.iter().map(each).collect()
+}
+
+/// Whether the crate was built with all the types of a case.
+pub(crate) fn types_are_supported<'a>(mut leaves: impl Iterator<Item = &'a Leaf>) -> bool {
+    leaves.all(|leaf| DType::is_supported(leaf.dtype))
+}
