@@ -157,9 +157,9 @@ impl<'a> Part<'a> {
             }
             ([Read::Half(g)], [Write::Half(a), Write::Single(b)]) => half_two(g, a, b),
             ([Read::Half(g)], [Write::Half(a), Write::Single(b), Write::Single(c)]) => half_three(g, a, b, c),
-            (read, write) => (0..self.len).step_by(1024).fold(0, |sum, start| {
-                blockwise(read, write, start, self.len.min(start + 1024)).wrapping_add(sum)
-            }),
+            (read, write) => (0..self.len)
+                .step_by(1024)
+                .fold(0, |sum, start| blockwise(read, write, start, self.len.min(start + 1024)).wrapping_add(sum)),
         };
         std::hint::black_box(sum);
     }

@@ -10,8 +10,8 @@ mod trees;
 
 use std::time::Instant;
 
-use gradchain::prelude::*;
 use gradchain::Stage;
+use gradchain::prelude::*;
 
 use limit::Limit;
 use trees::{Flat, Shapes};
@@ -39,8 +39,12 @@ fn run_dtype<E: trees::Number>(shapes: &Shapes, dtype: &str, filter: &str) {
     bench.run("multi_steps_emit", multi_steps(chained(), 1));
     bench.run_hold("multi_steps_hold", multi_steps(chained(), 1_000_000));
     bench.run("dyn_adamw", boxed(adamw(1e-3).weight_decay(1e-2)));
-    let parts: Vec<Boxed> =
-        vec![boxed(zero_nans()), boxed(clip_by_global_norm(1.0)), boxed(scale_by_adam()), boxed(scale_by_learning_rate(1e-3))];
+    let parts: Vec<Boxed> = vec![
+        boxed(zero_nans()),
+        boxed(clip_by_global_norm(1.0)),
+        boxed(scale_by_adam()),
+        boxed(scale_by_learning_rate(1e-3)),
+    ];
     bench.run("dyn_zero_nans+clip+adam+lr", chain(parts));
 }
 
@@ -130,4 +134,3 @@ fn in_pool(threads: usize, work: impl FnOnce() + Send) {
 fn in_pool(_: usize, work: impl FnOnce()) {
     work();
 }
-

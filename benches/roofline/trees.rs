@@ -32,9 +32,12 @@ impl Shapes {
                 leaf(&format!("{norm}/weight"), &[768]);
                 leaf(&format!("{norm}/bias"), &[768]);
             }
-            for (name, rows, columns) in
-                [("attn/c_attn", 768, 2304), ("attn/c_proj", 768, 768), ("mlp/c_fc", 768, 3072), ("mlp/c_proj", 3072, 768)]
-            {
+            for (name, rows, columns) in [
+                ("attn/c_attn", 768, 2304),
+                ("attn/c_proj", 768, 768),
+                ("mlp/c_fc", 768, 3072),
+                ("mlp/c_proj", 3072, 768),
+            ] {
                 leaf(&format!("{name}/weight"), &[rows, columns]);
                 leaf(&format!("{name}/bias"), &[columns]);
             }

@@ -45,7 +45,7 @@ struct When {
 enum Situation {
     /// Optax's update of a leaf is of a wider type than the parameter.
     UpdateWiderThanParameter,
-    /// A gradient that is not finite was accumulated, and the case goes on after that window.
+    /// A gradient that is not finite was accumulated.
     NotFiniteAccumulated,
     /// A hyperparameter that is given by a schedule is set.
     ScheduledHyperparameterSet,
@@ -59,8 +59,8 @@ enum Situation {
 enum Gives {
     /// Optax's update rounded to the parameter's type; parameters may be off by one rounding.
     RoundedUpdates,
-    /// From the window after the one with the gradient on: what the transformation inside gives for the mean of each
-    /// window alone.
+    /// From the step with that gradient on: what the transformation inside gives for the mean of each window alone, and
+    /// nothing before the window is full.
     WindowsApart,
     /// Setting is refused, with a message that says why. All numbers are Optax's.
     Refusal,
