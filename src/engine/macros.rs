@@ -65,7 +65,7 @@ macro_rules! delegate_stage {
             }
             #[inline]
             fn kernel<C: $crate::Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C> {
-                self.$field.kernel(state, run, leaf)
+                self.$field.kernel::<C>(state, run, leaf)
             }
             fn slots(&self, state: &Self::State, leaf: usize, list: &mut $crate::SlotList) {
                 self.$field.slots(state, leaf, list);

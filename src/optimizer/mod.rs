@@ -1,15 +1,19 @@
 //! The named optimizers: each a short chain, written as one.
 
+mod adafactor;
 mod adam;
 mod adamw;
 mod lamb;
 mod lbfgs;
 mod lion;
+mod muon;
 mod sgd;
 
+pub use adafactor::{Adafactor, adafactor};
 pub use adam::{Adam, adam};
 pub use adamw::{Adamw, adamw};
 pub use lamb::{Lamb, lamb};
 pub use lbfgs::{Lbfgs, lbfgs};
 pub use lion::{Lion, lion};
+pub use muon::{Muon, muon};
 pub use sgd::{Sgd, sgd};

@@ -29,7 +29,7 @@
 mod labels;
 mod mask;
 mod pattern;
-mod subtree;
+pub(crate) mod subtree;
 
 pub use labels::Labels;
 pub use mask::Mask;

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::tree::Structure;
 
 /// Under which entry each leaf falls. Every entry has a leaf and no leaf has two; if `complete`, none has none.
-pub(super) fn assign(
+pub(crate) fn assign(
     entries: &[&str],
     structure: &Structure,
     complete: bool,
@@ -37,6 +37,6 @@ pub(super) fn assign(
 }
 
 /// Whether a leaf is what an entry names, or below it.
-fn holds(entry: &str, leaf: &str) -> bool {
+pub(crate) fn holds(entry: &str, leaf: &str) -> bool {
     entry.is_empty() || leaf.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

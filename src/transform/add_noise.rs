@@ -147,7 +147,14 @@ impl Stage for AddNoise {
         AddNoiseRun { deviation: variance.sqrt(), count }
     }
 
-    fn tile<C: Real>(&self, state: &AddNoiseState, run: &AddNoiseRun, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+    fn tile<C: Real>(
+        &self,
+        state: &AddNoiseState,
+        run: &AddNoiseRun,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, C>,
+    ) {
         // Without state for elements, it is worked out again in a pass that repeats an earlier one.
         if !span.has(place.at) || run.deviation == 0.0 {
             return;

@@ -1,9 +1,10 @@
+use super::rescale::{Rescale, rescale_stage};
 use crate::element::Real;
-use crate::engine::{InitContext, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree, sum_tile};
+use crate::engine::{Sums, sum_tile};
 use crate::error::Result;
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
-use crate::state::{Count, State, StateWalk, StateWalkMut};
+use crate::tree::Structure;
 
 /// Multiplies the updates of each leaf by the root mean square of its parameters.
 ///
@@ -60,91 +61,33 @@ builder! {
     }
 }
 
-/// What [`scale_by_param_block_rms`] remembers.
-#[derive(Clone, Debug)]
-pub struct ScaleByParamBlockRmsState {
-    /// Steps done.
-    pub count: Count,
-    /// The factor of each leaf, in this step.
-    factors: Vec<f64>,
-}
+impl Rescale for ScaleByParamBlockRms {
+    const NAME: &'static str = "scale_by_param_block_rms";
+    const SUMS: usize = 1;
+    const READS_PARAMS: bool = true;
+    type Scalars = f64;
 
-impl State for ScaleByParamBlockRmsState {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-    }
-}
-
-impl Stage for ScaleByParamBlockRms {
-    type State = ScaleByParamBlockRmsState;
-    /// The least factor.
-    type Run = f64;
-    type Kernel<C: Real> = C;
-
-    // Bit 0: parameters are read before the barrier.
-    const SHAPE: Shape = Shape { barriers: 1, stateful: 0, reads_params: 1, materializes: 0, sums: 1 };
-    const FUSES: bool = true;
-
-    fn validate(&self) -> Result<()> {
-        let name = <Self as crate::wrapper::Arguments>::NAME;
-        self.min_scale.validate(name, "min_scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
+    fn check_arguments(&self) -> Result<()> {
+        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
+        self.min_scale.validate(<Self as Rescale>::NAME, "min_scale", "finite and not negative", not_negative)
     }
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<ScaleByParamBlockRmsState> {
-        Ok(ScaleByParamBlockRmsState { count: Count::default(), factors: vec![1.0; at.structure().len()] })
+    fn scalars(&self, count: u64) -> f64 {
+        self.min_scale.at(count)
     }
 
-    fn begin(&self, state: &mut ScaleByParamBlockRmsState, _: &StepContext<'_>) -> f64 {
-        let min_scale = self.min_scale.at(state.count.get());
-        state.count.increment();
-        min_scale
+    #[inline(always)]
+    fn add_up<C: Real>(_: &[C], p: &[C], sums: &mut [f64]) {
+        sums[0] += sum_tile(p, |p| p.as_f64() * p.as_f64());
     }
 
-    fn barrier(
-        &self,
-        state: &mut ScaleByParamBlockRmsState,
-        min_scale: &mut f64,
-        at: &StepContext<'_>,
-        _: usize,
-        sums: Sums<'_>,
-        _: &mut WholeTree<'_>,
-    ) {
-        for (i, factor) in state.factors.iter_mut().enumerate() {
-            let rms = (sums.leaf(0, i) / at.leaf(i).len() as f64).sqrt();
+    fn factors(min_scale: f64, sums: Sums<'_>, structure: &Structure, factors: &mut [f64]) {
+        for (i, (factor, leaf)) in factors.iter_mut().zip(structure.leaves()).enumerate() {
+            let rms = (sums.leaf(0, i) / leaf.len() as f64).sqrt();
             // `max` would drop a NaN.
-            *factor = if rms <= *min_scale { *min_scale } else { rms };
+            *factor = if rms <= min_scale { min_scale } else { rms };
         }
-    }
-
-    fn tile<C: Real>(&self, state: &Self::State, run: &f64, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        crate::engine::fused_tile(self, state, run, place, span, tile);
-    }
-
-    #[inline]
-    fn kernel<C: Real>(&self, state: &Self::State, _: &f64, leaf: usize) -> C {
-        C::of(state.factors[leaf])
-    }
-
-    #[inline(always)]
-    fn apply<C: Real>(factor: &C, at: usize, span: Span, _: &mut [C], u: C, _: C, _: &mut [u32]) -> C {
-        if span.has(at + 1) { *factor * u } else { u }
-    }
-
-    #[inline(always)]
-    fn reduce<C: Real>(_: &C, place: Place, span: Span, _: &[C], p: &[C], sums: &mut [f64]) {
-        if span.to == place.at {
-            sums[place.sum] += sum_tile(p, |p| p.as_f64() * p.as_f64());
-        }
-    }
-
-    fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: Span) -> usize {
-        0
-    }
-
-    fn describe(&self) -> String {
-        <Self as crate::wrapper::Arguments>::NAME.into()
     }
 }
+
+rescale_stage!(ScaleByParamBlockRms, f64);

@@ -32,7 +32,7 @@ mod structure;
 mod walk;
 
 pub use arrays::ArrayElement;
-pub use dynamic::DynTree;
+pub use dynamic::{DynElement, DynTree};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::Tree;
 pub(crate) use layout::{Cursor, Run, dense_strides, is_dense};

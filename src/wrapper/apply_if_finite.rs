@@ -34,7 +34,7 @@ use crate::state::{Count, Flag, State};
 /// let mut state = optimizer.init(&params)?;
 /// let outcome = optimizer.step(&mut params, &f32::NAN, &mut state)?;
 /// assert!(outcome.skipped() && params == 1.0);
-/// optimizer.step(&mut params, &1.0, &mut state)?;
+/// optimizer.step(&mut params, &1.0_f32, &mut state)?;
 /// assert_eq!(params, 0.5);
 /// assert_eq!(state.total_notfinite().get(), 1);
 /// # Ok::<(), gradchain::Error>(())

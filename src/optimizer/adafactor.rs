@@ -1,0 +1,200 @@
+use crate::element::DType;
+use crate::schedule::Hyperparam;
+use crate::select::Mask;
+use crate::transform::{
+    AddDecayedWeights, ClipByBlockRms, Ema, Scale, ScaleByFactoredRms, ScaleByLearningRate, ScaleByParamBlockRms,
+    add_decayed_weights, clip_by_block_rms, ema, scale, scale_by_factored_rms, scale_by_learning_rate,
+    scale_by_param_block_rms,
+};
+use crate::wrapper::{Argument, Arguments, Masked, masked};
+
+/// Adafactor: steps relative to the size of the parameters, with a second moment that takes hardly any memory.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_factored_rms(factored, decay_rate, decay_offset, min_dim_size_to_factor, eps),
+///       clip_by_block_rms(clipping_threshold),
+///       scale_by_learning_rate(learning_rate) without the sign,
+///       scale_by_param_block_rms(),                               if multiply_by_parameter_scale
+///       ema(momentum) without debias,                             if momentum is given
+///       masked(add_decayed_weights(weight_decay_rate), weight_decay_mask), if a rate is given
+///       scale(-1))
+/// ```
+///
+/// Defaults: `min_dim_size_to_factor` 128, `decay_rate` 0.8, `decay_offset` 0, `multiply_by_parameter_scale` true,
+/// `clipping_threshold` 1, no momentum, no weight decay, `eps` 1e-30, `factored` true.
+///
+/// Weight decay is not multiplied by the learning rate.
+///
+/// # Cost
+///
+/// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter; one more for each parameter
+/// with momentum. Four passes; three without clipping or without the parameters' scale, two without both.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that the parts give.
+///
+/// # Example
+///
+/// The first update of a leaf has the root mean square `learning_rate` times that of its parameters:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = adafactor(0.1);
+/// let mut params = vec![3.0_f64, -3.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![100.0_f64, 100.0], &mut state)?;
+/// approx::assert_relative_eq!(&params[..], &[2.7, -3.3][..], max_relative = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory cost](https://arxiv.org/abs/1804.04235),
+/// 2018. Optax, [`adafactor`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate must
+/// be given (none is 1 there); the momentum of `f64` leaves is `f64` unless `dtype_momentum` asks otherwise. PyTorch's
+/// `Adafactor` works the learning rate out of the step number too.
+pub fn adafactor(learning_rate: impl Into<Hyperparam>) -> Adafactor {
+    Adafactor {
+        weight_decay_mask: Mask::all(),
+        dtype_momentum: None,
+        chain: (
+            scale_by_factored_rms(),
+            Some(clip_by_block_rms(1.0)),
+            scale_by_learning_rate(learning_rate).flip_sign(false),
+            Some(scale_by_param_block_rms()),
+            None,
+            None,
+            scale(-1.0),
+        ),
+    }
+}
+
+type Chain = (
+    ScaleByFactoredRms,
+    Option<ClipByBlockRms>,
+    ScaleByLearningRate,
+    Option<ScaleByParamBlockRms>,
+    Option<Ema>,
+    Option<Masked<AddDecayedWeights>>,
+    Scale,
+);
+
+/// See [`adafactor`](adafactor()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Adafactor {
+    weight_decay_mask: Mask,
+    dtype_momentum: Option<DType>,
+    pub(crate) chain: Chain,
+}
+
+impl Adafactor {
+    /// Sets how long at least the second longest axis of a factored leaf is.
+    pub fn min_dim_size_to_factor(mut self, min_dim_size_to_factor: usize) -> Self {
+        self.chain.0.min_dim_size_to_factor = min_dim_size_to_factor;
+        self
+    }
+
+    /// Sets how fast the mean of squares becomes long.
+    pub fn decay_rate(mut self, decay_rate: impl Into<Hyperparam>) -> Self {
+        self.chain.0.decay_rate = decay_rate.into();
+        self
+    }
+
+    /// Sets the step at which fine-tuning begins.
+    pub fn decay_offset(mut self, decay_offset: i64) -> Self {
+        self.chain.0.step_offset = decay_offset;
+        self
+    }
+
+    /// Sets whether steps are relative to the size of the parameters.
+    pub fn multiply_by_parameter_scale(mut self, multiply_by_parameter_scale: bool) -> Self {
+        self.chain.3 = multiply_by_parameter_scale.then(scale_by_param_block_rms);
+        self
+    }
+
+    /// Sets the largest root mean square of a leaf's updates before the learning rate; `None` for no limit.
+    pub fn clipping_threshold(mut self, clipping_threshold: impl Into<Option<f64>>) -> Self {
+        self.chain.1 = clipping_threshold.into().map(clip_by_block_rms);
+        self
+    }
+
+    /// Sets how much of a running mean of the updates is kept, in `[0, 1)`; `None` for no momentum.
+    pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> Self {
+        let dtype = self.dtype_momentum;
+        self.chain.4 = momentum.into().map(|decay| ema(decay).debias(false).accumulator_dtype(dtype));
+        self
+    }
+
+    /// Sets the type of the running mean; by default the one that arithmetic is done in.
+    pub fn dtype_momentum(mut self, dtype_momentum: impl Into<Option<DType>>) -> Self {
+        self.dtype_momentum = dtype_momentum.into();
+        if let Some(ema) = &mut self.chain.4 {
+            ema.accumulator_dtype = self.dtype_momentum;
+        }
+        self
+    }
+
+    /// Sets the part of the weights that each step takes away; `None` for no decay.
+    pub fn weight_decay_rate(mut self, weight_decay_rate: impl Into<Option<f64>>) -> Self {
+        let mask = self.weight_decay_mask.clone();
+        self.chain.5 = weight_decay_rate.into().map(|rate| masked(add_decayed_weights(rate), mask));
+        self
+    }
+
+    /// Sets which leaves decay.
+    pub fn weight_decay_mask(mut self, weight_decay_mask: impl Into<Mask>) -> Self {
+        self.weight_decay_mask = weight_decay_mask.into();
+        if let Some(decay) = &mut self.chain.5 {
+            decay.mask = self.weight_decay_mask.clone();
+        }
+        self
+    }
+
+    /// Sets what is added to squares.
+    pub fn eps(mut self, eps: impl Into<Hyperparam>) -> Self {
+        self.chain.0.epsilon = eps.into();
+        self
+    }
+
+    /// Sets whether any leaf is factored.
+    pub fn factored(mut self, factored: bool) -> Self {
+        self.chain.0.factored = factored;
+        self
+    }
+}
+
+impl Arguments for Adafactor {
+    const NAME: &'static str = "adafactor";
+
+    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        let (rms, clip, rate, _, momentum, decay, _) = &mut self.chain;
+        // What is absent cannot be set while running: it has no place in the state.
+        let mut optional = |name, hyperparam: Option<&mut Hyperparam>| match hyperparam {
+            Some(hyperparam) => visit(name, Argument::Hyperparam(hyperparam)),
+            None => visit(name, Argument::Static),
+        };
+        optional("learning_rate", Some(&mut rate.learning_rate));
+        optional("decay_rate", Some(&mut rms.decay_rate));
+        optional("clipping_threshold", clip.as_mut().map(|clip| &mut clip.threshold));
+        optional("momentum", momentum.as_mut().map(|ema| &mut ema.decay));
+        optional("weight_decay_rate", decay.as_mut().map(|decay| &mut decay.inner.weight_decay));
+        optional("eps", Some(&mut rms.epsilon));
+        for name in [
+            "min_dim_size_to_factor",
+            "decay_offset",
+            "multiply_by_parameter_scale",
+            "dtype_momentum",
+            "factored",
+            "weight_decay_mask",
+        ] {
+            optional(name, None);
+        }
+    }
+}
+
+crate::engine::delegate_stage!(Adafactor => chain: Chain);

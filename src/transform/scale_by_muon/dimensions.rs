@@ -1,0 +1,131 @@
+//! Which axes of a leaf are the rows and columns of matrices.
+
+use crate::engine::InitContext;
+use crate::error::{Error, Result};
+use crate::select::subtree;
+use crate::tree::LeafSpec;
+
+/// Which axes of a leaf, flattened together, are the rows (what a layer sums over) and the columns (what it puts out) of
+/// its matrices. For each index of the other axes there is a matrix of its own. Negative axes count from the end.
+///
+/// ```
+/// use gradchain::transform::DimensionNumbers;
+///
+/// // The kernel of a convolution, [height, width, in, out], as one matrix.
+/// let kernel = DimensionNumbers::new([0, 1, 2], [3]);
+/// // Attention heads, [model, head, size]: a matrix for each head.
+/// let heads = DimensionNumbers::new([0], [-1]);
+/// # let _ = (kernel, heads);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DimensionNumbers {
+    /// The axes of the rows.
+    pub reduction_axis: Vec<isize>,
+    /// The axes of the columns.
+    pub output_axis: Vec<isize>,
+}
+
+impl DimensionNumbers {
+    /// Rows and columns by their axes.
+    pub fn new(reduction_axis: impl Into<Vec<isize>>, output_axis: impl Into<Vec<isize>>) -> DimensionNumbers {
+        DimensionNumbers { reduction_axis: reduction_axis.into(), output_axis: output_axis.into() }
+    }
+
+    /// The axes of rows and columns, counted from the start, if the leaf has them all and none twice.
+    fn axes(&self, leaf: &LeafSpec) -> Option<[Vec<usize>; 2]> {
+        let from_start = |&a: &isize| {
+            let a = if a < 0 { a.checked_add_unsigned(leaf.ndim())? } else { a };
+            usize::try_from(a).ok().filter(|a| *a < leaf.ndim())
+        };
+        let rows: Vec<usize> = self.reduction_axis.iter().map(from_start).collect::<Option<_>>()?;
+        let cols: Vec<usize> = self.output_axis.iter().map(from_start).collect::<Option<_>>()?;
+        let mut seen = vec![false; leaf.ndim()];
+        let new = rows.iter().chain(&cols).all(|&a| !core::mem::replace(&mut seen[a], true));
+        (new && !rows.is_empty() && !cols.is_empty()).then_some([rows, cols])
+    }
+}
+
+/// The [`DimensionNumbers`] of the leaves at some paths, and of leaves below them; `None` where they are no matrices.
+///
+/// Leaves that no path names have those of a matrix, if they have two axes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WeightDimensionNumbers(Option<Vec<(String, Option<DimensionNumbers>)>>);
+
+impl WeightDimensionNumbers {
+    /// Says it for each path.
+    pub fn tree<P: Into<String>>(
+        entries: impl IntoIterator<Item = (P, Option<DimensionNumbers>)>,
+    ) -> WeightDimensionNumbers {
+        WeightDimensionNumbers(Some(entries.into_iter().map(|(path, numbers)| (path.into(), numbers)).collect()))
+    }
+
+    /// The dimension numbers of a leaf.
+    pub(crate) fn of(&self, leaf: &LeafSpec) -> Option<DimensionNumbers> {
+        let entry = self.0.iter().flatten().find(|(path, _)| subtree::holds(path, leaf.path()));
+        match entry {
+            Some((_, numbers)) => numbers.clone(),
+            None => (leaf.ndim() == 2).then(|| DimensionNumbers::new([0], [1])),
+        }
+    }
+
+    /// Checks that every path names a leaf.
+    fn check(&self, at: &InitContext<'_>, what: &str) -> Result<()> {
+        let paths: Vec<&str> = self.0.iter().flatten().map(|(path, _)| path.as_str()).collect();
+        subtree::assign(&paths, at.structure(), false, what).map(drop)
+    }
+}
+
+/// Where the matrices of a leaf lie: element `[i, j]` of the matrix at `m` at `m + down[i] + along[j]`, with no more rows
+/// than columns.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) matrices: Vec<usize>,
+    pub(super) down: Vec<usize>,
+    pub(super) along: Vec<usize>,
+}
+
+/// How many rows and columns the matrices of a leaf have, in that order, if it has any.
+pub(crate) fn fans(numbers: &WeightDimensionNumbers, leaf: &LeafSpec) -> Option<[usize; 2]> {
+    let axes = numbers.of(leaf)?.axes(leaf)?;
+    Some(axes.map(|axes| axes.iter().map(|&a| leaf.shape()[a]).product()))
+}
+
+/// The layouts of the leaves that a transformation acts on.
+pub(super) fn layouts(
+    numbers: &WeightDimensionNumbers,
+    at: &InitContext<'_>,
+    what: &str,
+) -> Result<Vec<Option<Layout>>> {
+    numbers.check(at, what)?;
+    let leaves = at.structure().leaves().iter().zip(at.active());
+    leaves
+        .map(|(leaf, on)| {
+            if !on {
+                return Ok(None);
+            }
+            let axes = numbers.of(leaf).and_then(|numbers| numbers.axes(leaf));
+            let Some([mut down, mut along]) = axes else {
+                let expected = "such that each leaf has axes for rows and others for columns";
+                return Err(Error::argument(what, "weight_dimension_numbers", expected, format!("the leaf `{leaf}`")));
+            };
+            let others: Vec<usize> = (0..leaf.ndim()).filter(|a| !down.contains(a) && !along.contains(a)).collect();
+            if size(leaf, &down) > size(leaf, &along) {
+                core::mem::swap(&mut down, &mut along);
+            }
+            let [matrices, down, along] = [others, down, along].map(|axes| places(leaf, &axes));
+            Ok(Some(Layout { matrices, down, along }))
+        })
+        .collect()
+}
+
+fn size(leaf: &LeafSpec, axes: &[usize]) -> usize {
+    axes.iter().map(|&a| leaf.shape()[a]).product()
+}
+
+/// Where the elements along some axes lie, the last axis fastest.
+fn places(leaf: &LeafSpec, axes: &[usize]) -> Vec<usize> {
+    axes.iter().fold(vec![0], |places, &a| {
+        let stride = leaf.strides()[a] as usize;
+        places.iter().flat_map(|place| (0..leaf.shape()[a]).map(move |i| place + i * stride)).collect()
+    })
+}

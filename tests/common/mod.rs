@@ -1,0 +1,67 @@
+//! What the law tests share: random trees, the registry of transformations, comparison by bits.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
+
+pub mod registry;
+pub mod trees;
+
+use gradchain::state::same_bits;
+use gradchain::tree::DynTree;
+use gradchain::{Stage, Tree};
+
+/// The leaves of a tree: path and values, in logical order.
+pub fn values<T: Tree + ?Sized>(tree: &T) -> Vec<(String, Vec<f64>)> {
+    let mut out = Vec::new();
+    gradchain::tree::for_each_leaf(tree, |path, leaf| out.push((path.to_owned(), leaf.to_f64())));
+    out
+}
+
+/// Whether two trees have the same bits; NaNs are equal whatever their payload, since which operand's payload survives is
+/// the compiler's choice.
+pub fn same_values<A: Tree + ?Sized, B: Tree + ?Sized>(a: &A, b: &B) -> Result<(), String> {
+    let (a, b) = (values(a), values(b));
+    if a.len() != b.len() {
+        return Err(format!("{} and {} leaves", a.len(), b.len()));
+    }
+    for ((path, a), (_, b)) in a.iter().zip(&b) {
+        for (i, (x, y)) in a.iter().zip(b).enumerate() {
+            if x.to_bits() != y.to_bits() && !(x.is_nan() && y.is_nan()) {
+                return Err(format!("{path}[{i}]: {x:e} and {y:e}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether two trees agree to a relative tolerance.
+pub fn close<A: Tree + ?Sized, B: Tree + ?Sized>(a: &A, b: &B, tolerance: f64) -> Result<(), String> {
+    for ((path, a), (_, b)) in values(a).iter().zip(&values(b)) {
+        for (i, (x, y)) in a.iter().zip(b).enumerate() {
+            if (x - y).abs() > tolerance * (1.0 + x.abs().max(y.abs())) {
+                return Err(format!("{path}[{i}]: {x:e} and {y:e}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Parameters and state after some steps.
+pub struct After<T: Stage> {
+    pub params: DynTree,
+    pub state: gradchain::OptState<T>,
+}
+
+impl<T: Stage> After<T> {
+    pub fn same_state(&self, other: &After<T>) -> bool {
+        same_bits(&*self.state, &*other.state)
+    }
+}
+
+/// Runs some steps.
+pub fn run<T: gradchain::GradientTransformation>(t: &T, params: &DynTree, grads: &[DynTree]) -> After<T> {
+    let mut params = params.clone();
+    let mut state = t.init(&params).expect("a registered transformation fits every tree");
+    for grads in grads {
+        t.step(&mut params, grads, &mut state).expect("gradients of the parameters' structure");
+    }
+    After { params, state }
+}
