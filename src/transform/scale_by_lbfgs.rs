@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
 use crate::tree::{Cursor, dense_strides};
-use crate::wrapper::{WholeTreeTransformation, whole_tree_stage};
+use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Multiplies the updates by an estimate of the inverse Hessian, made of the last few differences of parameters and
 /// gradients: the direction of L-BFGS.
@@ -83,7 +83,7 @@ builder! {
         integers: memory_size: usize;
     }
 }
-whole_tree_stage!(ScaleByLbfgs => ScaleByLbfgs);
+whole_tree_stage!(ScaleByLbfgs => ScaleByLbfgs; by WholeTreeRule; state ScaleByLbfgsState);
 
 /// What [`scale_by_lbfgs`] remembers. All arrays are in row-major order.
 #[derive(Clone, Debug)]
@@ -124,7 +124,7 @@ impl State for ScaleByLbfgsState {
     }
 }
 
-impl WholeTreeTransformation for ScaleByLbfgs {
+impl WholeTreeRule for ScaleByLbfgs {
     const NAME: &'static str = "scale_by_lbfgs";
     const READS_PARAMS: bool = true;
     type State = ScaleByLbfgsState;
