@@ -48,9 +48,11 @@ use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 /// let optimizer = chain((scale_by_lbfgs(), scale(-1.0)));
 /// let mut x = 3.0_f64;
 /// let mut state = optimizer.init(&x)?;
-/// optimizer.step(&mut x, &(4.0 * x), &mut state)?;
+/// let gradient = 4.0 * x;
+/// optimizer.step(&mut x, &gradient, &mut state)?;
 /// assert_eq!(x, 2.0); // the first step has length 1
-/// optimizer.step(&mut x, &(4.0 * x), &mut state)?;
+/// let gradient = 4.0 * x;
+/// optimizer.step(&mut x, &gradient, &mut state)?;
 /// assert_eq!(x, 0.0);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
