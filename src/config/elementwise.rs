@@ -1,5 +1,6 @@
-//! Arithmetic on single elements.
+//! The parts that chains are made of.
 
+use super::node::Scheduled;
 use super::registry::family;
 use crate::schedule::Hyperparam;
 use crate::transform::*;
@@ -7,11 +8,36 @@ use crate::wrapper::masked;
 
 family! { |a|
     "add_decayed_weights" => masked(add_decayed_weights(0.0), a.or("mask", crate::Mask::all())?),
+    "clip" => clip(a.required::<Hyperparam>("max_delta")?),
+    "clip_by_block_rms" => clip_by_block_rms(a.required::<Hyperparam>("threshold")?),
+    "clip_by_global_norm" => clip_by_global_norm(a.required::<Hyperparam>("max_norm")?),
+    "ema" => ema(a.required::<Hyperparam>("decay")?)
+        .debias(a.or("debias", true)?)
+        .accumulator_dtype(a.or::<Option<_>>("accumulator_dtype", None)?),
+    "identity" => identity(),
+    "keep_params_nonnegative" => keep_params_nonnegative(),
     "scale" => scale(a.required::<Hyperparam>("step_size")?),
     "scale_by_adam" => scale_by_adam()
-        .mu_dtype(a.or("mu_dtype", None)?)
-        .nu_dtype(a.or("nu_dtype", None)?)
+        .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
+        .nu_dtype(a.or::<Option<_>>("nu_dtype", None)?)
         .nesterov(a.or("nesterov", false)?),
+    "scale_by_factored_rms" => scale_by_factored_rms()
+        .factored(a.or("factored", true)?)
+        .step_offset(a.or("step_offset", 0)?)
+        .min_dim_size_to_factor(a.or("min_dim_size_to_factor", 128)?),
+    "scale_by_lbfgs" => scale_by_lbfgs()
+        .memory_size(a.or("memory_size", 10)?)
+        .scale_init_precond(a.or("scale_init_precond", true)?),
     "scale_by_learning_rate" => scale_by_learning_rate(a.required::<Hyperparam>("learning_rate")?)
         .flip_sign(a.or("flip_sign", true)?),
+    "scale_by_lion" => scale_by_lion()
+        .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
+        .mode(a.or("mode", LionMode::default())?),
+    "scale_by_schedule" => scale_by_schedule(a.required::<Scheduled>("step_size_fn")?.0),
+    "scale_by_trust_ratio" => scale_by_trust_ratio(),
+    "set_to_zero" => set_to_zero(),
+    "trace" => trace(a.required::<Hyperparam>("decay")?)
+        .nesterov(a.or("nesterov", false)?)
+        .accumulator_dtype(a.or::<Option<_>>("accumulator_dtype", None)?),
+    "zero_nans" => zero_nans(),
 }

@@ -9,6 +9,7 @@ use super::error::{ConfigError, Result};
 use crate::element::DType;
 use crate::schedule::{Hyperparam, Schedule};
 use crate::select::{Labels, Mask};
+use crate::transform::LionMode;
 use crate::wrapper::Boxed;
 
 /// A JSON value and its place.
@@ -132,6 +133,18 @@ impl Read for u64 {
     }
 }
 
+impl Read for u32 {
+    fn read(node: &Node<'_>) -> Result<u32> {
+        u64::read(node)?.try_into().map_err(|_| node.wrong("a smaller number"))
+    }
+}
+
+impl Read for i64 {
+    fn read(node: &Node<'_>) -> Result<i64> {
+        node.value.as_i64().ok_or_else(|| node.wrong("a whole number"))
+    }
+}
+
 impl Read for usize {
     fn read(node: &Node<'_>) -> Result<usize> {
         u64::read(node)?.try_into().map_err(|_| node.wrong("a smaller number"))
@@ -201,6 +214,30 @@ pub(super) fn schedule_argument(node: &Node<'_>) -> Result<Schedule> {
     match node.single("{\"schedule\": ..}")? {
         ("schedule", inside) => inside.read(),
         _ => Err(node.wrong("{\"schedule\": ..}")),
+    }
+}
+
+/// An argument that must be a schedule.
+pub(super) struct Scheduled(pub(super) Schedule);
+
+impl Read for Scheduled {
+    fn read(node: &Node<'_>) -> Result<Scheduled> {
+        schedule_argument(node).map(Scheduled)
+    }
+}
+
+/// An argument of Optax that there is nothing for here: only `null` will do.
+pub(super) struct Unused;
+
+impl Read for Unused {
+    fn read(node: &Node<'_>) -> Result<Unused> {
+        if node.value.is_null() { Ok(Unused) } else { Err(node.wrong("null")) }
+    }
+}
+
+impl Read for LionMode {
+    fn read(node: &Node<'_>) -> Result<LionMode> {
+        node.choice(&[("hard", LionMode::Hard), ("smooth", LionMode::Smooth), ("refined", LionMode::Refined)])
     }
 }
 

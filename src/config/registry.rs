@@ -48,7 +48,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Sets every hyperparameter that is given under the name it has in the builder, refuses what is left over, checks the
 /// ranges, and forgets the type.
-pub(super) fn finish<T: Arguments + Clone + 'static>(
+fn finish<T: Arguments + Clone + 'static>(
     a: &Args<'_>,
     mut transformation: T,
     inject: Option<&Injection>,
@@ -74,6 +74,32 @@ pub(super) fn finish<T: Arguments + Clone + 'static>(
     }
 }
 
+/// What can be finished: a transformation, or one of two.
+pub(super) trait Finish {
+    fn finish(self, a: &Args<'_>, inject: Option<&Injection>) -> Result<Boxed>;
+}
+
+impl<T: Arguments + Clone + 'static> Finish for T {
+    fn finish(self, a: &Args<'_>, inject: Option<&Injection>) -> Result<Boxed> {
+        finish(a, self, inject)
+    }
+}
+
+/// One of two, where an argument decides the type.
+pub(super) enum Either<A, B> {
+    This(A),
+    That(B),
+}
+
+impl<A: Finish, B: Finish> Finish for Either<A, B> {
+    fn finish(self, a: &Args<'_>, inject: Option<&Injection>) -> Result<Boxed> {
+        match self {
+            Either::This(this) => this.finish(a, inject),
+            Either::That(that) => that.finish(a, inject),
+        }
+    }
+}
+
 /// Checks the ranges of the arguments and forgets the type.
 pub(super) fn checked<T: Stage + 'static>(node: &Node<'_>, transformation: T) -> Result<Boxed> {
     transformation.validate().map_err(|error| ConfigError::refused(&node.place, error))?;
@@ -91,7 +117,7 @@ macro_rules! family {
             inject: Option<&$crate::config::registry::Injection>,
         ) -> Option<$crate::config::error::Result<$crate::wrapper::Boxed>> {
             let build = || match $a.name {
-                $($name => $crate::config::registry::finish($a, $build, inject).map(Some),)*
+                $($name => $crate::config::registry::Finish::finish($build, $a, inject).map(Some),)*
                 _ => Ok(None),
             };
             build().transpose()

@@ -135,9 +135,3 @@ impl Read for Skip {
         Ok(Skip::Large(norm))
     }
 }
-
-impl Read for u32 {
-    fn read(node: &Node<'_>) -> Result<u32> {
-        u64::read(node)?.try_into().map_err(|_| node.wrong("a smaller number"))
-    }
-}

@@ -7,8 +7,8 @@ use gradchain::DType;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::transform::{Seen, Transform};
-use super::tree::{self, Leaf, Tolerance};
+use super::transform::{self, Seen, Transform};
+use super::tree::{self, Leaf, Leaves, Slack};
 use super::{Verdict, reference};
 
 /// All rules.
@@ -45,22 +45,26 @@ struct When {
 enum Situation {
     /// Optax's update of a leaf is of a wider type than the parameter.
     UpdateWiderThanParameter,
-    /// A gradient that is not finite was accumulated, and the case goes on after that window.
+    /// A gradient that is not finite was accumulated.
     NotFiniteAccumulated,
     /// A hyperparameter that is given by a schedule is set.
     ScheduledHyperparameterSet,
     /// Gradients were thrown away.
     Skipped,
+    /// The gradients are finite, and the sum of their squares is not in their type.
+    SquaresOverflow,
 }
 
 /// What is expected instead.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Gives {
-    /// Optax's update rounded to the parameter's type; parameters may be off by one rounding.
+    /// Optax's update rounded to the parameter's type; parameters may be off by that rounding.
     RoundedUpdates,
-    /// From the window after the one with the gradient on: what the transformation inside gives for the mean of each
-    /// window alone.
+    /// What this crate gives for the same numbers as `f64`, rounded.
+    SameInF64,
+    /// From the step with that gradient on: what the transformation inside gives for the mean of each window alone, and
+    /// nothing before the window is full.
     WindowsApart,
     /// Setting is refused, with a message that says why. All numbers are Optax's.
     Refusal,
@@ -86,9 +90,9 @@ impl Departures {
         let mut last = String::new();
         for set in sets {
             let chosen: Vec<_> = (0..matching.len()).filter(|i| set & (1 << i) != 0).map(|i| matching[i]).collect();
-            let (mut expected, mut tolerance) = (case.expected(), case.tolerance);
-            chosen.iter().for_each(|rule| rule.gives.put(case, found, &mut expected, &mut tolerance));
-            match case.compare(&expected, found, tolerance) {
+            let mut expected = case.expected();
+            chosen.iter().for_each(|rule| rule.gives.put(case, found, &mut expected));
+            match case.compare(&expected, found) {
                 Ok(()) => return Verdict::Departed(chosen.iter().map(|rule| rule.name.clone()).collect()),
                 Err(difference) => last = difference,
             }
@@ -128,9 +132,20 @@ impl Situation {
             Situation::ScheduledHyperparameterSet => {
                 case.steps.iter().any(|step| step.set_hyperparams.keys().any(|name| scheduled(&case.config, name)))
             }
+            Situation::SquaresOverflow => case.steps.iter().any(|step| squares_overflow(&step.grads)),
             Situation::Skipped => found.iter().any(|seen| seen.skipped),
         }
     }
+}
+
+fn squares_overflow(grads: &Leaves) -> bool {
+    let finite = grads.values().flat_map(|leaf| &leaf.data).all(|g| g.is_finite());
+    let overflows = |dtype| {
+        let leaves = grads.values().filter(|leaf| leaf.dtype == dtype);
+        let sum = leaves.flat_map(|leaf| &leaf.data).fold(0.0, |sum, g| tree::round(dtype, sum + g * g));
+        sum.is_infinite()
+    };
+    finite && grads.values().any(|leaf| overflows(leaf.dtype))
 }
 
 fn wider(case: &Transform, seen: &Seen) -> bool {
@@ -153,18 +168,18 @@ fn scheduled(config: &Value, name: &str) -> bool {
 
 impl Gives {
     /// Puts what is right in the place of what Optax recorded.
-    fn put(self, case: &Transform, found: &[Seen], expected: &mut [Seen], tolerance: &mut Tolerance) {
+    fn put(self, case: &Transform, found: &[Seen], expected: &mut [Seen]) {
         match self {
-            Gives::RoundedUpdates => {
-                let mut widest = 0.0_f64;
-                for (path, update) in expected.iter_mut().flat_map(|seen| &mut seen.updates) {
-                    let dtype = case.params[path].dtype;
-                    if update.dtype.size() > dtype.size() {
-                        widest = widest.max(tree::epsilon(dtype));
-                        round(update, dtype);
+            Gives::RoundedUpdates => rounded_updates(case, expected),
+            Gives::SameInF64 => {
+                let Ok(wide) = transform::observe(&case.in_type(DType::F64)) else { return };
+                for (expected, wide) in expected.iter_mut().zip(wide) {
+                    let trees = [(&mut expected.updates, wide.updates), (&mut expected.params, wide.params)];
+                    for (expected, mut wide) in trees {
+                        wide.iter_mut().for_each(|(path, leaf)| round(leaf, case.params[path].dtype));
+                        *expected = wide;
                     }
                 }
-                tolerance.rtol += widest;
             }
             Gives::WindowsApart => {
                 let Some(windows) = reference::windows(case) else { return };
@@ -199,6 +214,27 @@ impl Gives {
                 }
             }
         }
+    }
+}
+
+/// An update is rounded to its parameter's type, which may put it one step of that type away from the expected one, and
+/// the parameter, where the sum is rounded again, one more; steps add up.
+fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
+    let mut slack = Slack::new();
+    for seen in expected {
+        for (path, update) in &mut seen.updates {
+            let dtype = case.params[path].dtype;
+            if update.dtype.size() <= dtype.size() {
+                continue;
+            }
+            round(update, dtype);
+            let step = |x: &f64| if x.is_finite() { tree::epsilon(dtype) * x.abs() } else { 0.0 };
+            let [params, updates] = [&seen.params[path], update].map(|leaf| leaf.data.iter().map(step));
+            seen.slack[1].insert(path.clone(), updates.clone().collect());
+            let slack = slack.entry(path.clone()).or_insert_with(|| vec![0.0; update.data.len()]);
+            slack.iter_mut().zip(params.zip(updates)).for_each(|(slack, (p, u))| *slack += p + u);
+        }
+        seen.slack[0] = slack.clone();
     }
 }
 

@@ -6,7 +6,7 @@ use gradchain::{apply_updates, config};
 use serde_json::Value;
 
 use super::transform::Stop;
-use super::tree::{self, Tolerance};
+use super::tree::{self, Slack, Tolerance};
 
 pub(crate) fn schedule(case: &Value) -> Result<(), Stop> {
     let schedule = config::schedule(&case["schedule"]).map_err(stop)?;
@@ -36,7 +36,9 @@ pub(crate) fn function(case: &Value) -> Result<(), Stop> {
             let updates = tree::dynamic(&read("updates")?);
             apply_updates(&mut params, &updates).map_err(|error| Stop::Error(error.to_string()))?;
             let expected = tree::read(&case["expected"]["tree"]).map_err(Stop::Error)?;
-            return tolerance.compare("parameter", &expected, &tree::leaves(&params)).map_err(Stop::Error);
+            return tolerance
+                .compare("parameter", &expected, &tree::leaves(&params), &Slack::new())
+                .map_err(Stop::Error);
         }
         "global_norm" => norm("updates")?,
         "tree_norm" if args["ord"] == 2 && args["squared"] == false => norm("tree")?,

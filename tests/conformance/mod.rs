@@ -98,7 +98,7 @@ fn transform(case: &Value, departures: &Departures) -> Verdict {
         Ok(found) => found,
         Err(stop) => return verdict(stop),
     };
-    match case.compare(&case.expected(), &found, case.tolerance) {
+    match case.compare(&case.expected(), &found) {
         Ok(()) => Verdict::Passed,
         Err(difference) => departures.judge(&case, &found, difference),
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use gradchain::prelude::*;
+use gradchain::tree::DynTree;
 use gradchain::{OptState, apply_updates, config};
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use super::tree::{self, Leaf, Leaves};
 /// What should be seen, and from which step on because of a gradient that is not finite.
 pub(crate) struct Windows {
     pub(crate) seen: Vec<Seen>,
-    /// The first step after a window into which a gradient got that is not finite.
+    /// The first step in which a gradient was accumulated that is not finite.
     pub(crate) poisoned: Option<usize>,
 }
 
@@ -23,11 +24,10 @@ pub(crate) fn windows(case: &Transform) -> Option<Windows> {
     let mut node = Node::build(&case.config, &params)?;
     let (mut seen, mut poisoned) = (Vec::new(), None);
     for (number, step) in case.steps.iter().enumerate() {
+        let (updates, _) = node.update(step.grads.clone(), &params)?;
         if poisoned.is_none() && node.is_poisoned() {
             poisoned = Some(number);
         }
-        let before = params.clone();
-        let updates = node.update(step.grads.clone(), &before)?;
         apply_updates(&mut params, &tree::dynamic(&updates)).ok()?;
         let mut flags = BTreeMap::new();
         node.flags(&case.params.keys().cloned().collect::<Vec<_>>(), &mut flags);
@@ -49,13 +49,13 @@ struct Window {
     skip: Value,
     gradients: Vec<Leaves>,
     emitted: u64,
-    /// Whether a window that is over had a gradient that is not finite.
+    /// Whether a gradient was accumulated that is not finite.
     poisoned: bool,
     flags: BTreeMap<String, Value>,
 }
 
 impl Node {
-    fn build(config: &Value, params: &gradchain::tree::DynTree) -> Option<Node> {
+    fn build(config: &Value, params: &DynTree) -> Option<Node> {
         if let Some(members) = config["chain"].as_array() {
             return Some(Node::Chain(members.iter().map(|m| Node::build(m, params)).collect::<Option<_>>()?));
         }
@@ -76,10 +76,17 @@ impl Node {
         Some(Node::Whole(whole, Box::new(state)))
     }
 
-    fn update(&mut self, grads: Leaves, params: &gradchain::tree::DynTree) -> Option<Leaves> {
+    /// The updates, and whether they are ones: not if something was held back or thrown away.
+    fn update(&mut self, grads: Leaves, params: &DynTree) -> Option<(Leaves, bool)> {
         match self {
-            Node::Chain(members) => members.iter_mut().try_fold(grads, |grads, member| member.update(grads, params)),
-            Node::Whole(whole, state) => Some(tree::leaves(&whole.update(&tree::dynamic(&grads), state, params).ok()?)),
+            Node::Chain(members) => members.iter_mut().try_fold((grads, true), |(grads, emitted), member| {
+                let (updates, also) = member.update(grads, params)?;
+                Some((updates, emitted && also))
+            }),
+            Node::Whole(whole, state) => {
+                let updates = whole.update(&tree::dynamic(&grads), state, params).ok()?;
+                Some((tree::leaves(&updates), updates.outcome().emitted()))
+            }
             Node::Window(window) => window.update(grads, params),
         }
     }
@@ -105,7 +112,7 @@ impl Node {
 }
 
 impl Window {
-    fn update(&mut self, grads: Leaves, params: &gradchain::tree::DynTree) -> Option<Leaves> {
+    fn update(&mut self, grads: Leaves, params: &DynTree) -> Option<(Leaves, bool)> {
         let nothing = || map(&grads, |_, _| 0.0);
         let all = || grads.values().flat_map(|leaf| &leaf.data);
         let not_finite = all().filter(|g| !g.is_finite()).count();
@@ -115,30 +122,28 @@ impl Window {
             None => self.skip == "skip_not_finite" && not_finite > 0,
         };
         let window = self.window()?;
-        let updates = if skip {
-            nothing()
-        } else {
+        if !skip {
+            self.poisoned |= not_finite > 0;
             self.gradients.push(grads.clone());
-            if self.gradients.len() < window {
-                nothing()
-            } else {
-                self.emitted += 1;
-                let total = self.total();
-                self.poisoned |= total.values().flat_map(|leaf| &leaf.data).any(|x| !x.is_finite());
-                self.gradients.clear();
-                self.inner.update(total, params)?
-            }
+        }
+        let (updates, emitted) = if skip || self.gradients.len() < window {
+            (nothing(), false)
+        } else {
+            self.emitted += 1;
+            let total = self.total();
+            self.gradients.clear();
+            self.inner.update(total, params)?
         };
         let mini_step = self.gradients.len();
         self.flags = BTreeMap::from([
             ("mini_step".into(), mini_step.into()),
             ("gradient_step".into(), self.emitted.into()),
-            ("has_updated".into(), (!skip && mini_step == 0).into()),
+            ("has_updated".into(), emitted.into()),
             ("should_skip".into(), skip.into()),
             ("num_not_finite".into(), not_finite.into()),
             ("norm_squared".into(), json!(norm_squared)),
         ]);
-        Some(updates)
+        Some((updates, emitted))
     }
 
     fn window(&self) -> Option<usize> {

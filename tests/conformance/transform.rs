@@ -7,7 +7,7 @@ use gradchain::state::{Entry, EntryMut, State, StateWalk, StateWalkMut, same_bit
 use gradchain::{DType, OptState, config, injected_hyperparams};
 use serde_json::Value;
 
-use super::tree::{self, Leaf, Leaves, Tolerance};
+use super::tree::{self, Leaf, Leaves, Slack, Tolerance};
 
 /// One step of a case.
 #[derive(Clone, Debug)]
@@ -28,6 +28,9 @@ pub(crate) struct Seen {
     pub(crate) refusals: BTreeMap<String, String>,
     /// Whether the gradients were thrown away; known for what is found only.
     pub(crate) skipped: bool,
+    /// How much farther than the tolerance each element of a parameter and of an update may be off; for what is expected
+    /// by a departure only.
+    pub(crate) slack: [Slack; 2],
 }
 
 /// A case of a transformation.
@@ -66,11 +69,19 @@ impl Transform {
     }
 
     /// Compares what was found with what is expected, step by step.
-    pub(crate) fn compare(&self, expected: &[Seen], found: &[Seen], tolerance: Tolerance) -> Result<(), String> {
+    pub(crate) fn compare(&self, expected: &[Seen], found: &[Seen]) -> Result<(), String> {
         for (step, (expected, found)) in expected.iter().zip(found).enumerate() {
-            expected.compare(found, tolerance).map_err(|difference| format!("step {step}: {difference}"))?;
+            expected.compare(found, self.tolerance).map_err(|difference| format!("step {step}: {difference}"))?;
         }
         Ok(())
+    }
+
+    /// The same case with all leaves of another type.
+    pub(crate) fn in_type(&self, dtype: DType) -> Transform {
+        let mut case = self.clone();
+        let grads = case.steps.iter_mut().flat_map(|step| step.grads.values_mut());
+        case.params.values_mut().chain(grads).for_each(|leaf| leaf.dtype = dtype);
+        case
     }
 
     pub(crate) fn expected(&self) -> Vec<Seen> {
@@ -101,8 +112,9 @@ impl Step {
 
 impl Seen {
     fn compare(&self, found: &Seen, tolerance: Tolerance) -> Result<(), String> {
-        tolerance.compare("update", &self.updates, &found.updates)?;
-        tolerance.compare("parameter", &self.params, &found.params)?;
+        let [of_params, of_updates] = &self.slack;
+        tolerance.compare("update", &self.updates, &found.updates, of_updates)?;
+        tolerance.compare("parameter", &self.params, &found.params, of_params)?;
         for (name, expected) in &self.hyperparams {
             match found.hyperparams.get(name) {
                 Some(found) if tolerance.agrees(*expected, *found) => {}
@@ -126,7 +138,7 @@ impl Seen {
 /// Integers and booleans are exact, other numbers go by the tolerance.
 fn same_flag(expected: &Value, found: &Value, tolerance: Tolerance) -> bool {
     match (tree::number(expected), tree::number(found)) {
-        (Ok(e), Ok(f)) if expected.is_u64() && found.is_u64() => e == f,
+        (Ok(e), Ok(f)) if expected.is_u64() => e == f,
         (Ok(e), Ok(f)) => tolerance.agrees(e, f),
         _ => expected == found,
     }
@@ -208,7 +220,7 @@ pub(crate) fn fields<S: State>(state: &S, paths: &[String]) -> BTreeMap<String, 
         let value = match entry {
             Entry::Count(count) => count.get().into(),
             Entry::Flag(flag) => flag.get().into(),
-            Entry::Scalar(scalar) => scalar.get().into(),
+            Entry::Scalar(scalar) => written(scalar.get()),
             Entry::Flags(flags) => flags
                 .iter()
                 .filter_map(|(leaf, flag)| Some((paths.get(leaf)?.clone(), Value::Bool(flag.get()))))
@@ -220,7 +232,7 @@ pub(crate) fn fields<S: State>(state: &S, paths: &[String]) -> BTreeMap<String, 
             "measured" => &["num_not_finite", "norm_squared"],
             _ => &[],
         } {
-            found.entry((*alias).into()).or_default().push(whole(&value));
+            found.entry((*alias).into()).or_default().push(value.clone());
         }
         found.entry(name.into()).or_default().push(value);
     }));
@@ -230,14 +242,13 @@ pub(crate) fn fields<S: State>(state: &S, paths: &[String]) -> BTreeMap<String, 
         .collect()
 }
 
-/// A number that counts is an integer, whatever it is kept in.
-fn whole(value: &Value) -> Value {
-    match value.as_f64() {
-        Some(x) if x.fract() == 0.0 && x >= 0.0 && value.is_f64() => (x as u64).into(),
-        Some(_) => value.clone(),
-        // JSON has no NaN.
-        None if value.is_null() => "nan".into(),
-        None => value.clone(),
+/// As the cases write it: JSON has no NaN and no infinities.
+fn written(x: f64) -> Value {
+    match x {
+        x if x.is_nan() => "nan".into(),
+        f64::INFINITY => "inf".into(),
+        f64::NEG_INFINITY => "-inf".into(),
+        x => x.into(),
     }
 }
 
