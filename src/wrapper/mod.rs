@@ -25,7 +25,7 @@ pub use multi_steps::{
     skip_large_updates, skip_not_finite,
 };
 pub use partition::{Partition, PartitionState, partition};
-pub(crate) use whole_tree::whole_tree_stage;
+pub(crate) use whole_tree::{WholeTreeRule, whole_tree_stage};
 pub use whole_tree::{WholeTreeStage, WholeTreeTransformation, whole_tree};
 
 /// Traits that bounds mention and nobody needs to name; not in the prelude, so that their methods are not in scope.
