@@ -1,8 +1,8 @@
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Rule};
 use crate::error::Result;
-use crate::macros::builder;
 use crate::schedule::Hyperparam;
+use crate::wrapper::{Argument, Arguments};
 
 /// Replaces updates by the sign of their mix with a running mean.
 ///
@@ -18,7 +18,8 @@ use crate::schedule::Hyperparam;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses; reads no parameters.
+/// One float of state for each parameter. Fuses; reads no parameters. Which mode it is, is in the type, so that the loop
+/// need not ask; that of mode smooth is not vectorised.
 ///
 /// # Errors
 ///
@@ -41,15 +42,15 @@ use crate::schedule::Hyperparam;
 ///
 /// Chen and others, [Symbolic discovery of optimization algorithms](https://arxiv.org/abs/2302.06675), 2023, program 1.
 /// Optax, [`scale_by_lion`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a
-/// 16-bit leaf is `f32` unless `mu_dtype` asks otherwise.
+/// 16-bit leaf is `f32` unless `mu_dtype` asks otherwise; a mode is a type, not a string.
 pub fn scale_by_lion() -> ScaleByLion {
-    ScaleByLion { b1: 0.9.into(), b2: 0.99.into(), mu_dtype: None, mode: LionMode::default(), smooth_beta: 1.0.into() }
+    ScaleByLion { b1: 0.9.into(), b2: 0.99.into(), mu_dtype: None, mode: LionHard, smooth_beta: 1.0.into() }
 }
 
 /// See [`scale_by_lion`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByLion {
+pub struct ScaleByLion<M = LionHard> {
     /// The mean's share in the mix, in `[0, 1]`.
     pub b1: Hyperparam,
     /// Decay of the mean, in `[0, 1]`.
@@ -57,40 +58,93 @@ pub struct ScaleByLion {
     /// Type of the mean; by default the one that arithmetic is done in.
     pub mu_dtype: Option<DType>,
     /// What stands for the sign.
-    pub mode: LionMode,
+    pub mode: M,
     /// The slope at zero of mode smooth; not used in the others.
     pub smooth_beta: Hyperparam,
 }
 
-builder! {
-    ScaleByLion as "scale_by_lion" {
-        hyperparams: b1, b2, smooth_beta;
-        options: mu_dtype: Option<DType>, mode: LionMode;
+impl<M> ScaleByLion<M> {
+    /// Sets [`b1`](struct@ScaleByLion).
+    pub fn b1(mut self, b1: impl Into<Hyperparam>) -> Self {
+        self.b1 = b1.into();
+        self
+    }
+
+    /// Sets [`b2`](struct@ScaleByLion).
+    pub fn b2(mut self, b2: impl Into<Hyperparam>) -> Self {
+        self.b2 = b2.into();
+        self
+    }
+
+    /// Sets [`mu_dtype`](struct@ScaleByLion).
+    pub fn mu_dtype(mut self, mu_dtype: impl Into<Option<DType>>) -> Self {
+        self.mu_dtype = mu_dtype.into();
+        self
+    }
+
+    /// Sets [`mode`](struct@ScaleByLion): [`LionHard`], [`LionSmooth`] or [`LionRefined`].
+    pub fn mode<N: LionMode>(self, mode: N) -> ScaleByLion<N> {
+        ScaleByLion { b1: self.b1, b2: self.b2, mu_dtype: self.mu_dtype, mode, smooth_beta: self.smooth_beta }
+    }
+
+    /// Sets [`smooth_beta`](struct@ScaleByLion).
+    pub fn smooth_beta(mut self, smooth_beta: impl Into<Hyperparam>) -> Self {
+        self.smooth_beta = smooth_beta.into();
+        self
+    }
+}
+
+impl<M: LionMode> Arguments for ScaleByLion<M> {
+    const NAME: &'static str = "scale_by_lion";
+
+    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        visit("b1", Argument::Hyperparam(&mut self.b1));
+        visit("b2", Argument::Hyperparam(&mut self.b2));
+        visit("smooth_beta", Argument::Hyperparam(&mut self.smooth_beta));
+        visit("mu_dtype", Argument::Static);
+        visit("mode", Argument::Static);
     }
 }
 
 /// What [`scale_by_lion`] takes for the sign.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LionMode {
-    /// −1, 0 or 1.
-    #[default]
-    Hard,
-    /// A hyperbolic tangent.
-    Smooth,
-    /// The number itself, limited to −1 and 1.
-    Refined,
+pub trait LionMode: Clone + core::fmt::Debug + Send + Sync + 'static {
+    /// The sign, or what stands for it, of a mix. Write `#[inline(always)]` on it.
+    fn sign<C: Real>(x: C, smooth_beta: C) -> C;
 }
 
-impl LionMode {
-    /// The mode of this name, if there is one: `hard`, `smooth`, `refined`.
-    pub fn from_name(name: &str) -> Option<LionMode> {
-        match name {
-            "hard" => Some(LionMode::Hard),
-            "smooth" => Some(LionMode::Smooth),
-            "refined" => Some(LionMode::Refined),
-            _ => None,
-        }
+/// Mode hard of [`scale_by_lion`]: −1, 0 or 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LionHard;
+
+/// Mode smooth of [`scale_by_lion`]: a hyperbolic tangent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LionSmooth;
+
+/// Mode refined of [`scale_by_lion`]: the number itself, limited to −1 and 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LionRefined;
+
+impl LionMode for LionHard {
+    // NaN for NaN, and unlike `signum` 0 for 0.
+    #[inline(always)]
+    fn sign<C: Real>(x: C, _: C) -> C {
+        let up = if x > C::zero() { C::one() } else { x };
+        if x < C::zero() { -C::one() } else { up }
+    }
+}
+
+impl LionMode for LionSmooth {
+    #[inline(always)]
+    fn sign<C: Real>(x: C, smooth_beta: C) -> C {
+        (smooth_beta * x).tanh()
+    }
+}
+
+impl LionMode for LionRefined {
+    #[inline(always)]
+    fn sign<C: Real>(x: C, _: C) -> C {
+        let x = if x > C::one() { C::one() } else { x };
+        if x < -C::one() { -C::one() } else { x }
     }
 }
 
@@ -103,10 +157,9 @@ pub struct LionScalars<C> {
     keep2: C,
     take2: C,
     smooth_beta: C,
-    mode: LionMode,
 }
 
-impl Rule for ScaleByLion {
+impl<M: LionMode> Rule for ScaleByLion<M> {
     const NAME: &'static str = "scale_by_lion";
     const SLOTS: &'static [&'static str] = &["mu"];
     type Slots<C: Real> = [C; 1];
@@ -114,9 +167,9 @@ impl Rule for ScaleByLion {
 
     fn validate(&self) -> Result<()> {
         for (name, beta) in [("b1", &self.b1), ("b2", &self.b2)] {
-            beta.validate(Self::NAME, name, "in [0, 1]", |x| (0.0..=1.0).contains(&x))?;
+            beta.validate(<Self as Rule>::NAME, name, "in [0, 1]", |x| (0.0..=1.0).contains(&x))?;
         }
-        self.smooth_beta.validate(Self::NAME, "smooth_beta", "finite", f64::is_finite)
+        self.smooth_beta.validate(<Self as Rule>::NAME, "smooth_beta", "finite", f64::is_finite)
     }
 
     fn slot_dtype(&self, _: usize) -> Option<DType> {
@@ -131,7 +184,6 @@ impl Rule for ScaleByLion {
             keep2: C::of(b2),
             take2: C::of(1.0 - b2),
             smooth_beta: C::of(self.smooth_beta.at(clock.count)),
-            mode: self.mode,
         }
     }
 
@@ -139,23 +191,6 @@ impl Rule for ScaleByLion {
     fn apply<C: Real>(k: LionScalars<C>, [mu]: &mut [C; 1], u: C, _: C) -> C {
         let x = k.keep1 * *mu + k.take1 * u;
         *mu = k.keep2 * *mu + k.take2 * u;
-        match k.mode {
-            LionMode::Hard => sign(x),
-            LionMode::Smooth => (k.smooth_beta * x).tanh(),
-            LionMode::Refined => limited(x),
-        }
+        M::sign(x, k.smooth_beta)
     }
-}
-
-/// −1, 0 or 1, and NaN for NaN; `signum` has no 0.
-#[inline(always)]
-fn sign<C: Real>(x: C) -> C {
-    let up = if x > C::zero() { C::one() } else { x };
-    if x < C::zero() { -C::one() } else { up }
-}
-
-#[inline(always)]
-fn limited<C: Real>(x: C) -> C {
-    let x = if x > C::one() { C::one() } else { x };
-    if x < -C::one() { -C::one() } else { x }
 }
