@@ -3,7 +3,8 @@ use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
 use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleByLion, add_decayed_weights, scale_by_learning_rate, scale_by_lion,
+    AddDecayedWeights, LionMode, ScaleByLearningRate, ScaleByLion, add_decayed_weights, scale_by_learning_rate,
+    scale_by_lion,
 };
 use crate::wrapper::{Masked, masked};
 
@@ -12,12 +13,13 @@ use crate::wrapper::{Masked, masked};
 /// # Arithmetic
 ///
 /// ```text
-/// chain(scale_by_lion(b1, b2),
+/// chain(scale_by_lion(b1, b2, mode, smooth_beta),
 ///       masked(add_decayed_weights(weight_decay), mask),
 ///       scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// Defaults: `b1` 0.9, `b2` 0.99, `weight_decay` 1e-3 on all leaves. Since every step has full length, good learning rates are 3 to 10 times smaller than AdamW's, and good decays as many times larger.
+/// Defaults: `b1` 0.9, `b2` 0.99, `weight_decay` 1e-3 on all leaves, mode hard, `smooth_beta` 1. Since every step has
+/// full length, good learning rates are 3 to 10 times smaller than AdamW's, and good decays as many times larger.
 ///
 /// # Cost
 ///
@@ -43,7 +45,8 @@ use crate::wrapper::{Masked, masked};
 /// # References
 ///
 /// Chen and others, [Symbolic discovery of optimization algorithms](https://arxiv.org/abs/2302.06675), 2023, program 1.
-/// Optax, [`lion`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; the mean of a 16-bit leaf is `f32` unless `mu_dtype` asks otherwise. PyTorch has no
+/// Optax, [`lion`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; `mode` and
+/// `smooth_beta` can be set here too; the mean of a 16-bit leaf is `f32` unless `mu_dtype` asks otherwise. PyTorch has no
 /// Lion; the authors' version for it has no decay by default.
 pub fn lion(learning_rate: impl Into<Hyperparam>) -> Lion {
     let decay = masked(add_decayed_weights(1e-3), Mask::all());
@@ -65,9 +68,11 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",
             b2 [0.b2] "Sets the decay of the mean, in `[0, 1]`.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
+            smooth_beta [0.smooth_beta] "Sets the slope at zero of mode smooth.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean.";
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean.",
+            mode: LionMode [0.mode] "Sets what stands for the sign.";
     }
 }

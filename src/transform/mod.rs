@@ -29,7 +29,7 @@ pub use rescale::RescaleState;
 pub use scale::{Scale, scale};
 pub use scale_by_adam::{AdamScalars, ScaleByAdam, scale_by_adam};
 pub use scale_by_learning_rate::{ScaleByLearningRate, scale_by_learning_rate};
-pub use scale_by_lion::{LionHard, LionMode, LionRefined, LionScalars, LionSmooth, ScaleByLion, scale_by_lion};
+pub use scale_by_lion::{LionMode, LionScalars, ScaleByLion, ScaleByLionState, scale_by_lion};
 pub use scale_by_schedule::{ScaleBySchedule, scale_by_schedule};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};
 pub use set_to_zero::{SetToZero, set_to_zero};

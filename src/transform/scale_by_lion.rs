@@ -1,8 +1,12 @@
 use crate::element::{DType, Real};
-use crate::engine::{Clock, Rule};
+use crate::engine::{
+    InitContext, Place, Shape, SlotJob, SlotList, Span, Stage, StepContext, Tile, fused_tile, slot_tile,
+};
 use crate::error::Result;
+use crate::macros::builder;
 use crate::schedule::Hyperparam;
-use crate::wrapper::{Argument, Arguments};
+use crate::state::{Count, Moments};
+use crate::wrapper::{Arguments, state_fields};
 
 /// Replaces updates by the sign of their mix with a running mean.
 ///
@@ -18,8 +22,7 @@ use crate::wrapper::{Argument, Arguments};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses; reads no parameters. Which mode it is, is in the type, so that the loop
-/// need not ask; that of mode smooth is not vectorised.
+/// One float of state for each parameter. Fuses, but for mode smooth, which is not vectorised; reads no parameters.
 ///
 /// # Errors
 ///
@@ -42,15 +45,15 @@ use crate::wrapper::{Argument, Arguments};
 ///
 /// Chen and others, [Symbolic discovery of optimization algorithms](https://arxiv.org/abs/2302.06675), 2023, program 1.
 /// Optax, [`scale_by_lion`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a
-/// 16-bit leaf is `f32` unless `mu_dtype` asks otherwise; a mode is a type, not a string.
+/// 16-bit leaf is `f32` unless `mu_dtype` asks otherwise.
 pub fn scale_by_lion() -> ScaleByLion {
-    ScaleByLion { b1: 0.9.into(), b2: 0.99.into(), mu_dtype: None, mode: LionHard, smooth_beta: 1.0.into() }
+    ScaleByLion { b1: 0.9.into(), b2: 0.99.into(), mu_dtype: None, mode: LionMode::default(), smooth_beta: 1.0.into() }
 }
 
 /// See [`scale_by_lion`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByLion<M = LionHard> {
+pub struct ScaleByLion {
     /// The mean's share in the mix, in `[0, 1]`.
     pub b1: Hyperparam,
     /// Decay of the mean, in `[0, 1]`.
@@ -58,95 +61,53 @@ pub struct ScaleByLion<M = LionHard> {
     /// Type of the mean; by default the one that arithmetic is done in.
     pub mu_dtype: Option<DType>,
     /// What stands for the sign.
-    pub mode: M,
+    pub mode: LionMode,
     /// The slope at zero of mode smooth; not used in the others.
     pub smooth_beta: Hyperparam,
 }
 
-impl<M> ScaleByLion<M> {
-    /// Sets [`b1`](struct@ScaleByLion).
-    pub fn b1(mut self, b1: impl Into<Hyperparam>) -> Self {
-        self.b1 = b1.into();
-        self
-    }
-
-    /// Sets [`b2`](struct@ScaleByLion).
-    pub fn b2(mut self, b2: impl Into<Hyperparam>) -> Self {
-        self.b2 = b2.into();
-        self
-    }
-
-    /// Sets [`mu_dtype`](struct@ScaleByLion).
-    pub fn mu_dtype(mut self, mu_dtype: impl Into<Option<DType>>) -> Self {
-        self.mu_dtype = mu_dtype.into();
-        self
-    }
-
-    /// Sets [`mode`](struct@ScaleByLion): [`LionHard`], [`LionSmooth`] or [`LionRefined`].
-    pub fn mode<N: LionMode>(self, mode: N) -> ScaleByLion<N> {
-        ScaleByLion { b1: self.b1, b2: self.b2, mu_dtype: self.mu_dtype, mode, smooth_beta: self.smooth_beta }
-    }
-
-    /// Sets [`smooth_beta`](struct@ScaleByLion).
-    pub fn smooth_beta(mut self, smooth_beta: impl Into<Hyperparam>) -> Self {
-        self.smooth_beta = smooth_beta.into();
-        self
-    }
-}
-
-impl<M: LionMode> Arguments for ScaleByLion<M> {
-    const NAME: &'static str = "scale_by_lion";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        visit("b1", Argument::Hyperparam(&mut self.b1));
-        visit("b2", Argument::Hyperparam(&mut self.b2));
-        visit("smooth_beta", Argument::Hyperparam(&mut self.smooth_beta));
-        visit("mu_dtype", Argument::Static);
-        visit("mode", Argument::Static);
+builder! {
+    ScaleByLion as "scale_by_lion" {
+        hyperparams: b1, b2, smooth_beta;
+        options: mu_dtype: Option<DType>, mode: LionMode;
     }
 }
 
 /// What [`scale_by_lion`] takes for the sign.
-pub trait LionMode: Clone + core::fmt::Debug + Send + Sync + 'static {
-    /// The sign, or what stands for it, of a mix. Write `#[inline(always)]` on it.
-    fn sign<C: Real>(x: C, smooth_beta: C) -> C;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LionMode {
+    /// −1, 0 or 1.
+    #[default]
+    Hard,
+    /// A hyperbolic tangent.
+    Smooth,
+    /// The number itself, limited to −1 and 1.
+    Refined,
 }
 
-/// Mode hard of [`scale_by_lion`]: −1, 0 or 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LionHard;
-
-/// Mode smooth of [`scale_by_lion`]: a hyperbolic tangent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LionSmooth;
-
-/// Mode refined of [`scale_by_lion`]: the number itself, limited to −1 and 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LionRefined;
-
-impl LionMode for LionHard {
-    // NaN for NaN, and unlike `signum` 0 for 0.
-    #[inline(always)]
-    fn sign<C: Real>(x: C, _: C) -> C {
-        let up = if x > C::zero() { C::one() } else { x };
-        if x < C::zero() { -C::one() } else { up }
+impl LionMode {
+    /// The mode of this name, if there is one: `hard`, `smooth`, `refined`.
+    pub fn from_name(name: &str) -> Option<LionMode> {
+        match name {
+            "hard" => Some(LionMode::Hard),
+            "smooth" => Some(LionMode::Smooth),
+            "refined" => Some(LionMode::Refined),
+            _ => None,
+        }
     }
 }
 
-impl LionMode for LionSmooth {
-    #[inline(always)]
-    fn sign<C: Real>(x: C, smooth_beta: C) -> C {
-        (smooth_beta * x).tanh()
-    }
+/// What a [`scale_by_lion`] remembers.
+#[derive(Clone, Debug)]
+pub struct ScaleByLionState {
+    /// Steps done.
+    pub count: Count,
+    /// The running mean.
+    pub mu: Moments,
 }
 
-impl LionMode for LionRefined {
-    #[inline(always)]
-    fn sign<C: Real>(x: C, _: C) -> C {
-        let x = if x > C::one() { C::one() } else { x };
-        if x < -C::one() { -C::one() } else { x }
-    }
-}
+state_fields!(ScaleByLionState<> { count, mu });
 
 /// What [`ScaleByLion`] works out once a step.
 #[doc(hidden)]
@@ -156,41 +117,118 @@ pub struct LionScalars<C> {
     take1: C,
     keep2: C,
     take2: C,
+    /// Below this, a number stands for its own sign: 1 in mode refined, 0 in mode hard.
+    linear_below: C,
     smooth_beta: C,
 }
 
-impl<M: LionMode> Rule for ScaleByLion<M> {
-    const NAME: &'static str = "scale_by_lion";
-    const SLOTS: &'static [&'static str] = &["mu"];
-    type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = LionScalars<C>;
+impl<C: Real> LionScalars<C> {
+    /// The mix; moves the mean on.
+    #[inline(always)]
+    fn mix(&self, mu: &mut C, u: C) -> C {
+        let x = self.keep1 * *mu + self.take1 * u;
+        *mu = self.keep2 * *mu + self.take2 * u;
+        x
+    }
+}
+
+/// Not a rule, because of mode smooth: a hyperbolic tangent is a call, and would keep the other modes from vectorising
+/// if it were in the same loop.
+impl Stage for ScaleByLion {
+    type State = ScaleByLionState;
+    type Run = LionScalars<f64>;
+    type Kernel<C: Real> = LionScalars<C>;
+
+    const SHAPE: Shape = Shape::elementwise(true, false);
+    const FUSES: bool = true;
+    const SLOTS: usize = 1;
 
     fn validate(&self) -> Result<()> {
         for (name, beta) in [("b1", &self.b1), ("b2", &self.b2)] {
-            beta.validate(<Self as Rule>::NAME, name, "in [0, 1]", |x| (0.0..=1.0).contains(&x))?;
+            beta.validate(Self::NAME, name, "in [0, 1]", |x| (0.0..=1.0).contains(&x))?;
         }
-        self.smooth_beta.validate(<Self as Rule>::NAME, "smooth_beta", "finite", f64::is_finite)
+        self.smooth_beta.validate(Self::NAME, "smooth_beta", "finite", f64::is_finite)
     }
 
-    fn slot_dtype(&self, _: usize) -> Option<DType> {
-        self.mu_dtype
+    fn init_state(&self, at: &InitContext<'_>) -> Result<ScaleByLionState> {
+        Ok(ScaleByLionState { count: Count::default(), mu: at.moments_of(self.mu_dtype) })
     }
 
-    fn scalars<C: Real>(&self, clock: Clock) -> LionScalars<C> {
-        let [b1, b2] = [&self.b1, &self.b2].map(|b| b.at(clock.count));
+    fn begin(&self, state: &mut ScaleByLionState, _: &StepContext<'_>) -> LionScalars<f64> {
+        let [b1, b2, smooth_beta] = [&self.b1, &self.b2, &self.smooth_beta].map(|h| h.at(state.count.get()));
+        state.count.increment();
+        let linear_below = if self.mode == LionMode::Refined { 1.0 } else { 0.0 };
+        LionScalars { keep1: b1, take1: 1.0 - b1, keep2: b2, take2: 1.0 - b2, linear_below, smooth_beta }
+    }
+
+    fn tile<C: Real>(
+        &self,
+        state: &ScaleByLionState,
+        run: &LionScalars<f64>,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, C>,
+    ) {
+        if self.mode != LionMode::Smooth {
+            fused_tile(self, state, run, place, span, tile);
+        } else if span.has(place.at) {
+            slot_tile(&state.mu, tile, Smooth(self.kernel(state, run, tile.leaf)));
+        }
+    }
+
+    fn fuses_now(&self, _: &ScaleByLionState, _: &LionScalars<f64>, _: usize) -> bool {
+        self.mode != LionMode::Smooth
+    }
+
+    #[inline]
+    fn kernel<C: Real>(&self, _: &ScaleByLionState, run: &LionScalars<f64>, _: usize) -> LionScalars<C> {
         LionScalars {
-            keep1: C::of(b1),
-            take1: C::of(1.0 - b1),
-            keep2: C::of(b2),
-            take2: C::of(1.0 - b2),
-            smooth_beta: C::of(self.smooth_beta.at(clock.count)),
+            keep1: C::of(run.keep1),
+            take1: C::of(run.take1),
+            keep2: C::of(run.keep2),
+            take2: C::of(run.take2),
+            linear_below: C::of(run.linear_below),
+            smooth_beta: C::of(run.smooth_beta),
         }
+    }
+
+    fn slots(&self, state: &ScaleByLionState, leaf: usize, list: &mut SlotList) {
+        list.push(&state.mu, leaf);
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: LionScalars<C>, [mu]: &mut [C; 1], u: C, _: C) -> C {
-        let x = k.keep1 * *mu + k.take1 * u;
-        *mu = k.keep2 * *mu + k.take2 * u;
-        M::sign(x, k.smooth_beta)
+    fn apply<C: Real>(k: &LionScalars<C>, at: usize, span: Span, slots: &mut [C], u: C, _: C, _: &mut [u32]) -> C {
+        if !span.has(at) {
+            return u;
+        }
+        let x = k.mix(&mut slots[0], u);
+        if x.abs() < k.linear_below { x } else { sign(x) }
+    }
+
+    fn state_bytes(&self, state: &ScaleByLionState, leaf: usize, at: usize, span: Span) -> usize {
+        if span.has(at) { state.mu.dtype(leaf).map_or(0, |dtype| 2 * dtype.size()) } else { 0 }
+    }
+
+    fn describe(&self) -> String {
+        Self::NAME.into()
+    }
+}
+
+/// −1, 0 or 1, and NaN for NaN; `signum` has no 0.
+#[inline(always)]
+fn sign<C: Real>(x: C) -> C {
+    let up = if x > C::zero() { C::one() } else { x };
+    if x < C::zero() { -C::one() } else { up }
+}
+
+/// Mode smooth on a tile.
+struct Smooth<C>(LionScalars<C>);
+
+impl<C: Real> SlotJob<C> for Smooth<C> {
+    #[inline(always)]
+    fn run(self, u: &mut [C], _: &[C], mu: &mut [C]) {
+        for (u, mu) in u.iter_mut().zip(mu) {
+            *u = (self.0.smooth_beta * self.0.mix(mu, *u)).tanh();
+        }
     }
 }
