@@ -41,7 +41,7 @@ fn ln(x: f64) -> f64 {
     // Adding 1 − √½ to the bits carries into the exponent where the fraction is above √2.
     let shifted = x.to_bits() + (1.0_f64.to_bits() - core::f64::consts::FRAC_1_SQRT_2.to_bits());
     let exponent = (shifted >> 52) as i32 - 1023;
-    let m = f64::from_bits(x.to_bits() - (((shifted >> 52) - 1023) << 52));
+    let m = f64::from_bits(x.to_bits().wrapping_sub((shifted >> 52).wrapping_sub(1023) << 52));
     let s = (m - 1.0) / (m + 1.0);
     let square = s * s;
     let mut sum = 0.0;

@@ -35,13 +35,15 @@ pub type Boxed = Box<dyn DynTransformation>;
 /// assert!((params[0] - 0.9).abs() < 1e-6);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
-pub fn boxed<T: Stage + 'static>(transformation: T) -> Boxed {
+pub fn boxed<T: Stage + Clone + 'static>(transformation: T) -> Boxed {
     Box::new(transformation)
 }
 
-/// What a [`Boxed`] transformation can do; implemented for every [`Stage`].
+/// What a [`Boxed`] transformation can do; implemented for every [`Stage`] that can be cloned.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
 pub trait DynTransformation: fmt::Debug + Send + Sync {
+    #[doc(hidden)]
+    fn dyn_clone(&self) -> Boxed;
     #[doc(hidden)]
     fn dyn_shape(&self) -> Shape;
     #[doc(hidden)]
@@ -138,7 +140,16 @@ fn held_mut<T: Stage + 'static>(state: &mut dyn ErasedState) -> &mut Held<T> {
     state.as_any_mut().downcast_mut().expect("the state was made by this transformation")
 }
 
-impl<T: Stage + 'static> DynTransformation for T {
+impl Clone for Boxed {
+    fn clone(&self) -> Boxed {
+        (**self).dyn_clone()
+    }
+}
+
+impl<T: Stage + Clone + 'static> DynTransformation for T {
+    fn dyn_clone(&self) -> Boxed {
+        Box::new(self.clone())
+    }
     fn dyn_shape(&self) -> Shape {
         self.shape()
     }
