@@ -1,0 +1,200 @@
+//! Failures reported in the wild, each under the name of what went wrong there.
+#![allow(missing_docs, reason = "a test program")]
+
+use gradchain::prelude::*;
+use gradchain::state::{Entry, Flag, Kind, State, StateWalk};
+use gradchain::{DType, Tree};
+use ndarray::{Array1, array};
+
+fn gradient(step: usize) -> Array1<f32> {
+    array![0.5, -1.0, 0.25].mapv(|x: f32| x * (1.0 + step as f32 * 0.1))
+}
+
+fn nan_in_the_middle() -> Array1<f32> {
+    array![0.5, f32::NAN, 0.25]
+}
+
+/// Every flag of a state, and proof that each is one.
+fn flags<S: State>(state: &S) -> Vec<Flag> {
+    let mut found = Vec::new();
+    state.walk(&mut StateWalk::new(&mut |_, entry| match entry {
+        Entry::Flag(flag) => found.push(*flag),
+        Entry::Flags(flags) => found.extend(flags.iter().map(|(_, flag)| flag)),
+        _ => {}
+    }));
+    found
+}
+
+/// A multi-step wrapper around `zero_nans` failed because it averaged the wrapped state, bool flags and all; and where it
+/// ran, one NaN stayed in the accumulator for ever.
+#[test]
+fn multi_steps_around_zero_nans_keeps_flags_and_survives_a_nan_batch() {
+    for k in 1..=5_u32 {
+        let optimizer = multi_steps(chain((zero_nans(), adamw(0.1))), k);
+        let mut params = array![1.0_f32, 1.0, 1.0];
+        let mut state = optimizer.init(&params).unwrap();
+        let schema = state.schema();
+        for step in 0..6 * k as usize {
+            let bad = step == 2 * k as usize;
+            let grads = if bad { nan_in_the_middle() } else { gradient(step) };
+            let before = params.clone();
+            let outcome = optimizer.step(&mut params, &grads, &mut state).unwrap();
+            assert_eq!(outcome.emitted(), (step + 1) % k as usize == 0, "k = {k}, step {step}");
+            assert!(params.iter().all(|p| p.is_finite()), "k = {k}, step {step}: {params}");
+            assert_eq!(outcome.emitted(), params != before, "k = {k}, step {step}: training goes on");
+            let found = state.inner().0.found_nan.get(0).unwrap().get();
+            let window = step / k as usize;
+            assert_eq!(found, outcome.emitted() && window == 2 || !outcome.emitted() && window == 3, "k = {k}, {step}");
+            assert_eq!(state.schema(), schema, "k = {k}");
+        }
+        let accumulator = state.accumulator().to_array(0).unwrap();
+        assert!(accumulator.iter().all(|x| *x == 0.0), "k = {k}: the accumulator is empty after the window: {accumulator}");
+        assert!(schema.entries.iter().any(|e| e.kind == Kind::Flag && e.field.ends_with("found_nan")), "{schema}");
+    }
+}
+
+/// The other way round: the NaN does not even get into the window.
+#[test]
+fn zero_nans_before_multi_steps_keeps_a_nan_out_of_the_accumulator() {
+    for k in 1..=5_u32 {
+        let optimizer = chain((zero_nans(), multi_steps(adamw(0.1), k)));
+        let clean = multi_steps(adamw(0.1), k);
+        let (mut params, mut expected) = (array![1.0_f32, 1.0, 1.0], array![1.0_f32, 1.0, 1.0]);
+        let (mut state, mut of_clean) = (optimizer.init(&params).unwrap(), clean.init(&expected).unwrap());
+        for step in 0..6 * k as usize {
+            let bad = step % 4 == 1;
+            let grads = if bad { nan_in_the_middle() } else { gradient(step) };
+            let zeroed = grads.mapv(|x| if x.is_nan() { 0.0 } else { x });
+            optimizer.step(&mut params, &grads, &mut state).unwrap();
+            clean.step(&mut expected, &zeroed, &mut of_clean).unwrap();
+            assert_eq!(params, expected, "k = {k}, step {step}");
+            assert_eq!(state.0.found_nan.get(0).unwrap().get(), bad, "k = {k}, step {step}");
+            let accumulator = state.1.accumulator().to_array(0).unwrap();
+            assert!(accumulator.iter().all(|x| x.is_finite()), "k = {k}, step {step}: {accumulator}");
+        }
+        assert_eq!(state.0.zeroed.get(0).unwrap().get(), (0..6 * k as u64).filter(|i| i % 4 == 1).count() as u64);
+        assert_eq!(flags(&*state).len(), 2, "found_nan and skipped");
+    }
+}
+
+/// Parameters held in a model that can be called were taken for a function of something, and called, wherever an argument
+/// "or a callable" was allowed.
+#[test]
+fn parameters_that_can_be_called_never_are() {
+    #[derive(Tree, Clone)]
+    struct Model<F: Fn(f32) -> f32 + Clone> {
+        weight: Array1<f32>,
+        bias: Array1<f32>,
+        #[tree(skip)]
+        activation: F,
+    }
+    impl<F: Fn(f32) -> f32 + Clone> Model<F> {
+        fn call(&self, _: f32) -> f32 {
+            (self.activation)(0.0)
+        }
+    }
+    let model = Model {
+        weight: array![1.0, 2.0],
+        bias: array![0.5],
+        activation: |_| -> f32 { panic!("the model was called") },
+    };
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| model.call(0.0))).is_err(), "it can be called");
+    let grads = model.clone();
+    let optimizer = inject_hyperparams(adamw(0.1).weight_decay(0.5).mask(Mask::path("weight")));
+    let mut params = model;
+    let mut state = optimizer.init(&params).unwrap();
+    state.hyperparams_mut().set("learning_rate", 0.01).unwrap();
+    optimizer.step(&mut params, &grads, &mut state).unwrap();
+    // 1 − 0.01·(1 + 0.5·1) on the weight; no decay on the bias.
+    approx::assert_relative_eq!(params.weight[0], 0.985, max_relative = 1e-6);
+    approx::assert_relative_eq!(params.bias[0], 0.49, max_relative = 1e-6);
+}
+
+/// The same for a type that implements `Fn` through a reference to a closure: it is a tree because it says so, and the
+/// mask and the learning rate are a mask and a number because of their types.
+#[test]
+fn a_tree_of_functions_and_arrays_is_a_tree() {
+    fn never(_: f32) -> f32 {
+        panic!("called")
+    }
+    #[derive(Tree)]
+    struct Layer {
+        weight: Array1<f64>,
+        #[tree(skip)]
+        function: fn(f32) -> f32,
+    }
+    let mut params = vec![Layer { weight: array![1.0], function: never }];
+    let grads = [array![1.0_f64]];
+    #[derive(Tree)]
+    #[tree(read_only)]
+    struct Grad<'a> {
+        weight: &'a Array1<f64>,
+    }
+    let grads = [Grad { weight: &grads[0] }];
+    let optimizer = inject_hyperparams(sgd(0.5));
+    let mut state = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &grads, &mut state).unwrap();
+    assert_eq!(params[0].weight, array![0.5]);
+    assert_eq!(params[0].function as usize, never as fn(f32) -> f32 as usize);
+}
+
+/// Hyperparameters cast to the type of the parameters: 0.999 is 1 in bf16, and 1 − b2 then 0.
+#[cfg(feature = "half")]
+#[test]
+fn b2_of_0_999_works_on_bf16_parameters() {
+    use half::bf16;
+    let mut params = vec![bf16::from_f32(1.0)];
+    let optimizer = inject_hyperparams(adam(0.125));
+    let mut state = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &vec![bf16::from_f32(0.25)], &mut state).unwrap();
+    assert_eq!(params[0].to_f32(), 0.875);
+    assert_eq!(state.inner().0.moment("nu").unwrap().dtype(0), Some(DType::F32), "moments of 16-bit leaves are f32");
+}
+
+/// Norms summed in the type of the leaves: in bf16 they stick, in f16 they overflow and every update becomes 0.
+#[cfg(feature = "half")]
+#[test]
+fn the_norm_of_a_large_f16_leaf_neither_sticks_nor_overflows() {
+    use half::f16;
+    // The norm is 300·√10000 = 30000; its square is far above the largest f16.
+    let mut params = vec![f16::from_f32(0.0); 10_000];
+    let grads = vec![f16::from_f32(300.0); 10_000];
+    let optimizer = chain((clip_by_global_norm(100.0), scale(-1.0)));
+    let mut state = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &grads, &mut state).unwrap();
+    assert!(params.iter().all(|p| p.to_f32() == -1.0), "{}", params[0]);
+}
+
+/// A masked optimizer handed raw gradients through on the other leaves, and they were added.
+#[test]
+fn the_two_verbs_of_masking_say_what_happens_to_the_others() {
+    let params = || (array![1.0_f32], array![1.0_f32]);
+    let grads = (array![0.5_f32], array![0.5_f32]);
+    let only = masked(sgd(1.0), Mask::path("0"));
+    let mut passed = params();
+    let mut state = only.init(&passed).unwrap();
+    only.step(&mut passed, &grads, &mut state).unwrap();
+    assert_eq!(passed, (array![0.5], array![1.5]), "the others pass through");
+    let freezing = only.freeze_others();
+    let mut frozen = params();
+    let mut state = freezing.init(&frozen).unwrap();
+    freezing.step(&mut frozen, &grads, &mut state).unwrap();
+    assert_eq!(frozen, (array![0.5], array![1.0]), "the others stay");
+}
+
+/// Clipping or replacing a parameter gave it a new identity, and its moments were lost.
+#[test]
+fn a_parameter_that_is_replaced_keeps_its_moments() {
+    let optimizer = adam(0.1);
+    let mut params = array![1.0_f32, -2.0];
+    let mut state = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &array![1.0_f32, 1.0], &mut state).unwrap();
+    let mut clipped = params.mapv(|x| x.clamp(-1.0, 1.0));
+    let moments = |state: &gradchain::OptState<Adam>| state.0.moment("mu").unwrap().to_array(0).unwrap();
+    let before = moments(&state);
+    assert!(before.iter().all(|m| *m != 0.0));
+    optimizer.step(&mut clipped, &array![0.0_f32, 0.0], &mut state).unwrap();
+    assert_eq!(state.0.count.get(), 2);
+    let after = moments(&state);
+    before.iter().zip(&after).for_each(|(b, a)| assert!((a - 0.9 * b).abs() < 1e-7));
+}
