@@ -23,8 +23,9 @@ fn main() -> ExitCode {
             }
         },
     };
-    let summary = Summary::of(&cases, &Departures::kept());
-    print!("{}", summary.details());
+    let departures = Departures::kept();
+    let summary = Summary::of(&cases, &departures);
+    print!("{}", summary.details(&departures));
     summary.failed.iter().for_each(|failure| println!("FAILED {failure}"));
     println!("{summary}");
     if summary.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,13 +1,18 @@
 //! The parts that chains are made of.
 
-use super::node::Scheduled;
 use super::registry::family;
+use super::values::Scheduled;
 use crate::schedule::Hyperparam;
 use crate::transform::*;
 use crate::wrapper::masked;
 
 family! { |a|
     "add_decayed_weights" => masked(add_decayed_weights(0.0), a.or("mask", crate::Mask::all())?),
+    // Optax takes either a key or a seed. Its random numbers are others, whichever it is.
+    "add_noise" => {
+        let seed = a.or::<Option<u64>>("seed", None)?.or(a.or("key", None)?).unwrap_or(0);
+        add_noise(a.required::<Hyperparam>("eta")?, a.required::<Hyperparam>("gamma")?, seed)
+    },
     "clip" => clip(a.required::<Hyperparam>("max_delta")?),
     "clip_by_block_rms" => clip_by_block_rms(a.required::<Hyperparam>("threshold")?),
     "clip_by_global_norm" => clip_by_global_norm(a.required::<Hyperparam>("max_norm")?),
@@ -33,6 +38,15 @@ family! { |a|
     "scale_by_lion" => scale_by_lion()
         .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
         .mode(a.or("mode", LionMode::default())?),
+    "scale_by_muon" => scale_by_muon()
+        .ns_coeffs(a.or("ns_coeffs", NsCoeffs::standard())?)
+        .ns_steps(a.or("ns_steps", 5)?)
+        .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
+        .nesterov(a.or("nesterov", true)?)
+        .adaptive(a.or("adaptive", false)?)
+        .preconditioning(a.or("preconditioning", Preconditioning::default())?)
+        .weight_dimension_numbers(a.or("weight_dimension_numbers", WeightDimensionNumbers::default())?),
+    "scale_by_param_block_rms" => scale_by_param_block_rms(),
     "scale_by_schedule" => scale_by_schedule(a.required::<Scheduled>("step_size_fn")?.0),
     "scale_by_trust_ratio" => scale_by_trust_ratio(),
     "set_to_zero" => set_to_zero(),

@@ -35,6 +35,7 @@ mod optax;
 mod optimizers;
 mod registry;
 mod schedules;
+mod values;
 mod wrappers;
 
 use serde_json::Value;

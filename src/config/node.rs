@@ -1,4 +1,4 @@
-//! JSON values with the place where they stand, and how each type of argument is read from one.
+//! JSON values with the place where they stand.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -6,11 +6,6 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::error::{ConfigError, Result};
-use crate::element::DType;
-use crate::schedule::{Hyperparam, Schedule};
-use crate::select::{Labels, Mask};
-use crate::transform::LionMode;
-use crate::wrapper::Boxed;
 
 /// A JSON value and its place.
 #[derive(Clone, Debug)]
@@ -145,6 +140,12 @@ impl Read for i64 {
     }
 }
 
+impl Read for isize {
+    fn read(node: &Node<'_>) -> Result<isize> {
+        i64::read(node)?.try_into().map_err(|_| node.wrong("a smaller number"))
+    }
+}
+
 impl Read for usize {
     fn read(node: &Node<'_>) -> Result<usize> {
         u64::read(node)?.try_into().map_err(|_| node.wrong("a smaller number"))
@@ -181,98 +182,5 @@ impl<A: Read, B: Read> Read for (A, B) {
             [a, b] => Ok((a.read()?, b.read()?)),
             _ => Err(node.wrong("a pair")),
         }
-    }
-}
-
-impl Read for DType {
-    fn read(node: &Node<'_>) -> Result<DType> {
-        let name = node.text("a type: \"f16\", \"bf16\", \"f32\" or \"f64\"")?;
-        let known = ["f16", "bf16", "f32", "f64"];
-        let dtype = DType::from_name(name).ok_or_else(|| ConfigError::unknown(&node.place, "type", name, known))?;
-        if dtype.is_supported() { Ok(dtype) } else { Err(node.wrong("f32 or f64, or the feature `half`")) }
-    }
-}
-
-impl Read for Schedule {
-    fn read(node: &Node<'_>) -> Result<Schedule> {
-        super::schedules::read(node)
-    }
-}
-
-/// A number, or `{"schedule": ..}`.
-impl Read for Hyperparam {
-    fn read(node: &Node<'_>) -> Result<Hyperparam> {
-        match node.value {
-            Value::Object(_) => Ok(schedule_argument(node)?.into()),
-            _ => f64::read(node).map(Hyperparam::from).map_err(|_| node.wrong("a number or a schedule")),
-        }
-    }
-}
-
-/// `{"schedule": ..}`.
-pub(super) fn schedule_argument(node: &Node<'_>) -> Result<Schedule> {
-    match node.single("{\"schedule\": ..}")? {
-        ("schedule", inside) => inside.read(),
-        _ => Err(node.wrong("{\"schedule\": ..}")),
-    }
-}
-
-/// An argument that must be a schedule.
-pub(super) struct Scheduled(pub(super) Schedule);
-
-impl Read for Scheduled {
-    fn read(node: &Node<'_>) -> Result<Scheduled> {
-        schedule_argument(node).map(Scheduled)
-    }
-}
-
-/// An argument of Optax that there is nothing for here: only `null` will do.
-pub(super) struct Unused;
-
-impl Read for Unused {
-    fn read(node: &Node<'_>) -> Result<Unused> {
-        if node.value.is_null() { Ok(Unused) } else { Err(node.wrong("null")) }
-    }
-}
-
-impl Read for LionMode {
-    fn read(node: &Node<'_>) -> Result<LionMode> {
-        node.choice(&[("hard", LionMode::Hard), ("smooth", LionMode::Smooth), ("refined", LionMode::Refined)])
-    }
-}
-
-/// `null` takes every leaf: no mask is no restriction.
-impl Read for Mask {
-    fn read(node: &Node<'_>) -> Result<Mask> {
-        const FORMS: &str = "null, true, false, {\"by_path\": ..}, {\"path\": ..} or {\"min_ndim\": ..}";
-        match node.value {
-            Value::Null | Value::Bool(true) => return Ok(Mask::all()),
-            Value::Bool(false) => return Ok(Mask::none()),
-            _ => {}
-        }
-        let (name, inside) = node.single(FORMS)?;
-        match name {
-            "by_path" => {
-                let each = |(path, node): (&str, Node<'_>)| Ok((String::from(path), node.read()?));
-                Ok(Mask::tree(inside.entries()?.into_iter().map(each).collect::<Result<Vec<(_, bool)>>>()?))
-            }
-            "path" => Ok(Mask::path(inside.text("a pattern")?)),
-            "min_ndim" => Ok(Mask::min_ndim(inside.read()?)),
-            other => Err(ConfigError::unknown(&node.place, "kind of mask", other, ["by_path", "path", "min_ndim"])),
-        }
-    }
-}
-
-/// From path (of a leaf or a subtree) to label.
-impl Read for Labels {
-    fn read(node: &Node<'_>) -> Result<Labels> {
-        let each = |(path, node): (&str, Node<'_>)| Ok((String::from(path), node.read()?));
-        Ok(Labels::tree(node.entries()?.into_iter().map(each).collect::<Result<Vec<(_, String)>>>()?))
-    }
-}
-
-impl Read for Boxed {
-    fn read(node: &Node<'_>) -> Result<Boxed> {
-        super::registry::transformation(node)
     }
 }

@@ -101,7 +101,7 @@ impl<A: Finish, B: Finish> Finish for Either<A, B> {
 }
 
 /// Checks the ranges of the arguments and forgets the type.
-pub(super) fn checked<T: Stage + 'static>(node: &Node<'_>, transformation: T) -> Result<Boxed> {
+pub(super) fn checked<T: Stage + Clone + 'static>(node: &Node<'_>, transformation: T) -> Result<Boxed> {
     transformation.validate().map_err(|error| ConfigError::refused(&node.place, error))?;
     Ok(boxed(transformation))
 }

@@ -1,8 +1,9 @@
 //! What holds other transformations.
 
 use super::error::{ConfigError, Result};
-use super::node::{Args, Node, Read, schedule_argument};
+use super::node::{Args, Node, Read};
 use super::registry::{Injection, checked, named};
+use super::values::OneOrMore;
 use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
@@ -73,22 +74,12 @@ fn inject(a: &Args<'_>) -> Result<Boxed> {
     let missing = || ConfigError::wrong(&a.node.place, "an argument `inner`", "none");
     let inner = a.get("inner").ok_or_else(missing)?;
     let (name, inside) = inner.single("a transformation: {name: arguments}")?;
-    let Names(static_args) = a.or("static_args", Names(Vec::new()))?;
+    let OneOrMore(static_args) = a.or("static_args", OneOrMore(Vec::new()))?;
     if NAMES.contains(&name) {
         return Err(ConfigError::wrong(&inner.place, "a transformation with hyperparameters", format!("`{name}`")));
     }
     let hyperparam_dtype = a.or::<Option<DType>>("hyperparam_dtype", None)?;
     named(name, &inner, inside, Some(&Injection { static_args, hyperparam_dtype }))
-}
-
-/// A list of names, or one.
-struct Names(Vec<String>);
-
-impl Read for Names {
-    fn read(node: &Node<'_>) -> Result<Names> {
-        let one = node.value.as_str().map(|name| vec![name.into()]);
-        Ok(Names(one.map_or_else(|| node.read(), Ok)?))
-    }
 }
 
 fn accumulate(a: &Args<'_>) -> Result<Boxed> {
@@ -99,16 +90,6 @@ fn accumulate(a: &Args<'_>) -> Result<Boxed> {
         None => checked(&a.node, wrapped),
         Some(Skip::NotFinite) => checked(&a.node, wrapped.should_skip_update_fn(skip_not_finite())),
         Some(Skip::Large(norm)) => checked(&a.node, wrapped.should_skip_update_fn(skip_large_updates(norm))),
-    }
-}
-
-/// A whole number, or a schedule.
-impl Read for EveryK {
-    fn read(node: &Node<'_>) -> Result<EveryK> {
-        match node.value.as_u64() {
-            Some(_) => Ok(node.read::<Hyperparam>()?.into()),
-            None => schedule_argument(node).map(EveryK::from),
-        }
     }
 }
 

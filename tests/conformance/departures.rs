@@ -32,8 +32,10 @@ pub(crate) struct Rule {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct When {
-    /// Names of transformations and arguments that the config has somewhere.
+    /// Names of transformations and arguments that the config has somewhere, all of them.
     uses: Vec<String>,
+    /// Names of which the config has one.
+    uses_any: Vec<String>,
     /// Some parameter has one of these types.
     parameters: Vec<String>,
     situation: Option<Situation>,
@@ -53,6 +55,8 @@ enum Situation {
     Skipped,
     /// The gradients are finite, and the sum of their squares is not in their type.
     SquaresOverflow,
+    /// Parameters and gradients are finite, ours are too, and Optax's updates are not.
+    FiniteBecomesNotFinite,
 }
 
 /// What is expected instead.
@@ -61,7 +65,9 @@ enum Situation {
 enum Gives {
     /// Optax's update rounded to the parameter's type; parameters may be off by that rounding.
     RoundedUpdates,
-    /// What this crate gives for the same numbers as `f64`, rounded.
+    /// What this crate gives for the same numbers as `f32`, rounded; parameters are rounded after every step.
+    SameInF32,
+    /// The same for `f64`.
     SameInF64,
     /// From the step with that gradient on: what the transformation inside gives for the mean of each window alone, and
     /// nothing before the window is full.
@@ -107,6 +113,7 @@ impl When {
     fn holds(&self, case: &Transform, found: &[Seen]) -> bool {
         let types = |leaf: &Leaf| self.parameters.iter().any(|name| leaf.dtype.name() == name);
         self.uses.iter().all(|name| uses(&case.config, name))
+            && (self.uses_any.is_empty() || self.uses_any.iter().any(|name| uses(&case.config, name)))
             && (self.parameters.is_empty() || case.params.values().any(types))
             && self.situation.is_none_or(|situation| situation.holds(case, found))
     }
@@ -133,6 +140,13 @@ impl Situation {
                 case.steps.iter().any(|step| step.set_hyperparams.keys().any(|name| scheduled(&case.config, name)))
             }
             Situation::SquaresOverflow => case.steps.iter().any(|step| squares_overflow(&step.grads)),
+            Situation::FiniteBecomesNotFinite => {
+                let finite = |leaves: &Leaves| leaves.values().flat_map(|leaf| &leaf.data).all(|x| x.is_finite());
+                finite(&case.params)
+                    && case.steps.iter().all(|step| finite(&step.grads))
+                    && found.iter().all(|seen| finite(&seen.updates))
+                    && !case.steps.iter().all(|step| finite(&step.expected.updates))
+            }
             Situation::Skipped => found.iter().any(|seen| seen.skipped),
         }
     }
@@ -171,16 +185,8 @@ impl Gives {
     fn put(self, case: &Transform, found: &[Seen], expected: &mut [Seen]) {
         match self {
             Gives::RoundedUpdates => rounded_updates(case, expected),
-            Gives::SameInF64 => {
-                let Ok(wide) = transform::observe(&case.in_type(DType::F64)) else { return };
-                for (expected, wide) in expected.iter_mut().zip(wide) {
-                    let trees = [(&mut expected.updates, wide.updates), (&mut expected.params, wide.params)];
-                    for (expected, mut wide) in trees {
-                        wide.iter_mut().for_each(|(path, leaf)| round(leaf, case.params[path].dtype));
-                        *expected = wide;
-                    }
-                }
-            }
+            Gives::SameInF32 => same_in(DType::F32, case, expected),
+            Gives::SameInF64 => same_in(DType::F64, case, expected),
             Gives::WindowsApart => {
                 let Some(windows) = reference::windows(case) else { return };
                 let first = windows.poisoned.unwrap_or(expected.len());
@@ -224,21 +230,31 @@ fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
     for seen in expected {
         for (path, update) in &mut seen.updates {
             let dtype = case.params[path].dtype;
-            if update.dtype.size() <= dtype.size() {
-                continue;
+            if update.dtype.size() > dtype.size() {
+                update.round(dtype);
+                allow_a_step(path, [&seen.params[path], update], &mut slack, &mut seen.slack);
             }
-            round(update, dtype);
-            let step = |x: &f64| if x.is_finite() { tree::epsilon(dtype) * x.abs() } else { 0.0 };
-            let [params, updates] = [&seen.params[path], update].map(|leaf| leaf.data.iter().map(step));
-            seen.slack[1].insert(path.clone(), updates.clone().collect());
-            let slack = slack.entry(path.clone()).or_insert_with(|| vec![0.0; update.data.len()]);
-            slack.iter_mut().zip(params.zip(updates)).for_each(|(slack, (p, u))| *slack += p + u);
         }
-        seen.slack[0] = slack.clone();
     }
 }
 
-fn round(leaf: &mut Leaf, dtype: DType) {
-    leaf.dtype = dtype;
-    leaf.data.iter_mut().for_each(|x| *x = tree::round(dtype, *x));
+/// What is given for the same numbers in a wider type.
+fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
+    let Ok(wide) = transform::observe_in(case, Some(dtype)) else { return };
+    let mut slack = Slack::new();
+    for (seen, wide) in expected.iter_mut().zip(wide) {
+        (seen.updates, seen.params) = (wide.updates, wide.params);
+        for (path, update) in &seen.updates {
+            allow_a_step(path, [&seen.params[path], update], &mut slack, &mut seen.slack);
+        }
+    }
+}
+
+/// Lets an update be off by one step of its type, and a parameter by what has added up.
+fn allow_a_step(path: &str, [param, update]: [&Leaf; 2], sum: &mut Slack, slack: &mut [Slack; 2]) {
+    let [params, updates] = [param, update].map(Leaf::steps);
+    let sum = sum.entry(path.into()).or_insert_with(|| vec![0.0; updates.len()]);
+    sum.iter_mut().zip(params.iter().zip(&updates)).for_each(|(sum, (p, u))| *sum += p + u);
+    slack[0].insert(path.into(), sum.clone());
+    slack[1].insert(path.into(), updates);
 }

@@ -28,13 +28,17 @@ pub(crate) enum Verdict {
     Skipped(String),
 }
 
-/// The cases kept with the project.
+/// The cases kept with the project: the public ones, and a few recorded by `record.py` where those do not go.
 pub(crate) fn kept() -> Vec<(String, Value)> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/cases.jsonl.gz");
+    ["cases.jsonl.gz", "own.jsonl.gz"].into_iter().flat_map(archive).collect()
+}
+
+fn archive(name: &str) -> Vec<(String, Value)> {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance")).join(name);
     let file = BufReader::new(File::open(path).expect("the archive of cases"));
     let lines = BufReader::new(GzDecoder::new(file)).lines();
     let read = |line: String| serde_json::from_str::<Value>(&line).expect("a case a line");
-    lines.map(|line| read(line.expect("text"))).map(|case| (name(&case), case)).collect()
+    lines.map(|line| read(line.expect("text"))).map(|case| (self::name(&case), case)).collect()
 }
 
 fn name(case: &Value) -> String {
@@ -131,12 +135,15 @@ impl Summary {
         summary
     }
 
-    /// What was skipped and why, and what departed and by which rule; a line each.
-    pub(crate) fn details(&self) -> String {
-        let lines = |what: &str, counts: &BTreeMap<String, usize>| {
-            counts.iter().map(|(name, n)| format!("{what} {n:4}  {name}\n")).collect::<String>()
-        };
-        lines("skipped", &self.skipped) + &lines("departed", &self.departed)
+    /// What was skipped, by the first name that there is nothing for, and what departed, by which rule and why; a line
+    /// each.
+    pub(crate) fn details(&self, departures: &Departures) -> String {
+        let skipped = self.skipped.iter().map(|(name, n)| format!("skipped  {n:4}  {name}\n"));
+        let departed = departures.rules().iter().filter_map(|rule| {
+            let (n, reason) = (self.departed.get(&rule.name)?, rule.reason.replace('\n', " "));
+            Some(format!("departed {n:4}  {}: {reason}\n", rule.name))
+        });
+        skipped.chain(departed).collect()
     }
 }
 

@@ -76,14 +76,6 @@ impl Transform {
         Ok(())
     }
 
-    /// The same case with all leaves of another type.
-    pub(crate) fn in_type(&self, dtype: DType) -> Transform {
-        let mut case = self.clone();
-        let grads = case.steps.iter_mut().flat_map(|step| step.grads.values_mut());
-        case.params.values_mut().chain(grads).for_each(|leaf| leaf.dtype = dtype);
-        case
-    }
-
     pub(crate) fn expected(&self) -> Vec<Seen> {
         self.steps.iter().map(|step| step.expected.clone()).collect()
     }
@@ -153,12 +145,23 @@ pub(crate) enum Stop {
 
 /// Runs ours on the inputs of a case.
 pub(crate) fn observe(case: &Transform) -> Result<Vec<Seen>, Stop> {
+    observe_in(case, None)
+}
+
+/// Runs ours on the inputs of a case; if a type is given, on the same numbers in that type, with updates, and after every
+/// step the parameters, rounded to the types of the case.
+pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<Seen>, Stop> {
+    let wide = |leaves: Leaves| match dtype {
+        None => leaves,
+        Some(dtype) => leaves.into_iter().map(|(path, leaf)| (path, Leaf { dtype, ..leaf })).collect(),
+    };
     let optimizer = config::build(&case.config).map_err(|error| match error.unsupported_name() {
         Some(name) => Stop::Unsupported(name.into()),
         None => Stop::Error(format!("build: {error}")),
     })?;
     let stop = |stage: &str, error: gradchain::Error| Stop::Error(format!("{stage}: {error}"));
-    let mut params = tree::dynamic(&case.fast_params());
+    let narrow = case.fast_params();
+    let mut params = tree::dynamic(&wide(narrow.clone()));
     let mut state = optimizer.init(&params).map_err(|error| stop("init", error))?;
     let mut slow = case.is_lookahead().then(|| under("slow/", &case.params));
     if let Some(slow) = &slow {
@@ -168,7 +171,7 @@ pub(crate) fn observe(case: &Transform) -> Result<Vec<Seen>, Stop> {
     for (number, step) in case.steps.iter().enumerate() {
         let stop = |error| stop(&format!("step {number}"), error);
         let mut now = Seen { refusals: set_hyperparams(&mut *state, &step.set_hyperparams), ..Seen::default() };
-        let grads = tree::dynamic(&step.grads);
+        let grads = tree::dynamic(&wide(step.grads.clone()));
         let (mut fused_params, mut fused_state) = (params.clone(), state.clone());
         let updates = optimizer.update(&grads, &mut state, &params).map_err(stop)?;
         apply_updates(&mut params, &updates).map_err(stop)?;
@@ -178,8 +181,11 @@ pub(crate) fn observe(case: &Transform) -> Result<Vec<Seen>, Stop> {
             return Err(Stop::Error(format!("step {number}: `step` differs from `update` and `apply_updates`")));
         }
         now.skipped = updates.outcome().skipped();
-        now.updates = tree::leaves(&updates);
-        now.params = tree::leaves(&params);
+        now.updates = rounded(tree::leaves(&updates), &narrow);
+        now.params = rounded(tree::leaves(&params), &narrow);
+        if dtype.is_some() {
+            params = tree::dynamic(&wide(now.params.clone()));
+        }
         if let Some(before) = &mut slow {
             let after = moments(&state, "slow", before);
             now.updates = join(now.updates, difference(&after, before));
@@ -192,6 +198,12 @@ pub(crate) fn observe(case: &Transform) -> Result<Vec<Seen>, Stop> {
         seen.push(now);
     }
     Ok(seen)
+}
+
+/// In the types of other leaves.
+fn rounded(mut leaves: Leaves, like: &Leaves) -> Leaves {
+    leaves.iter_mut().zip(like.values()).for_each(|((_, leaf), like)| leaf.round(like.dtype));
+    leaves
 }
 
 /// Sets hyperparameters; those that refuse, and why.

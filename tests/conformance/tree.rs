@@ -15,6 +15,19 @@ pub(crate) struct Leaf {
     pub(crate) data: Vec<f64>,
 }
 
+impl Leaf {
+    /// To the nearest numbers of a type.
+    pub(crate) fn round(&mut self, dtype: DType) {
+        self.dtype = dtype;
+        self.data.iter_mut().for_each(|x| *x = round(dtype, *x));
+    }
+
+    /// For each number, the distance to the next.
+    pub(crate) fn steps(&self) -> Vec<f64> {
+        self.data.iter().map(|x| if x.is_finite() { epsilon(self.dtype) * x.abs() } else { 0.0 }).collect()
+    }
+}
+
 pub(crate) type Leaves = BTreeMap<String, Leaf>;
 
 /// A number; NaN and the infinities are strings.
@@ -64,7 +77,7 @@ pub(crate) fn round(dtype: DType, x: f64) -> f64 {
 }
 
 /// The distance from 1 to the next number of a type.
-pub(crate) fn epsilon(dtype: DType) -> f64 {
+fn epsilon(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::EPSILON,
         DType::F32 => f64::from(f32::EPSILON),
