@@ -3,6 +3,7 @@
 mod apply_if_finite;
 mod boxed;
 mod chain;
+mod freezable;
 mod inject_hyperparams;
 mod lookahead;
 mod masked;
@@ -14,6 +15,7 @@ mod whole_tree;
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
 pub use boxed::{Boxed, BoxedState, DynTransformation, boxed};
 pub use chain::{NamedChain, NamedState, chain, named_chain};
+pub use freezable::{Freezable, FreezableState, freezable};
 pub use inject_hyperparams::{
     Argument, Arguments, Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams,
     injected_hyperparams,
