@@ -117,6 +117,10 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
         <Self as Element>::from_f64(value)
     }
 
+    /// The smallest positive number, which is subnormal.
+    #[doc(hidden)]
+    fn of_smallest() -> Self;
+
     /// The member of a pair that is made for this type.
     #[doc(hidden)]
     fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<Self>;
@@ -148,6 +152,11 @@ pub struct Both<F: PerReal> {
 
 impl Real for f32 {
     #[inline(always)]
+    fn of_smallest() -> f32 {
+        f32::from_bits(1)
+    }
+
+    #[inline(always)]
     fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<f32> {
         &both.single
     }
@@ -164,6 +173,11 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
+    #[inline(always)]
+    fn of_smallest() -> f64 {
+        f64::from_bits(1)
+    }
+
     #[inline(always)]
     fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<f64> {
         &both.double

@@ -48,7 +48,10 @@ fn multi_steps_around_zero_nans_keeps_flags_and_survives_a_nan_batch() {
             assert_eq!(state.schema(), schema, "k = {k}");
         }
         let accumulator = state.accumulator().to_array(0).unwrap();
-        assert!(accumulator.iter().all(|x| *x == 0.0), "k = {k}: the accumulator is empty after the window: {accumulator}");
+        assert!(
+            accumulator.iter().all(|x| *x == 0.0),
+            "k = {k}: the accumulator is empty after the window: {accumulator}"
+        );
         assert!(schema.entries.iter().any(|e| e.kind == Kind::Flag && e.field.ends_with("found_nan")), "{schema}");
     }
 }

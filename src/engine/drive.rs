@@ -116,8 +116,8 @@ impl Work {
 
 /// Room for a tile's updates, parameters and state in the compute type, where they are not lying so already.
 struct Spare {
-    single: [f32; TILE * (MOST_SLOTS + 2)],
-    double: [f64; TILE * (MOST_SLOTS + 2)],
+    single: [f32; TILE * (MOST_SLOTS + 3)],
+    double: [f64; TILE * (MOST_SLOTS + 3)],
 }
 
 impl Default for Spare {
@@ -225,14 +225,19 @@ impl<T: Stage> Pass<'_, T> {
     ) {
         let spec = &self.structure.leaves()[leaf];
         let (u, spare) = spare.split_at_mut(TILE);
+        let (other, spare) = spare.split_at_mut(TILE);
         let (p, spare) = spare.split_at_mut(TILE);
         let stores = self.shape.stores(self.span.to) && !self.ends;
         // SAFETY (of the whole function): leaves are lent for the step, stored updates belong to the engine, and each
         // piece is run once in a pass.
         let u = if stores { unsafe { self.stored[leaf].raw().slice_mut(start, len) } } else { &mut u[..len] };
+        let mut unread = None;
         match source {
             // What was stored is already where it is going to be stored again.
             Some(_) if stores && self.span.from > 0 => {}
+            Some(source) if source.strides.is_none() && source.data.dtype() == C::DTYPE => {
+                unread = Some(unsafe { source.data.slice(start, len) });
+            }
             Some(source) => unsafe { read_stretch(source, spec, self.isa, start, u) },
             None => u.fill(C::zero()),
         }
@@ -246,11 +251,16 @@ impl<T: Stage> Pass<'_, T> {
             }
             &*p
         };
-        let mut tile = Tile { leaf, start, u, p, sums, zero: false, spare, isa: self.isa };
+        let other = &mut other[..len];
+        let (zero, swapped, isa) = (false, false, self.isa);
+        let mut tile = Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, spare, isa };
         self.transformation.tile(self.state, self.run, Place::default(), self.span, &mut tile);
         let zero = tile.zero || self.ends;
-        if stores && zero {
-            tile.u.fill(C::zero());
+        if !zero || stores {
+            tile.settle();
+        }
+        if stores && tile.swapped {
+            tile.other.copy_from_slice(tile.u);
         }
         if !self.is_last() && !self.ends {
             return;

@@ -49,8 +49,14 @@ impl SlotList {
     ///
     /// The state is held exclusively, and no other task has this piece.
     unsafe fn slices<'a, C: Real>(&self, start: usize, len: usize) -> Slots<'a, C> {
-        // SAFETY: by the caller's promise; different slots are different allocations.
-        self.slots.map(|slot| slot.map_or(&mut [][..], |s| unsafe { s.slice_mut(start, len) }))
+        let mut slices: Slots<'a, C> = Default::default();
+        for (slice, slot) in slices.iter_mut().zip(&self.slots[..self.len]) {
+            if let Some(slot) = slot {
+                // SAFETY: by the caller's promise; different slots are different allocations.
+                *slice = unsafe { slot.slice_mut(start, len) };
+            }
+        }
+        slices
     }
 }
 
@@ -69,27 +75,29 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     let kernel = stage.kernel::<C>(state, run, tile.leaf);
     let list = SlotList::of(stage, state, tile.leaf);
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
-    if core::mem::take(&mut tile.zero) {
-        tile.u.fill(C::zero());
-    }
+    let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
+    let (from, to) = tile.from_and_to();
     let tally = if list.is_native::<C>() {
         // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
         let slots = unsafe { list.slices(start, n) };
-        kernel::map::<S, C>(isa, local, kernel, tile.u, tile.p, slots)
+        kernel::map::<S, C>(isa, local, kernel, from, to, p, slots)
     } else {
-        let mut spare = tile.spare.chunks_mut(TILE).map(|chunk| &mut chunk[..n]);
-        let mut slots = list.slots.map(|slot| slot.and_then(|_| spare.next()).unwrap_or_default());
+        let mut chunks = spare.chunks_mut(TILE);
+        let mut slots: Slots<'_, C> = Default::default();
         for (slice, raw) in slots.iter_mut().zip(list.slots) {
+            let (Some(raw), Some(chunk)) = (raw, chunks.next()) else { continue };
+            *slice = &mut chunk[..n];
             // SAFETY: as above.
-            raw.inspect(|raw| unsafe { load(isa, *raw, start, slice) });
+            unsafe { load(isa, raw, start, slice) };
         }
-        let tally = kernel::map::<S, C>(isa, local, kernel, tile.u, tile.p, slots.each_mut().map(|s| &mut **s));
+        let tally = kernel::map::<S, C>(isa, local, kernel, from, to, p, slots.each_mut().map(|s| &mut **s));
         for (slice, raw) in slots.iter().zip(list.slots) {
             // SAFETY: as above.
             raw.inspect(|raw| unsafe { store(isa, *raw, start, slice) });
         }
         tally
     };
+    tile.spare = spare;
     if counts {
         count::<S>(&tally, place, tile.sums);
         dispatch(isa, Reduce::<S, C> { kernel, place, span: local, u: tile.u, p: tile.p, sums: tile.sums });
@@ -184,9 +192,7 @@ impl<C: Real, J: SlotJob<C>> Job for OnSlot<'_, C, J> {
 pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Tile<'_, C>, job: J) {
     let Some(raw) = moments.raw(tile.leaf) else { return };
     let (start, isa, n) = (tile.start, tile.isa, tile.u.len());
-    if core::mem::take(&mut tile.zero) {
-        tile.u.fill(C::zero());
-    }
+    tile.settle();
     // SAFETY (of all three): the engine holds the state exclusively for the step and gives each piece to one task.
     if raw.dtype() == C::DTYPE {
         let slot = unsafe { raw.slice_mut::<C>(start, n) };

@@ -1,6 +1,6 @@
 //! The loops: every element of every fused chain goes through one of these.
 //!
-//! Two shapes: `map` rewrites a tile of updates; `apply` reads gradients and adds the finished update to the parameters.
+//! Two shapes: `map` transforms a tile of updates; `apply` reads gradients and adds the finished update to the parameters.
 //! Each comes once for each number of state arrays, because arguments are known not to overlap and fields of a struct
 //! are not: with the arrays as arguments the loops vectorise without run-time checks. They are flat loops over elements
 //! of whole slices, the form that vectorises most reliably.
@@ -24,6 +24,7 @@ pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 
 pub(crate) struct Map<'a, S: Stage, C: Real, const FROM: usize, const TO: usize> {
     pub(crate) kernel: S::Kernel<C>,
+    pub(crate) from: &'a [C],
     pub(crate) u: &'a mut [C],
     pub(crate) p: &'a [C],
     pub(crate) slots: Slots<'a, C>,
@@ -40,16 +41,19 @@ macro_rules! loops {
     ($($map:ident $apply:ident ($($s:ident $i:tt),*);)*) => {$(
         #[inline(always)]
         fn $map<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, u: &mut [C], p: &[C], $($s: &mut [C],)* tally: &mut Tally,
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* tally: &mut Tally,
         ) {
             let (n, span) = (u.len(), Span { from: FROM, to: TO });
-            let p = &p[..n];
+            let (from, p) = (&from[..n], &p[..n]);
             $(let $s = &mut $s[..n];)*
+            // Of its own, so that it lives in registers.
+            let mut counts: Tally = [0; MOST_SUMS];
             for i in 0..n {
                 let mut slots = [$($s[i]),*];
-                u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, u[i], p[i], tally);
+                u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[i], p[i], &mut counts);
                 [$($s[i]),*] = slots;
             }
+            *tally = counts;
         }
 
         #[inline(always)]
@@ -59,12 +63,15 @@ macro_rules! loops {
             let (n, span) = (p.len(), Span { from: FROM, to: TO });
             let g = &g[..n];
             $(let $s = &mut $s[..n];)*
+            // Of its own, so that it lives in registers.
+            let mut counts: Tally = [0; MOST_SUMS];
             for i in 0..n {
                 let mut slots = [$($s[i]),*];
-                let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], tally);
+                let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut counts);
                 p[i] = add_update(p[i], u);
                 [$($s[i]),*] = slots;
             }
+            *tally = counts;
         }
     )*};
 }
@@ -85,18 +92,18 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Map<'_, S, C
     #[inline(always)]
     fn run(self) -> Tally {
         let mut t = [0; MOST_SUMS];
-        let (k, u, p) = (self.kernel, self.u, self.p);
+        let (k, x, u, p) = (self.kernel, self.from, self.u, self.p);
         let [a, b, c, d, e, f, g_, h] = self.slots;
         match S::SLOTS {
-            0 => map_0::<S, C, FROM, TO>(k, u, p, &mut t),
-            1 => map_1::<S, C, FROM, TO>(k, u, p, a, &mut t),
-            2 => map_2::<S, C, FROM, TO>(k, u, p, a, b, &mut t),
-            3 => map_3::<S, C, FROM, TO>(k, u, p, a, b, c, &mut t),
-            4 => map_4::<S, C, FROM, TO>(k, u, p, a, b, c, d, &mut t),
-            5 => map_5::<S, C, FROM, TO>(k, u, p, a, b, c, d, e, &mut t),
-            6 => map_6::<S, C, FROM, TO>(k, u, p, a, b, c, d, e, f, &mut t),
-            7 => map_7::<S, C, FROM, TO>(k, u, p, a, b, c, d, e, f, g_, &mut t),
-            _ => map_8::<S, C, FROM, TO>(k, u, p, a, b, c, d, e, f, g_, h, &mut t),
+            0 => map_0::<S, C, FROM, TO>(k, x, u, p, &mut t),
+            1 => map_1::<S, C, FROM, TO>(k, x, u, p, a, &mut t),
+            2 => map_2::<S, C, FROM, TO>(k, x, u, p, a, b, &mut t),
+            3 => map_3::<S, C, FROM, TO>(k, x, u, p, a, b, c, &mut t),
+            4 => map_4::<S, C, FROM, TO>(k, x, u, p, a, b, c, d, &mut t),
+            5 => map_5::<S, C, FROM, TO>(k, x, u, p, a, b, c, d, e, &mut t),
+            6 => map_6::<S, C, FROM, TO>(k, x, u, p, a, b, c, d, e, f, &mut t),
+            7 => map_7::<S, C, FROM, TO>(k, x, u, p, a, b, c, d, e, f, g_, &mut t),
+            _ => map_8::<S, C, FROM, TO>(k, x, u, p, a, b, c, d, e, f, g_, h, &mut t),
         }
         t
     }
@@ -124,23 +131,25 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S,
     }
 }
 
-/// Rewrites a tile of updates as the chain does in a pass.
+/// Transforms a tile of updates as the chain does in a pass, from one place to another: the first loop of a pass reads the
+/// gradients where they are.
 pub(crate) fn map<S: Stage, C: Real>(
     isa: Isa,
     span: Span,
     kernel: S::Kernel<C>,
+    from: &[C],
     u: &mut [C],
     p: &[C],
     slots: Slots<'_, C>,
 ) -> Tally {
     // Only the spans that a chain with so many barriers can have are compiled.
     match (S::SHAPE.barriers, span.from, span.to) {
-        (_, 0, 0) => dispatch(isa, Map::<S, C, 0, 0> { kernel, u, p, slots }),
-        (1.., 0, 1) => dispatch(isa, Map::<S, C, 0, 1> { kernel, u, p, slots }),
-        (1.., 1, 1) => dispatch(isa, Map::<S, C, 1, 1> { kernel, u, p, slots }),
-        (2.., 0, 2) => dispatch(isa, Map::<S, C, 0, 2> { kernel, u, p, slots }),
-        (2.., 1, 2) => dispatch(isa, Map::<S, C, 1, 2> { kernel, u, p, slots }),
-        (2.., 2, 2) => dispatch(isa, Map::<S, C, 2, 2> { kernel, u, p, slots }),
+        (_, 0, 0) => dispatch(isa, Map::<S, C, 0, 0> { kernel, from, u, p, slots }),
+        (1.., 0, 1) => dispatch(isa, Map::<S, C, 0, 1> { kernel, from, u, p, slots }),
+        (1.., 1, 1) => dispatch(isa, Map::<S, C, 1, 1> { kernel, from, u, p, slots }),
+        (2.., 0, 2) => dispatch(isa, Map::<S, C, 0, 2> { kernel, from, u, p, slots }),
+        (2.., 1, 2) => dispatch(isa, Map::<S, C, 1, 2> { kernel, from, u, p, slots }),
+        (2.., 2, 2) => dispatch(isa, Map::<S, C, 2, 2> { kernel, from, u, p, slots }),
         _ => unreachable!("a fused chain has at most {MOST_BARRIERS} barriers"),
     }
 }

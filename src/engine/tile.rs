@@ -4,7 +4,7 @@ use super::isa::Isa;
 use crate::element::Real;
 
 /// Elements of a tile: small enough that a tile and its state stay in the first-level cache.
-pub(crate) const TILE: usize = 512;
+pub(crate) const TILE: usize = 1024;
 
 /// A stretch of one leaf's updates, with the parameters it belongs to.
 ///
@@ -12,7 +12,13 @@ pub(crate) const TILE: usize = 512;
 pub struct Tile<'t, C> {
     pub(crate) leaf: usize,
     pub(crate) start: usize,
+    /// The updates, if they have not been written to `u` yet: gradients that can be read where they are.
+    pub(crate) source: Option<&'t [C]>,
     pub(crate) u: &'t mut [C],
+    /// Room for a loop that writes to another place than it reads from; changes place with `u`.
+    pub(crate) other: &'t mut [C],
+    /// Whether the two have changed places an odd number of times.
+    pub(crate) swapped: bool,
     pub(crate) p: &'t [C],
     pub(crate) sums: &'t mut [f64],
     /// The updates are all zero, whatever `u` holds.
@@ -44,10 +50,39 @@ impl<C: Real> Tile<'_, C> {
 
     /// Updates, to rewrite, and parameters.
     pub fn parts(&mut self) -> (&mut [C], &[C]) {
+        self.settle();
+        (self.u, self.p)
+    }
+
+    /// The updates, to read.
+    pub(crate) fn input(&mut self) -> &[C] {
+        if self.zero {
+            self.settle();
+        }
+        self.source.unwrap_or(self.u)
+    }
+
+    /// Makes `u` hold the updates.
+    pub(crate) fn settle(&mut self) {
+        let source = self.source.take();
         if core::mem::take(&mut self.zero) {
             self.u.fill(C::zero());
+        } else if let Some(source) = source {
+            self.u.copy_from_slice(source);
         }
-        (self.u, self.p)
+    }
+
+    /// Where a loop reads from and where it writes to, which is `u` afterwards.
+    pub(crate) fn from_and_to(&mut self) -> (&[C], &mut [C]) {
+        if self.zero {
+            self.settle();
+        }
+        let Some(source) = self.source.take() else {
+            core::mem::swap(&mut self.u, &mut self.other);
+            self.swapped = !self.swapped;
+            return (self.other, self.u);
+        };
+        (source, self.u)
     }
 
     /// The updates, to rewrite.

@@ -187,7 +187,7 @@ impl Stage for ScaleByLion {
             take1: C::of(run.take1),
             keep2: C::of(run.keep2),
             take2: C::of(run.take2),
-            linear_below: C::of(run.linear_below),
+            linear_below: C::of(run.linear_below).max(C::of_smallest()),
             smooth_beta: C::of(run.smooth_beta),
         }
     }
@@ -202,7 +202,8 @@ impl Stage for ScaleByLion {
             return u;
         }
         let x = k.mix(&mut slots[0], u);
-        if x.abs() < k.linear_below { x } else { sign(x) }
+        // One choice: zero and NaN are not above it either.
+        if x.abs() >= k.linear_below { C::one().copysign(x) } else { x }
     }
 
     fn state_bytes(&self, state: &ScaleByLionState, leaf: usize, at: usize, span: Span) -> usize {
@@ -212,13 +213,6 @@ impl Stage for ScaleByLion {
     fn describe(&self) -> String {
         Self::NAME.into()
     }
-}
-
-/// −1, 0 or 1, and NaN for NaN; `signum` has no 0.
-#[inline(always)]
-fn sign<C: Real>(x: C) -> C {
-    let up = if x > C::zero() { C::one() } else { x };
-    if x < C::zero() { -C::one() } else { up }
 }
 
 /// Mode smooth on a tile.

@@ -198,7 +198,7 @@ impl<T: Stage> Stage for ApplyIfFinite<T> {
             return fused_tile(self, state, run, place, span, tile);
         }
         if place.at == span.to {
-            let count = dispatch(crate::engine::current_isa(), CountNotFinite(tile.u()));
+            let count = dispatch(crate::engine::current_isa(), CountNotFinite(tile.input()));
             tile.sums()[place.sum] += count;
         } else if let Some(inner) = &run.inner {
             self.inner.tile(&state.inner, inner, place.after(TEST), span, tile);

@@ -238,8 +238,7 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
             return crate::engine::fused_tile(self, state, run, place, span, tile);
         }
         if S::DECIDES && place.at == span.to {
-            let (u, _) = tile.parts();
-            let u = &*u;
+            let u = tile.input();
             let measured = dispatch(crate::engine::current_isa(), Measure { u, skip: core::marker::PhantomData::<S> });
             tile.sums()[place.sum] += measured;
             return;
