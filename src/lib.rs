@@ -24,6 +24,8 @@
 // Lets the derive macros name this crate by `::gradchain`, here as elsewhere.
 extern crate self as gradchain;
 
+#[cfg(doctest)]
+mod book;
 #[cfg(feature = "config")]
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
 pub mod config;

@@ -85,10 +85,11 @@ fn product<C: Real>(
     out: &mut [C],
 ) {
     assert!(a.cols == b.rows && out.len() == a.rows * b.cols, "the matrices do not fit each other");
-    // As many sums as there are registers for, less a few for the factors.
+    // As many sums as there are registers for, less a few for the factors; of the tiles for AVX-512, those that are
+    // compiled to its widest registers (with 32 columns the sums end up in memory, one at a time).
     match (isa, C::DTYPE) {
         (Isa::Avx512, DType::F64) => tiled::<C, 8, 16>(isa, scratch, a, b, upper, out),
-        (Isa::Avx512, _) => tiled::<C, 8, 32>(isa, scratch, a, b, upper, out),
+        (Isa::Avx512, _) => tiled::<C, 12, 16>(isa, scratch, a, b, upper, out),
         (Isa::Avx2, DType::F64) => tiled::<C, 6, 8>(isa, scratch, a, b, upper, out),
         (Isa::Avx2, _) => tiled::<C, 6, 16>(isa, scratch, a, b, upper, out),
         (_, DType::F64) => tiled::<C, 6, 4>(isa, scratch, a, b, upper, out),

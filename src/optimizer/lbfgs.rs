@@ -42,7 +42,8 @@ use crate::transform::{ScaleByLbfgs, ScaleByLearningRate, scale_by_lbfgs, scale_
 /// let mut w = Array1::zeros(2);
 /// let mut state = optimizer.init(&w)?;
 /// for _ in 0..20 {
-///     optimizer.step(&mut w, &gradient(&w), &mut state)?;
+///     let g = gradient(&w);
+///     optimizer.step(&mut w, &g, &mut state)?;
 /// }
 /// assert!(gradient(&w).iter().all(|g| g.abs() < 1e-12));
 /// # Ok::<(), gradchain::Error>(())

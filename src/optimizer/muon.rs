@@ -51,7 +51,7 @@ use crate::wrapper::{Argument, Arguments, Masked, Partition, masked, partition};
 /// grads.insert("weight", array![[2.0, 0.0], [0.0, -2.0]]);
 /// grads.insert("bias", array![5.0, -5.0]);
 ///
-/// let optimizer = muon(0.5).ns_coeffs([1.875, -1.25, 0.375]).ns_steps(20).adam_learning_rate(0.1);
+/// let optimizer = muon(0.5).ns_coeffs([1.875, -1.25, 0.375]).ns_steps(20).nesterov(false).adam_learning_rate(0.1);
 /// let mut state = optimizer.init(&params)?;
 /// optimizer.step(&mut params, &grads, &mut state)?;
 /// // The orthogonal matrix nearest to the gradient, and the signs of the gradient.

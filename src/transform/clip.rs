@@ -1,3 +1,5 @@
+use core::hint::select_unpredictable;
+
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
 use crate::error::Result;
@@ -69,10 +71,11 @@ impl Rule for Clip {
         C::of(self.max_delta.at(clock.count))
     }
 
-    // Not `min` and `max`, which would give a limit for NaN.
+    // Not `min` and `max`, which would give a limit for NaN; not `if`, which is compiled to slow conditional stores where
+    // nothing else is done to `u`.
     #[inline(always)]
     fn apply<C: Real>(most: C, _: &mut [C; 0], u: C, _: C) -> C {
-        let u = if u > most { most } else { u };
-        if u < -most { -most } else { u }
+        let u = select_unpredictable(u > most, most, u);
+        select_unpredictable(u < -most, -most, u)
     }
 }

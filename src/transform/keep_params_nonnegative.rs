@@ -1,3 +1,5 @@
+use core::hint::select_unpredictable;
+
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
 use crate::macros::builder;
@@ -57,8 +59,9 @@ impl Rule for KeepParamsNonnegative {
 
     fn scalars<C: Real>(&self, _: Clock) {}
 
+    // Not `if`, which is compiled to slow conditional stores where nothing else is done to `u`.
     #[inline(always)]
     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, p: C) -> C {
-        if p + u < C::zero() { -p } else { u }
+        select_unpredictable(p + u < C::zero(), -p, u)
     }
 }

@@ -39,7 +39,7 @@ pub use scale_by_adam::{AdamScalars, ScaleByAdam, scale_by_adam};
 pub use scale_by_factored_rms::{ScaleByFactoredRms, ScaleByFactoredRmsState, scale_by_factored_rms};
 pub use scale_by_lbfgs::{ScaleByLbfgs, ScaleByLbfgsState, scale_by_lbfgs};
 pub use scale_by_learning_rate::{ScaleByLearningRate, scale_by_learning_rate};
-pub use scale_by_lion::{LionMode, LionScalars, ScaleByLion, scale_by_lion};
+pub use scale_by_lion::{LionMode, LionScalars, ScaleByLion, ScaleByLionState, scale_by_lion};
 pub use scale_by_muon::{
     DimensionNumbers, NsCoeffs, Preconditioning, ScaleByMuon, ScaleByMuonState, WeightDimensionNumbers, scale_by_muon,
 };

@@ -5,7 +5,7 @@ use crate::macros::builder;
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, State, StateWalk, StateWalkMut};
 use crate::tree::LeafSpec;
-use crate::wrapper::{WholeTreeTransformation, whole_tree_stage};
+use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Divides updates by the root of a running mean of their squares, of which only row and column means are kept where a
 /// leaf is large enough.
@@ -97,7 +97,7 @@ builder! {
         integers: step_offset: i64, min_dim_size_to_factor: usize;
     }
 }
-whole_tree_stage!(ScaleByFactoredRms => ScaleByFactoredRms);
+whole_tree_stage!(ScaleByFactoredRms => ScaleByFactoredRms; by WholeTreeRule; state ScaleByFactoredRmsState);
 
 /// What [`scale_by_factored_rms`] remembers.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl ScaleByFactoredRms {
     }
 }
 
-impl WholeTreeTransformation for ScaleByFactoredRms {
+impl WholeTreeRule for ScaleByFactoredRms {
     const NAME: &'static str = "scale_by_factored_rms";
     type State = ScaleByFactoredRmsState;
 

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
 use crate::tree::{Cursor, dense_strides};
-use crate::wrapper::{WholeTreeTransformation, whole_tree_stage};
+use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Multiplies the updates by an estimate of the inverse Hessian, made of the last few differences of parameters and
 /// gradients: the direction of L-BFGS.
@@ -48,9 +48,11 @@ use crate::wrapper::{WholeTreeTransformation, whole_tree_stage};
 /// let optimizer = chain((scale_by_lbfgs(), scale(-1.0)));
 /// let mut x = 3.0_f64;
 /// let mut state = optimizer.init(&x)?;
-/// optimizer.step(&mut x, &(4.0 * x), &mut state)?;
+/// let gradient = 4.0 * x;
+/// optimizer.step(&mut x, &gradient, &mut state)?;
 /// assert_eq!(x, 2.0); // the first step has length 1
-/// optimizer.step(&mut x, &(4.0 * x), &mut state)?;
+/// let gradient = 4.0 * x;
+/// optimizer.step(&mut x, &gradient, &mut state)?;
 /// assert_eq!(x, 0.0);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
@@ -83,7 +85,7 @@ builder! {
         integers: memory_size: usize;
     }
 }
-whole_tree_stage!(ScaleByLbfgs => ScaleByLbfgs);
+whole_tree_stage!(ScaleByLbfgs => ScaleByLbfgs; by WholeTreeRule; state ScaleByLbfgsState);
 
 /// What [`scale_by_lbfgs`] remembers. All arrays are in row-major order.
 #[derive(Clone, Debug)]
@@ -124,7 +126,7 @@ impl State for ScaleByLbfgsState {
     }
 }
 
-impl WholeTreeTransformation for ScaleByLbfgs {
+impl WholeTreeRule for ScaleByLbfgs {
     const NAME: &'static str = "scale_by_lbfgs";
     const READS_PARAMS: bool = true;
     type State = ScaleByLbfgsState;

@@ -1,8 +1,12 @@
 use crate::element::{DType, Real};
-use crate::engine::{Clock, Rule};
+use crate::engine::{
+    InitContext, Place, Shape, SlotJob, SlotList, Span, Stage, StepContext, Tile, fused_tile, slot_tile,
+};
 use crate::error::Result;
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
+use crate::state::{Count, Moments};
+use crate::wrapper::{Arguments, state_fields};
 
 /// Replaces updates by the sign of their mix with a running mean.
 ///
@@ -18,7 +22,7 @@ use crate::schedule::Hyperparam;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses; reads no parameters.
+/// One float of state for each parameter. Fuses, but for mode smooth, which is not vectorised; reads no parameters.
 ///
 /// # Errors
 ///
@@ -94,6 +98,17 @@ impl LionMode {
     }
 }
 
+/// What a [`scale_by_lion`] remembers.
+#[derive(Clone, Debug)]
+pub struct ScaleByLionState {
+    /// Steps done.
+    pub count: Count,
+    /// The running mean.
+    pub mu: Moments,
+}
+
+state_fields!(ScaleByLionState<> { count, mu });
+
 /// What [`ScaleByLion`] works out once a step.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
@@ -102,15 +117,31 @@ pub struct LionScalars<C> {
     take1: C,
     keep2: C,
     take2: C,
+    /// Below this, a number stands for its own sign: 1 in mode refined, 0 in mode hard.
+    linear_below: C,
     smooth_beta: C,
-    mode: LionMode,
 }
 
-impl Rule for ScaleByLion {
-    const NAME: &'static str = "scale_by_lion";
-    const SLOTS: &'static [&'static str] = &["mu"];
-    type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = LionScalars<C>;
+impl<C: Real> LionScalars<C> {
+    /// The mix; moves the mean on.
+    #[inline(always)]
+    fn mix(&self, mu: &mut C, u: C) -> C {
+        let x = self.keep1 * *mu + self.take1 * u;
+        *mu = self.keep2 * *mu + self.take2 * u;
+        x
+    }
+}
+
+/// Not a rule, because of mode smooth: a hyperbolic tangent is a call, and would keep the other modes from vectorising
+/// if it were in the same loop.
+impl Stage for ScaleByLion {
+    type State = ScaleByLionState;
+    type Run = LionScalars<f64>;
+    type Kernel<C: Real> = LionScalars<C>;
+
+    const SHAPE: Shape = Shape::elementwise(true, false);
+    const FUSES: bool = true;
+    const SLOTS: usize = 1;
 
     fn validate(&self) -> Result<()> {
         for (name, beta) in [("b1", &self.b1), ("b2", &self.b2)] {
@@ -119,31 +150,67 @@ impl Rule for ScaleByLion {
         self.smooth_beta.validate(Self::NAME, "smooth_beta", "finite", f64::is_finite)
     }
 
-    fn slot_dtype(&self, _: usize) -> Option<DType> {
-        self.mu_dtype
+    fn init_state(&self, at: &InitContext<'_>) -> Result<ScaleByLionState> {
+        Ok(ScaleByLionState { count: Count::default(), mu: at.moments_of(self.mu_dtype) })
     }
 
-    fn scalars<C: Real>(&self, clock: Clock) -> LionScalars<C> {
-        let [b1, b2] = [&self.b1, &self.b2].map(|b| b.at(clock.count));
-        LionScalars {
-            keep1: C::of(b1),
-            take1: C::of(1.0 - b1),
-            keep2: C::of(b2),
-            take2: C::of(1.0 - b2),
-            smooth_beta: C::of(self.smooth_beta.at(clock.count)),
-            mode: self.mode,
+    fn begin(&self, state: &mut ScaleByLionState, _: &StepContext<'_>) -> LionScalars<f64> {
+        let [b1, b2, smooth_beta] = [&self.b1, &self.b2, &self.smooth_beta].map(|h| h.at(state.count.get()));
+        state.count.increment();
+        let linear_below = if self.mode == LionMode::Refined { 1.0 } else { 0.0 };
+        LionScalars { keep1: b1, take1: 1.0 - b1, keep2: b2, take2: 1.0 - b2, linear_below, smooth_beta }
+    }
+
+    fn tile<C: Real>(
+        &self,
+        state: &ScaleByLionState,
+        run: &LionScalars<f64>,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, C>,
+    ) {
+        if self.mode != LionMode::Smooth {
+            fused_tile(self, state, run, place, span, tile);
+        } else if span.has(place.at) {
+            slot_tile(&state.mu, tile, Smooth(self.kernel(state, run, tile.leaf)));
         }
+    }
+
+    fn fuses_now(&self, _: &ScaleByLionState, _: &LionScalars<f64>, _: usize) -> bool {
+        self.mode != LionMode::Smooth
+    }
+
+    #[inline]
+    fn kernel<C: Real>(&self, _: &ScaleByLionState, run: &LionScalars<f64>, _: usize) -> LionScalars<C> {
+        LionScalars {
+            keep1: C::of(run.keep1),
+            take1: C::of(run.take1),
+            keep2: C::of(run.keep2),
+            take2: C::of(run.take2),
+            linear_below: C::of(run.linear_below),
+            smooth_beta: C::of(run.smooth_beta),
+        }
+    }
+
+    fn slots(&self, state: &ScaleByLionState, leaf: usize, list: &mut SlotList) {
+        list.push(&state.mu, leaf);
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: LionScalars<C>, [mu]: &mut [C; 1], u: C, _: C) -> C {
-        let x = k.keep1 * *mu + k.take1 * u;
-        *mu = k.keep2 * *mu + k.take2 * u;
-        match k.mode {
-            LionMode::Hard => sign(x),
-            LionMode::Smooth => (k.smooth_beta * x).tanh(),
-            LionMode::Refined => limited(x),
+    fn apply<C: Real>(k: &LionScalars<C>, at: usize, span: Span, slots: &mut [C], u: C, _: C, _: &mut [u32]) -> C {
+        if !span.has(at) {
+            return u;
         }
+        let x = k.mix(&mut slots[0], u);
+        if x.abs() < k.linear_below { x } else { sign(x) }
+    }
+
+    fn state_bytes(&self, state: &ScaleByLionState, leaf: usize, at: usize, span: Span) -> usize {
+        if span.has(at) { state.mu.dtype(leaf).map_or(0, |dtype| 2 * dtype.size()) } else { 0 }
+    }
+
+    fn describe(&self) -> String {
+        Self::NAME.into()
     }
 }
 
@@ -154,8 +221,14 @@ fn sign<C: Real>(x: C) -> C {
     if x < C::zero() { -C::one() } else { up }
 }
 
-#[inline(always)]
-fn limited<C: Real>(x: C) -> C {
-    let x = if x > C::one() { C::one() } else { x };
-    if x < -C::one() { -C::one() } else { x }
+/// Mode smooth on a tile.
+struct Smooth<C>(LionScalars<C>);
+
+impl<C: Real> SlotJob<C> for Smooth<C> {
+    #[inline(always)]
+    fn run(self, u: &mut [C], _: &[C], mu: &mut [C]) {
+        for (u, mu) in u.iter_mut().zip(mu) {
+            *u = (self.0.smooth_beta * self.0.mix(mu, *u)).tanh();
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::wrapper::state_fields;
 /// # Arithmetic
 ///
 /// ```text
-/// u ← 0 if u is NaN, else u               infinities are left alone
+/// u ← 0 if u is NaN, else u               infinities are left alone; −0 becomes 0
 /// ```
 ///
 /// # Cost
@@ -117,7 +117,10 @@ impl Stage for ZeroNans {
         if at == span.to {
             tally[0] += u32::from(nan);
         }
-        if nan { C::zero() } else { u }
+        // The sum of its positive and its negative part. With a choice between zero and `u`, the loop would become one of
+        // stores that are only done for NaNs, and those are slow.
+        let zero = C::zero();
+        (if u > zero { u } else { zero }) + (if u < zero { u } else { zero })
     }
 
     fn state_bytes(&self, _: &ZeroNansState, _: usize, _: usize, _: Span) -> usize {

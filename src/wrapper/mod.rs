@@ -3,6 +3,7 @@
 mod apply_if_finite;
 mod boxed;
 mod chain;
+mod freezable;
 mod inject_hyperparams;
 mod lookahead;
 mod masked;
@@ -14,6 +15,7 @@ mod whole_tree;
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
 pub use boxed::{Boxed, BoxedState, DynTransformation, boxed};
 pub use chain::{NamedChain, NamedState, chain, named_chain};
+pub use freezable::{Freezable, FreezableState, freezable};
 pub use inject_hyperparams::{
     Argument, Arguments, Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams,
     injected_hyperparams,
@@ -25,7 +27,7 @@ pub use multi_steps::{
     skip_large_updates, skip_not_finite,
 };
 pub use partition::{Partition, PartitionState, partition};
-pub(crate) use whole_tree::whole_tree_stage;
+pub(crate) use whole_tree::{WholeTreeRule, whole_tree_stage};
 pub use whole_tree::{WholeTreeStage, WholeTreeTransformation, whole_tree};
 
 /// Traits that bounds mention and nobody needs to name; not in the prelude, so that their methods are not in scope.

@@ -99,33 +99,58 @@ pub fn whole_tree<W: WholeTreeTransformation>(transformation: W) -> WholeTreeSta
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct WholeTreeStage<W>(pub W);
 
-/// Makes a stage of something that holds a [`WholeTreeTransformation`] in a field, or is one.
+/// As [`WholeTreeTransformation`], for what is a stage itself, with a builder's methods on it: with that trait it would
+/// have two methods `init` in scope.
+pub(crate) trait WholeTreeRule {
+    /// The name, as in messages and configs.
+    const NAME: &'static str;
+    /// What is remembered between steps.
+    type State: State;
+    /// Whether it looks at parameters.
+    const READS_PARAMS: bool = false;
+
+    /// Checks the arguments.
+    fn validate(&self) -> Result<()>;
+
+    /// The state before the first step.
+    fn init(&self, at: &InitContext<'_>) -> Result<Self::State>;
+
+    /// The last chance to refuse a step.
+    fn check(&self, _: &Self::State, _: &StepContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Rewrites the updates in `tree`.
+    fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
+}
+
+/// Makes a stage of something that holds a [`WholeTreeTransformation`] in a field, or is a [`WholeTreeRule`].
 macro_rules! whole_tree_stage {
-    ($T:ty $(where $G:ident: $B:path)? => $W:ty $(, $field:tt)?) => {
+    ($T:ty $(where $G:ident: $B:path)? => $W:ty $(, $field:tt)?; by $Trait:path; state $S:ty) => {
         impl<$($G: $B)?> $crate::Stage for $T {
-            type State = <$W as $crate::WholeTreeTransformation>::State;
+            type State = $S;
             type Run = ();
             type Kernel<C: $crate::Real> = ();
 
             const SHAPE: $crate::Shape = $crate::Shape {
                 barriers: 1,
                 stateful: 0,
-                reads_params: <$W as $crate::WholeTreeTransformation>::READS_PARAMS as u32,
+                reads_params: <$W as $Trait>::READS_PARAMS as u32,
                 materializes: 1,
                 sums: 0,
             };
             const FUSES: bool = false;
 
             fn validate(&self) -> $crate::Result<()> {
-                <$W as $crate::WholeTreeTransformation>::validate(&self$(.$field)?)
+                <$W as $Trait>::validate(&self$(.$field)?)
             }
 
             fn init_state(&self, at: &$crate::InitContext<'_>) -> $crate::Result<Self::State> {
-                <$W as $crate::WholeTreeTransformation>::init(&self$(.$field)?, at)
+                <$W as $Trait>::init(&self$(.$field)?, at)
             }
 
             fn check(&self, state: &Self::State, at: &$crate::StepContext<'_>) -> $crate::Result<()> {
-                <$W as $crate::WholeTreeTransformation>::check(&self$(.$field)?, state, at)
+                <$W as $Trait>::check(&self$(.$field)?, state, at)
             }
 
             fn begin(&self, _: &mut Self::State, _: &$crate::StepContext<'_>) {}
@@ -139,7 +164,7 @@ macro_rules! whole_tree_stage {
                 _: $crate::Sums<'_>,
                 tree: &mut $crate::WholeTree<'_>,
             ) {
-                <$W as $crate::WholeTreeTransformation>::transform(&self$(.$field)?, state, at, tree);
+                <$W as $Trait>::transform(&self$(.$field)?, state, at, tree);
             }
 
             fn tile<C: $crate::Real>(
@@ -159,11 +184,11 @@ macro_rules! whole_tree_stage {
             }
 
             fn describe(&self) -> String {
-                <$W as $crate::WholeTreeTransformation>::NAME.into()
+                <$W as $Trait>::NAME.into()
             }
         }
     };
 }
 pub(crate) use whole_tree_stage;
 
-whole_tree_stage!(WholeTreeStage<W> where W: WholeTreeTransformation => W, 0);
+whole_tree_stage!(WholeTreeStage<W> where W: WholeTreeTransformation => W, 0; by WholeTreeTransformation; state W::State);

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments};
-use crate::wrapper::{WholeTreeTransformation, state_fields, whole_tree_stage};
+use crate::wrapper::{WholeTreeRule, state_fields, whole_tree_stage};
 
 pub(super) use self::dimensions::fans;
 pub use self::dimensions::{DimensionNumbers, WeightDimensionNumbers};
@@ -118,7 +118,7 @@ builder! {
         integers: ns_steps: usize;
     }
 }
-whole_tree_stage!(ScaleByMuon => ScaleByMuon);
+whole_tree_stage!(ScaleByMuon => ScaleByMuon; by WholeTreeRule; state ScaleByMuonState);
 
 /// What [`scale_by_muon`] remembers.
 #[derive(Clone, Debug)]
@@ -133,7 +133,7 @@ pub struct ScaleByMuonState {
 
 state_fields!(ScaleByMuonState<> { count, mu });
 
-impl WholeTreeTransformation for ScaleByMuon {
+impl WholeTreeRule for ScaleByMuon {
     const NAME: &'static str = "scale_by_muon";
     type State = ScaleByMuonState;
 

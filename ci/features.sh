@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Clippy, with warnings as errors, for each set of features: none, each alone, the default ones, all. With
+# `--powerset`, every subset instead, of which only the library is checked.
+#
+# Nothing is built, only checked, so that the sets share most of their work.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The names in `[features]`, but for `default`.
+mapfile -t features < <(awk '/^\[/ { on = $0 == "[features]" } on && /^[a-z0-9_-]+ *=/ { print $1 }' Cargo.toml |
+    grep -vx default)
+[ "${#features[@]}" -gt 0 ] || { echo "no features found in Cargo.toml" >&2; exit 1; }
+
+clippy() {
+    printf -- '-- clippy %s\n' "$*"
+    cargo clippy --quiet "$@" -- -D warnings
+}
+
+if [ "${1:-}" = --powerset ]; then
+    for ((set = 0; set < 1 << ${#features[@]}; set++)); do
+        chosen=()
+        for i in "${!features[@]}"; do
+            if ((set >> i & 1)); then chosen+=("${features[i]}"); fi
+        done
+        clippy --lib --no-default-features --features "$(IFS=,; echo "${chosen[*]:-}")"
+    done
+    exit
+fi
+
+clippy --workspace --all-targets --no-default-features
+for feature in "${features[@]}"; do
+    clippy --all-targets --no-default-features --features "$feature"
+done
+clippy --workspace --all-targets
+clippy --workspace --all-targets --all-features

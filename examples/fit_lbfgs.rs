@@ -1,0 +1,85 @@
+//! Fits a Poisson regression in `f64` with L-BFGS, to the last digits, and checks it against the known answer.
+//!
+//! ```text
+//! cargo run --release --example fit_lbfgs
+//! ```
+//!
+//! The data is the example of R's `glm`, after Dobson, An introduction to generalized linear models, 1990, page 93: counts
+//! in a trial with three outcomes and three treatments.
+
+use gradchain::prelude::*;
+use gradchain::tree::tree_norm;
+
+const COUNTS: [f64; 9] = [18.0, 17.0, 15.0, 20.0, 10.0, 20.0, 25.0, 13.0, 12.0];
+
+/// Log-rates: of the first outcome under the first treatment, and what the other ones add to that.
+#[derive(Tree)]
+struct Poisson {
+    intercept: f64,
+    outcome: [f64; 2],
+    treatment: [f64; 2],
+}
+
+impl Poisson {
+    /// The expected count of observation `i`.
+    fn rate(&self, i: usize) -> f64 {
+        let of = |effects: &[f64; 2], level: usize| if level == 0 { 0.0 } else { effects[level - 1] };
+        (self.intercept + of(&self.outcome, i % 3) + of(&self.treatment, i / 3)).exp()
+    }
+
+    /// The derivative of the negative log-likelihood `Σ rate − count·ln(rate)`.
+    fn gradient(&self) -> Poisson {
+        let mut gradient = Poisson { intercept: 0.0, outcome: [0.0; 2], treatment: [0.0; 2] };
+        for (i, count) in COUNTS.iter().enumerate() {
+            let residual = self.rate(i) - count;
+            gradient.intercept += residual;
+            if i % 3 > 0 {
+                gradient.outcome[i % 3 - 1] += residual;
+            }
+            if i / 3 > 0 {
+                gradient.treatment[i / 3 - 1] += residual;
+            }
+        }
+        gradient
+    }
+
+    /// Twice how much more likely the counts would be if each had its own rate.
+    fn deviance(&self) -> f64 {
+        let terms = COUNTS.iter().enumerate().map(|(i, y)| y * (y / self.rate(i)).ln() - (y - self.rate(i)));
+        2.0 * terms.sum::<f64>()
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mean = COUNTS.iter().sum::<f64>() / COUNTS.len() as f64;
+    let mut model = Poisson { intercept: mean.ln(), outcome: [0.0; 2], treatment: [0.0; 2] };
+
+    let optimizer = lbfgs(1.0);
+    let mut state = optimizer.init(&model)?;
+    for step in 0.. {
+        let gradient = model.gradient();
+        let norm = tree_norm(&gradient);
+        println!("step {step:2}  deviance {:.12}  gradient {norm:.1e}", model.deviance());
+        if norm < 1e-10 {
+            break;
+        }
+        if step == 100 {
+            return Err("it did not converge".into());
+        }
+        optimizer.step(&mut model, &gradient, &mut state)?;
+    }
+
+    // The design is balanced, so the answer is known: 63, 40 and 47 counts for the outcomes, the same for each treatment.
+    let known = [21.0_f64.ln(), (40.0_f64 / 63.0).ln(), (47.0_f64 / 63.0).ln(), 0.0, 0.0];
+    let [o2, o3] = model.outcome;
+    let [t2, t3] = model.treatment;
+    let names = ["intercept", "outcome 2", "outcome 3", "treatment 2", "treatment 3"];
+    for ((name, fitted), known) in names.iter().zip([model.intercept, o2, o3, t2, t3]).zip(known) {
+        println!("{name:12} {fitted:14.10}  known {known:14.10}");
+        if (fitted - known).abs() > 1e-10 {
+            return Err(format!("{name} should be {known}").into());
+        }
+    }
+    println!("deviance     {:14.10}", model.deviance());
+    Ok(())
+}

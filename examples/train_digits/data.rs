@@ -1,0 +1,74 @@
+//! The handwritten digits, and the random numbers of this example.
+
+use std::error::Error;
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+use ndarray::{Array2, s};
+
+/// Images and what they show.
+pub(crate) struct Digits {
+    /// One image a row: 64 pixels from 0 to 1.
+    pub(crate) images: Array2<f32>,
+    /// One digit a row, from 0 to 9.
+    pub(crate) labels: Vec<usize>,
+}
+
+impl Digits {
+    /// Every image, in the order of the file. `examples/data/README.md` says whose they are.
+    pub(crate) fn load() -> Result<Digits, Box<dyn Error>> {
+        let mut text = String::new();
+        GzDecoder::new(&include_bytes!("../data/digits.csv.gz")[..]).read_to_string(&mut text)?;
+
+        let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+        for line in text.lines() {
+            let mut numbers = line.split(',').map(str::parse::<u8>).collect::<Result<Vec<_>, _>>()?;
+            labels.push(numbers.pop().ok_or("an empty line")?.into());
+            pixels.extend(numbers.into_iter().map(|pixel| f32::from(pixel) / 16.0));
+        }
+        Ok(Digits { images: Array2::from_shape_vec((labels.len(), 64), pixels)?, labels })
+    }
+
+    /// The first `n` in the order that `random` shuffles them to, and the rest. In the order of the file the last third
+    /// is by other writers, and a network does not do as well on them.
+    pub(crate) fn shuffle_and_split(&self, n: usize, random: &mut Random) -> (Digits, Digits) {
+        let mut order: Vec<usize> = (0..self.labels.len()).collect();
+        random.shuffle(&mut order);
+        (self.rows(&order[..n]), self.rows(&order[n..]))
+    }
+
+    /// Some of the images.
+    pub(crate) fn rows(&self, rows: &[usize]) -> Digits {
+        let mut images = Array2::zeros((rows.len(), 64));
+        for (i, &row) in rows.iter().enumerate() {
+            images.slice_mut(s![i, ..]).assign(&self.images.slice(s![row, ..]));
+        }
+        Digits { images, labels: rows.iter().map(|&row| self.labels[row]).collect() }
+    }
+}
+
+/// SplitMix64: random enough for a shuffle and for initial weights, and the same on every machine for ever.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// The next 64 random bits.
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Between 0 and 1.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Any order of the items is as likely as any other (Fisher and Yates).
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, (self.uniform() * (i + 1) as f64) as usize);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The README and the pages of the guide, so that the code in them is compiled and run with the doc tests.
+
+macro_rules! pages {
+    ($($name:ident: $path:literal),* $(,)?) => {$(
+        #[doc = include_str!($path)]
+        mod $name {}
+    )*};
+}
+pages! {
+    readme: "../README.md",
+    contributing: "../CONTRIBUTING.md",
+    introduction: "../docs/introduction.md",
+    first_steps: "../docs/first-steps.md",
+    trees: "../docs/trees.md",
+    chains: "../docs/chains.md",
+    schedules: "../docs/schedules.md",
+    masks: "../docs/masks.md",
+    multi_steps: "../docs/multi-steps.md",
+    state: "../docs/state.md",
+    own_rule: "../docs/own-rule.md",
+    own_whole_tree: "../docs/own-whole-tree.md",
+    statistics: "../docs/statistics.md",
+    from_optax: "../docs/from-optax.md",
+    from_pytorch: "../docs/from-pytorch.md",
+    architecture: "../docs/architecture.md",
+    performance: "../docs/performance.md",
+    conformance: "../docs/conformance.md",
+}

@@ -1,0 +1,123 @@
+//! The guide holds together: no page is forgotten, no link leads nowhere, and the commands in it are the ones that exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every page of the guide but the table of contents.
+fn pages() -> BTreeSet<String> {
+    let names = fs::read_dir(root().join("docs")).expect("the guide lies in docs");
+    let names = names.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(".md") && name != "SUMMARY.md").collect()
+}
+
+/// The targets of the links of a page, outside of code.
+fn links(text: &str) -> Vec<String> {
+    let mut code = false;
+    let prose = text.lines().filter(|line| {
+        code ^= line.starts_with("```");
+        !code
+    });
+    prose.flat_map(|line| line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0.into()))).collect()
+}
+
+#[test]
+fn every_page_is_in_the_table_of_contents_once() {
+    let listed = links(&read("docs/SUMMARY.md"));
+    assert_eq!(listed.len(), listed.iter().collect::<BTreeSet<_>>().len(), "no page twice");
+    assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), pages());
+}
+
+#[test]
+fn the_code_of_every_page_is_tested() {
+    let book = read("src/book.rs");
+    let documents = pages().into_iter().map(|page| format!("docs/{page}"));
+    for path in documents.chain(["README.md".into(), "CONTRIBUTING.md".into()]) {
+        assert!(book.contains(&format!("\"../{path}\"")), "src/book.rs should include {path}");
+    }
+}
+
+#[test]
+fn links_lead_to_files_and_headings() {
+    let documents = pages().into_iter().map(|page| PathBuf::from("docs").join(page));
+    for document in documents.chain(["README.md", "CONTRIBUTING.md", "docs/SUMMARY.md"].map(PathBuf::from)) {
+        for link in links(&read(&document)).into_iter().filter(|link| !link.contains("://")) {
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let target = document.parent().expect("a file is in a folder").join(file);
+            assert!(root().join(&target).exists(), "{}: {link} leads nowhere", document.display());
+            let slug = |line: &str| {
+                let kept = line.trim_start_matches(['#', ' ']).chars();
+                let kept = kept.filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+                kept.collect::<String>().to_lowercase().replace(' ', "-")
+            };
+            let found = heading.is_empty()
+                || read(&target).lines().filter(|line| line.starts_with('#')).any(|line| slug(line) == heading);
+            assert!(found, "{}: {link} leads to no heading", document.display());
+        }
+    }
+}
+
+#[test]
+fn commands_name_examples_and_benches_that_exist() {
+    let documents = pages().into_iter().map(|page| format!("docs/{page}"));
+    let mut commands = 0;
+    for document in documents.chain(["README.md".into(), "CONTRIBUTING.md".into()]) {
+        for line in read(&document).lines().filter(|line| line.starts_with("cargo ") || line.starts_with("ci/")) {
+            commands += 1;
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let exists = |file: &str, folder: &str| {
+                let found = [file, folder].iter().any(|path| root().join(path).exists());
+                assert!(found, "{document}: `{line}` needs {file}");
+            };
+            for pair in words.windows(2) {
+                if let [option @ ("--example" | "--bench" | "--test"), name] = pair {
+                    let kind = match *option {
+                        "--bench" => "benches",
+                        option => &format!("{}s", &option[2..]),
+                    };
+                    exists(&format!("{kind}/{name}.rs"), &format!("{kind}/{name}/main.rs"));
+                }
+            }
+            if words[0].starts_with("ci/") {
+                exists(words[0], words[0]);
+            }
+        }
+    }
+    assert!(commands > 5, "the commands were found");
+}
+
+#[test]
+fn every_departure_is_in_the_guide() {
+    let (rules, page) = (read("tests/conformance/departures.toml"), read("docs/conformance.md"));
+    let names = rules.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    for name in names {
+        assert!(page.contains(&format!("| {name} |")), "docs/conformance.md should have the departure `{name}`");
+    }
+}
+
+/// What the README says passes the tests is what CI runs.
+#[test]
+fn ci_runs_the_readme_commands() {
+    let (ci, readme) = (read(".ci/run"), read("README.md"));
+    let command = readme.lines().find(|line| line.starts_with("cargo test ")).expect("the README has it");
+    assert!(ci.contains(command), ".ci/run should run `{command}`");
+}
+
+#[test]
+fn the_features_are_those_in_the_readme() {
+    let (manifest, readme) = (read("Cargo.toml"), read("README.md"));
+    let features = manifest.split("[features]").nth(1).and_then(|rest| rest.split("\n[").next()).expect("features");
+    let names = features.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.trim());
+    for name in names.filter(|name| *name != "default" && !name.starts_with('#')) {
+        assert!(readme.contains(&format!("| `{name}` |")), "the README should explain the feature `{name}`");
+    }
+}

@@ -1,0 +1,127 @@
+//! Freezing leaves while training runs: their parameters and states wait, and nothing else notices.
+
+use gradchain::prelude::*;
+use gradchain::state::{Moments, same_bits};
+
+type Params = (Vec<f32>, Vec<f64>, f32);
+
+fn params() -> Params {
+    (vec![1.0, -2.0, 3.0], vec![0.5; 4], 2.0)
+}
+
+fn gradient(step: i32) -> Params {
+    let x = (0.7 * f64::from(step)).sin() + 0.1;
+    (vec![x as f32, 1.0, -x as f32], vec![x; 4], -x as f32)
+}
+
+fn bits(moments: &Moments, leaf: usize) -> Vec<u64> {
+    moments.to_array(leaf).expect("the leaf has one").iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn a_frozen_leaf_keeps_its_bits_and_its_moments_and_goes_on_from_there() {
+    let plain = sgd(0.1).momentum(0.9);
+    let optimizer = freezable(plain.clone());
+    let mut model = params();
+    let mut state = optimizer.init(&model).unwrap();
+    // What leaf 0 should become: only the steps in which it is not frozen.
+    let mut expected = params();
+    let mut expected_state = plain.init(&expected).unwrap();
+    for step in 0..12 {
+        match step {
+            4 => state.freeze(&Mask::path("0")).unwrap(),
+            8 => state.thaw(&Mask::path("0")).unwrap(),
+            _ => {}
+        }
+        optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
+        if !(4..8).contains(&step) {
+            plain.step(&mut expected, &gradient(step), &mut expected_state).unwrap();
+        }
+        assert_eq!(model.0, expected.0, "step {step}");
+    }
+    assert_ne!(model.1, expected.1, "the other leaves went on");
+}
+
+#[test]
+fn the_other_leaves_do_not_notice() {
+    let optimizer = freezable(chain((clip(0.5), adamw(0.1))));
+    let (mut model, mut other) = (params(), params());
+    let mut state = optimizer.init(&model).unwrap();
+    let mut other_state = state.clone();
+    state.freeze(&Mask::path("1")).unwrap();
+    for step in 0..5 {
+        optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
+        optimizer.step(&mut other, &gradient(step), &mut other_state).unwrap();
+    }
+    assert_eq!((&model.0, model.2), (&other.0, other.2));
+    assert_eq!(model.1, params().1);
+    assert_eq!(state.schema(), other_state.schema());
+    assert!(!same_bits(&*state, &*other_state), "which leaves are frozen is state");
+}
+
+#[test]
+fn adams_moments_of_a_frozen_leaf_wait() {
+    let optimizer = freezable(scale_by_adam());
+    let mut model = params();
+    let mut state = optimizer.init(&model).unwrap();
+    optimizer.step(&mut model, &gradient(0), &mut state).unwrap();
+    state.freeze(&Mask::path("{0,2}")).unwrap();
+    let before = state.clone();
+    optimizer.step(&mut model, &gradient(1), &mut state).unwrap();
+    for name in ["mu", "nu"] {
+        let [old, new] = [&before, &state].map(|state| state.inner().moment(name).unwrap());
+        assert_eq!([0, 2].map(|leaf| bits(old, leaf)), [0, 2].map(|leaf| bits(new, leaf)));
+        assert_ne!(bits(old, 1), bits(new, 1));
+    }
+}
+
+#[test]
+fn a_norm_inside_is_over_the_others_and_one_outside_over_all() {
+    let gradient = (3.0_f64, 4.0_f64);
+    let step = |inside: bool| {
+        let mut model = (0.0_f64, 0.0_f64);
+        if inside {
+            let optimizer = freezable(chain((clip_by_global_norm(1.0), scale(-1.0))));
+            let mut state = optimizer.init(&model).unwrap();
+            state.freeze(&Mask::path("0")).unwrap();
+            optimizer.step(&mut model, &gradient, &mut state).unwrap();
+        } else {
+            let optimizer = chain((clip_by_global_norm(1.0), freezable(scale(-1.0))));
+            let mut state = optimizer.init(&model).unwrap();
+            state.1.freeze(&Mask::path("0")).unwrap();
+            optimizer.step(&mut model, &gradient, &mut state).unwrap();
+        }
+        model
+    };
+    assert_eq!(step(true), (0.0, -1.0));
+    assert_eq!(step(false), (0.0, -0.8));
+}
+
+#[test]
+fn step_is_update_and_apply_and_boxing_changes_nothing() {
+    let optimizer = multi_steps(chain((zero_nans(), freezable(adamw(0.1)), clip(0.05))), 2);
+    let (mut a, mut b) = (params(), params());
+    let mut a_state = optimizer.init(&a).unwrap();
+    let mut b_state = optimizer.init(&b).unwrap();
+    for step in 0..8 {
+        if step == 3 {
+            for state in [&mut a_state, &mut b_state] {
+                state.inner_mut().1.freeze(&Mask::path("1").or(Mask::path("2"))).unwrap();
+            }
+        }
+        optimizer.step(&mut a, &gradient(step), &mut a_state).unwrap();
+        let updates = optimizer.update(&gradient(step), &mut b_state, &b).unwrap();
+        apply_updates(&mut b, &updates).unwrap();
+        assert_eq!(a, b);
+        assert!(same_bits(&*a_state, &*b_state));
+    }
+}
+
+#[test]
+fn mistakes_are_errors() {
+    let mut state = freezable(sgd(0.1)).init(&params()).unwrap();
+    assert!(state.freeze(&Mask::path("body")).unwrap_err().is_no_match());
+    let error = freezable(lbfgs(1.0)).init(&params()).unwrap_err();
+    assert!(error.is_argument());
+    assert!(error.to_string().contains("without parts that work on whole leaves"), "{error}");
+}
