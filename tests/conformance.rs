@@ -19,7 +19,8 @@ fn every_case_agrees_or_departs_by_a_rule() {
     let summary = Summary::of(&cases, &departures);
     println!("{}{summary}", summary.details(&departures));
     assert!(summary.failed.is_empty(), "{}\n{summary}", summary.failed.join("\n"));
-    if given.is_some() {
+    // Without 16-bit types some rules have no case.
+    if given.is_some() || cfg!(not(feature = "half")) {
         return;
     }
     assert!(cases.len() >= 1177, "only {} cases", cases.len());

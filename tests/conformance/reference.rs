@@ -118,7 +118,7 @@ impl Window {
         let not_finite = all().filter(|g| !g.is_finite()).count();
         let norm_squared: f64 = all().map(|g| g * g).sum();
         let skip = match self.skip["skip_large_updates"]["max_squared_norm"].as_f64() {
-            Some(limit) => !(norm_squared < limit),
+            Some(limit) => norm_squared.is_nan() || norm_squared >= limit,
             None => self.skip == "skip_not_finite" && not_finite > 0,
         };
         let window = self.window()?;
