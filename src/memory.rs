@@ -167,14 +167,13 @@ impl core::fmt::Debug for Buffer {
     }
 }
 
-/// A strided array: its first element in logical order, and the steps along its axes.
+/// A strided array, by its first element in logical order: runs say how to get to the others.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RawStrided<'s> {
+pub(crate) struct RawStrided {
     pub(crate) first: RawSlice,
-    pub(crate) strides: &'s [isize],
 }
 
-impl RawStrided<'_> {
+impl RawStrided {
     /// Shows the elements of one run.
     ///
     /// # Safety

@@ -10,7 +10,6 @@ use gradchain::prelude::*;
 use gradchain::state::{AverageOptions, KeyPolicy, average, same_bits};
 use gradchain::tree::{DynTree, Structure};
 use gradchain::{Isa, Stage};
-use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 /// Runs a law on random problems; `PROPTEST_CASES` sets how many.

@@ -360,7 +360,9 @@ fn the_number_of_threads_does_not_change_a_bit() {
             let grads = (matrix(300, 330, 0.3), Array1::from(wave(40_000, 0.4)));
             let t = chain((add_noise(0.1, 0.5, 1), muon(0.1).adaptive(true)));
             let mut state = t.init(&params).unwrap();
-            (0..2).for_each(|_| drop(t.step(&mut params, &grads, &mut state).unwrap()));
+            for _ in 0..2 {
+                t.step(&mut params, &grads, &mut state).unwrap();
+            }
             params
         })
     };

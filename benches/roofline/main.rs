@@ -3,7 +3,7 @@
 //! `cargo bench --bench roofline --features half [-- FILTER]` prints a line for each chain, element type, tree and number
 //! of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both sides.
 //! `--features half,rayon` adds runs on all cores.
-#![allow(missing_docs, reason = "a program")]
+#![allow(missing_docs, unreachable_pub, reason = "a program")]
 
 mod limit;
 mod trees;

@@ -228,25 +228,28 @@ impl<T: Stage> Pass<'_, T> {
         let (other, spare) = spare.split_at_mut(TILE);
         let (p, spare) = spare.split_at_mut(TILE);
         let stores = self.shape.stores(self.span.to) && !self.ends;
-        // SAFETY (of the whole function): leaves are lent for the step, stored updates belong to the engine, and each
-        // piece is run once in a pass.
+        // SAFETY: stored updates belong to the engine, and each piece is run once in a pass.
         let u = if stores { unsafe { self.stored[leaf].raw().slice_mut(start, len) } } else { &mut u[..len] };
         let mut unread = None;
         match source {
             // What was stored is already where it is going to be stored again.
             Some(_) if stores && self.span.from > 0 => {}
             Some(source) if source.strides.is_none() && source.data.dtype() == C::DTYPE => {
+                // SAFETY: gradients are lent for the step, and only stored updates, another stretch of memory, are written.
                 unread = Some(unsafe { source.data.slice(start, len) });
             }
+            // SAFETY: as above.
             Some(source) => unsafe { read_stretch(source, spec, self.isa, start, u) },
             None => u.fill(C::zero()),
         }
         let table = &self.params[leaf];
         let p = if table.strides.is_none() && table.data.dtype() == C::DTYPE {
+            // SAFETY: parameters are lent for the step, and this stretch is written only at the end of this function.
             unsafe { table.data.slice(start, len) }
         } else {
             let p = &mut p[..len];
             if self.shape.reads_params_in(self.span.to) {
+                // SAFETY: as above.
                 unsafe { read_stretch(table, spec, self.isa, start, p) };
             }
             &*p
@@ -267,11 +270,14 @@ impl<T: Stage> Pass<'_, T> {
         }
         match self.sink {
             Sink::Params if zero => {}
+            // SAFETY: parameters are lent for the step to be written, and each piece is run once in a pass; what `p` and
+            // `source` borrowed is not used any more.
             Sink::Params => unsafe { add_stretch(table, spec, self.isa, start, tile.u) },
             Sink::Updates(buffers) => {
                 if zero {
                     tile.u.fill(C::zero());
                 }
+                // SAFETY: the updates are lent for the step to be written, and each piece is run once in a pass.
                 unsafe { super::convert::store(self.isa, buffers[leaf].raw(), start, tile.u) }
             }
         }
@@ -314,7 +320,7 @@ unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, star
         // SAFETY: by the caller's promise.
         None => dispatch(isa, Add { u, p: unsafe { leaf.data.slice_mut::<P>(start, u.len()) } }),
         Some(strides) => {
-            let view = RawStrided { first: leaf.data, strides };
+            let view = RawStrided { first: leaf.data };
             let mut u = u.iter();
             for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(u.len()) {
                 for i in 0..run.len as isize {

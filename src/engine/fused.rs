@@ -76,7 +76,7 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     let list = SlotList::of(stage, state, tile.leaf);
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
     let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
-    let (from, to) = tile.from_and_to();
+    let (from, to) = tile.io();
     let tally = if list.is_native::<C>() {
         // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
         let slots = unsafe { list.slices(start, n) };
@@ -193,14 +193,16 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
     let Some(raw) = moments.raw(tile.leaf) else { return };
     let (start, isa, n) = (tile.start, tile.isa, tile.u.len());
     tile.settle();
-    // SAFETY (of all three): the engine holds the state exclusively for the step and gives each piece to one task.
     if raw.dtype() == C::DTYPE {
+        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
         let slot = unsafe { raw.slice_mut::<C>(start, n) };
         dispatch(isa, OnSlot { job, u: tile.u, p: tile.p, slot });
     } else {
         let slot = &mut tile.spare[..n];
+        // SAFETY: as above.
         unsafe { load(isa, raw, start, slot) };
         dispatch(isa, OnSlot { job, u: tile.u, p: tile.p, slot: &mut *slot });
+        // SAFETY: as above.
         unsafe { store(isa, raw, start, slot) };
     }
 }

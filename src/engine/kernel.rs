@@ -40,6 +40,7 @@ pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usiz
 macro_rules! loops {
     ($($map:ident $apply:ident ($($s:ident $i:tt),*);)*) => {$(
         #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
         fn $map<S: Stage, C: Real, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* tally: &mut Tally,
         ) {
@@ -57,6 +58,7 @@ macro_rules! loops {
         }
 
         #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "as above")]
         fn $apply<S: Stage, C: Real, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* tally: &mut Tally,
         ) {

@@ -30,7 +30,7 @@ pub(crate) use isa::{Job, current_isa, dispatch};
 pub(crate) use macros::delegate_stage;
 pub(crate) use matmul::{MatmulScratch, Matrix, matmul, symmetric_matmul};
 pub use plan::{PassPlan, Plan};
-pub use rule::{Clock, Rule, RuleRun, RuleState, SlotArray};
+pub use rule::{Clock, Rule, RuleState, SlotArray};
 pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;

@@ -155,8 +155,7 @@ impl<R: Rule + Clone> State for RuleState<R> {
     }
 }
 
-#[doc(hidden)]
-pub struct ScalarsOf<R>(PhantomData<R>);
+pub(crate) struct ScalarsOf<R>(PhantomData<R>);
 
 impl<R: Rule> PerReal for ScalarsOf<R> {
     type Of<C: Real> = R::Scalars<C>;

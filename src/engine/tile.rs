@@ -73,7 +73,7 @@ impl<C: Real> Tile<'_, C> {
     }
 
     /// Where a loop reads from and where it writes to, which is `u` afterwards.
-    pub(crate) fn from_and_to(&mut self) -> (&[C], &mut [C]) {
+    pub(crate) fn io(&mut self) -> (&[C], &mut [C]) {
         if self.zero {
             self.settle();
         }

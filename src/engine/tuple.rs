@@ -16,7 +16,13 @@ pub(crate) const fn fits(shape: Shape, slots: usize) -> bool {
 /// the same for every member in order, with the place after the members before it.
 macro_rules! chains {
     ($($T:ident $i:tt),*) => {
-        #[allow(unused_variables, unused_mut, unused_assignments, non_snake_case, reason = "the empty chain, and names of members")]
+        #[allow(
+            unused_variables,
+            unused_mut,
+            unused_assignments,
+            clippy::unused_unit,
+            reason = "the empty chain has nothing to do"
+        )]
         impl<$($T: Stage),*> Stage for ($($T,)*) {
             type State = ($($T::State,)*);
             type Run = ($($T::Run,)*);

@@ -139,7 +139,7 @@ pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, is
         // SAFETY: by the caller's promise.
         return unsafe { load(isa, leaf.data, start, to) };
     };
-    let view = RawStrided { first: leaf.data, strides };
+    let view = RawStrided { first: leaf.data };
     let n = to.len();
     let mut to = to.iter_mut();
     with_dtype!(leaf.data.dtype(), T => {

@@ -95,7 +95,7 @@ impl Moments {
     /// A copy of a leaf's array in `f64`, which holds each element exactly.
     pub fn to_array(&self, leaf: usize) -> Option<ArrayD<f64>> {
         let array = self.array(leaf)?;
-        let view = RawStrided { first: array.data.raw(), strides: &array.strides };
+        let view = RawStrided { first: array.data.raw() };
         let mut values = Vec::with_capacity(array.data.len());
         let order = dense_strides(&array.shape);
         with_dtype!(array.data.dtype(), T => {

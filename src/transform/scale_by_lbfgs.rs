@@ -231,7 +231,7 @@ impl LeafVisitor for Remember<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let (i, state) = (leaf.index, &mut *self.state);
         for (now, before, memory) in [
-            (&*leaf.p, &mut state.params, &mut state.diff_params_memory),
+            (leaf.p, &mut state.params, &mut state.diff_params_memory),
             (&*leaf.u, &mut state.updates, &mut state.diff_updates_memory),
         ] {
             let (Some(before), Some(memory)) = (before.get_mut::<C>(i), memory.get_mut::<C>(i)) else { continue };

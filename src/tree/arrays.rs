@@ -16,8 +16,7 @@ pub trait ArrayElement: Sized {
 }
 
 /// Where a leaf's elements are.
-#[doc(hidden)]
-pub type RawLeaf = RawSlice;
+pub(crate) type RawLeaf = RawSlice;
 
 impl<A: ArrayElement, S: Data<Elem = A>, D: Dimension> Tree for ArrayBase<S, D> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {

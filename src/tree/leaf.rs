@@ -49,7 +49,7 @@ impl LeafParts {
     fn to_f64(&self) -> Vec<f64> {
         let mut out = Vec::with_capacity(self.data.len());
         let order = dense_strides(&self.shape);
-        let view = RawStrided { first: self.data, strides: &self.strides };
+        let view = RawStrided { first: self.data };
         with_dtype!(self.data.dtype(), T => {
             Cursor::new(&self.shape, &order, &self.strides, 0).take(self.data.len()).for_each(|run| {
                 // SAFETY: the leaf's borrow is alive, and the cursor stays inside the leaf's shape.
@@ -189,7 +189,7 @@ impl<'a> LeafMut<'a> {
         let parts = &self.parts;
         assert_eq!(values.len(), parts.data.len(), "one value for each element");
         let order = dense_strides(&parts.shape);
-        let view = RawStrided { first: parts.data, strides: &parts.strides };
+        let view = RawStrided { first: parts.data };
         let mut values = values.iter();
         with_dtype!(parts.data.dtype(), T => {
             Cursor::new(&parts.shape, &order, &parts.strides, 0).take(parts.data.len()).for_each(|run| {

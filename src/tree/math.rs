@@ -139,7 +139,7 @@ pub fn for_each_leaf<'a, T: Tree + ?Sized>(tree: &'a T, mut show: impl FnMut(&st
 
 /// Shows each element of a leaf, in logical (row-major) order.
 fn each(leaf: &LeafParts, mut show: impl FnMut(f64)) {
-    let view = RawStrided { first: leaf.data, strides: &leaf.strides };
+    let view = RawStrided { first: leaf.data };
     let order = dense_strides(&leaf.shape);
     with_dtype!(leaf.data.dtype(), T => {
         let mut read = |run: Run| {

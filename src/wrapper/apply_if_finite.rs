@@ -1,3 +1,4 @@
+use super::multi_steps::not_finite;
 use super::state_fields;
 use crate::element::Real;
 use crate::engine::{
@@ -100,7 +101,7 @@ impl<C: Real> Job for CountNotFinite<'_, C> {
     type Output = f64;
     #[inline(always)]
     fn run(self) -> f64 {
-        sum_tile(self.0, |u| if u - u == C::zero() { 0.0 } else { 1.0 })
+        sum_tile(self.0, not_finite)
     }
 }
 

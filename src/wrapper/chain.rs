@@ -61,10 +61,7 @@ pub fn chain<T: Stage>(members: T) -> T {
 ///
 /// Optax, [`named_chain`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html). Differs: names and
 /// members are given side by side, and members' states are still reached by number.
-pub fn named_chain<T: Stage, const N: usize>(names: [&str; N], members: T) -> NamedChain<T>
-where
-    T: Members<N>,
-{
+pub fn named_chain<T: Stage + Members<N>, const N: usize>(names: [&str; N], members: T) -> NamedChain<T> {
     NamedChain { names: names.map(String::from).to_vec(), members }
 }
 

@@ -76,10 +76,6 @@ impl<T> Masked<T> {
         self.freeze_others = true;
         self
     }
-
-    pub(crate) fn inner_mut(&mut self) -> &mut T {
-        &mut self.inner
-    }
 }
 
 /// Those of what is inside, and the mask.

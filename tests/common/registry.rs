@@ -58,6 +58,11 @@ registry! {
     clip_by_block_rms, WHOLE, clip_by_block_rms(0.2);
     scale_by_factored_rms, WHOLE, scale_by_factored_rms().min_dim_size_to_factor(2_usize);
     scale_by_lbfgs, WHOLE, scale_by_lbfgs();
+    scale_by_muon, WHOLE, scale_by_muon();
+    scale_by_muon_spectral, WHOLE, scale_by_muon().preconditioning(Preconditioning::Spectral).adaptive(true);
+    scale_by_shape, WHOLE, scale_by_shape();
+    scale_by_param_block_rms, WHOLE, scale_by_param_block_rms();
+    scale_by_lion_refined, ELEMENT, scale_by_lion().mode(LionMode::Refined);
     add_noise, WHOLE_WINDOWS, add_noise(0.1, 0.55, 7);
     // Optimizers.
     sgd, ELEMENT, sgd(0.1);
@@ -67,6 +72,9 @@ registry! {
     lion, ELEMENT, lion(0.1);
     lamb, WHOLE, lamb(0.1);
     lbfgs, WHOLE, lbfgs(0.1);
+    adafactor, WHOLE, adafactor(0.1).min_dim_size_to_factor(2_usize).momentum(0.9).weight_decay_rate(0.1);
+    muon, WHOLE, muon(0.1);
+    inject_muon, WHOLE, inject_hyperparams(muon(linear(0.1, 0.0, 4)));
     // Chains and wrappers.
     empty_chain, ELEMENT, chain(());
     chain_of_four, WHOLE, chain((zero_nans(), clip_by_global_norm(1.0), adamw(0.1), scale(0.5)));

@@ -1,6 +1,7 @@
 mod skip;
 mod stage;
 
+pub(crate) use skip::not_finite;
 pub use skip::{NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, skip_large_updates, skip_not_finite};
 
 use super::state_fields;

@@ -49,6 +49,12 @@ impl SkipUpdate for NoSkip {
     }
 }
 
+/// 1 for NaN and the infinities, else 0.
+#[inline(always)]
+pub(crate) fn not_finite<C: Real>(u: C) -> f64 {
+    if u.abs() < C::infinity() { 0.0 } else { 1.0 }
+}
+
 /// Skips a mini-step in which any element of the gradients is NaN or infinite.
 pub fn skip_not_finite() -> SkipNotFinite {
     SkipNotFinite
@@ -61,8 +67,7 @@ pub struct SkipNotFinite;
 impl SkipUpdate for SkipNotFinite {
     #[inline(always)]
     fn measure<C: Real>(u: C) -> f64 {
-        // The difference is zero for finite numbers only; a comparison, unlike `is_finite`, vectorises for every type.
-        if u - u == C::zero() { 0.0 } else { 1.0 }
+        not_finite(u)
     }
 
     fn skips(&self, not_finite: f64) -> bool {
@@ -100,6 +105,6 @@ impl SkipUpdate for SkipLargeUpdates {
     }
 
     fn skips(&self, squared_norm: f64) -> bool {
-        !(squared_norm < self.max_squared_norm)
+        squared_norm >= self.max_squared_norm || squared_norm.is_nan()
     }
 }

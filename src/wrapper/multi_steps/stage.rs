@@ -22,9 +22,8 @@ enum Act {
     Emit,
 }
 
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Accumulate {
+pub(crate) struct Accumulate {
     /// By which the gradient, or its distance from the mean, is multiplied.
     factor: f64,
     mean: bool,
@@ -38,9 +37,8 @@ impl Accumulate {
     }
 }
 
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct AccumulateKernel<C> {
+pub(crate) struct AccumulateKernel<C> {
     factor: C,
     mean: bool,
     flush: bool,

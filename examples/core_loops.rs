@@ -1,0 +1,20 @@
+//! One step of each of the chains whose machine code `tests/vectorized.rs` reads.
+
+use gradchain::prelude::*;
+
+fn step<T: GradientTransformation>(name: &str, optimizer: &T) -> gradchain::Result<()> {
+    let mut params = (vec![1.0_f32; 100], vec![1.0_f64; 100]);
+    let grads = (vec![0.5_f32; 100], vec![0.5_f64; 100]);
+    let mut state = optimizer.init(&params)?;
+    optimizer.step(&mut params, &grads, &mut state)?;
+    println!("{name}: {} and {}", params.0[0], params.1[0]);
+    Ok(())
+}
+
+fn main() -> gradchain::Result<()> {
+    step("sgd with momentum", &sgd(0.1).momentum(0.9))?;
+    step("adam", &adam(0.1))?;
+    step("adamw", &adamw(0.1).mask(Mask::path("0")))?;
+    step("lion", &lion(0.1))?;
+    step("clipped adamw", &chain((zero_nans(), clip_by_global_norm(1.0), adamw(0.1))))
+}

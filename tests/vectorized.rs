@@ -1,0 +1,81 @@
+//! The core loops are vectorised for every instruction set, down to the divisions: read off the machine code that a
+//! release build makes of one example.
+#![cfg(target_arch = "x86_64")]
+#![allow(missing_docs, reason = "a test program")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Builds the example with its machine code in text.
+fn assembly() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .current_dir(root)
+        // One unit, so that there is one file; names as the demangler of version 0 gives them, with their type arguments.
+        .args(["rustc", "--release", "--example", "core_loops", "--"])
+        .args(["--emit", "asm", "-C", "codegen-units=1", "-C", "symbol-mangling-version=v0"])
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "the example builds");
+    let examples = target.join("release/examples");
+    let newest = std::fs::read_dir(&examples)
+        .expect("the examples' folder")
+        .filter_map(Result::ok)
+        .filter(|file| file.path().extension().is_some_and(|e| e == "s"))
+        .max_by_key(|file| file.metadata().and_then(|m| m.modified()).ok());
+    std::fs::read_to_string(newest.expect("an assembly file").path()).expect("it is text")
+}
+
+/// Symbols and their instructions.
+fn functions(assembly: &str) -> BTreeMap<&str, Vec<&str>> {
+    let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut current = None;
+    for line in assembly.lines() {
+        if let Some(name) = line.strip_suffix(':').filter(|l| l.starts_with("_R")) {
+            current = Some(name);
+        } else if line.starts_with('\t') && !line.starts_with("\t.") {
+            current.into_iter().for_each(|name| all.entry(name).or_default().push(line.trim()));
+        }
+    }
+    all
+}
+
+/// The loops that finish a step of a chain (`Apply`), for one instruction set and type. In a mangled name each identifier
+/// comes with its length before it, then the type arguments: `f` for f32, `d` for f64, `Kj0_` for the pass.
+fn apply<'a>(functions: &'a BTreeMap<&str, Vec<&'a str>>, isa: &str, chain: &str, real: char) -> Vec<&'a [&'a str]> {
+    let parts = [format!("3isa{}{isa}", isa.len()), "5Apply".into(), chain.into(), format!("{real}Kj0_K")];
+    let of = |name: &str| parts.iter().all(|part| name.contains(part.as_str()));
+    functions.iter().filter(|(name, _)| of(name)).map(|(_, code)| code.as_slice()).collect()
+}
+
+const CHAINS: &[(&str, &[&str])] = &[
+    ("4Adam", &["sqrt", "div", "mul", "add"]),
+    ("5Adamw", &["sqrt", "div", "mul", "add"]),
+    ("8ZeroNans", &["sqrt", "div", "mul", "add"]),
+    ("4Lion", &["mul", "add"]),
+    ("5Trace", &["mul", "add"]),
+];
+
+#[test]
+fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
+    let text = assembly();
+    let functions = functions(&text);
+    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+        for ((chain, operations), (real, letter)) in CHAINS.iter().flat_map(|c| [(c, ('f', 's')), (c, ('d', 'd'))]) {
+            let loops = apply(&functions, isa, chain, real);
+            assert!(!loops.is_empty(), "no loop of {chain} for {isa} and {real}");
+            for code in loops {
+                for operation in *operations {
+                    let packed = format!("{prefix}{operation}p{letter}\t");
+                    let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
+                    assert!(found, "{chain}, {isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
+                }
+                let gathers = code.iter().any(|line| line.contains("gather"));
+                assert!(!gathers, "{chain}, {isa}, {real}: vectorised across blocks, with gathers");
+            }
+        }
+    }
+}
