@@ -24,7 +24,7 @@ mod whole;
 
 pub(crate) use drive::{Sink, Work};
 pub use fused::SlotList;
-pub(crate) use fused::{SlotJob, fused_tile, slot_tile};
+pub(crate) use fused::{SlotJob, SlotReader, fused_tile, slot_read, slot_tile};
 pub use isa::{Isa, detected_isa, force_isa};
 pub(crate) use isa::{Job, current_isa, dispatch};
 pub(crate) use macros::delegate_stage;

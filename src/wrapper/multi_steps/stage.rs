@@ -3,8 +3,8 @@
 use super::{MultiSteps, MultiStepsState, SkipUpdate};
 use crate::element::Real;
 use crate::engine::{
-    InitContext, Job, Outcome, Place, Shape, SlotJob, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree,
-    dispatch, slot_tile, sum_tile,
+    InitContext, Job, Outcome, Place, Shape, SlotJob, SlotList, SlotReader, Span, Stage, StepContext, Sums, Tile,
+    WholeTree, dispatch, slot_read, slot_tile, sum_tile,
 };
 use crate::error::Result;
 use crate::state::{Count, Flag, Scalar};
@@ -55,9 +55,9 @@ impl<C: Real> AccumulateKernel<C> {
     }
 }
 
-impl<C: Real> SlotJob<C> for AccumulateKernel<C> {
+impl<C: Real> SlotReader<C> for AccumulateKernel<C> {
     #[inline(always)]
-    fn run(self, u: &mut [C], _: &[C], acc: &mut [C]) {
+    fn run(self, u: &[C], acc: &mut [C]) {
         hold(self, u, acc);
     }
 }
@@ -244,7 +244,7 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
         let inside = place.after(S::SHAPE);
         let Some(inner) = &run.inner else {
             if run.act == Act::Hold && span.has(inside.at) && !run.accumulate.flush {
-                slot_tile(&state.accumulator, tile, run.accumulate.kernel::<C>());
+                slot_read(&state.accumulator, tile, run.accumulate.kernel::<C>());
             }
             return tile.set_zero();
         };
