@@ -1,9 +1,10 @@
 //! Failures reported in the wild, each under the name of what went wrong there.
+#![cfg(feature = "derive")]
 #![allow(missing_docs, reason = "a test program")]
 
 use gradchain::prelude::*;
 use gradchain::state::{Entry, Flag, Kind, State, StateWalk};
-use gradchain::{DType, Tree};
+use gradchain::Tree;
 use ndarray::{Array1, array};
 
 fn gradient(step: usize) -> Array1<f32> {
@@ -151,7 +152,7 @@ fn b2_of_0_999_works_on_bf16_parameters() {
     let mut state = optimizer.init(&params).unwrap();
     optimizer.step(&mut params, &vec![bf16::from_f32(0.25)], &mut state).unwrap();
     assert_eq!(params[0].to_f32(), 0.875);
-    assert_eq!(state.inner().0.moment("nu").unwrap().dtype(0), Some(DType::F32), "moments of 16-bit leaves are f32");
+    assert_eq!(state.inner().0.moment("nu").unwrap().dtype(0), Some(gradchain::DType::F32), "moments of 16-bit leaves are f32");
 }
 
 /// Norms summed in the type of the leaves: in bf16 they stick, in f16 they overflow and every update becomes 0.
@@ -200,4 +201,24 @@ fn a_parameter_that_is_replaced_keeps_its_moments() {
     assert_eq!(state.0.count.get(), 2);
     let after = moments(&state);
     before.iter().zip(&after).for_each(|(b, a)| assert!((a - 0.9 * b).abs() < 1e-7));
+}
+
+/// A panic in a schedule (or a rule) in the middle of a step left state half written, and the next step went on from it.
+#[test]
+fn a_panic_in_a_schedule_poisons_the_state_instead_of_going_on_from_half_of_it() {
+    let optimizer =
+        chain((trace(0.9), scale_by_schedule(from_fn("breaks", |count| if count == 1 { panic!("no") } else { -1.0 }))));
+    let mut params = array![1.0_f32];
+    let mut state = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &array![0.5_f32], &mut state).unwrap();
+    let before = params.clone();
+    let step = std::panic::AssertUnwindSafe(|| optimizer.step(&mut params, &array![0.5_f32], &mut state));
+    assert!(std::panic::catch_unwind(step).is_err());
+    assert_eq!(params, before, "schedules are evaluated before anything is written");
+    let error = optimizer.step(&mut params, &array![0.5_f32], &mut state).unwrap_err();
+    assert!(error.is_poisoned(), "{error}");
+    assert_eq!(params, before);
+    let mut fresh = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &array![0.5_f32], &mut fresh).unwrap();
+    assert_eq!(params, array![0.0], "a new state works");
 }

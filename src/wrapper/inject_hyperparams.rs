@@ -182,7 +182,7 @@ pub fn injected_hyperparams<'a, S: State>(state: &'a mut S) -> Vec<(String, &'a 
 
 impl fmt::Display for Hyperparams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<String> = self.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let parts: Vec<String> = self.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
         f.write_str(&parts.join(" "))
     }
 }

@@ -95,6 +95,17 @@ impl From<crate::schedule::Schedule> for EveryK {
     }
 }
 
+macro_rules! from_schedules {
+    ($($Kind:ident),*) => {$(
+        impl From<crate::schedule::$Kind> for EveryK {
+            fn from(k: crate::schedule::$Kind) -> EveryK {
+                EveryK(k.into())
+            }
+        }
+    )*};
+}
+from_schedules!(Constant, Linear, Polynomial, PiecewiseConstant, PiecewiseInterpolate, Join, FromFn);
+
 /// See [`multi_steps`].
 #[derive(Clone, Debug)]
 #[must_use = "a transformation does nothing until it is given gradients"]

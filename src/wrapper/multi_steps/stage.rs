@@ -296,6 +296,9 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
     }
 
     fn describe(&self) -> String {
-        format!("multi_steps({}, {})", self.inner.describe(), self.every_k)
+        match &self.every_k {
+            crate::schedule::Hyperparam::Number(k) => format!("multi_steps({}, {k})", self.inner.describe()),
+            schedule => format!("multi_steps({}, {schedule})", self.inner.describe()),
+        }
     }
 }
