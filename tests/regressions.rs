@@ -2,9 +2,9 @@
 #![cfg(feature = "derive")]
 #![allow(missing_docs, reason = "a test program")]
 
+use gradchain::Tree;
 use gradchain::prelude::*;
 use gradchain::state::{Entry, Flag, Kind, State, StateWalk};
-use gradchain::Tree;
 use ndarray::{Array1, array};
 
 fn gradient(step: usize) -> Array1<f32> {
@@ -152,7 +152,11 @@ fn b2_of_0_999_works_on_bf16_parameters() {
     let mut state = optimizer.init(&params).unwrap();
     optimizer.step(&mut params, &vec![bf16::from_f32(0.25)], &mut state).unwrap();
     assert_eq!(params[0].to_f32(), 0.875);
-    assert_eq!(state.inner().0.moment("nu").unwrap().dtype(0), Some(gradchain::DType::F32), "moments of 16-bit leaves are f32");
+    assert_eq!(
+        state.inner().0.moment("nu").unwrap().dtype(0),
+        Some(gradchain::DType::F32),
+        "moments of 16-bit leaves are f32"
+    );
 }
 
 /// Norms summed in the type of the leaves: in bf16 they stick, in f16 they overflow and every update becomes 0.
