@@ -23,6 +23,11 @@ const WHOLE: About = About { elementwise: false, per_step: true };
 const WINDOWS: About = About { elementwise: true, per_step: false };
 const WHOLE_WINDOWS: About = About { elementwise: false, per_step: false };
 
+/// What orthogonalizing is for.
+fn matrices() -> Mask {
+    Mask::min_ndim(2).and(!Mask::min_ndim(3))
+}
+
 macro_rules! registry {
     ($($name:ident, $about:expr, $t:expr;)*) => {
         /// Runs a law over every entry.
@@ -58,9 +63,10 @@ registry! {
     clip_by_block_rms, WHOLE, clip_by_block_rms(0.2);
     scale_by_factored_rms, WHOLE, scale_by_factored_rms().min_dim_size_to_factor(2_usize);
     scale_by_lbfgs, WHOLE, scale_by_lbfgs();
-    scale_by_muon, WHOLE, scale_by_muon();
-    scale_by_muon_spectral, WHOLE, scale_by_muon().preconditioning(Preconditioning::Spectral).adaptive(true);
-    scale_by_shape, WHOLE, scale_by_shape();
+    scale_by_muon, WHOLE, masked(scale_by_muon(), matrices());
+    scale_by_muon_spectral, WHOLE,
+        masked(scale_by_muon().preconditioning(Preconditioning::Spectral).adaptive(true), matrices());
+    scale_by_shape, WHOLE, masked(scale_by_shape(), matrices());
     scale_by_param_block_rms, WHOLE, scale_by_param_block_rms();
     scale_by_lion_refined, ELEMENT, scale_by_lion().mode(LionMode::Refined);
     add_noise, WHOLE_WINDOWS, add_noise(0.1, 0.55, 7);
