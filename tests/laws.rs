@@ -409,3 +409,47 @@ impl Law for Cuts {
 fn cutting_a_leaf_in_two_and_the_order_of_leaves_do_not_matter() {
     registry(&mut Cuts);
 }
+
+/// Every entry of the registry, boxed.
+struct Collect(Vec<Boxed>);
+
+impl Law for Collect {
+    fn check<T: Stage + Clone + 'static>(&mut self, _: &str, _: About, t: T) {
+        self.0.push(boxed(t));
+    }
+}
+
+/// A chain of entries drawn by `draws`, some of them wrapped, wrapped itself.
+fn random_nesting(entries: &[Boxed], draws: &[usize]) -> Boxed {
+    let wrap = |inner: Boxed, how: usize| match how % 7 {
+        0 => boxed(multi_steps(inner, 2)),
+        1 => boxed(masked(inner, Mask::min_ndim(1))),
+        2 => boxed(masked(inner, !Mask::min_ndim(2)).freeze_others()),
+        3 => boxed(apply_if_finite(inner, 2)),
+        4 => boxed(lookahead(inner, 2, 0.5)),
+        _ => inner,
+    };
+    let members = draws.chunks(2).map(|d| wrap(entries[d[0] % entries.len()].clone(), d[d.len() - 1] / 128));
+    let chain: Vec<Boxed> = members.collect();
+    wrap(boxed(chain), draws.iter().sum::<usize>() / 7)
+}
+
+#[test]
+fn random_chains_and_nestings_keep_the_laws() {
+    let mut entries = Collect(Vec::new());
+    registry(&mut entries);
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(cases() * 2) });
+    let draws = proptest::collection::vec(0..100_000_usize, 2..8);
+    runner
+        .run(&(problem(2), draws), |(problem, draws)| {
+            let t = random_nesting(&entries.0, &draws);
+            let (name, about) = (t.describe(), About { elementwise: false, per_step: false });
+            Schemas(&problem).check(&name, about, t.clone());
+            StepIsUpdateAndApply(&problem).check(&name, about, t.clone());
+            FusedIsStageByStage(&problem).check(&name, about, t.clone());
+            Errors(&problem).check(&name, about, t.clone());
+            Masks(&problem).check(&name, about, t);
+            Ok(())
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+}
