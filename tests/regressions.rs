@@ -226,3 +226,16 @@ fn a_panic_in_a_schedule_poisons_the_state_instead_of_going_on_from_half_of_it()
     optimizer.step(&mut params, &array![0.5_f32], &mut fresh).unwrap();
     assert_eq!(params, array![0.0], "a new state works");
 }
+
+/// The state of one boxed optimizer given to another was found out by a panic.
+#[test]
+fn a_boxed_transformation_refuses_the_state_of_another() {
+    let mut params = array![1.0_f32];
+    let mut state = boxed(adam(0.1)).init(&params).unwrap();
+    let error = boxed(sgd(0.1)).step(&mut params, &array![1.0_f32], &mut state).unwrap_err();
+    assert!(error.to_string().contains("made by another transformation"), "{error}");
+    let mut state = chain(vec![boxed(sgd(0.1))]).init(&params).unwrap();
+    let longer = chain(vec![boxed(sgd(0.1)), boxed(sgd(0.1))]);
+    assert!(longer.step(&mut params, &array![1.0_f32], &mut state).is_err());
+    assert_eq!(params, array![1.0]);
+}

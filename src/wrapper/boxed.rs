@@ -3,7 +3,7 @@ use core::fmt;
 
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::state::{State, StateWalk, StateWalkMut};
 
 /// A transformation whose type is forgotten: for chains that are put together at run time.
@@ -160,7 +160,13 @@ impl<T: Stage + Clone + 'static> DynTransformation for T {
         Ok(Box::new(Held::<T> { state: self.init_state(at)?, run: None }))
     }
     fn dyn_check(&self, state: &dyn ErasedState, at: &StepContext<'_>) -> Result<()> {
-        self.check(&held::<T>(state).state, at)
+        let Some(held) = state.as_any().downcast_ref::<Held<T>>() else {
+            return Err(Error::state(
+                self.describe(),
+                "the state was made by another transformation; make one with `init`",
+            ));
+        };
+        self.check(&held.state, at)
     }
     fn dyn_begin(&self, state: &mut dyn ErasedState, at: &StepContext<'_>) {
         let held = held_mut::<T>(state);
@@ -322,6 +328,10 @@ impl Stage for Vec<Boxed> {
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        if self.len() != state.len() {
+            let problem = format!("the state is of {} members; make one with `init`", state.len());
+            return Err(Error::state(self.describe(), problem));
+        }
         self.iter().zip(state).try_for_each(|(member, state)| member.check(state, at))
     }
 
