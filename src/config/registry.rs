@@ -18,13 +18,19 @@ pub(super) fn transformation(node: &Node<'_>) -> Result<Boxed> {
 
 /// A transformation with named arguments, which can be injected.
 pub(super) fn named(name: &str, node: &Node<'_>, inside: Node<'_>, inject: Option<&Injection>) -> Result<Boxed> {
-    let families: [Family; 2] = [elementwise::build, optimizers::build];
     let a = &Args::new(name, inside)?;
-    families.iter().find_map(|family| family(a, inject)).unwrap_or_else(|| Err(unknown(node, name)))
+    FAMILIES.iter().find_map(|(_, family)| family(a, inject)).unwrap_or_else(|| Err(unknown(node, name)))
 }
 
 /// Builds what it has a name for.
 type Family = fn(&Args<'_>, Option<&Injection>) -> Option<Result<Boxed>>;
+
+/// Names, and what builds them.
+#[rustfmt::skip]
+const FAMILIES: &[(&[&str], Family)] = &[
+    (elementwise::NAMES, elementwise::build),
+    (optimizers::NAMES, optimizers::build),
+];
 
 /// How `inject_hyperparams` wraps.
 pub(super) struct Injection {
@@ -42,8 +48,8 @@ fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
 
 /// Every name that can be built.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    let families = [elementwise::NAMES, optimizers::NAMES, wrappers::NAMES];
-    families.into_iter().flatten().copied()
+    let named = FAMILIES.iter().flat_map(|(names, _)| names.iter());
+    named.chain(wrappers::NAMES).copied()
 }
 
 /// Sets every hyperparameter that is given under the name it has in the builder, refuses what is left over, checks the

@@ -1,46 +1,15 @@
-//! Every transformation, and chains and nestings of them: what the laws run over. A new transformation is one line.
+//! The parts of the foundation, and nestings of them.
 
-use gradchain::Stage;
 use gradchain::prelude::*;
 
-/// Something that must hold of every transformation.
-pub trait Law {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, about: About, transformation: T);
-}
-
-/// What a law needs to know of an entry.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct About {
-    /// Each element's update depends on that element alone.
-    pub elementwise: bool,
-    /// Linear in the gradient up to its own state, so that a mean of gradients can be compared to a batch.
-    pub per_step: bool,
-}
-
-const ELEMENT: About = About { elementwise: true, per_step: true };
-const WHOLE: About = About { elementwise: false, per_step: true };
-/// What counts mini-steps itself does something else with `k` gradients than with their mean.
-const WINDOWS: About = About { elementwise: true, per_step: false };
-const WHOLE_WINDOWS: About = About { elementwise: false, per_step: false };
+use super::{ELEMENT, Law, WHOLE, WHOLE_WINDOWS, WINDOWS, family};
 
 /// What orthogonalizing is for.
 fn matrices() -> Mask {
     Mask::min_ndim(2).and(!Mask::min_ndim(3))
 }
 
-macro_rules! registry {
-    ($($name:ident, $about:expr, $t:expr;)*) => {
-        /// Runs a law over every entry.
-        pub fn registry(law: &mut impl Law) {
-            $(law.check(stringify!($name), $about, $t);)*
-        }
-
-        /// The names of all entries.
-        pub const NAMES: &[&str] = &[$(stringify!($name)),*];
-    };
-}
-
-registry! {
+family! {
     // Parts.
     identity, ELEMENT, identity();
     set_to_zero, ELEMENT, set_to_zero();
