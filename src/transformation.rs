@@ -304,10 +304,8 @@ impl<T: Stage> OptState<T> {
         sink: Sink<'_>,
     ) -> Result<Outcome> {
         transformation.check(&self.inner, at)?;
-        let mut objective = match objective {
-            Some(evaluate) => Some(Objective::new(evaluate)),
-            None => None,
-        };
+        #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
+        let mut objective = objective.map(|evaluate| Objective::new(evaluate));
         self.poisoned = true;
         let outcome = self.work.step(transformation, &mut self.inner, at, objective.as_mut(), sink);
         self.work.params.clear();
