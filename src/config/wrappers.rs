@@ -12,6 +12,7 @@ use crate::wrapper::*;
 pub(super) const NAMES: &[&str] = &[
     "apply_if_finite",
     "chain",
+    "freezable",
     "freeze",
     "inject_hyperparams",
     "lookahead",
@@ -36,6 +37,7 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
         "freeze" => {
             with_arguments(name, node, |a| checked(node, masked((), !a.required::<Mask>("mask")?).freeze_others()))
         }
+        "freezable" => with_arguments(name, node, |a| checked(node, freezable(a.required::<Member>("inner")?))),
         "inject_hyperparams" => with_arguments(name, node, inject),
         "lookahead" => with_arguments(name, node, |a| {
             let step_size = a.required::<Hyperparam>("slow_step_size")?;
@@ -45,7 +47,8 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
         "masked" => with_arguments(name, node, |a| {
             // Which extra arguments are masked along: there are none whose leaves are the parameters'.
             a.or("mask_compatible_extra_args", false)?;
-            checked(node, masked(a.required::<Member>("inner")?, a.required::<Mask>("mask")?))
+            let wrapped = masked(a.required::<Member>("inner")?, a.required::<Mask>("mask")?);
+            checked(node, if a.or("freeze_others", false)? { wrapped.freeze_others() } else { wrapped })
         }),
         "multi_steps" => with_arguments(name, node, accumulate),
         "partition" => with_arguments(name, node, |a| {
