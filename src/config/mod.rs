@@ -28,6 +28,7 @@
 //!
 //! [Optax]: https://optax.readthedocs.io
 
+mod adaptive;
 mod elementwise;
 mod error;
 mod node;

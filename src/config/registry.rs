@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node};
-use super::{elementwise, optax, optimizers, wrappers};
+use super::{adaptive, elementwise, optax, optimizers, wrappers};
 use crate::element::DType;
 use crate::engine::Stage;
 use crate::wrapper::{Argument, Arguments, Boxed, boxed, inject_hyperparams};
@@ -28,6 +28,7 @@ type Family = fn(&Args<'_>, Option<&Injection>) -> Option<Result<Boxed>>;
 /// Names, and what builds them.
 #[rustfmt::skip]
 const FAMILIES: &[(&[&str], Family)] = &[
+    (adaptive::NAMES, adaptive::build),
     (elementwise::NAMES, elementwise::build),
     (optimizers::NAMES, optimizers::build),
 ];
