@@ -1,13 +1,35 @@
 //! Optimizers that scale each element by what its gradients have been, and their parts.
 
+use super::error::Result;
+use super::node::{Node, Read};
 use super::registry::{Either, family};
 use crate::optimizer::*;
-use crate::schedule::Hyperparam;
+use crate::schedule::{Hyperparam, Schedule, from_fn};
 use crate::select::Mask;
 use crate::transform::*;
 
 family! { |a|
+    "acprop" => acprop(a.required::<Hyperparam>("learning_rate")?)
+        .mask(a.or("mask", Mask::all())?),
+    "adabelief" => adabelief(a.required::<Hyperparam>("learning_rate")?)
+        .nesterov(a.or("nesterov", false)?),
+    // Without a learning rate the sign is not flipped either: a rate of -1.
+    "adadelta" => adadelta(a.or::<Option<Hyperparam>>("learning_rate", None)?.unwrap_or((-1.0).into()))
+        .weight_decay_mask(a.or("weight_decay_mask", Mask::all())?),
     "adagrad" => adagrad(a.required::<Hyperparam>("learning_rate")?),
+    "adamax" => adamax(a.required::<Hyperparam>("learning_rate")?),
+    "adamaxw" => adamaxw(a.required::<Hyperparam>("learning_rate")?)
+        .mask(a.or("mask", Mask::all())?),
+    "adan" => adan(a.required::<Hyperparam>("learning_rate")?)
+        .mask(a.or("mask", Mask::all())?),
+    "ademamix" => ademamix(a.required::<Hyperparam>("learning_rate")?)
+        .mask(a.or("mask", Mask::all())?)
+        .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?),
+    "adopt" => adopt(a.required::<Hyperparam>("learning_rate")?)
+        .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
+        .nesterov(a.or("nesterov", false)?)
+        .use_clipping(a.or("use_clipping", true)?)
+        .clip_value_fn(a.or("clip_value_fn", StepPower(0.25))?),
     "amsgrad" => amsgrad(a.required::<Hyperparam>("learning_rate")?)
         .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
         .bias_correction_mu(a.or("bias_correction_mu", true)?)
@@ -21,6 +43,24 @@ family! { |a|
         .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
         .nu_dtype(a.or::<Option<_>>("nu_dtype", None)?)
         .nesterov(a.or("nesterov", true)?),
+    // A schedule is no learning rate here, as in Optax.
+    "optimistic_adam" => {
+        let plain = optimistic_adam(a.required("learning_rate")?)
+            .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
+            .nu_dtype(a.or::<Option<_>>("nu_dtype", None)?)
+            .nesterov(a.or("nesterov", true)?);
+        match a.or::<Option<Hyperparam>>("optimism", None)? {
+            None => Either::This(plain),
+            Some(optimism) => Either::That(plain.optimism(optimism)),
+        }
+    },
+    "optimistic_adam_v2" => optimistic_adam_v2(a.required::<Hyperparam>("learning_rate")?)
+        .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
+        .nu_dtype(a.or::<Option<_>>("nu_dtype", None)?)
+        .nesterov(a.or("nesterov", true)?),
+    "optimistic_gradient_descent" => optimistic_gradient_descent(a.required::<Hyperparam>("learning_rate")?),
+    "radam" => radam(a.required::<Hyperparam>("learning_rate")?)
+        .nesterov(a.or("nesterov", false)?),
     // Without momentum what concerns it means nothing, as in Optax.
     "rmsprop" => {
         let plain = rmsprop(a.required::<Hyperparam>("learning_rate")?)
@@ -34,15 +74,51 @@ family! { |a|
             (true, Some(momentum)) => Either::That(Either::That(plain.centered().momentum(momentum).nesterov(nesterov))),
         }
     },
+    "scale_by_acprop" => scale_by_acprop(),
+    "scale_by_adadelta" => scale_by_adadelta(),
+    "scale_by_adamax" => scale_by_adamax(),
+    "scale_by_adan" => scale_by_adan(),
+    "scale_by_ademamix" => scale_by_ademamix().mu_dtype(a.or::<Option<_>>("mu_dtype", None)?),
+    "scale_by_adopt" => scale_by_adopt()
+        .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
+        .nesterov(a.or("nesterov", false)?)
+        .use_clipping(a.or("use_clipping", true)?)
+        .clip_value_fn(a.or("clip_value_fn", StepPower(0.25))?),
     "scale_by_amsgrad" => scale_by_amsgrad()
         .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
         .bias_correction_mu(a.or("bias_correction_mu", true)?)
         .bias_correction_nu(a.or("bias_correction_nu", true)?),
+    "scale_by_belief" => scale_by_belief().nesterov(a.or("nesterov", false)?),
+    "scale_by_optimistic_gradient" => scale_by_optimistic_gradient(),
+    "scale_by_radam" => scale_by_radam().nesterov(a.or("nesterov", false)?),
     "scale_by_rms" => scale_by_rms()
         .eps_in_sqrt(a.or("eps_in_sqrt", true)?)
         .bias_correction(a.or("bias_correction", false)?),
     "scale_by_rss" => scale_by_rss(),
+    "scale_by_simplified_ademamix" => scale_by_simplified_ademamix(),
     "scale_by_stddev" => scale_by_stddev()
         .eps_in_sqrt(a.or("eps_in_sqrt", true)?)
         .bias_correction(a.or("bias_correction", false)?),
+    "scale_by_yogi" => scale_by_yogi(),
+    "simplified_ademamix" => simplified_ademamix(a.required::<Hyperparam>("learning_rate")?)
+        .mask(a.or("mask", Mask::all())?),
+    "yogi" => yogi(a.required::<Hyperparam>("learning_rate")?),
+}
+
+/// A power of the step, as a schedule: `{"power": p}`.
+struct StepPower(f64);
+
+impl Read for StepPower {
+    fn read(node: &Node<'_>) -> Result<StepPower> {
+        match node.single("{\"power\": ..}")? {
+            ("power", inside) => inside.read().map(StepPower),
+            _ => Err(node.wrong("{\"power\": ..}")),
+        }
+    }
+}
+
+impl From<StepPower> for Schedule {
+    fn from(StepPower(power): StepPower) -> Schedule {
+        from_fn(format!("step^{power}"), move |step| (step as f64).powf(power)).into()
+    }
 }
