@@ -1,10 +1,12 @@
 //! Optimizers that scale each element by what its gradients have been, and their parts.
 
+use serde_json::{Value, json};
+
 use super::error::Result;
 use super::node::{Node, Read};
 use super::registry::{Either, family};
 use crate::optimizer::*;
-use crate::schedule::{Hyperparam, Schedule, from_fn};
+use crate::schedule::Hyperparam;
 use crate::select::Mask;
 use crate::transform::*;
 
@@ -29,7 +31,7 @@ family! { |a|
         .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
         .nesterov(a.or("nesterov", false)?)
         .use_clipping(a.or("use_clipping", true)?)
-        .clip_value_fn(a.or("clip_value_fn", StepPower(0.25))?),
+        .clip_value_fn(a.or("clip_value_fn", StepLimit::Power(0.25))?),
     "amsgrad" => amsgrad(a.required::<Hyperparam>("learning_rate")?)
         .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
         .bias_correction_mu(a.or("bias_correction_mu", true)?)
@@ -83,7 +85,7 @@ family! { |a|
         .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
         .nesterov(a.or("nesterov", false)?)
         .use_clipping(a.or("use_clipping", true)?)
-        .clip_value_fn(a.or("clip_value_fn", StepPower(0.25))?),
+        .clip_value_fn(a.or("clip_value_fn", StepLimit::Power(0.25))?),
     "scale_by_amsgrad" => scale_by_amsgrad()
         .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
         .bias_correction_mu(a.or("bias_correction_mu", true)?)
@@ -105,20 +107,23 @@ family! { |a|
     "yogi" => yogi(a.required::<Hyperparam>("learning_rate")?),
 }
 
-/// A power of the step, as a schedule: `{"power": p}`.
-struct StepPower(f64);
-
-impl Read for StepPower {
-    fn read(node: &Node<'_>) -> Result<StepPower> {
-        match node.single("{\"power\": ..}")? {
-            ("power", inside) => inside.read().map(StepPower),
-            _ => Err(node.wrong("{\"power\": ..}")),
+/// `{"power": p}` or `{"schedule": ..}`.
+impl Read for StepLimit {
+    fn read(node: &Node<'_>) -> Result<StepLimit> {
+        const FORMS: &str = "{\"power\": ..} or {\"schedule\": ..}";
+        match node.single(FORMS)? {
+            ("power", inside) => inside.read().map(StepLimit::Power),
+            ("schedule", inside) => inside.read().map(StepLimit::Schedule),
+            _ => Err(node.wrong(FORMS)),
         }
     }
-}
 
-impl From<StepPower> for Schedule {
-    fn from(StepPower(power): StepPower) -> Schedule {
-        from_fn(format!("step^{power}"), move |step| (step as f64).powf(power)).into()
+    fn schema() -> Value {
+        let power = json!({"type": "object", "properties": {"power": f64::schema()}, "required": ["power"]});
+        json!({"anyOf": [power, {"$ref": "#/$defs/scheduled"}]})
+    }
+
+    fn example() -> Value {
+        json!({"power": 0.25})
     }
 }

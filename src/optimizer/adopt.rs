@@ -1,7 +1,7 @@
 use crate::element::DType;
 use crate::macros::optimizer;
-use crate::schedule::{Hyperparam, Schedule};
-use crate::transform::{ScaleByAdopt, ScaleByLearningRate, scale_by_adopt, scale_by_learning_rate};
+use crate::schedule::Hyperparam;
+use crate::transform::{ScaleByAdopt, ScaleByLearningRate, StepLimit, scale_by_adopt, scale_by_learning_rate};
 
 /// ADOPT: [`adam`](crate::adam()) that divides by what was known before the gradient came, and converges with any `b2`.
 ///
@@ -68,6 +68,6 @@ optimizer! {
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean.",
             nesterov: bool [0.nesterov] "Sets whether the mean looks one step ahead.",
             use_clipping: bool [0.use_clipping] "Sets whether what goes into the mean is limited.",
-            clip_value_fn: Schedule [0.clip_value_fn] "Sets the limit at each step, counted from 0.";
+            clip_value_fn: StepLimit [0.clip_value_fn] "Sets the limit at each step, counted from 0.";
     }
 }

@@ -83,7 +83,7 @@ type HeavyCentered = Rmsprop<ScaleByStddev, Trace>;
 
 /// The optimizer of each of the four types: the arguments they share, and those of momentum.
 macro_rules! variants {
-    ($($T:ident = ($Scale:ty, $Momentum:ty) {$($hyperparams:tt)*} {$($options:tt)*})*) => {$(
+    ($($T:ident = ($Scale:ty, $Momentum:ty) {$($hyperparams:tt)*} {$($options:tt)*} $centered:literal)*) => {$(
         optimizer! {
             $T as "rmsprop" = ($Scale, ScaleByLearningRate, $Momentum) {
                 hyperparams:
@@ -96,17 +96,20 @@ macro_rules! variants {
                     eps_in_sqrt: bool [0.eps_in_sqrt] "Sets whether `eps` is under the root.",
                     bias_correction: bool [0.bias_correction] "Sets whether the mean is freed of its start at zero."
                     $($options)*;
+                constants: centered = $centered;
             }
         }
     )*};
 }
 variants! {
-    Plain = (ScaleByRms, ()) {} {}
-    Centered = (ScaleByStddev, ()) {} {}
+    Plain = (ScaleByRms, ()) {} {} false
+    Centered = (ScaleByStddev, ()) {} {} true
     Heavy = (ScaleByRms, Trace)
         {, momentum [2.decay] "Sets how much of the sum is kept from one step to the next."}
         {, nesterov: bool [2.nesterov] "Sets whether the sum looks one step ahead."}
+        false
     HeavyCentered = (ScaleByStddev, Trace)
         {, momentum [2.decay] "Sets how much of the sum is kept from one step to the next."}
         {, nesterov: bool [2.nesterov] "Sets whether the sum looks one step ahead."}
+        true
 }

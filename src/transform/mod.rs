@@ -57,7 +57,7 @@ pub use scale_by_adam::{AdamScalars, ScaleByAdam, scale_by_adam};
 pub use scale_by_adamax::{AdamaxScalars, ScaleByAdamax, scale_by_adamax};
 pub use scale_by_adan::{AdanScalars, ScaleByAdan, scale_by_adan};
 pub use scale_by_ademamix::{AdemamixScalars, ScaleByAdemamix, scale_by_ademamix};
-pub use scale_by_adopt::{AdoptScalars, ScaleByAdopt, scale_by_adopt};
+pub use scale_by_adopt::{AdoptScalars, ScaleByAdopt, StepLimit, scale_by_adopt};
 pub use scale_by_amsgrad::{AmsgradScalars, ScaleByAmsgrad, scale_by_amsgrad};
 pub use scale_by_belief::{BeliefScalars, ScaleByBelief, scale_by_belief};
 pub use scale_by_factored_rms::{ScaleByFactoredRms, ScaleByFactoredRmsState, scale_by_factored_rms};

@@ -1,11 +1,10 @@
-use std::sync::LazyLock;
-
 use super::moment::{Mean, check_decays, check_not_negative};
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::macros::builder;
-use crate::schedule::{FromFn, Hyperparam, Schedule, from_fn};
+use crate::recipe::{Recipe, ToRecipe};
+use crate::schedule::{Hyperparam, Schedule};
 
 /// Takes a running mean of the updates, each divided beforehand by the root of a running mean of the squares of those
 /// before it.
@@ -29,8 +28,8 @@ use crate::schedule::{FromFn, Hyperparam, Schedule, from_fn};
 ///
 /// # Errors
 ///
-/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` is negative or not finite, or `clip_value_fn` is a schedule with an
-/// argument out of range.
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` is negative or not finite, or `clip_value_fn` has an argument that
+/// is.
 ///
 /// # Example
 ///
@@ -52,7 +51,7 @@ use crate::schedule::{FromFn, Hyperparam, Schedule, from_fn};
 ///
 /// Taniguchi and others, [ADOPT: modified Adam can converge with any β₂ with the optimal
 /// rate](https://arxiv.org/abs/2411.02853), 2024, algorithm 2. Optax,
-/// [`scale_by_adopt`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: `clip_value_fn` is a [`Schedule`];
+/// [`scale_by_adopt`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: `clip_value_fn` is a [`StepLimit`];
 /// moments of 16-bit leaves are `f32` unless `mu_dtype` asks otherwise. PyTorch has none.
 pub fn scale_by_adopt() -> ScaleByAdopt {
     ScaleByAdopt {
@@ -62,12 +61,9 @@ pub fn scale_by_adopt() -> ScaleByAdopt {
         mu_dtype: None,
         nesterov: false,
         use_clipping: true,
-        clip_value_fn: FOURTH_ROOT.clone().into(),
+        clip_value_fn: StepLimit::Power(0.25),
     }
 }
-
-/// One for all, so that what is built alike is equal.
-static FOURTH_ROOT: LazyLock<FromFn> = LazyLock::new(|| from_fn("step^0.25", |step| (step as f64).powf(0.25)));
 
 /// See [`scale_by_adopt`].
 #[derive(Clone, Debug, PartialEq)]
@@ -86,13 +82,52 @@ pub struct ScaleByAdopt {
     /// Whether what goes into the mean is limited.
     pub use_clipping: bool,
     /// The limit at each step, counted from 0; by default the step's fourth root.
-    pub clip_value_fn: Schedule,
+    pub clip_value_fn: StepLimit,
 }
 
 builder! {
     ScaleByAdopt as "scale_by_adopt" {
         hyperparams: b1, b2, eps;
-        options: mu_dtype: Option<DType>, nesterov: bool, use_clipping: bool, clip_value_fn: Schedule;
+        options: mu_dtype: Option<DType>, nesterov: bool, use_clipping: bool, clip_value_fn: StepLimit;
+    }
+}
+
+/// The limit of [`scale_by_adopt`] at each step, counted from 0.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum StepLimit {
+    /// A power of the step.
+    Power(f64),
+    /// Whatever a schedule says.
+    Schedule(Schedule),
+}
+
+impl StepLimit {
+    /// The limit at a step.
+    ///
+    /// ```
+    /// assert_eq!(gradchain::transform::StepLimit::Power(0.5).at(9), 3.0);
+    /// ```
+    pub fn at(&self, step: u64) -> f64 {
+        match self {
+            StepLimit::Power(power) => (step as f64).powf(*power),
+            StepLimit::Schedule(schedule) => schedule.at(step),
+        }
+    }
+}
+
+impl<S: Into<Schedule>> From<S> for StepLimit {
+    fn from(schedule: S) -> StepLimit {
+        StepLimit::Schedule(schedule.into())
+    }
+}
+
+impl ToRecipe for StepLimit {
+    fn to_recipe(&self) -> Recipe {
+        match self {
+            StepLimit::Power(power) => Recipe::map([("power", Recipe::Number(*power))]),
+            StepLimit::Schedule(schedule) => Recipe::map([("schedule", schedule.to_recipe())]),
+        }
     }
 }
 
@@ -109,6 +144,7 @@ pub struct AdoptScalars<C> {
 
 impl Rule for ScaleByAdopt {
     const NAME: &'static str = "scale_by_adopt";
+    crate::recipe::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["mu", "nu"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdoptScalars<C>;
@@ -116,7 +152,11 @@ impl Rule for ScaleByAdopt {
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps)])?;
-        self.clip_value_fn.validate()
+        match &self.clip_value_fn {
+            StepLimit::Schedule(schedule) => schedule.validate(),
+            StepLimit::Power(power) if power.is_finite() => Ok(()),
+            StepLimit::Power(power) => Err(Error::argument(Self::NAME, "clip_value_fn", "a finite power", power)),
+        }
     }
 
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
