@@ -17,7 +17,7 @@ fn recorded() -> Vec<Value> {
 
 #[test]
 fn what_is_built_is_written_out_and_built_again() {
-    let mut seen = 0;
+    let (mut seen, schema) = (0, config::json_schema());
     for given in recorded() {
         // Names of Optax that there is nothing for are the business of the conformance test.
         let Ok(config) = Config::new(given.clone()) else { continue };
@@ -31,8 +31,8 @@ fn what_is_built_is_written_out_and_built_again() {
         assert_eq!(toml.to_toml(), written.to_toml(), "{given}");
         let through_serde: Config = serde_json::from_value(serde_json::to_value(&written).unwrap()).unwrap();
         assert_eq!(through_serde, written, "{given}");
-        covered(&config::json_schema(), &given);
-        covered(&config::json_schema(), written.as_value());
+        covered(&schema, &given);
+        covered(&schema, written.as_value());
     }
     assert!(seen > 400, "{seen} configs");
 }
@@ -101,7 +101,7 @@ fn what_is_not_data_is_listed_with_its_place() {
 #[test]
 fn masks_and_labels_of_every_form_are_written_out() {
     for mask in [
-        json!(true),
+        json!(false),
         json!({"paths": ["a/*", "b"]}),
         json!({"and": [{"min_ndim": 2}, {"not": {"paths": ["embed"]}}]}),
         json!({"or": [{"by_path": {"a": true, "b": false}}, false]}),

@@ -236,6 +236,10 @@ impl<T: Stage> Stage for Masked<T> {
     fn recipe(&self) -> Recipe {
         let inner = ("inner", self.inner.recipe());
         let mask = ("mask", self.mask.to_recipe());
+        // A mask that takes every leaf is no mask.
+        if mask.1 == Recipe::Bool(true) {
+            return inner.1;
+        }
         match self.freeze_others {
             false => Recipe::call("masked", [inner, mask]),
             true => Recipe::call("masked", [inner, mask, ("freeze_others", Recipe::Bool(true))]),
