@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
-use super::{elementwise, optax, optimizers, wrappers};
+use super::{adaptive, elementwise, optax, optimizers, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -34,6 +34,7 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 /// Names, and what builds them.
 #[rustfmt::skip]
 const FAMILIES: &[(&[&str], Family)] = &[
+    (adaptive::NAMES, adaptive::build),
     (elementwise::NAMES, elementwise::build),
     (optimizers::NAMES, optimizers::build),
 ];

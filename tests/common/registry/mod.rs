@@ -1,6 +1,7 @@
 //! Every transformation, and chains and nestings of them: what the laws run over. A new transformation is one line in its
 //! family's file; a new family is one line in each of the two lists below.
 
+mod adaptive;
 mod core_parts;
 
 use gradchain::Stage;
@@ -44,5 +45,6 @@ use family;
 /// Runs a law over every entry of every family.
 #[rustfmt::skip]
 pub fn registry(law: &mut impl Law) {
+    adaptive::entries(law);
     core_parts::entries(law);
 }
