@@ -1,12 +1,15 @@
 //! What the law tests share: random trees, the registry of transformations, comparison by bits.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
+pub mod given;
 pub mod registry;
 pub mod subject;
 pub mod trees;
 
 use gradchain::tree::DynTree;
 use gradchain::{GradientTransformation, OptState, Tree};
+
+use self::given::Registered;
 
 /// The leaves of a tree: path and values, in logical order.
 pub fn values<T: Tree + ?Sized>(tree: &T) -> Vec<(String, Vec<f64>)> {
@@ -51,11 +54,11 @@ pub struct After<S> {
 }
 
 /// Runs some steps.
-pub fn run<T: GradientTransformation>(t: &T, params: &DynTree, grads: &[DynTree]) -> After<OptState<T>> {
+pub fn run<T: Registered>(t: &T, params: &DynTree, grads: &[DynTree]) -> After<OptState<T>> {
     let mut params = params.clone();
     let mut state = t.init(&params).expect("a registered transformation fits every tree");
     for grads in grads {
-        t.step(&mut params, grads, &mut state).expect("gradients of the parameters' structure");
+        t.step_given(&mut params, grads, &mut state).expect("gradients of the parameters' structure");
     }
     After { params, state }
 }

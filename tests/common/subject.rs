@@ -1,14 +1,16 @@
 //! A transformation whose type is forgotten, so that it is compiled once, however many laws there are. What is forgotten is
 //! only how to name the type: a [`Session`] steps the transformation itself, with the loops that its users get.
 
-use gradchain::prelude::*;
+use gradchain::needs::{Includes, ValueAndGradFn};
+use gradchain::prelude::{Arguments, OptState, Outcome, Updates};
 use gradchain::state::{Schema, State, StateWalk, StateWalkMut};
 use gradchain::tree::DynTree;
-use gradchain::{Result, Stage};
+use gradchain::{GradientTransformation, Result, Stage, wrapper};
 use std::any::Any;
 use std::fmt::Debug;
 
 use super::After;
+use super::given::{Member, Registered};
 use super::registry::About;
 
 /// A transformation that must keep the laws.
@@ -20,15 +22,10 @@ pub trait Subject: Sync {
     fn init(&self, params: &DynTree) -> Result<Box<dyn Session>>;
 
     /// The same, boxed by the crate: for chains, and for wrappers around it.
-    fn boxed(&self) -> Boxed;
+    fn boxed(&self) -> Member;
 
-    /// Boxed, with arguments changed; `None` if it has no named ones.
-    fn with_arguments(&self, _change: &mut dyn FnMut(&'static str, Argument<'_>)) -> Option<Boxed> {
-        None
-    }
-
-    /// Boxed, in an `inject_hyperparams`; `None` if it has no named arguments.
-    fn injected(&self) -> Option<Boxed> {
+    /// The same, boxed with its named arguments, if it has any.
+    fn named(&self) -> Option<wrapper::Named<ValueAndGradFn>> {
         None
     }
 }
@@ -73,7 +70,10 @@ pub trait Named {
     fn subject(self) -> Box<dyn Subject>;
 }
 
-impl<T: Arguments + Clone + 'static> Named for Entry<T> {
+impl<T: Registered + Arguments> Named for Entry<T>
+where
+    ValueAndGradFn: Includes<T::Needs>,
+{
     fn subject(self) -> Box<dyn Subject> {
         Box::new(WithArguments(self))
     }
@@ -84,13 +84,13 @@ pub trait Anonymous {
     fn subject(self) -> Box<dyn Subject>;
 }
 
-impl<T: Stage + Clone + 'static> Anonymous for &Entry<T> {
+impl<T: Registered> Anonymous for &Entry<T> {
     fn subject(self) -> Box<dyn Subject> {
         Box::new(self.clone())
     }
 }
 
-impl<T: Stage + Clone + 'static> Subject for Entry<T> {
+impl<T: Registered> Subject for Entry<T> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -100,14 +100,17 @@ impl<T: Stage + Clone + 'static> Subject for Entry<T> {
     fn init(&self, params: &DynTree) -> Result<Box<dyn Session>> {
         Ok(Box::new(Running { transformation: self.transformation.clone(), state: self.transformation.init(params)? }))
     }
-    fn boxed(&self) -> Boxed {
-        boxed(self.transformation.clone())
+    fn boxed(&self) -> Member {
+        self.transformation.clone().member()
     }
 }
 
 struct WithArguments<T>(Entry<T>);
 
-impl<T: Arguments + Clone + 'static> Subject for WithArguments<T> {
+impl<T: Registered + Arguments> Subject for WithArguments<T>
+where
+    ValueAndGradFn: Includes<T::Needs>,
+{
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -117,16 +120,11 @@ impl<T: Arguments + Clone + 'static> Subject for WithArguments<T> {
     fn init(&self, params: &DynTree) -> Result<Box<dyn Session>> {
         self.0.init(params)
     }
-    fn boxed(&self) -> Boxed {
+    fn boxed(&self) -> Member {
         self.0.boxed()
     }
-    fn with_arguments(&self, change: &mut dyn FnMut(&'static str, Argument<'_>)) -> Option<Boxed> {
-        let mut changed = self.0.transformation.clone();
-        changed.arguments(change);
-        Some(boxed(changed))
-    }
-    fn injected(&self) -> Option<Boxed> {
-        Some(boxed(inject_hyperparams(self.0.transformation.clone())))
+    fn named(&self) -> Option<wrapper::Named<ValueAndGradFn>> {
+        Some(Box::new(self.0.transformation.clone()))
     }
 }
 
@@ -135,15 +133,15 @@ struct Running<T: Stage> {
     state: OptState<T>,
 }
 
-impl<T: Stage + Clone + 'static> Session for Running<T> {
+impl<T: Registered> Session for Running<T> {
     fn step(&mut self, params: &mut DynTree, grads: &DynTree) -> Result<Outcome> {
-        self.transformation.step(params, grads, &mut self.state)
+        self.transformation.step_given(params, grads, &mut self.state)
     }
     fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates> {
-        self.transformation.update(grads, &mut self.state, params)
+        self.transformation.update_given(grads, &mut self.state, params)
     }
     fn update_into(&mut self, grads: &DynTree, params: &DynTree, updates: &mut Updates) -> Result<Outcome> {
-        self.transformation.update_into(grads, &mut self.state, params, updates)
+        self.transformation.update_into_given(grads, &mut self.state, params, updates)
     }
     fn zero_updates(&self) -> Updates {
         self.state.zero_updates()

@@ -9,15 +9,16 @@ use crate::common::{run, same_values};
 fn entries_with_named_arguments_are_told_from_the_others() {
     let about = About { elementwise: true, per_step: true };
     let (optimizer, name) = (adam(0.1), String::from("adam"));
-    assert!(Entry { name: name.clone(), about, transformation: optimizer.clone() }.subject().injected().is_some());
-    assert!(Entry { name, about, transformation: chain((optimizer,)) }.subject().injected().is_none());
+    assert!(Entry { name: name.clone(), about, transformation: optimizer.clone() }.subject().named().is_some());
+    assert!(Entry { name, about, transformation: chain((optimizer,)) }.subject().named().is_none());
 }
 
 /// Numbers that are part of the state are the same numbers.
 fn injection(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
-    let Some(injected) = entry.injected() else { return };
-    let (plain, injected) = (entry.run(params, grads), run(&injected, params, grads));
+    let Some(named) = entry.named() else { return };
+    let (plain, injected) = (entry.run(params, grads), run(&inject_hyperparams(named), params, grads));
     same_values(&plain.params, &injected.params).unwrap_or_else(|at| panic!("{}: {at}", entry.name()));
+    assert!(same_state(&plain.state, injected.state.inner()), "{}: the states differ", entry.name());
 }
 
 #[test]
@@ -27,7 +28,8 @@ fn what_is_wrapped_in_inject_hyperparams_equals_what_is_not() {
 
 /// A schedule that never changes is a number, for every argument that takes either.
 fn constant_schedules(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
-    let scheduled = entry.with_arguments(&mut |_, argument| match argument {
+    let Some(mut named) = entry.named() else { return };
+    named.arguments(&mut |_, argument| match argument {
         Argument::Hyperparam(hyperparam) => match *hyperparam {
             // No schedule gives a number that is not finite.
             Hyperparam::Number(number) if number.is_finite() => *hyperparam = constant(number).into(),
@@ -35,8 +37,7 @@ fn constant_schedules(entry: &dyn Subject, Problem { params, grads, .. }: &Probl
         },
         Argument::Static => {}
     });
-    let Some(scheduled) = scheduled else { return };
-    let (plain, scheduled) = (entry.run(params, grads), run(&scheduled, params, grads));
+    let (plain, scheduled) = (entry.run(params, grads), run(&named, params, grads));
     same_values(&plain.params, &scheduled.params).unwrap_or_else(|at| panic!("{}: {at}", entry.name()));
     assert!(same_state(&plain.state, &*scheduled.state), "{}: the states differ", entry.name());
 }

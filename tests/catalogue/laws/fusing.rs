@@ -1,6 +1,7 @@
 use gradchain::prelude::*;
 
 use super::{Problem, Subject, config, holds, holds_on, large_problem, problem, same_state};
+use crate::common::given::member;
 use crate::common::{run, same_values};
 use proptest::test_runner::TestRunner;
 
@@ -8,7 +9,7 @@ pub(super) fn law(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) 
     let name = entry.name();
     let fused = entry.run(params, grads);
     // In a chain with something that cannot be fused, every part runs on tiles; what is behind `dyn` is such.
-    let apart = run(&chain((boxed(identity()), entry.boxed(), boxed(identity()))), params, grads);
+    let apart = run(&chain((member(identity()), entry.boxed(), member(identity()))), params, grads);
     same_values(&fused.params, &apart.params).unwrap_or_else(|at| panic!("{name} in a chain: {at}"));
     assert!(same_state(&fused.state, &apart.state.1), "{name} in a chain: the states differ");
     let erased = run(&entry.boxed(), params, grads);
