@@ -35,6 +35,7 @@ mod optax;
 mod optimizers;
 mod registry;
 mod schedules;
+mod sign;
 mod values;
 mod wrappers;
 

@@ -2,6 +2,7 @@
 
 mod add_decayed_weights;
 mod add_noise;
+mod apply_every;
 mod clip;
 mod clip_by_block_rms;
 mod clip_by_global_norm;
@@ -18,8 +19,10 @@ mod scale_by_learning_rate;
 mod scale_by_lion;
 mod scale_by_muon;
 mod scale_by_param_block_rms;
+mod scale_by_rprop;
 mod scale_by_schedule;
 mod scale_by_shape;
+mod scale_by_sign;
 mod scale_by_trust_ratio;
 mod set_to_zero;
 mod trace;
@@ -27,6 +30,7 @@ mod zero_nans;
 
 pub use add_decayed_weights::{AddDecayedWeights, add_decayed_weights};
 pub use add_noise::{AddNoise, AddNoiseRun, AddNoiseState, add_noise};
+pub use apply_every::{ApplyEvery, ApplyEveryScalars, apply_every};
 pub use clip::{Clip, clip};
 pub use clip_by_block_rms::{ClipByBlockRms, clip_by_block_rms};
 pub use clip_by_global_norm::{ClipByGlobalNorm, clip_by_global_norm};
@@ -44,8 +48,10 @@ pub use scale_by_muon::{
     DimensionNumbers, NsCoeffs, Preconditioning, ScaleByMuon, ScaleByMuonState, WeightDimensionNumbers, scale_by_muon,
 };
 pub use scale_by_param_block_rms::{ScaleByParamBlockRms, scale_by_param_block_rms};
+pub use scale_by_rprop::{RpropScalars, ScaleByRprop, scale_by_rprop};
 pub use scale_by_schedule::{ScaleBySchedule, scale_by_schedule};
 pub use scale_by_shape::{ScaleByShape, ScaleByShapeState, scale_by_shape};
+pub use scale_by_sign::{ScaleBySign, scale_by_sign};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};
 pub use set_to_zero::{SetToZero, set_to_zero};
 pub use trace::{Trace, trace};
