@@ -38,6 +38,7 @@ mod optimizers;
 mod registry;
 mod schedules;
 mod schema;
+mod sign;
 mod values;
 mod wrappers;
 

@@ -3,6 +3,10 @@
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
 use super::{adaptive, elementwise, optax, optimizers, wrappers};
+use super::node::{Args, Node};
+use super::{elementwise, optax, optimizers, sign, wrappers};
+use crate::element::DType;
+use super::{elementwise, optax, optimizers, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -37,6 +41,7 @@ const FAMILIES: &[(&[&str], Family)] = &[
     (adaptive::NAMES, adaptive::build),
     (elementwise::NAMES, elementwise::build),
     (optimizers::NAMES, optimizers::build),
+    (sign::NAMES, sign::build),
 ];
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {

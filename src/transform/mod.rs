@@ -2,6 +2,7 @@
 
 mod add_decayed_weights;
 mod add_noise;
+mod apply_every;
 mod clip;
 mod clip_by_block_rms;
 mod clip_by_global_norm;
@@ -35,6 +36,10 @@ mod scale_by_schedule;
 mod scale_by_shape;
 mod scale_by_simplified_ademamix;
 mod scale_by_stddev;
+mod scale_by_rprop;
+mod scale_by_schedule;
+mod scale_by_shape;
+mod scale_by_sign;
 mod scale_by_trust_ratio;
 mod scale_by_yogi;
 mod set_to_zero;
@@ -43,6 +48,7 @@ mod zero_nans;
 
 pub use add_decayed_weights::{AddDecayedWeights, add_decayed_weights};
 pub use add_noise::{AddNoise, AddNoiseRun, AddNoiseState, add_noise};
+pub use apply_every::{ApplyEvery, ApplyEveryScalars, apply_every};
 pub use clip::{Clip, clip};
 pub use clip_by_block_rms::{ClipByBlockRms, clip_by_block_rms};
 pub use clip_by_global_norm::{ClipByGlobalNorm, clip_by_global_norm};
@@ -78,6 +84,10 @@ pub use scale_by_simplified_ademamix::{
     ScaleBySimplifiedAdemamix, SimplifiedAdemamixScalars, scale_by_simplified_ademamix,
 };
 pub use scale_by_stddev::{ScaleByStddev, StddevScalars, scale_by_stddev};
+pub use scale_by_rprop::{RpropScalars, ScaleByRprop, scale_by_rprop};
+pub use scale_by_schedule::{ScaleBySchedule, scale_by_schedule};
+pub use scale_by_shape::{ScaleByShape, ScaleByShapeState, scale_by_shape};
+pub use scale_by_sign::{ScaleBySign, scale_by_sign};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};
 pub use scale_by_yogi::{ScaleByYogi, YogiScalars, scale_by_yogi};
 pub use set_to_zero::{SetToZero, set_to_zero};
