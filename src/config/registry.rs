@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node};
-use super::{elementwise, optax, optimizers, wrappers};
+use super::{elementwise, optax, optimizers, projection, wrappers};
 use crate::element::DType;
 use crate::engine::Stage;
 use crate::wrapper::{Argument, Arguments, Boxed, boxed, inject_hyperparams};
@@ -30,6 +30,7 @@ type Family = fn(&Args<'_>, Option<&Injection>) -> Option<Result<Boxed>>;
 const FAMILIES: &[(&[&str], Family)] = &[
     (elementwise::NAMES, elementwise::build),
     (optimizers::NAMES, optimizers::build),
+    (projection::NAMES, projection::build),
 ];
 
 /// How `inject_hyperparams` wraps.

@@ -2,6 +2,7 @@
 //! family's file; a new family is one line in each of the two lists below.
 
 mod core_parts;
+mod projection;
 
 use gradchain::Stage;
 
@@ -40,4 +41,5 @@ use family;
 #[rustfmt::skip]
 pub fn registry(law: &mut impl Law) {
     core_parts::entries(law);
+    projection::entries(law);
 }
