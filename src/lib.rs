@@ -32,10 +32,13 @@ pub mod config;
 mod element;
 mod engine;
 mod error;
+pub mod extra;
 mod macros;
 mod memory;
+pub mod needs;
 pub mod optimizer;
 pub mod projection;
+pub mod recipe;
 pub mod schedule;
 pub mod select;
 pub mod state;
@@ -65,6 +68,7 @@ pub use wrapper::*;
 
 /// Everything that training code uses: `use gradchain::prelude::*`.
 pub mod prelude {
+    pub use crate::needs::Nothing;
     pub use crate::optimizer::*;
     pub use crate::schedule::*;
     pub use crate::select::{Labels, Mask};

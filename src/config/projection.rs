@@ -1,43 +1,42 @@
 //! `project`, by the name of the set.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
-use super::registry::{Finish, Injection, family};
+use super::registry::{Finish, Named, family};
 use crate::projection::*;
 use crate::schedule::Hyperparam;
 use crate::transform::project;
 use crate::tree::Slices;
-use crate::wrapper::Boxed;
 
 family! { |a|
     "project" => AnyProject::read(a)?,
 }
 
-/// The sets, each with how it is read; what was read as a placeholder is set by `finish`.
+/// The sets, each with how it is read; a hyperparameter is set by `finish`, whatever is given for it here.
 macro_rules! sets {
     (|$a:ident| $($name:literal, $Set:ident => $build:expr;)*) => {
+        const SETS: &[&str] = &[$($name),*];
+
         /// A projection on some set.
         enum AnyProject {
             $($Set(<$Set as Projection>::Stage),)*
         }
 
         impl AnyProject {
-            fn read($a: &Args<'_>) -> Result<AnyProject> {
-                let missing = || ConfigError::wrong(&$a.node.place, "an argument `projection`", "none");
-                let node = $a.get("projection").ok_or_else(missing)?;
-                match node.text("the name of a projection")? {
+            fn of(set: &str, $a: &Args<'_>) -> Result<AnyProject> {
+                match set {
                     $($name => Ok(AnyProject::$Set(project($build))),)*
-                    other => Err(ConfigError::unknown(&node.place, "projection", other, [$($name),*])),
+                    other => unreachable!("`{other}` is in SETS"),
                 }
             }
         }
 
         impl Finish for AnyProject {
-            fn finish(self, a: &Args<'_>, inject: Option<&Injection>) -> Result<Boxed> {
+            fn finish(self, a: &Args<'_>) -> Result<Named> {
                 match self {
-                    $(AnyProject::$Set(stage) => stage.finish(a, inject),)*
+                    $(AnyProject::$Set(stage) => stage.finish(a),)*
                 }
             }
         }
@@ -59,6 +58,39 @@ sets! { |a|
     "projection_vector", VectorLine => vector(a.required::<Operand>("a")?);
 }
 
+impl AnyProject {
+    fn read(a: &Args<'_>) -> Result<AnyProject> {
+        let set = a.required::<SetName>("projection")?.0;
+        if a.is_probe() {
+            // What the others ask for.
+            for name in ["lower", "upper", "scale", "a"] {
+                a.or::<Operand>(name, 1.0.into())?;
+            }
+            a.or::<Hyperparam>("b", 1.0.into())?;
+        }
+        AnyProject::of(set, a)
+    }
+}
+
+struct SetName(&'static str);
+
+impl Read for SetName {
+    fn read(node: &Node<'_>) -> Result<SetName> {
+        let given = node.text("the name of a projection")?;
+        let known = SETS.iter().find(|name| **name == given);
+        let unknown = || ConfigError::unknown(&node.place, "projection", given, SETS.iter().copied());
+        known.map(|name| SetName(name)).ok_or_else(unknown)
+    }
+
+    fn schema() -> Value {
+        json!({"enum": SETS})
+    }
+
+    fn example() -> Value {
+        json!("projection_l2_ball")
+    }
+}
+
 /// A number, `{"schedule": ..}`, or `{"tree": {path: leaf}}` with leaves `{"shape": [..], "data": [..]}`, in row-major order.
 impl Read for Operand {
     fn read(node: &Node<'_>) -> Result<Operand> {
@@ -69,6 +101,22 @@ impl Read for Operand {
                 _ => node.wrong("a number, a schedule or a tree"),
             }),
         }
+    }
+
+    fn schema() -> Value {
+        let leaf = json!({"type": "object", "required": ["shape", "data"], "additionalProperties": false, "properties": {
+            "dtype": {"enum": [null, "none", "f16", "bf16", "f32", "f64"]},
+            "shape": {"type": "array", "items": usize::schema()},
+            "data": {"anyOf": [f64::schema(), {"type": "array", "items": f64::schema()}]},
+        }});
+        let leaves = json!({"type": "object", "additionalProperties": {"anyOf": [f64::schema(), leaf]}});
+        let tree = json!({"type": "object", "required": ["tree"], "additionalProperties": false,
+                          "properties": {"tree": leaves}});
+        json!({"anyOf": [Hyperparam::schema(), tree]})
+    }
+
+    fn example() -> Value {
+        json!(0.5)
     }
 }
 

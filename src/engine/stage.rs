@@ -3,6 +3,8 @@
 use super::{Shape, SlotList, Span, Sums, Tile, WholeTree};
 use crate::element::{DType, Real};
 use crate::error::Result;
+use crate::needs::{Level, Needs};
+use crate::recipe::Recipe;
 use crate::state::State;
 use crate::tree::{LeafSpec, Structure};
 
@@ -64,6 +66,7 @@ pub struct StepContext<'a> {
     pub(crate) structure: &'a Structure,
     /// There are no gradients in this step: what was accumulated is to be emitted.
     pub(crate) flush: bool,
+    pub(crate) value: Option<f64>,
 }
 
 impl<'a> StepContext<'a> {
@@ -75,6 +78,11 @@ impl<'a> StepContext<'a> {
     /// One leaf's path, type and shape.
     pub fn leaf(&self, leaf: usize) -> &'a LeafSpec {
         &self.structure.leaves()[leaf]
+    }
+
+    /// The value of the loss: `Some` in every step of what [needs](Stage::Needs) it.
+    pub fn value(&self) -> Option<f64> {
+        self.value
     }
 }
 
@@ -122,6 +130,8 @@ impl Outcome {
 /// phases of a step: `check` (may fail, changes nothing), `begin`, then passes of `tile` (or of the fused `apply`) with
 /// `barrier` between them, then `finish`.
 pub trait Stage: core::fmt::Debug + Send + Sync {
+    /// What a step must be given besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).
+    type Needs: Needs;
     /// What is remembered between steps.
     type State: State;
     /// What is worked out for one step: scalars, decisions.
@@ -139,6 +149,12 @@ pub trait Stage: core::fmt::Debug + Send + Sync {
     /// Barriers and sums of this value.
     fn shape(&self) -> Shape {
         Self::SHAPE
+    }
+
+    /// What this value needs besides gradients, which can be less than its type says where what is inside is boxed.
+    #[doc(hidden)]
+    fn needs(&self) -> Level {
+        <Self::Needs as Needs>::LEVEL
     }
 
     /// Checks the arguments.
@@ -234,6 +250,11 @@ pub trait Stage: core::fmt::Debug + Send + Sync {
 
     /// How many bytes of state a pass reads and writes for each element of a leaf, counted from this stage's own place.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+
+    /// How the transformation is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.
+    fn recipe(&self) -> Recipe {
+        Recipe::Opaque(self.describe())
+    }
 
     /// Names the parts, for [`Plan`](super::Plan).
     fn describe(&self) -> String {

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::{Hyperparam, Schedule};
 use crate::tree::stretch::leaves;
 use crate::tree::{Cursor, Difference, LeafSpec, Structure, Tree, dense_strides};
@@ -164,6 +165,19 @@ impl TreeValues {
             }
         }
         Values::Each(ordered)
+    }
+}
+
+/// `{"tree": {path: {"dtype", "shape", "data"}}}`
+impl ToRecipe for TreeValues {
+    fn to_recipe(&self) -> Recipe {
+        let leaf = |(spec, values): (&LeafSpec, &Vec<f64>)| {
+            let parts =
+                [("dtype", "f64".to_recipe()), ("shape", spec.shape().to_recipe()), ("data", values.to_recipe())];
+            (String::from(spec.path()), Recipe::map(parts))
+        };
+        let leaves = self.0.structure.leaves().iter().zip(&self.0.leaves).map(leaf).collect();
+        Recipe::map([("tree", Recipe::Map(leaves))])
     }
 }
 

@@ -63,7 +63,7 @@ pub trait TreeSet: Set {
 pub(super) fn visit(operand: &mut Operand) -> Argument<'_> {
     match operand {
         Operand::Number(number) => Argument::Hyperparam(number),
-        Operand::Tree(_) => Argument::Static,
+        Operand::Tree(tree) => Argument::Static(tree),
     }
 }
 

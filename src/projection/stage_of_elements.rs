@@ -5,6 +5,7 @@ use super::set::{ElementSet, LeafBounds, bounds};
 use crate::element::Real;
 use crate::engine::{InitContext, Job, Place, Shape, Span, Stage, StepContext, Tile, dispatch, fused_tile};
 use crate::error::Result;
+use crate::recipe::Recipe;
 use crate::state::Count;
 use crate::tree::stretch::STRETCH;
 use crate::wrapper::{Argument, Arguments, state_fields};
@@ -27,6 +28,7 @@ impl<S: ElementSet> Arguments for ProjectElements<S> {
     const NAME: &'static str = "project";
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        visit("projection", Argument::Static(&Recipe::text(S::NAME)));
         self.projection.arguments(visit);
     }
 }
@@ -43,6 +45,7 @@ pub struct ProjectElementsState {
 state_fields!(ProjectElementsState<> { count });
 
 impl<S: ElementSet> Stage for ProjectElements<S> {
+    type Needs = crate::needs::Nothing;
     type State = ProjectElementsState;
     type Run = [f64; 2];
     type Kernel<C: Real> = [C; 2];
@@ -114,6 +117,10 @@ impl<S: ElementSet> Stage for ProjectElements<S> {
     fn state_bytes(&self, state: &ProjectElementsState, leaf: usize, at: usize, span: Span) -> usize {
         let arrays = state.bounds[leaf].iter().filter(|side| matches!(side, Some(Values::Each(_)))).count();
         if span.has(at) { arrays * size_of::<f64>() } else { 0 }
+    }
+
+    fn recipe(&self) -> Recipe {
+        crate::recipe::of_arguments(self)
     }
 
     fn describe(&self) -> String {

@@ -3,6 +3,7 @@ use super::set::{TreeSet, beside};
 use super::vector::{SumVector, Vector};
 use crate::engine::{InitContext, StepContext, WholeTree};
 use crate::error::Result;
+use crate::recipe::Recipe;
 use crate::state::Count;
 use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tree_stage};
 
@@ -24,6 +25,7 @@ impl<S: TreeSet> Arguments for ProjectTree<S> {
     const NAME: &'static str = "project";
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        visit("projection", Argument::Static(&Recipe::text(S::NAME)));
         self.projection.arguments(visit);
     }
 }

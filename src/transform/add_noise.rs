@@ -114,6 +114,7 @@ pub struct AddNoiseRun {
 }
 
 impl Stage for AddNoise {
+    type Needs = crate::needs::Nothing;
     type State = AddNoiseState;
     type Run = AddNoiseRun;
     type Kernel<C: Real> = ();
@@ -189,6 +190,10 @@ impl Stage for AddNoise {
 
     fn state_bytes(&self, _: &AddNoiseState, _: usize, _: usize, _: Span) -> usize {
         0
+    }
+
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
     }
 
     fn describe(&self) -> String {

@@ -80,6 +80,7 @@ pub(super) fn factor_in<C: Real>(factor: f64) -> C {
 macro_rules! rescale_stage {
     ($T:ty, $Scalars:ty) => {
         impl $crate::Stage for $T {
+            type Needs = $crate::needs::Nothing;
             type State = $crate::transform::RescaleState;
             type Run = $Scalars;
             type Kernel<C: $crate::Real> = C;
@@ -165,6 +166,10 @@ macro_rules! rescale_stage {
 
             fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: $crate::Span) -> usize {
                 0
+            }
+
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                $crate::recipe::of_arguments(self)
             }
 
             fn describe(&self) -> String {

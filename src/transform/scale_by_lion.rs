@@ -4,6 +4,7 @@ use crate::engine::{
 };
 use crate::error::Result;
 use crate::macros::builder;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments};
 use crate::wrapper::{Arguments, state_fields};
@@ -135,6 +136,7 @@ impl<C: Real> LionScalars<C> {
 /// Not a rule, because of mode smooth: a hyperbolic tangent is a call, and would keep the other modes from vectorising
 /// if it were in the same loop.
 impl Stage for ScaleByLion {
+    type Needs = crate::needs::Nothing;
     type State = ScaleByLionState;
     type Run = LionScalars<f64>;
     type Kernel<C: Real> = LionScalars<C>;
@@ -210,6 +212,10 @@ impl Stage for ScaleByLion {
         if span.has(at) { state.mu.dtype(leaf).map_or(0, |dtype| 2 * dtype.size()) } else { 0 }
     }
 
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
+    }
+
     fn describe(&self) -> String {
         Self::NAME.into()
     }
@@ -224,5 +230,15 @@ impl<C: Real> SlotJob<C> for Smooth<C> {
         for (u, mu) in u.iter_mut().zip(mu) {
             *u = (self.0.smooth_beta * self.0.mix(mu, *u)).tanh();
         }
+    }
+}
+
+impl ToRecipe for LionMode {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(match self {
+            LionMode::Hard => "hard",
+            LionMode::Smooth => "smooth",
+            LionMode::Refined => "refined",
+        })
     }
 }

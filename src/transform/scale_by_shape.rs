@@ -77,6 +77,7 @@ impl State for ScaleByShapeState {
 }
 
 impl Stage for ScaleByShape {
+    type Needs = crate::needs::Nothing;
     type State = ScaleByShapeState;
     type Run = ();
     type Kernel<C: Real> = C;
@@ -129,6 +130,10 @@ impl Stage for ScaleByShape {
 
     fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: Span) -> usize {
         0
+    }
+
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
     }
 
     fn describe(&self) -> String {

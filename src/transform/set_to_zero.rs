@@ -51,6 +51,7 @@ builder! {
 
 /// Not a rule, so that it can tell the engine that there is nothing to add.
 impl Stage for SetToZero {
+    type Needs = crate::needs::Nothing;
     type State = ();
     type Run = ();
     type Kernel<C: Real> = ();
@@ -83,6 +84,10 @@ impl Stage for SetToZero {
 
     fn state_bytes(&self, (): &(), _: usize, _: usize, _: Span) -> usize {
         0
+    }
+
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
     }
 
     fn describe(&self) -> String {

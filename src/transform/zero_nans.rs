@@ -77,6 +77,7 @@ impl ZeroNansState {
 }
 
 impl Stage for ZeroNans {
+    type Needs = crate::needs::Nothing;
     type State = ZeroNansState;
     type Run = ();
     type Kernel<C: Real> = ();
@@ -125,6 +126,10 @@ impl Stage for ZeroNans {
 
     fn state_bytes(&self, _: &ZeroNansState, _: usize, _: usize, _: Span) -> usize {
         0
+    }
+
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
     }
 
     fn describe(&self) -> String {

@@ -6,6 +6,7 @@ use crate::engine::{
     fused_tile, sum_tile,
 };
 use crate::error::Result;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{Count, Flag, State};
 
 /// Runs a transformation only if all gradients are finite; otherwise the update is zero and nothing inside is touched.
@@ -115,6 +116,7 @@ pub struct ApplyIfFiniteRun<R> {
 }
 
 impl<T: Stage> Stage for ApplyIfFinite<T> {
+    type Needs = T::Needs;
     type State = ApplyIfFiniteState<T::State>;
     type Run = ApplyIfFiniteRun<T::Run>;
     type Kernel<C: Real> = T::Kernel<C>;
@@ -125,6 +127,10 @@ impl<T: Stage> Stage for ApplyIfFinite<T> {
 
     fn shape(&self) -> Shape {
         TEST.then(self.inner.shape())
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
     }
 
     fn validate(&self) -> Result<()> {
@@ -234,6 +240,13 @@ impl<T: Stage> Stage for ApplyIfFinite<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self.inner.state_bytes(&state.inner, leaf, at + 1, span)
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call(
+            "apply_if_finite",
+            [("inner", self.inner.recipe()), ("max_consecutive_errors", self.max_consecutive_errors.to_recipe())],
+        )
     }
 
     fn describe(&self) -> String {

@@ -1,6 +1,7 @@
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
+use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
 
 /// Applies transformations one after the other: the first is given the gradients, each other what the one before made of
@@ -86,8 +87,8 @@ pub struct NamedChain<T> {
 }
 
 /// A chain whose length is known at run time.
-impl FromIterator<(String, super::Boxed)> for NamedChain<Vec<super::Boxed>> {
-    fn from_iter<I: IntoIterator<Item = (String, super::Boxed)>>(members: I) -> Self {
+impl<N> FromIterator<(String, super::Boxed<N>)> for NamedChain<Vec<super::Boxed<N>>> {
+    fn from_iter<I: IntoIterator<Item = (String, super::Boxed<N>)>>(members: I) -> Self {
         let (names, members) = members.into_iter().unzip();
         NamedChain { names, members }
     }
@@ -124,6 +125,7 @@ impl<S: State> State for NamedState<S> {
 }
 
 impl<T: Stage> Stage for NamedChain<T> {
+    type Needs = T::Needs;
     type State = NamedState<T::State>;
     type Run = T::Run;
     type Kernel<C: Real> = T::Kernel<C>;
@@ -134,6 +136,10 @@ impl<T: Stage> Stage for NamedChain<T> {
 
     fn shape(&self) -> Shape {
         self.members.shape()
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.members.needs()
     }
 
     fn validate(&self) -> Result<()> {
@@ -204,6 +210,13 @@ impl<T: Stage> Stage for NamedChain<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self.members.state_bytes(state, leaf, at, span)
+    }
+
+    fn recipe(&self) -> Recipe {
+        let members = self.members.recipe();
+        let named = self.names.iter().zip(members.get("chain").map_or(&[][..], Recipe::items));
+        let pairs = named.map(|(name, member)| Recipe::List(vec![Recipe::text(name), member.clone()]));
+        Recipe::Map(vec![("named_chain".into(), Recipe::List(pairs.collect()))])
     }
 
     fn describe(&self) -> String {

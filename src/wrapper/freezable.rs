@@ -2,6 +2,7 @@ use super::{Argument, Arguments};
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
+use crate::recipe::Recipe;
 use crate::select::Mask;
 use crate::state::{Flag, PerLeaf, State};
 use crate::tree::Structure;
@@ -134,6 +135,10 @@ impl<S> FreezableState<S> {
 impl<T: Arguments> Arguments for Freezable<T> {
     const NAME: &'static str = T::NAME;
 
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
         self.inner.arguments(visit);
     }
@@ -148,6 +153,7 @@ pub struct FreezableKernel<K> {
 }
 
 impl<T: Stage> Stage for Freezable<T> {
+    type Needs = T::Needs;
     type State = FreezableState<T::State>;
     type Run = T::Run;
     type Kernel<C: Real> = FreezableKernel<T::Kernel<C>>;
@@ -158,6 +164,10 @@ impl<T: Stage> Stage for Freezable<T> {
 
     fn shape(&self) -> Shape {
         self.inner.shape()
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
     }
 
     fn validate(&self) -> Result<()> {
@@ -238,6 +248,10 @@ impl<T: Stage> Stage for Freezable<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         if state.is_frozen(leaf) { 0 } else { self.inner.state_bytes(&state.inner, leaf, at, span) }
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call("freezable", [("inner", self.inner.recipe())])
     }
 
     fn describe(&self) -> String {

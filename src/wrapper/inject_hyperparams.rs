@@ -4,6 +4,7 @@ use core::fmt;
 use crate::element::{DType, Element, Real, with_dtype};
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::{Hyperparam, Schedule};
 use crate::state::{Count, Scalar, State, StateWalk, StateWalkMut};
 
@@ -11,6 +12,11 @@ use crate::state::{Count, Scalar, State, StateWalk, StateWalkMut};
 pub trait Arguments: Stage {
     /// The name of the transformation, as in messages and configs.
     const NAME: &'static str;
+
+    /// The name, which of what is boxed is known at run time only.
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     /// Shows every argument, under the name it has in its builder, in a fixed order.
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
@@ -21,7 +27,7 @@ pub enum Argument<'a> {
     /// A number or a schedule.
     Hyperparam(&'a mut Hyperparam),
     /// Anything that is not a number: a mask, a flag, a type. Never injected.
-    Static,
+    Static(&'a dyn ToRecipe),
 }
 
 /// Makes the numbers that a transformation was built with part of its state, where they can be read and changed while
@@ -251,7 +257,7 @@ impl<T: Arguments + Clone + 'static> State for InjectHyperparamsState<T> {
 impl<T: Arguments + Clone + 'static> InjectHyperparams<T> {
     /// Every argument: name, and whether and how it is injected.
     fn collect(&self) -> Hyperparams {
-        let mut found = Hyperparams { owner: T::NAME, values: Vec::new(), fixed: Vec::new() };
+        let mut found = Hyperparams { owner: self.inner.name(), values: Vec::new(), fixed: Vec::new() };
         self.inner.clone().arguments(&mut |name, argument| match argument {
             Argument::Hyperparam(h) if !self.static_args.iter().any(|s| s == name) => {
                 let value = Scalar::new(self.rounded(h.at(0)));
@@ -272,6 +278,7 @@ impl<T: Arguments + Clone + 'static> InjectHyperparams<T> {
 }
 
 impl<T: Arguments + Clone + 'static> Stage for InjectHyperparams<T> {
+    type Needs = T::Needs;
     type State = InjectHyperparamsState<T>;
     type Run = T::Run;
     type Kernel<C: Real> = T::Kernel<C>;
@@ -284,11 +291,15 @@ impl<T: Arguments + Clone + 'static> Stage for InjectHyperparams<T> {
         self.inner.shape()
     }
 
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
+    }
+
     fn validate(&self) -> Result<()> {
         let known = self.collect();
         let names: Vec<&str> = known.values.iter().map(|v| v.name).chain(known.fixed.iter().copied()).collect();
         if let Some(unknown) = self.static_args.iter().find(|name| !names.contains(&name.as_str())) {
-            let place = format!("inject_hyperparams({}): static_args", T::NAME);
+            let place = format!("inject_hyperparams({}): static_args", self.inner.name());
             return Err(Error::unknown_name(place, "argument", unknown, names));
         }
         self.inner.validate()
@@ -372,6 +383,17 @@ impl<T: Arguments + Clone + 'static> Stage for InjectHyperparams<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         state.effective.state_bytes(&state.inner, leaf, at, span)
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call(
+            "inject_hyperparams",
+            [
+                ("inner", self.inner.recipe()),
+                ("static_args", self.static_args.to_recipe()),
+                ("hyperparam_dtype", self.hyperparam_dtype.to_recipe()),
+            ],
+        )
     }
 
     fn describe(&self) -> String {

@@ -2,6 +2,7 @@ use super::{Argument, Arguments, state_fields};
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::Result;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Mask;
 use crate::state::State;
 
@@ -82,9 +83,13 @@ impl<T> Masked<T> {
 impl<T: Arguments> Arguments for Masked<T> {
     const NAME: &'static str = T::NAME;
 
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
         self.inner.arguments(visit);
-        visit("mask", Argument::Static);
+        visit("mask", Argument::Static(&self.mask));
     }
 }
 
@@ -126,6 +131,7 @@ pub struct MaskedKernel<K> {
 }
 
 impl<T: Stage> Stage for Masked<T> {
+    type Needs = T::Needs;
     type State = MaskedState<T::State>;
     type Run = T::Run;
     type Kernel<C: Real> = MaskedKernel<T::Kernel<C>>;
@@ -136,6 +142,10 @@ impl<T: Stage> Stage for Masked<T> {
 
     fn shape(&self) -> Shape {
         self.inner.shape()
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
     }
 
     fn validate(&self) -> Result<()> {
@@ -221,6 +231,19 @@ impl<T: Stage> Stage for Masked<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         if state.active[leaf] { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
+    }
+
+    fn recipe(&self) -> Recipe {
+        let inner = ("inner", self.inner.recipe());
+        let mask = ("mask", self.mask.to_recipe());
+        // A mask that takes every leaf is no mask.
+        if mask.1 == Recipe::Bool(true) {
+            return inner.1;
+        }
+        match self.freeze_others {
+            false => Recipe::call("masked", [inner, mask]),
+            true => Recipe::call("masked", [inner, mask, ("freeze_others", Recipe::Bool(true))]),
+        }
     }
 
     fn describe(&self) -> String {

@@ -3,6 +3,7 @@
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::Result;
+use crate::recipe::Recipe;
 
 /// What an absent member's element loop needs: nothing.
 #[doc(hidden)]
@@ -11,6 +12,7 @@ pub struct OptionalKernel<K>(Option<K>);
 
 /// `None` changes nothing and has no state: for optimizers whose arguments decide which parts there are.
 impl<T: Stage> Stage for Option<T> {
+    type Needs = T::Needs;
     type State = Option<T::State>;
     type Run = Option<T::Run>;
     type Kernel<C: Real> = OptionalKernel<T::Kernel<C>>;
@@ -22,6 +24,10 @@ impl<T: Stage> Stage for Option<T> {
 
     fn shape(&self) -> Shape {
         self.as_ref().map_or(Shape::elementwise(false, false), Stage::shape)
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.as_ref().map_or(crate::needs::Level::Nothing, Stage::needs)
     }
 
     fn validate(&self) -> Result<()> {
@@ -97,6 +103,10 @@ impl<T: Stage> Stage for Option<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         if let (Some(t), Some(state)) = (self, state) { t.state_bytes(state, leaf, at, span) } else { 0 }
+    }
+
+    fn recipe(&self) -> Recipe {
+        self.as_ref().map_or(Recipe::call("identity", []), Stage::recipe)
     }
 
     fn describe(&self) -> String {

@@ -7,6 +7,7 @@ use crate::engine::{
     WholeTree, dispatch, slot_read, slot_tile, sum_tile,
 };
 use crate::error::Result;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{Count, Flag, Scalar};
 
 /// What a mini-step does; known from the start, unless it depends on a sum over the gradients.
@@ -108,6 +109,8 @@ pub struct MultiStepsRun<R> {
     accumulate: Accumulate,
     /// The inner transformation's, on a mini-step that emits.
     inner: Option<R>,
+    /// The loss that it is given.
+    value: Option<f64>,
 }
 
 #[doc(hidden)]
@@ -127,6 +130,10 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
             let weight = state.next_weight.get();
             let total = state.weight.get() + weight;
             run.accumulate.factor = if self.use_grad_mean { weight / total } else { weight };
+            if let (Some(sum), Some(value)) = (&mut state.value, at.value) {
+                let change = if self.use_grad_mean { value - sum.get() } else { value };
+                sum.set(sum.get() + change * run.accumulate.factor);
+            }
             state.weight.set(total);
             state.next_weight.set(1.0);
             state.mini_step.increment();
@@ -137,12 +144,15 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
             state.weight.set(0.0);
             state.gradient_step.increment();
             // What is inside has its gradients, whether or not this step brought any.
-            run.inner = Some(self.inner.begin(&mut state.inner, &StepContext { flush: false, ..*at }));
+            run.value = state.value.as_mut().map(|sum| core::mem::take(sum).get());
+            let at = StepContext { flush: false, value: run.value, ..*at };
+            run.inner = Some(self.inner.begin(&mut state.inner, &at));
         }
     }
 }
 
 impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
+    type Needs = T::Needs;
     type State = MultiStepsState<T::State>;
     type Run = MultiStepsRun<T::Run>;
     type Kernel<C: Real> = MultiStepsKernel<T::Kernel<C>, C>;
@@ -153,6 +163,10 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
 
     fn shape(&self) -> Shape {
         S::SHAPE.then(Shape::elementwise(true, false)).then(self.inner.shape())
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
     }
 
     fn validate(&self) -> Result<()> {
@@ -172,6 +186,7 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
             next_weight: Scalar::new(1.0),
             skipped: Flag::default(),
             measured: Scalar::default(),
+            value: (self.inner.needs() >= crate::needs::Level::Value).then(Scalar::default),
             accumulator: at.moments_of(self.accumulator_dtype),
             inner: self.inner.init_state(at)?,
         })
@@ -184,7 +199,7 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
 
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
         let accumulate = Accumulate { factor: 1.0, mean: self.use_grad_mean, flush: at.flush };
-        let mut run = MultiStepsRun { act: Act::Undecided, accumulate, inner: None };
+        let mut run = MultiStepsRun { act: Act::Undecided, accumulate, inner: None, value: None };
         state.skipped.set(false);
         if !S::DECIDES {
             self.decide(state, &mut run, at);
@@ -211,6 +226,7 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
             }
         } else if let Some(inner) = &mut run.inner {
             let index = index - S::SHAPE.barriers;
+            let at = &StepContext { flush: false, value: run.value, ..*at };
             self.inner.barrier(&mut state.inner, inner, at, index, sums.skip(S::SHAPE.sums), tree);
         }
     }
@@ -293,6 +309,25 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
         let own = state.accumulator.dtype(leaf).map_or(0, |dtype| 2 * dtype.size());
         let inner = self.inner.state_bytes(&state.inner, leaf, at, span);
         if span.has(at) { own + inner } else { inner }
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call(
+            "multi_steps",
+            [
+                ("inner", self.inner.recipe()),
+                (
+                    "every_k_schedule",
+                    match self.every_k {
+                        crate::schedule::Hyperparam::Number(k) if k.fract() == 0.0 => Recipe::Integer(k as i128),
+                        _ => self.every_k.to_recipe(),
+                    },
+                ),
+                ("use_grad_mean", self.use_grad_mean.to_recipe()),
+                ("should_skip_update_fn", self.skip.to_recipe()),
+                ("accumulator_dtype", self.accumulator_dtype.to_recipe()),
+            ],
+        )
     }
 
     fn describe(&self) -> String {
