@@ -35,6 +35,7 @@ mod error;
 mod node;
 mod optax;
 mod optimizers;
+mod projection;
 mod registry;
 mod schedules;
 mod schema;

@@ -7,6 +7,7 @@ use super::node::{Args, Node};
 use super::{elementwise, optax, optimizers, sign, wrappers};
 use crate::element::DType;
 use super::{elementwise, optax, optimizers, wrappers};
+use super::{elementwise, optax, optimizers, projection, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -42,6 +43,7 @@ const FAMILIES: &[(&[&str], Family)] = &[
     (elementwise::NAMES, elementwise::build),
     (optimizers::NAMES, optimizers::build),
     (sign::NAMES, sign::build),
+    (projection::NAMES, projection::build),
 ];
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {

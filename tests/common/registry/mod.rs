@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod core_parts;
+mod projection;
 
 use super::subject::Subject;
 
@@ -43,4 +44,7 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
     ];
     let wanted = std::env::var("ENTRY").unwrap_or_default();
     families.into_iter().flatten().filter(|entry| entry.name().contains(&wanted)).collect()
+pub fn registry(law: &mut impl Law) {
+    core_parts::entries(law);
+    projection::entries(law);
 }
