@@ -1,5 +1,7 @@
 //! What holds other transformations.
 
+mod conditions;
+
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
 use super::registry::{Member, checked, named};
@@ -12,6 +14,8 @@ use crate::wrapper::*;
 pub(super) const NAMES: &[&str] = &[
     "apply_if_finite",
     "chain",
+    "conditionally_mask",
+    "conditionally_transform",
     "freeze",
     "inject_hyperparams",
     "lookahead",
@@ -33,6 +37,8 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
         "apply_if_finite" => with_arguments(name, node, |a| {
             checked(node, apply_if_finite(a.required::<Member>("inner")?, a.required("max_consecutive_errors")?))
         }),
+        "conditionally_mask" => with_arguments(name, node, conditions::mask),
+        "conditionally_transform" => with_arguments(name, node, conditions::transform),
         "freeze" => {
             with_arguments(name, node, |a| checked(node, masked((), !a.required::<Mask>("mask")?).freeze_others()))
         }
