@@ -1,7 +1,7 @@
 //! From name to builder, and what happens to every transformation that is built.
 
 use super::error::{ConfigError, Result};
-use super::node::{Args, Node};
+use super::node::{Args, Asked, Node, Probe};
 use super::{elementwise, optax, optimizers, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
@@ -46,6 +46,18 @@ fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
     }
 }
 
+/// What the transformation of this name asks for.
+pub(super) fn asked(name: &str) -> Vec<Asked> {
+    let probe = Probe::default();
+    let node = Node::probe(&probe);
+    // Whether anything came of it does not matter: there was nothing to read.
+    match wrappers::build(name, &node) {
+        Some(_) => {}
+        None => drop(named(name, &node.clone(), node)),
+    }
+    probe.into_asked()
+}
+
 /// Every name that can be built.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let named = FAMILIES.iter().flat_map(|(names, _)| names.iter());
@@ -62,7 +74,7 @@ where
     let mut problem = None;
     transformation.arguments(&mut |name, argument| {
         let Argument::Hyperparam(hyperparam) = argument else { return };
-        match a.get(name).filter(|node| !node.value.is_null()).map(|node| node.read()) {
+        match a.hyperparam(name, hyperparam).filter(|node| !node.is_none()).map(|node| node.read()) {
             Some(Ok(given)) => *hyperparam = given,
             Some(Err(error)) => problem = problem.take().or(Some(error)),
             None => {}
@@ -70,7 +82,9 @@ where
     });
     problem.map_or(Ok(()), Err)?;
     a.finish()?;
-    transformation.validate().map_err(|error| ConfigError::refused(&a.node.place, error))?;
+    if !a.is_probe() {
+        transformation.validate().map_err(|error| ConfigError::refused(&a.node.place, error))?;
+    }
     Ok(Box::new(transformation))
 }
 
@@ -110,7 +124,9 @@ where
     T: Stage + Clone + 'static,
     ValueAndGradFn: Includes<T::Needs>,
 {
-    transformation.validate().map_err(|error| ConfigError::refused(&node.place, error))?;
+    if !node.is_probe() {
+        transformation.validate().map_err(|error| ConfigError::refused(&node.place, error))?;
+    }
     Ok(Box::new(transformation))
 }
 

@@ -5,6 +5,7 @@ mod boxed;
 mod chain;
 mod conditionally;
 mod freezable;
+mod freeze;
 mod inject_hyperparams;
 mod lookahead;
 mod masked;
@@ -22,6 +23,7 @@ pub use conditionally::{
     value_if, value_lt,
 };
 pub use freezable::{Freezable, FreezableState, freezable};
+pub use freeze::{freeze, selective_transform};
 pub use inject_hyperparams::{
     Argument, Arguments, Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams,
     injected_hyperparams,

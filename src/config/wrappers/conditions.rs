@@ -1,9 +1,13 @@
 //! Conditions, and what runs only where they hold.
 
+use serde_json::{Value, json};
+
 use crate::config::error::{ConfigError, Result};
 use crate::config::node::{Args, Node, Read};
 use crate::config::registry::{Member, checked};
-use crate::wrapper::*;
+use crate::wrapper::{
+    conditionally_mask, conditionally_transform, step_ge, step_lt, step_mod, value_lt,
+};
 
 enum When {
     Less(u64),
@@ -28,6 +32,20 @@ impl Read for When {
                 Err(ConfigError::unknown(&node.place, "condition", other, known))
             }
         }
+    }
+
+    fn schema() -> Value {
+        let one = |name: &str, schema: Value| {
+            json!({"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": false})
+        };
+        let step = || json!({"type": "integer", "minimum": 0});
+        let pair = json!({"type": "array", "items": step(), "minItems": 2, "maxItems": 2});
+        let value = json!({"type": ["number", "string"]});
+        json!({"oneOf": [one("step_lt", step()), one("step_ge", step()), one("step_mod", pair), one("value_lt", value)]})
+    }
+
+    fn example() -> Value {
+        json!({"step_lt": 1})
     }
 }
 

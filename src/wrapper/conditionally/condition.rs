@@ -4,6 +4,7 @@ use std::sync::Arc;
 use crate::engine::StepContext;
 use crate::error::{Error, Result};
 use crate::needs::{Needs, Nothing, Value};
+use crate::recipe::{Recipe, ToRecipe};
 
 /// Decides, step by step, whether what is inside a [`conditionally_transform`](crate::conditionally_transform) or a
 /// [`conditionally_mask`](crate::conditionally_mask) runs.
@@ -21,6 +22,11 @@ pub trait Condition: Clone + fmt::Debug + Send + Sync + 'static {
     /// If one is out of its range.
     fn validate(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// How it is made, as data.
+    fn to_recipe(&self) -> Recipe {
+        Recipe::Opaque(format!("{self:?}"))
     }
 
     /// Whether to run in the step of this number, counted from 0.
@@ -42,6 +48,10 @@ pub struct StepLt {
 impl Condition for StepLt {
     type Needs = Nothing;
 
+    fn to_recipe(&self) -> Recipe {
+        Recipe::map([("step_lt", self.n.to_recipe())])
+    }
+
     fn holds(&self, step: u64, _: &StepContext<'_>) -> bool {
         step < self.n
     }
@@ -61,6 +71,10 @@ pub struct StepGe {
 
 impl Condition for StepGe {
     type Needs = Nothing;
+
+    fn to_recipe(&self) -> Recipe {
+        Recipe::map([("step_ge", self.n.to_recipe())])
+    }
 
     fn holds(&self, step: u64, _: &StepContext<'_>) -> bool {
         step >= self.n
@@ -92,6 +106,10 @@ impl Condition for StepMod {
         if self.n > 0 { Ok(()) } else { Err(Error::argument("step_mod", "n", "at least 1", 0)) }
     }
 
+    fn to_recipe(&self) -> Recipe {
+        Recipe::map([("step_mod", (self.n, self.remainder).to_recipe())])
+    }
+
     fn holds(&self, step: u64, _: &StepContext<'_>) -> bool {
         step.checked_rem(self.n) == Some(self.remainder)
     }
@@ -118,6 +136,10 @@ impl Condition for ValueLt {
 
     fn validate(&self) -> Result<()> {
         if self.limit.is_nan() { Err(Error::argument("value_lt", "limit", "a number", self.limit)) } else { Ok(()) }
+    }
+
+    fn to_recipe(&self) -> Recipe {
+        Recipe::map([("value_lt", self.limit.to_recipe())])
     }
 
     fn holds(&self, _: u64, at: &StepContext<'_>) -> bool {

@@ -7,7 +7,12 @@ use crate::engine::{
 };
 use crate::error::Result;
 use crate::needs::{Level, Needs};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::state::Count;
+
+impl<T, W, const ZERO: bool> Conditionally<T, W, ZERO> {
+    const NAME: &'static str = if ZERO { "conditionally_mask" } else { "conditionally_transform" };
+}
 
 /// The run of what is inside is there in steps in which it runs.
 impl<T: Stage, W: Condition, const ZERO: bool> Stage for Conditionally<T, W, ZERO> {
@@ -114,8 +119,20 @@ impl<T: Stage, W: Condition, const ZERO: bool> Stage for Conditionally<T, W, ZER
         self.inner.state_bytes(&state.inner, leaf, at, span)
     }
 
+    fn recipe(&self) -> Recipe {
+        let told = W::Needs::LEVEL > Level::Nothing;
+        Recipe::call(
+            Self::NAME,
+            [
+                ("inner", self.inner.recipe()),
+                ("should_transform_fn", self.condition.to_recipe()),
+                ("forward_extra_args", told.to_recipe()),
+            ],
+        )
+    }
+
     fn describe(&self) -> String {
-        let name = if ZERO { "conditionally_mask" } else { "conditionally_transform" };
+        let name = Self::NAME;
         format!("{name}({}, {:?})", self.inner.describe(), self.condition)
     }
 }
