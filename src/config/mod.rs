@@ -33,6 +33,7 @@ mod error;
 mod node;
 mod optax;
 mod optimizers;
+mod parameter_free;
 mod registry;
 mod schedules;
 mod values;

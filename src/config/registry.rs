@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node};
-use super::{elementwise, optax, optimizers, wrappers};
+use super::{elementwise, optax, optimizers, parameter_free, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -36,6 +36,7 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 const FAMILIES: &[(&[&str], Family)] = &[
     (elementwise::NAMES, elementwise::build),
     (optimizers::NAMES, optimizers::build),
+    (parameter_free::NAMES, parameter_free::build),
 ];
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {

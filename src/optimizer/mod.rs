@@ -7,6 +7,7 @@ mod lamb;
 mod lbfgs;
 mod lion;
 mod muon;
+mod polyak_sgd;
 mod sgd;
 
 pub use adafactor::{Adafactor, adafactor};
@@ -16,4 +17,5 @@ pub use lamb::{Lamb, lamb};
 pub use lbfgs::{Lbfgs, lbfgs};
 pub use lion::{Lion, lion};
 pub use muon::{Muon, muon};
+pub use polyak_sgd::{PolyakSgd, polyak_sgd};
 pub use sgd::{Sgd, sgd};

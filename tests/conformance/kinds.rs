@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 use gradchain::tree::tree_norm;
-use gradchain::{apply_updates, config};
+use gradchain::{apply_updates, config, extra, needs};
 use serde_json::Value;
 
 use super::transform::Stop;
@@ -61,7 +61,7 @@ pub(crate) fn invalid(case: &Value) -> Result<(), Stop> {
     let stages = ["build", "init", "update"];
     let stage = case["stage"].as_str().unwrap_or_default();
     let last = stages.iter().position(|s| *s == stage).ok_or_else(|| Stop::Error(format!("the stage {stage}")))?;
-    let optimizer = match config::build(&case["config"]) {
+    let optimizer = match config::build_with::<needs::Value>(&case["config"]) {
         Ok(optimizer) => optimizer,
         Err(error) if error.unsupported_name().is_some() => return Err(stop(error)),
         Err(_) => return Ok(()),
@@ -69,7 +69,7 @@ pub(crate) fn invalid(case: &Value) -> Result<(), Stop> {
     let params = tree::dynamic(&tree::read(&case["params"]).map_err(Stop::Error)?);
     let refused = match optimizer.init(&params) {
         Err(_) => Some(1),
-        Ok(mut state) => optimizer.update(&params, &mut state, &params).is_err().then_some(2),
+        Ok(mut state) => optimizer.update_with(&params, extra::value(1.0), &mut state, &params).is_err().then_some(2),
     };
     match refused {
         Some(found) if found <= last => Ok(()),
