@@ -28,6 +28,7 @@
 //!
 //! [Optax]: https://optax.readthedocs.io
 
+mod data;
 mod elementwise;
 mod error;
 mod node;
@@ -36,12 +37,15 @@ mod optimizers;
 mod parameter_free;
 mod registry;
 mod schedules;
+mod schema;
 mod values;
 mod wrappers;
 
 use serde_json::Value;
 
+pub use data::Config;
 pub use error::{ConfigError, Result};
+pub use schema::json_schema;
 
 use self::node::Node;
 use crate::needs::{Needs, Nothing};
