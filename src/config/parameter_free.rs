@@ -2,9 +2,11 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Node, Read};
-use super::registry::family;
+use super::registry::{Member, family};
 use crate::optimizer::*;
+use crate::schedule::Hyperparam;
 use crate::transform::*;
+use crate::wrapper::schedule_free;
 
 family! { |a|
     "polyak_sgd" => polyak_sgd().variant(a.or("variant", PolyakVariant::default())?),
@@ -12,6 +14,14 @@ family! { |a|
         .patience(a.or("patience", 10)?)
         .cooldown(a.or("cooldown", 0)?)
         .accumulation_size(a.or("accumulation_size", 1)?),
+    "schedule_free" => schedule_free(a.required::<Member>("base_optimizer")?, a.required::<Hyperparam>("learning_rate")?)
+        .state_dtype(a.or::<Option<_>>("state_dtype", None)?),
+    "schedule_free_adamw" => schedule_free_adamw()
+        .warmup_steps(a.or::<Option<u64>>("warmup_steps", None)?)
+        .state_dtype(a.or::<Option<_>>("state_dtype", None)?),
+    "schedule_free_sgd" => schedule_free_sgd()
+        .warmup_steps(a.or::<Option<u64>>("warmup_steps", None)?)
+        .state_dtype(a.or::<Option<_>>("state_dtype", None)?),
     "scale_by_polyak" => scale_by_polyak().variant(a.or("variant", PolyakVariant::default())?),
 }
 

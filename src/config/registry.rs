@@ -1,9 +1,9 @@
 //! From name to builder, and what happens to every transformation that is built.
 
 use super::error::{ConfigError, Result};
+use super::node::{Args, Asked, Node, Probe};
 use super::node::{Args, Node};
 use super::{elementwise, optax, optimizers, parameter_free, wrappers};
-use super::node::{Args, Asked, Node, Probe};
 use super::{elementwise, optax, optimizers, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};

@@ -8,7 +8,10 @@ mod lbfgs;
 mod lion;
 mod muon;
 mod polyak_sgd;
+mod schedule_free_adamw;
+mod schedule_free_sgd;
 mod sgd;
+mod warm_up;
 
 pub use adafactor::{Adafactor, adafactor};
 pub use adam::{Adam, adam};
@@ -18,4 +21,6 @@ pub use lbfgs::{Lbfgs, lbfgs};
 pub use lion::{Lion, lion};
 pub use muon::{Muon, muon};
 pub use polyak_sgd::{PolyakSgd, polyak_sgd};
+pub use schedule_free_adamw::{ScheduleFreeAdamw, schedule_free_adamw};
+pub use schedule_free_sgd::{ScheduleFreeSgd, schedule_free_sgd};
 pub use sgd::{Sgd, sgd};

@@ -221,6 +221,10 @@ impl Stage for ReduceOnPlateau {
         0
     }
 
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
+    }
+
     fn describe(&self) -> String {
         "reduce_on_plateau".into()
     }

@@ -3,6 +3,7 @@ use crate::element::Real;
 use crate::engine::{Sums, sum_tile};
 use crate::error::{Error, Result};
 use crate::macros::builder;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::tree::Structure;
 
@@ -105,6 +106,15 @@ impl PolyakVariant {
             "sps+" => Ok(PolyakVariant::SpsPlus),
             _ => Err(Error::unknown_name("scale_by_polyak", "variant", name, ["sps", "sps+"])),
         }
+    }
+}
+
+impl ToRecipe for PolyakVariant {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(match self {
+            PolyakVariant::Sps => "sps",
+            PolyakVariant::SpsPlus => "sps+",
+        })
     }
 }
 
