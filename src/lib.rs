@@ -51,7 +51,7 @@ pub mod wrapper;
 pub use element::{DType, Element, Real};
 pub use engine::{
     Clock, InitContext, Isa, LeafVisitor, Outcome, PassPlan, Place, Plan, Rule, RuleState, Shape, SlotArray, SlotList,
-    Span, Stage, StepContext, Sums, Tile, Updates, WholeLeaf, WholeTree, detected_isa, force_isa,
+    Span, Stage, StepContext, Sums, Tile, Updates, Warning, WarningKind, WholeLeaf, WholeTree, detected_isa, force_isa,
 };
 pub use error::{Error, Result};
 pub use evaluation::EvalParams;

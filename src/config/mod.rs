@@ -28,6 +28,7 @@
 //!
 //! [Optax]: https://optax.readthedocs.io
 
+mod adaptive;
 mod data;
 mod elementwise;
 mod error;

@@ -5,6 +5,7 @@ use super::node::{Args, Asked, Node, Probe};
 use super::node::{Args, Node};
 use super::{elementwise, optax, optimizers, parameter_free, wrappers};
 use super::{elementwise, optax, optimizers, wrappers};
+use super::{adaptive, elementwise, optax, optimizers, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -36,6 +37,7 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 /// Names, and what builds them.
 #[rustfmt::skip]
 const FAMILIES: &[(&[&str], Family)] = &[
+    (adaptive::NAMES, adaptive::build),
     (elementwise::NAMES, elementwise::build),
     (optimizers::NAMES, optimizers::build),
     (parameter_free::NAMES, parameter_free::build),

@@ -262,6 +262,11 @@ pub trait Stage: core::fmt::Debug + Send + Sync {
     /// How many bytes of state a pass reads and writes for each element of a leaf, counted from this stage's own place.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
 
+    /// Names the masks and groups inside that take no leaf.
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        let _ = (state, report);
+    }
+
     /// How the transformation is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.
     fn recipe(&self) -> Recipe {
         Recipe::Opaque(self.describe())

@@ -241,6 +241,10 @@ impl<T: Stage> Stage for Lookahead<T> {
         if span.has(at + self.inner.shape().barriers) { inner + own } else { inner }
     }
 
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
     fn recipe(&self) -> Recipe {
         Recipe::call(
             "lookahead",
