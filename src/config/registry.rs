@@ -2,10 +2,7 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
-use super::node::{Args, Node};
-use super::{elementwise, optax, optimizers, parameter_free, wrappers};
-use super::{elementwise, optax, optimizers, wrappers};
-use super::{adaptive, elementwise, optax, optimizers, wrappers};
+use super::{adaptive, elementwise, optax, optimizers, parameter_free, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
