@@ -36,6 +36,7 @@ mod node;
 mod optax;
 mod optimizers;
 mod projection;
+mod parameter_free;
 mod registry;
 mod schedules;
 mod schema;

@@ -8,6 +8,7 @@ use super::{elementwise, optax, optimizers, sign, wrappers};
 use crate::element::DType;
 use super::{elementwise, optax, optimizers, wrappers};
 use super::{elementwise, optax, optimizers, projection, wrappers};
+use super::{adaptive, elementwise, optax, optimizers, parameter_free, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -44,6 +45,7 @@ const FAMILIES: &[(&[&str], Family)] = &[
     (optimizers::NAMES, optimizers::build),
     (sign::NAMES, sign::build),
     (projection::NAMES, projection::build),
+    (parameter_free::NAMES, parameter_free::build),
 ];
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
