@@ -30,6 +30,7 @@
 
 mod elementwise;
 mod error;
+mod linesearch;
 mod node;
 mod optax;
 mod optimizers;

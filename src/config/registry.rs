@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node};
-use super::{elementwise, optax, optimizers, wrappers};
+use super::{elementwise, linesearch, optax, optimizers, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -35,6 +35,7 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 #[rustfmt::skip]
 const FAMILIES: &[(&[&str], Family)] = &[
     (elementwise::NAMES, elementwise::build),
+    (linesearch::NAMES, linesearch::build),
     (optimizers::NAMES, optimizers::build),
 ];
 

@@ -8,7 +8,7 @@ use super::registry::Member;
 use crate::element::DType;
 use crate::schedule::{Hyperparam, Schedule};
 use crate::select::{Labels, Mask};
-use crate::transform::{DimensionNumbers, LionMode, NsCoeffs, Preconditioning, WeightDimensionNumbers};
+use crate::transform::{DimensionNumbers, InitialGuess, LionMode, NsCoeffs, Preconditioning, WeightDimensionNumbers};
 use crate::wrapper::EveryK;
 
 impl Read for DType {
@@ -53,12 +53,19 @@ impl Read for Scheduled {
     }
 }
 
-/// An argument of Optax that there is nothing for here: only `null` will do.
+/// An argument of Optax that there is nothing for here: only what turns it off will do.
 pub(super) struct Unused;
 
 impl Read for Unused {
     fn read(node: &Node<'_>) -> Result<Unused> {
-        if node.value.is_null() { Ok(Unused) } else { Err(node.wrong("null")) }
+        let off = node.value.is_null() || node.value.as_bool() == Some(false);
+        if off { Ok(Unused) } else { Err(node.wrong("null or false")) }
+    }
+}
+
+impl Read for InitialGuess {
+    fn read(node: &Node<'_>) -> Result<InitialGuess> {
+        node.choice(&[("one", InitialGuess::One), ("keep", InitialGuess::Keep)])
     }
 }
 

@@ -8,10 +8,12 @@ mod clip_by_global_norm;
 mod ema;
 mod identity;
 mod keep_params_nonnegative;
+mod linesearch;
 mod random;
 mod rescale;
 mod scale;
 mod scale_by_adam;
+mod scale_by_backtracking_linesearch;
 mod scale_by_factored_rms;
 mod scale_by_lbfgs;
 mod scale_by_learning_rate;
@@ -21,6 +23,7 @@ mod scale_by_param_block_rms;
 mod scale_by_schedule;
 mod scale_by_shape;
 mod scale_by_trust_ratio;
+mod scale_by_zoom_linesearch;
 mod set_to_zero;
 mod trace;
 mod zero_nans;
@@ -36,6 +39,10 @@ pub use keep_params_nonnegative::{KeepParamsNonnegative, keep_params_nonnegative
 pub use rescale::RescaleState;
 pub use scale::{Scale, scale};
 pub use scale_by_adam::{AdamScalars, ScaleByAdam, scale_by_adam};
+pub use scale_by_backtracking_linesearch::{
+    BacktrackingLinesearchInfo, ScaleByBacktrackingLinesearch, ScaleByBacktrackingLinesearchState,
+    scale_by_backtracking_linesearch,
+};
 pub use scale_by_factored_rms::{ScaleByFactoredRms, ScaleByFactoredRmsState, scale_by_factored_rms};
 pub use scale_by_lbfgs::{ScaleByLbfgs, ScaleByLbfgsState, scale_by_lbfgs};
 pub use scale_by_learning_rate::{ScaleByLearningRate, scale_by_learning_rate};
@@ -47,6 +54,9 @@ pub use scale_by_param_block_rms::{ScaleByParamBlockRms, scale_by_param_block_rm
 pub use scale_by_schedule::{ScaleBySchedule, scale_by_schedule};
 pub use scale_by_shape::{ScaleByShape, ScaleByShapeState, scale_by_shape};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};
+pub use scale_by_zoom_linesearch::{
+    InitialGuess, ScaleByZoomLinesearch, ScaleByZoomLinesearchState, ZoomLinesearchInfo, scale_by_zoom_linesearch,
+};
 pub use set_to_zero::{SetToZero, set_to_zero};
 pub use trace::{Trace, trace};
 pub use zero_nans::{ZeroNans, ZeroNansState, zero_nans};
