@@ -37,6 +37,7 @@ mod macros;
 mod memory;
 pub mod needs;
 pub mod optimizer;
+pub mod recipe;
 pub mod schedule;
 pub mod select;
 pub mod state;

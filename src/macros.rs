@@ -38,8 +38,8 @@ macro_rules! builder {
 
             fn arguments(&mut self, _visit: &mut dyn FnMut(&'static str, $crate::wrapper::Argument<'_>)) {
                 $(_visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.$h));)*
-                $(_visit(stringify!($o), $crate::wrapper::Argument::Static);)*
-                $($(_visit(stringify!($n), $crate::wrapper::Argument::Static);)*)?
+                $(_visit(stringify!($o), $crate::wrapper::Argument::Static(&self.$o));)*
+                $($(_visit(stringify!($n), $crate::wrapper::Argument::Static(&self.$n));)*)?
             }
         }
     };
@@ -82,8 +82,8 @@ macro_rules! optimizer {
 
             fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::wrapper::Argument<'_>)) {
                 $(visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.chain.$($hpath)*));)*
-                $(visit(stringify!($o), $crate::wrapper::Argument::Static);)*
-                $($(visit(stringify!($n), $crate::wrapper::Argument::Static);)*)?
+                $(visit(stringify!($o), $crate::wrapper::Argument::Static(&self.chain.$($opath)*));)*
+                $($(visit(stringify!($n), $crate::wrapper::Argument::Static(&self.chain.$($npath)*));)*)?
             }
         }
 

@@ -28,6 +28,7 @@
 //!
 //! [Optax]: https://optax.readthedocs.io
 
+mod data;
 mod elementwise;
 mod error;
 mod linesearch;
@@ -36,12 +37,15 @@ mod optax;
 mod optimizers;
 mod registry;
 mod schedules;
+mod schema;
 mod values;
 mod wrappers;
 
 use serde_json::Value;
 
+pub use data::Config;
 pub use error::{ConfigError, Result};
+pub use schema::json_schema;
 
 use self::node::Node;
 use crate::needs::{Needs, Nothing};

@@ -1,6 +1,7 @@
 //! The named optimizers.
 
-use super::registry::{Either, Member, family};
+use super::registry::{Either, family};
+use super::values::Linesearch;
 use crate::element::DType;
 use crate::optimizer::*;
 use crate::schedule::Hyperparam;
@@ -42,12 +43,10 @@ family! { |a|
             .learning_rate(a.or::<Option<Hyperparam>>("learning_rate", None)?.unwrap_or(1.0.into()))
             .memory_size(a.or("memory_size", 10)?)
             .scale_init_precond(a.or("scale_init_precond", true)?);
-        match a.get("linesearch") {
-            None => Either::This(plain),
-            Some(node) => Either::That(match node.read::<Option<Member>>()? {
-                None => Either::This(plain.without_linesearch()),
-                Some(linesearch) => Either::That(plain.linesearch(linesearch)),
-            }),
+        match a.or("linesearch", Linesearch::Usual)? {
+            Linesearch::Usual => Either::This(plain),
+            Linesearch::Given(None) => Either::That(Either::This(plain.without_linesearch())),
+            Linesearch::Given(Some(linesearch)) => Either::That(Either::That(plain.linesearch(linesearch))),
         }
     },
     "lion" => lion(a.required::<Hyperparam>("learning_rate")?)

@@ -3,6 +3,8 @@
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node};
 use super::{elementwise, linesearch, optax, optimizers, wrappers};
+use super::node::{Args, Asked, Node, Probe};
+use super::{elementwise, optax, optimizers, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -47,6 +49,18 @@ fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
     }
 }
 
+/// What the transformation of this name asks for.
+pub(super) fn asked(name: &str) -> Vec<Asked> {
+    let probe = Probe::default();
+    let node = Node::probe(&probe);
+    // Whether anything came of it does not matter: there was nothing to read.
+    match wrappers::build(name, &node) {
+        Some(_) => {}
+        None => drop(named(name, &node.clone(), node)),
+    }
+    probe.into_asked()
+}
+
 /// Every name that can be built.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let named = FAMILIES.iter().flat_map(|(names, _)| names.iter());
@@ -63,7 +77,7 @@ where
     let mut problem = None;
     transformation.arguments(&mut |name, argument| {
         let Argument::Hyperparam(hyperparam) = argument else { return };
-        match a.get(name).filter(|node| !node.value.is_null()).map(|node| node.read()) {
+        match a.hyperparam(name, hyperparam).filter(|node| !node.is_none()).map(|node| node.read()) {
             Some(Ok(given)) => *hyperparam = given,
             Some(Err(error)) => problem = problem.take().or(Some(error)),
             None => {}
@@ -71,7 +85,9 @@ where
     });
     problem.map_or(Ok(()), Err)?;
     a.finish()?;
-    transformation.validate().map_err(|error| ConfigError::refused(&a.node.place, error))?;
+    if !a.is_probe() {
+        transformation.validate().map_err(|error| ConfigError::refused(&a.node.place, error))?;
+    }
     Ok(Box::new(transformation))
 }
 
@@ -111,7 +127,9 @@ where
     T: Stage + Clone + 'static,
     ValueAndGradFn: Includes<T::Needs>,
 {
-    transformation.validate().map_err(|error| ConfigError::refused(&node.place, error))?;
+    if !node.is_probe() {
+        transformation.validate().map_err(|error| ConfigError::refused(&node.place, error))?;
+    }
     Ok(Box::new(transformation))
 }
 

@@ -1,11 +1,13 @@
 //! The schedules, by name.
 
+use serde_json::{Value, json};
+
 use super::error::{ConfigError, Result};
-use super::node::{Args, Node, Read};
+use super::node::{Args, Asked, Node, Probe, Read};
 use super::optax;
 use crate::schedule::*;
 
-const NAMES: &[&str] = &[
+pub(super) const NAMES: &[&str] = &[
     "constant",
     "cosine_decay",
     "cosine_onecycle",
@@ -32,6 +34,14 @@ impl Read for Steps {
             None => Err(node.wrong("a whole number")),
         }
     }
+
+    fn schema() -> Value {
+        i64::schema()
+    }
+
+    fn example() -> Value {
+        i64::example()
+    }
 }
 
 pub(super) fn read(node: &Node<'_>) -> Result<Schedule> {
@@ -41,6 +51,15 @@ pub(super) fn read(node: &Node<'_>) -> Result<Schedule> {
     a.finish()?;
     schedule.validate().map_err(|error| ConfigError::refused(&a.node.place, error))?;
     Ok(schedule)
+}
+
+/// What the schedule of this name asks for.
+pub(super) fn asked(name: &str) -> Vec<Asked> {
+    let probe = Probe::default();
+    if let Ok(a) = Args::new(name, Node::probe(&probe)) {
+        drop(build(name, &a));
+    }
+    probe.into_asked()
 }
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
@@ -140,5 +159,9 @@ impl Read for WarmupCosineDecay {
         let cycle = warmup_cosine(&args)?;
         args.finish()?;
         Ok(cycle)
+    }
+
+    fn schema() -> Value {
+        json!({"$ref": "#/$defs/warmup_cosine_decay"})
     }
 }

@@ -2,16 +2,20 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
-use super::registry::{Member, checked, named};
+use super::registry::{Member, Named, checked, named};
 use super::values::OneOrMore;
 use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
-use crate::wrapper::*;
+use crate::wrapper::{
+    EveryK, NamedChain, apply_if_finite, freezable, inject_hyperparams, lookahead, masked, multi_steps, partition,
+    skip_large_updates, skip_not_finite,
+};
 
 pub(super) const NAMES: &[&str] = &[
     "apply_if_finite",
     "chain",
+    "freezable",
     "freeze",
     "inject_hyperparams",
     "lookahead",
@@ -36,6 +40,7 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
         "freeze" => {
             with_arguments(name, node, |a| checked(node, masked((), !a.required::<Mask>("mask")?).freeze_others()))
         }
+        "freezable" => with_arguments(name, node, |a| checked(node, freezable(a.required::<Member>("inner")?))),
         "inject_hyperparams" => with_arguments(name, node, inject),
         "lookahead" => with_arguments(name, node, |a| {
             let step_size = a.required::<Hyperparam>("slow_step_size")?;
@@ -45,7 +50,8 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
         "masked" => with_arguments(name, node, |a| {
             // Which extra arguments are masked along: there are none whose leaves are the parameters'.
             a.or("mask_compatible_extra_args", false)?;
-            checked(node, masked(a.required::<Member>("inner")?, a.required::<Mask>("mask")?))
+            let wrapped = masked(a.required::<Member>("inner")?, a.required::<Mask>("mask")?);
+            checked(node, if a.or("freeze_others", false)? { wrapped.freeze_others() } else { wrapped })
         }),
         "multi_steps" => with_arguments(name, node, accumulate),
         "partition" => with_arguments(name, node, |a| {
@@ -73,16 +79,30 @@ fn with_arguments(name: &str, node: &Node<'_>, build: impl FnOnce(&Args<'_>) -> 
 fn inject(a: &Args<'_>) -> Result<Member> {
     let missing = || ConfigError::wrong(&a.node.place, "an argument `inner`", "none");
     let inner = a.get("inner").ok_or_else(missing)?;
-    let (name, inside) = inner.single("a transformation: {name: arguments}")?;
     let OneOrMore(static_args) = a.or("static_args", OneOrMore(Vec::<String>::new()))?;
-    if NAMES.contains(&name) {
-        return Err(ConfigError::wrong(&inner.place, "a transformation with hyperparameters", format!("`{name}`")));
-    }
-    let injected = inject_hyperparams(named(name, &inner, inside)?).static_args(static_args);
+    let injected = inject_hyperparams(with_hyperparams(&inner)?).static_args(static_args);
     match a.or::<Option<DType>>("hyperparam_dtype", None)? {
         Some(dtype) => checked(&inner, injected.hyperparam_dtype(dtype)),
         None => checked(&inner, injected),
     }
+}
+
+/// What has named arguments, masked or not.
+fn with_hyperparams(node: &Node<'_>) -> Result<Named> {
+    let (name, inside) = node.single("a transformation: {name: arguments}")?;
+    if name == "masked" {
+        let a = Args::new(name, inside)?;
+        let missing = || ConfigError::wrong(&a.node.place, "an argument `inner`", "none");
+        let inner = with_hyperparams(&a.get("inner").ok_or_else(missing)?)?;
+        let wrapped = masked(inner, a.required::<Mask>("mask")?);
+        let frozen = a.or("freeze_others", false)?;
+        a.finish()?;
+        return Ok(Box::new(if frozen { wrapped.freeze_others() } else { wrapped }));
+    }
+    if NAMES.contains(&name) {
+        return Err(ConfigError::wrong(&node.place, "a transformation with hyperparameters", format!("`{name}`")));
+    }
+    named(name, node, inside)
 }
 
 fn accumulate(a: &Args<'_>) -> Result<Member> {

@@ -4,6 +4,7 @@ use super::{Shape, SlotList, Span, Sums, Tile, WholeTree};
 use crate::element::{DType, Real};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
+use crate::recipe::Recipe;
 use crate::state::State;
 use crate::tree::{LeafSpec, Structure};
 
@@ -249,6 +250,11 @@ pub trait Stage: core::fmt::Debug + Send + Sync {
 
     /// How many bytes of state a pass reads and writes for each element of a leaf, counted from this stage's own place.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+
+    /// How the transformation is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.
+    fn recipe(&self) -> Recipe {
+        Recipe::Opaque(self.describe())
+    }
 
     /// Names the parts, for [`Plan`](super::Plan).
     fn describe(&self) -> String {

@@ -1,4 +1,5 @@
 use crate::engine::Stage;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::transform::{
     Identity, InitialGuess, ScaleByLbfgs, ScaleByLearningRate, ScaleByZoomLinesearch, identity, scale_by_lbfgs,
@@ -130,19 +131,40 @@ impl<L> Lbfgs<L> {
     }
 }
 
+impl<L: Stage> Lbfgs<L> {
+    /// `null` is no line search.
+    fn linesearch_recipe(&self) -> Option<Recipe> {
+        Some(self.chain.2.recipe()).filter(|recipe| *recipe != Recipe::call("identity", []))
+    }
+
+    fn to_recipe(&self) -> Recipe {
+        let (direction, rate, _) = &self.chain;
+        Recipe::call(
+            "lbfgs",
+            [
+                ("learning_rate", rate.learning_rate.to_recipe()),
+                ("scale_init_precond", direction.scale_init_precond.to_recipe()),
+                ("memory_size", direction.memory_size.to_recipe()),
+                ("linesearch", self.linesearch_recipe().to_recipe()),
+            ],
+        )
+    }
+}
+
 impl<L: Stage> Arguments for Lbfgs<L> {
     const NAME: &'static str = "lbfgs";
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
         visit("learning_rate", Argument::Hyperparam(&mut self.chain.1.learning_rate));
-        visit("scale_init_precond", Argument::Static);
-        visit("memory_size", Argument::Static);
-        visit("linesearch", Argument::Static);
+        visit("scale_init_precond", Argument::Static(&self.chain.0.scale_init_precond));
+        visit("memory_size", Argument::Static(&self.chain.0.memory_size));
+        visit("linesearch", Argument::Static(&self.linesearch_recipe()));
     }
 }
 
 crate::engine::delegate_stage! {
     Lbfgs<L> where L: Stage => chain: (ScaleByLbfgs, ScaleByLearningRate, L);
     needs <(ScaleByLbfgs, ScaleByLearningRate, L) as Stage>::Needs;
+    recipe |this: &Lbfgs<L>| this.to_recipe();
     describe |this: &Lbfgs<L>| format!("lbfgs[{}]", this.chain.describe())
 }

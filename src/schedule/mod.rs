@@ -42,6 +42,7 @@ mod join;
 mod onecycle;
 mod piecewise;
 mod polynomial;
+mod recipe;
 mod sgdr;
 mod warmup;
 

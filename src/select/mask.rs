@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::pattern::Pattern;
 use super::subtree;
 use crate::error::Result;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::tree::{LeafSpec, Structure};
 
 /// On which leaves a transformation acts.
@@ -252,4 +253,31 @@ impl Rule {
 
 fn zip(a: Vec<bool>, b: Vec<bool>, with: impl Fn(bool, bool) -> bool) -> Vec<bool> {
     a.into_iter().zip(b).map(|(a, b)| with(a, b)).collect()
+}
+
+impl ToRecipe for Mask {
+    fn to_recipe(&self) -> Recipe {
+        self.0.to_recipe()
+    }
+}
+
+impl ToRecipe for Rule {
+    fn to_recipe(&self) -> Recipe {
+        match self {
+            Rule::Constant(taken) => Recipe::Bool(*taken),
+            Rule::By(_) => Recipe::Opaque("Mask::by(..)".into()),
+            Rule::MinNdim(ndim) => Recipe::map([("min_ndim", ndim.to_recipe())]),
+            Rule::Paths(patterns) => {
+                let patterns = patterns.iter().map(|pattern| Recipe::text(pattern.text()));
+                Recipe::map([("paths", Recipe::List(patterns.collect()))])
+            }
+            Rule::Tree(entries) => {
+                let by_path = entries.iter().map(|(path, chosen)| (&**path, Recipe::Bool(*chosen)));
+                Recipe::map([("by_path", Recipe::map(by_path))])
+            }
+            Rule::Not(rule) => Recipe::map([("not", rule.to_recipe())]),
+            Rule::And(a, b) => Recipe::map([("and", Recipe::List(vec![a.to_recipe(), b.to_recipe()]))]),
+            Rule::Or(a, b) => Recipe::map([("or", Recipe::List(vec![a.to_recipe(), b.to_recipe()]))]),
+        }
+    }
 }

@@ -168,6 +168,10 @@ macro_rules! rescale_stage {
                 0
             }
 
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                $crate::recipe::of_arguments(self)
+            }
+
             fn describe(&self) -> String {
                 <$T as $crate::transform::rescale::Rescale>::NAME.into()
             }

@@ -3,6 +3,7 @@ use crate::engine::{InitContext, StepContext, WholeTree};
 use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::needs;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
 use crate::wrapper::{WholeTreeRule, whole_tree_stage};
@@ -139,6 +140,15 @@ impl InitialGuess {
             "keep" => Some(InitialGuess::Keep),
             _ => None,
         }
+    }
+}
+
+impl ToRecipe for InitialGuess {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(match self {
+            InitialGuess::One => "one",
+            InitialGuess::Keep => "keep",
+        })
     }
 }
 

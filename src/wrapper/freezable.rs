@@ -2,6 +2,7 @@ use super::{Argument, Arguments};
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
+use crate::recipe::Recipe;
 use crate::select::Mask;
 use crate::state::{Flag, PerLeaf, State};
 use crate::tree::Structure;
@@ -247,6 +248,10 @@ impl<T: Stage> Stage for Freezable<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         if state.is_frozen(leaf) { 0 } else { self.inner.state_bytes(&state.inner, leaf, at, span) }
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call("freezable", [("inner", self.inner.recipe())])
     }
 
     fn describe(&self) -> String {

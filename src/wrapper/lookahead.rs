@@ -4,6 +4,7 @@ use crate::engine::{
     InitContext, Outcome, Place, Shape, SlotJob, Span, Stage, StepContext, Sums, Tile, WholeTree, slot_tile,
 };
 use crate::error::{Error, Result};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, State};
 
@@ -223,6 +224,18 @@ impl<T: Stage> Stage for Lookahead<T> {
         let inner = self.inner.state_bytes(&state.inner, leaf, at, span);
         let own = state.slow.dtype(leaf).map_or(0, |dtype| 2 * dtype.size());
         if span.has(at + self.inner.shape().barriers) { inner + own } else { inner }
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call(
+            "lookahead",
+            [
+                ("fast_optimizer", self.inner.recipe()),
+                ("sync_period", self.sync_period.to_recipe()),
+                ("slow_step_size", self.slow_step_size.to_recipe()),
+                ("reset_state", self.reset_state.to_recipe()),
+            ],
+        )
     }
 
     fn describe(&self) -> String {

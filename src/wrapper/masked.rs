@@ -2,6 +2,7 @@ use super::{Argument, Arguments, state_fields};
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::Result;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Mask;
 use crate::state::State;
 
@@ -88,7 +89,7 @@ impl<T: Arguments> Arguments for Masked<T> {
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
         self.inner.arguments(visit);
-        visit("mask", Argument::Static);
+        visit("mask", Argument::Static(&self.mask));
     }
 }
 
@@ -230,6 +231,19 @@ impl<T: Stage> Stage for Masked<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         if state.active[leaf] { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
+    }
+
+    fn recipe(&self) -> Recipe {
+        let inner = ("inner", self.inner.recipe());
+        let mask = ("mask", self.mask.to_recipe());
+        // A mask that takes every leaf is no mask.
+        if mask.1 == Recipe::Bool(true) {
+            return inner.1;
+        }
+        match self.freeze_others {
+            false => Recipe::call("masked", [inner, mask]),
+            true => Recipe::call("masked", [inner, mask, ("freeze_others", Recipe::Bool(true))]),
+        }
     }
 
     fn describe(&self) -> String {

@@ -7,6 +7,7 @@ use crate::engine::{
     WholeTree, dispatch, slot_read, slot_tile, sum_tile,
 };
 use crate::error::Result;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{Count, Flag, Scalar};
 
 /// What a mini-step does; known from the start, unless it depends on a sum over the gradients.
@@ -308,6 +309,25 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
         let own = state.accumulator.dtype(leaf).map_or(0, |dtype| 2 * dtype.size());
         let inner = self.inner.state_bytes(&state.inner, leaf, at, span);
         if span.has(at) { own + inner } else { inner }
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call(
+            "multi_steps",
+            [
+                ("inner", self.inner.recipe()),
+                (
+                    "every_k_schedule",
+                    match self.every_k {
+                        crate::schedule::Hyperparam::Number(k) if k.fract() == 0.0 => Recipe::Integer(k as i128),
+                        _ => self.every_k.to_recipe(),
+                    },
+                ),
+                ("use_grad_mean", self.use_grad_mean.to_recipe()),
+                ("should_skip_update_fn", self.skip.to_recipe()),
+                ("accumulator_dtype", self.accumulator_dtype.to_recipe()),
+            ],
+        )
     }
 
     fn describe(&self) -> String {
