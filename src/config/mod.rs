@@ -32,6 +32,7 @@ mod adaptive;
 mod data;
 mod elementwise;
 mod error;
+mod linesearch;
 mod node;
 mod optax;
 mod optimizers;

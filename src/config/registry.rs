@@ -1,6 +1,8 @@
 //! From name to builder, and what happens to every transformation that is built.
 
 use super::error::{ConfigError, Result};
+use super::node::{Args, Node};
+use super::{elementwise, linesearch, optax, optimizers, wrappers};
 use super::node::{Args, Asked, Node, Probe};
 use super::{adaptive, elementwise, optax, optimizers, wrappers};
 use super::node::{Args, Node};
@@ -42,6 +44,7 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 const FAMILIES: &[(&[&str], Family)] = &[
     (adaptive::NAMES, adaptive::build),
     (elementwise::NAMES, elementwise::build),
+    (linesearch::NAMES, linesearch::build),
     (optimizers::NAMES, optimizers::build),
     (sign::NAMES, sign::build),
     (projection::NAMES, projection::build),

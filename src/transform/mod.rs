@@ -11,6 +11,7 @@ mod identity;
 mod keep_params_nonnegative;
 mod moment;
 mod project;
+mod linesearch;
 mod random;
 mod reduce_on_plateau;
 mod rescale;
@@ -24,6 +25,7 @@ mod scale_by_ademamix;
 mod scale_by_adopt;
 mod scale_by_amsgrad;
 mod scale_by_belief;
+mod scale_by_backtracking_linesearch;
 mod scale_by_factored_rms;
 mod scale_by_lbfgs;
 mod scale_by_learning_rate;
@@ -45,6 +47,7 @@ mod scale_by_shape;
 mod scale_by_sign;
 mod scale_by_trust_ratio;
 mod scale_by_yogi;
+mod scale_by_zoom_linesearch;
 mod set_to_zero;
 mod trace;
 mod zero_nans;
@@ -71,6 +74,10 @@ pub use scale_by_ademamix::{AdemamixScalars, ScaleByAdemamix, scale_by_ademamix}
 pub use scale_by_adopt::{AdoptScalars, ScaleByAdopt, StepLimit, scale_by_adopt};
 pub use scale_by_amsgrad::{AmsgradScalars, ScaleByAmsgrad, scale_by_amsgrad};
 pub use scale_by_belief::{BeliefScalars, ScaleByBelief, scale_by_belief};
+pub use scale_by_backtracking_linesearch::{
+    BacktrackingLinesearchInfo, ScaleByBacktrackingLinesearch, ScaleByBacktrackingLinesearchState,
+    scale_by_backtracking_linesearch,
+};
 pub use scale_by_factored_rms::{ScaleByFactoredRms, ScaleByFactoredRmsState, scale_by_factored_rms};
 pub use scale_by_lbfgs::{ScaleByLbfgs, ScaleByLbfgsState, scale_by_lbfgs};
 pub use scale_by_learning_rate::{ScaleByLearningRate, scale_by_learning_rate};
@@ -96,6 +103,9 @@ pub use scale_by_shape::{ScaleByShape, ScaleByShapeState, scale_by_shape};
 pub use scale_by_sign::{ScaleBySign, scale_by_sign};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};
 pub use scale_by_yogi::{ScaleByYogi, YogiScalars, scale_by_yogi};
+pub use scale_by_zoom_linesearch::{
+    InitialGuess, ScaleByZoomLinesearch, ScaleByZoomLinesearchState, ZoomLinesearchInfo, scale_by_zoom_linesearch,
+};
 pub use set_to_zero::{SetToZero, set_to_zero};
 pub use trace::{Trace, trace};
 pub use zero_nans::{ZeroNans, ZeroNansState, zero_nans};
