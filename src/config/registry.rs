@@ -1,16 +1,8 @@
 //! From name to builder, and what happens to every transformation that is built.
 
 use super::error::{ConfigError, Result};
-use super::node::{Args, Node};
-use super::{elementwise, linesearch, optax, optimizers, wrappers};
 use super::node::{Args, Asked, Node, Probe};
-use super::{adaptive, elementwise, optax, optimizers, wrappers};
-use super::node::{Args, Node};
-use super::{elementwise, optax, optimizers, sign, wrappers};
-use crate::element::DType;
-use super::{elementwise, optax, optimizers, wrappers};
-use super::{elementwise, optax, optimizers, projection, wrappers};
-use super::{adaptive, elementwise, optax, optimizers, parameter_free, wrappers};
+use super::{adaptive, elementwise, linesearch, optax, optimizers, parameter_free, projection, sign, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -46,9 +38,9 @@ const FAMILIES: &[(&[&str], Family)] = &[
     (elementwise::NAMES, elementwise::build),
     (linesearch::NAMES, linesearch::build),
     (optimizers::NAMES, optimizers::build),
-    (sign::NAMES, sign::build),
-    (projection::NAMES, projection::build),
     (parameter_free::NAMES, parameter_free::build),
+    (projection::NAMES, projection::build),
+    (sign::NAMES, sign::build),
 ];
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {

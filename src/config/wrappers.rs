@@ -10,8 +10,8 @@ use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
-    EveryK, NamedChain, apply_if_finite, freezable, freeze, inject_hyperparams, lookahead, masked, multi_steps, partition,
-    selective_transform, skip_large_updates, skip_not_finite,
+    EveryK, NamedChain, apply_if_finite, freezable, freeze, inject_hyperparams, lookahead, masked, multi_steps,
+    partition, selective_transform, skip_large_updates, skip_not_finite,
 };
 
 pub(super) const NAMES: &[&str] = &[

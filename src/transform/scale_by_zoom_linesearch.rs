@@ -227,9 +227,8 @@ impl WholeTreeRule for ScaleByZoomLinesearch {
         }
         option("max_learning_rate", self.max_learning_rate, "positive", |x| x > 0.0)?;
         self.tol.validate(Self::NAME, "tol", "finite and not negative", not_negative)?;
-        self.increase_factor.validate(Self::NAME, "increase_factor", "finite and more than 1", |x| {
-            x > 1.0 && x.is_finite()
-        })?;
+        self.increase_factor
+            .validate(Self::NAME, "increase_factor", "finite and more than 1", |x| x > 1.0 && x.is_finite())?;
         self.slope_rtol.validate(Self::NAME, "slope_rtol", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
         self.curv_rtol.validate(Self::NAME, "curv_rtol", "not negative", |x| x >= 0.0)?;
         option("approx_dec_rtol", self.approx_dec_rtol, "not negative", |x| x >= 0.0)?;

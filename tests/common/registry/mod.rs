@@ -39,12 +39,10 @@ use family;
 #[rustfmt::skip]
 pub fn registry() -> Vec<Box<dyn Subject>> {
     let families = [
-        core_parts::entries(),
         adaptive::entries(),
+        core_parts::entries(),
+        projection::entries(),
     ];
     let wanted = std::env::var("ENTRY").unwrap_or_default();
     families.into_iter().flatten().filter(|entry| entry.name().contains(&wanted)).collect()
-pub fn registry(law: &mut impl Law) {
-    core_parts::entries(law);
-    projection::entries(law);
 }
