@@ -1,5 +1,5 @@
-//! The adaptive optimizers against naive `f64` versions of their papers, which share nothing with the library: each looks
-//! at all gradients that an element has had, and works out its last update from the start.
+//! The adaptive optimizers against naive `f64` versions of their papers, which share nothing with the library: each
+//! looks at all gradients that an element has had, and works out its last update from the start.
 
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
