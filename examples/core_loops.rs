@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 
-fn step<T: GradientTransformation>(name: &str, optimizer: &T) -> gradchain::Result<()> {
+fn step<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) -> gradchain::Result<()> {
     let mut params = (vec![1.0_f32; 100], vec![1.0_f64; 100]);
     let grads = (vec![0.5_f32; 100], vec![0.5_f64; 100]);
     let mut state = optimizer.init(&params)?;

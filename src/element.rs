@@ -127,8 +127,8 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
 
     /// Runs a boxed transformation on a tile of this type.
     #[doc(hidden)]
-    fn dyn_tile(
-        transformation: &dyn DynTransformation,
+    fn dyn_tile<N>(
+        transformation: &dyn DynTransformation<N>,
         state: &dyn ErasedState,
         place: Place,
         span: Span,
@@ -161,8 +161,8 @@ impl Real for f32 {
         &both.single
     }
 
-    fn dyn_tile(
-        transformation: &dyn DynTransformation,
+    fn dyn_tile<N>(
+        transformation: &dyn DynTransformation<N>,
         state: &dyn ErasedState,
         place: Place,
         span: Span,
@@ -183,8 +183,8 @@ impl Real for f64 {
         &both.double
     }
 
-    fn dyn_tile(
-        transformation: &dyn DynTransformation,
+    fn dyn_tile<N>(
+        transformation: &dyn DynTransformation<N>,
         state: &dyn ErasedState,
         place: Place,
         span: Span,

@@ -32,8 +32,10 @@ pub mod config;
 mod element;
 mod engine;
 mod error;
+pub mod extra;
 mod macros;
 mod memory;
+pub mod needs;
 pub mod optimizer;
 pub mod schedule;
 pub mod select;
@@ -61,6 +63,7 @@ pub use wrapper::*;
 
 /// Everything that training code uses: `use gradchain::prelude::*`.
 pub mod prelude {
+    pub use crate::needs::Nothing;
     pub use crate::optimizer::*;
     pub use crate::schedule::*;
     pub use crate::select::{Labels, Mask};

@@ -4,8 +4,10 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::engine::{InitContext, Outcome, Plan, Sink, Stage, StepContext, Updates, Work, table};
+use crate::engine::{Evaluate, InitContext, Objective, Outcome, Plan, Sink, Stage, StepContext, Updates, Work, table};
 use crate::error::{Error, Result};
+use crate::extra::Extra;
+use crate::needs::{Level, Provides};
 use crate::state::Schema;
 use crate::tree::{Structure, Tree, TreeMut};
 
@@ -56,12 +58,46 @@ pub trait GradientTransformation: Stage {
     where
         P: TreeMut + ?Sized,
         G: Tree + ?Sized,
+        (): Provides<Self::Needs>,
         Self: Sized,
     {
         state.usable()?;
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
         table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
-        state.run(self, false, Sink::Params)
+        state.run(self, None, None, Sink::Params)
+    }
+
+    /// As [`step`](Self::step), with what the transformation [needs](crate::needs) besides gradients, such as the loss.
+    ///
+    /// ```
+    /// use gradchain::extra;
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = polyak_sgd();
+    /// let mut params = 2.0_f64;
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step_with(&mut params, &2.0, extra::value(2.0), &mut state)?;
+    /// assert_eq!(params, 1.0);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step). If a function that gives gradients gives one of another structure, the parameters are not
+    /// changed, and the state cannot be used any more, since the step had begun.
+    fn step_with<P, G, E>(&self, params: &mut P, grads: &G, mut extra: E, state: &mut OptState<Self>) -> Result<Outcome>
+    where
+        P: TreeMut + ?Sized,
+        G: Tree + ?Sized,
+        E: Extra<P> + Provides<Self::Needs>,
+        Self: Sized,
+    {
+        state.usable()?;
+        let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
+        let mut objective = if asks { extra.objective(params) } else { None };
+        table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
+        table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        state.run(self, value, objective.as_deref_mut(), Sink::Params)
     }
 
     /// Transforms gradients into updates, to look at or to apply later; the parameters are not changed.
@@ -73,10 +109,28 @@ pub trait GradientTransformation: Stage {
     where
         P: Tree + ?Sized,
         G: Tree + ?Sized,
+        (): Provides<Self::Needs>,
         Self: Sized,
     {
         let mut updates = state.zero_updates();
         self.update_into(grads, state, params, &mut updates)?;
+        Ok(updates)
+    }
+
+    /// As [`update`](Self::update), with what the transformation [needs](crate::needs) besides gradients.
+    ///
+    /// # Errors
+    ///
+    /// As [`step_with`](Self::step_with).
+    fn update_with<P, G, E>(&self, grads: &G, extra: E, state: &mut OptState<Self>, params: &P) -> Result<Updates>
+    where
+        P: Tree + ?Sized,
+        G: Tree + ?Sized,
+        E: Extra<P> + Provides<Self::Needs>,
+        Self: Sized,
+    {
+        let mut updates = state.zero_updates();
+        self.update_into_with(grads, extra, state, params, &mut updates)?;
         Ok(updates)
     }
 
@@ -95,6 +149,29 @@ pub trait GradientTransformation: Stage {
     where
         P: Tree + ?Sized,
         G: Tree + ?Sized,
+        (): Provides<Self::Needs>,
+        Self: Sized,
+    {
+        self.update_into_with(grads, (), state, params, updates)
+    }
+
+    /// As [`update_into`](Self::update_into), with what the transformation [needs](crate::needs) besides gradients.
+    ///
+    /// # Errors
+    ///
+    /// As [`step_with`](Self::step_with); and if the updates were made for parameters of another structure.
+    fn update_into_with<P, G, E>(
+        &self,
+        grads: &G,
+        mut extra: E,
+        state: &mut OptState<Self>,
+        params: &P,
+        updates: &mut Updates,
+    ) -> Result<Outcome>
+    where
+        P: Tree + ?Sized,
+        G: Tree + ?Sized,
+        E: Extra<P> + Provides<Self::Needs>,
         Self: Sized,
     {
         state.usable()?;
@@ -104,7 +181,9 @@ pub trait GradientTransformation: Stage {
         }
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
         table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
-        let outcome = state.run(self, false, Sink::Updates(&updates.leaves))?;
+        let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
+        let mut objective = if asks { extra.objective(params) } else { None };
+        let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Updates(&updates.leaves))?;
         updates.outcome = outcome;
         Ok(outcome)
     }
@@ -206,15 +285,37 @@ impl<T: Stage> OptState<T> {
         if self.poisoned { Err(Error::poisoned()) } else { Ok(()) }
     }
 
-    fn run(&mut self, transformation: &T, flush: bool, sink: Sink<'_>) -> Result<Outcome> {
+    fn run(
+        &mut self,
+        transformation: &T,
+        value: Option<f64>,
+        objective: Option<&mut (dyn Evaluate + '_)>,
+        sink: Sink<'_>,
+    ) -> Result<Outcome> {
         let structure = self.structure.clone();
-        let at = StepContext { structure: &structure, flush };
-        transformation.check(&self.inner, &at)?;
+        self.run_at(transformation, &StepContext { structure: &structure, flush: false, value }, objective, sink)
+    }
+
+    fn run_at(
+        &mut self,
+        transformation: &T,
+        at: &StepContext<'_>,
+        objective: Option<&mut (dyn Evaluate + '_)>,
+        sink: Sink<'_>,
+    ) -> Result<Outcome> {
+        transformation.check(&self.inner, at)?;
+        let mut objective = match objective {
+            Some(evaluate) => Some(Objective::new(evaluate)),
+            None => None,
+        };
         self.poisoned = true;
-        let outcome = self.work.step(transformation, &mut self.inner, &at, sink);
-        self.poisoned = false;
+        let outcome = self.work.step(transformation, &mut self.inner, at, objective.as_mut(), sink);
         self.work.params.clear();
         self.work.grads.clear();
+        if let Some(error) = objective.and_then(|objective| objective.error) {
+            return Err(error);
+        }
+        self.poisoned = false;
         Ok(outcome)
     }
 
@@ -222,7 +323,13 @@ impl<T: Stage> OptState<T> {
     pub(crate) fn flush<P: TreeMut + ?Sized>(&mut self, transformation: &T, params: &mut P) -> Result<Outcome> {
         self.usable()?;
         table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
-        self.run(transformation, true, Sink::Params)
+        let structure = self.structure.clone();
+        self.run_at(
+            transformation,
+            &StepContext { structure: &structure, flush: true, value: None },
+            None,
+            Sink::Params,
+        )
     }
 }
 

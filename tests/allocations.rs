@@ -47,7 +47,7 @@ struct NoAllocation {
 }
 
 impl Law for NoAllocation {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
         // It is documented to copy the first state when it synchronizes.
         if name == "lookahead_reset" {
             return;

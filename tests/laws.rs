@@ -30,7 +30,7 @@ fn cases() -> u32 {
 struct Schemas<'a>(&'a Problem);
 
 impl Law for Schemas<'_> {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
         let Problem { params, grads, .. } = self.0;
         let mut params = params.clone();
         let before = Structure::of(&params).unwrap();
@@ -62,7 +62,7 @@ fn no_step_and_no_average_changes_a_dtype_or_the_schema() {
 struct StepIsUpdateAndApply<'a>(&'a Problem);
 
 impl Law for StepIsUpdateAndApply<'_> {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
         let Problem { params, grads, .. } = self.0;
         let stepped = run(&t, params, grads);
         let mut params = params.clone();
@@ -86,7 +86,7 @@ fn step_is_update_and_apply() {
 struct FusedIsStageByStage<'a>(&'a Problem);
 
 impl Law for FusedIsStageByStage<'_> {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
         let Problem { params, grads, .. } = self.0;
         let fused = run(&t, params, grads);
         // In a chain with something that cannot be fused, every part runs on tiles; the identity behind `dyn` is such.
@@ -123,7 +123,7 @@ fn a_chain_fused_equals_its_members_boxed_and_its_members_one_after_the_other() 
 struct Isas<'a>(&'a Problem);
 
 impl Law for Isas<'_> {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
         let Problem { params, grads, .. } = self.0;
         let runs = [Some(Isa::Baseline), Some(Isa::Avx2), None].map(|isa| {
             gradchain::force_isa(isa);
@@ -164,7 +164,7 @@ fn large_problem() -> Problem {
 fn every_number_of_threads_gives_the_same_bits() {
     struct Threads<'a>(&'a Problem);
     impl Law for Threads<'_> {
-        fn check<T: Stage + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
+        fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
             let Problem { params, grads, .. } = self.0;
             let runs = [1, 2, 8].map(|threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -189,7 +189,7 @@ fn leaves_of_several_pieces_keep_the_laws_too() {
 struct Layouts<'a>(&'a Problem);
 
 impl Law for Layouts<'_> {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, about: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, about: About, t: T) {
         let Problem { plan, params, grads } = self.0;
         let plain = |source: &DynTree, number: usize| {
             let values = common::values(source);
@@ -218,7 +218,7 @@ fn memory_layout_does_not_matter() {
 struct Errors<'a>(&'a Problem);
 
 impl Law for Errors<'_> {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
         let Problem { params, grads, .. } = self.0;
         let mut after = run(&t, params, &grads[..1]);
         let (params, state) = (after.params.clone(), after.state.clone());
@@ -249,7 +249,7 @@ fn an_error_changes_nothing() {
 struct Masks<'a>(&'a Problem);
 
 impl Law for Masks<'_> {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
         let Problem { params, grads, .. } = self.0;
         let frozen = masked(t.clone(), Mask::by(|leaf| !leaf.path().starts_with("layer1"))).freeze_others();
         let after = run(&frozen, params, grads);
@@ -282,7 +282,7 @@ fn leaves_that_are_masked_off_are_not_touched_and_do_not_matter() {
 struct MiniSteps<'a>(&'a Problem);
 
 impl Law for MiniSteps<'_> {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, about: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, about: About, t: T) {
         if !about.per_step {
             return;
         }
@@ -317,7 +317,7 @@ fn mini_batches_equal_the_batch() {
 struct ZeroGradients<'a>(&'a Problem);
 
 impl Law for ZeroGradients<'_> {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, _: About, t: T) {
         let zero = tree(&self.0.plan, |_, _| 0.0);
         let after = run(&t, &self.0.params, &[zero.clone(), zero.clone(), zero]);
         let finite = common::values(&after.params).iter().all(|(_, v)| v.iter().all(|x| x.is_finite()));
@@ -333,7 +333,7 @@ fn zero_gradients_give_no_nan() {
 struct Neighbours<'a>(&'a Problem);
 
 impl Law for Neighbours<'_> {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, about: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, about: About, t: T) {
         if !about.elementwise {
             return;
         }
@@ -378,7 +378,7 @@ fn cuts(values: &dyn Fn(usize) -> f64) -> [DynTree; 3] {
 struct Cuts;
 
 impl Law for Cuts {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, about: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, name: &str, about: About, t: T) {
         // What treats leaves as wholes may tell one from two; what adds up over the tree differs in the last bit at most.
         let of_the_tree = ["clip_by_global_norm", "chain_of_four", "nested_chain", "named_chain", "multi_steps_clip"];
         if !about.elementwise && !of_the_tree.contains(&name) {
@@ -414,7 +414,7 @@ fn cutting_a_leaf_in_two_and_the_order_of_leaves_do_not_matter() {
 struct Collect(Vec<Boxed>);
 
 impl Law for Collect {
-    fn check<T: Stage + Clone + 'static>(&mut self, _: &str, _: About, t: T) {
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(&mut self, _: &str, _: About, t: T) {
         self.0.push(boxed(t));
     }
 }

@@ -50,8 +50,12 @@ fn updates_of<T: Element>(updates: &Updates) -> Leaves<f64> {
 type Oracle = Box<dyn FnMut(&Leaves<f64>, &Leaves<f64>) -> Leaves<f64>>;
 
 /// The updates are what the oracle says, `step` does what `update` says, and forgetting the type changes no bit.
-fn check_in<T: Element, S: Stage + Clone + 'static>(case: &Case, optimizer: S, mut oracle: Oracle, tolerance: f64)
-where
+fn check_in<T: Element, S: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(
+    case: &Case,
+    optimizer: S,
+    mut oracle: Oracle,
+    tolerance: f64,
+) where
     Leaves<T>: TreeMut,
 {
     let mut params: Leaves<T> = to(&case.params);
@@ -77,7 +81,11 @@ where
     }
 }
 
-fn check<S: Stage + Clone + 'static>(case: &Case, optimizer: S, oracle: impl Fn() -> Oracle) {
+fn check<S: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(
+    case: &Case,
+    optimizer: S,
+    oracle: impl Fn() -> Oracle,
+) {
     check_in::<f32, S>(case, optimizer.clone(), oracle(), 2e-5);
     check_in::<f64, S>(case, optimizer, oracle(), 1e-12);
 }
@@ -318,7 +326,7 @@ proptest! {
 }
 
 /// The flags and counts after each step, by `step` and by `update`.
-fn flags<S: Stage>(
+fn flags<S: Stage<Needs = gradchain::needs::Nothing>>(
     case: &Case,
     expected: &[([bool; 2], [u64; 2])],
     optimizer: S,
@@ -339,7 +347,11 @@ fn flags<S: Stage>(
 }
 
 /// A chain is its members, applied by hand one after the other.
-fn one_by_one<S: Stage + Clone + 'static>(case: &Case, members: Vec<Boxed>, chained: S) {
+fn one_by_one<S: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(
+    case: &Case,
+    members: Vec<Boxed>,
+    chained: S,
+) {
     let params: Leaves<f64> = to(&case.params);
     let states: Vec<_> = members.iter().map(|m| m.init(&params).unwrap()).collect();
     let mut parts: Vec<_> = members.into_iter().zip(states).collect();
@@ -377,7 +389,7 @@ fn norms_are_of_whole_leaves_however_they_are_cut() {
     }
 }
 
-fn updates_by<S: Stage>(optimizer: S, grads: Leaves<f32>) -> Leaves<f64> {
+fn updates_by<S: Stage<Needs = gradchain::needs::Nothing>>(optimizer: S, grads: Leaves<f32>) -> Leaves<f64> {
     let params = grads.each_ref().map(|leaf| vec![1.0_f32; leaf.len()]);
     updates_of::<f32>(&optimizer.update(&grads, &mut optimizer.init(&params).unwrap(), &params).unwrap())
 }

@@ -26,7 +26,11 @@ fn close(ours: f64, oracle: f64, tolerance: f64) {
 }
 
 /// Runs a transformation on `{matrix, vector}`, in `f64` and `f32` mixed, and gives the parameters of both after each step.
-fn run<T: GradientTransformation>(t: &T, steps: usize, in_fortran: bool) -> Vec<(Array2<f64>, Array1<f32>)> {
+fn run<T: GradientTransformation<Needs = Nothing>>(
+    t: &T,
+    steps: usize,
+    in_fortran: bool,
+) -> Vec<(Array2<f64>, Array1<f32>)> {
     let lay = |x: Array2<f64>| if in_fortran { fortran(&x) } else { x };
     let mut params = (lay(matrix(5, 7, 0.1)), Array1::from_iter(wave(6, 0.2).into_iter().map(|x| x as f32)));
     let mut state = t.init(&params).unwrap();
@@ -40,7 +44,7 @@ fn run<T: GradientTransformation>(t: &T, steps: usize, in_fortran: bool) -> Vec<
     after
 }
 
-fn same_in_both_orders<T: GradientTransformation>(t: &T) {
+fn same_in_both_orders<T: GradientTransformation<Needs = Nothing>>(t: &T) {
     for ((a, x), (b, y)) in run(t, 4, false).into_iter().zip(run(t, 4, true)) {
         assert!(a.iter().zip(&b).all(|(a, b)| a.to_bits() == b.to_bits()), "{t:?}: {a} {b}");
         assert!(x.iter().zip(&y).all(|(x, y)| x.to_bits() == y.to_bits()), "{t:?}");

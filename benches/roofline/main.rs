@@ -10,7 +10,6 @@ mod trees;
 
 use std::time::Instant;
 
-use gradchain::Stage;
 use gradchain::prelude::*;
 
 use limit::Limit;
@@ -62,17 +61,17 @@ impl<'a, E: trees::Number> Bench<'a, E> {
         Bench { shapes, dtype, filter, params, grads }
     }
 
-    fn run<T: GradientTransformation + Stage>(&mut self, name: &str, t: T) {
+    fn run<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T) {
         let plan = t.plan(&self.params).expect("a plan");
         self.measure(name, t, Limit::of(&plan, self.shapes, E::SIZE));
     }
 
     /// A mini-step that only accumulates: gradient read, accumulator read and written.
-    fn run_hold<T: GradientTransformation + Stage>(&mut self, name: &str, t: T) {
+    fn run_hold<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T) {
         self.measure(name, t, Limit::of_accumulating(self.shapes, E::SIZE));
     }
 
-    fn measure<T: GradientTransformation + Stage>(&mut self, name: &str, t: T, mut limit: Limit) {
+    fn measure<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T, mut limit: Limit) {
         for threads in threads() {
             let label = format!("chain={name} dtype={} tree={} threads={threads}", self.dtype, self.shapes.name);
             if !label.contains(self.filter) {

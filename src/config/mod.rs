@@ -44,8 +44,9 @@ use serde_json::Value;
 pub use error::{ConfigError, Result};
 
 use self::node::Node;
+use crate::needs::{Needs, Nothing};
 use crate::schedule::Schedule;
-use crate::wrapper::Boxed;
+use crate::wrapper::{Boxed, narrow};
 
 /// Builds a transformation.
 ///
@@ -54,7 +55,33 @@ use crate::wrapper::Boxed;
 /// If a name is not known, a value has the wrong form, or an argument is out of its range. What depends on the
 /// parameters, such as whether a mask fits them, is found out by `init`.
 pub fn build(config: &Value) -> Result<Boxed> {
-    Node::root(config).read()
+    build_with::<Nothing>(config)
+}
+
+/// Builds a transformation whose steps are given more than gradients; see [`needs`](crate::needs).
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::{config, extra, needs};
+///
+/// let config = serde_json::json!({"polyak_sgd": {}});
+/// let optimizer = config::build_with::<needs::Value>(&config)?;
+/// let mut params = 2.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step_with(&mut params, &2.0, extra::value(2.0), &mut state)?;
+/// assert_eq!(params, 1.0);
+///
+/// let error = config::build(&config).unwrap_err();
+/// assert!(error.to_string().contains("needs the value of the loss"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`build`]; and if the transformation needs more than `N`.
+pub fn build_with<N: Needs>(config: &Value) -> Result<Boxed<N>> {
+    let node = Node::root(config);
+    narrow(node.read()?).map_err(|error| ConfigError::refused(&node.place, error))
 }
 
 /// Builds a schedule, such as `{"linear": {"init_value": 1.0, "end_value": 0.0, "transition_steps": 10}}`.

@@ -3,27 +3,33 @@
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node};
 use super::{elementwise, optax, optimizers, sign, wrappers};
-use crate::element::DType;
 use crate::engine::Stage;
-use crate::wrapper::{Argument, Arguments, Boxed, boxed, inject_hyperparams};
+use crate::needs::{Includes, ValueAndGradFn};
+use crate::wrapper::{Argument, Arguments, Boxed};
+
+/// A transformation of any needs: what they are is known once it is built.
+pub(super) type Member = Boxed<ValueAndGradFn>;
+
+/// The same, with named arguments, which can be injected.
+pub(super) type Named = crate::wrapper::Named<ValueAndGradFn>;
 
 /// A transformation: `{name: arguments}`.
-pub(super) fn transformation(node: &Node<'_>) -> Result<Boxed> {
+pub(super) fn transformation(node: &Node<'_>) -> Result<Member> {
     let (name, inside) = node.single("a transformation: {name: arguments}")?;
     if let Some(built) = wrappers::build(name, &inside) {
         return built;
     }
-    named(name, node, inside, None)
+    Ok(named(name, node, inside)?)
 }
 
-/// A transformation with named arguments, which can be injected.
-pub(super) fn named(name: &str, node: &Node<'_>, inside: Node<'_>, inject: Option<&Injection>) -> Result<Boxed> {
+/// A transformation with named arguments.
+pub(super) fn named(name: &str, node: &Node<'_>, inside: Node<'_>) -> Result<Named> {
     let a = &Args::new(name, inside)?;
-    FAMILIES.iter().find_map(|(_, family)| family(a, inject)).unwrap_or_else(|| Err(unknown(node, name)))
+    FAMILIES.iter().find_map(|(_, family)| family(a)).unwrap_or_else(|| Err(unknown(node, name)))
 }
 
 /// Builds what it has a name for.
-type Family = fn(&Args<'_>, Option<&Injection>) -> Option<Result<Boxed>>;
+type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 
 /// Names, and what builds them.
 #[rustfmt::skip]
@@ -32,12 +38,6 @@ const FAMILIES: &[(&[&str], Family)] = &[
     (optimizers::NAMES, optimizers::build),
     (sign::NAMES, sign::build),
 ];
-
-/// How `inject_hyperparams` wraps.
-pub(super) struct Injection {
-    pub(super) static_args: Vec<String>,
-    pub(super) hyperparam_dtype: Option<DType>,
-}
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
     if optax::TRANSFORMS.contains(&name) {
@@ -55,11 +55,11 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Sets every hyperparameter that is given under the name it has in the builder, refuses what is left over, checks the
 /// ranges, and forgets the type.
-fn finish<T: Arguments + Clone + 'static>(
-    a: &Args<'_>,
-    mut transformation: T,
-    inject: Option<&Injection>,
-) -> Result<Boxed> {
+fn finish<T>(a: &Args<'_>, mut transformation: T) -> Result<Named>
+where
+    T: Arguments + Clone + 'static,
+    ValueAndGradFn: Includes<T::Needs>,
+{
     let mut problem = None;
     transformation.arguments(&mut |name, argument| {
         let Argument::Hyperparam(hyperparam) = argument else { return };
@@ -71,24 +71,22 @@ fn finish<T: Arguments + Clone + 'static>(
     });
     problem.map_or(Ok(()), Err)?;
     a.finish()?;
-    let Some(Injection { static_args, hyperparam_dtype }) = inject else {
-        return checked(&a.node, transformation);
-    };
-    let injected = inject_hyperparams(transformation).static_args(static_args);
-    match hyperparam_dtype {
-        Some(dtype) => checked(&a.node, injected.hyperparam_dtype(*dtype)),
-        None => checked(&a.node, injected),
-    }
+    transformation.validate().map_err(|error| ConfigError::refused(&a.node.place, error))?;
+    Ok(Box::new(transformation))
 }
 
 /// What can be finished: a transformation, or one of two.
 pub(super) trait Finish {
-    fn finish(self, a: &Args<'_>, inject: Option<&Injection>) -> Result<Boxed>;
+    fn finish(self, a: &Args<'_>) -> Result<Named>;
 }
 
-impl<T: Arguments + Clone + 'static> Finish for T {
-    fn finish(self, a: &Args<'_>, inject: Option<&Injection>) -> Result<Boxed> {
-        finish(a, self, inject)
+impl<T> Finish for T
+where
+    T: Arguments + Clone + 'static,
+    ValueAndGradFn: Includes<T::Needs>,
+{
+    fn finish(self, a: &Args<'_>) -> Result<Named> {
+        finish(a, self)
     }
 }
 
@@ -99,18 +97,22 @@ pub(super) enum Either<A, B> {
 }
 
 impl<A: Finish, B: Finish> Finish for Either<A, B> {
-    fn finish(self, a: &Args<'_>, inject: Option<&Injection>) -> Result<Boxed> {
+    fn finish(self, a: &Args<'_>) -> Result<Named> {
         match self {
-            Either::This(this) => this.finish(a, inject),
-            Either::That(that) => that.finish(a, inject),
+            Either::This(this) => this.finish(a),
+            Either::That(that) => that.finish(a),
         }
     }
 }
 
 /// Checks the ranges of the arguments and forgets the type.
-pub(super) fn checked<T: Stage + Clone + 'static>(node: &Node<'_>, transformation: T) -> Result<Boxed> {
+pub(super) fn checked<T>(node: &Node<'_>, transformation: T) -> Result<Member>
+where
+    T: Stage + Clone + 'static,
+    ValueAndGradFn: Includes<T::Needs>,
+{
     transformation.validate().map_err(|error| ConfigError::refused(&node.place, error))?;
-    Ok(boxed(transformation))
+    Ok(Box::new(transformation))
 }
 
 /// A list of names, each with the expression that builds it from its arguments `a`; hyperparameters that the builder has
@@ -121,10 +123,9 @@ macro_rules! family {
 
         pub(super) fn build(
             $a: &$crate::config::node::Args<'_>,
-            inject: Option<&$crate::config::registry::Injection>,
-        ) -> Option<$crate::config::error::Result<$crate::wrapper::Boxed>> {
+        ) -> Option<$crate::config::error::Result<$crate::config::registry::Named>> {
             let build = || match $a.name {
-                $($name => $crate::config::registry::Finish::finish($build, $a, inject).map(Some),)*
+                $($name => $crate::config::registry::Finish::finish($build, $a).map(Some),)*
                 _ => Ok(None),
             };
             build().transpose()

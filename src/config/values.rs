@@ -4,11 +4,12 @@ use serde_json::Value;
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
+use super::registry::Member;
 use crate::element::DType;
 use crate::schedule::{Hyperparam, Schedule};
 use crate::select::{Labels, Mask};
 use crate::transform::{DimensionNumbers, LionMode, NsCoeffs, Preconditioning, WeightDimensionNumbers};
-use crate::wrapper::{Boxed, EveryK};
+use crate::wrapper::EveryK;
 
 impl Read for DType {
     fn read(node: &Node<'_>) -> Result<DType> {
@@ -97,8 +98,8 @@ impl Read for Labels {
     }
 }
 
-impl Read for Boxed {
-    fn read(node: &Node<'_>) -> Result<Boxed> {
+impl Read for Member {
+    fn read(node: &Node<'_>) -> Result<Member> {
         super::registry::transformation(node)
     }
 }

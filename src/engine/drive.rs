@@ -9,7 +9,7 @@ use super::pieces::{Piece, Pieces};
 use super::table::{Table, TableLeaf};
 use super::tile::TILE;
 use super::whole::read_stretch;
-use super::{Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree, fused};
+use super::{Ask, Objective, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree, fused};
 use crate::element::{DType, Element, Real, convert, with_dtype};
 use crate::memory::{Buffer, RawSlice, RawStrided};
 use crate::tree::{Cursor, LeafSpec, Structure, add_update};
@@ -68,6 +68,7 @@ impl Work {
         transformation: &T,
         state: &mut T::State,
         at: &StepContext<'_>,
+        mut objective: Option<&mut Objective<'_>>,
         sink: Sink<'_>,
     ) -> Outcome {
         let shape = self.shape;
@@ -102,7 +103,9 @@ impl Work {
                     active: &self.active,
                     stored: &mut self.stored,
                     params: &self.params,
+                    grads: if at.flush { &[] } else { &self.grads },
                     copies: &mut self.copies,
+                    objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
                 };
                 transformation.barrier(state, &mut run, at, number, sums, &mut tree);
             }

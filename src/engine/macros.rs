@@ -3,7 +3,15 @@
 /// Implements [`Stage`](crate::Stage) for a struct by a stage in one of its fields.
 macro_rules! delegate_stage {
     ($T:ty => $field:ident: $Inner:ty) => {
-        impl $crate::Stage for $T {
+        $crate::engine::delegate_stage! {
+            $T => $field: $Inner;
+            needs <$Inner as $crate::Stage>::Needs;
+            describe |this: &$T| format!("{}[{}]", $crate::wrapper::Arguments::name(this), this.$field.describe())
+        }
+    };
+    ($T:ty $(where $G:ident: $B:path)? => $field:ident: $Inner:ty; needs $N:ty; describe $describe:expr) => {
+        impl$(<$G: $B>)? $crate::Stage for $T {
+            type Needs = $N;
             type State = <$Inner as $crate::Stage>::State;
             type Run = <$Inner as $crate::Stage>::Run;
             type Kernel<C: $crate::Real> = <$Inner as $crate::Stage>::Kernel<C>;
@@ -14,6 +22,9 @@ macro_rules! delegate_stage {
 
             fn shape(&self) -> $crate::Shape {
                 self.$field.shape()
+            }
+            fn needs(&self) -> $crate::needs::Level {
+                self.$field.needs()
             }
             fn validate(&self) -> $crate::Result<()> {
                 self.$field.validate()
@@ -97,7 +108,7 @@ macro_rules! delegate_stage {
                 self.$field.state_bytes(state, leaf, at, span)
             }
             fn describe(&self) -> String {
-                format!("{}[{}]", <$T as $crate::wrapper::Arguments>::NAME, self.$field.describe())
+                ($describe)(self)
             }
         }
     };

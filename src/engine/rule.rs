@@ -166,6 +166,7 @@ impl<R: Rule> PerReal for ScalarsOf<R> {
 pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>);
 
 impl<R: Rule + Clone> Stage for R {
+    type Needs = crate::needs::Nothing;
     type State = RuleState<R>;
     type Run = RuleRun<R>;
     type Kernel<C: Real> = R::Scalars<C>;

@@ -3,6 +3,7 @@
 use super::{Shape, SlotList, Span, Sums, Tile, WholeTree};
 use crate::element::{DType, Real};
 use crate::error::Result;
+use crate::needs::{Level, Needs};
 use crate::state::State;
 use crate::tree::{LeafSpec, Structure};
 
@@ -64,6 +65,7 @@ pub struct StepContext<'a> {
     pub(crate) structure: &'a Structure,
     /// There are no gradients in this step: what was accumulated is to be emitted.
     pub(crate) flush: bool,
+    pub(crate) value: Option<f64>,
 }
 
 impl<'a> StepContext<'a> {
@@ -75,6 +77,11 @@ impl<'a> StepContext<'a> {
     /// One leaf's path, type and shape.
     pub fn leaf(&self, leaf: usize) -> &'a LeafSpec {
         &self.structure.leaves()[leaf]
+    }
+
+    /// The value of the loss: `Some` in every step of what [needs](Stage::Needs) it.
+    pub fn value(&self) -> Option<f64> {
+        self.value
     }
 }
 
@@ -122,6 +129,8 @@ impl Outcome {
 /// phases of a step: `check` (may fail, changes nothing), `begin`, then passes of `tile` (or of the fused `apply`) with
 /// `barrier` between them, then `finish`.
 pub trait Stage: core::fmt::Debug + Send + Sync {
+    /// What a step must be given besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).
+    type Needs: Needs;
     /// What is remembered between steps.
     type State: State;
     /// What is worked out for one step: scalars, decisions.
@@ -139,6 +148,12 @@ pub trait Stage: core::fmt::Debug + Send + Sync {
     /// Barriers and sums of this value.
     fn shape(&self) -> Shape {
         Self::SHAPE
+    }
+
+    /// What this value needs besides gradients, which can be less than its type says where what is inside is boxed.
+    #[doc(hidden)]
+    fn needs(&self) -> Level {
+        <Self::Needs as Needs>::LEVEL
     }
 
     /// Checks the arguments.

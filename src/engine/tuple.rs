@@ -6,11 +6,19 @@ use super::{
 };
 use crate::element::Real;
 use crate::error::Result;
+use crate::needs::Level;
 
 /// Whether an element loop can have so many state arrays, sums and barriers.
 pub(crate) const fn fits(shape: Shape, slots: usize) -> bool {
     slots <= MOST_SLOTS && shape.sums <= MOST_SUMS && shape.barriers <= MOST_BARRIERS && shape.materializes == 0
 }
+
+/// What several stages need together.
+macro_rules! needs_of {
+    () => { crate::needs::Nothing };
+    ($T:ident $($U:ident)*) => { <$T::Needs as crate::needs::Needs>::Or<crate::engine::needs_of!($($U)*)> };
+}
+pub(crate) use needs_of;
 
 /// One macro, since tuples of different lengths have nothing in common that a generic `impl` could name. Each method does
 /// the same for every member in order, with the place after the members before it.
@@ -24,6 +32,7 @@ macro_rules! chains {
             reason = "the empty chain has nothing to do"
         )]
         impl<$($T: Stage),*> Stage for ($($T,)*) {
+            type Needs = needs_of!($($T)*);
             type State = ($($T::State,)*);
             type Run = ($($T::Run,)*);
             type Kernel<Cx: Real> = ($($T::Kernel<Cx>,)*);
@@ -36,6 +45,10 @@ macro_rules! chains {
                 let s = Shape::elementwise(false, false);
                 $(let s = s.then(self.$i.shape());)*
                 s
+            }
+
+            fn needs(&self) -> Level {
+                Level::Nothing$(.max(self.$i.needs()))*
             }
 
             fn validate(&self) -> Result<()> {

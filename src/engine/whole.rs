@@ -2,9 +2,11 @@
 
 use super::convert::load;
 use super::isa::{Isa, current_isa};
+use super::objective::Ask;
 use super::table::{Table, TableLeaf};
 use crate::element::{DType, Real, with_dtype};
 use crate::memory::{Buffer, RawStrided};
+use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, Structure};
 
 /// The updates of a step in memory, and the parameters, leaf by leaf.
@@ -13,8 +15,11 @@ pub struct WholeTree<'a> {
     pub(crate) active: &'a [bool],
     pub(crate) stored: &'a mut [Buffer],
     pub(crate) params: &'a Table,
+    /// The gradients that the step was given; none in a flush.
+    pub(crate) grads: &'a [TableLeaf],
     /// Copies of parameters that are not dense and of the compute type; made when first needed.
     pub(crate) copies: &'a mut Vec<Option<Buffer>>,
+    pub(crate) objective: Option<&'a mut (dyn Ask + 'a)>,
 }
 
 /// One leaf of a [`WholeTree`]: updates to rewrite, and parameters, in memory order.
@@ -116,7 +121,29 @@ impl WholeTree<'_> {
             active,
             stored: &mut *self.stored,
             params: self.params,
+            grads: self.grads,
             copies: &mut *self.copies,
+            objective: self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
+        }
+    }
+
+    /// The loss at a point, for what [needs](crate::Stage::Needs) it as a function; NaN where there is none. Leaves
+    /// without an array in `point` have the value that the parameters have.
+    pub fn value_at(&mut self, point: &Moments) -> f64 {
+        self.objective.as_mut().map_or(f64::NAN, |objective| objective.ask(self.structure, point, None))
+    }
+
+    /// The loss at a point, and into `gradient` its gradient there, for the leaves that have an array in it.
+    pub fn value_and_grad_at(&mut self, point: &Moments, gradient: &mut Moments) -> f64 {
+        self.objective.as_mut().map_or(f64::NAN, |objective| objective.ask(self.structure, point, Some(gradient)))
+    }
+
+    /// Copies the gradient of a leaf that the step was given, before any transformation, into the compute type and the
+    /// state's order; zero in a step without gradients.
+    pub fn gradient<C: Real>(&self, leaf: usize, to: &mut [C]) {
+        match self.grads.get(leaf) {
+            Some(grad) => read_leaf(grad, &self.structure.leaves()[leaf], Some(to)),
+            None => to.fill(C::zero()),
         }
     }
 }

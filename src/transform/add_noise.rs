@@ -114,6 +114,7 @@ pub struct AddNoiseRun {
 }
 
 impl Stage for AddNoise {
+    type Needs = crate::needs::Nothing;
     type State = AddNoiseState;
     type Run = AddNoiseRun;
     type Kernel<C: Real> = ();

@@ -80,6 +80,7 @@ pub(super) fn factor_in<C: Real>(factor: f64) -> C {
 macro_rules! rescale_stage {
     ($T:ty, $Scalars:ty) => {
         impl $crate::Stage for $T {
+            type Needs = $crate::needs::Nothing;
             type State = $crate::transform::RescaleState;
             type Run = $Scalars;
             type Kernel<C: $crate::Real> = C;

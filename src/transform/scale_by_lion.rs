@@ -135,6 +135,7 @@ impl<C: Real> LionScalars<C> {
 /// Not a rule, because of mode smooth: a hyperbolic tangent is a call, and would keep the other modes from vectorising
 /// if it were in the same loop.
 impl Stage for ScaleByLion {
+    type Needs = crate::needs::Nothing;
     type State = ScaleByLionState;
     type Run = LionScalars<f64>;
     type Kernel<C: Real> = LionScalars<C>;

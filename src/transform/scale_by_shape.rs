@@ -77,6 +77,7 @@ impl State for ScaleByShapeState {
 }
 
 impl Stage for ScaleByShape {
+    type Needs = crate::needs::Nothing;
     type State = ScaleByShapeState;
     type Run = ();
     type Kernel<C: Real> = C;

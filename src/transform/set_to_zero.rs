@@ -51,6 +51,7 @@ builder! {
 
 /// Not a rule, so that it can tell the engine that there is nothing to add.
 impl Stage for SetToZero {
+    type Needs = crate::needs::Nothing;
     type State = ();
     type Run = ();
     type Kernel<C: Real> = ();

@@ -77,6 +77,7 @@ impl ZeroNansState {
 }
 
 impl Stage for ZeroNans {
+    type Needs = crate::needs::Nothing;
     type State = ZeroNansState;
     type Run = ();
     type Kernel<C: Real> = ();

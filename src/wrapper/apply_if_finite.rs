@@ -115,6 +115,7 @@ pub struct ApplyIfFiniteRun<R> {
 }
 
 impl<T: Stage> Stage for ApplyIfFinite<T> {
+    type Needs = T::Needs;
     type State = ApplyIfFiniteState<T::State>;
     type Run = ApplyIfFiniteRun<T::Run>;
     type Kernel<C: Real> = T::Kernel<C>;
@@ -125,6 +126,10 @@ impl<T: Stage> Stage for ApplyIfFinite<T> {
 
     fn shape(&self) -> Shape {
         TEST.then(self.inner.shape())
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
     }
 
     fn validate(&self) -> Result<()> {

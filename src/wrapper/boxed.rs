@@ -1,16 +1,22 @@
 use core::any::Any;
 use core::fmt;
+use core::marker::PhantomData;
 
+use super::{Argument, Arguments};
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
+use crate::needs::{Includes, Level, Needs, Nothing, ValueAndGradFn};
 use crate::state::{State, StateWalk, StateWalkMut};
 
 /// A transformation whose type is forgotten: for chains that are put together at run time.
 ///
 /// It is itself a transformation. It does not fuse with its neighbours: each boxed member is run on tiles that stay in
 /// the first-level cache. What is inside one box does fuse.
-pub type Boxed = Box<dyn DynTransformation>;
+///
+/// `N` is what a step must be given besides gradients: a `Boxed<needs::Value>` can hold whatever needs the loss, or
+/// nothing. `let member: Boxed<needs::Value> = Box::new(adam(0.1))` makes one.
+pub type Boxed<N = Nothing> = Box<dyn DynTransformation<N>>;
 
 /// Forgets a transformation's type.
 ///
@@ -35,15 +41,17 @@ pub type Boxed = Box<dyn DynTransformation>;
 /// assert!((params[0] - 0.9).abs() < 1e-6);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
-pub fn boxed<T: Stage + Clone + 'static>(transformation: T) -> Boxed {
+pub fn boxed<T: Stage + Clone + 'static>(transformation: T) -> Boxed<T::Needs> {
     Box::new(transformation)
 }
 
 /// What a [`Boxed`] transformation can do; implemented for every [`Stage`] that can be cloned.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
-pub trait DynTransformation: fmt::Debug + Send + Sync {
+pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
     #[doc(hidden)]
-    fn dyn_clone(&self) -> Boxed;
+    fn dyn_clone(&self) -> Boxed<N>;
+    #[doc(hidden)]
+    fn dyn_needs(&self) -> Level;
     #[doc(hidden)]
     fn dyn_shape(&self) -> Shape;
     #[doc(hidden)]
@@ -140,15 +148,18 @@ fn held_mut<T: Stage + 'static>(state: &mut dyn ErasedState) -> &mut Held<T> {
     state.as_any_mut().downcast_mut().expect("the state was made by this transformation")
 }
 
-impl Clone for Boxed {
-    fn clone(&self) -> Boxed {
+impl<N: Needs> Clone for Boxed<N> {
+    fn clone(&self) -> Boxed<N> {
         (**self).dyn_clone()
     }
 }
 
-impl<T: Stage + Clone + 'static> DynTransformation for T {
-    fn dyn_clone(&self) -> Boxed {
+impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformation<N> for T {
+    fn dyn_clone(&self) -> Boxed<N> {
         Box::new(self.clone())
+    }
+    fn dyn_needs(&self) -> Level {
+        self.needs()
     }
     fn dyn_shape(&self) -> Shape {
         self.shape()
@@ -211,6 +222,115 @@ impl<T: Stage + Clone + 'static> DynTransformation for T {
     }
 }
 
+/// A transformation with named arguments whose type is forgotten: for
+/// [`inject_hyperparams`](crate::inject_hyperparams) of what is chosen at run time. It is a [`Boxed`] too: a `Named<N>`
+/// can be given where a `Boxed<N>` is expected.
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let nesterov = true;
+/// let chosen: Named = if nesterov { Box::new(adam(0.1).nesterov(true)) } else { Box::new(sgd(0.1)) };
+/// let optimizer = inject_hyperparams(chosen);
+/// let mut state = optimizer.init(&0.0_f32)?;
+/// state.hyperparams_mut().set("learning_rate", 0.2)?;
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub type Named<N = Nothing> = Box<dyn DynNamed<N>>;
+
+/// What a [`Named`] transformation can do; implemented for all [`Arguments`] that can be cloned.
+#[allow(missing_docs, reason = "each method is the method of `Arguments` of the same name")]
+pub trait DynNamed<N = Nothing>: DynTransformation<N> {
+    #[doc(hidden)]
+    fn dyn_clone_named(&self) -> Named<N>;
+    #[doc(hidden)]
+    fn dyn_name(&self) -> &'static str;
+    #[doc(hidden)]
+    fn dyn_arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
+}
+
+impl<N: Needs + Includes<T::Needs>, T: Arguments + Clone + 'static> DynNamed<N> for T {
+    fn dyn_clone_named(&self) -> Named<N> {
+        Box::new(self.clone())
+    }
+    fn dyn_name(&self) -> &'static str {
+        self.name()
+    }
+    fn dyn_arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        self.arguments(visit);
+    }
+}
+
+impl<N: Needs> Clone for Named<N> {
+    fn clone(&self) -> Named<N> {
+        (**self).dyn_clone_named()
+    }
+}
+
+impl<N: Needs> Arguments for Named<N> {
+    /// Known at run time only: see [`name`](Arguments::name).
+    const NAME: &'static str = "named";
+
+    fn name(&self) -> &'static str {
+        (**self).dyn_name()
+    }
+
+    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        (**self).dyn_arguments(visit);
+    }
+}
+
+/// Makes sure that a transformation that may need anything needs no more than `N`, which is then part of its type.
+///
+/// # Errors
+///
+/// If it needs more.
+///
+/// ```
+/// use gradchain::needs::{Nothing, ValueAndGradFn};
+/// use gradchain::prelude::*;
+///
+/// let members: Vec<Boxed<ValueAndGradFn>> = vec![Box::new(clip(1.0)), Box::new(adam(0.1))];
+/// let optimizer: Boxed = narrow::<Nothing>(Box::new(chain(members)))?;
+///
+/// let searching: Boxed<ValueAndGradFn> = Box::new(lbfgs());
+/// let error = narrow::<Nothing>(searching).unwrap_err();
+/// assert!(error.to_string().contains("needs the loss and its gradient as a function"));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn narrow<N: Needs>(transformation: Boxed<ValueAndGradFn>) -> Result<Boxed<N>> {
+    let (most, found) = (N::LEVEL, transformation.needs());
+    if found > most {
+        let problem = format!("it needs {found}, and is to be given {most}");
+        return Err(Error::state(transformation.describe(), problem));
+    }
+    Ok(Box::new(Narrow { inner: transformation, needs: PhantomData::<fn() -> N> }))
+}
+
+/// See [`narrow`].
+struct Narrow<N> {
+    inner: Boxed<ValueAndGradFn>,
+    needs: PhantomData<fn() -> N>,
+}
+
+impl<N> Clone for Narrow<N> {
+    fn clone(&self) -> Self {
+        Narrow { inner: self.inner.clone(), needs: PhantomData }
+    }
+}
+
+impl<N> fmt::Debug for Narrow<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+crate::engine::delegate_stage! {
+    Narrow<N> where N: Needs => inner: Boxed<ValueAndGradFn>;
+    needs N;
+    describe |this: &Narrow<N>| this.inner.describe()
+}
+
 /// The state of a [`Boxed`] transformation.
 #[derive(Debug)]
 pub struct BoxedState(Box<dyn ErasedState>);
@@ -242,72 +362,86 @@ impl State for BoxedState {
     }
 }
 
-impl Stage for Boxed {
-    type State = BoxedState;
-    /// What was worked out for the step is kept in the state's box, so that a step allocates nothing.
-    type Run = ();
-    type Kernel<C: Real> = ();
+/// What is behind a box is a stage by what is inside.
+macro_rules! boxed_stage {
+    ($Box:ty) => {
+        impl<N: Needs> Stage for $Box {
+            type Needs = N;
+            type State = BoxedState;
+            /// What was worked out for the step is kept in the state's box, so that a step allocates nothing.
+            type Run = ();
+            type Kernel<C: Real> = ();
 
-    const SHAPE: Shape = Shape::elementwise(false, false);
-    const FUSES: bool = false;
+            const SHAPE: Shape = Shape::elementwise(false, false);
+            const FUSES: bool = false;
 
-    fn shape(&self) -> Shape {
-        (**self).dyn_shape()
-    }
+            fn shape(&self) -> Shape {
+                (**self).dyn_shape()
+            }
 
-    fn validate(&self) -> Result<()> {
-        (**self).dyn_validate()
-    }
+            fn needs(&self) -> Level {
+                (**self).dyn_needs()
+            }
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<BoxedState> {
-        (**self).dyn_init(at).map(BoxedState)
-    }
+            fn validate(&self) -> Result<()> {
+                (**self).dyn_validate()
+            }
 
-    fn check(&self, state: &BoxedState, at: &StepContext<'_>) -> Result<()> {
-        (**self).dyn_check(&*state.0, at)
-    }
+            fn init_state(&self, at: &InitContext<'_>) -> Result<BoxedState> {
+                (**self).dyn_init(at).map(BoxedState)
+            }
 
-    fn begin(&self, state: &mut BoxedState, at: &StepContext<'_>) {
-        (**self).dyn_begin(&mut *state.0, at);
-    }
+            fn check(&self, state: &BoxedState, at: &StepContext<'_>) -> Result<()> {
+                (**self).dyn_check(&*state.0, at)
+            }
 
-    fn barrier(
-        &self,
-        state: &mut BoxedState,
-        (): &mut (),
-        at: &StepContext<'_>,
-        index: usize,
-        sums: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
-        (**self).dyn_barrier(&mut *state.0, at, index, sums, tree);
-    }
+            fn begin(&self, state: &mut BoxedState, at: &StepContext<'_>) {
+                (**self).dyn_begin(&mut *state.0, at);
+            }
 
-    fn finish(&self, state: &mut BoxedState, (): (), sums: Sums<'_>, outcome: &mut Outcome) {
-        (**self).dyn_finish(&mut *state.0, sums, outcome);
-    }
+            fn barrier(
+                &self,
+                state: &mut BoxedState,
+                (): &mut (),
+                at: &StepContext<'_>,
+                index: usize,
+                sums: Sums<'_>,
+                tree: &mut WholeTree<'_>,
+            ) {
+                (**self).dyn_barrier(&mut *state.0, at, index, sums, tree);
+            }
 
-    fn ends_at(&self, state: &BoxedState, (): &()) -> Option<usize> {
-        (**self).dyn_ends_at(&*state.0)
-    }
+            fn finish(&self, state: &mut BoxedState, (): (), sums: Sums<'_>, outcome: &mut Outcome) {
+                (**self).dyn_finish(&mut *state.0, sums, outcome);
+            }
 
-    fn tile<C: Real>(&self, state: &BoxedState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        C::dyn_tile(&**self, &*state.0, place, span, tile);
-    }
+            fn ends_at(&self, state: &BoxedState, (): &()) -> Option<usize> {
+                (**self).dyn_ends_at(&*state.0)
+            }
 
-    fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}
+            fn tile<C: Real>(&self, state: &BoxedState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
+                let inside: &dyn DynTransformation<N> = &**self;
+                C::dyn_tile(inside, &*state.0, place, span, tile);
+            }
 
-    fn state_bytes(&self, state: &BoxedState, leaf: usize, at: usize, span: Span) -> usize {
-        (**self).dyn_state_bytes(&*state.0, leaf, at, span)
-    }
+            fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}
 
-    fn describe(&self) -> String {
-        (**self).dyn_describe()
-    }
+            fn state_bytes(&self, state: &BoxedState, leaf: usize, at: usize, span: Span) -> usize {
+                (**self).dyn_state_bytes(&*state.0, leaf, at, span)
+            }
+
+            fn describe(&self) -> String {
+                (**self).dyn_describe()
+            }
+        }
+    };
 }
+boxed_stage!(Boxed<N>);
+boxed_stage!(Named<N>);
 
 /// A chain whose length is known at run time.
-impl Stage for Vec<Boxed> {
+impl<N: Needs> Stage for Vec<Boxed<N>> {
+    type Needs = N;
     type State = Vec<BoxedState>;
     type Run = ();
     type Kernel<C: Real> = ();
@@ -317,6 +451,10 @@ impl Stage for Vec<Boxed> {
 
     fn shape(&self) -> Shape {
         self.iter().fold(Self::SHAPE, |shape, member| shape.then(member.shape()))
+    }
+
+    fn needs(&self) -> Level {
+        self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)
     }
 
     fn validate(&self) -> Result<()> {

@@ -86,8 +86,8 @@ pub struct NamedChain<T> {
 }
 
 /// A chain whose length is known at run time.
-impl FromIterator<(String, super::Boxed)> for NamedChain<Vec<super::Boxed>> {
-    fn from_iter<I: IntoIterator<Item = (String, super::Boxed)>>(members: I) -> Self {
+impl<N> FromIterator<(String, super::Boxed<N>)> for NamedChain<Vec<super::Boxed<N>>> {
+    fn from_iter<I: IntoIterator<Item = (String, super::Boxed<N>)>>(members: I) -> Self {
         let (names, members) = members.into_iter().unzip();
         NamedChain { names, members }
     }
@@ -124,6 +124,7 @@ impl<S: State> State for NamedState<S> {
 }
 
 impl<T: Stage> Stage for NamedChain<T> {
+    type Needs = T::Needs;
     type State = NamedState<T::State>;
     type Run = T::Run;
     type Kernel<C: Real> = T::Kernel<C>;
@@ -134,6 +135,10 @@ impl<T: Stage> Stage for NamedChain<T> {
 
     fn shape(&self) -> Shape {
         self.members.shape()
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.members.needs()
     }
 
     fn validate(&self) -> Result<()> {

@@ -134,6 +134,10 @@ impl<S> FreezableState<S> {
 impl<T: Arguments> Arguments for Freezable<T> {
     const NAME: &'static str = T::NAME;
 
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
         self.inner.arguments(visit);
     }
@@ -148,6 +152,7 @@ pub struct FreezableKernel<K> {
 }
 
 impl<T: Stage> Stage for Freezable<T> {
+    type Needs = T::Needs;
     type State = FreezableState<T::State>;
     type Run = T::Run;
     type Kernel<C: Real> = FreezableKernel<T::Kernel<C>>;
@@ -158,6 +163,10 @@ impl<T: Stage> Stage for Freezable<T> {
 
     fn shape(&self) -> Shape {
         self.inner.shape()
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
     }
 
     fn validate(&self) -> Result<()> {

@@ -12,6 +12,11 @@ pub trait Arguments: Stage {
     /// The name of the transformation, as in messages and configs.
     const NAME: &'static str;
 
+    /// The name, which of what is boxed is known at run time only.
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
     /// Shows every argument, under the name it has in its builder, in a fixed order.
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
 }
@@ -251,7 +256,7 @@ impl<T: Arguments + Clone + 'static> State for InjectHyperparamsState<T> {
 impl<T: Arguments + Clone + 'static> InjectHyperparams<T> {
     /// Every argument: name, and whether and how it is injected.
     fn collect(&self) -> Hyperparams {
-        let mut found = Hyperparams { owner: T::NAME, values: Vec::new(), fixed: Vec::new() };
+        let mut found = Hyperparams { owner: self.inner.name(), values: Vec::new(), fixed: Vec::new() };
         self.inner.clone().arguments(&mut |name, argument| match argument {
             Argument::Hyperparam(h) if !self.static_args.iter().any(|s| s == name) => {
                 let value = Scalar::new(self.rounded(h.at(0)));
@@ -272,6 +277,7 @@ impl<T: Arguments + Clone + 'static> InjectHyperparams<T> {
 }
 
 impl<T: Arguments + Clone + 'static> Stage for InjectHyperparams<T> {
+    type Needs = T::Needs;
     type State = InjectHyperparamsState<T>;
     type Run = T::Run;
     type Kernel<C: Real> = T::Kernel<C>;
@@ -284,11 +290,15 @@ impl<T: Arguments + Clone + 'static> Stage for InjectHyperparams<T> {
         self.inner.shape()
     }
 
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
+    }
+
     fn validate(&self) -> Result<()> {
         let known = self.collect();
         let names: Vec<&str> = known.values.iter().map(|v| v.name).chain(known.fixed.iter().copied()).collect();
         if let Some(unknown) = self.static_args.iter().find(|name| !names.contains(&name.as_str())) {
-            let place = format!("inject_hyperparams({}): static_args", T::NAME);
+            let place = format!("inject_hyperparams({}): static_args", self.inner.name());
             return Err(Error::unknown_name(place, "argument", unknown, names));
         }
         self.inner.validate()

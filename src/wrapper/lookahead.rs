@@ -136,6 +136,7 @@ pub struct LookaheadRun<R> {
 const SYNC: Shape = Shape::elementwise(true, true);
 
 impl<T: Stage> Stage for Lookahead<T> {
+    type Needs = T::Needs;
     type State = LookaheadState<T::State>;
     type Run = LookaheadRun<T::Run>;
     type Kernel<C: Real> = ();
@@ -145,6 +146,10 @@ impl<T: Stage> Stage for Lookahead<T> {
 
     fn shape(&self) -> Shape {
         self.inner.shape().then(SYNC)
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
     }
 
     fn validate(&self) -> Result<()> {

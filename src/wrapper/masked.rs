@@ -82,6 +82,10 @@ impl<T> Masked<T> {
 impl<T: Arguments> Arguments for Masked<T> {
     const NAME: &'static str = T::NAME;
 
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
         self.inner.arguments(visit);
         visit("mask", Argument::Static);
@@ -126,6 +130,7 @@ pub struct MaskedKernel<K> {
 }
 
 impl<T: Stage> Stage for Masked<T> {
+    type Needs = T::Needs;
     type State = MaskedState<T::State>;
     type Run = T::Run;
     type Kernel<C: Real> = MaskedKernel<T::Kernel<C>>;
@@ -136,6 +141,10 @@ impl<T: Stage> Stage for Masked<T> {
 
     fn shape(&self) -> Shape {
         self.inner.shape()
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
     }
 
     fn validate(&self) -> Result<()> {

@@ -13,7 +13,7 @@ mod partition;
 mod whole_tree;
 
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
-pub use boxed::{Boxed, BoxedState, DynTransformation, boxed};
+pub use boxed::{Boxed, BoxedState, DynNamed, DynTransformation, Named, boxed, narrow};
 pub use chain::{NamedChain, NamedState, chain, named_chain};
 pub use freezable::{Freezable, FreezableState, freezable};
 pub use inject_hyperparams::{

@@ -11,6 +11,7 @@ pub struct OptionalKernel<K>(Option<K>);
 
 /// `None` changes nothing and has no state: for optimizers whose arguments decide which parts there are.
 impl<T: Stage> Stage for Option<T> {
+    type Needs = T::Needs;
     type State = Option<T::State>;
     type Run = Option<T::Run>;
     type Kernel<C: Real> = OptionalKernel<T::Kernel<C>>;
@@ -22,6 +23,10 @@ impl<T: Stage> Stage for Option<T> {
 
     fn shape(&self) -> Shape {
         self.as_ref().map_or(Shape::elementwise(false, false), Stage::shape)
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.as_ref().map_or(crate::needs::Level::Nothing, Stage::needs)
     }
 
     fn validate(&self) -> Result<()> {

@@ -1,6 +1,7 @@
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
+use crate::needs::{Level, Needs};
 use crate::select::Labels;
 use crate::state::{State, StateWalk, StateWalkMut};
 
@@ -112,9 +113,11 @@ pub trait IntoGroup {
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name, for all members")]
 #[doc(hidden)]
 pub trait Group: core::fmt::Debug + Send + Sync {
+    type Needs: crate::needs::Needs;
     type State: State;
     type Run: Send + Sync;
     fn shape(&self) -> Shape;
+    fn needs(&self) -> Level;
     fn validate(&self) -> Result<()>;
     fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State>;
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()>;
@@ -167,6 +170,7 @@ macro_rules! groups {
         }
 
         impl<$($T: Stage),+> Group for ($($T,)+) {
+            type Needs = crate::engine::needs_of!($($T)*);
             type State = ($($T::State,)+);
             type Run = ($($T::Run,)+);
 
@@ -174,6 +178,9 @@ macro_rules! groups {
                 let shape = Shape::elementwise(false, false);
                 $(let shape = beside(shape, self.$i.shape());)+
                 shape
+            }
+            fn needs(&self) -> Level {
+                Level::Nothing$(.max(self.$i.needs()))+
             }
             fn validate(&self) -> Result<()> {
                 $(self.$i.validate()?;)+
@@ -230,19 +237,23 @@ macro_rules! groups {
 }
 crate::tuples::up_to_twelve!(groups);
 
-impl<L: Into<String>> IntoGroup for Vec<(L, Boxed)> {
-    type Group = Vec<Boxed>;
-    fn into_group(self) -> (Vec<String>, Vec<Boxed>) {
+impl<L: Into<String>, N: Needs> IntoGroup for Vec<(L, Boxed<N>)> {
+    type Group = Vec<Boxed<N>>;
+    fn into_group(self) -> (Vec<String>, Vec<Boxed<N>>) {
         self.into_iter().map(|(label, member)| (label.into(), member)).unzip()
     }
 }
 
-impl Group for Vec<Boxed> {
+impl<N: Needs> Group for Vec<Boxed<N>> {
+    type Needs = N;
     type State = Vec<BoxedState>;
     type Run = ();
 
     fn shape(&self) -> Shape {
         self.iter().fold(Shape::elementwise(false, false), |shape, member| beside(shape, member.shape()))
+    }
+    fn needs(&self) -> Level {
+        self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)
     }
     fn validate(&self) -> Result<()> {
         self.iter().try_for_each(Stage::validate)
@@ -301,6 +312,7 @@ impl Group for Vec<Boxed> {
 }
 
 impl<G: Group> Stage for Partition<G> {
+    type Needs = G::Needs;
     type State = PartitionState<G::State>;
     type Run = G::Run;
     type Kernel<C: Real> = ();
@@ -311,6 +323,10 @@ impl<G: Group> Stage for Partition<G> {
 
     fn shape(&self) -> Shape {
         self.members.shape()
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.members.needs()
     }
 
     fn validate(&self) -> Result<()> {

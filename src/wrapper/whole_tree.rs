@@ -2,6 +2,7 @@ use core::fmt;
 
 use crate::engine::{InitContext, StepContext, WholeTree};
 use crate::error::Result;
+use crate::needs::Needs;
 use crate::state::State;
 
 /// A transformation that must see whole leaves or the whole tree: matrix methods, histories, anything that is not
@@ -21,6 +22,7 @@ use crate::state::State;
 /// impl WholeTreeTransformation for SubtractMean {
 ///     const NAME: &'static str = "subtract_mean";
 ///     type State = ();
+///     type Needs = Nothing;
 ///
 ///     fn init(&self, _: &InitContext<'_>) -> gradchain::Result<()> {
 ///         Ok(())
@@ -52,6 +54,8 @@ pub trait WholeTreeTransformation: fmt::Debug + Send + Sync + 'static {
     const NAME: &'static str;
     /// What is remembered between steps.
     type State: State;
+    /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
+    type Needs: Needs;
     /// Whether it looks at parameters; for [`plan`](crate::GradientTransformation::plan).
     const READS_PARAMS: bool = false;
 
@@ -127,7 +131,13 @@ pub(crate) trait WholeTreeRule {
 /// Makes a stage of something that holds a [`WholeTreeTransformation`] in a field, or is a [`WholeTreeRule`].
 macro_rules! whole_tree_stage {
     ($T:ty $(where $G:ident: $B:path)? => $W:ty $(, $field:tt)?; by $Trait:path; state $S:ty) => {
+        $crate::wrapper::whole_tree_stage! {
+            $T $(where $G: $B)? => $W $(, $field)?; by $Trait; state $S; needs $crate::needs::Nothing
+        }
+    };
+    ($T:ty $(where $G:ident: $B:path)? => $W:ty $(, $field:tt)?; by $Trait:path; state $S:ty; needs $N:ty) => {
         impl<$($G: $B)?> $crate::Stage for $T {
+            type Needs = $N;
             type State = $S;
             type Run = ();
             type Kernel<C: $crate::Real> = ();
@@ -191,4 +201,4 @@ macro_rules! whole_tree_stage {
 }
 pub(crate) use whole_tree_stage;
 
-whole_tree_stage!(WholeTreeStage<W> where W: WholeTreeTransformation => W, 0; by WholeTreeTransformation; state W::State);
+whole_tree_stage!(WholeTreeStage<W> where W: WholeTreeTransformation => W, 0; by WholeTreeTransformation; state W::State; needs W::Needs);

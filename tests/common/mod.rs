@@ -57,7 +57,11 @@ impl<T: Stage> After<T> {
 }
 
 /// Runs some steps.
-pub fn run<T: gradchain::GradientTransformation>(t: &T, params: &DynTree, grads: &[DynTree]) -> After<T> {
+pub fn run<T: gradchain::GradientTransformation<Needs = gradchain::needs::Nothing>>(
+    t: &T,
+    params: &DynTree,
+    grads: &[DynTree],
+) -> After<T> {
     let mut params = params.clone();
     let mut state = t.init(&params).expect("a registered transformation fits every tree");
     for grads in grads {

@@ -27,6 +27,8 @@ use crate::tree::TreeMut;
 /// i = k − 1:   u ← inner(acc);  acc ← 0
 /// ```
 ///
+/// A transformation that needs the loss is given the same mean (or sum) of the mini-steps' losses.
+///
 /// `k` is a number or a schedule over emitted updates, rounded to the nearest integer. The accumulator is set to zero, not
 /// multiplied by it: a NaN that got in is gone after the window. To keep it out of the window too, put
 /// [`zero_nans`](crate::zero_nans) before the accumulator, or use [`skip_not_finite`].
@@ -61,7 +63,8 @@ use crate::tree::TreeMut;
 /// Optax, [`MultiSteps`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: a NaN does not stay
 /// in the accumulator for ever; the inner transformation is not run on mini-steps that do not emit; whether an update was
 /// emitted is returned ([`Outcome::emitted`]) instead of being read off counters, which is wrong after a skipped step;
-/// `f64` gradients are accumulated in `f64`; mini-steps can have weights; a partial window can be flushed.
+/// `f64` gradients are accumulated in `f64`; losses are accumulated as gradients are, instead of the last one being passed on;
+/// mini-steps can have weights; a partial window can be flushed.
 pub fn multi_steps<T: Stage>(inner: T, every_k_schedule: impl Into<EveryK>) -> MultiSteps<T> {
     let every_k = every_k_schedule.into().0;
     MultiSteps { inner, skip: NoSkip, every_k, use_grad_mean: true, accumulator_dtype: None }
@@ -200,12 +203,14 @@ pub struct MultiStepsState<I> {
     skipped: Flag,
     /// What the skip function summed up over the last gradients.
     measured: Scalar,
+    /// Of the loss, if what is inside needs it: accumulated as the gradients are.
+    value: Option<Scalar>,
     accumulator: Moments,
     inner: I,
 }
 
 state_fields!(MultiStepsState<I: State> {
-    mini_step, gradient_step, weight, next_weight, skipped, measured, accumulator, inner
+    mini_step, gradient_step, weight, next_weight, skipped, measured, value, accumulator, inner
 });
 
 impl<I> MultiStepsState<I> {

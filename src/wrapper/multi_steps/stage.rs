@@ -108,6 +108,8 @@ pub struct MultiStepsRun<R> {
     accumulate: Accumulate,
     /// The inner transformation's, on a mini-step that emits.
     inner: Option<R>,
+    /// The loss that it is given.
+    value: Option<f64>,
 }
 
 #[doc(hidden)]
@@ -127,6 +129,10 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
             let weight = state.next_weight.get();
             let total = state.weight.get() + weight;
             run.accumulate.factor = if self.use_grad_mean { weight / total } else { weight };
+            if let (Some(sum), Some(value)) = (&mut state.value, at.value) {
+                let change = if self.use_grad_mean { value - sum.get() } else { value };
+                sum.set(sum.get() + change * run.accumulate.factor);
+            }
             state.weight.set(total);
             state.next_weight.set(1.0);
             state.mini_step.increment();
@@ -137,12 +143,15 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
             state.weight.set(0.0);
             state.gradient_step.increment();
             // What is inside has its gradients, whether or not this step brought any.
-            run.inner = Some(self.inner.begin(&mut state.inner, &StepContext { flush: false, ..*at }));
+            run.value = state.value.as_mut().map(|sum| core::mem::take(sum).get());
+            let at = StepContext { flush: false, value: run.value, ..*at };
+            run.inner = Some(self.inner.begin(&mut state.inner, &at));
         }
     }
 }
 
 impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
+    type Needs = T::Needs;
     type State = MultiStepsState<T::State>;
     type Run = MultiStepsRun<T::Run>;
     type Kernel<C: Real> = MultiStepsKernel<T::Kernel<C>, C>;
@@ -153,6 +162,10 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
 
     fn shape(&self) -> Shape {
         S::SHAPE.then(Shape::elementwise(true, false)).then(self.inner.shape())
+    }
+
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
     }
 
     fn validate(&self) -> Result<()> {
@@ -172,6 +185,7 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
             next_weight: Scalar::new(1.0),
             skipped: Flag::default(),
             measured: Scalar::default(),
+            value: (self.inner.needs() >= crate::needs::Level::Value).then(Scalar::default),
             accumulator: at.moments_of(self.accumulator_dtype),
             inner: self.inner.init_state(at)?,
         })
@@ -184,7 +198,7 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
 
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
         let accumulate = Accumulate { factor: 1.0, mean: self.use_grad_mean, flush: at.flush };
-        let mut run = MultiStepsRun { act: Act::Undecided, accumulate, inner: None };
+        let mut run = MultiStepsRun { act: Act::Undecided, accumulate, inner: None, value: None };
         state.skipped.set(false);
         if !S::DECIDES {
             self.decide(state, &mut run, at);
@@ -211,6 +225,7 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
             }
         } else if let Some(inner) = &mut run.inner {
             let index = index - S::SHAPE.barriers;
+            let at = &StepContext { flush: false, value: run.value, ..*at };
             self.inner.barrier(&mut state.inner, inner, at, index, sums.skip(S::SHAPE.sums), tree);
         }
     }

@@ -7,7 +7,12 @@ use gradchain::Stage;
 
 /// Something that must hold of every transformation.
 pub trait Law {
-    fn check<T: Stage + Clone + 'static>(&mut self, name: &str, about: About, transformation: T);
+    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(
+        &mut self,
+        name: &str,
+        about: About,
+        transformation: T,
+    );
 }
 
 /// What a law needs to know of an entry.

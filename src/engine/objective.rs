@@ -1,0 +1,120 @@
+//! The loss as a function of the parameters, for what asks for it at other points in the middle of a step.
+#![allow(unsafe_code, reason = "arrays into leaves of any type and layout; see `memory`")]
+
+use super::table::{self, Table, TableLeaf};
+use super::whole::read_leaf;
+use crate::element::{DType, Real, convert, with_dtype};
+use crate::error::Result;
+use crate::memory::RawStrided;
+use crate::state::Moments;
+use crate::tree::{Cursor, LeafSpec, Structure, Tree, TreeMut};
+
+/// Gives the loss at a point.
+pub(crate) trait Evaluate {
+    /// The value at `point`; leaves that have no array there keep the value that the parameters have. The gradient goes
+    /// to `gradient`, for the leaves that have an array there.
+    fn evaluate(&mut self, structure: &Structure, point: &Moments, gradient: Option<&mut Moments>) -> Result<f64>;
+}
+
+/// Where the gradient at a point goes.
+pub(crate) struct GradientSink<'a> {
+    structure: &'a Structure,
+    table: &'a mut Table,
+    path: &'a mut String,
+    to: &'a mut Moments,
+}
+
+impl GradientSink<'_> {
+    /// Copies a gradient, if it has the parameters' structure.
+    pub(crate) fn take<G: Tree + ?Sized>(self, gradient: &G) -> Result<()> {
+        table::grads(gradient, self.structure, self.table, self.path)?;
+        for (leaf, (from, spec)) in self.table.iter().zip(self.structure.leaves()).enumerate() {
+            match self.to.dtype(leaf) {
+                Some(DType::F64) => read_leaf::<f64>(from, spec, self.to.get_mut(leaf)),
+                Some(_) => read_leaf::<f32>(from, spec, self.to.get_mut(leaf)),
+                None => {}
+            }
+        }
+        self.table.clear();
+        Ok(())
+    }
+}
+
+/// A function of the parameters and a copy of them to call it with.
+pub(crate) struct Trial<P, F> {
+    point: P,
+    f: F,
+    table: Table,
+    path: String,
+}
+
+impl<P, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Trial<P, F> {
+    pub(crate) fn new(point: P, f: F) -> Self {
+        Trial { point, f, table: Table::new(), path: String::new() }
+    }
+}
+
+impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate for Trial<P, F> {
+    fn evaluate(&mut self, structure: &Structure, point: &Moments, gradient: Option<&mut Moments>) -> Result<f64> {
+        let Trial { point: trial, f, table, path } = self;
+        table::params_mut(trial, structure, table, path)?;
+        for (leaf, (to, spec)) in table.iter().zip(structure.leaves()).enumerate() {
+            match point.dtype(leaf) {
+                Some(DType::F64) => write_leaf::<f64>(to, spec, point.get(leaf).unwrap_or_default()),
+                Some(_) => write_leaf::<f32>(to, spec, point.get(leaf).unwrap_or_default()),
+                None => {}
+            }
+        }
+        table.clear();
+        f(trial, gradient.map(|to| GradientSink { structure, table, path, to }))
+    }
+}
+
+/// Copies an array in the state's order into a leaf of any type and layout.
+fn write_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, from: &[C]) {
+    with_dtype!(leaf.data.dtype(), T => match &leaf.strides {
+        None => {
+            // SAFETY: the leaf is borrowed mutably by the caller, who holds the tree.
+            let to = unsafe { leaf.data.slice_mut::<T>(0, from.len()) };
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = convert::<C, T>(*from));
+        }
+        Some(strides) => {
+            let view = RawStrided { first: leaf.data };
+            let mut from = from.iter();
+            for run in Cursor::new(spec.shape(), spec.strides(), strides, 0).take(spec.len()) {
+                // SAFETY: as above; the cursor stays inside the leaf's shape.
+                unsafe { view.write::<T>(run, || from.next().map_or(T::default(), |x| convert::<C, T>(*x))) };
+            }
+        }
+    });
+}
+
+/// The objective of a step, and whether asking it went wrong.
+pub(crate) struct Objective<'a> {
+    evaluate: &'a mut dyn Evaluate,
+    /// The first error: the gradient at a point did not have the structure of the parameters.
+    pub(crate) error: Option<crate::error::Error>,
+}
+
+impl<'a> Objective<'a> {
+    pub(crate) fn new(evaluate: &'a mut dyn Evaluate) -> Objective<'a> {
+        Objective { evaluate, error: None }
+    }
+}
+
+/// Asks for the loss; what goes wrong is kept for the end of the step.
+pub(crate) trait Ask {
+    fn ask(&mut self, structure: &Structure, point: &Moments, gradient: Option<&mut Moments>) -> f64;
+}
+
+impl Ask for Objective<'_> {
+    fn ask(&mut self, structure: &Structure, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
+        match self.evaluate.evaluate(structure, point, gradient) {
+            Ok(value) => value,
+            Err(error) => {
+                self.error.get_or_insert(error);
+                f64::NAN
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a transformation must be given besides gradients, as a type.
+//!
+//! Most transformations need [`Nothing`]. Some need the [`Value`] of the loss
+//! ([`reduce_on_plateau`](crate::reduce_on_plateau)), some must be able to ask for it at other points ([`ValueFn`]), line
+//! searches also for the gradient there ([`ValueAndGradFn`]). Each includes those before it. What a chain or a wrapper
+//! needs follows from what is inside, so that leaving it out does not compile:
+//!
+//! ```compile_fail
+//! use gradchain::prelude::*;
+//!
+//! let optimizer = chain((clip(1.0), polyak_sgd()));
+//! let mut params = 1.0_f64;
+//! let mut state = optimizer.init(&params).unwrap();
+//! optimizer.step(&mut params, &1.0, &mut state).unwrap(); // Polyak's step size needs the loss
+//! ```
+//!
+//! and giving it is:
+//!
+//! ```
+//! use gradchain::extra;
+//! use gradchain::prelude::*;
+//!
+//! let optimizer = chain((clip(1.0), polyak_sgd()));
+//! let mut params = 1.0_f64;
+//! let mut state = optimizer.init(&params)?;
+//! optimizer.step_with(&mut params, &1.0, extra::value(0.5), &mut state)?; // loss / gradient² = 0.5
+//! assert_eq!(params, 0.5);
+//! # Ok::<(), gradchain::Error>(())
+//! ```
+//!
+//! Code that is generic over transformations and gives nothing says `T: GradientTransformation<Needs = Nothing>`.
+//!
+//! Random numbers are not among these: a key is part of the state, so that a run that goes on has the numbers of the run
+//! that was not interrupted.
+
+/// One of [`Nothing`], [`Value`], [`ValueFn`], [`ValueAndGradFn`]: each includes those before it.
+pub trait Needs: Includes<Self> + Includes<Nothing> + private::Sealed + Sized + 'static {
+    /// What this and another need together: the larger of the two.
+    type Or<Other: Needs>: Needs;
+    #[doc(hidden)]
+    type OrValue: Needs;
+    #[doc(hidden)]
+    type OrValueFn: Needs;
+    /// Which of the four, from 0.
+    #[doc(hidden)]
+    const LEVEL: Level;
+}
+
+/// What [`Needs`] are at run time.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Nothing,
+    Value,
+    ValueFn,
+    ValueAndGradFn,
+}
+
+impl core::fmt::Display for Level {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Level::Nothing => "nothing besides gradients",
+            Level::Value => "the value of the loss",
+            Level::ValueFn => "the loss as a function",
+            Level::ValueAndGradFn => "the loss and its gradient as a function",
+        })
+    }
+}
+
+mod private {
+    pub trait Sealed {}
+}
+
+/// What includes what.
+pub trait Includes<Other> {}
+
+macro_rules! needs {
+    ($($(#[$doc:meta])* $Name:ident { Or: $Or:ty, OrValue: $OrValue:ident, OrValueFn: $OrValueFn:ident, includes: $($Other:ident)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub enum $Name {}
+
+        impl private::Sealed for $Name {}
+
+        impl Needs for $Name {
+            type Or<Other: Needs> = $Or;
+            type OrValue = $OrValue;
+            type OrValueFn = $OrValueFn;
+            const LEVEL: Level = Level::$Name;
+        }
+
+        $(impl Includes<$Other> for $Name {})*
+    )*};
+}
+
+needs! {
+    /// Gradients are enough.
+    Nothing { Or: Other, OrValue: Value, OrValueFn: ValueFn, includes: Nothing }
+    /// The value of the loss at the parameters, where the gradients were taken.
+    Value { Or: Other::OrValue, OrValue: Value, OrValueFn: ValueFn, includes: Nothing Value }
+    /// The value of the loss there and, when asked for, at other points.
+    ValueFn { Or: Other::OrValueFn, OrValue: ValueFn, OrValueFn: ValueFn, includes: Nothing Value ValueFn }
+    /// The value of the loss there and, when asked for, value and gradient at other points.
+    ValueAndGradFn {
+        Or: ValueAndGradFn, OrValue: ValueAndGradFn, OrValueFn: ValueAndGradFn,
+        includes: Nothing Value ValueFn ValueAndGradFn
+    }
+}
+
+/// What a step is given is enough for [`Needs`]; see [`extra`](crate::extra).
+#[diagnostic::on_unimplemented(
+    message = "the transformation needs `{N}`, and a step is given `{Self}`",
+    label = "not enough for this transformation",
+    note = "for `needs::Value`: `step_with(&mut params, &grads, extra::value(loss), &mut state)`; for `ValueFn` and \
+            `ValueAndGradFn`: `extra::value_fn(loss, |params| ..)`, `extra::value_and_grad_fn(loss, |params| ..)`"
+)]
+pub trait Provides<N> {}
