@@ -28,8 +28,10 @@
 //!
 //! [Optax]: https://optax.readthedocs.io
 
+mod anchored;
 mod elementwise;
 mod error;
+mod layerwise;
 mod node;
 mod optax;
 mod optimizers;

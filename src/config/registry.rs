@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node};
-use super::{elementwise, optax, optimizers, sign, wrappers};
+use super::{anchored, elementwise, layerwise, optax, optimizers, sign, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -34,7 +34,9 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 /// Names, and what builds them.
 #[rustfmt::skip]
 const FAMILIES: &[(&[&str], Family)] = &[
+    (anchored::NAMES, anchored::build),
     (elementwise::NAMES, elementwise::build),
+    (layerwise::NAMES, layerwise::build),
     (optimizers::NAMES, optimizers::build),
     (sign::NAMES, sign::build),
 ];
