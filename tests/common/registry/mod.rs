@@ -1,7 +1,10 @@
 //! Every transformation, and chains and nestings of them: what the laws run over. A new transformation is one line in its
 //! family's file; a new family is one line in each of the two lists below.
 
+mod anchored;
 mod core_parts;
+mod layerwise;
+mod sign;
 
 use gradchain::Stage;
 
@@ -45,4 +48,7 @@ use family;
 #[rustfmt::skip]
 pub fn registry(law: &mut impl Law) {
     core_parts::entries(law);
+    anchored::entries(law);
+    layerwise::entries(law);
+    sign::entries(law);
 }
