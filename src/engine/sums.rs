@@ -53,3 +53,19 @@ pub(crate) fn sum_tile<C: crate::element::Real>(x: &[C], f: impl Fn(C) -> f64) -
     }
     lanes.iter().sum()
 }
+
+/// The same for two tiles, pair by pair.
+#[inline(always)]
+pub(crate) fn sum_tiles<C: crate::element::Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f64 {
+    let mut lanes = [0.0_f64; LANES];
+    let (mut xs, mut ys) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
+    for (x, y) in (&mut xs).zip(&mut ys) {
+        for ((lane, x), y) in lanes.iter_mut().zip(x).zip(y) {
+            *lane += f(*x, *y);
+        }
+    }
+    for ((lane, x), y) in lanes.iter_mut().zip(xs.remainder()).zip(ys.remainder()) {
+        *lane += f(*x, *y);
+    }
+    lanes.iter().sum()
+}

@@ -4,6 +4,10 @@
 mod adaptive;
 mod core_parts;
 mod projection;
+mod anchored;
+mod core_parts;
+mod layerwise;
+mod sign;
 
 use super::subject::Subject;
 
@@ -45,4 +49,9 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
     ];
     let wanted = std::env::var("ENTRY").unwrap_or_default();
     families.into_iter().flatten().filter(|entry| entry.name().contains(&wanted)).collect()
+pub fn registry(law: &mut impl Law) {
+    core_parts::entries(law);
+    anchored::entries(law);
+    layerwise::entries(law);
+    sign::entries(law);
 }
