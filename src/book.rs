@@ -15,6 +15,7 @@ pages! {
     chains: "../docs/chains.md",
     schedules: "../docs/schedules.md",
     masks: "../docs/masks.md",
+    projections: "../docs/projections.md",
     multi_steps: "../docs/multi-steps.md",
     state: "../docs/state.md",
     adaptive: "../docs/adaptive.md",
