@@ -176,3 +176,84 @@ fn what_is_held_back_is_what_comes_after_a_barrier() {
     close(p.0, -0.45, 1e-15);
     close(p.1, -0.6, 1e-15);
 }
+
+#[test]
+fn measurements_are_of_what_passes_through() {
+    let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let watch = monitor()
+        .measure("norm", GlobalNorm)
+        .measure("total", TreeSum)
+        .measure("ema", measure_with_ema(GlobalNorm, 0.7))
+        .measure("raw", measure_with_ema(TreeSum, 0.9).debias(false))
+        .measure("rounded", measure_with_ema(GlobalNorm, 0.7).accumulator_dtype(gradchain::DType::F32))
+        .measure("large", measure_fn("large", |u| f64::from(u.abs() > 0.5), |n, of| n / of as f64));
+    // After a member with state, between two barriers, in a box and under a mask.
+    let optimizer = chain((
+        trace(0.5),
+        clip_by_global_norm(1e9),
+        boxed(watch.clone()),
+        masked(snapshot("matrix", GlobalNorm), Mask::path("0")),
+        clip_by_global_norm(0.1),
+        snapshot("clipped", GlobalNorm),
+        scale(-1.0),
+    ));
+    let mut p = params(0.3);
+    let mut state = optimizer.init(&p).unwrap();
+    assert!(gradchain::measurements(&*state).iter().all(|(_, m)| m.iter().all(|(_, x)| x.is_nan())));
+    let (mut naive, mut traced, mut ema, mut raw) = (flat(&p), vec![0.0; 17], 0.0, 0.0);
+    for t in 1..=5 {
+        let grads = params(f64::from(t));
+        optimizer.step(&mut p, &grads, &mut state).unwrap();
+        traced.iter_mut().zip(flat(&grads)).for_each(|(trace, g)| *trace = 0.5 * *trace + g);
+        let total: f64 = traced.iter().sum();
+        ema = 0.7 * ema + 0.3 * norm(&traced);
+        raw = 0.9 * raw + 0.1 * total;
+        let found = gradchain::measurements(&*state);
+        let get = |name: &str| found.iter().find_map(|(_, m)| m.get(name)).unwrap();
+        close(get("norm"), norm(&traced), 1e-7);
+        close(get("total"), total, 1e-6);
+        close(get("ema"), ema / (1.0 - 0.7_f64.powi(t)), 1e-7);
+        close(get("rounded"), ema / (1.0 - 0.7_f64.powi(t)), 1e-6);
+        assert_ne!(get("rounded"), get("ema"), "it is kept in f32");
+        close(get("raw"), raw, 1e-6);
+        assert_eq!(get("large"), traced.iter().filter(|u| u.abs() > 0.5).count() as f64 / 17.0);
+        close(get("matrix"), norm(&traced[..12]), 1e-7);
+        close(get("clipped"), 0.1, 1e-6);
+        let shrink = 0.1 / norm(&traced);
+        add(&mut naive, &traced.iter().map(|u| -u * shrink).collect::<Vec<_>>());
+        same(&p, &naive);
+    }
+    assert!(watch.clone().measure("norm", TreeSum).init(&p).is_err(), "two of one name");
+    assert!(monitor().measure("x", measure_with_ema(TreeSum, 1.0)).init(&p).is_err());
+    assert_eq!(chain((clip(1.0), watch, sgd(0.1))).plan(&p).unwrap().passes.len(), 1);
+}
+
+#[test]
+fn what_is_not_emitted_is_not_measured() {
+    let optimizer = multi_steps(chain((snapshot("norm", GlobalNorm), sgd(1.0))), 2);
+    let mut p = 0.0_f64;
+    let mut state = optimizer.init(&p).unwrap();
+    optimizer.step(&mut p, &2.0, &mut state).unwrap();
+    assert!(state.inner().0.get("norm").unwrap().is_nan());
+    optimizer.step(&mut p, &4.0, &mut state).unwrap();
+    assert_eq!(state.inner().0.get("norm"), Some(3.0));
+}
+
+#[test]
+fn a_frozen_leaf_keeps_its_bits() {
+    let mut p = params(0.3);
+    for mask in [Mask::path("0"), Mask::path("1")] {
+        let before = p.clone();
+        let optimizer = chain((adam(0.1), freeze(mask.clone())));
+        let mut state = optimizer.init(&p).unwrap();
+        optimizer.step(&mut p, &params(1.0), &mut state).unwrap();
+        assert_eq!([p.0 == before.0, p.1 == before.1], [mask == Mask::path("0"), mask == Mask::path("1")]);
+
+        let before = p.clone();
+        let optimizer = selective_transform(adam(0.1), mask.clone());
+        let mut state = optimizer.init(&p).unwrap();
+        assert_eq!(state.inner().0.moment("mu").unwrap().leaves().count(), 1, "a frozen leaf has no state");
+        optimizer.step(&mut p, &params(1.0), &mut state).unwrap();
+        assert_eq!([p.0 == before.0, p.1 == before.1], [mask == Mask::path("0"), mask == Mask::path("1")]);
+    }
+}

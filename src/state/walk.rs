@@ -40,13 +40,35 @@ pub struct StateWalk<'a, 'w> {
     path: String,
     /// Names that take the place of the next level's numbers.
     names: Vec<String>,
-    sink: &'w mut dyn FnMut(&str, Entry<'a>),
+    sink: ReadSink<'a, 'w>,
+}
+
+/// What a walk is for: every field, or the parts of one type.
+enum ReadSink<'a, 'w> {
+    Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
+    Parts(&'w mut dyn FnMut(&str, &'a dyn Any)),
 }
 
 impl<'a, 'w> StateWalk<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, Entry<'a>)) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), sink }
+        StateWalk { path: String::new(), names: Vec::new(), sink: ReadSink::Entries(sink) }
+    }
+
+    /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
+    pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a dyn Any)) -> Self {
+        StateWalk { path: String::new(), names: Vec::new(), sink: ReadSink::Parts(sink) }
+    }
+
+    /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
+    pub(crate) fn part<S: Any>(&mut self, part: &'a S) -> Option<&'a S> {
+        match &mut self.sink {
+            ReadSink::Entries(_) => Some(part),
+            ReadSink::Parts(sink) => {
+                sink(&self.path, part);
+                None
+            }
+        }
     }
 
     /// Walks a field under its name.
@@ -66,7 +88,9 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Shows a field at the current path.
     pub fn entry(&mut self, entry: Entry<'a>) {
-        (self.sink)(&self.path, entry);
+        if let ReadSink::Entries(sink) = &mut self.sink {
+            sink(&self.path, entry);
+        }
     }
 
     /// Walks members by number, under names instead.

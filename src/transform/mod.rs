@@ -8,6 +8,7 @@ mod clip_by_global_norm;
 mod ema;
 mod identity;
 mod keep_params_nonnegative;
+mod monitor;
 mod random;
 mod rescale;
 mod scale;
@@ -33,6 +34,10 @@ pub use clip_by_global_norm::{ClipByGlobalNorm, clip_by_global_norm};
 pub use ema::{Ema, EmaScalars, ema};
 pub use identity::{Identity, identity};
 pub use keep_params_nonnegative::{KeepParamsNonnegative, keep_params_nonnegative};
+pub use monitor::{
+    GlobalNorm, Measure, MeasureFn, MeasureWithEma, Measured, Measurements, Monitor, MonitorState, TreeSum, measure_fn,
+    measure_with_ema, measurements, monitor, snapshot,
+};
 pub use rescale::RescaleState;
 pub use scale::{Scale, scale};
 pub use scale_by_adam::{AdamScalars, ScaleByAdam, scale_by_adam};

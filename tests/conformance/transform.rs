@@ -24,6 +24,7 @@ pub(crate) struct Seen {
     pub(crate) params: Leaves,
     pub(crate) hyperparams: BTreeMap<String, f64>,
     pub(crate) flags: BTreeMap<String, Value>,
+    pub(crate) measurements: BTreeMap<String, f64>,
     /// Why setting a hyperparameter was refused.
     pub(crate) refusals: BTreeMap<String, String>,
     /// Whether the gradients were thrown away; known for what is found only.
@@ -87,7 +88,7 @@ impl Step {
         let numbers = |name: &str| -> Result<BTreeMap<String, f64>, String> {
             map(name).iter().map(|(name, value)| Ok((name.clone(), tree::number(value)?))).collect()
         };
-        let unread = ["expected_measurements", "expected_eval_params"].iter().find(|key| step.get(**key).is_some());
+        let unread = ["expected_eval_params"].iter().find(|key| step.get(**key).is_some());
         if let Some(key) = unread {
             return Err(format!("`{key}` cannot be compared yet"));
         }
@@ -96,6 +97,7 @@ impl Step {
             params: tree::read(&step["expected_params"])?,
             hyperparams: numbers("expected_hyperparams")?,
             flags: map("expected_flags").into_iter().collect(),
+            measurements: numbers("expected_measurements")?,
             ..Seen::default()
         };
         Ok(Step { grads: tree::read(&step["grads"])?, set_hyperparams: numbers("set_hyperparams")?, expected })
@@ -111,6 +113,12 @@ impl Seen {
             match found.hyperparams.get(name) {
                 Some(found) if tolerance.agrees(*expected, *found) => {}
                 found => return Err(format!("hyperparameter `{name}`: expected {expected:?}, found {found:?}")),
+            }
+        }
+        for (name, expected) in &self.measurements {
+            match found.measurements.get(name) {
+                Some(found) if tolerance.agrees(*expected, *found) => {}
+                found => return Err(format!("measurement `{name}`: expected {expected:?}, found {found:?}")),
             }
         }
         for (name, expected) in &self.flags {
@@ -193,6 +201,8 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
             *before = after;
         }
         now.hyperparams = hyperparams(&mut *state);
+        let measured = measurements(&*state);
+        now.measurements = measured.iter().flat_map(|(_, m)| m.iter()).map(|(name, x)| (name.into(), x)).collect();
         now.flags = fields(&*state, &case.params.keys().cloned().collect::<Vec<_>>());
         now.flags.insert("has_updated".into(), updates.outcome().emitted().into());
         seen.push(now);

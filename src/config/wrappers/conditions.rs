@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use crate::config::error::{ConfigError, Result};
 use crate::config::node::{Args, Node, Read};
 use crate::config::registry::{Member, checked};
-use crate::wrapper::{
-    conditionally_mask, conditionally_transform, step_ge, step_lt, step_mod, value_lt,
-};
+use crate::wrapper::{conditionally_mask, conditionally_transform, step_ge, step_lt, step_mod, value_lt};
 
 enum When {
     Less(u64),
@@ -35,9 +33,7 @@ impl Read for When {
     }
 
     fn schema() -> Value {
-        let one = |name: &str, schema: Value| {
-            json!({"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": false})
-        };
+        let one = |name: &str, schema: Value| json!({"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": false});
         let step = || json!({"type": "integer", "minimum": 0});
         let pair = json!({"type": "array", "items": step(), "minItems": 2, "maxItems": 2});
         let value = json!({"type": ["number", "string"]});
