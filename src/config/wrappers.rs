@@ -11,8 +11,8 @@ use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
-    EveryK, NamedChain, apply_if_finite, freezable, freeze, inject_hyperparams, lookahead, masked, multi_steps,
-    partition, selective_transform, skip_large_updates, skip_not_finite,
+    EveryK, NamedChain, apply_if_finite, flatten, freezable, freeze, inject_hyperparams, lookahead, masked,
+    multi_steps, partition, selective_transform, skip_large_updates, skip_not_finite,
 };
 
 pub(super) const NAMES: &[&str] = &[
@@ -20,6 +20,7 @@ pub(super) const NAMES: &[&str] = &[
     "chain",
     "conditionally_mask",
     "conditionally_transform",
+    "flatten",
     "freezable",
     "freeze",
     "inject_hyperparams",
@@ -46,6 +47,7 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
         }),
         "conditionally_mask" => with_arguments(name, node, conditions::mask),
         "conditionally_transform" => with_arguments(name, node, conditions::transform),
+        "flatten" => with_arguments(name, node, |a| checked(node, flatten(a.required::<Member>("inner")?))),
         "freeze" => with_arguments(name, node, |a| checked(node, freeze(a.required::<Mask>("mask")?))),
         "freezable" => with_arguments(name, node, |a| checked(node, freezable(a.required::<Member>("inner")?))),
         "inject_hyperparams" => with_arguments(name, node, inject),

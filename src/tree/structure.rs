@@ -92,6 +92,12 @@ impl Structure {
         if twice.is_empty() { Ok(structure) } else { Err(Error::structure("the tree is ambiguous", twice)) }
     }
 
+    /// One leaf with one axis, at the root.
+    pub(crate) fn flat(dtype: DType, len: usize) -> Structure {
+        let strides = Strides::from_slice(&[1]);
+        Structure { leaves: vec![LeafSpec { path: "".into(), dtype, shape: vec![len], strides }] }
+    }
+
     fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
         let mut leaves = Vec::new();
         tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| leaves.push(LeafSpec::of(path, &leaf))));
