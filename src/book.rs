@@ -17,6 +17,7 @@ pages! {
     masks: "../docs/masks.md",
     multi_steps: "../docs/multi-steps.md",
     state: "../docs/state.md",
+    adaptive: "../docs/adaptive.md",
     own_rule: "../docs/own-rule.md",
     own_whole_tree: "../docs/own-whole-tree.md",
     statistics: "../docs/statistics.md",

@@ -28,15 +28,20 @@
 //!
 //! [Optax]: https://optax.readthedocs.io
 
+mod adaptive;
 mod data;
 mod elementwise;
 mod error;
+mod linesearch;
 mod node;
 mod optax;
 mod optimizers;
+mod parameter_free;
+mod projection;
 mod registry;
 mod schedules;
 mod schema;
+mod sign;
 mod values;
 mod wrappers;
 

@@ -256,6 +256,10 @@ impl<T: Stage> Stage for Freezable<T> {
         if state.is_frozen(leaf) { 0 } else { self.inner.state_bytes(&state.inner, leaf, at, span) }
     }
 
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
     fn recipe(&self) -> Recipe {
         Recipe::call("freezable", [("inner", self.inner.recipe())])
     }

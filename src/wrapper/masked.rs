@@ -233,6 +233,13 @@ impl<T: Stage> Stage for Masked<T> {
         if state.active[leaf] { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
     }
 
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        if !state.active.contains(&true) {
+            report(&format!("the mask of {}", self.inner.describe()));
+        }
+        self.inner.unused(&state.inner, report);
+    }
+
     fn recipe(&self) -> Recipe {
         let inner = ("inner", self.inner.recipe());
         let mask = ("mask", self.mask.to_recipe());

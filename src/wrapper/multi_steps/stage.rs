@@ -314,6 +314,10 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
         if span.has(at) { own + inner } else { inner }
     }
 
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
     fn recipe(&self) -> Recipe {
         Recipe::call(
             "multi_steps",
