@@ -15,6 +15,7 @@ mod identity;
 mod keep_params_nonnegative;
 mod linesearch;
 mod moment;
+mod monitor;
 mod project;
 mod normalize;
 mod normalize_by_update_norm;
@@ -77,6 +78,10 @@ pub use clip_by_global_norm::{ClipByGlobalNorm, clip_by_global_norm};
 pub use ema::{Ema, EmaScalars, ema};
 pub use identity::{Identity, identity};
 pub use keep_params_nonnegative::{KeepParamsNonnegative, keep_params_nonnegative};
+pub use monitor::{
+    GlobalNorm, Measure, MeasureFn, MeasureWithEma, Measured, Measurements, Monitor, MonitorState, TreeSum, measure_fn,
+    measure_with_ema, measurements, monitor, snapshot,
+};
 pub use project::project;
 pub use reduce_on_plateau::{ReduceOnPlateau, ReduceOnPlateauState, reduce_on_plateau};
 pub use normalize::{Normalize, normalize};

@@ -106,6 +106,12 @@ impl Structure {
         Structure { leaves }
     }
 
+    /// One leaf with one axis, at the root.
+    pub(crate) fn flat(dtype: DType, len: usize) -> Structure {
+        let strides = Strides::from_slice(&[1]);
+        Structure { leaves: vec![LeafSpec { path: "".into(), dtype, shape: vec![len], strides }] }
+    }
+
     pub(crate) fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
         let mut leaves = Vec::new();
         tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| leaves.push(LeafSpec::of(path, &leaf))));

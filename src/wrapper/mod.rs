@@ -4,6 +4,7 @@ mod apply_if_finite;
 mod boxed;
 mod chain;
 mod conditionally;
+mod flatten;
 mod freezable;
 mod freeze;
 mod inject_hyperparams;
@@ -23,6 +24,7 @@ pub use conditionally::{
     StepMod, ValueIf, ValueLt, conditionally_mask, conditionally_transform, step_ge, step_if, step_lt, step_mod,
     value_if, value_lt,
 };
+pub use flatten::{Flatten, FlattenState, flatten};
 pub use freezable::{Freezable, FreezableState, freezable};
 pub use freeze::{freeze, selective_transform};
 pub use inject_hyperparams::{
