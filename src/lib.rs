@@ -38,6 +38,7 @@ mod macros;
 mod memory;
 pub mod needs;
 pub mod optimizer;
+pub mod projection;
 pub mod recipe;
 pub mod schedule;
 pub mod select;
@@ -61,7 +62,10 @@ pub use optimizer::*;
 pub use select::{Labels, Mask};
 pub use transform::*;
 pub use transformation::{GradientTransformation, OptState};
-pub use tree::{Tree, TreeMut, apply_updates};
+pub use tree::{
+    Tree, TreeMut, apply_updates, incremental_update, per_example_global_norm_clip, per_example_layer_norm_clip,
+    periodic_update,
+};
 pub use wrapper::*;
 
 /// Everything that training code uses: `use gradchain::prelude::*`.

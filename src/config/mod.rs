@@ -32,13 +32,16 @@ mod adaptive;
 mod data;
 mod elementwise;
 mod error;
+mod linesearch;
 mod node;
 mod optax;
 mod optimizers;
 mod parameter_free;
+mod projection;
 mod registry;
 mod schedules;
 mod schema;
+mod sign;
 mod values;
 mod wrappers;
 

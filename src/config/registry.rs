@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
-use super::{adaptive, elementwise, optax, optimizers, parameter_free, wrappers};
+use super::{adaptive, elementwise, linesearch, optax, optimizers, parameter_free, projection, sign, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -36,8 +36,11 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 const FAMILIES: &[(&[&str], Family)] = &[
     (adaptive::NAMES, adaptive::build),
     (elementwise::NAMES, elementwise::build),
+    (linesearch::NAMES, linesearch::build),
     (optimizers::NAMES, optimizers::build),
     (parameter_free::NAMES, parameter_free::build),
+    (projection::NAMES, projection::build),
+    (sign::NAMES, sign::build),
 ];
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {

@@ -8,7 +8,7 @@ use super::registry::Member;
 use crate::element::DType;
 use crate::schedule::{Hyperparam, Schedule};
 use crate::select::{Labels, Mask};
-use crate::transform::{DimensionNumbers, LionMode, NsCoeffs, Preconditioning, WeightDimensionNumbers};
+use crate::transform::{DimensionNumbers, InitialGuess, LionMode, NsCoeffs, Preconditioning, WeightDimensionNumbers};
 use crate::wrapper::EveryK;
 
 impl Read for DType {
@@ -89,12 +89,31 @@ impl Read for Scheduled {
     }
 }
 
-/// An argument of Optax that there is nothing for here: only `null` will do.
+/// An argument of Optax that there is nothing for here: only what turns it off will do.
 pub(super) struct Unused;
 
 impl Read for Unused {
     fn read(node: &Node<'_>) -> Result<Unused> {
-        if node.is_none() { Ok(Unused) } else { Err(node.wrong("null")) }
+        let off = node.is_none() || node.value.as_bool() == Some(false);
+        if off { Ok(Unused) } else { Err(node.wrong("null or false")) }
+    }
+
+    fn schema() -> Value {
+        json!({"enum": [null, "none", false]})
+    }
+}
+
+impl Read for InitialGuess {
+    fn read(node: &Node<'_>) -> Result<InitialGuess> {
+        node.choice(&[("one", InitialGuess::One), ("keep", InitialGuess::Keep)])
+    }
+
+    fn schema() -> Value {
+        json!({"enum": ["one", "keep"]})
+    }
+
+    fn example() -> Value {
+        json!("keep")
     }
 }
 
@@ -190,6 +209,24 @@ impl Read for Member {
 
     fn example() -> Value {
         json!({"identity": {}})
+    }
+}
+
+/// What decides how long the steps of L-BFGS are.
+pub(super) enum Linesearch {
+    /// What it has where nothing is said.
+    Usual,
+    /// This, or nothing.
+    Given(Option<Member>),
+}
+
+impl Read for Linesearch {
+    fn read(node: &Node<'_>) -> Result<Linesearch> {
+        node.read().map(Linesearch::Given)
+    }
+
+    fn schema() -> Value {
+        Option::<Member>::schema()
     }
 }
 

@@ -1,5 +1,7 @@
 //! What holds other transformations.
 
+mod conditions;
+
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
 use super::registry::{Member, Named, checked, named};
@@ -8,13 +10,15 @@ use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
-    EveryK, NamedChain, apply_if_finite, freezable, inject_hyperparams, lookahead, masked, multi_steps, partition,
-    skip_large_updates, skip_not_finite,
+    EveryK, NamedChain, apply_if_finite, freezable, freeze, inject_hyperparams, lookahead, masked, multi_steps,
+    partition, selective_transform, skip_large_updates, skip_not_finite,
 };
 
 pub(super) const NAMES: &[&str] = &[
     "apply_if_finite",
     "chain",
+    "conditionally_mask",
+    "conditionally_transform",
     "freezable",
     "freeze",
     "inject_hyperparams",
@@ -37,9 +41,9 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
         "apply_if_finite" => with_arguments(name, node, |a| {
             checked(node, apply_if_finite(a.required::<Member>("inner")?, a.required("max_consecutive_errors")?))
         }),
-        "freeze" => {
-            with_arguments(name, node, |a| checked(node, masked((), !a.required::<Mask>("mask")?).freeze_others()))
-        }
+        "conditionally_mask" => with_arguments(name, node, conditions::mask),
+        "conditionally_transform" => with_arguments(name, node, conditions::transform),
+        "freeze" => with_arguments(name, node, |a| checked(node, freeze(a.required::<Mask>("mask")?))),
         "freezable" => with_arguments(name, node, |a| checked(node, freezable(a.required::<Member>("inner")?))),
         "inject_hyperparams" => with_arguments(name, node, inject),
         "lookahead" => with_arguments(name, node, |a| {
@@ -61,8 +65,8 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
             checked(node, partition(transforms, a.required::<Labels>("labels")?))
         }),
         "selective_transform" => with_arguments(name, node, |a| {
-            let mask = !a.required::<Mask>("freeze_mask")?;
-            checked(node, masked(a.required::<Member>("optimizer")?, mask).freeze_others())
+            let mask = a.required::<Mask>("freeze_mask")?;
+            checked(node, selective_transform(a.required::<Member>("optimizer")?, mask))
         }),
         _ => return None,
     })

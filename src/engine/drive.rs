@@ -309,7 +309,7 @@ fn add_slice<C: Real, P: Element>(u: &[C], p: &mut [P]) {
 
 /// The update is rounded to the parameter's type before it is added, as it is when it is stored and applied later.
 #[inline(always)]
-fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
+pub(crate) fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
     convert(add_update(convert::<P, C>(p), convert::<P, C>(convert::<C, P>(u))))
 }
 

@@ -24,7 +24,7 @@ mod tuple;
 mod updates;
 mod whole;
 
-pub(crate) use drive::{Sink, Work};
+pub(crate) use drive::{Sink, Work, add_rounded};
 pub use fused::SlotList;
 pub(crate) use fused::{
     SlotJob, SlotReader, SlotsJob, SlotsWriter, fused_tile, slot_read, slot_tile, slots_read, slots_write,

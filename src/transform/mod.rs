@@ -2,13 +2,16 @@
 
 mod add_decayed_weights;
 mod add_noise;
+mod apply_every;
 mod clip;
 mod clip_by_block_rms;
 mod clip_by_global_norm;
 mod ema;
 mod identity;
 mod keep_params_nonnegative;
+mod linesearch;
 mod moment;
+mod project;
 mod random;
 mod reduce_on_plateau;
 mod rescale;
@@ -21,6 +24,7 @@ mod scale_by_adan;
 mod scale_by_ademamix;
 mod scale_by_adopt;
 mod scale_by_amsgrad;
+mod scale_by_backtracking_linesearch;
 mod scale_by_belief;
 mod scale_by_factored_rms;
 mod scale_by_lbfgs;
@@ -32,25 +36,30 @@ mod scale_by_param_block_rms;
 mod scale_by_polyak;
 mod scale_by_radam;
 mod scale_by_rms;
+mod scale_by_rprop;
 mod scale_by_rss;
 mod scale_by_schedule;
 mod scale_by_shape;
+mod scale_by_sign;
 mod scale_by_simplified_ademamix;
 mod scale_by_stddev;
 mod scale_by_trust_ratio;
 mod scale_by_yogi;
+mod scale_by_zoom_linesearch;
 mod set_to_zero;
 mod trace;
 mod zero_nans;
 
 pub use add_decayed_weights::{AddDecayedWeights, add_decayed_weights};
 pub use add_noise::{AddNoise, AddNoiseRun, AddNoiseState, add_noise};
+pub use apply_every::{ApplyEvery, ApplyEveryScalars, apply_every};
 pub use clip::{Clip, clip};
 pub use clip_by_block_rms::{ClipByBlockRms, clip_by_block_rms};
 pub use clip_by_global_norm::{ClipByGlobalNorm, clip_by_global_norm};
 pub use ema::{Ema, EmaScalars, ema};
 pub use identity::{Identity, identity};
 pub use keep_params_nonnegative::{KeepParamsNonnegative, keep_params_nonnegative};
+pub use project::project;
 pub use reduce_on_plateau::{ReduceOnPlateau, ReduceOnPlateauState, reduce_on_plateau};
 pub use rescale::RescaleState;
 pub use scale::{Scale, scale};
@@ -62,6 +71,10 @@ pub use scale_by_adan::{AdanScalars, ScaleByAdan, scale_by_adan};
 pub use scale_by_ademamix::{AdemamixScalars, ScaleByAdemamix, scale_by_ademamix};
 pub use scale_by_adopt::{AdoptScalars, ScaleByAdopt, StepLimit, scale_by_adopt};
 pub use scale_by_amsgrad::{AmsgradScalars, ScaleByAmsgrad, scale_by_amsgrad};
+pub use scale_by_backtracking_linesearch::{
+    BacktrackingLinesearchInfo, ScaleByBacktrackingLinesearch, ScaleByBacktrackingLinesearchState,
+    scale_by_backtracking_linesearch,
+};
 pub use scale_by_belief::{BeliefScalars, ScaleByBelief, scale_by_belief};
 pub use scale_by_factored_rms::{ScaleByFactoredRms, ScaleByFactoredRmsState, scale_by_factored_rms};
 pub use scale_by_lbfgs::{ScaleByLbfgs, ScaleByLbfgsState, scale_by_lbfgs};
@@ -75,15 +88,20 @@ pub use scale_by_param_block_rms::{ScaleByParamBlockRms, scale_by_param_block_rm
 pub use scale_by_polyak::{PolyakScalars, PolyakVariant, ScaleByPolyak, scale_by_polyak};
 pub use scale_by_radam::{RadamScalars, ScaleByRadam, scale_by_radam};
 pub use scale_by_rms::{RmsScalars, ScaleByRms, scale_by_rms};
+pub use scale_by_rprop::{RpropScalars, ScaleByRprop, scale_by_rprop};
 pub use scale_by_rss::{ScaleByRss, scale_by_rss};
 pub use scale_by_schedule::{ScaleBySchedule, scale_by_schedule};
 pub use scale_by_shape::{ScaleByShape, ScaleByShapeState, scale_by_shape};
+pub use scale_by_sign::{ScaleBySign, scale_by_sign};
 pub use scale_by_simplified_ademamix::{
     ScaleBySimplifiedAdemamix, SimplifiedAdemamixScalars, scale_by_simplified_ademamix,
 };
 pub use scale_by_stddev::{ScaleByStddev, StddevScalars, scale_by_stddev};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};
 pub use scale_by_yogi::{ScaleByYogi, YogiScalars, scale_by_yogi};
+pub use scale_by_zoom_linesearch::{
+    InitialGuess, ScaleByZoomLinesearch, ScaleByZoomLinesearchState, ZoomLinesearchInfo, scale_by_zoom_linesearch,
+};
 pub use set_to_zero::{SetToZero, set_to_zero};
 pub use trace::{Trace, trace};
 pub use zero_nans::{ZeroNans, ZeroNansState, zero_nans};

@@ -92,7 +92,7 @@ impl Structure {
         if twice.is_empty() { Ok(structure) } else { Err(Error::structure("the tree is ambiguous", twice)) }
     }
 
-    fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
+    pub(crate) fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
         let mut leaves = Vec::new();
         tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| leaves.push(LeafSpec::of(path, &leaf))));
         Structure { leaves }
@@ -126,6 +126,15 @@ impl Structure {
     /// The number of the leaf at a path.
     pub fn index_of(&self, path: &str) -> Option<usize> {
         self.leaves.iter().position(|l| l.path() == path)
+    }
+
+    /// The structure of a tree whose leaves have one more axis, the first, of this length.
+    pub(crate) fn with_first_axis(&self, len: usize) -> Structure {
+        let batched = |leaf: &LeafSpec| {
+            let shape: Vec<usize> = [len].into_iter().chain(leaf.shape.iter().copied()).collect();
+            LeafSpec { strides: super::dense_strides(&shape), shape, ..leaf.clone() }
+        };
+        Structure { leaves: self.leaves.iter().map(batched).collect() }
     }
 
     /// A number that is the same for equal paths, types and shapes in the same order, on every machine and in every

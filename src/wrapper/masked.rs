@@ -191,7 +191,7 @@ impl<T: Stage> Stage for Masked<T> {
     fn tile<C: Real>(&self, state: &Self::State, run: &T::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         if state.active[tile.leaf] {
             self.inner.tile(&state.inner, run, place, span, tile);
-        } else if self.freeze_others {
+        } else if self.freeze_others && span.has(place.at) {
             tile.set_zero();
         }
     }
@@ -215,7 +215,7 @@ impl<T: Stage> Stage for Masked<T> {
     fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
         if k.on {
             T::apply::<C>(&k.inner, at, span, slots, u, p, tally)
-        } else if k.freeze {
+        } else if k.freeze && span.has(at) {
             C::zero()
         } else {
             u

@@ -3,7 +3,9 @@
 mod apply_if_finite;
 mod boxed;
 mod chain;
+mod conditionally;
 mod freezable;
+mod freeze;
 mod inject_hyperparams;
 mod lookahead;
 mod masked;
@@ -17,7 +19,13 @@ mod whole_tree;
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
 pub use boxed::{Boxed, BoxedState, DynNamed, DynTransformation, Named, boxed, narrow};
 pub use chain::{NamedChain, NamedState, chain, named_chain};
+pub use conditionally::{
+    Condition, Conditionally, ConditionallyMask, ConditionallyState, ConditionallyTransform, StepGe, StepIf, StepLt,
+    StepMod, ValueIf, ValueLt, conditionally_mask, conditionally_transform, step_ge, step_if, step_lt, step_mod,
+    value_if, value_lt,
+};
 pub use freezable::{Freezable, FreezableState, freezable};
+pub use freeze::{freeze, selective_transform};
 pub use inject_hyperparams::{
     Argument, Arguments, Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams,
     injected_hyperparams,

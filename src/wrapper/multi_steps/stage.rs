@@ -259,10 +259,13 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
         }
         let inside = place.after(S::SHAPE);
         let Some(inner) = &run.inner else {
-            if run.act == Act::Hold && span.has(inside.at) && !run.accumulate.flush {
-                slot_read(&state.accumulator, tile, run.accumulate.kernel::<C>());
+            if span.has(inside.at) {
+                if run.act == Act::Hold && !run.accumulate.flush {
+                    slot_read(&state.accumulator, tile, run.accumulate.kernel::<C>());
+                }
+                tile.set_zero();
             }
-            return tile.set_zero();
+            return;
         };
         if span.has(inside.at) {
             slot_tile(&state.accumulator, tile, Emit(run.accumulate.kernel::<C>()));

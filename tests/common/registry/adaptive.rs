@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 
-use super::{ELEMENT, Law, family};
+use super::{ELEMENT, family};
 
 family! {
     // Parts.

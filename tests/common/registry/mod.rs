@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod core_parts;
+mod projection;
 
 use super::subject::Subject;
 
@@ -36,12 +37,11 @@ use family;
 
 /// Every entry of every family. If the variable `ENTRY` is set, only those whose name contains it.
 #[rustfmt::skip]
-pub fn registry(law: &mut impl Law) {
-    adaptive::entries(law);
-    core_parts::entries(law);
 pub fn registry() -> Vec<Box<dyn Subject>> {
     let families = [
+        adaptive::entries(),
         core_parts::entries(),
+        projection::entries(),
     ];
     let wanted = std::env::var("ENTRY").unwrap_or_default();
     families.into_iter().flatten().filter(|entry| entry.name().contains(&wanted)).collect()
