@@ -1,8 +1,8 @@
 use super::measured::larger;
 use crate::element::Real;
 use crate::engine::{
-    Clock, InitContext, Outcome, Place, Shape, SlotsWriter, Span, Stage, StepContext, Sums, Tile, slots_write, sum_tile,
-    sum_triples,
+    Clock, InitContext, Outcome, Place, Shape, SlotsWriter, Span, Stage, StepContext, Sums, Tile, slots_write,
+    sum_tile, sum_triples,
 };
 use crate::error::{Error, Result};
 use crate::macros::builder;

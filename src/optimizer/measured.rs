@@ -41,11 +41,11 @@ pub(crate) trait Measured {
 
 /// Implements [`Stage`](crate::Stage) for a [`Measured`].
 macro_rules! measured_stage {
-    ($T:ty; needs $N:ty) => {
+    ($T:ty; state $S:ty; run $R:ty; needs $N:ty) => {
         impl $crate::Stage for $T {
             type Needs = $N;
-            type State = <$T as $crate::optimizer::measured::Measured>::State;
-            type Run = <$T as $crate::optimizer::measured::Measured>::Run;
+            type State = $S;
+            type Run = $R;
             type Kernel<C: $crate::Real> = ();
 
             // Not stateful: the state is written in the one pass that ends at the barrier, whatever is run again later, so

@@ -99,7 +99,7 @@ builder! {
         options: adapt_lower_bound: bool;
     }
 }
-measured_stage!(Momo; needs crate::needs::Value);
+measured_stage!(Momo; state MomoState; run MomoRun; needs crate::needs::Value);
 
 /// What [`momo`](momo()) remembers.
 #[derive(Clone, Debug)]
@@ -124,7 +124,7 @@ state_fields!(MomoState<> { count, barf, gamma, lb, exp_avg });
 pub struct MomoRun {
     beta: f64,
     value: f64,
-    pub(super) model: Model,
+    model: Model,
     tau: f64,
 }
 

@@ -111,7 +111,7 @@ builder! {
         options: adapt_lower_bound: bool;
     }
 }
-measured_stage!(MomoAdam; needs crate::needs::Value);
+measured_stage!(MomoAdam; state MomoAdamState; run MomoAdamRun; needs crate::needs::Value);
 
 /// What [`momo_adam`](momo_adam()) remembers.
 #[derive(Clone, Debug)]

@@ -106,7 +106,7 @@ builder! {
         options: betas: (f64, f64), beta3: Option<f64>, safeguard_warmup: bool;
     }
 }
-measured_stage!(Prodigy; needs crate::needs::Nothing);
+measured_stage!(Prodigy; state ProdigyState; run ProdigyRun; needs crate::needs::Nothing);
 
 /// What [`prodigy`](prodigy()) remembers.
 #[derive(Clone, Debug)]

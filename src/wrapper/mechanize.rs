@@ -65,13 +65,7 @@ use crate::state::{Count, Moments, Scalar, State};
 /// [`contrib.mechanize`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: none but `f64` sums. Both clip `h`,
 /// which the paper does not.
 pub fn mechanize<T: Stage>(base_optimizer: T) -> Mechanize<T> {
-    Mechanize {
-        inner: base_optimizer,
-        weight_decay: 1e-2.into(),
-        eps: 1e-8.into(),
-        s_init: 1e-6.into(),
-        num_betas: 6,
-    }
+    Mechanize { inner: base_optimizer, weight_decay: 1e-2.into(), eps: 1e-8.into(), s_init: 1e-6.into(), num_betas: 6 }
 }
 
 /// See [`mechanize`].
