@@ -34,8 +34,6 @@ mod elementwise;
 mod error;
 mod linesearch;
 mod anchored;
-mod elementwise;
-mod error;
 mod layerwise;
 mod node;
 mod optax;

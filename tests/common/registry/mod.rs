@@ -2,11 +2,10 @@
 //! family's file; a new family is one line in each of the two lists below.
 
 mod adaptive;
-mod core_parts;
-mod projection;
 mod anchored;
 mod core_parts;
 mod layerwise;
+mod projection;
 mod sign;
 
 use super::subject::Subject;
@@ -44,14 +43,12 @@ use family;
 pub fn registry() -> Vec<Box<dyn Subject>> {
     let families = [
         adaptive::entries(),
+        anchored::entries(),
         core_parts::entries(),
+        layerwise::entries(),
         projection::entries(),
+        sign::entries(),
     ];
     let wanted = std::env::var("ENTRY").unwrap_or_default();
     families.into_iter().flatten().filter(|entry| entry.name().contains(&wanted)).collect()
-pub fn registry(law: &mut impl Law) {
-    core_parts::entries(law);
-    anchored::entries(law);
-    layerwise::entries(law);
-    sign::entries(law);
 }
