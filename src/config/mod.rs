@@ -33,6 +33,8 @@ mod data;
 mod elementwise;
 mod error;
 mod linesearch;
+mod anchored;
+mod layerwise;
 mod node;
 mod optax;
 mod optimizers;

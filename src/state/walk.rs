@@ -58,9 +58,10 @@ pub struct StateWalk<'a, 'w> {
     sink: ReadSink<'a, 'w>,
 }
 
-/// What a walk is for: every field, or the evaluations.
+/// What a walk is for: every field, the parts of one type, or the evaluations.
 enum ReadSink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
+    Parts(&'w mut dyn FnMut(&str, &'a dyn Any)),
     Evaluations(&'w mut dyn FnMut(&str, Evaluation<'a>)),
 }
 
@@ -68,6 +69,20 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, Entry<'a>)) -> Self {
         StateWalk { path: String::new(), names: Vec::new(), sink: ReadSink::Entries(sink) }
+    }
+
+    /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
+    pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a dyn Any)) -> Self {
+        StateWalk { path: String::new(), names: Vec::new(), sink: ReadSink::Parts(sink) }
+    }
+
+    /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
+    pub(crate) fn part<S: Any>(&mut self, part: &'a S) -> Option<&'a S> {
+        if let ReadSink::Parts(sink) = &mut self.sink {
+            sink(&self.path, part);
+            return None;
+        }
+        Some(part)
     }
 
     /// A walk that shows each [`evaluation`](Self::evaluation), with the path of the state it belongs to, instead of the

@@ -4,11 +4,13 @@ mod apply_if_finite;
 mod boxed;
 mod chain;
 mod conditionally;
+mod flatten;
 mod freezable;
 mod freeze;
 mod inject_hyperparams;
 mod lookahead;
 mod masked;
+mod mechanize;
 mod multi_steps;
 mod optional;
 mod partition;
@@ -23,6 +25,7 @@ pub use conditionally::{
     StepMod, ValueIf, ValueLt, conditionally_mask, conditionally_transform, step_ge, step_if, step_lt, step_mod,
     value_if, value_lt,
 };
+pub use flatten::{Flatten, FlattenState, flatten};
 pub use freezable::{Freezable, FreezableState, freezable};
 pub use freeze::{freeze, selective_transform};
 pub use inject_hyperparams::{
@@ -31,6 +34,7 @@ pub use inject_hyperparams::{
 };
 pub use lookahead::{Lookahead, LookaheadState, lookahead};
 pub use masked::{Masked, MaskedState, masked};
+pub use mechanize::{Mechanize, MechanizeState, mechanize};
 pub use multi_steps::{
     EveryK, MultiSteps, MultiStepsState, NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, multi_steps,
     skip_large_updates, skip_not_finite,

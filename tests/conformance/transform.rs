@@ -26,6 +26,7 @@ pub(crate) struct Seen {
     pub(crate) params: Leaves,
     pub(crate) hyperparams: BTreeMap<String, f64>,
     pub(crate) flags: BTreeMap<String, Value>,
+    pub(crate) measurements: BTreeMap<String, f64>,
     /// The parameters to evaluate with, where there are such.
     pub(crate) eval_params: Option<Leaves>,
     /// Why setting a hyperparameter was refused.
@@ -91,14 +92,12 @@ impl Step {
         let numbers = |name: &str| -> Result<BTreeMap<String, f64>, String> {
             map(name).iter().map(|(name, value)| Ok((name.clone(), tree::number(value)?))).collect()
         };
-        if step.get("expected_measurements").is_some() {
-            return Err("`expected_measurements` cannot be compared yet".into());
-        }
         let expected = Seen {
             updates: tree::read(&step["expected_updates"])?,
             params: tree::read(&step["expected_params"])?,
             hyperparams: numbers("expected_hyperparams")?,
             flags: map("expected_flags").into_iter().collect(),
+            measurements: numbers("expected_measurements")?,
             eval_params: step.get("expected_eval_params").map(tree::read).transpose()?,
             ..Seen::default()
         };
@@ -116,6 +115,12 @@ impl Seen {
             match found.hyperparams.get(name) {
                 Some(found) if tolerance.agrees(*expected, *found) => {}
                 found => return Err(format!("hyperparameter `{name}`: expected {expected:?}, found {found:?}")),
+            }
+        }
+        for (name, expected) in &self.measurements {
+            match found.measurements.get(name) {
+                Some(found) if tolerance.agrees(*expected, *found) => {}
+                found => return Err(format!("measurement `{name}`: expected {expected:?}, found {found:?}")),
             }
         }
         for (name, expected) in &self.flags {
@@ -205,6 +210,8 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
         }
         now.eval_params = state.eval_params(&params).ok().map(|eval| rounded(tree::leaves(&eval), &narrow));
         now.hyperparams = hyperparams(&mut *state);
+        let measured = measurements(&*state);
+        now.measurements = measured.iter().flat_map(|(_, m)| m.iter()).map(|(name, x)| (name.into(), x)).collect();
         now.flags = fields(&*state, &case.params.keys().cloned().collect::<Vec<_>>());
         now.flags.insert("has_updated".into(), updates.outcome().emitted().into());
         seen.push(now);
