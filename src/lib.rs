@@ -35,6 +35,7 @@ mod error;
 pub mod extra;
 mod macros;
 mod memory;
+pub mod minimize;
 pub mod needs;
 pub mod optimizer;
 pub mod recipe;
@@ -55,6 +56,7 @@ pub use engine::{
 pub use error::{Error, Result};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
+pub use minimize::Minimize;
 pub use optimizer::*;
 pub use select::{Labels, Mask};
 pub use transform::*;
@@ -64,6 +66,7 @@ pub use wrapper::*;
 
 /// Everything that training code uses: `use gradchain::prelude::*`.
 pub mod prelude {
+    pub use crate::minimize::Minimize;
     pub use crate::needs::Nothing;
     pub use crate::optimizer::*;
     pub use crate::schedule::*;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::engine::{Evaluate, InitContext, Objective, Outcome, Plan, Sink, Stage, StepContext, Updates, Work, table};
 use crate::error::{Error, Result};
 use crate::extra::Extra;
+use crate::minimize::{Known, Recall};
 use crate::needs::{Level, Provides};
 use crate::state::Schema;
 use crate::tree::{Structure, Tree, TreeMut};
@@ -226,6 +227,8 @@ pub struct OptState<T: Stage> {
     work: Work,
     /// A step began and did not end: a panic went through it.
     poisoned: bool,
+    /// What is known of the loss since [`minimize_step`](crate::Minimize::minimize_step) evaluated it.
+    pub(crate) recall: Option<Box<Recall>>,
 }
 
 impl<T: Stage> OptState<T> {
@@ -243,7 +246,7 @@ impl<T: Stage> OptState<T> {
         let at = InitContext { structure: &structure, active: &active, params: &work.params };
         let inner = transformation.init_state(&at)?;
         work.params.clear();
-        Ok(OptState { inner, structure: Arc::new(structure), work, poisoned: false })
+        Ok(OptState { inner, structure: Arc::new(structure), work, poisoned: false, recall: None })
     }
 
     /// The structure of the parameters that the state was made for.
@@ -281,7 +284,7 @@ impl<T: Stage> OptState<T> {
         Ok(())
     }
 
-    fn usable(&self) -> Result<()> {
+    pub(crate) fn usable(&self) -> Result<()> {
         if self.poisoned { Err(Error::poisoned()) } else { Ok(()) }
     }
 
@@ -317,6 +320,24 @@ impl<T: Stage> OptState<T> {
         Ok(outcome)
     }
 
+    /// A step from a value and a gradient that are known already.
+    pub(crate) fn step_from<P: TreeMut + ?Sized>(
+        &mut self,
+        transformation: &T,
+        params: &mut P,
+        known: &Known,
+        objective: Option<&mut (dyn Evaluate + '_)>,
+    ) -> Result<Outcome> {
+        table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
+        table::moments(&known.gradient, &mut self.work.grads);
+        self.run(transformation, Some(known.value), objective, Sink::Params)
+    }
+
+    /// The structure, to hold on to while the state changes.
+    pub(crate) fn shared_structure(&self) -> Arc<Structure> {
+        self.structure.clone()
+    }
+
     /// A step without gradients, which emits what wrappers have accumulated.
     pub(crate) fn flush<P: TreeMut + ?Sized>(&mut self, transformation: &T, params: &mut P) -> Result<Outcome> {
         self.usable()?;
@@ -347,7 +368,13 @@ impl<T: Stage> DerefMut for OptState<T> {
 impl<T: Stage> Clone for OptState<T> {
     fn clone(&self) -> Self {
         let work = self.work.fresh(&self.structure);
-        OptState { inner: self.inner.clone(), structure: self.structure.clone(), work, poisoned: self.poisoned }
+        OptState {
+            inner: self.inner.clone(),
+            structure: self.structure.clone(),
+            work,
+            poisoned: self.poisoned,
+            recall: self.recall.clone(),
+        }
     }
 }
 

@@ -1,10 +1,8 @@
 //! From name to builder, and what happens to every transformation that is built.
 
 use super::error::{ConfigError, Result};
-use super::node::{Args, Node};
-use super::{elementwise, linesearch, optax, optimizers, wrappers};
 use super::node::{Args, Asked, Node, Probe};
-use super::{elementwise, optax, optimizers, wrappers};
+use super::{elementwise, linesearch, optax, optimizers, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};

@@ -8,7 +8,9 @@ use super::registry::Member;
 use crate::element::DType;
 use crate::schedule::{Hyperparam, Schedule};
 use crate::select::{Labels, Mask};
-use crate::transform::{DimensionNumbers, InitialGuess, LionMode, NsCoeffs, Preconditioning, WeightDimensionNumbers};
+use crate::transform::{
+    DimensionNumbers, InitialGuess, Interpolation, LionMode, NsCoeffs, Preconditioning, WeightDimensionNumbers,
+};
 use crate::wrapper::EveryK;
 
 impl Read for DType {
@@ -114,6 +116,20 @@ impl Read for InitialGuess {
 
     fn example() -> Value {
         json!("keep")
+    }
+}
+
+impl Read for Interpolation {
+    fn read(node: &Node<'_>) -> Result<Interpolation> {
+        node.choice(&[("values", Interpolation::Values), ("slopes", Interpolation::Slopes)])
+    }
+
+    fn schema() -> Value {
+        json!({"enum": ["values", "slopes"]})
+    }
+
+    fn example() -> Value {
+        json!("values")
     }
 }
 

@@ -55,7 +55,8 @@ pub use scale_by_schedule::{ScaleBySchedule, scale_by_schedule};
 pub use scale_by_shape::{ScaleByShape, ScaleByShapeState, scale_by_shape};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};
 pub use scale_by_zoom_linesearch::{
-    InitialGuess, ScaleByZoomLinesearch, ScaleByZoomLinesearchState, ZoomLinesearchInfo, scale_by_zoom_linesearch,
+    InitialGuess, Interpolation, ScaleByZoomLinesearch, ScaleByZoomLinesearchState, ZoomLinesearchInfo,
+    scale_by_zoom_linesearch,
 };
 pub use set_to_zero::{SetToZero, set_to_zero};
 pub use trace::{Trace, trace};

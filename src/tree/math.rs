@@ -137,6 +137,22 @@ pub fn for_each_leaf<'a, T: Tree + ?Sized>(tree: &'a T, mut show: impl FnMut(&st
     tree.walk(&mut Walk::new(&mut String::new(), &mut show));
 }
 
+/// A number that tells trees of the same structure apart by their bits. A change of one element always changes it; of
+/// trees that differ in more than one, one pair in 2¹²⁸ has the same.
+pub(crate) fn fingerprint<T: Tree + ?Sized>(tree: &T) -> [u64; 2] {
+    let mut print = [0x9e37_79b9_7f4a_7c15_u64, 0xd1b5_4a32_d192_ed03];
+    let mut mix = |x: f64| {
+        let [a, b] = print;
+        // Each step can be undone, so what was different stays different.
+        print = [
+            (a ^ x.to_bits()).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31),
+            b.wrapping_add(x.to_bits()).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29),
+        ];
+    };
+    tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| each(&leaf.parts, &mut mix)));
+    print
+}
+
 /// Shows each element of a leaf, in logical (row-major) order.
 fn each(leaf: &LeafParts, mut show: impl FnMut(f64)) {
     let view = RawStrided { first: leaf.data };

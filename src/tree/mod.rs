@@ -38,7 +38,7 @@ pub use gradchain_derive::Tree;
 pub(crate) use layout::{Cursor, Run, dense_strides, is_dense};
 pub use leaf::{LeafMut, LeafRef};
 pub(crate) use leaf::{LeafParts, Strides};
-pub(crate) use math::add_update;
+pub(crate) use math::{add_update, fingerprint};
 pub use math::{apply_updates, for_each_leaf, tree_norm};
 pub use slices::{Slices, SlicesMut};
 pub use structure::{Difference, LeafSpec, Structure};
