@@ -32,6 +32,7 @@ pub mod config;
 mod element;
 mod engine;
 mod error;
+mod evaluation;
 pub mod extra;
 mod macros;
 mod memory;
@@ -51,9 +52,10 @@ pub mod wrapper;
 pub use element::{DType, Element, Real};
 pub use engine::{
     Clock, InitContext, Isa, LeafVisitor, Outcome, PassPlan, Place, Plan, Rule, RuleState, Shape, SlotArray, SlotList,
-    Span, Stage, StepContext, Sums, Tile, Updates, WholeLeaf, WholeTree, detected_isa, force_isa,
+    Span, Stage, StepContext, Sums, Tile, Updates, Warning, WarningKind, WholeLeaf, WholeTree, detected_isa, force_isa,
 };
 pub use error::{Error, Result};
+pub use evaluation::EvalParams;
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
 pub use optimizer::*;
@@ -74,5 +76,5 @@ pub mod prelude {
     pub use crate::select::{Labels, Mask};
     pub use crate::transform::*;
     pub use crate::wrapper::*;
-    pub use crate::{GradientTransformation, OptState, Outcome, Tree, TreeMut, Updates, apply_updates};
+    pub use crate::{EvalParams, GradientTransformation, OptState, Outcome, Tree, TreeMut, Updates, apply_updates};
 }

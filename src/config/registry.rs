@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
-use super::{elementwise, optax, optimizers, projection, wrappers};
+use super::{adaptive, anchored, elementwise, layerwise, linesearch, optimizers, parameter_free, projection, sign, optax, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -34,9 +34,15 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 /// Names, and what builds them.
 #[rustfmt::skip]
 const FAMILIES: &[(&[&str], Family)] = &[
+    (adaptive::NAMES, adaptive::build),
+    (anchored::NAMES, anchored::build),
     (elementwise::NAMES, elementwise::build),
+    (layerwise::NAMES, layerwise::build),
+    (linesearch::NAMES, linesearch::build),
     (optimizers::NAMES, optimizers::build),
+    (parameter_free::NAMES, parameter_free::build),
     (projection::NAMES, projection::build),
+    (sign::NAMES, sign::build),
 ];
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {

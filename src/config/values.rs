@@ -8,8 +8,10 @@ use super::registry::Member;
 use crate::element::DType;
 use crate::schedule::{Hyperparam, Schedule};
 use crate::select::{Labels, Mask};
-use crate::transform::{DimensionNumbers, LionMode, NsCoeffs, Preconditioning, WeightDimensionNumbers};
-use crate::wrapper::EveryK;
+use crate::transform::{
+    DimensionNumbers, InitStep, InitialGuess, LionMode, NsCoeffs, Preconditioning, WeightDimensionNumbers,
+};
+use crate::wrapper::{Boxed, EveryK, narrow};
 
 impl Read for DType {
     fn read(node: &Node<'_>) -> Result<DType> {
@@ -89,12 +91,31 @@ impl Read for Scheduled {
     }
 }
 
-/// An argument of Optax that there is nothing for here: only `null` will do.
+/// An argument of Optax that there is nothing for here: only what turns it off will do.
 pub(super) struct Unused;
 
 impl Read for Unused {
     fn read(node: &Node<'_>) -> Result<Unused> {
-        if node.is_none() { Ok(Unused) } else { Err(node.wrong("null")) }
+        let off = node.is_none() || node.value.as_bool() == Some(false);
+        if off { Ok(Unused) } else { Err(node.wrong("null or false")) }
+    }
+
+    fn schema() -> Value {
+        json!({"enum": [null, "none", false]})
+    }
+}
+
+impl Read for InitialGuess {
+    fn read(node: &Node<'_>) -> Result<InitialGuess> {
+        node.choice(&[("one", InitialGuess::One), ("keep", InitialGuess::Keep)])
+    }
+
+    fn schema() -> Value {
+        json!({"enum": ["one", "keep"]})
+    }
+
+    fn example() -> Value {
+        json!("keep")
     }
 }
 
@@ -190,6 +211,42 @@ impl Read for Member {
 
     fn example() -> Value {
         json!({"identity": {}})
+    }
+}
+
+/// What decides how long the steps of L-BFGS are.
+pub(super) enum Linesearch {
+    /// What it has where nothing is said.
+    Usual,
+    /// This, or nothing.
+    Given(Option<Member>),
+}
+
+impl Read for Linesearch {
+    fn read(node: &Node<'_>) -> Result<Linesearch> {
+        node.read().map(Linesearch::Given)
+    }
+
+    fn schema() -> Value {
+        Option::<Member>::schema()
+    }
+}
+
+/// A transformation that needs nothing besides gradients.
+pub(super) struct Base(pub(super) Boxed);
+
+impl Read for Base {
+    fn read(node: &Node<'_>) -> Result<Base> {
+        let narrowed = narrow(node.read::<Member>()?);
+        narrowed.map(Base).map_err(|error| ConfigError::refused(&node.place, error))
+    }
+}
+
+/// `[kind, number]`
+impl Read for InitStep {
+    fn read(node: &Node<'_>) -> Result<InitStep> {
+        let (name, value) = node.read::<(String, f64)>()?;
+        InitStep::from_name(&name, value).map_err(|error| ConfigError::refused(&node.place, error))
     }
 }
 

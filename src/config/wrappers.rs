@@ -1,5 +1,8 @@
 //! What holds other transformations.
 
+mod conditions;
+mod monitor;
+
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
 use super::registry::{Member, Named, checked, named};
@@ -8,22 +11,27 @@ use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
-    EveryK, NamedChain, apply_if_finite, freezable, inject_hyperparams, lookahead, masked, multi_steps, partition,
-    skip_large_updates, skip_not_finite,
+    EveryK, NamedChain, apply_if_finite, flatten, freezable, freeze, inject_hyperparams, lookahead, masked,
+    multi_steps, partition, selective_transform, skip_large_updates, skip_not_finite,
 };
 
 pub(super) const NAMES: &[&str] = &[
     "apply_if_finite",
     "chain",
+    "conditionally_mask",
+    "conditionally_transform",
+    "flatten",
     "freezable",
     "freeze",
     "inject_hyperparams",
     "lookahead",
     "masked",
+    "monitor",
     "multi_steps",
     "named_chain",
     "partition",
     "selective_transform",
+    "snapshot",
 ];
 
 /// The wrapper of this name, if it is one.
@@ -37,9 +45,10 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
         "apply_if_finite" => with_arguments(name, node, |a| {
             checked(node, apply_if_finite(a.required::<Member>("inner")?, a.required("max_consecutive_errors")?))
         }),
-        "freeze" => {
-            with_arguments(name, node, |a| checked(node, masked((), !a.required::<Mask>("mask")?).freeze_others()))
-        }
+        "conditionally_mask" => with_arguments(name, node, conditions::mask),
+        "conditionally_transform" => with_arguments(name, node, conditions::transform),
+        "flatten" => with_arguments(name, node, |a| checked(node, flatten(a.required::<Member>("inner")?))),
+        "freeze" => with_arguments(name, node, |a| checked(node, freeze(a.required::<Mask>("mask")?))),
         "freezable" => with_arguments(name, node, |a| checked(node, freezable(a.required::<Member>("inner")?))),
         "inject_hyperparams" => with_arguments(name, node, inject),
         "lookahead" => with_arguments(name, node, |a| {
@@ -53,6 +62,7 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
             let wrapped = masked(a.required::<Member>("inner")?, a.required::<Mask>("mask")?);
             checked(node, if a.or("freeze_others", false)? { wrapped.freeze_others() } else { wrapped })
         }),
+        "monitor" => with_arguments(name, node, monitor::build),
         "multi_steps" => with_arguments(name, node, accumulate),
         "partition" => with_arguments(name, node, |a| {
             let transforms = a.get("transforms").map_or(Ok(Vec::new()), |node| node.entries())?;
@@ -61,9 +71,10 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
             checked(node, partition(transforms, a.required::<Labels>("labels")?))
         }),
         "selective_transform" => with_arguments(name, node, |a| {
-            let mask = !a.required::<Mask>("freeze_mask")?;
-            checked(node, masked(a.required::<Member>("optimizer")?, mask).freeze_others())
+            let mask = a.required::<Mask>("freeze_mask")?;
+            checked(node, selective_transform(a.required::<Member>("optimizer")?, mask))
         }),
+        "snapshot" => with_arguments(name, node, monitor::one),
         _ => return None,
     })
 }

@@ -108,6 +108,9 @@ macro_rules! delegate_stage {
             fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::Span) -> usize {
                 self.$field.state_bytes(state, leaf, at, span)
             }
+            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+                self.$field.unused(state, report);
+            }
             fn recipe(&self) -> $crate::recipe::Recipe {
                 ($recipe)(self)
             }

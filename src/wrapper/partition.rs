@@ -146,6 +146,7 @@ pub trait Group: core::fmt::Debug + Send + Sync {
         tile: &mut Tile<'_, C>,
     );
     fn state_bytes(&self, member: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str));
     fn recipes(&self) -> Vec<Recipe>;
     fn describe(&self) -> Vec<String>;
 }
@@ -231,6 +232,9 @@ macro_rules! groups {
                     _ => 0,
                 }
             }
+            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+                $(self.$i.unused(&state.$i, report);)+
+            }
             fn recipes(&self) -> Vec<Recipe> {
                 vec![$(self.$i.recipe()),+]
             }
@@ -311,6 +315,9 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     fn state_bytes(&self, which: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self[which].state_bytes(&state[which], leaf, at, span)
     }
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
+    }
     fn recipes(&self) -> Vec<Recipe> {
         self.iter().map(Stage::recipe).collect()
     }
@@ -385,6 +392,15 @@ impl<G: Group> Stage for Partition<G> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self.members.state_bytes(state.which[leaf], &state.members, leaf, at, span)
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        for (name, active) in self.names.iter().zip(&state.active) {
+            if !active.contains(&true) {
+                report(&format!("the group `{name}` of a partition"));
+            }
+        }
+        self.members.unused(&state.members, report);
     }
 
     fn recipe(&self) -> Recipe {

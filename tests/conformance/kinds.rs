@@ -4,7 +4,8 @@ use gradchain::prelude::*;
 use gradchain::projection::*;
 use gradchain::tree::{DynTree, Norm, tree_norm, tree_vdot};
 use gradchain::{
-    config, incremental_update, per_example_global_norm_clip, per_example_layer_norm_clip, periodic_update,
+    apply_updates, config, extra, incremental_update, needs, per_example_global_norm_clip, per_example_layer_norm_clip,
+    periodic_update,
 };
 use serde_json::{Map, Value};
 
@@ -197,7 +198,7 @@ pub(crate) fn invalid(case: &Value) -> Result<(), Stop> {
     let stages = ["build", "init", "update"];
     let stage = case["stage"].as_str().unwrap_or_default();
     let last = stages.iter().position(|s| *s == stage).ok_or_else(|| Stop::Error(format!("the stage {stage}")))?;
-    let optimizer = match config::build(&case["config"]) {
+    let optimizer = match config::build_with::<needs::Value>(&case["config"]) {
         Ok(optimizer) => optimizer,
         Err(error) if error.unsupported_name().is_some() => return Err(stop(error)),
         Err(_) => return Ok(()),
@@ -205,7 +206,7 @@ pub(crate) fn invalid(case: &Value) -> Result<(), Stop> {
     let params = tree::dynamic(&tree::read(&case["params"]).map_err(Stop::Error)?);
     let refused = match optimizer.init(&params) {
         Err(_) => Some(1),
-        Ok(mut state) => optimizer.update(&params, &mut state, &params).is_err().then_some(2),
+        Ok(mut state) => optimizer.update_with(&params, extra::value(1.0), &mut state, &params).is_err().then_some(2),
     };
     match refused {
         Some(found) if found <= last => Ok(()),

@@ -3,11 +3,11 @@
 use gradchain::prelude::*;
 use gradchain::projection::*;
 
-use super::{ELEMENT, Law, WHOLE, WINDOWS, family};
+use super::{ELEMENT, WHOLE, WINDOWS, family};
 
 family! {
     project_non_negative, ELEMENT, project(non_negative());
-    project_box, ELEMENT, chain((adam(0.1), project(box_set(-0.5, linear(0.5, 0.1, 3)))));
+    project_box, ELEMENT, chain((adam(0.1), project(box_set(-0.5, gradchain::schedule::Schedule::from(linear(0.5, 0.1, 3))))));
     project_hypercube, ELEMENT, chain((sgd(0.1).momentum(0.9), project(hypercube(0.7))));
     project_linf_ball, ELEMENT, project(linf_ball(0.3));
     project_injected, ELEMENT, inject_hyperparams(project(linf_ball(linear(0.3, 0.1, 4))));
