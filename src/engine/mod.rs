@@ -27,7 +27,7 @@ mod whole;
 
 pub(crate) use drive::{Sink, Work, add_rounded};
 pub use fused::SlotList;
-pub(crate) use fused::{SlotJob, SlotReader, fused_tile, slot_read, slot_tile};
+pub(crate) use fused::{SlotJob, SlotReader, at_point, fused_tile, slot_read, slot_tile};
 pub use isa::{Isa, detected_isa, force_isa};
 pub(crate) use isa::{Job, current_isa, dispatch};
 pub use lint::{Warning, WarningKind};
