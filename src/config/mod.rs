@@ -29,9 +29,11 @@
 //! [Optax]: https://optax.readthedocs.io
 
 mod adaptive;
+mod anchored;
 mod data;
 mod elementwise;
 mod error;
+mod layerwise;
 mod linesearch;
 mod node;
 mod optax;

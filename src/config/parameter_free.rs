@@ -6,10 +6,18 @@ use super::registry::{Member, family};
 use crate::optimizer::*;
 use crate::schedule::Hyperparam;
 use crate::transform::*;
-use crate::wrapper::schedule_free;
+use crate::wrapper::{mechanize, schedule_free};
 
 family! { |a|
+    "dadapt_adamw" => dadapt_adamw().betas(a.or("betas", (0.9, 0.999))?),
+    "mechanize" => mechanize(a.required::<Member>("base_optimizer")?).num_betas(a.or("num_betas", 6)?),
+    "momo" => momo().adapt_lower_bound(a.or("adapt_lower_bound", false)?),
+    "momo_adam" => momo_adam().adapt_lower_bound(a.or("adapt_lower_bound", false)?),
     "polyak_sgd" => polyak_sgd().variant(a.or("variant", PolyakVariant::default())?),
+    "prodigy" => prodigy()
+        .betas(a.or("betas", (0.9, 0.999))?)
+        .beta3(a.or::<Option<f64>>("beta3", None)?)
+        .safeguard_warmup(a.or("safeguard_warmup", false)?),
     "reduce_on_plateau" => reduce_on_plateau()
         .patience(a.or("patience", 10)?)
         .cooldown(a.or("cooldown", 0)?)

@@ -2,7 +2,10 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
-use super::{adaptive, elementwise, linesearch, optax, optimizers, parameter_free, projection, sign, wrappers};
+use super::{
+    adaptive, anchored, elementwise, layerwise, linesearch, optax, optimizers, parameter_free, projection, sign,
+    wrappers,
+};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -35,7 +38,9 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 #[rustfmt::skip]
 const FAMILIES: &[(&[&str], Family)] = &[
     (adaptive::NAMES, adaptive::build),
+    (anchored::NAMES, anchored::build),
     (elementwise::NAMES, elementwise::build),
+    (layerwise::NAMES, layerwise::build),
     (linesearch::NAMES, linesearch::build),
     (optimizers::NAMES, optimizers::build),
     (parameter_free::NAMES, parameter_free::build),

@@ -1,6 +1,7 @@
 //! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
 
 use super::pieces::Pieces;
+use crate::tree::{Cursor, LeafSpec, dense_strides};
 
 /// What a pass added up, by leaf or for the whole tree.
 #[derive(Clone, Copy)]
@@ -52,4 +53,49 @@ pub(crate) fn sum_tile<C: crate::element::Real>(x: &[C], f: impl Fn(C) -> f64) -
         *lane += f(*x);
     }
     lanes.iter().sum()
+}
+
+/// The same over two stretches of one length.
+#[inline(always)]
+pub(crate) fn sum_pairs<C: crate::element::Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f64 {
+    sum_triples(x, y, y, |x, y, _| f(x, y))
+}
+
+/// The same over three.
+#[inline(always)]
+pub(crate) fn sum_triples<C: crate::element::Real>(x: &[C], y: &[C], z: &[C], f: impl Fn(C, C, C) -> f64) -> f64 {
+    let mut lanes = [0.0_f64; LANES];
+    let whole = x.len() / LANES * LANES;
+    let [(x, rest_x), (y, rest_y), (z, rest_z)] = [x, y, z].map(|all| all.split_at(whole));
+    for ((x, y), z) in x.chunks_exact(LANES).zip(y.chunks_exact(LANES)).zip(z.chunks_exact(LANES)) {
+        for (((lane, x), y), z) in lanes.iter_mut().zip(x).zip(y).zip(z) {
+            *lane += f(*x, *y, *z);
+        }
+    }
+    for (((lane, x), y), z) in lanes.iter_mut().zip(rest_x).zip(rest_y).zip(rest_z) {
+        *lane += f(*x, *y, *z);
+    }
+    lanes.iter().sum()
+}
+
+/// Products that are worked out and added up together.
+const STRETCH: usize = 512;
+
+/// The inner product of two arrays that lie as a leaf does, in `f64` and in row-major order whatever their memory order.
+pub(crate) fn dot<C: crate::element::Real>(leaf: &LeafSpec, a: &[C], b: &[C]) -> f64 {
+    let mut products = [0.0; STRETCH];
+    let (mut sum, mut filled) = (0.0, 0);
+    let order = dense_strides(leaf.shape());
+    for run in Cursor::new(leaf.shape(), &order, leaf.strides(), 0).take(a.len()) {
+        for i in 0..run.len {
+            let at = (run.offset + i as isize * run.stride) as usize;
+            products[filled] = a[at].as_f64() * b[at].as_f64();
+            filled += 1;
+            if filled == STRETCH {
+                sum += sum_tile(&products, |x: f64| x);
+                filled = 0;
+            }
+        }
+    }
+    sum + sum_tile(&products[..filled], |x: f64| x)
 }

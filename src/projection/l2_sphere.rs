@@ -74,7 +74,7 @@ impl TreeSet for L2Sphere {
     fn move_to(&self, count: u64, x: &mut dyn Vector) {
         let (norm, scale) = (length(x), self.scale.at(count));
         if norm == 0.0 {
-            let equal = scale / (x.len() as f64).sqrt();
+            let equal = scale / (x.elements() as f64).sqrt();
             return x.map(|_| equal);
         }
         stretch(x, norm, scale);

@@ -12,7 +12,7 @@ use crate::wrapper::Argument;
 /// [`WholeTreeTransformation`](crate::WholeTreeTransformation).
 pub trait Projection: Set {
     /// What [`project`](crate::project) makes of it.
-    type Stage: Stage + Clone + 'static;
+    type Stage: Stage<Needs = crate::needs::Nothing> + Clone + 'static;
 
     /// Moves a tree to the nearest point of the set. Schedules are taken at count 0.
     ///
@@ -137,7 +137,7 @@ pub(super) fn project_tree<S: TreeSet, T: TreeMut + ?Sized>(set: &S, tree: &mut 
     let structure = Structure::of(tree)?;
     let beside = beside(set, &structure, &vec![true; structure.len()], TreeValues::row_major)?;
     let x = &mut TreeVector { leaves: &mut leaves_mut(tree), beside: &beside };
-    if x.len() > 0 {
+    if x.elements() > 0 {
         set.move_to(0, x);
     }
     Ok(())

@@ -97,7 +97,7 @@ impl Cut {
         let largest = x.max(&f);
         let below = |x: f64| f(x) - largest;
         // The exact cut takes `sum` from the largest alone, or something from all of them: neither is more than it should.
-        let from_all = (x.sum(below) - sum) / x.len() as f64;
+        let from_all = (x.sum(below) - sum) / x.elements() as f64;
         let mut beyond = if from_all > -sum || from_all.is_nan() { from_all } else { -sum };
         let mut last = None;
         loop {

@@ -64,7 +64,7 @@ impl<S: TreeSet> WholeTreeRule for ProjectTree<S> {
             state.beside.iter_mut().for_each(|values| *values = Values::One(number));
         }
         let x = &mut SumVector { tree, beside: &state.beside };
-        if x.len() > 0 {
+        if x.elements() > 0 {
             self.projection.move_to(count, x);
         }
     }

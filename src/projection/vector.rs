@@ -10,7 +10,7 @@ use crate::tree::{LeafMut, LeafRef};
 /// A vector, and beside it a second one that belongs to the set: a normal, say. The second is empty where there is none.
 pub trait Vector {
     /// How many elements.
-    fn len(&self) -> usize;
+    fn elements(&self) -> usize;
     /// Shows all elements.
     fn read(&mut self, each: &mut dyn FnMut(&[f64], &[f64]));
     /// Shows all elements to be overwritten.
@@ -65,7 +65,7 @@ pub(super) struct TreeVector<'a, 'b> {
 }
 
 impl Vector for TreeVector<'_, '_> {
-    fn len(&self) -> usize {
+    fn elements(&self) -> usize {
         self.leaves.iter().map(|leaf| leaf.parts.data.len()).sum()
     }
 
@@ -101,7 +101,7 @@ pub(super) struct SumVector<'a, 'b> {
 }
 
 impl Vector for SumVector<'_, '_> {
-    fn len(&self) -> usize {
+    fn elements(&self) -> usize {
         let leaves = self.tree.structure().leaves().iter().enumerate();
         leaves.filter(|(i, _)| self.tree.is_active(*i)).map(|(_, leaf)| leaf.len()).sum()
     }

@@ -64,7 +64,7 @@ impl Set for VectorLine {
     fn check(&self) -> Result<()> {
         self.a.validate(Self::NAME, "a", "finite", f64::is_finite)?;
         match self.a.fixed() {
-            Some(zero) if zero == 0.0 => Err(Error::argument(Self::NAME, "a", "not zero everywhere", 0)),
+            Some(0.0) => Err(Error::argument(Self::NAME, "a", "not zero everywhere", 0)),
             _ => Ok(()),
         }
     }

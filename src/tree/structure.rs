@@ -25,6 +25,15 @@ impl LeafSpec {
         LeafSpec { path: path.into(), dtype: leaf.dtype(), shape: leaf.shape().into(), strides }
     }
 
+    /// A leaf of this one's path that holds something else: of another type, and of its shape or one of its own.
+    pub(crate) fn standing_for(&self, dtype: DType, shape: Option<Vec<usize>>) -> LeafSpec {
+        let path = self.path.clone();
+        match shape {
+            Some(shape) => LeafSpec { path, dtype, strides: super::dense_strides(&shape), shape },
+            None => LeafSpec { path, dtype, shape: self.shape.clone(), strides: self.strides.clone() },
+        }
+    }
+
     /// The path in the tree, such as `layers/0/weight`.
     pub fn path(&self) -> &str {
         &self.path
@@ -90,6 +99,11 @@ impl Structure {
         let twice = structure.leaves.iter().filter(|l| !seen.insert(l.path()));
         let twice: Vec<_> = twice.map(|l| Difference::Duplicate { path: l.path().into() }).collect();
         if twice.is_empty() { Ok(structure) } else { Err(Error::structure("the tree is ambiguous", twice)) }
+    }
+
+    /// Leaves as described; no two have the same path.
+    pub(crate) fn from_leaves(leaves: Vec<LeafSpec>) -> Structure {
+        Structure { leaves }
     }
 
     /// One leaf with one axis, at the root.

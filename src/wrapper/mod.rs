@@ -10,6 +10,7 @@ mod freeze;
 mod inject_hyperparams;
 mod lookahead;
 mod masked;
+mod mechanize;
 mod multi_steps;
 mod optional;
 mod partition;
@@ -34,6 +35,7 @@ pub use inject_hyperparams::{
 };
 pub use lookahead::{Lookahead, LookaheadState, lookahead};
 pub use masked::{Masked, MaskedState, masked};
+pub use mechanize::{Mechanize, MechanizeState, mechanize};
 pub use multi_steps::{
     EveryK, MultiSteps, MultiStepsState, NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, multi_steps,
     skip_large_updates, skip_not_finite,

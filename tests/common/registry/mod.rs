@@ -2,8 +2,11 @@
 //! family's file; a new family is one line in each of the two lists below.
 
 mod adaptive;
+mod anchored;
 mod core_parts;
+mod layerwise;
 mod projection;
+mod sign;
 
 use super::subject::Subject;
 
@@ -40,8 +43,11 @@ use family;
 pub fn registry() -> Vec<Box<dyn Subject>> {
     let families = [
         adaptive::entries(),
+        anchored::entries(),
         core_parts::entries(),
+        layerwise::entries(),
         projection::entries(),
+        sign::entries(),
     ];
     let wanted = std::env::var("ENTRY").unwrap_or_default();
     families.into_iter().flatten().filter(|entry| entry.name().contains(&wanted)).collect()
