@@ -317,6 +317,10 @@ impl<T: Stage> Stage for Flatten<T> {
         0
     }
 
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
     fn recipe(&self) -> Recipe {
         Recipe::call("flatten", [("inner", self.inner.recipe())])
     }
