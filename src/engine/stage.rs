@@ -1,9 +1,10 @@
 //! What the engine runs, and what it tells it.
 
 use super::{Shape, SlotList, Span, Sums, Tile, WholeTree};
-use crate::element::{DType, Real};
+use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
+use crate::recipe::Recipe;
 use crate::state::State;
 use crate::tree::{LeafSpec, Structure};
 
@@ -38,14 +39,39 @@ impl<'a> InitContext<'a> {
 
     /// Copies of the parameters, in the types that their arithmetic is done in.
     pub fn params_as_moments(&self) -> crate::state::Moments {
-        let mut copies = self.moments();
+        self.params_as_moments_of(None)
+    }
+
+    /// Copies of the parameters, of a type asked for or else the one that their arithmetic is done in.
+    pub fn params_as_moments_of(&self, dtype: Option<DType>) -> crate::state::Moments {
+        let mut copies = self.moments_of(dtype);
         for (i, spec) in self.structure.leaves().iter().enumerate().filter(|(i, _)| self.active[*i]) {
-            match spec.dtype().compute() {
-                DType::F64 => super::whole::read_leaf::<f64>(&self.params[i], spec, copies.get_mut(i)),
-                _ => super::whole::read_leaf::<f32>(&self.params[i], spec, copies.get_mut(i)),
+            let leaf = &self.params[i];
+            match dtype.unwrap_or(spec.dtype().compute()) {
+                DType::F64 => super::whole::read_leaf::<f64>(leaf, spec, copies.get_mut(i)),
+                DType::F32 => super::whole::read_leaf::<f32>(leaf, spec, copies.get_mut(i)),
+                narrow => {
+                    let mut wide = vec![0.0_f64; spec.len()];
+                    super::whole::read_leaf(leaf, spec, Some(&mut wide));
+                    with_dtype!(narrow, T => {
+                        let copy = copies.get_mut::<T>(i).unwrap_or_default();
+                        copy.iter_mut().zip(wide).for_each(|(copy, x)| *copy = T::from_f64(x));
+                    });
+                }
             }
         }
         copies
+    }
+
+    /// Copies of the parameters, of a type asked for or else the one their arithmetic is done in.
+    pub fn params_as_moments_of(&self, dtype: Option<DType>) -> crate::state::Moments {
+        let copies = self.params_as_moments();
+        if dtype.is_none() {
+            return copies;
+        }
+        let mut rounded = self.moments_of(dtype);
+        rounded.map(|leaf, i, _| copies.at(leaf, i, copies.strides(leaf)));
+        rounded
     }
 
     /// The leaves to act on that are also `on`.
@@ -249,6 +275,16 @@ pub trait Stage: core::fmt::Debug + Send + Sync {
 
     /// How many bytes of state a pass reads and writes for each element of a leaf, counted from this stage's own place.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+
+    /// Names the masks and groups inside that take no leaf.
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        let _ = (state, report);
+    }
+
+    /// How the transformation is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.
+    fn recipe(&self) -> Recipe {
+        Recipe::Opaque(self.describe())
+    }
 
     /// Names the parts, for [`Plan`](super::Plan).
     fn describe(&self) -> String {

@@ -72,6 +72,8 @@ enum Gives {
     /// From the step with that gradient on: what the transformation inside gives for the mean of each window alone, and
     /// nothing before the window is full.
     WindowsApart,
+    /// What the naive version of the transformation gives, in every step.
+    NaiveVersion,
     /// Setting is refused, with a message that says why. All numbers are Optax's.
     Refusal,
     /// An update was emitted if the count of them has gone up in this step. All else is Optax's.
@@ -196,6 +198,12 @@ impl Gives {
                     for (name, value) in &mut expected.flags {
                         *value = right.flags.get(name).cloned().unwrap_or_default();
                     }
+                }
+            }
+            Gives::NaiveVersion => {
+                let Some(naive) = reference::windows(case) else { return };
+                for (expected, right) in expected.iter_mut().zip(naive.seen) {
+                    (expected.updates, expected.params) = (right.updates, right.params);
                 }
             }
             Gives::Refusal => {

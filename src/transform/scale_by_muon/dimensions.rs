@@ -2,6 +2,7 @@
 
 use crate::engine::InitContext;
 use crate::error::{Error, Result};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::select::subtree;
 use crate::tree::LeafSpec;
 
@@ -69,7 +70,7 @@ impl WeightDimensionNumbers {
     }
 
     /// Checks that every path names a leaf.
-    fn check(&self, at: &InitContext<'_>, what: &str) -> Result<()> {
+    pub(crate) fn check(&self, at: &InitContext<'_>, what: &str) -> Result<()> {
         let paths: Vec<&str> = self.0.iter().flatten().map(|(path, _)| path.as_str()).collect();
         subtree::assign(&paths, at.structure(), false, what).map(drop)
     }
@@ -118,6 +119,25 @@ pub(super) fn layouts(
         .collect()
 }
 
+/// Where the rows and the columns of a leaf that is one matrix lie: element `[i, j]` at the sum of both places. `None` if the
+/// leaf is no matrix, an error if it is described as several.
+pub(crate) fn one_matrix(
+    numbers: &WeightDimensionNumbers,
+    leaf: &LeafSpec,
+    what: &str,
+) -> Result<Option<[Vec<usize>; 2]>> {
+    let Some(described) = numbers.of(leaf) else { return Ok(None) };
+    match described.axes(leaf) {
+        Some(axes) if axes.iter().map(Vec::len).sum::<usize>() == leaf.ndim() => {
+            Ok(Some(axes.map(|axes| places(leaf, &axes))))
+        }
+        _ => {
+            let expected = "such that each axis of a matrix is one of its rows or one of its columns";
+            Err(Error::argument(what, "weight_dimension_numbers", expected, format!("the leaf `{leaf}`")))
+        }
+    }
+}
+
 fn size(leaf: &LeafSpec, axes: &[usize]) -> usize {
     axes.iter().map(|&a| leaf.shape()[a]).product()
 }
@@ -128,4 +148,21 @@ fn places(leaf: &LeafSpec, axes: &[usize]) -> Vec<usize> {
         let stride = leaf.strides()[a] as usize;
         places.iter().flat_map(|place| (0..leaf.shape()[a]).map(move |i| place + i * stride)).collect()
     })
+}
+
+impl ToRecipe for DimensionNumbers {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::map([
+            ("reduction_axis", self.reduction_axis.to_recipe()),
+            ("output_axis", self.output_axis.to_recipe()),
+        ])
+    }
+}
+
+impl ToRecipe for WeightDimensionNumbers {
+    fn to_recipe(&self) -> Recipe {
+        let Some(entries) = &self.0 else { return Recipe::Null };
+        let by_path = entries.iter().map(|(path, numbers)| (&**path, numbers.to_recipe()));
+        Recipe::map([("by_path", Recipe::map(by_path))])
+    }
 }

@@ -35,7 +35,7 @@ fn constant_schedules(entry: &dyn Subject, Problem { params, grads, .. }: &Probl
             Hyperparam::Number(number) if number.is_finite() => *hyperparam = constant(number).into(),
             _ => {}
         },
-        Argument::Static => {}
+        Argument::Static(_) => {}
     });
     let (plain, scheduled) = (entry.run(params, grads), run(&named, params, grads));
     same_values(&plain.params, &scheduled.params).unwrap_or_else(|at| panic!("{}: {at}", entry.name()));

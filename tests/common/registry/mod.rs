@@ -1,7 +1,12 @@
 //! Every transformation, and chains and nestings of them: what the laws run over. A new transformation is one line in its
 //! family's file; a new family is one line in each of the two lists below.
 
+mod adaptive;
+mod anchored;
 mod core_parts;
+mod layerwise;
+mod projection;
+mod sign;
 
 use super::subject::Subject;
 
@@ -37,7 +42,12 @@ use family;
 #[rustfmt::skip]
 pub fn registry() -> Vec<Box<dyn Subject>> {
     let families = [
+        adaptive::entries(),
+        anchored::entries(),
         core_parts::entries(),
+        layerwise::entries(),
+        projection::entries(),
+        sign::entries(),
     ];
     let wanted = std::env::var("ENTRY").unwrap_or_default();
     families.into_iter().flatten().filter(|entry| entry.name().contains(&wanted)).collect()
