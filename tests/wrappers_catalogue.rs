@@ -313,7 +313,7 @@ fn flattening_does_not_depend_on_memory_order_and_keeps_to_its_leaves() {
         boxed(chain((trace(0.5), clip(0.7), flatten(lamb(0.1)), clip(0.05), scale(0.5)))),
         boxed(masked(flatten(lamb(0.1)), Mask::path("1"))),
         boxed(flatten(multi_steps(flatten(lookahead(adam(0.1), 2, 0.5)), 2))),
-        boxed(flatten(lbfgs(0.1))),
+        boxed(flatten(lbfgs().learning_rate(0.1).without_linesearch())),
     ] {
         let (mut rows, mut cols) = (params(0.1), params(0.1));
         cols.0 = fortran(&cols.0);

@@ -42,7 +42,7 @@ pub use rule::{Clock, Rule, RuleState, SlotArray};
 pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;
-pub(crate) use sums::{sum_pairs, sum_tile, sum_triples};
+pub(crate) use sums::{dot, sum_pairs, sum_tile, sum_triples};
 pub use tile::Tile;
 pub(crate) use tuple::{fits, needs_of};
 pub use updates::Updates;

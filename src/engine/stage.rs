@@ -63,17 +63,6 @@ impl<'a> InitContext<'a> {
         copies
     }
 
-    /// Copies of the parameters, of a type asked for or else the one their arithmetic is done in.
-    pub fn params_as_moments_of(&self, dtype: Option<DType>) -> crate::state::Moments {
-        let copies = self.params_as_moments();
-        if dtype.is_none() {
-            return copies;
-        }
-        let mut rounded = self.moments_of(dtype);
-        rounded.map(|leaf, i, _| copies.at(leaf, i, copies.strides(leaf)));
-        rounded
-    }
-
     /// The leaves to act on that are also `on`.
     pub(crate) fn restricted(&self, on: &[bool]) -> Vec<bool> {
         self.active.iter().zip(on).map(|(a, b)| *a && *b).collect()

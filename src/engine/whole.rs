@@ -135,12 +135,14 @@ impl WholeTree<'_> {
     /// The loss at a point, for what [needs](crate::Stage::Needs) it as a function; NaN where there is none. Leaves
     /// without an array in `point` have the value that the parameters have.
     pub fn value_at(&mut self, point: &Moments) -> f64 {
-        self.objective.as_mut().map_or(f64::NAN, |objective| objective.ask(self.structure, point, None))
+        self.objective.as_mut().map_or(f64::NAN, |objective| objective.ask(self.structure, self.params, point, None))
     }
 
     /// The loss at a point, and into `gradient` its gradient there, for the leaves that have an array in it.
     pub fn value_and_grad_at(&mut self, point: &Moments, gradient: &mut Moments) -> f64 {
-        self.objective.as_mut().map_or(f64::NAN, |objective| objective.ask(self.structure, point, Some(gradient)))
+        let ask =
+            |objective: &mut &mut (dyn Ask + '_)| objective.ask(self.structure, self.params, point, Some(gradient));
+        self.objective.as_mut().map_or(f64::NAN, ask)
     }
 
     /// Copies the gradient of a leaf that the step was given, before any transformation, into the compute type and the

@@ -1,5 +1,6 @@
 use crate::engine::{Stage, delegate_stage};
 use crate::needs::Nothing;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
 use crate::transform::{
@@ -121,12 +122,21 @@ impl<T: Stage<Needs = Nothing>> Arguments for Galore<T> {
         visit("learning_rate", Argument::Hyperparam(&mut rate.learning_rate));
         galore.arguments(visit);
         visit("weight_decay", Argument::Hyperparam(&mut decay.inner.weight_decay));
-        visit("mask", Argument::Static);
+        visit("mask", Argument::Static(&decay.mask));
     }
 }
 
 delegate_stage! {
     Galore<T> where T: Stage<Needs = Nothing> => chain: Chain<T>;
     needs Nothing;
+    recipe |this: &Galore<T>| {
+        let (galore, decay, rate) = &this.chain;
+        let own = [
+            ("learning_rate", rate.learning_rate.to_recipe()),
+            ("weight_decay", decay.inner.weight_decay.to_recipe()),
+            ("mask", decay.mask.to_recipe()),
+        ];
+        Recipe::call("galore", own.into_iter().chain(galore.entries()))
+    };
     describe |this: &Galore<T>| format!("galore[{}]", this.chain.describe())
 }

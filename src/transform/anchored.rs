@@ -2,7 +2,7 @@
 //! barrier, sums over elements, and a copy of the first parameters that is only read.
 
 use crate::element::Real;
-use crate::engine::{InitContext, Job, Place, SlotJob, Span, Sums, Tile, dispatch, slot_tile, sum_tile, sum_pairs};
+use crate::engine::{InitContext, Job, Place, SlotJob, Span, Sums, Tile, dispatch, slot_tile, sum_pairs, sum_tile};
 use crate::error::Result;
 use crate::state::{Moments, State};
 
