@@ -38,20 +38,22 @@ macro_rules! builder {
 
             fn arguments(&mut self, _visit: &mut dyn FnMut(&'static str, $crate::wrapper::Argument<'_>)) {
                 $(_visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.$h));)*
-                $(_visit(stringify!($o), $crate::wrapper::Argument::Static);)*
-                $($(_visit(stringify!($n), $crate::wrapper::Argument::Static);)*)?
+                $(_visit(stringify!($o), $crate::wrapper::Argument::Static(&self.$o));)*
+                $($(_visit(stringify!($n), $crate::wrapper::Argument::Static(&self.$n));)*)?
             }
         }
     };
 }
 
 /// For a named optimizer, a struct around a chain called `chain`: where in the chain each argument goes. Makes the methods
-/// that set them, the list of named arguments, and the optimizer itself a transformation.
+/// that set them, the list of named arguments, and the optimizer itself a transformation. `constants` are arguments that the
+/// type has decided.
 macro_rules! optimizer {
     ($T:ident as $name:literal = $Chain:ty {
         hyperparams: $($h:ident [$($hpath:tt)*] $hdoc:literal),*;
         options: $($o:ident: $O:ty [$($opath:tt)*] $odoc:literal),*;
         $(integers: $($n:ident: $N:ty [$($npath:tt)*] $ndoc:literal),*;)?
+        $(constants: $($c:ident = $value:literal),*;)?
     }) => {
         impl $T {
             $(
@@ -82,8 +84,9 @@ macro_rules! optimizer {
 
             fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::wrapper::Argument<'_>)) {
                 $(visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.chain.$($hpath)*));)*
-                $(visit(stringify!($o), $crate::wrapper::Argument::Static);)*
-                $($(visit(stringify!($n), $crate::wrapper::Argument::Static);)*)?
+                $(visit(stringify!($o), $crate::wrapper::Argument::Static(&self.chain.$($opath)*));)*
+                $($(visit(stringify!($n), $crate::wrapper::Argument::Static(&self.chain.$($npath)*));)*)?
+                $($(visit(stringify!($c), $crate::wrapper::Argument::Static(&$value));)*)?
             }
         }
 

@@ -55,7 +55,7 @@ fn same_in_both_orders<T: GradientTransformation<Needs = Nothing>>(t: &T) {
 fn memory_order_does_not_change_a_bit() {
     same_in_both_orders(&scale_by_factored_rms().min_dim_size_to_factor(2));
     same_in_both_orders(&scale_by_factored_rms().factored(false));
-    same_in_both_orders(&lbfgs(0.1));
+    same_in_both_orders(&lbfgs().without_linesearch().learning_rate(0.1));
     same_in_both_orders(&muon(0.1));
     same_in_both_orders(&muon(0.1).preconditioning(Preconditioning::Spectral).adaptive(true));
     same_in_both_orders(&chain((add_noise(0.1, 0.5, 7), scale(-0.1))));
@@ -83,7 +83,7 @@ fn the_instruction_set_does_not_change_a_bit() {
         let found = [
             bits(run(&muon(0.1), 3, false)),
             bits(run(&adafactor(0.1).min_dim_size_to_factor(2), 3, false)),
-            bits(run(&lbfgs(0.1), 3, false)),
+            bits(run(&lbfgs().without_linesearch().learning_rate(0.1), 3, false)),
             bits(run(&chain((add_noise(0.1, 0.5, 7), scale(-0.1))), 3, false)),
         ];
         force_isa(None);
@@ -195,7 +195,7 @@ fn lbfgs_multiplies_by_the_estimate_that_it_stands_for() {
 
 #[test]
 fn lbfgs_without_a_place_to_remember_is_refused() {
-    let error = lbfgs(1.0).memory_size(0).init(&1.0_f64).unwrap_err();
+    let error = lbfgs().memory_size(0).init(&1.0_f64).unwrap_err();
     assert_eq!(error.to_string(), "scale_by_lbfgs: argument `memory_size` must be at least 1, found 0");
 }
 

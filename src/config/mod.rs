@@ -28,22 +28,30 @@
 //!
 //! [Optax]: https://optax.readthedocs.io
 
-mod anchored;
+mod adaptive;
+mod data;
 mod elementwise;
 mod error;
+mod linesearch;
+mod anchored;
 mod layerwise;
 mod node;
 mod optax;
 mod optimizers;
+mod parameter_free;
+mod projection;
 mod registry;
 mod schedules;
+mod schema;
 mod sign;
 mod values;
 mod wrappers;
 
 use serde_json::Value;
 
+pub use data::Config;
 pub use error::{ConfigError, Result};
+pub use schema::json_schema;
 
 use self::node::Node;
 use crate::needs::{Needs, Nothing};

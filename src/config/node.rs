@@ -2,21 +2,62 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::error::{ConfigError, Result};
+use crate::schedule::Hyperparam;
 
 /// A JSON value and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Node<'a> {
     pub(super) place: String,
     pub(super) value: &'a Value,
+    /// Writes down what is asked for, if it is only to find that out.
+    probe: Option<&'a Probe>,
 }
+
+/// The arguments that something asks for: for the JSON schema.
+#[derive(Debug, Default)]
+pub(super) struct Probe(RefCell<Vec<Asked>>);
+
+/// An argument that was asked for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) name: &'static str,
+    pub(super) required: bool,
+    pub(super) schema: Value,
+}
+
+impl Probe {
+    /// Everything that was asked for, once each.
+    pub(super) fn into_asked(self) -> Vec<Asked> {
+        self.0.into_inner()
+    }
+
+    fn note(&self, name: &'static str, required: bool, schema: Value) {
+        let mut asked = self.0.borrow_mut();
+        match asked.iter_mut().find(|asked| asked.name == name) {
+            // Asked for again, now in a form that says more.
+            Some(known) if known.schema == Value::Bool(true) => known.schema = schema,
+            Some(_) => {}
+            None => asked.push(Asked { name, required, schema }),
+        }
+    }
+}
+
+/// What a probe reads from.
+static NOTHING: Value = Value::Null;
 
 impl<'a> Node<'a> {
     pub(super) fn root(value: &'a Value) -> Node<'a> {
-        Node { place: "$".into(), value }
+        Node { place: "$".into(), value, probe: None }
+    }
+
+    /// A node that there is nothing at, to find out what is asked for.
+    pub(super) fn probe(probe: &'a Probe) -> Node<'a> {
+        Node { place: "$".into(), value: &NOTHING, probe: Some(probe) }
     }
 
     pub(super) fn wrong(&self, expected: &str) -> ConfigError {
@@ -29,7 +70,9 @@ impl<'a> Node<'a> {
 
     /// The entries of an object.
     pub(super) fn entries(&self) -> Result<Vec<(&'a str, Node<'a>)>> {
-        let inside = |(key, value): (&'a String, _)| (&**key, Node { place: format!("{}.{key}", self.place), value });
+        let inside = |(key, value): (&'a String, _)| {
+            (&**key, Node { place: format!("{}.{key}", self.place), value, probe: None })
+        };
         Ok(self.object()?.iter().map(inside).collect())
     }
 
@@ -41,9 +84,18 @@ impl<'a> Node<'a> {
         }
     }
 
+    pub(super) fn is_probe(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// Whether it says that there is nothing: `null`, or `"none"` where there is no null, as in TOML.
+    pub(super) fn is_none(&self) -> bool {
+        self.value.is_null() || self.value == "none"
+    }
+
     pub(super) fn list(&self) -> Result<Vec<Node<'a>>> {
         let values = self.value.as_array().ok_or_else(|| self.wrong("a list"))?;
-        let inside = |(i, value)| Node { place: format!("{}[{i}]", self.place), value };
+        let inside = |(i, value)| Node { place: format!("{}[{i}]", self.place), value, probe: None };
         Ok(values.iter().enumerate().map(inside).collect())
     }
 
@@ -67,7 +119,20 @@ impl<'a> Node<'a> {
 /// What can be read from a JSON value.
 pub(super) trait Read: Sized {
     fn read(node: &Node<'_>) -> Result<Self>;
+
+    /// The JSON schema of what can be read; `true` is anything.
+    fn schema() -> Value {
+        Value::Bool(true)
+    }
+
+    /// Something that can be read.
+    fn example() -> Value {
+        Value::Null
+    }
 }
+
+/// An empty object.
+static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// The arguments of one transformation or schedule. Whatever is asked for is an argument; what was given and never asked
 /// for is refused by [`finish`](Args::finish).
@@ -80,23 +145,55 @@ pub(super) struct Args<'a> {
 
 impl<'a> Args<'a> {
     pub(super) fn new(name: &'a str, node: Node<'a>) -> Result<Args<'a>> {
-        let map = node.object()?;
+        let map = if node.probe.is_some() { &*EMPTY } else { node.object()? };
         Ok(Args { name, node, map, asked: RefCell::default() })
     }
 
     /// The argument of this name, if it is given.
     pub(super) fn get(&self, name: &'static str) -> Option<Node<'a>> {
+        self.note(name, false, Value::Bool(true));
+        self.place(name)
+    }
+
+    fn place(&self, name: &'static str) -> Option<Node<'a>> {
         self.asked.borrow_mut().insert(name);
-        self.map.get(name).map(|value| Node { place: format!("{}.{name}", self.node.place), value })
+        let place = || format!("{}.{name}", self.node.place);
+        self.map.get(name).map(|value| Node { place: place(), value, probe: None })
+    }
+
+    fn note(&self, name: &'static str, required: bool, schema: Value) {
+        if let Some(probe) = self.node.probe {
+            probe.note(name, required, schema);
+        }
+    }
+
+    /// Whether this is only to find out what is asked for.
+    pub(super) fn is_probe(&self) -> bool {
+        self.node.probe.is_some()
+    }
+
+    /// An argument that is a number or a schedule, which the builder has under the same name.
+    pub(super) fn hyperparam(&self, name: &'static str, default: &Hyperparam) -> Option<Node<'a>> {
+        let mut schema = Hyperparam::schema();
+        if let (Hyperparam::Number(default), Value::Object(schema)) = (default, &mut schema) {
+            schema.insert("default".into(), (*default).into());
+        }
+        self.note(name, false, schema);
+        self.place(name)
     }
 
     pub(super) fn required<T: Read>(&self, name: &'static str) -> Result<T> {
         let missing = || ConfigError::wrong(&self.node.place, format!("an argument `{name}`"), "none");
+        self.note(name, true, T::schema());
+        if self.is_probe() {
+            return T::read(&Node::root(&T::example()));
+        }
         self.get(name).ok_or_else(missing)?.read()
     }
 
     pub(super) fn or<T: Read>(&self, name: &'static str, default: T) -> Result<T> {
-        self.get(name).map_or(Ok(default), |node| node.read())
+        self.note(name, false, T::schema());
+        self.place(name).map_or(Ok(default), |node| node.read())
     }
 
     /// Refuses arguments that nobody asked for.
@@ -120,11 +217,28 @@ impl Read for f64 {
             _ => Err(node.wrong("a number")),
         }
     }
+
+    fn schema() -> Value {
+        json!({"type": ["number", "string"]})
+    }
+
+    fn example() -> Value {
+        json!(0.5)
+    }
 }
 
 impl Read for u64 {
     fn read(node: &Node<'_>) -> Result<u64> {
-        node.value.as_u64().ok_or_else(|| node.wrong("a whole number that is not negative"))
+        let written = || node.value.as_str().and_then(|text| text.parse().ok());
+        node.value.as_u64().or_else(written).ok_or_else(|| node.wrong("a whole number that is not negative"))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer", "minimum": 0})
+    }
+
+    fn example() -> Value {
+        json!(1)
     }
 }
 
@@ -132,11 +246,27 @@ impl Read for u32 {
     fn read(node: &Node<'_>) -> Result<u32> {
         u64::read(node)?.try_into().map_err(|_| node.wrong("a smaller number"))
     }
+
+    fn schema() -> Value {
+        json!({"type": "integer", "minimum": 0})
+    }
+
+    fn example() -> Value {
+        json!(1)
+    }
 }
 
 impl Read for i64 {
     fn read(node: &Node<'_>) -> Result<i64> {
         node.value.as_i64().ok_or_else(|| node.wrong("a whole number"))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer"})
+    }
+
+    fn example() -> Value {
+        json!(1)
     }
 }
 
@@ -144,11 +274,27 @@ impl Read for isize {
     fn read(node: &Node<'_>) -> Result<isize> {
         i64::read(node)?.try_into().map_err(|_| node.wrong("a smaller number"))
     }
+
+    fn schema() -> Value {
+        json!({"type": "integer"})
+    }
+
+    fn example() -> Value {
+        json!(1)
+    }
 }
 
 impl Read for usize {
     fn read(node: &Node<'_>) -> Result<usize> {
         u64::read(node)?.try_into().map_err(|_| node.wrong("a smaller number"))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer", "minimum": 0})
+    }
+
+    fn example() -> Value {
+        json!(1)
     }
 }
 
@@ -156,23 +302,51 @@ impl Read for bool {
     fn read(node: &Node<'_>) -> Result<bool> {
         node.value.as_bool().ok_or_else(|| node.wrong("true or false"))
     }
+
+    fn schema() -> Value {
+        json!({"type": "boolean"})
+    }
+
+    fn example() -> Value {
+        json!(false)
+    }
 }
 
 impl Read for String {
     fn read(node: &Node<'_>) -> Result<String> {
         node.text("a string").map(String::from)
     }
+
+    fn schema() -> Value {
+        json!({"type": "string"})
+    }
+
+    fn example() -> Value {
+        json!("")
+    }
 }
 
 impl<T: Read> Read for Option<T> {
     fn read(node: &Node<'_>) -> Result<Option<T>> {
-        if node.value.is_null() { Ok(None) } else { T::read(node).map(Some) }
+        if node.is_none() { Ok(None) } else { T::read(node).map(Some) }
+    }
+
+    fn schema() -> Value {
+        json!({"anyOf": [{"enum": [null, "none"]}, T::schema()]})
     }
 }
 
 impl<T: Read> Read for Vec<T> {
     fn read(node: &Node<'_>) -> Result<Vec<T>> {
         node.list()?.iter().map(T::read).collect()
+    }
+
+    fn schema() -> Value {
+        json!({"type": "array", "items": T::schema()})
+    }
+
+    fn example() -> Value {
+        json!([])
     }
 }
 
@@ -182,5 +356,13 @@ impl<A: Read, B: Read> Read for (A, B) {
             [a, b] => Ok((a.read()?, b.read()?)),
             _ => Err(node.wrong("a pair")),
         }
+    }
+
+    fn schema() -> Value {
+        json!({"type": "array", "prefixItems": [A::schema(), B::schema()], "minItems": 2, "maxItems": 2})
+    }
+
+    fn example() -> Value {
+        json!([A::example(), B::example()])
     }
 }

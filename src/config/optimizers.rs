@@ -1,7 +1,7 @@
 //! The named optimizers.
 
 use super::registry::{Either, family};
-use super::values::Unused;
+use super::values::Linesearch;
 use crate::element::DType;
 use crate::optimizer::*;
 use crate::schedule::Hyperparam;
@@ -37,12 +37,17 @@ family! { |a|
         .mask(a.or("mask", Mask::all())?)
         .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?)
         .nu_dtype(a.or::<Option<_>>("nu_dtype", None)?),
-    // Without a learning rate the direction is the step. There is no line search yet.
+    // A line search that is left out is the usual one, and `null` is none. Without a learning rate the direction is the step.
     "lbfgs" => {
-        a.or("linesearch", Unused)?;
-        lbfgs(a.or::<Option<Hyperparam>>("learning_rate", None)?.unwrap_or(1.0.into()))
+        let plain = lbfgs()
+            .learning_rate(a.or::<Option<Hyperparam>>("learning_rate", None)?.unwrap_or(1.0.into()))
             .memory_size(a.or("memory_size", 10)?)
-            .scale_init_precond(a.or("scale_init_precond", true)?)
+            .scale_init_precond(a.or("scale_init_precond", true)?);
+        match a.or("linesearch", Linesearch::Usual)? {
+            Linesearch::Usual => Either::This(plain),
+            Linesearch::Given(None) => Either::That(Either::This(plain.without_linesearch())),
+            Linesearch::Given(Some(linesearch)) => Either::That(Either::That(plain.linesearch(linesearch))),
+        }
     },
     "lion" => lion(a.required::<Hyperparam>("learning_rate")?)
         .mask(a.or("mask", Mask::all())?)

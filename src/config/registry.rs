@@ -1,8 +1,8 @@
 //! From name to builder, and what happens to every transformation that is built.
 
 use super::error::{ConfigError, Result};
-use super::node::{Args, Node};
-use super::{anchored, elementwise, layerwise, optax, optimizers, sign, wrappers};
+use super::node::{Args, Asked, Node, Probe};
+use super::{adaptive, anchored, elementwise, layerwise, linesearch, optimizers, parameter_free, projection, sign, optax, wrappers};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -34,10 +34,14 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 /// Names, and what builds them.
 #[rustfmt::skip]
 const FAMILIES: &[(&[&str], Family)] = &[
+    (adaptive::NAMES, adaptive::build),
     (anchored::NAMES, anchored::build),
     (elementwise::NAMES, elementwise::build),
     (layerwise::NAMES, layerwise::build),
+    (linesearch::NAMES, linesearch::build),
     (optimizers::NAMES, optimizers::build),
+    (parameter_free::NAMES, parameter_free::build),
+    (projection::NAMES, projection::build),
     (sign::NAMES, sign::build),
 ];
 
@@ -47,6 +51,18 @@ fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
     } else {
         ConfigError::unknown(&node.place, "transformation", name, names())
     }
+}
+
+/// What the transformation of this name asks for.
+pub(super) fn asked(name: &str) -> Vec<Asked> {
+    let probe = Probe::default();
+    let node = Node::probe(&probe);
+    // Whether anything came of it does not matter: there was nothing to read.
+    match wrappers::build(name, &node) {
+        Some(_) => {}
+        None => drop(named(name, &node.clone(), node)),
+    }
+    probe.into_asked()
 }
 
 /// Every name that can be built.
@@ -65,7 +81,7 @@ where
     let mut problem = None;
     transformation.arguments(&mut |name, argument| {
         let Argument::Hyperparam(hyperparam) = argument else { return };
-        match a.get(name).filter(|node| !node.value.is_null()).map(|node| node.read()) {
+        match a.hyperparam(name, hyperparam).filter(|node| !node.is_none()).map(|node| node.read()) {
             Some(Ok(given)) => *hyperparam = given,
             Some(Err(error)) => problem = problem.take().or(Some(error)),
             None => {}
@@ -73,7 +89,9 @@ where
     });
     problem.map_or(Ok(()), Err)?;
     a.finish()?;
-    transformation.validate().map_err(|error| ConfigError::refused(&a.node.place, error))?;
+    if !a.is_probe() {
+        transformation.validate().map_err(|error| ConfigError::refused(&a.node.place, error))?;
+    }
     Ok(Box::new(transformation))
 }
 
@@ -113,7 +131,9 @@ where
     T: Stage + Clone + 'static,
     ValueAndGradFn: Includes<T::Needs>,
 {
-    transformation.validate().map_err(|error| ConfigError::refused(&node.place, error))?;
+    if !node.is_probe() {
+        transformation.validate().map_err(|error| ConfigError::refused(&node.place, error))?;
+    }
     Ok(Box::new(transformation))
 }
 

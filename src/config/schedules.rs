@@ -1,25 +1,36 @@
 //! The schedules, by name.
 
+use serde_json::{Value, json};
+
 use super::error::{ConfigError, Result};
-use super::node::{Args, Node, Read};
+use super::node::{Args, Asked, Node, Probe, Read};
 use super::optax;
 use crate::schedule::*;
 
-const NAMES: &[&str] = &[
+pub(super) const NAMES: &[&str] = &[
+    "clamp",
     "constant",
     "cosine_decay",
     "cosine_onecycle",
+    "cosine_restarts",
     "exponential_decay",
+    "inverse_sqrt",
     "join",
     "linear",
     "linear_onecycle",
+    "noam",
     "piecewise_constant",
     "piecewise_interpolate",
     "polynomial",
+    "product",
+    "rex",
     "sgdr",
+    "sum",
+    "table",
     "warmup_constant",
     "warmup_cosine_decay",
     "warmup_exponential_decay",
+    "warmup_stable_decay",
 ];
 
 /// A number of steps; a negative one is no steps, as in Optax.
@@ -32,6 +43,14 @@ impl Read for Steps {
             None => Err(node.wrong("a whole number")),
         }
     }
+
+    fn schema() -> Value {
+        i64::schema()
+    }
+
+    fn example() -> Value {
+        i64::example()
+    }
 }
 
 pub(super) fn read(node: &Node<'_>) -> Result<Schedule> {
@@ -41,6 +60,15 @@ pub(super) fn read(node: &Node<'_>) -> Result<Schedule> {
     a.finish()?;
     schedule.validate().map_err(|error| ConfigError::refused(&a.node.place, error))?;
     Ok(schedule)
+}
+
+/// What the schedule of this name asks for.
+pub(super) fn asked(name: &str) -> Vec<Asked> {
+    let probe = Probe::default();
+    if let Ok(a) = Args::new(name, Node::probe(&probe)) {
+        drop(build(name, &a));
+    }
+    probe.into_asked()
 }
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
@@ -122,6 +150,28 @@ fn known(name: &str, a: &Args<'_>) -> Result<Schedule> {
             let boundaries = a.required::<Vec<Steps>>("boundaries")?.into_iter().map(|steps| steps.0);
             join(a.required::<Vec<Schedule>>("schedules")?, boundaries).into()
         }
+        "warmup_stable_decay" => warmup_stable_decay(
+            number("peak_value")?,
+            steps("warmup_steps")?,
+            steps("stable_steps")?,
+            steps("decay_steps")?,
+        )
+        .init_value(a.or("init_value", 0.0)?)
+        .end_value(a.or("end_value", 0.0)?)
+        .shape(a.or("shape", DecayShape::default())?)
+        .into(),
+        "inverse_sqrt" => inverse_sqrt(number("peak_value")?, steps("warmup_steps")?).into(),
+        "noam" => noam(steps("model_width")?, steps("warmup_steps")?).into(),
+        "rex" => rex(number("init_value")?, steps("decay_steps")?).into(),
+        "cosine_restarts" => cosine_restarts(number("init_value")?, steps("cycle_steps")?)
+            .steps_factor(a.or("steps_factor", 1)?)
+            .value_factor(a.or("value_factor", 1.0)?)
+            .alpha(a.or("alpha", 0.0)?)
+            .into(),
+        "table" => table(a.required::<Vec<f64>>("values")?).every(a.or("every", 1)?).into(),
+        "clamp" => clamp(a.required::<Schedule>("schedule")?, number("min_value")?, number("max_value")?).into(),
+        "sum" => sum(a.required::<Vec<Schedule>>("schedules")?).into(),
+        "product" => product(a.required::<Vec<Schedule>>("schedules")?).into(),
         other => unreachable!("`{other}` is in NAMES"),
     })
 }
@@ -140,5 +190,27 @@ impl Read for WarmupCosineDecay {
         let cycle = warmup_cosine(&args)?;
         args.finish()?;
         Ok(cycle)
+    }
+
+    fn schema() -> Value {
+        json!({"$ref": "#/$defs/warmup_cosine_decay"})
+    }
+}
+
+impl Read for DecayShape {
+    fn read(node: &Node<'_>) -> Result<DecayShape> {
+        node.choice(&[
+            ("linear", DecayShape::Linear),
+            ("one_minus_sqrt", DecayShape::OneMinusSqrt),
+            ("cosine", DecayShape::Cosine),
+        ])
+    }
+
+    fn schema() -> Value {
+        json!({"enum": ["linear", "one_minus_sqrt", "cosine"]})
+    }
+
+    fn example() -> Value {
+        json!("linear")
     }
 }

@@ -1,25 +1,37 @@
 //! What holds other transformations.
 
+mod conditions;
+mod monitor;
+
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
-use super::registry::{Member, checked, named};
+use super::registry::{Member, Named, checked, named};
 use super::values::OneOrMore;
 use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
-use crate::wrapper::*;
+use crate::wrapper::{
+    EveryK, NamedChain, apply_if_finite, flatten, freezable, freeze, inject_hyperparams, lookahead, masked,
+    multi_steps, partition, selective_transform, skip_large_updates, skip_not_finite,
+};
 
 pub(super) const NAMES: &[&str] = &[
     "apply_if_finite",
     "chain",
+    "conditionally_mask",
+    "conditionally_transform",
+    "flatten",
+    "freezable",
     "freeze",
     "inject_hyperparams",
     "lookahead",
     "masked",
+    "monitor",
     "multi_steps",
     "named_chain",
     "partition",
     "selective_transform",
+    "snapshot",
 ];
 
 /// The wrapper of this name, if it is one.
@@ -33,9 +45,11 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
         "apply_if_finite" => with_arguments(name, node, |a| {
             checked(node, apply_if_finite(a.required::<Member>("inner")?, a.required("max_consecutive_errors")?))
         }),
-        "freeze" => {
-            with_arguments(name, node, |a| checked(node, masked((), !a.required::<Mask>("mask")?).freeze_others()))
-        }
+        "conditionally_mask" => with_arguments(name, node, conditions::mask),
+        "conditionally_transform" => with_arguments(name, node, conditions::transform),
+        "flatten" => with_arguments(name, node, |a| checked(node, flatten(a.required::<Member>("inner")?))),
+        "freeze" => with_arguments(name, node, |a| checked(node, freeze(a.required::<Mask>("mask")?))),
+        "freezable" => with_arguments(name, node, |a| checked(node, freezable(a.required::<Member>("inner")?))),
         "inject_hyperparams" => with_arguments(name, node, inject),
         "lookahead" => with_arguments(name, node, |a| {
             let step_size = a.required::<Hyperparam>("slow_step_size")?;
@@ -45,8 +59,10 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
         "masked" => with_arguments(name, node, |a| {
             // Which extra arguments are masked along: there are none whose leaves are the parameters'.
             a.or("mask_compatible_extra_args", false)?;
-            checked(node, masked(a.required::<Member>("inner")?, a.required::<Mask>("mask")?))
+            let wrapped = masked(a.required::<Member>("inner")?, a.required::<Mask>("mask")?);
+            checked(node, if a.or("freeze_others", false)? { wrapped.freeze_others() } else { wrapped })
         }),
+        "monitor" => with_arguments(name, node, monitor::build),
         "multi_steps" => with_arguments(name, node, accumulate),
         "partition" => with_arguments(name, node, |a| {
             let transforms = a.get("transforms").map_or(Ok(Vec::new()), |node| node.entries())?;
@@ -55,9 +71,10 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
             checked(node, partition(transforms, a.required::<Labels>("labels")?))
         }),
         "selective_transform" => with_arguments(name, node, |a| {
-            let mask = !a.required::<Mask>("freeze_mask")?;
-            checked(node, masked(a.required::<Member>("optimizer")?, mask).freeze_others())
+            let mask = a.required::<Mask>("freeze_mask")?;
+            checked(node, selective_transform(a.required::<Member>("optimizer")?, mask))
         }),
+        "snapshot" => with_arguments(name, node, monitor::one),
         _ => return None,
     })
 }
@@ -73,16 +90,30 @@ fn with_arguments(name: &str, node: &Node<'_>, build: impl FnOnce(&Args<'_>) -> 
 fn inject(a: &Args<'_>) -> Result<Member> {
     let missing = || ConfigError::wrong(&a.node.place, "an argument `inner`", "none");
     let inner = a.get("inner").ok_or_else(missing)?;
-    let (name, inside) = inner.single("a transformation: {name: arguments}")?;
     let OneOrMore(static_args) = a.or("static_args", OneOrMore(Vec::<String>::new()))?;
-    if NAMES.contains(&name) {
-        return Err(ConfigError::wrong(&inner.place, "a transformation with hyperparameters", format!("`{name}`")));
-    }
-    let injected = inject_hyperparams(named(name, &inner, inside)?).static_args(static_args);
+    let injected = inject_hyperparams(with_hyperparams(&inner)?).static_args(static_args);
     match a.or::<Option<DType>>("hyperparam_dtype", None)? {
         Some(dtype) => checked(&inner, injected.hyperparam_dtype(dtype)),
         None => checked(&inner, injected),
     }
+}
+
+/// What has named arguments, masked or not.
+fn with_hyperparams(node: &Node<'_>) -> Result<Named> {
+    let (name, inside) = node.single("a transformation: {name: arguments}")?;
+    if name == "masked" {
+        let a = Args::new(name, inside)?;
+        let missing = || ConfigError::wrong(&a.node.place, "an argument `inner`", "none");
+        let inner = with_hyperparams(&a.get("inner").ok_or_else(missing)?)?;
+        let wrapped = masked(inner, a.required::<Mask>("mask")?);
+        let frozen = a.or("freeze_others", false)?;
+        a.finish()?;
+        return Ok(Box::new(if frozen { wrapped.freeze_others() } else { wrapped }));
+    }
+    if NAMES.contains(&name) {
+        return Err(ConfigError::wrong(&node.place, "a transformation with hyperparameters", format!("`{name}`")));
+    }
+    named(name, node, inside)
 }
 
 fn accumulate(a: &Args<'_>) -> Result<Member> {

@@ -6,10 +6,11 @@ macro_rules! delegate_stage {
         $crate::engine::delegate_stage! {
             $T => $field: $Inner;
             needs <$Inner as $crate::Stage>::Needs;
+            recipe $crate::recipe::of_arguments;
             describe |this: &$T| format!("{}[{}]", $crate::wrapper::Arguments::name(this), this.$field.describe())
         }
     };
-    ($T:ty $(where $G:ident: $B:path)? => $field:ident: $Inner:ty; needs $N:ty; describe $describe:expr) => {
+    ($T:ty $(where $G:ident: $B:path)? => $field:ident: $Inner:ty; needs $N:ty; recipe $recipe:expr; describe $describe:expr) => {
         impl$(<$G: $B>)? $crate::Stage for $T {
             type Needs = $N;
             type State = <$Inner as $crate::Stage>::State;
@@ -106,6 +107,12 @@ macro_rules! delegate_stage {
             }
             fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::Span) -> usize {
                 self.$field.state_bytes(state, leaf, at, span)
+            }
+            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+                self.$field.unused(state, report);
+            }
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                ($recipe)(self)
             }
             fn describe(&self) -> String {
                 ($describe)(self)

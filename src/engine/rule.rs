@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 use super::{InitContext, Place, Shape, SlotList, Span, Stage, StepContext, Tile, fused_tile};
 use crate::element::{Both, DType, PerReal, Real};
 use crate::error::Result;
+use crate::recipe::Recipe;
 use crate::state::{Count, Moments, State, StateWalk, StateWalkMut};
 
 /// Element arithmetic that reads like the paper: hyperparameters, scalars worked out once a step, and one function.
@@ -79,6 +80,11 @@ pub trait Rule: core::fmt::Debug + Send + Sync + 'static {
     fn slot_start(&self, slot: usize) -> f64 {
         let _ = slot;
         0.0
+    }
+
+    /// How the rule is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.
+    fn recipe(&self) -> Recipe {
+        Recipe::Opaque(Self::NAME.into())
     }
 
     /// Whether a state array starts as a copy of the parameters instead.
@@ -225,6 +231,10 @@ impl<R: Rule + Clone> Stage for R {
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         let each = |m: &Moments| m.dtype(leaf).map_or(0, |dtype| 2 * dtype.size());
         if span.has(at) { state.moments.iter().map(each).sum() } else { 0 }
+    }
+
+    fn recipe(&self) -> Recipe {
+        Rule::recipe(self)
     }
 
     fn describe(&self) -> String {

@@ -54,18 +54,25 @@ pub(crate) fn sum_tile<C: crate::element::Real>(x: &[C], f: impl Fn(C) -> f64) -
     lanes.iter().sum()
 }
 
-/// The same for two tiles, pair by pair.
+/// The same over two stretches of one length.
 #[inline(always)]
-pub(crate) fn sum_tiles<C: crate::element::Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f64 {
+pub(crate) fn sum_pairs<C: crate::element::Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f64 {
+    sum_triples(x, y, y, |x, y, _| f(x, y))
+}
+
+/// The same over three.
+#[inline(always)]
+pub(crate) fn sum_triples<C: crate::element::Real>(x: &[C], y: &[C], z: &[C], f: impl Fn(C, C, C) -> f64) -> f64 {
     let mut lanes = [0.0_f64; LANES];
-    let (mut xs, mut ys) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
-    for (x, y) in (&mut xs).zip(&mut ys) {
-        for ((lane, x), y) in lanes.iter_mut().zip(x).zip(y) {
-            *lane += f(*x, *y);
+    let whole = x.len() / LANES * LANES;
+    let [(x, rest_x), (y, rest_y), (z, rest_z)] = [x, y, z].map(|all| all.split_at(whole));
+    for ((x, y), z) in x.chunks_exact(LANES).zip(y.chunks_exact(LANES)).zip(z.chunks_exact(LANES)) {
+        for (((lane, x), y), z) in lanes.iter_mut().zip(x).zip(y).zip(z) {
+            *lane += f(*x, *y, *z);
         }
     }
-    for ((lane, x), y) in lanes.iter_mut().zip(xs.remainder()).zip(ys.remainder()) {
-        *lane += f(*x, *y);
+    for (((lane, x), y), z) in lanes.iter_mut().zip(rest_x).zip(rest_y).zip(rest_z) {
+        *lane += f(*x, *y, *z);
     }
     lanes.iter().sum()
 }

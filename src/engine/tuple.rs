@@ -7,6 +7,7 @@ use super::{
 use crate::element::Real;
 use crate::error::Result;
 use crate::needs::Level;
+use crate::recipe::Recipe;
 
 /// Whether an element loop can have so many state arrays, sums and barriers.
 pub(crate) const fn fits(shape: Shape, slots: usize) -> bool {
@@ -150,6 +151,14 @@ macro_rules! chains {
                     at += self.$i.shape().barriers;
                 )*
                 bytes
+            }
+
+            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+                $(self.$i.unused(&state.$i, report);)*
+            }
+
+            fn recipe(&self) -> Recipe {
+                Recipe::Map(vec![("chain".into(), Recipe::List(vec![$(self.$i.recipe()),*]))])
             }
 
             fn describe(&self) -> String {

@@ -127,6 +127,11 @@ impl WholeTree<'_> {
         }
     }
 
+    /// Whether the loss can be asked for: not in a step without gradients.
+    pub(crate) fn has_objective(&self) -> bool {
+        self.objective.is_some()
+    }
+
     /// The loss at a point, for what [needs](crate::Stage::Needs) it as a function; NaN where there is none. Leaves
     /// without an array in `point` have the value that the parameters have.
     pub fn value_at(&mut self, point: &Moments) -> f64 {

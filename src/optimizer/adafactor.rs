@@ -1,4 +1,5 @@
 use crate::element::DType;
+use crate::recipe::Recipe;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
 use crate::transform::{
@@ -172,11 +173,11 @@ impl Arguments for Adafactor {
     const NAME: &'static str = "adafactor";
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        let (rms, clip, rate, _, momentum, decay, _) = &mut self.chain;
+        let (rms, clip, rate, scale, momentum, decay, _) = &mut self.chain;
         // What is absent cannot be set while running: it has no place in the state.
         let mut optional = |name, hyperparam: Option<&mut Hyperparam>| match hyperparam {
             Some(hyperparam) => visit(name, Argument::Hyperparam(hyperparam)),
-            None => visit(name, Argument::Static),
+            None => visit(name, Argument::Static(&Recipe::Null)),
         };
         optional("learning_rate", Some(&mut rate.learning_rate));
         optional("decay_rate", Some(&mut rms.decay_rate));
@@ -184,16 +185,12 @@ impl Arguments for Adafactor {
         optional("momentum", momentum.as_mut().map(|ema| &mut ema.decay));
         optional("weight_decay_rate", decay.as_mut().map(|decay| &mut decay.inner.weight_decay));
         optional("eps", Some(&mut rms.epsilon));
-        for name in [
-            "min_dim_size_to_factor",
-            "decay_offset",
-            "multiply_by_parameter_scale",
-            "dtype_momentum",
-            "factored",
-            "weight_decay_mask",
-        ] {
-            optional(name, None);
-        }
+        visit("min_dim_size_to_factor", Argument::Static(&rms.min_dim_size_to_factor));
+        visit("decay_offset", Argument::Static(&rms.step_offset));
+        visit("multiply_by_parameter_scale", Argument::Static(&scale.is_some()));
+        visit("dtype_momentum", Argument::Static(&self.dtype_momentum));
+        visit("factored", Argument::Static(&rms.factored));
+        visit("weight_decay_mask", Argument::Static(&self.weight_decay_mask));
     }
 }
 

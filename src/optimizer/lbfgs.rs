@@ -1,23 +1,36 @@
-use crate::macros::optimizer;
+use crate::engine::Stage;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::transform::{ScaleByLbfgs, ScaleByLearningRate, scale_by_lbfgs, scale_by_learning_rate};
+use crate::transform::{
+    Identity, InitialGuess, ScaleByLbfgs, ScaleByLearningRate, ScaleByZoomLinesearch, identity, scale_by_lbfgs,
+    scale_by_learning_rate, scale_by_zoom_linesearch,
+};
+use crate::wrapper::{Argument, Arguments};
 
-/// L-BFGS with a fixed or scheduled step: a quasi-Newton method for smooth losses and full-batch gradients.
+/// L-BFGS: a quasi-Newton method for smooth losses and full-batch gradients.
 ///
-/// There is no line search, so the learning rate has to be given; 1 is the full quasi-Newton step, right near a minimum and
-/// for convex losses that are close to quadratic.
+/// A line search finds the length of each step, so a step must be given the loss and its gradient as a function;
+/// [`minimize`](crate::Minimize::minimize) does that. [`without_linesearch`](Lbfgs::without_linesearch) gradients are
+/// enough, and the full step of length `learning_rate` is taken: right near a minimum, and for convex losses that are
+/// close to quadratic.
 ///
 /// # Arithmetic
 ///
 /// ```text
-/// chain(scale_by_lbfgs(memory_size, scale_init_precond), scale_by_learning_rate(learning_rate))
+/// chain(
+///     scale_by_lbfgs(memory_size, scale_init_precond),
+///     scale_by_learning_rate(learning_rate),
+///     scale_by_zoom_linesearch(20, initial_guess_strategy = one),
+/// )
 /// ```
 ///
-/// Defaults: `memory_size` 10, `scale_init_precond` true.
+/// Defaults: `memory_size` 10, `scale_init_precond` true, `learning_rate` 1, which is that of the line search's first
+/// guess.
 ///
 /// # Cost
 ///
-/// `2·memory_size + 2` floats of state for each parameter; two passes.
+/// `2·memory_size + 2` floats of state for each parameter and two passes; with the line search 3 floats more, another pass,
+/// and one evaluation of the loss or a few.
 ///
 /// # Errors
 ///
@@ -25,27 +38,21 @@ use crate::transform::{ScaleByLbfgs, ScaleByLearningRate, scale_by_lbfgs, scale_
 ///
 /// # Example
 ///
-/// Logistic regression with a ridge, in `f64`, to the last digits:
+/// Rosenbrock's function, down its curved valley to the minimum at (1, 1):
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use ndarray::{Array1, array};
 ///
-/// let x = array![[1.0, 0.5], [1.0, -1.5], [1.0, 2.0], [1.0, 0.1]];
-/// let y = array![1.0, 0.0, 1.0, 0.0];
-/// let gradient = |w: &Array1<f64>| {
-///     let predicted = x.dot(w).mapv(|z| 1.0 / (1.0 + (-z).exp()));
-///     x.t().dot(&(predicted - &y)) + 0.1 * w
+/// let rosenbrock = |&[x, y]: &[f64; 2]| {
+///     let (a, b) = (1.0 - x, y - x * x);
+///     (a * a + 100.0 * b * b, [-2.0 * a - 400.0 * b * x, 200.0 * b])
 /// };
-///
-/// let optimizer = lbfgs(1.0);
-/// let mut w = Array1::zeros(2);
-/// let mut state = optimizer.init(&w)?;
-/// for _ in 0..20 {
-///     let g = gradient(&w);
-///     optimizer.step(&mut w, &g, &mut state)?;
-/// }
-/// assert!(gradient(&w).iter().all(|g| g.abs() < 1e-12));
+/// let optimizer = lbfgs();
+/// let mut params = [-1.2, 1.0];
+/// let mut state = optimizer.init(&params)?;
+/// let report = optimizer.minimize(&mut params, rosenbrock, &mut state, 1e-10, 100)?;
+/// assert!(report.converged() && report.evaluations < 60);
+/// assert!((params[0] - 1.0).abs() < 1e-10 && (params[1] - 1.0).abs() < 1e-10);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
@@ -53,30 +60,111 @@ use crate::transform::{ScaleByLbfgs, ScaleByLearningRate, scale_by_lbfgs, scale_
 ///
 /// Liu and Nocedal, [On the limited memory BFGS method for large scale
 /// optimization](https://doi.org/10.1007/BF01589116), 1989. Optax,
-/// [`lbfgs`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: no line search, as with
-/// `linesearch=None` there, where leaving out the learning rate means 1. PyTorch's `LBFGS` calls back into the loss several
-/// times in a step.
-pub fn lbfgs(learning_rate: impl Into<Hyperparam>) -> Lbfgs {
-    Lbfgs { chain: (scale_by_lbfgs(), scale_by_learning_rate(learning_rate)) }
+/// [`lbfgs`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none; see its two parts. PyTorch's `LBFGS`
+/// calls back into the loss several times in a step, and has no line search unless asked for.
+pub fn lbfgs() -> Lbfgs {
+    let search = scale_by_zoom_linesearch(20).initial_guess_strategy(InitialGuess::One);
+    Lbfgs { chain: (scale_by_lbfgs(), scale_by_learning_rate(1.0), search) }
 }
-
-type Chain = (ScaleByLbfgs, ScaleByLearningRate);
 
 /// See [`lbfgs`](lbfgs()).
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Lbfgs {
-    pub(crate) chain: Chain,
+pub struct Lbfgs<L = ScaleByZoomLinesearch> {
+    pub(crate) chain: (ScaleByLbfgs, ScaleByLearningRate, L),
 }
 
-optimizer! {
-    Lbfgs as "lbfgs" = Chain {
-        hyperparams:
-            learning_rate [1.learning_rate] "Sets the learning rate.";
-        options:
-            scale_init_precond: bool [0.scale_init_precond]
-                "Sets whether the estimate of the inverse Hessian starts from a scaled identity.";
-        integers:
-            memory_size: usize [0.memory_size] "Sets how many differences are kept; at least 1.";
+impl<L> Lbfgs<L> {
+    /// Sets the learning rate: how long the steps are, or the ones that the line search begins with.
+    pub fn learning_rate(mut self, learning_rate: impl Into<Hyperparam>) -> Self {
+        self.chain.1.learning_rate = learning_rate.into();
+        self
     }
+
+    /// Sets how many differences are kept; at least 1.
+    pub fn memory_size(mut self, memory_size: usize) -> Self {
+        self.chain.0.memory_size = memory_size;
+        self
+    }
+
+    /// Sets whether the estimate of the inverse Hessian starts from a scaled identity.
+    pub fn scale_init_precond(mut self, scale_init_precond: impl Into<bool>) -> Self {
+        self.chain.0.scale_init_precond = scale_init_precond.into();
+        self
+    }
+
+    /// Sets the line search, or whatever else is to decide how long a step is.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let armijo = scale_by_backtracking_linesearch(20).increase_factor(f64::INFINITY);
+    /// let optimizer = lbfgs().linesearch(armijo);
+    /// let mut x = 3.0_f64;
+    /// let mut state = optimizer.init(&x)?;
+    /// let report = optimizer.minimize(&mut x, |x| (2.0 * x * x, 4.0 * x), &mut state, 1e-12, 10)?;
+    /// assert!(report.converged());
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn linesearch<S: Stage>(self, linesearch: S) -> Lbfgs<S> {
+        let (direction, rate, _) = self.chain;
+        Lbfgs { chain: (direction, rate, linesearch) }
+    }
+
+    /// Takes the full step, so that gradients are enough.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = lbfgs().without_linesearch();
+    /// let mut x = 3.0_f64;
+    /// let mut state = optimizer.init(&x)?;
+    /// for _ in 0..2 {
+    ///     let gradient = 4.0 * x;
+    ///     optimizer.step(&mut x, &gradient, &mut state)?;
+    /// }
+    /// assert_eq!(x, 0.0); // one difference is enough to know a Hessian of 4
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn without_linesearch(self) -> Lbfgs<Identity> {
+        self.linesearch(identity())
+    }
+}
+
+impl<L: Stage> Lbfgs<L> {
+    /// `null` is no line search.
+    fn linesearch_recipe(&self) -> Option<Recipe> {
+        Some(self.chain.2.recipe()).filter(|recipe| *recipe != Recipe::call("identity", []))
+    }
+
+    fn to_recipe(&self) -> Recipe {
+        let (direction, rate, _) = &self.chain;
+        Recipe::call(
+            "lbfgs",
+            [
+                ("learning_rate", rate.learning_rate.to_recipe()),
+                ("scale_init_precond", direction.scale_init_precond.to_recipe()),
+                ("memory_size", direction.memory_size.to_recipe()),
+                ("linesearch", self.linesearch_recipe().to_recipe()),
+            ],
+        )
+    }
+}
+
+impl<L: Stage> Arguments for Lbfgs<L> {
+    const NAME: &'static str = "lbfgs";
+
+    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        visit("learning_rate", Argument::Hyperparam(&mut self.chain.1.learning_rate));
+        visit("scale_init_precond", Argument::Static(&self.chain.0.scale_init_precond));
+        visit("memory_size", Argument::Static(&self.chain.0.memory_size));
+        visit("linesearch", Argument::Static(&self.linesearch_recipe()));
+    }
+}
+
+crate::engine::delegate_stage! {
+    Lbfgs<L> where L: Stage => chain: (ScaleByLbfgs, ScaleByLearningRate, L);
+    needs <(ScaleByLbfgs, ScaleByLearningRate, L) as Stage>::Needs;
+    recipe |this: &Lbfgs<L>| this.to_recipe();
+    describe |this: &Lbfgs<L>| format!("lbfgs[{}]", this.chain.describe())
 }

@@ -1,5 +1,6 @@
 use crate::element::DType;
 use crate::optimizer::{Adamw, adamw};
+use crate::recipe::Recipe;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::transform::{
@@ -238,7 +239,7 @@ impl Arguments for Muon {
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
         let given = self.adam_learning_rate_given;
-        let ((muon, _, decay, rate), adamw) = self.chain.members_mut();
+        let ((muon, shape, decay, rate), adamw) = self.chain.members_mut();
         let (adam, adam_decay, adam_rate) = &mut adamw.chain;
         visit("learning_rate", Argument::Hyperparam(&mut rate.learning_rate));
         visit("beta", Argument::Hyperparam(&mut muon.beta));
@@ -250,21 +251,17 @@ impl Arguments for Muon {
         visit("adam_weight_decay", Argument::Hyperparam(&mut adam_decay.inner.weight_decay));
         match given {
             true => visit("adam_learning_rate", Argument::Hyperparam(&mut adam_rate.learning_rate)),
-            false => visit("adam_learning_rate", Argument::Static),
+            false => visit("adam_learning_rate", Argument::Static(&Recipe::Null)),
         }
-        for name in [
-            "ns_coeffs",
-            "ns_steps",
-            "weight_decay_mask",
-            "mu_dtype",
-            "nesterov",
-            "adaptive",
-            "preconditioning",
-            "muon_weight_dimension_numbers",
-            "consistent_rms",
-        ] {
-            visit(name, Argument::Static);
-        }
+        visit("ns_coeffs", Argument::Static(&muon.ns_coeffs));
+        visit("ns_steps", Argument::Static(&muon.ns_steps));
+        visit("weight_decay_mask", Argument::Static(&decay.mask));
+        visit("mu_dtype", Argument::Static(&muon.mu_dtype));
+        visit("nesterov", Argument::Static(&muon.nesterov));
+        visit("adaptive", Argument::Static(&muon.adaptive));
+        visit("preconditioning", Argument::Static(&muon.preconditioning));
+        visit("muon_weight_dimension_numbers", Argument::Static(&muon.weight_dimension_numbers));
+        visit("consistent_rms", Argument::Static(&shape.consistent_rms));
         // What was visited may have been set.
         self.share();
     }

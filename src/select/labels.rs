@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::pattern::Pattern;
 use super::subtree;
 use crate::error::{Error, Result};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::tree::{LeafSpec, Structure};
 
 /// To which group each leaf belongs: what `partition` goes by.
@@ -188,4 +189,19 @@ fn complete(
     }
     let expected = "patterns of which every leaf matches one, or have an `otherwise`";
     Err(Error::argument(what, "paths", expected, format_args!("no match for {}", without.join(", "))))
+}
+
+impl ToRecipe for Labels {
+    fn to_recipe(&self) -> Recipe {
+        let label = |label: &Label| Recipe::text(&**label);
+        let rule = match &self.rule {
+            Rule::By(_) => return Recipe::Opaque("Labels::by(..)".into()),
+            Rule::Tree(entries) => ("by_path", Recipe::map(entries.iter().map(|(path, l)| (&**path, label(l))))),
+            Rule::Paths(rules) => {
+                let pairs = rules.iter().map(|(pattern, l)| Recipe::List(vec![Recipe::text(pattern.text()), label(l)]));
+                ("paths", Recipe::List(pairs.collect()))
+            }
+        };
+        Recipe::map([Some(rule), self.otherwise.as_ref().map(|l| ("otherwise", label(l)))].into_iter().flatten())
+    }
 }

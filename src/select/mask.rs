@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::pattern::Pattern;
 use super::subtree;
 use crate::error::Result;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::tree::{LeafSpec, Structure};
 
 /// On which leaves a transformation acts.
@@ -252,4 +253,58 @@ impl Rule {
 
 fn zip(a: Vec<bool>, b: Vec<bool>, with: impl Fn(bool, bool) -> bool) -> Vec<bool> {
     a.into_iter().zip(b).map(|(a, b)| with(a, b)).collect()
+}
+
+impl ToRecipe for Mask {
+    fn to_recipe(&self) -> Recipe {
+        self.0.to_recipe()
+    }
+}
+
+impl ToRecipe for Rule {
+    fn to_recipe(&self) -> Recipe {
+        match self {
+            Rule::Constant(taken) => Recipe::Bool(*taken),
+            Rule::By(_) => Recipe::Opaque("Mask::by(..)".into()),
+            Rule::MinNdim(ndim) => Recipe::map([("min_ndim", ndim.to_recipe())]),
+            Rule::Paths(patterns) => {
+                let patterns = patterns.iter().map(|pattern| Recipe::text(pattern.text()));
+                Recipe::map([("paths", Recipe::List(patterns.collect()))])
+            }
+            Rule::Tree(entries) => {
+                let by_path = entries.iter().map(|(path, chosen)| (&**path, Recipe::Bool(*chosen)));
+                Recipe::map([("by_path", Recipe::map(by_path))])
+            }
+            Rule::Not(rule) => Recipe::map([("not", rule.to_recipe())]),
+            Rule::And(a, b) => Recipe::map([("and", Recipe::List(vec![a.to_recipe(), b.to_recipe()]))]),
+            Rule::Or(a, b) => Recipe::map([("or", Recipe::List(vec![a.to_recipe(), b.to_recipe()]))]),
+        }
+    }
+}
+
+impl Mask {
+    /// The mask of a recipe, unless it is a function or no mask at all.
+    pub(crate) fn from_recipe(recipe: &Recipe) -> Option<Mask> {
+        let two = |recipe: &Recipe| match recipe.items() {
+            [a, b] => Some((Mask::from_recipe(a)?, Mask::from_recipe(b)?)),
+            _ => None,
+        };
+        match (recipe, recipe.as_call()) {
+            (Recipe::Null, _) => Some(Mask::all()),
+            (Recipe::Bool(taken), _) => Some(Mask(Rule::Constant(*taken))),
+            (_, Some(("min_ndim", ndim))) => Some(Mask::min_ndim(ndim.as_number()? as usize)),
+            (_, Some(("paths", patterns))) => {
+                let text = |pattern: &Recipe| if let Recipe::Text(text) = pattern { Some(text.clone()) } else { None };
+                Some(Mask::paths(patterns.items().iter().map(text).collect::<Option<Vec<_>>>()?))
+            }
+            (_, Some(("by_path", Recipe::Map(entries)))) => {
+                let entry = |(path, on): &(String, Recipe)| Some((path.clone(), *on == Recipe::Bool(true)));
+                Some(Mask::tree(entries.iter().map(entry).collect::<Option<Vec<_>>>()?))
+            }
+            (_, Some(("not", mask))) => Mask::from_recipe(mask).map(Not::not),
+            (_, Some(("and", pair))) => two(pair).map(|(a, b)| a.and(b)),
+            (_, Some(("or", pair))) => two(pair).map(|(a, b)| a.or(b)),
+            _ => None,
+        }
+    }
 }

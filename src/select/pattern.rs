@@ -14,6 +14,11 @@ impl Pattern {
         Pattern(glob.into())
     }
 
+    /// As it was written.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+
     /// Which leaves it matches: at least one.
     pub(super) fn resolve(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
         let glob = &*self.0;

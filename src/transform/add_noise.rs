@@ -192,6 +192,10 @@ impl Stage for AddNoise {
         0
     }
 
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
+    }
+
     fn describe(&self) -> String {
         <Self as crate::wrapper::Arguments>::NAME.into()
     }

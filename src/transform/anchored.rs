@@ -2,7 +2,7 @@
 //! barrier, sums over elements, and a copy of the first parameters that is only read.
 
 use crate::element::Real;
-use crate::engine::{InitContext, Job, Place, SlotJob, Span, Sums, Tile, dispatch, slot_tile, sum_tile, sum_tiles};
+use crate::engine::{InitContext, Job, Place, SlotJob, Span, Sums, Tile, dispatch, slot_tile, sum_tile, sum_pairs};
 use crate::error::Result;
 use crate::state::{Moments, State};
 
@@ -60,7 +60,7 @@ impl<C: Real> SlotJob<C> for AddUp<'_> {
     fn run(self, u: &mut [C], p: &[C], first: &mut [C]) {
         let square = |x: f64| x * x;
         *self.0 =
-            [sum_tile(u, |u| square(u.as_f64())), sum_tiles(p, first, |p, first| square(p.as_f64() - first.as_f64()))];
+            [sum_tile(u, |u| square(u.as_f64())), sum_pairs(p, first, |p, first| square(p.as_f64() - first.as_f64()))];
     }
 }
 

@@ -4,6 +4,7 @@ use crate::engine::{
 };
 use crate::error::Result;
 use crate::macros::builder;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments};
 use crate::wrapper::{Arguments, state_fields};
@@ -211,6 +212,10 @@ impl Stage for ScaleByLion {
         if span.has(at) { state.mu.dtype(leaf).map_or(0, |dtype| 2 * dtype.size()) } else { 0 }
     }
 
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
+    }
+
     fn describe(&self) -> String {
         Self::NAME.into()
     }
@@ -225,5 +230,15 @@ impl<C: Real> SlotJob<C> for Smooth<C> {
         for (u, mu) in u.iter_mut().zip(mu) {
             *u = (self.0.smooth_beta * self.0.mix(mu, *u)).tanh();
         }
+    }
+}
+
+impl ToRecipe for LionMode {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(match self {
+            LionMode::Hard => "hard",
+            LionMode::Smooth => "smooth",
+            LionMode::Refined => "refined",
+        })
     }
 }

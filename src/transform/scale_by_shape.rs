@@ -132,6 +132,10 @@ impl Stage for ScaleByShape {
         0
     }
 
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
+    }
+
     fn describe(&self) -> String {
         Self::NAME.into()
     }

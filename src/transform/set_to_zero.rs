@@ -86,6 +86,10 @@ impl Stage for SetToZero {
         0
     }
 
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
+    }
+
     fn describe(&self) -> String {
         "set_to_zero".into()
     }

@@ -128,6 +128,10 @@ impl Stage for ZeroNans {
         0
     }
 
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
+    }
+
     fn describe(&self) -> String {
         "zero_nans".into()
     }

@@ -1,11 +1,24 @@
 //! Arithmetic on whole trees.
 
+mod combine;
+mod norm;
+mod per_example;
+pub(crate) mod stretch;
+mod vdot;
+
+pub use combine::{
+    incremental_update, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_scale, tree_zeros_like,
+};
+pub(crate) use norm::is_safe;
+pub use norm::{Norm, tree_norm, tree_sum};
+pub use per_example::{per_example_global_norm_clip, per_example_layer_norm_clip};
+pub(crate) use vdot::same_shapes;
+pub use vdot::tree_vdot;
+
 use super::layout::matching_strides;
-use super::leaf::LeafParts;
-use super::{Cursor, LeafMut, LeafRef, Run, Structure, Tree, TreeMut, Walk, WalkMut, dense_strides, is_dense};
+use super::{Cursor, LeafMut, LeafRef, Structure, Tree, TreeMut, Walk, WalkMut, is_dense};
 use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
-use crate::memory::RawStrided;
 
 /// Adds updates to parameters, leaf by leaf: what [`step`](crate::GradientTransformation::step) does in the same
 /// registers as the update itself, with the same bits.
@@ -110,20 +123,6 @@ fn combine<P: Element, U: Element>(params: &mut LeafMut<'_>, updates: &LeafRef<'
     }
 }
 
-/// The Euclidean norm of all leaves together, summed in `f64`.
-///
-/// # Example
-///
-/// ```
-/// use gradchain::tree::tree_norm;
-/// assert_eq!(tree_norm(&(3.0_f32, vec![4.0_f64])), 5.0);
-/// ```
-pub fn tree_norm<T: Tree + ?Sized>(tree: &T) -> f64 {
-    let mut sum = 0.0;
-    tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| each(&leaf.parts, |x| sum += x * x)));
-    sum.sqrt()
-}
-
 /// Shows every leaf of a tree with its path, in order: to print, to compare, to save.
 ///
 /// ```
@@ -135,22 +134,4 @@ pub fn tree_norm<T: Tree + ?Sized>(tree: &T) -> f64 {
 /// ```
 pub fn for_each_leaf<'a, T: Tree + ?Sized>(tree: &'a T, mut show: impl FnMut(&str, LeafRef<'a>)) {
     tree.walk(&mut Walk::new(&mut String::new(), &mut show));
-}
-
-/// Shows each element of a leaf, in logical (row-major) order.
-fn each(leaf: &LeafParts, mut show: impl FnMut(f64)) {
-    let view = RawStrided { first: leaf.data };
-    let order = dense_strides(&leaf.shape);
-    with_dtype!(leaf.data.dtype(), T => {
-        let mut read = |run: Run| {
-            // SAFETY: the leaf is borrowed, and both roads below stay inside its shape.
-            #[allow(unsafe_code, reason = "strided memory; see `memory`")]
-            unsafe { view.read::<T>(run, |x| show(x.as_f64())) }
-        };
-        if is_dense(&leaf.shape, &leaf.strides, &order) {
-            read(Run { offset: 0, stride: 1, len: leaf.data.len() });
-        } else {
-            Cursor::new(&leaf.shape, &order, &leaf.strides, 0).take(leaf.data.len()).for_each(read);
-        }
-    });
 }

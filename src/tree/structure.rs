@@ -106,7 +106,13 @@ impl Structure {
         Structure { leaves }
     }
 
-    fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
+    /// One leaf with one axis, at the root.
+    pub(crate) fn flat(dtype: DType, len: usize) -> Structure {
+        let strides = Strides::from_slice(&[1]);
+        Structure { leaves: vec![LeafSpec { path: "".into(), dtype, shape: vec![len], strides }] }
+    }
+
+    pub(crate) fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
         let mut leaves = Vec::new();
         tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| leaves.push(LeafSpec::of(path, &leaf))));
         Structure { leaves }
@@ -140,6 +146,15 @@ impl Structure {
     /// The number of the leaf at a path.
     pub fn index_of(&self, path: &str) -> Option<usize> {
         self.leaves.iter().position(|l| l.path() == path)
+    }
+
+    /// The structure of a tree whose leaves have one more axis, the first, of this length.
+    pub(crate) fn with_first_axis(&self, len: usize) -> Structure {
+        let batched = |leaf: &LeafSpec| {
+            let shape: Vec<usize> = [len].into_iter().chain(leaf.shape.iter().copied()).collect();
+            LeafSpec { strides: super::dense_strides(&shape), shape, ..leaf.clone() }
+        };
+        Structure { leaves: self.leaves.iter().map(batched).collect() }
     }
 
     /// A number that is the same for equal paths, types and shapes in the same order, on every machine and in every

@@ -6,6 +6,7 @@ use crate::engine::{
     fused_tile, sum_tile,
 };
 use crate::error::Result;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{Count, Flag, State};
 
 /// Runs a transformation only if all gradients are finite; otherwise the update is zero and nothing inside is touched.
@@ -239,6 +240,17 @@ impl<T: Stage> Stage for ApplyIfFinite<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self.inner.state_bytes(&state.inner, leaf, at + 1, span)
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call(
+            "apply_if_finite",
+            [("inner", self.inner.recipe()), ("max_consecutive_errors", self.max_consecutive_errors.to_recipe())],
+        )
     }
 
     fn describe(&self) -> String {

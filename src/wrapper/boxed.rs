@@ -7,6 +7,7 @@ use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing, ValueAndGradFn};
+use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
 
 /// A transformation whose type is forgotten: for chains that are put together at run time.
@@ -81,6 +82,10 @@ pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
     fn dyn_tile_f64(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f64>);
     #[doc(hidden)]
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize;
+    #[doc(hidden)]
+    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str));
+    #[doc(hidden)]
+    fn dyn_recipe(&self) -> Recipe;
     #[doc(hidden)]
     fn dyn_describe(&self) -> String;
 }
@@ -217,6 +222,12 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize {
         self.state_bytes(&held::<T>(state).state, leaf, at, span)
     }
+    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str)) {
+        self.unused(&held::<T>(state).state, report);
+    }
+    fn dyn_recipe(&self) -> Recipe {
+        self.recipe()
+    }
     fn dyn_describe(&self) -> String {
         self.describe()
     }
@@ -328,6 +339,7 @@ impl<N> fmt::Debug for Narrow<N> {
 crate::engine::delegate_stage! {
     Narrow<N> where N: Needs => inner: Boxed<ValueAndGradFn>;
     needs N;
+    recipe |this: &Narrow<N>| this.inner.recipe();
     describe |this: &Narrow<N>| this.inner.describe()
 }
 
@@ -430,6 +442,14 @@ macro_rules! boxed_stage {
                 (**self).dyn_state_bytes(&*state.0, leaf, at, span)
             }
 
+            fn unused(&self, state: &BoxedState, report: &mut dyn FnMut(&str)) {
+                (**self).dyn_unused(&*state.0, report);
+            }
+
+            fn recipe(&self) -> Recipe {
+                (**self).dyn_recipe()
+            }
+
             fn describe(&self) -> String {
                 (**self).dyn_describe()
             }
@@ -525,6 +545,14 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
             at += member.shape().barriers;
         }
         bytes
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::Map(vec![("chain".into(), Recipe::List(self.iter().map(Stage::recipe).collect()))])
     }
 
     fn describe(&self) -> String {

@@ -1,6 +1,7 @@
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
+use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
 
 /// Applies transformations one after the other: the first is given the gradients, each other what the one before made of
@@ -209,6 +210,17 @@ impl<T: Stage> Stage for NamedChain<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self.members.state_bytes(state, leaf, at, span)
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.members.unused(&state.members, report);
+    }
+
+    fn recipe(&self) -> Recipe {
+        let members = self.members.recipe();
+        let named = self.names.iter().zip(members.get("chain").map_or(&[][..], Recipe::items));
+        let pairs = named.map(|(name, member)| Recipe::List(vec![Recipe::text(name), member.clone()]));
+        Recipe::Map(vec![("named_chain".into(), Recipe::List(pairs.collect()))])
     }
 
     fn describe(&self) -> String {

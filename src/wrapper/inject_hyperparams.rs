@@ -4,6 +4,7 @@ use core::fmt;
 use crate::element::{DType, Element, Real, with_dtype};
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::{Hyperparam, Schedule};
 use crate::state::{Count, Scalar, State, StateWalk, StateWalkMut};
 
@@ -26,7 +27,7 @@ pub enum Argument<'a> {
     /// A number or a schedule.
     Hyperparam(&'a mut Hyperparam),
     /// Anything that is not a number: a mask, a flag, a type. Never injected.
-    Static,
+    Static(&'a dyn ToRecipe),
 }
 
 /// Makes the numbers that a transformation was built with part of its state, where they can be read and changed while
@@ -382,6 +383,21 @@ impl<T: Arguments + Clone + 'static> Stage for InjectHyperparams<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         state.effective.state_bytes(&state.inner, leaf, at, span)
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call(
+            "inject_hyperparams",
+            [
+                ("inner", self.inner.recipe()),
+                ("static_args", self.static_args.to_recipe()),
+                ("hyperparam_dtype", self.hyperparam_dtype.to_recipe()),
+            ],
+        )
     }
 
     fn describe(&self) -> String {

@@ -2,6 +2,7 @@ use super::{Argument, Arguments, state_fields};
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::Result;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Mask;
 use crate::state::State;
 
@@ -88,7 +89,7 @@ impl<T: Arguments> Arguments for Masked<T> {
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
         self.inner.arguments(visit);
-        visit("mask", Argument::Static);
+        visit("mask", Argument::Static(&self.mask));
     }
 }
 
@@ -190,7 +191,7 @@ impl<T: Stage> Stage for Masked<T> {
     fn tile<C: Real>(&self, state: &Self::State, run: &T::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         if state.active[tile.leaf] {
             self.inner.tile(&state.inner, run, place, span, tile);
-        } else if self.freeze_others {
+        } else if self.freeze_others && span.has(place.at) {
             tile.set_zero();
         }
     }
@@ -214,7 +215,7 @@ impl<T: Stage> Stage for Masked<T> {
     fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
         if k.on {
             T::apply::<C>(&k.inner, at, span, slots, u, p, tally)
-        } else if k.freeze {
+        } else if k.freeze && span.has(at) {
             C::zero()
         } else {
             u
@@ -230,6 +231,26 @@ impl<T: Stage> Stage for Masked<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         if state.active[leaf] { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        if !state.active.contains(&true) {
+            report(&format!("the mask of {}", self.inner.describe()));
+        }
+        self.inner.unused(&state.inner, report);
+    }
+
+    fn recipe(&self) -> Recipe {
+        let inner = ("inner", self.inner.recipe());
+        let mask = ("mask", self.mask.to_recipe());
+        // A mask that takes every leaf is no mask.
+        if mask.1 == Recipe::Bool(true) {
+            return inner.1;
+        }
+        match self.freeze_others {
+            false => Recipe::call("masked", [inner, mask]),
+            true => Recipe::call("masked", [inner, mask, ("freeze_others", Recipe::Bool(true))]),
+        }
     }
 
     fn describe(&self) -> String {

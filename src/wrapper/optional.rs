@@ -3,6 +3,7 @@
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::Result;
+use crate::recipe::Recipe;
 
 /// What an absent member's element loop needs: nothing.
 #[doc(hidden)]
@@ -102,6 +103,16 @@ impl<T: Stage> Stage for Option<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         if let (Some(t), Some(state)) = (self, state) { t.state_bytes(state, leaf, at, span) } else { 0 }
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        if let (Some(t), Some(state)) = (self, state) {
+            t.unused(state, report);
+        }
+    }
+
+    fn recipe(&self) -> Recipe {
+        self.as_ref().map_or(Recipe::call("identity", []), Stage::recipe)
     }
 
     fn describe(&self) -> String {

@@ -2,6 +2,7 @@ use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
 use crate::needs::{Level, Needs};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Labels;
 use crate::state::{State, StateWalk, StateWalkMut};
 
@@ -145,6 +146,8 @@ pub trait Group: core::fmt::Debug + Send + Sync {
         tile: &mut Tile<'_, C>,
     );
     fn state_bytes(&self, member: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str));
+    fn recipes(&self) -> Vec<Recipe>;
     fn describe(&self) -> Vec<String>;
 }
 
@@ -229,6 +232,12 @@ macro_rules! groups {
                     _ => 0,
                 }
             }
+            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+                $(self.$i.unused(&state.$i, report);)+
+            }
+            fn recipes(&self) -> Vec<Recipe> {
+                vec![$(self.$i.recipe()),+]
+            }
             fn describe(&self) -> Vec<String> {
                 vec![$(self.$i.describe()),+]
             }
@@ -306,6 +315,12 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     fn state_bytes(&self, which: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self[which].state_bytes(&state[which], leaf, at, span)
     }
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
+    }
+    fn recipes(&self) -> Vec<Recipe> {
+        self.iter().map(Stage::recipe).collect()
+    }
     fn describe(&self) -> Vec<String> {
         self.iter().map(Stage::describe).collect()
     }
@@ -377,6 +392,20 @@ impl<G: Group> Stage for Partition<G> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self.members.state_bytes(state.which[leaf], &state.members, leaf, at, span)
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        for (name, active) in self.names.iter().zip(&state.active) {
+            if !active.contains(&true) {
+                report(&format!("the group `{name}` of a partition"));
+            }
+        }
+        self.members.unused(&state.members, report);
+    }
+
+    fn recipe(&self) -> Recipe {
+        let transforms = self.names.iter().map(|name| &**name).zip(self.members.recipes());
+        Recipe::call("partition", [("transforms", Recipe::map(transforms)), ("labels", self.labels.to_recipe())])
     }
 
     fn describe(&self) -> String {

@@ -136,6 +136,11 @@ macro_rules! whole_tree_stage {
         }
     };
     ($T:ty $(where $G:ident: $B:path)? => $W:ty $(, $field:tt)?; by $Trait:path; state $S:ty; needs $N:ty) => {
+        $crate::wrapper::whole_tree_stage! {
+            $T $(where $G: $B)? => $W $(, $field)?; by $Trait; state $S; needs $N; recipe $crate::recipe::of_arguments
+        }
+    };
+    ($T:ty $(where $G:ident: $B:path)? => $W:ty $(, $field:tt)?; by $Trait:path; state $S:ty; needs $N:ty; recipe $recipe:expr) => {
         impl<$($G: $B)?> $crate::Stage for $T {
             type Needs = $N;
             type State = $S;
@@ -193,6 +198,10 @@ macro_rules! whole_tree_stage {
                 0
             }
 
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                ($recipe)(self)
+            }
+
             fn describe(&self) -> String {
                 <$W as $Trait>::NAME.into()
             }
@@ -201,4 +210,7 @@ macro_rules! whole_tree_stage {
 }
 pub(crate) use whole_tree_stage;
 
-whole_tree_stage!(WholeTreeStage<W> where W: WholeTreeTransformation => W, 0; by WholeTreeTransformation; state W::State; needs W::Needs);
+whole_tree_stage! {
+    WholeTreeStage<W> where W: WholeTreeTransformation => W, 0; by WholeTreeTransformation; state W::State;
+    needs W::Needs; recipe |this: &WholeTreeStage<W>| crate::recipe::Recipe::Opaque(this.describe())
+}

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use gradchain::prelude::*;
 use gradchain::tree::DynTree;
-use gradchain::{OptState, apply_updates, config};
+use gradchain::{OptState, apply_updates, config, extra, needs};
 use serde_json::{Value, json};
 
 use super::transform::{self, Seen, Transform};
@@ -26,7 +26,7 @@ pub(crate) fn windows(case: &Transform) -> Option<Windows> {
     let mut node = Node::build(&case.config, &params)?;
     let (mut seen, mut poisoned) = (Vec::new(), None);
     for (number, step) in case.steps.iter().enumerate() {
-        let (updates, _) = node.update(step.grads.clone(), &params)?;
+        let (updates, _) = node.update(step.grads.clone(), step.value, &params)?;
         if poisoned.is_none() && node.is_poisoned() {
             poisoned = Some(number);
         }
@@ -43,7 +43,7 @@ enum Node {
     /// Each of some leaves, by whether their paths are among these.
     Parts(Vec<(Vec<String>, Node)>),
     Rprop(Rprop),
-    Whole(Boxed, Box<OptState<Boxed>>),
+    Whole(Boxed<needs::Value>, Box<OptState<Boxed<needs::Value>>>),
     Window(Box<Window>),
 }
 
@@ -109,16 +109,16 @@ impl Node {
     }
 
     fn whole(config: &Value, params: &DynTree) -> Option<Node> {
-        let whole = config::build(config).ok()?;
+        let whole = config::build_with::<needs::Value>(config).ok()?;
         let state = whole.init(params).ok()?;
         Some(Node::Whole(whole, Box::new(state)))
     }
 
     /// The updates, and whether they are ones: not if something was held back or thrown away.
-    fn update(&mut self, grads: Leaves, params: &DynTree) -> Option<(Leaves, bool)> {
+    fn update(&mut self, grads: Leaves, value: f64, params: &DynTree) -> Option<(Leaves, bool)> {
         match self {
             Node::Chain(members) => members.iter_mut().try_fold((grads, true), |(grads, emitted), member| {
-                let (updates, also) = member.update(grads, params)?;
+                let (updates, also) = member.update(grads, value, params)?;
                 Some((updates, emitted && also))
             }),
             Node::Parts(parts) => {
@@ -127,7 +127,7 @@ impl Node {
                 for (paths, node) in parts {
                     let (some, others) = grads.into_iter().partition(|(path, _)| paths.contains(path));
                     grads = others;
-                    let (updates, also) = node.update(some, params)?;
+                    let (updates, also) = node.update(some, value, params)?;
                     grads.extend(updates);
                     emitted &= also;
                 }
@@ -135,10 +135,10 @@ impl Node {
             }
             Node::Rprop(rprop) => Some((rprop.update(&grads), true)),
             Node::Whole(whole, state) => {
-                let updates = whole.update(&tree::dynamic(&grads), state, params).ok()?;
+                let updates = whole.update_with(&tree::dynamic(&grads), extra::value(value), state, params).ok()?;
                 Some((tree::leaves(&updates), updates.outcome().emitted()))
             }
-            Node::Window(window) => window.update(grads, params),
+            Node::Window(window) => window.update(grads, value, params),
         }
     }
 
@@ -167,7 +167,7 @@ impl Node {
 }
 
 impl Window {
-    fn update(&mut self, grads: Leaves, params: &DynTree) -> Option<(Leaves, bool)> {
+    fn update(&mut self, grads: Leaves, value: f64, params: &DynTree) -> Option<(Leaves, bool)> {
         let nothing = || map(&grads, |_, _| 0.0);
         let all = || grads.values().flat_map(|leaf| &leaf.data);
         let not_finite = all().filter(|g| !g.is_finite()).count();
@@ -187,7 +187,7 @@ impl Window {
             self.emitted += 1;
             let total = self.total();
             self.gradients.clear();
-            self.inner.update(total, params)?
+            self.inner.update(total, value, params)?
         };
         let mini_step = self.gradients.len();
         self.flags = BTreeMap::from([

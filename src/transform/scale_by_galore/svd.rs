@@ -4,7 +4,7 @@
 //! its singular value. Small singular values come out as accurate as large ones, and nothing depends on the number of threads
 //! or the instruction set.
 
-use crate::engine::{Isa, Job, dispatch, sum_tile, sum_tiles};
+use crate::engine::{Isa, Job, dispatch, sum_tile, sum_pairs};
 
 /// Room for the columns; grows to the largest matrix.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +83,7 @@ impl Svd {
         for _ in 0..2 {
             for &(_, j) in &self.norms[..k] {
                 let other = &self.columns[j * rows..][..rows];
-                let along = sum_tiles(&self.unit, other, |x, y| x * y);
+                let along = sum_pairs(&self.unit, other, |x, y| x * y);
                 self.unit.iter_mut().zip(other).for_each(|(x, y)| *x -= along * y);
             }
         }
@@ -130,7 +130,7 @@ impl Job for Rotate<'_> {
 #[inline(always)]
 fn rotate(x: &mut [f64], y: &mut [f64]) -> bool {
     let [xx, yy] = [&*x, &*y].map(|x| sum_tile(x, |x| x * x));
-    let xy = sum_tiles(x, y, |x, y| x * y);
+    let xy = sum_pairs(x, y, |x, y| x * y);
     if xy.abs() <= RIGHT_ANGLE * xx.sqrt() * yy.sqrt() {
         return false;
     }

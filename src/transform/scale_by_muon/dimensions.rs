@@ -2,6 +2,7 @@
 
 use crate::engine::InitContext;
 use crate::error::{Error, Result};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::select::subtree;
 use crate::tree::LeafSpec;
 
@@ -147,4 +148,21 @@ fn places(leaf: &LeafSpec, axes: &[usize]) -> Vec<usize> {
         let stride = leaf.strides()[a] as usize;
         places.iter().flat_map(|place| (0..leaf.shape()[a]).map(move |i| place + i * stride)).collect()
     })
+}
+
+impl ToRecipe for DimensionNumbers {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::map([
+            ("reduction_axis", self.reduction_axis.to_recipe()),
+            ("output_axis", self.output_axis.to_recipe()),
+        ])
+    }
+}
+
+impl ToRecipe for WeightDimensionNumbers {
+    fn to_recipe(&self) -> Recipe {
+        let Some(entries) = &self.0 else { return Recipe::Null };
+        let by_path = entries.iter().map(|(path, numbers)| (&**path, numbers.to_recipe()));
+        Recipe::map([("by_path", Recipe::map(by_path))])
+    }
 }

@@ -1,5 +1,6 @@
 //! The iteration that brings the singular values of a matrix near 1.
 
+use crate::recipe::{Recipe, ToRecipe};
 use core::any::Any;
 
 use super::dimensions::Layout;
@@ -311,5 +312,25 @@ impl<C: Real> Job for Mix<'_, C> {
         for (y, x) in self.y.iter_mut().zip(self.x) {
             *y = self.of_x * *x + self.of_y * *y;
         }
+    }
+}
+
+impl ToRecipe for NsCoeffs {
+    fn to_recipe(&self) -> Recipe {
+        match &self.rows[..] {
+            [row] if self.repeated => row.to_recipe(),
+            rows => rows.to_recipe(),
+        }
+    }
+}
+
+impl ToRecipe for Preconditioning {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(match self {
+            Preconditioning::Frobenius => "frobenius",
+            Preconditioning::Spectral => "spectral",
+            Preconditioning::Aol => "aol",
+            Preconditioning::Schatten => "schatten",
+        })
     }
 }

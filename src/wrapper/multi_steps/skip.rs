@@ -3,9 +3,15 @@ use core::fmt;
 use crate::element::Real;
 use crate::engine::Shape;
 use crate::error::{Error, Result};
+use crate::recipe::Recipe;
 
 /// Decides, from a sum over all gradients, whether [`multi_steps`](crate::multi_steps) throws a mini-step away.
 pub trait SkipUpdate: fmt::Debug + Send + Sync + 'static {
+    /// How it is made, as data.
+    fn to_recipe(&self) -> Recipe {
+        Recipe::Opaque(format!("{self:?}"))
+    }
+
     /// Whether there is anything to decide.
     const DECIDES: bool = true;
     #[doc(hidden)]
@@ -38,6 +44,10 @@ pub trait SkipUpdate: fmt::Debug + Send + Sync + 'static {
 pub struct NoSkip;
 
 impl SkipUpdate for NoSkip {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::Null
+    }
+
     const DECIDES: bool = false;
 
     fn measure<C: Real>(_: C) -> f64 {
@@ -65,6 +75,10 @@ pub fn skip_not_finite() -> SkipNotFinite {
 pub struct SkipNotFinite;
 
 impl SkipUpdate for SkipNotFinite {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text("skip_not_finite")
+    }
+
     #[inline(always)]
     fn measure<C: Real>(u: C) -> f64 {
         not_finite(u)
@@ -92,6 +106,10 @@ pub struct SkipLargeUpdates {
 }
 
 impl SkipUpdate for SkipLargeUpdates {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::call("skip_large_updates", [("max_squared_norm", Recipe::Number(self.max_squared_norm))])
+    }
+
     fn validate(&self) -> Result<()> {
         if self.max_squared_norm > 0.0 {
             return Ok(());

@@ -7,6 +7,7 @@ use crate::engine::{
     WholeTree, dispatch, slot_read, slot_tile, sum_tile,
 };
 use crate::error::Result;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{Count, Flag, Scalar};
 
 /// What a mini-step does; known from the start, unless it depends on a sum over the gradients.
@@ -258,10 +259,13 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
         }
         let inside = place.after(S::SHAPE);
         let Some(inner) = &run.inner else {
-            if run.act == Act::Hold && span.has(inside.at) && !run.accumulate.flush {
-                slot_read(&state.accumulator, tile, run.accumulate.kernel::<C>());
+            if span.has(inside.at) {
+                if run.act == Act::Hold && !run.accumulate.flush {
+                    slot_read(&state.accumulator, tile, run.accumulate.kernel::<C>());
+                }
+                tile.set_zero();
             }
-            return tile.set_zero();
+            return;
         };
         if span.has(inside.at) {
             slot_tile(&state.accumulator, tile, Emit(run.accumulate.kernel::<C>()));
@@ -308,6 +312,29 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
         let own = state.accumulator.dtype(leaf).map_or(0, |dtype| 2 * dtype.size());
         let inner = self.inner.state_bytes(&state.inner, leaf, at, span);
         if span.has(at) { own + inner } else { inner }
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call(
+            "multi_steps",
+            [
+                ("inner", self.inner.recipe()),
+                (
+                    "every_k_schedule",
+                    match self.every_k {
+                        crate::schedule::Hyperparam::Number(k) if k.fract() == 0.0 => Recipe::Integer(k as i128),
+                        _ => self.every_k.to_recipe(),
+                    },
+                ),
+                ("use_grad_mean", self.use_grad_mean.to_recipe()),
+                ("should_skip_update_fn", self.skip.to_recipe()),
+                ("accumulator_dtype", self.accumulator_dtype.to_recipe()),
+            ],
+        )
     }
 
     fn describe(&self) -> String {

@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 
-use super::{ELEMENT, Law, WHOLE, family};
+use super::{ELEMENT, WHOLE, family};
 
 family! {
     scale_by_madgrad, ELEMENT, scale_by_madgrad(linear(0.1, 0.0, 4));

@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 
-use super::{Law, WHOLE, family};
+use super::{WHOLE, family};
 
 family! {
     lars, WHOLE, lars(0.1).weight_decay(0.1).weight_decay_mask(Mask::min_ndim(2)).trust_ratio_mask(Mask::min_ndim(1));

@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 
-use super::{ELEMENT, Law, WHOLE_WINDOWS, WINDOWS, family};
+use super::{ELEMENT, WHOLE_WINDOWS, WINDOWS, family};
 
 family! {
     scale_by_sign, ELEMENT, scale_by_sign();

@@ -1,0 +1,234 @@
+//! Configs as values of their own: to and from JSON, TOML and whatever serde has, and from a built transformation.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Number, Value};
+
+use super::error::{ConfigError, Result};
+use super::node::Node;
+use super::registry::Member;
+use crate::engine::Stage;
+use crate::needs::{Needs, Nothing};
+use crate::recipe::Recipe;
+use crate::wrapper::Boxed;
+
+/// A whole optimizer as data: known to be well formed, since it has been built once.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::config::Config;
+/// use gradchain::prelude::*;
+///
+/// let config = Config::from_toml(r#"
+///     [[chain]]
+///     clip_by_global_norm = { max_norm = 1.0 }
+///
+///     [[chain]]
+///     adamw = { weight_decay = 0.1, mask = { min_ndim = 2 }, learning_rate = { schedule = {
+///         warmup_cosine_decay = { init_value = 0.0, peak_value = 3e-4, warmup_steps = 100, decay_steps = 1000 } } } }
+/// "#)?;
+/// let optimizer = config.build()?;
+/// assert_eq!(Config::of(&optimizer)?, Config::of(&Config::from_json(&config.to_json())?.build()?)?);
+///
+/// let error = Config::from_toml("[adam]\nlearning_rte = 0.1").unwrap_err();
+/// assert!(error.to_string().contains("did you mean `learning_rate`?"), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq)]
+pub struct Config(Value);
+
+impl Config {
+    /// Checks a value by building it.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](super::build), whatever the transformation needs besides gradients.
+    pub fn new(value: Value) -> Result<Config> {
+        Node::root(&value).read::<Member>()?;
+        Ok(Config(value))
+    }
+
+    /// The config of a built transformation, with every argument written out: building it gives the same transformation.
+    ///
+    /// # Errors
+    ///
+    /// If some part is not data: a mask or a schedule that is a function, a rule of your own. All such parts are listed.
+    ///
+    /// ```
+    /// use gradchain::config::Config;
+    /// use gradchain::prelude::*;
+    ///
+    /// let config = Config::of(&chain((clip(1.0), sgd(0.5))))?;
+    /// assert_eq!(config.to_string(), r#"{"chain":[{"clip":{"max_delta":1.0}},{"sgd":{"learning_rate":0.5}}]}"#);
+    ///
+    /// let error = Config::of(&masked(sgd(0.1), Mask::by(|leaf| leaf.ndim() > 1))).unwrap_err();
+    /// assert_eq!(error.to_string(), "$.masked.mask: expected data, found Mask::by(..)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of<T: Stage>(transformation: &T) -> Result<Config> {
+        let recipe = transformation.recipe();
+        let mut opaque = Vec::new();
+        recipe.visit_opaque(&mut |place, what| opaque.push((String::from(place), String::from(what))));
+        match opaque.split_first() {
+            None => Config::new(value_of(&recipe)),
+            Some(((place, what), others)) => {
+                let others: String = others.iter().map(|(place, what)| format!("; at {place} {what}")).collect();
+                Err(ConfigError::wrong(place, "data", what.clone() + &others))
+            }
+        }
+    }
+
+    /// Reads JSON.
+    ///
+    /// # Errors
+    ///
+    /// If it is not JSON, or as [`new`](Config::new).
+    pub fn from_json(text: &str) -> Result<Config> {
+        Config::new(serde_json::from_str(text).map_err(|error| ConfigError::wrong("$", "JSON", error))?)
+    }
+
+    /// Reads TOML. It has no `null`: write `"none"`.
+    ///
+    /// # Errors
+    ///
+    /// If it is not TOML, or as [`new`](Config::new).
+    pub fn from_toml(text: &str) -> Result<Config> {
+        let table: toml::Table = toml::from_str(text).map_err(|error| ConfigError::wrong("$", "TOML", error))?;
+        Config::new(json_of(toml::Value::Table(table)))
+    }
+
+    /// Writes JSON, indented.
+    pub fn to_json(&self) -> String {
+        format!("{:#}", self.0)
+    }
+
+    /// Writes TOML.
+    ///
+    /// ```
+    /// use gradchain::config::Config;
+    /// use gradchain::prelude::*;
+    ///
+    /// let config = Config::of(&lion(1e-4).weight_decay(0.1))?;
+    /// assert_eq!(Config::from_toml(&config.to_toml())?.to_toml(), config.to_toml());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn to_toml(&self) -> String {
+        match toml_of(&self.0) {
+            toml::Value::Table(table) => table.to_string(),
+            other => other.to_string(),
+        }
+    }
+
+    /// The value.
+    pub fn as_value(&self) -> &Value {
+        &self.0
+    }
+
+    /// Builds the transformation.
+    ///
+    /// # Errors
+    ///
+    /// If it needs more than gradients; see [`build_with`](Config::build_with).
+    pub fn build(&self) -> Result<Boxed> {
+        self.build_with::<Nothing>()
+    }
+
+    /// Builds the transformation, for steps that are given more than gradients.
+    ///
+    /// # Errors
+    ///
+    /// If it needs more than `N`.
+    pub fn build_with<N: Needs>(&self) -> Result<Boxed<N>> {
+        super::build_with(&self.0)
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Config({})", self.0)
+    }
+}
+
+/// In one line of JSON.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Serialize for Config {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Config::new(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// NaN and infinities are strings; opaque values are strings too, which nothing reads.
+fn value_of(recipe: &Recipe) -> Value {
+    match recipe {
+        Recipe::Null => Value::Null,
+        Recipe::Bool(b) => Value::Bool(*b),
+        Recipe::Integer(n) => Number::from_i128(*n).map_or_else(|| Value::String(n.to_string()), Value::Number),
+        Recipe::Number(x) => number(*x),
+        Recipe::Text(text) | Recipe::Opaque(text) => Value::String(text.clone()),
+        Recipe::List(items) => Value::Array(items.iter().map(value_of).collect()),
+        Recipe::Map(entries) => {
+            Value::Object(entries.iter().map(|(key, value)| (key.clone(), value_of(value))).collect::<Map<_, _>>())
+        }
+    }
+}
+
+fn number(x: f64) -> Value {
+    let special = || {
+        Value::String(
+            if x.is_nan() {
+                "nan"
+            } else if x > 0.0 {
+                "inf"
+            } else {
+                "-inf"
+            }
+            .into(),
+        )
+    };
+    Number::from_f64(x).map_or_else(special, Value::Number)
+}
+
+fn json_of(value: toml::Value) -> Value {
+    match value {
+        toml::Value::String(text) => Value::String(text),
+        toml::Value::Integer(n) => Value::Number(n.into()),
+        toml::Value::Float(x) => number(x),
+        toml::Value::Boolean(b) => Value::Bool(b),
+        toml::Value::Datetime(at) => Value::String(at.to_string()),
+        toml::Value::Array(items) => Value::Array(items.into_iter().map(json_of).collect()),
+        toml::Value::Table(table) => {
+            Value::Object(table.into_iter().map(|(key, value)| (key, json_of(value))).collect())
+        }
+    }
+}
+
+fn toml_of(value: &Value) -> toml::Value {
+    match value {
+        Value::Null => toml::Value::String("none".into()),
+        Value::Bool(b) => toml::Value::Boolean(*b),
+        Value::Number(n) => match (n.as_i64(), n.as_f64()) {
+            (Some(n), _) => toml::Value::Integer(n),
+            (None, Some(x)) if n.is_f64() => toml::Value::Float(x),
+            // Beyond TOML's integers: a seed, for example, which can be read from a string too.
+            _ => toml::Value::String(n.to_string()),
+        },
+        Value::String(text) => toml::Value::String(text.clone()),
+        Value::Array(items) => toml::Value::Array(items.iter().map(toml_of).collect()),
+        Value::Object(map) => {
+            toml::Value::Table(map.iter().map(|(key, value)| (key.clone(), toml_of(value))).collect())
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Transformations as data: names and arguments.
+//!
+//! [`Stage::recipe`](crate::Stage::recipe) says how a transformation is made, in the grammar of the configs:
+//! `{"adam": {"learning_rate": 0.1, ...}}`. With the feature `config` it is turned into JSON and back into a
+//! transformation; [`plan`](crate::GradientTransformation::plan) looks for mistakes in it.
+
+use core::fmt;
+
+use crate::element::DType;
+use crate::schedule::Hyperparam;
+use crate::wrapper::{Argument, Arguments};
+
+/// A value of a config: what JSON has, whole numbers apart from floats, and what cannot be written down.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Recipe {
+    /// Nothing.
+    Null,
+    /// Yes or no.
+    Bool(bool),
+    /// A whole number.
+    Integer(i128),
+    /// A number.
+    Number(f64),
+    /// A text.
+    Text(String),
+    /// Values in order.
+    List(Vec<Recipe>),
+    /// Values by name, in order.
+    Map(Vec<(String, Recipe)>),
+    /// Something that is not data, such as a function; what it is called.
+    Opaque(String),
+}
+
+impl Recipe {
+    /// `{name: {argument: value, ..}}`.
+    ///
+    /// ```
+    /// use gradchain::recipe::Recipe;
+    /// assert_eq!(Recipe::call("clip", [("max_delta", Recipe::Number(1.0))]).to_string(), r#"{"clip": {"max_delta": 1.0}}"#);
+    /// ```
+    pub fn call<'a>(name: &str, arguments: impl IntoIterator<Item = (&'a str, Recipe)>) -> Recipe {
+        Recipe::Map(vec![(name.into(), Recipe::map(arguments))])
+    }
+
+    /// `{key: value, ..}`.
+    pub fn map<'a>(entries: impl IntoIterator<Item = (&'a str, Recipe)>) -> Recipe {
+        Recipe::Map(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
+    }
+
+    /// A text.
+    pub fn text(text: impl Into<String>) -> Recipe {
+        Recipe::Text(text.into())
+    }
+
+    /// The name and the arguments of a [`call`](Recipe::call).
+    pub fn as_call(&self) -> Option<(&str, &Recipe)> {
+        match self {
+            Recipe::Map(entries) => match &entries[..] {
+                [(name, arguments)] => Some((name, arguments)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The value under a key.
+    pub fn get(&self, key: &str) -> Option<&Recipe> {
+        match self {
+            Recipe::Map(entries) => entries.iter().find(|(k, _)| k == key).map(|(_, value)| value),
+            _ => None,
+        }
+    }
+
+    /// The values of a list; none of anything else.
+    pub fn items(&self) -> &[Recipe] {
+        match self {
+            Recipe::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The value as a number, if it is one.
+    pub fn as_number(&self) -> Option<f64> {
+        match *self {
+            Recipe::Number(x) => Some(x),
+            Recipe::Integer(n) => Some(n as f64),
+            _ => None,
+        }
+    }
+
+    /// Shows every value inside that is [`Opaque`](Recipe::Opaque), with its place.
+    pub fn visit_opaque(&self, visit: &mut dyn FnMut(&str, &str)) {
+        self.visit_at("$", visit);
+    }
+
+    fn visit_at(&self, place: &str, visit: &mut dyn FnMut(&str, &str)) {
+        match self {
+            Recipe::Opaque(what) => visit(place, what),
+            Recipe::List(items) => {
+                items.iter().enumerate().for_each(|(i, item)| item.visit_at(&format!("{place}[{i}]"), visit));
+            }
+            Recipe::Map(entries) => {
+                entries.iter().for_each(|(key, value)| value.visit_at(&format!("{place}.{key}"), visit));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// As JSON, but for opaque values, which are in angle brackets, and NaN and infinities, which are strings.
+impl fmt::Display for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Recipe::Null => f.write_str("null"),
+            Recipe::Bool(b) => write!(f, "{b}"),
+            Recipe::Integer(n) => write!(f, "{n}"),
+            Recipe::Number(x) if x.is_nan() => f.write_str("\"nan\""),
+            Recipe::Number(x) if x.is_infinite() => write!(f, "\"{}inf\"", if *x < 0.0 { "-" } else { "" }),
+            Recipe::Number(x) => write!(f, "{x:?}"),
+            Recipe::Text(text) => write!(f, "{text:?}"),
+            Recipe::List(items) => {
+                f.write_str("[")?;
+                for (i, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if i == 0 { "" } else { ", " })?;
+                }
+                f.write_str("]")
+            }
+            Recipe::Map(entries) => {
+                f.write_str("{")?;
+                for (i, (key, value)) in entries.iter().enumerate() {
+                    write!(f, "{}{key:?}: {value}", if i == 0 { "" } else { ", " })?;
+                }
+                f.write_str("}")
+            }
+            Recipe::Opaque(what) => write!(f, "<{what}>"),
+        }
+    }
+}
+
+/// What can be an argument of a transformation.
+pub trait ToRecipe {
+    /// The value as data.
+    fn to_recipe(&self) -> Recipe;
+}
+
+/// The recipe of what has named arguments.
+pub(crate) fn of_arguments<T: Arguments + Clone>(transformation: &T) -> Recipe {
+    let mut entries = Vec::new();
+    transformation.clone().arguments(&mut |name, argument| {
+        let value = match argument {
+            Argument::Hyperparam(hyperparam) => hyperparam.to_recipe(),
+            Argument::Static(value) => value.to_recipe(),
+        };
+        entries.push((String::from(name), value));
+    });
+    Recipe::Map(vec![(transformation.name().into(), Recipe::Map(entries))])
+}
+
+/// In an `impl Rule` of what has named arguments: says that these are its recipe.
+macro_rules! recipe_of_arguments {
+    () => {
+        fn recipe(&self) -> $crate::recipe::Recipe {
+            $crate::recipe::of_arguments(self)
+        }
+    };
+}
+pub(crate) use recipe_of_arguments;
+
+impl ToRecipe for bool {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::Bool(*self)
+    }
+}
+
+impl ToRecipe for f64 {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::Number(*self)
+    }
+}
+
+macro_rules! integers {
+    ($($T:ty)*) => {$(
+        impl ToRecipe for $T {
+            fn to_recipe(&self) -> Recipe {
+                Recipe::Integer(*self as i128)
+            }
+        }
+    )*};
+}
+integers!(u32 u64 usize i32 i64 isize);
+
+impl ToRecipe for str {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(self)
+    }
+}
+
+impl ToRecipe for String {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(self)
+    }
+}
+
+impl ToRecipe for DType {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(self.name())
+    }
+}
+
+impl<T: ToRecipe> ToRecipe for Option<T> {
+    fn to_recipe(&self) -> Recipe {
+        self.as_ref().map_or(Recipe::Null, T::to_recipe)
+    }
+}
+
+impl<T: ToRecipe> ToRecipe for [T] {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::List(self.iter().map(T::to_recipe).collect())
+    }
+}
+
+impl<T: ToRecipe> ToRecipe for Vec<T> {
+    fn to_recipe(&self) -> Recipe {
+        self[..].to_recipe()
+    }
+}
+
+impl<T: ToRecipe, const N: usize> ToRecipe for [T; N] {
+    fn to_recipe(&self) -> Recipe {
+        self[..].to_recipe()
+    }
+}
+
+impl<A: ToRecipe, B: ToRecipe> ToRecipe for (A, B) {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::List(vec![self.0.to_recipe(), self.1.to_recipe()])
+    }
+}
+
+impl ToRecipe for Recipe {
+    fn to_recipe(&self) -> Recipe {
+        self.clone()
+    }
+}
+
+impl ToRecipe for Hyperparam {
+    fn to_recipe(&self) -> Recipe {
+        match self {
+            Hyperparam::Number(number) => Recipe::Number(*number),
+            Hyperparam::Schedule(schedule) => Recipe::map([("schedule", schedule.to_recipe())]),
+        }
+    }
+}

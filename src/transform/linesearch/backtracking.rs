@@ -1,0 +1,52 @@
+//! Shorter and shorter steps until the loss decreases by enough.
+
+use super::{Line, Point, excess, guess_or_one};
+
+/// Arguments of a search, for one step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backtracking {
+    pub(crate) max_backtracking_steps: usize,
+    pub(crate) slope_rtol: f64,
+    pub(crate) decrease_factor: f64,
+    pub(crate) increase_factor: f64,
+    pub(crate) max_learning_rate: f64,
+    pub(crate) atol: f64,
+    pub(crate) rtol: f64,
+}
+
+/// Where a search ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) t: f64,
+    pub(crate) value: f64,
+    pub(crate) evaluations: u64,
+    pub(crate) decrease_error: f64,
+}
+
+impl Backtracking {
+    /// Searches from `start`, whose `t` is 0, with the step before this one as a guess.
+    pub(crate) fn search(&self, line: &mut impl Line, start: Point, before: f64) -> Found {
+        let mut found = Found { t: 0.0, value: start.value, evaluations: 0, decrease_error: f64::INFINITY };
+        if start.value.is_nan() || !start.slope.is_finite() {
+            return found;
+        }
+        let mut t = (self.increase_factor * guess_or_one(before)).min(self.max_learning_rate);
+        loop {
+            let value = line.at(t).value;
+            found.evaluations += 1;
+            found.decrease_error = self.decrease_error(start, t, value);
+            let last = found.evaluations > self.max_backtracking_steps as u64;
+            if found.decrease_error <= self.atol || last {
+                return if value.is_finite() { Found { t, value, ..found } } else { found };
+            }
+            t *= self.decrease_factor;
+        }
+    }
+
+    fn decrease_error(&self, start: Point, t: f64, value: f64) -> f64 {
+        if !value.is_finite() {
+            return f64::INFINITY;
+        }
+        excess(value - (1.0 + self.rtol) * start.value - t * self.slope_rtol * start.slope)
+    }
+}

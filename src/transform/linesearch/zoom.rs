@@ -1,0 +1,185 @@
+//! Brackets an interval with a point that satisfies the strong Wolfe conditions, and narrows it down.
+
+use super::{Line, Point, excess, guess_or_one};
+
+/// Arguments of a search, for one step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Zoom {
+    pub(crate) max_linesearch_steps: usize,
+    pub(crate) max_learning_rate: Option<f64>,
+    pub(crate) tol: f64,
+    pub(crate) increase_factor: f64,
+    pub(crate) slope_rtol: f64,
+    pub(crate) curv_rtol: f64,
+    pub(crate) approx_dec_rtol: Option<f64>,
+    pub(crate) stepsize_precision: f64,
+}
+
+/// Where a search ended. The gradient there is the one that the line keeps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) t: f64,
+    pub(crate) value: f64,
+    pub(crate) evaluations: u64,
+    pub(crate) decrease_error: f64,
+    pub(crate) curvature_error: f64,
+}
+
+/// A point and by how much it violates the conditions.
+#[derive(Clone, Copy, Debug)]
+struct Judged {
+    point: Point,
+    decrease_error: f64,
+    curvature_error: f64,
+}
+
+/// An interval that holds a point to accept. `low` has the lower value, and is not always on the left.
+#[derive(Clone, Copy, Debug)]
+struct Bracket {
+    low: Point,
+    high: Point,
+    /// A third point for the cubic: what was an end before, or `low` if there was none.
+    third: Point,
+}
+
+impl Zoom {
+    /// Searches from `start`, whose `t` is 0.
+    pub(crate) fn search(&self, line: &mut impl Line, start: Point, guess: f64) -> Found {
+        let nowhere = Judged { point: start, decrease_error: f64::INFINITY, curvature_error: f64::INFINITY };
+        if start.value.is_nan() || !start.slope.is_finite() {
+            return nowhere.found(0);
+        }
+        let (mut kept, mut before, mut bracket) = (nowhere, start, None::<Bracket>);
+        let mut t = guess_or_one(guess);
+        for evaluations in 1.. {
+            let at_most = self.max_learning_rate.unwrap_or(f64::INFINITY);
+            let longest = bracket.is_none() && t >= at_most;
+            let narrow = bracket.is_some_and(|b| b.length() <= self.stepsize_precision);
+            t = match &bracket {
+                Some(bracket) => bracket.inside(),
+                None => t.min(at_most),
+            };
+            let now = self.judge(start, line.at(t));
+            let enough = now.decrease_error <= self.tol;
+            let done = enough && now.curvature_error <= self.tol;
+            // Before there is an interval each point is lower than the one before.
+            if enough && (bracket.is_none() || done || now.point.value < kept.point.value) {
+                line.keep();
+                kept = now;
+            }
+            bracket = match bracket {
+                None => self.bracket(now, before, evaluations == 1),
+                Some(bracket) => Some(bracket.narrowed(now)),
+            };
+            if done || (longest && bracket.is_none()) {
+                // The longest step that is allowed may be too short for the slope to have changed.
+                return now.accepted(line, kept).found(evaluations);
+            }
+            if evaluations >= self.max_linesearch_steps as u64 || (narrow && kept.point.t > 0.0) {
+                return now.or_last_resort(line, kept).found(evaluations);
+            }
+            before = now.point;
+            t *= self.increase_factor;
+        }
+        nowhere.found(0)
+    }
+
+    /// The strong Wolfe conditions, of which the first may hold in the approximate form that rounding errors leave alone.
+    fn judge(&self, start: Point, point: Point) -> Judged {
+        if !point.is_there() {
+            let point = Point { value: f64::INFINITY, ..point };
+            return Judged { point, decrease_error: f64::INFINITY, curvature_error: f64::INFINITY };
+        }
+        let decrease = point.value - start.value - self.slope_rtol * point.t * start.slope;
+        let approximate = self.approx_dec_rtol.map_or(f64::INFINITY, |rtol| {
+            let flat = point.slope - (2.0 * self.slope_rtol - 1.0) * start.slope;
+            let near = point.value - start.value - rtol * start.value.abs();
+            flat.max(near)
+        });
+        let curvature = match self.curv_rtol {
+            f64::INFINITY => 0.0,
+            rtol => point.slope.abs() - rtol * start.slope.abs(),
+        };
+        Judged { point, decrease_error: excess(decrease.min(approximate)), curvature_error: excess(curvature) }
+    }
+
+    /// The interval that a new point makes with the one before, unless the loss is still going down there.
+    fn bracket(&self, now: Judged, before: Point, first: bool) -> Option<Bracket> {
+        let rises = now.decrease_error > 0.0 || (!first && now.point.value >= before.value);
+        match (rises, now.point.slope >= 0.0) {
+            (true, _) => Some(Bracket { low: before, high: now.point, third: before }),
+            (false, true) => Some(Bracket { low: now.point, high: before, third: now.point }),
+            (false, false) => None,
+        }
+    }
+}
+
+impl Judged {
+    fn found(self, evaluations: u64) -> Found {
+        let Judged { point: Point { t, value, .. }, decrease_error, curvature_error } = self;
+        Found { t, value, evaluations, decrease_error, curvature_error }
+    }
+
+    /// This point, evaluated last, whose gradient is kept from now on if it was not kept already.
+    fn accepted(self, line: &mut impl Line, kept: Judged) -> Judged {
+        if self.point.t != kept.point.t {
+            line.keep();
+        }
+        self
+    }
+
+    /// What is left when the search has to end: the best point that decreased the loss enough; else the last one, if there
+    /// is a loss at it.
+    fn or_last_resort(self, line: &mut impl Line, kept: Judged) -> Judged {
+        if kept.point.t > 0.0 || self.decrease_error.is_infinite() { kept } else { self.accepted(line, kept) }
+    }
+}
+
+impl Bracket {
+    fn length(&self) -> f64 {
+        (self.high.t - self.low.t).abs()
+    }
+
+    /// A new point inside: the minimum of a cubic, else of a parabola, if it is not too close to an end; else the middle.
+    fn inside(&self) -> f64 {
+        let Bracket { low, high, third } = *self;
+        let (left, right, length) = (low.t.min(high.t), low.t.max(high.t), self.length());
+        let clear_by = |margin: f64| move |t: &f64| *t > left + margin * length && *t < right - margin * length;
+        let cubic = Some(cubic_minimum(low, high, third)).filter(clear_by(0.2));
+        let found = cubic.or_else(|| Some(parabola_minimum(low, high)).filter(clear_by(0.1)));
+        found.unwrap_or(0.5 * (low.t + high.t))
+    }
+
+    /// The part of the interval that a point inside leaves.
+    fn narrowed(self, now: Judged) -> Bracket {
+        let Bracket { low, high, .. } = self;
+        let point = now.point;
+        if now.decrease_error > 0.0 || point.value >= low.value {
+            Bracket { low, high: point, third: high }
+        } else if point.slope * (high.t - low.t) >= 0.0 {
+            Bracket { low: point, high: low, third: high }
+        } else {
+            Bracket { low: point, high, third: low }
+        }
+    }
+}
+
+/// Where the cubic through three points, with the slope of the first, has its minimum; NaN if it has none.
+fn cubic_minimum(a: Point, b: Point, c: Point) -> f64 {
+    // (f(a + x) − f(a) − f′(a)·x) / x² is linear in x: the cubic's second and third coefficients.
+    let reduced = |p: Point| {
+        let x = p.t - a.t;
+        (p.value - a.value - a.slope * x) / (x * x)
+    };
+    let (at_b, at_c) = (reduced(b), reduced(c));
+    let third = (at_b - at_c) / (b.t - c.t);
+    let second = at_b - third * (b.t - a.t);
+    a.t + (-second + (second * second - 3.0 * third * a.slope).sqrt()) / (3.0 * third)
+}
+
+/// Where the parabola through two points, with the slope of the first, has its minimum.
+fn parabola_minimum(a: Point, b: Point) -> f64 {
+    let x = b.t - a.t;
+    let second = (b.value - a.value - a.slope * x) / (x * x);
+    a.t - a.slope / (2.0 * second)
+}

@@ -1,0 +1,126 @@
+//! Configs as data: out of built transformations and in again, in JSON and TOML, and the schema.
+#![cfg(feature = "half")]
+
+use std::io::{BufRead, BufReader};
+
+use gradchain::config::{self, Config};
+use gradchain::prelude::*;
+use serde_json::{Value, json};
+
+/// The configs of all recorded cases.
+fn recorded() -> Vec<Value> {
+    let files = [&include_bytes!("conformance/cases.jsonl.gz")[..], include_bytes!("conformance/own.jsonl.gz")];
+    let lines = files.into_iter().flat_map(|file| BufReader::new(flate2::read::GzDecoder::new(file)).lines());
+    let configs = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    configs.filter(|case| case["kind"] == "transform").map(|case| case["config"].clone()).collect()
+}
+
+#[test]
+fn what_is_built_is_written_out_and_built_again() {
+    let (mut seen, schema) = (0, config::json_schema());
+    for given in recorded() {
+        // Names of Optax that there is nothing for are the business of the conformance test.
+        let Ok(config) = Config::new(given.clone()) else { continue };
+        seen += 1;
+        let written = Config::of(&config.build_with::<gradchain::needs::ValueAndGradFn>().unwrap());
+        let written = written.unwrap_or_else(|error| panic!("{given}: {error}"));
+        let again = Config::of(&written.build_with::<gradchain::needs::ValueAndGradFn>().unwrap()).unwrap();
+        assert_eq!(written, again, "{given}");
+        assert_eq!(Config::from_json(&written.to_json()).unwrap(), written, "{given}");
+        let toml = Config::from_toml(&written.to_toml()).unwrap_or_else(|error| panic!("{given}: {error}"));
+        assert_eq!(toml.to_toml(), written.to_toml(), "{given}");
+        let through_serde: Config = serde_json::from_value(serde_json::to_value(&written).unwrap()).unwrap();
+        assert_eq!(through_serde, written, "{given}");
+        covered(&schema, &given);
+        covered(&schema, written.as_value());
+    }
+    assert!(seen > 400, "{seen} configs");
+}
+
+/// Every name and argument is in the schema.
+fn covered(schema: &Value, config: &Value) {
+    let Value::Object(map) = config else { return };
+    for (name, arguments) in map {
+        let known = &schema["$defs"]["arguments"][name];
+        assert!(!known.is_null(), "`{name}` is not in the schema");
+        match arguments {
+            Value::Array(members) => {
+                let members = members.iter().map(|m| if let Value::Array(pair) = m { &pair[1] } else { m });
+                members.for_each(|member| covered(schema, member));
+            }
+            Value::Object(arguments) => {
+                for key in arguments.keys() {
+                    assert!(!known["properties"][key].is_null(), "`{name}.{key}` is not in the schema: {known}");
+                }
+                for required in known["required"].as_array().into_iter().flatten() {
+                    assert!(arguments.contains_key(required.as_str().unwrap()), "`{name}` does without {required}");
+                }
+                let inside = ["inner", "fast_optimizer", "base_optimizer", "optimizer"];
+                inside.iter().filter_map(|key| arguments.get(*key)).for_each(|inner| covered(schema, inner));
+            }
+            other => panic!("{name}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn a_built_optimizer_and_its_config_do_the_same() {
+    let optimizer = multi_steps(
+        chain((
+            clip_by_global_norm(1.0),
+            adamw(warmup_cosine_decay(0.0, 3e-3, 10, 100, 1e-5)).weight_decay(0.1).mask(!Mask::path("b")),
+        )),
+        2,
+    );
+    let again = Config::of(&optimizer).unwrap().build().unwrap();
+    let mut params = gradchain::tree::DynTree::new();
+    params.insert("a", ndarray::arr1(&[1.0_f32, -2.0]));
+    params.insert("b", ndarray::arr1(&[0.5_f64]));
+    let grads = params.clone();
+    let (mut left, mut right) = (params.clone(), params);
+    let (mut of_left, mut of_right) = (optimizer.init(&left).unwrap(), again.init(&right).unwrap());
+    for _ in 0..7 {
+        optimizer.step(&mut left, &grads, &mut of_left).unwrap();
+        again.step(&mut right, &grads, &mut of_right).unwrap();
+        assert_eq!(left, right);
+    }
+}
+
+#[test]
+fn what_is_not_data_is_listed_with_its_place() {
+    let optimizer = chain((
+        masked(clip(1.0), Mask::by(|leaf| leaf.ndim() > 1)),
+        sgd(gradchain::schedule::from_fn("mine", |count| count as f64)),
+    ));
+    let error = Config::of(&optimizer).unwrap_err().to_string();
+    let expected = "$.chain[0].masked.mask: expected data, found Mask::by(..); at $.chain[1].sgd.learning_rate.schedule \
+                    from_fn(\"mine\", ..)";
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn masks_and_labels_of_every_form_are_written_out() {
+    for mask in [
+        json!(false),
+        json!({"paths": ["a/*", "b"]}),
+        json!({"and": [{"min_ndim": 2}, {"not": {"paths": ["embed"]}}]}),
+        json!({"or": [{"by_path": {"a": true, "b": false}}, false]}),
+    ] {
+        let config = json!({"masked": {"inner": {"clip": {"max_delta": 1.0}}, "mask": mask}});
+        assert_eq!(*Config::of(&config::build(&config).unwrap()).unwrap().as_value(), config);
+    }
+    for labels in [
+        json!({"by_path": {"a": "x"}, "otherwise": "x"}),
+        json!({"paths": [["a/*", "x"], ["b", "x"]]}),
+        json!({"by_path": {"a": "x"}}),
+    ] {
+        let config = json!({"partition": {"transforms": {"x": {"clip": {"max_delta": 1.0}}}, "labels": labels}});
+        assert_eq!(*Config::of(&config::build(&config).unwrap()).unwrap().as_value(), config);
+    }
+}
+
+#[test]
+fn seeds_beyond_the_integers_of_toml_are_kept() {
+    let config = Config::of(&add_noise(0.1, 0.5, u64::MAX)).unwrap();
+    assert_eq!(Config::of(&Config::from_toml(&config.to_toml()).unwrap().build().unwrap()).unwrap(), config);
+}
