@@ -29,12 +29,12 @@
 //! [Optax]: https://optax.readthedocs.io
 
 mod adaptive;
+mod anchored;
 mod data;
 mod elementwise;
 mod error;
-mod linesearch;
-mod anchored;
 mod layerwise;
+mod linesearch;
 mod node;
 mod optax;
 mod optimizers;

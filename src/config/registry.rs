@@ -2,7 +2,10 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
-use super::{adaptive, anchored, elementwise, layerwise, linesearch, optimizers, parameter_free, projection, sign, optax, wrappers};
+use super::{
+    adaptive, anchored, elementwise, layerwise, linesearch, optax, optimizers, parameter_free, projection, sign,
+    wrappers,
+};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};

@@ -102,7 +102,7 @@ impl Arguments for Dowg {
         visit("learning_rate", Argument::Hyperparam(&mut rate.learning_rate));
         scaled.arguments(visit);
         visit("weight_decay", Argument::Hyperparam(&mut decay.inner.weight_decay));
-        visit("mask", Argument::Static);
+        visit("mask", Argument::Static(&decay.mask));
     }
 }
 

@@ -79,7 +79,6 @@ pub struct FromageStep {
 
 impl Rule for FromageStep {
     const NAME: &'static str = "fromage_step";
-    crate::recipe::recipe_of_arguments!();
     const READS_PARAMS: bool = true;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = [C; 2];

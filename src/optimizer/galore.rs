@@ -1,5 +1,6 @@
 use crate::engine::{Stage, delegate_stage};
 use crate::needs::Nothing;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
 use crate::transform::{
@@ -113,6 +114,17 @@ impl<T> Galore<T> {
     }
 }
 
+impl<T: Stage<Needs = Nothing>> Galore<T> {
+    fn to_recipe(&self) -> Recipe {
+        let (galore, decay, rate) = &self.chain;
+        let mut arguments = galore.arguments_as_data();
+        arguments.push(("learning_rate", rate.learning_rate.to_recipe()));
+        arguments.push(("weight_decay", decay.inner.weight_decay.to_recipe()));
+        arguments.push(("mask", decay.mask.to_recipe()));
+        Recipe::call(<Self as Arguments>::NAME, arguments)
+    }
+}
+
 impl<T: Stage<Needs = Nothing>> Arguments for Galore<T> {
     const NAME: &'static str = "galore";
 
@@ -121,12 +133,13 @@ impl<T: Stage<Needs = Nothing>> Arguments for Galore<T> {
         visit("learning_rate", Argument::Hyperparam(&mut rate.learning_rate));
         galore.arguments(visit);
         visit("weight_decay", Argument::Hyperparam(&mut decay.inner.weight_decay));
-        visit("mask", Argument::Static);
+        visit("mask", Argument::Static(&decay.mask));
     }
 }
 
 delegate_stage! {
     Galore<T> where T: Stage<Needs = Nothing> => chain: Chain<T>;
     needs Nothing;
+    recipe |this: &Galore<T>| this.to_recipe();
     describe |this: &Galore<T>| format!("galore[{}]", this.chain.describe())
 }

@@ -2,7 +2,7 @@
 //! barrier, sums over elements, and a copy of the first parameters that is only read.
 
 use crate::element::Real;
-use crate::engine::{InitContext, Job, Place, SlotJob, Span, Sums, Tile, dispatch, slot_tile, sum_tile, sum_pairs};
+use crate::engine::{InitContext, Job, Place, SlotJob, Span, Sums, Tile, dispatch, slot_tile, sum_pairs, sum_tile};
 use crate::error::Result;
 use crate::state::{Moments, State};
 
@@ -165,6 +165,10 @@ macro_rules! anchored_stage {
             fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::Span) -> usize {
                 let dtype = <$T>::first_params(state).dtype(leaf);
                 if span.to == at { dtype.map_or(0, |dtype| dtype.size()) } else { 0 }
+            }
+
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                $crate::recipe::of_arguments(self)
             }
 
             fn describe(&self) -> String {

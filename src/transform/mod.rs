@@ -16,9 +16,9 @@ mod keep_params_nonnegative;
 mod linesearch;
 mod moment;
 mod monitor;
-mod project;
 mod normalize;
 mod normalize_by_update_norm;
+mod project;
 mod random;
 mod reduce_on_plateau;
 mod rescale;
@@ -44,8 +44,8 @@ mod scale_by_learning_rate;
 mod scale_by_lion;
 mod scale_by_madgrad;
 mod scale_by_muon;
-mod scale_by_optimistic_gradient;
 mod scale_by_novograd;
+mod scale_by_optimistic_gradient;
 mod scale_by_param_block_norm;
 mod scale_by_param_block_rms;
 mod scale_by_polyak;
@@ -57,8 +57,8 @@ mod scale_by_schedule;
 mod scale_by_shape;
 mod scale_by_sign;
 mod scale_by_simplified_ademamix;
-mod scale_by_stddev;
 mod scale_by_sm3;
+mod scale_by_stddev;
 mod scale_by_trust_ratio;
 mod scale_by_yogi;
 mod scale_by_zoom_linesearch;
@@ -82,10 +82,10 @@ pub use monitor::{
     GlobalNorm, Measure, MeasureFn, MeasureWithEma, Measured, Measurements, Monitor, MonitorState, TreeSum, measure_fn,
     measure_with_ema, measurements, monitor, snapshot,
 };
-pub use project::project;
-pub use reduce_on_plateau::{ReduceOnPlateau, ReduceOnPlateauState, reduce_on_plateau};
 pub use normalize::{Normalize, normalize};
 pub use normalize_by_update_norm::{NormalizeByUpdateNorm, normalize_by_update_norm};
+pub use project::project;
+pub use reduce_on_plateau::{ReduceOnPlateau, ReduceOnPlateauState, reduce_on_plateau};
 pub use rescale::RescaleState;
 pub use scale::{Scale, scale};
 pub use scale_by_acprop::{AcpropScalars, ScaleByAcprop, scale_by_acprop};
@@ -116,8 +116,8 @@ pub use scale_by_madgrad::{MadgradScalars, ScaleByMadgrad, scale_by_madgrad};
 pub use scale_by_muon::{
     DimensionNumbers, NsCoeffs, Preconditioning, ScaleByMuon, ScaleByMuonState, WeightDimensionNumbers, scale_by_muon,
 };
-pub use scale_by_optimistic_gradient::{OptimisticScalars, ScaleByOptimisticGradient, scale_by_optimistic_gradient};
 pub use scale_by_novograd::{NovogradKernel, NovogradRun, ScaleByNovograd, ScaleByNovogradState, scale_by_novograd};
+pub use scale_by_optimistic_gradient::{OptimisticScalars, ScaleByOptimisticGradient, scale_by_optimistic_gradient};
 pub use scale_by_param_block_norm::{ScaleByParamBlockNorm, scale_by_param_block_norm};
 pub use scale_by_param_block_rms::{ScaleByParamBlockRms, scale_by_param_block_rms};
 pub use scale_by_polyak::{PolyakScalars, PolyakVariant, ScaleByPolyak, scale_by_polyak};
@@ -131,8 +131,8 @@ pub use scale_by_sign::{ScaleBySign, scale_by_sign};
 pub use scale_by_simplified_ademamix::{
     ScaleBySimplifiedAdemamix, SimplifiedAdemamixScalars, scale_by_simplified_ademamix,
 };
-pub use scale_by_stddev::{ScaleByStddev, StddevScalars, scale_by_stddev};
 pub use scale_by_sm3::{ScaleBySm3, ScaleBySm3State, scale_by_sm3};
+pub use scale_by_stddev::{ScaleByStddev, StddevScalars, scale_by_stddev};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};
 pub use scale_by_yogi::{ScaleByYogi, YogiScalars, scale_by_yogi};
 pub use scale_by_zoom_linesearch::{

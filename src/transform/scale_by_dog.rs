@@ -2,6 +2,7 @@ use super::anchored::{Anchored, Squares, anchored_stage, larger, squared};
 use crate::engine::InitContext;
 use crate::error::{Error, Result};
 use crate::macros::builder;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, Scalar};
 use crate::wrapper::state_fields;
@@ -86,6 +87,17 @@ impl InitStep {
             "heuristic" => Ok(InitStep::Heuristic(value)),
             _ => Err(Error::unknown_name("init_step", "kind", name, ["distance", "learning_rate", "heuristic"])),
         }
+    }
+}
+
+impl ToRecipe for InitStep {
+    fn to_recipe(&self) -> Recipe {
+        let (kind, value) = match self {
+            InitStep::Distance(x) => ("distance", x),
+            InitStep::LearningRate(x) => ("learning_rate", x),
+            InitStep::Heuristic(x) => ("heuristic", x),
+        };
+        Recipe::List(vec![Recipe::text(kind), Recipe::Number(*value)])
     }
 }
 

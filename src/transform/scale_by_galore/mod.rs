@@ -14,6 +14,7 @@ use crate::engine::{
 };
 use crate::error::{Error, Result};
 use crate::needs::Nothing;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, State};
 use crate::tree::{LeafSpec, Structure};
@@ -140,15 +141,17 @@ impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
         visit("scale", Argument::Hyperparam(&mut self.scale));
-        for name in ["rank", "update_proj_gap", "base_optimizer", "weight_dimension_numbers"] {
-            visit(name, Argument::Static);
-        }
+        visit("rank", Argument::Static(&self.rank));
+        visit("update_proj_gap", Argument::Static(&self.update_proj_gap));
+        visit("base_optimizer", Argument::Static(&self.base_optimizer.recipe()));
+        visit("weight_dimension_numbers", Argument::Static(&self.weight_dimension_numbers));
     }
 }
 
 whole_tree_stage!(
     ScaleByGalore<T> where T: Stage<Needs = Nothing> => ScaleByGalore<T>;
-    by WholeTreeRule; state ScaleByGaloreState<T::State>
+    by WholeTreeRule; state ScaleByGaloreState<T::State>; needs Nothing;
+    recipe |this: &ScaleByGalore<T>| Recipe::call(<ScaleByGalore<T> as Arguments>::NAME, this.arguments_as_data())
 );
 
 /// What [`scale_by_galore`] remembers: `S` is the state of the base optimizer.
@@ -239,6 +242,17 @@ impl<C> Default for Room<C> {
 }
 
 impl<T: Stage<Needs = Nothing>> ScaleByGalore<T> {
+    /// Names and values.
+    pub(crate) fn arguments_as_data(&self) -> Vec<(&'static str, Recipe)> {
+        vec![
+            ("rank", self.rank.to_recipe()),
+            ("update_proj_gap", self.update_proj_gap.to_recipe()),
+            ("scale", self.scale.to_recipe()),
+            ("base_optimizer", self.base_optimizer.recipe()),
+            ("weight_dimension_numbers", self.weight_dimension_numbers.to_recipe()),
+        ]
+    }
+
     fn places(&self, leaf: &LeafSpec) -> Result<Option<Places>> {
         let matrix = one_matrix(&self.weight_dimension_numbers, leaf, <Self as Arguments>::NAME)?;
         Ok(matrix.map(|[rows, cols]| {

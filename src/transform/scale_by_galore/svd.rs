@@ -4,7 +4,7 @@
 //! its singular value. Small singular values come out as accurate as large ones, and nothing depends on the number of threads
 //! or the instruction set.
 
-use crate::engine::{Isa, Job, dispatch, sum_tile, sum_pairs};
+use crate::engine::{Isa, Job, dispatch, sum_pairs, sum_tile};
 
 /// Room for the columns; grows to the largest matrix.
 #[derive(Clone, Debug, Default)]
