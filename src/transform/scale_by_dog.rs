@@ -90,15 +90,14 @@ impl InitStep {
     }
 }
 
-/// `[kind, number]`
 impl ToRecipe for InitStep {
     fn to_recipe(&self) -> Recipe {
-        let (kind, number) = match *self {
+        let (kind, value) = match self {
             InitStep::Distance(x) => ("distance", x),
             InitStep::LearningRate(x) => ("learning_rate", x),
             InitStep::Heuristic(x) => ("heuristic", x),
         };
-        Recipe::List(vec![Recipe::text(kind), Recipe::Number(number)])
+        Recipe::List(vec![Recipe::text(kind), Recipe::Number(*value)])
     }
 }
 

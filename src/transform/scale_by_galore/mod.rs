@@ -14,7 +14,7 @@ use crate::engine::{
 };
 use crate::error::{Error, Result};
 use crate::needs::Nothing;
-use crate::recipe::{self, Recipe, ToRecipe};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, State};
 use crate::tree::{LeafSpec, Structure};
@@ -38,8 +38,10 @@ use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tre
 /// Other leaves go through the base optimizer as they are, and are not multiplied by `scale`. All leaves go through it
 /// together. It must not read parameters: there are none in that space.
 ///
-/// The signs of singular vectors do not matter as long as the base optimizer treats opposite numbers alike. Singular values
-/// are found in `f64` by Jacobi rotations, with the same bits on any number of threads and with any instruction set.
+/// A singular vector has no sign of its own, and does not need one as long as the base optimizer treats opposite numbers alike
+/// and remembers none. Where it does, as Adam its first moment, it should not find it turned around: a new vector has the
+/// sign with which it is at no obtuse angle to the one that it takes the place of. Singular vectors are found in `f64` by
+/// Jacobi rotations, with the same bits on any number of threads and with any instruction set.
 ///
 /// # Cost
 ///
@@ -74,7 +76,8 @@ use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tre
 /// projection](https://arxiv.org/abs/2403.03507), 2024, algorithm 2; Demmel and Veselić, [Jacobi's method is more accurate
 /// than QR](https://doi.org/10.1137/0613074), 1992. Optax,
 /// [`contrib.scale_by_galore`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: singular vectors are worked
-/// out in `f64`, in Optax in `f32`; a base optimizer that reads parameters is refused.
+/// out in `f64`, in Optax in `f32`, with the signs that LAPACK happens to give them; a base optimizer that reads parameters
+/// is refused.
 pub fn scale_by_galore() -> ScaleByGalore {
     ScaleByGalore {
         rank: 128,
@@ -140,7 +143,7 @@ impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
         visit("scale", Argument::Hyperparam(&mut self.scale));
         visit("rank", Argument::Static(&self.rank));
         visit("update_proj_gap", Argument::Static(&self.update_proj_gap));
-        visit("base_optimizer", Argument::Static(&recipe::Inside(&self.base_optimizer)));
+        visit("base_optimizer", Argument::Static(&crate::recipe::Inside(&self.base_optimizer)));
         visit("weight_dimension_numbers", Argument::Static(&self.weight_dimension_numbers));
     }
 }
@@ -148,7 +151,7 @@ impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
 whole_tree_stage!(
     ScaleByGalore<T> where T: Stage<Needs = Nothing> => ScaleByGalore<T>;
     by WholeTreeRule; state ScaleByGaloreState<T::State>; needs Nothing;
-    recipe |this: &ScaleByGalore<T>| Recipe::call("scale_by_galore", this.entries())
+    recipe |this: &ScaleByGalore<T>| Recipe::call(<ScaleByGalore<T> as Arguments>::NAME, this.arguments_as_data())
 );
 
 /// What [`scale_by_galore`] remembers: `S` is the state of the base optimizer.
@@ -239,9 +242,9 @@ impl<C> Default for Room<C> {
 }
 
 impl<T: Stage<Needs = Nothing>> ScaleByGalore<T> {
-    /// The arguments, as data.
-    pub(crate) fn entries(&self) -> [(&'static str, Recipe); 5] {
-        [
+    /// Names and values.
+    pub(crate) fn arguments_as_data(&self) -> Vec<(&'static str, Recipe)> {
+        vec![
             ("rank", self.rank.to_recipe()),
             ("update_proj_gap", self.update_proj_gap.to_recipe()),
             ("scale", self.scale.to_recipe()),
@@ -375,7 +378,10 @@ impl LeafVisitor for Project<'_> {
         if self.anew {
             let element = |i: usize, j: usize| u[long[i] + short[j]].as_f64();
             svd.left(isa, [long.len(), short.len()], *rank, element, |k, vector| {
-                projector.iter_mut().skip(k).step_by(*rank).zip(vector).for_each(|(p, x)| *p = C::of(*x));
+                let column = || (k..projector.len()).step_by(*rank);
+                let along: f64 = column().zip(vector).map(|(at, x)| projector[at].as_f64() * x).sum();
+                let sign = if along < 0.0 { -1.0 } else { 1.0 };
+                column().zip(vector).for_each(|(at, x)| projector[at] = C::of(sign * x));
             });
         }
         let Room { matrix, matmul: scratch } = rooms.of::<C>();
