@@ -8,6 +8,8 @@ macro_rules! pages {
 }
 pages! {
     readme: "../README.md",
+    extra: "../docs/extra.md",
+    which_optimizer: "../docs/which-optimizer.md",
     contributing: "../CONTRIBUTING.md",
     introduction: "../docs/introduction.md",
     first_steps: "../docs/first-steps.md",
@@ -30,4 +32,9 @@ pages! {
     architecture: "../docs/architecture.md",
     performance: "../docs/performance.md",
     conformance: "../docs/conformance.md",
+}
+
+#[cfg(feature = "config")]
+pages! {
+    configs: "../docs/configs.md",
 }
