@@ -36,6 +36,7 @@ mod evaluation;
 pub mod extra;
 mod macros;
 mod memory;
+pub mod minimize;
 pub mod needs;
 pub mod optimizer;
 pub mod projection;
@@ -58,6 +59,7 @@ pub use error::{Error, Result};
 pub use evaluation::EvalParams;
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
+pub use minimize::Minimize;
 pub use optimizer::*;
 pub use select::{Labels, Mask};
 pub use transform::*;
@@ -70,6 +72,7 @@ pub use wrapper::*;
 
 /// Everything that training code uses: `use gradchain::prelude::*`.
 pub mod prelude {
+    pub use crate::minimize::Minimize;
     pub use crate::needs::Nothing;
     pub use crate::optimizer::*;
     pub use crate::schedule::*;

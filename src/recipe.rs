@@ -252,3 +252,12 @@ impl ToRecipe for Hyperparam {
         }
     }
 }
+
+/// The recipe of what is inside, worked out only when it is asked for.
+pub(crate) struct Inside<'a, T>(pub(crate) &'a T);
+
+impl<T: crate::engine::Stage> ToRecipe for Inside<'_, T> {
+    fn to_recipe(&self) -> Recipe {
+        self.0.recipe()
+    }
+}

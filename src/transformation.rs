@@ -9,6 +9,7 @@ use crate::engine::{
 };
 use crate::error::{Error, Result};
 use crate::extra::Extra;
+use crate::minimize::{Known, Recall};
 use crate::needs::{Level, Provides};
 use crate::state::Schema;
 use crate::tree::{Structure, Tree, TreeMut};
@@ -228,6 +229,8 @@ pub struct OptState<T: Stage> {
     work: Work,
     /// A step began and did not end: a panic went through it.
     poisoned: bool,
+    /// What is known of the loss since [`minimize_step`](crate::Minimize::minimize_step) evaluated it.
+    pub(crate) recall: Option<Box<Recall>>,
 }
 
 impl<T: Stage> OptState<T> {
@@ -245,7 +248,7 @@ impl<T: Stage> OptState<T> {
         let at = InitContext { structure: &structure, active: &active, params: &work.params };
         let inner = transformation.init_state(&at)?;
         work.params.clear();
-        Ok(OptState { inner, structure: Arc::new(structure), work, poisoned: false })
+        Ok(OptState { inner, structure: Arc::new(structure), work, poisoned: false, recall: None })
     }
 
     /// The structure of the parameters that the state was made for.
@@ -283,7 +286,7 @@ impl<T: Stage> OptState<T> {
         Ok(())
     }
 
-    fn usable(&self) -> Result<()> {
+    pub(crate) fn usable(&self) -> Result<()> {
         if self.poisoned { Err(Error::poisoned()) } else { Ok(()) }
     }
 
@@ -320,6 +323,24 @@ impl<T: Stage> OptState<T> {
         Ok(outcome)
     }
 
+    /// A step from a value and a gradient that are known already.
+    pub(crate) fn step_from<P: TreeMut + ?Sized>(
+        &mut self,
+        transformation: &T,
+        params: &mut P,
+        known: &Known,
+        objective: Option<&mut (dyn Evaluate + '_)>,
+    ) -> Result<Outcome> {
+        table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
+        table::moments(&known.gradient, &mut self.work.grads);
+        self.run(transformation, Some(known.value), objective, Sink::Params)
+    }
+
+    /// The structure, to hold on to while the state changes.
+    pub(crate) fn shared_structure(&self) -> Arc<Structure> {
+        self.structure.clone()
+    }
+
     /// A step without gradients, which emits what wrappers have accumulated.
     pub(crate) fn flush<P: TreeMut + ?Sized>(&mut self, transformation: &T, params: &mut P) -> Result<Outcome> {
         self.usable()?;
@@ -350,7 +371,13 @@ impl<T: Stage> DerefMut for OptState<T> {
 impl<T: Stage> Clone for OptState<T> {
     fn clone(&self) -> Self {
         let work = self.work.fresh(&self.structure);
-        OptState { inner: self.inner.clone(), structure: self.structure.clone(), work, poisoned: self.poisoned }
+        OptState {
+            inner: self.inner.clone(),
+            structure: self.structure.clone(),
+            work,
+            poisoned: self.poisoned,
+            recall: self.recall.clone(),
+        }
     }
 }
 

@@ -121,7 +121,7 @@ fn step_is_update_and_apply_and_boxing_changes_nothing() {
 fn mistakes_are_errors() {
     let mut state = freezable(sgd(0.1)).init(&params()).unwrap();
     assert!(state.freeze(&Mask::path("body")).unwrap_err().is_no_match());
-    let error = freezable(lbfgs(1.0)).init(&params()).unwrap_err();
+    let error = freezable(lbfgs()).init(&params()).unwrap_err();
     assert!(error.is_argument());
     assert!(error.to_string().contains("without parts that work on whole leaves"), "{error}");
 }

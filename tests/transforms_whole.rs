@@ -55,7 +55,7 @@ fn same_in_both_orders<T: GradientTransformation<Needs = Nothing>>(t: &T) {
 fn memory_order_does_not_change_a_bit() {
     same_in_both_orders(&scale_by_factored_rms().min_dim_size_to_factor(2));
     same_in_both_orders(&scale_by_factored_rms().factored(false));
-    same_in_both_orders(&lbfgs().without_linesearch().learning_rate(0.1));
+    same_in_both_orders(&lbfgs().learning_rate(0.1).without_linesearch());
     same_in_both_orders(&muon(0.1));
     same_in_both_orders(&muon(0.1).preconditioning(Preconditioning::Spectral).adaptive(true));
     same_in_both_orders(&chain((add_noise(0.1, 0.5, 7), scale(-0.1))));
@@ -83,7 +83,7 @@ fn the_instruction_set_does_not_change_a_bit() {
         let found = [
             bits(run(&muon(0.1), 3, false)),
             bits(run(&adafactor(0.1).min_dim_size_to_factor(2), 3, false)),
-            bits(run(&lbfgs().without_linesearch().learning_rate(0.1), 3, false)),
+            bits(run(&lbfgs().learning_rate(0.1).without_linesearch(), 3, false)),
             bits(run(&chain((add_noise(0.1, 0.5, 7), scale(-0.1))), 3, false)),
         ];
         force_isa(None);

@@ -313,7 +313,7 @@ fn flattening_does_not_depend_on_memory_order_and_keeps_to_its_leaves() {
         boxed(chain((trace(0.5), clip(0.7), flatten(lamb(0.1)), clip(0.05), scale(0.5)))),
         boxed(masked(flatten(lamb(0.1)), Mask::path("1"))),
         boxed(flatten(multi_steps(flatten(lookahead(adam(0.1), 2, 0.5)), 2))),
-        boxed(flatten(lbfgs(0.1))),
+        boxed(flatten(lbfgs().learning_rate(0.1).without_linesearch())),
     ] {
         let (mut rows, mut cols) = (params(0.1), params(0.1));
         cols.0 = fortran(&cols.0);
@@ -390,4 +390,113 @@ fn the_loss_is_asked_for_at_a_vector() {
     let (value, gradient) = loss(&p);
     optimizer.step_with(&mut p, &gradient, extra::value_and_grad_fn(value, loss), &mut state).unwrap();
     assert!(loss(&p).0 < 1e-25);
+
+    let optimizer = flatten(lbfgs());
+    let mut p = (Array2::from_shape_vec((2, 1), vec![5.0, -3.0]).unwrap(), Array1::from(vec![2.0]));
+    let mut state = optimizer.init(&p).unwrap();
+    for _ in 0..12 {
+        let (value, gradient) = loss(&p);
+        optimizer.step_with(&mut p, &gradient, extra::value_and_grad_fn(value, loss), &mut state).unwrap();
+    }
+    assert!(loss(&p).0 < 1e-20, "{p:?}");
+}
+
+/// Rounds of `period` gradients, of which the last is for Adam with decay from where the round began, and the others climb
+/// by `rho` times the gradient, which is first brought down to a norm of 0.5.
+fn naive_sam(period: usize, rho: f64, steps: usize, check: &mut dyn FnMut(usize, &[f64])) {
+    let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let mut p = flat(&params(0.3));
+    let (mut c, mut adam) = (p.clone(), NaiveAdam::new(17));
+    for step in 0..steps {
+        let g = flat(&params(step as f64));
+        if step % period == 0 {
+            c = p.clone();
+        }
+        if step % period == period - 1 {
+            let mut u = adam.update(0.1, &g);
+            u.iter_mut().zip(&c).for_each(|(u, c)| *u -= 0.1 * 0.2 * c);
+            p = c.clone();
+            add(&mut p, &u);
+        } else {
+            let shrink = (0.5 / norm(&g)).min(1.0);
+            add(&mut p, &g.iter().map(|g| rho * shrink * g).collect::<Vec<_>>());
+        }
+        check(step, &p);
+    }
+}
+
+#[test]
+fn sharpness_aware_minimization_descends_from_where_it_began_to_climb() {
+    for period in 1..=4 {
+        let optimizer =
+            sam(adamw(0.1).weight_decay(0.2), chain((clip_by_global_norm(0.5), sgd(0.3)))).sync_period(period);
+        let mut p = params(0.3);
+        let mut state = optimizer.init(&p).unwrap();
+        let mut began = p.clone();
+        naive_sam(period as usize, 0.3, 9, &mut |step, naive| {
+            if step % period as usize == 0 {
+                began = p.clone();
+            }
+            optimizer.step(&mut p, &params(step as f64), &mut state).unwrap();
+            flat(&p).iter().zip(naive).for_each(|(ours, naive)| close(*ours, *naive, 2e-6));
+            let evaluated = state.eval_params(&p).unwrap();
+            let between = (step + 1) % period as usize != 0;
+            assert_eq!(*evaluated, if between { began.clone() } else { p.clone() });
+        });
+    }
+    assert!(sam(sgd(0.1), sgd(0.1)).sync_period(0).init(&0.0_f32).is_err());
+}
+
+#[test]
+fn the_adversary_forgets_or_remembers() {
+    // With Adam as the adversary every first step of it is the learning rate times the sign; later ones are shorter if the
+    // sign changes.
+    for (reset, expected) in [(true, 1.0), (false, 0.0)] {
+        let optimizer = sam(sgd(0.0), scale_by_adam().b1(0.5).b2(0.5).eps(0.0)).reset_state(reset);
+        let mut p = 0.0_f64;
+        let mut state = optimizer.init(&p).unwrap();
+        for g in [1.0, 9.0, -1.0] {
+            optimizer.step(&mut p, &g, &mut state).unwrap();
+        }
+        // m = 0.25 − 0.5, v = 0.75, both over 0.75: −1/3 if remembered.
+        close(p, if expected == 1.0 { 1.0 } else { 1.0 / 3.0 }, 1e-12);
+    }
+}
+
+#[test]
+fn a_round_in_one_step_is_a_round_in_several() {
+    // Of Σ wᵢ·pᵢ⁴, whose gradient is 4·wᵢ·pᵢ³.
+    fn loss(p: &Params) -> (f64, Params) {
+        let matrix = p.0.iter().enumerate().map(|(i, p)| (1.0 + i as f64 / 12.0) * p.powi(4)).sum::<f64>();
+        let vector = p.1.iter().map(|p| f64::from(p.powi(4))).sum::<f64>();
+        let mut gradient = p.clone();
+        gradient.0.iter_mut().enumerate().for_each(|(i, p)| *p = 4.0 * (1.0 + i as f64 / 12.0) * p.powi(3));
+        gradient.1.mapv_inplace(|p| 4.0 * p.powi(3));
+        (matrix + vector, gradient)
+    }
+    fn check<O: gradchain::Stage<Needs = Nothing> + Clone>(optimizer: O, period: u64, reset: bool) {
+        let adversary = chain((clip_by_global_norm(0.1), scale_by_adam().eps(0.1), scale(-0.05)));
+        let seen = sam(optimizer, adversary).sync_period(period).reset_state(reset);
+        let opaque = seen.clone().opaque_mode();
+        let (mut p, mut q) = (params(0.3), params(0.3));
+        let (mut of_seen, mut of_opaque) = (seen.init(&p).unwrap(), opaque.init(&q).unwrap());
+        for _ in 0..4 {
+            for _ in 0..period {
+                let gradient = loss(&p).1;
+                seen.step(&mut p, &gradient, &mut of_seen).unwrap();
+            }
+            let (value, gradient) = loss(&q);
+            opaque.step_with(&mut q, &gradient, extra::value_and_grad_fn(value, loss), &mut of_opaque).unwrap();
+            flat(&p).iter().zip(flat(&q)).for_each(|(p, q)| close(*p, q, 2e-6));
+        }
+        assert!(loss(&q).0 < loss(&params(0.3)).0);
+    }
+    for period in 1..=3 {
+        for reset in [false, true] {
+            check(adamw(0.05).weight_decay(0.1), period, reset);
+            check(lamb(0.05).weight_decay(0.1), period, reset);
+            // Differences of parameters, in memory between passes: they must be where the rounds began.
+            check(chain((trace(0.1), scale_by_lbfgs(), scale(-0.02))), period, reset);
+        }
+    }
 }

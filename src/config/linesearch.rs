@@ -18,5 +18,6 @@ family! { |a|
             .max_learning_rate(a.or::<Option<f64>>("max_learning_rate", None)?)
             .approx_dec_rtol(a.or("approx_dec_rtol", Some(1e-6))?)
             .initial_guess_strategy(a.or("initial_guess_strategy", InitialGuess::default())?)
+            .interpolation(a.or("interpolation", Interpolation::default())?)
     },
 }

@@ -9,7 +9,8 @@ use crate::element::DType;
 use crate::schedule::{Hyperparam, Schedule};
 use crate::select::{Labels, Mask};
 use crate::transform::{
-    DimensionNumbers, InitStep, InitialGuess, LionMode, NsCoeffs, Preconditioning, WeightDimensionNumbers,
+    DimensionNumbers, InitStep, InitialGuess, Interpolation, LionMode, NsCoeffs, Preconditioning,
+    WeightDimensionNumbers,
 };
 use crate::wrapper::{Boxed, EveryK, narrow};
 
@@ -116,6 +117,20 @@ impl Read for InitialGuess {
 
     fn example() -> Value {
         json!("keep")
+    }
+}
+
+impl Read for Interpolation {
+    fn read(node: &Node<'_>) -> Result<Interpolation> {
+        node.choice(&[("values", Interpolation::Values), ("slopes", Interpolation::Slopes)])
+    }
+
+    fn schema() -> Value {
+        json!({"enum": ["values", "slopes"]})
+    }
+
+    fn example() -> Value {
+        json!("values")
     }
 }
 

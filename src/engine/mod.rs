@@ -28,7 +28,7 @@ mod whole;
 pub(crate) use drive::{Sink, Work, add_rounded};
 pub use fused::SlotList;
 pub(crate) use fused::{
-    SlotJob, SlotReader, SlotsJob, SlotsWriter, fused_tile, slot_read, slot_tile, slots_read, slots_write,
+    SlotJob, SlotReader, SlotsJob, SlotsWriter, at_point, fused_tile, slot_read, slot_tile, slots_read, slots_write,
 };
 pub use isa::{Isa, detected_isa, force_isa};
 pub(crate) use isa::{Job, current_isa, dispatch};
@@ -42,7 +42,7 @@ pub use rule::{Clock, Rule, RuleState, SlotArray};
 pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;
-pub(crate) use sums::{sum_pairs, sum_tile, sum_triples};
+pub(crate) use sums::{dot, sum_pairs, sum_tile, sum_triples};
 pub use tile::Tile;
 pub(crate) use tuple::{fits, needs_of};
 pub use updates::Updates;

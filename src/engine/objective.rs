@@ -13,7 +13,13 @@ use crate::tree::{Cursor, LeafSpec, Structure, Tree, TreeMut};
 pub(crate) trait Evaluate {
     /// The value at `point`; leaves that have no array there keep the value that the parameters have. The gradient goes
     /// to `gradient`, for the leaves that have an array there.
-    fn evaluate(&mut self, structure: &Structure, point: &Moments, gradient: Option<&mut Moments>) -> Result<f64>;
+    fn evaluate(
+        &mut self,
+        structure: &Structure,
+        params: &Table,
+        point: &Moments,
+        gradient: Option<&mut Moments>,
+    ) -> Result<f64>;
 }
 
 /// Where the gradient at a point goes.
@@ -42,27 +48,51 @@ impl GradientSink<'_> {
 
 /// A function of the parameters and a copy of them to call it with.
 pub(crate) struct Trial<P, F> {
-    point: P,
+    point: Option<P>,
     f: F,
     table: Table,
     path: String,
+    spare: Vec<f64>,
 }
 
 impl<P, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Trial<P, F> {
-    pub(crate) fn new(point: P, f: F) -> Self {
-        Trial { point, f, table: Table::new(), path: String::new() }
+    /// Without a copy the function can be called with the parameters themselves only.
+    pub(crate) fn new(point: Option<P>, f: F) -> Self {
+        Trial { point, f, table: Table::new(), path: String::new(), spare: Vec::new() }
+    }
+
+    /// The copy, as it was when the function was last called with it.
+    pub(crate) fn point(&mut self) -> &mut Option<P> {
+        &mut self.point
+    }
+
+    /// Calls the function with the parameters themselves.
+    pub(crate) fn call(&mut self, params: &P, structure: &Structure, gradient: &mut Moments) -> Result<f64> {
+        let Trial { f, table, path, .. } = self;
+        f(params, Some(GradientSink { structure, table, path, to: gradient }))
     }
 }
 
 impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate for Trial<P, F> {
-    fn evaluate(&mut self, structure: &Structure, point: &Moments, gradient: Option<&mut Moments>) -> Result<f64> {
-        let Trial { point: trial, f, table, path } = self;
+    fn evaluate(
+        &mut self,
+        structure: &Structure,
+        params: &Table,
+        point: &Moments,
+        gradient: Option<&mut Moments>,
+    ) -> Result<f64> {
+        let Trial { point: Some(trial), f, table, path, spare } = self else { return Ok(f64::NAN) };
         table::params_mut(trial, structure, table, path)?;
         for (leaf, (to, spec)) in table.iter().zip(structure.leaves()).enumerate() {
             match point.dtype(leaf) {
                 Some(DType::F64) => write_leaf::<f64>(to, spec, point.get(leaf).unwrap_or_default()),
                 Some(_) => write_leaf::<f32>(to, spec, point.get(leaf).unwrap_or_default()),
-                None => {}
+                // An evaluation before, for other leaves, may have moved it.
+                None => {
+                    spare.resize(spec.len(), 0.0);
+                    read_leaf(&params[leaf], spec, Some(spare));
+                    write_leaf(to, spec, spare);
+                }
             }
         }
         table.clear();
@@ -104,12 +134,12 @@ impl<'a> Objective<'a> {
 
 /// Asks for the loss; what goes wrong is kept for the end of the step.
 pub(crate) trait Ask {
-    fn ask(&mut self, structure: &Structure, point: &Moments, gradient: Option<&mut Moments>) -> f64;
+    fn ask(&mut self, structure: &Structure, params: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64;
 }
 
 impl Ask for Objective<'_> {
-    fn ask(&mut self, structure: &Structure, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
-        match self.evaluate.evaluate(structure, point, gradient) {
+    fn ask(&mut self, structure: &Structure, params: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
+        match self.evaluate.evaluate(structure, params, point, gradient) {
             Ok(value) => value,
             Err(error) => {
                 self.error.get_or_insert(error);

@@ -49,7 +49,7 @@ impl<'a> InitContext<'a> {
         copies
     }
 
-    /// Copies of the parameters, of a type asked for or else the one their arithmetic is done in.
+    /// Copies of the parameters, of a type asked for or else the one that their arithmetic is done in.
     pub fn params_as_moments_of(&self, dtype: Option<DType>) -> crate::state::Moments {
         let copies = self.params_as_moments();
         if dtype.is_none() {

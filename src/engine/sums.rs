@@ -1,6 +1,7 @@
 //! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
 
 use super::pieces::Pieces;
+use crate::tree::{Cursor, LeafSpec, dense_strides};
 
 /// What a pass added up, by leaf or for the whole tree.
 #[derive(Clone, Copy)]
@@ -75,4 +76,26 @@ pub(crate) fn sum_triples<C: crate::element::Real>(x: &[C], y: &[C], z: &[C], f:
         *lane += f(*x, *y, *z);
     }
     lanes.iter().sum()
+}
+
+/// Products that are worked out and added up together.
+const STRETCH: usize = 512;
+
+/// The inner product of two arrays that lie as a leaf does, in `f64` and in row-major order whatever their memory order.
+pub(crate) fn dot<C: crate::element::Real>(leaf: &LeafSpec, a: &[C], b: &[C]) -> f64 {
+    let mut products = [0.0; STRETCH];
+    let (mut sum, mut filled) = (0.0, 0);
+    let order = dense_strides(leaf.shape());
+    for run in Cursor::new(leaf.shape(), &order, leaf.strides(), 0).take(a.len()) {
+        for i in 0..run.len {
+            let at = (run.offset + i as isize * run.stride) as usize;
+            products[filled] = a[at].as_f64() * b[at].as_f64();
+            filled += 1;
+            if filled == STRETCH {
+                sum += sum_tile(&products, |x: f64| x);
+                filled = 0;
+            }
+        }
+    }
+    sum + sum_tile(&products[..filled], |x: f64| x)
 }

@@ -3,6 +3,7 @@
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::memory::RawSlice;
+use crate::state::Moments;
 use crate::tree::{LeafParts, Strides, Structure, Tree, TreeMut, Walk, WalkMut};
 
 /// Where a leaf's elements are, for the time of one step.
@@ -81,6 +82,12 @@ pub(crate) fn grads<G: Tree + ?Sized>(
     path: &mut String,
 ) -> Result<()> {
     read(tree, structure, table, path, "gradients", exact)
+}
+
+/// Fills a table with gradients that lie as the state does.
+pub(crate) fn moments(gradient: &Moments, table: &mut Table) {
+    table.clear();
+    table.extend((0..gradient.len()).filter_map(|leaf| Some(TableLeaf { data: gradient.raw(leaf)?, strides: None })));
 }
 
 fn read<T: Tree + ?Sized>(

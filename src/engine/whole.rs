@@ -132,15 +132,32 @@ impl WholeTree<'_> {
         self.objective.is_some()
     }
 
+    /// The same tree as if the parameters were at another point: at arrays of their shapes and compute types.
+    pub(crate) fn at_point(&mut self, point: &Moments, inside: impl FnOnce(&mut WholeTree<'_>)) {
+        let arrays = self.params.iter().enumerate().map(|(leaf, here)| match point.raw(leaf) {
+            Some(data) => TableLeaf { data, strides: None },
+            None => here.clone(),
+        });
+        let params: Table = arrays.collect();
+        inside(&mut WholeTree { params: &params, ..self.with_active(self.active) });
+    }
+
+    /// The loss as a function, to be lent to a nested step.
+    pub(crate) fn objective(&mut self) -> Option<&mut dyn Ask> {
+        self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask)
+    }
+
     /// The loss at a point, for what [needs](crate::Stage::Needs) it as a function; NaN where there is none. Leaves
     /// without an array in `point` have the value that the parameters have.
     pub fn value_at(&mut self, point: &Moments) -> f64 {
-        self.objective.as_mut().map_or(f64::NAN, |objective| objective.ask(self.structure, point, None))
+        self.objective.as_mut().map_or(f64::NAN, |objective| objective.ask(self.structure, self.params, point, None))
     }
 
     /// The loss at a point, and into `gradient` its gradient there, for the leaves that have an array in it.
     pub fn value_and_grad_at(&mut self, point: &Moments, gradient: &mut Moments) -> f64 {
-        self.objective.as_mut().map_or(f64::NAN, |objective| objective.ask(self.structure, point, Some(gradient)))
+        let ask =
+            |objective: &mut &mut (dyn Ask + '_)| objective.ask(self.structure, self.params, point, Some(gradient));
+        self.objective.as_mut().map_or(f64::NAN, ask)
     }
 
     /// Copies the gradient of a leaf that the step was given, before any transformation, into the compute type and the

@@ -123,6 +123,21 @@ impl Moments {
         self.arrays.iter().flatten().map(|a| a.data.len() * a.data.dtype().size()).sum()
     }
 
+    /// Copies the arrays that both have, element by element in memory order; both are of types that arithmetic is done in.
+    pub(crate) fn copy_from(&mut self, from: &Moments) {
+        for leaf in 0..self.arrays.len() {
+            if let (Some(to), Some(from)) = (self.get_mut::<f64>(leaf), from.get::<f64>(leaf)) {
+                to.copy_from_slice(from);
+            } else if let (Some(to), Some(from)) = (self.get_mut::<f32>(leaf), from.get::<f32>(leaf)) {
+                to.copy_from_slice(from);
+            } else if let (Some(to), Some(from)) = (self.get_mut::<f64>(leaf), from.get::<f32>(leaf)) {
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = f64::from(*from));
+            } else if let (Some(to), Some(from)) = (self.get_mut::<f32>(leaf), from.get::<f64>(leaf)) {
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32);
+            }
+        }
+    }
+
     pub(crate) fn raw(&self, leaf: usize) -> Option<RawSlice> {
         self.array(leaf).map(|a| a.data.raw())
     }

@@ -136,7 +136,8 @@ pub use scale_by_stddev::{ScaleByStddev, StddevScalars, scale_by_stddev};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};
 pub use scale_by_yogi::{ScaleByYogi, YogiScalars, scale_by_yogi};
 pub use scale_by_zoom_linesearch::{
-    InitialGuess, ScaleByZoomLinesearch, ScaleByZoomLinesearchState, ZoomLinesearchInfo, scale_by_zoom_linesearch,
+    InitialGuess, Interpolation, ScaleByZoomLinesearch, ScaleByZoomLinesearchState, ZoomLinesearchInfo,
+    scale_by_zoom_linesearch,
 };
 pub use set_to_zero::{SetToZero, set_to_zero};
 pub use trace::{Trace, trace};

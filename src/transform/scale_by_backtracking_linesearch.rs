@@ -64,7 +64,7 @@ use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 /// [`scale_by_backtracking_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: after a
 /// search that ended at 0 the next one starts anew, where Optax stays at 0 for good; a loss of −∞ is not accepted; in the
 /// state the value after a search that ended at 0 is that of where it stayed; no `store_grad`, since
-/// [`minimize_step`](crate::GradientTransformation) keeps the gradient of what it evaluates.
+/// [`minimize_step`](crate::Minimize::minimize_step) keeps the gradient of what it evaluates.
 pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleByBacktrackingLinesearch {
     ScaleByBacktrackingLinesearch {
         max_backtracking_steps,

@@ -31,8 +31,8 @@ use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 ///
 /// The search ends early after `max_linesearch_steps` evaluations, at `max_learning_rate`, or once the interval is shorter
 /// than `stepsize_precision`. Then the point of the lowest loss at which the first condition holds is taken, or if there
-/// is none the last point, unless the loss was not finite there: then `t` is 0, and the updates are zero, whatever they
-/// were. What was violated is in the state. Everything about `t` is in `f64`, sums over elements too; the loss is evaluated
+/// is none the last point, unless the loss is higher there or not finite: then `t` is 0, and the updates are zero, whatever
+/// they were. What was violated is in the state. Everything about `t` is in `f64`, sums over elements too; the loss is evaluated
 /// at the parameters that the step leads to, rounded to their types.
 ///
 /// # Cost
@@ -69,8 +69,9 @@ use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 /// Nocedal and Wright, [Numerical Optimization](https://doi.org/10.1007/978-0-387-40065-5), 1999, algorithms 3.5 and 3.6;
 /// Hager and Zhang, [Algorithm 851: CG_DESCENT](https://doi.org/10.1145/1132973.1132979), 2006, for the approximate
 /// condition. Optax, [`scale_by_zoom_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
-/// after a search that ended at 0 the next one starts from 1, where Optax stays at 0 for good; a loss of −∞ is not
-/// accepted; the errors in the state are those of the point taken, where Optax has those of the point tried last.
+/// a search that finds no lower point does not step, where Optax goes to the last point however high; after that the next
+/// one starts from 1, where Optax stays at 0 for good; a loss of −∞ is not accepted; the errors in the state are those of the point taken, where Optax has those of the point tried last;
+/// [`interpolation`](ScaleByZoomLinesearch::interpolation) can be by slopes, as in Nocedal and Wright's equation 3.59.
 pub fn scale_by_zoom_linesearch(max_linesearch_steps: usize) -> ScaleByZoomLinesearch {
     ScaleByZoomLinesearch {
         max_linesearch_steps,
@@ -82,6 +83,7 @@ pub fn scale_by_zoom_linesearch(max_linesearch_steps: usize) -> ScaleByZoomLines
         approx_dec_rtol: Some(1e-6),
         stepsize_precision: 1e-5.into(),
         initial_guess_strategy: InitialGuess::Keep,
+        interpolation: Interpolation::Values,
     }
 }
 
@@ -107,12 +109,15 @@ pub struct ScaleByZoomLinesearch {
     pub stepsize_precision: Hyperparam,
     /// Where a search begins.
     pub initial_guess_strategy: InitialGuess,
+    /// How the next point inside an interval is guessed.
+    pub interpolation: Interpolation,
 }
 
 builder! {
     ScaleByZoomLinesearch as "scale_by_zoom_linesearch" {
         hyperparams: tol, increase_factor, slope_rtol, curv_rtol, stepsize_precision;
-        options: max_learning_rate: Option<f64>, approx_dec_rtol: Option<f64>, initial_guess_strategy: InitialGuess;
+        options: max_learning_rate: Option<f64>, approx_dec_rtol: Option<f64>, initial_guess_strategy: InitialGuess,
+            interpolation: Interpolation;
         integers: max_linesearch_steps: usize;
     }
 }
@@ -140,6 +145,38 @@ impl InitialGuess {
             "keep" => Some(InitialGuess::Keep),
             _ => None,
         }
+    }
+}
+
+/// How [`scale_by_zoom_linesearch`] guesses the next point inside an interval: at the minimum of a cubic, if that is well
+/// inside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Interpolation {
+    /// Through the values at both ends and at a third point, with the slope at the lower end, as Optax does.
+    #[default]
+    Values,
+    /// Through values and slopes at both ends, which takes fewer evaluations.
+    Slopes,
+}
+
+impl Interpolation {
+    /// The kind of this name, if there is one: `values`, `slopes`.
+    pub fn from_name(name: &str) -> Option<Interpolation> {
+        match name {
+            "values" => Some(Interpolation::Values),
+            "slopes" => Some(Interpolation::Slopes),
+            _ => None,
+        }
+    }
+}
+
+impl ToRecipe for Interpolation {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(match self {
+            Interpolation::Values => "values",
+            Interpolation::Slopes => "slopes",
+        })
     }
 }
 
@@ -268,6 +305,7 @@ impl WholeTreeRule for ScaleByZoomLinesearch {
             curv_rtol: self.curv_rtol.at(count),
             approx_dec_rtol: self.approx_dec_rtol,
             stepsize_precision: self.stepsize_precision.at(count),
+            interpolation: self.interpolation,
         };
         let guess = match self.initial_guess_strategy {
             InitialGuess::One => 1.0,

@@ -1,6 +1,7 @@
 //! Arithmetic on whole trees.
 
 mod combine;
+mod fingerprint;
 mod norm;
 mod per_example;
 pub(crate) mod stretch;
@@ -9,6 +10,7 @@ mod vdot;
 pub use combine::{
     incremental_update, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_scale, tree_zeros_like,
 };
+pub(crate) use fingerprint::fingerprint;
 pub(crate) use norm::is_safe;
 pub use norm::{Norm, tree_norm, tree_sum};
 pub use per_example::{per_example_global_norm_clip, per_example_layer_norm_clip};

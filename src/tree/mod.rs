@@ -43,7 +43,7 @@ pub use math::{
     periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_norm, tree_scale, tree_sum, tree_vdot,
     tree_zeros_like,
 };
-pub(crate) use math::{add_update, is_safe, stretch};
+pub(crate) use math::{add_update, fingerprint, is_safe, stretch};
 pub use slices::{Slices, SlicesMut};
 pub use structure::{Difference, LeafSpec, Structure};
 pub use walk::{Walk, WalkMut};

@@ -1,4 +1,5 @@
 use crate::element::{DType, Element, Real, convert};
+use crate::engine::table::Table;
 use crate::engine::{
     Arrays, Ask, InitContext, LeafVisitor, Nested, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile,
     WholeLeaf, WholeTree,
@@ -223,17 +224,18 @@ impl LeafVisitor for Split<'_> {
 struct AskFlat<'a> {
     ask: &'a mut dyn Ask,
     structure: &'a Structure,
+    params: &'a Table,
     point: &'a mut Moments,
     gradient: &'a mut Moments,
 }
 
 impl Ask for AskFlat<'_> {
-    fn ask(&mut self, _: &Structure, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
+    fn ask(&mut self, _: &Structure, _: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
         let leaves = || self.structure.leaves().iter().enumerate();
         let mut along = Split { vector: point, at: 0 };
         leaves().for_each(|(i, leaf)| along.array(i, leaf, self.point));
-        let Some(gradient) = gradient else { return self.ask.ask(self.structure, self.point, None) };
-        let value = self.ask.ask(self.structure, self.point, Some(&mut *self.gradient));
+        let Some(gradient) = gradient else { return self.ask.ask(self.structure, self.params, self.point, None) };
+        let value = self.ask.ask(self.structure, self.params, self.point, Some(&mut *self.gradient));
         let mut along = Along::start(gradient);
         leaves().for_each(|(i, leaf)| along.array(i, leaf, self.gradient));
         value
@@ -290,7 +292,9 @@ impl<T: Stage> Stage for Flatten<T> {
         tree.visit(&mut Gather { grads: Along::start(grads), params: params_along });
         let structure = tree.structure;
         let mut ask = match (&mut tree.objective, asking) {
-            (Some(ask), Some([point, gradient])) => Some(AskFlat { ask: &mut **ask, structure, point, gradient }),
+            (Some(ask), Some([point, gradient])) => {
+                Some(AskFlat { ask: &mut **ask, structure, params: tree.params, point, gradient })
+            }
             _ => None,
         };
         let ask = ask.as_mut().map(|ask| ask as &mut dyn Ask);
@@ -311,6 +315,10 @@ impl<T: Stage> Stage for Flatten<T> {
 
     fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: Span) -> usize {
         0
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
     }
 
     fn recipe(&self) -> Recipe {

@@ -7,9 +7,8 @@ pub(super) use backtracking::Backtracking;
 pub(super) use zoom::Zoom;
 
 use crate::element::{Element, Real, convert, with_dtype};
-use crate::engine::{LeafVisitor, WholeLeaf, WholeTree, add_rounded, sum_tile};
+use crate::engine::{LeafVisitor, WholeLeaf, WholeTree, add_rounded, dot};
 use crate::state::Moments;
-use crate::tree::{Cursor, dense_strides};
 
 /// What is known of the loss at one point of the line.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -101,30 +100,8 @@ struct Slope<'a> {
 impl LeafVisitor for Slope<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let Some(gradient) = self.gradient.get::<C>(leaf.index) else { return };
-        self.sum += dot(leaf.spec.shape(), leaf.spec.strides(), gradient, leaf.u);
+        self.sum += dot(leaf.spec, gradient, leaf.u);
     }
-}
-
-/// Products that are worked out and added up together.
-const STRETCH: usize = 512;
-
-/// The inner product of two arrays of the same memory order, summed in `f64` and in row-major order whatever that order is.
-pub(crate) fn dot<C: Real>(shape: &[usize], strides: &[isize], a: &[C], b: &[C]) -> f64 {
-    let mut products = [0.0; STRETCH];
-    let (mut sum, mut filled) = (0.0, 0);
-    let order = dense_strides(shape);
-    for run in Cursor::new(shape, &order, strides, 0).take(a.len()) {
-        for i in 0..run.len {
-            let at = (run.offset + i as isize * run.stride) as usize;
-            products[filled] = a[at].as_f64() * b[at].as_f64();
-            filled += 1;
-            if filled == STRETCH {
-                sum += sum_tile(&products, |x: f64| x);
-                filled = 0;
-            }
-        }
-    }
-    sum + sum_tile(&products[..filled], |x: f64| x)
 }
 
 /// Writes down where the parameters will be: the update is rounded to their type, and so is the sum.

@@ -1,6 +1,7 @@
 //! Brackets an interval with a point that satisfies the strong Wolfe conditions, and narrows it down.
 
 use super::{Line, Point, excess, guess_or_one};
+use crate::transform::Interpolation;
 
 /// Arguments of a search, for one step.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,7 @@ pub(crate) struct Zoom {
     pub(crate) curv_rtol: f64,
     pub(crate) approx_dec_rtol: Option<f64>,
     pub(crate) stepsize_precision: f64,
+    pub(crate) interpolation: Interpolation,
 }
 
 /// Where a search ended. The gradient there is the one that the line keeps.
@@ -56,7 +58,7 @@ impl Zoom {
             let longest = bracket.is_none() && t >= at_most;
             let narrow = bracket.is_some_and(|b| b.length() <= self.stepsize_precision);
             t = match &bracket {
-                Some(bracket) => bracket.inside(),
+                Some(bracket) => bracket.inside(self.interpolation),
                 None => t.min(at_most),
             };
             let now = self.judge(start, line.at(t));
@@ -128,10 +130,11 @@ impl Judged {
         self
     }
 
-    /// What is left when the search has to end: the best point that decreased the loss enough; else the last one, if there
-    /// is a loss at it.
+    /// What is left when the search has to end: the best point that decreased the loss enough; else the last one, if the
+    /// loss is at least not higher there.
     fn or_last_resort(self, line: &mut impl Line, kept: Judged) -> Judged {
-        if kept.point.t > 0.0 || self.decrease_error.is_infinite() { kept } else { self.accepted(line, kept) }
+        let lower = self.decrease_error.is_finite() && self.point.value <= kept.point.value;
+        if kept.point.t > 0.0 || !lower { kept } else { self.accepted(line, kept) }
     }
 }
 
@@ -141,11 +144,15 @@ impl Bracket {
     }
 
     /// A new point inside: the minimum of a cubic, else of a parabola, if it is not too close to an end; else the middle.
-    fn inside(&self) -> f64 {
+    fn inside(&self, interpolation: Interpolation) -> f64 {
         let Bracket { low, high, third } = *self;
         let (left, right, length) = (low.t.min(high.t), low.t.max(high.t), self.length());
         let clear_by = |margin: f64| move |t: &f64| *t > left + margin * length && *t < right - margin * length;
-        let cubic = Some(cubic_minimum(low, high, third)).filter(clear_by(0.2));
+        let cubic = match interpolation {
+            Interpolation::Values => cubic_minimum(low, high, third),
+            Interpolation::Slopes => hermite_minimum(low, high),
+        };
+        let cubic = Some(cubic).filter(clear_by(0.2));
         let found = cubic.or_else(|| Some(parabola_minimum(low, high)).filter(clear_by(0.1)));
         found.unwrap_or(0.5 * (low.t + high.t))
     }
@@ -175,6 +182,14 @@ fn cubic_minimum(a: Point, b: Point, c: Point) -> f64 {
     let third = (at_b - at_c) / (b.t - c.t);
     let second = at_b - third * (b.t - a.t);
     a.t + (-second + (second * second - 3.0 * third * a.slope).sqrt()) / (3.0 * third)
+}
+
+/// Where the cubic through two points, with the slopes of both, has its minimum; NaN if it has none.
+fn hermite_minimum(a: Point, b: Point) -> f64 {
+    let x = b.t - a.t;
+    let first = a.slope + b.slope - 3.0 * (b.value - a.value) / x;
+    let second = (first * first - a.slope * b.slope).sqrt().copysign(x);
+    b.t - x * (b.slope + second - first) / (b.slope - a.slope + 2.0 * second)
 }
 
 /// Where the parabola through two points, with the slope of the first, has its minimum.

@@ -46,7 +46,7 @@ family! {
     adamw, ELEMENT, adamw(0.1).weight_decay(0.1).mask(Mask::min_ndim(2));
     lion, ELEMENT, lion(0.1);
     lamb, WHOLE, lamb(0.1);
-    lbfgs, WHOLE, lbfgs().without_linesearch().learning_rate(0.1);
+    lbfgs, WHOLE, lbfgs().learning_rate(0.1).without_linesearch();
     adafactor, WHOLE, adafactor(0.1).min_dim_size_to_factor(2_usize).momentum(0.9).weight_decay_rate(0.1);
     muon, WHOLE, muon(0.1);
     inject_muon, WHOLE, inject_hyperparams(muon(linear(0.1, 0.0, 4)));
