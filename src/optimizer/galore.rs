@@ -114,17 +114,6 @@ impl<T> Galore<T> {
     }
 }
 
-impl<T: Stage<Needs = Nothing>> Galore<T> {
-    fn to_recipe(&self) -> Recipe {
-        let (galore, decay, rate) = &self.chain;
-        let mut arguments = galore.arguments_as_data();
-        arguments.push(("learning_rate", rate.learning_rate.to_recipe()));
-        arguments.push(("weight_decay", decay.inner.weight_decay.to_recipe()));
-        arguments.push(("mask", decay.mask.to_recipe()));
-        Recipe::call(<Self as Arguments>::NAME, arguments)
-    }
-}
-
 impl<T: Stage<Needs = Nothing>> Arguments for Galore<T> {
     const NAME: &'static str = "galore";
 
@@ -140,6 +129,14 @@ impl<T: Stage<Needs = Nothing>> Arguments for Galore<T> {
 delegate_stage! {
     Galore<T> where T: Stage<Needs = Nothing> => chain: Chain<T>;
     needs Nothing;
-    recipe |this: &Galore<T>| this.to_recipe();
+    recipe |this: &Galore<T>| {
+        let (galore, decay, rate) = &this.chain;
+        let own = [
+            ("learning_rate", rate.learning_rate.to_recipe()),
+            ("weight_decay", decay.inner.weight_decay.to_recipe()),
+            ("mask", decay.mask.to_recipe()),
+        ];
+        Recipe::call("galore", own.into_iter().chain(galore.entries()))
+    };
     describe |this: &Galore<T>| format!("galore[{}]", this.chain.describe())
 }

@@ -90,14 +90,15 @@ impl InitStep {
     }
 }
 
+/// `[kind, number]`
 impl ToRecipe for InitStep {
     fn to_recipe(&self) -> Recipe {
-        let (kind, value) = match self {
+        let (kind, number) = match *self {
             InitStep::Distance(x) => ("distance", x),
             InitStep::LearningRate(x) => ("learning_rate", x),
             InitStep::Heuristic(x) => ("heuristic", x),
         };
-        Recipe::List(vec![Recipe::text(kind), Recipe::Number(*value)])
+        Recipe::List(vec![Recipe::text(kind), Recipe::Number(number)])
     }
 }
 

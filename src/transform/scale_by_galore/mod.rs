@@ -14,7 +14,7 @@ use crate::engine::{
 };
 use crate::error::{Error, Result};
 use crate::needs::Nothing;
-use crate::recipe::{Recipe, ToRecipe};
+use crate::recipe::{self, Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, State};
 use crate::tree::{LeafSpec, Structure};
@@ -143,7 +143,7 @@ impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
         visit("scale", Argument::Hyperparam(&mut self.scale));
         visit("rank", Argument::Static(&self.rank));
         visit("update_proj_gap", Argument::Static(&self.update_proj_gap));
-        visit("base_optimizer", Argument::Static(&crate::recipe::Inside(&self.base_optimizer)));
+        visit("base_optimizer", Argument::Static(&recipe::Inside(&self.base_optimizer)));
         visit("weight_dimension_numbers", Argument::Static(&self.weight_dimension_numbers));
     }
 }
@@ -151,7 +151,7 @@ impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
 whole_tree_stage!(
     ScaleByGalore<T> where T: Stage<Needs = Nothing> => ScaleByGalore<T>;
     by WholeTreeRule; state ScaleByGaloreState<T::State>; needs Nothing;
-    recipe |this: &ScaleByGalore<T>| Recipe::call(<ScaleByGalore<T> as Arguments>::NAME, this.arguments_as_data())
+    recipe |this: &ScaleByGalore<T>| Recipe::call("scale_by_galore", this.entries())
 );
 
 /// What [`scale_by_galore`] remembers: `S` is the state of the base optimizer.
@@ -242,9 +242,9 @@ impl<C> Default for Room<C> {
 }
 
 impl<T: Stage<Needs = Nothing>> ScaleByGalore<T> {
-    /// Names and values.
-    pub(crate) fn arguments_as_data(&self) -> Vec<(&'static str, Recipe)> {
-        vec![
+    /// The arguments, as data.
+    pub(crate) fn entries(&self) -> [(&'static str, Recipe); 5] {
+        [
             ("rank", self.rank.to_recipe()),
             ("update_proj_gap", self.update_proj_gap.to_recipe()),
             ("scale", self.scale.to_recipe()),
