@@ -24,6 +24,7 @@ pages! {
     sign: "../docs/sign.md",
     layerwise: "../docs/layerwise.md",
     anchored: "../docs/anchored.md",
+    parameter_free: "../docs/parameter-free.md",
     own_rule: "../docs/own-rule.md",
     own_whole_tree: "../docs/own-whole-tree.md",
     statistics: "../docs/statistics.md",

@@ -5,6 +5,7 @@ mod adaptive;
 mod anchored;
 mod core_parts;
 mod layerwise;
+mod parameter_free;
 mod projection;
 mod sign;
 
@@ -46,6 +47,7 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
         anchored::entries(),
         core_parts::entries(),
         layerwise::entries(),
+        parameter_free::entries(),
         projection::entries(),
         sign::entries(),
     ];
