@@ -2,6 +2,7 @@
 
 use gradchain::extra;
 use gradchain::prelude::*;
+use gradchain::tree::tree_norm;
 use ndarray::{Array1, Array2};
 
 /// Numbers between −1 and 1 that differ from place to place.
@@ -499,4 +500,95 @@ fn a_round_in_one_step_is_a_round_in_several() {
             check(chain((trace(0.1), scale_by_lbfgs(), scale(-0.02))), period, reset);
         }
     }
+}
+
+/// The diagonal is taken to be 1.5 times the gradient, as a transformation can make it.
+#[test]
+fn sophia_divides_by_the_diagonal_that_it_knew_before() {
+    for (clip, interval, decay, gamma, eps) in
+        [(Some(1.0), 1, 0.0, 0.5, 1e-3), (Some(0.7), 3, 0.1, 1.3, 0.02), (None, 2, 0.05, 2.0, 0.3)]
+    {
+        let mut optimizer = sophia(0.1, scale(1.5))
+            .b1(0.8)
+            .b2(0.6)
+            .gamma(gamma)
+            .eps(eps)
+            .weight_decay(decay)
+            .weight_decay_mask(Mask::path("0"))
+            .update_interval(interval);
+        optimizer = match clip {
+            Some(clip) => optimizer.clip_threshold(clip),
+            None => optimizer.without_clipping(),
+        };
+        let mut p = params(0.3);
+        let mut state = optimizer.init(&p).unwrap();
+        let (mut naive, mut m, mut h) = (flat(&p), [0.0; 17], [0.0; 17]);
+        for t in 1..=7_i32 {
+            let grads = params(f64::from(t));
+            optimizer.step(&mut p, &grads, &mut state).unwrap();
+            let (mut won, g) = (0, flat(&grads));
+            for i in 0..17 {
+                m[i] = 0.8 * m[i] + 0.2 * g[i];
+                let mut d: f64 = m[i] / (1.0 - 0.8_f64.powi(t)) / f64::max(gamma * h[i], eps);
+                won += usize::from(d.abs() < clip.unwrap_or(f64::INFINITY));
+                d = clip.map_or(d, |clip: f64| d.clamp(-clip, clip));
+                if (t - 1) % interval as i32 == 0 {
+                    h[i] = 0.6 * h[i] + 0.4 * 1.5 * g[i];
+                }
+                naive[i] -= 0.1 * (d + if i < 12 { decay * naive[i] } else { 0.0 });
+            }
+            flat(&p).iter().zip(&naive).enumerate().for_each(|(i, (p, naive))| close(*p, *naive, 10.0 * tolerance(i)));
+            assert_eq!(state.0.win_rate(), won as f64 / 17.0);
+        }
+    }
+    assert!(sophia(0.1, identity()).update_interval(0).init(&0.0_f32).is_err());
+    assert!(sophia(0.1, identity()).clip_threshold(-1.0).init(&0.0_f32).is_err());
+}
+
+#[test]
+fn differences_of_gradients_estimate_the_diagonal() {
+    // Σ wᵢ·pᵢ² + (Σ pᵢ)²/17: the diagonal of the Hessian is 2·wᵢ + 2/17, off it there is 2/17.
+    fn loss(p: &Params) -> (f64, Params) {
+        let sum: f64 = flat(p).iter().sum();
+        let mut gradient = p.clone();
+        gradient.0.iter_mut().enumerate().for_each(|(i, p)| *p = 2.0 * i as f64 * *p + 2.0 * sum / 17.0);
+        gradient
+            .1
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, p)| *p = (2.0 * i as f64 * f64::from(*p) + 2.0 * sum / 17.0) as f32);
+        (0.0, gradient)
+    }
+    let p = params(0.3);
+    let estimate = hutchinson_estimator_diag_hessian(7);
+    let mut state = estimate.init(&p).unwrap();
+    let (n, mut mean, mut spread) = (400, vec![0.0; 17], 0.0);
+    for _ in 0..n {
+        let (value, gradient) = loss(&p);
+        let with = extra::value_and_grad_fn(value, loss);
+        let updates = estimate.update_with(&gradient, with, &mut state, &p).unwrap();
+        let vector = updates.to_vec::<f32>("1").unwrap().into_iter().map(f64::from);
+        let diagonal: Vec<f64> = updates.to_vec::<f64>("0").unwrap().into_iter().chain(vector).collect();
+        spread += (diagonal[0] - 2.0 / 17.0).powi(2) / n as f64;
+        mean.iter_mut().zip(diagonal).for_each(|(mean, d)| *mean += d / n as f64);
+    }
+    let weights = (0..12).chain(0..5);
+    mean.iter().zip(weights).for_each(|(mean, w)| {
+        // The standard deviation of one is √16·2/17, of the mean 0.024.
+        assert!((mean - 2.0 * f64::from(w) - 2.0 / 17.0).abs() < 0.1, "{mean} {w}");
+    });
+    assert!((spread.sqrt() - 8.0 / 17.0).abs() < 0.1, "{spread}: the signs are random");
+    assert_eq!(state.count.get(), n);
+    assert!(estimate.step_size(0.0).init(&p).is_err());
+    // In a mask, in a box, in a vector, in Sophia.
+    let optimizer =
+        flatten(boxed(masked(sophia(0.05, hutchinson_estimator_diag_hessian(1)).update_interval(2), Mask::all())));
+    let mut p = params(0.3);
+    let mut state = optimizer.init(&p).unwrap();
+    let before = tree_norm(&loss(&p).1);
+    for _ in 0..150 {
+        let (value, gradient) = loss(&p);
+        optimizer.step_with(&mut p, &gradient, extra::value_and_grad_fn(value, loss), &mut state).unwrap();
+    }
+    assert!(tree_norm(&loss(&p).1) < 0.2 * before, "{before} {}", tree_norm(&loss(&p).1));
 }

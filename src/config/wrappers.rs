@@ -2,6 +2,7 @@
 
 mod conditions;
 mod monitor;
+pub(super) mod named;
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
