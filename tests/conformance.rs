@@ -55,7 +55,7 @@ fn leaving_an_argument_out_is_giving_optaxs_default() {
             if name == "scale_by_learning_rate" {
                 args.insert("learning_rate".into(), json!(0.5));
             }
-            let built = config::build(&json!({ name: args }));
+            let built = config::build_with::<gradchain::needs::ValueAndGradFn>(&json!({ name: args }));
             format!("{:?}", built.unwrap_or_else(|error| panic!("{name}: {error}")))
         };
         assert_eq!(build(required), build(all), "{name}");
