@@ -28,6 +28,7 @@ pages! {
     own_rule: "../docs/own-rule.md",
     own_whole_tree: "../docs/own-whole-tree.md",
     statistics: "../docs/statistics.md",
+    line_search: "../docs/line-search.md",
     from_optax: "../docs/from-optax.md",
     from_pytorch: "../docs/from-pytorch.md",
     architecture: "../docs/architecture.md",
