@@ -8,6 +8,8 @@ macro_rules! pages {
 }
 pages! {
     readme: "../README.md",
+    extra: "../docs/extra.md",
+    which_optimizer: "../docs/which-optimizer.md",
     contributing: "../CONTRIBUTING.md",
     introduction: "../docs/introduction.md",
     first_steps: "../docs/first-steps.md",
@@ -15,8 +17,14 @@ pages! {
     chains: "../docs/chains.md",
     schedules: "../docs/schedules.md",
     masks: "../docs/masks.md",
+    projections: "../docs/projections.md",
     multi_steps: "../docs/multi-steps.md",
     state: "../docs/state.md",
+    adaptive: "../docs/adaptive.md",
+    sign: "../docs/sign.md",
+    layerwise: "../docs/layerwise.md",
+    anchored: "../docs/anchored.md",
+    parameter_free: "../docs/parameter-free.md",
     own_rule: "../docs/own-rule.md",
     own_whole_tree: "../docs/own-whole-tree.md",
     statistics: "../docs/statistics.md",
@@ -26,4 +34,9 @@ pages! {
     architecture: "../docs/architecture.md",
     performance: "../docs/performance.md",
     conformance: "../docs/conformance.md",
+}
+
+#[cfg(feature = "config")]
+pages! {
+    configs: "../docs/configs.md",
 }

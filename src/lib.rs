@@ -32,12 +32,14 @@ pub mod config;
 mod element;
 mod engine;
 mod error;
+mod evaluation;
 pub mod extra;
 mod macros;
 mod memory;
 pub mod minimize;
 pub mod needs;
 pub mod optimizer;
+pub mod projection;
 pub mod recipe;
 pub mod schedule;
 pub mod select;
@@ -51,9 +53,10 @@ pub mod wrapper;
 pub use element::{DType, Element, Real};
 pub use engine::{
     Clock, InitContext, Isa, LeafVisitor, Outcome, PassPlan, Place, Plan, Rule, RuleState, Shape, SlotArray, SlotList,
-    Span, Stage, StepContext, Sums, Tile, Updates, WholeLeaf, WholeTree, detected_isa, force_isa,
+    Span, Stage, StepContext, Sums, Tile, Updates, Warning, WarningKind, WholeLeaf, WholeTree, detected_isa, force_isa,
 };
 pub use error::{Error, Result};
+pub use evaluation::EvalParams;
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
 pub use minimize::Minimize;
@@ -61,7 +64,10 @@ pub use optimizer::*;
 pub use select::{Labels, Mask};
 pub use transform::*;
 pub use transformation::{GradientTransformation, OptState};
-pub use tree::{Tree, TreeMut, apply_updates};
+pub use tree::{
+    Tree, TreeMut, apply_updates, incremental_update, per_example_global_norm_clip, per_example_layer_norm_clip,
+    periodic_update,
+};
 pub use wrapper::*;
 
 /// Everything that training code uses: `use gradchain::prelude::*`.
@@ -73,5 +79,5 @@ pub mod prelude {
     pub use crate::select::{Labels, Mask};
     pub use crate::transform::*;
     pub use crate::wrapper::*;
-    pub use crate::{GradientTransformation, OptState, Outcome, Tree, TreeMut, Updates, apply_updates};
+    pub use crate::{EvalParams, GradientTransformation, OptState, Outcome, Tree, TreeMut, Updates, apply_updates};
 }

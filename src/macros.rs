@@ -46,12 +46,14 @@ macro_rules! builder {
 }
 
 /// For a named optimizer, a struct around a chain called `chain`: where in the chain each argument goes. Makes the methods
-/// that set them, the list of named arguments, and the optimizer itself a transformation.
+/// that set them, the list of named arguments, and the optimizer itself a transformation. `constants` are arguments that the
+/// type has decided.
 macro_rules! optimizer {
     ($T:ident as $name:literal = $Chain:ty {
         hyperparams: $($h:ident [$($hpath:tt)*] $hdoc:literal),*;
         options: $($o:ident: $O:ty [$($opath:tt)*] $odoc:literal),*;
         $(integers: $($n:ident: $N:ty [$($npath:tt)*] $ndoc:literal),*;)?
+        $(constants: $($c:ident = $value:literal),*;)?
     }) => {
         impl $T {
             $(
@@ -84,6 +86,7 @@ macro_rules! optimizer {
                 $(visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.chain.$($hpath)*));)*
                 $(visit(stringify!($o), $crate::wrapper::Argument::Static(&self.chain.$($opath)*));)*
                 $($(visit(stringify!($n), $crate::wrapper::Argument::Static(&self.chain.$($npath)*));)*)?
+                $($(visit(stringify!($c), $crate::wrapper::Argument::Static(&$value));)*)?
             }
         }
 

@@ -4,7 +4,9 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::engine::{Evaluate, InitContext, Objective, Outcome, Plan, Sink, Stage, StepContext, Updates, Work, table};
+use crate::engine::{
+    Ask, Evaluate, InitContext, Objective, Outcome, Plan, Sink, Stage, StepContext, Updates, Work, table,
+};
 use crate::error::{Error, Result};
 use crate::extra::Extra;
 use crate::minimize::{Known, Recall};
@@ -310,7 +312,8 @@ impl<T: Stage> OptState<T> {
         #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
         let mut objective = objective.map(|evaluate| Objective::new(evaluate));
         self.poisoned = true;
-        let outcome = self.work.step(transformation, &mut self.inner, at, objective.as_mut(), sink);
+        let asks = objective.as_mut().map(|objective| objective as &mut dyn Ask);
+        let outcome = self.work.step(transformation, &mut self.inner, at, asks, sink);
         self.work.params.clear();
         self.work.grads.clear();
         if let Some(error) = objective.and_then(|objective| objective.error) {

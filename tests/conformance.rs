@@ -7,7 +7,7 @@ use std::env;
 use std::path::Path;
 
 use conformance::{Departures, Summary, folder, kept};
-use gradchain::config;
+use gradchain::{config, needs};
 use serde_json::{Map, Value, json};
 
 /// The cases in the folder `GRADCHAIN_CONFORMANCE`, or those kept with the project.
@@ -55,7 +55,7 @@ fn leaving_an_argument_out_is_giving_optaxs_default() {
             if name == "scale_by_learning_rate" {
                 args.insert("learning_rate".into(), json!(0.5));
             }
-            let built = config::build_with::<gradchain::needs::ValueAndGradFn>(&json!({ name: args }));
+            let built = config::build_with::<needs::ValueAndGradFn>(&json!({ name: args }));
             format!("{:?}", built.unwrap_or_else(|error| panic!("{name}: {error}")))
         };
         assert_eq!(build(required), build(all), "{name}");
@@ -68,10 +68,14 @@ fn leaving_an_argument_out_is_giving_optaxs_default() {
 fn some(argument: &str) -> Value {
     match argument {
         "inner" => json!({"scale": {"step_size": 0.5}}),
-        "optimizer" | "fast_optimizer" => json!({"identity": {}}),
+        "optimizer" | "fast_optimizer" | "base_optimizer" | "adv_optimizer" => json!({"identity": {}}),
         "transforms" => json!({"all": {"identity": {}}}),
         "labels" => json!({"": "all"}),
         "mask" | "freeze_mask" => json!(true),
+        "should_transform_fn" => json!({"step_lt": 2}),
+        "measures" => json!({"norm": {"measure": "global_norm"}}),
+        "measure_name" => json!("norm"),
+        "measure" => json!("global_norm"),
         "step_size_fn" => json!({"schedule": {"constant": {"value": 0.5}}}),
         "every_k_schedule" | "sync_period" | "max_consecutive_errors" => json!(2),
         _ => json!(0.5),

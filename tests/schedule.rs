@@ -1,4 +1,5 @@
-//! How schedules print, and what they refuse. Their values are held to recorded ones in `conformance.rs`.
+//! How schedules print, and what they refuse. The values of those that Optax has are held to recorded ones in
+//! `conformance.rs`, those of the others to formulas written down here.
 
 use gradchain::schedule::*;
 
@@ -37,6 +38,20 @@ fn one_of_each() -> Vec<(Schedule, &'static str)> {
             join([constant(1.0).into(), linear(1.0, 0.0, 5).into()], [3]).into(),
             "join([constant(1.0).into(), linear(1.0, 0.0, 5).into()], [3])",
         ),
+        (
+            warmup_stable_decay(1.0, 2, 5, 3).init_value(0.5).end_value(0.1).shape(DecayShape::OneMinusSqrt).into(),
+            "warmup_stable_decay(1.0, 2, 5, 3).init_value(0.5).end_value(0.1).shape(DecayShape::OneMinusSqrt)",
+        ),
+        (inverse_sqrt(1.0, 4).into(), "inverse_sqrt(1.0, 4)"),
+        (rex(1.0, 10).into(), "rex(1.0, 10)"),
+        (
+            cosine_restarts(1.0, 10).steps_factor(2).value_factor(0.5).alpha(0.1).into(),
+            "cosine_restarts(1.0, 10).steps_factor(2).value_factor(0.5).alpha(0.1)",
+        ),
+        (table([1.0, 0.5]).every(3).into(), "table([1.0, 0.5]).every(3)"),
+        (clamp(rex(1.0, 10), 0.1, 0.9).into(), "clamp(rex(1.0, 10), 0.1, 0.9)"),
+        (sum((0.5, rex(1.0, 10))).into(), "sum([constant(0.5).into(), rex(1.0, 10).into()])"),
+        (product((0.5, rex(1.0, 10))).into(), "product([constant(0.5).into(), rex(1.0, 10).into()])"),
         (from_fn("mine", |count| count as f64).into(), "from_fn(\"mine\", ..)"),
     ]
 }
@@ -94,6 +109,25 @@ fn refuses_what_is_out_of_range() {
         (join([constant(1.0).into()], [3]).into(), "join: argument `boundaries` must be 0, one fewer"),
         (join([constant(1.0).into(), constant(1.0).into(), constant(1.0).into()], [3, 2]).into(), "ascending"),
         (join([cosine_decay(1.0, 0).into()], []).into(), "cosine_decay: argument `decay_steps`"),
+        (warmup_stable_decay(f64::NAN, 1, 1, 1).into(), "warmup_stable_decay: argument `peak_value`"),
+        (warmup_stable_decay(1.0, 1, 1, 1).end_value(f64::NAN).into(), "warmup_stable_decay: argument `end_value`"),
+        (inverse_sqrt(1.0, 0).into(), "inverse_sqrt: argument `warmup_steps`"),
+        (noam(0, 4).into(), "inverse_sqrt: argument `peak_value`"),
+        (rex(1.0, 0).into(), "rex: argument `decay_steps`"),
+        (rex(f64::INFINITY, 1).into(), "rex: argument `init_value`"),
+        (cosine_restarts(1.0, 0).into(), "cosine_restarts: argument `cycle_steps`"),
+        (cosine_restarts(1.0, 1).steps_factor(0).into(), "cosine_restarts: argument `steps_factor`"),
+        (cosine_restarts(1.0, 1).value_factor(1.5).into(), "cosine_restarts: argument `value_factor`"),
+        (cosine_restarts(1.0, 1).alpha(f64::NAN).into(), "cosine_restarts: argument `alpha`"),
+        (table([]).into(), "table: argument `values`"),
+        (table([1.0, f64::NAN]).into(), "table: argument `values`"),
+        (table([1.0]).every(0).into(), "table: argument `every`"),
+        (clamp(1.0, 2.0, 1.0).into(), "clamp: argument `max_value` must be at least `min_value` (2), found 1"),
+        (clamp(1.0, f64::NAN, 1.0).into(), "clamp: argument `min_value`"),
+        (clamp(rex(1.0, 0), 0.0, 1.0).into(), "rex: argument `decay_steps`"),
+        (sum(()).into(), "sum: argument `schedules`"),
+        (sum((rex(1.0, 0), 1.0)).into(), "rex: argument `decay_steps`"),
+        (product(vec![]).into(), "product: argument `schedules`"),
     ];
     for (schedule, message) in refused {
         let error = schedule.validate().unwrap_err();
@@ -135,4 +169,139 @@ fn may_be_shared_between_threads() {
     fn check<T: Send + Sync + Clone + std::fmt::Debug + std::fmt::Display>() {}
     check::<Schedule>();
     check::<Hyperparam>();
+}
+
+/// Compares with a formula, written from the paper, at counts that cross all its turning points.
+fn follows(schedule: impl Into<Schedule>, formula: impl Fn(f64) -> f64) {
+    let schedule = schedule.into();
+    schedule.validate().unwrap();
+    for count in (0..400).chain([5_000, 1_000_000]) {
+        let (found, expected) = (schedule.at(count), formula(count as f64));
+        assert!(
+            (found - expected).abs() <= 1e-14 * expected.abs().max(1.0),
+            "{schedule} at {count}: {found} {expected}"
+        );
+    }
+}
+
+#[test]
+fn warmup_stable_decay_is_a_trapezoid() {
+    for (warmup, stable, decay) in [(10.0, 100.0, 50.0), (0.0, 7.0, 1.0), (30.0, 0.0, 200.0), (3.0, 5.0, 0.0)] {
+        let of = |peak, init, end: f64, f: fn(f64) -> f64| {
+            move |count: f64| {
+                if count < warmup {
+                    return init * (1.0 - count / warmup) + peak * (count / warmup);
+                }
+                let since = count - warmup - stable;
+                match since {
+                    _ if since < 0.0 => peak,
+                    _ if since >= decay => end,
+                    _ => end + (peak - end) * f(since / decay),
+                }
+            }
+        };
+        let plain = warmup_stable_decay(0.3, warmup as u64, stable as u64, decay as u64);
+        follows(plain, of(0.3, 0.0, 0.0, |x| 1.0 - x));
+        let raised = plain.init_value(0.1).end_value(0.02);
+        follows(raised.shape(DecayShape::OneMinusSqrt), of(0.3, 0.1, 0.02, |x| 1.0 - x.sqrt()));
+        follows(raised.shape(DecayShape::Cosine), of(0.3, 0.1, 0.02, |x| (std::f64::consts::PI * x).cos() / 2.0 + 0.5));
+    }
+}
+
+#[test]
+fn noam_is_the_formula_of_the_transformer() {
+    for (width, warmup) in [(512.0, 4000.0), (64.0, 100.0), (1.0, 1.0)] {
+        follows(noam(width as u64, warmup as u64), |count| {
+            let step = count + 1.0;
+            f64::powf(width, -0.5) * f64::min(step.powf(-0.5), step * f64::powf(warmup, -1.5))
+        });
+    }
+    follows(inverse_sqrt(0.7, 50), |count| {
+        if count < 49.0 { 0.7 * (count + 1.0) / 50.0 } else { 0.7 * (50.0 / (count + 1.0)).sqrt() }
+    });
+}
+
+#[test]
+fn rex_is_the_formula_of_its_paper() {
+    for steps in [1.0, 90.0, 350.0] {
+        follows(rex(0.4, steps as u64), |count| {
+            let z = f64::min(count / steps, 1.0);
+            0.4 * (1.0 - z) / (0.5 + 0.5 * (1.0 - z))
+        });
+    }
+}
+
+#[test]
+fn cosine_restarts_go_through_their_cycles_one_by_one() {
+    for (steps, longer, lower, alpha) in [(10, 1, 1.0, 0.0), (7, 2, 0.9, 0.1), (1, 3, 0.5, -0.2), (40, 1, 0.8, 0.5)] {
+        let schedule = cosine_restarts(0.6, steps).steps_factor(longer).value_factor(lower).alpha(alpha);
+        let (mut cycle, mut length, mut height) = (0, steps, 0.6);
+        for count in 0..3000 {
+            if cycle == length {
+                (cycle, length, height) = (0, length * longer, height * lower);
+            }
+            let cosine = (std::f64::consts::PI * cycle as f64 / length as f64).cos() / 2.0 + 0.5;
+            let expected = height * (alpha + (1.0 - alpha) * cosine);
+            assert!((schedule.at(count) - expected).abs() < 1e-14, "{schedule} at {count}");
+            cycle += 1;
+        }
+    }
+}
+
+#[test]
+fn tables_are_looked_up() {
+    let values = [0.3, 0.1, -0.2, 7.0];
+    for every in [1.0, 13.0] {
+        follows(table(values).every(every as u64), |count| values[f64::min((count / every).floor(), 3.0) as usize]);
+    }
+}
+
+#[test]
+fn combinations_are_made_of_the_values_of_their_members() {
+    let (a, b) = (Schedule::from(rex(1.0, 100)), Schedule::from(linear(-1.0, 2.0, 60)));
+    let at = |schedule: &Schedule, count: f64| schedule.at(count as u64);
+    follows(sum((rex(1.0, 100), linear(-1.0, 2.0, 60), 0.25)), |count| at(&a, count) + at(&b, count) + 0.25);
+    follows(product(vec![a.clone(), b.clone()]), |count| at(&a, count) * at(&b, count));
+    follows(clamp(b.clone(), -0.5, 1.5), |count| at(&b, count).clamp(-0.5, 1.5));
+    follows(clamp(b.clone(), f64::NEG_INFINITY, 0.0), |count| at(&b, count).min(0.0));
+    let each = join((rex(1.0, 100), 0.25, clamp(linear(-1.0, 2.0, 60), 0.0, 1.0)), [30, 90]);
+    follows(each, |count| match count {
+        _ if count < 30.0 => at(&a, count),
+        _ if count < 90.0 => 0.25,
+        _ => at(&b, count - 90.0).clamp(0.0, 1.0),
+    });
+}
+
+#[test]
+#[cfg(feature = "config")]
+fn each_kind_is_written_out_and_read_again() {
+    use gradchain::config::{self, Config};
+    for (schedule, printed) in one_of_each() {
+        if matches!(schedule, Schedule::FromFn(_)) {
+            continue;
+        }
+        let config = Config::of(&gradchain::sgd(schedule.clone())).unwrap();
+        let written = &config.as_value()["sgd"]["learning_rate"]["schedule"];
+        assert_eq!(config::schedule(written).unwrap(), schedule, "{printed}: {written}");
+    }
+    let read = |json: serde_json::Value| config::schedule(&json).unwrap();
+    assert_eq!(read(serde_json::json!({"noam": {"model_width": 64, "warmup_steps": 9}})), noam(64, 9).into());
+    let plain = serde_json::json!({"peak_value": 1.0, "warmup_steps": 1, "stable_steps": 2, "decay_steps": 3});
+    assert_eq!(read(serde_json::json!({"warmup_stable_decay": plain})), warmup_stable_decay(1.0, 1, 2, 3).into());
+    let plain = serde_json::json!({"cosine_restarts": {"init_value": 1.0, "cycle_steps": 9}});
+    assert_eq!(read(plain), cosine_restarts(1.0, 9).into());
+    assert_eq!(read(serde_json::json!({"table": {"values": [1.0, 2.0]}})), table([1.0, 2.0]).into());
+}
+
+/// The gallery is drawn by the example `schedule_gallery`.
+#[test]
+fn each_kind_has_its_picture_in_the_guide() {
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let page = std::fs::read_to_string(docs.join("schedules.md")).unwrap();
+    for (_, printed) in one_of_each() {
+        let name = printed.split('(').next().unwrap();
+        let picture = format!("images/schedules/{name}.svg");
+        assert!(docs.join(&picture).exists(), "run the example schedule_gallery: there is no {picture}");
+        assert!(page.contains(&format!("]({picture})")), "docs/schedules.md should show {picture}");
+    }
 }

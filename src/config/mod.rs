@@ -28,16 +28,22 @@
 //!
 //! [Optax]: https://optax.readthedocs.io
 
+mod adaptive;
+mod anchored;
 mod data;
 mod elementwise;
 mod error;
+mod layerwise;
 mod linesearch;
 mod node;
 mod optax;
 mod optimizers;
+mod parameter_free;
+mod projection;
 mod registry;
 mod schedules;
 mod schema;
+mod sign;
 mod values;
 mod wrappers;
 

@@ -2,7 +2,10 @@
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
-use super::{elementwise, linesearch, optax, optimizers, wrappers};
+use super::{
+    adaptive, anchored, elementwise, layerwise, linesearch, optax, optimizers, parameter_free, projection, sign,
+    wrappers,
+};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::wrapper::{Argument, Arguments, Boxed};
@@ -34,9 +37,16 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 /// Names, and what builds them.
 #[rustfmt::skip]
 const FAMILIES: &[(&[&str], Family)] = &[
+    (adaptive::NAMES, adaptive::build),
+    (anchored::NAMES, anchored::build),
     (elementwise::NAMES, elementwise::build),
+    (layerwise::NAMES, layerwise::build),
     (linesearch::NAMES, linesearch::build),
     (optimizers::NAMES, optimizers::build),
+    (parameter_free::NAMES, parameter_free::build),
+    (projection::NAMES, projection::build),
+    (sign::NAMES, sign::build),
+    (wrappers::named::NAMES, wrappers::named::build),
 ];
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
@@ -135,9 +145,9 @@ where
 /// under the same name are set by [`finish`].
 macro_rules! family {
     (|$a:ident| $($name:literal => $build:expr,)*) => {
-        pub(super) const NAMES: &[&str] = &[$($name),*];
+        pub(in crate::config) const NAMES: &[&str] = &[$($name),*];
 
-        pub(super) fn build(
+        pub(in crate::config) fn build(
             $a: &$crate::config::node::Args<'_>,
         ) -> Option<$crate::config::error::Result<$crate::config::registry::Named>> {
             let build = || match $a.name {

@@ -8,20 +8,29 @@ use super::optax;
 use crate::schedule::*;
 
 pub(super) const NAMES: &[&str] = &[
+    "clamp",
     "constant",
     "cosine_decay",
     "cosine_onecycle",
+    "cosine_restarts",
     "exponential_decay",
+    "inverse_sqrt",
     "join",
     "linear",
     "linear_onecycle",
+    "noam",
     "piecewise_constant",
     "piecewise_interpolate",
     "polynomial",
+    "product",
+    "rex",
     "sgdr",
+    "sum",
+    "table",
     "warmup_constant",
     "warmup_cosine_decay",
     "warmup_exponential_decay",
+    "warmup_stable_decay",
 ];
 
 /// A number of steps; a negative one is no steps, as in Optax.
@@ -141,6 +150,28 @@ fn known(name: &str, a: &Args<'_>) -> Result<Schedule> {
             let boundaries = a.required::<Vec<Steps>>("boundaries")?.into_iter().map(|steps| steps.0);
             join(a.required::<Vec<Schedule>>("schedules")?, boundaries).into()
         }
+        "warmup_stable_decay" => warmup_stable_decay(
+            number("peak_value")?,
+            steps("warmup_steps")?,
+            steps("stable_steps")?,
+            steps("decay_steps")?,
+        )
+        .init_value(a.or("init_value", 0.0)?)
+        .end_value(a.or("end_value", 0.0)?)
+        .shape(a.or("shape", DecayShape::default())?)
+        .into(),
+        "inverse_sqrt" => inverse_sqrt(number("peak_value")?, steps("warmup_steps")?).into(),
+        "noam" => noam(steps("model_width")?, steps("warmup_steps")?).into(),
+        "rex" => rex(number("init_value")?, steps("decay_steps")?).into(),
+        "cosine_restarts" => cosine_restarts(number("init_value")?, steps("cycle_steps")?)
+            .steps_factor(a.or("steps_factor", 1)?)
+            .value_factor(a.or("value_factor", 1.0)?)
+            .alpha(a.or("alpha", 0.0)?)
+            .into(),
+        "table" => table(a.required::<Vec<f64>>("values")?).every(a.or("every", 1)?).into(),
+        "clamp" => clamp(a.required::<Schedule>("schedule")?, number("min_value")?, number("max_value")?).into(),
+        "sum" => sum(a.required::<Vec<Schedule>>("schedules")?).into(),
+        "product" => product(a.required::<Vec<Schedule>>("schedules")?).into(),
         other => unreachable!("`{other}` is in NAMES"),
     })
 }
@@ -163,5 +194,23 @@ impl Read for WarmupCosineDecay {
 
     fn schema() -> Value {
         json!({"$ref": "#/$defs/warmup_cosine_decay"})
+    }
+}
+
+impl Read for DecayShape {
+    fn read(node: &Node<'_>) -> Result<DecayShape> {
+        node.choice(&[
+            ("linear", DecayShape::Linear),
+            ("one_minus_sqrt", DecayShape::OneMinusSqrt),
+            ("cosine", DecayShape::Cosine),
+        ])
+    }
+
+    fn schema() -> Value {
+        json!({"enum": ["linear", "one_minus_sqrt", "cosine"]})
+    }
+
+    fn example() -> Value {
+        json!("linear")
     }
 }

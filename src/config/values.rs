@@ -9,9 +9,10 @@ use crate::element::DType;
 use crate::schedule::{Hyperparam, Schedule};
 use crate::select::{Labels, Mask};
 use crate::transform::{
-    DimensionNumbers, InitialGuess, Interpolation, LionMode, NsCoeffs, Preconditioning, WeightDimensionNumbers,
+    DimensionNumbers, InitStep, InitialGuess, Interpolation, LionMode, NsCoeffs, Preconditioning,
+    WeightDimensionNumbers,
 };
-use crate::wrapper::EveryK;
+use crate::wrapper::{Boxed, EveryK, narrow};
 
 impl Read for DType {
     fn read(node: &Node<'_>) -> Result<DType> {
@@ -243,6 +244,24 @@ impl Read for Linesearch {
 
     fn schema() -> Value {
         Option::<Member>::schema()
+    }
+}
+
+/// A transformation that needs nothing besides gradients.
+pub(super) struct Base(pub(super) Boxed);
+
+impl Read for Base {
+    fn read(node: &Node<'_>) -> Result<Base> {
+        let narrowed = narrow(node.read::<Member>()?);
+        narrowed.map(Base).map_err(|error| ConfigError::refused(&node.place, error))
+    }
+}
+
+/// `[kind, number]`
+impl Read for InitStep {
+    fn read(node: &Node<'_>) -> Result<InitStep> {
+        let (name, value) = node.read::<(String, f64)>()?;
+        InitStep::from_name(&name, value).map_err(|error| ConfigError::refused(&node.place, error))
     }
 }
 

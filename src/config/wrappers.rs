@@ -1,29 +1,39 @@
 //! What holds other transformations.
 
+mod conditions;
+mod monitor;
+pub(super) mod named;
+
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
 use super::registry::{Member, Named, checked, named};
-use super::values::OneOrMore;
+use super::values::{OneOrMore, Unused};
 use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
-    EveryK, NamedChain, apply_if_finite, freezable, inject_hyperparams, lookahead, masked, multi_steps, partition,
-    skip_large_updates, skip_not_finite,
+    EveryK, NamedChain, apply_if_finite, flatten, freezable, freeze, inject_hyperparams, lookahead, masked,
+    multi_steps, partition, sam, selective_transform, skip_large_updates, skip_not_finite,
 };
 
 pub(super) const NAMES: &[&str] = &[
     "apply_if_finite",
     "chain",
+    "conditionally_mask",
+    "conditionally_transform",
+    "flatten",
     "freezable",
     "freeze",
     "inject_hyperparams",
     "lookahead",
     "masked",
+    "monitor",
     "multi_steps",
     "named_chain",
     "partition",
+    "sam",
     "selective_transform",
+    "snapshot",
 ];
 
 /// The wrapper of this name, if it is one.
@@ -37,9 +47,10 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
         "apply_if_finite" => with_arguments(name, node, |a| {
             checked(node, apply_if_finite(a.required::<Member>("inner")?, a.required("max_consecutive_errors")?))
         }),
-        "freeze" => {
-            with_arguments(name, node, |a| checked(node, masked((), !a.required::<Mask>("mask")?).freeze_others()))
-        }
+        "conditionally_mask" => with_arguments(name, node, conditions::mask),
+        "conditionally_transform" => with_arguments(name, node, conditions::transform),
+        "flatten" => with_arguments(name, node, |a| checked(node, flatten(a.required::<Member>("inner")?))),
+        "freeze" => with_arguments(name, node, |a| checked(node, freeze(a.required::<Mask>("mask")?))),
         "freezable" => with_arguments(name, node, |a| checked(node, freezable(a.required::<Member>("inner")?))),
         "inject_hyperparams" => with_arguments(name, node, inject),
         "lookahead" => with_arguments(name, node, |a| {
@@ -53,6 +64,7 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
             let wrapped = masked(a.required::<Member>("inner")?, a.required::<Mask>("mask")?);
             checked(node, if a.or("freeze_others", false)? { wrapped.freeze_others() } else { wrapped })
         }),
+        "monitor" => with_arguments(name, node, monitor::build),
         "multi_steps" => with_arguments(name, node, accumulate),
         "partition" => with_arguments(name, node, |a| {
             let transforms = a.get("transforms").map_or(Ok(Vec::new()), |node| node.entries())?;
@@ -60,10 +72,12 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
             let transforms = transforms.into_iter().map(each).collect::<Result<Vec<(String, Member)>>>()?;
             checked(node, partition(transforms, a.required::<Labels>("labels")?))
         }),
+        "sam" => with_arguments(name, node, adversarial),
         "selective_transform" => with_arguments(name, node, |a| {
-            let mask = !a.required::<Mask>("freeze_mask")?;
-            checked(node, masked(a.required::<Member>("optimizer")?, mask).freeze_others())
+            let mask = a.required::<Mask>("freeze_mask")?;
+            checked(node, selective_transform(a.required::<Member>("optimizer")?, mask))
         }),
+        "snapshot" => with_arguments(name, node, monitor::one),
         _ => return None,
     })
 }
@@ -113,6 +127,18 @@ fn accumulate(a: &Args<'_>) -> Result<Member> {
         None => checked(&a.node, wrapped),
         Some(Skip::NotFinite) => checked(&a.node, wrapped.should_skip_update_fn(skip_not_finite())),
         Some(Skip::Large(norm)) => checked(&a.node, wrapped.should_skip_update_fn(skip_large_updates(norm))),
+    }
+}
+
+fn adversarial(a: &Args<'_>) -> Result<Member> {
+    let wrapped = sam(a.required::<Member>("optimizer")?, a.required::<Member>("adv_optimizer")?)
+        .sync_period(a.or("sync_period", 2)?)
+        .reset_state(a.or("reset_state", true)?);
+    // There is one process: nothing to take a mean over.
+    a.or("batch_axis_name", Unused)?;
+    match a.or("opaque_mode", false)? {
+        false => checked(&a.node, wrapped),
+        true => checked(&a.node, wrapped.opaque_mode()),
     }
 }
 

@@ -9,9 +9,10 @@ use super::pieces::{Piece, Pieces};
 use super::table::{Table, TableLeaf};
 use super::tile::TILE;
 use super::whole::read_stretch;
-use super::{Ask, Objective, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree, fused};
+use super::{Ask, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree, fused};
 use crate::element::{DType, Element, Real, convert, with_dtype};
 use crate::memory::{Buffer, RawSlice, RawStrided};
+use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, Structure, add_update};
 
 /// Where the last pass puts the updates.
@@ -21,6 +22,8 @@ pub(crate) enum Sink<'a> {
     Params,
     /// They are written, rounded to the parameters' types.
     Updates(&'a [Buffer]),
+    /// They are written, rounded to the types of these arrays.
+    Arrays(&'a Moments),
 }
 
 /// What a state keeps between steps besides what it remembers: cuts, tables, sums, and where a chain needs it a place to
@@ -40,16 +43,26 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn new(structure: &Structure, shape: Shape) -> Work {
-        let pieces = Pieces::new(structure);
+        Work::new_for(structure, &vec![true; structure.len()], shape)
+    }
+
+    /// For passes over the active leaves only.
+    pub(crate) fn new_for(structure: &Structure, active: &[bool], shape: Shape) -> Work {
+        let pieces = Pieces::new(structure, active);
         let sums = vec![0.0; pieces.all.len() * shape.sums];
-        let stored = |leaf: &LeafSpec| Buffer::zeros(leaf.dtype().compute(), leaf.len());
+        let stored =
+            |(leaf, on): (&LeafSpec, &bool)| Buffer::zeros(leaf.dtype().compute(), if *on { leaf.len() } else { 0 });
         Work {
             params: Table::with_capacity(structure.len()),
             grads: Table::with_capacity(structure.len()),
             path: String::new(),
-            stored: if shape.stores_any() { structure.leaves().iter().map(stored).collect() } else { Vec::new() },
+            stored: if shape.stores_any() {
+                structure.leaves().iter().zip(active).map(stored).collect()
+            } else {
+                Vec::new()
+            },
             copies: Vec::new(),
-            active: vec![true; structure.len()],
+            active: active.into(),
             spare: Box::default(),
             pieces,
             sums,
@@ -62,13 +75,18 @@ impl Work {
         Work::new(structure, self.shape)
     }
 
+    /// The same, for passes over the active leaves only.
+    pub(crate) fn fresh_for(&self, structure: &Structure, active: &[bool]) -> Work {
+        Work::new_for(structure, active, self.shape)
+    }
+
     /// Does a step on the leaves in the tables. Without gradients in the table, all gradients are zero.
     pub(crate) fn step<T: Stage>(
         &mut self,
         transformation: &T,
         state: &mut T::State,
         at: &StepContext<'_>,
-        mut objective: Option<&mut Objective<'_>>,
+        mut objective: Option<&mut (dyn Ask + '_)>,
         sink: Sink<'_>,
     ) -> Outcome {
         let shape = self.shape;
@@ -282,6 +300,13 @@ impl<T: Stage> Pass<'_, T> {
                 }
                 // SAFETY: the updates are lent for the step to be written, and each piece is run once in a pass.
                 unsafe { super::convert::store(self.isa, buffers[leaf].raw(), start, tile.u) }
+            }
+            Sink::Arrays(arrays) => {
+                if zero {
+                    tile.u.fill(C::zero());
+                }
+                // SAFETY: as above; `Nested` holds the arrays exclusively.
+                arrays.raw(leaf).inspect(|to| unsafe { super::convert::store(self.isa, *to, start, tile.u) });
             }
         }
     }

@@ -229,6 +229,111 @@ pub(crate) fn slot_read<C: Real, J: SlotReader<C>>(moments: &Moments, tile: &mut
     tile.spare = spare;
 }
 
+/// Something done with a tile and the state arrays that belong to it.
+pub(crate) trait SlotsJob<C, const N: usize> {
+    /// Reads the updates and parameters, and adds to the stage's own sums. Must be `#[inline(always)]`.
+    fn read(&self, u: &[C], p: &[C], slots: [&mut [C]; N], sums: &mut [f64]);
+}
+
+/// Something that makes updates of the state arrays that belong to a tile.
+pub(crate) trait SlotsWriter<C, const N: usize> {
+    /// Rewrites the updates, and adds to the stage's own sums. Must be `#[inline(always)]`.
+    fn write(&self, u: &mut [C], p: &[C], slots: [&mut [C]; N], sums: &mut [f64]);
+}
+
+struct ReadingSlots<'a, C, J, const N: usize>(&'a J, &'a [C], &'a [C], [&'a mut [C]; N], &'a mut [f64]);
+
+impl<C: Real, J: SlotsJob<C, N>, const N: usize> Job for ReadingSlots<'_, C, J, N> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        self.0.read(self.1, self.2, self.3, self.4);
+    }
+}
+
+struct WritingSlots<'a, C, J, const N: usize>(&'a J, &'a mut [C], &'a [C], [&'a mut [C]; N], &'a mut [f64]);
+
+impl<C: Real, J: SlotsWriter<C, N>, const N: usize> Job for WritingSlots<'_, C, J, N> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        self.0.write(self.1, self.2, self.3, self.4);
+    }
+}
+
+/// Shows a job the stretches of some state arrays that belong to a tile, whatever their types. The tile's updates are read
+/// where they are.
+pub(crate) fn slots_read<C: Real, J: SlotsJob<C, N>, const N: usize>(
+    moments: [&Moments; N],
+    sums: usize,
+    tile: &mut Tile<'_, C>,
+    job: &J,
+) {
+    let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
+    let spare = core::mem::take(&mut tile.spare);
+    if tile.zero {
+        tile.settle();
+    }
+    let u = tile.source.unwrap_or(tile.u);
+    with_slots(moments, leaf, start, n, isa, spare, |slots| {
+        dispatch(isa, ReadingSlots(job, u, tile.p, slots, &mut tile.sums[sums..]));
+    });
+    tile.spare = spare;
+}
+
+/// The same for a job that rewrites the updates.
+pub(crate) fn slots_write<C: Real, J: SlotsWriter<C, N>, const N: usize>(
+    moments: [&Moments; N],
+    sums: usize,
+    tile: &mut Tile<'_, C>,
+    job: &J,
+) {
+    tile.settle();
+    let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
+    let spare = core::mem::take(&mut tile.spare);
+    with_slots(moments, leaf, start, n, isa, spare, |slots| {
+        dispatch(isa, WritingSlots(job, tile.u, tile.p, slots, &mut tile.sums[sums..]));
+    });
+    tile.spare = spare;
+}
+
+/// Calls a function with the stretches of state arrays in the compute type; nothing happens to a leaf without arrays.
+fn with_slots<C: Real, const N: usize>(
+    moments: [&Moments; N],
+    leaf: usize,
+    start: usize,
+    n: usize,
+    isa: Isa,
+    spare: &mut [C],
+    f: impl FnOnce([&mut [C]; N]),
+) {
+    const { assert!(N <= MOST_SLOTS, "there is room for so many arrays") };
+    let raw = moments.map(|m| m.raw(leaf));
+    if raw.iter().any(Option::is_none) {
+        return;
+    }
+    let mut chunks = spare.chunks_mut(TILE);
+    let slots = raw.map(|raw| match (raw, chunks.next()) {
+        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; different slots are
+        // different allocations.
+        (Some(raw), _) if raw.dtype() == C::DTYPE => unsafe { raw.slice_mut::<C>(start, n) },
+        (Some(raw), Some(chunk)) => {
+            let slot = &mut chunk[..n];
+            // SAFETY: as above.
+            unsafe { load(isa, raw, start, slot) };
+            slot
+        }
+        _ => &mut [],
+    });
+    f(slots);
+    for (raw, chunk) in raw.into_iter().flatten().zip(spare.chunks(TILE)) {
+        if raw.dtype() != C::DTYPE {
+            // SAFETY: as above.
+            unsafe { store(isa, raw, start, &chunk[..n]) };
+        }
+    }
+}
+
 /// Does something to a tile and the stretch of a state array that belongs to it, whatever its type.
 pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Tile<'_, C>, job: J) {
     let Some(raw) = moments.raw(tile.leaf) else { return };
@@ -246,4 +351,14 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
         // SAFETY: as above.
         unsafe { store(isa, raw, start, slot) };
     }
+}
+
+/// Does something to a tile as if the parameters were at another point: at arrays of their shapes and compute types.
+pub(crate) fn at_point<C: Real>(point: &Moments, tile: &mut Tile<'_, C>, inside: impl FnOnce(&mut Tile<'_, C>)) {
+    let Some(raw) = point.raw(tile.leaf).filter(|raw| raw.dtype() == C::DTYPE) else { return inside(tile) };
+    // SAFETY: the arrays are part of a state that the engine holds for the step, and are only read in it from here on.
+    let there = unsafe { raw.slice::<C>(tile.start, tile.u.len()) };
+    let here = core::mem::replace(&mut tile.p, there);
+    inside(tile);
+    tile.p = here;
 }

@@ -10,8 +10,8 @@ macro_rules! delegate_stage {
             describe |this: &$T| format!("{}[{}]", $crate::wrapper::Arguments::name(this), this.$field.describe())
         }
     };
-    ($T:ty $(where $G:ident: $B:path)? => $field:ident: $Inner:ty; needs $N:ty; recipe $recipe:expr; describe $describe:expr) => {
-        impl$(<$G: $B>)? $crate::Stage for $T {
+    ($T:ty $(where $($G:ident: $B:path),+)? => $field:ident: $Inner:ty; needs $N:ty; recipe $recipe:expr; describe $describe:expr) => {
+        impl$(<$($G: $B),+>)? $crate::Stage for $T {
             type Needs = $N;
             type State = <$Inner as $crate::Stage>::State;
             type Run = <$Inner as $crate::Stage>::Run;
@@ -107,6 +107,9 @@ macro_rules! delegate_stage {
             }
             fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::Span) -> usize {
                 self.$field.state_bytes(state, leaf, at, span)
+            }
+            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+                self.$field.unused(state, report);
             }
             fn recipe(&self) -> $crate::recipe::Recipe {
                 ($recipe)(self)

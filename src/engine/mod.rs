@@ -8,8 +8,10 @@ mod drive;
 mod fused;
 mod isa;
 mod kernel;
+mod lint;
 mod macros;
 mod matmul;
+mod nested;
 mod objective;
 mod pieces;
 mod plan;
@@ -25,19 +27,24 @@ mod whole;
 
 pub(crate) use drive::{Sink, Work, add_rounded};
 pub use fused::SlotList;
-pub(crate) use fused::{SlotJob, SlotReader, fused_tile, slot_read, slot_tile};
+pub(crate) use fused::{
+    SlotJob, SlotReader, SlotsJob, SlotsWriter, at_point, fused_tile, slot_read, slot_tile, slots_read, slots_write,
+};
 pub use isa::{Isa, detected_isa, force_isa};
 pub(crate) use isa::{Job, current_isa, dispatch};
+pub use lint::{Warning, WarningKind};
 pub(crate) use macros::delegate_stage;
 pub(crate) use matmul::{MatmulScratch, Matrix, matmul, symmetric_matmul};
-pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial};
+pub(crate) use nested::{Arrays, Nested};
+pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial, write_leaf};
 pub use plan::{PassPlan, Plan};
 pub use rule::{Clock, Rule, RuleState, SlotArray};
 pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;
-pub(crate) use sums::{dot, sum_tile};
+pub(crate) use sums::{dot, sum_pairs, sum_tile, sum_triples};
 pub use tile::Tile;
 pub(crate) use tuple::{fits, needs_of};
 pub use updates::Updates;
+pub(crate) use whole::read_leaf;
 pub use whole::{LeafVisitor, WholeLeaf, WholeTree};

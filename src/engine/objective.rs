@@ -101,7 +101,7 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
 }
 
 /// Copies an array in the state's order into a leaf of any type and layout.
-fn write_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, from: &[C]) {
+pub(crate) fn write_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, from: &[C]) {
     with_dtype!(leaf.data.dtype(), T => match &leaf.strides {
         None => {
             // SAFETY: the leaf is borrowed mutably by the caller, who holds the tree.

@@ -16,7 +16,7 @@ pub(crate) struct Piece {
     pub(crate) len: usize,
 }
 
-/// All leaves, cut into pieces, in order.
+/// The active leaves, cut into pieces, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Pieces {
     pub(crate) all: Vec<Piece>,
@@ -24,11 +24,11 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    pub(crate) fn new(structure: &Structure) -> Pieces {
+    pub(crate) fn new(structure: &Structure, active: &[bool]) -> Pieces {
         let (mut all, mut of_leaf) = (Vec::new(), Vec::new());
-        for (leaf, spec) in structure.leaves().iter().enumerate() {
+        for (leaf, (spec, on)) in structure.leaves().iter().zip(active).enumerate() {
             let first = all.len();
-            let len = spec.len();
+            let len = if *on { spec.len() } else { 0 };
             all.extend((0..len).step_by(PIECE).map(|start| Piece { leaf, start, len: PIECE.min(len - start) }));
             of_leaf.push(first..all.len());
         }
@@ -43,9 +43,11 @@ mod tests {
     #[test]
     fn pieces_cover_each_element_once_and_keep_to_their_leaves() {
         let tree = (vec![0.0_f32; PIECE * 2 + 1], 1.0_f64, Vec::<f32>::new());
-        let pieces = Pieces::new(&Structure::of(&tree).unwrap());
+        let structure = Structure::of(&tree).unwrap();
+        let pieces = Pieces::new(&structure, &[true; 3]);
         let lens: Vec<_> = pieces.all.iter().map(|p| (p.leaf, p.start, p.len)).collect();
         assert_eq!(lens, [(0, 0, PIECE), (0, PIECE, PIECE), (0, 2 * PIECE, 1), (1, 0, 1)]);
         assert_eq!(pieces.of_leaf, [0..3, 3..4, 4..4]);
+        assert_eq!(Pieces::new(&structure, &[false, true, true]).of_leaf, [0..0, 0..1, 1..1]);
     }
 }

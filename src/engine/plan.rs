@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use super::{Span, Stage};
+use super::lint::lint;
+use super::{Span, Stage, Warning, WarningKind};
 use crate::element::DType;
 use crate::state::{Schema, SizeReport};
 use crate::tree::Structure;
@@ -26,6 +27,18 @@ pub struct Plan {
     pub stored_bytes: usize,
     /// The state, by kind.
     pub state: SizeReport,
+    /// What is almost surely a mistake: clipping after Adam, no learning rate, decay on biases, a mask that takes nothing.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    /// use gradchain::WarningKind;
+    ///
+    /// let warnings = chain((scale_by_adam(), clip_by_global_norm(1.0))).plan(&vec![0.0_f32; 8])?.warnings;
+    /// let kinds: Vec<_> = warnings.iter().map(|warning| warning.kind).collect();
+    /// assert_eq!(kinds, [WarningKind::ClipAfterAdaptive, WarningKind::Climbs]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub warnings: Vec<Warning>,
 }
 
 /// One pass of a [`Plan`].
@@ -69,6 +82,11 @@ impl Plan {
             }
             pass
         };
+        let mut warnings = lint(&transformation.recipe(), structure);
+        transformation.unused(state, &mut |what| {
+            let reason = format!("{what} takes no leaf of these parameters");
+            warnings.push(Warning { kind: WarningKind::EmptyGroup, place: "$".into(), reason });
+        });
         let stored = |leaf: &crate::tree::LeafSpec| leaf.len() * leaf.dtype().compute().size();
         Plan {
             transformation: transformation.describe(),
@@ -77,6 +95,7 @@ impl Plan {
             between_passes: shape.materializes != 0,
             stored_bytes: if shape.stores_any() { structure.leaves().iter().map(stored).sum() } else { 0 },
             state: Schema::of(state, structure).size(),
+            warnings,
         }
     }
 
@@ -103,6 +122,9 @@ impl fmt::Display for Plan {
         }
         if self.between_passes {
             writeln!(f, "between passes: work on whole leaves, not counted above")?;
+        }
+        for warning in &self.warnings {
+            writeln!(f, "warning: {warning}")?;
         }
         write!(f, "state: {} bytes for {} parameters", self.state.total_bytes(), self.elements)
     }

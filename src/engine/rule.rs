@@ -87,6 +87,12 @@ pub trait Rule: core::fmt::Debug + Send + Sync + 'static {
         Recipe::Opaque(Self::NAME.into())
     }
 
+    /// Whether a state array starts as a copy of the parameters instead.
+    fn slot_starts_as_params(&self, slot: usize) -> bool {
+        let _ = slot;
+        false
+    }
+
     /// Works out, in `f64`, what is the same for all elements of a step, and rounds it once with [`Real::of`].
     fn scalars<C: Real>(&self, clock: Clock) -> Self::Scalars<C>;
 
@@ -189,6 +195,9 @@ impl<R: Rule + Clone> Stage for R {
     fn init_state(&self, at: &InitContext<'_>) -> Result<RuleState<R>> {
         let moment = |slot| {
             let dtype = self.slot_dtype(slot);
+            if self.slot_starts_as_params(slot) {
+                return at.params_as_moments_of(dtype);
+            }
             Moments::like(at.structure, at.active, self.slot_start(slot), |l| dtype.unwrap_or(l.dtype().compute()))
         };
         let moments = (0..R::SLOTS.len()).map(moment).collect();

@@ -49,6 +49,17 @@ impl<'a> InitContext<'a> {
         copies
     }
 
+    /// Copies of the parameters, of a type asked for or else the one that their arithmetic is done in.
+    pub fn params_as_moments_of(&self, dtype: Option<DType>) -> crate::state::Moments {
+        let copies = self.params_as_moments();
+        if dtype.is_none() {
+            return copies;
+        }
+        let mut rounded = self.moments_of(dtype);
+        rounded.map(|leaf, i, _| copies.at(leaf, i, copies.strides(leaf)));
+        rounded
+    }
+
     /// The leaves to act on that are also `on`.
     pub(crate) fn restricted(&self, on: &[bool]) -> Vec<bool> {
         self.active.iter().zip(on).map(|(a, b)| *a && *b).collect()
@@ -250,6 +261,11 @@ pub trait Stage: core::fmt::Debug + Send + Sync {
 
     /// How many bytes of state a pass reads and writes for each element of a leaf, counted from this stage's own place.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+
+    /// Names the masks and groups inside that take no leaf.
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        let _ = (state, report);
+    }
 
     /// How the transformation is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.
     fn recipe(&self) -> Recipe {

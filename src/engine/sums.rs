@@ -55,6 +55,29 @@ pub(crate) fn sum_tile<C: crate::element::Real>(x: &[C], f: impl Fn(C) -> f64) -
     lanes.iter().sum()
 }
 
+/// The same over two stretches of one length.
+#[inline(always)]
+pub(crate) fn sum_pairs<C: crate::element::Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f64 {
+    sum_triples(x, y, y, |x, y, _| f(x, y))
+}
+
+/// The same over three.
+#[inline(always)]
+pub(crate) fn sum_triples<C: crate::element::Real>(x: &[C], y: &[C], z: &[C], f: impl Fn(C, C, C) -> f64) -> f64 {
+    let mut lanes = [0.0_f64; LANES];
+    let whole = x.len() / LANES * LANES;
+    let [(x, rest_x), (y, rest_y), (z, rest_z)] = [x, y, z].map(|all| all.split_at(whole));
+    for ((x, y), z) in x.chunks_exact(LANES).zip(y.chunks_exact(LANES)).zip(z.chunks_exact(LANES)) {
+        for (((lane, x), y), z) in lanes.iter_mut().zip(x).zip(y).zip(z) {
+            *lane += f(*x, *y, *z);
+        }
+    }
+    for (((lane, x), y), z) in lanes.iter_mut().zip(rest_x).zip(rest_y).zip(rest_z) {
+        *lane += f(*x, *y, *z);
+    }
+    lanes.iter().sum()
+}
+
 /// Products that are worked out and added up together.
 const STRETCH: usize = 512;
 

@@ -153,6 +153,10 @@ macro_rules! chains {
                 bytes
             }
 
+            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+                $(self.$i.unused(&state.$i, report);)*
+            }
+
             fn recipe(&self) -> Recipe {
                 Recipe::Map(vec![("chain".into(), Recipe::List(vec![$(self.$i.recipe()),*]))])
             }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::several::{Several, list};
 use super::{Kind, Schedule, require};
 use crate::error::Result;
 
@@ -23,7 +24,7 @@ use crate::error::Result;
 ///
 /// ```
 /// use gradchain::schedule::{constant, join, linear};
-/// let schedule = join([linear(0.0, 1.0, 4).into(), constant(0.5).into()], [8]);
+/// let schedule = join((linear(0.0, 1.0, 4), constant(0.5)), [8]);
 /// assert_eq!([0, 2, 7, 8, 99].map(|count| schedule.at(count)), [0.0, 0.5, 1.0, 0.5, 0.5]);
 /// ```
 ///
@@ -31,8 +32,8 @@ use crate::error::Result;
 ///
 /// Optax: `join_schedules`. PyTorch: `SequentialLR`. Differs: with too few or too many boundaries Optax leaves the rest
 /// away in silence; here that, and boundaries that descend, are refused.
-pub fn join(schedules: impl IntoIterator<Item = Schedule>, boundaries: impl IntoIterator<Item = u64>) -> Join {
-    Join { schedules: schedules.into_iter().collect(), boundaries: boundaries.into_iter().collect() }
+pub fn join(schedules: impl Several, boundaries: impl IntoIterator<Item = u64>) -> Join {
+    Join { schedules: schedules.into_schedules(), boundaries: boundaries.into_iter().collect() }
 }
 
 /// See [`join`].
@@ -65,10 +66,8 @@ impl Kind for Join {
 
 impl fmt::Display for Join {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("join([")?;
-        for (i, schedule) in self.schedules.iter().enumerate() {
-            write!(f, "{}{schedule}.into()", if i == 0 { "" } else { ", " })?;
-        }
-        write!(f, "], {:?})", self.boundaries)
+        f.write_str("join(")?;
+        list(f, &self.schedules)?;
+        write!(f, ", {:?})", self.boundaries)
     }
 }

@@ -10,12 +10,17 @@
 //! | [`linear`], [`polynomial`] | from one value to another |
 //! | [`cosine_decay`], [`exponential_decay`] | down, by a cosine or by a rate |
 //! | [`warmup_constant`], [`warmup_cosine_decay`], [`warmup_exponential_decay`] | up on a line, then as named |
+//! | [`warmup_stable_decay`], [`inverse_sqrt`], [`noam`] | up on a line, then as named |
+//! | [`rex`] | down, ever faster |
 //! | [`linear_onecycle`], [`cosine_onecycle`] | up, down and out |
 //! | [`piecewise_constant`], [`piecewise_interpolate`] | from boundary to boundary |
+//! | [`table`] | from a list |
+//! | [`cosine_restarts`] | down half a cosine, again and again |
 //! | [`sgdr`], [`join`] | several schedules, one after the other |
+//! | [`sum`], [`product`], [`clamp`] | made of others |
 //! | [`from_fn`] | whatever a function says |
 //!
-//! Names, arguments and defaults are those of [`optax.schedules`][optax] without the ending `_schedule`. Optional
+//! Where Optax has the same, names, arguments and defaults are those of [`optax.schedules`][optax] without the ending `_schedule`. Optional
 //! arguments are methods of what the constructor returns: `cosine_decay(0.1, 1000).alpha(0.01)`.
 //!
 //! # Counts
@@ -33,35 +38,53 @@ use core::fmt;
 
 use crate::error::{Error, Result};
 
+mod clamp;
 mod constant;
 mod cosine;
+mod cosine_restarts;
 mod exponential;
 mod from_fn;
 mod hyperparam;
+mod inverse_sqrt;
 mod join;
 mod onecycle;
 mod piecewise;
 mod polynomial;
+mod product;
 mod recipe;
+mod rex;
+mod several;
 mod sgdr;
+mod sum;
+mod table;
 mod warmup;
+mod warmup_stable_decay;
 
+pub use clamp::{Clamp, clamp};
 pub use constant::{Constant, constant};
 pub use cosine::{CosineDecay, cosine_decay};
+pub use cosine_restarts::{CosineRestarts, cosine_restarts};
 pub use exponential::{ExponentialDecay, exponential_decay};
 pub use from_fn::{FromFn, from_fn};
 pub use hyperparam::Hyperparam;
+pub use inverse_sqrt::{InverseSqrt, inverse_sqrt, noam};
 pub use join::{Join, join};
 pub use onecycle::{CosineOnecycle, LinearOnecycle, cosine_onecycle, linear_onecycle};
 pub use piecewise::{
     InterpolateType, PiecewiseConstant, PiecewiseInterpolate, piecewise_constant, piecewise_interpolate,
 };
 pub use polynomial::{Linear, Polynomial, linear, polynomial};
+pub use product::{Product, product};
+pub use rex::{Rex, rex};
+pub use several::Several;
 pub use sgdr::{Sgdr, sgdr};
+pub use sum::{Sum, sum};
+pub use table::{Table, table};
 pub use warmup::{
     WarmupConstant, WarmupCosineDecay, WarmupExponentialDecay, warmup_constant, warmup_cosine_decay,
     warmup_exponential_decay,
 };
+pub use warmup_stable_decay::{DecayShape, WarmupStableDecay, warmup_stable_decay};
 
 /// A number that changes with the step count.
 ///
@@ -109,6 +132,22 @@ pub enum Schedule {
     Sgdr(Sgdr),
     /// See [`join`].
     Join(Join),
+    /// See [`warmup_stable_decay`].
+    WarmupStableDecay(WarmupStableDecay),
+    /// See [`inverse_sqrt`].
+    InverseSqrt(InverseSqrt),
+    /// See [`rex`].
+    Rex(Rex),
+    /// See [`cosine_restarts`].
+    CosineRestarts(CosineRestarts),
+    /// See [`table`].
+    Table(Table),
+    /// See [`clamp`].
+    Clamp(Clamp),
+    /// See [`sum`].
+    Sum(Sum),
+    /// See [`product`].
+    Product(Product),
     /// See [`from_fn`].
     FromFn(FromFn),
 }
@@ -197,6 +236,12 @@ macro_rules! kinds {
                     Hyperparam::Schedule(kind.into())
                 }
             }
+
+            impl From<$Kind> for crate::projection::Operand {
+                fn from(kind: $Kind) -> crate::projection::Operand {
+                    Hyperparam::from(kind).into()
+                }
+            }
         )*
     };
 }
@@ -215,8 +260,23 @@ kinds!(
     CosineOnecycle,
     Sgdr,
     Join,
+    WarmupStableDecay,
+    InverseSqrt,
+    Rex,
+    CosineRestarts,
+    Table,
+    Clamp,
+    Sum,
+    Product,
     FromFn,
 );
+
+/// A number is the schedule that is always that number.
+impl From<f64> for Schedule {
+    fn from(value: f64) -> Schedule {
+        constant(value).into()
+    }
+}
 
 /// An argument error unless `ok`.
 fn require(ok: bool, function: &str, argument: &str, expected: &str, found: impl fmt::Display) -> Result<()> {

@@ -119,6 +119,53 @@ impl ToRecipe for Schedule {
             Schedule::Join(s) => {
                 Recipe::call("join", [("schedules", s.schedules.to_recipe()), ("boundaries", s.boundaries.to_recipe())])
             }
+            Schedule::WarmupStableDecay(s) => Recipe::call(
+                "warmup_stable_decay",
+                [
+                    ("peak_value", number(s.peak_value)),
+                    ("warmup_steps", steps(s.warmup_steps)),
+                    ("stable_steps", steps(s.stable_steps)),
+                    ("decay_steps", steps(s.decay_steps)),
+                    ("init_value", number(s.init_value)),
+                    ("end_value", number(s.end_value)),
+                    (
+                        "shape",
+                        Recipe::text(match s.shape {
+                            DecayShape::Linear => "linear",
+                            DecayShape::OneMinusSqrt => "one_minus_sqrt",
+                            DecayShape::Cosine => "cosine",
+                        }),
+                    ),
+                ],
+            ),
+            Schedule::InverseSqrt(s) => Recipe::call(
+                "inverse_sqrt",
+                [("peak_value", number(s.peak_value)), ("warmup_steps", steps(s.warmup_steps))],
+            ),
+            Schedule::Rex(s) => {
+                Recipe::call("rex", [("init_value", number(s.init_value)), ("decay_steps", steps(s.decay_steps))])
+            }
+            Schedule::CosineRestarts(s) => Recipe::call(
+                "cosine_restarts",
+                [
+                    ("init_value", number(s.init_value)),
+                    ("cycle_steps", steps(s.cycle_steps)),
+                    ("steps_factor", steps(s.steps_factor)),
+                    ("value_factor", number(s.value_factor)),
+                    ("alpha", number(s.alpha)),
+                ],
+            ),
+            Schedule::Table(s) => Recipe::call("table", [("values", s.values.to_recipe()), ("every", steps(s.every))]),
+            Schedule::Clamp(s) => Recipe::call(
+                "clamp",
+                [
+                    ("schedule", s.schedule.to_recipe()),
+                    ("min_value", number(s.min_value)),
+                    ("max_value", number(s.max_value)),
+                ],
+            ),
+            Schedule::Sum(s) => Recipe::call("sum", [("schedules", s.schedules.to_recipe())]),
+            Schedule::Product(s) => Recipe::call("product", [("schedules", s.schedules.to_recipe())]),
             Schedule::FromFn(s) => Recipe::Opaque(s.to_string()),
         }
     }

@@ -281,3 +281,30 @@ impl ToRecipe for Rule {
         }
     }
 }
+
+impl Mask {
+    /// The mask of a recipe, unless it is a function or no mask at all.
+    pub(crate) fn from_recipe(recipe: &Recipe) -> Option<Mask> {
+        let two = |recipe: &Recipe| match recipe.items() {
+            [a, b] => Some((Mask::from_recipe(a)?, Mask::from_recipe(b)?)),
+            _ => None,
+        };
+        match (recipe, recipe.as_call()) {
+            (Recipe::Null, _) => Some(Mask::all()),
+            (Recipe::Bool(taken), _) => Some(Mask(Rule::Constant(*taken))),
+            (_, Some(("min_ndim", ndim))) => Some(Mask::min_ndim(ndim.as_number()? as usize)),
+            (_, Some(("paths", patterns))) => {
+                let text = |pattern: &Recipe| if let Recipe::Text(text) = pattern { Some(text.clone()) } else { None };
+                Some(Mask::paths(patterns.items().iter().map(text).collect::<Option<Vec<_>>>()?))
+            }
+            (_, Some(("by_path", Recipe::Map(entries)))) => {
+                let entry = |(path, on): &(String, Recipe)| Some((path.clone(), *on == Recipe::Bool(true)));
+                Some(Mask::tree(entries.iter().map(entry).collect::<Option<Vec<_>>>()?))
+            }
+            (_, Some(("not", mask))) => Mask::from_recipe(mask).map(Not::not),
+            (_, Some(("and", pair))) => two(pair).map(|(a, b)| a.and(b)),
+            (_, Some(("or", pair))) => two(pair).map(|(a, b)| a.or(b)),
+            _ => None,
+        }
+    }
+}

@@ -26,7 +26,7 @@ pub use gradchain_derive::State;
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub use moments::Moments;
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
-pub use walk::{Entry, EntryMut, StateWalk, StateWalkMut};
+pub use walk::{Entry, EntryMut, Evaluation, StateWalk, StateWalkMut};
 
 /// A struct of typed fields, shown one by one.
 ///

@@ -35,18 +35,67 @@ pub enum EntryMut<'a> {
     Scalars(&'a mut PerLeaf<Scalar>),
 }
 
+/// Parameters to evaluate with, as a state describes them: for each leaf that has an array,
+/// `of_params·p + of_moments·m` of the training parameter `p` and the array's element `m`.
+///
+/// A state that has such shows it in its walk; see
+/// [`eval_params`](crate::OptState::eval_params).
+#[derive(Clone, Copy, Debug)]
+pub struct Evaluation<'a> {
+    /// What is averaged, or kept beside the training parameters.
+    pub moments: &'a Moments,
+    /// How much of the training parameters there is in the result; where it is 0 they are not looked at.
+    pub of_params: f64,
+    /// How much of the arrays.
+    pub of_moments: f64,
+}
+
 /// A walk over the fields of a state, for reading.
 pub struct StateWalk<'a, 'w> {
     path: String,
     /// Names that take the place of the next level's numbers.
     names: Vec<String>,
-    sink: &'w mut dyn FnMut(&str, Entry<'a>),
+    sink: ReadSink<'a, 'w>,
+}
+
+/// What a walk is for: every field, the parts of one type, or the evaluations.
+enum ReadSink<'a, 'w> {
+    Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
+    Parts(&'w mut dyn FnMut(&str, &'a dyn Any)),
+    Evaluations(&'w mut dyn FnMut(&str, Evaluation<'a>)),
 }
 
 impl<'a, 'w> StateWalk<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, Entry<'a>)) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), sink }
+        StateWalk { path: String::new(), names: Vec::new(), sink: ReadSink::Entries(sink) }
+    }
+
+    /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
+    pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a dyn Any)) -> Self {
+        StateWalk { path: String::new(), names: Vec::new(), sink: ReadSink::Parts(sink) }
+    }
+
+    /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
+    pub(crate) fn part<S: Any>(&mut self, part: &'a S) -> Option<&'a S> {
+        if let ReadSink::Parts(sink) = &mut self.sink {
+            sink(&self.path, part);
+            return None;
+        }
+        Some(part)
+    }
+
+    /// A walk that shows each [`evaluation`](Self::evaluation), with the path of the state it belongs to, instead of the
+    /// fields.
+    pub(crate) fn of_evaluations(sink: &'w mut dyn FnMut(&str, Evaluation<'a>)) -> Self {
+        StateWalk { path: String::new(), names: Vec::new(), sink: ReadSink::Evaluations(sink) }
+    }
+
+    /// Says which parameters to evaluate with, if that is what the walk is for.
+    pub fn evaluation(&mut self, evaluation: Evaluation<'a>) {
+        if let ReadSink::Evaluations(sink) = &mut self.sink {
+            sink(&self.path, evaluation);
+        }
     }
 
     /// Walks a field under its name.
@@ -66,7 +115,9 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Shows a field at the current path.
     pub fn entry(&mut self, entry: Entry<'a>) {
-        (self.sink)(&self.path, entry);
+        if let ReadSink::Entries(sink) = &mut self.sink {
+            sink(&self.path, entry);
+        }
     }
 
     /// Walks members by number, under names instead.

@@ -24,6 +24,11 @@ pub(crate) trait Rescale {
     /// The hyperparameters at a step count.
     fn scalars(&self, count: u64) -> Self::Scalars;
 
+    /// The hyperparameters, with the value of the loss; for what needs it.
+    fn scalars_with(&self, count: u64, _value: f64) -> Self::Scalars {
+        self.scalars(count)
+    }
+
     /// Adds a stretch of updates, and the parameters it belongs to, to the sums. Write `#[inline(always)]` on it.
     fn add_up<C: Real>(u: &[C], p: &[C], sums: &mut [f64]);
 
@@ -32,7 +37,8 @@ pub(crate) trait Rescale {
 }
 
 /// The state of what multiplies each leaf by a number: [`clip_by_global_norm`](crate::clip_by_global_norm),
-/// [`clip_by_block_rms`](crate::clip_by_block_rms), [`scale_by_trust_ratio`](crate::scale_by_trust_ratio).
+/// [`clip_by_block_rms`](crate::clip_by_block_rms), [`scale_by_trust_ratio`](crate::scale_by_trust_ratio),
+/// [`scale_by_polyak`](crate::scale_by_polyak).
 #[derive(Clone, Debug)]
 pub struct RescaleState {
     /// Steps done.
@@ -79,8 +85,11 @@ pub(super) fn factor_in<C: Real>(factor: f64) -> C {
 /// Implements [`Stage`](crate::Stage) for a [`Rescale`]. A macro, since the blanket implementation is for rules.
 macro_rules! rescale_stage {
     ($T:ty, $Scalars:ty) => {
+        $crate::transform::rescale::rescale_stage!($T, $Scalars; needs $crate::needs::Nothing);
+    };
+    ($T:ty, $Scalars:ty; needs $N:ty) => {
         impl $crate::Stage for $T {
-            type Needs = $crate::needs::Nothing;
+            type Needs = $N;
             type State = $crate::transform::RescaleState;
             type Run = $Scalars;
             type Kernel<C: $crate::Real> = C;
@@ -102,8 +111,8 @@ macro_rules! rescale_stage {
                 Ok($crate::transform::RescaleState::new(at.structure().len()))
             }
 
-            fn begin(&self, state: &mut Self::State, _: &$crate::StepContext<'_>) -> $Scalars {
-                let scalars = self.scalars(state.count.get());
+            fn begin(&self, state: &mut Self::State, at: &$crate::StepContext<'_>) -> $Scalars {
+                let scalars = self.scalars_with(state.count.get(), at.value().unwrap_or(f64::NAN));
                 state.count.increment();
                 scalars
             }

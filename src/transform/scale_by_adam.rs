@@ -1,3 +1,4 @@
+use super::moment::{Mean, check_decays, check_not_negative, first_moment};
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Rule};
 use crate::error::Result;
@@ -92,10 +93,8 @@ builder! {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AdamScalars<C> {
-    keep1: C,
-    take1: C,
-    keep2: C,
-    take2: C,
+    mean1: Mean<C>,
+    mean2: Mean<C>,
     /// m̂ = of_mean·m + of_update·u
     of_mean: C,
     of_update: C,
@@ -112,13 +111,8 @@ impl Rule for ScaleByAdam {
     type Scalars<C: Real> = AdamScalars<C>;
 
     fn validate(&self) -> Result<()> {
-        for (name, beta) in [("b1", &self.b1), ("b2", &self.b2)] {
-            beta.validate(Self::NAME, name, "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
-        }
-        for (name, eps) in [("eps", &self.eps), ("eps_root", &self.eps_root)] {
-            eps.validate(Self::NAME, name, "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        }
-        Ok(())
+        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
     }
 
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
@@ -127,17 +121,10 @@ impl Rule for ScaleByAdam {
 
     fn scalars<C: Real>(&self, clock: Clock) -> AdamScalars<C> {
         let [b1, b2] = [&self.b1, &self.b2].map(|b| b.at(clock.count));
-        let unbias1 = 1.0 / clock.bias_correction(b1);
-        let next = Clock { count: clock.count.saturating_add(1) };
-        let (of_mean, of_update) = match self.nesterov {
-            true => (b1 / next.bias_correction(b1), (1.0 - b1) * unbias1),
-            false => (unbias1, 0.0),
-        };
+        let (of_mean, of_update) = first_moment(clock, b1, self.nesterov);
         AdamScalars {
-            keep1: C::of(b1),
-            take1: C::of(1.0 - b1),
-            keep2: C::of(b2),
-            take2: C::of(1.0 - b2),
+            mean1: Mean::of(b1),
+            mean2: Mean::of(b2),
             of_mean: C::of(of_mean),
             of_update: C::of(of_update),
             unbias2: C::of(1.0 / clock.bias_correction(b2)),
@@ -148,8 +135,8 @@ impl Rule for ScaleByAdam {
 
     #[inline(always)]
     fn apply<C: Real>(k: AdamScalars<C>, [m, v]: &mut [C; 2], u: C, _: C) -> C {
-        *m = k.keep1 * *m + k.take1 * u;
-        *v = k.keep2 * *v + k.take2 * (u * u);
+        *m = k.mean1.with(*m, u);
+        *v = k.mean2.with(*v, u * u);
         let ahead = k.of_mean * *m + k.of_update * u;
         ahead / ((k.unbias2 * *v + k.eps_root).sqrt() + k.eps)
     }

@@ -1,11 +1,26 @@
 //! Arithmetic on whole trees.
 
+mod combine;
+mod fingerprint;
+mod norm;
+mod per_example;
+pub(crate) mod stretch;
+mod vdot;
+
+pub use combine::{
+    incremental_update, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_scale, tree_zeros_like,
+};
+pub(crate) use fingerprint::fingerprint;
+pub(crate) use norm::is_safe;
+pub use norm::{Norm, tree_norm, tree_sum};
+pub use per_example::{per_example_global_norm_clip, per_example_layer_norm_clip};
+pub(crate) use vdot::same_shapes;
+pub use vdot::tree_vdot;
+
 use super::layout::matching_strides;
-use super::leaf::LeafParts;
-use super::{Cursor, LeafMut, LeafRef, Run, Structure, Tree, TreeMut, Walk, WalkMut, dense_strides, is_dense};
+use super::{Cursor, LeafMut, LeafRef, Structure, Tree, TreeMut, Walk, WalkMut, is_dense};
 use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
-use crate::memory::RawStrided;
 
 /// Adds updates to parameters, leaf by leaf: what [`step`](crate::GradientTransformation::step) does in the same
 /// registers as the update itself, with the same bits.
@@ -110,20 +125,6 @@ fn combine<P: Element, U: Element>(params: &mut LeafMut<'_>, updates: &LeafRef<'
     }
 }
 
-/// The Euclidean norm of all leaves together, summed in `f64`.
-///
-/// # Example
-///
-/// ```
-/// use gradchain::tree::tree_norm;
-/// assert_eq!(tree_norm(&(3.0_f32, vec![4.0_f64])), 5.0);
-/// ```
-pub fn tree_norm<T: Tree + ?Sized>(tree: &T) -> f64 {
-    let mut sum = 0.0;
-    tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| each(&leaf.parts, |x| sum += x * x)));
-    sum.sqrt()
-}
-
 /// Shows every leaf of a tree with its path, in order: to print, to compare, to save.
 ///
 /// ```
@@ -135,38 +136,4 @@ pub fn tree_norm<T: Tree + ?Sized>(tree: &T) -> f64 {
 /// ```
 pub fn for_each_leaf<'a, T: Tree + ?Sized>(tree: &'a T, mut show: impl FnMut(&str, LeafRef<'a>)) {
     tree.walk(&mut Walk::new(&mut String::new(), &mut show));
-}
-
-/// A number that tells trees of the same structure apart by their bits. A change of one element always changes it; of
-/// trees that differ in more than one, one pair in 2¹²⁸ has the same.
-pub(crate) fn fingerprint<T: Tree + ?Sized>(tree: &T) -> [u64; 2] {
-    let mut print = [0x9e37_79b9_7f4a_7c15_u64, 0xd1b5_4a32_d192_ed03];
-    let mut mix = |x: f64| {
-        let [a, b] = print;
-        // Each step can be undone, so what was different stays different.
-        print = [
-            (a ^ x.to_bits()).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31),
-            b.wrapping_add(x.to_bits()).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29),
-        ];
-    };
-    tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| each(&leaf.parts, &mut mix)));
-    print
-}
-
-/// Shows each element of a leaf, in logical (row-major) order.
-fn each(leaf: &LeafParts, mut show: impl FnMut(f64)) {
-    let view = RawStrided { first: leaf.data };
-    let order = dense_strides(&leaf.shape);
-    with_dtype!(leaf.data.dtype(), T => {
-        let mut read = |run: Run| {
-            // SAFETY: the leaf is borrowed, and both roads below stay inside its shape.
-            #[allow(unsafe_code, reason = "strided memory; see `memory`")]
-            unsafe { view.read::<T>(run, |x| show(x.as_f64())) }
-        };
-        if is_dense(&leaf.shape, &leaf.strides, &order) {
-            read(Run { offset: 0, stride: 1, len: leaf.data.len() });
-        } else {
-            Cursor::new(&leaf.shape, &order, &leaf.strides, 0).take(leaf.data.len()).for_each(read);
-        }
-    });
 }

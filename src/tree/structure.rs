@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::layout::matching_strides;
 use super::leaf::Strides;
-use super::{LeafRef, Tree, Walk};
+use super::{Cursor, LeafRef, Tree, Walk, dense_strides};
 use crate::element::DType;
 use crate::error::{Error, Result};
 
@@ -23,6 +23,15 @@ impl LeafSpec {
     fn of(path: &str, leaf: &LeafRef<'_>) -> LeafSpec {
         let strides = matching_strides(leaf.shape(), &leaf.parts.strides);
         LeafSpec { path: path.into(), dtype: leaf.dtype(), shape: leaf.shape().into(), strides }
+    }
+
+    /// A leaf of this one's path that holds something else: of another type, and of its shape or one of its own.
+    pub(crate) fn standing_for(&self, dtype: DType, shape: Option<Vec<usize>>) -> LeafSpec {
+        let path = self.path.clone();
+        match shape {
+            Some(shape) => LeafSpec { path, dtype, strides: super::dense_strides(&shape), shape },
+            None => LeafSpec { path, dtype, shape: self.shape.clone(), strides: self.strides.clone() },
+        }
     }
 
     /// The path in the tree, such as `layers/0/weight`.
@@ -49,6 +58,14 @@ impl LeafSpec {
     /// How many axes.
     pub fn ndim(&self) -> usize {
         self.shape.len()
+    }
+
+    /// Shows, in row-major order, where each element lies in the state arrays for this leaf.
+    pub(crate) fn each_place(&self, mut place: impl FnMut(usize)) {
+        let order = dense_strides(&self.shape);
+        for run in Cursor::new(&self.shape, &order, &self.strides, 0).take(self.len()) {
+            (0..run.len as isize).for_each(|i| place((run.offset + i * run.stride) as usize));
+        }
     }
 
     /// The strides of state arrays for this leaf: dense, in the parameter's own memory order.
@@ -92,7 +109,18 @@ impl Structure {
         if twice.is_empty() { Ok(structure) } else { Err(Error::structure("the tree is ambiguous", twice)) }
     }
 
-    fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
+    /// Leaves as described; no two have the same path.
+    pub(crate) fn from_leaves(leaves: Vec<LeafSpec>) -> Structure {
+        Structure { leaves }
+    }
+
+    /// One leaf with one axis, at the root.
+    pub(crate) fn flat(dtype: DType, len: usize) -> Structure {
+        let strides = Strides::from_slice(&[1]);
+        Structure { leaves: vec![LeafSpec { path: "".into(), dtype, shape: vec![len], strides }] }
+    }
+
+    pub(crate) fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
         let mut leaves = Vec::new();
         tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| leaves.push(LeafSpec::of(path, &leaf))));
         Structure { leaves }
@@ -126,6 +154,15 @@ impl Structure {
     /// The number of the leaf at a path.
     pub fn index_of(&self, path: &str) -> Option<usize> {
         self.leaves.iter().position(|l| l.path() == path)
+    }
+
+    /// The structure of a tree whose leaves have one more axis, the first, of this length.
+    pub(crate) fn with_first_axis(&self, len: usize) -> Structure {
+        let batched = |leaf: &LeafSpec| {
+            let shape: Vec<usize> = [len].into_iter().chain(leaf.shape.iter().copied()).collect();
+            LeafSpec { strides: super::dense_strides(&shape), shape, ..leaf.clone() }
+        };
+        Structure { leaves: self.leaves.iter().map(batched).collect() }
     }
 
     /// A number that is the same for equal paths, types and shapes in the same order, on every machine and in every

@@ -242,6 +242,10 @@ impl<T: Stage> Stage for ApplyIfFinite<T> {
         self.inner.state_bytes(&state.inner, leaf, at + 1, span)
     }
 
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
     fn recipe(&self) -> Recipe {
         Recipe::call(
             "apply_if_finite",

@@ -83,6 +83,8 @@ pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
     #[doc(hidden)]
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize;
     #[doc(hidden)]
+    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str));
+    #[doc(hidden)]
     fn dyn_recipe(&self) -> Recipe;
     #[doc(hidden)]
     fn dyn_describe(&self) -> String;
@@ -219,6 +221,9 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize {
         self.state_bytes(&held::<T>(state).state, leaf, at, span)
+    }
+    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str)) {
+        self.unused(&held::<T>(state).state, report);
     }
     fn dyn_recipe(&self) -> Recipe {
         self.recipe()
@@ -437,6 +442,10 @@ macro_rules! boxed_stage {
                 (**self).dyn_state_bytes(&*state.0, leaf, at, span)
             }
 
+            fn unused(&self, state: &BoxedState, report: &mut dyn FnMut(&str)) {
+                (**self).dyn_unused(&*state.0, report);
+            }
+
             fn recipe(&self) -> Recipe {
                 (**self).dyn_recipe()
             }
@@ -536,6 +545,10 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
             at += member.shape().barriers;
         }
         bytes
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
     }
 
     fn recipe(&self) -> Recipe {

@@ -212,6 +212,10 @@ impl<T: Stage> Stage for NamedChain<T> {
         self.members.state_bytes(state, leaf, at, span)
     }
 
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.members.unused(&state.members, report);
+    }
+
     fn recipe(&self) -> Recipe {
         let members = self.members.recipe();
         let named = self.names.iter().zip(members.get("chain").map_or(&[][..], Recipe::items));

@@ -212,10 +212,10 @@ impl<T: Stage> Stage for Freezable<T> {
     }
 
     fn tile<C: Real>(&self, state: &Self::State, run: &T::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        if state.is_frozen(tile.leaf) {
-            tile.set_zero();
-        } else {
+        if !state.is_frozen(tile.leaf) {
             self.inner.tile(&state.inner, run, place, span, tile);
+        } else if span.has(place.at) {
+            tile.set_zero();
         }
     }
 
@@ -236,7 +236,13 @@ impl<T: Stage> Stage for Freezable<T> {
 
     #[inline(always)]
     fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
-        if k.frozen { C::zero() } else { T::apply::<C>(&k.inner, at, span, slots, u, p, tally) }
+        if !k.frozen {
+            T::apply::<C>(&k.inner, at, span, slots, u, p, tally)
+        } else if span.has(at) {
+            C::zero()
+        } else {
+            u
+        }
     }
 
     #[inline(always)]
@@ -248,6 +254,10 @@ impl<T: Stage> Stage for Freezable<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         if state.is_frozen(leaf) { 0 } else { self.inner.state_bytes(&state.inner, leaf, at, span) }
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
     }
 
     fn recipe(&self) -> Recipe {

@@ -385,6 +385,10 @@ impl<T: Arguments + Clone + 'static> Stage for InjectHyperparams<T> {
         state.effective.state_bytes(&state.inner, leaf, at, span)
     }
 
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
     fn recipe(&self) -> Recipe {
         Recipe::call(
             "inject_hyperparams",

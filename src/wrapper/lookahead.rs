@@ -1,4 +1,3 @@
-use super::state_fields;
 use crate::element::Real;
 use crate::engine::{
     InitContext, Outcome, Place, Shape, SlotJob, Span, Stage, StepContext, Sums, Tile, WholeTree, slot_tile,
@@ -6,12 +5,13 @@ use crate::engine::{
 use crate::error::{Error, Result};
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::state::{Count, Moments, State};
+use crate::state::{Count, Evaluation, Moments, State, StateWalk, StateWalkMut};
 
 /// Lets a fast optimizer run ahead, and every `sync_period` steps moves slow parameters part of the way to where it got;
 /// the fast ones start again from there.
 ///
-/// The parameters given to `step` are the fast ones; the slow ones, which are the ones to evaluate, are in the state.
+/// The parameters given to `step` are the fast ones; the slow ones, which are the ones to evaluate, are in the state:
+/// [`eval_params`](crate::OptState::eval_params) gives them as a tree.
 ///
 /// # Arithmetic
 ///
@@ -42,7 +42,8 @@ use crate::state::{Count, Moments, State};
 /// // The fast step leads to −2; half way from 0 to there is −1.
 /// optimizer.step(&mut params, &1.0, &mut state)?;
 /// assert_eq!(params, -1.0);
-/// assert_eq!(state.slow().to_array(0).unwrap()[[]], -1.0);
+/// optimizer.step(&mut params, &1.0, &mut state)?;
+/// assert_eq!((params, *state.eval_params(&params)?), (-2.0, -1.0));
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
@@ -85,7 +86,21 @@ pub struct LookaheadState<S> {
     first: Option<Box<S>>,
 }
 
-state_fields!(LookaheadState<S: State> { steps_since_sync, syncs, slow, inner });
+impl<S: State> State for LookaheadState<S> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.evaluation(Evaluation { moments: &self.slow, of_params: 0.0, of_moments: 1.0 });
+        walk.child("steps_since_sync", &self.steps_since_sync);
+        walk.child("syncs", &self.syncs);
+        walk.child("slow", &self.slow);
+        walk.child("inner", &self.inner);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.child("steps_since_sync", &mut self.steps_since_sync);
+        walk.child("syncs", &mut self.syncs);
+        walk.child("slow", &mut self.slow);
+        walk.child("inner", &mut self.inner);
+    }
+}
 
 impl<S> LookaheadState<S> {
     /// The slow parameters: the ones to evaluate.
@@ -224,6 +239,10 @@ impl<T: Stage> Stage for Lookahead<T> {
         let inner = self.inner.state_bytes(&state.inner, leaf, at, span);
         let own = state.slow.dtype(leaf).map_or(0, |dtype| 2 * dtype.size());
         if span.has(at + self.inner.shape().barriers) { inner + own } else { inner }
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
     }
 
     fn recipe(&self) -> Recipe {

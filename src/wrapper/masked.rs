@@ -191,7 +191,7 @@ impl<T: Stage> Stage for Masked<T> {
     fn tile<C: Real>(&self, state: &Self::State, run: &T::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         if state.active[tile.leaf] {
             self.inner.tile(&state.inner, run, place, span, tile);
-        } else if self.freeze_others {
+        } else if self.freeze_others && span.has(place.at) {
             tile.set_zero();
         }
     }
@@ -215,7 +215,7 @@ impl<T: Stage> Stage for Masked<T> {
     fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
         if k.on {
             T::apply::<C>(&k.inner, at, span, slots, u, p, tally)
-        } else if k.freeze {
+        } else if k.freeze && span.has(at) {
             C::zero()
         } else {
             u
@@ -231,6 +231,13 @@ impl<T: Stage> Stage for Masked<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         if state.active[leaf] { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        if !state.active.contains(&true) {
+            report(&format!("the mask of {}", self.inner.describe()));
+        }
+        self.inner.unused(&state.inner, report);
     }
 
     fn recipe(&self) -> Recipe {

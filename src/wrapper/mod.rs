@@ -3,30 +3,46 @@
 mod apply_if_finite;
 mod boxed;
 mod chain;
+mod conditionally;
+mod flatten;
 mod freezable;
+mod freeze;
 mod inject_hyperparams;
 mod lookahead;
 mod masked;
+mod mechanize;
 mod multi_steps;
 mod optional;
 mod partition;
+mod sam;
+mod schedule_free;
 mod whole_tree;
 
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
 pub use boxed::{Boxed, BoxedState, DynNamed, DynTransformation, Named, boxed, narrow};
 pub use chain::{NamedChain, NamedState, chain, named_chain};
+pub use conditionally::{
+    Condition, Conditionally, ConditionallyMask, ConditionallyState, ConditionallyTransform, StepGe, StepIf, StepLt,
+    StepMod, ValueIf, ValueLt, conditionally_mask, conditionally_transform, step_ge, step_if, step_lt, step_mod,
+    value_if, value_lt,
+};
+pub use flatten::{Flatten, FlattenState, flatten};
 pub use freezable::{Freezable, FreezableState, freezable};
+pub use freeze::{freeze, selective_transform};
 pub use inject_hyperparams::{
     Argument, Arguments, Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams,
     injected_hyperparams,
 };
 pub use lookahead::{Lookahead, LookaheadState, lookahead};
 pub use masked::{Masked, MaskedState, masked};
+pub use mechanize::{Mechanize, MechanizeState, mechanize};
 pub use multi_steps::{
     EveryK, MultiSteps, MultiStepsState, NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, multi_steps,
     skip_large_updates, skip_not_finite,
 };
 pub use partition::{Partition, PartitionState, partition};
+pub use sam::{AdversarialGradient, AdversarialGradientState, OpaqueSam, Sam, SamState, sam};
+pub use schedule_free::{Interpolate, ScheduleFree, ScheduleFreeState, schedule_free};
 pub(crate) use whole_tree::{WholeTreeRule, whole_tree_stage};
 pub use whole_tree::{WholeTreeStage, WholeTreeTransformation, whole_tree};
 

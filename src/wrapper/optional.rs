@@ -105,6 +105,12 @@ impl<T: Stage> Stage for Option<T> {
         if let (Some(t), Some(state)) = (self, state) { t.state_bytes(state, leaf, at, span) } else { 0 }
     }
 
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        if let (Some(t), Some(state)) = (self, state) {
+            t.unused(state, report);
+        }
+    }
+
     fn recipe(&self) -> Recipe {
         self.as_ref().map_or(Recipe::call("identity", []), Stage::recipe)
     }

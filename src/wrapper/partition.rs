@@ -146,19 +146,9 @@ pub trait Group: core::fmt::Debug + Send + Sync {
         tile: &mut Tile<'_, C>,
     );
     fn state_bytes(&self, member: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str));
     fn recipes(&self) -> Vec<Recipe>;
     fn describe(&self) -> Vec<String>;
-}
-
-/// The shape of two stages side by side: they reach their barriers together.
-const fn beside(a: Shape, b: Shape) -> Shape {
-    Shape {
-        barriers: if a.barriers > b.barriers { a.barriers } else { b.barriers },
-        stateful: a.stateful | b.stateful,
-        reads_params: a.reads_params | b.reads_params,
-        materializes: a.materializes | b.materializes,
-        sums: a.sums + b.sums,
-    }
 }
 
 macro_rules! groups {
@@ -178,7 +168,7 @@ macro_rules! groups {
 
             fn shape(&self) -> Shape {
                 let shape = Shape::elementwise(false, false);
-                $(let shape = beside(shape, self.$i.shape());)+
+                $(let shape = shape.beside(self.$i.shape());)+
                 shape
             }
             fn needs(&self) -> Level {
@@ -231,6 +221,9 @@ macro_rules! groups {
                     _ => 0,
                 }
             }
+            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+                $(self.$i.unused(&state.$i, report);)+
+            }
             fn recipes(&self) -> Vec<Recipe> {
                 vec![$(self.$i.recipe()),+]
             }
@@ -255,7 +248,7 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     type Run = ();
 
     fn shape(&self) -> Shape {
-        self.iter().fold(Shape::elementwise(false, false), |shape, member| beside(shape, member.shape()))
+        self.iter().fold(Shape::elementwise(false, false), |shape, member| shape.beside(member.shape()))
     }
     fn needs(&self) -> Level {
         self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)
@@ -310,6 +303,9 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     }
     fn state_bytes(&self, which: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self[which].state_bytes(&state[which], leaf, at, span)
+    }
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
     }
     fn recipes(&self) -> Vec<Recipe> {
         self.iter().map(Stage::recipe).collect()
@@ -385,6 +381,15 @@ impl<G: Group> Stage for Partition<G> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self.members.state_bytes(state.which[leaf], &state.members, leaf, at, span)
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        for (name, active) in self.names.iter().zip(&state.active) {
+            if !active.contains(&true) {
+                report(&format!("the group `{name}` of a partition"));
+            }
+        }
+        self.members.unused(&state.members, report);
     }
 
     fn recipe(&self) -> Recipe {

@@ -1,12 +1,15 @@
 //! What the law tests share: random trees, the registry of transformations, comparison by bits.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
+pub mod given;
 pub mod registry;
+pub mod subject;
 pub mod trees;
 
-use gradchain::state::same_bits;
 use gradchain::tree::DynTree;
-use gradchain::{Stage, Tree};
+use gradchain::{GradientTransformation, OptState, Tree};
+
+use self::given::Registered;
 
 /// The leaves of a tree: path and values, in logical order.
 pub fn values<T: Tree + ?Sized>(tree: &T) -> Vec<(String, Vec<f64>)> {
@@ -45,27 +48,17 @@ pub fn close<A: Tree + ?Sized, B: Tree + ?Sized>(a: &A, b: &B, tolerance: f64) -
 }
 
 /// Parameters and state after some steps.
-pub struct After<T: Stage> {
+pub struct After<S> {
     pub params: DynTree,
-    pub state: gradchain::OptState<T>,
-}
-
-impl<T: Stage> After<T> {
-    pub fn same_state(&self, other: &After<T>) -> bool {
-        same_bits(&*self.state, &*other.state)
-    }
+    pub state: S,
 }
 
 /// Runs some steps.
-pub fn run<T: gradchain::GradientTransformation<Needs = gradchain::needs::Nothing>>(
-    t: &T,
-    params: &DynTree,
-    grads: &[DynTree],
-) -> After<T> {
+pub fn run<T: Registered>(t: &T, params: &DynTree, grads: &[DynTree]) -> After<OptState<T>> {
     let mut params = params.clone();
     let mut state = t.init(&params).expect("a registered transformation fits every tree");
     for grads in grads {
-        t.step(&mut params, grads, &mut state).expect("gradients of the parameters' structure");
+        t.step_given(&mut params, grads, &mut state).expect("gradients of the parameters' structure");
     }
     After { params, state }
 }

@@ -112,6 +112,16 @@ pub fn tree(plan: &[LeafPlan], f: impl Fn(usize, usize) -> f64) -> DynTree {
     tree
 }
 
+/// A tree of these leaves, with values made from those of another of the same paths: by place in the leaf, and value.
+pub fn map(plan: &[LeafPlan], source: &DynTree, f: impl Fn(usize, f64) -> f64) -> DynTree {
+    let values = super::values(source);
+    tree(plan, |leaf, i| {
+        let path = format!("layer{}/p{leaf}", leaf % 2);
+        let (_, leaf) = values.iter().find(|(p, _)| *p == path).expect("a leaf of the same path");
+        f(i, leaf[i])
+    })
+}
+
 /// A number in (−1, 1) that depends on all its arguments and on nothing else.
 pub fn noise(seed: u64, leaf: usize, i: usize) -> f64 {
     let mut x = seed ^ (leaf as u64) << 40 ^ i as u64;

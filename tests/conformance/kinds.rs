@@ -1,11 +1,15 @@
 //! Cases of the other kinds: schedules, functions, projections, and configs that are refused.
 
 use gradchain::prelude::*;
-use gradchain::tree::tree_norm;
-use gradchain::{apply_updates, config};
-use serde_json::Value;
+use gradchain::projection::*;
+use gradchain::tree::{DynTree, Norm, tree_norm, tree_vdot};
+use gradchain::{
+    apply_updates, config, extra, incremental_update, needs, per_example_global_norm_clip, per_example_layer_norm_clip,
+    periodic_update,
+};
+use serde_json::{Map, Value};
 
-use super::transform::Stop;
+use super::transform::{Stop, types_are_supported};
 use super::tree::{self, Slack, Tolerance};
 
 pub(crate) fn schedule(case: &Value) -> Result<(), Stop> {
@@ -23,37 +27,170 @@ pub(crate) fn schedule(case: &Value) -> Result<(), Stop> {
     Ok(())
 }
 
-pub(crate) fn function(case: &Value) -> Result<(), Stop> {
-    let name = case["function"].as_str().unwrap_or_default();
-    let trees = case["trees"].as_object().cloned().unwrap_or_default();
-    let read = |name: &str| tree::read(trees.get(name).unwrap_or(&Value::Null)).map_err(Stop::Error);
-    let tolerance = Tolerance::read(case).map_err(Stop::Error)?;
-    let args = &case["args"];
-    let norm = |name| -> Result<f64, Stop> { Ok(tree_norm(&tree::dynamic(&read(name)?))) };
-    let found = match name {
-        "apply_updates" => {
-            let mut params = tree::dynamic(&read("params")?);
-            let updates = tree::dynamic(&read("updates")?);
-            apply_updates(&mut params, &updates).map_err(|error| Stop::Error(error.to_string()))?;
-            let expected = tree::read(&case["expected"]["tree"]).map_err(Stop::Error)?;
-            return tolerance
-                .compare("parameter", &expected, &tree::leaves(&params), &Slack::new())
-                .map_err(Stop::Error);
+/// The arguments of a function or a projection.
+struct Given<'a> {
+    trees: &'a Value,
+    args: &'a Value,
+}
+
+impl Given<'_> {
+    fn tree(&self, name: &str) -> Result<DynTree, Stop> {
+        read(&self.trees[name])
+    }
+
+    fn number(&self, name: &str) -> Result<f64, Stop> {
+        tree::number(&self.args[name]).map_err(|error| Stop::Error(format!("argument `{name}`: {error}")))
+    }
+
+    /// A number that has a default.
+    fn number_or(&self, name: &str, default: f64) -> Result<f64, Stop> {
+        if self.args[name].is_null() { Ok(default) } else { self.number(name) }
+    }
+
+    fn integer(&self, name: &str) -> Result<u64, Stop> {
+        self.args[name].as_u64().ok_or_else(|| Stop::Error(format!("argument `{name}`: {}", self.args[name])))
+    }
+
+    /// A number, or a tree.
+    fn operand(&self, name: &str) -> Result<Operand, Stop> {
+        match &self.args[name]["tree"] {
+            Value::Null => self.number(name).map(Operand::from),
+            tree => Ok(Operand::from(&read(tree)?)),
         }
-        "global_norm" => norm("updates")?,
-        "tree_norm" if args["ord"] == 2 && args["squared"] == false => norm("tree")?,
-        "tree_norm" if args["ord"] == 2 => norm("tree")?.powi(2),
-        other => return Err(Stop::Unsupported(other.into())),
-    };
-    let expected = tree::number(&case["expected"]["value"]).map_err(Stop::Error)?;
-    match tolerance.agrees(expected, found) {
-        true => Ok(()),
-        false => Err(Stop::Error(format!("expected {expected:?}, found {found:?}"))),
     }
 }
 
+/// A tree that this build has the types for.
+fn read(tree: &Value) -> Result<DynTree, Stop> {
+    let leaves = tree::read(tree).map_err(Stop::Error)?;
+    if !types_are_supported(leaves.values()) {
+        return Err(Stop::Unsupported("the feature `half`".into()));
+    }
+    Ok(tree::dynamic(&leaves))
+}
+
+/// What a function gives.
+enum Gives {
+    Tree(DynTree),
+    Value(f64),
+    /// A sum, and how many were clipped: in all, or of each leaf.
+    Clipped(DynTree, Value),
+}
+
+pub(crate) fn function(case: &Value) -> Result<(), Stop> {
+    let tolerance = Tolerance::read(case).map_err(Stop::Error)?;
+    let expected = &case["expected"];
+    match call(case)? {
+        Gives::Tree(found) => compare(tolerance, &expected["tree"], found),
+        Gives::Value(found) => {
+            let expected = tree::number(&expected["value"]).map_err(Stop::Error)?;
+            match tolerance.agrees(expected, found) {
+                true => Ok(()),
+                false => Err(Stop::Error(format!("expected {expected:?}, found {found:?}"))),
+            }
+        }
+        Gives::Clipped(_, clipped) if clipped != expected["num_clipped"] => {
+            Err(Stop::Error(format!("num_clipped: expected {}, found {clipped}", expected["num_clipped"])))
+        }
+        Gives::Clipped(sum, _) => compare(tolerance, &expected["tree"], sum),
+    }
+}
+
+fn call(case: &Value) -> Result<Gives, Stop> {
+    let name = case["function"].as_str().unwrap_or_default();
+    let given = Given { trees: &case["trees"], args: &case["args"] };
+    let clip_of = |argument| -> Result<_, Stop> {
+        let grads = given.tree("grads")?;
+        Ok((without_first_axis(&grads), grads, given.number(argument)?))
+    };
+    Ok(match name {
+        "apply_updates" => {
+            let mut params = given.tree("params")?;
+            apply_updates(&mut params, &given.tree("updates")?).map_err(error)?;
+            Gives::Tree(params)
+        }
+        "global_norm" => Gives::Value(tree_norm(&given.tree("updates")?)),
+        "tree_norm" => {
+            let norm = match given.args["ord"].as_f64() {
+                Some(1.0) => Norm::L1,
+                None if given.args["ord"] == "inf" => Norm::Linf,
+                None if given.args["ord"].is_null() => Norm::L2,
+                Some(2.0) => Norm::L2,
+                _ => return Err(Stop::Error(format!("the norm {}", given.args["ord"]))),
+            };
+            let tree = given.tree("tree")?;
+            Gives::Value(if given.args["squared"] == true { norm.squared(&tree) } else { norm.of(&tree) })
+        }
+        "tree_vdot" => Gives::Value(tree_vdot(&given.tree("tree_x")?, &given.tree("tree_y")?).map_err(error)?),
+        "incremental_update" => {
+            let (new, mut old) = (given.tree("new_tensors")?, given.tree("old_tensors")?);
+            incremental_update(&new, &mut old, given.number("step_size")?).map_err(error)?;
+            Gives::Tree(old)
+        }
+        "periodic_update" => {
+            let (new, mut old) = (given.tree("new_tensors")?, given.tree("old_tensors")?);
+            let (steps, period) = (given.integer("steps")?, given.integer("update_period")?);
+            periodic_update(&new, &mut old, steps, period).map_err(error)?;
+            Gives::Tree(old)
+        }
+        "per_example_global_norm_clip" => {
+            let (mut sum, grads, clip) = clip_of("l2_norm_clip")?;
+            let clipped = per_example_global_norm_clip(&grads, &mut sum, clip).map_err(error)?;
+            Gives::Clipped(sum, clipped.into())
+        }
+        "per_example_layer_norm_clip" => {
+            let (mut sum, grads, clip) = clip_of("global_l2_norm_clip")?;
+            let uniform = given.args["uniform"] != false;
+            let clipped = per_example_layer_norm_clip(&grads, &mut sum, clip, uniform).map_err(error)?;
+            let clipped = grads.names().zip(clipped).map(|(name, n)| (String::from(name), Value::from(n)));
+            Gives::Clipped(sum, clipped.collect::<Map<_, _>>().into())
+        }
+        other => return Err(Stop::Unsupported(other.into())),
+    })
+}
+
+/// Zeros for the sum over the first axis.
+fn without_first_axis(grads: &DynTree) -> DynTree {
+    let mut leaves = tree::leaves(grads);
+    for leaf in leaves.values_mut() {
+        leaf.shape = leaf.shape.split_off(1.min(leaf.shape.len()));
+        leaf.data = vec![0.0; leaf.shape.iter().product()];
+    }
+    tree::dynamic(&leaves)
+}
+
 pub(crate) fn projection(case: &Value) -> Result<(), Stop> {
-    Err(Stop::Unsupported(case["projection"].as_str().unwrap_or("projection").into()))
+    let name = case["projection"].as_str().unwrap_or_default();
+    let given = Given { trees: &Value::Null, args: &case["args"] };
+    let mut tree = read(&case["tree"])?;
+    let (x, scale) = (&mut tree, || given.number_or("scale", 1.0));
+    match name {
+        "projection_box" => projection_box(x, given.operand("lower")?, given.operand("upper")?),
+        "projection_halfspace" => projection_halfspace(x, given.operand("a")?, given.number("b")?),
+        "projection_hypercube" if given.args["scale"].is_null() => projection_hypercube(x, 1.0),
+        "projection_hypercube" => projection_hypercube(x, given.operand("scale")?),
+        "projection_hyperplane" => projection_hyperplane(x, given.operand("a")?, given.number("b")?),
+        "projection_l1_ball" => projection_l1_ball(x, scale()?),
+        "projection_l1_sphere" => projection_l1_sphere(x, scale()?),
+        "projection_l2_ball" => projection_l2_ball(x, scale()?),
+        "projection_l2_sphere" => projection_l2_sphere(x, scale()?),
+        "projection_linf_ball" => projection_linf_ball(x, scale()?),
+        "projection_non_negative" => projection_non_negative(x),
+        "projection_simplex" => projection_simplex(x, scale()?),
+        "projection_vector" => projection_vector(x, given.operand("a")?),
+        other => return Err(Stop::Unsupported(other.into())),
+    }
+    .map_err(error)?;
+    compare(Tolerance::read(case).map_err(Stop::Error)?, &case["expected"], tree)
+}
+
+fn compare(tolerance: Tolerance, expected: &Value, found: DynTree) -> Result<(), Stop> {
+    let expected = tree::read(expected).map_err(Stop::Error)?;
+    tolerance.compare("leaf", &expected, &tree::leaves(&found), &Slack::new()).map_err(Stop::Error)
+}
+
+fn error(error: gradchain::Error) -> Stop {
+    Stop::Error(error.to_string())
 }
 
 /// A config must be refused where Optax refuses it, or earlier.
@@ -61,7 +198,7 @@ pub(crate) fn invalid(case: &Value) -> Result<(), Stop> {
     let stages = ["build", "init", "update"];
     let stage = case["stage"].as_str().unwrap_or_default();
     let last = stages.iter().position(|s| *s == stage).ok_or_else(|| Stop::Error(format!("the stage {stage}")))?;
-    let optimizer = match config::build(&case["config"]) {
+    let optimizer = match config::build_with::<needs::Value>(&case["config"]) {
         Ok(optimizer) => optimizer,
         Err(error) if error.unsupported_name().is_some() => return Err(stop(error)),
         Err(_) => return Ok(()),
@@ -69,7 +206,7 @@ pub(crate) fn invalid(case: &Value) -> Result<(), Stop> {
     let params = tree::dynamic(&tree::read(&case["params"]).map_err(Stop::Error)?);
     let refused = match optimizer.init(&params) {
         Err(_) => Some(1),
-        Ok(mut state) => optimizer.update(&params, &mut state, &params).is_err().then_some(2),
+        Ok(mut state) => optimizer.update_with(&params, extra::value(1.0), &mut state, &params).is_err().then_some(2),
     };
     match refused {
         Some(found) if found <= last => Ok(()),

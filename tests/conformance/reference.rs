@@ -1,11 +1,13 @@
-//! What accumulating gradients should do, said naively: the transformation inside is given the mean (or sum) of each
-//! window's gradients, worked out from the list of them, and nothing is carried from one window to the next.
+//! What transformations that Optax has wrong should do, said naively.
+//!
+//! Accumulating gradients: the transformation inside is given the mean (or sum) of each window's gradients, worked out from
+//! the list of them, and nothing is carried from one window to the next. Rprop: as Igel and Hüsken write it.
 
 use std::collections::BTreeMap;
 
 use gradchain::prelude::*;
 use gradchain::tree::DynTree;
-use gradchain::{OptState, apply_updates, config};
+use gradchain::{OptState, apply_updates, config, extra, needs};
 use serde_json::{Value, json};
 
 use super::transform::{self, Seen, Transform};
@@ -18,13 +20,13 @@ pub(crate) struct Windows {
     pub(crate) poisoned: Option<usize>,
 }
 
-/// Runs a case whose accumulation is outermost, or in a chain that is.
+/// Runs a case; what is naive here is so at the top, and in chains, masks, partitions and accumulation.
 pub(crate) fn windows(case: &Transform) -> Option<Windows> {
     let mut params = tree::dynamic(&case.params);
     let mut node = Node::build(&case.config, &params)?;
     let (mut seen, mut poisoned) = (Vec::new(), None);
     for (number, step) in case.steps.iter().enumerate() {
-        let (updates, _) = node.update(step.grads.clone(), &params)?;
+        let (updates, _) = node.update(step.grads.clone(), step.value, &params)?;
         if poisoned.is_none() && node.is_poisoned() {
             poisoned = Some(number);
         }
@@ -38,7 +40,10 @@ pub(crate) fn windows(case: &Transform) -> Option<Windows> {
 
 enum Node {
     Chain(Vec<Node>),
-    Whole(Boxed, Box<OptState<Boxed>>),
+    /// Each of some leaves, by whether their paths are among these.
+    Parts(Vec<(Vec<String>, Node)>),
+    Rprop(Rprop),
+    Whole(Boxed<needs::Value>, Box<OptState<Boxed<needs::Value>>>),
     Window(Box<Window>),
 }
 
@@ -71,29 +76,77 @@ impl Node {
                 flags: BTreeMap::new(),
             })));
         }
-        let whole = config::build(config).ok()?;
+        if let Some((name @ ("rprop" | "scale_by_rprop"), args)) = single(config) {
+            let default = |argument: &str, value: f64| args[argument].as_f64().unwrap_or(value);
+            return Some(Node::Rprop(Rprop {
+                sign: if name == "rprop" { -1.0 } else { 1.0 },
+                start: args["learning_rate"].as_f64()?,
+                eta: [default("eta_minus", 0.5), default("eta_plus", 1.2)],
+                limits: [default("min_step_size", 1e-6), default("max_step_size", 50.0)],
+                memory: BTreeMap::new(),
+            }));
+        }
+        if !mentions_rprop(config) {
+            return Node::whole(config, params);
+        }
+        let (name, args) = single(config)?;
+        match name {
+            "inject_hyperparams" => Node::build(&args["inner"], params),
+            "masked" => {
+                let on = chosen(&args["mask"], params)?;
+                Some(Node::Parts(vec![(on, Node::build(&args["inner"], params)?)]))
+            }
+            "partition" => {
+                let of_label = |(label, inner): (&String, &Value)| {
+                    let named = |path: &&str| under(args["labels"].as_object(), path) == Some(&json!(label));
+                    let paths = params.names().filter(named).map(String::from).collect();
+                    Some((paths, Node::build(inner, params)?))
+                };
+                Some(Node::Parts(args["transforms"].as_object()?.iter().map(of_label).collect::<Option<_>>()?))
+            }
+            _ => None,
+        }
+    }
+
+    fn whole(config: &Value, params: &DynTree) -> Option<Node> {
+        let whole = config::build_with::<needs::Value>(config).ok()?;
         let state = whole.init(params).ok()?;
         Some(Node::Whole(whole, Box::new(state)))
     }
 
     /// The updates, and whether they are ones: not if something was held back or thrown away.
-    fn update(&mut self, grads: Leaves, params: &DynTree) -> Option<(Leaves, bool)> {
+    fn update(&mut self, grads: Leaves, value: f64, params: &DynTree) -> Option<(Leaves, bool)> {
         match self {
             Node::Chain(members) => members.iter_mut().try_fold((grads, true), |(grads, emitted), member| {
-                let (updates, also) = member.update(grads, params)?;
+                let (updates, also) = member.update(grads, value, params)?;
                 Some((updates, emitted && also))
             }),
+            Node::Parts(parts) => {
+                let mut grads = grads;
+                let mut emitted = true;
+                for (paths, node) in parts {
+                    let (some, others) = grads.into_iter().partition(|(path, _)| paths.contains(path));
+                    grads = others;
+                    let (updates, also) = node.update(some, value, params)?;
+                    grads.extend(updates);
+                    emitted &= also;
+                }
+                Some((grads, emitted))
+            }
+            Node::Rprop(rprop) => Some((rprop.update(&grads), true)),
             Node::Whole(whole, state) => {
-                let updates = whole.update(&tree::dynamic(&grads), state, params).ok()?;
+                let updates = whole.update_with(&tree::dynamic(&grads), extra::value(value), state, params).ok()?;
                 Some((tree::leaves(&updates), updates.outcome().emitted()))
             }
-            Node::Window(window) => window.update(grads, params),
+            Node::Window(window) => window.update(grads, value, params),
         }
     }
 
     fn is_poisoned(&self) -> bool {
         match self {
             Node::Chain(members) => members.iter().any(Node::is_poisoned),
+            Node::Parts(parts) => parts.iter().any(|(_, node)| node.is_poisoned()),
+            Node::Rprop(_) => false,
             Node::Whole(..) => false,
             Node::Window(window) => window.poisoned || window.inner.is_poisoned(),
         }
@@ -102,6 +155,8 @@ impl Node {
     fn flags(&self, paths: &[String], flags: &mut BTreeMap<String, Value>) {
         match self {
             Node::Chain(members) => members.iter().for_each(|member| member.flags(paths, flags)),
+            Node::Parts(parts) => parts.iter().for_each(|(_, node)| node.flags(paths, flags)),
+            Node::Rprop(_) => {}
             Node::Whole(_, state) => flags.extend(transform::fields(&***state, paths)),
             Node::Window(window) => {
                 window.inner.flags(paths, flags);
@@ -112,7 +167,7 @@ impl Node {
 }
 
 impl Window {
-    fn update(&mut self, grads: Leaves, params: &DynTree) -> Option<(Leaves, bool)> {
+    fn update(&mut self, grads: Leaves, value: f64, params: &DynTree) -> Option<(Leaves, bool)> {
         let nothing = || map(&grads, |_, _| 0.0);
         let all = || grads.values().flat_map(|leaf| &leaf.data);
         let not_finite = all().filter(|g| !g.is_finite()).count();
@@ -132,7 +187,7 @@ impl Window {
             self.emitted += 1;
             let total = self.total();
             self.gradients.clear();
-            self.inner.update(total, params)?
+            self.inner.update(total, value, params)?
         };
         let mini_step = self.gradients.len();
         self.flags = BTreeMap::from([
@@ -166,4 +221,77 @@ fn map(like: &Leaves, value: impl Fn(&str, usize) -> f64) -> Leaves {
         (path.clone(), Leaf { data, ..leaf.clone() })
     };
     like.iter().map(each).collect()
+}
+
+/// The one entry of an object.
+fn single(config: &Value) -> Option<(&str, &Value)> {
+    let mut entries = config.as_object()?.iter();
+    entries.next().filter(|_| entries.next().is_none()).map(|(name, value)| (&**name, value))
+}
+
+fn mentions_rprop(config: &Value) -> bool {
+    match config {
+        Value::Object(map) => {
+            map.iter().any(|(key, value)| key == "rprop" || key == "scale_by_rprop" || mentions_rprop(value))
+        }
+        Value::Array(values) => values.iter().any(mentions_rprop),
+        _ => false,
+    }
+}
+
+/// The paths that a mask takes.
+fn chosen(mask: &Value, params: &DynTree) -> Option<Vec<String>> {
+    let takes = |path: &str| match mask {
+        Value::Null => Some(true),
+        Value::Bool(all) => Some(*all),
+        _ if mask["min_ndim"].is_u64() => {
+            let least = mask["min_ndim"].as_u64()? as usize;
+            Some(tree::leaves(params).get(path)?.shape.len() >= least)
+        }
+        _ => under(mask["by_path"].as_object(), path)?.as_bool(),
+    };
+    let paths = params.names().map(|path| Some(takes(path)?.then(|| path.into())));
+    Some(paths.collect::<Option<Vec<Option<String>>>>()?.into_iter().flatten().collect())
+}
+
+/// What is said of a leaf, or of a subtree that it is in.
+fn under<'a>(map: Option<&'a serde_json::Map<String, Value>>, path: &str) -> Option<&'a Value> {
+    let holds = |key: &str| key.is_empty() || path == key || path.strip_prefix(key).is_some_and(|p| p.starts_with('/'));
+    map?.iter().find(|(key, _)| holds(key)).map(|(_, value)| value)
+}
+
+/// iRprop⁻: where the sign of the gradient has changed, it is taken to be zero.
+struct Rprop {
+    sign: f64,
+    start: f64,
+    /// `η⁻` and `η⁺`.
+    eta: [f64; 2],
+    limits: [f64; 2],
+    /// Step size and last gradient of each element.
+    memory: BTreeMap<String, Vec<[f64; 2]>>,
+}
+
+impl Rprop {
+    fn update(&mut self, grads: &Leaves) -> Leaves {
+        let Rprop { sign, start, eta, limits: [least, most], memory } = self;
+        let mut updates = grads.clone();
+        for (path, leaf) in &mut updates {
+            let memory = memory.entry(path.clone()).or_insert_with(|| vec![[*start, 0.0]; leaf.data.len()]);
+            for (x, [step, last]) in leaf.data.iter_mut().zip(memory) {
+                let mut gradient = *x;
+                let agreement = gradient * *last;
+                if agreement > 0.0 {
+                    *step = (*step * eta[1]).clamp(*least, *most);
+                } else if agreement != 0.0 {
+                    // After NaN too, as in Optax.
+                    *step = (*step * eta[0]).clamp(*least, *most);
+                    gradient = if agreement < 0.0 { 0.0 } else { gradient };
+                }
+                *last = gradient;
+                let direction = if gradient == 0.0 { 0.0 } else { gradient.signum() };
+                *x = tree::round(leaf.dtype, *sign * direction * *step);
+            }
+        }
+        updates
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gradchain::prelude::*;
 use gradchain::state::{Entry, EntryMut, State, StateWalk, StateWalkMut, same_bits};
-use gradchain::{DType, OptState, config, injected_hyperparams};
+use gradchain::{DType, OptState, config, extra, injected_hyperparams, needs};
 use serde_json::Value;
 
 use super::tree::{self, Leaf, Leaves, Slack, Tolerance};
@@ -13,6 +13,8 @@ use super::tree::{self, Leaf, Leaves, Slack, Tolerance};
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) grads: Leaves,
+    /// The loss; NaN where the case has none, so that nothing can do with it unnoticed.
+    pub(crate) value: f64,
     pub(crate) set_hyperparams: BTreeMap<String, f64>,
     pub(crate) expected: Seen,
 }
@@ -24,6 +26,9 @@ pub(crate) struct Seen {
     pub(crate) params: Leaves,
     pub(crate) hyperparams: BTreeMap<String, f64>,
     pub(crate) flags: BTreeMap<String, Value>,
+    pub(crate) measurements: BTreeMap<String, f64>,
+    /// The parameters to evaluate with, where there are such.
+    pub(crate) eval_params: Option<Leaves>,
     /// Why setting a hyperparameter was refused.
     pub(crate) refusals: BTreeMap<String, String>,
     /// Whether the gradients were thrown away; known for what is found only.
@@ -87,18 +92,17 @@ impl Step {
         let numbers = |name: &str| -> Result<BTreeMap<String, f64>, String> {
             map(name).iter().map(|(name, value)| Ok((name.clone(), tree::number(value)?))).collect()
         };
-        let unread = ["expected_measurements", "expected_eval_params"].iter().find(|key| step.get(**key).is_some());
-        if let Some(key) = unread {
-            return Err(format!("`{key}` cannot be compared yet"));
-        }
         let expected = Seen {
             updates: tree::read(&step["expected_updates"])?,
             params: tree::read(&step["expected_params"])?,
             hyperparams: numbers("expected_hyperparams")?,
             flags: map("expected_flags").into_iter().collect(),
+            measurements: numbers("expected_measurements")?,
+            eval_params: step.get("expected_eval_params").map(tree::read).transpose()?,
             ..Seen::default()
         };
-        Ok(Step { grads: tree::read(&step["grads"])?, set_hyperparams: numbers("set_hyperparams")?, expected })
+        let value = step.get("value").map_or(Ok(f64::NAN), tree::number)?;
+        Ok(Step { grads: tree::read(&step["grads"])?, value, set_hyperparams: numbers("set_hyperparams")?, expected })
     }
 }
 
@@ -113,12 +117,22 @@ impl Seen {
                 found => return Err(format!("hyperparameter `{name}`: expected {expected:?}, found {found:?}")),
             }
         }
+        for (name, expected) in &self.measurements {
+            match found.measurements.get(name) {
+                Some(found) if tolerance.agrees(*expected, *found) => {}
+                found => return Err(format!("measurement `{name}`: expected {expected:?}, found {found:?}")),
+            }
+        }
         for (name, expected) in &self.flags {
             let found = found.flags.get(name);
             if !found.is_some_and(|found| same_flag(expected, found, tolerance)) {
                 let found = found.map_or("none".into(), Value::to_string);
                 return Err(format!("flag `{name}`: expected {expected}, found {found}"));
             }
+        }
+        if let Some(expected) = &self.eval_params {
+            let found = found.eval_params.as_ref().ok_or("no parameters to evaluate with")?;
+            tolerance.compare("evaluation parameter", expected, found, of_params)?;
         }
         if self.refusals != found.refusals {
             return Err(format!("setting hyperparameters: expected {:?}, found {:?}", self.refusals, found.refusals));
@@ -155,10 +169,11 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
         None => leaves,
         Some(dtype) => leaves.into_iter().map(|(path, leaf)| (path, Leaf { dtype, ..leaf })).collect(),
     };
-    let optimizer = config::build(&case.config).map_err(|error| match error.unsupported_name() {
-        Some(name) => Stop::Unsupported(name.into()),
-        None => Stop::Error(format!("build: {error}")),
-    })?;
+    let optimizer =
+        config::build_with::<needs::Value>(&case.config).map_err(|error| match error.unsupported_name() {
+            Some(name) => Stop::Unsupported(name.into()),
+            None => Stop::Error(format!("build: {error}")),
+        })?;
     let stop = |stage: &str, error: gradchain::Error| Stop::Error(format!("{stage}: {error}"));
     let narrow = case.fast_params();
     let mut params = tree::dynamic(&wide(narrow.clone()));
@@ -173,9 +188,10 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
         let mut now = Seen { refusals: set_hyperparams(&mut *state, &step.set_hyperparams), ..Seen::default() };
         let grads = tree::dynamic(&wide(step.grads.clone()));
         let (mut fused_params, mut fused_state) = (params.clone(), state.clone());
-        let updates = optimizer.update(&grads, &mut state, &params).map_err(stop)?;
+        let value = extra::value(step.value);
+        let updates = optimizer.update_with(&grads, value, &mut state, &params).map_err(stop)?;
         apply_updates(&mut params, &updates).map_err(stop)?;
-        optimizer.step(&mut fused_params, &grads, &mut fused_state).map_err(stop)?;
+        optimizer.step_with(&mut fused_params, &grads, value, &mut fused_state).map_err(stop)?;
         let params_agree = tree::same(&tree::leaves(&params), &tree::leaves(&fused_params));
         if !(params_agree && same_bits(&*state, &*fused_state)) {
             return Err(Stop::Error(format!("step {number}: `step` differs from `update` and `apply_updates`")));
@@ -192,7 +208,10 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
             now.params = join(now.params, after.clone());
             *before = after;
         }
+        now.eval_params = state.eval_params(&params).ok().map(|eval| rounded(tree::leaves(&eval), &narrow));
         now.hyperparams = hyperparams(&mut *state);
+        let measured = measurements(&*state);
+        now.measurements = measured.iter().flat_map(|(_, m)| m.iter()).map(|(name, x)| (name.into(), x)).collect();
         now.flags = fields(&*state, &case.params.keys().cloned().collect::<Vec<_>>());
         now.flags.insert("has_updated".into(), updates.outcome().emitted().into());
         seen.push(now);
@@ -242,6 +261,7 @@ pub(crate) fn fields<S: State>(state: &S, paths: &[String]) -> BTreeMap<String, 
         for alias in match name {
             "skipped" => &["should_skip"][..],
             "measured" => &["num_not_finite", "norm_squared"],
+            "scale" => &["plateau_scale"],
             _ => &[],
         } {
             found.entry((*alias).into()).or_default().push(value.clone());

@@ -70,7 +70,7 @@ impl WeightDimensionNumbers {
     }
 
     /// Checks that every path names a leaf.
-    fn check(&self, at: &InitContext<'_>, what: &str) -> Result<()> {
+    pub(crate) fn check(&self, at: &InitContext<'_>, what: &str) -> Result<()> {
         let paths: Vec<&str> = self.0.iter().flatten().map(|(path, _)| path.as_str()).collect();
         subtree::assign(&paths, at.structure(), false, what).map(drop)
     }
@@ -117,6 +117,25 @@ pub(super) fn layouts(
             Ok(Some(Layout { matrices, down, along }))
         })
         .collect()
+}
+
+/// Where the rows and the columns of a leaf that is one matrix lie: element `[i, j]` at the sum of both places. `None` if the
+/// leaf is no matrix, an error if it is described as several.
+pub(crate) fn one_matrix(
+    numbers: &WeightDimensionNumbers,
+    leaf: &LeafSpec,
+    what: &str,
+) -> Result<Option<[Vec<usize>; 2]>> {
+    let Some(described) = numbers.of(leaf) else { return Ok(None) };
+    match described.axes(leaf) {
+        Some(axes) if axes.iter().map(Vec::len).sum::<usize>() == leaf.ndim() => {
+            Ok(Some(axes.map(|axes| places(leaf, &axes))))
+        }
+        _ => {
+            let expected = "such that each axis of a matrix is one of its rows or one of its columns";
+            Err(Error::argument(what, "weight_dimension_numbers", expected, format!("the leaf `{leaf}`")))
+        }
+    }
 }
 
 fn size(leaf: &LeafSpec, axes: &[usize]) -> usize {

@@ -14,8 +14,8 @@ use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments};
 use crate::wrapper::{WholeTreeRule, state_fields, whole_tree_stage};
 
-pub(super) use self::dimensions::fans;
 pub use self::dimensions::{DimensionNumbers, WeightDimensionNumbers};
+pub(super) use self::dimensions::{fans, one_matrix};
 pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 
 /// Replaces the running mean of each matrix by the nearest orthogonal matrix, or nearly: the core of Muon.

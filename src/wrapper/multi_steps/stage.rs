@@ -259,10 +259,13 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
         }
         let inside = place.after(S::SHAPE);
         let Some(inner) = &run.inner else {
-            if run.act == Act::Hold && span.has(inside.at) && !run.accumulate.flush {
-                slot_read(&state.accumulator, tile, run.accumulate.kernel::<C>());
+            if span.has(inside.at) {
+                if run.act == Act::Hold && !run.accumulate.flush {
+                    slot_read(&state.accumulator, tile, run.accumulate.kernel::<C>());
+                }
+                tile.set_zero();
             }
-            return tile.set_zero();
+            return;
         };
         if span.has(inside.at) {
             slot_tile(&state.accumulator, tile, Emit(run.accumulate.kernel::<C>()));
@@ -309,6 +312,10 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
         let own = state.accumulator.dtype(leaf).map_or(0, |dtype| 2 * dtype.size());
         let inner = self.inner.state_bytes(&state.inner, leaf, at, span);
         if span.has(at) { own + inner } else { inner }
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
     }
 
     fn recipe(&self) -> Recipe {

@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 
-use super::{ELEMENT, Law, WHOLE, WHOLE_WINDOWS, WINDOWS, family};
+use super::{ELEMENT, WHOLE, WHOLE_WINDOWS, WINDOWS, family};
 
 /// What orthogonalizing is for.
 fn matrices() -> Mask {

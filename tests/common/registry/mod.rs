@@ -1,19 +1,16 @@
 //! Every transformation, and chains and nestings of them: what the laws run over. A new transformation is one line in its
 //! family's file; a new family is one line in each of the two lists below.
 
+mod adaptive;
+mod anchored;
 mod core_parts;
+mod layerwise;
+mod linesearch;
+mod parameter_free;
+mod projection;
+mod sign;
 
-use gradchain::Stage;
-
-/// Something that must hold of every transformation.
-pub trait Law {
-    fn check<T: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(
-        &mut self,
-        name: &str,
-        about: About,
-        transformation: T,
-    );
-}
+use super::subject::Subject;
 
 /// What a law needs to know of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,17 +29,30 @@ const WHOLE_WINDOWS: About = About { elementwise: false, per_step: false };
 
 /// One family's entries.
 macro_rules! family {
-    ($($name:ident, $about:expr, $t:expr;)*) => {
-        /// Runs a law over every entry.
-        pub fn entries(law: &mut impl Law) {
-            $(law.check(stringify!($name), $about, $t);)*
+    ($($name:ident, $about:expr, $transformation:expr;)*) => {
+        /// Every entry.
+        pub fn entries() -> Vec<Box<dyn crate::common::subject::Subject>> {
+            use crate::common::subject::{Anonymous as _, Entry, Named as _};
+            // Through `Named` where there are named arguments, else through `Anonymous`.
+            vec![$(Entry { name: stringify!($name).into(), about: $about, transformation: $transformation }.subject()),*]
         }
     };
 }
 use family;
 
-/// Runs a law over every entry of every family.
+/// Every entry of every family. If the variable `ENTRY` is set, only those whose name contains it.
 #[rustfmt::skip]
-pub fn registry(law: &mut impl Law) {
-    core_parts::entries(law);
+pub fn registry() -> Vec<Box<dyn Subject>> {
+    let families = [
+        adaptive::entries(),
+        anchored::entries(),
+        core_parts::entries(),
+        layerwise::entries(),
+        linesearch::entries(),
+        parameter_free::entries(),
+        projection::entries(),
+        sign::entries(),
+    ];
+    let wanted = std::env::var("ENTRY").unwrap_or_default();
+    families.into_iter().flatten().filter(|entry| entry.name().contains(&wanted)).collect()
 }

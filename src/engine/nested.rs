@@ -1,0 +1,113 @@
+//! A transformation run to its end in the middle of another's step, on arrays in memory.
+
+use core::fmt;
+
+use super::objective::Ask;
+use super::table::{Table, TableLeaf};
+use super::{InitContext, Outcome, Shape, Sink, Stage, StepContext, WholeTree, Work};
+use crate::error::Result;
+use crate::memory::RawSlice;
+use crate::state::Moments;
+use crate::tree::Structure;
+
+/// Room to run a transformation to its end at a barrier of another: on the parameters' own leaves, or on leaves of another
+/// structure. It is no part of the state that is saved.
+///
+/// Arrays are [`Moments`] of the structure: gradients to read, parameters to read, updates to write.
+pub(crate) struct Nested {
+    structure: Structure,
+    active: Vec<bool>,
+    work: Work,
+}
+
+/// What a nested step reads and writes.
+pub(crate) struct Arrays<'a> {
+    pub(crate) grads: &'a Moments,
+    pub(crate) params: &'a Moments,
+    pub(crate) updates: &'a mut Moments,
+}
+
+impl Nested {
+    /// Room for a transformation of this shape, on the active leaves of a structure.
+    pub(crate) fn new(structure: &Structure, active: &[bool], shape: Shape) -> Nested {
+        Nested { structure: structure.clone(), active: active.into(), work: Work::new_for(structure, active, shape) }
+    }
+
+    /// The state before the first step.
+    pub(crate) fn init<T: Stage>(&mut self, transformation: &T, params: &Moments) -> Result<T::State> {
+        fill(&mut self.work.params, &self.structure, params);
+        let at = InitContext { structure: &self.structure, active: &self.active, params: &self.work.params };
+        let state = transformation.init_state(&at);
+        self.work.params.clear();
+        state
+    }
+
+    /// As [`Stage::check`].
+    pub(crate) fn check<T: Stage>(&self, transformation: &T, state: &T::State, at: &StepContext<'_>) -> Result<()> {
+        transformation.check(state, &StepContext { structure: &self.structure, ..*at })
+    }
+
+    /// Does a step. In one without gradients, `arrays.grads` does not count.
+    pub(crate) fn run<T: Stage>(
+        &mut self,
+        transformation: &T,
+        state: &mut T::State,
+        at: &StepContext<'_>,
+        arrays: Arrays<'_>,
+        objective: Option<&mut (dyn Ask + '_)>,
+    ) -> Outcome {
+        fill(&mut self.work.params, &self.structure, arrays.params);
+        fill(&mut self.work.grads, &self.structure, arrays.grads);
+        let at = StepContext { structure: &self.structure, ..*at };
+        let outcome = self.work.step(transformation, state, &at, objective, Sink::Arrays(arrays.updates));
+        self.work.params.clear();
+        self.work.grads.clear();
+        outcome
+    }
+
+    /// Does a step on the updates and parameters of a tree, which stay as they are.
+    pub(crate) fn run_beside<T: Stage>(
+        &mut self,
+        transformation: &T,
+        state: &mut T::State,
+        at: &StepContext<'_>,
+        tree: &mut WholeTree<'_>,
+        updates: &mut Moments,
+    ) -> Outcome {
+        let Work { params, grads, .. } = &mut self.work;
+        params.clear();
+        params.extend(tree.params.iter().cloned());
+        grads.clear();
+        grads.extend(tree.stored.iter().map(|leaf| TableLeaf { data: leaf.raw(), strides: None }));
+        let at = StepContext { structure: &self.structure, ..*at };
+        let outcome = self.work.step(transformation, state, &at, tree.objective(), Sink::Arrays(updates));
+        self.work.params.clear();
+        self.work.grads.clear();
+        outcome
+    }
+}
+
+/// Points a table at arrays, which must outlive its use; where there is no array there is nothing to point at.
+fn fill(table: &mut Table, structure: &Structure, arrays: &Moments) {
+    table.clear();
+    table.extend(structure.leaves().iter().enumerate().map(|(leaf, spec)| {
+        let data = arrays.raw(leaf).unwrap_or(RawSlice::empty(spec.dtype().compute()));
+        TableLeaf { data, strides: None }
+    }));
+}
+
+impl Clone for Nested {
+    fn clone(&self) -> Nested {
+        Nested {
+            structure: self.structure.clone(),
+            active: self.active.clone(),
+            work: self.work.fresh_for(&self.structure, &self.active),
+        }
+    }
+}
+
+impl fmt::Debug for Nested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nested").field("leaves", &self.structure.len()).finish_non_exhaustive()
+    }
+}

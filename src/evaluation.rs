@@ -1,0 +1,120 @@
+//! Parameters to evaluate with, which are not the ones to train.
+
+use core::ops::Deref;
+
+use crate::element::DType;
+use crate::engine::{Stage, read_leaf, table, write_leaf};
+use crate::error::{Error, Result};
+use crate::state::{Evaluation, State, StateWalk};
+use crate::transformation::OptState;
+use crate::tree::{LeafSpec, Tree, TreeMut, Walk};
+
+/// Parameters to evaluate a model with: what [`eval_params`](OptState::eval_params) gives.
+///
+/// It holds a tree of the parameters' own type and dereferences to it, so a model can be called, saved and looked at. It
+/// is a tree to read and never one to write: training goes on from the parameters it was made from, and giving it to
+/// `step` does not compile.
+///
+/// ```compile_fail
+/// use gradchain::prelude::*;
+///
+/// let optimizer = schedule_free_sgd();
+/// let mut params = vec![1.0_f64];
+/// let mut state = optimizer.init(&params).unwrap();
+/// let mut eval = state.eval_params(&params).unwrap();
+/// optimizer.step(&mut eval, &vec![1.0_f64], &mut state).unwrap(); // these are not the parameters to train
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use = "the parameters that it was made from have not been changed"]
+pub struct EvalParams<P>(P);
+
+impl<P> EvalParams<P> {
+    /// The tree, to do with it what one likes, at the end of training for example.
+    pub fn into_inner(self) -> P {
+        self.0
+    }
+}
+
+impl<P> Deref for EvalParams<P> {
+    type Target = P;
+    fn deref(&self) -> &P {
+        &self.0
+    }
+}
+
+impl<P: Tree> Tree for EvalParams<P> {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        self.0.walk(walk);
+    }
+}
+
+impl<T: Stage> OptState<T> {
+    /// The parameters to evaluate with, where a wrapper such as [`schedule_free`](crate::schedule_free) or
+    /// [`lookahead`](crate::lookahead) trains others: averages, or slow copies. `params` are the ones that are trained.
+    ///
+    /// The wrapper can be anywhere: in a chain, under a mask, behind a box. Leaves that it does not act on are those of
+    /// `params`. The result is computed in `f64` and rounded once; the state is not changed.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = schedule_free(sgd(1.0), 1.0).b1(0.5);
+    /// let mut params = 0.0_f64;
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &1.0, &mut state)?;
+    /// optimizer.step(&mut params, &1.0, &mut state)?;
+    /// // The steps of sgd lead to −1 and −2. Their mean is −1.5; half way between that and −2 is trained on.
+    /// assert_eq!(params, -1.75);
+    /// assert_eq!(*state.eval_params(&params)?, -1.5);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If nothing in the state says what to evaluate with, or more than one wrapper does for the same leaf, or the
+    /// parameters do not have the structure that the state was made for.
+    pub fn eval_params<P: TreeMut + Clone>(&self, params: &P) -> Result<EvalParams<P>> {
+        let mut found: Vec<(String, Evaluation<'_>)> = Vec::new();
+        (**self).walk(&mut StateWalk::of_evaluations(&mut |path, e| found.push((path.into(), e))));
+        if found.is_empty() {
+            return Err(Error::state("eval_params", "the parameters that are trained are the ones to evaluate with"));
+        }
+        let mut params = params.clone();
+        let (mut leaves, mut path) = (table::Table::new(), String::new());
+        table::params_mut(&mut params, self.structure(), &mut leaves, &mut path)?;
+        for (i, spec) in self.structure().leaves().iter().enumerate() {
+            let mut of_leaf = found.iter().filter(|(_, e)| e.moments.dtype(i).is_some());
+            let Some((first, evaluation)) = of_leaf.next() else { continue };
+            if let Some((second, _)) = of_leaf.next() {
+                let problem = format!("`{first}` and `{second}` both have parameters to evaluate with");
+                return Err(Error::state("eval_params", format!("leaf `{}`: {problem}", spec.path())));
+            }
+            let mut values = vec![0.0; spec.len()];
+            read_leaf::<f64>(&leaves[i], spec, Some(&mut values));
+            evaluate(evaluation, i, spec, &mut values);
+            write_leaf::<f64>(&leaves[i], spec, &values);
+        }
+        leaves.clear();
+        Ok(EvalParams(params))
+    }
+}
+
+/// Turns the training parameters of a leaf into those to evaluate with.
+fn evaluate(e: &Evaluation<'_>, leaf: usize, spec: &LeafSpec, values: &mut [f64]) {
+    let one = |p: f64, m: f64| if e.of_params == 0.0 { e.of_moments * m } else { e.of_params * p + e.of_moments * m };
+    let same_order = e.moments.strides(leaf) == spec.strides();
+    match e.moments.dtype(leaf) {
+        Some(DType::F64) if same_order => {
+            let moments = e.moments.get::<f64>(leaf).unwrap_or_default();
+            values.iter_mut().zip(moments).for_each(|(p, m)| *p = one(*p, *m));
+        }
+        Some(DType::F32) if same_order => {
+            let moments = e.moments.get::<f32>(leaf).unwrap_or_default();
+            values.iter_mut().zip(moments).for_each(|(p, m)| *p = one(*p, f64::from(*m)));
+        }
+        _ => {
+            let at = |i| e.moments.at(leaf, i, spec.strides());
+            values.iter_mut().enumerate().for_each(|(i, p)| *p = one(*p, at(i)));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::select::Mask;
+use crate::transform::{
+    AddDecayedWeights, ScaleByAcprop, ScaleByLearningRate, add_decayed_weights, scale_by_acprop, scale_by_learning_rate,
+};
+use crate::wrapper::{Masked, masked};
+
+/// ACProp: steps along the gradient over how much earlier gradients differed from their running mean.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_acprop(b1, b2, eps, eps_root),
+///       masked(add_decayed_weights(weight_decay), mask),
+///       scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Defaults: `b1` 0.9, `b2` 0.999, `eps` and `eps_root` 1e-16, no `weight_decay`.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter; one pass, mask or not.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_acprop`](crate::scale_by_acprop) gives, or a pattern
+/// of the mask matches no leaf.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = acprop(0.5).b2(0.0).eps(0.0).eps_root(0.0);
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(4.0, -2.0), (2.0, -2.25)] {
+///     optimizer.step(&mut params, &gradient, &mut state)?;
+///     assert_eq!(params, expected);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Zhuang and others, [Momentum centering and asynchronous update for adaptive gradient
+/// methods](https://arxiv.org/abs/2110.05454), 2021. Optax,
+/// [`acprop`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
+/// [`scale_by_acprop`](crate::scale_by_acprop) says; a mask is a [`Mask`]. PyTorch has none.
+pub fn acprop(learning_rate: impl Into<Hyperparam>) -> Acprop {
+    let decay = masked(add_decayed_weights(0.0), Mask::all());
+    Acprop { chain: (scale_by_acprop(), decay, scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (ScaleByAcprop, Masked<AddDecayedWeights>, ScaleByLearningRate);
+
+/// See [`acprop`](acprop()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Acprop {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Acprop as "acprop" = Chain {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",
+            b2 [0.b2] "Sets the decay of the mean of squared differences, in `[0, 1)`.",
+            eps [0.eps] "Sets what is added to the root.",
+            eps_root [0.eps_root] "Sets what is added to the mean of squared differences at every step.",
+            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+        options:
+            mask: Mask [1.mask] "Sets which leaves decay.";
+    }
+}

@@ -1,0 +1,75 @@
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::select::Mask;
+use crate::transform::{
+    AddDecayedWeights, ScaleByAdadelta, ScaleByLearningRate, add_decayed_weights, scale_by_adadelta,
+    scale_by_learning_rate,
+};
+use crate::wrapper::{Masked, masked};
+
+/// Adadelta: steps of the size that steps have had, so that they have the parameters' units; the learning rate is 1 in
+/// the paper.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(masked(add_decayed_weights(weight_decay), weight_decay_mask),
+///       scale_by_adadelta(rho, eps),
+///       scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Defaults: `rho` 0.9, `eps` 1e-6, no `weight_decay`. The decay comes before the scaling: it is L2 regularization.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter; one pass, mask or not.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_adadelta`] gives, or a pattern of the mask matches
+/// no leaf.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = adadelta(0.75).rho(0.5).eps(1.0);
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &4.0_f64, &mut state)?;
+/// approx::assert_relative_eq!(params, -1.0, max_relative = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Zeiler, [ADADELTA: an adaptive learning rate method](https://arxiv.org/abs/1212.5701), 2012. Optax,
+/// [`adadelta`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: there is always a learning rate.
+/// Without one Optax does not flip the sign either, which is `chain((add_decayed_weights(w), scale_by_adadelta()))`
+/// here. A mask is a [`Mask`]. PyTorch's `Adadelta`: the same, with a learning rate of 1.
+pub fn adadelta(learning_rate: impl Into<Hyperparam>) -> Adadelta {
+    let decay = masked(add_decayed_weights(0.0), Mask::all());
+    Adadelta { chain: (decay, scale_by_adadelta(), scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (Masked<AddDecayedWeights>, ScaleByAdadelta, ScaleByLearningRate);
+
+/// See [`adadelta`](adadelta()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Adadelta {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Adadelta as "adadelta" = Chain {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            rho [1.rho] "Sets the decay of both means, in `[0, 1)`.",
+            eps [1.eps] "Sets what is added under both roots.",
+            weight_decay [0.inner.weight_decay] "Sets the decay of the weights, which is added to the gradient.";
+        options:
+            weight_decay_mask: Mask [0.mask] "Sets which leaves decay.";
+    }
+}

@@ -1,0 +1,65 @@
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, scale_by_rss};
+
+/// Adagrad: steps that get smaller with the sum of the squared gradients of each element.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_rss(initial_accumulator_value, eps), scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Defaults: `initial_accumulator_value` 0.1, `eps` 1e-7.
+///
+/// # Cost
+///
+/// One float of state for each parameter; one pass.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_rss`] gives.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = adagrad(1.0).initial_accumulator_value(0.0).eps(0.0);
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(3.0, -1.0), (-4.0, -0.2)] {
+///     optimizer.step(&mut params, &gradient, &mut state)?;
+///     approx::assert_relative_eq!(params, expected, max_relative = 1e-12);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Duchi, Hazan and Singer, [Adaptive subgradient methods for online learning and stochastic
+/// optimization](https://jmlr.org/papers/v12/duchi11a.html), 2011. Optax,
+/// [`adagrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`scale_by_rss`]
+/// says. PyTorch's `Adagrad` has another `eps` and another start, see there; its `lr_decay` is a schedule here.
+pub fn adagrad(learning_rate: impl Into<Hyperparam>) -> Adagrad {
+    Adagrad { chain: (scale_by_rss(), scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (ScaleByRss, ScaleByLearningRate);
+
+/// See [`adagrad`](adagrad()).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Adagrad {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Adagrad as "adagrad" = Chain {
+        hyperparams:
+            learning_rate [1.learning_rate] "Sets the learning rate.",
+            initial_accumulator_value [0.initial_accumulator_value] "Sets what the sum of squares starts from.",
+            eps [0.eps] "Sets what is added under the root.";
+        options: ;
+    }
+}

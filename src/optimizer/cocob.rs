@@ -1,0 +1,75 @@
+use crate::macros::optimizer;
+use crate::select::Mask;
+use crate::transform::{
+    AddDecayedWeights, ScaleByCocob, ScaleByLearningRate, add_decayed_weights, scale_by_cocob, scale_by_learning_rate,
+};
+use crate::wrapper::{Masked, masked};
+
+/// COCOB: optimizes by betting on coins; nothing has to be tuned.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(masked(add_decayed_weights(weight_decay), mask),
+///       scale_by_learning_rate(learning_rate, flip_sign: false),
+///       scale_by_cocob(alpha, eps))
+/// ```
+///
+/// Defaults: `learning_rate` 1, `alpha` 100, `eps` 1e-8, `weight_decay` 0 on all leaves. The learning rate multiplies
+/// gradients, not steps: a constant one changes next to nothing.
+///
+/// # Cost
+///
+/// Five floats of state for each parameter; one pass.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that the parts give, or a pattern of the mask matches no leaf.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = cocob();
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for _ in 0..500 {
+///     let gradient = (params - 3.0).signum();
+///     optimizer.step(&mut params, &gradient, &mut state)?;
+/// }
+/// assert!((params - 3.0).abs() < 0.5);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Orabona and Tommasi, [Training deep networks without learning rates through coin
+/// betting](https://arxiv.org/abs/1705.07795), 2017, algorithm 2. Optax,
+/// [`contrib.cocob`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
+/// [`scale_by_cocob`](crate::scale_by_cocob); a mask is a [`Mask`].
+pub fn cocob() -> Cocob {
+    let decay = masked(add_decayed_weights(0.0), Mask::all());
+    Cocob { chain: (decay, scale_by_learning_rate(1.0).flip_sign(false), scale_by_cocob()) }
+}
+
+type Chain = (Masked<AddDecayedWeights>, ScaleByLearningRate, ScaleByCocob);
+
+/// See [`cocob`](cocob()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Cocob {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Cocob as "cocob" = Chain {
+        hyperparams:
+            learning_rate [1.learning_rate] "Sets what gradients are multiplied by.",
+            alpha [2.alpha] "Sets how small first bets are.",
+            eps [2.eps] "Sets what smaller gradients are taken to be, before a larger one was seen.",
+            weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.";
+        options:
+            mask: Mask [0.mask] "Sets which leaves decay.";
+    }
+}

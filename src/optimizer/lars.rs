@@ -1,0 +1,81 @@
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::select::Mask;
+use crate::transform::{
+    AddDecayedWeights, ScaleByLearningRate, ScaleByTrustRatio, Trace, add_decayed_weights, scale_by_learning_rate,
+    scale_by_trust_ratio, trace,
+};
+use crate::wrapper::{Masked, masked};
+
+/// LARS: momentum with each leaf's step in proportion to the norm of its parameters, for large batches.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(masked(add_decayed_weights(weight_decay), weight_decay_mask),
+///       masked(scale_by_trust_ratio(trust_coefficient, eps), trust_ratio_mask),
+///       scale_by_learning_rate(learning_rate),
+///       trace(momentum, nesterov))
+/// ```
+///
+/// Defaults: `weight_decay` 0, `trust_coefficient` 0.001, `eps` 0, `momentum` 0.9, no nesterov, both masks all leaves.
+/// Usually biases and the scales of normalizations are left out of both.
+///
+/// # Cost
+///
+/// One float of state for each parameter. Two passes, of which the first reads and adds up.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that the parts give, or a pattern of a mask matches no leaf.
+///
+/// # Example
+///
+/// The parameters' norm is 5, the gradient's 10, so the step has norm 5:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = lars(1.0).trust_coefficient(1.0);
+/// let mut params = vec![3.0_f64, 4.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![0.0_f64, 10.0], &mut state)?;
+/// assert_eq!(params, [3.0, 4.0 - 5.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// You, Gitman and Ginsburg, [Large batch training of convolutional networks](https://arxiv.org/abs/1708.03888), 2017,
+/// algorithm 1. Optax, [`lars`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`];
+/// norms are summed in `f64`. The paper's norm of a step is `‖g‖ + weight_decay·‖p‖`, here and in Optax it is
+/// `‖g + weight_decay·p‖`.
+pub fn lars(learning_rate: impl Into<Hyperparam>) -> Lars {
+    let decay = masked(add_decayed_weights(0.0), Mask::all());
+    let ratio = masked(scale_by_trust_ratio().trust_coefficient(1e-3), Mask::all());
+    Lars { chain: (decay, ratio, scale_by_learning_rate(learning_rate), trace(0.9)) }
+}
+
+type Chain = (Masked<AddDecayedWeights>, Masked<ScaleByTrustRatio>, ScaleByLearningRate, Trace);
+
+/// See [`lars`](lars()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Lars {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Lars as "lars" = Chain {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.",
+            trust_coefficient [1.inner.trust_coefficient] "Sets the ratio of a step's norm to the parameters'.",
+            eps [1.inner.eps] "Sets what is added to the norm of the updates.",
+            momentum [3.decay] "Sets how much of the sum of steps is kept from one step to the next.";
+        options:
+            weight_decay_mask: Mask [0.mask] "Sets which leaves decay.",
+            trust_ratio_mask: Mask [1.mask] "Sets which leaves' steps are in proportion to their parameters.",
+            nesterov: bool [3.nesterov] "Sets whether the sum looks one step ahead.";
+    }
+}

@@ -1,0 +1,63 @@
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::transform::{AddDecayedWeights, ScaleByMadgrad, add_decayed_weights, scale_by_madgrad};
+
+/// MADGRAD: dual averaging with momentum, scaled by the cube root of a sum of squares.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(add_decayed_weights(weight_decay), scale_by_madgrad(learning_rate, momentum, eps))
+/// ```
+///
+/// Defaults: `momentum` 0.9, `weight_decay` 0, `eps` 1e-6. A good `weight_decay` is often smaller than for other optimizers,
+/// and 0 for many problems.
+///
+/// # Cost
+///
+/// Three floats of state for each parameter; one pass.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that the parts give.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = madgrad(4.0).momentum(0.5).eps(0.0);
+/// let mut params = 10.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &4.0_f64, &mut state)?;
+/// assert_eq!(params, 8.0);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// As [`scale_by_madgrad`]. Optax, [`contrib.madgrad`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
+/// as there.
+pub fn madgrad(learning_rate: impl Into<Hyperparam>) -> Madgrad {
+    Madgrad { chain: (add_decayed_weights(0.0), scale_by_madgrad(learning_rate)) }
+}
+
+type Chain = (AddDecayedWeights, ScaleByMadgrad);
+
+/// See [`madgrad`](madgrad()).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Madgrad {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Madgrad as "madgrad" = Chain {
+        hyperparams:
+            learning_rate [1.learning_rate] "Sets the learning rate.",
+            momentum [1.momentum] "Sets which part of the way is not gone in a step, in `[0, 1)`.",
+            weight_decay [0.weight_decay] "Sets how much of the parameters is added to the gradients.",
+            eps [1.eps] "Sets what is added to the cube root, and to the learning rate.";
+        options: ;
+    }
+}

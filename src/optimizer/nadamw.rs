@@ -1,0 +1,43 @@
+use super::{Adamw, adamw};
+use crate::schedule::Hyperparam;
+
+/// NAdamW: [`adamw`] with Nesterov's momentum.
+///
+/// # Arithmetic
+///
+/// ```text
+/// adamw(learning_rate, nesterov = true)
+/// ```
+///
+/// # Cost
+///
+/// Two floats of state for each parameter; one pass, mask or not.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of range, or a pattern of the mask matches no leaf.
+///
+/// # Example
+///
+/// With a gradient of zero only the decay is left: `1 − 0.1·0.5`.
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = nadamw(0.1).weight_decay(0.5);
+/// let mut params = 1.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &0.0_f64, &mut state)?;
+/// assert_eq!(params, 0.95);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Dozat, [Incorporating Nesterov momentum into Adam](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ), 2016;
+/// Loshchilov and Hutter, [Decoupled weight decay regularization](https://arxiv.org/abs/1711.05101), 2017. Optax,
+/// [`nadamw`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`adamw`] says.
+/// PyTorch: `NAdam(decoupled_weight_decay=True)`, with the difference that [`nadam`](crate::nadam) has.
+pub fn nadamw(learning_rate: impl Into<Hyperparam>) -> Adamw {
+    adamw(learning_rate).nesterov(true)
+}

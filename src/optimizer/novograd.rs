@@ -1,0 +1,70 @@
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_rate, scale_by_novograd};
+
+/// NovoGrad: momentum on gradients that are divided by a running norm of their leaf.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_novograd(b1, b2, eps, eps_root, weight_decay), scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Defaults: `b1` 0.9, `b2` 0.25, `eps` 1e-6, `eps_root` 0, `weight_decay` 0.
+///
+/// # Cost
+///
+/// One float of state for each parameter, half of [`adam`](crate::adam())'s. Two passes, of which the first reads and adds
+/// up.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that the parts give.
+///
+/// # Example
+///
+/// The first step has the length of the learning rate in every leaf:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = novograd(0.5).eps(0.0);
+/// let mut params = (1.0_f64, vec![1.0_f64, 1.0]);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &(100.0_f64, vec![0.03_f64, 0.04]), &mut state)?;
+/// assert_eq!(params.0, 0.5);
+/// approx::assert_relative_eq!(&params.1[..], &[0.7, 0.6][..], max_relative = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Ginsburg and others, [Stochastic gradient methods with layer-wise adaptive moments for training of deep
+/// networks](https://arxiv.org/abs/1905.11286), 2019, algorithm 1. Optax,
+/// [`novograd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the squared norm is summed and kept
+/// in `f64`.
+pub fn novograd(learning_rate: impl Into<Hyperparam>) -> Novograd {
+    Novograd { chain: (scale_by_novograd().eps(1e-6), scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (ScaleByNovograd, ScaleByLearningRate);
+
+/// See [`novograd`](novograd()).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Novograd {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Novograd as "novograd" = Chain {
+        hyperparams:
+            learning_rate [1.learning_rate] "Sets the learning rate.",
+            b1 [0.b1] "Sets how much of the sum is kept from one step to the next, in `[0, 1)`.",
+            b2 [0.b2] "Sets the decay of the squared norm, in `[0, 1)`.",
+            eps [0.eps] "Sets what is added to the root.",
+            eps_root [0.eps_root] "Sets what is added under the root.",
+            weight_decay [0.weight_decay] "Sets how much of the parameters is added to the sum.";
+        options: ;
+    }
+}

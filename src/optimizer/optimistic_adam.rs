@@ -1,0 +1,104 @@
+use crate::element::DType;
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::transform::{
+    ScaleByAdam, ScaleByLearningRate, ScaleByOptimisticGradient, scale_by_adam, scale_by_learning_rate,
+    scale_by_optimistic_gradient,
+};
+
+/// Optimistic Adam as it was first written: [`optimistic_adam_v2`](crate::optimistic_adam_v2()) is the one to use.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_adam(b1, b2, eps, eps_root, nesterov),
+///       scale_by_optimistic_gradient(learning_rate, optimism),
+///       scale_by_learning_rate(1))
+/// ```
+///
+/// Defaults: an `optimism` as large as the learning rate, `b1` 0.9, `b2` 0.999, `eps` 1e-8, `eps_root` 0, nesterov.
+///
+/// # Cost
+///
+/// Three floats of state for each parameter; one pass.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_adam`] or [`scale_by_optimistic_gradient`] gives.
+///
+/// # Example
+///
+/// With no memory Adam's direction is the sign. The steps are 0.5, and then `0.5·1 + 0.25·2` the other way.
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = optimistic_adam(0.5).optimism(0.25).b1(0.0).b2(0.0).eps(0.0);
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(4.0, -0.5), (-2.0, 0.5)] {
+///     optimizer.step(&mut params, &gradient, &mut state)?;
+///     assert_eq!(params, expected);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Daskalakis, Ilyas, Syrgkanis and Zeng, [Training GANs with optimism](https://arxiv.org/abs/1711.00141), 2017,
+/// algorithm 1. Optax, [`optimistic_adam`](https://optax.readthedocs.io/en/latest/api/optimizers.html), which is
+/// deprecated there and takes no schedule for a learning rate: a number is all that can be given here. Differs: whether
+/// the optimism is another than the learning rate is in the type. PyTorch has none.
+pub fn optimistic_adam(learning_rate: f64) -> OptimisticAdam {
+    let adam = scale_by_adam().nesterov(true);
+    OptimisticAdam { chain: (adam, scale_by_optimistic_gradient(), scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (ScaleByAdam, ScaleByOptimisticGradient, ScaleByLearningRate);
+
+/// See [`optimistic_adam`](optimistic_adam()). `APART` says that the optimism is another than the learning rate.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct OptimisticAdam<const APART: bool = false> {
+    pub(crate) chain: Chain,
+}
+
+impl OptimisticAdam<false> {
+    /// Sets how much of the latest change of direction there is.
+    pub fn optimism(self, optimism: impl Into<Hyperparam>) -> OptimisticAdam<true> {
+        let (adam, optimistic, rate) = self.chain;
+        // Each has a factor of its own, and there is none for both.
+        let optimistic = optimistic.alpha(rate.learning_rate).beta(optimism);
+        OptimisticAdam { chain: (adam, optimistic, scale_by_learning_rate(1.0)) }
+    }
+}
+
+type Together = OptimisticAdam<false>;
+type Apart = OptimisticAdam<true>;
+
+/// The optimizer of either type: the arguments they share, and where the learning rate goes.
+macro_rules! variants {
+    ($($T:ident {$($rates:tt)*})*) => {$(
+        optimizer! {
+            $T as "optimistic_adam" = Chain {
+                hyperparams:
+                    $($rates)*,
+                    b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
+                    b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
+                    eps [0.eps] "Sets what is added to the root.",
+                    eps_root [0.eps_root] "Sets what is added under the root.";
+                options:
+                    mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
+                    nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
+                    nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.";
+            }
+        }
+    )*};
+}
+variants! {
+    Together { learning_rate [2.learning_rate] "Sets the learning rate." }
+    Apart {
+        learning_rate [1.alpha] "Sets the learning rate.",
+        optimism [1.beta] "Sets how much of the latest change of direction there is."
+    }
+}

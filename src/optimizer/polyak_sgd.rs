@@ -1,0 +1,73 @@
+use crate::macros::optimizer;
+use crate::transform::{PolyakVariant, ScaleByLearningRate, ScaleByPolyak, scale_by_learning_rate, scale_by_polyak};
+
+/// Gradient descent with Polyak's step size, which follows from the value of the loss.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_learning_rate(scaling),
+///       scale_by_polyak(f_min, max_learning_rate, eps, variant))
+/// ```
+///
+/// Since the gradient is scaled first, its squared norm is too: a `scaling` of `s` divides the step by `s`, until
+/// `max_learning_rate` is reached.
+///
+/// Defaults: `max_learning_rate` 1, `scaling` 1, `f_min` 0, `eps` 0, variant `sps`.
+///
+/// # Cost
+///
+/// No state for elements; two passes, of which the first reads gradients only.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_polyak`] gives.
+///
+/// # Example
+///
+/// Of `p²/2` Polyak's step leads half way to the minimum:
+///
+/// ```
+/// use gradchain::extra;
+/// use gradchain::prelude::*;
+///
+/// let optimizer = polyak_sgd();
+/// let mut params = 8.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for halved in [4.0, 2.0, 1.0] {
+///     let (loss, gradient) = (params * params / 2.0, params);
+///     optimizer.step_with(&mut params, &gradient, extra::value(loss), &mut state)?;
+///     assert_eq!(params, halved);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Loizou, Vaswani, Laradji and Lacoste-Julien, [Stochastic Polyak step-size for SGD](https://arxiv.org/abs/2002.10542),
+/// 2020. Optax, [`polyak_sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none. Optax's manual
+/// has `scaling` multiply the step; there too it is applied before the step size is worked out, see above.
+pub fn polyak_sgd() -> PolyakSgd {
+    PolyakSgd { chain: (scale_by_learning_rate(1.0), scale_by_polyak()) }
+}
+
+type Chain = (ScaleByLearningRate, ScaleByPolyak);
+
+/// See [`polyak_sgd`](polyak_sgd()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct PolyakSgd {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    PolyakSgd as "polyak_sgd" = Chain {
+        hyperparams:
+            max_learning_rate [1.max_learning_rate] "Sets the largest step size.",
+            scaling [0.learning_rate] "Sets what the gradient is multiplied by first.",
+            f_min [1.f_min] "Sets the least value that the loss can have, or a guess at it.",
+            eps [1.eps] "Sets what is added to the squared norm.";
+        options:
+            variant: PolyakVariant [1.variant] "Sets what a loss below `f_min` means.";
+    }
+}

@@ -1,0 +1,69 @@
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::transform::{Scale, ScaleByRprop, scale, scale_by_rprop};
+
+/// Rprop: steps of a size that each element has for itself, against the sign of its gradient.
+///
+/// For gradients of the whole data. With mini-batches signs change by chance, and steps shrink until nothing moves.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_rprop(learning_rate, eta_minus, eta_plus, min_step_size, max_step_size), scale(-1))
+/// ```
+///
+/// Defaults: `eta_minus` 0.5, `eta_plus` 1.2, `min_step_size` 1e-6, `max_step_size` 50. `learning_rate` is the size of the
+/// first step only.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter; one pass.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_rprop`] gives.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = rprop(0.5);
+/// let mut params = 2.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for expected in [1.5, 0.9] {
+///     let gradient = 2.0 * params;
+///     optimizer.step(&mut params, &gradient, &mut state)?;
+///     assert_eq!(params, expected);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// As [`scale_by_rprop`]. Optax, [`rprop`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: Optax's
+/// update is always that of the step before.
+pub fn rprop(learning_rate: impl Into<Hyperparam>) -> Rprop {
+    Rprop { chain: (scale_by_rprop(learning_rate), scale(-1.0)) }
+}
+
+type Chain = (ScaleByRprop, Scale);
+
+/// See [`rprop`](rprop()).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Rprop {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Rprop as "rprop" = Chain {
+        hyperparams:
+            learning_rate [0.learning_rate] "Sets the size of the first step.",
+            eta_minus [0.eta_minus] "Sets what a step is multiplied by when the sign changes.",
+            eta_plus [0.eta_plus] "Sets what a step is multiplied by while the sign stays.",
+            min_step_size [0.min_step_size] "Sets the smallest step.",
+            max_step_size [0.max_step_size] "Sets the largest step.";
+        options: ;
+    }
+}

@@ -1,0 +1,69 @@
+use crate::element::DType;
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::transform::{Ema, ScaleByLearningRate, ScaleBySign, ema, scale_by_learning_rate, scale_by_sign};
+
+/// Signum: [`sign_sgd`](crate::sign_sgd()) with momentum. The signs are those of the gradients' running mean.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(ema(beta, debias: false),
+///       scale_by_sign(),
+///       scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Default: `beta` 0.9. The start at zero is not made up for: a factor does not change the sign.
+///
+/// # Cost
+///
+/// One float of state for each parameter; one pass.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that the parts give.
+///
+/// # Example
+///
+/// The second gradient is of the other sign, but the mean is `0.9·0.1·4 − 0.1·1`:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = signum(0.5);
+/// let mut params = 0.0_f32;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &4.0_f32, &mut state)?;
+/// optimizer.step(&mut params, &-1.0_f32, &mut state)?;
+/// assert_eq!(params, -1.0);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Bernstein, Wang, Azizzadenesheli and Anandkumar, [signSGD: compressed optimisation for non-convex
+/// problems](https://arxiv.org/abs/1802.04434), 2018, algorithm 2. Optax,
+/// [`signum`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the mean of a 16-bit leaf is `f32`
+/// unless `accumulator_dtype` asks otherwise.
+pub fn signum(learning_rate: impl Into<Hyperparam>) -> Signum {
+    Signum { chain: (ema(0.9).debias(false), scale_by_sign(), scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (Ema, ScaleBySign, ScaleByLearningRate);
+
+/// See [`signum`](signum()).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Signum {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Signum as "signum" = Chain {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            beta [0.decay] "Sets the decay of the running mean, in `[0, 1)`.";
+        options:
+            accumulator_dtype: Option<DType> [0.accumulator_dtype] "Sets the type of the running mean.";
+    }
+}

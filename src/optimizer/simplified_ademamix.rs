@@ -1,0 +1,80 @@
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::select::Mask;
+use crate::transform::{
+    AddDecayedWeights, ScaleByLearningRate, ScaleBySimplifiedAdemamix, add_decayed_weights, scale_by_learning_rate,
+    scale_by_simplified_ademamix,
+};
+use crate::wrapper::{Masked, masked};
+
+/// Simplified AdEMAMix: [`adamw`](crate::adamw()) with one long memory for the gradient, and more of the newest.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_simplified_ademamix(b1, b2, alpha, eps, eps_root),
+///       masked(add_decayed_weights(weight_decay), mask),
+///       scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Defaults: `b1` 0.99, `b2` 0.95, `alpha` 0, `eps` 1e-8, `eps_root` 0, no `weight_decay`.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter; one pass, mask or not.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that
+/// [`scale_by_simplified_ademamix`](crate::scale_by_simplified_ademamix) gives, or a pattern of the mask matches no
+/// leaf.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = simplified_ademamix(0.5).b1(0.5).b2(0.0).alpha(2.0).eps(0.0);
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(4.0, -1.5), (4.0, -3.25)] {
+///     optimizer.step(&mut params, &gradient, &mut state)?;
+///     assert_eq!(params, expected);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Morwani and others, [Connections between schedule-free optimizers, AdEMAMix, and accelerated SGD
+/// variants](https://arxiv.org/abs/2502.02431), 2025. Optax,
+/// [`simplified_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
+/// [`scale_by_simplified_ademamix`](crate::scale_by_simplified_ademamix) says; a mask is a [`Mask`]. PyTorch has none.
+pub fn simplified_ademamix(learning_rate: impl Into<Hyperparam>) -> SimplifiedAdemamix {
+    let decay = masked(add_decayed_weights(0.0), Mask::all());
+    SimplifiedAdemamix { chain: (scale_by_simplified_ademamix(), decay, scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (ScaleBySimplifiedAdemamix, Masked<AddDecayedWeights>, ScaleByLearningRate);
+
+/// See [`simplified_ademamix`](simplified_ademamix()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct SimplifiedAdemamix {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    SimplifiedAdemamix as "simplified_ademamix" = Chain {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            b1 [0.b1] "Sets how much of the sum is kept from one step to the next.",
+            b2 [0.b2] "Sets the decay of the mean of squares, in `[0, 1)`.",
+            alpha [0.alpha] "Sets how much more the newest gradient counts.",
+            eps [0.eps] "Sets what is added to the root.",
+            eps_root [0.eps_root] "Sets what is added under the root.",
+            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+        options:
+            mask: Mask [1.mask] "Sets which leaves decay.";
+    }
+}

@@ -1,0 +1,61 @@
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::transform::{ScaleByLearningRate, ScaleBySm3, scale_by_learning_rate, scale_by_sm3};
+
+/// SM3: Adagrad for large models, with the squares of a matrix kept by row and column.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_sm3(b1: momentum), scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Default: `momentum` 0.9.
+///
+/// # Cost
+///
+/// One float of state for each parameter, and one for each row and column. Two passes.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that the parts give.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = sm3(0.5).momentum(0.0);
+/// let mut params = vec![1.0_f32, 1.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![30.0_f32, -7.0], &mut state)?;
+/// assert_eq!(params, [0.5, 1.5]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Anil, Gupta, Koren and Singer, [Memory-efficient adaptive optimization](https://arxiv.org/abs/1901.11150), 2019, SM3-II.
+/// Optax, [`sm3`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate may be a schedule;
+/// leaves may be single numbers.
+pub fn sm3(learning_rate: impl Into<Hyperparam>) -> Sm3 {
+    Sm3 { chain: (scale_by_sm3(), scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (ScaleBySm3, ScaleByLearningRate);
+
+/// See [`sm3`](sm3()).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Sm3 {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Sm3 as "sm3" = Chain {
+        hyperparams:
+            learning_rate [1.learning_rate] "Sets the learning rate.",
+            momentum [0.b1] "Sets the decay of the mean of scaled gradients, in `[0, 1)`.";
+        options: ;
+    }
+}

@@ -1,0 +1,16 @@
+//! A learning rate that warms up, for optimizers that have one argument for that.
+
+use crate::schedule::{Hyperparam, Schedule, from_fn, warmup_constant};
+
+/// The learning rate with a warm-up from 0 in so many steps in front of it; of a schedule, at each step to its value there.
+pub(super) fn warmed_up(learning_rate: &Hyperparam, steps: Option<u64>) -> Hyperparam {
+    match (learning_rate, steps.filter(|steps| *steps > 0)) {
+        (_, None) => learning_rate.clone(),
+        (Hyperparam::Number(peak), Some(steps)) => Schedule::from(warmup_constant(0.0, *peak, steps)).into(),
+        (Hyperparam::Schedule(schedule), Some(steps)) => {
+            let schedule = schedule.clone();
+            let value = move |count| Schedule::from(warmup_constant(0.0, schedule.at(count), steps)).at(count);
+            Schedule::from(from_fn("warmed_up", value)).into()
+        }
+    }
+}

@@ -1,0 +1,67 @@
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate, scale_by_yogi};
+
+/// Yogi: [`adam`](crate::adam()) whose second moment falls slowly, so that steps do not grow at once after large
+/// gradients.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_yogi(b1, b2, eps), scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Defaults: `b1` 0.9, `b2` 0.999, `eps` 1e-3.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter; one pass.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_yogi`](crate::scale_by_yogi) gives.
+///
+/// # Example
+///
+/// A first gradient that is large enough gives a step of the learning rate:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = yogi(0.1);
+/// let mut params = vec![0.0_f64, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![1e3_f64, -1e3], &mut state)?;
+/// approx::assert_relative_eq!(&params[..], &[-0.1, 0.1][..], max_relative = 1e-5);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Zaheer and others, [Adaptive methods for nonconvex
+/// optimization](https://papers.nips.cc/paper/8186-adaptive-methods-for-nonconvex-optimization), 2018. Optax,
+/// [`yogi`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
+/// [`scale_by_yogi`](crate::scale_by_yogi) says. PyTorch has none.
+pub fn yogi(learning_rate: impl Into<Hyperparam>) -> Yogi {
+    Yogi { chain: (scale_by_yogi(), scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (ScaleByYogi, ScaleByLearningRate);
+
+/// See [`yogi`](yogi()).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Yogi {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Yogi as "yogi" = Chain {
+        hyperparams:
+            learning_rate [1.learning_rate] "Sets the learning rate.",
+            b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
+            b2 [0.b2] "Sets 1 less how much of each square the second moment moves by; in `[0, 1)`.",
+            eps [0.eps] "Sets what is added to the root.";
+        options: ;
+    }
+}

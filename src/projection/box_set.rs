@@ -1,0 +1,94 @@
+use super::operand::{Operand, TreeValues};
+use super::set::{ElementSet, Set, projection, visit};
+use crate::error::{Error, Result};
+use crate::tree::TreeMut;
+use crate::wrapper::Argument;
+
+/// Moves each element between two bounds: the nearest point of a box.
+///
+/// Each bound is a number, or a tree with the leaves of the first and as many elements in each, or one for a whole leaf.
+///
+/// # Arithmetic
+///
+/// ```text
+/// x ← min(max(x, lower), upper)          a NaN stays NaN
+/// ```
+///
+/// # Cost
+///
+/// One pass; bounds that are trees are copied as `f64`.
+///
+/// # Errors
+///
+/// If a bound is NaN, an upper one is less than the lower one, or a tree among them does not fit; then nothing is changed.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::projection::projection_box;
+///
+/// let mut tree = (vec![1.0_f32, -2.0], 3.0_f64);
+/// projection_box(&mut tree, -1.0, &(vec![0.5_f32, 0.5], f64::INFINITY))?;
+/// assert_eq!(tree, (vec![0.5, -1.0], 3.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`projection_box`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place; numbers are
+/// taken for any tree; a box whose bounds cross, on which there is no point, is refused instead of giving `upper`.
+pub fn projection_box<T: TreeMut + ?Sized>(
+    tree: &mut T,
+    lower: impl Into<Operand>,
+    upper: impl Into<Operand>,
+) -> Result<()> {
+    super::Projection::project(&box_set(lower, upper), tree)
+}
+
+/// All points between two bounds, numbers or trees; see [`projection_box`].
+pub fn box_set(lower: impl Into<Operand>, upper: impl Into<Operand>) -> BoxSet {
+    BoxSet { lower: lower.into(), upper: upper.into() }
+}
+
+/// See [`box_set`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a set does nothing until something is projected on it"]
+pub struct BoxSet {
+    /// The least values.
+    pub lower: Operand,
+    /// The largest values, nowhere less than `lower`.
+    pub upper: Operand,
+}
+
+projection!(BoxSet, elements);
+
+impl Set for BoxSet {
+    const NAME: &'static str = "projection_box";
+
+    fn check(&self) -> Result<()> {
+        for (name, bound) in [("lower", &self.lower), ("upper", &self.upper)] {
+            bound.validate(Self::NAME, name, "a number", |x| !x.is_nan())?;
+        }
+        match (self.lower.fixed(), self.upper.fixed()) {
+            (Some(lower), Some(upper)) if lower > upper => {
+                Err(Error::argument(Self::NAME, "upper", &format!("at least the lower bound of {lower}"), upper))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        show("lower", visit(&mut self.lower));
+        show("upper", visit(&mut self.upper));
+    }
+}
+
+impl ElementSet for BoxSet {
+    fn numbers(&self, count: u64) -> [f64; 2] {
+        [&self.lower, &self.upper].map(|bound| bound.number(count).unwrap_or(f64::NAN))
+    }
+
+    fn trees(&self) -> [Option<(&'static str, &TreeValues)>; 2] {
+        [("lower", &self.lower), ("upper", &self.upper)].map(|(name, bound)| Some((name, bound.tree()?)))
+    }
+}

@@ -1,0 +1,77 @@
+use super::operand::{Operand, TreeValues};
+use super::set::{ElementSet, Set, projection, visit};
+use crate::error::Result;
+use crate::tree::TreeMut;
+use crate::wrapper::Argument;
+
+/// Moves each element between zero and a bound: the nearest point of a hypercube.
+///
+/// # Arithmetic
+///
+/// ```text
+/// x ← min(max(x, 0), scale)          a NaN stays NaN
+/// ```
+///
+/// # Cost
+///
+/// One pass; a `scale` that is a tree is copied as `f64`.
+///
+/// # Errors
+///
+/// If `scale` is negative or NaN anywhere, or is a tree that does not fit; then nothing is changed.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::projection::projection_hypercube;
+///
+/// let mut tree = (vec![1.5_f32, -2.0], 0.5_f64);
+/// projection_hypercube(&mut tree, 1.0)?;
+/// assert_eq!(tree, (vec![1.0, 0.0], 0.5));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`projection_hypercube`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left
+/// out. Differs: as [`projection_box`](super::projection_box).
+pub fn projection_hypercube<T: TreeMut + ?Sized>(tree: &mut T, scale: impl Into<Operand>) -> Result<()> {
+    super::Projection::project(&hypercube(scale), tree)
+}
+
+/// All points between zero and a bound, a number or a tree; see [`projection_hypercube`].
+pub fn hypercube(scale: impl Into<Operand>) -> Hypercube {
+    Hypercube { scale: scale.into() }
+}
+
+/// See [`hypercube`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a set does nothing until something is projected on it"]
+pub struct Hypercube {
+    /// The largest values, not negative.
+    pub scale: Operand,
+}
+
+projection!(Hypercube, elements);
+
+impl Set for Hypercube {
+    const NAME: &'static str = "projection_hypercube";
+
+    fn check(&self) -> Result<()> {
+        self.scale.validate(Self::NAME, "scale", "not negative", |x| x >= 0.0)
+    }
+
+    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        show("scale", visit(&mut self.scale));
+    }
+}
+
+impl ElementSet for Hypercube {
+    fn numbers(&self, count: u64) -> [f64; 2] {
+        [0.0, self.scale.number(count).unwrap_or(f64::NAN)]
+    }
+
+    fn trees(&self) -> [Option<(&'static str, &TreeValues)>; 2] {
+        [None, self.scale.tree().map(|tree| ("scale", tree))]
+    }
+}

@@ -1,0 +1,97 @@
+use super::operand::Operand;
+use super::set::{Set, TreeSet, projection, visit};
+use super::vector::Vector;
+use crate::error::{Error, Result};
+use crate::schedule::Hyperparam;
+use crate::tree::TreeMut;
+use crate::wrapper::Argument;
+
+/// Moves a tree, as one vector, to the nearest point of a plane: `⟨a, x⟩ = b`.
+///
+/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number, which
+/// stands for all of them: with 1 it is about the sum of the elements.
+///
+/// # Arithmetic
+///
+/// ```text
+/// x ← x + (b − ⟨a, x⟩) / ⟨a, a⟩ · a
+/// ```
+///
+/// # Cost
+///
+/// Two passes; `a` is copied as `f64`.
+///
+/// # Errors
+///
+/// If `a` is zero everywhere, `a` or `b` is not finite, or `a` is a tree that does not fit; then nothing is changed.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::projection::projection_hyperplane;
+///
+/// let mut tree = (vec![1.0_f32, 2.0], 3.0_f64);
+/// projection_hyperplane(&mut tree, &(vec![0.0_f64, 1.0], 1.0_f64), 1.0)?;
+/// assert_eq!(tree, (vec![1.0, 0.0], 1.0));
+/// projection_hyperplane(&mut tree, 1.0, 0.5)?;
+/// assert_eq!(tree, (vec![0.5, -0.5], 0.5), "the elements have the sum 0.5");
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`projection_hyperplane`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place, in the
+/// types of the tree; an `a` of zeros is refused.
+pub fn projection_hyperplane<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Operand>, b: f64) -> Result<()> {
+    super::Projection::project(&hyperplane(a, b), tree)
+}
+
+/// All points with `⟨a, x⟩ = b`; see [`projection_hyperplane`].
+pub fn hyperplane(a: impl Into<Operand>, b: impl Into<Hyperparam>) -> Hyperplane {
+    Hyperplane { a: a.into(), b: b.into() }
+}
+
+/// See [`hyperplane`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a set does nothing until something is projected on it"]
+pub struct Hyperplane {
+    /// The direction that the plane is at right angles to; not zero everywhere.
+    pub a: Operand,
+    /// The inner product of `a` with the points of the plane.
+    pub b: Hyperparam,
+}
+
+projection!(Hyperplane, tree);
+
+impl Set for Hyperplane {
+    const NAME: &'static str = "projection_hyperplane";
+
+    fn check(&self) -> Result<()> {
+        self.a.validate(Self::NAME, "a", "finite", f64::is_finite)?;
+        if self.a.fixed() == Some(0.0) {
+            return Err(Error::argument(Self::NAME, "a", "not zero everywhere", 0));
+        }
+        self.b.validate(Self::NAME, "b", "finite", f64::is_finite)
+    }
+
+    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        show("a", visit(&mut self.a));
+        show("b", Argument::Hyperparam(&mut self.b));
+    }
+}
+
+impl TreeSet for Hyperplane {
+    fn along(&self) -> Option<(&'static str, &Operand)> {
+        Some(("a", &self.a))
+    }
+
+    fn move_to(&self, count: u64, x: &mut dyn Vector) {
+        let distance = distance(x, self.b.at(count));
+        x.map_with(|x, a| x + distance * a);
+    }
+}
+
+/// How far the plane is away, in lengths of `a`.
+pub(super) fn distance(x: &mut dyn Vector, b: f64) -> f64 {
+    (b - x.sum_with(|x, a| x * a)) / x.sum_with(|_, a| a * a)
+}

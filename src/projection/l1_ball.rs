@@ -1,0 +1,87 @@
+use super::l1_sphere::shrink;
+use super::set::{Set, TreeSet, projection};
+use super::vector::Vector;
+use crate::error::Result;
+use crate::schedule::Hyperparam;
+use crate::tree::TreeMut;
+use crate::wrapper::Argument;
+
+/// Moves a tree, as one vector, to the nearest point whose absolute values have a sum of at most `scale`.
+///
+/// What is small becomes zero, which is how a constraint of this kind makes parameters sparse.
+///
+/// # Arithmetic
+///
+/// ```text
+/// x unchanged                              if Σ|x| ≤ scale; else
+/// x ← ±max(|x| − τ, 0)                     with the sign of x; τ such that the sum of absolute values is scale
+/// ```
+///
+/// # Cost
+///
+/// One pass for a point inside, and nothing is written; else as [`projection_simplex`](super::projection_simplex).
+///
+/// # Errors
+///
+/// If `scale` is negative or not finite; then nothing is changed.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::projection::projection_l1_ball;
+///
+/// let mut tree = (vec![1.0_f32, -2.0], 0.25_f64);
+/// projection_l1_ball(&mut tree, 4.0)?;
+/// assert_eq!(tree, (vec![1.0, -2.0], 0.25), "inside");
+/// projection_l1_ball(&mut tree, 1.0)?;
+/// assert_eq!(tree, (vec![0.0, -1.0], 0.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Duchi et al., [Efficient projections onto the l1-ball for learning in high
+/// dimensions](https://doi.org/10.1145/1390156.1390191), 2008. Optax,
+/// [`projection_l1_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left out.
+/// Differs: in place; a `scale` of 0 gives zeros instead of NaN, a negative one is refused.
+pub fn projection_l1_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
+    super::Projection::project(&l1_ball(scale), tree)
+}
+
+/// All points whose absolute values have a sum of at most `scale`; see [`projection_l1_ball`].
+pub fn l1_ball(scale: impl Into<Hyperparam>) -> L1Ball {
+    L1Ball { scale: scale.into() }
+}
+
+/// See [`l1_ball`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a set does nothing until something is projected on it"]
+pub struct L1Ball {
+    /// The radius, not negative.
+    pub scale: Hyperparam,
+}
+
+projection!(L1Ball, tree);
+
+impl Set for L1Ball {
+    const NAME: &'static str = "projection_l1_ball";
+
+    fn check(&self) -> Result<()> {
+        self.scale.validate(Self::NAME, "scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
+    }
+
+    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        show("scale", Argument::Hyperparam(&mut self.scale));
+    }
+}
+
+impl TreeSet for L1Ball {
+    fn move_to(&self, count: u64, x: &mut dyn Vector) {
+        let scale = self.scale.at(count);
+        // A NaN is not inside.
+        let norm = x.sum(f64::abs);
+        if norm > scale || norm.is_nan() {
+            shrink(x, scale);
+        }
+    }
+}

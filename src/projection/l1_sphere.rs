@@ -1,0 +1,87 @@
+use super::set::{Set, TreeSet, projection};
+use super::simplex::Cut;
+use super::vector::Vector;
+use crate::error::Result;
+use crate::schedule::Hyperparam;
+use crate::tree::TreeMut;
+use crate::wrapper::Argument;
+
+/// Moves a tree, as one vector, to a nearest point whose absolute values have the sum `scale`.
+///
+/// # Arithmetic
+///
+/// ```text
+/// x ← ±max(|x| − τ, 0)          with the sign of x; τ such that the sum of absolute values is scale
+/// ```
+///
+/// See [`projection_simplex`](super::projection_simplex) for `τ`. It is negative for a point inside: then zeros move too, in
+/// the direction of the sign of the zero, one of several nearest points.
+///
+/// # Cost
+///
+/// As [`projection_simplex`](super::projection_simplex).
+///
+/// # Errors
+///
+/// If `scale` is negative or not finite; then nothing is changed. A tree without elements is left alone.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::projection::projection_l1_sphere;
+///
+/// let mut tree = (vec![1.0_f32, -2.0], 0.0_f64);
+/// projection_l1_sphere(&mut tree, 2.0)?;
+/// assert_eq!(tree, (vec![0.5, -1.5], 0.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Duchi et al., [Efficient projections onto the l1-ball for learning in high
+/// dimensions](https://doi.org/10.1145/1390156.1390191), 2008. Optax,
+/// [`projection_l1_sphere`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left out.
+/// Differs: in place. Optax multiplies by a sign of 0 where an element is 0, and its result misses the sphere by what that
+/// element should have had: for `(0, 0.1)` and a `scale` of 1 it is `(0, 0.55)`. Here it is `(0.45, 0.55)`.
+pub fn projection_l1_sphere<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
+    super::Projection::project(&l1_sphere(scale), tree)
+}
+
+/// All points whose absolute values have the sum `scale`; see [`projection_l1_sphere`].
+pub fn l1_sphere(scale: impl Into<Hyperparam>) -> L1Sphere {
+    L1Sphere { scale: scale.into() }
+}
+
+/// See [`l1_sphere`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a set does nothing until something is projected on it"]
+pub struct L1Sphere {
+    /// The radius, not negative.
+    pub scale: Hyperparam,
+}
+
+projection!(L1Sphere, tree);
+
+impl Set for L1Sphere {
+    const NAME: &'static str = "projection_l1_sphere";
+
+    fn check(&self) -> Result<()> {
+        self.scale.validate(Self::NAME, "scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
+    }
+
+    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        show("scale", Argument::Hyperparam(&mut self.scale));
+    }
+}
+
+impl TreeSet for L1Sphere {
+    fn move_to(&self, count: u64, x: &mut dyn Vector) {
+        shrink(x, self.scale.at(count));
+    }
+}
+
+/// Moves a vector to the sphere.
+pub(super) fn shrink(x: &mut dyn Vector, scale: f64) {
+    let cut = Cut::new(x, f64::abs, scale);
+    x.map(|x| cut.rest(x.abs()).copysign(x));
+}

@@ -1,0 +1,82 @@
+use super::l2_sphere::{length, stretch};
+use super::set::{Set, TreeSet, projection};
+use super::vector::Vector;
+use crate::error::Result;
+use crate::schedule::Hyperparam;
+use crate::tree::TreeMut;
+use crate::wrapper::Argument;
+
+/// Moves a tree, as one vector, to the nearest point of a Euclidean length of at most `scale`.
+///
+/// # Arithmetic
+///
+/// ```text
+/// x ← x·scale / √(Σx²)          if that root is larger than scale; else unchanged
+/// ```
+///
+/// # Cost
+///
+/// One pass for a point inside, and nothing is written; else two.
+///
+/// # Errors
+///
+/// If `scale` is negative or not finite; then nothing is changed.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::projection::projection_l2_ball;
+///
+/// let mut tree = (vec![3.0_f32, 0.0], -4.0_f64);
+/// projection_l2_ball(&mut tree, 10.0)?;
+/// assert_eq!(tree, (vec![3.0, 0.0], -4.0), "inside");
+/// projection_l2_ball(&mut tree, 2.5)?;
+/// assert_eq!(tree, (vec![1.5, 0.0], -2.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`projection_l2_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left
+/// out. Differs: in place; a point inside keeps its bits; a `scale` of 0 gives zeros also from the origin, where Optax gives
+/// NaN, and a negative one is refused.
+pub fn projection_l2_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
+    super::Projection::project(&l2_ball(scale), tree)
+}
+
+/// All points of a Euclidean length of at most `scale`; see [`projection_l2_ball`].
+pub fn l2_ball(scale: impl Into<Hyperparam>) -> L2Ball {
+    L2Ball { scale: scale.into() }
+}
+
+/// See [`l2_ball`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a set does nothing until something is projected on it"]
+pub struct L2Ball {
+    /// The radius, not negative.
+    pub scale: Hyperparam,
+}
+
+projection!(L2Ball, tree);
+
+impl Set for L2Ball {
+    const NAME: &'static str = "projection_l2_ball";
+
+    fn check(&self) -> Result<()> {
+        self.scale.validate(Self::NAME, "scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
+    }
+
+    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        show("scale", Argument::Hyperparam(&mut self.scale));
+    }
+}
+
+impl TreeSet for L2Ball {
+    fn move_to(&self, count: u64, x: &mut dyn Vector) {
+        let (norm, scale) = (length(x), self.scale.at(count));
+        // A NaN is not inside.
+        if norm > scale || norm.is_nan() {
+            stretch(x, norm, scale);
+        }
+    }
+}

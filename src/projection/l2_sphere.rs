@@ -1,0 +1,99 @@
+use super::set::{Set, TreeSet, projection};
+use super::vector::Vector;
+use crate::error::Result;
+use crate::schedule::Hyperparam;
+use crate::tree::{TreeMut, is_safe};
+use crate::wrapper::Argument;
+
+/// Moves a tree, as one vector, to the nearest point of the Euclidean length `scale`.
+///
+/// # Arithmetic
+///
+/// ```text
+/// x ← x·scale / √(Σx²)          if x is not 0; else every element ← scale / √n
+/// ```
+///
+/// From the origin all points of the sphere are as near; the one with equal elements is chosen.
+///
+/// # Cost
+///
+/// Two passes.
+///
+/// # Errors
+///
+/// If `scale` is negative or not finite; then nothing is changed. A tree without elements is left alone.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::projection::projection_l2_sphere;
+///
+/// let mut tree = (vec![3.0_f32, 0.0], -4.0_f64);
+/// projection_l2_sphere(&mut tree, 10.0)?;
+/// assert_eq!(tree, (vec![6.0, 0.0], -8.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`projection_l2_sphere`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left
+/// out. Differs: in place; the origin gives a point of the sphere instead of NaN, and a negative `scale`, which turns Optax's
+/// result round, is refused.
+pub fn projection_l2_sphere<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
+    super::Projection::project(&l2_sphere(scale), tree)
+}
+
+/// All points of the Euclidean length `scale`; see [`projection_l2_sphere`].
+pub fn l2_sphere(scale: impl Into<Hyperparam>) -> L2Sphere {
+    L2Sphere { scale: scale.into() }
+}
+
+/// See [`l2_sphere`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a set does nothing until something is projected on it"]
+pub struct L2Sphere {
+    /// The radius, not negative.
+    pub scale: Hyperparam,
+}
+
+projection!(L2Sphere, tree);
+
+impl Set for L2Sphere {
+    const NAME: &'static str = "projection_l2_sphere";
+
+    fn check(&self) -> Result<()> {
+        self.scale.validate(Self::NAME, "scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
+    }
+
+    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        show("scale", Argument::Hyperparam(&mut self.scale));
+    }
+}
+
+impl TreeSet for L2Sphere {
+    fn move_to(&self, count: u64, x: &mut dyn Vector) {
+        let (norm, scale) = (length(x), self.scale.at(count));
+        if norm == 0.0 {
+            let equal = scale / (x.elements() as f64).sqrt();
+            return x.map(|_| equal);
+        }
+        stretch(x, norm, scale);
+    }
+}
+
+/// The Euclidean length, of whatever size.
+pub(super) fn length(x: &mut dyn Vector) -> f64 {
+    let squares = x.sum(|x| x * x);
+    if is_safe(squares) {
+        return squares.sqrt();
+    }
+    let most = x.max(f64::abs);
+    if most == 0.0 || !most.is_finite() { most } else { most * x.sum(|x| (x / most) * (x / most)).sqrt() }
+}
+
+/// Brings a vector of one length to another.
+pub(super) fn stretch(x: &mut dyn Vector, from: f64, to: f64) {
+    let factor = to / from;
+    // With lengths at either end of the range the quotient is none.
+    if factor.is_normal() { x.map(|x| x * factor) } else { x.map(|x| x / from * to) }
+}

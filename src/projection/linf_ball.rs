@@ -1,0 +1,74 @@
+use super::set::{ElementSet, Set, projection};
+use crate::error::Result;
+use crate::schedule::Hyperparam;
+use crate::tree::TreeMut;
+use crate::wrapper::Argument;
+
+/// Moves each element to an absolute value of at most `scale`: the nearest point of a ball in the maximum norm.
+///
+/// # Arithmetic
+///
+/// ```text
+/// x ← min(max(x, −scale), scale)          a NaN stays NaN
+/// ```
+///
+/// # Cost
+///
+/// One pass.
+///
+/// # Errors
+///
+/// If `scale` is negative or NaN; then nothing is changed.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::projection::projection_linf_ball;
+///
+/// let mut tree = (vec![1.5_f32, -2.0], 0.5_f64);
+/// projection_linf_ball(&mut tree, 1.0)?;
+/// assert_eq!(tree, (vec![1.0, -1.0], 0.5));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`projection_linf_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left
+/// out. Differs: in place; a negative `scale` is refused.
+pub fn projection_linf_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
+    super::Projection::project(&linf_ball(scale), tree)
+}
+
+/// All points whose elements have at most this absolute value; see [`projection_linf_ball`].
+pub fn linf_ball(scale: impl Into<Hyperparam>) -> LinfBall {
+    LinfBall { scale: scale.into() }
+}
+
+/// See [`linf_ball`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a set does nothing until something is projected on it"]
+pub struct LinfBall {
+    /// The radius, not negative.
+    pub scale: Hyperparam,
+}
+
+projection!(LinfBall, elements);
+
+impl Set for LinfBall {
+    const NAME: &'static str = "projection_linf_ball";
+
+    fn check(&self) -> Result<()> {
+        self.scale.validate(Self::NAME, "scale", "not negative", |x| x >= 0.0)
+    }
+
+    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        show("scale", Argument::Hyperparam(&mut self.scale));
+    }
+}
+
+impl ElementSet for LinfBall {
+    fn numbers(&self, count: u64) -> [f64; 2] {
+        let scale = self.scale.at(count);
+        [-scale, scale]
+    }
+}

@@ -1,0 +1,66 @@
+use super::set::{ElementSet, Set, projection};
+use crate::error::Result;
+use crate::tree::TreeMut;
+use crate::wrapper::Argument;
+
+/// Replaces negative elements by zero: the nearest point of the non-negative orthant.
+///
+/// # Arithmetic
+///
+/// ```text
+/// x ← max(x, 0)          a NaN stays NaN
+/// ```
+///
+/// # Cost
+///
+/// One pass.
+///
+/// # Errors
+///
+/// If two leaves of the tree have the same path.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::projection::projection_non_negative;
+///
+/// let mut tree = (vec![1.0_f32, -2.0], -3.0_f64);
+/// projection_non_negative(&mut tree)?;
+/// assert_eq!(tree, (vec![1.0, 0.0], 0.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`projection_non_negative`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place.
+pub fn projection_non_negative<T: TreeMut + ?Sized>(tree: &mut T) -> Result<()> {
+    super::Projection::project(&non_negative(), tree)
+}
+
+/// All points without a negative element; see [`projection_non_negative`].
+pub fn non_negative() -> NonNegative {
+    NonNegative
+}
+
+/// See [`non_negative`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "a set does nothing until something is projected on it"]
+pub struct NonNegative;
+
+projection!(NonNegative, elements);
+
+impl Set for NonNegative {
+    const NAME: &'static str = "projection_non_negative";
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn arguments(&mut self, _: &mut dyn FnMut(&'static str, Argument<'_>)) {}
+}
+
+impl ElementSet for NonNegative {
+    fn numbers(&self, _: u64) -> [f64; 2] {
+        [0.0, f64::INFINITY]
+    }
+}

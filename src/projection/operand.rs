@@ -1,0 +1,212 @@
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::recipe::{Recipe, ToRecipe};
+use crate::schedule::{Hyperparam, Schedule};
+use crate::tree::stretch::leaves;
+use crate::tree::{Cursor, Difference, LeafSpec, Structure, Tree, dense_strides};
+
+/// What describes a set: a number, the same for all elements, or a tree with one for each.
+///
+/// Functions take `impl Into<Operand>`: an `f64`, a schedule, or a reference to a tree, whose values are copied as `f64`.
+///
+/// ```
+/// use gradchain::projection::box_set;
+///
+/// box_set(0.0, 1.0);
+/// box_set(0.0, &(0.5_f32, vec![1.0_f32, 2.0]));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// The same for all elements.
+    Number(Hyperparam),
+    /// One for each element.
+    Tree(TreeValues),
+}
+
+impl Operand {
+    /// The number at a step count, if it is one.
+    pub(super) fn number(&self, count: u64) -> Option<f64> {
+        if let Operand::Number(number) = self { Some(number.at(count)) } else { None }
+    }
+
+    /// The number, if it is the same at every step.
+    pub(super) fn fixed(&self) -> Option<f64> {
+        if let Operand::Number(Hyperparam::Number(number)) = self { Some(*number) } else { None }
+    }
+
+    pub(super) fn tree(&self) -> Option<&TreeValues> {
+        if let Operand::Tree(tree) = self { Some(tree) } else { None }
+    }
+
+    /// Checks a schedule, and every number that is known.
+    pub(super) fn validate(
+        &self,
+        function: &str,
+        argument: &str,
+        expected: &str,
+        fits: impl Fn(f64) -> bool,
+    ) -> Result<()> {
+        match self {
+            Operand::Number(number) => number.validate(function, argument, expected, fits),
+            Operand::Tree(tree) => match tree.find(|x| !fits(x)) {
+                Some((path, i, x)) => Err(Error::argument(function, argument, expected, format!("{x} at {path}[{i}]"))),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+impl<T: Tree + ?Sized> From<&T> for Operand {
+    fn from(tree: &T) -> Operand {
+        Operand::Tree(TreeValues::of(tree))
+    }
+}
+
+impl From<f64> for Operand {
+    fn from(number: f64) -> Operand {
+        Operand::Number(number.into())
+    }
+}
+
+impl From<Hyperparam> for Operand {
+    fn from(number: Hyperparam) -> Operand {
+        Operand::Number(number)
+    }
+}
+
+impl From<Schedule> for Operand {
+    fn from(schedule: Schedule) -> Operand {
+        Operand::Number(schedule.into())
+    }
+}
+
+impl From<TreeValues> for Operand {
+    fn from(tree: TreeValues) -> Operand {
+        Operand::Tree(tree)
+    }
+}
+
+/// The values of a tree, copied: one array of `f64` for each path. Clones share them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TreeValues(Arc<Copied>);
+
+#[derive(Debug, PartialEq)]
+struct Copied {
+    structure: Structure,
+    /// In row-major order.
+    leaves: Vec<Vec<f64>>,
+}
+
+impl TreeValues {
+    /// Copies the values of a tree.
+    pub fn of<T: Tree + ?Sized>(tree: &T) -> TreeValues {
+        let (structure, leaves) = (Structure::observed(tree), leaves(tree));
+        TreeValues(Arc::new(Copied { structure, leaves: leaves.iter().map(|leaf| leaf.to_f64()).collect() }))
+    }
+
+    /// The leaves.
+    pub fn structure(&self) -> &Structure {
+        &self.0.structure
+    }
+
+    /// The values of the leaf at a path, in row-major order.
+    pub fn get(&self, path: &str) -> Option<&[f64]> {
+        Some(&self.0.leaves[self.0.structure.index_of(path)?])
+    }
+
+    /// The first value that does not please, with its place.
+    fn find(&self, found: impl Fn(f64) -> bool) -> Option<(&str, usize, f64)> {
+        self.0.structure.paths().zip(&self.0.leaves).find_map(|(path, values)| {
+            let i = values.iter().position(|x| found(*x))?;
+            Some((path, i, values[i]))
+        })
+    }
+
+    /// Refuses a tree that does not give a value to every active leaf, or one to a leaf that does not exist. A leaf
+    /// without axes has one value for all elements.
+    pub(super) fn fit(&self, function: &str, argument: &str, structure: &Structure, active: &[bool]) -> Result<()> {
+        let ours = &self.0.structure;
+        let mut differences = Vec::new();
+        for (leaf, _) in structure.leaves().iter().zip(active).filter(|(_, on)| **on) {
+            match ours.index_of(leaf.path()).map(|i| &ours.leaves()[i]) {
+                None => differences.push(Difference::Missing { expected: leaf.clone() }),
+                Some(found) if found.shape() != leaf.shape() && found.ndim() > 0 => {
+                    let (path, expected) = (leaf.path().into(), leaf.shape().into());
+                    differences.push(Difference::Shape { path, expected, found: found.shape().into() });
+                }
+                Some(_) => {}
+            }
+        }
+        let unexpected = ours.leaves().iter().filter(|leaf| structure.index_of(leaf.path()).is_none());
+        differences.extend(unexpected.map(|leaf| Difference::Unexpected { found: leaf.clone() }));
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(Error::structure(format!("{function}: argument `{argument}` does not fit the tree"), differences))
+    }
+
+    /// The values for the elements of a leaf in row-major order: as many, or one for all of them.
+    pub(super) fn row_major(&self, leaf: &LeafSpec) -> Values {
+        match (self.get(leaf.path()), self.0.structure.index_of(leaf.path())) {
+            (Some([one]), Some(i)) if self.0.structure.leaves()[i].ndim() == 0 => Values::One(*one),
+            (values, _) => Values::Each(values.unwrap_or_default().into()),
+        }
+    }
+
+    /// The same, in the memory order of the leaf's state.
+    pub(super) fn in_memory_order(&self, leaf: &LeafSpec) -> Values {
+        let Values::Each(values) = self.row_major(leaf) else { return self.row_major(leaf) };
+        let (mut ordered, mut next) = (values.clone(), values.iter());
+        for run in Cursor::new(leaf.shape(), &dense_strides(leaf.shape()), leaf.strides(), 0).take(values.len()) {
+            for i in 0..run.len as isize {
+                let at = (run.offset + i * run.stride) as usize;
+                next.next().into_iter().for_each(|value| ordered[at] = *value);
+            }
+        }
+        Values::Each(ordered)
+    }
+}
+
+/// `{"tree": {path: {"dtype", "shape", "data"}}}`
+impl ToRecipe for TreeValues {
+    fn to_recipe(&self) -> Recipe {
+        let leaf = |(spec, values): (&LeafSpec, &Vec<f64>)| {
+            let parts =
+                [("dtype", "f64".to_recipe()), ("shape", spec.shape().to_recipe()), ("data", values.to_recipe())];
+            (String::from(spec.path()), Recipe::map(parts))
+        };
+        let leaves = self.0.structure.leaves().iter().zip(&self.0.leaves).map(leaf).collect();
+        Recipe::map([("tree", Recipe::Map(leaves))])
+    }
+}
+
+/// The values that belong to the elements of one leaf.
+#[derive(Clone, Debug)]
+pub(super) enum Values {
+    One(f64),
+    Each(Vec<f64>),
+}
+
+impl Values {
+    pub(super) fn at(&self, i: usize) -> f64 {
+        match self {
+            Values::One(value) => *value,
+            Values::Each(values) => values[i],
+        }
+    }
+
+    /// Those of a stretch; `room` is as long as that.
+    pub(super) fn stretch<'a>(&'a self, start: usize, room: &'a mut [f64]) -> &'a [f64] {
+        match self {
+            Values::One(value) => Values::fill(*value, room),
+            Values::Each(values) => &values[start..][..room.len()],
+        }
+    }
+
+    /// A stretch of one value.
+    pub(super) fn fill(value: f64, room: &mut [f64]) -> &[f64] {
+        room.fill(value);
+        room
+    }
+}

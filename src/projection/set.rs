@@ -1,0 +1,191 @@
+use super::operand::{Operand, TreeValues, Values};
+use super::vector::{TreeVector, Vector};
+use crate::engine::Stage;
+use crate::error::{Error, Result};
+use crate::tree::stretch::{STRETCH, leaves_mut, rewrite};
+use crate::tree::{LeafSpec, Structure, TreeMut};
+use crate::wrapper::Argument;
+
+/// A set, as something to project on.
+///
+/// Sealed: for a set of your own write the projection as a [`Rule`](crate::Rule) or a
+/// [`WholeTreeTransformation`](crate::WholeTreeTransformation).
+pub trait Projection: Set {
+    /// What [`project`](crate::project) makes of it.
+    type Stage: Stage<Needs = crate::needs::Nothing> + Clone + 'static;
+
+    /// Moves a tree to the nearest point of the set. Schedules are taken at count 0.
+    ///
+    /// # Errors
+    ///
+    /// If an argument is out of its range, or a tree among the arguments does not fit; then nothing is changed.
+    fn project<T: TreeMut + ?Sized>(&self, tree: &mut T) -> Result<()>;
+
+    #[doc(hidden)]
+    fn into_stage(self) -> Self::Stage;
+}
+
+/// What every set says of itself.
+pub trait Set: Clone + core::fmt::Debug + Send + Sync + 'static {
+    /// The name of the function, as in messages and configs.
+    const NAME: &'static str;
+
+    /// Checks the arguments.
+    fn check(&self) -> Result<()>;
+
+    /// Shows the arguments.
+    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
+}
+
+/// A set that holds each element between two bounds.
+pub trait ElementSet: Set {
+    /// The bounds that are numbers, at a step count.
+    fn numbers(&self, count: u64) -> [f64; 2];
+
+    /// The bounds that are trees, with their names.
+    fn trees(&self) -> [Option<(&'static str, &TreeValues)>; 2] {
+        [None, None]
+    }
+}
+
+/// A set for which the whole tree is one vector.
+pub trait TreeSet: Set {
+    /// The vector that belongs to the set, if there is one.
+    fn along(&self) -> Option<(&'static str, &Operand)> {
+        None
+    }
+
+    /// Moves a vector to the nearest point; it has elements.
+    fn move_to(&self, count: u64, x: &mut dyn Vector);
+}
+
+/// How an operand is shown among the arguments.
+pub(super) fn visit(operand: &mut Operand) -> Argument<'_> {
+    match operand {
+        Operand::Number(number) => Argument::Hyperparam(number),
+        Operand::Tree(tree) => Argument::Static(tree),
+    }
+}
+
+/// The bounds of each active leaf that are trees.
+pub(super) type LeafBounds = [Option<Values>; 2];
+
+/// Bounds for each leaf, in the order that `order` brings them into; trees are checked.
+pub(super) fn bounds<S: ElementSet>(
+    set: &S,
+    structure: &Structure,
+    active: &[bool],
+    order: fn(&TreeValues, &LeafSpec) -> Values,
+) -> Result<Vec<LeafBounds>> {
+    let (trees, numbers) = (set.trees(), set.numbers(0));
+    for (name, tree) in trees.into_iter().flatten() {
+        tree.fit(S::NAME, name, structure, active)?;
+    }
+    let each = |(leaf, on): (&LeafSpec, &bool)| {
+        let of = |tree: Option<(_, &TreeValues)>| tree.filter(|_| *on).map(|(_, tree)| order(tree, leaf));
+        let found = trees.map(of);
+        if found.iter().all(Option::is_none) {
+            return Ok(found);
+        }
+        let [lower, upper] = sides(found.clone(), numbers);
+        match (0..leaf.len()).map(|i| (lower.at(i), upper.at(i))).find(|(lower, upper)| lower > upper) {
+            Some((lower, upper)) => Err(crossing(S::NAME, leaf.path(), lower, upper)),
+            None => Ok(found),
+        }
+    };
+    structure.leaves().iter().zip(active).map(each).collect()
+}
+
+fn crossing(function: &str, path: &str, lower: f64, upper: f64) -> Error {
+    let found = format!("{upper} with a lower bound of {lower} in `{path}`");
+    Error::argument(function, "upper", "nowhere less than the lower bound", found)
+}
+
+/// Between two bounds. Not `clamp`, which panics, nor `min` and `max`, which lose a NaN.
+pub(super) fn between(x: f64, lower: f64, upper: f64) -> f64 {
+    if x > upper {
+        upper
+    } else if x < lower {
+        lower
+    } else {
+        x
+    }
+}
+
+pub(super) fn project_elements<S: ElementSet, T: TreeMut + ?Sized>(set: &S, tree: &mut T) -> Result<()> {
+    set.check()?;
+    let structure = Structure::of(tree)?;
+    let bounds = bounds(set, &structure, &vec![true; structure.len()], TreeValues::row_major)?;
+    let numbers = set.numbers(0);
+    for (leaf, bounds) in leaves_mut(tree).iter_mut().zip(bounds) {
+        let [lower, upper] = sides(bounds, numbers);
+        rewrite(leaf, |start, x| {
+            let mut rooms = [[0.0; STRETCH]; 2];
+            let [low, high] = &mut rooms;
+            let (low, high) = (lower.stretch(start, &mut low[..x.len()]), upper.stretch(start, &mut high[..x.len()]));
+            x.iter_mut().zip(low.iter().zip(high)).for_each(|(x, (low, high))| *x = between(*x, *low, *high));
+        });
+    }
+    Ok(())
+}
+
+/// Both bounds of a leaf.
+pub(super) fn sides([lower, upper]: LeafBounds, numbers: [f64; 2]) -> [Values; 2] {
+    [lower.unwrap_or(Values::One(numbers[0])), upper.unwrap_or(Values::One(numbers[1]))]
+}
+
+pub(super) fn project_tree<S: TreeSet, T: TreeMut + ?Sized>(set: &S, tree: &mut T) -> Result<()> {
+    set.check()?;
+    let structure = Structure::of(tree)?;
+    let beside = beside(set, &structure, &vec![true; structure.len()], TreeValues::row_major)?;
+    let x = &mut TreeVector { leaves: &mut leaves_mut(tree), beside: &beside };
+    if x.elements() > 0 {
+        set.move_to(0, x);
+    }
+    Ok(())
+}
+
+/// The values of the vector that belongs to a set, for each leaf; none if there is no such vector.
+pub(super) fn beside<S: TreeSet>(
+    set: &S,
+    structure: &Structure,
+    active: &[bool],
+    order: fn(&TreeValues, &LeafSpec) -> Values,
+) -> Result<Vec<Values>> {
+    let leaves = || structure.leaves().iter().zip(active);
+    let Some((name, operand)) = set.along() else { return Ok(Vec::new()) };
+    let Some(tree) = operand.tree() else {
+        let number = operand.number(0).unwrap_or_default();
+        return Ok(leaves().map(|_| Values::One(number)).collect());
+    };
+    tree.fit(S::NAME, name, structure, active)?;
+    let of = |(leaf, on): (&LeafSpec, &bool)| if *on { order(tree, leaf) } else { Values::One(0.0) };
+    let values: Vec<Values> = leaves().map(of).collect();
+    let some = leaves().zip(&values).any(|((leaf, _), values)| (0..leaf.len()).any(|i| values.at(i) != 0.0));
+    let empty = leaves().all(|(leaf, on)| !*on || leaf.len() == 0);
+    if some || empty { Ok(values) } else { Err(Error::argument(S::NAME, name, "not zero everywhere", "zeros")) }
+}
+
+/// Makes a set a [`Projection`].
+macro_rules! projection {
+    ($T:ty, elements) => {
+        projection!($T, $crate::projection::ProjectElements<$T>, $crate::projection::set::project_elements);
+    };
+    ($T:ty, tree) => {
+        projection!($T, $crate::projection::ProjectTree<$T>, $crate::projection::set::project_tree);
+    };
+    ($T:ty, $Stage:ty, $project:path) => {
+        impl $crate::projection::Projection for $T {
+            type Stage = $Stage;
+
+            fn project<T: $crate::TreeMut + ?Sized>(&self, tree: &mut T) -> $crate::Result<()> {
+                $project(self, tree)
+            }
+
+            fn into_stage(self) -> $Stage {
+                <$Stage>::new(self)
+            }
+        }
+    };
+}
+pub(super) use projection;

@@ -1,0 +1,71 @@
+use super::operand::{TreeValues, Values};
+use super::set::{TreeSet, beside};
+use super::vector::{SumVector, Vector};
+use crate::engine::{InitContext, StepContext, WholeTree};
+use crate::error::Result;
+use crate::recipe::Recipe;
+use crate::state::Count;
+use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tree_stage};
+
+/// See [`project`](crate::project): the projection of the whole tree as one vector.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ProjectTree<S> {
+    /// The set.
+    pub projection: S,
+}
+
+impl<S> ProjectTree<S> {
+    pub(super) fn new(projection: S) -> ProjectTree<S> {
+        ProjectTree { projection }
+    }
+}
+
+impl<S: TreeSet> Arguments for ProjectTree<S> {
+    const NAME: &'static str = "project";
+
+    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        visit("projection", Argument::Static(&Recipe::text(S::NAME)));
+        self.projection.arguments(visit);
+    }
+}
+
+/// What [`project`](crate::project) remembers where it works on the whole tree.
+#[derive(Clone, Debug)]
+pub struct ProjectTreeState {
+    /// Steps done: what schedules are evaluated at.
+    pub count: Count,
+    /// The vector that belongs to the set, in the leaves' memory order; no part of what is saved.
+    beside: Vec<Values>,
+}
+
+state_fields!(ProjectTreeState<> { count });
+
+whole_tree_stage!(ProjectTree<S> where S: TreeSet => ProjectTree<S>; by WholeTreeRule; state ProjectTreeState);
+
+impl<S: TreeSet> WholeTreeRule for ProjectTree<S> {
+    const NAME: &'static str = S::NAME;
+    const READS_PARAMS: bool = true;
+    type State = ProjectTreeState;
+
+    fn validate(&self) -> Result<()> {
+        self.projection.check()
+    }
+
+    fn init(&self, at: &InitContext<'_>) -> Result<ProjectTreeState> {
+        let beside = beside(&self.projection, at.structure(), at.active(), TreeValues::in_memory_order)?;
+        Ok(ProjectTreeState { count: Count::default(), beside })
+    }
+
+    fn transform(&self, state: &mut ProjectTreeState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let count = state.count.get();
+        state.count.increment();
+        if let Some(number) = self.projection.along().and_then(|(_, operand)| operand.number(count)) {
+            state.beside.iter_mut().for_each(|values| *values = Values::One(number));
+        }
+        let x = &mut SumVector { tree, beside: &state.beside };
+        if x.elements() > 0 {
+            self.projection.move_to(count, x);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A tree as one long vector, a stretch of it at a time: what the algorithms on whole trees work on, be it a tree to
+//! change or the parameters after a step that is to come.
+
+use super::operand::Values;
+use crate::element::Real;
+use crate::engine::{LeafVisitor, WholeLeaf, WholeTree, sum_tile};
+use crate::tree::stretch::{STRETCH, read, rewrite};
+use crate::tree::{LeafMut, LeafRef};
+
+/// A vector, and beside it a second one that belongs to the set: a normal, say. The second is empty where there is none.
+pub trait Vector {
+    /// How many elements.
+    fn elements(&self) -> usize;
+    /// Shows all elements.
+    fn read(&mut self, each: &mut dyn FnMut(&[f64], &[f64]));
+    /// Shows all elements to be overwritten.
+    fn rewrite(&mut self, each: &mut dyn FnMut(&mut [f64], &[f64]));
+}
+
+impl dyn Vector + '_ {
+    /// `Σ f(x)`
+    pub(super) fn sum(&mut self, f: impl Fn(f64) -> f64) -> f64 {
+        let mut sum = 0.0;
+        self.read(&mut |x, _| sum += sum_tile(x, &f));
+        sum
+    }
+
+    /// `Σ f(x, a)`
+    pub(super) fn sum_with(&mut self, f: impl Fn(f64, f64) -> f64) -> f64 {
+        let (mut sum, mut products) = (0.0, [0.0; STRETCH]);
+        self.read(&mut |x, a| {
+            let products = &mut products[..x.len()];
+            products.iter_mut().zip(x.iter().zip(a)).for_each(|(product, (x, a))| *product = f(*x, *a));
+            sum += sum_tile(products, |product: f64| product);
+        });
+        sum
+    }
+
+    /// `max f(x)`, NaN if one is; 0 without elements.
+    pub(super) fn max(&mut self, f: impl Fn(f64) -> f64) -> f64 {
+        let mut most = None;
+        self.read(&mut |x, _| {
+            for x in x.iter().map(|x| f(*x)) {
+                most = Some(most.map_or(x, |most: f64| if x.is_nan() || x > most { x } else { most }));
+            }
+        });
+        most.unwrap_or(0.0)
+    }
+
+    /// `x ← f(x)`
+    pub(super) fn map(&mut self, f: impl Fn(f64) -> f64) {
+        self.rewrite(&mut |x, _| x.iter_mut().for_each(|x| *x = f(*x)));
+    }
+
+    /// `x ← f(x, a)`
+    pub(super) fn map_with(&mut self, f: impl Fn(f64, f64) -> f64) {
+        self.rewrite(&mut |x, a| x.iter_mut().zip(a).for_each(|(x, a)| *x = f(*x, *a)));
+    }
+}
+
+/// The leaves of a tree; `beside` has an entry for each, or none.
+pub(super) struct TreeVector<'a, 'b> {
+    pub(super) leaves: &'a mut [LeafMut<'b>],
+    pub(super) beside: &'a [Values],
+}
+
+impl Vector for TreeVector<'_, '_> {
+    fn elements(&self) -> usize {
+        self.leaves.iter().map(|leaf| leaf.parts.data.len()).sum()
+    }
+
+    fn read(&mut self, each: &mut dyn FnMut(&[f64], &[f64])) {
+        let mut room = [0.0; STRETCH];
+        for (i, leaf) in self.leaves.iter().enumerate() {
+            let beside = self.beside.get(i);
+            let shared = LeafRef::lend(leaf.parts.clone());
+            read(&shared, |start, x| each(x, stretch(beside, start, &mut room[..x.len()])));
+        }
+    }
+
+    fn rewrite(&mut self, each: &mut dyn FnMut(&mut [f64], &[f64])) {
+        let mut room = [0.0; STRETCH];
+        for (i, leaf) in self.leaves.iter_mut().enumerate() {
+            let beside = self.beside.get(i);
+            rewrite(leaf, |start, x| {
+                let beside = stretch(beside, start, &mut room[..x.len()]);
+                each(x, beside);
+            });
+        }
+    }
+}
+
+fn stretch<'a>(beside: Option<&'a Values>, start: usize, room: &'a mut [f64]) -> &'a [f64] {
+    beside.map_or(&[], |values| values.stretch(start, room))
+}
+
+/// Parameters plus updates, where both are in memory. Rewriting it rewrites the updates.
+pub(super) struct SumVector<'a, 'b> {
+    pub(super) tree: &'a mut WholeTree<'b>,
+    pub(super) beside: &'a [Values],
+}
+
+impl Vector for SumVector<'_, '_> {
+    fn elements(&self) -> usize {
+        let leaves = self.tree.structure().leaves().iter().enumerate();
+        leaves.filter(|(i, _)| self.tree.is_active(*i)).map(|(_, leaf)| leaf.len()).sum()
+    }
+
+    fn read(&mut self, each: &mut dyn FnMut(&[f64], &[f64])) {
+        self.tree.visit(&mut Read { beside: self.beside, each });
+    }
+
+    fn rewrite(&mut self, each: &mut dyn FnMut(&mut [f64], &[f64])) {
+        self.tree.visit(&mut Rewrite { beside: self.beside, each });
+    }
+}
+
+struct Read<'a> {
+    beside: &'a [Values],
+    each: &'a mut dyn FnMut(&[f64], &[f64]),
+}
+
+impl LeafVisitor for Read<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let (mut sums, mut room) = ([0.0; STRETCH], [0.0; STRETCH]);
+        for (k, (u, p)) in leaf.u.chunks(STRETCH).zip(leaf.p.chunks(STRETCH)).enumerate() {
+            let x = &mut sums[..u.len()];
+            add(x, u, p);
+            (self.each)(x, stretch(self.beside.get(leaf.index), k * STRETCH, &mut room[..u.len()]));
+        }
+    }
+}
+
+struct Rewrite<'a> {
+    beside: &'a [Values],
+    each: &'a mut dyn FnMut(&mut [f64], &[f64]),
+}
+
+impl LeafVisitor for Rewrite<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let (mut sums, mut room) = ([0.0; STRETCH], [0.0; STRETCH]);
+        for (k, (u, p)) in leaf.u.chunks_mut(STRETCH).zip(leaf.p.chunks(STRETCH)).enumerate() {
+            let x = &mut sums[..u.len()];
+            add(x, u, p);
+            (self.each)(x, stretch(self.beside.get(leaf.index), k * STRETCH, &mut room[..u.len()]));
+            u.iter_mut().zip(x.iter().zip(p)).for_each(|(u, (x, p))| *u = C::of(x - p.as_f64()));
+        }
+    }
+}
+
+fn add<C: Real>(x: &mut [f64], u: &[C], p: &[C]) {
+    x.iter_mut().zip(u.iter().zip(p)).for_each(|(x, (u, p))| *x = u.as_f64() + p.as_f64());
+}

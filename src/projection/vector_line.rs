@@ -1,0 +1,86 @@
+use super::operand::Operand;
+use super::set::{Set, TreeSet, projection, visit};
+use super::vector::Vector;
+use crate::error::{Error, Result};
+use crate::tree::TreeMut;
+use crate::wrapper::Argument;
+
+/// Moves a tree, as one vector, to the nearest multiple of another.
+///
+/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number, which
+/// stands for all of them: then every element becomes the mean.
+///
+/// # Arithmetic
+///
+/// ```text
+/// x ← ⟨a, x⟩ / ⟨a, a⟩ · a
+/// ```
+///
+/// # Cost
+///
+/// Two passes; `a` is copied as `f64`.
+///
+/// # Errors
+///
+/// If `a` is zero everywhere or not finite, or is a tree that does not fit; then nothing is changed.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::projection::projection_vector;
+///
+/// let mut tree = (vec![1.0_f32, 2.0], 3.0_f64);
+/// projection_vector(&mut tree, &(vec![0.0_f64, 1.0], 1.0_f64))?;
+/// assert_eq!(tree, (vec![0.0, 2.5], 2.5));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`projection_vector`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place, in the types
+/// of the tree, not of `a`; an `a` of zeros is refused.
+pub fn projection_vector<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Operand>) -> Result<()> {
+    super::Projection::project(&vector(a), tree)
+}
+
+/// All multiples of `a`; see [`projection_vector`].
+pub fn vector(a: impl Into<Operand>) -> VectorLine {
+    VectorLine { a: a.into() }
+}
+
+/// See [`vector`](fn@vector).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a set does nothing until something is projected on it"]
+pub struct VectorLine {
+    /// The direction; not zero everywhere.
+    pub a: Operand,
+}
+
+projection!(VectorLine, tree);
+
+impl Set for VectorLine {
+    const NAME: &'static str = "projection_vector";
+
+    fn check(&self) -> Result<()> {
+        self.a.validate(Self::NAME, "a", "finite", f64::is_finite)?;
+        match self.a.fixed() {
+            Some(0.0) => Err(Error::argument(Self::NAME, "a", "not zero everywhere", 0)),
+            _ => Ok(()),
+        }
+    }
+
+    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        show("a", visit(&mut self.a));
+    }
+}
+
+impl TreeSet for VectorLine {
+    fn along(&self) -> Option<(&'static str, &Operand)> {
+        Some(("a", &self.a))
+    }
+
+    fn move_to(&self, _: u64, x: &mut dyn Vector) {
+        let share = x.sum_with(|x, a| x * a) / x.sum_with(|_, a| a * a);
+        x.map_with(|_, a| share * a);
+    }
+}

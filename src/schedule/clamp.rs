@@ -1,0 +1,65 @@
+//! A schedule between two values.
+
+use core::fmt;
+
+use super::{Kind, Schedule, require};
+use crate::error::Result;
+
+/// Keeps a schedule between two values.
+///
+/// # Arithmetic
+///
+/// ```text
+/// value = min(max(schedule at count, min_value), max_value)
+/// ```
+///
+/// # Errors
+///
+/// [`validate`](Schedule::validate) refuses a `min_value` above `max_value`, a NaN, and whatever the schedule refuses.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::schedule::{clamp, inverse_sqrt};
+/// let schedule = clamp(inverse_sqrt(8.0, 4), 3.0, 6.0);
+/// assert_eq!([0, 3, 15, 9999].map(|count| schedule.at(count)), [3.0, 6.0, 4.0, 3.0]);
+/// ```
+///
+/// # References
+///
+/// Optax and PyTorch: none; a function around another.
+pub fn clamp(schedule: impl Into<Schedule>, min_value: f64, max_value: f64) -> Clamp {
+    Clamp { schedule: Box::new(schedule.into()), min_value, max_value }
+}
+
+/// See [`clamp`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a schedule does nothing until it is asked for a value"]
+pub struct Clamp {
+    /// What is kept between the two.
+    pub schedule: Box<Schedule>,
+    /// The least value; may be −∞.
+    pub min_value: f64,
+    /// The largest value, at least `min_value`; may be ∞.
+    pub max_value: f64,
+}
+
+impl Kind for Clamp {
+    fn value(&self, count: u64) -> f64 {
+        // Not `f64::clamp`, which panics where the two are in the wrong order.
+        self.schedule.at(count).max(self.min_value).min(self.max_value)
+    }
+
+    fn check(&self) -> Result<()> {
+        require(!self.min_value.is_nan(), "clamp", "min_value", "a number", self.min_value)?;
+        let expected = format!("at least `min_value` ({})", self.min_value);
+        require(self.max_value >= self.min_value, "clamp", "max_value", &expected, self.max_value)?;
+        self.schedule.validate()
+    }
+}
+
+impl fmt::Display for Clamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "clamp({}, {:?}, {:?})", self.schedule, self.min_value, self.max_value)
+    }
+}

@@ -1,0 +1,79 @@
+//! Down with the root of the count.
+
+use core::fmt;
+
+use super::{Kind, at_least_one, finite};
+use crate::error::Result;
+
+/// Warms up on a line, then falls with the root of the number of steps.
+///
+/// # Arithmetic
+///
+/// ```text
+/// t = count + 1
+/// value = peak_value·min(t / warmup_steps, √(warmup_steps / t))
+/// ```
+///
+/// Steps are counted from 1, so that the first has a value above 0; the peak is the `warmup_steps`-th.
+///
+/// # Errors
+///
+/// [`validate`](super::Schedule::validate) refuses `warmup_steps` 0 and a value that is not finite.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::schedule::inverse_sqrt;
+/// let schedule = inverse_sqrt(8.0, 4);
+/// assert_eq!([0, 1, 3, 15, 63].map(|count| schedule.at(count)), [2.0, 4.0, 8.0, 4.0, 2.0]);
+/// ```
+///
+/// # References
+///
+/// Vaswani et al., [Attention is all you need](https://arxiv.org/abs/1706.03762), 2017, section 5.3, where the peak is made
+/// from the model's width: see [`noam`]. fairseq: `inverse_sqrt`, which may start above 0. Optax and PyTorch: none.
+pub fn inverse_sqrt(peak_value: f64, warmup_steps: u64) -> InverseSqrt {
+    InverseSqrt { peak_value, warmup_steps }
+}
+
+/// The [`inverse_sqrt`] of the Transformer, with the peak `1 / √(model_width·warmup_steps)`.
+///
+/// ```text
+/// value = model_width^−0.5 · min(t^−0.5, t·warmup_steps^−1.5)          t = count + 1
+/// ```
+///
+/// ```
+/// use gradchain::schedule::noam;
+/// assert_eq!([0, 15, 63].map(|count| noam(4, 16).at(count)), [1.0 / 128.0, 0.125, 0.0625]);
+/// ```
+pub fn noam(model_width: u64, warmup_steps: u64) -> InverseSqrt {
+    inverse_sqrt(1.0 / (model_width as f64 * warmup_steps as f64).sqrt(), warmup_steps)
+}
+
+/// See [`inverse_sqrt`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use = "a schedule does nothing until it is asked for a value"]
+pub struct InverseSqrt {
+    /// The largest value.
+    pub peak_value: f64,
+    /// Which step it is at, from 1.
+    pub warmup_steps: u64,
+}
+
+impl Kind for InverseSqrt {
+    fn value(&self, count: u64) -> f64 {
+        let (t, warmup_steps) = (count as f64 + 1.0, self.warmup_steps as f64);
+        self.peak_value * (t / warmup_steps).min((warmup_steps / t).sqrt())
+    }
+
+    fn check(&self) -> Result<()> {
+        at_least_one("inverse_sqrt", "warmup_steps", self.warmup_steps)?;
+        finite("inverse_sqrt", &[("peak_value", self.peak_value)])
+    }
+}
+
+impl fmt::Display for InverseSqrt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "inverse_sqrt({:?}, {})", self.peak_value, self.warmup_steps)
+    }
+}

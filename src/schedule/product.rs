@@ -1,0 +1,62 @@
+//! Schedules multiplied.
+
+use core::fmt;
+
+use super::several::{Several, list};
+use super::{Kind, Schedule, require};
+use crate::error::Result;
+
+/// Multiplies schedules and numbers: scales one, or warms it up.
+///
+/// # Arithmetic
+///
+/// ```text
+/// value = Πᵢ scheduleᵢ at count
+/// ```
+///
+/// # Errors
+///
+/// [`validate`](Schedule::validate) refuses an empty list, and whatever one of the schedules refuses.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::schedule::{linear, product};
+/// let warmup = linear(0.0, 1.0, 4);
+/// let schedule = product((0.5, warmup, linear(1.0, 0.0, 8)));
+/// assert_eq!([0, 2, 4, 8].map(|count| schedule.at(count)), [0.0, 0.1875, 0.25, 0.0]);
+/// ```
+///
+/// # References
+///
+/// PyTorch: `ChainedScheduler`, whose members scale one after the other. Optax: none; a function of others.
+pub fn product(schedules: impl Several) -> Product {
+    Product { schedules: schedules.into_schedules() }
+}
+
+/// See [`product`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a schedule does nothing until it is asked for a value"]
+pub struct Product {
+    /// The schedules, at least one.
+    pub schedules: Vec<Schedule>,
+}
+
+impl Kind for Product {
+    fn value(&self, count: u64) -> f64 {
+        self.schedules.iter().map(|schedule| schedule.at(count)).product()
+    }
+
+    fn check(&self) -> Result<()> {
+        require(!self.schedules.is_empty(), "product", "schedules", "at least one", "none")?;
+        self.schedules.iter().try_for_each(Schedule::validate)
+    }
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("product(")?;
+        list(f, &self.schedules)?;
+        f.write_str(")")
+    }
+}

@@ -1,0 +1,153 @@
+//! Up, along, and down.
+
+use core::f64::consts::PI;
+use core::fmt;
+
+use super::{Kind, finite, fraction, linear, option};
+use crate::error::Result;
+
+/// Warms up on a line, stays, and goes down at the end: "WSD", the trapezoid.
+///
+/// The length of the middle need not be known when a run begins: save a run before its end and decay from there.
+///
+/// # Arithmetic
+///
+/// With `w`, `s`, `d` the numbers of steps:
+///
+/// ```text
+/// count < w:          init_value + (peak_value − init_value)·count / w
+/// count < w + s:      peak_value
+/// from there on:      end_value + (peak_value − end_value)·f(x)       x = min((count − w − s) / d, 1)
+///
+/// f(x) = 1 − x        Linear
+///        1 − √x       OneMinusSqrt
+///        (1 + cos(π·x)) / 2     Cosine
+/// ```
+///
+/// # Errors
+///
+/// [`validate`](super::Schedule::validate) refuses values that are not finite. Any of the three parts may have no steps.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::schedule::{DecayShape, warmup_stable_decay};
+///
+/// let schedule = warmup_stable_decay(8.0, 4, 10, 4);
+/// assert_eq!([0, 2, 4, 13, 14, 16, 18, 99].map(|count| schedule.at(count)), [0.0, 4.0, 8.0, 8.0, 8.0, 4.0, 0.0, 0.0]);
+/// let steep = schedule.shape(DecayShape::OneMinusSqrt).end_value(2.0);
+/// assert_eq!([15, 18].map(|count| steep.at(count)), [5.0, 2.0]);
+/// ```
+///
+/// # References
+///
+/// Hu et al., [MiniCPM: unveiling the potential of small language models](https://arxiv.org/abs/2404.06395), 2024, section
+/// 4; Hägele et al., [Scaling laws and compute-optimal training beyond fixed training
+/// durations](https://arxiv.org/abs/2405.18392), 2024, for the shape `1 − √x`. Optax and PyTorch: none by this name.
+pub fn warmup_stable_decay(
+    peak_value: f64,
+    warmup_steps: u64,
+    stable_steps: u64,
+    decay_steps: u64,
+) -> WarmupStableDecay {
+    WarmupStableDecay {
+        peak_value,
+        warmup_steps,
+        stable_steps,
+        decay_steps,
+        init_value: 0.0,
+        end_value: 0.0,
+        shape: DecayShape::Linear,
+    }
+}
+
+/// How [`warmup_stable_decay`] goes down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DecayShape {
+    /// On a line.
+    #[default]
+    Linear,
+    /// Steeply first, then ever less.
+    OneMinusSqrt,
+    /// On half a cosine.
+    Cosine,
+}
+
+impl DecayShape {
+    fn left(self, x: f64) -> f64 {
+        match self {
+            DecayShape::Linear => 1.0 - x,
+            DecayShape::OneMinusSqrt => 1.0 - x.sqrt(),
+            DecayShape::Cosine => 0.5 * (1.0 + (PI * x).cos()),
+        }
+    }
+}
+
+/// See [`warmup_stable_decay`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use = "a schedule does nothing until it is asked for a value"]
+pub struct WarmupStableDecay {
+    /// The value in the middle.
+    pub peak_value: f64,
+    /// How many steps the way up takes; 0 starts at the peak.
+    pub warmup_steps: u64,
+    /// How many steps the value stays.
+    pub stable_steps: u64,
+    /// How many steps the way down takes; 0 falls at once.
+    pub decay_steps: u64,
+    /// The first value; 0 unless set.
+    pub init_value: f64,
+    /// The last value; 0 unless set.
+    pub end_value: f64,
+    /// How it goes down; on a line unless set.
+    pub shape: DecayShape,
+}
+
+impl WarmupStableDecay {
+    /// Sets the first value. Default: 0.
+    pub fn init_value(mut self, init_value: f64) -> WarmupStableDecay {
+        self.init_value = init_value;
+        self
+    }
+
+    /// Sets the last value. Default: 0.
+    pub fn end_value(mut self, end_value: f64) -> WarmupStableDecay {
+        self.end_value = end_value;
+        self
+    }
+
+    /// Sets how it goes down. Default: on a line.
+    pub fn shape(mut self, shape: DecayShape) -> WarmupStableDecay {
+        self.shape = shape;
+        self
+    }
+}
+
+impl Kind for WarmupStableDecay {
+    fn value(&self, count: u64) -> f64 {
+        let WarmupStableDecay { peak_value, warmup_steps, stable_steps, decay_steps, init_value, end_value, shape } =
+            *self;
+        if count < warmup_steps {
+            return linear(init_value, peak_value, warmup_steps).value(count);
+        }
+        let Some(since) = (count - warmup_steps).checked_sub(stable_steps) else { return peak_value };
+        let left = if since < decay_steps { shape.left(fraction(since, decay_steps)) } else { 0.0 };
+        end_value + (peak_value - end_value) * left
+    }
+
+    fn check(&self) -> Result<()> {
+        let values = [("peak_value", self.peak_value), ("init_value", self.init_value), ("end_value", self.end_value)];
+        finite("warmup_stable_decay", &values)
+    }
+}
+
+impl fmt::Display for WarmupStableDecay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WarmupStableDecay { peak_value, warmup_steps, stable_steps, decay_steps, init_value, end_value, shape } =
+            self;
+        write!(f, "warmup_stable_decay({peak_value:?}, {warmup_steps}, {stable_steps}, {decay_steps})")?;
+        option(f, "init_value", init_value, &0.0)?;
+        option(f, "end_value", end_value, &0.0)?;
+        if *shape == DecayShape::Linear { Ok(()) } else { write!(f, ".shape(DecayShape::{shape:?})") }
+    }
+}

@@ -1,0 +1,57 @@
+//! What rules with running means have in common.
+
+use crate::element::Real;
+use crate::engine::Clock;
+use crate::error::Result;
+use crate::schedule::Hyperparam;
+
+/// How much of a running mean is kept, and how much of what is new is taken: 1 together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mean<C> {
+    keep: C,
+    take: C,
+}
+
+impl<C: Real> Mean<C> {
+    pub(super) fn of(decay: f64) -> Mean<C> {
+        Mean { keep: C::of(decay), take: C::of(1.0 - decay) }
+    }
+
+    /// The mean with `x` in it.
+    #[inline(always)]
+    pub(super) fn with(self, mean: C, x: C) -> C {
+        self.keep * mean + self.take * x
+    }
+}
+
+/// What a running mean is multiplied by so that its start at zero does not show; 1 where that is not wanted.
+pub(super) fn unbias(clock: Clock, decay: f64, wanted: bool) -> f64 {
+    if wanted { 1.0 / clock.bias_correction(decay) } else { 1.0 }
+}
+
+/// The shares of a running mean and of the update itself in the first moment without bias, or where nesterov looks one
+/// step ahead.
+pub(super) fn first_moment(clock: Clock, decay: f64, nesterov: bool) -> (f64, f64) {
+    let unbias = 1.0 / clock.bias_correction(decay);
+    let next = Clock { count: clock.count.saturating_add(1) };
+    match nesterov {
+        true => (decay / next.bias_correction(decay), (1.0 - decay) * unbias),
+        false => (unbias, 0.0),
+    }
+}
+
+/// Checks decays of running means.
+pub(super) fn check_decays<const N: usize>(function: &str, decays: [(&str, &Hyperparam); N]) -> Result<()> {
+    decays.into_iter().try_for_each(|(name, h)| h.validate(function, name, "in [0, 1)", |x| (0.0..1.0).contains(&x)))
+}
+
+/// Checks what is added to keep away from zero, and the like.
+pub(super) fn check_not_negative<const N: usize>(function: &str, small: [(&str, &Hyperparam); N]) -> Result<()> {
+    let fits = |x: f64| x >= 0.0 && x.is_finite();
+    small.into_iter().try_for_each(|(name, h)| h.validate(function, name, "finite and not negative", fits))
+}
+
+/// Checks what may be any number.
+pub(super) fn check_finite<const N: usize>(function: &str, numbers: [(&str, &Hyperparam); N]) -> Result<()> {
+    numbers.into_iter().try_for_each(|(name, h)| h.validate(function, name, "finite", f64::is_finite))
+}

@@ -1,0 +1,159 @@
+mod measure;
+mod state;
+
+pub use measure::{GlobalNorm, Measure, MeasureFn, MeasureWithEma, Measured, TreeSum, measure_fn, measure_with_ema};
+pub use state::{Measurements, MonitorState, measurements};
+
+use crate::element::Real;
+use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile};
+use crate::error::{Error, Result};
+use crate::recipe::Recipe;
+
+/// Measures the updates that pass through, under names to read in the state; changes nothing.
+///
+/// Give it something to measure with [`measure`](Monitor::measure): [`GlobalNorm`], [`TreeSum`], functions of your own
+/// ([`measure_fn`], [`Measure`]), or the running mean of one of these ([`measure_with_ema`]). For one measurement there is
+/// [`snapshot`].
+///
+/// Inside [`multi_steps`](crate::multi_steps) it measures what is emitted; before it in a chain, every mini-batch.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← u
+/// measurement = of_sum(Σ element(u))         in f64
+/// ```
+///
+/// # Cost
+///
+/// No pass of its own: sums are taken while updates are in the first-level cache. A chain with a monitor in it is run
+/// member by member on such tiles instead of as one loop. An `f64` for each measurement, two more values for each running
+/// mean.
+///
+/// # Errors
+///
+/// `init` fails if two measurements have one name, or the decay of a running mean is not in `[0, 1)`.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let watch = monitor().measure("norm", GlobalNorm).measure("norm_ema", measure_with_ema(GlobalNorm, 0.9));
+/// let optimizer = chain((watch, clip_by_global_norm(1.0), sgd(0.1)));
+/// let mut params = vec![0.0_f32, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![3.0_f32, 4.0], &mut state)?;
+/// assert_eq!(state.0.get("norm"), Some(5.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`monitor`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a measurement is a number
+/// that follows from a sum over elements, so that it needs no pass of its own; before the first step it is NaN.
+pub fn monitor() -> Monitor {
+    Monitor { measures: Vec::new() }
+}
+
+/// Measures the updates that pass through, under a name to read in the state; changes nothing.
+///
+/// A [`monitor`] with one measurement, which see.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = chain((clip_by_global_norm(1.0), snapshot("clipped_norm", GlobalNorm), sgd(0.5)));
+/// let mut params = vec![0.0_f32, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![0.0_f32, 4.0], &mut state)?;
+/// assert_eq!(state.1.get("clipped_norm"), Some(1.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`snapshot`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: as [`monitor`]; Optax
+/// measures the parameters in `init`.
+pub fn snapshot(measure_name: impl Into<String>, measure: impl Into<Measured>) -> Monitor {
+    monitor().measure(measure_name, measure)
+}
+
+/// See [`monitor`].
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Monitor {
+    measures: Vec<(String, Measured)>,
+}
+
+impl Monitor {
+    /// Adds something to measure under a name.
+    pub fn measure(mut self, name: impl Into<String>, measure: impl Into<Measured>) -> Self {
+        self.measures.push((name.into(), measure.into()));
+        self
+    }
+}
+
+impl Stage for Monitor {
+    type Needs = crate::needs::Nothing;
+    type State = MonitorState;
+    type Run = ();
+    type Kernel<C: Real> = ();
+
+    const SHAPE: Shape = Shape::elementwise(false, false);
+    /// In one loop with others it would see what the last of them makes of an element.
+    const FUSES: bool = false;
+
+    fn shape(&self) -> Shape {
+        Shape { sums: self.measures.len(), ..Self::SHAPE }
+    }
+
+    fn validate(&self) -> Result<()> {
+        let names: Vec<_> = self.measures.iter().map(|(name, _)| name).collect();
+        if let Some((i, name)) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+            return Err(Error::argument("monitor", "measures", "of different names", format!("`{name}` again at {i}")));
+        }
+        self.measures.iter().try_for_each(|(_, measure)| measure.validate())
+    }
+
+    fn init_state(&self, at: &InitContext<'_>) -> Result<MonitorState> {
+        let leaves = at.structure().leaves().iter().zip(at.active());
+        let elements = leaves.map(|(leaf, on)| if *on { leaf.len() } else { 0 }).sum();
+        Ok(MonitorState::new(&self.measures, elements))
+    }
+
+    fn begin(&self, _: &mut MonitorState, _: &StepContext<'_>) {}
+
+    fn finish(&self, state: &mut MonitorState, (): (), sums: Sums<'_>, _: &mut Outcome) {
+        state.record(&self.measures, sums);
+    }
+
+    fn tile<C: Real>(&self, _: &MonitorState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        // A later pass that computes the same updates again must not measure them again.
+        if place.at != span.to {
+            return;
+        }
+        for (i, (_, measure)) in self.measures.iter().enumerate() {
+            let sum = measure.sum(tile.isa(), tile.input());
+            tile.sums()[place.sum + i] += sum;
+        }
+    }
+
+    fn kernel<C: Real>(&self, _: &MonitorState, (): &(), _: usize) {}
+
+    fn state_bytes(&self, _: &MonitorState, _: usize, _: usize, _: Span) -> usize {
+        0
+    }
+
+    fn recipe(&self) -> Recipe {
+        let measures = self.measures.iter().map(|(name, measure)| (&**name, measure.to_recipe()));
+        Recipe::call("monitor", [("measures", Recipe::map(measures))])
+    }
+
+    fn describe(&self) -> String {
+        let names: Vec<_> = self.measures.iter().map(|(name, _)| &**name).collect();
+        format!("monitor({})", names.join(", "))
+    }
+}

@@ -1,0 +1,64 @@
+use crate::projection::Projection;
+
+/// Changes updates so that they lead into a set: to the nearest point of it from where they would have led.
+///
+/// Put it last in a chain. The members before it keep their state: momentum and the like go on as they are.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← projection(p + u) − p
+/// ```
+///
+/// For [sets of the whole tree](crate::projection) `p` and `u` are the leaves that the transformation acts on, as one
+/// vector: [`masked`](crate::masked) makes that one leaf, and a [`chain`](crate::chain) of such a constraint for each of
+/// several. They are worked out in `f64` and rounded once.
+///
+/// After a step the parameters are in the set, up to rounding:
+///
+/// * Bounds on elements hold exactly, for leaves of `f32` and `f64`, as the bounds are in that type: the update is rounded
+///   inwards where it must be. (Only between bounds that are closer than the numbers at `p` is there no such update.)
+/// * For all others, and for bounds on 16-bit leaves, the update and the sum `p + u` are each rounded to the nearest: an
+///   element is off by at most half a unit in the last place of either.
+///
+/// An update that already leads into the set keeps its bits.
+///
+/// # Cost
+///
+/// No state for elements. Bounds on elements fuse, and read parameters; those that are trees are kept as `f64` arrays and
+/// do not. Other sets take one more pass, in which the updates are in memory, and as many reads of them as the projection
+/// says.
+///
+/// # Errors
+///
+/// `init` fails if an argument of the set is out of its range, or is a tree that does not fit the parameters.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::projection::{l2_ball, simplex};
+///
+/// let optimizer = chain((sgd(1.0), project(simplex(1.0))));
+/// let mut weights = vec![0.5_f64, 0.5, 0.0];
+/// let mut state = optimizer.init(&weights)?;
+/// optimizer.step(&mut weights, &vec![0.0, -0.5, 0.0], &mut state)?;
+/// assert_eq!(weights, [0.25, 0.75, 0.0]);
+///
+/// // One leaf is kept short, whatever happens to the other.
+/// let optimizer = chain((adam(0.1), masked(project(l2_ball(1.0)), Mask::path("0"))));
+/// # let mut params = (vec![0.6_f32, 0.8], vec![3.0_f32]);
+/// # let mut state = optimizer.init(&params)?;
+/// # optimizer.step(&mut params, &(vec![-1.0_f32, -1.0], vec![-1.0_f32]), &mut state)?;
+/// # assert!((gradchain::tree::tree_norm(&params.0) - 1.0).abs() < 1e-6 && params.1[0] > 3.05);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Bertsekas, [On the Goldstein-Levitin-Polyak gradient projection method](https://doi.org/10.1109/TAC.1976.1101194), 1976.
+/// Optax has no such transformation: its users project after `apply_updates`, and
+/// [`keep_params_nonnegative`](crate::keep_params_nonnegative) is the one case that it has. PyTorch: none.
+pub fn project<P: Projection>(projection: P) -> P::Stage {
+    projection.into_stage()
+}

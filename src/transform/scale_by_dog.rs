@@ -1,0 +1,195 @@
+use super::anchored::{Anchored, Squares, anchored_stage, larger, squared};
+use crate::engine::InitContext;
+use crate::error::{Error, Result};
+use crate::macros::builder;
+use crate::recipe::{Recipe, ToRecipe};
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Moments, Scalar};
+use crate::wrapper::state_fields;
+
+/// Multiplies updates by how far the parameters ever were from where they began, divided by the root of all squared
+/// gradients.
+///
+/// # Arithmetic
+///
+/// With `x0` the parameters in `init`, norms over all leaves together, summed in `f64`:
+///
+/// ```text
+/// d ← max(d, ‖p − x0‖)                    starts as init_step says
+/// G ← G + ‖u‖²                            starts at 0
+/// u ← u · d / √(G + eps)                  0 where the divisor is 0
+/// ```
+///
+/// # Cost
+///
+/// One float of state for each parameter. One more pass, which reads gradients, parameters and the first parameters. Does
+/// not fuse into one loop.
+///
+/// # Errors
+///
+/// `init` fails if `init_step` is negative or not finite, or `eps` is.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_dog(InitStep::Distance(0.5)).eps(0.0);
+/// let mut params = vec![1.0_f64, 1.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![3.0_f64, 4.0], &mut state)?;
+/// approx::assert_relative_eq!(&params[..], &[1.3, 1.4][..], max_relative = 1e-15);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Ivgi, Hinder and Carmon, [DoG is SGD's best friend: a parameter-free dynamic step size
+/// schedule](https://arxiv.org/abs/2302.12022), 2023, equation DoG. Optax, `contrib.scale_by_dog`. Differs: norms are summed
+/// and kept in `f64`; with an `eps` of 0, Optax makes NaN while all gradients are zero.
+pub fn scale_by_dog(init_step: InitStep) -> ScaleByDog {
+    ScaleByDog { init_step, eps: 1e-8.into() }
+}
+
+/// See [`scale_by_dog`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByDog {
+    /// How large the first step is.
+    pub init_step: InitStep,
+    /// Added to the squared gradients; not negative.
+    pub eps: Hyperparam,
+}
+
+/// How large the first step of [`dog`](crate::dog()) is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum InitStep {
+    /// As if the parameters had been that far from where they began.
+    Distance(f64),
+    /// The gradients times that number.
+    LearningRate(f64),
+    /// As if the parameters had been `x·(1 + ‖x0‖)` from where they began: 1e-6 is safe, 1e-4 for networks with batch
+    /// normalization.
+    Heuristic(f64),
+}
+
+impl InitStep {
+    /// The one of this name, as in Optax: `distance`, `learning_rate`, `heuristic`.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn from_name(name: &str, value: f64) -> Result<InitStep> {
+        match name {
+            "distance" => Ok(InitStep::Distance(value)),
+            "learning_rate" => Ok(InitStep::LearningRate(value)),
+            "heuristic" => Ok(InitStep::Heuristic(value)),
+            _ => Err(Error::unknown_name("init_step", "kind", name, ["distance", "learning_rate", "heuristic"])),
+        }
+    }
+}
+
+/// `[kind, number]`
+impl ToRecipe for InitStep {
+    fn to_recipe(&self) -> Recipe {
+        let (kind, number) = match *self {
+            InitStep::Distance(x) => ("distance", x),
+            InitStep::LearningRate(x) => ("learning_rate", x),
+            InitStep::Heuristic(x) => ("heuristic", x),
+        };
+        Recipe::List(vec![Recipe::text(kind), Recipe::Number(number)])
+    }
+}
+
+builder! {
+    ScaleByDog as "scale_by_dog" {
+        hyperparams: eps;
+        options: init_step: InitStep;
+    }
+}
+anchored_stage!(ScaleByDog; state ScaleByDogState; scalars DogScalars);
+
+/// What [`scale_by_dog`] remembers.
+#[derive(Clone, Debug)]
+pub struct ScaleByDogState {
+    /// Steps done.
+    pub count: Count,
+    /// The parameters in `init`.
+    pub init_params: Moments,
+    /// The largest distance from them so far.
+    pub max_dist: Scalar,
+    /// The sum of squared gradients.
+    pub sum_sq_norm_grads: Scalar,
+}
+
+state_fields!(ScaleByDogState<> { count, init_params, max_dist, sum_sq_norm_grads });
+
+/// The hyperparameters of one step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct DogScalars {
+    eps: f64,
+    /// What the first step's gradients are multiplied by, if that is given, in the first step.
+    given: Option<f64>,
+}
+
+impl Anchored for ScaleByDog {
+    const NAME: &'static str = "scale_by_dog";
+    type State = ScaleByDogState;
+    type Scalars = DogScalars;
+
+    fn check_arguments(&self) -> Result<()> {
+        let (InitStep::Distance(x) | InitStep::LearningRate(x) | InitStep::Heuristic(x)) = self.init_step;
+        let name = <Self as Anchored>::NAME;
+        if !(x >= 0.0 && x.is_finite()) {
+            return Err(Error::argument(name, "init_step", "finite and not negative", x));
+        }
+        self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
+    }
+
+    fn start(&self, at: &InitContext<'_>) -> ScaleByDogState {
+        let init_params = at.params_as_moments();
+        let norm = || init_params.leaves().map(|leaf| squared(&init_params, leaf)).sum::<f64>().sqrt();
+        let max_dist = match self.init_step {
+            InitStep::Distance(x) => x,
+            InitStep::LearningRate(_) => 0.0,
+            InitStep::Heuristic(x) => x * (1.0 + norm()),
+        };
+        ScaleByDogState {
+            count: Count::default(),
+            init_params,
+            max_dist: Scalar::new(max_dist),
+            sum_sq_norm_grads: Scalar::default(),
+        }
+    }
+
+    fn first_params(state: &ScaleByDogState) -> &Moments {
+        &state.init_params
+    }
+
+    fn scalars(&self, state: &mut ScaleByDogState) -> DogScalars {
+        let count = state.count.get();
+        state.count.increment();
+        let given = match self.init_step {
+            InitStep::LearningRate(x) if count == 0 => Some(x),
+            _ => None,
+        };
+        DogScalars { eps: self.eps.at(count), given }
+    }
+
+    fn take(_: DogScalars, state: &mut ScaleByDogState, sums: Squares<'_>) {
+        let [of_updates, of_distance] = sums.total();
+        state.max_dist.set(larger(state.max_dist.get(), of_distance.sqrt()));
+        state.sum_sq_norm_grads.set(state.sum_sq_norm_grads.get() + of_updates);
+    }
+
+    fn factor(k: DogScalars, state: &ScaleByDogState, _: usize) -> f64 {
+        let divisor = (state.sum_sq_norm_grads.get() + k.eps).sqrt();
+        match k.given {
+            Some(given) => given,
+            None if divisor == 0.0 => 0.0,
+            None => state.max_dist.get() / divisor,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The elements of a leaf in groups: a unit is the elements that differ only in their places along some axes.
+
+use core::ops::Range;
+
+use crate::element::Real;
+use crate::engine::{Job, sum_tile};
+use crate::tree::LeafSpec;
+
+/// How a leaf lies in memory, as seen by its units. Units are numbered in memory order.
+#[derive(Clone, Debug)]
+pub(super) struct Units {
+    /// Lengths in memory order, outermost first, and whether places along that axis belong to the same unit; axes that lie
+    /// next to each other and are of the same kind are one.
+    axes: Vec<(usize, bool)>,
+    /// How many units.
+    pub(super) count: usize,
+    /// How many elements each has.
+    pub(super) len: usize,
+}
+
+impl Units {
+    /// The units of a leaf whose elements differ in their places along the axes for which `within` holds.
+    pub(super) fn new(leaf: &LeafSpec, within: impl Fn(usize) -> bool) -> Units {
+        let shape = leaf.shape();
+        let mut order: Vec<usize> = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
+        order.sort_by_key(|&a| core::cmp::Reverse(leaf.strides()[a]));
+        let mut axes: Vec<(usize, bool)> = Vec::new();
+        for a in order {
+            match axes.last_mut() {
+                Some((len, kind)) if *kind == within(a) => *len *= shape[a],
+                _ => axes.push((shape[a], within(a))),
+            }
+        }
+        let product = |kind| axes.iter().filter(|axis| axis.1 == kind).map(|axis| axis.0).product();
+        Units { count: product(false), len: product(true), axes }
+    }
+
+    /// Every run of elements that lie next to each other: where it lies, the unit of its first element, and whether the
+    /// others are of the same unit or each of the next.
+    #[inline(always)]
+    fn runs(&self, mut each: impl FnMut(Range<usize>, usize, bool)) {
+        let Some((&(len, same), outer)) = self.axes.split_last() else { return each(0..1, 0, true) };
+        let runs: usize = outer.iter().map(|axis| axis.0).product();
+        for run in 0..runs {
+            let (mut rest, mut unit, mut step) = (run, 0, if same { 1 } else { len });
+            for &(len, same) in outer.iter().rev() {
+                if !same {
+                    unit += rest % len * step;
+                    step *= len;
+                }
+                rest /= len;
+            }
+            each(run * len..(run + 1) * len, unit, same);
+        }
+    }
+}
+
+/// Adds `f` of every element to the sum of its unit.
+pub(super) struct AddUp<'a, C, F> {
+    pub(super) units: &'a Units,
+    pub(super) x: &'a [C],
+    pub(super) sums: &'a mut [f64],
+    pub(super) f: F,
+}
+
+impl<C: Real, F: Fn(C) -> f64> Job for AddUp<'_, C, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let AddUp { units, x, sums, f } = self;
+        units.runs(|run, unit, same| {
+            let x = &x[run];
+            if same {
+                sums[unit] += sum_tile(x, &f);
+            } else {
+                sums[unit..][..x.len()].iter_mut().zip(x).for_each(|(sum, x)| *sum += f(*x));
+            }
+        });
+    }
+}
+
+/// Changes every element by a number that its unit has.
+pub(super) struct Change<'a, C, F> {
+    pub(super) units: &'a Units,
+    pub(super) x: &'a mut [C],
+    pub(super) by: &'a [f64],
+    pub(super) f: F,
+}
+
+impl<C: Real, F: Fn(C, f64) -> C> Job for Change<'_, C, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Change { units, x, by, f } = self;
+        units.runs(|run, unit, same| {
+            let x = &mut x[run];
+            if same {
+                let by = by[unit];
+                x.iter_mut().for_each(|x| *x = f(*x, by));
+            } else {
+                let by = &by[unit..][..x.len()];
+                x.iter_mut().zip(by).for_each(|(x, by)| *x = f(*x, *by));
+            }
+        });
+    }
+}

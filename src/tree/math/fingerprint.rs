@@ -1,0 +1,39 @@
+//! Telling trees apart by their bits.
+
+use crate::element::{Element, with_dtype};
+use crate::memory::RawStrided;
+use crate::tree::{Cursor, LeafParts, Run, Tree, Walk, dense_strides, is_dense};
+
+/// A number that tells trees of the same structure apart by their bits. A change of one element always changes it; of
+/// trees that differ in more than one, one pair in 2¹²⁸ has the same.
+pub(crate) fn fingerprint<T: Tree + ?Sized>(tree: &T) -> [u64; 2] {
+    let mut print = [0x9e37_79b9_7f4a_7c15_u64, 0xd1b5_4a32_d192_ed03];
+    let mut mix = |x: f64| {
+        let [a, b] = print;
+        // Each step can be undone, so what was different stays different.
+        print = [
+            (a ^ x.to_bits()).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31),
+            b.wrapping_add(x.to_bits()).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29),
+        ];
+    };
+    tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| each(&leaf.parts, &mut mix)));
+    print
+}
+
+/// Shows each element of a leaf, in logical (row-major) order.
+fn each(leaf: &LeafParts, mut show: impl FnMut(f64)) {
+    let view = RawStrided { first: leaf.data };
+    let order = dense_strides(&leaf.shape);
+    with_dtype!(leaf.data.dtype(), T => {
+        let mut read = |run: Run| {
+            // SAFETY: the leaf is borrowed, and both roads below stay inside its shape.
+            #[allow(unsafe_code, reason = "strided memory; see `memory`")]
+            unsafe { view.read::<T>(run, |x| show(x.as_f64())) }
+        };
+        if is_dense(&leaf.shape, &leaf.strides, &order) {
+            read(Run { offset: 0, stride: 1, len: leaf.data.len() });
+        } else {
+            Cursor::new(&leaf.shape, &order, &leaf.strides, 0).take(leaf.data.len()).for_each(read);
+        }
+    });
+}

@@ -1,0 +1,126 @@
+//! Leaves of any type and layout as short dense stretches of `f64`: so sums are taken by one loop that vectorises,
+//! whatever the leaf is.
+
+use crate::element::{Element, with_dtype};
+use crate::memory::RawStrided;
+use crate::tree::{Cursor, LeafMut, LeafRef, Run, Tree, TreeMut, Walk, WalkMut, dense_strides, is_dense};
+
+use super::super::leaf::LeafParts;
+
+/// The most elements that are shown together.
+pub(crate) const STRETCH: usize = 512;
+
+/// The leaves of a tree to read, with their paths.
+pub(crate) fn leaves<T: Tree + ?Sized>(tree: &T) -> Vec<LeafRef<'_>> {
+    let mut leaves = Vec::new();
+    tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| leaves.push(leaf)));
+    leaves
+}
+
+/// The leaves of a tree to write.
+pub(crate) fn leaves_mut<T: TreeMut + ?Sized>(tree: &mut T) -> Vec<LeafMut<'_>> {
+    let mut leaves = Vec::new();
+    tree.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, leaf| leaves.push(leaf)));
+    leaves
+}
+
+/// Reads a leaf in row-major order, a stretch at a time. Leaves of the same shape are cut in the same places.
+pub(crate) struct Stretches<'a> {
+    leaf: LeafRef<'a>,
+    road: Road,
+    start: usize,
+    buffer: [f64; STRETCH],
+}
+
+impl<'a> Stretches<'a> {
+    pub(crate) fn of(leaf: &LeafRef<'a>) -> Stretches<'a> {
+        Stretches { leaf: leaf.clone(), road: Road::new(&leaf.parts), start: 0, buffer: [0.0; STRETCH] }
+    }
+
+    /// The next stretch; empty after the last.
+    pub(crate) fn next(&mut self) -> &[f64] {
+        let stretch = self.road.stretch(&mut self.buffer, self.start);
+        // SAFETY: the leaf is borrowed, and the road stays inside its shape.
+        #[allow(unsafe_code, reason = "strided memory; see `memory`")]
+        unsafe {
+            self.road.load(&self.leaf.parts, self.start, stretch);
+        }
+        self.start += stretch.len();
+        stretch
+    }
+}
+
+/// Shows a leaf in row-major order, a stretch at a time, with the number of its first element.
+pub(crate) fn read(leaf: &LeafRef<'_>, mut each: impl FnMut(usize, &[f64])) {
+    let mut stretches = Stretches::of(leaf);
+    (0..leaf.parts.data.len()).step_by(STRETCH).for_each(|start| each(start, stretches.next()));
+}
+
+/// Shows a leaf in row-major order, a stretch at a time, to be overwritten; each element is rounded to the leaf's type.
+pub(crate) fn rewrite(leaf: &mut LeafMut<'_>, mut each: impl FnMut(usize, &mut [f64])) {
+    let parts = &leaf.parts;
+    let (mut road, mut back, mut buffer) = (Road::new(parts), Road::new(parts), [0.0; STRETCH]);
+    for start in (0..parts.data.len()).step_by(STRETCH) {
+        let stretch = road.stretch(&mut buffer, start);
+        // SAFETY: the leaf is borrowed exclusively, and the roads stay inside its shape.
+        #[allow(unsafe_code, reason = "strided memory; see `memory`")]
+        unsafe {
+            road.load(parts, start, stretch);
+            each(start, stretch);
+            back.store(parts, start, stretch);
+        }
+    }
+}
+
+/// A walk through a leaf in row-major order.
+struct Road {
+    /// Where the leaf is not dense.
+    cursor: Option<Cursor>,
+    len: usize,
+}
+
+impl Road {
+    fn new(leaf: &LeafParts) -> Road {
+        let order = dense_strides(&leaf.shape);
+        let dense = is_dense(&leaf.shape, &leaf.strides, &order);
+        let cursor = (!dense).then(|| Cursor::new(&leaf.shape, &order, &leaf.strides, 0));
+        Road { cursor, len: leaf.data.len() }
+    }
+
+    fn stretch<'b>(&self, buffer: &'b mut [f64; STRETCH], start: usize) -> &'b mut [f64] {
+        &mut buffer[..STRETCH.min(self.len.saturating_sub(start))]
+    }
+
+    fn runs(&mut self, start: usize, len: usize, mut each: impl FnMut(Run)) {
+        match &mut self.cursor {
+            None => each(Run { offset: start as isize, stride: 1, len }),
+            Some(cursor) => cursor.take(len).for_each(each),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The leaf is the one that the road was made for, and nobody writes to it meanwhile.
+    #[allow(unsafe_code, reason = "strided memory; see `memory`")]
+    unsafe fn load(&mut self, leaf: &LeafParts, start: usize, to: &mut [f64]) {
+        let (view, len) = (RawStrided { first: leaf.data }, to.len());
+        let mut to = to.iter_mut();
+        with_dtype!(leaf.data.dtype(), T => self.runs(start, len, |run| {
+            // SAFETY: by the caller's promise.
+            unsafe { view.read::<T>(run, |x| to.next().into_iter().for_each(|to| *to = x.as_f64())) }
+        }));
+    }
+
+    /// # Safety
+    ///
+    /// As [`load`](Road::load), and nobody reads it either.
+    #[allow(unsafe_code, reason = "strided memory; see `memory`")]
+    unsafe fn store(&mut self, leaf: &LeafParts, start: usize, from: &[f64]) {
+        let (view, len) = (RawStrided { first: leaf.data }, from.len());
+        let mut from = from.iter();
+        with_dtype!(leaf.data.dtype(), T => self.runs(start, len, |run| {
+            // SAFETY: by the caller's promise.
+            unsafe { view.write::<T>(run, || T::from_f64(from.next().copied().unwrap_or_default())) }
+        }));
+    }
+}

@@ -1,0 +1,176 @@
+mod condition;
+mod stage;
+
+pub use condition::{
+    Condition, StepGe, StepIf, StepLt, StepMod, ValueIf, ValueLt, step_ge, step_if, step_lt, step_mod, value_if,
+    value_lt,
+};
+
+use super::state_fields;
+use crate::engine::Stage;
+use crate::state::{Count, State};
+
+/// Runs a transformation in some steps only; in the others the updates pass through unchanged.
+///
+/// In steps in which it does not run, its state waits: counts of steps too. To have updates of zero there instead, use
+/// [`conditionally_mask`].
+///
+/// # Arithmetic
+///
+/// ```text
+/// condition(step):   u ← inner(u)
+/// otherwise:         u ← u                 step is counted from 0, whether or not inner runs
+/// ```
+///
+/// Conditions: [`step_lt`], [`step_ge`], [`step_mod`], [`step_if`], and with the loss [`value_lt`], [`value_if`].
+///
+/// # Cost
+///
+/// A count. In steps in which it does not run: the passes that what is inside would need are done, without its work.
+///
+/// # Errors
+///
+/// `init` fails if an argument of the condition is out of its range.
+///
+/// # Example
+///
+/// Clipping for the first step only:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = chain((conditionally_transform(clip(1.0), step_lt(1)), scale(-1.0)));
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &3.0, &mut state)?;
+/// assert_eq!(params, -1.0);
+/// optimizer.step(&mut params, &3.0, &mut state)?;
+/// assert_eq!(params, -4.0);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// A condition on the loss makes the whole chain one that needs the loss:
+///
+/// ```
+/// use gradchain::extra;
+/// use gradchain::prelude::*;
+///
+/// let optimizer = chain((conditionally_transform(clip(1.0), value_lt(10.0)), scale(-1.0)));
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step_with(&mut params, &3.0, extra::value(5.0), &mut state)?;
+/// assert_eq!(params, -1.0);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// ```compile_fail
+/// use gradchain::prelude::*;
+///
+/// let optimizer = conditionally_transform(clip(1.0), value_lt(10.0));
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params).unwrap();
+/// optimizer.step(&mut params, &3.0, &mut state).unwrap(); // there is no loss to compare
+/// ```
+///
+/// # References
+///
+/// Optax, [`conditionally_transform`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a condition
+/// is a value whose needs are in its type, in the place of `forward_extra_args`.
+pub fn conditionally_transform<T: Stage, W: Condition>(
+    inner: T,
+    should_transform_fn: W,
+) -> ConditionallyTransform<T, W> {
+    Conditionally { inner, condition: should_transform_fn }
+}
+
+/// Runs a transformation in some steps only; in the others all updates are zero.
+///
+/// In steps in which it does not run, its state waits: counts of steps too. To let the updates pass through there instead,
+/// use [`conditionally_transform`].
+///
+/// # Arithmetic
+///
+/// ```text
+/// condition(step):   u ← inner(u)
+/// otherwise:         u ← 0                 step is counted from 0, whether or not inner runs
+/// ```
+///
+/// Conditions: [`step_lt`], [`step_ge`], [`step_mod`], [`step_if`], and with the loss [`value_lt`], [`value_if`].
+///
+/// # Cost
+///
+/// A count. At the end of a chain, in steps in which it does not run, parameters are not even read.
+///
+/// # Errors
+///
+/// `init` fails if an argument of the condition is out of its range.
+///
+/// # Example
+///
+/// Training one part in even steps and the other in odd ones:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = partition(
+///     (("even", conditionally_mask(sgd(1.0), step_mod(2, 0))), ("odd", conditionally_mask(sgd(1.0), step_mod(2, 1)))),
+///     Labels::tree([("0", "even"), ("1", "odd")]),
+/// );
+/// let mut params = (0.0_f64, 0.0_f64);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &(1.0, 1.0), &mut state)?;
+/// assert_eq!(params, (-1.0, 0.0));
+/// optimizer.step(&mut params, &(1.0, 1.0), &mut state)?;
+/// assert_eq!(params, (-1.0, -1.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`conditionally_mask`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a condition is a
+/// value whose needs are in its type, in the place of `forward_extra_args`; the outcome of the step says that nothing was
+/// emitted.
+pub fn conditionally_mask<T: Stage, W: Condition>(inner: T, should_transform_fn: W) -> ConditionallyMask<T, W> {
+    Conditionally { inner, condition: should_transform_fn }
+}
+
+/// What [`conditionally_transform`] and [`conditionally_mask`] make; `ZERO` says what becomes of the updates in steps in
+/// which the transformation does not run.
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Conditionally<T, W, const ZERO: bool> {
+    inner: T,
+    condition: W,
+}
+
+/// See [`conditionally_transform`].
+pub type ConditionallyTransform<T, W> = Conditionally<T, W, false>;
+
+/// See [`conditionally_mask`].
+pub type ConditionallyMask<T, W> = Conditionally<T, W, true>;
+
+/// The state of a [`conditionally_transform`] or [`conditionally_mask`].
+#[derive(Clone, Debug)]
+pub struct ConditionallyState<S> {
+    step: Count,
+    inner: S,
+}
+
+state_fields!(ConditionallyState<S: State> { step, inner });
+
+impl<S> ConditionallyState<S> {
+    /// Steps done, whether or not the transformation inside ran.
+    pub fn step(&self) -> Count {
+        self.step
+    }
+
+    /// The state of the transformation inside.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The state of the transformation inside, to write.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+}

@@ -1,0 +1,323 @@
+use crate::element::{DType, Element, Real, convert};
+use crate::engine::table::Table;
+use crate::engine::{
+    Arrays, Ask, InitContext, LeafVisitor, Nested, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile,
+    WholeLeaf, WholeTree,
+};
+use crate::error::Result;
+use crate::recipe::Recipe;
+use crate::state::{Moments, State, StateWalk, StateWalkMut};
+use crate::tree::{LeafSpec, Structure};
+
+/// Shows a transformation all leaves as one: a vector of all their elements, each leaf's in row-major order.
+///
+/// It changes what works leaf by leaf: the trust ratio of [`lamb`](crate::lamb()) is then one for the whole tree, as is the
+/// root mean square of [`clip_by_block_rms`](crate::clip_by_block_rms). What works element by element gives the same
+/// numbers without it, in one pass: a chain is one loop over all leaves here anyway. In Optax it is a means to call fewer
+/// kernels; that is no reason to use it here.
+///
+/// The vector's type is the one that the types of the leaves have in common: theirs, if they are all of one; `f64`, if any
+/// is; else `f32`. Masks and labels inside see one leaf, whose path is empty.
+///
+/// # Arithmetic
+///
+/// ```text
+/// v = concat(u)
+/// u ← split(inner(v))
+/// ```
+///
+/// # Cost
+///
+/// Updates are stored in memory, copied into one vector and back, and the parameters too if what is inside reads them. The
+/// state is of the vector: as large as without, but for what there is one of for each leaf.
+///
+/// # Example
+///
+/// The root mean square of the first leaf is 1 and of the second 7; of both together it is 5:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = flatten(clip_by_block_rms(2.5));
+/// let mut params = (0.0_f64, 0.0_f64);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &(1.0, 7.0), &mut state)?;
+/// assert_eq!(params, (0.5, 3.5));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`flatten`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: an update has its own
+/// leaf's type, not the vector's; line searches can be inside.
+pub fn flatten<T: Stage>(inner: T) -> Flatten<T> {
+    Flatten { inner }
+}
+
+/// See [`flatten`].
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Flatten<T> {
+    inner: T,
+}
+
+/// The state of what is inside a [`flatten`].
+#[derive(Clone, Debug)]
+pub struct FlattenState<S> {
+    inner: S,
+    room: Room,
+}
+
+impl<S> FlattenState<S> {
+    /// The state of the transformation inside.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The state of the transformation inside, to write.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+}
+
+impl<S: State> State for FlattenState<S> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.child("inner", &self.inner);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.child("inner", &mut self.inner);
+    }
+}
+
+/// What a step needs besides state: the vectors, and leaves to ask for the loss at.
+#[derive(Clone, Debug)]
+struct Room {
+    nested: Nested,
+    grads: Moments,
+    params: Moments,
+    updates: Moments,
+    /// A point and its gradient, if what is inside asks for the loss.
+    asking: Option<[Moments; 2]>,
+}
+
+impl Room {
+    fn new(at: &InitContext<'_>, shape: Shape, asks: bool) -> Room {
+        let leaves = || at.structure().leaves().iter().zip(at.active()).filter(|(_, on)| **on).map(|(leaf, _)| leaf);
+        let dtype = leaves().map(LeafSpec::dtype).reduce(promoted).unwrap_or(DType::F32);
+        let structure = Structure::flat(dtype, leaves().map(LeafSpec::len).sum());
+        let vector = || Moments::like(&structure, &[true], 0.0, |leaf| leaf.dtype().compute());
+        let [grads, params, updates] = [(); 3].map(|()| vector());
+        let asking = asks.then(|| [at.moments(), at.moments()]);
+        Room { nested: Nested::new(&structure, &[true], shape), grads, params, updates, asking }
+    }
+}
+
+/// The type that two types have in common.
+fn promoted(a: DType, b: DType) -> DType {
+    match (a, b) {
+        (a, b) if a == b => a,
+        (DType::F64, _) | (_, DType::F64) => DType::F64,
+        _ => DType::F32,
+    }
+}
+
+/// Copies a leaf's elements into a stretch of the vector.
+fn gather<C: Element, F: Element>(leaf: &LeafSpec, from: &[C], to: &mut [F]) {
+    let mut to = to.iter_mut();
+    leaf.each_place(|i| to.next().into_iter().for_each(|to| *to = convert(from[i])));
+}
+
+/// Copies a stretch of the vector into a leaf's elements.
+fn scatter<C: Element, F: Element>(leaf: &LeafSpec, from: &[F], to: &mut [C]) {
+    let mut from = from.iter();
+    leaf.each_place(|i| from.next().into_iter().for_each(|from| to[i] = convert(*from)));
+}
+
+/// A walk along the vector, leaf by leaf.
+struct Along<'a> {
+    vector: &'a mut Moments,
+    at: usize,
+}
+
+impl Along<'_> {
+    fn start(vector: &mut Moments) -> Along<'_> {
+        Along { vector, at: 0 }
+    }
+
+    fn gather<C: Real>(&mut self, leaf: &LeafSpec, from: &[C]) {
+        let stretch = self.at..self.at + leaf.len();
+        self.at = stretch.end;
+        if let Some(vector) = self.vector.get_mut::<f64>(0) {
+            gather(leaf, from, &mut vector[stretch]);
+        } else if let Some(vector) = self.vector.get_mut::<f32>(0) {
+            gather(leaf, from, &mut vector[stretch]);
+        }
+    }
+
+    /// From or to the array of a leaf in the state's order, if there is one.
+    fn array(&mut self, i: usize, leaf: &LeafSpec, array: &Moments) {
+        match array.dtype(i) {
+            Some(DType::F64) => self.gather(leaf, array.get::<f64>(i).unwrap_or_default()),
+            Some(_) => self.gather(leaf, array.get::<f32>(i).unwrap_or_default()),
+            None => {}
+        }
+    }
+}
+
+/// A walk along a vector to read, leaf by leaf.
+struct Split<'a> {
+    vector: &'a Moments,
+    at: usize,
+}
+
+impl Split<'_> {
+    fn scatter<C: Real>(&mut self, leaf: &LeafSpec, to: &mut [C]) {
+        let stretch = self.at..self.at + leaf.len();
+        self.at = stretch.end;
+        if let Some(vector) = self.vector.get::<f64>(0) {
+            scatter(leaf, &vector[stretch], to);
+        } else if let Some(vector) = self.vector.get::<f32>(0) {
+            scatter(leaf, &vector[stretch], to);
+        }
+    }
+
+    fn array(&mut self, i: usize, leaf: &LeafSpec, array: &mut Moments) {
+        match array.dtype(i) {
+            Some(DType::F64) => self.scatter(leaf, array.get_mut::<f64>(i).unwrap_or_default()),
+            Some(_) => self.scatter(leaf, array.get_mut::<f32>(i).unwrap_or_default()),
+            None => {}
+        }
+    }
+}
+
+/// Fills the vectors of a step.
+struct Gather<'a> {
+    grads: Along<'a>,
+    /// If they are read.
+    params: Option<Along<'a>>,
+}
+
+impl LeafVisitor for Gather<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        self.grads.gather(leaf.spec, leaf.u);
+        if let Some(params) = &mut self.params {
+            params.gather(leaf.spec, leaf.p);
+        }
+    }
+}
+
+impl LeafVisitor for Split<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        self.scatter(leaf.spec, leaf.u);
+    }
+}
+
+/// Asks for the loss at a point that is a vector.
+struct AskFlat<'a> {
+    ask: &'a mut dyn Ask,
+    structure: &'a Structure,
+    params: &'a Table,
+    point: &'a mut Moments,
+    gradient: &'a mut Moments,
+}
+
+impl Ask for AskFlat<'_> {
+    fn ask(&mut self, _: &Structure, _: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
+        let leaves = || self.structure.leaves().iter().enumerate();
+        let mut along = Split { vector: point, at: 0 };
+        leaves().for_each(|(i, leaf)| along.array(i, leaf, self.point));
+        let Some(gradient) = gradient else { return self.ask.ask(self.structure, self.params, self.point, None) };
+        let value = self.ask.ask(self.structure, self.params, self.point, Some(&mut *self.gradient));
+        let mut along = Along::start(gradient);
+        leaves().for_each(|(i, leaf)| along.array(i, leaf, self.gradient));
+        value
+    }
+}
+
+impl<T: Stage> Stage for Flatten<T> {
+    type Needs = T::Needs;
+    type State = FlattenState<T::State>;
+    /// What the step inside did.
+    type Run = Option<Outcome>;
+    type Kernel<C: Real> = ();
+
+    const SHAPE: Shape = Shape { barriers: 1, stateful: 0, reads_params: 0, materializes: 1, sums: 0 };
+    const FUSES: bool = false;
+
+    fn needs(&self) -> crate::needs::Level {
+        self.inner.needs()
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.inner.validate()
+    }
+
+    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        let asks = self.inner.needs() >= crate::needs::Level::ValueFn;
+        let mut room = Room::new(at, self.inner.shape(), asks);
+        let (params, mut along) = (at.params_as_moments(), Along::start(&mut room.params));
+        at.structure().leaves().iter().enumerate().for_each(|(i, leaf)| along.array(i, leaf, &params));
+        Ok(FlattenState { inner: room.nested.init(&self.inner, &room.params)?, room })
+    }
+
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        state.room.nested.check(&self.inner, &state.inner, at)
+    }
+
+    fn begin(&self, _: &mut Self::State, _: &StepContext<'_>) -> Option<Outcome> {
+        None
+    }
+
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        run: &mut Option<Outcome>,
+        at: &StepContext<'_>,
+        _: usize,
+        _: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        let FlattenState { inner, room: Room { nested, grads, params, updates, asking } } = state;
+        let shape = self.inner.shape();
+        let reads = shape.reads_params != 0 || shape.materializes != 0;
+        let params_along = if reads { Some(Along::start(params)) } else { None };
+        tree.visit(&mut Gather { grads: Along::start(grads), params: params_along });
+        let structure = tree.structure;
+        let mut ask = match (&mut tree.objective, asking) {
+            (Some(ask), Some([point, gradient])) => {
+                Some(AskFlat { ask: &mut **ask, structure, params: tree.params, point, gradient })
+            }
+            _ => None,
+        };
+        let ask = ask.as_mut().map(|ask| ask as &mut dyn Ask);
+        *run = Some(nested.run(&self.inner, inner, at, Arrays { grads, params, updates }, ask));
+        tree.visit(&mut Split { vector: updates, at: 0 });
+    }
+
+    fn finish(&self, _: &mut Self::State, run: Option<Outcome>, _: Sums<'_>, outcome: &mut Outcome) {
+        if let Some(inside) = run {
+            outcome.emitted &= inside.emitted;
+            outcome.skipped |= inside.skipped;
+        }
+    }
+
+    fn tile<C: Real>(&self, _: &Self::State, _: &Option<Outcome>, _: Place, _: Span, _: &mut Tile<'_, C>) {}
+
+    fn kernel<C: Real>(&self, _: &Self::State, _: &Option<Outcome>, _: usize) {}
+
+    fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: Span) -> usize {
+        0
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call("flatten", [("inner", self.inner.recipe())])
+    }
+
+    fn describe(&self) -> String {
+        format!("flatten({})", self.inner.describe())
+    }
+}

@@ -1,0 +1,136 @@
+//! Every optimizer converges: to a tolerance on three problems, and on the way there its first steps have the losses of an
+//! independent implementation, which also tell what does not matter in the end, such as the correction of a bias.
+
+mod naive;
+mod optimizers;
+mod problems;
+
+use gradchain::prelude::*;
+use gradchain::{Clock, Real, Rule, extra};
+
+use self::naive::Naive;
+use self::optimizers::optimizers;
+use self::problems::{Leaves, Problem, problems};
+use crate::common::given::{Member, member};
+
+/// How long an optimizer is given.
+const STEPS: u64 = 3_000;
+/// How many of the steps are compared with another implementation.
+const FIRST: usize = 10;
+
+/// An optimizer, and what is expected of it on each of the problems.
+struct Trial {
+    name: &'static str,
+    /// The optimizer, of a learning rate.
+    of: fn(Schedule) -> Member,
+    rates: [f64; 3],
+    /// By how much the loss may be above the least in the end.
+    excess: [f64; 3],
+    naive: Naive,
+}
+
+/// The factor of the learning rate at a step: it falls to 0, so that what makes steps of one size converges too.
+fn fading(step: u64) -> f64 {
+    0.5 * (1.0 + (std::f64::consts::PI * step as f64 / STEPS as f64).cos())
+}
+
+/// The losses after each step.
+fn losses<'a>(optimizer: &'a Member, problem: &'a Problem) -> impl Iterator<Item = f64> + 'a {
+    let mut params = problem.start.clone();
+    let mut state = optimizer.init(&params).unwrap();
+    std::iter::repeat_with(move || {
+        let (loss, gradient) = (problem.loss)(&params);
+        let given = extra::value_and_grad_fn(loss, |params: &Leaves| (problem.loss)(params));
+        optimizer.step_with(&mut params, &gradient, given, &mut state).unwrap();
+        (problem.loss)(&params).0
+    })
+}
+
+/// The losses after some of the first steps, by another implementation.
+fn expected(how: &Naive, number: usize, problem: &Problem, rate: f64) -> Vec<(usize, f64)> {
+    if let Naive::Recorded(losses) = how {
+        return vec![(FIRST - 1, losses[number])];
+    }
+    let mut params = problem.start.clone();
+    let mut memory: Vec<_> = params.iter().map(|leaf| vec![[0.0; 4]; leaf.len()]).collect();
+    let (mut gradients, mut places): (Vec<Leaves>, Vec<Leaves>) = (Vec::new(), Vec::new());
+    let step = |step: usize| {
+        gradients.push((problem.loss)(&params).1);
+        places.push(params.clone());
+        let direction = naive::direction(how, &mut memory, &gradients, &places);
+        params.iter_mut().zip(direction).for_each(|(x, d)| x.scaled_add(-rate * fading(step as u64), &d));
+        (step, (problem.loss)(&params).0)
+    };
+    (0..FIRST).map(step).collect()
+}
+
+/// What is wrong, if anything, with an optimizer on the problem of a number.
+fn fault(trial: &Trial, optimizer: &Member, number: usize, problem: &Problem) -> Option<String> {
+    let (name, place) = (trial.name, problem.name);
+    let mut losses = losses(optimizer, problem);
+    let first: Vec<f64> = losses.by_ref().take(FIRST).collect();
+    for (step, expected) in expected(&trial.naive, number, problem, trial.rates[number]) {
+        if (first[step] - expected).abs() > 1e-9 * expected {
+            return Some(format!("{name}, {place}: after step {step} the loss is {}, not {expected}", first[step]));
+        }
+    }
+    let excess = losses.nth(STEPS as usize - FIRST - 1).expect("there is always another step") - problem.least;
+    let converged = excess <= trial.excess[number];
+    (!converged).then(|| format!("{name}, {place}: in the end the loss is {excess:e} above the least"))
+}
+
+/// What is wrong with an optimizer that has been changed.
+fn faults(trial: &Trial, problems: &[Problem], change: impl Fn(Member) -> Member) -> Vec<String> {
+    let of = |(number, problem)| {
+        let rate = trial.rates[number];
+        let schedule = from_fn("fading", move |step| rate * fading(step)).into();
+        fault(trial, &change((trial.of)(schedule)), number, problem)
+    };
+    problems.iter().enumerate().filter_map(of).collect()
+}
+
+#[test]
+fn every_optimizer_converges() {
+    let problems = problems();
+    let faults: Vec<_> = optimizers().iter().flat_map(|trial| faults(trial, &problems, |same| same)).collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// Gives the updates of the step before.
+#[derive(Clone, Debug)]
+struct Late;
+
+impl Rule for Late {
+    const NAME: &'static str = "late";
+    const SLOTS: &'static [&'static str] = &["late"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = ();
+
+    fn scalars<C: Real>(&self, _: Clock) {}
+
+    #[inline(always)]
+    fn apply<C: Real>((): (), [late]: &mut [C; 1], u: C, _: C) -> C {
+        std::mem::replace(late, u)
+    }
+}
+
+#[test]
+fn what_is_wrong_is_found_on_every_problem() {
+    let (problems, trials) = (problems(), optimizers());
+    let must_be_found = |what: &str, change: fn(Member) -> Member| {
+        for trial in &trials {
+            assert_eq!(faults(trial, &problems, change).len(), 3, "{} {what} is found", trial.name);
+        }
+    };
+    must_be_found("of the wrong sign", |optimizer| member(chain((optimizer, member(scale(-1.0))))));
+    must_be_found("a step late", |optimizer| member(chain((optimizer, member(Late)))));
+    must_be_found("off by a millionth", |optimizer| member(chain((optimizer, member(scale(1.0 + 1e-6))))));
+    // The first step without the corrections is (1 − b1) / √(1 − b2), about 3.2, times what it should be.
+    let uncorrected = from_fn("uncorrected", |t| {
+        (1.0 - 0.9_f64.powf(t as f64 + 1.0)) / (1.0 - 0.999_f64.powf(t as f64 + 1.0)).sqrt()
+    });
+    let adam = trials.iter().find(|trial| trial.name == "adam").expect("adam is an optimizer");
+    let found =
+        faults(adam, &problems, |optimizer| member(chain((optimizer, member(scale_by_schedule(uncorrected.clone()))))));
+    assert_eq!(found.len(), 3, "adam without the correction of its biases is found");
+}

@@ -1,0 +1,94 @@
+//! What is minimized, in `f64`: a badly scaled quadratic, Rosenbrock's valley, and a logistic regression.
+
+use ndarray::{Array1, Array2, ArrayD, IxDyn};
+
+use crate::common::trees::noise;
+
+/// Parameters, or a gradient: some leaves.
+pub(super) type Leaves = Vec<ArrayD<f64>>;
+
+/// The loss at a point, and its gradient.
+type Loss = Box<dyn Fn(&Leaves) -> (f64, Leaves)>;
+
+/// A loss to be minimized.
+pub(super) struct Problem {
+    pub(super) name: &'static str,
+    pub(super) start: Leaves,
+    /// The loss at the minimum.
+    pub(super) least: f64,
+    pub(super) loss: Loss,
+}
+
+pub(super) fn problems() -> [Problem; 3] {
+    let regression = vec![leaf(&[4], vec![0.5, -0.5, 0.25, 1.0]), leaf(&[], vec![0.5])];
+    [
+        Problem { name: "quadratic", start: vec![leaf(&[2, 5], vec![1.0; 10])], least: 0.0, loss: quadratic() },
+        Problem {
+            name: "Rosenbrock",
+            start: vec![leaf(&[2], vec![-1.2, 1.0])],
+            least: 0.0,
+            loss: Box::new(rosenbrock),
+        },
+        Problem {
+            name: "logistic regression",
+            least: descended(&logistic(), regression.clone()),
+            start: regression,
+            loss: logistic(),
+        },
+    ]
+}
+
+fn leaf(shape: &[usize], values: Vec<f64>) -> ArrayD<f64> {
+    ArrayD::from_shape_vec(IxDyn(shape), values).expect("as many values as the shape has places")
+}
+
+/// `½ (x − c)ᵀ H (x − c)`, where the eigenvalues of `H` go from 1 to 100, and its eigenvectors are the unit vectors
+/// reflected in a plane, so that no element is apart from the others.
+fn quadratic() -> Loss {
+    let normal = Array1::from_shape_fn(10, |i| noise(5, 0, i));
+    let centre = Array1::from_shape_fn(10, |i| 0.5 * noise(6, 0, i));
+    let eigenvalues = Array1::from_shape_fn(10, |i| 100.0_f64.powf(i as f64 / 9.0));
+    let reflect = move |v: &Array1<f64>| v - &(2.0 * normal.dot(v) / normal.dot(&normal) * &normal);
+    Box::new(move |x| {
+        let y = reflect(&(Array1::from_iter(x[0].iter().copied()) - &centre));
+        let scaled = &eigenvalues * &y;
+        (0.5 * y.dot(&scaled), vec![leaf(&[2, 5], reflect(&scaled).to_vec())])
+    })
+}
+
+/// `(1 − x)² + 100·(y − x²)²`.
+fn rosenbrock(x: &Leaves) -> (f64, Leaves) {
+    let (x, y) = (x[0][0], x[0][1]);
+    let (slope, valley) = (1.0 - x, y - x * x);
+    let gradient = vec![-2.0 * slope - 400.0 * x * valley, 200.0 * valley];
+    (slope * slope + 100.0 * valley * valley, vec![leaf(&[2], gradient)])
+}
+
+/// The mean of `ln(1 + exp(−yᵢ (w·xᵢ + b)))` over 60 points, some of them on the wrong side, plus `0.01·(‖w‖² + b²)`.
+fn logistic() -> Loss {
+    let features = Array2::from_shape_fn((60, 4), |(i, j)| noise(7, i, j) * [1.0, 2.0, 0.5, 3.0][j]);
+    let side = |(i, x): (usize, ndarray::ArrayView1<'_, f64>)| x[0] - x[1] + 0.5 * x[3] + 0.7 * noise(8, i, 0) + 0.2;
+    let labels: Array1<f64> = features.outer_iter().enumerate().map(|point| side(point).signum()).collect();
+    Box::new(move |x| {
+        let (weight, bias) = (&x[0], x[1].sum());
+        let mut loss = 0.01 * (weight.iter().map(|w| w * w).sum::<f64>() + bias * bias);
+        let (mut by_weight, mut by_bias) = (weight * 0.02, bias * 0.02);
+        for (features, label) in features.outer_iter().zip(&labels) {
+            let margin = label * ((0..4).map(|j| weight[j] * features[j]).sum::<f64>() + bias);
+            loss += (-margin).exp().ln_1p() / 60.0;
+            let pull = -label / (1.0 + margin.exp()) / 60.0;
+            (0..4).for_each(|j| by_weight[j] += pull * features[j]);
+            by_bias += pull;
+        }
+        (loss, vec![by_weight, leaf(&[], vec![by_bias])])
+    })
+}
+
+/// The least loss, by plain gradient descent for so long that it moves no more.
+fn descended(loss: &Loss, mut x: Leaves) -> f64 {
+    for _ in 0..5_000 {
+        let (_, gradient) = loss(&x);
+        x.iter_mut().zip(gradient).for_each(|(x, g)| x.scaled_add(-0.5, &g));
+    }
+    loss(&x).0
+}

@@ -1,0 +1,24 @@
+use gradchain::Isa;
+use gradchain::state::same_bits;
+
+use super::{Problem, Subject, holds};
+use crate::common::same_values;
+
+fn law(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
+    let name = entry.name();
+    let runs = [Some(Isa::Baseline), Some(Isa::Avx2), None].map(|isa| {
+        gradchain::force_isa(isa);
+        let after = entry.run(params, grads);
+        gradchain::force_isa(None);
+        after
+    });
+    for other in &runs[1..] {
+        same_values(&runs[0].params, &other.params).unwrap_or_else(|at| panic!("{name}: {at}"));
+        assert!(same_bits(&runs[0].state, &other.state), "{name}: the states differ");
+    }
+}
+
+#[test]
+fn every_instruction_set_gives_the_same_bits() {
+    holds(law, 2);
+}

@@ -1,0 +1,72 @@
+//! The laws, one to a file. Each is a function of an entry and a problem.
+
+mod arguments;
+mod cuts;
+mod errors;
+mod fusing;
+mod instruction_sets;
+mod layouts;
+mod masks;
+mod mini_steps;
+mod neighbours;
+mod nestings;
+mod schemas;
+mod step_and_update;
+mod threads;
+mod zero_gradients;
+
+use gradchain::state::{State, same_bits};
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::common::registry::registry;
+use crate::common::subject::{AnyState, Subject};
+use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, problem, tree};
+
+/// Something that must hold of every transformation.
+type Law = fn(&dyn Subject, &Problem);
+
+/// Holds every entry to a law on random problems; `PROPTEST_CASES` sets how many.
+fn holds(law: Law, steps: usize) {
+    let entries = registry();
+    let mut runner = TestRunner::new(config(cases()));
+    runner
+        .run(&problem(steps), |problem| {
+            entries.iter().for_each(|entry| law(&**entry, &problem));
+            Ok(())
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Holds every entry to a law on one problem.
+fn holds_on(law: Law, problem: &Problem) {
+    registry().iter().for_each(|entry| law(&**entry, problem));
+}
+
+fn config(cases: u32) -> Config {
+    Config { failure_persistence: None, ..Config::with_cases(cases) }
+}
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(12)
+}
+
+/// Whether a state of any type, such as one in a box or in a wrapper, is this one.
+fn same_state<S: State>(ours: &AnyState, theirs: &S) -> bool {
+    same_bits(ours, &AnyState::of(theirs))
+}
+
+/// Leaves of several pieces, small ones among them, so that threads share leaves and take several.
+fn large_problem() -> Problem {
+    let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
+    let plan = vec![
+        leaf(Number::F32, &[50_000], Order::C),
+        leaf(Number::F64, &[3], Order::C),
+        leaf(Number::F32, &[200, 170], Order::Fortran),
+        leaf(Number::F64, &[40_000], Order::Negative),
+        leaf(Number::F32, &[], Order::C),
+        leaf(Number::F32, &[100, 300], Order::Strided),
+    ];
+    let params = tree(&plan, |leaf, i| noise(1, leaf, i));
+    let grads = (0..3).map(|t| tree(&plan, |leaf, i| noise(2 + t, leaf, i))).collect();
+    Problem { plan, params, grads }
+}

@@ -1,0 +1,109 @@
+//! What a step is given: gradients, and for those that need it a loss that has them.
+
+use std::collections::BTreeMap;
+
+use gradchain::needs::{Includes, Level, Provides, ValueAndGradFn};
+use gradchain::prelude::*;
+use gradchain::tree::{DynTree, for_each_leaf};
+use gradchain::{Result, Stage, extra};
+use ndarray::{ArrayD, IxDyn};
+
+use super::values;
+
+/// A boxed transformation, whatever it needs.
+pub type Member = Boxed<ValueAndGradFn>;
+
+/// Boxes a transformation, whatever it needs.
+pub fn member<T: Registered>(transformation: T) -> Member {
+    transformation.member()
+}
+
+/// A transformation that can be given all it needs.
+pub trait Registered: Stage + Clone + 'static {
+    fn member(self) -> Member;
+    fn step_given(&self, params: &mut DynTree, grads: &DynTree, state: &mut OptState<Self>) -> Result<Outcome>;
+    fn update_given(&self, grads: &DynTree, state: &mut OptState<Self>, params: &DynTree) -> Result<Updates>;
+    fn update_into_given(
+        &self,
+        grads: &DynTree,
+        state: &mut OptState<Self>,
+        params: &DynTree,
+        updates: &mut Updates,
+    ) -> Result<Outcome>;
+}
+
+type Loss<'a> = &'a mut dyn FnMut(&DynTree) -> (f64, DynTree);
+type Given<'a> = extra::ValueAndGradFn<DynTree, Loss<'a>>;
+
+fn given(loss: Loss<'_>) -> Given<'_> {
+    extra::value_and_grad_fn(1.0, loss)
+}
+
+impl<T: Stage + Clone + 'static> Registered for T
+where
+    ValueAndGradFn: Includes<T::Needs>,
+    for<'a> Given<'a>: Provides<T::Needs>,
+{
+    fn member(self) -> Member {
+        Box::new(self)
+    }
+
+    fn step_given(&self, params: &mut DynTree, grads: &DynTree, state: &mut OptState<T>) -> Result<Outcome> {
+        let mut bowl = Bowl::of(self.needs(), params, grads);
+        self.step_with(params, grads, given(&mut |p| bowl.loss(p)), state)
+    }
+
+    fn update_given(&self, grads: &DynTree, state: &mut OptState<T>, params: &DynTree) -> Result<Updates> {
+        let mut bowl = Bowl::of(self.needs(), params, grads);
+        self.update_with(grads, given(&mut |p| bowl.loss(p)), state, params)
+    }
+
+    fn update_into_given(
+        &self,
+        grads: &DynTree,
+        state: &mut OptState<T>,
+        params: &DynTree,
+        updates: &mut Updates,
+    ) -> Result<Outcome> {
+        let mut bowl = Bowl::of(self.needs(), params, grads);
+        self.update_into_with(grads, given(&mut |p| bowl.loss(p)), state, params, updates)
+    }
+}
+
+/// The loss `1 + g·(p − q) + ‖p − q‖²/2`, which at the parameters `q` of the step is 1 and has the gradients `g`.
+struct Bowl {
+    at: Vec<(String, Vec<f64>)>,
+    grads: Vec<(String, Vec<f64>)>,
+    /// `g − q`, to which `p` is added for the gradient at `p`.
+    shift: BTreeMap<String, ArrayD<f64>>,
+}
+
+impl Bowl {
+    /// Nothing is worked out, or allocated, for those who do not ask.
+    fn of(needs: Level, params: &DynTree, grads: &DynTree) -> Bowl {
+        let mut bowl = Bowl { at: Vec::new(), grads: Vec::new(), shift: BTreeMap::new() };
+        if needs >= Level::ValueFn {
+            (bowl.at, bowl.grads) = (values(params), values(grads));
+            let mut shapes = BTreeMap::new();
+            for_each_leaf(params, |path, leaf| drop(shapes.insert(path.to_owned(), IxDyn(leaf.shape()))));
+            // Where the trees differ the step is an error, and nobody asks.
+            for ((path, q), (_, g)) in bowl.at.iter().zip(&bowl.grads) {
+                let shift = g.iter().zip(q).map(|(g, q)| g - q).collect();
+                if let Ok(shift) = ArrayD::from_shape_vec(shapes[path].clone(), shift) {
+                    bowl.shift.insert(path.clone(), shift);
+                }
+            }
+        }
+        bowl
+    }
+
+    fn loss(&mut self, p: &DynTree) -> (f64, DynTree) {
+        let mut gradient = p.clone();
+        apply_updates(&mut gradient, &self.shift).expect("the parameters' structure");
+        let mut loss = 1.0;
+        for ((_, p), ((_, q), (_, g))) in values(p).iter().zip(self.at.iter().zip(&self.grads)) {
+            loss += p.iter().zip(q).zip(g).map(|((p, q), g)| (p - q) * (g + 0.5 * (p - q))).sum::<f64>();
+        }
+        (loss, gradient)
+    }
+}

@@ -1,0 +1,50 @@
+//! What scales each element by what its gradients have been.
+
+use gradchain::prelude::*;
+
+use super::{ELEMENT, family};
+
+family! {
+    // Parts.
+    scale_by_acprop, ELEMENT, scale_by_acprop();
+    scale_by_adadelta, ELEMENT, scale_by_adadelta();
+    scale_by_adamax, ELEMENT, scale_by_adamax();
+    scale_by_adan, ELEMENT, scale_by_adan();
+    scale_by_ademamix, ELEMENT, scale_by_ademamix().alpha(linear(0.0, 6.0, 4));
+    scale_by_adopt, ELEMENT, scale_by_adopt();
+    scale_by_amsgrad, ELEMENT, scale_by_amsgrad().mu_dtype(gradchain::DType::F64);
+    scale_by_belief, ELEMENT, scale_by_belief();
+    scale_by_optimistic_gradient, ELEMENT, scale_by_optimistic_gradient();
+    scale_by_radam, ELEMENT, scale_by_radam().b2(0.75).threshold(4.0);
+    scale_by_rms, ELEMENT, scale_by_rms();
+    scale_by_rms_outside, ELEMENT, scale_by_rms().eps_in_sqrt(false).bias_correction(true);
+    scale_by_rss, ELEMENT, scale_by_rss().initial_accumulator_value(0.0);
+    scale_by_simplified_ademamix, ELEMENT, scale_by_simplified_ademamix().alpha(2.0);
+    scale_by_stddev, ELEMENT, scale_by_stddev();
+    scale_by_yogi, ELEMENT, scale_by_yogi();
+    // Optimizers.
+    acprop, ELEMENT, acprop(0.1).weight_decay(0.1).mask(Mask::min_ndim(2));
+    adabelief, ELEMENT, adabelief(0.1).nesterov(true);
+    adadelta, ELEMENT, adadelta(0.1).weight_decay(0.1);
+    adagrad, ELEMENT, adagrad(0.1);
+    adamax, ELEMENT, adamax(0.1);
+    adamaxw, ELEMENT, adamaxw(0.1).mask(Mask::min_ndim(2));
+    adan, ELEMENT, adan(0.1).weight_decay(0.1);
+    ademamix, ELEMENT, ademamix(0.1).b3(linear(0.9, 0.999, 4));
+    adopt, ELEMENT, adopt(0.1).nesterov(true);
+    amsgrad, ELEMENT, amsgrad(0.1).bias_correction_nu(false);
+    nadam, ELEMENT, nadam(0.1);
+    nadamw, ELEMENT, nadamw(0.1).mask(Mask::min_ndim(2));
+    optimistic_adam, ELEMENT, optimistic_adam(0.1);
+    optimistic_adam_apart, ELEMENT, optimistic_adam(0.1).optimism(0.2);
+    optimistic_adam_v2, ELEMENT, optimistic_adam_v2(linear(0.1, 0.01, 3));
+    optimistic_gradient_descent, ELEMENT, optimistic_gradient_descent(0.1);
+    radam, ELEMENT, radam(0.1).nesterov(true);
+    rmsprop, ELEMENT, rmsprop(0.1);
+    rmsprop_centered, ELEMENT, rmsprop(0.1).centered();
+    rmsprop_momentum, ELEMENT, rmsprop(0.1).momentum(0.9);
+    rmsprop_all, ELEMENT, rmsprop(0.1).centered().momentum(0.9).nesterov(true).initial_scale(0.1);
+    simplified_ademamix, ELEMENT, simplified_ademamix(0.1);
+    yogi, ELEMENT, yogi(0.1);
+    inject_rmsprop, ELEMENT, inject_hyperparams(rmsprop(linear(0.1, 0.0, 4)).momentum(0.9));
+}

@@ -1,0 +1,209 @@
+//! A transformation whose type is forgotten, so that it is compiled once, however many laws there are. What is forgotten is
+//! only how to name the type: a [`Session`] steps the transformation itself, with the loops that its users get.
+
+use gradchain::needs::{Includes, ValueAndGradFn};
+use gradchain::prelude::{Arguments, OptState, Outcome, Updates};
+use gradchain::state::{Schema, State, StateWalk, StateWalkMut};
+use gradchain::tree::DynTree;
+use gradchain::{GradientTransformation, Result, Stage, wrapper};
+use std::any::Any;
+use std::fmt::Debug;
+
+use super::After;
+use super::given::{Member, Registered};
+use super::registry::About;
+
+/// A transformation that must keep the laws.
+pub trait Subject: Sync {
+    fn name(&self) -> &str;
+    fn about(&self) -> About;
+
+    /// The state before the first step, of the transformation itself.
+    fn init(&self, params: &DynTree) -> Result<Box<dyn Session>>;
+
+    /// The same, boxed by the crate: for chains, and for wrappers around it.
+    fn boxed(&self) -> Member;
+
+    /// The same, boxed with its named arguments, if it has any.
+    fn named(&self) -> Option<wrapper::Named<ValueAndGradFn>> {
+        None
+    }
+}
+
+impl dyn Subject + '_ {
+    /// Runs some steps.
+    pub fn run(&self, params: &DynTree, grads: &[DynTree]) -> After<AnyState> {
+        let mut params = params.clone();
+        let mut session = self.init(&params).expect("a registered transformation fits every tree");
+        for grads in grads {
+            session.step(&mut params, grads).expect("gradients of the parameters' structure");
+        }
+        After { params, state: session.state() }
+    }
+}
+
+/// A transformation and its state.
+pub trait Session {
+    fn step(&mut self, params: &mut DynTree, grads: &DynTree) -> Result<Outcome>;
+    fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates>;
+    fn update_into(&mut self, grads: &DynTree, params: &DynTree, updates: &mut Updates) -> Result<Outcome>;
+    fn zero_updates(&self) -> Updates;
+    fn schema(&self) -> Schema;
+    /// A copy of what is remembered.
+    fn state(&self) -> AnyState;
+    /// As `OptState::replace`.
+    fn replace(&mut self, state: AnyState) -> Result<()>;
+    fn copy(&self) -> Box<dyn Session>;
+}
+
+/// An entry, as it is before its type is forgotten.
+#[derive(Clone)]
+pub struct Entry<T> {
+    pub name: String,
+    pub about: About,
+    pub transformation: T,
+}
+
+/// Forgets the type of an entry with named arguments. Where both are in scope it is preferred to [`Anonymous`], which needs
+/// a reference, without naming the one or the other: `entry.subject()`.
+pub trait Named {
+    fn subject(self) -> Box<dyn Subject>;
+}
+
+impl<T: Registered + Arguments> Named for Entry<T>
+where
+    ValueAndGradFn: Includes<T::Needs>,
+{
+    fn subject(self) -> Box<dyn Subject> {
+        Box::new(WithArguments(self))
+    }
+}
+
+/// Forgets the type of any entry.
+pub trait Anonymous {
+    fn subject(self) -> Box<dyn Subject>;
+}
+
+impl<T: Registered> Anonymous for &Entry<T> {
+    fn subject(self) -> Box<dyn Subject> {
+        Box::new(self.clone())
+    }
+}
+
+impl<T: Registered> Subject for Entry<T> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn about(&self) -> About {
+        self.about
+    }
+    fn init(&self, params: &DynTree) -> Result<Box<dyn Session>> {
+        Ok(Box::new(Running { transformation: self.transformation.clone(), state: self.transformation.init(params)? }))
+    }
+    fn boxed(&self) -> Member {
+        self.transformation.clone().member()
+    }
+}
+
+struct WithArguments<T>(Entry<T>);
+
+impl<T: Registered + Arguments> Subject for WithArguments<T>
+where
+    ValueAndGradFn: Includes<T::Needs>,
+{
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn about(&self) -> About {
+        self.0.about()
+    }
+    fn init(&self, params: &DynTree) -> Result<Box<dyn Session>> {
+        self.0.init(params)
+    }
+    fn boxed(&self) -> Member {
+        self.0.boxed()
+    }
+    fn named(&self) -> Option<wrapper::Named<ValueAndGradFn>> {
+        Some(Box::new(self.0.transformation.clone()))
+    }
+}
+
+struct Running<T: Stage> {
+    transformation: T,
+    state: OptState<T>,
+}
+
+impl<T: Registered> Session for Running<T> {
+    fn step(&mut self, params: &mut DynTree, grads: &DynTree) -> Result<Outcome> {
+        self.transformation.step_given(params, grads, &mut self.state)
+    }
+    fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates> {
+        self.transformation.update_given(grads, &mut self.state, params)
+    }
+    fn update_into(&mut self, grads: &DynTree, params: &DynTree, updates: &mut Updates) -> Result<Outcome> {
+        self.transformation.update_into_given(grads, &mut self.state, params, updates)
+    }
+    fn zero_updates(&self) -> Updates {
+        self.state.zero_updates()
+    }
+    fn schema(&self) -> Schema {
+        self.state.schema()
+    }
+    fn state(&self) -> AnyState {
+        AnyState::of(&*self.state)
+    }
+    fn replace(&mut self, state: AnyState) -> Result<()> {
+        let state = state.0.into_any().downcast().expect("a state of this transformation");
+        self.state.replace(*state)
+    }
+    fn copy(&self) -> Box<dyn Session> {
+        Box::new(Running { transformation: self.transformation.clone(), state: self.state.clone() })
+    }
+}
+
+/// A state whose type is forgotten, to compare and average.
+#[derive(Debug)]
+pub struct AnyState(Box<dyn ErasedState>);
+
+impl AnyState {
+    pub fn of<S: State>(state: &S) -> AnyState {
+        AnyState(state.copy())
+    }
+}
+
+impl Clone for AnyState {
+    fn clone(&self) -> AnyState {
+        AnyState(self.0.copy())
+    }
+}
+
+impl State for AnyState {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        self.0.walk_erased(walk);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.0.walk_erased_mut(walk);
+    }
+}
+
+trait ErasedState: Debug + Send + Sync {
+    fn copy(&self) -> Box<dyn ErasedState>;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+    fn walk_erased<'a>(&'a self, walk: &mut StateWalk<'a, '_>);
+    fn walk_erased_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>);
+}
+
+impl<S: State> ErasedState for S {
+    fn copy(&self) -> Box<dyn ErasedState> {
+        Box::new(self.clone())
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+    fn walk_erased<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        self.walk(walk);
+    }
+    fn walk_erased_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.walk_mut(walk);
+    }
+}

@@ -1,0 +1,594 @@
+//! Wrappers, and what looks on: held to naive oracles in `f64` written from the papers, and to what they promise.
+
+use gradchain::extra;
+use gradchain::prelude::*;
+use gradchain::tree::tree_norm;
+use ndarray::{Array1, Array2};
+
+/// Numbers between −1 and 1 that differ from place to place.
+fn wave(n: usize, seed: f64) -> Vec<f64> {
+    (0..n).map(|i| (seed + 1.7 * i as f64 + 0.3 * (i * i % 17) as f64).sin()).collect()
+}
+
+#[track_caller]
+fn close(ours: f64, oracle: f64, tolerance: f64) {
+    assert!((ours - oracle).abs() <= tolerance * (1.0 + oracle.abs()), "{ours} is not {oracle}");
+}
+
+/// A matrix in `f64` and a vector in `f32`.
+type Params = (Array2<f64>, Array1<f32>);
+
+fn params(seed: f64) -> Params {
+    let vector = wave(5, seed + 0.5).into_iter().map(|x| x as f32).collect();
+    (Array2::from_shape_vec((3, 4), wave(12, seed)).unwrap(), vector)
+}
+
+/// All elements, in order.
+fn flat((matrix, vector): &Params) -> Vec<f64> {
+    matrix.iter().copied().chain(vector.iter().map(|x| f64::from(*x))).collect()
+}
+
+/// The tolerance of each element: that of its type.
+fn tolerance(i: usize) -> f64 {
+    if i < 12 { 1e-12 } else { 3e-6 }
+}
+
+#[track_caller]
+fn same(ours: &Params, oracle: &[f64]) {
+    flat(ours).iter().zip(oracle).enumerate().for_each(|(i, (ours, oracle))| close(*ours, *oracle, tolerance(i)));
+}
+
+/// Adam on plain vectors, as in the paper.
+#[derive(Clone)]
+struct NaiveAdam {
+    t: i32,
+    m: Vec<f64>,
+    v: Vec<f64>,
+}
+
+impl NaiveAdam {
+    fn new(n: usize) -> NaiveAdam {
+        NaiveAdam { t: 0, m: vec![0.0; n], v: vec![0.0; n] }
+    }
+
+    fn update(&mut self, lr: f64, g: &[f64]) -> Vec<f64> {
+        self.t += 1;
+        let mut u = Vec::new();
+        for (i, g) in g.iter().enumerate() {
+            self.m[i] = 0.9 * self.m[i] + 0.1 * g;
+            self.v[i] = 0.999 * self.v[i] + 0.001 * g * g;
+            let (m, v) = (self.m[i] / (1.0 - 0.9_f64.powi(self.t)), self.v[i] / (1.0 - 0.999_f64.powi(self.t)));
+            u.push(-lr * m / (v.sqrt() + 1e-8));
+        }
+        u
+    }
+}
+
+fn add(p: &mut [f64], u: &[f64]) {
+    p.iter_mut().zip(u).for_each(|(p, u)| *p += u);
+}
+
+#[test]
+fn what_runs_in_some_steps_waits_in_the_others() {
+    fn check<W: Condition<Needs = Nothing>>(condition: W, holds: impl Fn(usize) -> bool) {
+        let transforms = conditionally_transform(adam(0.1), condition.clone());
+        let masks = conditionally_mask(adam(0.1), condition);
+        let (mut a, mut b) = (params(0.1), params(0.1));
+        let (mut state_a, mut state_b) = (transforms.init(&a).unwrap(), masks.init(&b).unwrap());
+        let (mut naive_a, mut naive_b) = (flat(&a), flat(&b));
+        let mut naive = NaiveAdam::new(17);
+        for step in 0..8 {
+            let grads = params(2.0 + step as f64);
+            let outcome = transforms.step(&mut a, &grads, &mut state_a).unwrap();
+            assert!(outcome.emitted() && !outcome.skipped());
+            let outcome = masks.step(&mut b, &grads, &mut state_b).unwrap();
+            assert_eq!((outcome.emitted(), outcome.skipped()), (holds(step), !holds(step)));
+            if holds(step) {
+                let u = naive.update(0.1, &flat(&grads));
+                add(&mut naive_a, &u);
+                add(&mut naive_b, &u);
+            } else {
+                add(&mut naive_a, &flat(&grads));
+            }
+            same(&a, &naive_a);
+            same(&b, &naive_b);
+        }
+        assert_eq!((state_a.step().get(), state_b.step().get()), (8, 8));
+        assert_eq!(state_b.inner().0.count.get(), naive.t as u64);
+    }
+    check(step_lt(3), |step| step < 3);
+    check(step_lt(0), |_| false);
+    check(step_ge(3), |step| step >= 3);
+    check(step_mod(3, 2), |step| step % 3 == 2);
+    check(step_mod(2, 5), |_| false);
+    check(step_if("first and fifth", |step| step % 4 == 0), |step| step == 0 || step == 4);
+}
+
+#[test]
+fn conditions_are_checked() {
+    assert!(conditionally_mask(adam(0.1), step_mod(0, 0)).init(&1.0_f32).is_err());
+    assert!(conditionally_transform(adam(0.1), value_lt(f64::NAN)).init(&1.0_f32).is_err());
+    assert!(conditionally_transform(adam(-f64::NAN), step_lt(1)).init(&1.0_f32).is_err());
+}
+
+#[test]
+fn a_condition_on_the_loss_is_told_the_loss_through_every_wrapper() {
+    // An infinite norm of sums before a barrier, and a box.
+    let inside = chain((clip_by_global_norm(0.5), conditionally_mask(sgd(1.0), value_lt(1.0))));
+    let optimizer = masked(chain((boxed(inside), scale(2.0))), Mask::all());
+    let mut p = (0.0_f64, 0.0_f64);
+    let mut state = optimizer.init(&p).unwrap();
+    let losses = [2.0, 0.5, 1.0, f64::NAN, -1.0];
+    for (loss, expected) in losses.into_iter().zip([0.0, -1.0, -1.0, -1.0, -2.0]) {
+        optimizer.step_with(&mut p, &(3.0, 0.0), extra::value(loss), &mut state).unwrap();
+        assert_eq!(p, (expected, 0.0));
+    }
+    let between = conditionally_transform(scale(0.0), value_if("in (1, 2)", |_, loss| loss > 1.0 && loss < 2.0));
+    let mut p = 0.0_f64;
+    let mut state = between.init(&p).unwrap();
+    for (loss, expected) in [(1.5, 0.0), (2.5, 1.0), (1.0, 2.0)] {
+        between.step_with(&mut p, &1.0, extra::value(loss), &mut state).unwrap();
+        assert_eq!(p, expected);
+    }
+}
+
+#[test]
+fn freezing_the_others_is_after_what_comes_before_it() {
+    // The norm of the whole gradient is 5, whichever leaves are frozen after it.
+    let frozen = chain((clip_by_global_norm(1.0), masked(scale(-1.0), Mask::path("0")).freeze_others()));
+    let mut p = (0.0_f64, 0.0_f64);
+    let mut state = frozen.init(&p).unwrap();
+    frozen.step(&mut p, &(3.0, 4.0), &mut state).unwrap();
+    close(p.0, -0.6, 1e-15);
+    assert_eq!(p.1, 0.0);
+    // The same where the updates are stored, and in a loop of tiles.
+    for optimizer in [
+        chain(vec![boxed(clip_by_global_norm(1.0)), boxed(masked(scale(-1.0), Mask::path("0")).freeze_others())]),
+        chain(vec![
+            boxed(trace(0.0)),
+            boxed(clip_by_global_norm(1.0)),
+            boxed(masked(scale(-1.0), Mask::path("0")).freeze_others()),
+        ]),
+    ] {
+        let mut p = (0.0_f64, 0.0_f64);
+        let mut state = optimizer.init(&p).unwrap();
+        optimizer.step(&mut p, &(3.0, 4.0), &mut state).unwrap();
+        close(p.0, -0.6, 1e-15);
+        assert_eq!(p.1, 0.0);
+    }
+    let thawing = chain((clip_by_global_norm(1.0), freezable(scale(-1.0))));
+    let mut p = (0.0_f64, 0.0_f64);
+    let mut state = thawing.init(&p).unwrap();
+    state.1.freeze(&Mask::path("1")).unwrap();
+    thawing.step(&mut p, &(3.0, 4.0), &mut state).unwrap();
+    close(p.0, -0.6, 1e-15);
+    assert_eq!(p.1, 0.0);
+}
+
+#[test]
+fn what_is_held_back_is_what_comes_after_a_barrier() {
+    // The clip's passes store what the trace gives; holding it back must not empty the store before the norm is known.
+    let optimizer = chain((trace(0.0), clip_by_global_norm(1.0), multi_steps(scale(-1.0), 2)));
+    let mut p = (0.0_f64, 0.0_f64);
+    let mut state = optimizer.init(&p).unwrap();
+    optimizer.step(&mut p, &(3.0, 4.0), &mut state).unwrap();
+    assert_eq!(p, (0.0, 0.0));
+    optimizer.step(&mut p, &(0.3, 0.4), &mut state).unwrap();
+    close(p.0, -0.45, 1e-15);
+    close(p.1, -0.6, 1e-15);
+}
+
+#[test]
+fn measurements_are_of_what_passes_through() {
+    let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let watch = monitor()
+        .measure("norm", GlobalNorm)
+        .measure("total", TreeSum)
+        .measure("ema", measure_with_ema(GlobalNorm, 0.7))
+        .measure("raw", measure_with_ema(TreeSum, 0.9).debias(false))
+        .measure("rounded", measure_with_ema(GlobalNorm, 0.7).accumulator_dtype(gradchain::DType::F32))
+        .measure("large", measure_fn("large", |u| f64::from(u.abs() > 0.5), |n, of| n / of as f64));
+    // After a member with state, between two barriers, in a box and under a mask.
+    let optimizer = chain((
+        trace(0.5),
+        clip_by_global_norm(1e9),
+        boxed(watch.clone()),
+        masked(snapshot("matrix", GlobalNorm), Mask::path("0")),
+        clip_by_global_norm(0.1),
+        snapshot("clipped", GlobalNorm),
+        scale(-1.0),
+    ));
+    let mut p = params(0.3);
+    let mut state = optimizer.init(&p).unwrap();
+    assert!(gradchain::measurements(&*state).iter().all(|(_, m)| m.iter().all(|(_, x)| x.is_nan())));
+    let (mut naive, mut traced, mut ema, mut raw) = (flat(&p), vec![0.0; 17], 0.0, 0.0);
+    for t in 1..=5 {
+        let grads = params(f64::from(t));
+        optimizer.step(&mut p, &grads, &mut state).unwrap();
+        traced.iter_mut().zip(flat(&grads)).for_each(|(trace, g)| *trace = 0.5 * *trace + g);
+        let total: f64 = traced.iter().sum();
+        ema = 0.7 * ema + 0.3 * norm(&traced);
+        raw = 0.9 * raw + 0.1 * total;
+        let found = gradchain::measurements(&*state);
+        let get = |name: &str| found.iter().find_map(|(_, m)| m.get(name)).unwrap();
+        close(get("norm"), norm(&traced), 1e-7);
+        close(get("total"), total, 1e-6);
+        close(get("ema"), ema / (1.0 - 0.7_f64.powi(t)), 1e-7);
+        close(get("rounded"), ema / (1.0 - 0.7_f64.powi(t)), 1e-6);
+        // What is remembered is rounded to f32, what is told is not.
+        assert_eq!(get("rounded") == get("ema"), t == 1);
+        close(get("raw"), raw, 1e-6);
+        assert_eq!(get("large"), traced.iter().filter(|u| u.abs() > 0.5).count() as f64 / 17.0);
+        close(get("matrix"), norm(&traced[..12]), 1e-7);
+        close(get("clipped"), 0.1, 1e-6);
+        let shrink = 0.1 / norm(&traced);
+        add(&mut naive, &traced.iter().map(|u| -u * shrink).collect::<Vec<_>>());
+        flat(&p).iter().zip(&naive).for_each(|(ours, naive)| close(*ours, *naive, 1e-6));
+    }
+    assert!(watch.clone().measure("norm", TreeSum).init(&p).is_err(), "two of one name");
+    assert!(monitor().measure("x", measure_with_ema(TreeSum, 1.0)).init(&p).is_err());
+    assert_eq!(chain((clip(1.0), watch, sgd(0.1))).plan(&p).unwrap().passes.len(), 1);
+}
+
+#[test]
+fn what_is_not_emitted_is_not_measured() {
+    let optimizer = multi_steps(chain((snapshot("norm", GlobalNorm), sgd(1.0))), 2);
+    let mut p = 0.0_f64;
+    let mut state = optimizer.init(&p).unwrap();
+    optimizer.step(&mut p, &2.0, &mut state).unwrap();
+    assert!(state.inner().0.get("norm").unwrap().is_nan());
+    optimizer.step(&mut p, &4.0, &mut state).unwrap();
+    assert_eq!(state.inner().0.get("norm"), Some(3.0));
+}
+
+#[test]
+fn a_frozen_leaf_keeps_its_bits() {
+    let mut p = params(0.3);
+    for frozen in ["0", "1"] {
+        let (mask, still) = (Mask::path(frozen), [frozen == "0", frozen == "1"]);
+        let before = p.clone();
+        let optimizer = chain((adam(0.1), freeze(mask.clone())));
+        let mut state = optimizer.init(&p).unwrap();
+        optimizer.step(&mut p, &params(1.0), &mut state).unwrap();
+        assert_eq!([p.0 == before.0, p.1 == before.1], still);
+
+        let before = p.clone();
+        let optimizer = selective_transform(adam(0.1), mask.clone());
+        let mut state = optimizer.init(&p).unwrap();
+        assert_eq!(state.inner().0.moment("mu").unwrap().leaves().count(), 1, "a frozen leaf has no state");
+        optimizer.step(&mut p, &params(1.0), &mut state).unwrap();
+        assert_eq!([p.0 == before.0, p.1 == before.1], still);
+    }
+}
+
+/// LAMB on one vector, from algorithm 2 of the paper, with the defaults of Optax.
+fn naive_lamb(adam: &mut NaiveAdam, lr: f64, decay: f64, p: &mut [f64], g: &[f64]) {
+    // Adam's update is negative; its epsilon is another.
+    adam.t += 1;
+    let mut r = Vec::new();
+    for (i, g) in g.iter().enumerate() {
+        adam.m[i] = 0.9 * adam.m[i] + 0.1 * g;
+        adam.v[i] = 0.999 * adam.v[i] + 0.001 * g * g;
+        let (m, v) = (adam.m[i] / (1.0 - 0.9_f64.powi(adam.t)), adam.v[i] / (1.0 - 0.999_f64.powi(adam.t)));
+        r.push(m / (v.sqrt() + 1e-6) + decay * p[i]);
+    }
+    let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let ratio = norm(p) / norm(&r);
+    p.iter_mut().zip(&r).for_each(|(p, r)| *p -= lr * ratio * r);
+}
+
+#[test]
+fn flattened_leaves_are_one() {
+    let optimizer = flatten(lamb(0.1).weight_decay(0.01));
+    let mut p = params(0.3);
+    let mut state = optimizer.init(&p).unwrap();
+    let (mut naive, mut adam) = (flat(&p), NaiveAdam::new(17));
+    for t in 1..=4 {
+        let grads = params(f64::from(t));
+        assert!(optimizer.step(&mut p, &grads, &mut state).unwrap().emitted());
+        naive_lamb(&mut adam, 0.1, 0.01, &mut naive, &flat(&grads));
+        // The vector is of `f64`, but the parameters of the `f32` leaf, which count in the norm, are rounded.
+        flat(&p).iter().zip(&naive).for_each(|(ours, naive)| close(*ours, *naive, 1e-6));
+    }
+    // Leaf by leaf it is something else.
+    let apart = lamb(0.1).weight_decay(0.01);
+    let (mut p, mut q) = (params(0.3), params(0.3));
+    let (mut state, mut of_apart) = (optimizer.init(&p).unwrap(), apart.init(&q).unwrap());
+    optimizer.step(&mut p, &params(1.0), &mut state).unwrap();
+    apart.step(&mut q, &params(1.0), &mut of_apart).unwrap();
+    assert!((p.0[[0, 0]] - q.0[[0, 0]]).abs() > 1e-3);
+}
+
+/// The same elements in Fortran order.
+fn fortran(x: &Array2<f64>) -> Array2<f64> {
+    use ndarray::ShapeBuilder;
+    let mut y = Array2::zeros(x.dim().f());
+    y.assign(x);
+    y
+}
+
+#[test]
+fn flattening_does_not_depend_on_memory_order_and_keeps_to_its_leaves() {
+    for optimizer in [
+        boxed(flatten(chain((add_noise(0.01, 0.1, 3), clip_by_block_rms(0.3), adam(0.1))))),
+        boxed(chain((trace(0.5), clip(0.7), flatten(lamb(0.1)), clip(0.05), scale(0.5)))),
+        boxed(masked(flatten(lamb(0.1)), Mask::path("1"))),
+        boxed(flatten(multi_steps(flatten(lookahead(adam(0.1), 2, 0.5)), 2))),
+        boxed(flatten(lbfgs().learning_rate(0.1).without_linesearch())),
+    ] {
+        let (mut rows, mut cols) = (params(0.1), params(0.1));
+        cols.0 = fortran(&cols.0);
+        let (mut of_rows, mut of_cols) = (optimizer.init(&rows).unwrap(), optimizer.init(&cols).unwrap());
+        for t in 0..5 {
+            let grads = params(1.0 + f64::from(t));
+            optimizer.step(&mut rows, &grads, &mut of_rows).unwrap();
+            let copy = of_cols.clone();
+            optimizer.step(&mut cols, &(fortran(&grads.0), grads.1.clone()), &mut of_cols).unwrap();
+            assert_eq!(rows, cols, "{optimizer:?}");
+            drop(copy);
+        }
+    }
+    // A mask outside: the other leaf passes through.
+    let optimizer = masked(flatten(clip_by_global_norm(1.0)), Mask::path("0"));
+    let mut p = (0.0_f64, 0.0_f32, 0.0_f64);
+    let mut state = optimizer.init(&p).unwrap();
+    optimizer.step(&mut p, &(2.0_f64, 2.0_f32, 2.0_f64), &mut state).unwrap();
+    assert_eq!(p, (1.0, 2.0, 2.0));
+    // No leaves, and leaves without elements.
+    let optimizer = flatten(lamb(0.1));
+    let mut none = gradchain::tree::DynTree::new();
+    let mut state = optimizer.init(&none).unwrap();
+    optimizer.step(&mut none, &gradchain::tree::DynTree::new(), &mut state).unwrap();
+    let mut empty = (Vec::<f32>::new(), 1.0_f64);
+    let mut state = optimizer.init(&empty).unwrap();
+    optimizer.step(&mut empty, &(Vec::<f32>::new(), 1.0_f64), &mut state).unwrap();
+    close(empty.1, 0.9, 1e-6);
+}
+
+/// Newton's method on each element, from values at three points.
+#[derive(Clone, Debug)]
+struct NewtonByValues;
+
+impl WholeTreeTransformation for NewtonByValues {
+    const NAME: &'static str = "newton_by_values";
+    type State = gradchain::state::Moments;
+    type Needs = gradchain::needs::ValueAndGradFn;
+    const READS_PARAMS: bool = true;
+
+    fn init(&self, at: &gradchain::InitContext<'_>) -> gradchain::Result<Self::State> {
+        Ok(at.moments())
+    }
+
+    fn transform(&self, point: &mut Self::State, _: &gradchain::StepContext<'_>, tree: &mut gradchain::WholeTree<'_>) {
+        for leaf in tree.leaves() {
+            if let Some(at) = tree.leaf::<f64>(leaf) {
+                let (p, g) = (at.p.to_vec(), at.u.to_vec());
+                let to: Vec<f64> = p.iter().zip(&g).map(|(p, g)| p - 0.5 * g).collect();
+                point.get_mut::<f64>(leaf).unwrap().copy_from_slice(&to);
+                let mut gradient = point.clone();
+                let value = tree.value_and_grad_at(point, &mut gradient);
+                assert_eq!(value, tree.value_at(point));
+                let there = gradient.get::<f64>(leaf).unwrap();
+                let secant = p.iter().zip(&g).zip(&to).zip(there).map(|(((p, g), to), g1)| -g * (to - p) / (g1 - g));
+                tree.leaf::<f64>(leaf).unwrap().u.copy_from_slice(&secant.collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_loss_is_asked_for_at_a_vector() {
+    // 1·x² + 2·y² + 3·z², in a matrix in Fortran order and a vector: the secant is exact.
+    type Three = (Array2<f64>, Array1<f64>);
+    let loss = |p: &Three| {
+        let weights = (Array2::from_shape_vec((2, 1), vec![1.0, 2.0]).unwrap(), Array1::from(vec![3.0]));
+        let value = (&p.0 * &p.0 * &weights.0).sum() + (&p.1 * &p.1 * &weights.1).sum();
+        (value, (&p.0 * &weights.0 * 2.0, &p.1 * &weights.1 * 2.0))
+    };
+    let optimizer = flatten(whole_tree(NewtonByValues));
+    let mut p = (Array2::from_shape_vec((2, 1), vec![5.0, -3.0]).unwrap(), Array1::from(vec![2.0]));
+    let mut state = optimizer.init(&p).unwrap();
+    let (value, gradient) = loss(&p);
+    optimizer.step_with(&mut p, &gradient, extra::value_and_grad_fn(value, loss), &mut state).unwrap();
+    assert!(loss(&p).0 < 1e-25);
+
+    let optimizer = flatten(lbfgs());
+    let mut p = (Array2::from_shape_vec((2, 1), vec![5.0, -3.0]).unwrap(), Array1::from(vec![2.0]));
+    let mut state = optimizer.init(&p).unwrap();
+    for _ in 0..12 {
+        let (value, gradient) = loss(&p);
+        optimizer.step_with(&mut p, &gradient, extra::value_and_grad_fn(value, loss), &mut state).unwrap();
+    }
+    assert!(loss(&p).0 < 1e-20, "{p:?}");
+}
+
+/// Rounds of `period` gradients, of which the last is for Adam with decay from where the round began, and the others climb
+/// by `rho` times the gradient, which is first brought down to a norm of 0.5.
+fn naive_sam(period: usize, rho: f64, steps: usize, check: &mut dyn FnMut(usize, &[f64])) {
+    let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let mut p = flat(&params(0.3));
+    let (mut c, mut adam) = (p.clone(), NaiveAdam::new(17));
+    for step in 0..steps {
+        let g = flat(&params(step as f64));
+        if step % period == 0 {
+            c = p.clone();
+        }
+        if step % period == period - 1 {
+            let mut u = adam.update(0.1, &g);
+            u.iter_mut().zip(&c).for_each(|(u, c)| *u -= 0.1 * 0.2 * c);
+            p = c.clone();
+            add(&mut p, &u);
+        } else {
+            let shrink = (0.5 / norm(&g)).min(1.0);
+            add(&mut p, &g.iter().map(|g| rho * shrink * g).collect::<Vec<_>>());
+        }
+        check(step, &p);
+    }
+}
+
+#[test]
+fn sharpness_aware_minimization_descends_from_where_it_began_to_climb() {
+    for period in 1..=4 {
+        let optimizer =
+            sam(adamw(0.1).weight_decay(0.2), chain((clip_by_global_norm(0.5), sgd(0.3)))).sync_period(period);
+        let mut p = params(0.3);
+        let mut state = optimizer.init(&p).unwrap();
+        let mut began = p.clone();
+        naive_sam(period as usize, 0.3, 9, &mut |step, naive| {
+            if step % period as usize == 0 {
+                began = p.clone();
+            }
+            optimizer.step(&mut p, &params(step as f64), &mut state).unwrap();
+            flat(&p).iter().zip(naive).for_each(|(ours, naive)| close(*ours, *naive, 2e-6));
+            let evaluated = state.eval_params(&p).unwrap();
+            let between = (step + 1) % period as usize != 0;
+            assert_eq!(*evaluated, if between { began.clone() } else { p.clone() });
+        });
+    }
+    assert!(sam(sgd(0.1), sgd(0.1)).sync_period(0).init(&0.0_f32).is_err());
+}
+
+#[test]
+fn the_adversary_forgets_or_remembers() {
+    // With Adam as the adversary every first step of it is the learning rate times the sign; later ones are shorter if the
+    // sign changes.
+    for (reset, expected) in [(true, 1.0), (false, 0.0)] {
+        let optimizer = sam(sgd(0.0), scale_by_adam().b1(0.5).b2(0.5).eps(0.0)).reset_state(reset);
+        let mut p = 0.0_f64;
+        let mut state = optimizer.init(&p).unwrap();
+        for g in [1.0, 9.0, -1.0] {
+            optimizer.step(&mut p, &g, &mut state).unwrap();
+        }
+        // m = 0.25 − 0.5, v = 0.75, both over 0.75: −1/3 if remembered.
+        close(p, if expected == 1.0 { 1.0 } else { 1.0 / 3.0 }, 1e-12);
+    }
+}
+
+#[test]
+fn a_round_in_one_step_is_a_round_in_several() {
+    // Of Σ wᵢ·pᵢ⁴, whose gradient is 4·wᵢ·pᵢ³.
+    fn loss(p: &Params) -> (f64, Params) {
+        let matrix = p.0.iter().enumerate().map(|(i, p)| (1.0 + i as f64 / 12.0) * p.powi(4)).sum::<f64>();
+        let vector = p.1.iter().map(|p| f64::from(p.powi(4))).sum::<f64>();
+        let mut gradient = p.clone();
+        gradient.0.iter_mut().enumerate().for_each(|(i, p)| *p = 4.0 * (1.0 + i as f64 / 12.0) * p.powi(3));
+        gradient.1.mapv_inplace(|p| 4.0 * p.powi(3));
+        (matrix + vector, gradient)
+    }
+    fn check<O: gradchain::Stage<Needs = Nothing> + Clone>(optimizer: O, period: u64, reset: bool) {
+        let adversary = chain((clip_by_global_norm(0.1), scale_by_adam().eps(0.1), scale(-0.05)));
+        let seen = sam(optimizer, adversary).sync_period(period).reset_state(reset);
+        let opaque = seen.clone().opaque_mode();
+        let (mut p, mut q) = (params(0.3), params(0.3));
+        let (mut of_seen, mut of_opaque) = (seen.init(&p).unwrap(), opaque.init(&q).unwrap());
+        for _ in 0..4 {
+            for _ in 0..period {
+                let gradient = loss(&p).1;
+                seen.step(&mut p, &gradient, &mut of_seen).unwrap();
+            }
+            let (value, gradient) = loss(&q);
+            opaque.step_with(&mut q, &gradient, extra::value_and_grad_fn(value, loss), &mut of_opaque).unwrap();
+            flat(&p).iter().zip(flat(&q)).for_each(|(p, q)| close(*p, q, 2e-6));
+        }
+        assert!(loss(&q).0 < loss(&params(0.3)).0);
+    }
+    for period in 1..=3 {
+        for reset in [false, true] {
+            check(adamw(0.05).weight_decay(0.1), period, reset);
+            check(lamb(0.05).weight_decay(0.1), period, reset);
+            // Differences of parameters, in memory between passes: they must be where the rounds began.
+            check(chain((trace(0.1), scale_by_lbfgs(), scale(-0.02))), period, reset);
+        }
+    }
+}
+
+/// The diagonal is taken to be 1.5 times the gradient, as a transformation can make it.
+#[test]
+fn sophia_divides_by_the_diagonal_that_it_knew_before() {
+    for (clip, interval, decay, gamma, eps) in
+        [(Some(1.0), 1, 0.0, 0.5, 1e-3), (Some(0.7), 3, 0.1, 1.3, 0.02), (None, 2, 0.05, 2.0, 0.3)]
+    {
+        let mut optimizer = sophia(0.1, scale(1.5))
+            .b1(0.8)
+            .b2(0.6)
+            .gamma(gamma)
+            .eps(eps)
+            .weight_decay(decay)
+            .weight_decay_mask(Mask::path("0"))
+            .update_interval(interval);
+        optimizer = match clip {
+            Some(clip) => optimizer.clip_threshold(clip),
+            None => optimizer.without_clipping(),
+        };
+        let mut p = params(0.3);
+        let mut state = optimizer.init(&p).unwrap();
+        let (mut naive, mut m, mut h) = (flat(&p), [0.0; 17], [0.0; 17]);
+        for t in 1..=7_i32 {
+            let grads = params(f64::from(t));
+            optimizer.step(&mut p, &grads, &mut state).unwrap();
+            let (mut won, g) = (0, flat(&grads));
+            for i in 0..17 {
+                m[i] = 0.8 * m[i] + 0.2 * g[i];
+                let mut d: f64 = m[i] / (1.0 - 0.8_f64.powi(t)) / f64::max(gamma * h[i], eps);
+                won += usize::from(d.abs() < clip.unwrap_or(f64::INFINITY));
+                d = clip.map_or(d, |clip: f64| d.clamp(-clip, clip));
+                if (t - 1) % interval as i32 == 0 {
+                    h[i] = 0.6 * h[i] + 0.4 * 1.5 * g[i];
+                }
+                naive[i] -= 0.1 * (d + if i < 12 { decay * naive[i] } else { 0.0 });
+            }
+            flat(&p).iter().zip(&naive).enumerate().for_each(|(i, (p, naive))| close(*p, *naive, 10.0 * tolerance(i)));
+            assert_eq!(state.0.win_rate(), won as f64 / 17.0);
+        }
+    }
+    assert!(sophia(0.1, identity()).update_interval(0).init(&0.0_f32).is_err());
+    assert!(sophia(0.1, identity()).clip_threshold(-1.0).init(&0.0_f32).is_err());
+}
+
+#[test]
+fn differences_of_gradients_estimate_the_diagonal() {
+    // Σ wᵢ·pᵢ² + (Σ pᵢ)²/17: the diagonal of the Hessian is 2·wᵢ + 2/17, off it there is 2/17.
+    fn loss(p: &Params) -> (f64, Params) {
+        let sum: f64 = flat(p).iter().sum();
+        let mut gradient = p.clone();
+        gradient.0.iter_mut().enumerate().for_each(|(i, p)| *p = 2.0 * i as f64 * *p + 2.0 * sum / 17.0);
+        gradient
+            .1
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, p)| *p = (2.0 * i as f64 * f64::from(*p) + 2.0 * sum / 17.0) as f32);
+        (0.0, gradient)
+    }
+    let p = params(0.3);
+    let estimate = hutchinson_estimator_diag_hessian(7);
+    let mut state = estimate.init(&p).unwrap();
+    let (n, mut mean, mut spread) = (400, vec![0.0; 17], 0.0);
+    for _ in 0..n {
+        let (value, gradient) = loss(&p);
+        let with = extra::value_and_grad_fn(value, loss);
+        let updates = estimate.update_with(&gradient, with, &mut state, &p).unwrap();
+        let vector = updates.to_vec::<f32>("1").unwrap().into_iter().map(f64::from);
+        let diagonal: Vec<f64> = updates.to_vec::<f64>("0").unwrap().into_iter().chain(vector).collect();
+        spread += (diagonal[0] - 2.0 / 17.0).powi(2) / n as f64;
+        mean.iter_mut().zip(diagonal).for_each(|(mean, d)| *mean += d / n as f64);
+    }
+    let weights = (0..12).chain(0..5);
+    mean.iter().zip(weights).for_each(|(mean, w)| {
+        // The standard deviation of one is √16·2/17, of the mean 0.024.
+        assert!((mean - 2.0 * f64::from(w) - 2.0 / 17.0).abs() < 0.1, "{mean} {w}");
+    });
+    assert!((spread.sqrt() - 8.0 / 17.0).abs() < 0.1, "{spread}: the signs are random");
+    assert_eq!(state.count.get(), n);
+    assert!(estimate.step_size(0.0).init(&p).is_err());
+    // In a mask, in a box, in a vector, in Sophia.
+    let optimizer =
+        flatten(boxed(masked(sophia(0.05, hutchinson_estimator_diag_hessian(1)).update_interval(2), Mask::all())));
+    let mut p = params(0.3);
+    let mut state = optimizer.init(&p).unwrap();
+    let before = tree_norm(&loss(&p).1);
+    for _ in 0..150 {
+        let (value, gradient) = loss(&p);
+        optimizer.step_with(&mut p, &gradient, extra::value_and_grad_fn(value, loss), &mut state).unwrap();
+    }
+    assert!(tree_norm(&loss(&p).1) < 0.2 * before, "{before} {}", tree_norm(&loss(&p).1));
+}
