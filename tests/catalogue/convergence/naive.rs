@@ -1,11 +1,11 @@
-//! Optimizers in `f64`, written from the papers as plainly as it goes, with their default hyperparameters. Each gives the
-//! direction which, multiplied by the learning rate, is subtracted from the parameters.
+//! Optimizers in `f64`, written from the papers as plainly as it goes, with their default hyperparameters. Most give
+//! the direction which, multiplied by the learning rate, is subtracted from the parameters.
 
 use ndarray::ArrayD;
 
 use super::problems::Leaves;
 
-/// The directions of a leaf, or of all leaves in a row.
+/// The directions, or updates, of a leaf or of all leaves in a row.
 type Directions = Vec<f64>;
 
 /// How an optimizer is written.
@@ -16,30 +16,38 @@ pub(super) enum Naive {
     Leaf(fn(&mut [[f64; 4]], i32, &[f64], &[f64]) -> Directions),
     /// For all leaves in a row: gradients and parameters of all steps up to this one, the last one last.
     Whole(fn(&[Vec<f64>], &[Vec<f64>]) -> Directions),
+    /// For one element, with the learning rate of this step: what is added to the parameter.
+    Update(fn(&mut [f64; 4], i32, f64, f64, f64) -> f64),
+    /// The same for one leaf.
+    UpdateLeaf(fn(&[f64], &[f64], f64) -> Directions),
     /// By somebody else: the loss of each problem after the first steps.
     Recorded([f64; 3]),
 }
 
-/// The direction of one step, after the gradients `g` and parameters `x` of all steps so far.
-pub(super) fn direction(how: &Naive, memory: &mut [Vec<[f64; 4]>], g: &[Leaves], x: &[Leaves]) -> Leaves {
+/// The updates of one step, after the gradients `g` and parameters `x` of all steps so far.
+pub(super) fn updates(how: &Naive, rate: f64, memory: &mut [Vec<[f64; 4]>], g: &[Leaves], x: &[Leaves]) -> Leaves {
     let t = i32::try_from(g.len()).expect("few steps");
     let mut out = g[g.len() - 1].clone();
     let values = |leaf: &ArrayD<f64>| leaf.iter().copied().collect::<Vec<_>>();
+    let against = |directions: Directions| directions.into_iter().map(|d| -rate * d).collect::<Vec<_>>();
     let of_leaf = |leaf: usize, memory: &mut Vec<[f64; 4]>| {
         let (g, x) = (values(&g[g.len() - 1][leaf]), values(&x[x.len() - 1][leaf]));
+        let elements = memory.iter_mut().zip(g.iter().zip(&x));
         match how {
-            Naive::Element(step) => (0..g.len()).map(|i| step(&mut memory[i], t, g[i], x[i])).collect(),
-            Naive::Leaf(step) => step(memory, t, &g, &x),
+            Naive::Element(step) => against(elements.map(|(memory, (g, x))| step(memory, t, *g, *x)).collect()),
+            Naive::Leaf(step) => against(step(memory, t, &g, &x)),
+            Naive::Update(step) => elements.map(|(memory, (g, x))| step(memory, t, *g, *x, rate)).collect(),
+            Naive::UpdateLeaf(step) => step(&g, &x, rate),
             Naive::Whole(_) | Naive::Recorded(_) => Vec::new(),
         }
     };
     let in_a_row =
         |all: &[Leaves]| all.iter().map(|leaves| leaves.iter().flat_map(values).collect()).collect::<Vec<_>>();
-    let directions = match how {
-        Naive::Whole(step) => step(&in_a_row(g), &in_a_row(x)),
+    let updates = match how {
+        Naive::Whole(step) => against(step(&in_a_row(g), &in_a_row(x))),
         _ => memory.iter_mut().enumerate().flat_map(|(leaf, memory)| of_leaf(leaf, memory)).collect(),
     };
-    out.iter_mut().flatten().zip(directions).for_each(|(out, direction)| *out = direction);
+    out.iter_mut().flatten().zip(updates).for_each(|(out, update)| *out = update);
     out
 }
 
@@ -61,6 +69,139 @@ pub(super) fn adam([m, v, ..]: &mut [f64; 4], t: i32, g: f64, _: f64) -> f64 {
 
 pub(super) fn adamw(memory: &mut [f64; 4], t: i32, g: f64, x: f64) -> f64 {
     adam(memory, t, g, x) + 1e-4 * x
+}
+
+pub(super) fn adagrad([sum, ..]: &mut [f64; 4], _: i32, g: f64, _: f64) -> f64 {
+    *sum += g * g;
+    g / (0.1 + *sum + 1e-7).sqrt()
+}
+
+pub(super) fn adadelta([v, w, ..]: &mut [f64; 4], _: i32, g: f64, _: f64) -> f64 {
+    *v = 0.9 * *v + 0.1 * g * g;
+    let d = (*w + 1e-6).sqrt() / (*v + 1e-6).sqrt() * g;
+    *w = 0.9 * *w + 0.1 * d * d;
+    d
+}
+
+pub(super) fn adamax([m, v, ..]: &mut [f64; 4], t: i32, g: f64, _: f64) -> f64 {
+    *m = 0.9 * *m + 0.1 * g;
+    *v = (0.999 * *v).max(g.abs() + 1e-8);
+    *m / (1.0 - 0.9_f64.powi(t)) / *v
+}
+
+pub(super) fn adamaxw(memory: &mut [f64; 4], t: i32, g: f64, x: f64) -> f64 {
+    adamax(memory, t, g, x) + 1e-4 * x
+}
+
+pub(super) fn amsgrad([m, v, most, _]: &mut [f64; 4], t: i32, g: f64, _: f64) -> f64 {
+    *m = 0.9 * *m + 0.1 * g;
+    *v = 0.999 * *v + 0.001 * g * g;
+    *most = most.max(*v / (1.0 - 0.999_f64.powi(t)));
+    *m / (1.0 - 0.9_f64.powi(t)) / (most.sqrt() + 1e-8)
+}
+
+pub(super) fn nadam([m, v, ..]: &mut [f64; 4], t: i32, g: f64, _: f64) -> f64 {
+    *m = 0.9 * *m + 0.1 * g;
+    *v = 0.999 * *v + 0.001 * g * g;
+    let ahead = 0.9 * *m / (1.0 - 0.9_f64.powi(t + 1)) + 0.1 * g / (1.0 - 0.9_f64.powi(t));
+    ahead / ((*v / (1.0 - 0.999_f64.powi(t))).sqrt() + 1e-8)
+}
+
+pub(super) fn nadamw(memory: &mut [f64; 4], t: i32, g: f64, x: f64) -> f64 {
+    nadam(memory, t, g, x) + 1e-4 * x
+}
+
+pub(super) fn rmsprop([v, ..]: &mut [f64; 4], _: i32, g: f64, _: f64) -> f64 {
+    *v = 0.9 * *v + 0.1 * g * g;
+    g / (*v + 1e-8).sqrt()
+}
+
+pub(super) fn sign_sgd(_: &mut [f64; 4], _: i32, g: f64, _: f64) -> f64 {
+    g.signum()
+}
+
+pub(super) fn signum([m, ..]: &mut [f64; 4], _: i32, g: f64, _: f64) -> f64 {
+    *m = 0.9 * *m + 0.1 * g;
+    m.signum()
+}
+
+/// Where the gradient has changed its sign it counts as zero, also for the next step.
+pub(super) fn rprop([size, last, ..]: &mut [f64; 4], t: i32, mut g: f64, _: f64, rate: f64) -> f64 {
+    if t == 1 {
+        *size = rate;
+    } else if g * *last > 0.0 {
+        *size = (*size * 1.2).min(50.0);
+    } else if g * *last < 0.0 {
+        *size = (*size * 0.5).max(1e-6);
+        g = 0.0;
+    }
+    *last = g;
+    if g == 0.0 { 0.0 } else { -*size * g.signum() }
+}
+
+/// Adam, of which every fifth step is taken back half the way to where the last of those led.
+pub(super) fn lookahead([m, v, slow, _]: &mut [f64; 4], t: i32, g: f64, x: f64, rate: f64) -> f64 {
+    if t == 1 {
+        *slow = x;
+    }
+    let mut memory = [*m, *v, 0.0, 0.0];
+    let fast = x - rate * adam(&mut memory, t, g, x);
+    [*m, *v] = [memory[0], memory[1]];
+    if t % 5 != 0 {
+        return fast - x;
+    }
+    *slow += 0.5 * (fast - *slow);
+    *slow - x
+}
+
+/// A leaf of ten is a matrix of two rows of five; another has one bound for each element.
+pub(super) fn sm3(memory: &mut [[f64; 4]], _: i32, g: &[f64], _: &[f64]) -> Vec<f64> {
+    let place = |i: usize| if g.len() == 10 { [i / 5, i % 5] } else { [i, i] };
+    let one = |(i, g): (usize, &f64)| memory[place(i)[0]][0].min(memory[place(i)[1]][1]) + g * g;
+    let squares: Vec<f64> = g.iter().enumerate().map(one).collect();
+    for (axis, (i, v)) in squares.iter().enumerate().flat_map(|each| [(0, each), (1, each)]) {
+        let bound = &mut memory[place(i)[axis]][axis];
+        *bound = bound.max(*v);
+    }
+    let mean = |(memory, (g, v)): (&mut [f64; 4], (&f64, &f64))| {
+        memory[2] = 0.9 * memory[2] + 0.1 * g / (v + 1e-8).sqrt();
+        memory[2]
+    };
+    memory.iter_mut().zip(g.iter().zip(&squares)).map(mean).collect()
+}
+
+/// Of rank 1, as long as the first singular vector is kept; a leaf of ten is a matrix of two rows of five.
+pub(super) fn galore(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> Vec<f64> {
+    if g.len() != 10 {
+        return memory.iter_mut().zip(g.iter().zip(x)).map(|(memory, (g, x))| adam(memory, t, *g, *x)).collect();
+    }
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let (top, bottom) = g.split_at(5);
+    if t == 1 {
+        // The first eigenvector of the matrix times its transpose, whose angle is known, and from it the other side's.
+        let angle = 0.5 * (2.0 * dot(top, bottom)).atan2(dot(top, top) - dot(bottom, bottom));
+        let side: Vec<f64> = top.iter().zip(bottom).map(|(a, b)| angle.cos() * a + angle.sin() * b).collect();
+        memory.iter_mut().zip(&side).for_each(|(memory, x)| memory[2] = x / norm(&side));
+    }
+    let side: Vec<f64> = memory[..5].iter().map(|memory| memory[2]).collect();
+    let along: Vec<f64> =
+        [top, bottom].iter().zip(memory).map(|(g, memory)| adam(memory, t, dot(g, &side), 0.0)).collect();
+    along.iter().flat_map(|r| side.iter().map(move |p| r * p)).collect()
+}
+
+pub(super) fn madgrad([start, s, v, _]: &mut [f64; 4], t: i32, g: f64, x: f64, rate: f64) -> f64 {
+    if t == 1 {
+        *start = x;
+    }
+    let lambda = (rate + 1e-6) * f64::from(t).sqrt();
+    *s += lambda * g;
+    *v += lambda * g * g;
+    0.1 * (*start - *s / (v.cbrt() + 1e-6) - x)
+}
+
+pub(super) fn fromage(g: &[f64], x: &[f64], rate: f64) -> Vec<f64> {
+    let [gs, xs] = [g, x].map(|v| norm(v).max(1e-6));
+    g.iter().zip(x).map(|(g, x)| (x - rate * xs / gs * g) / (1.0 + rate * rate).sqrt() - x).collect()
 }
 
 pub(super) fn lion([m, ..]: &mut [f64; 4], _: i32, g: f64, x: f64) -> f64 {

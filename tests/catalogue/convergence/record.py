@@ -52,10 +52,14 @@ PROBLEMS = [(quadratic, [jnp.ones((2, 5))]), (rosenbrock, [jnp.array([-1.2, 1.0]
 losses = []
 for (loss, x), start in zip(PROBLEMS, map(float, sys.argv[2:])):
     rate = optax.cosine_decay_schedule(start, 3000)
-    optimizer = eval(sys.argv[1])
+    optimizer = optax.with_extra_args_support(eval(sys.argv[1]))
     state = optimizer.init(x)
     for _ in range(10):
-        updates, state = optimizer.update(jax.grad(loss)(x), state, x)
+        value, gradient = jax.value_and_grad(loss)(x)
+        given = {"value": value, "grad": gradient, "value_fn": loss}
+        if "opaque_mode" in sys.argv[1]:
+            given = {"grad_fn": lambda x, _: jax.grad(loss)(x)}
+        updates, state = optimizer.update(gradient, state, x, **given)
         x = optax.apply_updates(x, updates)
     losses.append(float(loss(x)))
 print(losses)
