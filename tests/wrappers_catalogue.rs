@@ -2,6 +2,7 @@
 
 use gradchain::extra;
 use gradchain::prelude::*;
+use gradchain::tree::tree_norm;
 use ndarray::{Array1, Array2};
 
 /// Numbers between −1 and 1 that differ from place to place.
@@ -390,4 +391,204 @@ fn the_loss_is_asked_for_at_a_vector() {
     let (value, gradient) = loss(&p);
     optimizer.step_with(&mut p, &gradient, extra::value_and_grad_fn(value, loss), &mut state).unwrap();
     assert!(loss(&p).0 < 1e-25);
+
+    let optimizer = flatten(lbfgs());
+    let mut p = (Array2::from_shape_vec((2, 1), vec![5.0, -3.0]).unwrap(), Array1::from(vec![2.0]));
+    let mut state = optimizer.init(&p).unwrap();
+    for _ in 0..12 {
+        let (value, gradient) = loss(&p);
+        optimizer.step_with(&mut p, &gradient, extra::value_and_grad_fn(value, loss), &mut state).unwrap();
+    }
+    assert!(loss(&p).0 < 1e-20, "{p:?}");
+}
+
+/// Rounds of `period` gradients, of which the last is for Adam with decay from where the round began, and the others climb
+/// by `rho` times the gradient, which is first brought down to a norm of 0.5.
+fn naive_sam(period: usize, rho: f64, steps: usize, check: &mut dyn FnMut(usize, &[f64])) {
+    let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let mut p = flat(&params(0.3));
+    let (mut c, mut adam) = (p.clone(), NaiveAdam::new(17));
+    for step in 0..steps {
+        let g = flat(&params(step as f64));
+        if step % period == 0 {
+            c = p.clone();
+        }
+        if step % period == period - 1 {
+            let mut u = adam.update(0.1, &g);
+            u.iter_mut().zip(&c).for_each(|(u, c)| *u -= 0.1 * 0.2 * c);
+            p = c.clone();
+            add(&mut p, &u);
+        } else {
+            let shrink = (0.5 / norm(&g)).min(1.0);
+            add(&mut p, &g.iter().map(|g| rho * shrink * g).collect::<Vec<_>>());
+        }
+        check(step, &p);
+    }
+}
+
+#[test]
+fn sharpness_aware_minimization_descends_from_where_it_began_to_climb() {
+    for period in 1..=4 {
+        let optimizer =
+            sam(adamw(0.1).weight_decay(0.2), chain((clip_by_global_norm(0.5), sgd(0.3)))).sync_period(period);
+        let mut p = params(0.3);
+        let mut state = optimizer.init(&p).unwrap();
+        let mut began = p.clone();
+        naive_sam(period as usize, 0.3, 9, &mut |step, naive| {
+            if step % period as usize == 0 {
+                began = p.clone();
+            }
+            optimizer.step(&mut p, &params(step as f64), &mut state).unwrap();
+            flat(&p).iter().zip(naive).for_each(|(ours, naive)| close(*ours, *naive, 2e-6));
+            let evaluated = state.eval_params(&p).unwrap();
+            let between = (step + 1) % period as usize != 0;
+            assert_eq!(*evaluated, if between { began.clone() } else { p.clone() });
+        });
+    }
+    assert!(sam(sgd(0.1), sgd(0.1)).sync_period(0).init(&0.0_f32).is_err());
+}
+
+#[test]
+fn the_adversary_forgets_or_remembers() {
+    // With Adam as the adversary every first step of it is the learning rate times the sign; later ones are shorter if the
+    // sign changes.
+    for (reset, expected) in [(true, 1.0), (false, 0.0)] {
+        let optimizer = sam(sgd(0.0), scale_by_adam().b1(0.5).b2(0.5).eps(0.0)).reset_state(reset);
+        let mut p = 0.0_f64;
+        let mut state = optimizer.init(&p).unwrap();
+        for g in [1.0, 9.0, -1.0] {
+            optimizer.step(&mut p, &g, &mut state).unwrap();
+        }
+        // m = 0.25 − 0.5, v = 0.75, both over 0.75: −1/3 if remembered.
+        close(p, if expected == 1.0 { 1.0 } else { 1.0 / 3.0 }, 1e-12);
+    }
+}
+
+#[test]
+fn a_round_in_one_step_is_a_round_in_several() {
+    // Of Σ wᵢ·pᵢ⁴, whose gradient is 4·wᵢ·pᵢ³.
+    fn loss(p: &Params) -> (f64, Params) {
+        let matrix = p.0.iter().enumerate().map(|(i, p)| (1.0 + i as f64 / 12.0) * p.powi(4)).sum::<f64>();
+        let vector = p.1.iter().map(|p| f64::from(p.powi(4))).sum::<f64>();
+        let mut gradient = p.clone();
+        gradient.0.iter_mut().enumerate().for_each(|(i, p)| *p = 4.0 * (1.0 + i as f64 / 12.0) * p.powi(3));
+        gradient.1.mapv_inplace(|p| 4.0 * p.powi(3));
+        (matrix + vector, gradient)
+    }
+    fn check<O: gradchain::Stage<Needs = Nothing> + Clone>(optimizer: O, period: u64, reset: bool) {
+        let adversary = chain((clip_by_global_norm(0.1), scale_by_adam().eps(0.1), scale(-0.05)));
+        let seen = sam(optimizer, adversary).sync_period(period).reset_state(reset);
+        let opaque = seen.clone().opaque_mode();
+        let (mut p, mut q) = (params(0.3), params(0.3));
+        let (mut of_seen, mut of_opaque) = (seen.init(&p).unwrap(), opaque.init(&q).unwrap());
+        for _ in 0..4 {
+            for _ in 0..period {
+                let gradient = loss(&p).1;
+                seen.step(&mut p, &gradient, &mut of_seen).unwrap();
+            }
+            let (value, gradient) = loss(&q);
+            opaque.step_with(&mut q, &gradient, extra::value_and_grad_fn(value, loss), &mut of_opaque).unwrap();
+            flat(&p).iter().zip(flat(&q)).for_each(|(p, q)| close(*p, q, 2e-6));
+        }
+        assert!(loss(&q).0 < loss(&params(0.3)).0);
+    }
+    for period in 1..=3 {
+        for reset in [false, true] {
+            check(adamw(0.05).weight_decay(0.1), period, reset);
+            check(lamb(0.05).weight_decay(0.1), period, reset);
+            // Differences of parameters, in memory between passes: they must be where the rounds began.
+            check(chain((trace(0.1), scale_by_lbfgs(), scale(-0.02))), period, reset);
+        }
+    }
+}
+
+/// The diagonal is taken to be 1.5 times the gradient, as a transformation can make it.
+#[test]
+fn sophia_divides_by_the_diagonal_that_it_knew_before() {
+    for (clip, interval, decay, gamma, eps) in
+        [(Some(1.0), 1, 0.0, 0.5, 1e-3), (Some(0.7), 3, 0.1, 1.3, 0.02), (None, 2, 0.05, 2.0, 0.3)]
+    {
+        let mut optimizer = sophia(0.1, scale(1.5))
+            .b1(0.8)
+            .b2(0.6)
+            .gamma(gamma)
+            .eps(eps)
+            .weight_decay(decay)
+            .weight_decay_mask(Mask::path("0"))
+            .update_interval(interval);
+        optimizer = match clip {
+            Some(clip) => optimizer.clip_threshold(clip),
+            None => optimizer.without_clipping(),
+        };
+        let mut p = params(0.3);
+        let mut state = optimizer.init(&p).unwrap();
+        let (mut naive, mut m, mut h) = (flat(&p), [0.0; 17], [0.0; 17]);
+        for t in 1..=7_i32 {
+            let grads = params(f64::from(t));
+            optimizer.step(&mut p, &grads, &mut state).unwrap();
+            let (mut won, g) = (0, flat(&grads));
+            for i in 0..17 {
+                m[i] = 0.8 * m[i] + 0.2 * g[i];
+                let mut d: f64 = m[i] / (1.0 - 0.8_f64.powi(t)) / f64::max(gamma * h[i], eps);
+                won += usize::from(d.abs() < clip.unwrap_or(f64::INFINITY));
+                d = clip.map_or(d, |clip: f64| d.clamp(-clip, clip));
+                if (t - 1) % interval as i32 == 0 {
+                    h[i] = 0.6 * h[i] + 0.4 * 1.5 * g[i];
+                }
+                naive[i] -= 0.1 * (d + if i < 12 { decay * naive[i] } else { 0.0 });
+            }
+            flat(&p).iter().zip(&naive).enumerate().for_each(|(i, (p, naive))| close(*p, *naive, 10.0 * tolerance(i)));
+            assert_eq!(state.0.win_rate(), won as f64 / 17.0);
+        }
+    }
+    assert!(sophia(0.1, identity()).update_interval(0).init(&0.0_f32).is_err());
+    assert!(sophia(0.1, identity()).clip_threshold(-1.0).init(&0.0_f32).is_err());
+}
+
+#[test]
+fn differences_of_gradients_estimate_the_diagonal() {
+    // Σ wᵢ·pᵢ² + (Σ pᵢ)²/17: the diagonal of the Hessian is 2·wᵢ + 2/17, off it there is 2/17.
+    fn loss(p: &Params) -> (f64, Params) {
+        let sum: f64 = flat(p).iter().sum();
+        let mut gradient = p.clone();
+        gradient.0.iter_mut().enumerate().for_each(|(i, p)| *p = 2.0 * i as f64 * *p + 2.0 * sum / 17.0);
+        gradient
+            .1
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, p)| *p = (2.0 * i as f64 * f64::from(*p) + 2.0 * sum / 17.0) as f32);
+        (0.0, gradient)
+    }
+    let p = params(0.3);
+    let estimate = hutchinson_estimator_diag_hessian(7);
+    let mut state = estimate.init(&p).unwrap();
+    let (n, mut mean, mut spread) = (400, vec![0.0; 17], 0.0);
+    for _ in 0..n {
+        let (value, gradient) = loss(&p);
+        let with = extra::value_and_grad_fn(value, loss);
+        let updates = estimate.update_with(&gradient, with, &mut state, &p).unwrap();
+        let vector = updates.to_vec::<f32>("1").unwrap().into_iter().map(f64::from);
+        let diagonal: Vec<f64> = updates.to_vec::<f64>("0").unwrap().into_iter().chain(vector).collect();
+        spread += (diagonal[0] - 2.0 / 17.0).powi(2) / n as f64;
+        mean.iter_mut().zip(diagonal).for_each(|(mean, d)| *mean += d / n as f64);
+    }
+    let weights = (0..12).chain(0..5);
+    mean.iter().zip(weights).for_each(|(mean, w)| {
+        // The standard deviation of one is √16·2/17, of the mean 0.024.
+        assert!((mean - 2.0 * f64::from(w) - 2.0 / 17.0).abs() < 0.1, "{mean} {w}");
+    });
+    assert!((spread.sqrt() - 8.0 / 17.0).abs() < 0.1, "{spread}: the signs are random");
+    assert_eq!(state.count.get(), n);
+    assert!(estimate.step_size(0.0).init(&p).is_err());
+    // In a mask, in a box, in a vector, in Sophia.
+    let optimizer =
+        flatten(boxed(masked(sophia(0.05, hutchinson_estimator_diag_hessian(1)).update_interval(2), Mask::all())));
+    let mut p = params(0.3);
+    let mut state = optimizer.init(&p).unwrap();
+    let before = tree_norm(&loss(&p).1);
+    for _ in 0..150 {
+        let (value, gradient) = loss(&p);
+        optimizer.step_with(&mut p, &gradient, extra::value_and_grad_fn(value, loss), &mut state).unwrap();
+    }
+    assert!(tree_norm(&loss(&p).1) < 0.2 * before, "{before} {}", tree_norm(&loss(&p).1));
 }

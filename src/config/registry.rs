@@ -46,6 +46,7 @@ const FAMILIES: &[(&[&str], Family)] = &[
     (parameter_free::NAMES, parameter_free::build),
     (projection::NAMES, projection::build),
     (sign::NAMES, sign::build),
+    (wrappers::named::NAMES, wrappers::named::build),
 ];
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
@@ -144,9 +145,9 @@ where
 /// under the same name are set by [`finish`].
 macro_rules! family {
     (|$a:ident| $($name:literal => $build:expr,)*) => {
-        pub(super) const NAMES: &[&str] = &[$($name),*];
+        pub(in crate::config) const NAMES: &[&str] = &[$($name),*];
 
-        pub(super) fn build(
+        pub(in crate::config) fn build(
             $a: &$crate::config::node::Args<'_>,
         ) -> Option<$crate::config::error::Result<$crate::config::registry::Named>> {
             let build = || match $a.name {

@@ -2,17 +2,18 @@
 
 mod conditions;
 mod monitor;
+pub(super) mod named;
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
 use super::registry::{Member, Named, checked, named};
-use super::values::OneOrMore;
+use super::values::{OneOrMore, Unused};
 use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
     EveryK, NamedChain, apply_if_finite, flatten, freezable, freeze, inject_hyperparams, lookahead, masked,
-    multi_steps, partition, selective_transform, skip_large_updates, skip_not_finite,
+    multi_steps, partition, sam, selective_transform, skip_large_updates, skip_not_finite,
 };
 
 pub(super) const NAMES: &[&str] = &[
@@ -30,6 +31,7 @@ pub(super) const NAMES: &[&str] = &[
     "multi_steps",
     "named_chain",
     "partition",
+    "sam",
     "selective_transform",
     "snapshot",
 ];
@@ -70,6 +72,7 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
             let transforms = transforms.into_iter().map(each).collect::<Result<Vec<(String, Member)>>>()?;
             checked(node, partition(transforms, a.required::<Labels>("labels")?))
         }),
+        "sam" => with_arguments(name, node, adversarial),
         "selective_transform" => with_arguments(name, node, |a| {
             let mask = a.required::<Mask>("freeze_mask")?;
             checked(node, selective_transform(a.required::<Member>("optimizer")?, mask))
@@ -124,6 +127,18 @@ fn accumulate(a: &Args<'_>) -> Result<Member> {
         None => checked(&a.node, wrapped),
         Some(Skip::NotFinite) => checked(&a.node, wrapped.should_skip_update_fn(skip_not_finite())),
         Some(Skip::Large(norm)) => checked(&a.node, wrapped.should_skip_update_fn(skip_large_updates(norm))),
+    }
+}
+
+fn adversarial(a: &Args<'_>) -> Result<Member> {
+    let wrapped = sam(a.required::<Member>("optimizer")?, a.required::<Member>("adv_optimizer")?)
+        .sync_period(a.or("sync_period", 2)?)
+        .reset_state(a.or("reset_state", true)?);
+    // There is one process: nothing to take a mean over.
+    a.or("batch_axis_name", Unused)?;
+    match a.or("opaque_mode", false)? {
+        false => checked(&a.node, wrapped),
+        true => checked(&a.node, wrapped.opaque_mode()),
     }
 }
 

@@ -352,3 +352,13 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
         unsafe { store(isa, raw, start, slot) };
     }
 }
+
+/// Does something to a tile as if the parameters were at another point: at arrays of their shapes and compute types.
+pub(crate) fn at_point<C: Real>(point: &Moments, tile: &mut Tile<'_, C>, inside: impl FnOnce(&mut Tile<'_, C>)) {
+    let Some(raw) = point.raw(tile.leaf).filter(|raw| raw.dtype() == C::DTYPE) else { return inside(tile) };
+    // SAFETY: the arrays are part of a state that the engine holds for the step, and are only read in it from here on.
+    let there = unsafe { raw.slice::<C>(tile.start, tile.u.len()) };
+    let here = core::mem::replace(&mut tile.p, there);
+    inside(tile);
+    tile.p = here;
+}

@@ -10,8 +10,8 @@ macro_rules! delegate_stage {
             describe |this: &$T| format!("{}[{}]", $crate::wrapper::Arguments::name(this), this.$field.describe())
         }
     };
-    ($T:ty $(where $G:ident: $B:path)? => $field:ident: $Inner:ty; needs $N:ty; recipe $recipe:expr; describe $describe:expr) => {
-        impl$(<$G: $B>)? $crate::Stage for $T {
+    ($T:ty $(where $($G:ident: $B:path),+)? => $field:ident: $Inner:ty; needs $N:ty; recipe $recipe:expr; describe $describe:expr) => {
+        impl$(<$($G: $B),+>)? $crate::Stage for $T {
             type Needs = $N;
             type State = <$Inner as $crate::Stage>::State;
             type Run = <$Inner as $crate::Stage>::Run;

@@ -28,7 +28,7 @@ mod whole;
 pub(crate) use drive::{Sink, Work, add_rounded};
 pub use fused::SlotList;
 pub(crate) use fused::{
-    SlotJob, SlotReader, SlotsJob, SlotsWriter, fused_tile, slot_read, slot_tile, slots_read, slots_write,
+    SlotJob, SlotReader, SlotsJob, SlotsWriter, at_point, fused_tile, slot_read, slot_tile, slots_read, slots_write,
 };
 pub use isa::{Isa, detected_isa, force_isa};
 pub(crate) use isa::{Job, current_isa, dispatch};

@@ -54,6 +54,17 @@ impl Shape {
         }
     }
 
+    /// The shape of two stages side by side, of which each leaf or each step has one: they reach their barriers together.
+    pub(crate) const fn beside(self, other: Shape) -> Shape {
+        Shape {
+            barriers: if self.barriers > other.barriers { self.barriers } else { other.barriers },
+            stateful: self.stateful | other.stateful,
+            reads_params: self.reads_params | other.reads_params,
+            materializes: self.materializes | other.materializes,
+            sums: self.sums + other.sums,
+        }
+    }
+
     /// What pass `pass` runs.
     pub const fn span(self, pass: usize) -> Span {
         let (mut from, mut at) = (0, 0);

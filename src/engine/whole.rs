@@ -132,6 +132,21 @@ impl WholeTree<'_> {
         self.objective.is_some()
     }
 
+    /// The same tree as if the parameters were at another point: at arrays of their shapes and compute types.
+    pub(crate) fn at_point(&mut self, point: &Moments, inside: impl FnOnce(&mut WholeTree<'_>)) {
+        let arrays = self.params.iter().enumerate().map(|(leaf, here)| match point.raw(leaf) {
+            Some(data) => TableLeaf { data, strides: None },
+            None => here.clone(),
+        });
+        let params: Table = arrays.collect();
+        inside(&mut WholeTree { params: &params, ..self.with_active(self.active) });
+    }
+
+    /// The loss as a function, to be lent to a nested step.
+    pub(crate) fn objective(&mut self) -> Option<&mut dyn Ask> {
+        self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask)
+    }
+
     /// The loss at a point, for what [needs](crate::Stage::Needs) it as a function; NaN where there is none. Leaves
     /// without an array in `point` have the value that the parameters have.
     pub fn value_at(&mut self, point: &Moments) -> f64 {

@@ -47,6 +47,7 @@ mod sign_sgd;
 mod signum;
 mod simplified_ademamix;
 mod sm3;
+mod sophia;
 mod warm_up;
 mod yogi;
 
@@ -96,4 +97,5 @@ pub use sign_sgd::{SignSgd, sign_sgd};
 pub use signum::{Signum, signum};
 pub use simplified_ademamix::{SimplifiedAdemamix, simplified_ademamix};
 pub use sm3::{Sm3, sm3};
+pub use sophia::{Sophia, sophia};
 pub use yogi::{Yogi, yogi};

@@ -1,4 +1,4 @@
-use super::random::{halves, philox, two_normals};
+use super::random::{leaf_key, pair, path_hash};
 use crate::element::Real;
 use crate::engine::{InitContext, Job, Place, Shape, Span, Stage, StepContext, Tile, dispatch};
 use crate::error::Result;
@@ -132,7 +132,7 @@ impl Stage for AddNoise {
         let leaf = |leaf: &crate::tree::LeafSpec| {
             let dense = is_dense(leaf.shape(), leaf.strides(), &dense_strides(leaf.shape()));
             NoiseLeaf {
-                hash: fnv(leaf.path()),
+                hash: path_hash(leaf.path()),
                 shape: leaf.shape().into(),
                 strides: (!dense).then(|| leaf.strides().into()),
             }
@@ -161,11 +161,7 @@ impl Stage for AddNoise {
             return;
         }
         let leaf = &state.leaves[tile.leaf()];
-        // One key for each seed, step and leaf; the counter is then free to be the element's.
-        let [a, b] = halves(leaf.hash);
-        let [c, d] = halves(run.count);
-        let [k0, k1, ..] = philox([a, b, c, d], halves(state.key.get()));
-        let key = [k0, k1];
+        let key = leaf_key(state.key.get(), run.count, leaf.hash);
         let (start, isa, deviation) = (tile.start(), tile.isa(), run.deviation);
         let u = tile.u();
         match &leaf.strides {
@@ -199,18 +195,6 @@ impl Stage for AddNoise {
     fn describe(&self) -> String {
         <Self as crate::wrapper::Arguments>::NAME.into()
     }
-}
-
-/// FNV-1a, as in [`Structure::fingerprint`](crate::tree::Structure::fingerprint).
-fn fnv(path: &str) -> u64 {
-    path.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// The numbers of elements `2·index` and `2·index + 1`.
-#[inline(always)]
-fn pair(index: u64, key: [u32; 2]) -> [f64; 2] {
-    let [low, high] = halves(index);
-    two_normals(philox([low, high, 0, 0], key))
 }
 
 /// Adds noise to elements that are next to each other in row-major order too.

@@ -11,6 +11,7 @@ mod clip_by_block_rms;
 mod clip_by_global_norm;
 mod cube_root;
 mod ema;
+mod hutchinson_estimator_diag_hessian;
 mod identity;
 mod keep_params_nonnegative;
 mod linesearch;
@@ -58,6 +59,7 @@ mod scale_by_shape;
 mod scale_by_sign;
 mod scale_by_simplified_ademamix;
 mod scale_by_sm3;
+mod scale_by_sophia;
 mod scale_by_stddev;
 mod scale_by_trust_ratio;
 mod scale_by_yogi;
@@ -76,6 +78,9 @@ pub use clip::{Clip, clip};
 pub use clip_by_block_rms::{ClipByBlockRms, clip_by_block_rms};
 pub use clip_by_global_norm::{ClipByGlobalNorm, clip_by_global_norm};
 pub use ema::{Ema, EmaScalars, ema};
+pub use hutchinson_estimator_diag_hessian::{
+    HutchinsonEstimatorDiagHessian, HutchinsonState, hutchinson_estimator_diag_hessian,
+};
 pub use identity::{Identity, identity};
 pub use keep_params_nonnegative::{KeepParamsNonnegative, keep_params_nonnegative};
 pub use monitor::{
@@ -132,6 +137,7 @@ pub use scale_by_simplified_ademamix::{
     ScaleBySimplifiedAdemamix, SimplifiedAdemamixScalars, scale_by_simplified_ademamix,
 };
 pub use scale_by_sm3::{ScaleBySm3, ScaleBySm3State, scale_by_sm3};
+pub use scale_by_sophia::{ScaleBySophia, ScaleBySophiaState, SophiaRun, scale_by_sophia};
 pub use scale_by_stddev::{ScaleByStddev, StddevScalars, scale_by_stddev};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};
 pub use scale_by_yogi::{ScaleByYogi, YogiScalars, scale_by_yogi};

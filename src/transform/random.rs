@@ -23,6 +23,26 @@ pub(super) fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 
+/// FNV-1a of a leaf's path, as in [`Structure::fingerprint`](crate::tree::Structure::fingerprint).
+pub(super) fn path_hash(path: &str) -> u64 {
+    path.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// One key for each seed, step and leaf; the counter is then free to be the element's.
+pub(super) fn leaf_key(seed: u64, step: u64, path_hash: u64) -> [u32; 2] {
+    let [a, b] = halves(path_hash);
+    let [c, d] = halves(step);
+    let [k0, k1, ..] = philox([a, b, c, d], halves(seed));
+    [k0, k1]
+}
+
+/// The normal numbers of elements `2·index` and `2·index + 1` of a leaf.
+#[inline(always)]
+pub(super) fn pair(index: u64, key: [u32; 2]) -> [f64; 2] {
+    let [low, high] = halves(index);
+    two_normals(philox([low, high, 0, 0], key))
+}
+
 /// Two independent standard normal numbers from 128 random bits, by Box and Muller.
 #[inline(always)]
 pub(super) fn two_normals(bits: [u32; 4]) -> [f64; 2] {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::layout::matching_strides;
 use super::leaf::Strides;
-use super::{LeafRef, Tree, Walk};
+use super::{Cursor, LeafRef, Tree, Walk, dense_strides};
 use crate::element::DType;
 use crate::error::{Error, Result};
 
@@ -58,6 +58,14 @@ impl LeafSpec {
     /// How many axes.
     pub fn ndim(&self) -> usize {
         self.shape.len()
+    }
+
+    /// Shows, in row-major order, where each element lies in the state arrays for this leaf.
+    pub(crate) fn each_place(&self, mut place: impl FnMut(usize)) {
+        let order = dense_strides(&self.shape);
+        for run in Cursor::new(&self.shape, &order, &self.strides, 0).take(self.len()) {
+            (0..run.len as isize).for_each(|i| place((run.offset + i * run.stride) as usize));
+        }
     }
 
     /// The strides of state arrays for this leaf: dense, in the parameter's own memory order.

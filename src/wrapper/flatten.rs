@@ -7,7 +7,7 @@ use crate::engine::{
 use crate::error::Result;
 use crate::recipe::Recipe;
 use crate::state::{Moments, State, StateWalk, StateWalkMut};
-use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
+use crate::tree::{LeafSpec, Structure};
 
 /// Shows a transformation all leaves as one: a vector of all their elements, each leaf's in row-major order.
 ///
@@ -121,24 +121,16 @@ fn promoted(a: DType, b: DType) -> DType {
     }
 }
 
-/// Shows, in row-major order, where each element of a leaf lies in memory.
-fn each_place(leaf: &LeafSpec, mut place: impl FnMut(usize)) {
-    let order = dense_strides(leaf.shape());
-    for run in Cursor::new(leaf.shape(), &order, leaf.strides(), 0).take(leaf.len()) {
-        (0..run.len as isize).for_each(|i| place((run.offset + i * run.stride) as usize));
-    }
-}
-
 /// Copies a leaf's elements into a stretch of the vector.
 fn gather<C: Element, F: Element>(leaf: &LeafSpec, from: &[C], to: &mut [F]) {
     let mut to = to.iter_mut();
-    each_place(leaf, |i| to.next().into_iter().for_each(|to| *to = convert(from[i])));
+    leaf.each_place(|i| to.next().into_iter().for_each(|to| *to = convert(from[i])));
 }
 
 /// Copies a stretch of the vector into a leaf's elements.
 fn scatter<C: Element, F: Element>(leaf: &LeafSpec, from: &[F], to: &mut [C]) {
     let mut from = from.iter();
-    each_place(leaf, |i| from.next().into_iter().for_each(|from| to[i] = convert(*from)));
+    leaf.each_place(|i| from.next().into_iter().for_each(|from| to[i] = convert(*from)));
 }
 
 /// A walk along the vector, leaf by leaf.
@@ -315,6 +307,10 @@ impl<T: Stage> Stage for Flatten<T> {
 
     fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: Span) -> usize {
         0
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
     }
 
     fn recipe(&self) -> Recipe {

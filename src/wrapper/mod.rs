@@ -14,6 +14,7 @@ mod mechanize;
 mod multi_steps;
 mod optional;
 mod partition;
+mod sam;
 mod schedule_free;
 mod whole_tree;
 
@@ -40,6 +41,7 @@ pub use multi_steps::{
     skip_large_updates, skip_not_finite,
 };
 pub use partition::{Partition, PartitionState, partition};
+pub use sam::{AdversarialGradient, AdversarialGradientState, OpaqueSam, Sam, SamState, sam};
 pub use schedule_free::{Interpolate, ScheduleFree, ScheduleFreeState, schedule_free};
 pub(crate) use whole_tree::{WholeTreeRule, whole_tree_stage};
 pub use whole_tree::{WholeTreeStage, WholeTreeTransformation, whole_tree};

@@ -151,17 +151,6 @@ pub trait Group: core::fmt::Debug + Send + Sync {
     fn describe(&self) -> Vec<String>;
 }
 
-/// The shape of two stages side by side: they reach their barriers together.
-const fn beside(a: Shape, b: Shape) -> Shape {
-    Shape {
-        barriers: if a.barriers > b.barriers { a.barriers } else { b.barriers },
-        stateful: a.stateful | b.stateful,
-        reads_params: a.reads_params | b.reads_params,
-        materializes: a.materializes | b.materializes,
-        sums: a.sums + b.sums,
-    }
-}
-
 macro_rules! groups {
     () => {};
     ($($T:ident $i:tt),+) => {
@@ -179,7 +168,7 @@ macro_rules! groups {
 
             fn shape(&self) -> Shape {
                 let shape = Shape::elementwise(false, false);
-                $(let shape = beside(shape, self.$i.shape());)+
+                $(let shape = shape.beside(self.$i.shape());)+
                 shape
             }
             fn needs(&self) -> Level {
@@ -259,7 +248,7 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     type Run = ();
 
     fn shape(&self) -> Shape {
-        self.iter().fold(Shape::elementwise(false, false), |shape, member| beside(shape, member.shape()))
+        self.iter().fold(Shape::elementwise(false, false), |shape, member| shape.beside(member.shape()))
     }
     fn needs(&self) -> Level {
         self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)

@@ -53,6 +53,8 @@ enum Situation {
     ScheduledHyperparameterSet,
     /// Gradients were thrown away.
     Skipped,
+    /// The config is a `sam` whose rounds have one step.
+    RoundsOfOne,
     /// The gradients are finite, and the sum of their squares is not in their type.
     SquaresOverflow,
     /// Parameters and gradients are finite, ours are too, and Optax's updates are not.
@@ -76,6 +78,8 @@ enum Gives {
     NaiveVersion,
     /// Setting is refused, with a message that says why. All numbers are Optax's.
     Refusal,
+    /// What the optimizer inside gives alone.
+    OptimizerAlone,
     /// An update was emitted if the count of them has gone up in this step. All else is Optax's.
     EmittedIfCounted,
 }
@@ -149,6 +153,7 @@ impl Situation {
                     && found.iter().all(|seen| finite(&seen.updates))
                     && !case.steps.iter().all(|step| finite(&step.expected.updates))
             }
+            Situation::RoundsOfOne => case.config["sam"]["sync_period"] == 1,
             Situation::Skipped => found.iter().any(|seen| seen.skipped),
         }
     }
@@ -215,6 +220,13 @@ impl Gives {
                         (name.clone(), said.cloned().unwrap_or_else(|| "a refusal".into()))
                     });
                     expected.refusals = refusals.collect::<BTreeMap<_, _>>();
+                }
+            }
+            Gives::OptimizerAlone => {
+                let config = case.config["sam"]["optimizer"].clone();
+                let Ok(alone) = transform::observe(&Transform { config, ..case.clone() }) else { return };
+                for (expected, alone) in expected.iter_mut().zip(alone) {
+                    (expected.updates, expected.params) = (alone.updates, alone.params);
                 }
             }
             Gives::EmittedIfCounted => {

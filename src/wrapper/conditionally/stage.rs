@@ -119,6 +119,10 @@ impl<T: Stage, W: Condition, const ZERO: bool> Stage for Conditionally<T, W, ZER
         self.inner.state_bytes(&state.inner, leaf, at, span)
     }
 
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
     fn recipe(&self) -> Recipe {
         let told = W::Needs::LEVEL > Level::Nothing;
         Recipe::call(

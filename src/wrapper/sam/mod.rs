@@ -1,0 +1,177 @@
+mod opaque;
+mod stage;
+
+pub use opaque::{AdversarialGradient, AdversarialGradientState, OpaqueSam};
+
+use crate::engine::Stage;
+use crate::error::{Error, Result};
+use crate::state::{Count, Evaluation, Moments, State, StateWalk, StateWalkMut};
+
+/// Sharpness-aware minimization: climbs with an adversarial optimizer for some steps, and lets the optimizer take its step
+/// with the gradient from there, but from where the climb began.
+///
+/// Each `step` is one gradient: `sync_period − 1` of them climb, then one descends, and between those the parameters are
+/// the adversarial ones. The ones to evaluate are in the state, see [`eval_params`](crate::OptState::eval_params). To have a
+/// whole round in each step, with the gradients asked for at adversarial points, use [`opaque_mode`](Sam::opaque_mode).
+///
+/// The adversarial optimizer is written as if it were to minimize; its updates are turned round. The one of the paper is
+/// `chain((normalize(), sgd(rho)))`.
+///
+/// # Arithmetic
+///
+/// Where `p` is the parameters, `g` the gradient there, and `c` the parameters where the round began:
+///
+/// ```text
+/// the first sync_period − 1 steps of a round:   u ← −adv_optimizer(g)
+/// its last step:                                u ← c − p + optimizer(g), which is told that the parameters are c
+/// ```
+///
+/// By default the adversarial optimizer then forgets its state.
+///
+/// # Cost
+///
+/// One float of state for each parameter, besides what is inside. No pass of its own; as many passes as the one of the two
+/// that needs more. Every `sync_period` gradients are one step of the optimizer.
+///
+/// # Errors
+///
+/// `init` fails if `sync_period` is 0.
+///
+/// # Example
+///
+/// On `p²/2`, whose gradient is `p`: from 1 up to 1.5, and from 1 down by half the gradient there:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = sam(sgd(0.5), sgd(0.5));
+/// let mut params = 1.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &1.0, &mut state)?;
+/// assert_eq!(params, 1.5);
+/// assert_eq!(*state.eval_params(&params)?, 1.0);
+/// optimizer.step(&mut params, &1.5, &mut state)?;
+/// assert_eq!(params, 0.25);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Foret, Kleiner, Mobahi and Neyshabur, [Sharpness-aware minimization for efficiently improving
+/// generalization](https://arxiv.org/abs/2010.01412), 2021, algorithm 1. Optax,
+/// [`contrib.sam`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: with a `sync_period` of 1 it is the
+/// optimizer alone, while in Optax each step starts from where the one before it did; a value that is not finite in the
+/// update that is not taken does not reach the parameters; resetting goes back to the first state, not to one made for the
+/// parameters at hand.
+pub fn sam<O: Stage, A: Stage>(optimizer: O, adv_optimizer: A) -> Sam<O, A> {
+    Sam { optimizer, adv_optimizer, sync_period: 2, reset_state: true }
+}
+
+/// See [`sam`].
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Sam<O, A> {
+    optimizer: O,
+    adv_optimizer: A,
+    sync_period: u64,
+    reset_state: bool,
+}
+
+impl<O, A> Sam<O, A> {
+    /// How many gradients make a round, the last of them for the optimizer's step; 2 by default.
+    pub fn sync_period(mut self, sync_period: u64) -> Self {
+        self.sync_period = sync_period;
+        self
+    }
+
+    /// Whether the adversarial optimizer forgets its state after each round; true by default.
+    pub fn reset_state(mut self, reset_state: bool) -> Self {
+        self.reset_state = reset_state;
+        self
+    }
+
+    /// Does a whole round in each step: it asks for the gradient at the adversarial points, which no one else sees.
+    ///
+    /// What a step needs for that is part of the type:
+    ///
+    /// ```
+    /// use gradchain::extra;
+    /// use gradchain::prelude::*;
+    ///
+    /// let loss = |p: &f64| (p * p / 2.0, *p);
+    /// let optimizer = sam(sgd(0.5), sgd(0.5)).opaque_mode();
+    /// let mut params = 1.0_f64;
+    /// let mut state = optimizer.init(&params)?;
+    /// let (value, gradient) = loss(&params);
+    /// optimizer.step_with(&mut params, &gradient, extra::value_and_grad_fn(value, loss), &mut state)?;
+    /// assert_eq!(params, 0.25);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// ```compile_fail
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = sam(sgd(0.5), sgd(0.5)).opaque_mode();
+    /// let mut params = 1.0_f64;
+    /// let mut state = optimizer.init(&params).unwrap();
+    /// optimizer.step(&mut params, &1.0, &mut state).unwrap(); // no gradient at the adversarial point
+    /// ```
+    pub fn opaque_mode(self) -> OpaqueSam<O, A> {
+        let Sam { optimizer, adv_optimizer, sync_period, reset_state } = self;
+        OpaqueSam { chain: (AdversarialGradient { adv_optimizer, sync_period, reset_state }, optimizer) }
+    }
+}
+
+fn check_period(sync_period: u64) -> Result<()> {
+    if sync_period > 0 { Ok(()) } else { Err(Error::argument("sam", "sync_period", "at least 1", 0)) }
+}
+
+/// The state of a [`sam`].
+#[derive(Clone, Debug)]
+pub struct SamState<O, A> {
+    steps_since_sync: Count,
+    opt_state: O,
+    adv_state: A,
+    cache: Moments,
+    /// The adversarial optimizer's first state, if it is going to be reset to it.
+    first: Option<Box<A>>,
+}
+
+impl<O, A> SamState<O, A> {
+    /// Steps of the round that have been done.
+    pub fn steps_since_sync(&self) -> Count {
+        self.steps_since_sync
+    }
+
+    /// The optimizer's state.
+    pub fn opt_state(&self) -> &O {
+        &self.opt_state
+    }
+
+    /// The adversarial optimizer's state.
+    pub fn adv_state(&self) -> &A {
+        &self.adv_state
+    }
+
+    /// The parameters where the last round began.
+    pub fn cache(&self) -> &Moments {
+        &self.cache
+    }
+}
+
+impl<O: State, A: State> State for SamState<O, A> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        let [of_params, of_moments] = if self.steps_since_sync.get() == 0 { [1.0, 0.0] } else { [0.0, 1.0] };
+        walk.evaluation(Evaluation { moments: &self.cache, of_params, of_moments });
+        walk.child("steps_since_sync", &self.steps_since_sync);
+        walk.child("opt_state", &self.opt_state);
+        walk.child("adv_state", &self.adv_state);
+        walk.child("cache", &self.cache);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.child("steps_since_sync", &mut self.steps_since_sync);
+        walk.child("opt_state", &mut self.opt_state);
+        walk.child("adv_state", &mut self.adv_state);
+        walk.child("cache", &mut self.cache);
+    }
+}

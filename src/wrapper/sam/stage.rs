@@ -1,0 +1,206 @@
+//! How a `sam` runs whose adversarial steps are seen.
+
+use super::{Sam, SamState, check_period};
+use crate::element::Real;
+use crate::engine::{
+    InitContext, Outcome, Place, Shape, SlotJob, Span, Stage, StepContext, Sums, Tile, WholeTree, at_point, slot_tile,
+};
+use crate::error::Result;
+use crate::needs::{Level, Needs};
+use crate::recipe::{Recipe, ToRecipe};
+use crate::state::Count;
+
+/// What runs in a step.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum SamRun<O, A> {
+    /// The adversarial optimizer; from where the parameters are remembered, if the round begins.
+    Climb(A, bool),
+    /// The optimizer, from where the round began; in rounds of one step that is here.
+    Descend(O, bool),
+}
+
+struct Remember;
+
+impl<C: Real> SlotJob<C> for Remember {
+    #[inline(always)]
+    fn run(self, _: &mut [C], p: &[C], cache: &mut [C]) {
+        cache.copy_from_slice(p);
+    }
+}
+
+struct Return;
+
+impl<C: Real> SlotJob<C> for Return {
+    #[inline(always)]
+    fn run(self, u: &mut [C], p: &[C], cache: &mut [C]) {
+        go_back(u, p, cache);
+    }
+}
+
+#[inline(always)]
+fn go_back<C: Real>(u: &mut [C], p: &[C], cache: &[C]) {
+    for ((u, p), c) in u.iter_mut().zip(p).zip(cache) {
+        *u += *c - *p;
+    }
+}
+
+/// Parameters are read to be remembered, and to go back from.
+const READS: Shape = Shape::elementwise(false, true);
+
+impl<O: Stage, A: Stage> Sam<O, A> {
+    /// The optimizer's sums come after the adversarial one's; their barriers are reached together.
+    fn of_optimizer(&self, place: Place) -> Place {
+        Place { sum: place.sum + self.adv_optimizer.shape().sums, ..place }
+    }
+}
+
+impl<O: Stage, A: Stage> Stage for Sam<O, A> {
+    type Needs = <O::Needs as Needs>::Or<A::Needs>;
+    type State = SamState<O::State, A::State>;
+    type Run = SamRun<O::Run, A::Run>;
+    type Kernel<C: Real> = ();
+
+    const SHAPE: Shape = READS.then(A::SHAPE.beside(O::SHAPE)).then(READS);
+    const FUSES: bool = false;
+
+    fn shape(&self) -> Shape {
+        READS.then(self.adv_optimizer.shape().beside(self.optimizer.shape())).then(READS)
+    }
+
+    fn needs(&self) -> Level {
+        self.optimizer.needs().max(self.adv_optimizer.needs())
+    }
+
+    fn validate(&self) -> Result<()> {
+        check_period(self.sync_period)?;
+        self.optimizer.validate()?;
+        self.adv_optimizer.validate()
+    }
+
+    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        let adv_state = self.adv_optimizer.init_state(at)?;
+        Ok(SamState {
+            steps_since_sync: Count::default(),
+            opt_state: self.optimizer.init_state(at)?,
+            first: self.reset_state.then(|| Box::new(adv_state.clone())),
+            adv_state,
+            cache: at.params_as_moments(),
+        })
+    }
+
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        self.optimizer.check(&state.opt_state, at)?;
+        self.adv_optimizer.check(&state.adv_state, at)
+    }
+
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
+        let first = state.steps_since_sync.get() == 0;
+        state.steps_since_sync.increment();
+        if state.steps_since_sync.get() < self.sync_period {
+            return SamRun::Climb(self.adv_optimizer.begin(&mut state.adv_state, at), first);
+        }
+        state.steps_since_sync.reset();
+        SamRun::Descend(self.optimizer.begin(&mut state.opt_state, at), first)
+    }
+
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        run: &mut Self::Run,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        let adversary = self.adv_optimizer.shape();
+        match run {
+            SamRun::Climb(run, _) if index < adversary.barriers => {
+                self.adv_optimizer.barrier(&mut state.adv_state, run, at, index, sums, tree);
+            }
+            SamRun::Descend(run, here) if index < self.optimizer.shape().barriers => {
+                let SamState { opt_state, cache, .. } = state;
+                let sums = sums.skip(adversary.sums);
+                let mut inside = |tree: &mut WholeTree<'_>| {
+                    self.optimizer.barrier(opt_state, run, at, index, sums, tree);
+                };
+                // Only what has the updates in memory looks at parameters there.
+                match *here || self.optimizer.shape().materializes >> index & 1 == 0 {
+                    true => inside(tree),
+                    false => tree.at_point(cache, inside),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        match run {
+            SamRun::Climb(run, _) => self.adv_optimizer.finish(&mut state.adv_state, run, sums, outcome),
+            SamRun::Descend(run, _) => {
+                let sums = sums.skip(self.adv_optimizer.shape().sums);
+                self.optimizer.finish(&mut state.opt_state, run, sums, outcome);
+                if let Some(first) = &state.first {
+                    state.adv_state = (**first).clone();
+                }
+            }
+        }
+    }
+
+    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        let end = place.at + self.shape().barriers;
+        let (SamRun::Climb(_, first) | SamRun::Descend(_, first)) = run;
+        // Once: a later pass that begins here too must not do it again.
+        if *first && place.at == span.to {
+            slot_tile(&state.cache, tile, Remember);
+        }
+        match run {
+            SamRun::Climb(run, _) => {
+                self.adv_optimizer.tile(&state.adv_state, run, place, span, tile);
+                if span.has(end) {
+                    tile.u().iter_mut().for_each(|u| *u = -*u);
+                }
+            }
+            SamRun::Descend(run, here) => {
+                let inside = self.of_optimizer(place);
+                if *here {
+                    return self.optimizer.tile(&state.opt_state, run, inside, span, tile);
+                }
+                at_point(&state.cache, tile, |tile| self.optimizer.tile(&state.opt_state, run, inside, span, tile));
+                if span.has(end) {
+                    slot_tile(&state.cache, tile, Return);
+                }
+            }
+        }
+    }
+
+    fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}
+
+    /// Those of the optimizer's step.
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        let own = state.cache.dtype(leaf).map_or(0, |dtype| dtype.size());
+        let inner = self.optimizer.state_bytes(&state.opt_state, leaf, at, span);
+        if span.has(at + self.shape().barriers) { inner + own } else { inner }
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.optimizer.unused(&state.opt_state, report);
+        self.adv_optimizer.unused(&state.adv_state, report);
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call(
+            "sam",
+            [
+                ("optimizer", self.optimizer.recipe()),
+                ("adv_optimizer", self.adv_optimizer.recipe()),
+                ("sync_period", self.sync_period.to_recipe()),
+                ("reset_state", self.reset_state.to_recipe()),
+            ],
+        )
+    }
+
+    fn describe(&self) -> String {
+        format!("sam({}, {})", self.optimizer.describe(), self.adv_optimizer.describe())
+    }
+}
