@@ -8,12 +8,11 @@
 //! in a trial with three outcomes and three treatments.
 
 use gradchain::prelude::*;
-use gradchain::tree::tree_norm;
 
 const COUNTS: [f64; 9] = [18.0, 17.0, 15.0, 20.0, 10.0, 20.0, 25.0, 13.0, 12.0];
 
 /// Log-rates: of the first outcome under the first treatment, and what the other ones add to that.
-#[derive(Tree)]
+#[derive(Clone, Tree)]
 struct Poisson {
     intercept: f64,
     outcome: [f64; 2],
@@ -27,11 +26,14 @@ impl Poisson {
         (self.intercept + of(&self.outcome, i % 3) + of(&self.treatment, i / 3)).exp()
     }
 
-    /// The derivative of the negative log-likelihood `Σ rate − count·ln(rate)`.
-    fn gradient(&self) -> Poisson {
+    /// The negative log-likelihood `Σ rate − count·ln(rate)`, and its derivative.
+    fn loss(&self) -> (f64, Poisson) {
+        let mut value = 0.0;
         let mut gradient = Poisson { intercept: 0.0, outcome: [0.0; 2], treatment: [0.0; 2] };
         for (i, count) in COUNTS.iter().enumerate() {
-            let residual = self.rate(i) - count;
+            let rate = self.rate(i);
+            value += rate - count * rate.ln();
+            let residual = rate - count;
             gradient.intercept += residual;
             if i % 3 > 0 {
                 gradient.outcome[i % 3 - 1] += residual;
@@ -40,7 +42,7 @@ impl Poisson {
                 gradient.treatment[i / 3 - 1] += residual;
             }
         }
-        gradient
+        (value, gradient)
     }
 
     /// Twice how much more likely the counts would be if each had its own rate.
@@ -54,19 +56,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mean = COUNTS.iter().sum::<f64>() / COUNTS.len() as f64;
     let mut model = Poisson { intercept: mean.ln(), outcome: [0.0; 2], treatment: [0.0; 2] };
 
-    let optimizer = lbfgs(1.0);
+    let optimizer = lbfgs();
     let mut state = optimizer.init(&model)?;
-    for step in 0.. {
-        let gradient = model.gradient();
-        let norm = tree_norm(&gradient);
-        println!("step {step:2}  deviance {:.12}  gradient {norm:.1e}", model.deviance());
+    for number in 0.. {
+        let deviance = model.deviance();
+        let step = optimizer.minimize_step(&mut model, Poisson::loss, &mut state)?;
+        let (norm, calls) = (step.gradient_norm, step.evaluations);
+        println!("step {number:2}  deviance {deviance:.12}  gradient {norm:.1e}  evaluations {calls}");
         if norm < 1e-10 {
             break;
         }
-        if step == 100 {
+        if number == 100 {
             return Err("it did not converge".into());
         }
-        optimizer.step(&mut model, &gradient, &mut state)?;
     }
 
     // The design is balanced, so the answer is known: 63, 40 and 47 counts for the outcomes, the same for each treatment.

@@ -8,6 +8,8 @@ macro_rules! pages {
 }
 pages! {
     readme: "../README.md",
+    extra: "../docs/extra.md",
+    which_optimizer: "../docs/which-optimizer.md",
     contributing: "../CONTRIBUTING.md",
     introduction: "../docs/introduction.md",
     first_steps: "../docs/first-steps.md",
@@ -22,12 +24,19 @@ pages! {
     sign: "../docs/sign.md",
     layerwise: "../docs/layerwise.md",
     anchored: "../docs/anchored.md",
+    parameter_free: "../docs/parameter-free.md",
     own_rule: "../docs/own-rule.md",
     own_whole_tree: "../docs/own-whole-tree.md",
     statistics: "../docs/statistics.md",
+    line_search: "../docs/line-search.md",
     from_optax: "../docs/from-optax.md",
     from_pytorch: "../docs/from-pytorch.md",
     architecture: "../docs/architecture.md",
     performance: "../docs/performance.md",
     conformance: "../docs/conformance.md",
+}
+
+#[cfg(feature = "config")]
+pages! {
+    configs: "../docs/configs.md",
 }

@@ -238,6 +238,15 @@ impl<A: ToRecipe, B: ToRecipe> ToRecipe for (A, B) {
     }
 }
 
+/// A transformation as an argument of another; its recipe is made when it is asked for.
+pub(crate) struct Inner<'a, T>(pub(crate) &'a T);
+
+impl<T: crate::engine::Stage> ToRecipe for Inner<'_, T> {
+    fn to_recipe(&self) -> Recipe {
+        self.0.recipe()
+    }
+}
+
 impl ToRecipe for Recipe {
     fn to_recipe(&self) -> Recipe {
         self.clone()

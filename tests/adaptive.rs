@@ -1,5 +1,5 @@
-//! The adaptive optimizers against naive `f64` versions of their papers, which share nothing with the library: each looks
-//! at all gradients that an element has had, and works out its last update from the start.
+//! The adaptive optimizers against naive `f64` versions of their papers, which share nothing with the library: each
+//! looks at all gradients that an element has had, and works out its last update from the start.
 
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
@@ -478,6 +478,8 @@ fn squares_that_overflow_give_no_update_and_a_nan_is_not_hidden() {
     assert_eq!(updates(&scale_by_rss(), &[1e30, 1.0]), [0.0, 0.0]);
     assert_eq!(updates(&scale_by_rms(), &[1e30]), [0.0]);
     assert_eq!(updates(&scale_by_simplified_ademamix(), &[1e30, 1.0]), [0.0, 0.0]);
+    // The first step of ADOPT only looks, whatever it sees; Optax multiplies 0 with 1/0 here.
+    assert_eq!(updates(&scale_by_adopt().use_clipping(false).eps(0.0), &[1.0, 0.5]), [0.0, 0.05]);
     // The sum stays NaN, and what is not known to be above zero is not divided by.
     assert!(matches!(updates(&scale_by_rss(), &[f32::NAN, 1.0])[..], [a, b] if a.is_nan() && b == 0.0));
     let nan = |updates: Vec<f32>| assert!(updates.iter().all(|u| u.is_nan()), "{updates:?}");

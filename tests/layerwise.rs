@@ -235,7 +235,7 @@ fn singular_vectors(g: &Array2<f64>, rank: usize) -> Array2<f64> {
     let mut vectors = Array2::zeros((g.nrows(), rank));
     for k in 0..rank {
         let mut x = ndarray::Array1::from_shape_fn(g.nrows(), |i| 1.0 + (i as f64).sin());
-        for _ in 0..20_000 {
+        for _ in 0..5_000 {
             x = gram.dot(&x);
             x /= x.dot(&x).sqrt();
         }
@@ -258,9 +258,13 @@ fn galore_oracle(rank: usize, gap: usize, factor: f64, adam: bool) -> impl Fn() 
         if let Some(g) = &turned
             && (step - 1) % gap == 0
         {
-            let projection = singular_vectors(g, rank.min(g.ncols()));
+            let mut projection = singular_vectors(g, rank.min(g.ncols()));
             let empty = Array2::zeros((projection.ncols(), g.ncols())).into_dyn();
-            let (_, m, v) = memory.take().unwrap_or((projection.clone(), empty.clone(), empty));
+            let (old, m, v) = memory.take().unwrap_or((projection.clone(), empty.clone(), empty));
+            for (mut new, old) in projection.columns_mut().into_iter().zip(old.columns()) {
+                let sign = new.dot(&old).signum();
+                new *= sign;
+            }
             *memory = Some((projection, m, v));
         }
         let (projection, m, v) = memory.get_or_insert_with(|| (Array2::zeros((0, 0)), g * 0.0, g * 0.0));
@@ -283,12 +287,12 @@ fn galore_oracle(rank: usize, gap: usize, factor: f64, adam: bool) -> impl Fn() 
 
 #[test]
 fn galore_is_its_base_in_a_space_of_low_rank() {
-    // Close singular values are hard for the oracle, and small ones for the sign of Adam's first step.
+    // Where singular values are close, so are many vectors to being singular.
     for (rank, gap, factor) in [(1, 200, 1.0), (2, 2, 0.25), (1, 3, -0.5)] {
         let plain = scale_by_galore().rank(rank).update_proj_gap(gap as u64).scale(factor);
         check_to(&plain.clone().base_optimizer(identity()), 2e-4, galore_oracle(rank, gap, factor, false));
         let adam = plain.base_optimizer(scale_by_adam().b2(0.99).eps(1e-4));
-        check_to(&adam, 5e-2, galore_oracle(rank, gap, factor, true));
+        check_to(&adam, 1e-2, galore_oracle(rank, gap, factor, true));
     }
 }
 
@@ -322,14 +326,14 @@ fn galore_keeps_its_projection_and_state_small() {
     assert_eq!([0, 1, 2].map(|i| mu.shape(i).unwrap().to_vec()), [vec![5], vec![2, 4], vec![3, 3]]);
 
     // Of leaves that are masked off there is nothing inside, whatever is in them.
-    let on = masked(scale_by_galore().rank(1).base_optimizer(clip_by_global_norm(1.0)), Mask::path("bias"));
+    let on = masked(scale_by_galore().rank(1).base_optimizer(clip_by_global_norm(0.1)), Mask::path("bias"));
     let updates = on.update(&params, &mut on.init(&params).unwrap(), &params).unwrap();
     assert_eq!(
         updates.to_vec::<f64>("off").unwrap(),
         params.get::<f64>("off").unwrap().iter().copied().collect::<Vec<_>>()
     );
     let bias = updates.to_vec::<f64>("bias").unwrap();
-    assert!((bias.iter().map(|x| x * x).sum::<f64>() - 1.0).abs() < 1e-12);
+    assert!((bias.iter().map(|x| x * x).sum::<f64>() - 0.01).abs() < 1e-12);
 }
 
 #[test]

@@ -275,7 +275,7 @@ proptest! {
         start in prop::collection::vec(-5.0..5.0, 3),
         length in prop::sample::select(vec![1e-2, 1.0, 1e2]),
         slope_rtol in prop::sample::select(vec![1e-4, 0.1, 0.4]),
-        factor in 0.2..0.9,
+        factor in 0.2_f64..0.9,
     ) {
         let search = scale_by_backtracking_linesearch(400).slope_rtol(slope_rtol).decrease_factor(factor);
         let optimizer = chain((scale(-length), search));

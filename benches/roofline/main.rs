@@ -2,9 +2,10 @@
 //!
 //! `cargo bench --bench roofline --features half [-- FILTER]` prints a line for each chain, element type, tree and number
 //! of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both sides.
-//! `--features half,rayon` adds runs on all cores.
+//! `--features half,rayon` adds runs on all cores. `-- cat_` runs the whole catalogue of optimizers instead, on one leaf.
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
+mod catalogue;
 mod limit;
 mod trees;
 
@@ -28,6 +29,10 @@ fn main() {
 }
 
 fn run_dtype<E: trees::Number>(shapes: &Shapes, dtype: &str, filter: &str) {
+    catalogue::run::<E>(shapes, dtype, filter);
+    if filter.starts_with("cat_") {
+        return;
+    }
     let mut bench = Bench::<E>::new(shapes, dtype, filter);
     let chained = || chain((zero_nans(), clip_by_global_norm(1.0), adamw(1e-3)));
     bench.run("sgd_momentum", sgd(1e-3).momentum(0.9));
@@ -74,7 +79,8 @@ impl<'a, E: trees::Number> Bench<'a, E> {
     fn measure<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T, mut limit: Limit) {
         for threads in threads() {
             let label = format!("chain={name} dtype={} tree={} threads={threads}", self.dtype, self.shapes.name);
-            if !label.contains(self.filter) {
+            let wanted = self.filter.strip_prefix("cat_").unwrap_or(self.filter);
+            if !label.contains(wanted) {
                 continue;
             }
             let mut state = t.init(&self.params).expect("a state");

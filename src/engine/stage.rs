@@ -1,7 +1,7 @@
 //! What the engine runs, and what it tells it.
 
 use super::{Shape, SlotList, Span, Sums, Tile, WholeTree};
-use crate::element::{DType, Element, Real, with_dtype};
+use crate::element::{DType, Real};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
@@ -39,28 +39,25 @@ impl<'a> InitContext<'a> {
 
     /// Copies of the parameters, in the types that their arithmetic is done in.
     pub fn params_as_moments(&self) -> crate::state::Moments {
-        self.params_as_moments_of(None)
+        let mut copies = self.moments();
+        for (i, spec) in self.structure.leaves().iter().enumerate().filter(|(i, _)| self.active[*i]) {
+            match spec.dtype().compute() {
+                DType::F64 => super::whole::read_leaf::<f64>(&self.params[i], spec, copies.get_mut(i)),
+                _ => super::whole::read_leaf::<f32>(&self.params[i], spec, copies.get_mut(i)),
+            }
+        }
+        copies
     }
 
     /// Copies of the parameters, of a type asked for or else the one that their arithmetic is done in.
     pub fn params_as_moments_of(&self, dtype: Option<DType>) -> crate::state::Moments {
-        let mut copies = self.moments_of(dtype);
-        for (i, spec) in self.structure.leaves().iter().enumerate().filter(|(i, _)| self.active[*i]) {
-            let leaf = &self.params[i];
-            match dtype.unwrap_or(spec.dtype().compute()) {
-                DType::F64 => super::whole::read_leaf::<f64>(leaf, spec, copies.get_mut(i)),
-                DType::F32 => super::whole::read_leaf::<f32>(leaf, spec, copies.get_mut(i)),
-                narrow => {
-                    let mut wide = vec![0.0_f64; spec.len()];
-                    super::whole::read_leaf(leaf, spec, Some(&mut wide));
-                    with_dtype!(narrow, T => {
-                        let copy = copies.get_mut::<T>(i).unwrap_or_default();
-                        copy.iter_mut().zip(wide).for_each(|(copy, x)| *copy = T::from_f64(x));
-                    });
-                }
-            }
+        let copies = self.params_as_moments();
+        if dtype.is_none() {
+            return copies;
         }
-        copies
+        let mut rounded = self.moments_of(dtype);
+        rounded.map(|leaf, i, _| copies.at(leaf, i, copies.strides(leaf)));
+        rounded
     }
 
     /// The leaves to act on that are also `on`.

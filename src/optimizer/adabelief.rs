@@ -2,8 +2,8 @@ use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scale_by_learning_rate};
 
-/// AdaBelief: [`adam`](crate::adam()) that divides by how much the gradient surprises, so that it takes large steps where
-/// the gradient is steady.
+/// AdaBelief: [`adam`](crate::adam()) that divides by how much the gradient surprises, so that it takes large steps
+/// where the gradient is steady.
 ///
 /// # Arithmetic
 ///
@@ -39,8 +39,9 @@ use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scal
 /// # References
 ///
 /// Zhuang and others, [AdaBelief optimizer: adapting stepsizes by the belief in observed
-/// gradients](https://arxiv.org/abs/2010.07468), 2020. Optax, [`adabelief`](https://optax.readthedocs.io/en/latest/api/optimizers.html).
-/// Differs: none but what [`scale_by_belief`](crate::scale_by_belief) says. PyTorch has none.
+/// gradients](https://arxiv.org/abs/2010.07468), 2020. Optax,
+/// [`adabelief`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
+/// [`scale_by_belief`](crate::scale_by_belief) says. PyTorch has none.
 pub fn adabelief(learning_rate: impl Into<Hyperparam>) -> Adabelief {
     Adabelief { chain: (scale_by_belief(), scale_by_learning_rate(learning_rate)) }
 }

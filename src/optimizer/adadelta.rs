@@ -7,8 +7,8 @@ use crate::transform::{
 };
 use crate::wrapper::{Masked, masked};
 
-/// Adadelta: steps of the size that steps have had, so that they have the parameters' units; the learning rate is 1 in the
-/// paper.
+/// Adadelta: steps of the size that steps have had, so that they have the parameters' units; the learning rate is 1 in
+/// the paper.
 ///
 /// # Arithmetic
 ///
@@ -26,8 +26,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_adadelta`] gives, or a pattern of the mask matches no
-/// leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_adadelta`] gives, or a pattern of the mask matches
+/// no leaf.
 ///
 /// # Example
 ///
@@ -46,8 +46,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Zeiler, [ADADELTA: an adaptive learning rate method](https://arxiv.org/abs/1212.5701), 2012. Optax,
 /// [`adadelta`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: there is always a learning rate.
-/// Without one Optax does not flip the sign either, which is `chain((add_decayed_weights(w), scale_by_adadelta()))` here. A
-/// mask is a [`Mask`]. PyTorch's `Adadelta`: the same, with a learning rate of 1.
+/// Without one Optax does not flip the sign either, which is `chain((add_decayed_weights(w), scale_by_adadelta()))`
+/// here. A mask is a [`Mask`]. PyTorch's `Adadelta`: the same, with a learning rate of 1.
 pub fn adadelta(learning_rate: impl Into<Hyperparam>) -> Adadelta {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Adadelta { chain: (decay, scale_by_adadelta(), scale_by_learning_rate(learning_rate)) }

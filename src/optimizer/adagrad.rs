@@ -39,8 +39,8 @@ use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, 
 ///
 /// Duchi, Hazan and Singer, [Adaptive subgradient methods for online learning and stochastic
 /// optimization](https://jmlr.org/papers/v12/duchi11a.html), 2011. Optax,
-/// [`adagrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`scale_by_rss`] says.
-/// PyTorch's `Adagrad` has another `eps` and another start, see there; its `lr_decay` is a schedule here.
+/// [`adagrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`scale_by_rss`]
+/// says. PyTorch's `Adagrad` has another `eps` and another start, see there; its `lr_decay` is a schedule here.
 pub fn adagrad(learning_rate: impl Into<Hyperparam>) -> Adagrad {
     Adagrad { chain: (scale_by_rss(), scale_by_learning_rate(learning_rate)) }
 }

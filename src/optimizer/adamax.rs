@@ -37,8 +37,8 @@ use crate::transform::{ScaleByAdamax, ScaleByLearningRate, scale_by_adamax, scal
 ///
 /// # References
 ///
-/// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 2. Optax,
-/// [`adamax`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
+/// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 2.
+/// Optax, [`adamax`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
 /// [`scale_by_adamax`](crate::scale_by_adamax) says. PyTorch's `Adamax` has a learning rate of 2e-3.
 pub fn adamax(learning_rate: impl Into<Hyperparam>) -> Adamax {
     Adamax { chain: (scale_by_adamax(), scale_by_learning_rate(learning_rate)) }

@@ -24,8 +24,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_adamax`](crate::scale_by_adamax) gives, or a pattern of the mask matches no
-/// leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_adamax`](crate::scale_by_adamax) gives, or a pattern
+/// of the mask matches no leaf.
 ///
 /// # Example
 ///
@@ -44,10 +44,10 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # References
 ///
-/// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 2; Loshchilov
-/// and Hutter, [Decoupled weight decay regularization](https://arxiv.org/abs/1711.05101), 2017. Optax,
-/// [`adamaxw`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; its state does not depend on
-/// whether one is given. PyTorch has none: its `Adamax(weight_decay=...)` adds L2 regularization.
+/// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 2;
+/// Loshchilov and Hutter, [Decoupled weight decay regularization](https://arxiv.org/abs/1711.05101), 2017. Optax,
+/// [`adamaxw`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; its state
+/// does not depend on whether one is given. PyTorch has none: its `Adamax(weight_decay=...)` adds L2 regularization.
 pub fn adamaxw(learning_rate: impl Into<Hyperparam>) -> Adamaxw {
     let decay = masked(add_decayed_weights(1e-4), Mask::all());
     Adamaxw { chain: (scale_by_adamax(), decay, scale_by_learning_rate(learning_rate)) }

@@ -24,8 +24,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_adan`](crate::scale_by_adan) gives, or a pattern of the mask matches no
-/// leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_adan`](crate::scale_by_adan) gives, or a pattern of
+/// the mask matches no leaf.
 ///
 /// # Example
 ///
@@ -47,9 +47,9 @@ use crate::wrapper::{Masked, masked};
 /// # References
 ///
 /// Xie and others, [Adan: adaptive Nesterov momentum algorithm for faster optimizing deep
-/// models](https://arxiv.org/abs/2208.06677), 2022, algorithm 1, which divides by `1 + learning_rate·weight_decay` instead of
-/// subtracting. Optax, [`adan`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; its state
-/// does not depend on whether one is given. PyTorch has none.
+/// models](https://arxiv.org/abs/2208.06677), 2022, algorithm 1, which divides by `1 + learning_rate·weight_decay`
+/// instead of subtracting. Optax, [`adan`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask
+/// is a [`Mask`]; its state does not depend on whether one is given. PyTorch has none.
 pub fn adan(learning_rate: impl Into<Hyperparam>) -> Adan {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Adan { chain: (scale_by_adan().eps_root(1e-8), decay, scale_by_learning_rate(learning_rate)) }

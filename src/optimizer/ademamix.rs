@@ -8,7 +8,8 @@ use crate::transform::{
 };
 use crate::wrapper::{Masked, masked};
 
-/// AdEMAMix: [`adamw`](crate::adamw()) with a second, slow running mean, which remembers gradients for thousands of steps.
+/// AdEMAMix: [`adamw`](crate::adamw()) with a second, slow running mean, which remembers gradients for thousands of
+/// steps.
 ///
 /// # Arithmetic
 ///
@@ -26,8 +27,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_ademamix`](crate::scale_by_ademamix) gives, or a pattern of the mask matches no
-/// leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_ademamix`](crate::scale_by_ademamix) gives, or a
+/// pattern of the mask matches no leaf.
 ///
 /// # Example
 ///
@@ -46,10 +47,10 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # References
 ///
-/// Pagliardini, Ablin and Grangier, [The AdEMAMix optimizer: better, faster, older](https://arxiv.org/abs/2409.03137), 2024.
-/// Optax, [`ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
-/// [`scale_by_ademamix`](crate::scale_by_ademamix) says; a mask is a [`Mask`]. Its default `alpha` is not that of the part, as
-/// in Optax. PyTorch has none.
+/// Pagliardini, Ablin and Grangier, [The AdEMAMix optimizer: better, faster, older](https://arxiv.org/abs/2409.03137),
+/// 2024. Optax, [`ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
+/// [`scale_by_ademamix`](crate::scale_by_ademamix) says; a mask is a [`Mask`]. Its default `alpha` is not that of the
+/// part, as in Optax. PyTorch has none.
 pub fn ademamix(learning_rate: impl Into<Hyperparam>) -> Ademamix {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Ademamix { chain: (scale_by_ademamix().alpha(5.0), decay, scale_by_learning_rate(learning_rate)) }

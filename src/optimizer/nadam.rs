@@ -27,9 +27,10 @@ use crate::schedule::Hyperparam;
 ///
 /// # References
 ///
-/// Dozat, [Incorporating Nesterov momentum into Adam](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ), 2016. Optax,
-/// [`nadam`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`adam`](adam()) says.
-/// PyTorch's `NAdam` lets the momentum grow over the first steps (`momentum_decay`), as the paper does; this does not.
+/// Dozat, [Incorporating Nesterov momentum into Adam](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ), 2016.
+/// Optax, [`nadam`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
+/// [`adam`](adam()) says. PyTorch's `NAdam` lets the momentum grow over the first steps (`momentum_decay`), as the
+/// paper does; this does not.
 pub fn nadam(learning_rate: impl Into<Hyperparam>) -> Adam {
     adam(learning_rate).nesterov(true)
 }

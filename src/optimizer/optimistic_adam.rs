@@ -45,10 +45,10 @@ use crate::transform::{
 ///
 /// # References
 ///
-/// Daskalakis, Ilyas, Syrgkanis and Zeng, [Training GANs with optimism](https://arxiv.org/abs/1711.00141), 2017, algorithm 1.
-/// Optax, [`optimistic_adam`](https://optax.readthedocs.io/en/latest/api/optimizers.html), which is deprecated there and takes
-/// no schedule for a learning rate: a number is all that can be given here. Differs: whether the optimism is another than the
-/// learning rate is in the type. PyTorch has none.
+/// Daskalakis, Ilyas, Syrgkanis and Zeng, [Training GANs with optimism](https://arxiv.org/abs/1711.00141), 2017,
+/// algorithm 1. Optax, [`optimistic_adam`](https://optax.readthedocs.io/en/latest/api/optimizers.html), which is
+/// deprecated there and takes no schedule for a learning rate: a number is all that can be given here. Differs: whether
+/// the optimism is another than the learning rate is in the type. PyTorch has none.
 pub fn optimistic_adam(learning_rate: f64) -> OptimisticAdam {
     let adam = scale_by_adam().nesterov(true);
     OptimisticAdam { chain: (adam, scale_by_optimistic_gradient(), scale_by_learning_rate(learning_rate)) }

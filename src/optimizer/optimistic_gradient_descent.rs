@@ -20,7 +20,8 @@ use crate::transform::{
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_optimistic_gradient`](crate::scale_by_optimistic_gradient) gives.
+/// `init` fails if an argument is out of the range that
+/// [`scale_by_optimistic_gradient`](crate::scale_by_optimistic_gradient) gives.
 ///
 /// # Example
 ///
@@ -41,10 +42,10 @@ use crate::transform::{
 ///
 /// # References
 ///
-/// Mokhtari, Ozdaglar and Pattathil, [A unified analysis of extra-gradient and optimistic gradient methods for saddle point
-/// problems](https://arxiv.org/abs/1901.08511), 2019. Optax,
-/// [`optimistic_gradient_descent`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: `alpha` and `beta` may be
-/// schedules. PyTorch has none.
+/// Mokhtari, Ozdaglar and Pattathil, [A unified analysis of extra-gradient and optimistic gradient methods for saddle
+/// point problems](https://arxiv.org/abs/1901.08511), 2019. Optax,
+/// [`optimistic_gradient_descent`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: `alpha` and
+/// `beta` may be schedules. PyTorch has none.
 pub fn optimistic_gradient_descent(learning_rate: impl Into<Hyperparam>) -> OptimisticGradientDescent {
     OptimisticGradientDescent { chain: (scale_by_optimistic_gradient(), scale_by_learning_rate(learning_rate)) }
 }

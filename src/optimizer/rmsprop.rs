@@ -43,8 +43,8 @@ use crate::transform::{
 /// # References
 ///
 /// Tieleman and Hinton, [Lecture 6.5 of Neural networks for machine
-/// learning](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf), 2012; centered: Graves, [Generating
-/// sequences with recurrent neural networks](https://arxiv.org/abs/1308.0850), 2013. Optax,
+/// learning](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf), 2012; centered: Graves,
+/// [Generating sequences with recurrent neural networks](https://arxiv.org/abs/1308.0850), 2013. Optax,
 /// [`rmsprop`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: whether it is centered and whether
 /// there is momentum is in the type; `nesterov` can only be set where there is momentum. PyTorch's `RMSprop` has `eps`
 /// outside the root, a decay (`alpha`) of 0.99, and the learning rate after the momentum, which differs where the rate
@@ -53,8 +53,8 @@ pub fn rmsprop(learning_rate: impl Into<Hyperparam>) -> Rmsprop {
     Rmsprop { chain: (scale_by_rms(), scale_by_learning_rate(learning_rate), ()) }
 }
 
-/// See [`rmsprop`]. `S` is what scales: [`ScaleByRms`], or [`ScaleByStddev`] if centered. `M` is what makes the momentum:
-/// nothing, or a [`Trace`].
+/// See [`rmsprop`]. `S` is what scales: [`ScaleByRms`], or [`ScaleByStddev`] if centered. `M` is what makes the
+/// momentum: nothing, or a [`Trace`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct Rmsprop<S = ScaleByRms, M = ()> {

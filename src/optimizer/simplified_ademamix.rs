@@ -25,7 +25,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_simplified_ademamix`](crate::scale_by_simplified_ademamix) gives, or a pattern of the mask matches no
+/// `init` fails if an argument is out of the range that
+/// [`scale_by_simplified_ademamix`](crate::scale_by_simplified_ademamix) gives, or a pattern of the mask matches no
 /// leaf.
 ///
 /// # Example

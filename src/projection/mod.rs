@@ -22,10 +22,10 @@
 //! use gradchain::projection::{Projection, l2_ball, projection_l2_ball};
 //!
 //! let mut tree = (vec![3.0_f32], 4.0_f64);
-//! projection_l2_ball(&mut tree, 1.0)?;
-//! assert_eq!(tree, (vec![0.6], 0.8));
-//! l2_ball(0.5).project(&mut tree)?;
-//! assert_eq!(tree, (vec![0.3], 0.4));
+//! projection_l2_ball(&mut tree, 2.5)?;
+//! assert_eq!(tree, (vec![1.5], 2.0));
+//! l2_ball(1.25).project(&mut tree)?;
+//! assert_eq!(tree, (vec![0.75], 1.0));
 //! # Ok::<(), gradchain::Error>(())
 //! ```
 //!

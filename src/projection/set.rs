@@ -84,9 +84,11 @@ pub(super) fn bounds<S: ElementSet>(
     let each = |(leaf, on): (&LeafSpec, &bool)| {
         let of = |tree: Option<(_, &TreeValues)>| tree.filter(|_| *on).map(|(_, tree)| order(tree, leaf));
         let found = trees.map(of);
-        let [lower, upper] = [0, 1].map(|side| found[side].clone().unwrap_or(Values::One(numbers[side])));
-        let crossed = (0..leaf.len()).map(|i| (lower.at(i), upper.at(i))).find(|(lower, upper)| lower > upper);
-        match crossed.filter(|_| found.iter().any(Option::is_some)) {
+        if found.iter().all(Option::is_none) {
+            return Ok(found);
+        }
+        let [lower, upper] = sides(found.clone(), numbers);
+        match (0..leaf.len()).map(|i| (lower.at(i), upper.at(i))).find(|(lower, upper)| lower > upper) {
             Some((lower, upper)) => Err(crossing(S::NAME, leaf.path(), lower, upper)),
             None => Ok(found),
         }

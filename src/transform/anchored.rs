@@ -167,6 +167,10 @@ macro_rules! anchored_stage {
                 if span.to == at { dtype.map_or(0, |dtype| dtype.size()) } else { 0 }
             }
 
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                $crate::recipe::of_arguments(self)
+            }
+
             fn describe(&self) -> String {
                 <$T as $crate::transform::anchored::Anchored>::NAME.into()
             }

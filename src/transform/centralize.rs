@@ -29,10 +29,10 @@ use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use ndarray::array;
+/// use ndarray::{Array2, array};
 ///
 /// let optimizer = centralize();
-/// let mut params = array![[0.0_f32; 3]; 2];
+/// let mut params = Array2::<f32>::zeros((2, 3));
 /// let mut state = optimizer.init(&params)?;
 /// optimizer.step(&mut params, &array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 9.0]], &mut state)?;
 /// assert_eq!(params, array![[-1.0, 0.0, 1.0], [-2.0, -1.0, 3.0]]);

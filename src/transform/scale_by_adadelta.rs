@@ -40,8 +40,8 @@ use crate::schedule::Hyperparam;
 /// # References
 ///
 /// Zeiler, [ADADELTA: an adaptive learning rate method](https://arxiv.org/abs/1212.5701), 2012, algorithm 1. Optax,
-/// [`scale_by_adadelta`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: means of 16-bit leaves
-/// are `f32`. PyTorch's `Adadelta`: the same.
+/// [`scale_by_adadelta`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: means of 16-bit
+/// leaves are `f32`. PyTorch's `Adadelta`: the same.
 pub fn scale_by_adadelta() -> ScaleByAdadelta {
     ScaleByAdadelta { rho: 0.9.into(), eps: 1e-6.into() }
 }

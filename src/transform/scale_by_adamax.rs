@@ -44,9 +44,9 @@ use crate::schedule::Hyperparam;
 ///
 /// # References
 ///
-/// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 2, which
-/// has no `eps`. Optax, [`scale_by_adamax`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
-/// moments of 16-bit leaves are `f32`. PyTorch's `Adamax`: the same.
+/// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 2,
+/// which has no `eps`. Optax, [`scale_by_adamax`](https://optax.readthedocs.io/en/latest/api/transformations.html).
+/// Differs: moments of 16-bit leaves are `f32`. PyTorch's `Adamax`: the same.
 pub fn scale_by_adamax() -> ScaleByAdamax {
     ScaleByAdamax { b1: 0.9.into(), b2: 0.999.into(), eps: 1e-8.into() }
 }

@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
 
-/// Adds to a running mean of the updates a running mean of their changes, and divides by the root of a running mean of the
-/// squares of such a sum.
+/// Adds to a running mean of the updates a running mean of their changes, and divides by the root of a running mean of
+/// the squares of such a sum.
 ///
 /// # Arithmetic
 ///
@@ -51,8 +51,8 @@ use crate::schedule::Hyperparam;
 /// Xie and others, [Adan: adaptive Nesterov momentum algorithm for faster optimizing deep
 /// models](https://arxiv.org/abs/2208.06677), 2022, algorithm 1; the paper's betas are 1 less these, and its bias
 /// corrections are in its code. Optax,
-/// [`scale_by_adan`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: state of 16-bit leaves is
-/// `f32`. PyTorch has none.
+/// [`scale_by_adan`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: state of 16-bit leaves
+/// is `f32`. PyTorch has none.
 pub fn scale_by_adan() -> ScaleByAdan {
     ScaleByAdan { b1: 0.98.into(), b2: 0.92.into(), b3: 0.99.into(), eps: 1e-8.into(), eps_root: 0.0.into() }
 }

@@ -26,8 +26,8 @@ use crate::schedule::Hyperparam;
 ///
 /// # Errors
 ///
-/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `b3` is not in `[0, 1]`, `eps` or `eps_root` is negative or not finite,
-/// or `alpha` is not finite.
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `b3` is not in `[0, 1]`, `eps` or `eps_root` is negative or not
+/// finite, or `alpha` is not finite.
 ///
 /// # Example
 ///
@@ -45,10 +45,10 @@ use crate::schedule::Hyperparam;
 ///
 /// # References
 ///
-/// Pagliardini, Ablin and Grangier, [The AdEMAMix optimizer: better, faster, older](https://arxiv.org/abs/2409.03137), 2024,
-/// algorithm 1. Optax, [`scale_by_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: `mu_dtype` is
-/// the type of all three arrays at every step, where in Optax it is that of their zeros before the first, and promotion
-/// undoes it; state of 16-bit leaves is `f32` unless it asks otherwise. PyTorch has none.
+/// Pagliardini, Ablin and Grangier, [The AdEMAMix optimizer: better, faster, older](https://arxiv.org/abs/2409.03137),
+/// 2024, algorithm 1. Optax, [`scale_by_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
+/// `mu_dtype` is the type of all three arrays at every step, where in Optax it is that of their zeros before the first,
+/// and promotion undoes it; state of 16-bit leaves is `f32` unless it asks otherwise. PyTorch has none.
 pub fn scale_by_ademamix() -> ScaleByAdemamix {
     ScaleByAdemamix {
         b1: 0.9.into(),

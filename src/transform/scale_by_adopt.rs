@@ -28,8 +28,8 @@ use crate::schedule::{Hyperparam, Schedule};
 ///
 /// # Errors
 ///
-/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` is negative or not finite, or `clip_value_fn` has an argument that
-/// is.
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` is negative or not finite, or `clip_value_fn` has an argument
+/// that is.
 ///
 /// # Example
 ///
@@ -51,8 +51,9 @@ use crate::schedule::{Hyperparam, Schedule};
 ///
 /// Taniguchi and others, [ADOPT: modified Adam can converge with any β₂ with the optimal
 /// rate](https://arxiv.org/abs/2411.02853), 2024, algorithm 2. Optax,
-/// [`scale_by_adopt`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: `clip_value_fn` is a [`StepLimit`];
-/// moments of 16-bit leaves are `f32` unless `mu_dtype` asks otherwise. PyTorch has none.
+/// [`scale_by_adopt`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: `clip_value_fn` is a
+/// [`StepLimit`]; the first update is zero also where the gradient over `eps` overflows; moments of 16-bit leaves are
+/// `f32` unless `mu_dtype` asks otherwise. PyTorch has none.
 pub fn scale_by_adopt() -> ScaleByAdopt {
     ScaleByAdopt {
         b1: 0.9.into(),

@@ -48,9 +48,9 @@ use crate::schedule::Hyperparam;
 ///
 /// Reddi, Kale and Kumar, [On the convergence of Adam and beyond](https://arxiv.org/abs/1904.09237), 2018, algorithm 2,
 /// which has no bias corrections. Optax,
-/// [`scale_by_amsgrad`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit leaves
-/// are `f32` unless `mu_dtype` asks otherwise. PyTorch's `Adam(amsgrad=True)` takes the largest of the uncorrected means and
-/// corrects that.
+/// [`scale_by_amsgrad`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit
+/// leaves are `f32` unless `mu_dtype` asks otherwise. PyTorch's `Adam(amsgrad=True)` takes the largest of the
+/// uncorrected means and corrects that.
 pub fn scale_by_amsgrad() -> ScaleByAmsgrad {
     ScaleByAmsgrad {
         b1: 0.9.into(),

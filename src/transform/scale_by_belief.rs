@@ -44,8 +44,8 @@ use crate::schedule::Hyperparam;
 ///
 /// Zhuang and others, [AdaBelief optimizer: adapting stepsizes by the belief in observed
 /// gradients](https://arxiv.org/abs/2010.07468), 2020, algorithm 2, where `eps` and `eps_root` are one number. Optax,
-/// [`scale_by_belief`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit leaves
-/// are `f32`. PyTorch has none.
+/// [`scale_by_belief`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit
+/// leaves are `f32`. PyTorch has none.
 pub fn scale_by_belief() -> ScaleByBelief {
     ScaleByBelief { b1: 0.9.into(), b2: 0.999.into(), eps: 1e-16.into(), eps_root: 1e-16.into(), nesterov: false }
 }

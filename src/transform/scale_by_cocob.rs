@@ -109,7 +109,7 @@ impl Rule for ScaleByCocob {
         *sizes += size;
         let won = *reward - u * (p - *start);
         *reward = select_unpredictable(won <= zero, zero, won);
-        *gradients = *gradients - u;
+        *gradients -= u;
         let [least, most] = [*sizes + *scale, alpha * *scale];
         let divisor = *scale * select_unpredictable(least <= most, most, least);
         let bet = select_unpredictable(divisor == zero, zero, *gradients / divisor);

@@ -222,6 +222,10 @@ impl Stage for ScaleByNovograd {
         if span.has(at + 1) { state.mu.dtype(leaf).map_or(0, |dtype| 2 * dtype.size()) } else { 0 }
     }
 
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::recipe::of_arguments(self)
+    }
+
     fn describe(&self) -> String {
         Self::NAME.into()
     }

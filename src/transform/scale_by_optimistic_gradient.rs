@@ -40,10 +40,10 @@ use crate::schedule::Hyperparam;
 ///
 /// # References
 ///
-/// Mokhtari, Ozdaglar and Pattathil, [A unified analysis of extra-gradient and optimistic gradient methods for saddle point
-/// problems](https://arxiv.org/abs/1901.08511), 2019, with `alpha` and `beta` apart. Optax,
-/// [`scale_by_optimistic_gradient`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `alpha` and
-/// `beta` may be schedules; the gradient kept of a 16-bit leaf is `f32`. PyTorch has none.
+/// Mokhtari, Ozdaglar and Pattathil, [A unified analysis of extra-gradient and optimistic gradient methods for saddle
+/// point problems](https://arxiv.org/abs/1901.08511), 2019, with `alpha` and `beta` apart. Optax,
+/// [`scale_by_optimistic_gradient`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `alpha`
+/// and `beta` may be schedules; the gradient kept of a 16-bit leaf is `f32`. PyTorch has none.
 pub fn scale_by_optimistic_gradient() -> ScaleByOptimisticGradient {
     ScaleByOptimisticGradient { alpha: 1.0.into(), beta: 1.0.into() }
 }

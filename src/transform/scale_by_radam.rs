@@ -28,8 +28,8 @@ use crate::schedule::Hyperparam;
 ///
 /// # Errors
 ///
-/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` or `eps_root` is negative or not finite, or `threshold` is less
-/// than 4, where `r` is not a number.
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` or `eps_root` is negative or not finite, or `threshold` is
+/// less than 4, where `r` is not a number.
 ///
 /// # Example
 ///
@@ -49,9 +49,10 @@ use crate::schedule::Hyperparam;
 ///
 /// Liu and others, [On the variance of the adaptive learning rate and beyond](https://arxiv.org/abs/1908.03265), 2019,
 /// algorithm 2, with a threshold of 4. Optax,
-/// [`scale_by_radam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `ρ` is worked out in `f64`
-/// (in `f32` it has lost all but two or three digits by the time it counts, with the default `b2`), so that the step at which
-/// rectification sets in is exact; moments of 16-bit leaves are `f32`. PyTorch's `RAdam` rectifies where `ρ > 5`.
+/// [`scale_by_radam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `ρ` is worked out in
+/// `f64` (in `f32` it has lost all but two or three digits by the time it counts, with the default `b2`), so that the
+/// step at which rectification sets in is exact; moments of 16-bit leaves are `f32`. PyTorch's `RAdam` rectifies where
+/// `ρ > 5`.
 pub fn scale_by_radam() -> ScaleByRadam {
     ScaleByRadam {
         b1: 0.9.into(),

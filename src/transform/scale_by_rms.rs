@@ -27,7 +27,8 @@ use crate::schedule::Hyperparam;
 ///
 /// # Example
 ///
-/// The mean of the squares is a quarter of 4² and then, by the second update, three quarters of that and a quarter of 2²:
+/// The mean of the squares is a quarter of 4² and then, by the second update, three quarters of that and a quarter of
+/// 2²:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -44,8 +45,8 @@ use crate::schedule::Hyperparam;
 ///
 /// Tieleman and Hinton, [Lecture 6.5 of Neural networks for machine
 /// learning](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf), 2012. Optax,
-/// [`scale_by_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a 16-bit leaf is
-/// `f32`. PyTorch's `RMSprop` has `eps` outside the root and a decay (`alpha`) of 0.99.
+/// [`scale_by_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a 16-bit
+/// leaf is `f32`. PyTorch's `RMSprop` has `eps` outside the root and a decay (`alpha`) of 0.99.
 pub fn scale_by_rms() -> ScaleByRms {
     ScaleByRms {
         decay: 0.9.into(),

@@ -43,8 +43,8 @@ use crate::schedule::Hyperparam;
 ///
 /// Duchi, Hazan and Singer, [Adaptive subgradient methods for online learning and stochastic
 /// optimization](https://jmlr.org/papers/v12/duchi11a.html), 2011, with a diagonal matrix. Optax,
-/// [`scale_by_rss`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum of a 16-bit leaf is
-/// `f32`. PyTorch's `Adagrad` has `eps` outside the root, 1e-10, and starts from 0.
+/// [`scale_by_rss`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum of a 16-bit leaf
+/// is `f32`. PyTorch's `Adagrad` has `eps` outside the root, 1e-10, and starts from 0.
 pub fn scale_by_rss() -> ScaleByRss {
     ScaleByRss { initial_accumulator_value: 0.1.into(), eps: 1e-7.into() }
 }

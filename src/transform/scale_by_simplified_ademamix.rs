@@ -25,7 +25,8 @@ use crate::schedule::Hyperparam;
 ///
 /// # Errors
 ///
-/// `init` fails if `b2` is not in `[0, 1)`, `b1` or `alpha` is not finite, or `eps` or `eps_root` is negative or not finite.
+/// `init` fails if `b2` is not in `[0, 1)`, `b1` or `alpha` is not finite, or `eps` or `eps_root` is negative or not
+/// finite.
 ///
 /// # Example
 ///
@@ -47,8 +48,9 @@ use crate::schedule::Hyperparam;
 ///
 /// Morwani and others, [Connections between schedule-free optimizers, AdEMAMix, and accelerated SGD
 /// variants](https://arxiv.org/abs/2502.02431), 2025. Optax,
-/// [`scale_by_simplified_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: Optax writes the mean
-/// of squares as `u² + b2·(n − u²)`, which is NaN where `u²` overflows; state of 16-bit leaves is `f32`. PyTorch has none.
+/// [`scale_by_simplified_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: Optax writes the
+/// mean of squares as `u² + b2·(n − u²)`, which is NaN where `u²` overflows; state of 16-bit leaves is `f32`. PyTorch
+/// has none.
 pub fn scale_by_simplified_ademamix() -> ScaleBySimplifiedAdemamix {
     ScaleBySimplifiedAdemamix {
         b1: 0.99.into(),

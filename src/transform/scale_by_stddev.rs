@@ -45,9 +45,9 @@ use crate::schedule::Hyperparam;
 ///
 /// # References
 ///
-/// Graves, [Generating sequences with recurrent neural networks](https://arxiv.org/abs/1308.0850), 2013, equations 38 to 45.
-/// Optax, [`scale_by_stddev`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: where rounding
-/// makes the variance negative Optax takes its root, which is NaN; means of 16-bit leaves are `f32`. PyTorch's
+/// Graves, [Generating sequences with recurrent neural networks](https://arxiv.org/abs/1308.0850), 2013, equations 38
+/// to 45. Optax, [`scale_by_stddev`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: where
+/// rounding makes the variance negative Optax takes its root, which is NaN; means of 16-bit leaves are `f32`. PyTorch's
 /// `RMSprop(centered=True)` has `eps` outside the root.
 pub fn scale_by_stddev() -> ScaleByStddev {
     ScaleByStddev {

@@ -47,10 +47,10 @@ use crate::schedule::Hyperparam;
 /// # References
 ///
 /// Zaheer and others, [Adaptive methods for nonconvex
-/// optimization](https://papers.nips.cc/paper/8186-adaptive-methods-for-nonconvex-optimization), 2018, algorithm 2, which
-/// has no bias corrections. Optax,
-/// [`scale_by_yogi`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit leaves
-/// are `f32`. PyTorch has none.
+/// optimization](https://papers.nips.cc/paper/8186-adaptive-methods-for-nonconvex-optimization), 2018, algorithm 2,
+/// which has no bias corrections. Optax,
+/// [`scale_by_yogi`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit
+/// leaves are `f32`. PyTorch has none.
 pub fn scale_by_yogi() -> ScaleByYogi {
     ScaleByYogi {
         b1: 0.9.into(),

@@ -31,7 +31,7 @@ use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 ///
 /// The search ends early after `max_linesearch_steps` evaluations, at `max_learning_rate`, or once the interval is shorter
 /// than `stepsize_precision`. Then the point of the lowest loss at which the first condition holds is taken, or if there
-/// is none the last point, unless the loss is higher there or not finite: then `t` is 0, and the updates are zero, whatever
+/// is none the last point, if the loss is at least lower there: otherwise `t` is 0, and the updates are zero, whatever
 /// they were. What was violated is in the state. Everything about `t` is in `f64`, sums over elements too; the loss is evaluated
 /// at the parameters that the step leads to, rounded to their types.
 ///

@@ -5,7 +5,7 @@ use crate::engine::{
     slots_read, slots_write, sum_pairs, sum_tile, sum_triples,
 };
 use crate::error::{Error, Result};
-use crate::recipe::{Recipe, ToRecipe};
+use crate::recipe::{Inner, Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, Scalar, State};
 
@@ -109,7 +109,7 @@ impl<T: Stage> Arguments for Mechanize<T> {
     const NAME: &'static str = "mechanize";
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        visit("base_optimizer", Argument::Static(&self.inner.recipe()));
+        visit("base_optimizer", Argument::Static(&Inner(&self.inner)));
         visit("weight_decay", Argument::Hyperparam(&mut self.weight_decay));
         visit("eps", Argument::Hyperparam(&mut self.eps));
         visit("s_init", Argument::Hyperparam(&mut self.s_init));

@@ -4,7 +4,7 @@ use crate::engine::{
     InitContext, Place, Shape, SlotJob, SlotList, Span, Stage, StepContext, Tile, fused_tile, slot_tile,
 };
 use crate::error::Result;
-use crate::recipe::Recipe;
+use crate::recipe::{Inner, Recipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Evaluation, Moments, Scalar, State, StateWalk, StateWalkMut};
 
@@ -115,7 +115,7 @@ impl<T: Stage> Arguments for ScheduleFree<T> {
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
         let (base, interpolate) = &mut self.chain;
-        visit("base_optimizer", Argument::Static(&base.recipe()));
+        visit("base_optimizer", Argument::Static(&Inner(&*base)));
         visit("learning_rate", Argument::Hyperparam(&mut interpolate.learning_rate));
         visit("b1", Argument::Hyperparam(&mut interpolate.b1));
         visit("weight_lr_power", Argument::Hyperparam(&mut interpolate.weight_lr_power));
@@ -252,7 +252,7 @@ impl Stage for Interpolate {
     }
 
     fn tile<C: Real>(&self, state: &Self::State, run: &Mix<f64>, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        if self.fuses_now(state, run, tile.leaf()) {
+        if state.z.dtype(tile.leaf()) == Some(C::DTYPE) {
             return fused_tile(self, state, run, place, span, tile);
         }
         if span.has(place.at) {
@@ -262,9 +262,9 @@ impl Stage for Interpolate {
         }
     }
 
-    fn fuses_now(&self, state: &Self::State, _: &Mix<f64>, leaf: usize) -> bool {
-        // Where `z` is rounded when it is stored, `y` is mixed with what was stored.
-        self.state_dtype.is_none() || state.z.dtype(leaf).is_none_or(|dtype| dtype == dtype.compute())
+    fn fuses_now(&self, _: &Self::State, _: &Mix<f64>, _: usize) -> bool {
+        // Where `z` is rounded when it is stored, `y` is mixed with what was stored: see `tile`.
+        self.state_dtype.is_none()
     }
 
     #[inline]

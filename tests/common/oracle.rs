@@ -47,7 +47,8 @@ fn read(updates: &Updates, i: usize, dtype: DType) -> Vec<f64> {
 /// `f32`, of the largest of the leaf.
 pub fn check_to<S: Stage<Needs = Nothing>>(optimizer: &S, single: f64, oracle: impl Fn() -> Oracle) {
     for mixture in 0..3 {
-        let dtype = |i: usize| if mixture == 0 || mixture == 2 && i % 2 == 0 { DType::F64 } else { DType::F32 };
+        let dtype =
+            |i: usize| if mixture == 0 || mixture == 2 && i.is_multiple_of(2) { DType::F64 } else { DType::F32 };
         let mut oracle = oracle();
         let mut params: Vec<Leaf> =
             SHAPES.iter().enumerate().map(|(i, shape)| wave(shape, 0.1 + i as f64, false)).collect();

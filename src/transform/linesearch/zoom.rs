@@ -131,9 +131,9 @@ impl Judged {
     }
 
     /// What is left when the search has to end: the best point that decreased the loss enough; else the last one, if the
-    /// loss is at least not higher there.
+    /// loss is at least lower there.
     fn or_last_resort(self, line: &mut impl Line, kept: Judged) -> Judged {
-        let lower = self.decrease_error.is_finite() && self.point.value <= kept.point.value;
+        let lower = self.decrease_error.is_finite() && self.point.value < kept.point.value;
         if kept.point.t > 0.0 || !lower { kept } else { self.accepted(line, kept) }
     }
 }

@@ -38,8 +38,10 @@ use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tre
 /// Other leaves go through the base optimizer as they are, and are not multiplied by `scale`. All leaves go through it
 /// together. It must not read parameters: there are none in that space.
 ///
-/// The signs of singular vectors do not matter as long as the base optimizer treats opposite numbers alike. Singular values
-/// are found in `f64` by Jacobi rotations, with the same bits on any number of threads and with any instruction set.
+/// A singular vector has no sign of its own, and does not need one as long as the base optimizer treats opposite numbers alike
+/// and remembers none. Where it does, as Adam its first moment, it should not find it turned around: a new vector has the
+/// sign with which it is at no obtuse angle to the one that it takes the place of. Singular vectors are found in `f64` by
+/// Jacobi rotations, with the same bits on any number of threads and with any instruction set.
 ///
 /// # Cost
 ///
@@ -74,7 +76,8 @@ use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tre
 /// projection](https://arxiv.org/abs/2403.03507), 2024, algorithm 2; Demmel and Veselić, [Jacobi's method is more accurate
 /// than QR](https://doi.org/10.1137/0613074), 1992. Optax,
 /// [`contrib.scale_by_galore`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: singular vectors are worked
-/// out in `f64`, in Optax in `f32`; a base optimizer that reads parameters is refused.
+/// out in `f64`, in Optax in `f32`, with the signs that LAPACK happens to give them; a base optimizer that reads parameters
+/// is refused.
 pub fn scale_by_galore() -> ScaleByGalore {
     ScaleByGalore {
         rank: 128,
@@ -375,7 +378,10 @@ impl LeafVisitor for Project<'_> {
         if self.anew {
             let element = |i: usize, j: usize| u[long[i] + short[j]].as_f64();
             svd.left(isa, [long.len(), short.len()], *rank, element, |k, vector| {
-                projector.iter_mut().skip(k).step_by(*rank).zip(vector).for_each(|(p, x)| *p = C::of(*x));
+                let column = || (k..projector.len()).step_by(*rank);
+                let along: f64 = column().zip(vector).map(|(at, x)| projector[at].as_f64() * x).sum();
+                let sign = if along < 0.0 { -1.0 } else { 1.0 };
+                column().zip(vector).for_each(|(at, x)| projector[at] = C::of(sign * x));
             });
         }
         let Room { matrix, matmul: scratch } = rooms.of::<C>();

@@ -54,14 +54,14 @@ fn expected(how: &Naive, number: usize, problem: &Problem, rate: f64) -> Vec<(us
     let mut params = problem.start.clone();
     let mut memory: Vec<_> = params.iter().map(|leaf| vec![[0.0; 4]; leaf.len()]).collect();
     let (mut gradients, mut places): (Vec<Leaves>, Vec<Leaves>) = (Vec::new(), Vec::new());
-    let mut step = |step: usize| {
+    let step = |step: usize| {
         gradients.push((problem.loss)(&params).1);
         places.push(params.clone());
         let direction = naive::direction(how, &mut memory, &gradients, &places);
         params.iter_mut().zip(direction).for_each(|(x, d)| x.scaled_add(-rate * fading(step as u64), &d));
         (step, (problem.loss)(&params).0)
     };
-    (0..FIRST).map(|number| step(number)).collect()
+    (0..FIRST).map(step).collect()
 }
 
 /// What is wrong, if anything, with an optimizer on the problem of a number.
@@ -117,17 +117,15 @@ impl Rule for Late {
 #[test]
 fn what_is_wrong_is_found_on_every_problem() {
     let (problems, trials) = (problems(), optimizers());
-    let wrong: [(&str, fn(Member) -> Member); 3] = [
-        ("of the wrong sign", |optimizer| member(chain((optimizer, member(scale(-1.0)))))),
-        ("a step late", |optimizer| member(chain((optimizer, member(Late))))),
-        ("off by a millionth", |optimizer| member(chain((optimizer, member(scale(1.0 + 1e-6)))))),
-    ];
-    for trial in &trials {
-        for (what, change) in &wrong {
+    let must_be_found = |what: &str, change: fn(Member) -> Member| {
+        for trial in &trials {
             assert_eq!(faults(trial, &problems, change).len(), 3, "{} {what} is found", trial.name);
         }
-    }
-    // The first step without the corrections is √(1 − b2) / (1 − b1) of what it should be, and 32% in the end.
+    };
+    must_be_found("of the wrong sign", |optimizer| member(chain((optimizer, member(scale(-1.0))))));
+    must_be_found("a step late", |optimizer| member(chain((optimizer, member(Late)))));
+    must_be_found("off by a millionth", |optimizer| member(chain((optimizer, member(scale(1.0 + 1e-6))))));
+    // The first step without the corrections is (1 − b1) / √(1 − b2), about 3.2, times what it should be.
     let uncorrected = from_fn("uncorrected", |t| {
         (1.0 - 0.9_f64.powf(t as f64 + 1.0)) / (1.0 - 0.999_f64.powf(t as f64 + 1.0)).sqrt()
     });

@@ -1,16 +1,21 @@
 //! Optimizers in `f64`, written from the papers as plainly as it goes, with their default hyperparameters. Each gives the
 //! direction which, multiplied by the learning rate, is subtracted from the parameters.
 
+use ndarray::ArrayD;
+
 use super::problems::Leaves;
+
+/// The directions of a leaf, or of all leaves in a row.
+type Directions = Vec<f64>;
 
 /// How an optimizer is written.
 pub(super) enum Naive {
     /// For one element: what it remembers, the number of the step from 1, the gradient, the parameter.
     Element(fn(&mut [f64; 4], i32, f64, f64) -> f64),
     /// For one leaf: what it remembers of each element and the rest as above.
-    Leaf(fn(&mut [[f64; 4]], i32, &[f64], &[f64]) -> Vec<f64>),
+    Leaf(fn(&mut [[f64; 4]], i32, &[f64], &[f64]) -> Directions),
     /// For all leaves in a row: gradients and parameters of all steps up to this one, the last one last.
-    Whole(fn(&[Vec<f64>], &[Vec<f64>]) -> Vec<f64>),
+    Whole(fn(&[Vec<f64>], &[Vec<f64>]) -> Directions),
     /// By somebody else: the loss of each problem after the first steps.
     Recorded([f64; 3]),
 }
@@ -18,22 +23,21 @@ pub(super) enum Naive {
 /// The direction of one step, after the gradients `g` and parameters `x` of all steps so far.
 pub(super) fn direction(how: &Naive, memory: &mut [Vec<[f64; 4]>], g: &[Leaves], x: &[Leaves]) -> Leaves {
     let t = i32::try_from(g.len()).expect("few steps");
-    let (g_now, x_now) = (g.last().expect("a step"), x.last().expect("a step"));
-    let mut out = g_now.clone();
-    let values = |leaf: &ndarray::ArrayD<f64>| leaf.iter().copied().collect::<Vec<_>>();
-    let directions: Vec<f64> = match how {
-        Naive::Element(element) => (0..g_now.len())
-            .flat_map(|i| (0..g_now[i].len()).map(move |j| (i, j)))
-            .map(|(i, j)| element(&mut memory[i][j], t, values(&g_now[i])[j], values(&x_now[i])[j]))
-            .collect(),
-        Naive::Leaf(leaf) => {
-            (0..g_now.len()).flat_map(|i| leaf(&mut memory[i], t, &values(&g_now[i]), &values(&x_now[i]))).collect()
+    let mut out = g[g.len() - 1].clone();
+    let values = |leaf: &ArrayD<f64>| leaf.iter().copied().collect::<Vec<_>>();
+    let of_leaf = |leaf: usize, memory: &mut Vec<[f64; 4]>| {
+        let (g, x) = (values(&g[g.len() - 1][leaf]), values(&x[x.len() - 1][leaf]));
+        match how {
+            Naive::Element(step) => (0..g.len()).map(|i| step(&mut memory[i], t, g[i], x[i])).collect(),
+            Naive::Leaf(step) => step(memory, t, &g, &x),
+            Naive::Whole(_) | Naive::Recorded(_) => Vec::new(),
         }
-        Naive::Whole(whole) => {
-            let row = |all: &[Leaves]| all.iter().map(|leaves| leaves.iter().flat_map(values).collect()).collect();
-            whole(&Vec::from_iter::<Vec<_>>(row(g)), &Vec::from_iter::<Vec<_>>(row(x)))
-        }
-        Naive::Recorded(_) => unreachable!("has no direction"),
+    };
+    let in_a_row =
+        |all: &[Leaves]| all.iter().map(|leaves| leaves.iter().flat_map(values).collect()).collect::<Vec<_>>();
+    let directions = match how {
+        Naive::Whole(step) => step(&in_a_row(g), &in_a_row(x)),
+        _ => memory.iter_mut().enumerate().flat_map(|(leaf, memory)| of_leaf(leaf, memory)).collect(),
     };
     out.iter_mut().flatten().zip(directions).for_each(|(out, direction)| *out = direction);
     out
@@ -74,7 +78,7 @@ pub(super) fn lamb(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> Vec
     let one = |[m, v, ..]: &mut [f64; 4], g: f64| {
         *m = 0.9 * *m + 0.1 * g;
         *v = 0.999 * *v + 0.001 * g * g;
-        m.clone() / (1.0 - 0.9_f64.powi(t)) / ((*v / (1.0 - 0.999_f64.powi(t))).sqrt() + 1e-6)
+        *m / (1.0 - 0.9_f64.powi(t)) / ((*v / (1.0 - 0.999_f64.powi(t))).sqrt() + 1e-6)
     };
     let r: Vec<f64> = memory.iter_mut().zip(g).map(|(memory, g)| one(memory, *g)).collect();
     let ratio = norm(x) / norm(&r);

@@ -21,7 +21,7 @@ pub(super) fn optimizers() -> Vec<Trial> {
         trial("lion", |rate| member(lion(rate)), [0.003, 0.018, 0.003], [1e-9, 1e-7, 1e-14], Element(naive::lion)),
         trial("lamb", |rate| member(lamb(rate)), [0.003, 0.02, 0.002], [1e-12, 1e-7, 1e-14], Leaf(naive::lamb)),
         trial("adafactor", |rate| member(adafactor(rate)), [0.2, 0.04, 0.03], [1e-14, 1e-2, 1e-14], Leaf(naive::adafactor)),
-        trial("lbfgs", |rate| member(lbfgs(rate)), [0.5, 0.5, 0.3], [1e-14; 3], Whole(naive::lbfgs)),
+        trial("lbfgs", |rate| member(lbfgs().learning_rate(rate).without_linesearch()), [0.5, 0.5, 0.3], [1e-14; 3], Whole(naive::lbfgs)),
         trial("muon", |rate| member(muon(rate)), [0.01, 0.1, 0.1], [1e-10, 1e-10, 1e-14],
             Recorded([77.24530561622402, 4.24085522770559, 0.3374676629486638])),
     ]

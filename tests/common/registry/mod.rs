@@ -5,6 +5,8 @@ mod adaptive;
 mod anchored;
 mod core_parts;
 mod layerwise;
+mod linesearch;
+mod parameter_free;
 mod projection;
 mod sign;
 
@@ -46,6 +48,8 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
         anchored::entries(),
         core_parts::entries(),
         layerwise::entries(),
+        linesearch::entries(),
+        parameter_free::entries(),
         projection::entries(),
         sign::entries(),
     ];
