@@ -50,6 +50,10 @@ const FAMILIES: &[(&[&str], Family)] = &[
 ];
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
+    if wrappers::per_example::NAMES.contains(&name) {
+        let found = format!("`{name}`, which takes one for each example and comes first: see `build_per_example`");
+        return ConfigError::wrong(&node.place, "a transformation of gradients", found);
+    }
     if optax::TRANSFORMS.contains(&name) {
         ConfigError::unsupported(&node.place, name)
     } else {

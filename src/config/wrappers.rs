@@ -3,6 +3,8 @@
 mod conditions;
 mod monitor;
 pub(super) mod named;
+pub(super) mod per_example;
+mod spikes;
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
@@ -33,6 +35,7 @@ pub(super) const NAMES: &[&str] = &[
     "partition",
     "sam",
     "selective_transform",
+    "skip_on_spike",
     "snapshot",
 ];
 
@@ -77,6 +80,7 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
             let mask = a.required::<Mask>("freeze_mask")?;
             checked(node, selective_transform(a.required::<Member>("optimizer")?, mask))
         }),
+        "skip_on_spike" => with_arguments(name, node, spikes::build),
         "snapshot" => with_arguments(name, node, monitor::one),
         _ => return None,
     })

@@ -5,6 +5,7 @@
 
 mod convert;
 mod drive;
+mod examples;
 mod fused;
 mod isa;
 mod kernel;
@@ -26,6 +27,7 @@ mod updates;
 mod whole;
 
 pub(crate) use drive::{Sink, Work, add_rounded};
+pub(crate) use examples::Examples;
 pub use fused::SlotList;
 pub(crate) use fused::{
     SlotJob, SlotReader, SlotsJob, SlotsWriter, at_point, fused_tile, slot_read, slot_tile, slots_read, slots_write,

@@ -10,6 +10,7 @@ mod clip;
 mod clip_by_block_rms;
 mod clip_by_global_norm;
 mod cube_root;
+mod differentially_private_aggregate;
 mod ema;
 mod hutchinson_estimator_diag_hessian;
 mod identity;
@@ -77,6 +78,9 @@ pub use centralize::{Centralize, CentralizeState, centralize};
 pub use clip::{Clip, clip};
 pub use clip_by_block_rms::{ClipByBlockRms, clip_by_block_rms};
 pub use clip_by_global_norm::{ClipByGlobalNorm, clip_by_global_norm};
+pub use differentially_private_aggregate::{
+    PerExample, PerExampleState, PrivateAggregate, PrivateAggregateState, differentially_private_aggregate,
+};
 pub use ema::{Ema, EmaScalars, ema};
 pub use hutchinson_estimator_diag_hessian::{
     HutchinsonEstimatorDiagHessian, HutchinsonState, hutchinson_estimator_diag_hessian,

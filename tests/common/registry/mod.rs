@@ -9,6 +9,7 @@ mod linesearch;
 mod parameter_free;
 mod projection;
 mod sign;
+mod wrappers;
 
 use super::subject::Subject;
 
@@ -52,6 +53,7 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
         parameter_free::entries(),
         projection::entries(),
         sign::entries(),
+        wrappers::entries(),
     ];
     let wanted = std::env::var("ENTRY").unwrap_or_default();
     families.into_iter().flatten().filter(|entry| entry.name().contains(&wanted)).collect()
