@@ -98,6 +98,9 @@ fn inject(a: &Args<'_>) -> Result<Member> {
     let missing = || ConfigError::wrong(&a.node.place, "an argument `inner`", "none");
     let inner = a.get("inner").ok_or_else(missing)?;
     let OneOrMore(static_args) = a.or("static_args", OneOrMore(Vec::<String>::new()))?;
+    // Optax's name of what is called `seed` here, whichever of the two is given.
+    let static_args = static_args.into_iter().map(|name| if name == "key" { "seed".into() } else { name });
+    let static_args: Vec<String> = static_args.collect();
     let injected = inject_hyperparams(with_hyperparams(&inner)?).static_args(static_args);
     match a.or::<Option<DType>>("hyperparam_dtype", None)? {
         Some(dtype) => checked(&inner, injected.hyperparam_dtype(dtype)),
