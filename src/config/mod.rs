@@ -30,6 +30,7 @@
 
 mod adaptive;
 mod anchored;
+mod beyond;
 mod data;
 mod elementwise;
 mod error;

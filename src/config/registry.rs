@@ -3,8 +3,8 @@
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
 use super::{
-    adaptive, anchored, elementwise, layerwise, linesearch, optax, optimizers, parameter_free, projection, sign,
-    wrappers,
+    adaptive, anchored, beyond, elementwise, layerwise, linesearch, optax, optimizers, parameter_free, projection,
+    sign, wrappers,
 };
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
@@ -39,6 +39,7 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 const FAMILIES: &[(&[&str], Family)] = &[
     (adaptive::NAMES, adaptive::build),
     (anchored::NAMES, anchored::build),
+    (beyond::NAMES, beyond::build),
     (elementwise::NAMES, elementwise::build),
     (layerwise::NAMES, layerwise::build),
     (linesearch::NAMES, linesearch::build),

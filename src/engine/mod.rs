@@ -34,6 +34,7 @@ pub(crate) use fused::{
 };
 pub use isa::{Isa, detected_isa, force_isa};
 pub(crate) use isa::{Job, current_isa, dispatch};
+pub(crate) use lint::direction;
 pub use lint::{Warning, WarningKind};
 pub(crate) use macros::delegate_stage;
 pub(crate) use matmul::{MatmulScratch, Matrix, matmul, symmetric_matmul};
@@ -45,6 +46,7 @@ pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;
 pub(crate) use sums::{dot, sum_pairs, sum_tile, sum_triples};
+pub(crate) use tile::TILE;
 pub use tile::Tile;
 pub(crate) use tuple::{fits, needs_of};
 pub use updates::Updates;

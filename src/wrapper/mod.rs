@@ -2,6 +2,7 @@
 
 mod apply_if_finite;
 mod boxed;
+mod cautious;
 mod chain;
 mod conditionally;
 mod flatten;
@@ -21,6 +22,7 @@ mod whole_tree;
 
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
 pub use boxed::{Boxed, BoxedState, DynNamed, DynTransformation, Named, boxed, narrow};
+pub use cautious::{Cautious, CautiousState, cautious};
 pub use chain::{NamedChain, NamedState, chain, named_chain};
 pub use conditionally::{
     Condition, Conditionally, ConditionallyMask, ConditionallyState, ConditionallyTransform, StepGe, StepIf, StepLt,

@@ -1,4 +1,4 @@
-mod svd;
+pub(super) mod svd;
 
 use core::any::Any;
 use core::fmt;
