@@ -66,8 +66,8 @@ mod scale_by_shape;
 mod scale_by_sign;
 mod scale_by_simplified_ademamix;
 mod scale_by_sm3;
-mod scale_by_sophia;
 mod scale_by_soap;
+mod scale_by_sophia;
 mod scale_by_stable_adam;
 mod scale_by_stddev;
 mod scale_by_trust_ratio;
@@ -153,8 +153,8 @@ pub use scale_by_simplified_ademamix::{
     ScaleBySimplifiedAdemamix, SimplifiedAdemamixScalars, scale_by_simplified_ademamix,
 };
 pub use scale_by_sm3::{ScaleBySm3, ScaleBySm3State, scale_by_sm3};
-pub use scale_by_sophia::{ScaleBySophia, ScaleBySophiaState, SophiaRun, scale_by_sophia};
 pub use scale_by_soap::{ScaleBySoap, ScaleBySoapState, scale_by_soap};
+pub use scale_by_sophia::{ScaleBySophia, ScaleBySophiaState, SophiaRun, scale_by_sophia};
 pub use scale_by_stable_adam::{ScaleByStableAdam, ScaleByStableAdamState, StableAdamRun, scale_by_stable_adam};
 pub use scale_by_stddev::{ScaleByStddev, StddevScalars, scale_by_stddev};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};

@@ -197,12 +197,7 @@ impl fmt::Debug for Inside {
 }
 
 impl Inside {
-    fn new(
-        matrices: Arc<[Option<Places>]>,
-        structure: Arc<Structure>,
-        active: Arc<[bool]>,
-        shape: Shape,
-    ) -> Inside {
+    fn new(matrices: Arc<[Option<Places>]>, structure: Arc<Structure>, active: Arc<[bool]>, shape: Shape) -> Inside {
         let [zeros, gradients, updates] = [(); 3].map(|()| Updates::new(structure.clone()));
         Inside {
             work: Work::new_for(&structure, &active, shape),
