@@ -3,7 +3,6 @@ use super::set::{TreeSet, beside};
 use super::vector::{SumVector, Vector};
 use crate::engine::{InitContext, StepContext, WholeTree};
 use crate::error::Result;
-use crate::recipe::Recipe;
 use crate::state::Count;
 use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tree_stage};
 
