@@ -32,6 +32,7 @@ pages! {
     from_optax: "../docs/from-optax.md",
     from_pytorch: "../docs/from-pytorch.md",
     architecture: "../docs/architecture.md",
+    wrappers: "../docs/wrappers.md",
     performance: "../docs/performance.md",
     conformance: "../docs/conformance.md",
 }

@@ -196,6 +196,12 @@ impl ToRecipe for str {
     }
 }
 
+impl<T: ToRecipe + ?Sized> ToRecipe for &T {
+    fn to_recipe(&self) -> Recipe {
+        T::to_recipe(self)
+    }
+}
+
 impl ToRecipe for String {
     fn to_recipe(&self) -> Recipe {
         Recipe::text(self)

@@ -2,8 +2,8 @@
 
 use gradchain::prelude::*;
 
-use crate::trees::{Number, Shapes};
 use crate::Bench;
+use crate::trees::{Number, Shapes};
 
 macro_rules! lines {
     ($bench:ident: $($name:ident = $optimizer:expr;)*) => {

@@ -28,7 +28,7 @@ impl<S: ElementSet> Arguments for ProjectElements<S> {
     const NAME: &'static str = "project";
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        visit("projection", Argument::Static(&Recipe::text(S::NAME)));
+        visit("projection", Argument::Static(&S::NAME));
         self.projection.arguments(visit);
     }
 }

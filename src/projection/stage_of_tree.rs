@@ -3,7 +3,6 @@ use super::set::{TreeSet, beside};
 use super::vector::{SumVector, Vector};
 use crate::engine::{InitContext, StepContext, WholeTree};
 use crate::error::Result;
-use crate::recipe::Recipe;
 use crate::state::Count;
 use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tree_stage};
 
@@ -25,7 +24,7 @@ impl<S: TreeSet> Arguments for ProjectTree<S> {
     const NAME: &'static str = "project";
 
     fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        visit("projection", Argument::Static(&Recipe::text(S::NAME)));
+        visit("projection", Argument::Static(&S::NAME));
         self.projection.arguments(visit);
     }
 }

@@ -1,4 +1,4 @@
-mod svd;
+pub(super) mod svd;
 
 use core::any::Any;
 use core::fmt;
@@ -172,6 +172,7 @@ state_fields!(ScaleByGaloreState<S: State> { count, projector, base_optimizer_st
 struct Inside {
     matrices: Arc<[Option<Places>]>,
     structure: Arc<Structure>,
+    active: Arc<[bool]>,
     shape: Shape,
     work: Work,
     /// Where it looks for parameters.
@@ -185,7 +186,7 @@ struct Inside {
 /// A copy has room of its own.
 impl Clone for Inside {
     fn clone(&self) -> Inside {
-        Inside::new(self.matrices.clone(), self.structure.clone(), self.shape)
+        Inside::new(self.matrices.clone(), self.structure.clone(), self.active.clone(), self.shape)
     }
 }
 
@@ -196,10 +197,10 @@ impl fmt::Debug for Inside {
 }
 
 impl Inside {
-    fn new(matrices: Arc<[Option<Places>]>, structure: Arc<Structure>, shape: Shape) -> Inside {
+    fn new(matrices: Arc<[Option<Places>]>, structure: Arc<Structure>, active: Arc<[bool]>, shape: Shape) -> Inside {
         let [zeros, gradients, updates] = [(); 3].map(|()| Updates::new(structure.clone()));
         Inside {
-            work: Work::new(&structure, shape),
+            work: Work::new_for(&structure, &active, shape),
             zeros,
             gradients,
             updates,
@@ -207,6 +208,7 @@ impl Inside {
             svd: Svd::default(),
             matrices,
             structure,
+            active,
             shape,
         }
     }
@@ -301,7 +303,7 @@ impl<T: Stage<Needs = Nothing>> WholeTreeRule for ScaleByGalore<T> {
         let matrices = leaves().map(|(leaf, on)| if *on { self.places(leaf) } else { Ok(None) });
         let matrices: Arc<[_]> = matrices.collect::<Result<_>>()?;
         let inside = leaves().zip(matrices.iter()).map(|((leaf, on), matrix)| {
-            // A leaf that is not acted on has no elements inside.
+            // A leaf that is not acted on takes no room.
             let shape = if *on { matrix.as_ref().map(Places::projected) } else { Some(vec![0]) };
             leaf.standing_for(leaf.dtype().compute(), shape)
         });
@@ -311,10 +313,10 @@ impl<T: Stage<Needs = Nothing>> WholeTreeRule for ScaleByGalore<T> {
             Some(vec![places.long.len(), places.rank])
         };
         let projector = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), sides);
-        let mut inside = Inside::new(matrices, structure, self.base_optimizer.shape());
-        let (work, active) = (&mut inside.work, vec![true; inside.structure.len()]);
+        let mut inside = Inside::new(matrices, structure, at.active().into(), self.base_optimizer.shape());
+        let work = &mut inside.work;
         table::params(&inside.zeros, &inside.structure, &mut work.params, &mut work.path)?;
-        let within = InitContext { structure: &inside.structure, active: &active, params: &work.params };
+        let within = InitContext { structure: &inside.structure, active: at.active(), params: &work.params };
         let base_optimizer_state = self.base_optimizer.init_state(&within)?;
         work.params.clear();
         Ok(ScaleByGaloreState { count: Count::default(), projector, base_optimizer_state, inside })

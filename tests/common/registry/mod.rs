@@ -3,12 +3,14 @@
 
 mod adaptive;
 mod anchored;
+mod beyond;
 mod core_parts;
 mod layerwise;
 mod linesearch;
 mod parameter_free;
 mod projection;
 mod sign;
+mod wrappers;
 
 use super::subject::Subject;
 
@@ -46,12 +48,14 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
     let families = [
         adaptive::entries(),
         anchored::entries(),
+        beyond::entries(),
         core_parts::entries(),
         layerwise::entries(),
         linesearch::entries(),
         parameter_free::entries(),
         projection::entries(),
         sign::entries(),
+        wrappers::entries(),
     ];
     let wanted = std::env::var("ENTRY").unwrap_or_default();
     families.into_iter().flatten().filter(|entry| entry.name().contains(&wanted)).collect()

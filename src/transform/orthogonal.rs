@@ -1,0 +1,101 @@
+//! Making columns orthogonal, by Householder's reflections.
+
+use crate::engine::{Isa, Job, dispatch, sum_pairs, sum_tile};
+
+/// The `Q` of `S = QR`, with a positive diagonal of `R`: both square, their columns one after another. What was in `s` is lost.
+///
+/// Orthogonal to the last digits whatever `S` is, even if its columns depend on each other.
+pub(super) fn orthogonalize(isa: Isa, s: &mut [f64], n: usize, q: &mut [f64]) {
+    dispatch(isa, Reflect { s, n, q });
+}
+
+struct Reflect<'a> {
+    s: &'a mut [f64],
+    n: usize,
+    q: &'a mut [f64],
+}
+
+impl Job for Reflect<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Reflect { s, n, q } = self;
+        for k in 0..n {
+            let (head, later) = s.split_at_mut((k + 1) * n);
+            let mirror = &mut head[k * n + k..];
+            let norm = sum_tile(mirror, |x: f64| x * x).sqrt();
+            // What is left of the column becomes `−sign·norm` and zeros; here lies what it is reflected along.
+            mirror[0] += norm.copysign(mirror[0]);
+            let squares = sum_tile(mirror, |x: f64| x * x);
+            // A column of zeros stays as it is.
+            if squares != 0.0 {
+                later.chunks_exact_mut(n).for_each(|column| reflect(mirror, squares, &mut column[k..]));
+            }
+        }
+        q.fill(0.0);
+        q.iter_mut().step_by(n + 1).for_each(|x| *x = 1.0);
+        for k in (0..n).rev() {
+            let mirror = &s[k * n + k..(k + 1) * n];
+            let squares = sum_tile(mirror, |x: f64| x * x);
+            if squares != 0.0 {
+                q[k * n..].chunks_exact_mut(n).for_each(|column| reflect(mirror, squares, &mut column[k..]));
+            }
+            // The diagonal of `R` has the other sign than where the reflection began; reflections before this one do not
+            // change that.
+            if mirror[0] > 0.0 {
+                q[k * n..][..n].iter_mut().for_each(|x| *x = -*x);
+            }
+        }
+    }
+}
+
+/// Reflects a column along a vector with this sum of squares.
+#[inline(always)]
+fn reflect(mirror: &[f64], squares: f64, column: &mut [f64]) {
+    let along = 2.0 * sum_pairs(mirror, column, |x, y| x * y) / squares;
+    column.iter_mut().zip(mirror).for_each(|(x, m)| *x -= along * m);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::current_isa;
+
+    fn dot(x: &[f64], y: &[f64]) -> f64 {
+        x.iter().zip(y).map(|(x, y)| x * y).sum()
+    }
+
+    #[test]
+    fn q_is_orthogonal_and_r_is_triangular_with_a_positive_diagonal() {
+        for n in [1, 2, 5, 17, 40] {
+            let mut s: Vec<f64> =
+                (0..n * n).map(|i| ((i * i + 3 * i) as f64).sin() * 10.0_f64.powi(i as i32 % 7)).collect();
+            let (old, mut q) = (s.clone(), vec![0.0; n * n]);
+            orthogonalize(current_isa(), &mut s, n, &mut q);
+            for i in 0..n {
+                for j in 0..n {
+                    let (qi, qj, sj) = (&q[i * n..][..n], &q[j * n..][..n], &old[j * n..][..n]);
+                    assert!((dot(qi, qj) - f64::from(i == j)).abs() < 1e-13, "{n}: {i}, {j}");
+                    let r = dot(qi, sj);
+                    assert!(
+                        if i == j { r > 0.0 } else { i < j || r.abs() < 1e-13 * dot(sj, sj).sqrt() },
+                        "{n}: {i}, {j}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn columns_that_depend_on_each_other_are_completed() {
+        let mut q = [0.0; 9];
+        orthogonalize(current_isa(), &mut [1.0, 1.0, 0.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0], 3, &mut q);
+        for i in 0..3 {
+            for j in 0..3 {
+                assert!((dot(&q[3 * i..][..3], &q[3 * j..][..3]) - f64::from(i == j)).abs() < 1e-14);
+            }
+        }
+        assert!((q[0] - 0.5_f64.sqrt()).abs() < 1e-15);
+    }
+}
