@@ -22,6 +22,7 @@ pages! {
     sign: "../docs/sign.md",
     layerwise: "../docs/layerwise.md",
     anchored: "../docs/anchored.md",
+    beyond_optax: "../docs/beyond-optax.md",
     own_rule: "../docs/own-rule.md",
     own_whole_tree: "../docs/own-whole-tree.md",
     statistics: "../docs/statistics.md",
