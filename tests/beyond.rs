@@ -377,7 +377,7 @@ fn soap_direction(memory: &mut Option<Soaped>, t: usize, g: &M, a: Soap) -> M {
     for (number, (side, gram)) in sides.iter_mut().zip(&grams).enumerate() {
         let Some(Side { factor, basis }) = side else { continue };
         *factor = &*factor * a.beta + &(gram * (1.0 - a.beta));
-        if steps as usize % a.frequency == 0 {
+        if (steps as usize).is_multiple_of(a.frequency) {
             let product = factor.dot(&*basis);
             let mut order: Vec<usize> = (0..basis.ncols()).collect();
             let weight = |j: usize| basis.column(j).dot(&product.column(j));
