@@ -25,6 +25,7 @@ pages! {
     layerwise: "../docs/layerwise.md",
     anchored: "../docs/anchored.md",
     parameter_free: "../docs/parameter-free.md",
+    beyond_optax: "../docs/beyond-optax.md",
     own_rule: "../docs/own-rule.md",
     own_whole_tree: "../docs/own-whole-tree.md",
     statistics: "../docs/statistics.md",

@@ -146,7 +146,7 @@ fn stable_adamw_decays_where_its_mask_says() {
     let optimizer = stable_adamw(0.1).weight_decay(0.5).mask(Mask::path("1"));
     let mut params = (2.0_f32, 2.0_f32);
     let mut state = optimizer.init(&params).unwrap();
-    optimizer.step(&mut params, &(0.0, 0.0), &mut state).unwrap();
+    optimizer.step(&mut params, &(0.0_f32, 0.0_f32), &mut state).unwrap();
     assert_eq!(params, (2.0, 1.9));
 }
 
@@ -217,7 +217,8 @@ fn blocks_go_by_axes_in_any_memory_order() {
             optimizer.step(&mut params, &g, &mut state).unwrap();
             params
         };
-        approx::assert_relative_eq!(step(false), step(true), max_relative = 1e-14);
+        let [a, b] = [false, true].map(step);
+        a.iter().zip(&b).for_each(|(a, b)| approx::assert_relative_eq!(a, b, max_relative = 1e-14));
     }
     let params = vec![0.0_f32; 5];
     for wrong in
@@ -376,7 +377,7 @@ fn soap_direction(memory: &mut Option<Soaped>, t: usize, g: &M, a: Soap) -> M {
     for (number, (side, gram)) in sides.iter_mut().zip(&grams).enumerate() {
         let Some(Side { factor, basis }) = side else { continue };
         *factor = &*factor * a.beta + &(gram * (1.0 - a.beta));
-        if steps as usize % a.frequency == 0 {
+        if (steps as usize).is_multiple_of(a.frequency) {
             let product = factor.dot(&*basis);
             let mut order: Vec<usize> = (0..basis.ncols()).collect();
             let weight = |j: usize| basis.column(j).dot(&product.column(j));

@@ -595,7 +595,9 @@ fn differences_of_gradients_estimate_the_diagonal() {
 }
 
 /// Gradients of `n` examples, and each of them flat.
-fn examples(n: usize, seed: f64) -> ((ndarray::Array3<f64>, Array2<f32>), Vec<Vec<f64>>) {
+type Batch = (ndarray::Array3<f64>, Array2<f32>);
+
+fn examples(n: usize, seed: f64) -> (Batch, Vec<Vec<f64>>) {
     let each: Vec<Params> = (0..n).map(|i| params(seed + 0.77 * i as f64)).collect();
     let matrices = ndarray::stack(ndarray::Axis(0), &each.iter().map(|e| e.0.view()).collect::<Vec<_>>()).unwrap();
     let vectors = ndarray::stack(ndarray::Axis(0), &each.iter().map(|e| e.1.view()).collect::<Vec<_>>()).unwrap();

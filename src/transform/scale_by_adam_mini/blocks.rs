@@ -77,7 +77,7 @@ impl Blocks {
         let axis = usize::try_from(axis).ok().filter(|axis| *axis < leaf.ndim())?;
         let length = leaf.shape()[axis];
         let groups = groups.unwrap_or(length.max(1));
-        if groups == 0 || length % groups != 0 {
+        if groups == 0 || !length.is_multiple_of(groups) {
             return None;
         }
         // The leaf is dense: the place along the axis changes with every `stride` elements, and comes round again.
