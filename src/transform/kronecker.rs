@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::WeightDimensionNumbers;
 use super::orthogonal::orthogonalize;
-use super::scale_by_galore::svd::Svd;
 use super::scale_by_muon::one_matrix;
+use super::symmetric::Symmetric;
 use crate::element::{DType, Real};
 use crate::engine::{InitContext, MatmulScratch, Matrix, current_isa, matmul, symmetric_matmul};
 use crate::error::Result;
@@ -198,7 +198,7 @@ impl<C: Real> Room<C> {
 /// with any instruction set.
 #[derive(Default)]
 pub(super) struct Eigen {
-    svd: Svd,
+    symmetric: Symmetric,
     matrix: Vec<f64>,
     vectors: Vec<f64>,
     product: Vec<f64>,
@@ -209,10 +209,11 @@ pub(super) struct Eigen {
 impl Eigen {
     /// The eigenvectors, as columns, that of the largest eigenvalue first.
     pub(super) fn vectors<C: Real>(&mut self, matrix: &[C], n: usize, vectors: &mut [C]) {
-        let element = |i: usize, j: usize| matrix[i * n + j].as_f64();
-        self.svd.left(current_isa(), [n, n], n, element, |k, vector| {
-            vectors.iter_mut().skip(k).step_by(n).zip(vector).for_each(|(to, x)| *to = C::of(*x));
-        });
+        self.symmetric.decompose(current_isa(), n, |i, j| matrix[i * n + j].as_f64());
+        for k in 0..n {
+            let column = vectors.iter_mut().skip(k).step_by(n);
+            column.zip(self.symmetric.vector(k)).for_each(|(to, x)| *to = C::of(*x));
+        }
     }
 
     /// Makes eigenvectors of an older matrix, in the columns of `vectors`, better ones of this: one step of the power iteration,
@@ -255,14 +256,15 @@ impl Eigen {
 
     /// `root ← (matrix + ridge·1)^power`.
     pub(super) fn power<C: Real>(&mut self, matrix: &[C], n: usize, ridge: f64, power: f64, root: &mut [C]) {
-        let element = |i: usize, j: usize| matrix[i * n + j].as_f64();
-        let vectors = &mut self.vectors;
-        vectors.clear();
-        self.svd.left(current_isa(), [n, n], n, element, |_, vector| vectors.extend_from_slice(vector));
-        // Eigenvectors lie in rows, once as they are and once multiplied by a power of their eigenvalues.
+        self.symmetric.decompose(current_isa(), n, |i, j| matrix[i * n + j].as_f64());
+        self.vectors.clear();
         self.matrix.clear();
-        for (k, vector) in self.vectors.chunks_exact(n.max(1)).enumerate() {
-            let factor = (self.svd.value(k) + ridge).powf(power);
+        // Eigenvectors lie in rows, once as they are and once multiplied by a power of their eigenvalues, of which rounding may
+        // have made something negative.
+        for k in 0..n {
+            let (value, vector) = (self.symmetric.value(k), self.symmetric.vector(k));
+            let factor = (if value < 0.0 { ridge } else { value + ridge }).powf(power);
+            self.vectors.extend_from_slice(vector);
             self.matrix.extend(vector.iter().map(|x| factor * x));
         }
         self.product.resize(n * n, 0.0);

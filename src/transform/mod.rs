@@ -74,6 +74,7 @@ mod scale_by_trust_ratio;
 mod scale_by_yogi;
 mod scale_by_zoom_linesearch;
 mod set_to_zero;
+mod symmetric;
 mod trace;
 mod units;
 mod zero_nans;

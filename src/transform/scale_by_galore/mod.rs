@@ -1,4 +1,4 @@
-pub(super) mod svd;
+mod svd;
 
 use core::any::Any;
 use core::fmt;

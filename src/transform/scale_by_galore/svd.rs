@@ -8,14 +8,12 @@ use crate::engine::{Isa, Job, dispatch, sum_pairs, sum_tile};
 
 /// Room for the columns; grows to the largest matrix.
 #[derive(Clone, Debug, Default)]
-pub(in crate::transform) struct Svd {
+pub(super) struct Svd {
     /// The columns one after another.
     columns: Vec<f64>,
     /// The norm of each column, and its number; the largest first at the end.
     norms: Vec<(f64, usize)>,
     unit: Vec<f64>,
-    /// What the elements were divided by.
-    scale: f64,
 }
 
 /// A sine of the angle between two columns that is as good as zero.
@@ -29,7 +27,7 @@ impl Svd {
     /// Hands out the first `rank` left singular vectors of the matrix of `rows × cols` whose element `[i, j]` is
     /// `element(i, j)`, one after another. Where singular values are zero, which vectors there are is arbitrary but for
     /// being at right angles to the others: those of the axes, made so. All are NaN if an element is not finite.
-    pub(in crate::transform) fn left(
+    pub(super) fn left(
         &mut self,
         isa: Isa,
         [rows, cols]: [usize; 2],
@@ -42,8 +40,6 @@ impl Svd {
         let largest = self.columns.iter().fold(0.0, |most: f64, x| if x.is_finite() { most.max(x.abs()) } else { *x });
         self.unit.clear();
         self.unit.resize(rows, f64::NAN);
-        self.norms.clear();
-        self.scale = if largest > 0.0 { largest } else { 1.0 };
         if self.columns.iter().any(|x| !x.is_finite()) {
             return (0..rank).for_each(|k| vector(k, &self.unit));
         }
@@ -52,6 +48,7 @@ impl Svd {
             self.columns.iter_mut().for_each(|x| *x /= largest);
         }
         dispatch(isa, Rotate { columns: &mut self.columns, rows, cols });
+        self.norms.clear();
         let norms = self.columns.chunks_exact(rows.max(1)).map(norm).enumerate();
         self.norms.extend(norms.map(|(j, norm)| (norm, j)));
         // Without a stable sort, which allocates: of equal norms, the first column is first.
@@ -66,11 +63,6 @@ impl Svd {
             }
             vector(k, &self.columns[j * rows..][..rows]);
         }
-    }
-
-    /// The singular value of the vector of this number that was handed out last; NaN if an element was not finite.
-    pub(in crate::transform) fn value(&self, k: usize) -> f64 {
-        self.norms.get(k).map_or(f64::NAN, |(norm, _)| norm * self.scale)
     }
 
     /// Puts a vector at right angles to the first `k` in the place of the next: the axis that is farthest from them, the

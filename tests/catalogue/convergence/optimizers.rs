@@ -6,14 +6,20 @@ use super::naive;
 use super::naive::Naive::{self, *};
 use super::{Member, Trial, member};
 
-fn trial(name: &'static str, of: fn(Schedule) -> Member, rates: [f64; 3], excess: [f64; 3], naive: Naive) -> Trial {
+pub(super) fn trial(
+    name: &'static str,
+    of: fn(Schedule) -> Member,
+    rates: [f64; 3],
+    excess: [f64; 3],
+    naive: Naive,
+) -> Trial {
     Trial { name, of, rates, excess, naive }
 }
 
 /// For each problem a learning rate, which fades to 0, and how much more than the least loss may be left at the end.
 #[rustfmt::skip]
 pub(super) fn optimizers() -> Vec<Trial> {
-    vec![
+    let mut trials = vec![
         trial("sgd", |rate| member(sgd(rate)), [0.018, 0.0018, 3.0], [1e-14, 0.1, 1e-14], Element(naive::sgd)),
         trial("momentum", |rate| member(sgd(rate).momentum(0.9)), [0.018, 0.0032, 0.5], [1e-14; 3], Element(naive::momentum)),
         trial("adam", |rate| member(adam(rate)), [0.2, 0.4, 0.2], [1e-14; 3], Element(naive::adam)),
@@ -24,5 +30,7 @@ pub(super) fn optimizers() -> Vec<Trial> {
         trial("lbfgs", |rate| member(lbfgs().learning_rate(rate).without_linesearch()), [0.5, 0.5, 0.3], [1e-14; 3], Whole(naive::lbfgs)),
         trial("muon", |rate| member(muon(rate)), [0.01, 0.1, 0.1], [1e-10, 1e-10, 1e-14],
             Recorded([77.24530561622402, 4.24085522770559, 0.3374676629486638])),
-    ]
+    ];
+    trials.extend(super::beyond::optimizers());
+    trials
 }
