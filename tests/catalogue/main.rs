@@ -6,4 +6,5 @@ mod allocations;
 #[path = "../common/mod.rs"]
 mod common;
 mod convergence;
+mod coverage;
 mod laws;

@@ -1,5 +1,6 @@
 //! What a step is given: gradients, and for those that need it a loss that has them.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use gradchain::needs::{Includes, Level, Provides, ValueAndGradFn};
@@ -49,13 +50,13 @@ where
     }
 
     fn step_given(&self, params: &mut DynTree, grads: &DynTree, state: &mut OptState<T>) -> Result<Outcome> {
-        let mut bowl = Bowl::of(self.needs(), params, grads);
-        self.step_with(params, grads, given(&mut |p| bowl.loss(p)), state)
+        let mut bowl = in_loss(|| Bowl::of(self.needs(), params, grads));
+        self.step_with(params, grads, given(&mut |p| in_loss(|| bowl.loss(p))), state)
     }
 
     fn update_given(&self, grads: &DynTree, state: &mut OptState<T>, params: &DynTree) -> Result<Updates> {
-        let mut bowl = Bowl::of(self.needs(), params, grads);
-        self.update_with(grads, given(&mut |p| bowl.loss(p)), state, params)
+        let mut bowl = in_loss(|| Bowl::of(self.needs(), params, grads));
+        self.update_with(grads, given(&mut |p| in_loss(|| bowl.loss(p))), state, params)
     }
 
     fn update_into_given(
@@ -65,9 +66,21 @@ where
         params: &DynTree,
         updates: &mut Updates,
     ) -> Result<Outcome> {
-        let mut bowl = Bowl::of(self.needs(), params, grads);
-        self.update_into_with(grads, given(&mut |p| bowl.loss(p)), state, params, updates)
+        let mut bowl = in_loss(|| Bowl::of(self.needs(), params, grads));
+        self.update_into_with(grads, given(&mut |p| in_loss(|| bowl.loss(p))), state, params, updates)
     }
+}
+
+thread_local! {
+    /// Whether a loss is being worked out: what it allocates is not the transformation's.
+    pub static IN_LOSS: Cell<bool> = const { Cell::new(false) };
+}
+
+fn in_loss<T>(work: impl FnOnce() -> T) -> T {
+    let outer = IN_LOSS.replace(true);
+    let result = work();
+    IN_LOSS.set(outer);
+    result
 }
 
 /// The loss `1 + g·(p − q) + ‖p − q‖²/2`, which at the parameters `q` of the step is 1 and has the gradients `g`.
