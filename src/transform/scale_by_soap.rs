@@ -38,7 +38,7 @@ use crate::wrapper::{Arguments, WholeTreeRule, state_fields, whole_tree_stage};
 /// For a matrix of `n × m`, `2nm + 2n² + 2m²` floats of state, and in memory four copies of the largest matrix and three of the
 /// square of its side in `f64`; for other leaves two floats for each parameter. One more pass, before which the updates are
 /// stored. A step takes about `8nm(n + m)` multiplications and additions, each refresh of a basis `5n³` more, in `f64`, and the
-/// first step about `12n³` for each side, once. Reads no parameters.
+/// first step about `12n³` for each side, once. A refresh allocates what it sorts. Reads no parameters.
 ///
 /// # Errors
 ///
