@@ -25,6 +25,7 @@ pages! {
     layerwise: "../docs/layerwise.md",
     anchored: "../docs/anchored.md",
     parameter_free: "../docs/parameter-free.md",
+    beyond_optax: "../docs/beyond-optax.md",
     own_rule: "../docs/own-rule.md",
     own_whole_tree: "../docs/own-whole-tree.md",
     statistics: "../docs/statistics.md",
@@ -32,6 +33,7 @@ pages! {
     from_optax: "../docs/from-optax.md",
     from_pytorch: "../docs/from-pytorch.md",
     architecture: "../docs/architecture.md",
+    wrappers: "../docs/wrappers.md",
     performance: "../docs/performance.md",
     conformance: "../docs/conformance.md",
 }

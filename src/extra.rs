@@ -83,8 +83,8 @@ impl Provides<needs::Value> for Value {}
 /// let optimizer = chain((sgd(1.0), scale_by_backtracking_linesearch(20)));
 /// let mut params = 2.0_f64;
 /// let mut state = optimizer.init(&params)?;
-/// let gradient = params;
-/// optimizer.step_with(&mut params, &gradient, extra::value_fn(loss(&params), loss), &mut state)?;
+/// let (value, gradient) = (loss(&params), params);
+/// optimizer.step_with(&mut params, &gradient, extra::value_fn(value, loss), &mut state)?;
 /// assert!(loss(&params) < loss(&2.0));
 /// # Ok::<(), gradchain::Error>(())
 /// ```

@@ -4,6 +4,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use crate::element::DType;
 use crate::engine::{
     Ask, Evaluate, InitContext, Objective, Outcome, Plan, Sink, Stage, StepContext, Updates, Work, table,
 };
@@ -12,7 +13,7 @@ use crate::extra::Extra;
 use crate::minimize::{Known, Recall};
 use crate::needs::{Level, Provides};
 use crate::state::Schema;
-use crate::tree::{Structure, Tree, TreeMut};
+use crate::tree::{LeafSpec, Structure, Tree, TreeMut};
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
 ///
@@ -264,6 +265,11 @@ impl<T: Stage> OptState<T> {
     /// Updates of zero, for [`update_into`](GradientTransformation::update_into).
     pub fn zero_updates(&self) -> Updates {
         Updates::new(self.structure.clone())
+    }
+
+    /// The same, of other types.
+    pub(crate) fn zero_updates_of(&self, dtype: impl Fn(&LeafSpec) -> DType) -> Updates {
+        Updates::of_types(self.structure.clone(), dtype)
     }
 
     /// The transformation's own state, in place of which another of the same schema can be put, such as an

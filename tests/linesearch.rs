@@ -1,5 +1,6 @@
 //! Line searches, L-BFGS with one, and minimizing: against the conditions, against Optax, against scipy.
 #![cfg(all(feature = "config", feature = "half"))]
+#![allow(clippy::ptr_arg, reason = "functions of the parameters, which are vectors")]
 
 use std::cell::{Cell, RefCell};
 

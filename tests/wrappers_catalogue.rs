@@ -334,6 +334,7 @@ fn flattening_does_not_depend_on_memory_order_and_keeps_to_its_leaves() {
     let mut state = optimizer.init(&p).unwrap();
     optimizer.step(&mut p, &(2.0_f64, 2.0_f32, 2.0_f64), &mut state).unwrap();
     assert_eq!(p, (1.0, 2.0, 2.0));
+    assert_eq!(flatten(adam(0.1)).init(&p).unwrap().schema().entries[1].leaf, None, "the vector's state is no leaf's");
     // No leaves, and leaves without elements.
     let optimizer = flatten(lamb(0.1));
     let mut none = gradchain::tree::DynTree::new();
@@ -591,4 +592,181 @@ fn differences_of_gradients_estimate_the_diagonal() {
         optimizer.step_with(&mut p, &gradient, extra::value_and_grad_fn(value, loss), &mut state).unwrap();
     }
     assert!(tree_norm(&loss(&p).1) < 0.2 * before, "{before} {}", tree_norm(&loss(&p).1));
+}
+
+/// Gradients of `n` examples, and each of them flat.
+type Batch = (ndarray::Array3<f64>, Array2<f32>);
+
+fn examples(n: usize, seed: f64) -> (Batch, Vec<Vec<f64>>) {
+    let each: Vec<Params> = (0..n).map(|i| params(seed + 0.77 * i as f64)).collect();
+    let matrices = ndarray::stack(ndarray::Axis(0), &each.iter().map(|e| e.0.view()).collect::<Vec<_>>()).unwrap();
+    let vectors = ndarray::stack(ndarray::Axis(0), &each.iter().map(|e| e.1.view()).collect::<Vec<_>>()).unwrap();
+    ((matrices, vectors), each.iter().map(flat).collect())
+}
+
+#[test]
+fn each_example_is_clipped_before_they_are_added() {
+    for (clip, momentum, nesterov) in [(1.5, 0.0, false), (2.4, 0.7, false), (100.0, 0.7, true)] {
+        let optimizer = dpsgd(0.1, clip, 0.0, 1).momentum(momentum).nesterov(nesterov);
+        let mut p = params(0.3);
+        let mut state = optimizer.init(&p).unwrap();
+        let (mut naive, mut trace) = (flat(&p), vec![0.0; 17]);
+        for step in 0..4 {
+            let (grads, each) = examples(3 + step, step as f64);
+            let (mut mean, mut clipped) = (vec![0.0; 17], 0);
+            for g in &each {
+                let norm = g.iter().map(|x| x * x).sum::<f64>().sqrt();
+                clipped += usize::from(norm > clip);
+                mean.iter_mut().zip(g).for_each(|(m, g)| *m += g * (clip / norm).min(1.0) / each.len() as f64);
+            }
+            // The same examples in another layout, last axis first.
+            let before = (p.clone(), state.clone());
+            let swapped = grads.0.clone().permuted_axes([2, 1, 0]).as_standard_layout().into_owned();
+            let grads_in_fortran = (swapped.permuted_axes([2, 1, 0]), grads.1.clone());
+            let (mut q, mut of_q) = before;
+            optimizer.step_per_example(&mut p, &grads, &mut state).unwrap();
+            optimizer.step_per_example(&mut q, &grads_in_fortran, &mut of_q).unwrap();
+            flat(&p).iter().zip(flat(&q)).for_each(|(p, q)| close(*p, q, 1e-14));
+            for ((p, trace), g) in naive.iter_mut().zip(&mut trace).zip(&mean) {
+                *trace = momentum * *trace + g;
+                *p -= 0.1 * if nesterov { momentum * *trace + g } else { *trace };
+            }
+            same(&p, &naive);
+            assert_eq!(state.num_clipped(), clipped);
+        }
+    }
+}
+
+#[test]
+fn the_noise_of_a_private_mean_is_as_large_as_it_says() {
+    let n = 4;
+    let optimizer = differentially_private_aggregate(0.5, 3.0, 42);
+    let params = (vec![0.0_f64; 5000], Array2::<f32>::zeros((50, 100)));
+    let grads = (Array2::<f64>::zeros((n, 5000)), ndarray::Array3::<f32>::zeros((n, 50, 100)));
+    let mut state = optimizer.init(&params).unwrap();
+    let mut first = Vec::new();
+    for _ in 0..2 {
+        let updates = optimizer.update_per_example(&grads, &mut state, &params).unwrap();
+        let mut all = updates.to_vec::<f64>("0").unwrap();
+        all.extend(updates.to_vec::<f32>("1").unwrap().into_iter().map(f64::from));
+        // Standard deviation 0.5·3/4.
+        let (mean, square) =
+            all.iter().fold((0.0, 0.0), |(m, s), x| (m + x / all.len() as f64, s + x * x / all.len() as f64));
+        assert!(mean.abs() < 0.02 && (square.sqrt() - 0.375).abs() < 0.01, "{mean} {square}");
+        assert!(first.iter().zip(&all).all(|(a, b)| a != b), "every step has its own noise");
+        first = all;
+    }
+    assert_eq!(state.aggregate().count.get(), 2);
+    // From the same key the same numbers; a Fortran array is the same array.
+    let mut again = optimizer.init(&(vec![0.0_f64; 5000], fortran32(&params.1))).unwrap();
+    let params = (vec![0.0_f64; 5000], fortran32(&params.1));
+    optimizer.update_per_example(&grads, &mut again, &params).unwrap();
+    let updates = optimizer.update_per_example(&grads, &mut again, &params).unwrap();
+    let matrix: Vec<f64> = updates.to_vec::<f32>("1").unwrap().into_iter().map(f64::from).collect();
+    assert_eq!(first[5000..], matrix);
+}
+
+fn fortran32(x: &Array2<f32>) -> Array2<f32> {
+    use ndarray::ShapeBuilder;
+    let mut y = Array2::zeros(x.dim().f());
+    y.assign(x);
+    y
+}
+
+#[test]
+fn gradients_of_examples_must_fit() {
+    let optimizer = dpsgd(0.1, 1.0, 1.0, 7);
+    let mut p = (vec![0.0_f32; 2], 0.0_f64);
+    let mut state = optimizer.init(&p).unwrap();
+    let two = Array2::<f32>::zeros((2, 2));
+    let error = optimizer.step_per_example(&mut p, &(two.clone(), vec![0.0_f64; 3]), &mut state).unwrap_err();
+    assert!(error.is_structure(), "{error}");
+    assert!(error.to_string().contains("1: expected shape [2], found [3]"), "{error}");
+    assert!(
+        optimizer.step_per_example(&mut p, &(vec![0.0_f32; 2], 0.0_f64), &mut state).is_err(),
+        "no axis of examples"
+    );
+    assert!(
+        optimizer.step_per_example(&mut p, &(Array2::<f32>::zeros((0, 2)), Vec::<f64>::new()), &mut state).is_err()
+    );
+    assert_eq!((p.clone(), state.aggregate().count.get()), ((vec![0.0; 2], 0.0), 0));
+    optimizer.step_per_example(&mut p, &(two, vec![0.0_f64; 2]), &mut state).unwrap();
+    assert!(dpsgd(0.1, 0.0, 1.0, 7).init(&p).is_err());
+    assert!(dpsgd(0.1, 1.0, -1.0, 7).init(&p).is_err());
+    // One that is not finite is seen.
+    let mut p = vec![0.0_f64; 2];
+    let optimizer = dpsgd(0.1, 1.0, 0.0, 7);
+    let mut state = optimizer.init(&p).unwrap();
+    optimizer.step_per_example(&mut p, &ndarray::arr2(&[[1.0, f64::NAN], [1.0, 1.0]]), &mut state).unwrap();
+    assert!(p.iter().all(|p| p.is_nan()));
+}
+
+/// What is thrown away, by a mean and a deviation that are worked out from the values themselves as long as all count.
+#[test]
+fn what_is_far_above_what_it_was_is_thrown_away() {
+    let norms: Vec<f64> =
+        (0..40).map(|i| 2.0 + (1.3 * f64::from(i)).sin() + if i % 9 == 8 { 6.0 } else { 0.0 }).collect();
+    // In a chain, after a member with state.
+    let optimizer =
+        chain((trace(0.0), skip_on_spike(adam(0.1), 3.0).decay(0.95).warmup_steps(5).max_consecutive(3), scale(2.0)));
+    let mut p = params(0.3);
+    let mut state = optimizer.init(&p).unwrap();
+    let (mut naive, mut adam) = (flat(&p), NaiveAdam::new(17));
+    let (mut n, mut mean, mut variance, mut counted, mut spikes) = (0, 0.0, 0.0, Vec::new(), 0);
+    for (step, norm) in norms.iter().enumerate() {
+        let mut grads = params(step as f64);
+        let length = flat(&grads).iter().map(|x| x * x).sum::<f64>().sqrt();
+        grads.0.mapv_inplace(|x| x * norm / length);
+        grads.1.mapv_inplace(|x| (f64::from(x) * norm / length) as f32);
+        let outcome = optimizer.step(&mut p, &grads, &mut state).unwrap();
+        let spike = n >= 5 && *norm > mean + 3.0 * f64::sqrt(variance);
+        assert_eq!((outcome.skipped(), outcome.emitted()), (spike, !spike), "step {step}");
+        if spike {
+            spikes += 1;
+        } else {
+            counted.push(*norm);
+            n += 1;
+            if n <= 20 {
+                mean = counted.iter().sum::<f64>() / f64::from(n);
+                variance = counted.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / f64::from(n);
+            } else {
+                let d = norm - mean;
+                mean += 0.05 * d;
+                variance = 0.95 * (variance + 0.05 * d * d);
+            }
+            let u = adam.update(0.1, &flat(&grads));
+            add(&mut naive, &u.iter().map(|u| 2.0 * u).collect::<Vec<_>>());
+        }
+        close(state.1.mean(), mean, 1e-6);
+        close(state.1.deviation(), variance.sqrt(), 1e-6);
+        flat(&p).iter().zip(&naive).for_each(|(ours, naive)| close(*ours, *naive, 2e-5));
+    }
+    assert!(spikes >= 3);
+    assert_eq!(state.1.total_spikes().get(), spikes);
+}
+
+#[test]
+fn what_stays_high_is_how_things_are_now() {
+    let optimizer = skip_on_spike(sgd(1.0), 6.0).of_loss().warmup_steps(2).max_consecutive(2);
+    let mut p = 0.0_f64;
+    let mut state = optimizer.init(&p).unwrap();
+    let done = |loss: f64, p: &mut f64, state: &mut gradchain::OptState<_>| {
+        !optimizer.step_with(p, &1.0, extra::value(loss), state).unwrap().skipped()
+    };
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let losses = [1.0, nan, 1.5, 1.0, 9.0, inf, 9.0, 9.0, 9.5, 8.0, -50.0, 999.0];
+    let expected = [true, false, true, true, false, false, false, true, true, true, true, false];
+    for (i, (loss, expected)) in losses.into_iter().zip(expected).enumerate() {
+        assert_eq!(done(loss, &mut p, &mut state), expected, "step {i}");
+    }
+    assert_eq!(p, -7.0);
+    assert!(skip_on_spike(sgd(1.0), -1.0).init(&p).is_err());
+    assert!(skip_on_spike(sgd(1.0), 1.0).decay(1.0).init(&p).is_err());
+    // Gradients that are not finite never get through.
+    let optimizer = skip_on_spike(sgd(1.0), 6.0).max_consecutive(0);
+    let mut state = optimizer.init(&p).unwrap();
+    for _ in 0..5 {
+        assert!(optimizer.step(&mut p, &f64::NAN, &mut state).unwrap().skipped());
+    }
+    assert_eq!(p, -7.0);
 }

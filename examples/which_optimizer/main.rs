@@ -69,6 +69,13 @@ const ENTRIES: &[Entry] = entries! {
     "signum", &[3e-5, 1e-4, 3e-4, 1e-3, 3e-3], |rate| signum(rate);
     "lamb", ADAPTIVE, |rate| lamb(rate);
     "muon", ADAPTIVE, |rate| muon(rate).consistent_rms(0.2);
+    "soap", ADAPTIVE, |rate| soap(rate);
+    "mars", ADAPTIVE, |rate| mars(rate);
+    "cautious_adamw", ADAPTIVE, |rate| cautious_adamw(rate);
+    "adam_mini", ADAPTIVE, |rate| adam_mini(rate);
+    "momo_adam", ADAPTIVE, |rate| momo_adam().learning_rate(rate);
+    "prodigy", OWN, |rate| prodigy().learning_rate(rate);
+    "dog", OWN, |rate| dog().learning_rate(rate);
     "schedule_free_adamw", ADAPTIVE, |rate| schedule_free_adamw().learning_rate(rate);
     "polyak_sgd", OWN, |rate| polyak_sgd().max_learning_rate(rate);
 };

@@ -30,6 +30,7 @@
 
 mod adaptive;
 mod anchored;
+mod beyond;
 mod data;
 mod elementwise;
 mod error;
@@ -56,6 +57,7 @@ pub use schema::json_schema;
 use self::node::Node;
 use crate::needs::{Needs, Nothing};
 use crate::schedule::Schedule;
+use crate::transform::PerExample;
 use crate::wrapper::{Boxed, narrow};
 
 /// Builds a transformation.
@@ -92,6 +94,40 @@ pub fn build(config: &Value) -> Result<Boxed> {
 pub fn build_with<N: Needs>(config: &Value) -> Result<Boxed<N>> {
     let node = Node::root(config);
     narrow(node.read()?).map_err(|error| ConfigError::refused(&node.place, error))
+}
+
+/// Builds what takes a gradient for each example: `dpsgd`, `differentially_private_aggregate`, or a chain that begins with
+/// one of them.
+///
+/// ```
+/// use gradchain::config;
+/// use gradchain::needs::Nothing;
+///
+/// let config = serde_json::json!({"chain": [
+///     {"differentially_private_aggregate": {"l2_norm_clip": 1.0, "noise_multiplier": 0.0, "key": 42}},
+///     {"sgd": {"learning_rate": 0.5}},
+/// ]});
+/// let optimizer = config::build_per_example::<Nothing>(&config)?;
+/// let mut params = vec![0.0_f64, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step_per_example(&mut params, &ndarray::array![[2.0, 0.0], [0.0, 0.5]], &mut state)?;
+/// assert_eq!(params, [-0.25, -0.125]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`build_with`].
+pub fn build_per_example<N: Needs>(config: &Value) -> Result<PerExample<Boxed<N>>> {
+    let node = Node::root(config);
+    wrappers::per_example::read(&node)?.try_map(narrow).map_err(|error| ConfigError::refused(&node.place, error))
+}
+
+/// Whether a config is of what [`build_per_example`] builds.
+pub fn is_per_example(config: &Value) -> bool {
+    let begins = |name| config.get(name).is_some();
+    let first = || config["chain"].get(0).is_some_and(is_per_example);
+    wrappers::per_example::NAMES.iter().any(begins) || first()
 }
 
 /// Builds a schedule, such as `{"linear": {"init_value": 1.0, "end_value": 0.0, "transition_steps": 10}}`.

@@ -3,8 +3,8 @@
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
 use super::{
-    adaptive, anchored, elementwise, layerwise, linesearch, optax, optimizers, parameter_free, projection, sign,
-    wrappers,
+    adaptive, anchored, beyond, elementwise, layerwise, linesearch, optax, optimizers, parameter_free, projection,
+    sign, wrappers,
 };
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
@@ -39,6 +39,7 @@ type Family = fn(&Args<'_>) -> Option<Result<Named>>;
 const FAMILIES: &[(&[&str], Family)] = &[
     (adaptive::NAMES, adaptive::build),
     (anchored::NAMES, anchored::build),
+    (beyond::NAMES, beyond::build),
     (elementwise::NAMES, elementwise::build),
     (layerwise::NAMES, layerwise::build),
     (linesearch::NAMES, linesearch::build),
@@ -50,6 +51,10 @@ const FAMILIES: &[(&[&str], Family)] = &[
 ];
 
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
+    if wrappers::per_example::NAMES.contains(&name) {
+        let found = format!("`{name}`, which takes one for each example and comes first: see `build_per_example`");
+        return ConfigError::wrong(&node.place, "a transformation of gradients", found);
+    }
     if optax::TRANSFORMS.contains(&name) {
         ConfigError::unsupported(&node.place, name)
     } else {

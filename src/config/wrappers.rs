@@ -3,6 +3,8 @@
 mod conditions;
 mod monitor;
 pub(super) mod named;
+pub(super) mod per_example;
+mod spikes;
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
@@ -33,6 +35,7 @@ pub(super) const NAMES: &[&str] = &[
     "partition",
     "sam",
     "selective_transform",
+    "skip_on_spike",
     "snapshot",
 ];
 
@@ -77,6 +80,7 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
             let mask = a.required::<Mask>("freeze_mask")?;
             checked(node, selective_transform(a.required::<Member>("optimizer")?, mask))
         }),
+        "skip_on_spike" => with_arguments(name, node, spikes::build),
         "snapshot" => with_arguments(name, node, monitor::one),
         _ => return None,
     })
@@ -94,6 +98,9 @@ fn inject(a: &Args<'_>) -> Result<Member> {
     let missing = || ConfigError::wrong(&a.node.place, "an argument `inner`", "none");
     let inner = a.get("inner").ok_or_else(missing)?;
     let OneOrMore(static_args) = a.or("static_args", OneOrMore(Vec::<String>::new()))?;
+    // Optax's name of what is called `seed` here, whichever of the two is given.
+    let static_args = static_args.into_iter().map(|name| if name == "key" { "seed".into() } else { name });
+    let static_args: Vec<String> = static_args.collect();
     let injected = inject_hyperparams(with_hyperparams(&inner)?).static_args(static_args);
     match a.or::<Option<DType>>("hyperparam_dtype", None)? {
         Some(dtype) => checked(&inner, injected.hyperparam_dtype(dtype)),

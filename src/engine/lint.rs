@@ -40,31 +40,33 @@ pub enum WarningKind {
 /// Optimizers: what ends with a step against the gradient.
 #[rustfmt::skip]
 const OPTIMIZERS: &[&str] = &[
-    "acprop", "adabelief", "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamaxw", "adamw", "adan", "ademamix",
-    "adopt", "amsgrad", "cocob", "dadapt_adamw", "dog", "dowg", "dpsgd", "fromage", "galore", "lamb", "lars", "lbfgs",
-    "lion", "madgrad", "momo", "momo_adam", "muon", "nadam", "nadamw", "noisy_sgd", "novograd", "optimistic_adam",
-    "optimistic_adam_v2", "optimistic_gradient_descent", "polyak_sgd", "prodigy", "radam", "rmsprop", "rprop",
-    "schedule_free_adamw", "schedule_free_sgd", "sgd", "sign_sgd", "signum", "simplified_ademamix", "sm3", "sophia",
-    "yogi",
+    "acprop", "adabelief", "adadelta", "adafactor", "adagrad", "adam", "adam_mini", "adamax", "adamaxw", "adamw",
+    "adan", "ademamix", "adopt", "amsgrad", "cautious_adamw", "cautious_lion", "cocob", "dadapt_adamw", "dog", "dowg",
+    "dpsgd", "fromage", "galore", "lamb", "lars", "lbfgs", "lion", "madgrad", "mars", "momo", "momo_adam", "muon",
+    "nadam", "nadamw", "noisy_sgd", "novograd", "optimistic_adam", "optimistic_adam_v2", "optimistic_gradient_descent",
+    "polyak_sgd", "prodigy", "radam", "rmsprop", "rprop", "schedule_free_adamw", "schedule_free_sgd", "sgd", "shampoo",
+    "sign_sgd", "signum", "simplified_ademamix", "sm3", "soap", "sophia", "stable_adamw", "yogi",
 ];
 
 /// Parts whose updates have a size of their own, whatever that of the gradients.
 #[rustfmt::skip]
 const ADAPTIVE: &[&str] = &[
-    "normalize", "scale_by_acprop", "scale_by_adadelta", "scale_by_adam", "scale_by_adamax", "scale_by_adan",
-    "scale_by_ademamix", "scale_by_adopt", "scale_by_amsgrad", "scale_by_belief", "scale_by_factored_rms",
-    "scale_by_lion", "scale_by_muon", "scale_by_novograd", "scale_by_radam", "scale_by_rms", "scale_by_rss",
-    "scale_by_sign", "scale_by_simplified_ademamix", "scale_by_sm3", "scale_by_stddev", "scale_by_yogi",
+    "normalize", "scale_by_acprop", "scale_by_adadelta", "scale_by_adam", "scale_by_adam_mini", "scale_by_adamax",
+    "scale_by_adan", "scale_by_ademamix", "scale_by_adopt", "scale_by_amsgrad", "scale_by_belief",
+    "scale_by_factored_rms", "scale_by_lion", "scale_by_muon", "scale_by_novograd", "scale_by_radam", "scale_by_rms",
+    "scale_by_rss", "scale_by_shampoo", "scale_by_sign", "scale_by_simplified_ademamix", "scale_by_sm3",
+    "scale_by_soap", "scale_by_stable_adam", "scale_by_stddev", "scale_by_yogi",
 ];
 
 /// Optimizers that are linear in the gradient.
 const LINEAR: &[&str] = &["sgd", "noisy_sgd", "dpsgd", "optimistic_gradient_descent", "polyak_sgd", "lbfgs", "momo"];
 
-const CLIPS: &[&str] = &["adaptive_grad_clip", "clip", "clip_by_global_norm"];
+const CLIPS: &[&str] = &["adaptive_grad_clip", "clip", "clip_by_block_norm", "clip_by_global_norm"];
 
 /// Wrappers, and the argument under which what is inside stands.
 const WRAPPERS: &[(&str, &str)] = &[
     ("apply_if_finite", "inner"),
+    ("cautious", "inner"),
     ("conditionally_mask", "inner"),
     ("conditionally_transform", "inner"),
     ("flatten", "inner"),
@@ -152,6 +154,15 @@ impl Turn {
     }
 }
 
+/// Which way the updates of what has this recipe go, if that can be told: 1 along the gradient, −1 against it, 0 nowhere.
+pub(crate) fn direction(recipe: &Recipe) -> Option<i32> {
+    turns(recipe).map(|turn| match turn {
+        Turn::Along => 1,
+        Turn::Against => -1,
+        Turn::Zero => 0,
+    })
+}
+
 /// Which way updates go, if that can be told.
 fn turns(recipe: &Recipe) -> Option<Turn> {
     let (name, arguments) = recipe.as_call()?;
@@ -202,8 +213,9 @@ fn turns(recipe: &Recipe) -> Option<Turn> {
 #[rustfmt::skip]
 const PLAIN: &[&str] = &[
     "add_decayed_weights", "add_noise", "apply_every", "centralize", "clip_by_block_rms", "ema", "identity",
-    "normalize_by_update_norm", "scale_by_distance_over_gradients", "scale_by_lbfgs", "scale_by_param_block_norm",
-    "scale_by_param_block_rms", "scale_by_shape", "scale_by_trust_ratio", "trace", "zero_nans",
+    "normalize_by_update_norm", "reduce_variance", "scale_by_distance_over_gradients", "scale_by_lbfgs",
+    "scale_by_param_block_norm", "scale_by_param_block_rms", "scale_by_shape", "scale_by_trust_ratio", "trace",
+    "zero_nans",
 ];
 
 /// The arguments that are weight decay, with the mask that belongs to each.

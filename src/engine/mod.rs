@@ -5,6 +5,7 @@
 
 mod convert;
 mod drive;
+mod examples;
 mod fused;
 mod isa;
 mod kernel;
@@ -26,12 +27,14 @@ mod updates;
 mod whole;
 
 pub(crate) use drive::{Sink, Work, add_rounded};
+pub(crate) use examples::Examples;
 pub use fused::SlotList;
 pub(crate) use fused::{
     SlotJob, SlotReader, SlotsJob, SlotsWriter, at_point, fused_tile, slot_read, slot_tile, slots_read, slots_write,
 };
 pub use isa::{Isa, detected_isa, force_isa};
 pub(crate) use isa::{Job, current_isa, dispatch};
+pub(crate) use lint::direction;
 pub use lint::{Warning, WarningKind};
 pub(crate) use macros::delegate_stage;
 pub(crate) use matmul::{MatmulScratch, Matrix, matmul, symmetric_matmul};
@@ -43,6 +46,7 @@ pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;
 pub(crate) use sums::{dot, sum_pairs, sum_tile, sum_triples};
+pub(crate) use tile::TILE;
 pub use tile::Tile;
 pub(crate) use tuple::{fits, needs_of};
 pub use updates::Updates;

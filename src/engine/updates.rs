@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Outcome;
-use crate::element::Element;
+use crate::element::{DType, Element};
 use crate::memory::Buffer;
-use crate::tree::{LeafMut, LeafParts, LeafRef, Structure, Tree, TreeMut, Walk, WalkMut};
+use crate::tree::{LeafMut, LeafParts, LeafRef, LeafSpec, Structure, Tree, TreeMut, Walk, WalkMut};
 
 /// What [`update`](crate::GradientTransformation::update) returns: one array for each parameter, of its path, shape, type
 /// and memory order, to be added to it by [`apply_updates`](crate::apply_updates).
@@ -22,6 +22,12 @@ impl Updates {
     /// Zero updates for parameters of this structure.
     pub(crate) fn new(structure: Arc<Structure>) -> Updates {
         let leaves = structure.leaves().iter().map(|l| Buffer::zeros(l.dtype(), l.len())).collect();
+        Updates { structure, leaves, outcome: Outcome { emitted: false, skipped: false } }
+    }
+
+    /// Zeros of other types, for means that are going to be gradients.
+    pub(crate) fn of_types(structure: Arc<Structure>, dtype: impl Fn(&LeafSpec) -> DType) -> Updates {
+        let leaves = structure.leaves().iter().map(|l| Buffer::zeros(dtype(l), l.len())).collect();
         Updates { structure, leaves, outcome: Outcome { emitted: false, skipped: false } }
     }
 

@@ -71,22 +71,25 @@ impl Schema {
     /// The schema of a state that was made for parameters of this structure.
     pub fn of<S: State>(state: &S, structure: &Structure) -> Schema {
         let mut entries = Vec::new();
-        let mut add = |field: &str, leaf: Option<usize>, kind, dtype, shape: &[usize]| {
-            let leaf = leaf.and_then(|i| structure.leaves().get(i)).map(|l| l.path().into());
+        let mut add = |(field, apart): (&str, bool), leaf: Option<usize>, kind, dtype, shape: &[usize]| {
+            let leaf = leaf.filter(|_| !apart).and_then(|i| structure.leaves().get(i)).map(|l| l.path().into());
             entries.push(SchemaEntry { field: field.into(), leaf, kind, dtype, shape: shape.into() });
         };
-        state.walk(&mut StateWalk::new(&mut |field, entry| match entry {
+        let mut show = |field: &str, entry: Entry<'_>, apart: bool| match entry {
             Entry::Moments(m) => m.leaves().for_each(|leaf| {
-                add(field, Some(leaf), Kind::Moment, m.dtype(leaf), m.shape(leaf).unwrap_or_default());
+                add((field, apart), Some(leaf), Kind::Moment, m.dtype(leaf), m.shape(leaf).unwrap_or_default());
             }),
-            Entry::Count(_) => add(field, None, Kind::Count, None, &[]),
-            Entry::Flag(_) => add(field, None, Kind::Flag, None, &[]),
-            Entry::Scalar(_) => add(field, None, Kind::Scalar, None, &[]),
-            Entry::Key(_) => add(field, None, Kind::Key, None, &[]),
-            Entry::Counts(v) => v.iter().for_each(|(leaf, _)| add(field, Some(leaf), Kind::Count, None, &[])),
-            Entry::Flags(v) => v.iter().for_each(|(leaf, _)| add(field, Some(leaf), Kind::Flag, None, &[])),
-            Entry::Scalars(v) => v.iter().for_each(|(leaf, _)| add(field, Some(leaf), Kind::Scalar, None, &[])),
-        }));
+            Entry::Count(_) => add((field, apart), None, Kind::Count, None, &[]),
+            Entry::Flag(_) => add((field, apart), None, Kind::Flag, None, &[]),
+            Entry::Scalar(_) => add((field, apart), None, Kind::Scalar, None, &[]),
+            Entry::Key(_) => add((field, apart), None, Kind::Key, None, &[]),
+            Entry::Counts(v) => v.iter().for_each(|(leaf, _)| add((field, apart), Some(leaf), Kind::Count, None, &[])),
+            Entry::Flags(v) => v.iter().for_each(|(leaf, _)| add((field, apart), Some(leaf), Kind::Flag, None, &[])),
+            Entry::Scalars(v) => {
+                v.iter().for_each(|(leaf, _)| add((field, apart), Some(leaf), Kind::Scalar, None, &[]))
+            }
+        };
+        state.walk(&mut StateWalk::of_fields(&mut show));
         Schema { entries }
     }
 

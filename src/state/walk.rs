@@ -55,12 +55,15 @@ pub struct StateWalk<'a, 'w> {
     path: String,
     /// Names that take the place of the next level's numbers.
     names: Vec<String>,
+    /// The fields do not belong to the parameters' leaves, whatever their numbers.
+    apart: bool,
     sink: ReadSink<'a, 'w>,
 }
 
 /// What a walk is for: every field, the parts of one type, or the evaluations.
 enum ReadSink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
+    Fields(&'w mut dyn FnMut(&str, Entry<'a>, bool)),
     Parts(&'w mut dyn FnMut(&str, &'a dyn Any)),
     Evaluations(&'w mut dyn FnMut(&str, Evaluation<'a>)),
 }
@@ -68,12 +71,24 @@ enum ReadSink<'a, 'w> {
 impl<'a, 'w> StateWalk<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, Entry<'a>)) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), sink: ReadSink::Entries(sink) }
+        StateWalk { path: String::new(), names: Vec::new(), apart: false, sink: ReadSink::Entries(sink) }
+    }
+
+    /// A walk that also says whether a field is [`apart`](Self::apart) from the parameters' leaves.
+    pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, Entry<'a>, bool)) -> Self {
+        StateWalk { path: String::new(), names: Vec::new(), apart: false, sink: ReadSink::Fields(sink) }
+    }
+
+    /// Walks fields whose leaves are not the parameters'.
+    pub(crate) fn apart(&mut self, inside: impl FnOnce(&mut Self)) {
+        let outer = core::mem::replace(&mut self.apart, true);
+        inside(self);
+        self.apart = outer;
     }
 
     /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
     pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a dyn Any)) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), sink: ReadSink::Parts(sink) }
+        StateWalk { path: String::new(), names: Vec::new(), apart: false, sink: ReadSink::Parts(sink) }
     }
 
     /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
@@ -88,7 +103,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     /// A walk that shows each [`evaluation`](Self::evaluation), with the path of the state it belongs to, instead of the
     /// fields.
     pub(crate) fn of_evaluations(sink: &'w mut dyn FnMut(&str, Evaluation<'a>)) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), sink: ReadSink::Evaluations(sink) }
+        StateWalk { path: String::new(), names: Vec::new(), apart: false, sink: ReadSink::Evaluations(sink) }
     }
 
     /// Says which parameters to evaluate with, if that is what the walk is for.
@@ -115,8 +130,10 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Shows a field at the current path.
     pub fn entry(&mut self, entry: Entry<'a>) {
-        if let ReadSink::Entries(sink) = &mut self.sink {
-            sink(&self.path, entry);
+        match &mut self.sink {
+            ReadSink::Entries(sink) => sink(&self.path, entry),
+            ReadSink::Fields(sink) => sink(&self.path, entry, self.apart),
+            ReadSink::Parts(_) | ReadSink::Evaluations(_) => {}
         }
     }
 

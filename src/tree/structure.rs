@@ -114,6 +114,15 @@ impl Structure {
         Structure { leaves }
     }
 
+    /// The same leaves with one more axis in front.
+    pub(crate) fn batched(&self, len: usize) -> Structure {
+        let batched = |leaf: &LeafSpec| {
+            let shape: Vec<usize> = core::iter::once(len).chain(leaf.shape.iter().copied()).collect();
+            LeafSpec { path: leaf.path.clone(), dtype: leaf.dtype, strides: dense_strides(&shape), shape }
+        };
+        Structure { leaves: self.leaves.iter().map(batched).collect() }
+    }
+
     /// One leaf with one axis, at the root.
     pub(crate) fn flat(dtype: DType, len: usize) -> Structure {
         let strides = Strides::from_slice(&[1]);

@@ -82,7 +82,7 @@ impl<S> FlattenState<S> {
 
 impl<S: State> State for FlattenState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("inner", &self.inner);
+        walk.apart(|walk| walk.child("inner", &self.inner));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         walk.child("inner", &mut self.inner);

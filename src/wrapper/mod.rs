@@ -2,6 +2,7 @@
 
 mod apply_if_finite;
 mod boxed;
+mod cautious;
 mod chain;
 mod conditionally;
 mod flatten;
@@ -16,10 +17,12 @@ mod optional;
 mod partition;
 mod sam;
 mod schedule_free;
+mod skip_on_spike;
 mod whole_tree;
 
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
 pub use boxed::{Boxed, BoxedState, DynNamed, DynTransformation, Named, boxed, narrow};
+pub use cautious::{Cautious, CautiousState, cautious};
 pub use chain::{NamedChain, NamedState, chain, named_chain};
 pub use conditionally::{
     Condition, Conditionally, ConditionallyMask, ConditionallyState, ConditionallyTransform, StepGe, StepIf, StepLt,
@@ -43,6 +46,7 @@ pub use multi_steps::{
 pub use partition::{Partition, PartitionState, partition};
 pub use sam::{AdversarialGradient, AdversarialGradientState, OpaqueSam, Sam, SamState, sam};
 pub use schedule_free::{Interpolate, ScheduleFree, ScheduleFreeState, schedule_free};
+pub use skip_on_spike::{OfLoss, OfNorm, SkipOnSpike, SkipOnSpikeState, SpikeStatistic, skip_on_spike};
 pub(crate) use whole_tree::{WholeTreeRule, whole_tree_stage};
 pub use whole_tree::{WholeTreeStage, WholeTreeTransformation, whole_tree};
 

@@ -94,13 +94,15 @@ impl Node {
             "inject_hyperparams" => Node::build(&args["inner"], params),
             "masked" => {
                 let on = chosen(&args["mask"], params)?;
-                Some(Node::Parts(vec![(on, Node::build(&args["inner"], params)?)]))
+                let inner = Node::build(&args["inner"], &only(&on, params))?;
+                Some(Node::Parts(vec![(on, inner)]))
             }
             "partition" => {
                 let of_label = |(label, inner): (&String, &Value)| {
                     let named = |path: &&str| under(args["labels"].as_object(), path) == Some(&json!(label));
-                    let paths = params.names().filter(named).map(String::from).collect();
-                    Some((paths, Node::build(inner, params)?))
+                    let paths: Vec<String> = params.names().filter(named).map(String::from).collect();
+                    let inner = Node::build(inner, &only(&paths, params))?;
+                    Some((paths, inner))
                 };
                 Some(Node::Parts(args["transforms"].as_object()?.iter().map(of_label).collect::<Option<_>>()?))
             }
@@ -127,7 +129,7 @@ impl Node {
                 for (paths, node) in parts {
                     let (some, others) = grads.into_iter().partition(|(path, _)| paths.contains(path));
                     grads = others;
-                    let (updates, also) = node.update(some, value, params)?;
+                    let (updates, also) = node.update(some, value, &only(paths, params))?;
                     grads.extend(updates);
                     emitted &= also;
                 }
@@ -237,6 +239,12 @@ fn mentions_rprop(config: &Value) -> bool {
         Value::Array(values) => values.iter().any(mentions_rprop),
         _ => false,
     }
+}
+
+/// The leaves of these paths.
+fn only(paths: &[String], params: &DynTree) -> DynTree {
+    let leaves = tree::leaves(params).into_iter();
+    tree::dynamic(&leaves.filter(|(path, _)| paths.contains(path)).collect())
 }
 
 /// The paths that a mask takes.

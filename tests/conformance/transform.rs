@@ -169,6 +169,9 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
         None => leaves,
         Some(dtype) => leaves.into_iter().map(|(path, leaf)| (path, Leaf { dtype, ..leaf })).collect(),
     };
+    if config::is_per_example(&case.config) {
+        return observe_per_example(case);
+    }
     let optimizer =
         config::build_with::<needs::Value>(&case.config).map_err(|error| match error.unsupported_name() {
             Some(name) => Stop::Unsupported(name.into()),
@@ -215,6 +218,28 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
         now.flags = fields(&*state, &case.params.keys().cloned().collect::<Vec<_>>());
         now.flags.insert("has_updated".into(), updates.outcome().emitted().into());
         seen.push(now);
+    }
+    Ok(seen)
+}
+
+/// Runs ours on the gradients of single examples.
+fn observe_per_example(case: &Transform) -> Result<Vec<Seen>, Stop> {
+    let error = |stage: &str, error: &dyn std::error::Error| Stop::Error(format!("{stage}: {error}"));
+    let optimizer = config::build_per_example::<needs::Nothing>(&case.config).map_err(|e| error("build", &e))?;
+    let mut params = tree::dynamic(&case.params);
+    let mut state = optimizer.init(&params).map_err(|e| error("init", &e))?;
+    let mut seen = Vec::new();
+    for (number, step) in case.steps.iter().enumerate() {
+        let stop = |e| error(&format!("step {number}"), &e);
+        let grads = tree::dynamic(&step.grads);
+        let (mut fused_params, mut fused_state) = (params.clone(), state.clone());
+        let updates = optimizer.update_per_example(&grads, &mut state, &params).map_err(stop)?;
+        apply_updates(&mut params, &updates).map_err(stop)?;
+        optimizer.step_per_example(&mut fused_params, &grads, &mut fused_state).map_err(stop)?;
+        if !tree::same(&tree::leaves(&params), &tree::leaves(&fused_params)) {
+            return Err(Stop::Error(format!("step {number}: a step differs from updates that are applied")));
+        }
+        seen.push(Seen { updates: tree::leaves(&updates), params: tree::leaves(&params), ..Seen::default() });
     }
     Ok(seen)
 }

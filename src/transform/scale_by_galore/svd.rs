@@ -179,9 +179,9 @@ mod tests {
                 let squared = dot(&across, &across);
                 assert!(squared <= last * (1.0 + 1e-12));
                 (last, most) = (squared, most.max(squared));
-                for i in 0..rows {
+                for (i, u) in u.iter().enumerate() {
                     let back: f64 = (0..cols).map(|j| a(i, j) * across[j]).sum();
-                    assert!((back - squared * u[i]).abs() <= 1e-13 * most, "{rows}×{cols}: {k}, {i}");
+                    assert!((back - squared * u).abs() <= 1e-13 * most, "{rows}×{cols}: {k}, {i}");
                 }
             }
         }

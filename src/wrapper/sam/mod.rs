@@ -31,7 +31,8 @@ use crate::state::{Count, Evaluation, Moments, State, StateWalk, StateWalkMut};
 /// # Cost
 ///
 /// One float of state for each parameter, besides what is inside. No pass of its own; as many passes as the one of the two
-/// that needs more. Every `sync_period` gradients are one step of the optimizer.
+/// that needs more. Every `sync_period` gradients are one step of the optimizer. With `reset_state` the adversary's first
+/// state is copied at each, which allocates.
 ///
 /// # Errors
 ///

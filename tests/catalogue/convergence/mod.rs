@@ -1,6 +1,7 @@
 //! Every optimizer converges: to a tolerance on three problems, and on the way there its first steps have the losses of an
 //! independent implementation, which also tell what does not matter in the end, such as the correction of a bias.
 
+mod beyond;
 mod naive;
 mod optimizers;
 mod problems;

@@ -8,14 +8,17 @@ use super::problems::Leaves;
 /// The directions, or updates, of a leaf or of all leaves in a row.
 type Directions = Vec<f64>;
 
+type OfLeaf = fn(&mut [[f64; 4]], i32, &[f64], &[f64]) -> Directions;
+type OfAll = fn(&[Vec<f64>], &[Vec<f64>]) -> Directions;
+
 /// How an optimizer is written.
 pub(super) enum Naive {
     /// For one element: what it remembers, the number of the step from 1, the gradient, the parameter.
     Element(fn(&mut [f64; 4], i32, f64, f64) -> f64),
     /// For one leaf: what it remembers of each element and the rest as above.
-    Leaf(fn(&mut [[f64; 4]], i32, &[f64], &[f64]) -> Directions),
+    Leaf(OfLeaf),
     /// For all leaves in a row: gradients and parameters of all steps up to this one, the last one last.
-    Whole(fn(&[Vec<f64>], &[Vec<f64>]) -> Directions),
+    Whole(OfAll),
     /// For one element, with the learning rate of this step: what is added to the parameter.
     Update(fn(&mut [f64; 4], i32, f64, f64, f64) -> f64),
     /// The same for one leaf.

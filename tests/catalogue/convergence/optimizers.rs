@@ -7,14 +7,20 @@ use super::naive;
 use super::naive::Naive::{self, *};
 use super::{Member, Trial, member};
 
-fn trial(name: &'static str, of: fn(Schedule) -> Member, rates: [f64; 3], excess: [f64; 3], naive: Naive) -> Trial {
+pub(super) fn trial(
+    name: &'static str,
+    of: fn(Schedule) -> Member,
+    rates: [f64; 3],
+    excess: [f64; 3],
+    naive: Naive,
+) -> Trial {
     Trial { name, of, rates, excess, naive }
 }
 
 /// For each problem a learning rate, which fades to 0, and how much more than the least loss may be left at the end.
 #[rustfmt::skip]
 pub(super) fn optimizers() -> Vec<Trial> {
-    vec![
+    let mut trials = vec![
         trial("sgd", |rate| member(sgd(rate)), [0.018, 0.0018, 3.0], [1e-14, 0.1, 1e-14], Element(naive::sgd)),
         trial("momentum", |rate| member(sgd(rate).momentum(0.9)), [0.018, 0.0032, 0.5], [1e-14; 3], Element(naive::momentum)),
         trial("adam", |rate| member(adam(rate)), [0.2, 0.4, 0.2], [1e-14; 3], Element(naive::adam)),
@@ -112,7 +118,9 @@ pub(super) fn optimizers() -> Vec<Trial> {
             Recorded([5.949501640598699, 8.000633931788323, 0.5097013034150815])),
         trial("yogi", |rate| member(yogi(rate)), [1.0, 1.0, 0.05], [1e-14; 3],
             Recorded([17.675312467591723, 22.352306711250407, 0.3629189635200599])),
-    ]
+    ];
+    trials.extend(super::beyond::optimizers());
+    trials
 }
 
 /// Gives the squares of the gradients: the diagonal of the Hessian, as Gauss and Newton estimate it.

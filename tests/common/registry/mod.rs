@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod anchored;
+mod beyond;
 mod core_parts;
 mod layerwise;
 mod linesearch;
@@ -47,6 +48,7 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
     let families = [
         adaptive::entries(),
         anchored::entries(),
+        beyond::entries(),
         core_parts::entries(),
         layerwise::entries(),
         linesearch::entries(),

@@ -1,0 +1,148 @@
+//! Gradients of single examples: trees whose leaves have one more axis, the first.
+#![allow(unsafe_code, reason = "stretches of raw leaves of any type and layout; see `memory`")]
+
+use core::marker::PhantomData;
+
+use super::isa::{Job, current_isa, dispatch};
+use super::sums::sum_tile;
+use crate::element::{DType, Element, Real, with_dtype};
+use crate::error::{Error, Result};
+use crate::memory::RawStrided;
+use crate::tree::{Cursor, LeafParts, LeafSpec, Structure, Tree, Walk, is_dense};
+
+/// The leaves of such a tree, which fits the parameters.
+pub(crate) struct Examples<'a> {
+    leaves: Vec<LeafParts>,
+    len: usize,
+    borrow: PhantomData<&'a ()>,
+}
+
+impl<'a> Examples<'a> {
+    /// Finds the leaves.
+    ///
+    /// # Errors
+    ///
+    /// If a leaf has not the shape of its parameter with an axis in front of it that is as long in all leaves, or a type
+    /// that loses something in the one that arithmetic is done in; or if there is no example.
+    pub(crate) fn of<G: Tree + ?Sized>(grads: &'a G, structure: &Structure) -> Result<Examples<'a>> {
+        let mut found = Vec::new();
+        grads.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| found.push((String::from(path), leaf.parts))));
+        let len = found.first().map_or(1, |(_, leaf)| leaf.shape.first().copied().unwrap_or(1));
+        let fits = |ours: DType, theirs: DType| theirs.size() <= ours.compute().size();
+        let same = |spec: &LeafSpec, (path, leaf): &(String, LeafParts)| {
+            let shape = leaf.shape.split_first();
+            spec.path() == path
+                && shape.is_some_and(|(first, rest)| *first == len && rest == spec.shape())
+                && fits(spec.dtype(), leaf.data.dtype())
+        };
+        let leaves = structure.leaves();
+        if found.len() != leaves.len() || !leaves.iter().zip(&found).all(|(spec, leaf)| same(spec, leaf)) {
+            let differences = structure.batched(len).compare(&Structure::of(grads)?, fits);
+            let what = "the gradients do not fit the parameters with an axis of examples in front";
+            return Err(Error::structure(what, differences));
+        }
+        if len == 0 {
+            return Err(Error::argument("step_per_example", "grads", "of at least one example", 0));
+        }
+        Ok(Examples { leaves: found.into_iter().map(|(_, leaf)| leaf).collect(), len, borrow: PhantomData })
+    }
+
+    /// How many examples.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The sum of the squares of one example's elements of a leaf.
+    pub(crate) fn squares(&self, leaf: usize, spec: &LeafSpec, example: usize) -> f64 {
+        let mut sum = 0.0;
+        self.visit(leaf, spec, example, Squares(&mut sum));
+        sum
+    }
+
+    /// Adds one example's elements of a leaf, times a factor, in the order of the state.
+    pub(crate) fn add(&self, leaf: usize, spec: &LeafSpec, example: usize, factor: f64, to: &mut [f64]) {
+        self.visit(leaf, spec, example, AddTimes { factor, to });
+    }
+
+    fn visit(&self, leaf: usize, spec: &LeafSpec, example: usize, job: impl OnExample) {
+        let LeafParts { data, strides, .. } = &self.leaves[leaf];
+        let (Some((first, rest)), n) = (strides.split_first(), spec.len()) else { return };
+        let dense = is_dense(spec.shape(), rest, spec.strides()) && (*first == n as isize || self.len == 1);
+        with_dtype!(data.dtype(), T => if dense {
+            // SAFETY: the tree is borrowed for as long as this is, and its leaf lies without gaps.
+            let stretch = unsafe { data.slice::<T>(example * n, n) };
+            job.dense(stretch);
+        } else {
+            let mut elements = Vec::with_capacity(n);
+            let view = RawStrided { first: *data };
+            for run in Cursor::new(spec.shape(), spec.strides(), rest, 0).take(n) {
+                let run = crate::tree::Run { offset: run.offset + example as isize * first, ..run };
+                // SAFETY: as above; the cursor stays inside the example's shape.
+                unsafe { view.read::<T>(run, |x| elements.push(x)) };
+            }
+            job.dense(&elements);
+        });
+    }
+}
+
+/// Something done with one example's elements of a leaf, in the order of the state.
+trait OnExample {
+    fn dense<T: Element>(self, elements: &[T]);
+}
+
+struct Squares<'a>(&'a mut f64);
+
+impl OnExample for Squares<'_> {
+    fn dense<T: Element>(self, elements: &[T]) {
+        *self.0 = dispatch(current_isa(), SumOfSquares(elements));
+    }
+}
+
+struct SumOfSquares<'a, T>(&'a [T]);
+
+impl<T: Element> Job for SumOfSquares<'_, T> {
+    type Output = f64;
+    #[inline(always)]
+    fn run(self) -> f64 {
+        // By stretches in the compute type, since that is what sums are over.
+        let mut wide = [T::Compute::of(0.0); 256];
+        let mut sum = 0.0;
+        for stretch in self.0.chunks(256) {
+            wide.iter_mut().zip(stretch).for_each(|(to, from)| *to = from.widen());
+            sum += sum_tile(&wide[..stretch.len()], |x| x.as_f64() * x.as_f64());
+        }
+        sum
+    }
+}
+
+struct AddTimes<'a> {
+    factor: f64,
+    to: &'a mut [f64],
+}
+
+impl OnExample for AddTimes<'_> {
+    fn dense<T: Element>(self, elements: &[T]) {
+        dispatch(current_isa(), AddElements { factor: self.factor, to: self.to, elements });
+    }
+}
+
+struct AddElements<'a, T> {
+    factor: f64,
+    to: &'a mut [f64],
+    elements: &'a [T],
+}
+
+impl<T: Element> Job for AddElements<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        add_times(self.factor, self.elements, self.to);
+    }
+}
+
+#[inline(always)]
+fn add_times<T: Element>(factor: f64, elements: &[T], to: &mut [f64]) {
+    for (to, x) in to.iter_mut().zip(elements) {
+        *to += factor * x.as_f64();
+    }
+}

@@ -1,0 +1,82 @@
+use crate::element::DType;
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::select::Mask;
+use crate::transform::{
+    AddDecayedWeights, ScaleByAdam, ScaleByLearningRate, add_decayed_weights, scale_by_adam, scale_by_learning_rate,
+};
+use crate::wrapper::{Cautious, Masked, cautious, masked};
+
+/// Cautious AdamW: [`adamw`](crate::adamw()) without those elements of a step that the gradient does not agree with.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(cautious(scale_by_adam(b1, b2, eps, eps_root, nesterov), xi, against_gradient=false),
+///       masked(add_decayed_weights(weight_decay), mask),
+///       scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Defaults: those of [`adamw`](crate::adamw()), and `xi` 1. Its hyperparameters can be taken over.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Two passes, between which the updates are stored: one more float for each
+/// parameter, which is not part of the state.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_adam`] and [`cautious`] give, or a pattern of the mask
+/// matches no leaf.
+///
+/// # Example
+///
+/// All of three elements agree in the first step, which is therefore `3 / (3 + 1)` of Adam's:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = cautious_adamw(0.4).weight_decay(0.0).eps(0.0);
+/// let mut params = vec![0.0_f64; 3];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![2.0_f64, -1.0, 1e-3], &mut state)?;
+/// approx::assert_relative_eq!(&params[..], &[-0.3, 0.3, -0.3][..], max_relative = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Liang, Chen, Liu and Liu, [Cautious optimizers: improving training with one line of
+/// code](https://arxiv.org/abs/2411.16085), 2024, algorithm 2. Optax has none. Differs: see [`cautious`].
+pub fn cautious_adamw(learning_rate: impl Into<Hyperparam>) -> CautiousAdamw {
+    let decay = masked(add_decayed_weights(1e-4), Mask::all());
+    let adam = cautious(scale_by_adam()).against_gradient(false);
+    CautiousAdamw { chain: (adam, decay, scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (Cautious<ScaleByAdam>, Masked<AddDecayedWeights>, ScaleByLearningRate);
+
+/// See [`cautious_adamw`](cautious_adamw()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct CautiousAdamw {
+    chain: Chain,
+}
+
+optimizer! {
+    CautiousAdamw as "cautious_adamw" = Chain {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            b1 [0.inner.b1] "Sets the decay of the first moment, in `[0, 1)`.",
+            b2 [0.inner.b2] "Sets the decay of the second moment, in `[0, 1)`.",
+            eps [0.inner.eps] "Sets what is added to the root.",
+            eps_root [0.inner.eps_root] "Sets what is added under the root.",
+            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
+            xi [0.xi] "Sets what is added to the number of elements that agree; positive.";
+        options:
+            mask: Mask [1.mask] "Sets which leaves decay.",
+            mu_dtype: Option<DType> [0.inner.mu_dtype] "Sets the type of the first moment.",
+            nu_dtype: Option<DType> [0.inner.nu_dtype] "Sets the type of the second moment.",
+            nesterov: bool [0.inner.nesterov] "Sets whether the first moment looks one step ahead.";
+    }
+}

@@ -1,0 +1,81 @@
+use crate::element::DType;
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::select::Mask;
+use crate::transform::{
+    AddDecayedWeights, LionMode, ScaleByLearningRate, ScaleByLion, add_decayed_weights, scale_by_learning_rate,
+    scale_by_lion,
+};
+use crate::wrapper::{Cautious, Masked, cautious, masked};
+
+/// Cautious Lion: [`lion`](crate::lion()) without those elements of a step that the gradient does not agree with.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(cautious(scale_by_lion(b1, b2, mode, smooth_beta), xi, against_gradient=false),
+///       masked(add_decayed_weights(weight_decay), mask),
+///       scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Defaults: those of [`lion`](crate::lion()), and `xi` 1. Its hyperparameters can be taken over.
+///
+/// # Cost
+///
+/// One float of state for each parameter. Two passes, between which the updates are stored: one more float for each
+/// parameter, which is not part of the state.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_lion`] and [`cautious`] give, or a pattern of the mask
+/// matches no leaf.
+///
+/// # Example
+///
+/// Two of three elements have a gradient, so the step is `3 / (2 + 1)` of Lion's:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = cautious_lion(0.25).weight_decay(0.0);
+/// let mut params = vec![1.0_f32; 3];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![1e-3_f32, -5.0, 0.0], &mut state)?;
+/// assert_eq!(params, [0.75, 1.25, 1.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Liang, Chen, Liu and Liu, [Cautious optimizers: improving training with one line of
+/// code](https://arxiv.org/abs/2411.16085), 2024. Optax has none. Differs: see [`cautious`].
+pub fn cautious_lion(learning_rate: impl Into<Hyperparam>) -> CautiousLion {
+    let decay = masked(add_decayed_weights(1e-3), Mask::all());
+    let lion = cautious(scale_by_lion()).against_gradient(false);
+    CautiousLion { chain: (lion, decay, scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (Cautious<ScaleByLion>, Masked<AddDecayedWeights>, ScaleByLearningRate);
+
+/// See [`cautious_lion`](cautious_lion()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct CautiousLion {
+    chain: Chain,
+}
+
+optimizer! {
+    CautiousLion as "cautious_lion" = Chain {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            b1 [0.inner.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",
+            b2 [0.inner.b2] "Sets the decay of the mean, in `[0, 1]`.",
+            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
+            smooth_beta [0.inner.smooth_beta] "Sets the slope at zero of mode smooth.",
+            xi [0.xi] "Sets what is added to the number of elements that agree; positive.";
+        options:
+            mask: Mask [1.mask] "Sets which leaves decay.",
+            mu_dtype: Option<DType> [0.inner.mu_dtype] "Sets the type of the mean.",
+            mode: LionMode [0.inner.mode] "Sets what stands for the sign.";
+    }
+}

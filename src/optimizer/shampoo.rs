@@ -1,0 +1,89 @@
+use crate::element::DType;
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::select::Mask;
+use crate::transform::{
+    AddDecayedWeights, ScaleByLearningRate, ScaleByShampoo, Trace, WeightDimensionNumbers, add_decayed_weights,
+    scale_by_learning_rate, scale_by_shampoo, trace,
+};
+use crate::wrapper::{Masked, masked};
+
+/// Shampoo: gradients of matrices multiplied from both sides by inverse roots of what they have been, then momentum.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_shampoo(b2, eps, precondition_frequency, max_precond_dim),
+///       trace(momentum, nesterov),
+///       masked(add_decayed_weights(weight_decay), mask),
+///       scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// The leaves with two axes are matrices, unless [`weight_dimension_numbers`](Shampoo::weight_dimension_numbers) say it for some
+/// leaves otherwise; other leaves are scaled element by element.
+///
+/// Defaults: `b2` 1, `eps` 1e-6, `momentum` 0.9, no nesterov, `weight_decay` 0 on all leaves, `precondition_frequency` 10,
+/// `max_precond_dim` 1024.
+///
+/// # Cost
+///
+/// See [`scale_by_shampoo`], and one float of state for each parameter.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_shampoo`] and [`trace`] give, or a pattern of the mask matches
+/// no leaf.
+///
+/// # Example
+///
+/// A number is divided by the root of the sum of its squares:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = shampoo(0.5).momentum(0.0).eps(1e-12);
+/// let mut params = 1.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &3.0, &mut state)?;
+/// optimizer.step(&mut params, &-4.0, &mut state)?;
+/// approx::assert_relative_eq!(params, 1.0 - 0.5 + 0.5 * 0.8, max_relative = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Gupta, Koren and Singer, [Shampoo: preconditioned stochastic tensor optimization](https://arxiv.org/abs/1802.09568), 2018,
+/// algorithm 1. Optax has none. Differs: see [`scale_by_shampoo`]; no grafting of another optimizer's step size.
+pub fn shampoo(learning_rate: impl Into<Hyperparam>) -> Shampoo {
+    let decay = masked(add_decayed_weights(0.0), Mask::all());
+    Shampoo { chain: (scale_by_shampoo(), trace(0.9), decay, scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (ScaleByShampoo, Trace, Masked<AddDecayedWeights>, ScaleByLearningRate);
+
+/// See [`shampoo`](shampoo()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Shampoo {
+    chain: Chain,
+}
+
+optimizer! {
+    Shampoo as "shampoo" = Chain {
+        hyperparams:
+            learning_rate [3.learning_rate] "Sets the learning rate.",
+            b2 [0.b2] "Sets the decay of the factors, in `(0, 1]`; 1 is no decay.",
+            eps [0.eps] "Sets what is added to the eigenvalues; positive.",
+            momentum [1.decay] "Sets how much of the momentum is kept from one step to the next.",
+            weight_decay [2.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+        options:
+            mask: Mask [2.mask] "Sets which leaves decay.",
+            nesterov: bool [1.nesterov] "Sets whether the momentum looks one step ahead.",
+            accumulator_dtype: Option<DType> [1.accumulator_dtype] "Sets the type of the momentum.",
+            weight_dimension_numbers: WeightDimensionNumbers [0.weight_dimension_numbers]
+                "Sets which axes of a leaf are the rows and columns of a matrix.";
+        integers:
+            precondition_frequency: u64 [0.precondition_frequency] "Sets how many steps a root is kept; at least 1.",
+            max_precond_dim: usize [0.max_precond_dim] "Sets the longest side that has a factor.";
+    }
+}

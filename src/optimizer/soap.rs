@@ -1,0 +1,84 @@
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::select::Mask;
+use crate::transform::{
+    AddDecayedWeights, ScaleByLearningRate, ScaleBySoap, WeightDimensionNumbers, add_decayed_weights,
+    scale_by_learning_rate, scale_by_soap,
+};
+use crate::wrapper::{Masked, masked};
+
+/// SOAP: [`adamw`](crate::adamw()) in the basis of Shampoo's preconditioner for matrices, and as it is for all other leaves.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_soap(b1, b2, eps, shampoo_beta, precondition_frequency, max_precond_dim),
+///       masked(add_decayed_weights(weight_decay), mask),
+///       scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// The leaves with two axes are matrices, unless [`weight_dimension_numbers`](Soap::weight_dimension_numbers) say it for some
+/// leaves otherwise.
+///
+/// Defaults: `b1` 0.95, `b2` 0.95, `eps` 1e-8, `weight_decay` 0.01 on all leaves, `shampoo_beta` as `b2`,
+/// `precondition_frequency` 10, `max_precond_dim` 10000.
+///
+/// # Cost
+///
+/// See [`scale_by_soap`]: twice the sides of a matrix squared in state, and products with them in every step.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_soap`] gives, or a pattern of the mask matches no leaf.
+///
+/// # Example
+///
+/// A vector makes Adam's steps from the first on:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = soap(0.5).weight_decay(0.0).eps(0.0);
+/// let mut params = vec![1.0_f64, 1.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![1e-3_f64, -2.0], &mut state)?;
+/// approx::assert_relative_eq!(&params[..], &[0.5, 1.5][..], max_relative = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Vyas, Morwani, Zhao, Shapira, Brandfonbrener, Janson and Kakade, [SOAP: improving and stabilizing Shampoo using
+/// Adam](https://arxiv.org/abs/2409.11321), 2024, algorithm 3. Optax has none. Differs: see [`scale_by_soap`].
+pub fn soap(learning_rate: impl Into<Hyperparam>) -> Soap {
+    let decay = masked(add_decayed_weights(0.01), Mask::all());
+    Soap { chain: (scale_by_soap(), decay, scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (ScaleBySoap, Masked<AddDecayedWeights>, ScaleByLearningRate);
+
+/// See [`soap`](soap()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Soap {
+    chain: Chain,
+}
+
+optimizer! {
+    Soap as "soap" = Chain {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
+            b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
+            eps [0.eps] "Sets what is added to the root.",
+            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+        options:
+            mask: Mask [1.mask] "Sets which leaves decay.",
+            shampoo_beta: Option<f64> [0.shampoo_beta] "Sets the decay of the preconditioner, in `[0, 1)`.",
+            weight_dimension_numbers: WeightDimensionNumbers [0.weight_dimension_numbers]
+                "Sets which axes of a leaf are the rows and columns of a matrix.";
+        integers:
+            precondition_frequency: u64 [0.precondition_frequency] "Sets how many steps a basis is kept; at least 1.",
+            max_precond_dim: usize [0.max_precond_dim] "Sets the longest side that has a basis.";
+    }
+}

@@ -1,0 +1,77 @@
+use crate::element::DType;
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::select::Mask;
+use crate::transform::{ScaleByLearningRate, ScaleByStableAdam, scale_by_learning_rate, scale_by_stable_adam};
+
+/// StableAdamW: [`adamw`](crate::adamw()) whose steps become smaller where gradients have just grown, for each leaf by itself.
+///
+/// It takes the place of clipping gradients: there is no threshold to choose, and a leaf that spikes does not slow the others.
+///
+/// # Arithmetic
+///
+/// ```text
+/// chain(scale_by_stable_adam(b1, b2, eps, weight_decay, mask),
+///       scale_by_learning_rate(learning_rate))
+/// ```
+///
+/// Defaults: `b1` 0.9, `b2` 0.99, `eps` 1e-6, `weight_decay` 1e-4 on all leaves.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Two passes, between which the updates are stored: one more float for each
+/// parameter, which is not part of the state.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that [`scale_by_stable_adam`] gives, or a pattern of the mask matches no
+/// leaf.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = stable_adamw(0.1).weight_decay(0.5).mask(Mask::path("1"));
+/// let mut params = (1.0_f64, 1.0_f64);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &(3.0_f64, 0.0_f64), &mut state)?;
+/// // Adam's step of the learning rate, and the decay alone.
+/// approx::assert_abs_diff_eq!(params.0, 0.9, epsilon = 1e-6);
+/// assert_eq!(params.1, 0.95);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Wortsman, Dettmers, Zettlemoyer, Morcos, Farhadi and Schmidt, [Stable and low-precision training for large-scale
+/// vision-language models](https://arxiv.org/abs/2304.13013), 2023, algorithm 2. Optax has none. Differs: see
+/// [`scale_by_stable_adam`].
+pub fn stable_adamw(learning_rate: impl Into<Hyperparam>) -> StableAdamw {
+    let adam = scale_by_stable_adam().weight_decay(1e-4);
+    StableAdamw { chain: (adam, scale_by_learning_rate(learning_rate)) }
+}
+
+type Chain = (ScaleByStableAdam, ScaleByLearningRate);
+
+/// See [`stable_adamw`](stable_adamw()).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct StableAdamw {
+    chain: Chain,
+}
+
+optimizer! {
+    StableAdamw as "stable_adamw" = Chain {
+        hyperparams:
+            learning_rate [1.learning_rate] "Sets the learning rate.",
+            b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
+            b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
+            eps [0.eps] "Sets what is added to the root; positive.",
+            weight_decay [0.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+        options:
+            mask: Mask [0.mask] "Sets which leaves decay.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
+            nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.";
+    }
+}

@@ -1,0 +1,117 @@
+//! Which elements of a leaf share a second moment.
+
+use crate::engine::InitContext;
+use crate::error::{Error, Result};
+use crate::recipe::{Recipe, ToRecipe};
+use crate::select::subtree;
+use crate::tree::LeafSpec;
+
+/// How one leaf is cut into blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Block {
+    /// The whole leaf is one.
+    Leaf,
+    /// One for each place along an axis; negative axes count from the end.
+    Axis(isize),
+    /// One for each of so many groups of neighbouring places along an axis: the heads of an attention layer.
+    Groups {
+        /// The axis; negative ones count from the end.
+        axis: isize,
+        /// How many groups; the axis is as long as a multiple of it.
+        groups: usize,
+    },
+}
+
+/// The [`Block`]s of the leaves at some paths, and of leaves below them.
+///
+/// Leaves that no path names have one for each place along their last axis if they have two axes or more: the outputs of a
+/// layer, where weights lie as `[in, out]`. Where they lie as `[out, in]`, as in PyTorch, say `Block::Axis(0)`. A leaf of
+/// fewer axes is one block.
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let blocks = Blocks::tree([
+///     ("embedding", Block::Axis(0)), // [token, model]
+///     ("attention/query", Block::Groups { axis: 1, groups: 8 }), // [model, head·size]
+/// ]);
+/// let optimizer = adam_mini(1e-3).blocks(blocks);
+/// # let _ = optimizer;
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Blocks(Option<Vec<(String, Block)>>);
+
+/// How the blocks of a leaf lie in memory: it is cut into runs of one length, which belong to the blocks in turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Runs {
+    /// How many elements.
+    pub(super) len: usize,
+    /// How many blocks; at least 1.
+    pub(super) count: usize,
+}
+
+impl Blocks {
+    /// Says it for each path.
+    pub fn tree<P: Into<String>>(entries: impl IntoIterator<Item = (P, Block)>) -> Blocks {
+        Blocks(Some(entries.into_iter().map(|(path, block)| (path.into(), block)).collect()))
+    }
+
+    fn block(&self, leaf: &LeafSpec) -> Block {
+        let entry = self.0.iter().flatten().find(|(path, _)| subtree::holds(path, leaf.path()));
+        match entry {
+            Some((_, block)) => *block,
+            None if leaf.ndim() >= 2 => Block::Axis(-1),
+            None => Block::Leaf,
+        }
+    }
+
+    /// The blocks of a leaf; none if what is said does not fit it.
+    pub(super) fn of(&self, leaf: &LeafSpec) -> Option<Runs> {
+        let (axis, groups) = match self.block(leaf) {
+            Block::Leaf => return Some(Runs { len: leaf.len(), count: 1 }),
+            Block::Axis(axis) => (axis, None),
+            Block::Groups { axis, groups } => (axis, Some(groups)),
+        };
+        let axis = if axis < 0 { axis.checked_add_unsigned(leaf.ndim())? } else { axis };
+        let axis = usize::try_from(axis).ok().filter(|axis| *axis < leaf.ndim())?;
+        let length = leaf.shape()[axis];
+        let groups = groups.unwrap_or(length.max(1));
+        if groups == 0 || !length.is_multiple_of(groups) {
+            return None;
+        }
+        // The leaf is dense: the place along the axis changes with every `stride` elements, and comes round again.
+        Some(Runs { len: leaf.strides()[axis].unsigned_abs() * (length / groups), count: groups })
+    }
+
+    /// Checks that every path names a leaf, and that the blocks fit.
+    pub(super) fn check(&self, at: &InitContext<'_>, what: &str) -> Result<()> {
+        let paths: Vec<&str> = self.0.iter().flatten().map(|(path, _)| path.as_str()).collect();
+        subtree::assign(&paths, at.structure(), false, what)?;
+        let leaves = at.structure().leaves().iter().zip(at.active());
+        match leaves.filter(|(_, on)| **on).find(|(leaf, _)| self.of(leaf).is_none()) {
+            None => Ok(()),
+            Some((leaf, _)) => {
+                let expected = "such that the leaf has the axis, as long as a multiple of the number of groups";
+                Err(Error::argument(what, "blocks", expected, format!("{:?} for `{leaf}`", self.block(leaf))))
+            }
+        }
+    }
+}
+
+impl ToRecipe for Block {
+    fn to_recipe(&self) -> Recipe {
+        match *self {
+            Block::Leaf => Recipe::text("leaf"),
+            Block::Axis(axis) => Recipe::map([("axis", axis.to_recipe())]),
+            Block::Groups { axis, groups } => Recipe::map([("axis", axis.to_recipe()), ("groups", groups.to_recipe())]),
+        }
+    }
+}
+
+impl ToRecipe for Blocks {
+    fn to_recipe(&self) -> Recipe {
+        let Some(entries) = &self.0 else { return Recipe::Null };
+        Recipe::map([("by_path", Recipe::map(entries.iter().map(|(path, block)| (&**path, block.to_recipe()))))])
+    }
+}

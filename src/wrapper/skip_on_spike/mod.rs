@@ -1,0 +1,218 @@
+mod stage;
+mod statistic;
+
+pub use statistic::{OfLoss, OfNorm, SpikeStatistic};
+
+use super::state_fields;
+use crate::engine::Stage;
+use crate::state::{Count, Flag, Scalar, State};
+
+/// Throws away steps whose gradient has a norm far above what it was lately: the update is zero, and nothing inside is
+/// touched.
+///
+/// With [`of_loss`](SkipOnSpike::of_loss) it goes by the loss instead; what a step must be given is then part of the type.
+/// A value that is not finite is always thrown away.
+///
+/// How far is too far, `deviations`, is 6 in the training of OLMo 2; ZClip, which clips where this skips, has 2.5.
+///
+/// # Arithmetic
+///
+/// With `x` the norm (or the loss) of this step and `n` the number of those that count so far:
+///
+/// ```text
+/// spike:      x is not finite, or n ≥ warmup_steps and x > mean + deviations·√variance
+/// spike:      u ← 0;  nothing else changes
+/// otherwise:  u ← inner(u)
+///             n ← n + 1;  a = max(1/n, 1 − decay);  d = x − mean
+///             mean ← mean + a·d;  variance ← (1 − a)·(variance + a·d²)
+/// ```
+///
+/// So for the first steps mean and variance are those of all values, then running ones. After `max_consecutive` spikes in a
+/// row that are finite it is not a spike but how things are now: the step is taken, and `n` starts again from 0.
+///
+/// Defaults: `decay` 0.97, `warmup_steps` 25, `max_consecutive` 10.
+///
+/// # Cost
+///
+/// A few numbers of state. One more pass, which reads the gradients; none if it goes by the loss.
+///
+/// # Errors
+///
+/// `init` fails if `deviations` is negative or NaN, or `decay` is not in `[0, 1)`.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = skip_on_spike(sgd(1.0), 6.0).warmup_steps(3);
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for gradient in [1.0, 3.0, 2.0] { // a mean of 2, a deviation of 0.8
+///     optimizer.step(&mut params, &gradient, &mut state)?;
+/// }
+/// assert!(optimizer.step(&mut params, &100.0, &mut state)?.skipped());
+/// assert_eq!(params, -6.0);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// OLMo team, [2 OLMo 2 Furious](https://arxiv.org/abs/2501.00656), 2025, whose optimizer skips a step if loss or norm is
+/// more than 6 standard deviations from the mean of the last 128 steps; Kumar, Owen, Chowdhury and Güra, [ZClip: adaptive
+/// spike mitigation for LLM pre-training](https://arxiv.org/abs/2504.02507), 2025, for running statistics after a warm-up;
+/// Chowdhery et al., [PaLM](https://arxiv.org/abs/2204.02311), 2022, section 5.1, who skipped batches by hand. Differs: from
+/// OLMo, running means instead of a window, and spikes do not count in them; only what is too large is one. Optax has
+/// nothing like it.
+pub fn skip_on_spike<T: Stage>(inner: T, deviations: f64) -> SkipOnSpike<T> {
+    SkipOnSpike { inner, statistic: OfNorm, deviations, decay: 0.97, warmup_steps: 25, max_consecutive: 10 }
+}
+
+/// See [`skip_on_spike`].
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct SkipOnSpike<T, S = OfNorm> {
+    inner: T,
+    statistic: S,
+    deviations: f64,
+    decay: f64,
+    warmup_steps: u64,
+    max_consecutive: u64,
+}
+
+impl<T> SkipOnSpike<T> {
+    /// Goes by the loss instead of the norm.
+    ///
+    /// ```
+    /// use gradchain::extra;
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = skip_on_spike(sgd(1.0), 6.0).of_loss().warmup_steps(1);
+    /// let mut params = 0.0_f64;
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step_with(&mut params, &1.0, extra::value(0.5), &mut state)?;
+    /// optimizer.step_with(&mut params, &1.0, extra::value(9.0), &mut state)?;
+    /// assert_eq!(params, -1.0);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// ```compile_fail
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = skip_on_spike(sgd(1.0), 6.0).of_loss();
+    /// let mut params = 0.0_f64;
+    /// let mut state = optimizer.init(&params).unwrap();
+    /// optimizer.step(&mut params, &1.0, &mut state).unwrap(); // there is no loss
+    /// ```
+    pub fn of_loss(self) -> SkipOnSpike<T, OfLoss> {
+        let SkipOnSpike { inner, deviations, decay, warmup_steps, max_consecutive, .. } = self;
+        SkipOnSpike { inner, statistic: OfLoss, deviations, decay, warmup_steps, max_consecutive }
+    }
+}
+
+impl<T, S> SkipOnSpike<T, S> {
+    /// How much of mean and variance is kept from one step to the next, once there are enough steps; 0.97 by default.
+    pub fn decay(mut self, decay: f64) -> Self {
+        self.decay = decay;
+        self
+    }
+
+    /// How many steps must count before one can be a spike; 25 by default.
+    pub fn warmup_steps(mut self, warmup_steps: u64) -> Self {
+        self.warmup_steps = warmup_steps;
+        self
+    }
+
+    /// How many finite spikes in a row are thrown away before they are taken for how things are now; 10 by default.
+    pub fn max_consecutive(mut self, max_consecutive: u64) -> Self {
+        self.max_consecutive = max_consecutive;
+        self
+    }
+}
+
+/// The state of a [`skip_on_spike`].
+#[derive(Clone, Debug)]
+pub struct SkipOnSpikeState<S> {
+    counted: Count,
+    mean: Scalar,
+    variance: Scalar,
+    last: Scalar,
+    spiked: Flag,
+    consecutive: Count,
+    total_spikes: Count,
+    inner: S,
+}
+
+state_fields!(SkipOnSpikeState<S: State> { counted, mean, variance, last, spiked, consecutive, total_spikes, inner });
+
+impl<S> SkipOnSpikeState<S> {
+    fn new(inner: S) -> SkipOnSpikeState<S> {
+        SkipOnSpikeState {
+            counted: Count::default(),
+            mean: Scalar::default(),
+            variance: Scalar::default(),
+            last: Scalar::default(),
+            spiked: Flag::default(),
+            consecutive: Count::default(),
+            total_spikes: Count::default(),
+            inner,
+        }
+    }
+
+    /// The mean of the norms (or losses) lately.
+    pub fn mean(&self) -> f64 {
+        self.mean.get()
+    }
+
+    /// Their standard deviation.
+    pub fn deviation(&self) -> f64 {
+        self.variance.get().sqrt()
+    }
+
+    /// The norm (or loss) of the last step.
+    pub fn last(&self) -> f64 {
+        self.last.get()
+    }
+
+    /// Steps that were thrown away.
+    pub fn total_spikes(&self) -> Count {
+        self.total_spikes
+    }
+
+    /// The state of the transformation inside.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The state of the transformation inside, to write.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Takes note of the value of a step; whether the step is to be done.
+    fn take<T, K>(&mut self, value: f64, rule: &SkipOnSpike<T, K>) -> bool {
+        self.last.set(value);
+        let limit = self.mean.get() + rule.deviations * self.deviation();
+        let spike = !value.is_finite() || self.counted.get() >= rule.warmup_steps && value > limit;
+        if spike && value.is_finite() && self.consecutive.get() >= rule.max_consecutive {
+            self.counted.reset();
+        } else if spike {
+            self.spiked.set(true);
+            self.total_spikes.increment();
+            if value.is_finite() {
+                self.consecutive.increment();
+            }
+            return false;
+        }
+        self.spiked.set(false);
+        self.consecutive.reset();
+        self.counted.increment();
+        let n = self.counted.get();
+        // The first value is the mean, whatever the mean was before.
+        let (mean, variance) = if n == 1 { (value, 0.0) } else { (self.mean.get(), self.variance.get()) };
+        let (a, d) = ((1.0 / n as f64).max(1.0 - rule.decay), value - mean);
+        self.mean.set(mean + a * d);
+        self.variance.set((1.0 - a) * (variance + a * d * d));
+        true
+    }
+}
