@@ -1,7 +1,8 @@
 //! What transformations that Optax has wrong should do, said naively.
 //!
 //! Accumulating gradients: the transformation inside is given the mean (or sum) of each window's gradients, worked out from
-//! the list of them, and nothing is carried from one window to the next. Rprop: as Igel and Hüsken write it.
+//! the list of them, and nothing is carried from one window to the next; `apply_every` likewise. Rprop: as Igel and Hüsken
+//! write it.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +44,7 @@ enum Node {
     /// Each of some leaves, by whether their paths are among these.
     Parts(Vec<(Vec<String>, Node)>),
     Rprop(Rprop),
+    Sums(Sums),
     Whole(Boxed<needs::Value>, Box<OptState<Boxed<needs::Value>>>),
     Window(Box<Window>),
 }
@@ -86,21 +88,35 @@ impl Node {
                 memory: BTreeMap::new(),
             }));
         }
-        if !mentions_rprop(config) {
+        if let Some(("apply_every", args)) = single(config) {
+            let k = args.get("k").map_or(Some(1), Value::as_u64)? as usize;
+            return Some(Node::Sums(Sums { k, gradients: Vec::new(), poisoned: false }));
+        }
+        if !mentions_naive(config) {
             return Node::whole(config, params);
         }
         let (name, args) = single(config)?;
         match name {
+            "named_chain" => {
+                let member = |member: &Value| Node::build(&member[1], params);
+                Some(Node::Chain(args.as_array()?.iter().map(member).collect::<Option<_>>()?))
+            }
             "inject_hyperparams" => Node::build(&args["inner"], params),
+            // What works on each element alone does the same for leaves in one.
+            "flatten" => {
+                Node::build(&args["inner"], params).filter(|node| matches!(node, Node::Rprop(_) | Node::Sums(_)))
+            }
             "masked" => {
                 let on = chosen(&args["mask"], params)?;
-                Some(Node::Parts(vec![(on, Node::build(&args["inner"], params)?)]))
+                let inner = Node::build(&args["inner"], &some(params, &on))?;
+                Some(Node::Parts(vec![(on, inner)]))
             }
             "partition" => {
                 let of_label = |(label, inner): (&String, &Value)| {
                     let named = |path: &&str| under(args["labels"].as_object(), path) == Some(&json!(label));
-                    let paths = params.names().filter(named).map(String::from).collect();
-                    Some((paths, Node::build(inner, params)?))
+                    let paths: Vec<_> = params.names().filter(named).map(String::from).collect();
+                    let node = Node::build(inner, &some(params, &paths))?;
+                    Some((paths, node))
                 };
                 Some(Node::Parts(args["transforms"].as_object()?.iter().map(of_label).collect::<Option<_>>()?))
             }
@@ -125,15 +141,16 @@ impl Node {
                 let mut grads = grads;
                 let mut emitted = true;
                 for (paths, node) in parts {
-                    let (some, others) = grads.into_iter().partition(|(path, _)| paths.contains(path));
+                    let (ours, others) = grads.into_iter().partition(|(path, _)| paths.contains(path));
                     grads = others;
-                    let (updates, also) = node.update(some, value, params)?;
+                    let (updates, also) = node.update(ours, value, &some(params, paths))?;
                     grads.extend(updates);
                     emitted &= also;
                 }
                 Some((grads, emitted))
             }
             Node::Rprop(rprop) => Some((rprop.update(&grads), true)),
+            Node::Sums(sums) => Some((sums.update(grads), true)),
             Node::Whole(whole, state) => {
                 let updates = whole.update_with(&tree::dynamic(&grads), extra::value(value), state, params).ok()?;
                 Some((tree::leaves(&updates), updates.outcome().emitted()))
@@ -146,8 +163,8 @@ impl Node {
         match self {
             Node::Chain(members) => members.iter().any(Node::is_poisoned),
             Node::Parts(parts) => parts.iter().any(|(_, node)| node.is_poisoned()),
-            Node::Rprop(_) => false,
-            Node::Whole(..) => false,
+            Node::Rprop(_) | Node::Whole(..) => false,
+            Node::Sums(sums) => sums.poisoned,
             Node::Window(window) => window.poisoned || window.inner.is_poisoned(),
         }
     }
@@ -156,7 +173,7 @@ impl Node {
         match self {
             Node::Chain(members) => members.iter().for_each(|member| member.flags(paths, flags)),
             Node::Parts(parts) => parts.iter().for_each(|(_, node)| node.flags(paths, flags)),
-            Node::Rprop(_) => {}
+            Node::Rprop(_) | Node::Sums(_) => {}
             Node::Whole(_, state) => flags.extend(transform::fields(&***state, paths)),
             Node::Window(window) => {
                 window.inner.flags(paths, flags);
@@ -210,8 +227,32 @@ impl Window {
 
     fn total(&self) -> Leaves {
         let divisor = if self.mean { self.gradients.len() as f64 } else { 1.0 };
-        map(&self.gradients[0], |path, i| self.gradients.iter().map(|g| g[path].data[i]).sum::<f64>() / divisor)
+        sum(&self.gradients, divisor)
     }
+}
+
+/// Every `k`-th update is the sum of the last `k` gradients, the others are zero.
+struct Sums {
+    k: usize,
+    gradients: Vec<Leaves>,
+    /// Whether a gradient was accumulated that is not finite.
+    poisoned: bool,
+}
+
+impl Sums {
+    fn update(&mut self, grads: Leaves) -> Leaves {
+        self.poisoned |= grads.values().flat_map(|leaf| &leaf.data).any(|g| !g.is_finite());
+        self.gradients.push(grads);
+        if self.gradients.len() < self.k {
+            map(&self.gradients[0], |_, _| 0.0)
+        } else {
+            sum(&std::mem::take(&mut self.gradients), 1.0)
+        }
+    }
+}
+
+fn sum(gradients: &[Leaves], divisor: f64) -> Leaves {
+    map(&gradients[0], |path, i| gradients.iter().map(|g| g[path].data[i]).sum::<f64>() / divisor)
 }
 
 /// Leaves like these, with other values, rounded to their types.
@@ -229,14 +270,20 @@ fn single(config: &Value) -> Option<(&str, &Value)> {
     entries.next().filter(|_| entries.next().is_none()).map(|(name, value)| (&**name, value))
 }
 
-fn mentions_rprop(config: &Value) -> bool {
+fn mentions_naive(config: &Value) -> bool {
+    let naive = |key: &str| matches!(key, "rprop" | "scale_by_rprop" | "apply_every");
     match config {
-        Value::Object(map) => {
-            map.iter().any(|(key, value)| key == "rprop" || key == "scale_by_rprop" || mentions_rprop(value))
-        }
-        Value::Array(values) => values.iter().any(mentions_rprop),
+        Value::Object(map) => map.iter().any(|(key, value)| naive(key) || mentions_naive(value)),
+        Value::Array(values) => values.iter().any(mentions_naive),
         _ => false,
     }
+}
+
+/// The leaves with these paths.
+fn some(params: &DynTree, paths: &[String]) -> DynTree {
+    let mut leaves = tree::leaves(params);
+    leaves.retain(|path, _| paths.contains(path));
+    tree::dynamic(&leaves)
 }
 
 /// The paths that a mask takes.
