@@ -176,6 +176,9 @@ class Fresh:
                 fresh[argument] = self.value(name, argument, given)
         for argument, default in SIGNATURES.get(name, {}).items():
             given = [x for x in POOLS.get((name, argument), []) if not isinstance(x, (dict, list))]
+            # How a basis is oriented is up to the decomposition: what is kept through a change of it is not determined.
+            if argument == "update_proj_gap":
+                continue
             if argument not in fresh and given and argument not in cases.MASKS | cases.INNER and self.maybe(0.2):
                 fresh[argument] = self.value(name, argument, self.random.choice(given))
             elif argument == "mu_dtype" and self.maybe(0.08):
@@ -242,7 +245,9 @@ class Fresh:
         config = self.config(template["config"])
         topics = tags & {"nan", "zeros", "huge", "tiny", "value"}
         if not topics and self.maybe(0.12):
-            topics = {self.random.choice(["zeros", "huge", "tiny"])}
+            # Where no public case has huge ones, such as in differences of parameters, they leave nothing of the others.
+            same = {tag for case in TRANSFORMS if case["config"].keys() == template["config"].keys() for tag in case["tags"]}
+            topics = {self.random.choice(["zeros", "huge", "tiny"])} & (same | {"zeros"})
         if not names & UNWRAPPED and self.maybe(0.35):
             config = self.wrap(config)
             if cases.named(config) & {"apply_if_finite", "should_skip_update_fn"} and self.maybe(0.7):

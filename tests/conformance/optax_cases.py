@@ -92,7 +92,7 @@ def schedule(config):
         return optax.sgdr_schedule(args["cosine_kwargs"])
     if args.get("boundaries_and_scales"):
         args["boundaries_and_scales"] = {int(boundary): scale for boundary, scale in args["boundaries_and_scales"]}
-    return getattr(optax, f"{name}_schedule")(**args)
+    return find(name if name == "exponential_decay" else f"{name}_schedule")(**args)
 
 
 def mask(value):
@@ -241,8 +241,8 @@ def injected(state):
 
 
 def measurements(state):
-    found = states(state, "SnapshotState") + states(state, "MonitorState")
-    return {name: number(value) for part in found for name, value in part.measurement.items()} if len(found) == 1 else {}
+    found = [part[0] for kind in ("SnapshotState", "MonitorState") for part in states(state, kind)]
+    return {name: number(value) for name, value in found[0].items()} if len(found) == 1 else {}
 
 
 def arrays(leaves, dtypes):
