@@ -203,7 +203,7 @@ class Fresh:
         r = self.random
         sgd = {"sgd": {"learning_rate": self.three_digits(r.uniform(0.01, 0.5))}}
         if wrapper == "inject_hyperparams":
-            if name in CONTAINERS or not any(isinstance(x, float) for x in args.values()):
+            if name in CONTAINERS or name == "lbfgs" or not any(isinstance(x, float) for x in args.values()):
                 return config
             static = [key for key in args if isinstance(args[key], int) and not isinstance(args[key], bool)]
             inner = {"inner": config}

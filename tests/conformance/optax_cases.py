@@ -222,7 +222,7 @@ def flags(config, state):
     if finite is not None:
         found |= {key: getattr(finite, key).item() for key in ("notfinite_count", "last_finite", "total_notfinite")}
     zeroed = only("ZeroNansState")
-    if zeroed is not None and not names & {"masked", "partition", "flatten"}:
+    if zeroed is not None and not names & {"masked", "partition", "selective_transform", "flatten"}:
         found["found_nan"] = {path: bool(value) for path, value in flat(zeroed.found_nan).items()}
     plateau = only("ReduceLROnPlateauState")
     if plateau is not None:
