@@ -64,6 +64,34 @@ fn leaving_an_argument_out_is_giving_optaxs_default() {
     assert!(seen >= 35, "only {seen} of the names are known");
 }
 
+#[test]
+fn every_argument_of_optax_can_be_static() {
+    let signatures: Value = serde_json::from_str(include_str!("conformance/signatures.json")).unwrap();
+    let mut seen = 0;
+    for (name, arguments) in signatures["transforms"].as_object().unwrap() {
+        let arguments = arguments.as_object().unwrap();
+        let mut required: Map<_, _> =
+            arguments.iter().filter(|(_, default)| *default == "required").map(|(a, _)| (a.clone(), some(a))).collect();
+        if name == "scale_by_learning_rate" {
+            required.insert("learning_rate".into(), json!(0.5));
+        }
+        let injected = |names: Vec<&String>| {
+            let args = json!({"inner": {name: required}, "static_args": names});
+            config::build_with::<needs::ValueAndGradFn>(&json!({"inject_hyperparams": args}))
+        };
+        // Wrappers have no hyperparameters of their own, and some names are not known yet.
+        if arguments.contains_key("inner") || injected(Vec::new()).is_err() {
+            continue;
+        }
+        if let Err(error) = injected(arguments.keys().collect()) {
+            panic!("{name}: {error}");
+        }
+        assert!(injected(vec![&"no_such_argument".into()]).is_err(), "{name}");
+        seen += 1;
+    }
+    assert!(seen >= 80, "only {seen} of the names can be injected");
+}
+
 /// Something that a required argument can be.
 fn some(argument: &str) -> Value {
     match argument {

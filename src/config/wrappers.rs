@@ -8,13 +8,13 @@ mod spikes;
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Node, Read};
-use super::registry::{Member, Named, checked, named};
+use super::registry::{Member, Named, asked, checked, named};
 use super::values::{OneOrMore, Unused};
 use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
-    EveryK, NamedChain, apply_if_finite, flatten, freezable, freeze, inject_hyperparams, lookahead, masked,
+    Arguments, EveryK, NamedChain, apply_if_finite, flatten, freezable, freeze, inject_hyperparams, lookahead, masked,
     multi_steps, partition, sam, selective_transform, skip_large_updates, skip_not_finite,
 };
 
@@ -97,14 +97,26 @@ fn with_arguments(name: &str, node: &Node<'_>, build: impl FnOnce(&Args<'_>) -> 
 fn inject(a: &Args<'_>) -> Result<Member> {
     let missing = || ConfigError::wrong(&a.node.place, "an argument `inner`", "none");
     let inner = a.get("inner").ok_or_else(missing)?;
-    let OneOrMore(static_args) = a.or("static_args", OneOrMore(Vec::<String>::new()))?;
-    // Optax's name of what is called `seed` here, whichever of the two is given.
-    let static_args = static_args.into_iter().map(|name| if name == "key" { "seed".into() } else { name });
-    let static_args: Vec<String> = static_args.collect();
-    let injected = inject_hyperparams(with_hyperparams(&inner)?).static_args(static_args);
+    let OneOrMore(mut static_args) = a.or("static_args", OneOrMore(Vec::<String>::new()))?;
+    let mut inside = with_hyperparams(&inner)?;
+    // What a config has and the builder says otherwise, such as a `key`, is never injected.
+    let mut of_builder = Vec::new();
+    inside.arguments(&mut |name, _| of_builder.push(name));
+    let of_config = arguments(&inner)?;
+    static_args.retain(|name| of_builder.contains(&&**name) || !of_config.contains(&&**name));
+    let injected = inject_hyperparams(inside).static_args(static_args);
     match a.or::<Option<DType>>("hyperparam_dtype", None)? {
         Some(dtype) => checked(&inner, injected.hyperparam_dtype(dtype)),
         None => checked(&inner, injected),
+    }
+}
+
+/// The names of the arguments that a config of this can have, masked or not.
+fn arguments(node: &Node<'_>) -> Result<Vec<&'static str>> {
+    let (name, inside) = node.single("a transformation: {name: arguments}")?;
+    match Args::new(name, inside)?.get("inner") {
+        Some(inner) if name == "masked" => arguments(&inner),
+        _ => Ok(asked(name).into_iter().map(|asked| asked.name).collect()),
     }
 }
 

@@ -45,8 +45,8 @@ struct When {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Situation {
-    /// Optax's update of a leaf is of a wider type than the parameter.
-    UpdateWiderThanParameter,
+    /// Optax's update of a leaf is not of the parameter's type.
+    UpdateOfAnotherType,
     /// A gradient that is not finite was accumulated.
     NotFiniteAccumulated,
     /// A hyperparameter that is given by a schedule is set.
@@ -59,14 +59,19 @@ enum Situation {
     SquaresOverflow,
     /// Parameters and gradients are finite, ours are too, and Optax's updates are not.
     FiniteBecomesNotFinite,
+    /// All gradients of the first step are zero.
+    NoGradientAtFirst,
 }
 
 /// What is expected instead.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Gives {
-    /// Optax's update rounded to the parameter's type; parameters may be off by that rounding.
+    /// Optax's update rounded to the parameter's type; parameters may be off by that rounding, or by Optax's if its update
+    /// is of a narrower type.
     RoundedUpdates,
+    /// What this crate gives if gradients that are all zero are nearly zero instead.
+    SameWithSmallGradients,
     /// What this crate gives for the same numbers as `f32`, rounded; parameters are rounded after every step.
     SameInF32,
     /// The same for `f64`.
@@ -138,7 +143,7 @@ fn uses(config: &Value, name: &str) -> bool {
 impl Situation {
     fn holds(self, case: &Transform, found: &[Seen]) -> bool {
         match self {
-            Situation::UpdateWiderThanParameter => case.steps.iter().any(|step| wider(case, &step.expected)),
+            Situation::UpdateOfAnotherType => case.steps.iter().any(|step| of_another_type(case, &step.expected)),
             Situation::NotFiniteAccumulated => {
                 reference::windows(case).is_some_and(|windows| windows.poisoned.is_some())
             }
@@ -153,6 +158,7 @@ impl Situation {
                     && found.iter().all(|seen| finite(&seen.updates))
                     && !case.steps.iter().all(|step| finite(&step.expected.updates))
             }
+            Situation::NoGradientAtFirst => case.steps.first().is_some_and(|step| all_zero(&step.grads)),
             Situation::RoundsOfOne => case.config["sam"]["sync_period"] == 1,
             Situation::Skipped => found.iter().any(|seen| seen.skipped),
         }
@@ -169,9 +175,12 @@ fn squares_overflow(grads: &Leaves) -> bool {
     finite && grads.values().any(|leaf| overflows(leaf.dtype))
 }
 
-fn wider(case: &Transform, seen: &Seen) -> bool {
-    let wider = |(path, update): (&String, &Leaf)| update.dtype.size() > case.params[path].dtype.size();
-    seen.updates.iter().any(wider)
+fn of_another_type(case: &Transform, seen: &Seen) -> bool {
+    seen.updates.iter().any(|(path, update)| update.dtype != case.params[path].dtype)
+}
+
+fn all_zero(grads: &Leaves) -> bool {
+    grads.values().flat_map(|leaf| &leaf.data).all(|g| *g == 0.0)
 }
 
 /// Whether an argument of this name is given by a schedule, inside `inject_hyperparams`.
@@ -192,6 +201,7 @@ impl Gives {
     fn put(self, case: &Transform, found: &[Seen], expected: &mut [Seen]) {
         match self {
             Gives::RoundedUpdates => rounded_updates(case, expected),
+            Gives::SameWithSmallGradients => same_with_small_gradients(case, expected),
             Gives::SameInF32 => same_in(DType::F32, case, expected),
             Gives::SameInF64 => same_in(DType::F64, case, expected),
             Gives::WindowsApart => {
@@ -209,6 +219,7 @@ impl Gives {
                 let Some(naive) = reference::windows(case) else { return };
                 for (expected, right) in expected.iter_mut().zip(naive.seen) {
                     (expected.updates, expected.params) = (right.updates, right.params);
+                    expected.updates.iter_mut().for_each(|(path, update)| update.round(case.params[path].dtype));
                 }
             }
             Gives::Refusal => {
@@ -250,10 +261,36 @@ fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
     for seen in expected {
         for (path, update) in &mut seen.updates {
             let dtype = case.params[path].dtype;
-            if update.dtype.size() > dtype.size() {
+            if update.dtype != dtype {
+                // Of the narrower type.
+                let mut off = update.clone();
+                if dtype.size() < update.dtype.size() {
+                    off.round(dtype);
+                }
                 update.round(dtype);
-                allow_a_step(path, [&seen.params[path], update], &mut slack, &mut seen.slack);
+                allow_a_step(path, [&seen.params[path], &off], &mut slack, &mut seen.slack);
+                if case.is_lookahead() {
+                    // It is the difference of two parameters, where they synchronize.
+                    seen.slack[1].insert(path.clone(), slack[path].clone());
+                }
             }
+        }
+    }
+}
+
+fn same_with_small_gradients(case: &Transform, expected: &mut [Seen]) {
+    let mut small = case.clone();
+    for step in small.steps.iter_mut().filter(|step| all_zero(&step.grads)) {
+        step.grads.values_mut().flat_map(|leaf| &mut leaf.data).for_each(|g| *g = 1e-20);
+    }
+    let Ok(small) = transform::observe(&small) else { return };
+    for (seen, small) in expected.iter_mut().zip(small) {
+        (seen.updates, seen.params) = (small.updates, small.params);
+        // What small gradients do.
+        let little = |(path, leaf): (&String, &Leaf)| (path.clone(), vec![1e-12; leaf.data.len()]);
+        seen.slack = [&seen.params, &seen.updates].map(|leaves| leaves.iter().map(little).collect());
+        for (name, value) in &mut seen.flags {
+            *value = small.flags.get(name).cloned().unwrap_or_default();
         }
     }
 }
@@ -264,6 +301,12 @@ fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
     let mut slack = Slack::new();
     for (seen, wide) in expected.iter_mut().zip(wide) {
         (seen.updates, seen.params) = (wide.updates, wide.params);
+        // What is not finite in Optax; counters are Optax's.
+        for (name, value) in &mut seen.flags {
+            if value.is_string() {
+                *value = wide.flags.get(name).cloned().unwrap_or_default();
+            }
+        }
         for (path, update) in &seen.updates {
             allow_a_step(path, [&seen.params[path], update], &mut slack, &mut seen.slack);
         }

@@ -1,7 +1,8 @@
 //! What transformations that Optax has wrong should do, said naively.
 //!
 //! Accumulating gradients: the transformation inside is given the mean (or sum) of each window's gradients, worked out from
-//! the list of them, and nothing is carried from one window to the next. Rprop: as Igel and Hüsken write it.
+//! the list of them, and nothing is carried from one window to the next; `apply_every` likewise. Rprop: as Igel and Hüsken
+//! write it. Unit norm: zero has no direction. Simplified AdEMAMix: a mean of squares with an infinite one in it is infinite.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +44,9 @@ enum Node {
     /// Each of some leaves, by whether their paths are among these.
     Parts(Vec<(Vec<String>, Node)>),
     Rprop(Rprop),
+    Sums(Sums),
+    Unit,
+    SimplifiedAdemamix(SimplifiedAdemamix),
     Whole(Boxed<needs::Value>, Box<OptState<Boxed<needs::Value>>>),
     Window(Box<Window>),
 }
@@ -86,23 +90,41 @@ impl Node {
                 memory: BTreeMap::new(),
             }));
         }
-        if !mentions_rprop(config) {
+        if let Some(("apply_every", args)) = single(config) {
+            let k = args.get("k").map_or(Some(1), Value::as_u64)? as usize;
+            return Some(Node::Sums(Sums { k, gradients: Vec::new(), poisoned: false }));
+        }
+        if config.get("normalize").is_some() {
+            return Some(Node::Unit);
+        }
+        if let Some((name @ ("simplified_ademamix" | "scale_by_simplified_ademamix"), args)) = single(config) {
+            return SimplifiedAdemamix::build(name, args, params);
+        }
+        if !mentions_naive(config) {
             return Node::whole(config, params);
         }
         let (name, args) = single(config)?;
         match name {
+            "named_chain" => {
+                let member = |member: &Value| Node::build(&member[1], params);
+                Some(Node::Chain(args.as_array()?.iter().map(member).collect::<Option<_>>()?))
+            }
             "inject_hyperparams" => Node::build(&args["inner"], params),
+            // What works on each element alone does the same for leaves in one.
+            "flatten" => {
+                Node::build(&args["inner"], params).filter(|node| matches!(node, Node::Rprop(_) | Node::Sums(_)))
+            }
             "masked" => {
                 let on = chosen(&args["mask"], params)?;
-                let inner = Node::build(&args["inner"], &only(&on, params))?;
+                let inner = Node::build(&args["inner"], &some(params, &on))?;
                 Some(Node::Parts(vec![(on, inner)]))
             }
             "partition" => {
                 let of_label = |(label, inner): (&String, &Value)| {
                     let named = |path: &&str| under(args["labels"].as_object(), path) == Some(&json!(label));
-                    let paths: Vec<String> = params.names().filter(named).map(String::from).collect();
-                    let inner = Node::build(inner, &only(&paths, params))?;
-                    Some((paths, inner))
+                    let paths: Vec<_> = params.names().filter(named).map(String::from).collect();
+                    let node = Node::build(inner, &some(params, &paths))?;
+                    Some((paths, node))
                 };
                 Some(Node::Parts(args["transforms"].as_object()?.iter().map(of_label).collect::<Option<_>>()?))
             }
@@ -127,15 +149,18 @@ impl Node {
                 let mut grads = grads;
                 let mut emitted = true;
                 for (paths, node) in parts {
-                    let (some, others) = grads.into_iter().partition(|(path, _)| paths.contains(path));
+                    let (ours, others) = grads.into_iter().partition(|(path, _)| paths.contains(path));
                     grads = others;
-                    let (updates, also) = node.update(some, value, &only(paths, params))?;
+                    let (updates, also) = node.update(ours, value, &some(params, paths))?;
                     grads.extend(updates);
                     emitted &= also;
                 }
                 Some((grads, emitted))
             }
             Node::Rprop(rprop) => Some((rprop.update(&grads), true)),
+            Node::Sums(sums) => Some((sums.update(grads), true)),
+            Node::Unit => Some((unit(&grads), true)),
+            Node::SimplifiedAdemamix(rule) => Some((rule.update(&grads), true)),
             Node::Whole(whole, state) => {
                 let updates = whole.update_with(&tree::dynamic(&grads), extra::value(value), state, params).ok()?;
                 Some((tree::leaves(&updates), updates.outcome().emitted()))
@@ -148,8 +173,8 @@ impl Node {
         match self {
             Node::Chain(members) => members.iter().any(Node::is_poisoned),
             Node::Parts(parts) => parts.iter().any(|(_, node)| node.is_poisoned()),
-            Node::Rprop(_) => false,
-            Node::Whole(..) => false,
+            Node::Rprop(_) | Node::Unit | Node::SimplifiedAdemamix(_) | Node::Whole(..) => false,
+            Node::Sums(sums) => sums.poisoned,
             Node::Window(window) => window.poisoned || window.inner.is_poisoned(),
         }
     }
@@ -158,7 +183,7 @@ impl Node {
         match self {
             Node::Chain(members) => members.iter().for_each(|member| member.flags(paths, flags)),
             Node::Parts(parts) => parts.iter().for_each(|(_, node)| node.flags(paths, flags)),
-            Node::Rprop(_) => {}
+            Node::Rprop(_) | Node::Sums(_) | Node::Unit | Node::SimplifiedAdemamix(_) => {}
             Node::Whole(_, state) => flags.extend(transform::fields(&***state, paths)),
             Node::Window(window) => {
                 window.inner.flags(paths, flags);
@@ -211,9 +236,39 @@ impl Window {
     }
 
     fn total(&self) -> Leaves {
-        let divisor = if self.mean { self.gradients.len() as f64 } else { 1.0 };
-        map(&self.gradients[0], |path, i| self.gradients.iter().map(|g| g[path].data[i]).sum::<f64>() / divisor)
+        // The running mean: with an infinity in it, it is NaN after the next gradient.
+        let add = |(mean, n): (f64, f64), g: f64| (mean + (g - mean) / (n + 1.0), n + 1.0);
+        match self.mean {
+            true => map(&self.gradients[0], |path, i| {
+                self.gradients.iter().map(|g| g[path].data[i]).fold((0.0, 0.0), add).0
+            }),
+            false => sum(&self.gradients),
+        }
     }
+}
+
+/// Every `k`-th update is the sum of the last `k` gradients, the others are zero.
+struct Sums {
+    k: usize,
+    gradients: Vec<Leaves>,
+    /// Whether a gradient was accumulated that is not finite.
+    poisoned: bool,
+}
+
+impl Sums {
+    fn update(&mut self, grads: Leaves) -> Leaves {
+        self.poisoned |= grads.values().flat_map(|leaf| &leaf.data).any(|g| !g.is_finite());
+        self.gradients.push(grads);
+        if self.gradients.len() < self.k {
+            map(&self.gradients[0], |_, _| 0.0)
+        } else {
+            sum(&std::mem::take(&mut self.gradients))
+        }
+    }
+}
+
+fn sum(gradients: &[Leaves]) -> Leaves {
+    map(&gradients[0], |path, i| gradients.iter().map(|g| g[path].data[i]).sum())
 }
 
 /// Leaves like these, with other values, rounded to their types.
@@ -231,20 +286,22 @@ fn single(config: &Value) -> Option<(&str, &Value)> {
     entries.next().filter(|_| entries.next().is_none()).map(|(name, value)| (&**name, value))
 }
 
-fn mentions_rprop(config: &Value) -> bool {
+fn mentions_naive(config: &Value) -> bool {
+    const NAIVE: [&str; 6] =
+        ["rprop", "scale_by_rprop", "apply_every", "normalize", "simplified_ademamix", "scale_by_simplified_ademamix"];
+    let naive = |key: &str| NAIVE.contains(&key);
     match config {
-        Value::Object(map) => {
-            map.iter().any(|(key, value)| key == "rprop" || key == "scale_by_rprop" || mentions_rprop(value))
-        }
-        Value::Array(values) => values.iter().any(mentions_rprop),
+        Value::Object(map) => map.iter().any(|(key, value)| naive(key) || mentions_naive(value)),
+        Value::Array(values) => values.iter().any(mentions_naive),
         _ => false,
     }
 }
 
-/// The leaves of these paths.
-fn only(paths: &[String], params: &DynTree) -> DynTree {
-    let leaves = tree::leaves(params).into_iter();
-    tree::dynamic(&leaves.filter(|(path, _)| paths.contains(path)).collect())
+/// The leaves with these paths.
+fn some(params: &DynTree, paths: &[String]) -> DynTree {
+    let mut leaves = tree::leaves(params);
+    leaves.retain(|path, _| paths.contains(path));
+    tree::dynamic(&leaves)
 }
 
 /// The paths that a mask takes.
@@ -298,6 +355,62 @@ impl Rprop {
                 *last = gradient;
                 let direction = if gradient == 0.0 { 0.0 } else { gradient.signum() };
                 *x = tree::round(leaf.dtype, *sign * direction * *step);
+            }
+        }
+        updates
+    }
+}
+
+/// Of norm 1, or zero.
+fn unit(grads: &Leaves) -> Leaves {
+    let norm = grads.values().flat_map(|leaf| &leaf.data).map(|g| g * g).sum::<f64>().sqrt();
+    map(grads, |path, i| if norm == 0.0 { 0.0 } else { grads[path].data[i] / norm })
+}
+
+struct SimplifiedAdemamix {
+    b1: f64,
+    b2: f64,
+    alpha: f64,
+    /// Added to the root, and under it.
+    eps: [f64; 2],
+    steps: i32,
+    /// Sum of gradients and mean of squares of each element.
+    memory: BTreeMap<String, Vec<[f64; 2]>>,
+}
+
+impl SimplifiedAdemamix {
+    /// If its arguments are numbers.
+    fn build(name: &str, args: &Value, params: &DynTree) -> Option<Node> {
+        let number = |argument: &str, default: f64| args.get(argument).map_or(Some(default), Value::as_f64);
+        let rule = Node::SimplifiedAdemamix(SimplifiedAdemamix {
+            b1: number("b1", 0.99)?,
+            b2: number("b2", 0.95)?,
+            alpha: number("alpha", 0.0)?,
+            eps: [number("eps", 1e-8)?, number("eps_root", 0.0)?],
+            steps: 0,
+            memory: BTreeMap::new(),
+        });
+        if name.starts_with("scale_by") {
+            return Some(rule);
+        }
+        let decay = json!({"weight_decay": args["weight_decay"].as_f64().unwrap_or(0.0), "mask": args["mask"]});
+        let decay = Node::whole(&json!({"add_decayed_weights": decay}), params)?;
+        let rate = json!({"learning_rate": args["learning_rate"]});
+        Some(Node::Chain(vec![rule, decay, Node::whole(&json!({"scale_by_learning_rate": rate}), params)?]))
+    }
+
+    fn update(&mut self, grads: &Leaves) -> Leaves {
+        self.steps += 1;
+        let unbias = 1.0 - self.b2.powi(self.steps);
+        let mut updates = grads.clone();
+        for (path, leaf) in &mut updates {
+            let memory = self.memory.entry(path.clone()).or_insert_with(|| vec![[0.0; 2]; leaf.data.len()]);
+            for (x, [sum, mean]) in leaf.data.iter_mut().zip(memory) {
+                let g = *x;
+                *sum = self.b1 * *sum + g;
+                *mean = self.b2 * *mean + (1.0 - self.b2) * tree::round(leaf.dtype, g * g);
+                let root = (*mean / unbias + self.eps[1]).sqrt() + self.eps[0];
+                *x = tree::round(leaf.dtype, (*sum + self.alpha * g) / root);
             }
         }
         updates
