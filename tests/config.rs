@@ -29,11 +29,16 @@ fn a_misspelt_name_is_said_where_it_stands_with_the_nearest_one() {
 }
 
 #[test]
-fn a_name_of_optax_that_there_is_nothing_for_is_not_misspelt() {
-    let error = error(json!({"chain": [{"galore": {"learning_rate": 0.1}}]}));
-    assert_eq!(error.unsupported_name(), Some("galore"));
-    assert!(!error.is_unknown_name());
-    assert!(error.to_string().starts_with("$.chain[0]: `galore` is a name of Optax"), "{error}");
+fn every_name_of_optax_is_known() {
+    let signatures: Value = serde_json::from_str(include_str!("conformance/signatures.json")).unwrap();
+    // It is an argument of `multi_steps`.
+    let names = signatures["transforms"].as_object().unwrap().keys().filter(|name| *name != "skip_large_updates");
+    for name in names {
+        // Most lack an argument here, which is another error.
+        let Err(error) = config::build(&json!({ name: {} })) else { continue };
+        assert!(error.unsupported_name().is_none(), "{error}");
+        assert!(!error.to_string().contains("there is no transformation"), "{error}");
+    }
 }
 
 #[test]
