@@ -32,7 +32,7 @@ use crate::wrapper::Boxed;
 /// let optimizer = config.build()?;
 /// assert_eq!(Config::of(&optimizer)?, Config::of(&Config::from_json(&config.to_json())?.build()?)?);
 ///
-/// let error = Config::from_toml("[adam]\nlearning_rte = 0.1").unwrap_err();
+/// let error = Config::from_toml("[adam]\nlearning_rate = 0.1\nlearning_rte = 0.1").unwrap_err();
 /// assert!(error.to_string().contains("did you mean `learning_rate`?"), "{error}");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

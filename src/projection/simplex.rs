@@ -99,15 +99,16 @@ impl Cut {
         // The exact cut takes `sum` from the largest alone, or something from all of them: neither is more than it should.
         let from_all = (x.sum(below) - sum) / x.elements() as f64;
         let mut beyond = if from_all > -sum || from_all.is_nan() { from_all } else { -sum };
-        let mut last = None;
+        let mut last: Option<f64> = None;
         loop {
             let (rests, count) = rests(x, |x| below(x) - beyond);
             if count == 0.0 {
                 return Cut { largest, beyond };
             }
             beyond += (rests - sum) / count;
-            // The same elements are above the cut as before, for which it was right but for rounding.
-            if last.replace(count) == Some(count) {
+            // No fewer elements are above the cut than before, for which it was right but for rounding. Exactly, it only
+            // goes up; rounded, it may go to and fro between two counts for ever.
+            if last.replace(count).is_some_and(|before| count >= before) {
                 return Cut { largest, beyond };
             }
         }

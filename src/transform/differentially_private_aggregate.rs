@@ -54,7 +54,8 @@ use crate::wrapper::state_fields;
 /// let mut params = array![0.0, 0.0];
 /// let mut state = optimizer.init(&params)?;
 /// optimizer.step_per_example(&mut params, &array![[3.0, 4.0], [0.0, 0.5]], &mut state)?;
-/// approx::assert_relative_eq!(params, array![-0.6, -1.3]);
+/// approx::assert_relative_eq!(params[0], -0.6, max_relative = 1e-12);
+/// approx::assert_relative_eq!(params[1], -1.3, max_relative = 1e-12);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
