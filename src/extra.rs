@@ -1,6 +1,6 @@
 //! What a step is given besides gradients: [`value`], [`value_fn`], [`value_and_grad_fn`], or `()` for nothing.
 //!
-//! Whether it is enough is decided by the compiler; see [`needs`](crate::needs). More than is needed may be given.
+//! Whether it is enough is decided by the compiler; see [`needs`]. More than is needed may be given.
 
 use core::fmt;
 use core::marker::PhantomData;
