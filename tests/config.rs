@@ -36,8 +36,7 @@ fn every_name_of_optax_is_known() {
     for name in names {
         // Most lack an argument here, which is another error.
         let Err(error) = config::build(&json!({ name: {} })) else { continue };
-        assert!(error.unsupported_name().is_none(), "{error}");
-        assert!(!error.to_string().contains("there is no transformation"), "{error}");
+        assert!(!error.is_unknown_name(), "{error}");
     }
 }
 
@@ -61,7 +60,7 @@ fn a_value_of_the_wrong_form_is_said_with_what_it_should_be() {
     ] {
         let error = error(config);
         assert!(error.to_string().starts_with(expected), "{error}");
-        assert!(error.unsupported_name().is_none() && error.refusal().is_none());
+        assert!(error.refusal().is_none());
     }
 }
 

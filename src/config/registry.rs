@@ -3,8 +3,8 @@
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
 use super::{
-    adaptive, anchored, beyond, elementwise, layerwise, linesearch, optax, optimizers, parameter_free, projection,
-    sign, wrappers,
+    adaptive, anchored, beyond, elementwise, layerwise, linesearch, optimizers, parameter_free, projection, sign,
+    wrappers,
 };
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
@@ -55,11 +55,7 @@ fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
         let found = format!("`{name}`, which takes one for each example and comes first: see `build_per_example`");
         return ConfigError::wrong(&node.place, "a transformation of gradients", found);
     }
-    if optax::TRANSFORMS.contains(&name) {
-        ConfigError::unsupported(&node.place, name)
-    } else {
-        ConfigError::unknown(&node.place, "transformation", name, names())
-    }
+    ConfigError::unknown(&node.place, "transformation", name, names())
 }
 
 /// What the transformation of this name asks for.

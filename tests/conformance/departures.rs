@@ -9,29 +9,30 @@ use serde_json::Value;
 
 use super::transform::{self, Seen, Transform};
 use super::tree::{self, Leaf, Leaves, Slack};
-use super::{Verdict, reference};
+use super::{Verdict, projection, reference};
 
-/// All rules.
+/// All rules, by the kind of case that they are for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Departures {
-    departure: Vec<Rule>,
+    transform: Vec<Rule<When, Gives>>,
+    pub(crate) projection: Vec<Rule<projection::When, projection::Gives>>,
 }
 
 /// One way to differ: in which cases, what is right instead, and why.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Rule {
+pub(crate) struct Rule<When, Gives> {
     pub(crate) name: String,
-    pub(crate) reason: String,
-    when: When,
-    gives: Gives,
+    reason: String,
+    pub(crate) when: When,
+    pub(crate) gives: Gives,
 }
 
 /// What must be true of a case, all of it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct When {
+pub(crate) struct When {
     /// Names of transformations and arguments that the config has somewhere, all of them.
     uses: Vec<String>,
     /// Names of which the config has one.
@@ -49,6 +50,8 @@ enum Situation {
     UpdateOfAnotherType,
     /// A gradient that is not finite was accumulated.
     NotFiniteAccumulated,
+    /// The loss of a window of mini-steps is not that of the last of them.
+    LossesDiffer,
     /// A hyperparameter that is given by a schedule is set.
     ScheduledHyperparameterSet,
     /// Gradients were thrown away.
@@ -57,16 +60,21 @@ enum Situation {
     RoundsOfOne,
     /// The gradients are finite, and the sum of their squares is not in their type.
     SquaresOverflow,
-    /// Parameters and gradients are finite, ours are too, and Optax's updates are not.
+    /// Parameters are finite, and so are gradients but for those that were thrown away; ours are never NaN; and Optax's
+    /// updates are not all finite.
     FiniteBecomesNotFinite,
     /// All gradients of the first step are zero.
     NoGradientAtFirst,
+    /// Optax's estimate of the distance is NaN and no update is: none is made of it.
+    EstimatedFromNothing,
+    /// Something that is no number to train with is among the hyperparameters.
+    NoHyperparameter,
 }
 
 /// What is expected instead.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Gives {
+pub(crate) enum Gives {
     /// Optax's update rounded to the parameter's type; parameters may be off by that rounding, or by Optax's if its update
     /// is of a narrower type.
     RoundedUpdates,
@@ -76,11 +84,15 @@ enum Gives {
     SameInF32,
     /// The same for `f64`.
     SameInF64,
-    /// From the step with that gradient on: what the transformation inside gives for the mean of each window alone, and
-    /// nothing before the window is full.
+    /// From the step with that gradient or loss on: what the transformation inside gives for the mean of each window alone,
+    /// and nothing before the window is full.
     WindowsApart,
     /// What the naive version of the transformation gives, in every step.
     NaiveVersion,
+    /// The estimate is the one that the config starts from. All else is Optax's.
+    FirstEstimate,
+    /// There is no such hyperparameter. All else is Optax's.
+    WithoutHyperparameter,
     /// Setting is refused, with a message that says why. All numbers are Optax's.
     Refusal,
     /// What the optimizer inside gives alone.
@@ -95,13 +107,15 @@ impl Departures {
         toml::from_str(include_str!("departures.toml")).expect("departures.toml is well formed")
     }
 
-    pub(crate) fn rules(&self) -> &[Rule] {
-        &self.departure
+    /// Names and reasons.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (&str, &str)> {
+        let transform = self.transform.iter().map(|rule| (&*rule.name, &*rule.reason));
+        transform.chain(self.projection.iter().map(|rule| (&*rule.name, &*rule.reason)))
     }
 
     /// Whether what was found is what some rules give in the place of what Optax recorded. As few rules as possible.
     pub(crate) fn judge(&self, case: &Transform, found: &[Seen], difference: String) -> Verdict {
-        let matching: Vec<&Rule> = self.departure.iter().filter(|rule| rule.when.holds(case, found)).collect();
+        let matching: Vec<_> = self.transform.iter().filter(|rule| rule.when.holds(case, found)).collect();
         let mut sets: Vec<u32> = (1..1 << matching.len()).collect();
         sets.sort_by_key(|set| set.count_ones());
         let mut last = String::new();
@@ -147,23 +161,38 @@ impl Situation {
             Situation::NotFiniteAccumulated => {
                 reference::windows(case).is_some_and(|windows| windows.poisoned.is_some())
             }
+            Situation::LossesDiffer => reference::windows(case).is_some_and(|windows| windows.averaged.is_some()),
             Situation::ScheduledHyperparameterSet => {
                 case.steps.iter().any(|step| step.set_hyperparams.keys().any(|name| scheduled(&case.config, name)))
             }
             Situation::SquaresOverflow => case.steps.iter().any(|step| squares_overflow(&step.grads)),
             Situation::FiniteBecomesNotFinite => {
-                let finite = |leaves: &Leaves| leaves.values().flat_map(|leaf| &leaf.data).all(|x| x.is_finite());
+                let all = |leaves: &Leaves, is: fn(&f64) -> bool| leaves.values().flat_map(|leaf| &leaf.data).all(is);
+                let finite = |leaves| all(leaves, |x| x.is_finite());
+                let mut steps = case.steps.iter().zip(found);
                 finite(&case.params)
-                    && case.steps.iter().all(|step| finite(&step.grads))
-                    && found.iter().all(|seen| finite(&seen.updates))
+                    && steps.all(|(step, found)| finite(&step.grads) || found.skipped)
+                    && found.iter().all(|seen| all(&seen.updates, |x| !x.is_nan()))
                     && !case.steps.iter().all(|step| finite(&step.expected.updates))
             }
+            Situation::EstimatedFromNothing => case.steps.iter().all(|step| {
+                let updates = step.expected.updates.values().flat_map(|leaf| &leaf.data);
+                step.expected.flags.get("estim_lr").is_some_and(|estimate| estimate == "nan")
+                    && updates.chain(step.grads.values().flat_map(|leaf| &leaf.data)).all(|x| x.is_finite())
+            }),
+            Situation::NoHyperparameter => case
+                .steps
+                .iter()
+                .any(|step| NO_HYPERPARAMETERS.iter().any(|name| step.expected.hyperparams.contains_key(*name))),
             Situation::NoGradientAtFirst => case.steps.first().is_some_and(|step| all_zero(&step.grads)),
             Situation::RoundsOfOne => case.config["sam"]["sync_period"] == 1,
             Situation::Skipped => found.iter().any(|seen| seen.skipped),
         }
     }
 }
+
+/// Functions of the step, and how often something is printed, which `inject_hyperparams` of Optax takes for numbers.
+const NO_HYPERPARAMETERS: [&str; 2] = ["clip_value_fn", "print_win_rate_every_n_steps"];
 
 fn squares_overflow(grads: &Leaves) -> bool {
     let finite = grads.values().flat_map(|leaf| &leaf.data).all(|g| g.is_finite());
@@ -206,7 +235,7 @@ impl Gives {
             Gives::SameInF64 => same_in(DType::F64, case, expected),
             Gives::WindowsApart => {
                 let Some(windows) = reference::windows(case) else { return };
-                let first = windows.poisoned.unwrap_or(expected.len());
+                let first = [windows.poisoned, windows.averaged].into_iter().flatten().min().unwrap_or(expected.len());
                 for (expected, right) in expected.iter_mut().zip(windows.seen).skip(first) {
                     expected.updates = right.updates;
                     expected.params = right.params;
@@ -215,11 +244,15 @@ impl Gives {
                     }
                 }
             }
-            Gives::NaiveVersion => {
-                let Some(naive) = reference::windows(case) else { return };
-                for (expected, right) in expected.iter_mut().zip(naive.seen) {
-                    (expected.updates, expected.params) = (right.updates, right.params);
-                    expected.updates.iter_mut().for_each(|(path, update)| update.round(case.params[path].dtype));
+            Gives::NaiveVersion => naive_version(case, expected),
+            Gives::FirstEstimate => {
+                for expected in expected {
+                    expected.flags.extend(first_estimate(&case.config).map(|first| ("estim_lr".into(), first.into())));
+                }
+            }
+            Gives::WithoutHyperparameter => {
+                for expected in expected {
+                    expected.hyperparams.retain(|name, _| !NO_HYPERPARAMETERS.contains(&&**name));
                 }
             }
             Gives::Refusal => {
@@ -278,6 +311,39 @@ fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
     }
 }
 
+/// Where rounding decides, whatever lies between what is found if it goes one way and the other.
+fn naive_version(case: &Transform, expected: &mut [Seen]) {
+    let [Some(naive), Some(less), Some(more)] = [0.0, -1.0, 1.0].map(|lean| reference::leaning(case, lean)) else {
+        return;
+    };
+    let between = less.seen.iter().zip(&more.seen);
+    let mut sum = Slack::new();
+    for ((expected, right), (less, more)) in expected.iter_mut().zip(naive.seen).zip(between) {
+        for (path, leaf) in &right.updates {
+            let pairs = less.updates[path].data.iter().zip(&more.updates[path].data);
+            let off: Vec<_> = pairs.map(|(less, more)| (less - more).abs()).collect();
+            let sum = sum.entry(path.clone()).or_insert_with(|| vec![0.0; leaf.data.len()]);
+            sum.iter_mut().zip(&off).for_each(|(sum, off)| *sum += off);
+            expected.slack[0].insert(path.clone(), sum.clone());
+            expected.slack[1].insert(path.clone(), off);
+        }
+        (expected.updates, expected.params) = (right.updates, right.params);
+        expected.updates.iter_mut().for_each(|(path, update)| update.round(case.params[path].dtype));
+    }
+}
+
+/// What the estimate of the one transformation that has such starts from.
+fn first_estimate(config: &Value) -> Option<f64> {
+    match config {
+        Value::Object(map) => map.iter().find_map(|(name, value)| match &**name {
+            "dadapt_adamw" | "prodigy" => value.get("estim_lr0").map_or(Some(1e-6), Value::as_f64),
+            _ => first_estimate(value),
+        }),
+        Value::Array(values) => values.iter().find_map(first_estimate),
+        _ => None,
+    }
+}
+
 fn same_with_small_gradients(case: &Transform, expected: &mut [Seen]) {
     let mut small = case.clone();
     for step in small.steps.iter_mut().filter(|step| all_zero(&step.grads)) {
@@ -298,7 +364,7 @@ fn same_with_small_gradients(case: &Transform, expected: &mut [Seen]) {
 /// What is given for the same numbers in a wider type.
 fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
     let Ok(wide) = transform::observe_in(case, Some(dtype)) else { return };
-    let mut slack = Slack::new();
+    let (mut slack, to_points) = (Slack::new(), goes_to_points(&case.config));
     for (seen, wide) in expected.iter_mut().zip(wide) {
         (seen.updates, seen.params) = (wide.updates, wide.params);
         // What is not finite in Optax; counters are Optax's.
@@ -308,9 +374,21 @@ fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
             }
         }
         for (path, update) in &seen.updates {
+            let before = slack.get(path).cloned();
             allow_a_step(path, [&seen.params[path], update], &mut slack, &mut seen.slack);
+            // It takes back by how much the parameter was off before.
+            if let (true, Some(before), Some(off)) = (to_points, before, seen.slack[1].get_mut(path)) {
+                off.iter_mut().zip(before).for_each(|(off, before)| *off += before);
+            }
         }
     }
+}
+
+/// Whether updates go to points that are worked out without the parameters.
+fn goes_to_points(config: &Value) -> bool {
+    ["mechanize", "sam", "schedule_free", "schedule_free_adamw", "schedule_free_sgd"]
+        .iter()
+        .any(|name| uses(config, name))
 }
 
 /// Lets an update be off by one step of its type, and a parameter by what has added up.
