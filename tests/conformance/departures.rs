@@ -292,6 +292,9 @@ impl Gives {
 fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
     let mut slack = Slack::new();
     for seen in expected {
+        for (path, leaf) in seen.eval_params.iter_mut().flatten() {
+            leaf.round(case.params[path].dtype);
+        }
         for (path, update) in &mut seen.updates {
             let dtype = case.params[path].dtype;
             if update.dtype != dtype {
@@ -367,6 +370,7 @@ fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
     let (mut slack, to_points) = (Slack::new(), goes_to_points(&case.config));
     for (seen, wide) in expected.iter_mut().zip(wide) {
         (seen.updates, seen.params) = (wide.updates, wide.params);
+        seen.eval_params = seen.eval_params.take().and(wide.eval_params);
         // What is not finite in Optax; counters are Optax's.
         for (name, value) in &mut seen.flags {
             if value.is_string() {

@@ -1,7 +1,7 @@
 //! Rules that Optax has wrong, said naively: each as its paper has it, element by element in `f64`.
 //!
 //! Rprop: as Igel and Hüsken write it. Unit norm: zero has no direction. Simplified AdEMAMix: a mean of squares with an
-//! infinite one in it is infinite. Standard deviation: a variance is not negative.
+//! infinite one in it is infinite. Standard deviation: a variance is not negative. ADOPT: the first step only looks. AdEMAMix: state stays of the type that is asked for.
 
 use std::collections::BTreeMap;
 
@@ -178,5 +178,106 @@ impl Naive for Stddev {
 
     fn lean(&mut self, lean: f64) {
         self.lean = lean;
+    }
+}
+
+/// A mean of gradients, each over the root of the mean of squares of those before it.
+pub(crate) struct Adopt {
+    b1: f64,
+    b2: f64,
+    eps: f64,
+    /// To this power of the number of the step gradients are limited.
+    power: Option<f64>,
+    nesterov: bool,
+    steps: f64,
+    /// Mean and mean of squares of each element.
+    memory: BTreeMap<String, Vec<[f64; 2]>>,
+}
+
+impl Adopt {
+    pub(crate) fn build(args: &Value) -> Option<Adopt> {
+        let power = args.get("clip_value_fn").map_or(Some(0.25), |limit| limit["power"].as_f64())?;
+        Some(Adopt {
+            b1: number(args, "b1", 0.9)?,
+            b2: number(args, "b2", 0.9999)?,
+            eps: number(args, "eps", 1e-6)?,
+            power: (args["use_clipping"] != false).then_some(power),
+            nesterov: args["nesterov"] == true,
+            steps: 0.0,
+            memory: BTreeMap::new(),
+        })
+    }
+}
+
+impl Naive for Adopt {
+    fn update(&mut self, grads: &Leaves) -> Leaves {
+        let limit = self.power.map_or(f64::INFINITY, |power| self.steps.powf(power));
+        let first = self.steps == 0.0;
+        self.steps += 1.0;
+        let mut updates = grads.clone();
+        for (path, leaf) in &mut updates {
+            let memory = self.memory.entry(path.clone()).or_insert_with(|| vec![[0.0; 2]; leaf.data.len()]);
+            for (x, [mean, squares]) in leaf.data.iter_mut().zip(memory) {
+                let g = *x;
+                let square = tree::round(leaf.dtype, g * g);
+                if first {
+                    (*squares, *x) = (square, 0.0);
+                    continue;
+                }
+                let direction = (g / squares.sqrt().max(self.eps)).clamp(-limit, limit);
+                *mean = self.b1 * *mean + (1.0 - self.b1) * direction;
+                *squares = self.b2 * *squares + (1.0 - self.b2) * square;
+                let ahead = self.b1 * *mean + (1.0 - self.b1) * direction;
+                *x = tree::round(leaf.dtype, if self.nesterov { ahead } else { *mean });
+            }
+        }
+        updates
+    }
+}
+
+/// Two means of gradients over the root of a mean of squares, all rounded to a type.
+pub(crate) struct Ademamix {
+    b: [f64; 3],
+    alpha: f64,
+    /// Added to the root, and under it.
+    eps: [f64; 2],
+    dtype: DType,
+    steps: i32,
+    /// Fast mean, slow mean, and mean of squares of each element.
+    memory: BTreeMap<String, Vec<[f64; 3]>>,
+}
+
+impl Ademamix {
+    pub(crate) fn build(name: &str, args: &Value) -> Option<Ademamix> {
+        Some(Ademamix {
+            b: [number(args, "b1", 0.9)?, number(args, "b2", 0.999)?, number(args, "b3", 0.9999)?],
+            alpha: number(args, "alpha", if name == "ademamix" { 5.0 } else { 6.0 })?,
+            eps: [number(args, "eps", 1e-8)?, number(args, "eps_root", 0.0)?],
+            dtype: DType::from_name(args["mu_dtype"].as_str()?)?,
+            steps: 0,
+            memory: BTreeMap::new(),
+        })
+    }
+}
+
+impl Naive for Ademamix {
+    fn update(&mut self, grads: &Leaves) -> Leaves {
+        self.steps += 1;
+        let [b1, b2, b3] = self.b;
+        let unbias = |decay: f64| 1.0 - decay.powi(self.steps);
+        let mut updates = grads.clone();
+        for (path, leaf) in &mut updates {
+            let memory = self.memory.entry(path.clone()).or_insert_with(|| vec![[0.0; 3]; leaf.data.len()]);
+            for (x, kept) in leaf.data.iter_mut().zip(memory) {
+                let (g, [fast, slow, squares]) = (*x, *kept);
+                let fast = b1 * fast + (1.0 - b1) * g;
+                let slow = b3 * slow + (1.0 - b3) * g;
+                let squares = b2 * squares + (1.0 - b2) * g * g;
+                *kept = [fast, slow, squares].map(|x| tree::round(self.dtype, x));
+                let root = (squares / unbias(b2) + self.eps[1]).sqrt() + self.eps[0];
+                *x = tree::round(leaf.dtype, (fast / unbias(b1) + self.alpha * slow) / root);
+            }
+        }
+        updates
     }
 }

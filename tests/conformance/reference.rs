@@ -11,7 +11,7 @@ use gradchain::tree::DynTree;
 use gradchain::{OptState, apply_updates, config, extra, needs};
 use serde_json::{Value, json};
 
-use super::naive::{Naive, Rprop, SimplifiedAdemamix, Stddev, Unit};
+use super::naive::{Ademamix, Adopt, Naive, Rprop, SimplifiedAdemamix, Stddev, Unit};
 use super::transform::{self, Seen, Transform};
 use super::tree::{self, Leaf, Leaves};
 
@@ -132,18 +132,26 @@ impl Node {
         }
         let (name, args) = single(config)?;
         let rule = |rule: Box<dyn Naive>| Some(Node::Rule(rule));
+        let decayed = |rule: Box<dyn Naive>| {
+            let decay = json!({"weight_decay": args["weight_decay"].as_f64().unwrap_or(0.0), "mask": args["mask"]});
+            Some(Node::Chain(vec![
+                Node::Rule(rule),
+                Node::whole(&json!({"add_decayed_weights": decay}), params)?,
+                Node::whole(&json!({"scale_by_learning_rate": {"learning_rate": args["learning_rate"]}}), params)?,
+            ]))
+        };
         match name {
             "rprop" | "scale_by_rprop" => rule(Box::new(Rprop::build(name, args)?)),
             "normalize" => rule(Box::new(Unit)),
             "scale_by_simplified_ademamix" => rule(Box::new(SimplifiedAdemamix::build(args)?)),
-            "simplified_ademamix" => {
-                let decay = json!({"weight_decay": args["weight_decay"].as_f64().unwrap_or(0.0), "mask": args["mask"]});
-                Some(Node::Chain(vec![
-                    Node::Rule(Box::new(SimplifiedAdemamix::build(args)?)),
-                    Node::whole(&json!({"add_decayed_weights": decay}), params)?,
-                    Node::whole(&json!({"scale_by_learning_rate": {"learning_rate": args["learning_rate"]}}), params)?,
-                ]))
-            }
+            "simplified_ademamix" => decayed(Box::new(SimplifiedAdemamix::build(args)?)),
+            "scale_by_ademamix" => rule(Box::new(Ademamix::build(name, args)?)),
+            "ademamix" => decayed(Box::new(Ademamix::build(name, args)?)),
+            "adopt" => Some(Node::Chain(vec![
+                Node::Rule(Box::new(Adopt::build(args)?)),
+                Node::whole(&json!({"scale_by_learning_rate": {"learning_rate": args["learning_rate"]}}), params)?,
+            ])),
+            "scale_by_adopt" => rule(Box::new(Adopt::build(args)?)),
             "scale_by_stddev" => rule(Box::new(Stddev::build(args)?)),
             "rmsprop" => {
                 let rate = json!({"scale_by_learning_rate": {"learning_rate": args["learning_rate"]}});
@@ -418,18 +426,24 @@ fn single(config: &Value) -> Option<(&str, &Value)> {
 }
 
 fn mentions_naive(config: &Value) -> bool {
-    const NAIVE: [&str; 9] = [
+    const NAIVE: [&str; 11] = [
+        "adopt",
         "apply_every",
         "multi_steps",
         "normalize",
         "rprop",
         "sam",
+        "scale_by_adopt",
         "scale_by_rprop",
         "scale_by_simplified_ademamix",
         "scale_by_stddev",
         "simplified_ademamix",
     ];
-    let naive = |name: &str, args: &Value| NAIVE.contains(&name) || name == "rmsprop" && args["centered"] == true;
+    let naive = |name: &str, args: &Value| match name {
+        "rmsprop" => args["centered"] == true,
+        "ademamix" | "scale_by_ademamix" => !args["mu_dtype"].is_null(),
+        _ => NAIVE.contains(&name),
+    };
     match config {
         Value::Object(map) => map.iter().any(|(name, args)| naive(name, args) || mentions_naive(args)),
         Value::Array(values) => values.iter().any(mentions_naive),
