@@ -63,6 +63,8 @@ enum Situation {
     /// Parameters are finite, and so are gradients but for those that were thrown away, and Optax's updates are not all
     /// finite before ours have a NaN.
     FiniteBecomesNotFinite,
+    /// All of Optax's updates are zero, and ours change no parameter either.
+    UpdatesVanish,
     /// All gradients of the first step are zero.
     NoGradientAtFirst,
     /// Optax's estimate of the distance is NaN and no update is: none is made of it.
@@ -175,6 +177,11 @@ impl Situation {
                 finite(&case.params)
                     && case.steps.iter().zip(found).take_while(sound).any(|(step, _)| !finite(&step.expected.updates))
             }
+            Situation::UpdatesVanish => case.steps.iter().zip(found).all(|(step, found)| {
+                let still =
+                    [&step.expected.params, &found.params].into_iter().all(|params| tree::same(params, &case.params));
+                still && all_zero(&step.expected.updates)
+            }),
             Situation::EstimatedFromNothing => case.steps.iter().all(|step| {
                 let updates = step.expected.updates.values().flat_map(|leaf| &leaf.data);
                 step.expected.flags.get("estim_lr").is_some_and(|estimate| estimate == "nan")
@@ -208,8 +215,8 @@ fn of_another_type(case: &Transform, seen: &Seen) -> bool {
     seen.updates.iter().any(|(path, update)| update.dtype != case.params[path].dtype)
 }
 
-fn all_zero(grads: &Leaves) -> bool {
-    grads.values().flat_map(|leaf| &leaf.data).all(|g| *g == 0.0)
+fn all_zero(leaves: &Leaves) -> bool {
+    leaves.values().flat_map(|leaf| &leaf.data).all(|g| *g == 0.0)
 }
 
 /// Whether an argument of this name is given by a schedule, inside `inject_hyperparams`.

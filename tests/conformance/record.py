@@ -86,6 +86,10 @@ record("adopt_huge_f32", {"adopt": {"learning_rate": 0.1, "use_clipping": False}
        [{"w": [1e34, 0.25, -1.0], "b": [[2.0, -3e35]]}] + G, F32, ["adopt", "huge"])
 record("ademamix_mu_dtype_f32", {"ademamix": {"learning_rate": 0.1, "b3": 0.95, "mu_dtype": "bf16"}}, "f32", W, G + G + G,
        (0.005, 1e-5), ["ademamix", "dtype"])
+record("mechanize_short_way_bf16", {"mechanize": {"base_optimizer": {"adam": {"learning_rate": 0.01}}}}, "bf16", W, G,
+       (0.03, 0.0), ["half", "mechanize"])
+record("apply_if_finite_multi_steps_f32", {"apply_if_finite": {"inner": {"multi_steps": {"inner": {"sgd": {"learning_rate": 0.1}},
+       "every_k_schedule": 2}}, "max_consecutive_errors": 0}}, "f32", W, NAN, F32, ["apply_if_finite", "multi_steps", "nan"])
 record("prodigy_frozen_f32", {"selective_transform": {"optimizer": {"prodigy": {"estim_lr0": 0.01}}, "freeze_mask": {"by_path": {
        "b": True, "w": True}}}}, "f32", W, G, F32, ["prodigy", "selective_transform"])
 record("inject_sophia_f32", {"inject_hyperparams": {"inner": {"sophia": {"learning_rate": 0.1, "hessian_diagonal_fn": {"scale": {

@@ -70,6 +70,7 @@ enum Node {
     Whole(Boxed<needs::Value>, Box<OptState<Boxed<needs::Value>>>),
     Window(Box<Window>),
     Sometimes(Box<Sometimes>),
+    IfFinite(Box<IfFinite>),
     Sam(Box<Sam>),
 }
 
@@ -94,6 +95,14 @@ struct Sometimes {
     condition: Value,
     zero: bool,
     steps: u64,
+}
+
+/// What runs if gradients are finite, or have not been for too many steps; in others updates are zero.
+struct IfFinite {
+    inner: Node,
+    most: u64,
+    in_a_row: u64,
+    in_all: u64,
 }
 
 /// Rounds of adversarial steps, with one of the optimizer at their end.
@@ -183,6 +192,12 @@ impl Node {
                 zero: name == "conditionally_mask",
                 steps: 0,
             }))),
+            "apply_if_finite" => Some(Node::IfFinite(Box::new(IfFinite {
+                inner: Node::build(&args["inner"], params)?,
+                most: args["max_consecutive_errors"].as_u64()?,
+                in_a_row: 0,
+                in_all: 0,
+            }))),
             "named_chain" => {
                 let member = |member: &Value| Node::build(&member[1], params);
                 Some(Node::Chain(args.as_array()?.iter().map(member).collect::<Option<_>>()?))
@@ -250,6 +265,7 @@ impl Node {
             }
             Node::Window(window) => window.update(grads, value, params),
             Node::Sometimes(sometimes) => sometimes.update(grads, value, params),
+            Node::IfFinite(if_finite) => if_finite.update(grads, value, params),
             Node::Sam(sam) => sam.update(grads, value, params),
         }
     }
@@ -263,6 +279,7 @@ impl Node {
             Node::Rule(_) | Node::Sums(_) | Node::Whole(..) => {}
             Node::Window(window) => window.inner.each(see),
             Node::Sometimes(sometimes) => sometimes.inner.each(see),
+            Node::IfFinite(if_finite) => if_finite.inner.each(see),
             Node::Sam(sam) => [&mut sam.optimizer, &mut sam.adversary].into_iter().for_each(|node| node.each(see)),
         }
     }
@@ -278,6 +295,12 @@ impl Node {
                 flags.extend(window.flags.clone());
             }
             Node::Sometimes(sometimes) => sometimes.inner.flags(paths, flags),
+            Node::IfFinite(if_finite) => {
+                if_finite.inner.flags(paths, flags);
+                flags.insert("notfinite_count".into(), if_finite.in_a_row.into());
+                flags.insert("last_finite".into(), (if_finite.in_a_row == 0).into());
+                flags.insert("total_notfinite".into(), if_finite.in_all.into());
+            }
             Node::Sam(sam) => [&sam.optimizer, &sam.adversary].into_iter().for_each(|node| node.flags(paths, flags)),
         }
     }
@@ -360,6 +383,21 @@ impl Sometimes {
             (true, _) => self.inner.update(grads, value, params),
             (false, true) => Some((map(&grads, |_, _| 0.0), true)),
             (false, false) => Some((grads, true)),
+        }
+    }
+}
+
+impl IfFinite {
+    fn update(&mut self, grads: Leaves, value: f64, params: &DynTree) -> Option<(Leaves, bool)> {
+        if grads.values().flat_map(|leaf| &leaf.data).all(|g| g.is_finite()) {
+            self.in_a_row = 0;
+        } else {
+            self.in_a_row += 1;
+            self.in_all += 1;
+        }
+        match self.in_a_row == 0 || self.in_a_row > self.most {
+            true => self.inner.update(grads, value, params),
+            false => Some((map(&grads, |_, _| 0.0), false)),
         }
     }
 }
