@@ -71,6 +71,8 @@ enum Situation {
     EstimatedFromNothing,
     /// Something that is no number to train with is among the hyperparameters.
     NoHyperparameter,
+    /// All is finite that is measured, and what Optax measures is not.
+    MeasureOverflows,
 }
 
 /// What is expected instead.
@@ -91,6 +93,8 @@ pub(crate) enum Gives {
     WindowsApart,
     /// What the naive version of the transformation gives, in every step.
     NaiveVersion,
+    /// Measured norms that are infinite are what they are for the same gradients as `f64`. All else is Optax's.
+    MeasuredInF64,
     /// The estimate is the one that the config starts from. All else is Optax's.
     FirstEstimate,
     /// There is no such hyperparameter. All else is Optax's.
@@ -187,6 +191,12 @@ impl Situation {
                 step.expected.flags.get("estim_lr").is_some_and(|estimate| estimate == "nan")
                     && updates.chain(step.grads.values().flat_map(|leaf| &leaf.data)).all(|x| x.is_finite())
             }),
+            Situation::MeasureOverflows => case.steps.iter().zip(found).any(|(step, found)| {
+                let infinite = |(name, x): (&String, &f64)| {
+                    x.is_infinite() && found.measurements.get(name).is_some_and(|found| found.is_finite())
+                };
+                step.expected.measurements.iter().any(infinite)
+            }),
             Situation::NoHyperparameter => case
                 .steps
                 .iter()
@@ -252,6 +262,14 @@ impl Gives {
                 }
             }
             Gives::NaiveVersion => naive_version(case, expected),
+            Gives::MeasuredInF64 => {
+                let Ok(wide) = transform::observe_in(case, Some(DType::F64)) else { return };
+                for (expected, wide) in expected.iter_mut().zip(wide) {
+                    for (name, measured) in expected.measurements.iter_mut().filter(|(_, x)| x.is_infinite()) {
+                        *measured = wide.measurements.get(name).copied().unwrap_or(f64::NAN);
+                    }
+                }
+            }
             Gives::FirstEstimate => {
                 for expected in expected {
                     expected.flags.extend(first_estimate(&case.config).map(|first| ("estim_lr".into(), first.into())));
@@ -336,6 +354,11 @@ fn naive_version(case: &Transform, expected: &mut [Seen]) {
             sum.iter_mut().zip(&off).for_each(|(sum, off)| *sum += off);
             expected.slack[0].insert(path.clone(), sum.clone());
             expected.slack[1].insert(path.clone(), off);
+        }
+        for name in ["plateau_scale", "plateau_count", "cooldown_count", "best_value"] {
+            if let (Some(flag), Some(right)) = (expected.flags.get_mut(name), right.flags.get(name)) {
+                *flag = right.clone();
+            }
         }
         (expected.updates, expected.params) = (right.updates, right.params);
         expected.updates.iter_mut().for_each(|(path, update)| update.round(case.params[path].dtype));

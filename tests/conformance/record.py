@@ -90,6 +90,10 @@ record("mechanize_short_way_bf16", {"mechanize": {"base_optimizer": {"adam": {"l
        (0.03, 0.0), ["half", "mechanize"])
 record("apply_if_finite_multi_steps_f32", {"apply_if_finite": {"inner": {"multi_steps": {"inner": {"sgd": {"learning_rate": 0.1}},
        "every_k_schedule": 2}}, "max_consecutive_errors": 0}}, "f32", W, NAN, F32, ["apply_if_finite", "multi_steps", "nan"])
+record("plateau_bf16", {"reduce_on_plateau": {"factor": 0.5, "patience": 2}}, "bf16", W, G + G, (0.03, 1e-3),
+       ["half", "reduce_on_plateau", "value"], values=[0.9, 0.899, 0.898, 0.897, 0.896, 0.895, 0.894, 0.893])
+record("measured_huge_f32", {"chain": [{"monitor": {"measures": {"norm": {"measure": "global_norm"}}}}, {"sgd": {
+       "learning_rate": 0.1}}]}, "f32", W, HUGE, F32, ["huge", "monitor"])
 record("prodigy_frozen_f32", {"selective_transform": {"optimizer": {"prodigy": {"estim_lr0": 0.01}}, "freeze_mask": {"by_path": {
        "b": True, "w": True}}}}, "f32", W, G, F32, ["prodigy", "selective_transform"])
 record("inject_sophia_f32", {"inject_hyperparams": {"inner": {"sophia": {"learning_rate": 0.1, "hessian_diagonal_fn": {"scale": {

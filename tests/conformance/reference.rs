@@ -11,7 +11,7 @@ use gradchain::tree::DynTree;
 use gradchain::{OptState, apply_updates, config, extra, needs};
 use serde_json::{Value, json};
 
-use super::naive::{Ademamix, Adopt, Naive, Rprop, SimplifiedAdemamix, Stddev, Unit};
+use super::naive::{Ademamix, Adopt, Naive, Plateau, Rprop, SimplifiedAdemamix, Stddev, Unit};
 use super::transform::{self, Seen, Transform};
 use super::tree::{self, Leaf, Leaves};
 
@@ -66,6 +66,7 @@ enum Node {
     /// Each of some leaves, by whether their paths are among these.
     Parts(Vec<(Vec<String>, Node)>),
     Rule(Box<dyn Naive>),
+    Plateau(Box<Plateau>),
     Sums(Sums),
     Whole(Boxed<needs::Value>, Box<OptState<Boxed<needs::Value>>>),
     Window(Box<Window>),
@@ -161,6 +162,7 @@ impl Node {
                 Node::whole(&json!({"scale_by_learning_rate": {"learning_rate": args["learning_rate"]}}), params)?,
             ])),
             "scale_by_adopt" => rule(Box::new(Adopt::build(args)?)),
+            "reduce_on_plateau" => Some(Node::Plateau(Box::new(Plateau::build(args)?))),
             "scale_by_stddev" => rule(Box::new(Stddev::build(args)?)),
             "rmsprop" => {
                 let rate = json!({"scale_by_learning_rate": {"learning_rate": args["learning_rate"]}});
@@ -258,6 +260,7 @@ impl Node {
                 Some((grads, emitted))
             }
             Node::Rule(rule) => Some((rule.update(&grads), true)),
+            Node::Plateau(plateau) => Some((plateau.update(&grads, value), true)),
             Node::Sums(sums) => Some((sums.update(grads), true)),
             Node::Whole(whole, state) => {
                 let updates = whole.update_with(&tree::dynamic(&grads), extra::value(value), state, params).ok()?;
@@ -276,7 +279,7 @@ impl Node {
         match self {
             Node::Chain(members) => members.iter_mut().for_each(|member| member.each(see)),
             Node::Parts(parts) => parts.iter_mut().for_each(|(_, node)| node.each(see)),
-            Node::Rule(_) | Node::Sums(_) | Node::Whole(..) => {}
+            Node::Rule(_) | Node::Plateau(_) | Node::Sums(_) | Node::Whole(..) => {}
             Node::Window(window) => window.inner.each(see),
             Node::Sometimes(sometimes) => sometimes.inner.each(see),
             Node::IfFinite(if_finite) => if_finite.inner.each(see),
@@ -289,6 +292,7 @@ impl Node {
             Node::Chain(members) => members.iter().for_each(|member| member.flags(paths, flags)),
             Node::Parts(parts) => parts.iter().for_each(|(_, node)| node.flags(paths, flags)),
             Node::Rule(_) | Node::Sums(_) => {}
+            Node::Plateau(plateau) => flags.extend(plateau.flags().map(|(name, value)| (name.into(), value))),
             Node::Whole(_, state) => flags.extend(transform::fields(&***state, paths)),
             Node::Window(window) => {
                 window.inner.flags(paths, flags);
@@ -464,11 +468,12 @@ fn single(config: &Value) -> Option<(&str, &Value)> {
 }
 
 fn mentions_naive(config: &Value) -> bool {
-    const NAIVE: [&str; 11] = [
+    const NAIVE: [&str; 12] = [
         "adopt",
         "apply_every",
         "multi_steps",
         "normalize",
+        "reduce_on_plateau",
         "rprop",
         "sam",
         "scale_by_adopt",
