@@ -50,9 +50,19 @@ const FAMILIES: &[(&[&str], Family)] = &[
     (wrappers::named::NAMES, wrappers::named::build),
 ];
 
+/// Names of Optax that are no transformations of gradients, and where they go.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("measure_with_ema", "one of the `measures` of a `monitor`"),
+    ("skip_large_updates", "a `should_skip_update_fn` of `multi_steps`"),
+];
+
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
     if wrappers::per_example::NAMES.contains(&name) {
         let found = format!("`{name}`, which takes one for each example and comes first: see `build_per_example`");
+        return ConfigError::wrong(&node.place, "a transformation of gradients", found);
+    }
+    if let Some((_, place)) = ELSEWHERE.iter().find(|(known, _)| *known == name) {
+        let found = format!("`{name}`, which is {place}");
         return ConfigError::wrong(&node.place, "a transformation of gradients", found);
     }
     ConfigError::unknown(&node.place, "transformation", name, names())
