@@ -70,6 +70,8 @@ enum Node {
     Sums(Sums),
     Whole(Boxed<needs::Value>, Box<OptState<Boxed<needs::Value>>>),
     Window(Box<Window>),
+    /// What is given all leaves in one.
+    Flat(Box<Node>),
     Sometimes(Box<Sometimes>),
     IfFinite(Box<IfFinite>),
     Sam(Box<Sam>),
@@ -205,9 +207,8 @@ impl Node {
                 Some(Node::Chain(args.as_array()?.iter().map(member).collect::<Option<_>>()?))
             }
             "inject_hyperparams" => Node::build(&args["inner"], params),
-            // What works on each element alone does the same for leaves in one.
             "flatten" => {
-                Node::build(&args["inner"], params).filter(|node| matches!(node, Node::Rule(_) | Node::Sums(_)))
+                Some(Node::Flat(Box::new(Node::build(&args["inner"], &tree::dynamic(&flat(&tree::leaves(params))?))?)))
             }
             "masked" => {
                 let on = chosen(&args["mask"], params)?;
@@ -267,6 +268,16 @@ impl Node {
                 Some((tree::leaves(&updates), updates.outcome().emitted()))
             }
             Node::Window(window) => window.update(grads, value, params),
+            Node::Flat(inner) => {
+                let params = tree::dynamic(&flat(&tree::leaves(params))?);
+                let (one, emitted) = inner.update(flat(&grads)?, value, &params)?;
+                let mut elements = one.into_values().flat_map(|leaf| leaf.data);
+                let mut updates = grads;
+                for x in updates.values_mut().flat_map(|leaf| &mut leaf.data) {
+                    *x = elements.next()?;
+                }
+                Some((updates, emitted))
+            }
             Node::Sometimes(sometimes) => sometimes.update(grads, value, params),
             Node::IfFinite(if_finite) => if_finite.update(grads, value, params),
             Node::Sam(sam) => sam.update(grads, value, params),
@@ -281,6 +292,7 @@ impl Node {
             Node::Parts(parts) => parts.iter_mut().for_each(|(_, node)| node.each(see)),
             Node::Rule(_) | Node::Plateau(_) | Node::Sums(_) | Node::Whole(..) => {}
             Node::Window(window) => window.inner.each(see),
+            Node::Flat(inner) => inner.each(see),
             Node::Sometimes(sometimes) => sometimes.inner.each(see),
             Node::IfFinite(if_finite) => if_finite.inner.each(see),
             Node::Sam(sam) => [&mut sam.optimizer, &mut sam.adversary].into_iter().for_each(|node| node.each(see)),
@@ -298,6 +310,7 @@ impl Node {
                 window.inner.flags(paths, flags);
                 flags.extend(window.flags.clone());
             }
+            Node::Flat(inner) => inner.flags(paths, flags),
             Node::Sometimes(sometimes) => sometimes.inner.flags(paths, flags),
             Node::IfFinite(if_finite) => {
                 if_finite.inner.flags(paths, flags);
@@ -492,6 +505,14 @@ fn mentions_naive(config: &Value) -> bool {
         Value::Array(values) => values.iter().any(mentions_naive),
         _ => false,
     }
+}
+
+/// All leaves in one, if they are of one type.
+fn flat(leaves: &Leaves) -> Option<Leaves> {
+    let dtype = leaves.values().next()?.dtype;
+    let data: Vec<f64> = leaves.values().flat_map(|leaf| leaf.data.iter().copied()).collect();
+    let of_one_type = leaves.values().all(|leaf| leaf.dtype == dtype);
+    of_one_type.then(|| Leaves::from([(String::new(), Leaf { dtype, shape: vec![data.len()], data })]))
 }
 
 /// The leaves with these paths.
