@@ -95,17 +95,18 @@ impl Constraint for UnitNorm {
     }
 
     fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+        if let Some(i) = values.iter().position(|x| !x.is_finite()) {
+            return Err(leaf.refuse_element(i, "finite", values[i]));
+        }
         let mut x = Vec::new();
         for lane in along(leaf, self.axis)? {
             lane.read(values, &mut x);
             let length = normalize(&mut x).map_or(0.0, |length| length.value());
-            // Written so that NaN is refused.
-            if !((length - 1.0).abs() <= slack(leaf.dtype(), lane.len())) {
+            if (length - 1.0).abs() > slack(leaf.dtype(), lane.len()) {
                 return Err(leaf.refuse_element(lane.start, "the first of elements with the length 1", length));
             }
-            lane.read(values, &mut x);
-            lane.write(&x, to);
         }
+        to.copy_from_slice(values);
         Ok(())
     }
 }

@@ -38,7 +38,7 @@ fn values_outside_of_the_set_are_named() {
             refused(unit_norm().axis(0), &[2, 2], &[1.0, 3.0, 0.0, 4.0]),
             "`w[0, 1]` must be the first of elements with the length 1, found 5",
         ),
-        (refused(unit_norm(), &[1], &[nan]), "`w[0]` must be the first of elements with the length 1, found NaN"),
+        (refused(unit_norm(), &[1], &[nan]), "`w[0]` must be finite, found NaN"),
         (
             refused(orthogonal(), &[1, 2, 2], &[1.0, 0.0, 0.0, 2.0]),
             "`w` must be an orthogonal matrix, found the product 4 of its columns 1 and 1",

@@ -125,7 +125,7 @@ fn inside(name: &str, x: &ArrayD<f64>) {
             assert_eq!(m, m.t(), "{name}");
             // The quadratic form of some vectors.
             for seed in 0..20 {
-                let v = wave(m.nrows(), f64::from(seed));
+                let v = wave(m.nrows(), 0.5 + f64::from(seed));
                 let mv: Vec<f64> = m.rows().into_iter().map(|row| product(row.as_slice().unwrap(), &v)).collect();
                 assert!(product(&v, &mv) > 0.0, "{name}");
             }

@@ -67,7 +67,7 @@ fn transformed_once_it_is_stale() {
         optimizer.step(&mut raw, &gradient, &mut state).unwrap();
     }
     assert_eq!(model, 0.5, "what the model sees never moves");
-    assert!(*raw.constrain().unwrap() < 1e-30, "and the raw number runs away: {:?}", raw);
+    assert!(*raw.constrain().unwrap() < ANSWER / 100.0, "and the raw number runs away: {:?}", raw);
 }
 
 /// The wrong way: the value is clipped after the step, which needs bounds within the open interval: each has another answer.
@@ -92,25 +92,41 @@ fn clipped_after_the_step_it_is_somewhere_else() {
     assert!(seen.iter().all(|p| *p == 1e-6 || *p == 1.0 - 1e-6));
 }
 
-/// Turns a frame to fit another: `−⟨A, Q⟩`, whose minimum is the orthogonal factor of `A`.
-#[test]
-fn an_orthogonal_matrix_stays_so_and_finds_the_nearest_one() {
-    let n = 6;
-    let target = Array2::from_shape_vec((n, n), wave(n * n, 0.2)).unwrap() + 0.7 * Array2::<f64>::eye(n);
-    let mut raw = Constraints::new().at("", orthogonal()).unconstrain(&Array2::<f64>::eye(n)).unwrap();
-    let optimizer = adam(0.01);
+fn largest_error(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
+    (a - b).iter().fold(0.0_f64, |most, x| most.max(x.abs()))
+}
+
+/// Turns a frame towards another: `−⟨A, Q⟩`, whose minimum is `A` itself where that is orthogonal.
+fn turned(
+    optimizer: &impl GradientTransformation<Needs = gradchain::needs::Nothing>,
+    target: &Array2<f64>,
+) -> Array2<f64> {
+    let identity = Array2::<f64>::eye(target.nrows());
+    let mut raw = Constraints::new().at("", orthogonal()).unconstrain(&identity).unwrap();
     let mut state = optimizer.init(&raw).unwrap();
     for _ in 0..1000 {
         let q = raw.constrain().unwrap();
-        let error = (q.t().dot(&*q) - Array2::<f64>::eye(n)).iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+        let error = largest_error(&q.t().dot(&*q), &identity);
         assert!(error < 1e-12, "{error:e}");
-        let gradient = raw.pull_back(-&target).unwrap();
+        let gradient = raw.pull_back(-target).unwrap();
         optimizer.step(&mut raw, &gradient, &mut state).unwrap();
     }
-    // At the minimum, and only where the slope is zero, `Qᵀ·A` is symmetric.
-    let product = raw.constrain().unwrap().t().dot(&target);
-    let skew = (&product - &product.t()).iter().fold(0.0_f64, |most, x| most.max(x.abs()));
-    assert!(skew < 1e-3, "{skew:e}");
+    raw.constrain().unwrap().into_inner()
+}
+
+#[test]
+fn an_orthogonal_matrix_stays_so_and_finds_another() {
+    let n = 6;
+    let near = Array2::from_shape_vec((n, n), wave(n * n, 0.2)).unwrap() * 0.5 + Array2::<f64>::eye(n);
+    let mut target = Constraints::new().at("", orthogonal()).unconstrain(&Array2::<f64>::eye(n)).unwrap();
+    put(&mut target, near.as_slice().unwrap());
+    let target = target.constrain().unwrap().into_inner();
+    assert!(largest_error(&target, &Array2::eye(n)) > 0.3, "there is some way to go");
+
+    let error = largest_error(&turned(&sgd(0.1), &target), &target);
+    assert!(error < 1e-12, "{error:e}");
+    let error = largest_error(&turned(&adam(0.01), &target), &target);
+    assert!(error < 1e-3, "{error:e}");
 }
 
 /// The covariance of known samples, by maximum likelihood: the answer is their mean square.
