@@ -1,14 +1,16 @@
 //! Raw leaves in memory.
 
+use std::sync::Arc;
+
 use crate::element::DType;
 use crate::tree::{LeafMut, LeafRef};
 
-/// A raw leaf: to which constrained leaf it belongs, its name below that one's path, and its elements.
+/// A raw leaf: to which constrained leaf it belongs, its own path, and its elements.
 #[derive(Clone, Debug)]
 pub(super) struct RawLeaf {
     /// The number of the constrained leaf.
     pub(super) leaf: usize,
-    pub(super) name: &'static str,
+    pub(super) path: Arc<str>,
     pub(super) shape: Vec<usize>,
     pub(super) numbers: Numbers,
 }

@@ -7,7 +7,7 @@ use super::leaf::{Constraint, Part, Site, index, shown};
 use super::numbers::{Numbers, RawLeaf};
 use super::range::largest;
 use crate::error::{Error, Result};
-use crate::tree::{LeafRef, LeafSpec, Structure};
+use crate::tree::{LeafRef, LeafSpec, Structure, Tree, for_each_leaf};
 
 /// What all raw trees for parameters of one structure share.
 #[derive(Debug)]
@@ -24,30 +24,43 @@ pub(super) struct Bound {
     /// The number of the leaf.
     pub(super) leaf: usize,
     constraint: Arc<dyn Constraint>,
-    parts: Vec<Part>,
+    /// Path and shape of each raw leaf.
+    parts: Vec<(Arc<str>, Vec<usize>)>,
+    /// The number of the first of them among all raw leaves.
+    first: usize,
 }
 
 impl Plan {
+    /// Binds constraints to leaves, which are in order.
     pub(super) fn new(structure: Structure, found: Vec<(usize, Arc<dyn Constraint>)>) -> Result<Plan> {
-        let bind = |(leaf, constraint): (usize, Arc<dyn Constraint>)| {
-            let parts = constraint.parts(&Site::new("unconstrain", &structure.leaves()[leaf]))?;
-            Ok(Bound { leaf, constraint, parts })
-        };
-        let bound = found.into_iter().map(bind).collect::<Result<Vec<_>>>()?;
-        let free = (0..structure.len()).filter(|leaf| bound.iter().all(|b| b.leaf != *leaf));
-        let mut paths: HashSet<String> = free.map(|leaf| structure.leaves()[leaf].path().into()).collect();
-        for (bound, part) in bound.iter().flat_map(|b| b.parts.iter().map(move |part| (b, part))) {
-            let path = below(structure.leaves()[bound.leaf].path(), part.name);
-            if let Some(path) = paths.replace(path) {
-                return Err(Error::argument(
-                    "unconstrain",
-                    &path,
-                    "the path of a raw leaf alone",
-                    "another leaf of it",
-                ));
+        let mut paths: HashSet<&str> = structure.paths().collect();
+        found.iter().for_each(|(leaf, _)| _ = paths.remove(structure.leaves()[*leaf].path()));
+        let (mut bound, mut first) = (Vec::with_capacity(found.len()), 0);
+        for (leaf, constraint) in found {
+            let spec = &structure.leaves()[leaf];
+            let parts = constraint.parts(&Site::new("unconstrain", spec))?;
+            let parts: Vec<_> =
+                parts.into_iter().map(|Part { name, shape }| (below(spec.path(), name), shape)).collect();
+            let count = parts.len();
+            bound.push(Bound { leaf, constraint, parts, first });
+            first += count;
+        }
+        for (path, _) in bound.iter().flat_map(|bound: &Bound| &bound.parts) {
+            if !paths.insert(path) {
+                return Err(Error::argument("unconstrain", path, "the path of a raw leaf alone", "another leaf of it"));
             }
         }
+        drop(paths);
         Ok(Plan { structure, bound })
+    }
+
+    /// Whether a tree has these leaves, of any types, in this order.
+    pub(super) fn fits<T: Tree + ?Sized>(&self, tree: &T) -> bool {
+        let (mut leaves, mut same) = (self.structure.leaves().iter(), true);
+        for_each_leaf(tree, |path, leaf| {
+            same &= leaves.next().is_some_and(|spec| spec.path() == path && spec.shape() == leaf.shape());
+        });
+        same && leaves.next().is_none()
     }
 
     pub(super) fn spec(&self, bound: &Bound) -> &LeafSpec {
@@ -86,24 +99,24 @@ impl Plan {
 }
 
 /// The path of a raw leaf.
-fn below(path: &str, name: &str) -> String {
-    if path.is_empty() { name.into() } else { format!("{path}/{name}") }
+fn below(path: &str, name: &str) -> Arc<str> {
+    if path.is_empty() { name.into() } else { format!("{path}/{name}").into() }
 }
 
 impl Bound {
     /// How many raw numbers.
     fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.shape.iter().product::<usize>()).sum()
+        self.parts.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
     }
 
     /// The raw numbers, all finite.
-    fn gather(&self, function: &str, spec: &LeafSpec, raw: &[RawLeaf]) -> Result<Vec<f64>> {
+    fn gather(&self, function: &str, raw: &[RawLeaf]) -> Result<Vec<f64>> {
         let mut numbers = Vec::with_capacity(self.len());
-        for raw in raw.iter().filter(|raw| raw.leaf == self.leaf) {
+        for raw in &raw[self.first..][..self.parts.len()] {
             let start = numbers.len();
             raw.numbers.append_to(&mut numbers);
             if let Some(i) = numbers[start..].iter().position(|x| !x.is_finite()) {
-                let place = format!("{}{}", below(spec.path(), raw.name), index(i, &raw.shape));
+                let place = format!("{}{}", raw.path, index(i, &raw.shape));
                 return Err(Error::argument(function, &place, "finite", numbers[start + i]));
             }
         }
@@ -111,16 +124,16 @@ impl Bound {
     }
 
     fn split(&self, spec: &LeafSpec, mut values: &[f64], to: &mut Vec<RawLeaf>) {
-        for Part { name, shape } in &self.parts {
+        for (path, shape) in &self.parts {
             let (own, rest) = values.split_at(shape.iter().product());
             let numbers = Numbers::of(spec.dtype(), own);
-            to.push(RawLeaf { leaf: self.leaf, name, shape: shape.clone(), numbers });
+            to.push(RawLeaf { leaf: self.leaf, path: path.clone(), shape: shape.clone(), numbers });
             values = rest;
         }
     }
 
     fn constrain(&self, spec: &LeafSpec, raw: &[RawLeaf]) -> Result<Vec<f64>> {
-        let raw = self.gather("constrain", spec, raw)?;
+        let raw = self.gather("constrain", raw)?;
         let mut values = vec![0.0; spec.len()];
         if values.is_empty() {
             return Ok(values);
@@ -137,15 +150,21 @@ impl Bound {
     }
 
     fn pull_back(&self, spec: &LeafSpec, raw: &[RawLeaf], mut gradient: Vec<f64>) -> Result<Vec<f64>> {
-        let raw = self.gather("pull_back", spec, raw)?;
+        let raw = self.gather("pull_back", raw)?;
         let mut pulled = vec![0.0; raw.len()];
         if spec.len() == 0 {
             return Ok(pulled);
         }
         let scale = tame(&mut gradient);
         self.constraint.pull_back(&Site::new("pull_back", spec), &raw, &gradient, &mut pulled)?;
+        pulled.iter_mut().for_each(|g| *g *= scale);
         if gradient.iter().all(|g| g.is_finite()) {
-            pulled.iter_mut().for_each(|g| *g = (*g * scale).clamp(-f64::MAX, f64::MAX));
+            // Infinite ones overflowed. What is no number is infinities that were subtracted: no direction to go in.
+            pulled.iter_mut().for_each(|g| *g = g.clamp(-f64::MAX, f64::MAX));
+            if pulled.iter().any(|g| g.is_nan()) {
+                let found = "raw numbers so near to having none that the gradient overflows";
+                return Err(Site::new("pull_back", spec).refuse("at a point that has a gradient", found));
+            }
         }
         Ok(pulled)
     }

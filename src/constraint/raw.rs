@@ -9,7 +9,7 @@ use super::numbers::RawLeaf;
 use super::plan::Plan;
 use crate::error::{Error, Result};
 use crate::tree::stretch::{leaves, leaves_mut};
-use crate::tree::{Structure, Tree, TreeMut, Walk, WalkMut};
+use crate::tree::{LeafRef, Structure, Tree, TreeMut, Walk, WalkMut};
 
 /// Parameters as the optimizer steps them: raw numbers, which may be any, where the leaf is constrained.
 ///
@@ -155,8 +155,8 @@ impl<P> Raw<P> {
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub fn pull_back<G: Tree>(&self, gradient: G) -> Result<RawGradient<G>> {
-        let differences = self.plan.structure.compare(&Structure::of(&gradient)?, |_, _| true);
-        if !differences.is_empty() {
+        if !self.plan.fits(&gradient) {
+            let differences = self.plan.structure.compare(&Structure::of(&gradient)?, |_, _| true);
             return Err(Error::structure("pull_back: the gradient does not fit the parameters", differences));
         }
         let leaves = self.plan.pull_back(&self.leaves, &leaves(&gradient))?;
@@ -187,15 +187,17 @@ impl<P: TreeMut> TreeMut for Raw<P> {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
         let mut parts = self.leaves.iter_mut().peekable();
         walk.instead(&mut self.params, &mut |leaf| {
-            parts.next_if(|part| part.leaf == leaf).map(|part| (part.name, part.show_mut()))
+            let part = parts.next_if(|part| part.leaf == leaf)?;
+            let path = part.path.clone();
+            Some((path, part.show_mut()))
         });
     }
 }
 
 /// The raw leaves in the place of a leaf, one by one.
-fn parts<'a>(leaves: &'a [RawLeaf]) -> impl FnMut(usize) -> Option<(&'static str, crate::tree::LeafRef<'a>)> {
+fn parts<'a>(leaves: &'a [RawLeaf]) -> impl FnMut(usize) -> Option<(Arc<str>, LeafRef<'a>)> {
     let mut parts = leaves.iter().peekable();
-    move |leaf| parts.next_if(|part| part.leaf == leaf).map(|part| (part.name, part.show()))
+    move |leaf| parts.next_if(|part| part.leaf == leaf).map(|part| (part.path.clone(), part.show()))
 }
 
 impl<P: Tree> fmt::Debug for Raw<P> {

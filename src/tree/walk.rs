@@ -98,19 +98,19 @@ impl<'a, 'w> Walk<'a, 'w> {
     }
 
     /// Walks a tree at the current path, where other leaves stand in the place of some: those that `parts` gives for the
-    /// number of a leaf, one by one, below the leaf's path.
+    /// number of a leaf, one by one, with their paths from here. Allocates only where here has a path.
     pub(crate) fn instead<T: Tree + ?Sized>(
         &mut self,
         tree: &'a T,
-        parts: &mut dyn FnMut(usize) -> Option<(&'static str, LeafRef<'a>)>,
+        parts: &mut dyn FnMut(usize) -> Option<(Arc<str>, LeafRef<'a>)>,
     ) {
         let (sink, mut below, mut number) = (&mut *self.sink, String::new(), 0);
+        let here = self.path.len();
         let mut each = |path: &str, leaf: LeafRef<'a>| {
             let mut replaced = false;
             while let Some((name, part)) = parts(number) {
                 replaced = true;
-                join(&mut below, path, name);
-                sink(&below, part);
+                sink(joined(&mut below, &path[..here], &name), part);
             }
             if !replaced {
                 sink(path, leaf);
@@ -163,15 +163,15 @@ impl<'a, 'w> WalkMut<'a, 'w> {
     pub(crate) fn instead<T: TreeMut + ?Sized>(
         &mut self,
         tree: &'a mut T,
-        parts: &mut dyn FnMut(usize) -> Option<(&'static str, LeafMut<'a>)>,
+        parts: &mut dyn FnMut(usize) -> Option<(Arc<str>, LeafMut<'a>)>,
     ) {
         let (sink, mut below, mut number) = (&mut *self.sink, String::new(), 0);
+        let here = self.path.len();
         let mut each = |path: &str, leaf: LeafMut<'a>| {
             let mut replaced = false;
             while let Some((name, part)) = parts(number) {
                 replaced = true;
-                join(&mut below, path, name);
-                sink(&below, part);
+                sink(joined(&mut below, &path[..here], &name), part);
             }
             if !replaced {
                 sink(path, leaf);
@@ -182,11 +182,15 @@ impl<'a, 'w> WalkMut<'a, 'w> {
     }
 }
 
-/// Writes the path of a child of `path`.
-fn join(to: &mut String, path: &str, name: &str) {
-    to.clear();
-    to.push_str(path);
-    enter(to, name);
+/// The path of a child of `path`.
+fn joined<'s>(room: &'s mut String, path: &str, name: &'s str) -> &'s str {
+    if path.is_empty() {
+        return name;
+    }
+    room.clear();
+    room.push_str(path);
+    enter(room, name);
+    room
 }
 
 /// Appends a key and returns the length to go back to. The text is reused from walk to walk, so that walking a tree

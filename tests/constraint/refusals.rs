@@ -102,10 +102,10 @@ fn intervals_that_hold_nothing_are_refused() {
             format!("interval: argument `bounds` must be finite, the lower one first, found ({lower}, {upper})")
         );
     }
-    let error = Constraints::new().at("", interval(1.0, 1.00001)).unconstrain(&half::f16::ONE).unwrap_err();
+    let error = Constraints::new().at("", interval(1.0, 1.0 + 1e-9)).unconstrain(&1.0_f32).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "interval: argument `bounds` must be bounds with a number of type f16 between them, found (1, 1.00001)"
+        "interval: argument `bounds` must be bounds with a number of type f32 between them, found (1, 1.000000001)"
     );
 }
 
@@ -150,6 +150,31 @@ fn raw_numbers_without_an_image_are_named() {
 
     let (error, _) = constrain(Constraints::new().at("w", positive_definite()), identities(&[1, 1]), &[400.0]);
     assert_eq!(error, "constrain: argument `w[0, 0]` must be within the range of f64, found inf");
+}
+
+/// Vectors of which each is nearly in the span of those before: gradients grow from each to the one before it.
+#[test]
+fn a_gradient_that_overflows_is_refused() {
+    let n = 40;
+    let matrix = |apart: f64| {
+        let element = |i: usize, j: usize| match j.wrapping_sub(i) {
+            0 if i > 0 => apart,
+            0 | 1 => 1.0,
+            _ => 0.0,
+        };
+        (0..n * n).map(|at| element(at / n, at % n)).collect::<Vec<f64>>()
+    };
+    let mut raw = Constraints::new().at("w", orthogonal()).unconstrain(&named(identities(&[n, n]))).unwrap();
+    let pull_back = |raw: &Raw<DynTree>| raw.pull_back(named(array(&[n, n], wave(n * n, 0.3)))).map(|g| flat(&g));
+    put(&mut raw, &matrix(1e-3));
+    let largest = pull_back(&raw).unwrap().iter().fold(0.0_f64, |most, g| most.max(g.abs()));
+    assert!(largest > 1e100 && largest.is_finite(), "{largest:e}");
+    put(&mut raw, &matrix(1e-12));
+    assert_eq!(
+        pull_back(&raw).unwrap_err().to_string(),
+        "pull_back: argument `w` must be at a point that has a gradient, \
+         found raw numbers so near to having none that the gradient overflows"
+    );
 }
 
 #[test]
