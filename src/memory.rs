@@ -88,18 +88,24 @@ unsafe impl Sync for Buffer {}
 
 impl Buffer {
     pub(crate) fn zeros(dtype: DType, len: usize) -> Buffer {
-        if len == 0 {
-            return Buffer(RawSlice::empty(dtype));
-        }
-        let layout = Self::layout(dtype, len);
-        // SAFETY: `layout` is not of size zero.
-        let ptr = unsafe { alloc_zeroed(layout) };
-        let ptr = NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout));
-        Buffer(RawSlice { ptr, len, dtype })
+        Self::try_zeros(dtype, len)
+            .unwrap_or_else(|| handle_alloc_error(Self::layout(dtype, len).unwrap_or(Layout::new::<f64>())))
     }
 
-    fn layout(dtype: DType, len: usize) -> Layout {
-        Layout::from_size_align(len * dtype.size(), ALIGN).expect("an array is smaller than the address space")
+    /// `None` where there is not enough memory.
+    pub(crate) fn try_zeros(dtype: DType, len: usize) -> Option<Buffer> {
+        if len == 0 {
+            return Some(Buffer(RawSlice::empty(dtype)));
+        }
+        let layout = Self::layout(dtype, len)?;
+        // SAFETY: `layout` is not of size zero.
+        let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Buffer(RawSlice { ptr, len, dtype }))
+    }
+
+    /// `None` if it is larger than the address space.
+    fn layout(dtype: DType, len: usize) -> Option<Layout> {
+        Layout::from_size_align(len.checked_mul(dtype.size())?, ALIGN).ok()
     }
 
     pub(crate) fn raw(&self) -> RawSlice {
@@ -142,9 +148,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.0.len > 0 {
-            // SAFETY: allocated in `zeros` with this very layout.
-            unsafe { dealloc(self.0.ptr.as_ptr(), Self::layout(self.0.dtype, self.0.len)) }
+        if let Some(layout) = Self::layout(self.0.dtype, self.0.len).filter(|layout| layout.size() > 0) {
+            // SAFETY: allocated in `try_zeros` with this very layout.
+            unsafe { dealloc(self.0.ptr.as_ptr(), layout) }
         }
     }
 }

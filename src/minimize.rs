@@ -216,16 +216,17 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         let recall = state.recall.take().unwrap_or_default();
         let mut memory =
             Memory { trial: Trial::new(None, f), recall, structure: state.shared_structure(), evaluations: 0 };
-        memory.make_room(|recall| &mut recall.here);
+        memory.make_room(|recall| &mut recall.here)?;
         Ok(memory)
     }
 
-    fn make_room(&mut self, of: fn(&mut Recall) -> &mut Known) {
+    fn make_room(&mut self, of: fn(&mut Recall) -> &mut Known) -> Result<()> {
         let Known { gradient, .. } = of(&mut self.recall);
         if gradient.is_empty() {
             let active = vec![true; self.structure.len()];
-            *gradient = Moments::like(&self.structure, &active, 0.0, |leaf| leaf.dtype().compute());
+            *gradient = Moments::like(&self.structure, &active, 0.0, |leaf| leaf.dtype().compute())?;
         }
+        Ok(())
     }
 
     /// Makes sure that value and gradient at the parameters are known.
@@ -248,8 +249,8 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         state: &mut OptState<T>,
     ) -> Result<Outcome> {
         if transformation.needs() >= Level::ValueFn {
-            self.make_room(|recall| &mut recall.last);
-            self.make_room(|recall| &mut recall.best);
+            self.make_room(|recall| &mut recall.last)?;
+            self.make_room(|recall| &mut recall.best)?;
             self.trial.point().get_or_insert_with(|| params.clone());
         }
         let Memory { trial, recall, evaluations, .. } = self;

@@ -244,7 +244,7 @@ impl<A: ToRecipe, B: ToRecipe> ToRecipe for (A, B) {
     }
 }
 
-/// A transformation as an argument of another; its recipe is made when it is asked for.
+/// A transformation as an argument of another; its recipe is made only when it is asked for.
 pub(crate) struct Inner<'a, T>(pub(crate) &'a T);
 
 impl<T: crate::engine::Stage> ToRecipe for Inner<'_, T> {
@@ -265,14 +265,5 @@ impl ToRecipe for Hyperparam {
             Hyperparam::Number(number) => Recipe::Number(*number),
             Hyperparam::Schedule(schedule) => Recipe::map([("schedule", schedule.to_recipe())]),
         }
-    }
-}
-
-/// The recipe of what is inside, worked out only when it is asked for.
-pub(crate) struct Inside<'a, T>(pub(crate) &'a T);
-
-impl<T: crate::engine::Stage> ToRecipe for Inside<'_, T> {
-    fn to_recipe(&self) -> Recipe {
-        self.0.recipe()
     }
 }

@@ -38,7 +38,7 @@ const ACTIVE: [bool; 2] = [true, true];
 fn all(value: f64) -> All {
     All {
         count: Count::new(value.abs() as u64),
-        mu: Moments::like(&structure(), &ACTIVE, value, |leaf| leaf.dtype()),
+        mu: Moments::like(&structure(), &ACTIVE, value, |leaf| leaf.dtype()).unwrap(),
         inner: Inner(Scalar::new(value), PhantomData, ()),
         found_nan: Flag::new(value < 0.0),
         seen: PerLeaf::new(&ACTIVE, Count::new(value.abs() as u64)),
@@ -84,7 +84,7 @@ fn per_leaf_values_exist_for_active_leaves_alone() {
 fn moments_have_the_shape_and_order_of_their_leaves() {
     let tree = (Array2::<f32>::zeros((2, 3).f()), 0.0_f64, vec![0.0_f32; 2]);
     let structure = Structure::of(&tree).unwrap();
-    let mut moments = Moments::like(&structure, &[true, true, false], 0.0, |leaf| leaf.dtype());
+    let mut moments = Moments::like(&structure, &[true, true, false], 0.0, |leaf| leaf.dtype()).unwrap();
     assert_eq!((moments.len(), moments.leaves().collect::<Vec<_>>()), (3, vec![0, 1]));
     assert_eq!((moments.dtype(1), moments.shape(0), moments.shape(2)), (Some(DType::F64), Some(&[2, 3][..]), None));
     assert!(moments.get::<f64>(0).is_none(), "it holds f32");
@@ -96,7 +96,8 @@ fn moments_have_the_shape_and_order_of_their_leaves() {
     assert_eq!(moments.bytes(), 6 * 4 + 8);
 
     let rows =
-        Moments::with_shapes(&structure, &[true; 3], |_| DType::F64, |leaf| leaf.shape().get(..1).map(Into::into));
+        Moments::with_shapes(&structure, &[true; 3], |_| DType::F64, |leaf| leaf.shape().get(..1).map(Into::into))
+            .unwrap();
     assert_eq!((rows.shape(0), rows.shape(1), rows.shape(2)), (Some(&[2][..]), None, Some(&[2][..])));
     assert_eq!(rows.get::<f64>(0), Some(&[0.0; 2][..]));
 }
@@ -152,7 +153,7 @@ fn a_mean_goes_by_kind_and_keeps_types() {
 #[test]
 fn a_mean_of_sixteen_bits_is_rounded_once() {
     let structure = Structure::of(&0.0_f32).unwrap();
-    let moments = |value| Moments::like(&structure, &[true], value, |_| DType::Bf16);
+    let moments = |value| Moments::like(&structure, &[true], value, |_| DType::Bf16).unwrap();
     let (a, b, c) = (moments(256.0), moments(1.0), moments(1.0));
     let mean = average(&[(&a, 1.0), (&b, 1.0), (&c, 1.0)], AverageOptions::default()).unwrap();
     assert_eq!(mean.get::<half::bf16>(0), Some(&[half::bf16::from_f32(86.0)][..]));
@@ -184,7 +185,7 @@ fn lerp_goes_from_one_state_to_the_other() {
 fn moments_of_different_memory_order_are_averaged_by_place() {
     let moments = |array: Array2<f32>, values: [f32; 6]| {
         let structure = Structure::of(&array).unwrap();
-        let mut moments = Moments::like(&structure, &[true], 0.0, |leaf| leaf.dtype());
+        let mut moments = Moments::like(&structure, &[true], 0.0, |leaf| leaf.dtype()).unwrap();
         moments.get_mut::<f32>(0).unwrap().copy_from_slice(&values);
         moments
     };
@@ -256,7 +257,7 @@ fn weights_and_schemas_must_fit() {
     let (short, long) = (vec![Flag::default()], vec![Flag::default(); 2]);
     assert!(average(&[(&short, 1.0), (&long, 1.0)], AverageOptions::default()).is_err());
 
-    let moments = |dtype| Moments::like(&structure(), &ACTIVE, 0.0, |_| dtype);
+    let moments = |dtype| Moments::like(&structure(), &ACTIVE, 0.0, |_| dtype).unwrap();
     let error = average(&[(&moments(DType::F32), 1.0), (&moments(DType::F64), 1.0)], AverageOptions::default());
     assert!(error.unwrap_err().to_string().contains("the arrays differ in type or shape"));
 }
@@ -312,4 +313,40 @@ proptest! {
         prop_assert!((mean.inner.0.get() - sum / total).abs() < 1e-12 * 100.0);
         prop_assert!((f64::from(mean.mu.get::<f32>(0).unwrap()[2]) - sum / total).abs() < 1e-5 * 100.0);
     }
+}
+
+#[test]
+fn arrays_that_cannot_be_had_are_refused() {
+    use gradchain::prelude::*;
+
+    let structure = structure();
+    let error =
+        Moments::with_shapes(&structure, &[true; 3], |_| DType::F64, |_| Some(vec![usize::MAX, 2])).unwrap_err();
+    assert!(error.to_string().contains(&structure.leaves()[0].path().to_string()), "{error}");
+    assert!(error.to_string().contains("not enough memory"), "{error}");
+    // As many bytes as there are addresses, and more than any machine has.
+    for len in [usize::MAX / 8, usize::MAX / 32] {
+        let error = Moments::with_shapes(&structure, &[true; 3], |_| DType::F64, |_| Some(vec![len])).unwrap_err();
+        assert!(error.to_string().contains("not enough memory"), "{error}");
+    }
+    for memory_size in [0, usize::MAX, usize::MAX / 64] {
+        let error = scale_by_lbfgs().memory_size(memory_size).init(&vec![1.0_f64; 3]).unwrap_err();
+        assert!(error.is_argument() && error.to_string().contains("memory_size"), "{error}");
+        assert!(scale_by_lbfgs().memory_size(memory_size).init(&Vec::<f64>::new()).is_err());
+    }
+}
+
+#[cfg(not(feature = "half"))]
+#[test]
+fn sixteen_bit_state_needs_the_feature() {
+    use gradchain::prelude::*;
+
+    let dtype = DType::Bf16;
+    let refused = |error: gradchain::Error| {
+        assert!(error.to_string().contains("16-bit types need the feature `half`"), "{error}");
+    };
+    refused(adam(0.1).mu_dtype(dtype).init(&1.0_f32).unwrap_err());
+    refused(lion(0.1).mu_dtype(dtype).init(&1.0_f32).unwrap_err());
+    refused(multi_steps(sgd(0.1), 2).accumulator_dtype(dtype).init(&1.0_f32).unwrap_err());
+    refused(schedule_free(sgd(0.1), 0.1).state_dtype(dtype).init(&1.0_f32).unwrap_err());
 }

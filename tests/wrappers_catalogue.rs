@@ -357,7 +357,7 @@ impl WholeTreeTransformation for NewtonByValues {
     const READS_PARAMS: bool = true;
 
     fn init(&self, at: &gradchain::InitContext<'_>) -> gradchain::Result<Self::State> {
-        Ok(at.moments())
+        at.moments()
     }
 
     fn transform(&self, point: &mut Self::State, _: &gradchain::StepContext<'_>, tree: &mut gradchain::WholeTree<'_>) {

@@ -200,7 +200,7 @@ impl<R: Rule + Clone> Stage for R {
             }
             Moments::like(at.structure, at.active, self.slot_start(slot), |l| dtype.unwrap_or(l.dtype().compute()))
         };
-        let moments = (0..R::SLOTS.len()).map(moment).collect();
+        let moments = (0..R::SLOTS.len()).map(moment).collect::<Result<_>>()?;
         Ok(RuleState { count: Count::default(), moments, rule: PhantomData })
     }
 

@@ -5,7 +5,7 @@ use crate::element::{DType, Real};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
-use crate::state::State;
+use crate::state::{Moments, State};
 use crate::tree::{LeafSpec, Structure};
 
 /// What `init` is told: the parameters' structure, and which of its leaves to act on.
@@ -28,36 +28,52 @@ impl<'a> InitContext<'a> {
     }
 
     /// Arrays of zeros of the leaves' shapes in the types their arithmetic is done in (`f32` for 16-bit leaves).
-    pub fn moments(&self) -> crate::state::Moments {
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory for them.
+    pub fn moments(&self) -> Result<Moments> {
         self.moments_of(None)
     }
 
     /// Arrays of zeros of the leaves' shapes, of a type asked for or else the one their arithmetic is done in.
-    pub fn moments_of(&self, dtype: Option<DType>) -> crate::state::Moments {
-        crate::state::Moments::like(self.structure, self.active, 0.0, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory for them, or the type needs the feature `half`.
+    pub fn moments_of(&self, dtype: Option<DType>) -> Result<Moments> {
+        Moments::like(self.structure, self.active, 0.0, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
     }
 
     /// Copies of the parameters, in the types that their arithmetic is done in.
-    pub fn params_as_moments(&self) -> crate::state::Moments {
-        let mut copies = self.moments();
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory for them.
+    pub fn params_as_moments(&self) -> Result<Moments> {
+        let mut copies = self.moments()?;
         for (i, spec) in self.structure.leaves().iter().enumerate().filter(|(i, _)| self.active[*i]) {
             match spec.dtype().compute() {
                 DType::F64 => super::whole::read_leaf::<f64>(&self.params[i], spec, copies.get_mut(i)),
                 _ => super::whole::read_leaf::<f32>(&self.params[i], spec, copies.get_mut(i)),
             }
         }
-        copies
+        Ok(copies)
     }
 
     /// Copies of the parameters, of a type asked for or else the one that their arithmetic is done in.
-    pub fn params_as_moments_of(&self, dtype: Option<DType>) -> crate::state::Moments {
-        let copies = self.params_as_moments();
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory for them, or the type needs the feature `half`.
+    pub fn params_as_moments_of(&self, dtype: Option<DType>) -> Result<Moments> {
+        let copies = self.params_as_moments()?;
         if dtype.is_none() {
-            return copies;
+            return Ok(copies);
         }
-        let mut rounded = self.moments_of(dtype);
+        let mut rounded = self.moments_of(dtype)?;
         rounded.map(|leaf, i, _| copies.at(leaf, i, copies.strides(leaf)));
-        rounded
+        Ok(rounded)
     }
 
     /// The leaves to act on that are also `on`.

@@ -153,9 +153,9 @@ impl Stage for DadaptAdamw {
             count: Count::default(),
             estim_lr: Scalar::new(self.estim_lr0.at(0)),
             numerator_weighted: Scalar::default(),
-            exp_avg: at.moments(),
-            exp_avg_sq: at.moments(),
-            grad_sum: at.moments(),
+            exp_avg: at.moments()?,
+            exp_avg_sq: at.moments()?,
+            grad_sum: at.moments()?,
         })
     }
 

@@ -21,7 +21,11 @@ pub(crate) trait Measured {
     fn check_arguments(&self) -> Result<()>;
 
     /// The state before the first step.
-    fn first_state(&self, at: &InitContext<'_>) -> Self::State;
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory.
+    fn first_state(&self, at: &InitContext<'_>) -> Result<Self::State>;
 
     /// Counts the step and works out the scalars.
     fn start(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run;
@@ -64,7 +68,7 @@ macro_rules! measured_stage {
             }
 
             fn init_state(&self, at: &$crate::InitContext<'_>) -> $crate::Result<Self::State> {
-                Ok(self.first_state(at))
+                self.first_state(at)
             }
 
             fn begin(&self, state: &mut Self::State, at: &$crate::StepContext<'_>) -> Self::Run {

@@ -191,14 +191,14 @@ impl Measured for Momo {
         Ok(())
     }
 
-    fn first_state(&self, at: &InitContext<'_>) -> MomoState {
-        MomoState {
+    fn first_state(&self, at: &InitContext<'_>) -> Result<MomoState> {
+        Ok(MomoState {
             count: Count::default(),
             barf: Scalar::default(),
             gamma: Scalar::default(),
             lb: Scalar::new(self.lower_bound.at(0)),
-            exp_avg: at.moments(),
-        }
+            exp_avg: at.moments()?,
+        })
     }
 
     fn start(&self, state: &mut MomoState, at: &StepContext<'_>) -> MomoRun {

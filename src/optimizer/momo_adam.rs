@@ -173,15 +173,15 @@ impl Measured for MomoAdam {
         Ok(())
     }
 
-    fn first_state(&self, at: &InitContext<'_>) -> MomoAdamState {
-        MomoAdamState {
+    fn first_state(&self, at: &InitContext<'_>) -> Result<MomoAdamState> {
+        Ok(MomoAdamState {
             count: Count::default(),
             barf: Scalar::default(),
             gamma: Scalar::default(),
             lb: Scalar::new(self.lower_bound.at(0)),
-            exp_avg: at.moments(),
-            exp_avg_sq: at.moments(),
-        }
+            exp_avg: at.moments()?,
+            exp_avg_sq: at.moments()?,
+        })
     }
 
     fn start(&self, state: &mut MomoAdamState, at: &StepContext<'_>) -> MomoAdamRun {

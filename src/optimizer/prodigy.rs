@@ -167,16 +167,16 @@ impl Measured for Prodigy {
         self.weight_decay.validate(name, "weight_decay", "finite", f64::is_finite)
     }
 
-    fn first_state(&self, at: &InitContext<'_>) -> ProdigyState {
-        ProdigyState {
+    fn first_state(&self, at: &InitContext<'_>) -> Result<ProdigyState> {
+        Ok(ProdigyState {
             count: Count::default(),
             estim_lr: Scalar::new(self.estim_lr0.at(0)),
             numerator_weighted: Scalar::default(),
-            exp_avg: at.moments(),
-            exp_avg_sq: at.moments(),
-            grad_sum: at.moments(),
-            params0: at.params_as_moments(),
-        }
+            exp_avg: at.moments()?,
+            exp_avg_sq: at.moments()?,
+            grad_sum: at.moments()?,
+            params0: at.params_as_moments()?,
+        })
     }
 
     fn start(&self, state: &mut ProdigyState, _: &StepContext<'_>) -> ProdigyRun {

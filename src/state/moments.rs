@@ -4,6 +4,7 @@ use ndarray::ArrayD;
 
 use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 use crate::element::{DType, Element, with_dtype};
+use crate::error::{Error, Result};
 use crate::memory::{Buffer, RawSlice, RawStrided};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
 
@@ -33,33 +34,47 @@ impl MomentArray {
 
 impl Moments {
     /// One array for each active leaf, of its shape, filled with `value`, of the type that `dtype` gives.
-    pub fn like(structure: &Structure, active: &[bool], value: f64, dtype: impl Fn(&LeafSpec) -> DType) -> Moments {
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory for an array, or a type is 16-bit without the feature `half`.
+    pub fn like(
+        structure: &Structure,
+        active: &[bool],
+        value: f64,
+        dtype: impl Fn(&LeafSpec) -> DType,
+    ) -> Result<Moments> {
         let arrays = structure.leaves().iter().zip(active).map(|(leaf, on)| {
-            on.then(|| {
-                let mut data = Buffer::zeros(dtype(leaf), leaf.len());
-                // Pages that are never written need no memory: leave zeros as the allocator gives them.
-                if value != 0.0 {
-                    data.fill(value);
-                }
-                MomentArray { shape: leaf.shape().into(), strides: leaf.strides().into(), data }
-            })
+            if !on {
+                return Ok(None);
+            }
+            let mut data = zeros(leaf, dtype(leaf), leaf.shape())?;
+            // Pages that are never written need no memory: leave zeros as the allocator gives them.
+            if value != 0.0 {
+                data.fill(value);
+            }
+            Ok(Some(MomentArray { shape: leaf.shape().into(), strides: leaf.strides().into(), data }))
         });
-        Moments { arrays: arrays.collect() }
+        Ok(Moments { arrays: arrays.collect::<Result<_>>()? })
     }
 
     /// One array of zeros for each active leaf for which `shape` gives a shape, in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// As [`like`](Moments::like).
     pub fn with_shapes(
         structure: &Structure,
         active: &[bool],
         dtype: impl Fn(&LeafSpec) -> DType,
         shape: impl Fn(&LeafSpec) -> Option<Vec<usize>>,
-    ) -> Moments {
+    ) -> Result<Moments> {
         let arrays = structure.leaves().iter().zip(active).map(|(leaf, on)| {
-            let shape = if *on { shape(leaf)? } else { return None };
-            let data = Buffer::zeros(dtype(leaf), shape.iter().product());
-            Some(MomentArray { strides: dense_strides(&shape).to_vec(), shape, data })
+            let Some(shape) = on.then(|| shape(leaf)).flatten() else { return Ok(None) };
+            let data = zeros(leaf, dtype(leaf), &shape)?;
+            Ok(Some(MomentArray { strides: dense_strides(&shape).to_vec(), shape, data }))
         });
-        Moments { arrays: arrays.collect() }
+        Ok(Moments { arrays: arrays.collect::<Result<_>>()? })
     }
 
     /// How many leaves the tree has, with an array or without.
@@ -173,6 +188,17 @@ impl Moments {
     fn array(&self, leaf: usize) -> Option<&MomentArray> {
         self.arrays.get(leaf)?.as_ref()
     }
+}
+
+/// An array of zeros for a leaf, if it can be had.
+fn zeros(leaf: &LeafSpec, dtype: DType, shape: &[usize]) -> Result<Buffer> {
+    let refused =
+        |problem| Err(Error::state(format!("leaf `{}`: an array of {dtype} {shape:?}", leaf.path()), problem));
+    if !dtype.is_supported() {
+        return refused("16-bit types need the feature `half`");
+    }
+    let len = shape.iter().try_fold(1_usize, |len, axis| len.checked_mul(*axis));
+    len.and_then(|len| Buffer::try_zeros(dtype, len)).map_or_else(|| refused("there is not enough memory for it"), Ok)
 }
 
 impl State for Moments {

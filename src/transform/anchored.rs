@@ -21,7 +21,11 @@ pub(crate) trait Anchored {
     fn check_arguments(&self) -> Result<()>;
 
     /// The state before the first step.
-    fn start(&self, at: &InitContext<'_>) -> Self::State;
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory.
+    fn start(&self, at: &InitContext<'_>) -> Result<Self::State>;
 
     /// The parameters that the state was made for.
     fn first_params(state: &Self::State) -> &Moments;
@@ -130,7 +134,7 @@ macro_rules! anchored_stage {
             }
 
             fn init_state(&self, at: &$crate::InitContext<'_>) -> $crate::Result<Self::State> {
-                Ok(self.start(at))
+                self.start(at)
             }
 
             fn begin(&self, state: &mut Self::State, _: &$crate::StepContext<'_>) -> Self::Run {

@@ -198,9 +198,9 @@ impl WholeTreeRule for HutchinsonEstimatorDiagHessian {
             count: Count::default(),
             key: RandomKey::new(self.random_seed),
             step_size: self.step_size.unwrap_or(widest.cbrt()),
-            point: at.moments(),
-            ahead: at.moments(),
-            behind: at.moments(),
+            point: at.moments()?,
+            ahead: at.moments()?,
+            behind: at.moments()?,
         })
     }
 

@@ -70,8 +70,8 @@ fn places(numbers: &WeightDimensionNumbers, most: usize, leaf: &LeafSpec, what: 
 }
 
 /// Square arrays of zeros for each matrix, one for its rows and one for its columns, where they are not more than `most`.
-pub(super) fn squares(numbers: &WeightDimensionNumbers, most: usize, at: &InitContext<'_>) -> [Moments; 2] {
-    [0, 1].map(|side| {
+pub(super) fn squares(numbers: &WeightDimensionNumbers, most: usize, at: &InitContext<'_>) -> Result<[Moments; 2]> {
+    let of = |side: usize| {
         Moments::with_shapes(
             at.structure(),
             at.active(),
@@ -81,7 +81,8 @@ pub(super) fn squares(numbers: &WeightDimensionNumbers, most: usize, at: &InitCo
                 (n <= most).then(|| vec![n, n])
             },
         )
-    })
+    };
+    Ok([of(0)?, of(1)?])
 }
 
 /// Room for matrices, for both compute types, and for decompositions; no part of what is remembered.

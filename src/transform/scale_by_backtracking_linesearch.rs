@@ -189,7 +189,7 @@ impl WholeTreeRule for ScaleByBacktrackingLinesearch {
                 num_linesearch_steps: Count::default(),
                 decrease_error: Scalar::new(f64::INFINITY),
             },
-            point: at.moments(),
+            point: at.moments()?,
         })
     }
 

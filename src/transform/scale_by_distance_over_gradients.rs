@@ -109,19 +109,19 @@ impl Anchored for ScaleByDistanceOverGradients {
         self.global_scale.validate(name, "global_scale", "finite", f64::is_finite)
     }
 
-    fn start(&self, at: &InitContext<'_>) -> ScaleByDistanceOverGradientsState {
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByDistanceOverGradientsState> {
         let zeros = PerLeaf::new(at.active(), Scalar::default());
         let mut max_dist = zeros.clone();
-        let exact = at.params_as_moments();
+        let exact = at.params_as_moments()?;
         for (leaf, dist) in max_dist.iter_mut() {
             dist.set(self.reps_rel.at(0) * (1.0 + squared(&exact, leaf).sqrt()));
         }
-        ScaleByDistanceOverGradientsState {
+        Ok(ScaleByDistanceOverGradientsState {
             count: Count::default(),
             max_dist,
             grad_sum_of_squares: zeros,
-            init_params: at.params_as_moments_of(Some(self.param_dtype)),
-        }
+            init_params: at.params_as_moments_of(Some(self.param_dtype))?,
+        })
     }
 
     fn first_params(state: &ScaleByDistanceOverGradientsState) -> &Moments {

@@ -148,20 +148,20 @@ impl Anchored for ScaleByDog {
         self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
     }
 
-    fn start(&self, at: &InitContext<'_>) -> ScaleByDogState {
-        let init_params = at.params_as_moments();
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByDogState> {
+        let init_params = at.params_as_moments()?;
         let norm = || init_params.leaves().map(|leaf| squared(&init_params, leaf)).sum::<f64>().sqrt();
         let max_dist = match self.init_step {
             InitStep::Distance(x) => x,
             InitStep::LearningRate(_) => 0.0,
             InitStep::Heuristic(x) => x * (1.0 + norm()),
         };
-        ScaleByDogState {
+        Ok(ScaleByDogState {
             count: Count::default(),
             init_params,
             max_dist: Scalar::new(max_dist),
             sum_sq_norm_grads: Scalar::default(),
-        }
+        })
     }
 
     fn first_params(state: &ScaleByDogState) -> &Moments {

@@ -116,13 +116,13 @@ impl Anchored for ScaleByDowg {
         Ok(())
     }
 
-    fn start(&self, at: &InitContext<'_>) -> ScaleByDowgState {
-        ScaleByDowgState {
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByDowgState> {
+        Ok(ScaleByDowgState {
             count: Count::default(),
-            init_params: at.params_as_moments(),
+            init_params: at.params_as_moments()?,
             weighted_sq_norm_grads: Scalar::default(),
             estim_sq_dist: Scalar::new(self.init_estim_sq_dist.as_ref().unwrap_or(&self.eps).at(0)),
-        }
+        })
     }
 
     fn first_params(state: &ScaleByDowgState) -> &Moments {

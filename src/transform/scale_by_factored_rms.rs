@@ -161,11 +161,11 @@ impl WholeTreeRule for ScaleByFactoredRms {
         };
         let leaves = at.structure().leaves().iter().zip(at.active());
         let whole: Vec<bool> = leaves.map(|(leaf, on)| *on && self.axes(leaf).is_none()).collect();
-        let v = Moments::like(at.structure(), &whole, 0.0, compute);
+        let v = Moments::like(at.structure(), &whole, 0.0, compute)?;
         Ok(ScaleByFactoredRmsState {
             count: Count::default(),
-            v_row: without(1),
-            v_col: without(0),
+            v_row: without(1)?,
+            v_col: without(0)?,
             v,
             room: Vec::new(),
         })

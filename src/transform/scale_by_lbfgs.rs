@@ -132,10 +132,12 @@ impl WholeTreeRule for ScaleByLbfgs {
     type State = ScaleByLbfgsState;
 
     fn validate(&self) -> Result<()> {
-        match self.memory_size {
-            0 => Err(Error::argument(Self::NAME, "memory_size", "at least 1", 0)),
-            _ => Ok(()),
+        // Also where every leaf is empty, there is room for as many numbers.
+        let fits = Vec::<[f64; 2]>::new().try_reserve_exact(self.memory_size).is_ok();
+        if self.memory_size > 0 && fits {
+            return Ok(());
         }
+        Err(Error::argument(Self::NAME, "memory_size", "at least 1 and to fit into memory", self.memory_size))
     }
 
     fn init(&self, at: &InitContext<'_>) -> Result<ScaleByLbfgsState> {
@@ -149,12 +151,12 @@ impl WholeTreeRule for ScaleByLbfgs {
         };
         Ok(ScaleByLbfgsState {
             count: Count::default(),
-            params: of(None),
-            updates: of(None),
-            diff_params_memory: of(Some(self.memory_size)),
-            diff_updates_memory: of(Some(self.memory_size)),
+            params: of(None)?,
+            updates: of(None)?,
+            diff_params_memory: of(Some(self.memory_size))?,
+            diff_updates_memory: of(Some(self.memory_size))?,
             weights_memory: vec![Scalar::default(); self.memory_size],
-            direction: of(None),
+            direction: of(None)?,
             alphas: vec![0.0; self.memory_size],
         })
     }

@@ -153,7 +153,7 @@ impl Stage for ScaleByLion {
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<ScaleByLionState> {
-        Ok(ScaleByLionState { count: Count::default(), mu: at.moments_of(self.mu_dtype) })
+        Ok(ScaleByLionState { count: Count::default(), mu: at.moments_of(self.mu_dtype)? })
     }
 
     fn begin(&self, state: &mut ScaleByLionState, _: &StepContext<'_>) -> LionScalars<f64> {

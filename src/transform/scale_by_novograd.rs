@@ -147,7 +147,7 @@ impl Stage for ScaleByNovograd {
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<ScaleByNovogradState> {
-        let (mu, nu) = (at.moments_of(self.mu_dtype), PerLeaf::new(at.active(), Scalar::default()));
+        let (mu, nu) = (at.moments_of(self.mu_dtype)?, PerLeaf::new(at.active(), Scalar::default()));
         Ok(ScaleByNovogradState { count: Count::default(), mu, nu })
     }
 

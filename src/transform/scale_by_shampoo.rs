@@ -138,7 +138,7 @@ impl WholeTreeRule for ScaleByShampoo {
     fn init(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {
         let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);
         let matrices = Matrices::new(numbers, most, at, <Self as Arguments>::NAME)?;
-        let [left, right] = squares(numbers, most, at);
+        let [left, right] = squares(numbers, most, at)?;
         let others: Vec<bool> = at.active().iter().enumerate().map(|(i, on)| *on && matrices.of(i).is_none()).collect();
         Ok(ScaleByShampooState {
             count: Count::default(),
@@ -146,7 +146,7 @@ impl WholeTreeRule for ScaleByShampoo {
             right_root: right.clone(),
             left,
             right,
-            v: Moments::like(at.structure(), &others, 0.0, |leaf| leaf.dtype().compute()),
+            v: Moments::like(at.structure(), &others, 0.0, |leaf| leaf.dtype().compute())?,
             matrices,
             rooms: Rooms::default(),
         })

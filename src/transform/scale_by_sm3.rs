@@ -125,9 +125,9 @@ impl WholeTreeRule for ScaleBySm3 {
     fn init(&self, at: &InitContext<'_>) -> Result<ScaleBySm3State> {
         let compute = |leaf: &LeafSpec| leaf.dtype().compute();
         let each_axis = |leaf: &LeafSpec| Some(vec![if leaf.ndim() == 0 { 1 } else { leaf.shape().iter().sum() }]);
-        let mu = Moments::with_shapes(at.structure(), at.active(), compute, each_axis);
+        let mu = Moments::with_shapes(at.structure(), at.active(), compute, each_axis)?;
         let layouts = at.structure().leaves().iter().map(Layout::new).collect();
-        Ok(ScaleBySm3State { count: Count::default(), next: mu.clone(), mu, nu: at.moments(), layouts })
+        Ok(ScaleBySm3State { count: Count::default(), next: mu.clone(), mu, nu: at.moments()?, layouts })
     }
 
     fn transform(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {

@@ -157,11 +157,11 @@ impl WholeTreeRule for ScaleBySoap {
     fn init(&self, at: &InitContext<'_>) -> Result<ScaleBySoapState> {
         let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);
         let matrices = Matrices::new(numbers, most, at, <Self as Arguments>::NAME)?;
-        let [left, right] = squares(numbers, most, at);
+        let [left, right] = squares(numbers, most, at)?;
         Ok(ScaleBySoapState {
             count: Count::default(),
-            mu: at.moments(),
-            nu: at.moments(),
+            mu: at.moments()?,
+            nu: at.moments()?,
             left_basis: left.clone(),
             right_basis: right.clone(),
             left,

@@ -336,12 +336,12 @@ impl<H: Stage> Stage for ScaleBySophia<H> {
         let leaves = at.structure().leaves().iter().zip(at.active());
         Ok(ScaleBySophiaState {
             count: Count::default(),
-            mu: at.moments_of(self.mu_dtype),
-            nu: at.moments(),
+            mu: at.moments_of(self.mu_dtype)?,
+            nu: at.moments()?,
             win_rate: Scalar::default(),
-            hessian_fn_state: nested.init(&self.hessian_diagonal_fn, &at.params_as_moments())?,
+            hessian_fn_state: nested.init(&self.hessian_diagonal_fn, &at.params_as_moments()?)?,
             nested,
-            diagonal: at.moments(),
+            diagonal: at.moments()?,
             elements: leaves.map(|(leaf, on)| if *on { leaf.len() } else { 0 }).sum(),
         })
     }

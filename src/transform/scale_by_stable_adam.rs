@@ -150,8 +150,8 @@ impl Stage for ScaleByStableAdam {
     fn init_state(&self, at: &InitContext<'_>) -> Result<ScaleByStableAdamState> {
         Ok(ScaleByStableAdamState {
             count: Count::default(),
-            mu: at.moments_of(self.mu_dtype),
-            nu: at.moments_of(self.nu_dtype),
+            mu: at.moments_of(self.mu_dtype)?,
+            nu: at.moments_of(self.nu_dtype)?,
             decays: self.mask.resolve(at.structure(), "mask of scale_by_stable_adam")?,
             factors: vec![1.0; at.structure().len()],
         })

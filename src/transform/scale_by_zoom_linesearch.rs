@@ -278,14 +278,14 @@ impl WholeTreeRule for ScaleByZoomLinesearch {
             count: Count::default(),
             learning_rate: Scalar::new(1.0),
             value: infinite,
-            grad: at.moments(),
+            grad: at.moments()?,
             info: ZoomLinesearchInfo {
                 num_linesearch_steps: Count::default(),
                 decrease_error: infinite,
                 curvature_error: infinite,
             },
-            point: at.moments(),
-            last: at.moments(),
+            point: at.moments()?,
+            last: at.moments()?,
         })
     }
 

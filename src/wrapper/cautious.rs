@@ -206,7 +206,7 @@ impl<T: Stage> Stage for Cautious<T> {
             count: Count::default(),
             inner: self.inner.init_state(at)?,
             factors: vec![1.0; at.structure().len()],
-            gradients: if has_passes { at.moments() } else { Moments::default() },
+            gradients: if has_passes { at.moments()? } else { Moments::default() },
         })
     }
 

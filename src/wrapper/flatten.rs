@@ -101,14 +101,14 @@ struct Room {
 }
 
 impl Room {
-    fn new(at: &InitContext<'_>, shape: Shape, asks: bool) -> Room {
+    fn new(at: &InitContext<'_>, shape: Shape, asks: bool) -> Result<Room> {
         let leaves = || at.structure().leaves().iter().zip(at.active()).filter(|(_, on)| **on).map(|(leaf, _)| leaf);
         let dtype = leaves().map(LeafSpec::dtype).reduce(promoted).unwrap_or(DType::F32);
         let structure = Structure::flat(dtype, leaves().map(LeafSpec::len).sum());
         let vector = || Moments::like(&structure, &[true], 0.0, |leaf| leaf.dtype().compute());
-        let [grads, params, updates] = [(); 3].map(|()| vector());
-        let asking = asks.then(|| [at.moments(), at.moments()]);
-        Room { nested: Nested::new(&structure, &[true], shape), grads, params, updates, asking }
+        let [grads, params, updates] = [vector()?, vector()?, vector()?];
+        let asking = if asks { Some([at.moments()?, at.moments()?]) } else { None };
+        Ok(Room { nested: Nested::new(&structure, &[true], shape), grads, params, updates, asking })
     }
 }
 
@@ -254,8 +254,8 @@ impl<T: Stage> Stage for Flatten<T> {
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let asks = self.inner.needs() >= crate::needs::Level::ValueFn;
-        let mut room = Room::new(at, self.inner.shape(), asks);
-        let (params, mut along) = (at.params_as_moments(), Along::start(&mut room.params));
+        let mut room = Room::new(at, self.inner.shape(), asks)?;
+        let (params, mut along) = (at.params_as_moments()?, Along::start(&mut room.params));
         at.structure().leaves().iter().enumerate().for_each(|(i, leaf)| along.array(i, leaf, &params));
         Ok(FlattenState { inner: room.nested.init(&self.inner, &room.params)?, room })
     }

@@ -181,7 +181,7 @@ impl<T: Stage> Stage for Lookahead<T> {
         Ok(LookaheadState {
             steps_since_sync: Count::default(),
             syncs: Count::default(),
-            slow: at.params_as_moments(),
+            slow: at.params_as_moments()?,
             first: self.reset_state.then(|| Box::new(inner.clone())),
             inner,
         })

@@ -245,7 +245,7 @@ impl<T: Stage> Stage for Mechanize<T> {
         Ok(MechanizeState {
             count: Count::default(),
             tuners: vec![tuner; self.num_betas],
-            x0: at.params_as_moments(),
+            x0: at.params_as_moments()?,
             inner: self.inner.init_state(at)?,
         })
     }

@@ -238,7 +238,7 @@ impl Stage for Interpolate {
             b1: Scalar::new(self.b1.at(0)),
             max_lr: Scalar::default(),
             weight_sum: Scalar::default(),
-            z: at.params_as_moments_of(self.state_dtype),
+            z: at.params_as_moments_of(self.state_dtype)?,
         })
     }
 

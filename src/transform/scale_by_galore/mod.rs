@@ -143,7 +143,7 @@ impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
         visit("scale", Argument::Hyperparam(&mut self.scale));
         visit("rank", Argument::Static(&self.rank));
         visit("update_proj_gap", Argument::Static(&self.update_proj_gap));
-        visit("base_optimizer", Argument::Static(&recipe::Inside(&self.base_optimizer)));
+        visit("base_optimizer", Argument::Static(&recipe::Inner(&self.base_optimizer)));
         visit("weight_dimension_numbers", Argument::Static(&self.weight_dimension_numbers));
     }
 }
@@ -312,7 +312,7 @@ impl<T: Stage<Needs = Nothing>> WholeTreeRule for ScaleByGalore<T> {
             let places = self.places(leaf).ok().flatten()?;
             Some(vec![places.long.len(), places.rank])
         };
-        let projector = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), sides);
+        let projector = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), sides)?;
         let mut inside = Inside::new(matrices, structure, at.active().into(), self.base_optimizer.shape());
         let work = &mut inside.work;
         table::params(&inside.zeros, &inside.structure, &mut work.params, &mut work.path)?;

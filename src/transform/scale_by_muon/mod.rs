@@ -148,7 +148,7 @@ impl WholeTreeRule for ScaleByMuon {
 
     fn init(&self, at: &InitContext<'_>) -> Result<ScaleByMuonState> {
         let layouts = layouts(&self.weight_dimension_numbers, at, Self::NAME)?;
-        let mu = at.moments_of(self.mu_dtype);
+        let mu = at.moments_of(self.mu_dtype)?;
         Ok(ScaleByMuonState { count: Count::default(), mu, layouts: layouts.into(), scratch: Scratch::default() })
     }
 

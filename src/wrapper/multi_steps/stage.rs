@@ -187,7 +187,7 @@ impl<T: Stage, S: SkipUpdate> Stage for MultiSteps<T, S> {
             skipped: Flag::default(),
             measured: Scalar::default(),
             value: (self.inner.needs() >= crate::needs::Level::Value).then(Scalar::default),
-            accumulator: at.moments_of(self.accumulator_dtype),
+            accumulator: at.moments_of(self.accumulator_dtype)?,
             inner: self.inner.init_state(at)?,
         })
     }

@@ -137,10 +137,17 @@ impl<A: Stage> Stage for AdversarialGradient<A> {
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let mut nested = Nested::new(at.structure(), at.active(), self.adv_optimizer.shape());
-        let point = at.params_as_moments();
+        let point = at.params_as_moments()?;
         let adv_state = nested.init(&self.adv_optimizer, &point)?;
         let first = self.reset_state.then(|| Box::new(adv_state.clone()));
-        Ok(AdversarialGradientState { adv_state, first, nested, point, gradient: at.moments(), updates: at.moments() })
+        Ok(AdversarialGradientState {
+            adv_state,
+            first,
+            nested,
+            point,
+            gradient: at.moments()?,
+            updates: at.moments()?,
+        })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {

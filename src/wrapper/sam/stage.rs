@@ -85,7 +85,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
             opt_state: self.optimizer.init_state(at)?,
             first: self.reset_state.then(|| Box::new(adv_state.clone())),
             adv_state,
-            cache: at.params_as_moments(),
+            cache: at.params_as_moments()?,
         })
     }
 

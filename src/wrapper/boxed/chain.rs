@@ -1,0 +1,109 @@
+//! Chains of boxes.
+
+use super::{Boxed, BoxedState};
+use crate::element::Real;
+use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::error::{Error, Result};
+use crate::needs::{Level, Needs};
+use crate::recipe::Recipe;
+
+/// A chain whose length is known at run time.
+impl<N: Needs> Stage for Vec<Boxed<N>> {
+    type Needs = N;
+    type State = Vec<BoxedState>;
+    type Run = ();
+    type Kernel<C: Real> = ();
+
+    const SHAPE: Shape = Shape::elementwise(false, false);
+    const FUSES: bool = false;
+
+    fn shape(&self) -> Shape {
+        self.iter().fold(Self::SHAPE, |shape, member| shape.then(member.shape()))
+    }
+
+    fn needs(&self) -> Level {
+        self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.iter().try_for_each(Stage::validate)
+    }
+
+    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        self.iter().map(|member| member.init_state(at)).collect()
+    }
+
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        if self.len() != state.len() {
+            let problem = format!("the state is of {} members; make one with `init`", state.len());
+            return Err(Error::state(self.describe(), problem));
+        }
+        self.iter().zip(state).try_for_each(|(member, state)| member.check(state, at))
+    }
+
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) {
+        self.iter().zip(state).for_each(|(member, state)| member.begin(state, at));
+    }
+
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        (): &mut (),
+        at: &StepContext<'_>,
+        mut index: usize,
+        mut sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        for (member, state) in self.iter().zip(state) {
+            let shape = member.shape();
+            if index < shape.barriers {
+                return member.barrier(state, &mut (), at, index, sums, tree);
+            }
+            index -= shape.barriers;
+            sums = sums.skip(shape.sums);
+        }
+    }
+
+    fn finish(&self, state: &mut Self::State, (): (), mut sums: Sums<'_>, outcome: &mut Outcome) {
+        for (member, state) in self.iter().zip(state) {
+            member.finish(state, (), sums, outcome);
+            sums = sums.skip(member.shape().sums);
+        }
+    }
+
+    fn ends_at(&self, state: &Self::State, (): &()) -> Option<usize> {
+        let (last, before) = self.split_last()?;
+        let before: usize = before.iter().map(|member| member.shape().barriers).sum();
+        last.ends_at(state.last()?, &()).map(|end| before + end)
+    }
+
+    fn tile<C: Real>(&self, state: &Self::State, (): &(), mut place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        for (member, state) in self.iter().zip(state) {
+            member.tile(state, &(), place, span, tile);
+            place = place.after(member.shape());
+        }
+    }
+
+    fn kernel<C: Real>(&self, _: &Self::State, (): &(), _: usize) {}
+
+    fn state_bytes(&self, state: &Self::State, leaf: usize, mut at: usize, span: Span) -> usize {
+        let mut bytes = 0;
+        for (member, state) in self.iter().zip(state) {
+            bytes += member.state_bytes(state, leaf, at, span);
+            at += member.shape().barriers;
+        }
+        bytes
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::Map(vec![("chain".into(), Recipe::List(self.iter().map(Stage::recipe).collect()))])
+    }
+
+    fn describe(&self) -> String {
+        format!("chain({})", self.iter().map(Stage::describe).collect::<Vec<_>>().join(", "))
+    }
+}

@@ -1,0 +1,179 @@
+//! Transformations whose types are forgotten.
+
+mod chain;
+mod named;
+mod narrow;
+mod stage;
+mod state;
+
+use core::fmt;
+
+pub use named::{DynNamed, Named};
+pub use narrow::narrow;
+pub use state::{BoxedState, ErasedState};
+use state::{Held, held, held_mut};
+
+use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::error::{Error, Result};
+use crate::needs::{Includes, Level, Needs, Nothing};
+use crate::recipe::Recipe;
+
+/// A transformation whose type is forgotten: for chains that are put together at run time.
+///
+/// It is itself a transformation. It does not fuse with its neighbours: each boxed member is run on tiles that stay in
+/// the first-level cache. What is inside one box does fuse.
+///
+/// `N` is what a step must be given besides gradients: a `Boxed<needs::Value>` can hold whatever needs the loss, or
+/// nothing. `let member: Boxed<needs::Value> = Box::new(adam(0.1))` makes one.
+pub type Boxed<N = Nothing> = Box<dyn DynTransformation<N>>;
+
+/// Forgets a transformation's type.
+///
+/// # Cost
+///
+/// One indirect call for each tile of 512 elements; updates between members go through the first-level cache instead of
+/// registers.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let mut members: Vec<Boxed> = vec![boxed(clip(1.0))];
+/// if true {
+///     members.push(boxed(adam(0.1)));
+/// }
+/// let optimizer = chain(members);
+/// let mut params = vec![1.0_f32, 2.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![1.0_f32, -1.0], &mut state)?;
+/// assert!((params[0] - 0.9).abs() < 1e-6);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn boxed<T: Stage + Clone + 'static>(transformation: T) -> Boxed<T::Needs> {
+    Box::new(transformation)
+}
+
+/// What a [`Boxed`] transformation can do; implemented for every [`Stage`] that can be cloned.
+#[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
+pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
+    #[doc(hidden)]
+    fn dyn_clone(&self) -> Boxed<N>;
+    #[doc(hidden)]
+    fn dyn_needs(&self) -> Level;
+    #[doc(hidden)]
+    fn dyn_shape(&self) -> Shape;
+    #[doc(hidden)]
+    fn dyn_validate(&self) -> Result<()>;
+    #[doc(hidden)]
+    fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>>;
+    #[doc(hidden)]
+    fn dyn_check(&self, state: &dyn ErasedState, at: &StepContext<'_>) -> Result<()>;
+    #[doc(hidden)]
+    fn dyn_begin(&self, state: &mut dyn ErasedState, at: &StepContext<'_>);
+    #[doc(hidden)]
+    fn dyn_barrier(
+        &self,
+        state: &mut dyn ErasedState,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    );
+    #[doc(hidden)]
+    fn dyn_finish(&self, state: &mut dyn ErasedState, sums: Sums<'_>, outcome: &mut Outcome);
+    #[doc(hidden)]
+    fn dyn_ends_at(&self, state: &dyn ErasedState) -> Option<usize>;
+    #[doc(hidden)]
+    fn dyn_tile_f32(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f32>);
+    #[doc(hidden)]
+    fn dyn_tile_f64(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f64>);
+    #[doc(hidden)]
+    fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize;
+    #[doc(hidden)]
+    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str));
+    #[doc(hidden)]
+    fn dyn_recipe(&self) -> Recipe;
+    #[doc(hidden)]
+    fn dyn_describe(&self) -> String;
+}
+
+impl<N: Needs> Clone for Boxed<N> {
+    fn clone(&self) -> Boxed<N> {
+        (**self).dyn_clone()
+    }
+}
+
+impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformation<N> for T {
+    fn dyn_clone(&self) -> Boxed<N> {
+        Box::new(self.clone())
+    }
+    fn dyn_needs(&self) -> Level {
+        self.needs()
+    }
+    fn dyn_shape(&self) -> Shape {
+        self.shape()
+    }
+    fn dyn_validate(&self) -> Result<()> {
+        self.validate()
+    }
+    fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>> {
+        Ok(Box::new(Held::<T> { state: self.init_state(at)?, run: None }))
+    }
+    fn dyn_check(&self, state: &dyn ErasedState, at: &StepContext<'_>) -> Result<()> {
+        let Some(held) = state.as_any().downcast_ref::<Held<T>>() else {
+            return Err(Error::state(
+                self.describe(),
+                "the state was made by another transformation; make one with `init`",
+            ));
+        };
+        self.check(&held.state, at)
+    }
+    fn dyn_begin(&self, state: &mut dyn ErasedState, at: &StepContext<'_>) {
+        let held = held_mut::<T>(state);
+        held.run = Some(self.begin(&mut held.state, at));
+    }
+    fn dyn_barrier(
+        &self,
+        state: &mut dyn ErasedState,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        let Held { state, run } = held_mut::<T>(state);
+        if let Some(run) = run {
+            self.barrier(state, run, at, index, sums, tree);
+        }
+    }
+    fn dyn_finish(&self, state: &mut dyn ErasedState, sums: Sums<'_>, outcome: &mut Outcome) {
+        let Held { state, run } = held_mut::<T>(state);
+        if let Some(run) = run.take() {
+            self.finish(state, run, sums, outcome);
+        }
+    }
+    fn dyn_ends_at(&self, state: &dyn ErasedState) -> Option<usize> {
+        let held = held::<T>(state);
+        self.ends_at(&held.state, held.run())
+    }
+    fn dyn_tile_f32(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f32>) {
+        let held = held::<T>(state);
+        self.tile(&held.state, held.run(), place, span, tile);
+    }
+    fn dyn_tile_f64(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f64>) {
+        let held = held::<T>(state);
+        self.tile(&held.state, held.run(), place, span, tile);
+    }
+    fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize {
+        self.state_bytes(&held::<T>(state).state, leaf, at, span)
+    }
+    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str)) {
+        self.unused(&held::<T>(state).state, report);
+    }
+    fn dyn_recipe(&self) -> Recipe {
+        self.recipe()
+    }
+    fn dyn_describe(&self) -> String {
+        self.describe()
+    }
+}

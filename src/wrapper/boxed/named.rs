@@ -1,0 +1,63 @@
+//! Boxes that can be asked for their arguments.
+
+use super::DynTransformation;
+use crate::needs::{Includes, Needs, Nothing};
+use crate::wrapper::{Argument, Arguments};
+
+/// A transformation with named arguments whose type is forgotten: for
+/// [`inject_hyperparams`](crate::inject_hyperparams) of what is chosen at run time. It is a [`Boxed`] too: a `Named<N>`
+/// can be given where a `Boxed<N>` is expected.
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let nesterov = true;
+/// let chosen: Named = if nesterov { Box::new(adam(0.1).nesterov(true)) } else { Box::new(sgd(0.1)) };
+/// let optimizer = inject_hyperparams(chosen);
+/// let mut state = optimizer.init(&0.0_f32)?;
+/// state.hyperparams_mut().set("learning_rate", 0.2)?;
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub type Named<N = Nothing> = Box<dyn DynNamed<N>>;
+
+/// What a [`Named`] transformation can do; implemented for all [`Arguments`] that can be cloned.
+#[allow(missing_docs, reason = "each method is the method of `Arguments` of the same name")]
+pub trait DynNamed<N = Nothing>: DynTransformation<N> {
+    #[doc(hidden)]
+    fn dyn_clone_named(&self) -> Named<N>;
+    #[doc(hidden)]
+    fn dyn_name(&self) -> &'static str;
+    #[doc(hidden)]
+    fn dyn_arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
+}
+
+impl<N: Needs + Includes<T::Needs>, T: Arguments + Clone + 'static> DynNamed<N> for T {
+    fn dyn_clone_named(&self) -> Named<N> {
+        Box::new(self.clone())
+    }
+    fn dyn_name(&self) -> &'static str {
+        self.name()
+    }
+    fn dyn_arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        self.arguments(visit);
+    }
+}
+
+impl<N: Needs> Clone for Named<N> {
+    fn clone(&self) -> Named<N> {
+        (**self).dyn_clone_named()
+    }
+}
+
+impl<N: Needs> Arguments for Named<N> {
+    /// Known at run time only: see [`name`](Arguments::name).
+    const NAME: &'static str = "named";
+
+    fn name(&self) -> &'static str {
+        (**self).dyn_name()
+    }
+
+    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        (**self).dyn_arguments(visit);
+    }
+}

@@ -1,0 +1,61 @@
+//! From what may need anything to what needs no more than its type says.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use super::Boxed;
+use crate::engine::Stage;
+use crate::error::{Error, Result};
+use crate::needs::{Needs, ValueAndGradFn};
+
+/// Makes sure that a transformation that may need anything needs no more than `N`, which is then part of its type.
+///
+/// # Errors
+///
+/// If it needs more.
+///
+/// ```
+/// use gradchain::needs::{Nothing, ValueAndGradFn};
+/// use gradchain::prelude::*;
+///
+/// let members: Vec<Boxed<ValueAndGradFn>> = vec![Box::new(clip(1.0)), Box::new(adam(0.1))];
+/// let optimizer: Boxed = narrow::<Nothing>(Box::new(chain(members)))?;
+///
+/// let searching: Boxed<ValueAndGradFn> = Box::new(lbfgs());
+/// let error = narrow::<Nothing>(searching).unwrap_err();
+/// assert!(error.to_string().contains("needs the loss and its gradient as a function"));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn narrow<N: Needs>(transformation: Boxed<ValueAndGradFn>) -> Result<Boxed<N>> {
+    let (most, found) = (N::LEVEL, transformation.needs());
+    if found > most {
+        let problem = format!("it needs {found}, and is to be given {most}");
+        return Err(Error::state(transformation.describe(), problem));
+    }
+    Ok(Box::new(Narrow { inner: transformation, needs: PhantomData::<fn() -> N> }))
+}
+
+/// See [`narrow`].
+struct Narrow<N> {
+    inner: Boxed<ValueAndGradFn>,
+    needs: PhantomData<fn() -> N>,
+}
+
+impl<N> Clone for Narrow<N> {
+    fn clone(&self) -> Self {
+        Narrow { inner: self.inner.clone(), needs: PhantomData }
+    }
+}
+
+impl<N> fmt::Debug for Narrow<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+crate::engine::delegate_stage! {
+    Narrow<N> where N: Needs => inner: Boxed<ValueAndGradFn>;
+    needs N;
+    recipe |this: &Narrow<N>| this.inner.recipe();
+    describe |this: &Narrow<N>| this.inner.describe()
+}

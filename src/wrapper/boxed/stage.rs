@@ -1,0 +1,93 @@
+//! A box as a stage.
+
+use super::{Boxed, BoxedState, DynTransformation, Named};
+use crate::element::Real;
+use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::error::Result;
+use crate::needs::{Level, Needs};
+use crate::recipe::Recipe;
+
+/// What is behind a box is a stage by what is inside.
+macro_rules! boxed_stage {
+    ($Box:ty) => {
+        impl<N: Needs> Stage for $Box {
+            type Needs = N;
+            type State = BoxedState;
+            /// What was worked out for the step is kept in the state's box, so that a step allocates nothing.
+            type Run = ();
+            type Kernel<C: Real> = ();
+
+            const SHAPE: Shape = Shape::elementwise(false, false);
+            const FUSES: bool = false;
+
+            fn shape(&self) -> Shape {
+                (**self).dyn_shape()
+            }
+
+            fn needs(&self) -> Level {
+                (**self).dyn_needs()
+            }
+
+            fn validate(&self) -> Result<()> {
+                (**self).dyn_validate()
+            }
+
+            fn init_state(&self, at: &InitContext<'_>) -> Result<BoxedState> {
+                (**self).dyn_init(at).map(BoxedState)
+            }
+
+            fn check(&self, state: &BoxedState, at: &StepContext<'_>) -> Result<()> {
+                (**self).dyn_check(&*state.0, at)
+            }
+
+            fn begin(&self, state: &mut BoxedState, at: &StepContext<'_>) {
+                (**self).dyn_begin(&mut *state.0, at);
+            }
+
+            fn barrier(
+                &self,
+                state: &mut BoxedState,
+                (): &mut (),
+                at: &StepContext<'_>,
+                index: usize,
+                sums: Sums<'_>,
+                tree: &mut WholeTree<'_>,
+            ) {
+                (**self).dyn_barrier(&mut *state.0, at, index, sums, tree);
+            }
+
+            fn finish(&self, state: &mut BoxedState, (): (), sums: Sums<'_>, outcome: &mut Outcome) {
+                (**self).dyn_finish(&mut *state.0, sums, outcome);
+            }
+
+            fn ends_at(&self, state: &BoxedState, (): &()) -> Option<usize> {
+                (**self).dyn_ends_at(&*state.0)
+            }
+
+            fn tile<C: Real>(&self, state: &BoxedState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
+                let inside: &dyn DynTransformation<N> = &**self;
+                C::dyn_tile(inside, &*state.0, place, span, tile);
+            }
+
+            fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}
+
+            fn state_bytes(&self, state: &BoxedState, leaf: usize, at: usize, span: Span) -> usize {
+                (**self).dyn_state_bytes(&*state.0, leaf, at, span)
+            }
+
+            fn unused(&self, state: &BoxedState, report: &mut dyn FnMut(&str)) {
+                (**self).dyn_unused(&*state.0, report);
+            }
+
+            fn recipe(&self) -> Recipe {
+                (**self).dyn_recipe()
+            }
+
+            fn describe(&self) -> String {
+                (**self).dyn_describe()
+            }
+        }
+    };
+}
+boxed_stage!(Boxed<N>);
+boxed_stage!(Named<N>);

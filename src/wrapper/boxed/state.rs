@@ -1,0 +1,101 @@
+//! The state of what is behind a box.
+
+use core::any::Any;
+use core::fmt;
+
+use crate::engine::Stage;
+use crate::state::{State, StateWalk, StateWalkMut};
+
+/// The state of a boxed transformation, and while a step runs what was worked out for it.
+#[doc(hidden)]
+pub trait ErasedState: fmt::Debug + Send + Sync {
+    fn as_any(&self) -> &dyn Any;
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+    fn state_any(&self) -> &dyn Any;
+    fn state_any_mut(&mut self) -> &mut dyn Any;
+    fn clone_box(&self) -> Box<dyn ErasedState>;
+    fn walk_erased<'a>(&'a self, walk: &mut StateWalk<'a, '_>);
+    fn walk_erased_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>);
+}
+
+pub(super) struct Held<T: Stage> {
+    pub(super) state: T::State,
+    pub(super) run: Option<T::Run>,
+}
+
+impl<T: Stage> fmt::Debug for Held<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state.fmt(f)
+    }
+}
+
+impl<T: Stage + 'static> ErasedState for Held<T> {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+    fn state_any(&self) -> &dyn Any {
+        &self.state
+    }
+    fn state_any_mut(&mut self) -> &mut dyn Any {
+        &mut self.state
+    }
+    fn clone_box(&self) -> Box<dyn ErasedState> {
+        Box::new(Held::<T> { state: self.state.clone(), run: None })
+    }
+    fn walk_erased<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        self.state.walk(walk);
+    }
+    fn walk_erased_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.state.walk_mut(walk);
+    }
+}
+
+impl<T: Stage> Held<T> {
+    pub(super) fn run(&self) -> &T::Run {
+        self.run.as_ref().expect("a step has begun")
+    }
+}
+
+/// A boxed transformation is given the state that it made: [`BoxedState`] can be exchanged for another of the same
+/// schema only through `OptState::replace`, and two transformations of the same schema have states of the same type.
+pub(super) fn held<T: Stage + 'static>(state: &dyn ErasedState) -> &Held<T> {
+    state.as_any().downcast_ref().expect("the state was made by this transformation")
+}
+
+pub(super) fn held_mut<T: Stage + 'static>(state: &mut dyn ErasedState) -> &mut Held<T> {
+    state.as_any_mut().downcast_mut().expect("the state was made by this transformation")
+}
+
+/// The state of a [`Boxed`] transformation.
+#[derive(Debug)]
+pub struct BoxedState(pub(super) Box<dyn ErasedState>);
+
+impl BoxedState {
+    /// The state, if it is of type `S`, such as `OptState<T>`'s target for the `T` that was boxed.
+    pub fn downcast_ref<S: State>(&self) -> Option<&S> {
+        self.0.state_any().downcast_ref()
+    }
+
+    /// The state, if it is of type `S`, to write.
+    pub fn downcast_mut<S: State>(&mut self) -> Option<&mut S> {
+        self.0.state_any_mut().downcast_mut()
+    }
+}
+
+impl Clone for BoxedState {
+    fn clone(&self) -> Self {
+        BoxedState(self.0.clone_box())
+    }
+}
+
+impl State for BoxedState {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        self.0.walk_erased(walk);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.0.walk_erased_mut(walk);
+    }
+}
