@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use proc_macro2::{Span, TokenStream, TokenTree};
-use quote::{ToTokens, format_ident, quote};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::{DeriveInput, Expr, Fields, Generics, Ident, Member, Type, parse_quote};
 
 use crate::attributes::Attributes;
@@ -53,11 +54,12 @@ impl Field {
         }
     }
 
-    /// Says to a walk of type `walk` how the field's leaves are constrained, if they are.
-    fn constrain(&self, walk: &TokenStream, prefix: Option<&str>) -> Option<TokenStream> {
+    /// Says to a reading walk how the field's leaves are constrained, if they are.
+    fn constrain(&self, prefix: Option<&str>) -> Option<TokenStream> {
         let constraint = self.constraint.as_ref()?;
         let key = prefix.map_or_else(|| self.key(), |prefix| format!("{prefix}/{}", self.key()));
-        Some(quote!(#walk::constraint(__walk, #key, || #constraint);))
+        // The compiler points at the constraint if it is none.
+        Some(quote_spanned!(constraint.span()=> ::gradchain::tree::Walk::constraint(__walk, #key, || #constraint);))
     }
 
     /// Shows the field, bound to the variable `value`, to a walk of type `walk`.
@@ -106,7 +108,7 @@ pub(crate) fn visit_all(variants: &[Variant], walk: &TokenStream, constrain: boo
         let members = fields.iter().map(|field| &field.member);
         let values: Vec<_> = (0..fields.len()).map(|i| format_ident!("__value_{i}")).collect();
         let visits = fields.iter().zip(&values).map(|(field, value)| field.visit(walk, prefix.as_deref(), value));
-        let told = fields.iter().filter(|_| constrain).filter_map(|field| field.constrain(walk, prefix.as_deref()));
+        let told = fields.iter().filter(|_| constrain).filter_map(|field| field.constrain(prefix.as_deref()));
         quote!(#pattern { #(#members: #values,)* .. } => { #(#told)* #(#visits)* })
     });
     quote!(match self { #(#arms)* })

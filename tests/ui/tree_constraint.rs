@@ -1,17 +1,16 @@
 //! Constraints that mean nothing, or are none.
 
 use gradchain::Tree;
-use gradchain::constraint::{interval, positive};
 
 #[derive(Tree)]
 struct Twice {
-    #[tree(constraint = positive(), constraint = interval(0.0, 1.0))]
+    #[tree(constraint = (), constraint = ())]
     scale: f32,
 }
 
 #[derive(Tree)]
 struct Skipped {
-    #[tree(skip, constraint = positive())]
+    #[tree(skip, constraint = ())]
     scale: f32,
 }
 
@@ -23,7 +22,7 @@ struct None {
 
 #[derive(Tree)]
 enum OnVariant {
-    #[tree(constraint = positive())]
+    #[tree(constraint = ())]
     Scaled(f32),
 }
 
