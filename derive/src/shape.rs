@@ -59,7 +59,10 @@ impl Field {
         let constraint = self.constraint.as_ref()?;
         let key = prefix.map_or_else(|| self.key(), |prefix| format!("{prefix}/{}", self.key()));
         // The compiler points at the constraint if it is none.
-        Some(quote_spanned!(constraint.span()=> ::gradchain::tree::Walk::constraint(__walk, #key, || #constraint);))
+        Some(quote_spanned! { constraint.span()=>
+            #[allow(clippy::redundant_closure)]
+            ::gradchain::tree::Walk::constraint(__walk, #key, || #constraint);
+        })
     }
 
     /// Shows the field, bound to the variable `value`, to a walk of type `walk`.

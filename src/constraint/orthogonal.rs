@@ -135,8 +135,9 @@ fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
             }
         }
         let length = normalize(vector).map_or(0.0, |length| length.value());
-        // What is left of a vector that depends on the others is rounding. Written so that NaN, of a zero, is refused.
-        if !(length > 4.0 * len as f64 * f64::EPSILON) {
+        // What is left of a vector that depends on the others is rounding, and NaN of one that was zero.
+        let independent = length > 4.0 * len as f64 * f64::EPSILON;
+        if !independent {
             let found = format!("{} {k}, which depends on those before it", frame.name());
             return Err(leaf.refuse(&format!("made of a raw matrix with independent {}s", frame.name()), found));
         }
@@ -207,8 +208,9 @@ impl Constraint for Orthogonal {
             for (i, j) in (0..frame.count).flat_map(|j| (0..=j).map(move |i| (i, j))) {
                 let product = dot(vector(i), vector(j));
                 let expected = if i == j { 1.0 } else { 0.0 };
-                // Written so that NaN is refused.
-                if !((product - expected).abs() <= slack(leaf.dtype(), frame.len)) {
+                // NaN is none.
+                let orthonormal = (product - expected).abs() <= slack(leaf.dtype(), frame.len);
+                if !orthonormal {
                     let found = format!("the product {product} of its {}s {i} and {j}", frame.name());
                     return Err(leaf.refuse("an orthogonal matrix", found));
                 }

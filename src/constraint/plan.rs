@@ -140,8 +140,8 @@ impl Bound {
         }
         self.constraint.constrain(&Site::new("constrain", spec), &raw, &mut values)?;
         let most = largest(spec.dtype());
-        // Half a unit in the last place more than the largest number is still rounded to it; that is not worth a word.
-        if let Some(i) = values.iter().position(|x| !(x.abs() <= most)) {
+        // The little more than the largest number that would still be rounded to it is refused as well.
+        if let Some(i) = values.iter().position(|x| x.is_nan() || x.abs() > most) {
             let place = format!("{}{}", shown(spec.path()), index(i, spec.shape()));
             let expected = format!("within the range of {}", spec.dtype());
             return Err(Error::argument("constrain", &place, &expected, values[i]));
