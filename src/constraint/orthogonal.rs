@@ -149,7 +149,6 @@ fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
 /// The way back through the factors, from the gradient of the basis to that of the vectors.
 fn pull_back(frame: Frame, factors: &Factors, gradient: &[f64]) -> Vec<f64> {
     let (Frame { count, len, .. }, Factors { q, r, scales }) = (frame, factors);
-    let vector = |of: &'_ [f64], k: usize| of[k * len..][..len].to_vec();
     let mut to = gradient.to_vec();
     for k in 0..count {
         for j in 0..=k {
@@ -162,11 +161,12 @@ fn pull_back(frame: Frame, factors: &Factors, gradient: &[f64]) -> Vec<f64> {
         }
     }
     for k in (0..count).rev() {
-        for j in k + 1..count {
-            let later = vector(&to, j);
-            add(&mut to[k * len..][..len], -r[k * count + j], &later);
+        let (head, later) = to.split_at_mut((k + 1) * len);
+        let vector = &mut head[k * len..];
+        for (later, product) in later.chunks_exact(len).zip(&r[k * count + k + 1..]) {
+            add(vector, -product, later);
         }
-        to[k * len..][..len].iter_mut().for_each(|x| *x /= r[k * count + k]);
+        vector.iter_mut().for_each(|x| *x /= r[k * count + k]);
     }
     // Each vector was divided by a number, which the basis does not depend on.
     for (vector, scale) in to.chunks_exact_mut(len).zip(scales) {

@@ -20,7 +20,7 @@ use crate::error::Result;
 ///
 /// # Cost
 ///
-/// `n³/3` multiplications each to constrain and to unconstrain, `n³` to pull back.
+/// `n³/6` multiplications each to constrain and to unconstrain, `n³/3` to pull back.
 ///
 /// # Errors
 ///
