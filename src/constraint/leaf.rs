@@ -61,7 +61,7 @@ use crate::tree::LeafSpec;
     note = "the module `gradchain::constraint` has some, such as `interval(0.0, 1.0)` and `positive()`"
 )]
 pub trait Constraint: fmt::Debug + Send + Sync + 'static {
-    /// The raw leaves of a leaf. By default there is one, `raw`, of the leaf's own shape.
+    /// The raw leaves of a leaf, at least one. By default there is one, `raw`, of the leaf's own shape.
     ///
     /// # Errors
     ///

@@ -42,6 +42,10 @@ impl Plan {
             let parts: Vec<_> =
                 parts.into_iter().map(|Part { name, shape }| (below(spec.path(), name), shape)).collect();
             let count = parts.len();
+            if count == 0 {
+                let found = format!("none for {constraint:?}");
+                return Err(Error::argument("unconstrain", shown(spec.path()), "made of at least one raw leaf", found));
+            }
             bound.push(Bound { leaf, constraint, parts, first });
             first += count;
         }

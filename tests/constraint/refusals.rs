@@ -205,3 +205,41 @@ fn a_pattern_without_a_leaf_and_two_raw_leaves_of_one_path_are_refused() {
         "unconstrain: argument `w/raw` must be the path of a raw leaf alone, found another leaf of it"
     );
 }
+
+/// A constraint of one's own that has the raw leaves it is told to.
+#[derive(Debug)]
+struct Told(&'static [&'static str]);
+
+impl Constraint for Told {
+    fn parts(&self, leaf: &Site<'_>) -> gradchain::Result<Vec<Part>> {
+        Ok(self.0.iter().map(|name| Part::new(name, leaf.shape())).collect())
+    }
+    fn constrain(&self, _: &Site<'_>, raw: &[f64], to: &mut [f64]) -> gradchain::Result<()> {
+        to.iter_mut().enumerate().for_each(|(i, to)| *to = raw[i]);
+        Ok(())
+    }
+    fn pull_back(&self, _: &Site<'_>, _: &[f64], _: &[f64], _: &mut [f64]) -> gradchain::Result<()> {
+        Ok(())
+    }
+    fn unconstrain(&self, _: &Site<'_>, values: &[f64], to: &mut [f64]) -> gradchain::Result<()> {
+        to[..values.len()].copy_from_slice(values);
+        Ok(())
+    }
+}
+
+#[test]
+fn raw_leaves_of_constraints_by_hand_are_some_and_have_names_of_their_own() {
+    let params = named(array(&[2], vec![1.0, 2.0]));
+    let at = |names| Constraints::new().at("w", Told(names)).unconstrain(&params);
+    assert_eq!(
+        at(&[]).unwrap_err().to_string(),
+        "unconstrain: argument `w` must be made of at least one raw leaf, found none for Told([])"
+    );
+    assert_eq!(
+        at(&["a", "a"]).unwrap_err().to_string(),
+        "unconstrain: argument `w/a` must be the path of a raw leaf alone, found another leaf of it"
+    );
+    let raw = at(&["a", "b"]).unwrap();
+    assert_eq!(listed(&raw), [("w/a".into(), vec![1.0, 2.0]), ("w/b".into(), vec![0.0, 0.0])]);
+    assert_eq!(*raw.constrain().unwrap(), params);
+}
