@@ -29,6 +29,7 @@ mod book;
 #[cfg(feature = "config")]
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
 pub mod config;
+pub mod constraint;
 mod element;
 mod engine;
 mod error;
