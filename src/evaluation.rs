@@ -49,8 +49,8 @@ impl<P: Tree> Tree for EvalParams<P> {
 }
 
 impl<T: Stage> OptState<T> {
-    /// The parameters to evaluate with, where a wrapper such as [`schedule_free`](crate::schedule_free) or
-    /// [`lookahead`](crate::lookahead) trains others: averages, or slow copies. `params` are the ones that are trained.
+    /// The parameters to evaluate with, where a wrapper such as [`params_ema`](crate::params_ema()),
+    /// [`schedule_free`](crate::schedule_free) or [`lookahead`](crate::lookahead) trains others: averages, or slow copies. `params` are the ones that are trained.
     ///
     /// The wrapper can be anywhere: in a chain, under a mask, behind a box. Leaves that it does not act on are those of
     /// `params`. The result is computed in `f64` and rounded once; the state is not changed.
@@ -71,11 +71,22 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// If nothing in the state says what to evaluate with, or more than one wrapper does for the same leaf, or the
-    /// parameters do not have the structure that the state was made for.
+    /// If nothing in the state says what to evaluate with, or more than one wrapper does for the same leaf, or one inside a
+    /// [`flatten`](crate::flatten()), which knows no leaves; or the parameters do not have the structure that the state was
+    /// made for.
     pub fn eval_params<P: TreeMut + Clone>(&self, params: &P) -> Result<EvalParams<P>> {
-        let mut found: Vec<(String, Evaluation<'_>)> = Vec::new();
-        (**self).walk(&mut StateWalk::of_evaluations(&mut |path, e| found.push((path.into(), e))));
+        let (mut found, mut apart): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
+        (**self).walk(&mut StateWalk::of_evaluations(&mut |path, e, is_apart| {
+            if is_apart {
+                apart = Some(String::from(path));
+            } else {
+                found.push((path.into(), e));
+            }
+        }));
+        if let Some(path) = apart {
+            let problem = format!("`{path}` has parameters to evaluate with for other leaves than those of `params`");
+            return Err(Error::state("eval_params", problem));
+        }
         if found.is_empty() {
             return Err(Error::state("eval_params", "the parameters that are trained are the ones to evaluate with"));
         }
@@ -101,7 +112,9 @@ impl<T: Stage> OptState<T> {
 
 /// Turns the training parameters of a leaf into those to evaluate with.
 fn evaluate(e: &Evaluation<'_>, leaf: usize, spec: &LeafSpec, values: &mut [f64]) {
-    let one = |p: f64, m: f64| if e.of_params == 0.0 { e.of_moments * m } else { e.of_params * p + e.of_moments * m };
+    // What has no part in it is not looked at: it may be infinite.
+    let part = |of: f64, x: f64| if of == 0.0 { -0.0 } else { of * x };
+    let one = |p: f64, m: f64| part(e.of_params, p) + part(e.of_moments, m);
     let same_order = e.moments.strides(leaf) == spec.strides();
     match e.moments.dtype(leaf) {
         Some(DType::F64) if same_order => {

@@ -42,6 +42,7 @@ pub mod needs;
 pub mod optimizer;
 pub mod projection;
 pub mod recipe;
+mod replicas;
 pub mod schedule;
 pub mod select;
 pub mod state;
@@ -66,8 +67,8 @@ pub use select::{Labels, Mask};
 pub use transform::*;
 pub use transformation::{GradientTransformation, OptState};
 pub use tree::{
-    Tree, TreeMut, apply_updates, incremental_update, per_example_global_norm_clip, per_example_layer_norm_clip,
-    periodic_update,
+    Tree, TreeMut, apply_updates, average_params, incremental_update, per_example_global_norm_clip,
+    per_example_layer_norm_clip, periodic_update,
 };
 pub use wrapper::*;
 

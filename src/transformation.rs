@@ -280,16 +280,17 @@ impl<T: Stage> OptState<T> {
     /// If the schemas differ.
     pub fn replace(&mut self, inner: T::State) -> Result<()> {
         let (ours, theirs) = (self.schema(), Schema::of(&inner, &self.structure));
-        if ours != theirs {
-            let differs = ours.entries.iter().zip(&theirs.entries).find(|(a, b)| a != b);
-            let problem = match differs {
-                Some((ours, theirs)) => format!("expected {ours}, found {theirs}"),
-                None => format!("expected {} fields, found {}", ours.entries.len(), theirs.entries.len()),
-            };
+        if let Some(problem) = ours.difference(&theirs) {
             return Err(Error::state("replace", problem));
         }
         self.inner = inner;
         Ok(())
+    }
+
+    /// A state of the same structure that holds another of the same schema.
+    pub(crate) fn holding(&self, inner: T::State) -> OptState<T> {
+        let (structure, work) = (self.structure.clone(), self.work.fresh(&self.structure));
+        OptState { inner, structure, work, poisoned: false, recall: None }
     }
 
     pub(crate) fn usable(&self) -> Result<()> {
@@ -376,14 +377,8 @@ impl<T: Stage> DerefMut for OptState<T> {
 
 impl<T: Stage> Clone for OptState<T> {
     fn clone(&self) -> Self {
-        let work = self.work.fresh(&self.structure);
-        OptState {
-            inner: self.inner.clone(),
-            structure: self.structure.clone(),
-            work,
-            poisoned: self.poisoned,
-            recall: self.recall.clone(),
-        }
+        let copy = self.holding(self.inner.clone());
+        OptState { poisoned: self.poisoned, recall: self.recall.clone(), ..copy }
     }
 }
 

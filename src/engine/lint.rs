@@ -76,6 +76,8 @@ const WRAPPERS: &[(&str, &str)] = &[
     ("masked", "inner"),
     ("mechanize", "base_optimizer"),
     ("multi_steps", "inner"),
+    ("params_ema", "inner"),
+    ("params_swa", "inner"),
     ("sam", "optimizer"),
     ("schedule_free", "base_optimizer"),
     ("skip_on_spike", "inner"),

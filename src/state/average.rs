@@ -2,6 +2,7 @@
 
 use super::{Entry, EntryMut, Moments, PerLeaf, PerLeafKind, State, StateWalk, StateWalkMut};
 use crate::error::{Error, Result};
+use crate::tree::{shares, weighted_mean};
 
 /// What becomes of counts when states are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub struct AverageOptions {
 /// # Arithmetic
 ///
 /// ```text
-/// moments, scalars   Σ wᵢ·xᵢ / Σ wᵢ   in f64, rounded once to the type they had
+/// moments, scalars   Σ wᵢ·xᵢ / Σ wᵢ   in f64, rounded once to the type they had; what is equal stays, to the bit
 /// counts, flags, keys   as `options` says; never a number that none of the states had
 /// ```
 ///
@@ -77,13 +78,8 @@ pub fn average<S: State>(states: &[(&S, f64)], options: AverageOptions) -> Resul
     let Some((first, _)) = states.first() else {
         return Err(Error::argument("average", "states", "at least one state", 0));
     };
-    let total: f64 = states.iter().map(|s| s.1).sum();
-    let usable = states.iter().all(|s| s.1 >= 0.0) && total > 0.0 && total.is_finite();
-    if !usable {
-        let weights: Vec<f64> = states.iter().map(|s| s.1).collect();
-        return Err(Error::argument("average", "weights", "non-negative with a positive sum", format!("{weights:?}")));
-    }
-    let rows: Vec<(Vec<(String, Entry<'_>)>, f64)> = states.iter().map(|(s, w)| (entries(*s), w / total)).collect();
+    let shares = shares("average", states.iter().map(|s| s.1))?;
+    let rows: Vec<(Vec<(String, Entry<'_>)>, f64)> = states.iter().map(|(s, _)| entries(*s)).zip(shares).collect();
     let mut mean = (*first).clone();
     let (mut field, mut failure) = (0, None);
     mean.walk_mut(&mut StateWalkMut::new(&mut |path, into| {
@@ -139,7 +135,7 @@ macro_rules! column {
 fn combine(path: &str, into: EntryMut<'_>, column: &[(Entry<'_>, f64)], options: AverageOptions) -> Result<()> {
     match into {
         EntryMut::Moments(m) => mean_of_moments(path, m, &column!(path, column, Moments))?,
-        EntryMut::Scalar(s) => s.set(mean(column!(path, column, Scalar).iter().map(|(s, w)| (s.get(), *w)))),
+        EntryMut::Scalar(s) => s.set(weighted_mean(column!(path, column, Scalar).iter().map(|(s, w)| (s.get(), *w)))),
         EntryMut::Count(c) => {
             *c = count(path, column!(path, column, Count).iter().map(|(c, _)| **c), options.counts)?;
         }
@@ -167,7 +163,7 @@ fn combine(path: &str, into: EntryMut<'_>, column: &[(Entry<'_>, f64)], options:
             let column = column!(path, column, Scalars);
             same_leaves(path, v, &column)?;
             for (leaf, s) in v.iter_mut() {
-                s.set(mean(column.iter().filter_map(|(v, w)| Some((v.get(leaf)?.get(), *w)))));
+                s.set(weighted_mean(column.iter().filter_map(|(v, w)| Some((v.get(leaf)?.get(), *w)))));
             }
         }
     }
@@ -183,11 +179,6 @@ fn same_leaves<K: PerLeafKind>(path: &str, into: &PerLeaf<K>, column: &[(&PerLea
     Err(Error::state(format!("average: field `{path}`"), "the states act on different leaves"))
 }
 
-/// Terms of weight zero do not count, even where the value is NaN or infinite.
-fn mean(values: impl Iterator<Item = (f64, f64)>) -> f64 {
-    values.filter(|(_, w)| *w > 0.0).map(|(x, w)| x * w).sum()
-}
-
 fn mean_of_moments(path: &str, into: &mut Moments, column: &[(&Moments, f64)]) -> Result<()> {
     let shape = |m: &Moments| (0..m.len()).map(|i| (m.dtype(i), m.shape(i).map(<[usize]>::to_vec))).collect::<Vec<_>>();
     let ours = shape(into);
@@ -196,7 +187,7 @@ fn mean_of_moments(path: &str, into: &mut Moments, column: &[(&Moments, f64)]) -
     }
     // `into` is a copy of the first; the others may lie in another memory order.
     let Some((first, _)) = column.first() else { return Ok(()) };
-    into.map(|leaf, i, _| mean(column.iter().map(|(m, w)| (m.at(leaf, i, first.strides(leaf)), *w))));
+    into.map(|leaf, i, _| weighted_mean(column.iter().map(|(m, w)| (m.at(leaf, i, first.strides(leaf)), *w))));
     Ok(())
 }
 

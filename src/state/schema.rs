@@ -93,6 +93,18 @@ impl Schema {
         Schema { entries }
     }
 
+    /// The first thing in which another schema differs from this one, in words; `None` if they are equal.
+    pub(crate) fn difference(&self, other: &Schema) -> Option<String> {
+        if self == other {
+            return None;
+        }
+        let differs = self.entries.iter().zip(&other.entries).find(|(a, b)| a != b);
+        Some(match differs {
+            Some((ours, theirs)) => format!("expected {ours}, found {theirs}"),
+            None => format!("expected {} fields, found {}", self.entries.len(), other.entries.len()),
+        })
+    }
+
     /// Bytes and numbers of values, by kind.
     pub fn size(&self) -> SizeReport {
         let mut kinds: BTreeMap<Kind, (usize, usize)> = BTreeMap::new();

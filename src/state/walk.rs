@@ -46,7 +46,7 @@ pub struct Evaluation<'a> {
     pub moments: &'a Moments,
     /// How much of the training parameters there is in the result; where it is 0 they are not looked at.
     pub of_params: f64,
-    /// How much of the arrays.
+    /// How much of the arrays; where it is 0 they are not looked at.
     pub of_moments: f64,
 }
 
@@ -65,7 +65,7 @@ enum ReadSink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
     Fields(&'w mut dyn FnMut(&str, Entry<'a>, bool)),
     Parts(&'w mut dyn FnMut(&str, &'a dyn Any)),
-    Evaluations(&'w mut dyn FnMut(&str, Evaluation<'a>)),
+    Evaluations(&'w mut dyn FnMut(&str, Evaluation<'a>, bool)),
 }
 
 impl<'a, 'w> StateWalk<'a, 'w> {
@@ -101,15 +101,15 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     /// A walk that shows each [`evaluation`](Self::evaluation), with the path of the state it belongs to, instead of the
-    /// fields.
-    pub(crate) fn of_evaluations(sink: &'w mut dyn FnMut(&str, Evaluation<'a>)) -> Self {
+    /// fields; and whether it is [`apart`](Self::apart) from the parameters' leaves.
+    pub(crate) fn of_evaluations(sink: &'w mut dyn FnMut(&str, Evaluation<'a>, bool)) -> Self {
         StateWalk { path: String::new(), names: Vec::new(), apart: false, sink: ReadSink::Evaluations(sink) }
     }
 
     /// Says which parameters to evaluate with, if that is what the walk is for.
     pub fn evaluation(&mut self, evaluation: Evaluation<'a>) {
         if let ReadSink::Evaluations(sink) = &mut self.sink {
-            sink(&self.path, evaluation);
+            sink(&self.path, evaluation, self.apart);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Arithmetic on whole trees.
 
+mod average;
 mod combine;
 mod fingerprint;
 mod norm;
@@ -7,6 +8,8 @@ mod per_example;
 pub(crate) mod stretch;
 mod vdot;
 
+pub use average::average_params;
+pub(crate) use average::{shares, weighted_mean};
 pub use combine::{
     incremental_update, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_scale, tree_zeros_like,
 };

@@ -39,11 +39,11 @@ pub(crate) use layout::{Cursor, Run, dense_strides, is_dense};
 pub use leaf::{LeafMut, LeafRef};
 pub(crate) use leaf::{LeafParts, Strides};
 pub use math::{
-    Norm, apply_updates, for_each_leaf, incremental_update, per_example_global_norm_clip, per_example_layer_norm_clip,
-    periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_norm, tree_scale, tree_sum, tree_vdot,
-    tree_zeros_like,
+    Norm, apply_updates, average_params, for_each_leaf, incremental_update, per_example_global_norm_clip,
+    per_example_layer_norm_clip, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_norm,
+    tree_scale, tree_sum, tree_vdot, tree_zeros_like,
 };
-pub(crate) use math::{add_update, fingerprint, is_safe, stretch};
+pub(crate) use math::{add_update, fingerprint, is_safe, shares, stretch, weighted_mean};
 pub use slices::{Slices, SlicesMut};
 pub use structure::{Difference, LeafSpec, Structure};
 pub use walk::{Walk, WalkMut};

@@ -14,6 +14,9 @@ mod masked;
 mod mechanize;
 mod multi_steps;
 mod optional;
+mod params_average;
+mod params_ema;
+mod params_swa;
 mod partition;
 mod sam;
 mod schedule_free;
@@ -43,6 +46,9 @@ pub use multi_steps::{
     EveryK, MultiSteps, MultiStepsState, NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, multi_steps,
     skip_large_updates, skip_not_finite,
 };
+pub use params_average::{Averaged, Averages, ParamsAverageState};
+pub use params_ema::{Exponential, ParamsEma, params_ema};
+pub use params_swa::{Equal, ParamsSwa, params_swa};
 pub use partition::{Partition, PartitionState, partition};
 pub use sam::{AdversarialGradient, AdversarialGradientState, OpaqueSam, Sam, SamState, sam};
 pub use schedule_free::{Interpolate, ScheduleFree, ScheduleFreeState, schedule_free};

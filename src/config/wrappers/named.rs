@@ -5,10 +5,20 @@ use crate::optimizer::sophia;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
 use crate::transform::{hutchinson_estimator_diag_hessian, scale_by_sophia};
+use crate::wrapper::{params_ema, params_swa};
 
 family! { |a|
     "hutchinson_estimator_diag_hessian" => hutchinson_estimator_diag_hessian(a.or("random_seed", 0)?)
         .step_size(a.or::<Option<f64>>("step_size", None)?),
+    "params_ema" => params_ema(a.required::<Member>("inner")?, a.required::<Hyperparam>("decay")?)
+        .debias(a.or("debias", false)?)
+        .warmup(a.or("warmup", false)?)
+        .update_every(a.or("update_every", 1)?)
+        .accumulator_dtype(a.or::<Option<_>>("accumulator_dtype", None)?),
+    "params_swa" => params_swa(a.required::<Member>("inner")?)
+        .start(a.or("start", 0)?)
+        .every(a.or("every", 1)?)
+        .accumulator_dtype(a.or::<Option<_>>("accumulator_dtype", None)?),
     "scale_by_sophia" => {
         let scaled = scale_by_sophia(diagonal(a)?)
             .update_interval(a.or("update_interval", 10)?)

@@ -1,0 +1,89 @@
+use super::stretch::{Stretches, leaves, leaves_mut, rewrite};
+use crate::error::{Error, Result};
+use crate::tree::{Structure, TreeMut};
+
+/// The weighted mean of trees, such as replicas' parameters: one round of local SGD, of federated averaging.
+///
+/// # Arithmetic
+///
+/// ```text
+/// Σ wᵢ·xᵢ / Σ wᵢ     for each element, in f64, rounded once to the leaf's type
+/// ```
+///
+/// worked out as the distance from the first tree, so that elements in which all agree stay as they are, to the bit. A tree
+/// of weight zero does not count, even where it is NaN or infinite.
+///
+/// # Errors
+///
+/// If there is no tree, a weight is negative or not finite, all weights are zero, or a tree differs in structure from the
+/// first: in paths, types or shapes. Every difference is listed.
+///
+/// # Example
+///
+/// Three times as many examples, three times the weight:
+///
+/// ```
+/// use gradchain::tree::average_params;
+///
+/// let (a, b) = ((1.0_f32, vec![2.0_f64, 3.0]), (5.0_f32, vec![2.0_f64, 7.0]));
+/// assert_eq!(average_params(&[(&a, 3.0), (&b, 1.0)])?, (2.0, vec![2.0, 4.0]));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// McMahan, Moore, Ramage, Hampson and Agüera y Arcas, [Communication-efficient learning of deep networks from decentralized
+/// data](https://arxiv.org/abs/1602.05629), 2017, algorithm 1, where the weights are numbers of examples. Stich, [Local SGD
+/// converges fast and communicates little](https://arxiv.org/abs/1805.09767), 2019, with equal ones. For optimizers' states
+/// see [`OptState::average`](crate::OptState::average).
+pub fn average_params<P: TreeMut + Clone>(replicas: &[(&P, f64)]) -> Result<P> {
+    const NAME: &str = "average_params";
+    let Some(((first, _), others)) = replicas.split_first() else {
+        return Err(Error::argument(NAME, "replicas", "at least one tree", 0));
+    };
+    let shares = shares(NAME, replicas.iter().map(|replica| replica.1))?;
+    let structure = Structure::of(*first)?;
+    for (i, (other, _)) in others.iter().enumerate() {
+        let differences = structure.differences(*other);
+        if !differences.is_empty() {
+            let what = format!("{NAME}: tree {} does not fit tree 0", i + 1);
+            return Err(Error::structure(what, differences));
+        }
+    }
+    let mut mean = (*first).clone();
+    let all: Vec<_> = replicas.iter().map(|(replica, _)| leaves(*replica)).collect();
+    for (i, leaf) in leaves_mut(&mut mean).iter_mut().enumerate() {
+        let mut columns: Vec<_> = all.iter().map(|leaves| Stretches::of(&leaves[i])).collect();
+        rewrite(leaf, |_, mean| {
+            let columns: Vec<&[f64]> = columns.iter_mut().map(Stretches::next).collect();
+            for (i, mean) in mean.iter_mut().enumerate() {
+                *mean = weighted_mean(columns.iter().zip(&shares).map(|(column, share)| (column[i], *share)));
+            }
+        });
+    }
+    Ok(mean)
+}
+
+/// Weights as shares of their sum.
+pub(crate) fn shares(function: &str, weights: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
+    let weights: Vec<f64> = weights.collect();
+    let total: f64 = weights.iter().sum();
+    if weights.iter().all(|w| *w >= 0.0) && total > 0.0 && total.is_finite() {
+        return Ok(weights.iter().map(|w| w / total).collect());
+    }
+    Err(Error::argument(function, "weights", "non-negative with a positive sum", format!("{weights:?}")))
+}
+
+/// The mean of numbers with shares that add up to 1. Those of share zero do not count, even where they are NaN or infinite;
+/// of equal numbers it is that number.
+pub(crate) fn weighted_mean(values: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
+    let mut counted = values.filter(|(_, share)| *share > 0.0);
+    let all = counted.clone();
+    let Some((first, _)) = counted.next() else { return f64::NAN };
+    if all.clone().all(|(x, _)| x == first) {
+        return first;
+    }
+    let mean = first + counted.map(|(x, share)| share * (x - first)).sum::<f64>();
+    // Infinite ones have no distance, and that of huge ones can be infinite.
+    if mean.is_finite() { mean } else { all.map(|(x, share)| share * x).sum() }
+}

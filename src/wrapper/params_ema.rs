@@ -1,0 +1,208 @@
+use super::params_average::{Averaged, Averages};
+use super::{Argument, Arguments};
+use crate::element::DType;
+use crate::engine::{InitContext, Stage};
+use crate::error::{Error, Result};
+use crate::recipe::{Inner, Recipe, ToRecipe};
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Moments, Scalar};
+
+/// Keeps an exponential moving average of the parameters that an optimizer trains, to evaluate with.
+///
+/// The parameters that are trained, and given to `step`, are those of the optimizer inside, to the bit. The average is in
+/// the state: [`eval_params`](crate::OptState::eval_params) gives it as a tree of a type of its own, which cannot be
+/// stepped.
+///
+/// # Arithmetic
+///
+/// After emitted step `t`, counted from 1, with `p` the parameters as they are stored, rounded to their type:
+///
+/// ```text
+/// average ← decay·average + (1 − decay)·p        if t is a multiple of update_every; starts at the parameters of init
+/// ```
+///
+/// With [`warmup`](ParamsEma::warmup), for number `n` of these, counted from 1: `min(decay, (1 + n)/(10 + n))` in place of
+/// `decay`. With [`debias`](ParamsEma::debias) the average starts at nothing instead of the first parameters, and is divided
+/// by the sum of the weights:
+///
+/// ```text
+/// mass ← decay·mass + (1 − decay)                starts at 0
+/// average ← average + (1 − decay)/mass·(p − average)
+/// ```
+///
+/// A step in which what is inside emits nothing, such as a [`multi_steps`](crate::multi_steps) that is still collecting,
+/// does not count. What comes behind this in a chain is in the average; what another optimizer does to the same leaves, or
+/// the hand between two steps, is as well.
+///
+/// # Cost
+///
+/// One float of state for each parameter, read and written when it moves. Fuses if what is inside does; reads parameters.
+/// A step takes up the parameters that the one before left, while they are in registers: the average needs no pass of its
+/// own.
+///
+/// # Errors
+///
+/// `init` fails if `decay` is not in `[0, 1)`, `update_every` is 0, or what is inside refuses.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = params_ema(sgd(1.0), 0.5);
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &-4.0, &mut state)?;
+/// assert_eq!((params, *state.eval_params(&params)?), (4.0, 2.0)); // half of 0, half of 4
+/// optimizer.step(&mut params, &-2.0, &mut state)?;
+/// assert_eq!((params, *state.eval_params(&params)?), (6.0, 4.0)); // half of 2, half of 6
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// The average is no tree to train:
+///
+/// ```compile_fail
+/// use gradchain::prelude::*;
+///
+/// let optimizer = params_ema(sgd(1.0), 0.5);
+/// let mut params = vec![0.0_f64];
+/// let mut state = optimizer.init(&params).unwrap();
+/// let mut average = state.eval_params(&params).unwrap();
+/// optimizer.step(&mut average, &vec![1.0_f64], &mut state).unwrap();
+/// ```
+///
+/// # References
+///
+/// Polyak and Juditsky, [Acceleration of stochastic approximation by averaging](https://doi.org/10.1137/0330046), 1992, for
+/// averaging; Tarvainen and Valpola, [Mean teachers are better role models](https://arxiv.org/abs/1703.01780), 2017, for this
+/// average of networks. The name is the field's: an EMA of parameters, as
+/// [`ema`](crate::ema()) is one of updates; timm's `ModelEma`, PyTorch's
+/// [`AveragedModel`](https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema) with `get_ema_multi_avg_fn`,
+/// TensorFlow's `ExponentialMovingAverage`, whose `num_updates` is `warmup`. Differs: it begins with the parameters of `init`,
+/// as timm's and TensorFlow's; PyTorch's with those after the first update, which is what `debias` does for its first value.
+/// Buffers that are no leaves are not averaged. Optax has `incremental_update` alone, as does this crate for loops by hand.
+pub fn params_ema<T: Stage>(inner: T, decay: impl Into<Hyperparam>) -> ParamsEma<T> {
+    let average =
+        Exponential { decay: decay.into(), debias: false, warmup: false, update_every: 1, accumulator_dtype: None };
+    ParamsEma { averaged: Averaged { inner, average } }
+}
+
+/// See [`params_ema`].
+///
+/// Its state is a [`ParamsAverageState`](crate::ParamsAverageState).
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ParamsEma<T> {
+    averaged: Averaged<T, Exponential>,
+}
+
+impl<T> ParamsEma<T> {
+    /// Sets whether the average begins with the parameters after the first step instead of those before it.
+    pub fn debias(mut self, debias: bool) -> Self {
+        self.averaged.average.debias = debias;
+        self
+    }
+
+    /// Sets whether the decay is less in the beginning.
+    pub fn warmup(mut self, warmup: bool) -> Self {
+        self.averaged.average.warmup = warmup;
+        self
+    }
+
+    /// Sets after how many steps the average moves; at least 1.
+    pub fn update_every(mut self, update_every: u64) -> Self {
+        self.averaged.average.update_every = update_every;
+        self
+    }
+
+    /// Sets the type of the average; by default the one that the leaf's arithmetic is done in.
+    pub fn accumulator_dtype(mut self, accumulator_dtype: impl Into<Option<DType>>) -> Self {
+        self.averaged.average.accumulator_dtype = accumulator_dtype.into();
+        self
+    }
+}
+
+impl<T: Stage> Arguments for ParamsEma<T> {
+    const NAME: &'static str = "params_ema";
+
+    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        let Averaged { inner, average } = &mut self.averaged;
+        visit("inner", Argument::Static(&Inner(&*inner)));
+        visit("decay", Argument::Hyperparam(&mut average.decay));
+        visit("debias", Argument::Static(&average.debias));
+        visit("warmup", Argument::Static(&average.warmup));
+        visit("update_every", Argument::Static(&average.update_every));
+        visit("accumulator_dtype", Argument::Static(&average.accumulator_dtype));
+    }
+}
+
+crate::engine::delegate_stage! {
+    ParamsEma<T> where T: Stage => averaged: Averaged<T, Exponential>;
+    needs T::Needs;
+    recipe |this: &ParamsEma<T>| recipe(this);
+    describe |this: &ParamsEma<T>| {
+        let Averaged { inner, average } = &this.averaged;
+        format!("params_ema({}, {})", inner.describe(), average.decay)
+    }
+}
+
+/// As that of all named arguments; written out, since what is inside need not be `Clone`.
+fn recipe<T: Stage>(ema: &ParamsEma<T>) -> Recipe {
+    let Averaged { inner, average } = &ema.averaged;
+    Recipe::call(
+        "params_ema",
+        [
+            ("inner", inner.recipe()),
+            ("decay", average.decay.to_recipe()),
+            ("debias", average.debias.to_recipe()),
+            ("warmup", average.warmup.to_recipe()),
+            ("update_every", average.update_every.to_recipe()),
+            ("accumulator_dtype", average.accumulator_dtype.to_recipe()),
+        ],
+    )
+}
+
+/// The average of a [`params_ema`].
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Exponential {
+    decay: Hyperparam,
+    debias: bool,
+    warmup: bool,
+    update_every: u64,
+    accumulator_dtype: Option<DType>,
+}
+
+impl Averages for Exponential {
+    fn validate(&self) -> Result<()> {
+        if self.update_every == 0 {
+            return Err(Error::argument("params_ema", "update_every", "at least 1", 0));
+        }
+        self.decay.validate("params_ema", "decay", "in [0, 1)", |decay| (0.0..1.0).contains(&decay))
+    }
+
+    fn start(&self, at: &InitContext<'_>) -> Result<(Moments, f64)> {
+        if self.debias {
+            return Ok((at.moments_of(self.accumulator_dtype)?, 0.0));
+        }
+        Ok((at.params_as_moments_of(self.accumulator_dtype)?, 1.0))
+    }
+
+    fn share(&self, steps: Count, averaged: Count, mass: &mut Scalar) -> Option<f64> {
+        if !steps.get().is_multiple_of(self.update_every) {
+            return None;
+        }
+        let mut decay = self.decay.at(averaged.get());
+        if self.warmup {
+            let n = averaged.get().saturating_add(1) as f64;
+            decay = decay.min((1.0 + n) / (10.0 + n));
+        }
+        let gain = 1.0 - decay;
+        if !self.debias {
+            return Some(gain);
+        }
+        mass.set(decay * mass.get() + gain);
+        // A schedule can be 1: then nothing is taken, and nothing is divided by nothing.
+        Some(if gain == 0.0 { 0.0 } else { gain / mass.get() })
+    }
+}
