@@ -61,7 +61,8 @@ pub struct ParamsAverageState<S> {
 
 impl<S: State> State for ParamsAverageState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        let share = if self.averaged == Count::default() { 1.0 } else { self.share.get() };
+        // As long as nothing has a weight, what is trained is what is evaluated.
+        let share = if self.mass.get() == 0.0 { 1.0 } else { self.share.get() };
         walk.evaluation(Evaluation { moments: &self.average, of_params: share, of_moments: 1.0 - share });
         walk.child("steps", &self.steps);
         walk.child("averaged", &self.averaged);

@@ -36,6 +36,12 @@ family! {
     sophia_without_clipping, WHOLE, sophia(0.1, scale(0.5)).without_clipping().eps(0.1).mu_dtype(gradchain::DType::F64);
     sophia_hutchinson, WHOLE_WINDOWS, sophia(0.1, hutchinson_estimator_diag_hessian(3)).update_interval(2);
     hutchinson_estimator_diag_hessian, WHOLE_WINDOWS, chain((hutchinson_estimator_diag_hessian(3), clip(1.0), scale(0.1)));
+    params_ema, ELEMENT, params_ema(adam(0.1), 0.9);
+    params_ema_of_passes, WHOLE, params_ema(chain((clip_by_global_norm(0.1), adamw(0.1))), 0.9).debias(true).update_every(2);
+    params_ema_in_chain, WHOLE, chain((trace(0.5), params_ema(sgd(0.1), 0.9).warmup(true), clip_by_global_norm(0.1)));
+    params_ema_boxed, ELEMENT, params_ema(boxed(sgd(0.1).momentum(0.9)), 0.5).accumulator_dtype(gradchain::DType::F64);
+    params_swa, ELEMENT, params_swa(adam(0.1)).start(1);
+    params_swa_of_mini_steps, WINDOWS, params_swa(multi_steps(adam(0.1), 2)).every(2);
     skip_on_spike, WHOLE, skip_on_spike(adam(0.1), 1.0).warmup_steps(1);
     skip_on_spike_in_chain, WHOLE, chain((ema(0.5), skip_on_spike(chain((clip_by_global_norm(0.1), adam(0.1))), 0.0).warmup_steps(1), scale(0.5)));
     skip_on_spike_loss, WINDOWS, skip_on_spike(adam(0.1), 6.0).of_loss();
