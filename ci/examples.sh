@@ -12,3 +12,4 @@ awk -v line="$last" 'BEGIN {
 
 cargo run --quiet --release --features config --example fit_lbfgs
 cargo run --quiet --release --features config --example constrained
+cargo run --quiet --release --features config --example diloco
