@@ -21,6 +21,7 @@ pages! {
     constraints: "../docs/constraints.md",
     multi_steps: "../docs/multi-steps.md",
     state: "../docs/state.md",
+    averaging: "../docs/averaging.md",
     adaptive: "../docs/adaptive.md",
     sign: "../docs/sign.md",
     layerwise: "../docs/layerwise.md",
