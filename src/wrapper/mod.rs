@@ -46,9 +46,9 @@ pub use multi_steps::{
     EveryK, MultiSteps, MultiStepsState, NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, multi_steps,
     skip_large_updates, skip_not_finite,
 };
-pub use params_average::{Averaged, Averages, ParamsAverageState};
-pub use params_ema::{Exponential, ParamsEma, params_ema};
-pub use params_swa::{Equal, ParamsSwa, params_swa};
+pub use params_average::ParamsAverageState;
+pub use params_ema::{ParamsEma, params_ema};
+pub use params_swa::{ParamsSwa, params_swa};
 pub use partition::{Partition, PartitionState, partition};
 pub use sam::{AdversarialGradient, AdversarialGradientState, OpaqueSam, Sam, SamState, sam};
 pub use schedule_free::{Interpolate, ScheduleFree, ScheduleFreeState, schedule_free};
@@ -56,11 +56,14 @@ pub use skip_on_spike::{OfLoss, OfNorm, SkipOnSpike, SkipOnSpikeState, SpikeStat
 pub(crate) use whole_tree::{WholeTreeRule, whole_tree_stage};
 pub use whole_tree::{WholeTreeStage, WholeTreeTransformation, whole_tree};
 
-/// Traits that bounds mention and nobody needs to name; not in the prelude, so that their methods are not in scope.
+/// Traits and types that bounds mention and nobody needs to name; not in the prelude, so that their methods are not in scope.
 #[doc(hidden)]
 pub mod internals {
     pub use super::boxed::ErasedState;
     pub use super::chain::Members;
+    pub use super::params_average::{Averaged, Averages};
+    pub use super::params_ema::Exponential;
+    pub use super::params_swa::Equal;
     pub use super::partition::{Group, IntoGroup};
 }
 

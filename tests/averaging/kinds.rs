@@ -66,7 +66,7 @@ fn replica(transformation: &Boxed, seed: u64, steps: u64, not_finite: u64) -> Re
     let mut state = transformation.init(&params)?;
     for t in 0..steps {
         let bad = not_finite >> t & 1 == 1;
-        let at = |i| if bad && i == 4 { f64::NAN } else { noise(seed << 8 | t + 1, i) };
+        let at = |i| if bad && i == 4 { f64::NAN } else { noise((seed << 8) | (t + 1), i) };
         transformation.step(&mut params, &tree(at), &mut state)?;
     }
     Ok(state)

@@ -249,3 +249,22 @@ fn one_pass_over_memory() -> Result<()> {
     assert_eq!(plan.bytes_per_element(), clipped.plan(&vec![0.0_f32; 1000])?.bytes_per_element() + 8.0);
     Ok(())
 }
+
+#[cfg(feature = "config")]
+#[test]
+fn as_data_they_are_what_they_were() -> Result<(), Box<dyn std::error::Error>> {
+    use gradchain::config::Config;
+    let ema = params_ema(multi_steps(adam(0.1), 2), linear(0.5, 0.9, 4));
+    let ema = ema.debias(true).warmup(true).update_every(2).accumulator_dtype(gradchain::DType::F64);
+    let swa = params_swa(sgd(0.1)).start(3).every(2);
+    for config in [Config::of(&ema)?, Config::of(&swa)?] {
+        assert_eq!(Config::of(&config.build()?)?, config);
+    }
+    let text = r#"{"params_swa": {"inner": {"sgd": {"learning_rate": 1.0}}, "start": 2, "every": 2}}"#;
+    let means = course(Config::from_json(text)?.build()?, &[-1.0; 4])?;
+    assert_eq!(means, [(true, 1.0), (true, 2.0), (true, 2.0), (true, 3.0)]);
+    let text = r#"{"params_ema": {"inner": {"sgd": {"learning_rate": 1.0}}, "decay": 0.5}}"#;
+    let means = course(Config::from_json(text)?.build()?, &[-4.0, -2.0])?;
+    assert_eq!(means, [(true, 2.0), (true, 4.0)]);
+    Ok(())
+}
