@@ -147,7 +147,7 @@ fn is_mean(mean: f64, values: &[f64], weights: &[f64]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_composition_turns_one_kind_into_another(
