@@ -11,3 +11,4 @@ awk -v line="$last" 'BEGIN {
 }' >&2
 
 cargo run --quiet --release --features config --example fit_lbfgs
+cargo run --quiet --release --features config --example constrained

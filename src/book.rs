@@ -18,6 +18,7 @@ pages! {
     schedules: "../docs/schedules.md",
     masks: "../docs/masks.md",
     projections: "../docs/projections.md",
+    constraints: "../docs/constraints.md",
     multi_steps: "../docs/multi-steps.md",
     state: "../docs/state.md",
     adaptive: "../docs/adaptive.md",

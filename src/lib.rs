@@ -32,6 +32,7 @@ pub mod checkpoint;
 #[cfg(feature = "config")]
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
 pub mod config;
+pub mod constraint;
 mod element;
 mod engine;
 mod error;

@@ -1,11 +1,13 @@
 //! Builder methods and named arguments, said once for each transformation.
 
-/// For a struct with public fields: a method that sets each, and the list of named arguments.
+/// For a struct with public fields: a method that sets each, and the list of named arguments. `optional` are hyperparameters
+/// that there may be none of.
 macro_rules! builder {
     ($T:ident as $name:literal {
         hyperparams: $($h:ident),*;
         options: $($o:ident: $O:ty),*;
         $(integers: $($n:ident: $N:ty),*;)?
+        $(optional: $($q:ident),*;)?
     }) => {
         #[allow(dead_code, reason = "a transformation may have no optional argument")]
         impl $T {
@@ -31,6 +33,13 @@ macro_rules! builder {
                     self
                 }
             )*)?
+            $($(
+                #[doc = concat!("Sets [`", stringify!($q), "`](struct@", stringify!($T), ").")]
+                pub fn $q(mut self, $q: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                    self.$q = Some($q.into());
+                    self
+                }
+            )*)?
         }
 
         impl $crate::wrapper::Arguments for $T {
@@ -40,6 +49,10 @@ macro_rules! builder {
                 $(_visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.$h));)*
                 $(_visit(stringify!($o), $crate::wrapper::Argument::Static(&self.$o));)*
                 $($(_visit(stringify!($n), $crate::wrapper::Argument::Static(&self.$n));)*)?
+                $($(match &mut self.$q {
+                    Some(given) => _visit(stringify!($q), $crate::wrapper::Argument::Hyperparam(given)),
+                    None => _visit(stringify!($q), $crate::wrapper::Argument::Static(&$crate::recipe::Recipe::Null)),
+                })*)?
             }
         }
     };

@@ -230,8 +230,9 @@ fn prodigy_is_the_papers() {
         (0.5, 0.8, 0.9, Some(0.7), 0.1, 0.02, 50.0, 0.1, false),
         (1.0, 0.9, 0.99, None, 1e-8, 0.01, 50.0, 0.0, true),
     ] {
-        let t = prodigy().learning_rate(linear(rate, 0.1, 20)).betas((b1, b2)).beta3(b3).eps(eps).estim_lr0(d0);
+        let t = prodigy().learning_rate(linear(rate, 0.1, 20)).betas((b1, b2)).eps(eps).estim_lr0(d0);
         let t = t.estim_lr_coef(coef).weight_decay(decay).safeguard_warmup(safe);
+        let t = b3.map_or(t.clone(), |b3| t.beta3(b3));
         let oracle = || {
             let b3 = b3.unwrap_or(b2.sqrt());
             let (mut x0, mut m, mut v, mut s) = (Vec::new(), vec![0.0; N], vec![0.0; N], vec![0.0; N]);

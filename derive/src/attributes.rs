@@ -1,6 +1,6 @@
 //! What can be written in `#[tree(...)]` and `#[state(...)]`.
 
-use syn::{Attribute, LitStr, meta::ParseNestedMeta};
+use syn::{Attribute, Expr, LitStr, meta::ParseNestedMeta, spanned::Spanned};
 
 /// The attributes of one type, variant or field.
 #[derive(Default)]
@@ -8,6 +8,7 @@ pub(crate) struct Attributes {
     pub(crate) skip: bool,
     pub(crate) read_only: bool,
     pub(crate) rename: Option<LitStr>,
+    pub(crate) constraint: Option<Expr>,
 }
 
 impl Attributes {
@@ -20,8 +21,13 @@ impl Attributes {
                 None => Err(meta.error(format!("no such attribute; `#[{name}(...)]` takes {} here", listed(known)))),
             })?;
         }
-        match &found.rename {
-            Some(rename) if found.skip => Err(syn::Error::new(rename.span(), "what is skipped has no name in paths")),
+        match &found {
+            Attributes { skip: true, rename: Some(rename), .. } => {
+                Err(syn::Error::new(rename.span(), "what is skipped has no name in paths"))
+            }
+            Attributes { skip: true, constraint: Some(constraint), .. } => {
+                Err(syn::Error::new(constraint.span(), "what is skipped has no leaves to constrain"))
+            }
             _ => Ok(found),
         }
     }
@@ -30,6 +36,8 @@ impl Attributes {
         match key {
             "skip" => self.skip = true,
             "read_only" => self.read_only = true,
+            "constraint" if self.constraint.is_some() => return Err(meta.error("constrained twice")),
+            "constraint" => self.constraint = Some(meta.value()?.parse()?),
             _ if self.rename.is_some() => return Err(meta.error("renamed twice")),
             _ => self.rename = Some(path_segment(meta.value()?.parse()?)?),
         }
@@ -47,7 +55,11 @@ fn path_segment(name: LitStr) -> syn::Result<LitStr> {
 }
 
 fn listed(known: &[&str]) -> String {
-    let shown = |key: &&str| if *key == "rename" { "`rename = \"...\"`".into() } else { format!("`{key}`") };
+    let shown = |key: &&str| match *key {
+        "rename" => "`rename = \"...\"`".into(),
+        "constraint" => "`constraint = ...`".into(),
+        key => format!("`{key}`"),
+    };
     let keys: Vec<String> = known.iter().map(shown).collect();
     if keys.is_empty() { "nothing".into() } else { keys.join(" or ") }
 }

@@ -24,6 +24,8 @@ mod tree;
 /// * `#[tree(skip)]` on a field or a variant: it has no leaves. A skipped field may be of any type.
 /// * `#[tree(rename = "w")]` on a field or a variant: the name in paths. It must not be empty, nor hold a `/`, nor be
 ///   taken already.
+/// * `#[tree(constraint = positive())]` on a field: the constraint that `Constraints::of` finds for the leaves below it,
+///   an expression for any value that implements `Constraint`.
 /// * `#[tree(read_only)]` on the type: implements `Tree` alone, as structs of shared views need.
 ///
 /// # Generics

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use proc_macro2::{Span, TokenStream, TokenTree};
-use quote::{ToTokens, format_ident, quote};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{DeriveInput, Fields, Generics, Ident, Member, Type, parse_quote};
+use syn::spanned::Spanned;
+use syn::{DeriveInput, Expr, Fields, Generics, Ident, Member, Type, parse_quote};
 
 use crate::attributes::Attributes;
 
@@ -24,6 +25,7 @@ pub(crate) struct Field {
     member: Member,
     ty: Type,
     renamed: Option<String>,
+    constraint: Option<Expr>,
 }
 
 impl Field {
@@ -36,7 +38,8 @@ impl Field {
                 continue;
             }
             let place = attributes.rename.as_ref().map_or_else(|| span_of(&member), |name| name.span());
-            let field = Field { member, ty: field.ty.clone(), renamed: attributes.rename.map(|name| name.value()) };
+            let (ty, renamed) = (field.ty.clone(), attributes.rename.map(|name| name.value()));
+            let field = Field { member, ty, renamed, constraint: attributes.constraint };
             names.add(field.key(), place)?;
             walked.push(field);
         }
@@ -49,6 +52,17 @@ impl Field {
             (None, Member::Named(name)) => name.unraw().to_string(),
             (None, Member::Unnamed(index)) => index.index.to_string(),
         }
+    }
+
+    /// Says to a reading walk how the field's leaves are constrained, if they are.
+    fn constrain(&self, prefix: Option<&str>) -> Option<TokenStream> {
+        let constraint = self.constraint.as_ref()?;
+        let key = prefix.map_or_else(|| self.key(), |prefix| format!("{prefix}/{}", self.key()));
+        // The compiler points at the constraint if it is none.
+        Some(quote_spanned! { constraint.span()=>
+            #[allow(clippy::redundant_closure)]
+            ::gradchain::tree::Walk::constraint(__walk, #key, || #constraint);
+        })
     }
 
     /// Shows the field, bound to the variable `value`, to a walk of type `walk`.
@@ -87,8 +101,9 @@ impl Names {
     }
 }
 
-/// The body of a walk, for reading or writing alike: `self` is a reference of either sort.
-pub(crate) fn visit_all(variants: &[Variant], walk: &TokenStream) -> TokenStream {
+/// The body of a walk, for reading or writing alike: `self` is a reference of either sort. If `constrain`, the walk is also
+/// told how leaves are constrained.
+pub(crate) fn visit_all(variants: &[Variant], walk: &TokenStream, constrain: bool) -> TokenStream {
     if variants.is_empty() {
         return quote!(match *self {});
     }
@@ -96,7 +111,8 @@ pub(crate) fn visit_all(variants: &[Variant], walk: &TokenStream) -> TokenStream
         let members = fields.iter().map(|field| &field.member);
         let values: Vec<_> = (0..fields.len()).map(|i| format_ident!("__value_{i}")).collect();
         let visits = fields.iter().zip(&values).map(|(field, value)| field.visit(walk, prefix.as_deref(), value));
-        quote!(#pattern { #(#members: #values,)* .. } => { #(#visits)* })
+        let told = fields.iter().filter(|_| constrain).filter_map(|field| field.constrain(prefix.as_deref()));
+        quote!(#pattern { #(#members: #values,)* .. } => { #(#told)* #(#visits)* })
     });
     quote!(match self { #(#arms)* })
 }

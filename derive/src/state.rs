@@ -19,8 +19,8 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
 
 fn implement(input: &DeriveInput, fields: Vec<Field>) -> syn::Result<TokenStream> {
     let variants = [Variant { pattern: quote!(Self), prefix: None, fields }];
-    let read = visit_all(&variants, &quote!(::gradchain::state::StateWalk));
-    let write = visit_all(&variants, &quote!(::gradchain::state::StateWalkMut));
+    let read = visit_all(&variants, &quote!(::gradchain::state::StateWalk), false);
+    let write = visit_all(&variants, &quote!(::gradchain::state::StateWalkMut), false);
     let mut generics = bounded(input, &variants, &quote!(::gradchain::state::State));
     if generics.type_params().next().is_some() {
         // What `State` asks of every state, and what a parameter in a skipped field might lack.

@@ -8,7 +8,8 @@ use syn::{Data, DeriveInput, Error};
 use crate::attributes::Attributes;
 use crate::shape::{Field, Names, Variant, bounded, visit_all};
 
-const PART: &[&str] = &["skip", "rename"];
+const VARIANT: &[&str] = &["skip", "rename"];
+const FIELD: &[&str] = &["skip", "rename", "constraint"];
 
 pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let read_only = Attributes::read(&input.attrs, "tree", &["read_only"])?.read_only;
@@ -31,7 +32,8 @@ fn implement(
     mutable: &TokenStream,
 ) -> TokenStream {
     let walk = quote!(::gradchain::tree::#walk);
-    let (name, body) = (&input.ident, visit_all(variants, &walk));
+    // Reading walks are told; the ones that write show the same leaves.
+    let (name, body) = (&input.ident, visit_all(variants, &walk, mutable.is_empty()));
     let generics = bounded(input, variants, bound);
     let (parameters, arguments, conditions) = generics.split_for_impl();
     quote! {
@@ -47,7 +49,7 @@ fn implement(
 fn variants(input: &DeriveInput) -> syn::Result<Vec<Variant>> {
     match &input.data {
         Data::Struct(data) => {
-            let fields = Field::all(&data.fields, "tree", PART)?;
+            let fields = Field::all(&data.fields, "tree", FIELD)?;
             Ok(vec![Variant { pattern: quote!(Self), prefix: None, fields }])
         }
         Data::Enum(data) => {
@@ -61,7 +63,7 @@ fn variants(input: &DeriveInput) -> syn::Result<Vec<Variant>> {
 fn named(variant: &syn::Variant, names: &mut Names) -> syn::Result<Variant> {
     let ident = &variant.ident;
     let pattern = quote!(Self::#ident);
-    let attributes = Attributes::read(&variant.attrs, "tree", PART)?;
+    let attributes = Attributes::read(&variant.attrs, "tree", VARIANT)?;
     if attributes.skip {
         return Ok(Variant { pattern, prefix: None, fields: Vec::new() });
     }
@@ -70,5 +72,5 @@ fn named(variant: &syn::Variant, names: &mut Names) -> syn::Result<Variant> {
         None => (ident.unraw().to_string(), ident.span()),
     };
     names.add(name.clone(), place)?;
-    Ok(Variant { pattern, prefix: Some(name), fields: Field::all(&variant.fields, "tree", PART)? })
+    Ok(Variant { pattern, prefix: Some(name), fields: Field::all(&variant.fields, "tree", FIELD)? })
 }

@@ -13,8 +13,6 @@ pub type Result<T, E = ConfigError> = core::result::Result<T, E>;
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 enum Kind {
-    #[error("{place}: `{name}` is a name of Optax for something that this crate does not have yet")]
-    Unsupported { place: String, name: String },
     /// The error says where.
     #[error("{0}")]
     Unknown(Error),
@@ -25,11 +23,6 @@ enum Kind {
 }
 
 impl ConfigError {
-    /// A name of Optax that there is nothing for yet.
-    pub(super) fn unsupported(place: &str, name: &str) -> ConfigError {
-        ConfigError(Box::new(Kind::Unsupported { place: place.into(), name: name.into() }))
-    }
-
     /// A name that is nothing anywhere; the nearest known one is suggested.
     pub(super) fn unknown(
         place: &str,
@@ -48,11 +41,6 @@ impl ConfigError {
     /// What the transformation itself refuses.
     pub(super) fn refused(place: &str, error: Error) -> ConfigError {
         ConfigError(Box::new(Kind::Refused { place: place.into(), error }))
-    }
-
-    /// If the config is right but asks for something of Optax that this crate does not have yet: its name there.
-    pub fn unsupported_name(&self) -> Option<&str> {
-        if let Kind::Unsupported { name, .. } = &*self.0 { Some(name) } else { None }
     }
 
     /// Whether a name (of a transformation, a schedule, an argument) is not known.

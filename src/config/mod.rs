@@ -37,7 +37,6 @@ mod error;
 mod layerwise;
 mod linesearch;
 mod node;
-mod optax;
 mod optimizers;
 mod parameter_free;
 mod projection;

@@ -14,10 +14,15 @@ family! { |a|
     "momo" => momo().adapt_lower_bound(a.or("adapt_lower_bound", false)?),
     "momo_adam" => momo_adam().adapt_lower_bound(a.or("adapt_lower_bound", false)?),
     "polyak_sgd" => polyak_sgd().variant(a.or("variant", PolyakVariant::default())?),
-    "prodigy" => prodigy()
-        .betas(a.or("betas", (0.9, 0.999))?)
-        .beta3(a.or::<Option<f64>>("beta3", None)?)
-        .safeguard_warmup(a.or("safeguard_warmup", false)?),
+    "prodigy" => {
+        let prodigy = prodigy()
+            .betas(a.or("betas", (0.9, 0.999))?)
+            .safeguard_warmup(a.or("safeguard_warmup", false)?);
+        match a.or::<Option<Hyperparam>>("beta3", None)? {
+            None => prodigy,
+            Some(beta3) => prodigy.beta3(beta3),
+        }
+    },
     "reduce_on_plateau" => reduce_on_plateau()
         .patience(a.or("patience", 10)?)
         .cooldown(a.or("cooldown", 0)?)

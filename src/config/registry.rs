@@ -3,8 +3,8 @@
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe};
 use super::{
-    adaptive, anchored, beyond, elementwise, layerwise, linesearch, optax, optimizers, parameter_free, projection,
-    sign, wrappers,
+    adaptive, anchored, beyond, elementwise, layerwise, linesearch, optimizers, parameter_free, projection, sign,
+    wrappers,
 };
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
@@ -50,16 +50,22 @@ const FAMILIES: &[(&[&str], Family)] = &[
     (wrappers::named::NAMES, wrappers::named::build),
 ];
 
+/// Names of Optax that are no transformations of gradients, and where they go.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("measure_with_ema", "one of the `measures` of a `monitor`"),
+    ("skip_large_updates", "a `should_skip_update_fn` of `multi_steps`"),
+];
+
 fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
     if wrappers::per_example::NAMES.contains(&name) {
         let found = format!("`{name}`, which takes one for each example and comes first: see `build_per_example`");
         return ConfigError::wrong(&node.place, "a transformation of gradients", found);
     }
-    if optax::TRANSFORMS.contains(&name) {
-        ConfigError::unsupported(&node.place, name)
-    } else {
-        ConfigError::unknown(&node.place, "transformation", name, names())
+    if let Some((_, place)) = ELSEWHERE.iter().find(|(known, _)| *known == name) {
+        let found = format!("`{name}`, which is {place}");
+        return ConfigError::wrong(&node.place, "a transformation of gradients", found);
     }
+    ConfigError::unknown(&node.place, "transformation", name, names())
 }
 
 /// What the transformation of this name asks for.

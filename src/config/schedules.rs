@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Asked, Node, Probe, Read};
-use super::optax;
 use crate::schedule::*;
 
 pub(super) const NAMES: &[&str] = &[
@@ -56,7 +55,8 @@ impl Read for Steps {
 pub(super) fn read(node: &Node<'_>) -> Result<Schedule> {
     let (name, inside) = node.single("a schedule: {name: arguments}")?;
     let a = &Args::new(name, inside)?;
-    let schedule = build(name, a).unwrap_or_else(|| Err(unknown(node, name)))?;
+    let unknown = || ConfigError::unknown(&node.place, "schedule", name, NAMES.iter().copied());
+    let schedule = build(name, a).unwrap_or_else(|| Err(unknown()))?;
     a.finish()?;
     schedule.validate().map_err(|error| ConfigError::refused(&a.node.place, error))?;
     Ok(schedule)
@@ -69,14 +69,6 @@ pub(super) fn asked(name: &str) -> Vec<Asked> {
         drop(build(name, &a));
     }
     probe.into_asked()
-}
-
-fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
-    if optax::SCHEDULES.contains(&name) {
-        ConfigError::unsupported(&node.place, name)
-    } else {
-        ConfigError::unknown(&node.place, "schedule", name, NAMES.iter().copied())
-    }
 }
 
 fn build(name: &str, a: &Args<'_>) -> Option<Result<Schedule>> {

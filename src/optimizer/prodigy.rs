@@ -95,7 +95,7 @@ pub struct Prodigy {
     /// Decays of the first and second moment, in `[0, 1)`.
     pub betas: (f64, f64),
     /// Decay of what the estimate is made of, in `[0, 1)`; by default the root of the second of `betas`.
-    pub beta3: Option<f64>,
+    pub beta3: Option<Hyperparam>,
     /// Whether the estimate leaves out the learning rate, as a warm-up requires.
     pub safeguard_warmup: bool,
 }
@@ -103,7 +103,8 @@ pub struct Prodigy {
 builder! {
     Prodigy as "prodigy" {
         hyperparams: learning_rate, eps, estim_lr0, estim_lr_coef, weight_decay;
-        options: betas: (f64, f64), beta3: Option<f64>, safeguard_warmup: bool;
+        options: betas: (f64, f64), safeguard_warmup: bool;
+        optional: beta3;
     }
 }
 measured_stage!(Prodigy; state ProdigyState; run ProdigyRun; needs crate::needs::Nothing);
@@ -155,10 +156,12 @@ impl Measured for Prodigy {
     fn check_arguments(&self) -> Result<()> {
         let name = <Self as Measured>::NAME;
         let (b1, b2) = self.betas;
-        for (argument, beta) in [("betas", b1), ("betas", b2), ("beta3", self.beta3.unwrap_or(0.0))] {
-            if !(0.0..1.0).contains(&beta) {
-                return Err(Error::argument(name, argument, "in [0, 1)", beta));
-            }
+        let is_decay = |beta: f64| (0.0..1.0).contains(&beta);
+        if let Some(beta) = [b1, b2].into_iter().find(|beta| !is_decay(*beta)) {
+            return Err(Error::argument(name, "betas", "in [0, 1)", beta));
+        }
+        if let Some(beta3) = &self.beta3 {
+            beta3.validate(name, "beta3", "in [0, 1)", is_decay)?;
         }
         self.learning_rate.validate(name, "learning_rate", "finite", f64::is_finite)?;
         self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
@@ -188,7 +191,7 @@ impl Measured for Prodigy {
         let rate = estimate * self.learning_rate.at(clock.count) * unbias;
         ProdigyRun {
             count: clock.count,
-            betas: [b1, b2, self.beta3.unwrap_or(b2.sqrt())],
+            betas: [b1, b2, self.beta3.as_ref().map_or(b2.sqrt(), |beta3| beta3.at(clock.count))],
             estimates: [estimate; 2],
             rate,
             of_gradient: if self.safeguard_warmup { estimate } else { rate } * estimate / start,

@@ -57,8 +57,9 @@ use crate::wrapper::state_fields;
 ///
 /// # References
 ///
-/// Optax, [`contrib.reduce_on_plateau`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: `patience` and
-/// `accumulation_size` of 0 are refused: with them Optax reduces on improvement, or never. PyTorch's `ReduceLROnPlateau`
+/// Optax, [`contrib.reduce_on_plateau`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: losses
+/// are kept in `f64`, in Optax in the type of the parameters; `patience` and `accumulation_size` of 0 are refused: with them
+/// Optax reduces on improvement, or never. PyTorch's `ReduceLROnPlateau`
 /// tests either a relative or an absolute improvement, and reduces after more than `patience` values without one.
 pub fn reduce_on_plateau() -> ReduceOnPlateau {
     ReduceOnPlateau {

@@ -1,6 +1,9 @@
 //! What a tree shows its leaves to.
 
 use core::fmt::{Display, Write};
+use std::sync::Arc;
+
+use crate::constraint::Constraint;
 
 use super::{LeafMut, LeafRef, Tree, TreeMut};
 
@@ -8,12 +11,64 @@ use super::{LeafMut, LeafRef, Tree, TreeMut};
 pub struct Walk<'a, 'w> {
     path: &'w mut String,
     sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
+    /// What constraints are told to, where somebody asks for them.
+    constraints: Option<&'w mut ConstraintSink<'w>>,
 }
+
+type ConstraintSink<'w> = dyn FnMut(&str, Arc<dyn Constraint>) + 'w;
 
 impl<'a, 'w> Walk<'a, 'w> {
     pub(crate) fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
         path.clear();
-        Walk { path, sink }
+        Walk { path, sink, constraints: None }
+    }
+
+    /// A walk that is also told which leaves are constrained.
+    pub(crate) fn of_constraints(
+        path: &'w mut String,
+        sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
+        constraints: &'w mut dyn FnMut(&str, Arc<dyn Constraint>),
+    ) -> Self {
+        path.clear();
+        Walk { path, sink, constraints: Some(constraints) }
+    }
+
+    /// Says that the leaves of the child of this name are constrained: what `#[tree(constraint = ...)]` does.
+    ///
+    /// It is asked for by [`Constraints::of`](crate::constraint::Constraints::of); in other walks nothing is made.
+    ///
+    /// ```
+    /// use gradchain::constraint::{Constraints, interval};
+    /// use gradchain::tree::{Tree, TreeMut, Walk, WalkMut};
+    ///
+    /// #[derive(Clone)]
+    /// struct Coin { heads: f64 }
+    ///
+    /// impl Tree for Coin {
+    ///     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+    ///         walk.constraint("heads", || interval(0.0, 1.0));
+    ///         walk.child("heads", &self.heads);
+    ///     }
+    /// }
+    /// # impl TreeMut for Coin {
+    /// #     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+    /// #         walk.child("heads", &mut self.heads);
+    /// #     }
+    /// # }
+    ///
+    /// let coin = Coin { heads: 1.5 };
+    /// let error = Constraints::of(&coin).unconstrain(&coin).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "unconstrain: argument `heads` must be strictly between 0 and 1, found 1.5"
+    /// );
+    /// ```
+    pub fn constraint<C: Constraint>(&mut self, name: &str, constraint: impl FnOnce() -> C) {
+        if let Some(told) = &mut self.constraints {
+            let parent = enter(self.path, name);
+            told(self.path, Arc::new(constraint()));
+            self.path.truncate(parent);
+        }
     }
 
     /// Walks a child under a name.
@@ -40,6 +95,29 @@ impl<'a, 'w> Walk<'a, 'w> {
         let parent = enter(self.path, path);
         self.leaf(leaf);
         self.path.truncate(parent);
+    }
+
+    /// Walks a tree at the current path, where other leaves stand in the place of some: those that `parts` gives for the
+    /// number of a leaf, one by one, with their paths from here. Allocates only where here has a path.
+    pub(crate) fn instead<T: Tree + ?Sized>(
+        &mut self,
+        tree: &'a T,
+        parts: &mut dyn FnMut(usize) -> Option<(Arc<str>, LeafRef<'a>)>,
+    ) {
+        let (sink, mut below, mut number) = (&mut *self.sink, String::new(), 0);
+        let here = self.path.len();
+        let mut each = |path: &str, leaf: LeafRef<'a>| {
+            let mut replaced = false;
+            while let Some((name, part)) = parts(number) {
+                replaced = true;
+                sink(joined(&mut below, &path[..here], &name), part);
+            }
+            if !replaced {
+                sink(path, leaf);
+            }
+            number += 1;
+        };
+        tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None });
     }
 }
 
@@ -80,6 +158,39 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         self.leaf(leaf);
         self.path.truncate(parent);
     }
+
+    /// As [`Walk::instead`].
+    pub(crate) fn instead<T: TreeMut + ?Sized>(
+        &mut self,
+        tree: &'a mut T,
+        parts: &mut dyn FnMut(usize) -> Option<(Arc<str>, LeafMut<'a>)>,
+    ) {
+        let (sink, mut below, mut number) = (&mut *self.sink, String::new(), 0);
+        let here = self.path.len();
+        let mut each = |path: &str, leaf: LeafMut<'a>| {
+            let mut replaced = false;
+            while let Some((name, part)) = parts(number) {
+                replaced = true;
+                sink(joined(&mut below, &path[..here], &name), part);
+            }
+            if !replaced {
+                sink(path, leaf);
+            }
+            number += 1;
+        };
+        tree.walk_mut(&mut WalkMut { path: &mut *self.path, sink: &mut each });
+    }
+}
+
+/// The path of a child of `path`.
+fn joined<'s>(room: &'s mut String, path: &str, name: &'s str) -> &'s str {
+    if path.is_empty() {
+        return name;
+    }
+    room.clear();
+    room.push_str(path);
+    enter(room, name);
+    room
 }
 
 /// Appends a key and returns the length to go back to. The text is reused from walk to walk, so that walking a tree

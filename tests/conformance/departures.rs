@@ -1,37 +1,41 @@
 //! Where this crate and Optax differ on purpose: rules, read from `departures.toml`, and what each puts in the place of
 //! what Optax recorded.
 
-use std::collections::BTreeMap;
+mod gives;
+mod situation;
 
-use gradchain::DType;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::transform::{self, Seen, Transform};
-use super::tree::{self, Leaf, Leaves, Slack};
-use super::{Verdict, reference};
+pub(crate) use gives::Gives;
+use situation::Situation;
 
-/// All rules.
+use super::transform::{Seen, Transform};
+use super::tree::Leaf;
+use super::{Verdict, projection};
+
+/// All rules, by the kind of case that they are for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Departures {
-    departure: Vec<Rule>,
+    transform: Vec<Rule<When, Gives>>,
+    pub(crate) projection: Vec<Rule<projection::When, projection::Gives>>,
 }
 
 /// One way to differ: in which cases, what is right instead, and why.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Rule {
+pub(crate) struct Rule<When, Gives> {
     pub(crate) name: String,
-    pub(crate) reason: String,
-    when: When,
-    gives: Gives,
+    reason: String,
+    pub(crate) when: When,
+    pub(crate) gives: Gives,
 }
 
 /// What must be true of a case, all of it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct When {
+pub(crate) struct When {
     /// Names of transformations and arguments that the config has somewhere, all of them.
     uses: Vec<String>,
     /// Names of which the config has one.
@@ -41,67 +45,21 @@ struct When {
     situation: Option<Situation>,
 }
 
-/// What must have happened in a case.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Situation {
-    /// Optax's update of a leaf is not of the parameter's type.
-    UpdateOfAnotherType,
-    /// A gradient that is not finite was accumulated.
-    NotFiniteAccumulated,
-    /// A hyperparameter that is given by a schedule is set.
-    ScheduledHyperparameterSet,
-    /// Gradients were thrown away.
-    Skipped,
-    /// The config is a `sam` whose rounds have one step.
-    RoundsOfOne,
-    /// The gradients are finite, and the sum of their squares is not in their type.
-    SquaresOverflow,
-    /// Parameters and gradients are finite, ours are too, and Optax's updates are not.
-    FiniteBecomesNotFinite,
-    /// All gradients of the first step are zero.
-    NoGradientAtFirst,
-}
-
-/// What is expected instead.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Gives {
-    /// Optax's update rounded to the parameter's type; parameters may be off by that rounding, or by Optax's if its update
-    /// is of a narrower type.
-    RoundedUpdates,
-    /// What this crate gives if gradients that are all zero are nearly zero instead.
-    SameWithSmallGradients,
-    /// What this crate gives for the same numbers as `f32`, rounded; parameters are rounded after every step.
-    SameInF32,
-    /// The same for `f64`.
-    SameInF64,
-    /// From the step with that gradient on: what the transformation inside gives for the mean of each window alone, and
-    /// nothing before the window is full.
-    WindowsApart,
-    /// What the naive version of the transformation gives, in every step.
-    NaiveVersion,
-    /// Setting is refused, with a message that says why. All numbers are Optax's.
-    Refusal,
-    /// What the optimizer inside gives alone.
-    OptimizerAlone,
-    /// An update was emitted if the count of them has gone up in this step. All else is Optax's.
-    EmittedIfCounted,
-}
-
 impl Departures {
     /// The rules kept with the project.
     pub(crate) fn kept() -> Departures {
         toml::from_str(include_str!("departures.toml")).expect("departures.toml is well formed")
     }
 
-    pub(crate) fn rules(&self) -> &[Rule] {
-        &self.departure
+    /// Names and reasons.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (&str, &str)> {
+        let transform = self.transform.iter().map(|rule| (&*rule.name, &*rule.reason));
+        transform.chain(self.projection.iter().map(|rule| (&*rule.name, &*rule.reason)))
     }
 
     /// Whether what was found is what some rules give in the place of what Optax recorded. As few rules as possible.
     pub(crate) fn judge(&self, case: &Transform, found: &[Seen], difference: String) -> Verdict {
-        let matching: Vec<&Rule> = self.departure.iter().filter(|rule| rule.when.holds(case, found)).collect();
+        let matching: Vec<_> = self.transform.iter().filter(|rule| rule.when.holds(case, found)).collect();
         let mut sets: Vec<u32> = (1..1 << matching.len()).collect();
         sets.sort_by_key(|set| set.count_ones());
         let mut last = String::new();
@@ -138,186 +96,4 @@ fn uses(config: &Value, name: &str) -> bool {
         Value::String(value) => value == name,
         _ => false,
     }
-}
-
-impl Situation {
-    fn holds(self, case: &Transform, found: &[Seen]) -> bool {
-        match self {
-            Situation::UpdateOfAnotherType => case.steps.iter().any(|step| of_another_type(case, &step.expected)),
-            Situation::NotFiniteAccumulated => {
-                reference::windows(case).is_some_and(|windows| windows.poisoned.is_some())
-            }
-            Situation::ScheduledHyperparameterSet => {
-                case.steps.iter().any(|step| step.set_hyperparams.keys().any(|name| scheduled(&case.config, name)))
-            }
-            Situation::SquaresOverflow => case.steps.iter().any(|step| squares_overflow(&step.grads)),
-            Situation::FiniteBecomesNotFinite => {
-                let finite = |leaves: &Leaves| leaves.values().flat_map(|leaf| &leaf.data).all(|x| x.is_finite());
-                finite(&case.params)
-                    && case.steps.iter().all(|step| finite(&step.grads))
-                    && found.iter().all(|seen| finite(&seen.updates))
-                    && !case.steps.iter().all(|step| finite(&step.expected.updates))
-            }
-            Situation::NoGradientAtFirst => case.steps.first().is_some_and(|step| all_zero(&step.grads)),
-            Situation::RoundsOfOne => case.config["sam"]["sync_period"] == 1,
-            Situation::Skipped => found.iter().any(|seen| seen.skipped),
-        }
-    }
-}
-
-fn squares_overflow(grads: &Leaves) -> bool {
-    let finite = grads.values().flat_map(|leaf| &leaf.data).all(|g| g.is_finite());
-    let overflows = |dtype| {
-        let leaves = grads.values().filter(|leaf| leaf.dtype == dtype);
-        let sum = leaves.flat_map(|leaf| &leaf.data).fold(0.0, |sum, g| tree::round(dtype, sum + g * g));
-        sum.is_infinite()
-    };
-    finite && grads.values().any(|leaf| overflows(leaf.dtype))
-}
-
-fn of_another_type(case: &Transform, seen: &Seen) -> bool {
-    seen.updates.iter().any(|(path, update)| update.dtype != case.params[path].dtype)
-}
-
-fn all_zero(grads: &Leaves) -> bool {
-    grads.values().flat_map(|leaf| &leaf.data).all(|g| *g == 0.0)
-}
-
-/// Whether an argument of this name is given by a schedule, inside `inject_hyperparams`.
-fn scheduled(config: &Value, name: &str) -> bool {
-    let given = |args: &Value| args.get(name).is_some_and(|value| value.get("schedule").is_some());
-    match config {
-        Value::Object(map) => map.iter().any(|(key, value)| {
-            let inner = || value["inner"].as_object().is_some_and(|inner| inner.values().any(given));
-            key == "inject_hyperparams" && inner() || scheduled(value, name)
-        }),
-        Value::Array(values) => values.iter().any(|value| scheduled(value, name)),
-        _ => false,
-    }
-}
-
-impl Gives {
-    /// Puts what is right in the place of what Optax recorded.
-    fn put(self, case: &Transform, found: &[Seen], expected: &mut [Seen]) {
-        match self {
-            Gives::RoundedUpdates => rounded_updates(case, expected),
-            Gives::SameWithSmallGradients => same_with_small_gradients(case, expected),
-            Gives::SameInF32 => same_in(DType::F32, case, expected),
-            Gives::SameInF64 => same_in(DType::F64, case, expected),
-            Gives::WindowsApart => {
-                let Some(windows) = reference::windows(case) else { return };
-                let first = windows.poisoned.unwrap_or(expected.len());
-                for (expected, right) in expected.iter_mut().zip(windows.seen).skip(first) {
-                    expected.updates = right.updates;
-                    expected.params = right.params;
-                    for (name, value) in &mut expected.flags {
-                        *value = right.flags.get(name).cloned().unwrap_or_default();
-                    }
-                }
-            }
-            Gives::NaiveVersion => {
-                let Some(naive) = reference::windows(case) else { return };
-                for (expected, right) in expected.iter_mut().zip(naive.seen) {
-                    (expected.updates, expected.params) = (right.updates, right.params);
-                    expected.updates.iter_mut().for_each(|(path, update)| update.round(case.params[path].dtype));
-                }
-            }
-            Gives::Refusal => {
-                for (step, (expected, found)) in case.steps.iter().zip(expected.iter_mut().zip(found)) {
-                    let names = step.set_hyperparams.keys().filter(|name| scheduled(&case.config, name));
-                    // The message is ours to choose, but must name the reason.
-                    let refusals = names.map(|name| {
-                        let said = found.refusals.get(name).filter(|said| said.contains("is given by a schedule"));
-                        (name.clone(), said.cloned().unwrap_or_else(|| "a refusal".into()))
-                    });
-                    expected.refusals = refusals.collect::<BTreeMap<_, _>>();
-                }
-            }
-            Gives::OptimizerAlone => {
-                let config = case.config["sam"]["optimizer"].clone();
-                let Ok(alone) = transform::observe(&Transform { config, ..case.clone() }) else { return };
-                for (expected, alone) in expected.iter_mut().zip(alone) {
-                    (expected.updates, expected.params) = (alone.updates, alone.params);
-                }
-            }
-            Gives::EmittedIfCounted => {
-                let mut before = 0;
-                for expected in expected {
-                    let after = expected.flags.get("gradient_step").and_then(Value::as_u64).unwrap_or(before);
-                    if let Some(emitted) = expected.flags.get_mut("has_updated") {
-                        *emitted = (after > before).into();
-                    }
-                    before = after;
-                }
-            }
-        }
-    }
-}
-
-/// An update is rounded to its parameter's type, which may put it one step of that type away from the expected one, and
-/// the parameter, where the sum is rounded again, one more; steps add up.
-fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
-    let mut slack = Slack::new();
-    for seen in expected {
-        for (path, update) in &mut seen.updates {
-            let dtype = case.params[path].dtype;
-            if update.dtype != dtype {
-                // Of the narrower type.
-                let mut off = update.clone();
-                if dtype.size() < update.dtype.size() {
-                    off.round(dtype);
-                }
-                update.round(dtype);
-                allow_a_step(path, [&seen.params[path], &off], &mut slack, &mut seen.slack);
-                if case.is_lookahead() {
-                    // It is the difference of two parameters, where they synchronize.
-                    seen.slack[1].insert(path.clone(), slack[path].clone());
-                }
-            }
-        }
-    }
-}
-
-fn same_with_small_gradients(case: &Transform, expected: &mut [Seen]) {
-    let mut small = case.clone();
-    for step in small.steps.iter_mut().filter(|step| all_zero(&step.grads)) {
-        step.grads.values_mut().flat_map(|leaf| &mut leaf.data).for_each(|g| *g = 1e-20);
-    }
-    let Ok(small) = transform::observe(&small) else { return };
-    for (seen, small) in expected.iter_mut().zip(small) {
-        (seen.updates, seen.params) = (small.updates, small.params);
-        // What small gradients do.
-        let little = |(path, leaf): (&String, &Leaf)| (path.clone(), vec![1e-12; leaf.data.len()]);
-        seen.slack = [&seen.params, &seen.updates].map(|leaves| leaves.iter().map(little).collect());
-        for (name, value) in &mut seen.flags {
-            *value = small.flags.get(name).cloned().unwrap_or_default();
-        }
-    }
-}
-
-/// What is given for the same numbers in a wider type.
-fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
-    let Ok(wide) = transform::observe_in(case, Some(dtype)) else { return };
-    let mut slack = Slack::new();
-    for (seen, wide) in expected.iter_mut().zip(wide) {
-        (seen.updates, seen.params) = (wide.updates, wide.params);
-        // What is not finite in Optax; counters are Optax's.
-        for (name, value) in &mut seen.flags {
-            if value.is_string() {
-                *value = wide.flags.get(name).cloned().unwrap_or_default();
-            }
-        }
-        for (path, update) in &seen.updates {
-            allow_a_step(path, [&seen.params[path], update], &mut slack, &mut seen.slack);
-        }
-    }
-}
-
-/// Lets an update be off by one step of its type, and a parameter by what has added up.
-fn allow_a_step(path: &str, [param, update]: [&Leaf; 2], sum: &mut Slack, slack: &mut [Slack; 2]) {
-    let [params, updates] = [param, update].map(Leaf::steps);
-    let sum = sum.entry(path.into()).or_insert_with(|| vec![0.0; updates.len()]);
-    sum.iter_mut().zip(params.iter().zip(&updates)).for_each(|(sum, (p, u))| *sum += p + u);
-    slack[0].insert(path.into(), sum.clone());
-    slack[1].insert(path.into(), updates);
 }

@@ -1,7 +1,7 @@
-//! Cases of the other kinds: schedules, functions, projections, and configs that are refused.
+//! Cases of schedules and functions, and of configs that are refused.
 
 use gradchain::prelude::*;
-use gradchain::projection::*;
+use gradchain::projection::Operand;
 use gradchain::tree::{DynTree, Norm, tree_norm, tree_vdot};
 use gradchain::{
     apply_updates, config, extra, incremental_update, needs, per_example_global_norm_clip, per_example_layer_norm_clip,
@@ -28,9 +28,9 @@ pub(crate) fn schedule(case: &Value) -> Result<(), Stop> {
 }
 
 /// The arguments of a function or a projection.
-struct Given<'a> {
-    trees: &'a Value,
-    args: &'a Value,
+pub(crate) struct Given<'a> {
+    pub(crate) trees: &'a Value,
+    pub(crate) args: &'a Value,
 }
 
 impl Given<'_> {
@@ -38,12 +38,12 @@ impl Given<'_> {
         read(&self.trees[name])
     }
 
-    fn number(&self, name: &str) -> Result<f64, Stop> {
+    pub(crate) fn number(&self, name: &str) -> Result<f64, Stop> {
         tree::number(&self.args[name]).map_err(|error| Stop::Error(format!("argument `{name}`: {error}")))
     }
 
     /// A number that has a default.
-    fn number_or(&self, name: &str, default: f64) -> Result<f64, Stop> {
+    pub(crate) fn number_or(&self, name: &str, default: f64) -> Result<f64, Stop> {
         if self.args[name].is_null() { Ok(default) } else { self.number(name) }
     }
 
@@ -52,7 +52,7 @@ impl Given<'_> {
     }
 
     /// A number, or a tree.
-    fn operand(&self, name: &str) -> Result<Operand, Stop> {
+    pub(crate) fn operand(&self, name: &str) -> Result<Operand, Stop> {
         match &self.args[name]["tree"] {
             Value::Null => self.number(name).map(Operand::from),
             tree => Ok(Operand::from(&read(tree)?)),
@@ -61,10 +61,10 @@ impl Given<'_> {
 }
 
 /// A tree that this build has the types for.
-fn read(tree: &Value) -> Result<DynTree, Stop> {
+pub(crate) fn read(tree: &Value) -> Result<DynTree, Stop> {
     let leaves = tree::read(tree).map_err(Stop::Error)?;
     if !types_are_supported(leaves.values()) {
-        return Err(Stop::Unsupported("the feature `half`".into()));
+        return Err(Stop::Skipped("the feature `half`".into()));
     }
     Ok(tree::dynamic(&leaves))
 }
@@ -145,7 +145,7 @@ fn call(case: &Value) -> Result<Gives, Stop> {
             let clipped = grads.names().zip(clipped).map(|(name, n)| (String::from(name), Value::from(n)));
             Gives::Clipped(sum, clipped.collect::<Map<_, _>>().into())
         }
-        other => return Err(Stop::Unsupported(other.into())),
+        other => return Err(Stop::Error(format!("there is no function `{other}`"))),
     })
 }
 
@@ -157,31 +157,6 @@ fn without_first_axis(grads: &DynTree) -> DynTree {
         leaf.data = vec![0.0; leaf.shape.iter().product()];
     }
     tree::dynamic(&leaves)
-}
-
-pub(crate) fn projection(case: &Value) -> Result<(), Stop> {
-    let name = case["projection"].as_str().unwrap_or_default();
-    let given = Given { trees: &Value::Null, args: &case["args"] };
-    let mut tree = read(&case["tree"])?;
-    let (x, scale) = (&mut tree, || given.number_or("scale", 1.0));
-    match name {
-        "projection_box" => projection_box(x, given.operand("lower")?, given.operand("upper")?),
-        "projection_halfspace" => projection_halfspace(x, given.operand("a")?, given.number("b")?),
-        "projection_hypercube" if given.args["scale"].is_null() => projection_hypercube(x, 1.0),
-        "projection_hypercube" => projection_hypercube(x, given.operand("scale")?),
-        "projection_hyperplane" => projection_hyperplane(x, given.operand("a")?, given.number("b")?),
-        "projection_l1_ball" => projection_l1_ball(x, scale()?),
-        "projection_l1_sphere" => projection_l1_sphere(x, scale()?),
-        "projection_l2_ball" => projection_l2_ball(x, scale()?),
-        "projection_l2_sphere" => projection_l2_sphere(x, scale()?),
-        "projection_linf_ball" => projection_linf_ball(x, scale()?),
-        "projection_non_negative" => projection_non_negative(x),
-        "projection_simplex" => projection_simplex(x, scale()?),
-        "projection_vector" => projection_vector(x, given.operand("a")?),
-        other => return Err(Stop::Unsupported(other.into())),
-    }
-    .map_err(error)?;
-    compare(Tolerance::read(case).map_err(Stop::Error)?, &case["expected"], tree)
 }
 
 fn compare(tolerance: Tolerance, expected: &Value, found: DynTree) -> Result<(), Stop> {
@@ -200,7 +175,6 @@ pub(crate) fn invalid(case: &Value) -> Result<(), Stop> {
     let last = stages.iter().position(|s| *s == stage).ok_or_else(|| Stop::Error(format!("the stage {stage}")))?;
     let optimizer = match config::build_with::<needs::Value>(&case["config"]) {
         Ok(optimizer) => optimizer,
-        Err(error) if error.unsupported_name().is_some() => return Err(stop(error)),
         Err(_) => return Ok(()),
     };
     let params = tree::dynamic(&tree::read(&case["params"]).map_err(Stop::Error)?);
@@ -216,8 +190,5 @@ pub(crate) fn invalid(case: &Value) -> Result<(), Stop> {
 }
 
 fn stop(error: config::ConfigError) -> Stop {
-    match error.unsupported_name() {
-        Some(name) => Stop::Unsupported(name.into()),
-        None => Stop::Error(error.to_string()),
-    }
+    Stop::Error(error.to_string())
 }

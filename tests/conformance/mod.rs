@@ -2,6 +2,8 @@
 
 mod departures;
 mod kinds;
+mod naive;
+mod projection;
 mod reference;
 mod transform;
 mod tree;
@@ -24,7 +26,7 @@ pub(crate) enum Verdict {
     Departed(Vec<String>),
     /// The first difference.
     Failed(String),
-    /// The name that there is nothing for yet.
+    /// What it takes that this build is without.
     Skipped(String),
 }
 
@@ -70,7 +72,7 @@ pub(crate) fn run(case: &Value, departures: &Departures) -> Verdict {
         Some("transform") => return transform(case, departures),
         Some("schedule") => kinds::schedule(case),
         Some("function") => kinds::function(case),
-        Some("projection") => kinds::projection(case),
+        Some("projection") => return projection::run(case, departures),
         Some("invalid") => kinds::invalid(case),
         _ => Err(Stop::Error(format!("no case: {}", case.as_str().unwrap_or("it has no known `kind`")))),
     };
@@ -79,19 +81,12 @@ pub(crate) fn run(case: &Value, departures: &Departures) -> Verdict {
 
 fn verdict(stop: Stop) -> Verdict {
     match stop {
-        Stop::Unsupported(name) => Verdict::Skipped(name),
+        Stop::Skipped(what) => Verdict::Skipped(what),
         Stop::Error(error) => Verdict::Failed(error),
     }
 }
 
 fn transform(case: &Value, departures: &Departures) -> Verdict {
-    // What cannot be built need not be read.
-    if let Some(name) = gradchain::config::build_with::<gradchain::needs::Value>(&case["config"])
-        .err()
-        .and_then(|e| e.unsupported_name().map(String::from))
-    {
-        return Verdict::Skipped(name);
-    }
     let case = match Transform::read(case) {
         Ok(case) => case,
         Err(error) => return Verdict::Failed(error),
@@ -136,13 +131,12 @@ impl Summary {
         summary
     }
 
-    /// What was skipped, by the first name that there is nothing for, and what departed, by which rule and why; a line
-    /// each.
+    /// What was skipped, for want of what, and what departed, by which rule and why; a line each.
     pub(crate) fn details(&self, departures: &Departures) -> String {
         let skipped = self.skipped.iter().map(|(name, n)| format!("skipped  {n:4}  {name}\n"));
-        let departed = departures.rules().iter().filter_map(|rule| {
-            let (n, reason) = (self.departed.get(&rule.name)?, rule.reason.replace('\n', " "));
-            Some(format!("departed {n:4}  {}: {reason}\n", rule.name))
+        let departed = departures.rules().filter_map(|(rule, reason)| {
+            let (n, reason) = (self.departed.get(rule)?, reason.replace('\n', " "));
+            Some(format!("departed {n:4}  {rule}: {reason}\n"))
         });
         skipped.chain(departed).collect()
     }

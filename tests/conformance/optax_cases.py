@@ -171,6 +171,7 @@ def build(config):
         static = args.get("static_args", [])
         # Callables that are not schedules would be called, as Optax says.
         static = [static] if isinstance(static, str) else list(static)
+        static += [key for key, value in args["inner"][inner].items() if isinstance(value, dict) and "schedule" not in value]
         dtype = args.get("hyperparam_dtype")
         dtype = dtype and DTYPES[dtype]
         return optax.inject_hyperparams(find(inner), static_args=tuple(static), hyperparam_dtype=dtype)(**inner_args)
@@ -275,7 +276,8 @@ def run(inputs, wide=None):
     jax.config.update("jax_enable_x64", "f64" in dtypes.values())
     transformation = build(config)
     if isinstance(transformation, optax.MultiSteps):
-        transformation = transformation.gradient_transformation()
+        # Its `gradient_transformation` forgets what is given beside gradients.
+        transformation = optax.GradientTransformationExtraArgs(transformation.init, transformation.update)
     transformation = optax.with_extra_args_support(transformation)
     params = arrays(inputs.params, dtypes)
     if lookahead:

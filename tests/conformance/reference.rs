@@ -1,8 +1,8 @@
-//! What transformations that Optax has wrong should do, said naively.
+//! What transformations that Optax has wrong should do, composed naively of what `naive.rs` has and of the rest of ours.
 //!
-//! Accumulating gradients: the transformation inside is given the mean (or sum) of each window's gradients, worked out from
-//! the list of them, and nothing is carried from one window to the next; `apply_every` likewise. Rprop: as Igel and Hüsken
-//! write it. Unit norm: zero has no direction. Simplified AdEMAMix: a mean of squares with an infinite one in it is infinite.
+//! Accumulating gradients: the transformation inside is given the mean (or sum) of each window's gradients, and of its
+//! losses, worked out from the list of them, and nothing is carried from one window to the next; `apply_every` likewise.
+//! Rounds of `sam`: what a step has no use for is not run.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use gradchain::tree::DynTree;
 use gradchain::{OptState, apply_updates, config, extra, needs};
 use serde_json::{Value, json};
 
+use super::naive::{Ademamix, Adopt, Naive, Plateau, Rprop, SimplifiedAdemamix, Stddev, Unit};
 use super::transform::{self, Seen, Transform};
 use super::tree::{self, Leaf, Leaves};
 
@@ -19,36 +20,61 @@ pub(crate) struct Windows {
     pub(crate) seen: Vec<Seen>,
     /// The first step in which a gradient was accumulated that is not finite.
     pub(crate) poisoned: Option<usize>,
+    /// The first step in which a window was full whose loss is not that of its last mini-step.
+    pub(crate) averaged: Option<usize>,
 }
 
-/// Runs a case; what is naive here is so at the top, and in chains, masks, partitions and accumulation.
+/// Runs a case; what is naive here is so at the top, and in chains, masks, partitions, conditions, rounds of `sam` and
+/// accumulation.
 pub(crate) fn windows(case: &Transform) -> Option<Windows> {
+    leaning(case, 0.0)
+}
+
+/// The same with what decides rounded up or down, by 1 or −1, as much as rounding can do.
+pub(crate) fn leaning(case: &Transform, lean: f64) -> Option<Windows> {
     let mut params = tree::dynamic(&case.params);
     let mut node = Node::build(&case.config, &params)?;
-    let (mut seen, mut poisoned) = (Vec::new(), None);
+    node.each(&mut |node| {
+        if let Node::Rule(rule) = node {
+            rule.lean(lean);
+        }
+    });
+    let (mut seen, mut poisoned, mut averaged) = (Vec::new(), None, None);
     for (number, step) in case.steps.iter().enumerate() {
         let (updates, _) = node.update(step.grads.clone(), step.value, &params)?;
-        if poisoned.is_none() && node.is_poisoned() {
-            poisoned = Some(number);
-        }
+        let [mut is_poisoned, mut is_averaged] = [false; 2];
+        node.each(&mut |node| match node {
+            Node::Sums(sums) => is_poisoned |= sums.poisoned,
+            Node::Window(window) => {
+                is_poisoned |= window.poisoned;
+                is_averaged |= window.averaged;
+            }
+            _ => {}
+        });
+        poisoned = poisoned.or(is_poisoned.then_some(number));
+        averaged = averaged.or(is_averaged.then_some(number));
         apply_updates(&mut params, &tree::dynamic(&updates)).ok()?;
         let mut flags = BTreeMap::new();
         node.flags(&case.params.keys().cloned().collect::<Vec<_>>(), &mut flags);
         seen.push(Seen { updates, params: tree::leaves(&params), flags, ..Seen::default() });
     }
-    Some(Windows { seen, poisoned })
+    Some(Windows { seen, poisoned, averaged })
 }
 
 enum Node {
     Chain(Vec<Node>),
     /// Each of some leaves, by whether their paths are among these.
     Parts(Vec<(Vec<String>, Node)>),
-    Rprop(Rprop),
+    Rule(Box<dyn Naive>),
+    Plateau(Box<Plateau>),
     Sums(Sums),
-    Unit,
-    SimplifiedAdemamix(SimplifiedAdemamix),
     Whole(Boxed<needs::Value>, Box<OptState<Boxed<needs::Value>>>),
     Window(Box<Window>),
+    /// What is given all leaves in one.
+    Flat(Box<Node>),
+    Sometimes(Box<Sometimes>),
+    IfFinite(Box<IfFinite>),
+    Sam(Box<Sam>),
 }
 
 struct Window {
@@ -57,10 +83,41 @@ struct Window {
     mean: bool,
     skip: Value,
     gradients: Vec<Leaves>,
+    losses: Vec<f64>,
     emitted: u64,
     /// Whether a gradient was accumulated that is not finite.
     poisoned: bool,
+    /// Whether the loss of a window was not that of its last mini-step.
+    averaged: bool,
     flags: BTreeMap<String, Value>,
+}
+
+/// What runs in some steps only; in others updates are zero, or pass.
+struct Sometimes {
+    inner: Node,
+    condition: Value,
+    zero: bool,
+    steps: u64,
+}
+
+/// What runs if gradients are finite, or have not been for too many steps; in others updates are zero.
+struct IfFinite {
+    inner: Node,
+    most: u64,
+    in_a_row: u64,
+    in_all: u64,
+}
+
+/// Rounds of adversarial steps, with one of the optimizer at their end.
+struct Sam {
+    optimizer: Node,
+    adversary: Node,
+    /// What the adversary is made of anew after each round.
+    reset: Option<Value>,
+    period: u64,
+    done: u64,
+    /// The parameters where the round began.
+    start: DynTree,
 }
 
 impl Node {
@@ -75,49 +132,95 @@ impl Node {
                 mean: args["use_grad_mean"] != false,
                 skip: args["should_skip_update_fn"].clone(),
                 gradients: Vec::new(),
+                losses: Vec::new(),
                 emitted: 0,
                 poisoned: false,
+                averaged: false,
                 flags: BTreeMap::new(),
             })));
-        }
-        if let Some((name @ ("rprop" | "scale_by_rprop"), args)) = single(config) {
-            let default = |argument: &str, value: f64| args[argument].as_f64().unwrap_or(value);
-            return Some(Node::Rprop(Rprop {
-                sign: if name == "rprop" { -1.0 } else { 1.0 },
-                start: args["learning_rate"].as_f64()?,
-                eta: [default("eta_minus", 0.5), default("eta_plus", 1.2)],
-                limits: [default("min_step_size", 1e-6), default("max_step_size", 50.0)],
-                memory: BTreeMap::new(),
-            }));
-        }
-        if let Some(("apply_every", args)) = single(config) {
-            let k = args.get("k").map_or(Some(1), Value::as_u64)? as usize;
-            return Some(Node::Sums(Sums { k, gradients: Vec::new(), poisoned: false }));
-        }
-        if config.get("normalize").is_some() {
-            return Some(Node::Unit);
-        }
-        if let Some((name @ ("simplified_ademamix" | "scale_by_simplified_ademamix"), args)) = single(config) {
-            return SimplifiedAdemamix::build(name, args, params);
         }
         if !mentions_naive(config) {
             return Node::whole(config, params);
         }
         let (name, args) = single(config)?;
+        let rule = |rule: Box<dyn Naive>| Some(Node::Rule(rule));
+        let decayed = |rule: Box<dyn Naive>| {
+            let decay = json!({"weight_decay": args["weight_decay"].as_f64().unwrap_or(0.0), "mask": args["mask"]});
+            Some(Node::Chain(vec![
+                Node::Rule(rule),
+                Node::whole(&json!({"add_decayed_weights": decay}), params)?,
+                Node::whole(&json!({"scale_by_learning_rate": {"learning_rate": args["learning_rate"]}}), params)?,
+            ]))
+        };
         match name {
+            "rprop" | "scale_by_rprop" => rule(Box::new(Rprop::build(name, args)?)),
+            "normalize" => rule(Box::new(Unit)),
+            "scale_by_simplified_ademamix" => rule(Box::new(SimplifiedAdemamix::build(args)?)),
+            "simplified_ademamix" => decayed(Box::new(SimplifiedAdemamix::build(args)?)),
+            "scale_by_ademamix" => rule(Box::new(Ademamix::build(name, args)?)),
+            "ademamix" => decayed(Box::new(Ademamix::build(name, args)?)),
+            "adopt" => Some(Node::Chain(vec![
+                Node::Rule(Box::new(Adopt::build(args)?)),
+                Node::whole(&json!({"scale_by_learning_rate": {"learning_rate": args["learning_rate"]}}), params)?,
+            ])),
+            "scale_by_adopt" => rule(Box::new(Adopt::build(args)?)),
+            "reduce_on_plateau" => Some(Node::Plateau(Box::new(Plateau::build(args)?))),
+            "scale_by_stddev" => rule(Box::new(Stddev::build(args)?)),
+            "rmsprop" => {
+                let rate = json!({"scale_by_learning_rate": {"learning_rate": args["learning_rate"]}});
+                let mut members = vec![Node::Rule(Box::new(Stddev::build(args)?)), Node::whole(&rate, params)?];
+                if !args["momentum"].is_null() {
+                    let trace = json!({"decay": args["momentum"], "nesterov": args["nesterov"] == true});
+                    members.push(Node::whole(&json!({"trace": trace}), params)?);
+                }
+                Some(Node::Chain(members))
+            }
+            "apply_every" => {
+                let k = args.get("k").map_or(Some(1), Value::as_u64)? as usize;
+                Some(Node::Sums(Sums { k, gradients: Vec::new(), poisoned: false }))
+            }
+            "sam" => {
+                let build = |argument: &str| Node::build(&args[argument], params);
+                Some(Node::Sam(Box::new(Sam {
+                    optimizer: build("optimizer")?,
+                    adversary: build("adv_optimizer")?,
+                    reset: (args["reset_state"] != false).then(|| args["adv_optimizer"].clone()),
+                    period: args.get("sync_period").map_or(Some(2), Value::as_u64)?,
+                    done: 0,
+                    start: params.clone(),
+                })))
+            }
+            "conditionally_transform" | "conditionally_mask" => Some(Node::Sometimes(Box::new(Sometimes {
+                inner: Node::build(&args["inner"], params)?,
+                condition: args["should_transform_fn"].clone(),
+                zero: name == "conditionally_mask",
+                steps: 0,
+            }))),
+            "apply_if_finite" => Some(Node::IfFinite(Box::new(IfFinite {
+                inner: Node::build(&args["inner"], params)?,
+                most: args["max_consecutive_errors"].as_u64()?,
+                in_a_row: 0,
+                in_all: 0,
+            }))),
             "named_chain" => {
                 let member = |member: &Value| Node::build(&member[1], params);
                 Some(Node::Chain(args.as_array()?.iter().map(member).collect::<Option<_>>()?))
             }
             "inject_hyperparams" => Node::build(&args["inner"], params),
-            // What works on each element alone does the same for leaves in one.
             "flatten" => {
-                Node::build(&args["inner"], params).filter(|node| matches!(node, Node::Rprop(_) | Node::Sums(_)))
+                Some(Node::Flat(Box::new(Node::build(&args["inner"], &tree::dynamic(&flat(&tree::leaves(params))?))?)))
             }
             "masked" => {
                 let on = chosen(&args["mask"], params)?;
                 let inner = Node::build(&args["inner"], &some(params, &on))?;
                 Some(Node::Parts(vec![(on, inner)]))
+            }
+            "selective_transform" => {
+                let frozen = chosen(&args["freeze_mask"], params)?;
+                let free: Vec<_> = params.names().map(String::from).filter(|path| !frozen.contains(path)).collect();
+                let inner = Node::build(&args["optimizer"], &some(params, &free))?;
+                let nothing = Node::whole(&json!({"set_to_zero": {}}), &some(params, &frozen))?;
+                Some(Node::Parts(vec![(free, inner), (frozen, nothing)]))
             }
             "partition" => {
                 let of_label = |(label, inner): (&String, &Value)| {
@@ -157,25 +260,42 @@ impl Node {
                 }
                 Some((grads, emitted))
             }
-            Node::Rprop(rprop) => Some((rprop.update(&grads), true)),
+            Node::Rule(rule) => Some((rule.update(&grads), true)),
+            Node::Plateau(plateau) => Some((plateau.update(&grads, value), true)),
             Node::Sums(sums) => Some((sums.update(grads), true)),
-            Node::Unit => Some((unit(&grads), true)),
-            Node::SimplifiedAdemamix(rule) => Some((rule.update(&grads), true)),
             Node::Whole(whole, state) => {
                 let updates = whole.update_with(&tree::dynamic(&grads), extra::value(value), state, params).ok()?;
                 Some((tree::leaves(&updates), updates.outcome().emitted()))
             }
             Node::Window(window) => window.update(grads, value, params),
+            Node::Flat(inner) => {
+                let params = tree::dynamic(&flat(&tree::leaves(params))?);
+                let (one, emitted) = inner.update(flat(&grads)?, value, &params)?;
+                let mut elements = one.into_values().flat_map(|leaf| leaf.data);
+                let mut updates = grads;
+                for x in updates.values_mut().flat_map(|leaf| &mut leaf.data) {
+                    *x = elements.next()?;
+                }
+                Some((updates, emitted))
+            }
+            Node::Sometimes(sometimes) => sometimes.update(grads, value, params),
+            Node::IfFinite(if_finite) => if_finite.update(grads, value, params),
+            Node::Sam(sam) => sam.update(grads, value, params),
         }
     }
 
-    fn is_poisoned(&self) -> bool {
+    /// Shows this and everything inside.
+    fn each(&mut self, see: &mut dyn FnMut(&mut Node)) {
+        see(self);
         match self {
-            Node::Chain(members) => members.iter().any(Node::is_poisoned),
-            Node::Parts(parts) => parts.iter().any(|(_, node)| node.is_poisoned()),
-            Node::Rprop(_) | Node::Unit | Node::SimplifiedAdemamix(_) | Node::Whole(..) => false,
-            Node::Sums(sums) => sums.poisoned,
-            Node::Window(window) => window.poisoned || window.inner.is_poisoned(),
+            Node::Chain(members) => members.iter_mut().for_each(|member| member.each(see)),
+            Node::Parts(parts) => parts.iter_mut().for_each(|(_, node)| node.each(see)),
+            Node::Rule(_) | Node::Plateau(_) | Node::Sums(_) | Node::Whole(..) => {}
+            Node::Window(window) => window.inner.each(see),
+            Node::Flat(inner) => inner.each(see),
+            Node::Sometimes(sometimes) => sometimes.inner.each(see),
+            Node::IfFinite(if_finite) => if_finite.inner.each(see),
+            Node::Sam(sam) => [&mut sam.optimizer, &mut sam.adversary].into_iter().for_each(|node| node.each(see)),
         }
     }
 
@@ -183,12 +303,22 @@ impl Node {
         match self {
             Node::Chain(members) => members.iter().for_each(|member| member.flags(paths, flags)),
             Node::Parts(parts) => parts.iter().for_each(|(_, node)| node.flags(paths, flags)),
-            Node::Rprop(_) | Node::Sums(_) | Node::Unit | Node::SimplifiedAdemamix(_) => {}
+            Node::Rule(_) | Node::Sums(_) => {}
+            Node::Plateau(plateau) => flags.extend(plateau.flags().map(|(name, value)| (name.into(), value))),
             Node::Whole(_, state) => flags.extend(transform::fields(&***state, paths)),
             Node::Window(window) => {
                 window.inner.flags(paths, flags);
                 flags.extend(window.flags.clone());
             }
+            Node::Flat(inner) => inner.flags(paths, flags),
+            Node::Sometimes(sometimes) => sometimes.inner.flags(paths, flags),
+            Node::IfFinite(if_finite) => {
+                if_finite.inner.flags(paths, flags);
+                flags.insert("notfinite_count".into(), if_finite.in_a_row.into());
+                flags.insert("last_finite".into(), (if_finite.in_a_row == 0).into());
+                flags.insert("total_notfinite".into(), if_finite.in_all.into());
+            }
+            Node::Sam(sam) => [&sam.optimizer, &sam.adversary].into_iter().for_each(|node| node.flags(paths, flags)),
         }
     }
 }
@@ -207,14 +337,17 @@ impl Window {
         if !skip {
             self.poisoned |= not_finite > 0;
             self.gradients.push(grads.clone());
+            self.losses.push(value);
         }
         let (updates, emitted) = if skip || self.gradients.len() < window {
             (nothing(), false)
         } else {
             self.emitted += 1;
-            let total = self.total();
+            let (total, loss) = (self.total(), self.loss());
+            self.averaged |= loss != value && !(loss.is_nan() && value.is_nan());
             self.gradients.clear();
-            self.inner.update(total, value, params)?
+            self.losses.clear();
+            self.inner.update(total, loss, params)?
         };
         let mini_step = self.gradients.len();
         self.flags = BTreeMap::from([
@@ -235,6 +368,11 @@ impl Window {
         }
     }
 
+    fn loss(&self) -> f64 {
+        let sum: f64 = self.losses.iter().sum();
+        if self.mean { sum / self.losses.len() as f64 } else { sum }
+    }
+
     fn total(&self) -> Leaves {
         // The running mean: with an infinity in it, it is NaN after the next gradient.
         let add = |(mean, n): (f64, f64), g: f64| (mean + (g - mean) / (n + 1.0), n + 1.0);
@@ -244,6 +382,62 @@ impl Window {
             }),
             false => sum(&self.gradients),
         }
+    }
+}
+
+impl Sometimes {
+    fn update(&mut self, grads: Leaves, value: f64, params: &DynTree) -> Option<(Leaves, bool)> {
+        let (step, condition) = (self.steps, &self.condition);
+        self.steps += 1;
+        let runs = match single(condition)? {
+            ("step_lt", n) => step < n.as_u64()?,
+            ("step_ge", n) => step >= n.as_u64()?,
+            ("step_mod", mod_of) => step % mod_of[0].as_u64()? == mod_of[1].as_u64()?,
+            ("value_lt", x) => value < x.as_f64()?,
+            _ => return None,
+        };
+        match (runs, self.zero) {
+            (true, _) => self.inner.update(grads, value, params),
+            (false, true) => Some((map(&grads, |_, _| 0.0), true)),
+            (false, false) => Some((grads, true)),
+        }
+    }
+}
+
+impl IfFinite {
+    fn update(&mut self, grads: Leaves, value: f64, params: &DynTree) -> Option<(Leaves, bool)> {
+        if grads.values().flat_map(|leaf| &leaf.data).all(|g| g.is_finite()) {
+            self.in_a_row = 0;
+        } else {
+            self.in_a_row += 1;
+            self.in_all += 1;
+        }
+        match self.in_a_row == 0 || self.in_a_row > self.most {
+            true => self.inner.update(grads, value, params),
+            false => Some((map(&grads, |_, _| 0.0), false)),
+        }
+    }
+}
+
+impl Sam {
+    fn update(&mut self, grads: Leaves, value: f64, params: &DynTree) -> Option<(Leaves, bool)> {
+        if self.done == 0 {
+            self.start = params.clone();
+        }
+        self.done += 1;
+        if self.done < self.period {
+            let (updates, emitted) = self.adversary.update(grads, value, params)?;
+            return Some((map(&updates, |path, i| -updates[path].data[i]), emitted));
+        }
+        self.done = 0;
+        if let Some(config) = &self.reset {
+            self.adversary = Node::build(config, params)?;
+        }
+        // The step is taken from where the round began.
+        let (updates, emitted) = self.optimizer.update(grads, value, &self.start)?;
+        let [start, here] = [&self.start, params].map(tree::leaves);
+        let back = |path: &str, i: usize| start[path].data[i] - here[path].data[i];
+        Some((map(&updates, |path, i| back(path, i) + updates[path].data[i]), emitted))
     }
 }
 
@@ -272,7 +466,7 @@ fn sum(gradients: &[Leaves]) -> Leaves {
 }
 
 /// Leaves like these, with other values, rounded to their types.
-fn map(like: &Leaves, value: impl Fn(&str, usize) -> f64) -> Leaves {
+pub(crate) fn map(like: &Leaves, value: impl Fn(&str, usize) -> f64) -> Leaves {
     let each = |(path, leaf): (&String, &Leaf)| {
         let data = (0..leaf.data.len()).map(|i| tree::round(leaf.dtype, value(path, i))).collect();
         (path.clone(), Leaf { data, ..leaf.clone() })
@@ -287,14 +481,38 @@ fn single(config: &Value) -> Option<(&str, &Value)> {
 }
 
 fn mentions_naive(config: &Value) -> bool {
-    const NAIVE: [&str; 6] =
-        ["rprop", "scale_by_rprop", "apply_every", "normalize", "simplified_ademamix", "scale_by_simplified_ademamix"];
-    let naive = |key: &str| NAIVE.contains(&key);
+    const NAIVE: [&str; 12] = [
+        "adopt",
+        "apply_every",
+        "multi_steps",
+        "normalize",
+        "reduce_on_plateau",
+        "rprop",
+        "sam",
+        "scale_by_adopt",
+        "scale_by_rprop",
+        "scale_by_simplified_ademamix",
+        "scale_by_stddev",
+        "simplified_ademamix",
+    ];
+    let naive = |name: &str, args: &Value| match name {
+        "rmsprop" => args["centered"] == true,
+        "ademamix" | "scale_by_ademamix" => !args["mu_dtype"].is_null(),
+        _ => NAIVE.contains(&name),
+    };
     match config {
-        Value::Object(map) => map.iter().any(|(key, value)| naive(key) || mentions_naive(value)),
+        Value::Object(map) => map.iter().any(|(name, args)| naive(name, args) || mentions_naive(args)),
         Value::Array(values) => values.iter().any(mentions_naive),
         _ => false,
     }
+}
+
+/// All leaves in one, if they are of one type.
+fn flat(leaves: &Leaves) -> Option<Leaves> {
+    let dtype = leaves.values().next()?.dtype;
+    let data: Vec<f64> = leaves.values().flat_map(|leaf| leaf.data.iter().copied()).collect();
+    let of_one_type = leaves.values().all(|leaf| leaf.dtype == dtype);
+    of_one_type.then(|| Leaves::from([(String::new(), Leaf { dtype, shape: vec![data.len()], data })]))
 }
 
 /// The leaves with these paths.
@@ -323,96 +541,4 @@ fn chosen(mask: &Value, params: &DynTree) -> Option<Vec<String>> {
 fn under<'a>(map: Option<&'a serde_json::Map<String, Value>>, path: &str) -> Option<&'a Value> {
     let holds = |key: &str| key.is_empty() || path == key || path.strip_prefix(key).is_some_and(|p| p.starts_with('/'));
     map?.iter().find(|(key, _)| holds(key)).map(|(_, value)| value)
-}
-
-/// iRprop⁻: where the sign of the gradient has changed, it is taken to be zero.
-struct Rprop {
-    sign: f64,
-    start: f64,
-    /// `η⁻` and `η⁺`.
-    eta: [f64; 2],
-    limits: [f64; 2],
-    /// Step size and last gradient of each element.
-    memory: BTreeMap<String, Vec<[f64; 2]>>,
-}
-
-impl Rprop {
-    fn update(&mut self, grads: &Leaves) -> Leaves {
-        let Rprop { sign, start, eta, limits: [least, most], memory } = self;
-        let mut updates = grads.clone();
-        for (path, leaf) in &mut updates {
-            let memory = memory.entry(path.clone()).or_insert_with(|| vec![[*start, 0.0]; leaf.data.len()]);
-            for (x, [step, last]) in leaf.data.iter_mut().zip(memory) {
-                let mut gradient = *x;
-                let agreement = gradient * *last;
-                if agreement > 0.0 {
-                    *step = (*step * eta[1]).clamp(*least, *most);
-                } else if agreement != 0.0 {
-                    // After NaN too, as in Optax.
-                    *step = (*step * eta[0]).clamp(*least, *most);
-                    gradient = if agreement < 0.0 { 0.0 } else { gradient };
-                }
-                *last = gradient;
-                let direction = if gradient == 0.0 { 0.0 } else { gradient.signum() };
-                *x = tree::round(leaf.dtype, *sign * direction * *step);
-            }
-        }
-        updates
-    }
-}
-
-/// Of norm 1, or zero.
-fn unit(grads: &Leaves) -> Leaves {
-    let norm = grads.values().flat_map(|leaf| &leaf.data).map(|g| g * g).sum::<f64>().sqrt();
-    map(grads, |path, i| if norm == 0.0 { 0.0 } else { grads[path].data[i] / norm })
-}
-
-struct SimplifiedAdemamix {
-    b1: f64,
-    b2: f64,
-    alpha: f64,
-    /// Added to the root, and under it.
-    eps: [f64; 2],
-    steps: i32,
-    /// Sum of gradients and mean of squares of each element.
-    memory: BTreeMap<String, Vec<[f64; 2]>>,
-}
-
-impl SimplifiedAdemamix {
-    /// If its arguments are numbers.
-    fn build(name: &str, args: &Value, params: &DynTree) -> Option<Node> {
-        let number = |argument: &str, default: f64| args.get(argument).map_or(Some(default), Value::as_f64);
-        let rule = Node::SimplifiedAdemamix(SimplifiedAdemamix {
-            b1: number("b1", 0.99)?,
-            b2: number("b2", 0.95)?,
-            alpha: number("alpha", 0.0)?,
-            eps: [number("eps", 1e-8)?, number("eps_root", 0.0)?],
-            steps: 0,
-            memory: BTreeMap::new(),
-        });
-        if name.starts_with("scale_by") {
-            return Some(rule);
-        }
-        let decay = json!({"weight_decay": args["weight_decay"].as_f64().unwrap_or(0.0), "mask": args["mask"]});
-        let decay = Node::whole(&json!({"add_decayed_weights": decay}), params)?;
-        let rate = json!({"learning_rate": args["learning_rate"]});
-        Some(Node::Chain(vec![rule, decay, Node::whole(&json!({"scale_by_learning_rate": rate}), params)?]))
-    }
-
-    fn update(&mut self, grads: &Leaves) -> Leaves {
-        self.steps += 1;
-        let unbias = 1.0 - self.b2.powi(self.steps);
-        let mut updates = grads.clone();
-        for (path, leaf) in &mut updates {
-            let memory = self.memory.entry(path.clone()).or_insert_with(|| vec![[0.0; 2]; leaf.data.len()]);
-            for (x, [sum, mean]) in leaf.data.iter_mut().zip(memory) {
-                let g = *x;
-                *sum = self.b1 * *sum + g;
-                *mean = self.b2 * *mean + (1.0 - self.b2) * tree::round(leaf.dtype, g * g);
-                let root = (*mean / unbias + self.eps[1]).sqrt() + self.eps[0];
-                *x = tree::round(leaf.dtype, (*sum + self.alpha * g) / root);
-            }
-        }
-        updates
-    }
 }

@@ -152,8 +152,8 @@ fn same_flag(expected: &Value, found: &Value, tolerance: Tolerance) -> bool {
 
 /// Why a case was not run to its end.
 pub(crate) enum Stop {
-    /// Its config uses this name of Optax.
-    Unsupported(String),
+    /// This build is without what it takes.
+    Skipped(String),
     Error(String),
 }
 
@@ -173,10 +173,7 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
         return observe_per_example(case);
     }
     let optimizer =
-        config::build_with::<needs::Value>(&case.config).map_err(|error| match error.unsupported_name() {
-            Some(name) => Stop::Unsupported(name.into()),
-            None => Stop::Error(format!("build: {error}")),
-        })?;
+        config::build_with::<needs::Value>(&case.config).map_err(|error| Stop::Error(format!("build: {error}")))?;
     let stop = |stage: &str, error: gradchain::Error| Stop::Error(format!("{stage}: {error}"));
     let narrow = case.fast_params();
     let mut params = tree::dynamic(&wide(narrow.clone()));

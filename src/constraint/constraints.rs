@@ -1,0 +1,140 @@
+//! Which leaf has which constraint.
+
+use std::sync::Arc;
+
+use super::leaf::Constraint;
+use super::plan::Plan;
+use super::raw::Raw;
+use crate::error::{Error, Result};
+use crate::select::{Mask, subtree};
+use crate::tree::{Structure, Tree, TreeMut, Walk};
+
+/// Which leaf has which constraint: by path, by mask, or as attributes of the struct say. The others are as they are.
+///
+/// # Example: by path
+///
+/// ```
+/// use gradchain::constraint::{Constraints, positive, simplex};
+/// use gradchain::tree::DynTree;
+/// use ndarray::{arr0, array};
+///
+/// let mut mixture = DynTree::new();
+/// mixture.insert("mean", array![-1.0_f64, 1.0]);
+/// mixture.insert("scale", arr0(1.0_f64));
+/// mixture.insert("weight", array![0.5_f64, 0.5]);
+///
+/// let raw = Constraints::new().at("scale", positive()).at("weight", simplex()).unconstrain(&mixture)?;
+/// let mut paths = Vec::new();
+/// gradchain::tree::for_each_leaf(&raw, |path, _| paths.push(path.to_string()));
+/// assert_eq!(paths, ["mean", "scale/raw", "weight/raw"]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # Example: by attribute
+///
+/// ```
+/// use gradchain::constraint::{Constraints, positive, simplex};
+/// use gradchain::prelude::*;
+///
+/// #[derive(Clone, Tree)]
+/// struct Mixture {
+///     mean: Vec<f64>,
+///     #[tree(constraint = positive())]
+///     scale: f64,
+///     #[tree(constraint = simplex())]
+///     weight: Vec<f64>,
+/// }
+///
+/// let mixture = Mixture { mean: vec![-1.0, 1.0], scale: 1.0, weight: vec![0.5, 0.5] };
+/// let raw = Constraints::of(&mixture).unconstrain(&mixture)?;
+/// approx::assert_relative_eq!(raw.constrain()?.scale, 1.0);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "constraints do nothing until they make a raw tree of parameters"]
+pub struct Constraints {
+    entries: Vec<(Place, Arc<dyn Constraint>)>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    On(Mask),
+    /// A field that an attribute stands on: its path, and all below it.
+    Field(String),
+}
+
+impl Constraints {
+    /// No leaf has a constraint.
+    pub fn new() -> Constraints {
+        Constraints::default()
+    }
+
+    /// Those that the attributes `#[tree(constraint = ...)]` of a tree's structs say, and
+    /// [`Walk::constraint`](crate::tree::Walk::constraint) of trees by hand. An attribute holds for all leaves below its
+    /// field.
+    pub fn of<P: Tree + ?Sized>(params: &P) -> Constraints {
+        let mut entries = Vec::new();
+        let mut told = |path: &str, constraint| entries.push((Place::Field(path.into()), constraint));
+        params.walk(&mut Walk::of_constraints(&mut String::new(), &mut |_, _| {}, &mut told));
+        Constraints { entries }
+    }
+
+    /// Also constrains the leaves whose path matches a [pattern](crate::select#patterns).
+    pub fn at(self, pattern: impl Into<Arc<str>>, constraint: impl Constraint) -> Constraints {
+        self.on(Mask::path(pattern), constraint)
+    }
+
+    /// Also constrains the leaves that a mask takes.
+    pub fn on(mut self, mask: Mask, constraint: impl Constraint) -> Constraints {
+        self.entries.push((Place::On(mask), Arc::new(constraint)));
+        self
+    }
+
+    /// Makes the raw tree whose constrained values are these parameters, up to rounding.
+    ///
+    /// # Cost
+    ///
+    /// The raw tree holds a copy of the parameters, and besides it the raw numbers of constrained leaves.
+    ///
+    /// # Errors
+    ///
+    /// If a value is not in its set: the message names leaf, element and value; if a constraint does not go with the shape
+    /// of its leaf; if two constraints are for the same leaf, or a pattern matches none.
+    ///
+    /// ```
+    /// use gradchain::constraint::{Constraints, interval, positive};
+    /// use gradchain::select::Mask;
+    ///
+    /// let constraints = Constraints::new().at("0", positive()).on(Mask::all(), interval(0.0, 1.0));
+    /// let error = constraints.unconstrain(&(1.0_f32, 0.5_f32)).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "unconstrain: argument `0` must be under one constraint at most, \
+    ///      found Softplus and Interval { lower: 0.0, upper: 1.0 }",
+    /// );
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn unconstrain<P: TreeMut + Clone>(&self, params: &P) -> Result<Raw<P>> {
+        Raw::new(Arc::new(self.plan(Structure::of(params)?)?), params)
+    }
+
+    fn plan(&self, structure: Structure) -> Result<Plan> {
+        let mut found: Vec<Option<Arc<dyn Constraint>>> = vec![None; structure.len()];
+        for (place, constraint) in &self.entries {
+            let taken = match place {
+                Place::On(mask) => mask.resolve(&structure, "constraints")?,
+                // There may be none: in an option, or an empty list.
+                Place::Field(field) => structure.paths().map(|path| subtree::holds(field, path)).collect(),
+            };
+            for (leaf, found) in found.iter_mut().enumerate().filter(|(leaf, _)| taken[*leaf]) {
+                if let Some(other) = found.replace(constraint.clone()) {
+                    let path = super::leaf::shown(structure.leaves()[leaf].path());
+                    let both = format!("{other:?} and {constraint:?}");
+                    return Err(Error::argument("unconstrain", path, "under one constraint at most", both));
+                }
+            }
+        }
+        let found = found.into_iter().enumerate().filter_map(|(leaf, constraint)| Some((leaf, constraint?)));
+        Plan::new(structure, found.collect())
+    }
+}

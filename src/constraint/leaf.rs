@@ -1,0 +1,164 @@
+//! What maps raw numbers to one leaf and back.
+
+use core::fmt;
+
+use crate::element::DType;
+use crate::error::{Error, Result};
+use crate::tree::LeafSpec;
+
+/// A map from raw numbers, which may be any, to a leaf in a set.
+///
+/// Elements are given in row-major order and in `f64`, whatever the leaf's type and layout. What is written is rounded
+/// to the leaf's type afterwards; `to` holds zeros before. Raw numbers are finite when they come, and results must be;
+/// [`Raw`](super::Raw) sees to both. Leaves without elements do not come.
+///
+/// # Example: by hand
+///
+/// Angles, which are written as a number of whole turns and so have any size:
+///
+/// ```
+/// use gradchain::constraint::{Constraint, Constraints, Site};
+/// use gradchain::Result;
+///
+/// #[derive(Debug)]
+/// struct Turns;
+///
+/// const TURN: f64 = core::f64::consts::TAU;
+///
+/// impl Constraint for Turns {
+///     fn constrain(&self, _: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
+///         to.iter_mut().zip(raw).for_each(|(to, raw)| *to = TURN * (raw - raw.floor()));
+///         Ok(())
+///     }
+///     fn pull_back(&self, _: &Site<'_>, _: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
+///         to.iter_mut().zip(gradient).for_each(|(to, g)| *to = TURN * g);
+///         Ok(())
+///     }
+///     fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+///         for (i, (to, value)) in to.iter_mut().zip(values).enumerate() {
+///             if !(0.0..TURN).contains(value) {
+///                 return Err(leaf.refuse_element(i, "at least 0 and less than 2π", value));
+///             }
+///             *to = value / TURN;
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let angles = Constraints::new().at("phase", Turns);
+/// # use gradchain::tree::DynTree;
+/// let mut params = DynTree::new();
+/// params.insert("phase", ndarray::array![1.0_f64, 7.0]);
+/// let error = angles.unconstrain(&params).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "unconstrain: argument `phase[1]` must be at least 0 and less than 2π, found 7"
+/// );
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a constraint",
+    note = "the module `gradchain::constraint` has some, such as `interval(0.0, 1.0)` and `positive()`"
+)]
+pub trait Constraint: fmt::Debug + Send + Sync + 'static {
+    /// The raw leaves of a leaf, at least one. By default there is one, `raw`, of the leaf's own shape.
+    ///
+    /// # Errors
+    ///
+    /// If no leaf of this shape or type can be in the set, or an argument of the constraint is out of its range.
+    fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
+        Ok(vec![Part::new("raw", leaf.shape())])
+    }
+
+    /// Makes the leaf out of raw numbers: those of all parts, one after another.
+    ///
+    /// # Errors
+    ///
+    /// If these raw numbers give no point of the set.
+    fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()>;
+
+    /// Makes the gradient with respect to the raw numbers, at these, out of the one with respect to the leaf: the
+    /// transpose of the derivative of [`constrain`](Constraint::constrain), times `gradient`.
+    ///
+    /// It is linear in the gradient. Very large gradients come scaled down, so that sums of them stay finite.
+    ///
+    /// # Errors
+    ///
+    /// As [`constrain`](Constraint::constrain).
+    fn pull_back(&self, leaf: &Site<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()>;
+
+    /// Finds raw numbers that give these values.
+    ///
+    /// # Errors
+    ///
+    /// If the values are not in the set.
+    fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()>;
+}
+
+/// A raw leaf: its name below the leaf's own path, and its shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    pub(super) name: &'static str,
+    pub(super) shape: Vec<usize>,
+}
+
+impl Part {
+    /// A raw leaf of this name and shape.
+    pub fn new(name: &'static str, shape: &[usize]) -> Part {
+        Part { name, shape: shape.into() }
+    }
+}
+
+/// The leaf that a [`Constraint`] works for, and what is being done, for messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    function: &'static str,
+    spec: &'a LeafSpec,
+}
+
+impl<'a> Site<'a> {
+    pub(super) fn new(function: &'static str, spec: &'a LeafSpec) -> Site<'a> {
+        Site { function, spec }
+    }
+
+    /// Path, shape and type of the leaf.
+    pub fn spec(&self) -> &'a LeafSpec {
+        self.spec
+    }
+
+    /// The axis lengths of the leaf.
+    pub fn shape(&self) -> &'a [usize] {
+        self.spec.shape()
+    }
+
+    /// The type of the leaf's elements.
+    pub fn dtype(&self) -> DType {
+        self.spec.dtype()
+    }
+
+    /// An error: the leaf must be something else than what was found.
+    pub fn refuse(&self, expected: &str, found: impl fmt::Display) -> Error {
+        Error::argument(self.function, shown(self.spec.path()), expected, found)
+    }
+
+    /// An error: the leaf's element of this number, in row-major order, must be something else than what was found.
+    pub fn refuse_element(&self, element: usize, expected: &str, found: impl fmt::Display) -> Error {
+        let place = format!("{}{}", shown(self.spec.path()), index(element, self.shape()));
+        Error::argument(self.function, &place, expected, found)
+    }
+}
+
+/// A path in a message; that of a bare array is empty.
+pub(super) fn shown(path: &str) -> &str {
+    if path.is_empty() { "(root)" } else { path }
+}
+
+/// The index of an element, such as `[1, 0]`; nothing for a leaf without axes.
+pub(super) fn index(mut element: usize, shape: &[usize]) -> String {
+    let mut places = vec![0; shape.len()];
+    for (place, &len) in places.iter_mut().zip(shape).rev() {
+        *place = element % len.max(1);
+        element /= len.max(1);
+    }
+    if places.is_empty() { String::new() } else { format!("{places:?}") }
+}

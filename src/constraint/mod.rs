@@ -1,0 +1,80 @@
+//! Parameters that stay in a set, because what the optimizer steps are other numbers: raw ones, which are free.
+//!
+//! A [`Constraint`] maps raw numbers to a leaf of a set. [`Constraints`] says which leaf has which, and makes a [`Raw`] tree
+//! of a tree of parameters. The raw tree is what the optimizer steps; the model is called with what
+//! [`constrain`](Raw::constrain) gives, which is worked out when it is asked for; and gradients go the way back by
+//! [`pull_back`](Raw::pull_back).
+//!
+//! | constraint | the leaf | out of raw numbers |
+//! |---|---|---|
+//! | [`interval`] | each element strictly between two bounds | a sigmoid |
+//! | [`positive`], [`positive_exp`] | each element more than 0 | softplus; exp |
+//! | [`simplex`] | along an axis: positive, with the sum 1 | softmax |
+//! | [`unit_norm`] | along an axis: of length 1 | the vector by its length |
+//! | [`orthogonal`] | a matrix with orthonormal columns, or rows | what Gram and Schmidt make of a matrix |
+//! | [`positive_definite`] | a symmetric positive definite matrix | L·Lᵀ of a triangle |
+//! | [`symmetric`] | a symmetric matrix | a triangle |
+//! | [`weight_norm`] | any rows but zeros | lengths and directions apart |
+//!
+//! ```
+//! use gradchain::constraint::{Constraints, interval};
+//! use gradchain::prelude::*;
+//!
+//! // Two of eight coins came up heads. The log-likelihood is 2·ln p + 6·ln(1 − p).
+//! let mut raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64)?;
+//!
+//! let optimizer = sgd(0.1);
+//! let mut state = optimizer.init(&raw)?;
+//! for _ in 0..200 {
+//!     let p = raw.constrain()?;
+//!     let gradient = 6.0 / (1.0 - *p) - 2.0 / *p;
+//!     let gradient = raw.pull_back(gradient)?;
+//!     optimizer.step(&mut raw, &gradient, &mut state)?;
+//! }
+//! approx::assert_abs_diff_eq!(*raw.constrain()?, 0.25, epsilon = 1e-12);
+//! # Ok::<(), gradchain::Error>(())
+//! ```
+//!
+//! # What does not go
+//!
+//! Raw and constrained numbers have different types and different paths: the raw leaf of `noise` is `noise/raw`.
+//!
+//! * A model cannot be called with raw numbers, and constrained ones cannot be stepped: neither compiles.
+//! * Constrained values cannot be used once the raw ones were stepped: they borrow them. ([`Constrained::into_inner`]
+//!   makes a copy of them that is yours.)
+//! * Gradients that were not pulled back, a state made for constrained parameters, or a file of them are refused for
+//!   their paths.
+//!
+//! # Numbers
+//!
+//! All is worked out in `f64` and rounded to the leaf's type once. Raw leaves have the type that the leaf's arithmetic is
+//! done in, so those of 16-bit leaves are `f32`.
+
+mod constraints;
+mod interval;
+mod lanes;
+mod leaf;
+mod matrices;
+mod numbers;
+mod orthogonal;
+mod plan;
+mod positive;
+mod positive_definite;
+mod range;
+mod raw;
+mod simplex;
+mod symmetric;
+mod unit_norm;
+mod weight_norm;
+
+pub use constraints::Constraints;
+pub use interval::{Interval, interval};
+pub use leaf::{Constraint, Part, Site};
+pub use orthogonal::{Orthogonal, orthogonal};
+pub use positive::{Positive, positive, positive_exp};
+pub use positive_definite::{PositiveDefinite, positive_definite};
+pub use raw::{Constrained, Raw, RawGradient};
+pub use simplex::{Simplex, simplex};
+pub use symmetric::{Symmetric, symmetric};
+pub use unit_norm::{UnitNorm, unit_norm};
+pub use weight_norm::{WeightNorm, weight_norm};

@@ -1,0 +1,222 @@
+use super::lanes::normalize;
+use super::leaf::{Constraint, Part, Site};
+use super::matrices::size;
+use super::range::slack;
+use crate::engine::sum_pairs;
+use crate::error::Result;
+
+/// Keeps matrices orthogonal: columns of length 1 at right angles, or rows, where there are fewer of these.
+///
+/// # Arithmetic
+///
+/// For each matrix `Q` in the last two axes, or its transpose if it has more columns than rows; the raw numbers are a
+/// matrix `V` of the same shape:
+///
+/// ```text
+/// V = Q·R                      R upper triangular with a positive diagonal: Gram and Schmidt
+/// V̄ = (Q̄ + Q·C)·R⁻ᵀ            C symmetric, with the lower triangle of −Q̄ᵀ·Q
+/// V = Q
+/// ```
+///
+/// Why not the exponential function, or Cayley's, of a skew matrix: those reach rotations only, Cayley's not all of them,
+/// unless they go from a base; and the base would be state that is in no leaf and in no file.
+///
+/// # Cost
+///
+/// For `n` vectors with `m` elements: `2·m·n²` multiplications to constrain, `4·m·n²` to pull back.
+///
+/// # Errors
+///
+/// If there are no last two axes; if the vectors of the raw matrix depend on each other. When values are given: if two
+/// vectors have a product that is not that of orthonormal ones up to rounding.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::constraint::{Constraints, orthogonal};
+/// use ndarray::array;
+///
+/// let constraints = Constraints::new().at("", orthogonal());
+/// let raw = constraints.unconstrain(&array![[0.0_f64, 1.0], [1.0, 0.0]])?;
+/// assert_eq!(*raw.constrain()?, array![[0.0, 1.0], [1.0, 0.0]]);
+///
+/// let error = constraints.unconstrain(&array![[1.0_f64, 0.5], [0.0, 1.0]]).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "unconstrain: argument `(root)` must be an orthogonal matrix, found the product 0.5 of its columns 0 and 1"
+/// );
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Walter and Lehmann, [Algorithmic differentiation of linear algebra functions](https://arxiv.org/abs/1001.1654), 2010, for
+/// the way back. PyTorch, `torch.nn.utils.parametrizations.orthogonal`, has Householder, Cayley and exponential maps.
+/// Differs: the map, as said above.
+pub fn orthogonal() -> Orthogonal {
+    Orthogonal
+}
+
+/// See [`orthogonal`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
+pub struct Orthogonal;
+
+/// How the vectors of a matrix lie: the columns, or the rows where there are fewer.
+#[derive(Clone, Copy)]
+struct Frame {
+    rows: usize,
+    cols: usize,
+    /// How many vectors, and how many elements each has.
+    count: usize,
+    len: usize,
+}
+
+impl Frame {
+    fn of(leaf: &Site<'_>) -> Result<Frame> {
+        let [rows, cols] = size(leaf)?;
+        Ok(Frame { rows, cols, count: rows.min(cols), len: rows.max(cols) })
+    }
+
+    fn name(self) -> &'static str {
+        if self.rows >= self.cols { "column" } else { "row" }
+    }
+
+    /// The vectors one after another; the same the other way.
+    fn place(self, vector: usize, element: usize) -> usize {
+        if self.rows >= self.cols { element * self.cols + vector } else { vector * self.cols + element }
+    }
+
+    fn read(self, matrix: &[f64]) -> Vec<f64> {
+        let places = (0..self.count).flat_map(|k| (0..self.len).map(move |i| self.place(k, i)));
+        places.map(|place| matrix[place]).collect()
+    }
+
+    fn write(self, vectors: &[f64], matrix: &mut [f64]) {
+        for (k, vector) in vectors.chunks_exact(self.len).enumerate() {
+            vector.iter().enumerate().for_each(|(i, x)| matrix[self.place(k, i)] = *x);
+        }
+    }
+}
+
+/// An orthonormal basis and a triangle that give the vectors, each divided by its largest element.
+struct Factors {
+    q: Vec<f64>,
+    /// `count × count`; the products of basis vector `i` with vector `k` at `i·count + k`.
+    r: Vec<f64>,
+    scales: Vec<f64>,
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    sum_pairs(a, b, |a: f64, b| a * b)
+}
+
+/// Adds a multiple of a vector.
+fn add(to: &mut [f64], factor: f64, from: &[f64]) {
+    to.iter_mut().zip(from).for_each(|(to, x)| *to += factor * x);
+}
+
+/// Gram and Schmidt, twice for each vector, which is as exact as reflections.
+fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
+    let Frame { count, len, .. } = frame;
+    let mut q = frame.read(matrix);
+    let (mut r, mut scales) = (vec![0.0; count * count], Vec::with_capacity(count));
+    for k in 0..count {
+        let (before, rest) = q.split_at_mut(k * len);
+        let vector = &mut rest[..len];
+        let scale = vector.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+        vector.iter_mut().for_each(|x| *x /= scale);
+        scales.push(scale);
+        for _ in 0..2 {
+            for (i, other) in before.chunks_exact(len).enumerate() {
+                let product = dot(other, vector);
+                add(vector, -product, other);
+                r[i * count + k] += product;
+            }
+        }
+        let length = normalize(vector).map_or(0.0, |length| length.value());
+        // What is left of a vector that depends on the others is rounding, and NaN of one that was zero.
+        let independent = length > 4.0 * len as f64 * f64::EPSILON;
+        if !independent {
+            let found = format!("{} {k}, which depends on those before it", frame.name());
+            return Err(leaf.refuse(&format!("made of a raw matrix with independent {}s", frame.name()), found));
+        }
+        r[k * count + k] = length;
+    }
+    Ok(Factors { q, r, scales })
+}
+
+/// The way back through the factors, from the gradient of the basis to that of the vectors.
+fn pull_back(frame: Frame, factors: &Factors, gradient: &[f64]) -> Vec<f64> {
+    let (Frame { count, len, .. }, Factors { q, r, scales }) = (frame, factors);
+    let mut to = gradient.to_vec();
+    for k in 0..count {
+        for j in 0..=k {
+            // An element of the lower triangle, and its mirror image.
+            let product = -dot(&gradient[k * len..][..len], &q[j * len..][..len]);
+            add(&mut to[j * len..][..len], product, &q[k * len..][..len]);
+            if j < k {
+                add(&mut to[k * len..][..len], product, &q[j * len..][..len]);
+            }
+        }
+    }
+    for k in (0..count).rev() {
+        let (head, later) = to.split_at_mut((k + 1) * len);
+        let vector = &mut head[k * len..];
+        for (later, product) in later.chunks_exact(len).zip(&r[k * count + k + 1..]) {
+            add(vector, -product, later);
+        }
+        vector.iter_mut().for_each(|x| *x /= r[k * count + k]);
+    }
+    // Each vector was divided by a number, which the basis does not depend on.
+    for (vector, scale) in to.chunks_exact_mut(len).zip(scales) {
+        vector.iter_mut().for_each(|x| *x /= scale);
+    }
+    to
+}
+
+impl Constraint for Orthogonal {
+    fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
+        size(leaf)?;
+        Ok(vec![Part::new("raw", leaf.shape())])
+    }
+
+    fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
+        let frame = Frame::of(leaf)?;
+        let each = frame.rows * frame.cols;
+        for (raw, to) in raw.chunks_exact(each).zip(to.chunks_exact_mut(each)) {
+            frame.write(&factors(leaf, frame, raw)?.q, to);
+        }
+        Ok(())
+    }
+
+    fn pull_back(&self, leaf: &Site<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
+        let frame = Frame::of(leaf)?;
+        let each = frame.rows * frame.cols;
+        for ((raw, g), to) in raw.chunks_exact(each).zip(gradient.chunks_exact(each)).zip(to.chunks_exact_mut(each)) {
+            let factors = factors(leaf, frame, raw)?;
+            frame.write(&pull_back(frame, &factors, &frame.read(g)), to);
+        }
+        Ok(())
+    }
+
+    fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+        let frame = Frame::of(leaf)?;
+        for matrix in values.chunks_exact(frame.rows * frame.cols) {
+            let vectors = frame.read(matrix);
+            let vector = |k: usize| &vectors[k * frame.len..][..frame.len];
+            for (i, j) in (0..frame.count).flat_map(|j| (0..=j).map(move |i| (i, j))) {
+                let product = dot(vector(i), vector(j));
+                let expected = if i == j { 1.0 } else { 0.0 };
+                // NaN is none.
+                let orthonormal = (product - expected).abs() <= slack(leaf.dtype(), frame.len);
+                if !orthonormal {
+                    let found = format!("the product {product} of its {}s {i} and {j}", frame.name());
+                    return Err(leaf.refuse("an orthogonal matrix", found));
+                }
+            }
+        }
+        to.copy_from_slice(values);
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! Which leaves of a tree are constrained, and their way there and back.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::leaf::{Constraint, Part, Site, index, shown};
+use super::numbers::{Numbers, RawLeaf};
+use super::range::largest;
+use crate::error::{Error, Result};
+use crate::tree::{LeafRef, LeafSpec, Structure, Tree, for_each_leaf};
+
+/// What all raw trees for parameters of one structure share.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The constrained parameters.
+    pub(super) structure: Structure,
+    /// In the order of the leaves.
+    pub(super) bound: Vec<Bound>,
+}
+
+/// A leaf and its constraint.
+#[derive(Debug)]
+pub(super) struct Bound {
+    /// The number of the leaf.
+    pub(super) leaf: usize,
+    constraint: Arc<dyn Constraint>,
+    /// Path and shape of each raw leaf.
+    parts: Vec<(Arc<str>, Vec<usize>)>,
+    /// The number of the first of them among all raw leaves.
+    first: usize,
+}
+
+impl Plan {
+    /// Binds constraints to leaves, which are in order.
+    pub(super) fn new(structure: Structure, found: Vec<(usize, Arc<dyn Constraint>)>) -> Result<Plan> {
+        let mut paths: HashSet<&str> = structure.paths().collect();
+        found.iter().for_each(|(leaf, _)| _ = paths.remove(structure.leaves()[*leaf].path()));
+        let (mut bound, mut first) = (Vec::with_capacity(found.len()), 0);
+        for (leaf, constraint) in found {
+            let spec = &structure.leaves()[leaf];
+            let parts = constraint.parts(&Site::new("unconstrain", spec))?;
+            let parts: Vec<_> =
+                parts.into_iter().map(|Part { name, shape }| (below(spec.path(), name), shape)).collect();
+            let count = parts.len();
+            if count == 0 {
+                let found = format!("none for {constraint:?}");
+                return Err(Error::argument("unconstrain", shown(spec.path()), "made of at least one raw leaf", found));
+            }
+            bound.push(Bound { leaf, constraint, parts, first });
+            first += count;
+        }
+        for (path, _) in bound.iter().flat_map(|bound: &Bound| &bound.parts) {
+            if !paths.insert(path) {
+                return Err(Error::argument("unconstrain", path, "the path of a raw leaf alone", "another leaf of it"));
+            }
+        }
+        drop(paths);
+        Ok(Plan { structure, bound })
+    }
+
+    /// Whether a tree has these leaves, of any types, in this order.
+    pub(super) fn fits<T: Tree + ?Sized>(&self, tree: &T) -> bool {
+        let (mut leaves, mut same) = (self.structure.leaves().iter(), true);
+        for_each_leaf(tree, |path, leaf| {
+            same &= leaves.next().is_some_and(|spec| spec.path() == path && spec.shape() == leaf.shape());
+        });
+        same && leaves.next().is_none()
+    }
+
+    pub(super) fn spec(&self, bound: &Bound) -> &LeafSpec {
+        &self.structure.leaves()[bound.leaf]
+    }
+
+    /// Raw leaves that give the values of these leaves.
+    pub(super) fn unconstrain(&self, leaves: &[LeafRef<'_>]) -> Result<Vec<RawLeaf>> {
+        let mut all = Vec::new();
+        for bound in &self.bound {
+            let (spec, values) = (self.spec(bound), leaves[bound.leaf].to_f64());
+            let mut raw = vec![0.0; bound.len()];
+            if spec.len() > 0 {
+                bound.constraint.unconstrain(&Site::new("unconstrain", spec), &values, &mut raw)?;
+            }
+            bound.split(spec, &raw, &mut all);
+        }
+        Ok(all)
+    }
+
+    /// The values of each constrained leaf in turn.
+    pub(super) fn constrain(&self, raw: &[RawLeaf]) -> Result<Vec<Vec<f64>>> {
+        self.bound.iter().map(|bound| bound.constrain(self.spec(bound), raw)).collect()
+    }
+
+    /// The gradients of all raw leaves.
+    pub(super) fn pull_back(&self, raw: &[RawLeaf], gradient: &[LeafRef<'_>]) -> Result<Vec<RawLeaf>> {
+        let mut all = Vec::new();
+        for bound in &self.bound {
+            let spec = self.spec(bound);
+            let pulled = bound.pull_back(spec, raw, gradient[bound.leaf].to_f64())?;
+            bound.split(spec, &pulled, &mut all);
+        }
+        Ok(all)
+    }
+}
+
+/// The path of a raw leaf.
+fn below(path: &str, name: &str) -> Arc<str> {
+    if path.is_empty() { name.into() } else { format!("{path}/{name}").into() }
+}
+
+impl Bound {
+    /// How many raw numbers.
+    fn len(&self) -> usize {
+        self.parts.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
+    }
+
+    /// The raw numbers, all finite.
+    fn gather(&self, function: &str, raw: &[RawLeaf]) -> Result<Vec<f64>> {
+        let mut numbers = Vec::with_capacity(self.len());
+        for raw in &raw[self.first..][..self.parts.len()] {
+            let start = numbers.len();
+            raw.numbers.append_to(&mut numbers);
+            if let Some(i) = numbers[start..].iter().position(|x| !x.is_finite()) {
+                let place = format!("{}{}", raw.path, index(i, &raw.shape));
+                return Err(Error::argument(function, &place, "finite", numbers[start + i]));
+            }
+        }
+        Ok(numbers)
+    }
+
+    fn split(&self, spec: &LeafSpec, mut values: &[f64], to: &mut Vec<RawLeaf>) {
+        for (path, shape) in &self.parts {
+            let (own, rest) = values.split_at(shape.iter().product());
+            let numbers = Numbers::of(spec.dtype(), own);
+            to.push(RawLeaf { leaf: self.leaf, path: path.clone(), shape: shape.clone(), numbers });
+            values = rest;
+        }
+    }
+
+    fn constrain(&self, spec: &LeafSpec, raw: &[RawLeaf]) -> Result<Vec<f64>> {
+        let raw = self.gather("constrain", raw)?;
+        let mut values = vec![0.0; spec.len()];
+        if values.is_empty() {
+            return Ok(values);
+        }
+        self.constraint.constrain(&Site::new("constrain", spec), &raw, &mut values)?;
+        let most = largest(spec.dtype());
+        // The little more than the largest number that would still be rounded to it is refused as well.
+        if let Some(i) = values.iter().position(|x| x.is_nan() || x.abs() > most) {
+            let place = format!("{}{}", shown(spec.path()), index(i, spec.shape()));
+            let expected = format!("within the range of {}", spec.dtype());
+            return Err(Error::argument("constrain", &place, &expected, values[i]));
+        }
+        Ok(values)
+    }
+
+    fn pull_back(&self, spec: &LeafSpec, raw: &[RawLeaf], mut gradient: Vec<f64>) -> Result<Vec<f64>> {
+        let raw = self.gather("pull_back", raw)?;
+        let mut pulled = vec![0.0; raw.len()];
+        if spec.len() == 0 {
+            return Ok(pulled);
+        }
+        let scale = tame(&mut gradient);
+        self.constraint.pull_back(&Site::new("pull_back", spec), &raw, &gradient, &mut pulled)?;
+        pulled.iter_mut().for_each(|g| *g *= scale);
+        if gradient.iter().all(|g| g.is_finite()) {
+            // Infinite ones overflowed. What is no number is infinities that were subtracted: no direction to go in.
+            pulled.iter_mut().for_each(|g| *g = g.clamp(-f64::MAX, f64::MAX));
+            if pulled.iter().any(|g| g.is_nan()) {
+                let found = "raw numbers so near to having none that the gradient overflows";
+                return Err(Site::new("pull_back", spec).refuse("at a point that has a gradient", found));
+            }
+        }
+        Ok(pulled)
+    }
+}
+
+/// Scales gradients whose sums and products would overflow; what they were divided by. A power of two, so that no digit
+/// is lost.
+fn tame(gradient: &mut [f64]) -> f64 {
+    const LARGE: f64 = 1.157920892373162e77; // 2²⁵⁶
+    let most = gradient.iter().fold(0.0, |most: f64, g| most.max(g.abs()));
+    if most <= LARGE || !most.is_finite() {
+        return 1.0;
+    }
+    let scale = f64::from_bits(most.to_bits() & 0x7ff0_0000_0000_0000);
+    gradient.iter_mut().for_each(|g| *g /= scale);
+    scale
+}

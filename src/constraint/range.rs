@@ -1,0 +1,77 @@
+//! Which numbers a leaf's type has.
+
+use crate::element::DType;
+
+/// Bits of fraction, and the exponents of the smallest normal and the largest number.
+fn format(dtype: DType) -> (i32, i32, i32) {
+    match dtype {
+        DType::F16 => (10, -14, 15),
+        DType::Bf16 => (7, -126, 127),
+        DType::F32 => (23, -126, 127),
+        DType::F64 => (52, -1022, 1023),
+    }
+}
+
+/// The distance from 1 to the next number.
+pub(super) fn epsilon(dtype: DType) -> f64 {
+    2.0_f64.powi(-format(dtype).0)
+}
+
+/// The largest finite number.
+pub(super) fn largest(dtype: DType) -> f64 {
+    (2.0 - epsilon(dtype)) * 2.0_f64.powi(format(dtype).2)
+}
+
+/// By how much sums over `n` products may miss what they should be, when they were worked out in this type by somebody
+/// else: eight units in the last place, which grow as a random walk does.
+pub(super) fn slack(dtype: DType, n: usize) -> f64 {
+    8.0 * epsilon(dtype) * (n.max(1) as f64).sqrt()
+}
+
+/// The smallest and the largest number of a type strictly between two bounds, if there is one.
+pub(super) fn open(dtype: DType, lower: f64, upper: f64) -> Option<(f64, f64)> {
+    let (least, most) = (above(dtype, lower).max(-largest(dtype)), (-above(dtype, -upper)).min(largest(dtype)));
+    (least <= most).then_some((least, most))
+}
+
+/// The smallest number of a type that is more than `x`.
+fn above(dtype: DType, x: f64) -> f64 {
+    if dtype == DType::F64 {
+        return x.next_up();
+    }
+    // Below a power of two numbers are twice as dense, so on the way towards zero that side counts.
+    let size = if x < 0.0 { x.next_up() } else { x };
+    let (bits, smallest, _) = format(dtype);
+    let exponent = ((size.to_bits() >> 52) & 0x7ff) as i32 - 1023;
+    let spacing = 2.0_f64.powi(exponent.max(smallest) - bits);
+    ((x / spacing).floor() + 1.0) * spacing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_number_is_that_of_the_type() {
+        for x in [0.0, 1.0, -1.0, 2.0, -2.0, 0.1, -0.1, 1e-40, -1e-40, 1.5e30, f32::MIN_POSITIVE, -f32::MIN_POSITIVE] {
+            assert_eq!(above(DType::F32, f64::from(x)), f64::from(x.next_up()), "{x:e}");
+        }
+        // Between numbers of the type, the next one is that which rounding up gives.
+        assert_eq!(above(DType::F32, 1.0 + 1e-12), f64::from(1.0_f32.next_up()));
+        assert_eq!(above(DType::F32, 1.0 - 1e-12), 1.0);
+        assert_eq!(above(DType::F16, 0.0), 2.0_f64.powi(-24));
+        assert_eq!(above(DType::F16, 1.0), 1.0 + 2.0_f64.powi(-10));
+        assert_eq!(above(DType::Bf16, -1.0), -1.0 + 2.0_f64.powi(-8));
+        assert_eq!(above(DType::F64, 0.0), f64::from_bits(1));
+    }
+
+    #[test]
+    fn open_bounds_are_not_reached() {
+        assert_eq!(open(DType::F16, 0.0, 1.0), Some((2.0_f64.powi(-24), 1.0 - 2.0_f64.powi(-11))));
+        assert_eq!(open(DType::F32, 1.0, 1.0 + 1e-9), None);
+        assert_eq!(open(DType::F16, 0.0, f64::INFINITY), Some((2.0_f64.powi(-24), 65504.0)));
+        assert_eq!(open(DType::F32, 1e39, 1e40), None);
+        assert_eq!(largest(DType::F32), f64::from(f32::MAX));
+        assert_eq!(largest(DType::F64), f64::MAX);
+    }
+}

@@ -1,0 +1,42 @@
+//! Rules that Optax has wrong, said naively: each as its paper has it, element by element in `f64`.
+
+mod ademamix;
+mod adopt;
+mod plateau;
+mod rprop;
+mod simplified_ademamix;
+mod stddev;
+
+pub(crate) use ademamix::Ademamix;
+pub(crate) use adopt::Adopt;
+pub(crate) use plateau::Plateau;
+pub(crate) use rprop::Rprop;
+use serde_json::Value;
+pub(crate) use simplified_ademamix::SimplifiedAdemamix;
+pub(crate) use stddev::Stddev;
+
+use super::reference::map;
+use super::tree::Leaves;
+
+/// What works on gradients alone.
+pub(crate) trait Naive {
+    fn update(&mut self, grads: &Leaves) -> Leaves;
+
+    /// Rounds up or down, by as much as rounding can do, where that decides: 1 or −1.
+    fn lean(&mut self, _: f64) {}
+}
+
+/// An argument that is a number.
+fn number(args: &Value, argument: &str, default: f64) -> Option<f64> {
+    args.get(argument).map_or(Some(default), Value::as_f64)
+}
+
+/// Of norm 1, or zero.
+pub(crate) struct Unit;
+
+impl Naive for Unit {
+    fn update(&mut self, grads: &Leaves) -> Leaves {
+        let norm = grads.values().flat_map(|leaf| &leaf.data).map(|g| g * g).sum::<f64>().sqrt();
+        map(grads, |path, i| if norm == 0.0 { 0.0 } else { grads[path].data[i] / norm })
+    }
+}
