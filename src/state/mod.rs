@@ -27,10 +27,12 @@ mod walk;
 pub use average::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, average, lerp};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
-pub(crate) use items::{Item, ItemMut, ItemName, Owner, Single, items, items_mut};
+pub(crate) use items::{Item, ItemMut, Owner, items, items_mut};
+#[cfg(feature = "checkpoint")]
+pub(crate) use items::{ItemName, Single};
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub use moments::Moments;
-pub(crate) use moves::{ItemSpec, Moves, Stay, sources};
+pub(crate) use moves::{ItemSpec, Moves, sources};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
 pub use walk::{Entry, EntryMut, Evaluation, StateWalk, StateWalkMut};
 

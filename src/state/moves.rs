@@ -56,21 +56,6 @@ pub(crate) trait Moves {
     fn is_identity(&self) -> bool;
 }
 
-/// Everything stays as it is.
-pub(crate) struct Stay;
-
-impl Moves for Stay {
-    fn to(&self, _: &str) -> Option<&str> {
-        None
-    }
-    fn is_fresh(&self, _: &str) -> bool {
-        false
-    }
-    fn is_identity(&self) -> bool {
-        true
-    }
-}
-
 /// For each value of the new state, the number of the old one that it becomes; `None` where it stays as it is.
 ///
 /// # Errors
