@@ -25,6 +25,10 @@ enum Kind {
     NoMatch { what: String, pattern: String, paths: Vec<String> },
     #[error("{place}: there is no {what} `{name}`{}", Known(name, known))]
     UnknownName { place: String, what: &'static str, name: String, known: Vec<String> },
+    #[error("{what}: {} difference{}{}", lines.len(), if lines.len() == 1 { "" } else { "s" }, Indented(lines))]
+    Mismatch { what: String, lines: Vec<String> },
+    #[error("{file}: {problem}")]
+    File { file: String, problem: String },
     #[error("{place}: {problem}")]
     State { place: String, problem: String },
     #[error(
@@ -74,6 +78,17 @@ impl Error {
         Error(Box::new(Kind::State { place: place.into(), problem: problem.into() }))
     }
 
+    /// A state that does not fit where it is to go; every difference is a line.
+    pub(crate) fn mismatch(what: impl Into<String>, lines: Vec<String>) -> Error {
+        Error(Box::new(Kind::Mismatch { what: what.into(), lines }))
+    }
+
+    /// A file that cannot be written, or read, or is not what it says.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn file(file: impl Into<String>, problem: impl Into<String>) -> Error {
+        Error(Box::new(Kind::File { file: file.into(), problem: problem.into() }))
+    }
+
     pub(crate) fn poisoned() -> Error {
         Error(Box::new(Kind::Poisoned))
     }
@@ -89,6 +104,16 @@ impl Error {
             Kind::Structure { differences, .. } => differences,
             _ => &[],
         }
+    }
+
+    /// Whether a state, or what a file holds, did not fit where it was to go.
+    pub fn is_mismatch(&self) -> bool {
+        matches!(*self.0, Kind::Mismatch { .. })
+    }
+
+    /// Whether a file could not be written or read, or was damaged.
+    pub fn is_file(&self) -> bool {
+        matches!(*self.0, Kind::File { .. })
     }
 
     /// Whether an argument was out of its range.
@@ -126,6 +151,14 @@ impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} difference{}", self.0.len(), if self.0.len() == 1 { "" } else { "s" })?;
         self.0.iter().try_for_each(|d| write!(f, "\n  {d}"))
+    }
+}
+
+struct Indented<'a>(&'a [String]);
+
+impl fmt::Display for Indented<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
 

@@ -26,6 +26,9 @@ extern crate self as gradchain;
 
 #[cfg(doctest)]
 mod book;
+#[cfg(feature = "checkpoint")]
+#[cfg_attr(docsrs, doc(cfg(feature = "checkpoint")))]
+pub mod checkpoint;
 #[cfg(feature = "config")]
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
 pub mod config;
@@ -37,6 +40,7 @@ mod evaluation;
 pub mod extra;
 mod macros;
 mod memory;
+mod migrate;
 pub mod minimize;
 pub mod needs;
 pub mod optimizer;
@@ -61,6 +65,7 @@ pub use error::{Error, Result};
 pub use evaluation::EvalParams;
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
+pub use migrate::Migration;
 pub use minimize::Minimize;
 pub use optimizer::*;
 pub use select::{Labels, Mask};

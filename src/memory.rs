@@ -73,6 +73,26 @@ impl RawSlice {
         // SAFETY: in bounds by the assertion; alive, writable and exclusive by the caller's promise.
         unsafe { core::slice::from_raw_parts_mut(self.pointer::<T>().add(start), len) }
     }
+
+    /// # Safety
+    ///
+    /// As [`slice`](RawSlice::slice).
+    pub(crate) unsafe fn bytes<'a>(self, start: usize, len: usize) -> &'a [u8] {
+        assert!(start + len <= self.len, "{start} + {len} of {}", self.len);
+        let size = self.dtype.size();
+        // SAFETY: in bounds by the assertion; alive and not written to by the caller's promise; plain numbers.
+        unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(start * size), len * size) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`slice_mut`](RawSlice::slice_mut).
+    pub(crate) unsafe fn bytes_mut<'a>(self, start: usize, len: usize) -> &'a mut [u8] {
+        assert!(start + len <= self.len, "{start} + {len} of {}", self.len);
+        let size = self.dtype.size();
+        // SAFETY: as above, and exclusive; every pattern of bits is a number.
+        unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(start * size), len * size) }
+    }
 }
 
 /// An owned array of elements whose type is known at run time: aligned to cache lines, zero at first.
@@ -205,6 +225,39 @@ impl RawStrided {
         for i in 0..run.len as isize {
             // SAFETY: inside the array by the caller's promise.
             unsafe { *start.offset(run.offset + i * run.stride) = next() };
+        }
+    }
+
+    /// Appends the bytes of the elements of one run.
+    ///
+    /// # Safety
+    ///
+    /// As [`read`](RawStrided::read).
+    pub(crate) unsafe fn read_bytes(self, run: Run, out: &mut Vec<u8>) {
+        let size = self.first.dtype.size();
+        let start = self.first.ptr.as_ptr().cast_const();
+        for i in 0..run.len as isize {
+            // SAFETY: inside the array by the caller's promise.
+            let element = unsafe { start.offset((run.offset + i * run.stride) * size as isize) };
+            // SAFETY: an element is `size` bytes.
+            out.extend_from_slice(unsafe { core::slice::from_raw_parts(element, size) });
+        }
+    }
+
+    /// Overwrites the elements of one run, while there are elements to write.
+    ///
+    /// # Safety
+    ///
+    /// As [`write`](RawStrided::write).
+    pub(crate) unsafe fn write_bytes<'b>(self, run: Run, elements: &mut impl Iterator<Item = &'b [u8]>) {
+        let size = self.first.dtype.size();
+        let start = self.first.ptr.as_ptr();
+        for (i, element) in (0..run.len as isize).zip(elements) {
+            debug_assert_eq!(element.len(), size, "one element");
+            // SAFETY: inside the array by the caller's promise.
+            let place = unsafe { start.offset((run.offset + i * run.stride) * size as isize) };
+            // SAFETY: an element is `size` bytes, exclusively the caller's, while `element` is somebody else's.
+            unsafe { core::ptr::copy_nonoverlapping(element.as_ptr(), place, size.min(element.len())) };
         }
     }
 }

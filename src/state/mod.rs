@@ -15,16 +15,24 @@
 //! [`#[derive(State)]`](derive@crate::State) makes a struct of such fields a state; tuples of states are states.
 
 mod average;
+#[cfg(feature = "serde")]
+pub(crate) mod exact;
+mod items;
 mod kinds;
 mod moments;
+mod moves;
 mod schema;
 mod walk;
 
 pub use average::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, average, lerp};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
+pub(crate) use items::{Item, ItemMut, Owner, items, items_mut};
+#[cfg(feature = "checkpoint")]
+pub(crate) use items::{ItemName, Single};
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub use moments::Moments;
+pub(crate) use moves::{ItemSpec, Moves, sources};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
 pub use walk::{Entry, EntryMut, Evaluation, StateWalk, StateWalkMut};
 

@@ -6,7 +6,7 @@ use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 use crate::element::{DType, Element, with_dtype};
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, RawSlice, RawStrided};
-use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
+use crate::tree::{Cursor, LeafMut, LeafParts, LeafRef, LeafSpec, Structure, dense_strides};
 
 /// Float arrays, one for each leaf that a transformation acts on: first and second moments, traces, accumulators.
 ///
@@ -25,6 +25,10 @@ struct MomentArray {
 }
 
 impl MomentArray {
+    fn parts(&self) -> LeafParts {
+        LeafParts { data: self.data.raw(), shape: self.shape[..].into(), strides: self.strides[..].into() }
+    }
+
     /// Where the element lies that is number `i` in an array of the same shape with other strides.
     fn translate(&self, i: usize, order: &[isize]) -> usize {
         let axes = self.shape.iter().zip(order).zip(&self.strides);
@@ -159,6 +163,19 @@ impl Moments {
 
     pub(crate) fn as_bytes(&self, leaf: usize) -> Option<&[u8]> {
         self.array(leaf).map(|a| a.data.as_bytes())
+    }
+
+    /// The arrays, with the leaves they belong to.
+    pub(crate) fn views(&self) -> impl Iterator<Item = (usize, LeafRef<'_>)> {
+        self.arrays.iter().enumerate().filter_map(|(leaf, array)| Some((leaf, LeafRef::lend(array.as_ref()?.parts()))))
+    }
+
+    /// The arrays, with the leaves they belong to, to write.
+    pub(crate) fn views_mut(&mut self) -> impl Iterator<Item = (usize, LeafMut<'_>)> {
+        self.arrays
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(leaf, array)| Some((leaf, LeafMut::lend(array.as_mut()?.parts()))))
     }
 
     /// Element `i` of each array becomes `f(leaf, i, old)`, computed in `f64` and rounded once.

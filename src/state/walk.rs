@@ -155,30 +155,44 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 pub struct StateWalkMut<'a, 'w> {
     path: String,
     names: Vec<String>,
+    apart: bool,
     sink: Sink<'a, 'w>,
 }
 
 /// What a walk is for: every field, or the parts of one type.
 enum Sink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, EntryMut<'a>)),
+    Fields(&'w mut dyn FnMut(&str, EntryMut<'a>, bool)),
     Parts(&'w mut dyn FnMut(&str, &'a mut dyn Any)),
 }
 
 impl<'a, 'w> StateWalkMut<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, EntryMut<'a>)) -> Self {
-        StateWalkMut { path: String::new(), names: Vec::new(), sink: Sink::Entries(sink) }
+        StateWalkMut { path: String::new(), names: Vec::new(), apart: false, sink: Sink::Entries(sink) }
+    }
+
+    /// A walk that also says whether a field is [`apart`](Self::apart) from the parameters' leaves.
+    pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, EntryMut<'a>, bool)) -> Self {
+        StateWalkMut { path: String::new(), names: Vec::new(), apart: false, sink: Sink::Fields(sink) }
+    }
+
+    /// Walks fields whose leaves are not the parameters'.
+    pub(crate) fn apart(&mut self, inside: impl FnOnce(&mut Self)) {
+        let outer = core::mem::replace(&mut self.apart, true);
+        inside(self);
+        self.apart = outer;
     }
 
     /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
     pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a mut dyn Any)) -> Self {
-        StateWalkMut { path: String::new(), names: Vec::new(), sink: Sink::Parts(sink) }
+        StateWalkMut { path: String::new(), names: Vec::new(), apart: false, sink: Sink::Parts(sink) }
     }
 
     /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
     pub(crate) fn part<S: Any>(&mut self, part: &'a mut S) -> Option<&'a mut S> {
         match &mut self.sink {
-            Sink::Entries(_) => Some(part),
+            Sink::Entries(_) | Sink::Fields(_) => Some(part),
             Sink::Parts(sink) => {
                 sink(&self.path, part);
                 None
@@ -203,8 +217,10 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
 
     /// Shows a field at the current path.
     pub fn entry(&mut self, entry: EntryMut<'a>) {
-        if let Sink::Entries(sink) = &mut self.sink {
-            sink(&self.path, entry);
+        match &mut self.sink {
+            Sink::Entries(sink) => sink(&self.path, entry),
+            Sink::Fields(sink) => sink(&self.path, entry, self.apart),
+            Sink::Parts(_) => {}
         }
     }
 

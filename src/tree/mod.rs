@@ -22,6 +22,7 @@
 //! Paths nest with `/`. A tree that is one bare array has the single path `""`.
 
 mod arrays;
+mod bytes;
 mod containers;
 mod dynamic;
 mod layout;

@@ -109,6 +109,18 @@ impl Structure {
         if twice.is_empty() { Ok(structure) } else { Err(Error::structure("the tree is ambiguous", twice)) }
     }
 
+    /// Leaves of these paths, types and shapes, in row-major order.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn from_parts<'a>(leaves: impl Iterator<Item = (&'a str, DType, &'a [usize])>) -> Structure {
+        let leaf = |(path, dtype, shape): (&str, DType, &[usize])| LeafSpec {
+            path: path.into(),
+            dtype,
+            shape: shape.into(),
+            strides: dense_strides(shape),
+        };
+        Structure { leaves: leaves.map(leaf).collect() }
+    }
+
     /// Leaves as described; no two have the same path.
     pub(crate) fn from_leaves(leaves: Vec<LeafSpec>) -> Structure {
         Structure { leaves }

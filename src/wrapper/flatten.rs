@@ -85,7 +85,7 @@ impl<S: State> State for FlattenState<S> {
         walk.apart(|walk| walk.child("inner", &self.inner));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("inner", &mut self.inner);
+        walk.apart(|walk| walk.child("inner", &mut self.inner));
     }
 }
 

@@ -10,6 +10,8 @@ mod masks;
 mod mini_steps;
 mod neighbours;
 mod nestings;
+#[cfg(feature = "checkpoint")]
+mod resuming;
 mod schemas;
 mod step_and_update;
 mod threads;

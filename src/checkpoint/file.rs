@@ -1,0 +1,260 @@
+//! A file that has been opened: its header is known and consistent, its tensors are still on the disk.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use safetensors::tensor::{Metadata, TensorInfo};
+
+use super::load::Load;
+use super::manifest::{Crc, KEY, Manifest, check_of};
+use super::save::{param_name, tensor_dtype};
+use super::source::{Bytes, Source};
+use crate::engine::Stage;
+use crate::error::{Error, Result};
+use crate::transformation::OptState;
+use crate::tree::{LeafMut, Structure, Tree, TreeMut};
+
+/// A checkpoint to load from: see [the module](super).
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// As it is called in messages.
+    pub(super) name: String,
+    source: Source,
+    /// Where the tensors begin.
+    start: u64,
+    metadata: Metadata,
+    pub(super) manifest: Manifest,
+    structure: Structure,
+    verified: AtomicBool,
+}
+
+/// The most that a header may be long: what the format's own readers allow.
+const LONGEST_HEADER: u64 = 100_000_000;
+
+impl Checkpoint {
+    /// Opens a file and reads its header. Tensors are read when they are loaded, piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is cut off or longer than it says, or its header is damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
+        let name = path.as_ref().display().to_string();
+        let file = File::open(path).and_then(Source::file).map_err(|error| Error::file(&*name, error.to_string()))?;
+        Checkpoint::read(name, file)
+    }
+
+    /// Opens a file that is mapped into memory instead of read.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Checkpoint::open).
+    ///
+    /// # Safety
+    ///
+    /// Nobody may change or shorten the file while it is open. A file that [`Save`](super::Save) replaces is not changed:
+    /// the new one is another file of the same name.
+    #[allow(unsafe_code, reason = "what a map needs is promised by the caller")]
+    pub unsafe fn map(path: impl AsRef<Path>) -> Result<Checkpoint> {
+        let name = path.as_ref().display().to_string();
+        // SAFETY: the file does not change, by the caller's promise.
+        let map = File::open(path).and_then(|file| unsafe { memmap2::Mmap::map(&file) });
+        let map = map.map_err(|error| Error::file(&*name, error.to_string()))?;
+        Checkpoint::read(name, Source::Bytes(Bytes::Mapped(map)))
+    }
+
+    /// A checkpoint in memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Checkpoint::open).
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Checkpoint> {
+        Checkpoint::read("the checkpoint".into(), Source::Bytes(Bytes::Owned(bytes)))
+    }
+
+    fn read(name: String, source: Source) -> Result<Checkpoint> {
+        let damaged = |problem: &dyn core::fmt::Display| Error::file(&*name, format!("damaged: {problem}"));
+        let read = |place, buffer: &mut [u8]| source.read_at(place, buffer).map_err(|error| damaged(&error));
+        let mut length = [0; 8];
+        read(0, &mut length)?;
+        let length = u64::from_le_bytes(length);
+        // Before anything is allocated for it.
+        if length > LONGEST_HEADER || length.saturating_add(8) > source.len() {
+            return Err(damaged(&format_args!("a header of {length} bytes in a file of {}", source.len())));
+        }
+        let mut header = vec![0; length as usize];
+        read(8, &mut header)?;
+        let header = core::str::from_utf8(&header).map_err(|error| damaged(&error))?;
+        let metadata: Metadata = serde_json::from_str(header).map_err(|error| damaged(&error))?;
+        let expected = (length + 8).checked_add(metadata.data_len() as u64);
+        if expected != Some(source.len()) {
+            let long = metadata.data_len();
+            return Err(damaged(&format_args!("{long} bytes of tensors are announced, the file has {}", source.len())));
+        }
+        let text = metadata.metadata().as_ref().and_then(|entries| entries.get(KEY));
+        let Some(text) = text else {
+            return Err(Error::file(
+                &*name,
+                format!("it has no metadata `{KEY}`, so it is not a checkpoint of this crate"),
+            ));
+        };
+        let manifest = Manifest::parse(&name, text)?;
+        if check_of(header) != Some(manifest.check) {
+            return Err(damaged(&"the check sum of the header is not that of the header"));
+        }
+        let structure = manifest.structure.structure().ok_or_else(|| damaged(&"a leaf is larger than any memory"))?;
+        let checkpoint =
+            Checkpoint { start: length + 8, source, metadata, manifest, structure, verified: false.into(), name };
+        checkpoint.consistent()?;
+        Ok(checkpoint)
+    }
+
+    /// The metadata and the header are of the same tensors.
+    fn consistent(&self) -> Result<()> {
+        let expected = self.manifest.arrays.len() + if self.manifest.params { self.structure.len() } else { 0 };
+        let announced = self.metadata.tensors().len();
+        if expected != announced || announced != self.manifest.crc32.len() {
+            return Err(self.damaged(format!("{expected} tensors are described, {announced} are there")));
+        }
+        if self.manifest.params {
+            for leaf in self.structure.leaves() {
+                let info = self.info(&param_name(leaf.path()))?;
+                if info.dtype != tensor_dtype(leaf.dtype()) || info.shape != leaf.shape() {
+                    return Err(self.damaged(format_args!("the parameter {leaf} is not of the type and shape it has")));
+                }
+            }
+        }
+        let arrays = self.manifest.arrays.iter().map(|(_, tensor)| tensor);
+        match arrays.chain(self.manifest.crc32.keys()).find(|tensor| self.metadata.info(tensor).is_none()) {
+            Some(tensor) => Err(self.damaged(format!("there is no tensor `{tensor}`"))),
+            None => Ok(()),
+        }
+    }
+
+    /// As messages call it.
+    pub(super) fn called(&self) -> String {
+        if self.in_memory() { self.name.clone() } else { format!("the checkpoint {}", self.name) }
+    }
+
+    fn in_memory(&self) -> bool {
+        matches!(self.source, Source::Bytes(Bytes::Owned(_)))
+    }
+
+    pub(super) fn damaged(&self, problem: impl core::fmt::Display) -> Error {
+        Error::file(&*self.name, format!("damaged: {problem}"))
+    }
+
+    /// Reads every byte and compares the check sums. Done before anything that exists is written to, once for each file.
+    ///
+    /// # Errors
+    ///
+    /// If a tensor is not as it was written.
+    pub fn verify(&self) -> Result<()> {
+        if self.verified.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut piece = vec![0; 1 << 18];
+        for (tensor, expected) in &self.manifest.crc32 {
+            let (mut place, mut left) = self.place(tensor)?;
+            let mut hasher = crc32fast::Hasher::new();
+            while left > 0 {
+                let now = piece.len().min(left);
+                self.source.read_at(place, &mut piece[..now]).map_err(|error| self.damaged(error))?;
+                hasher.update(&piece[..now]);
+                (place, left) = (place + now as u64, left - now);
+            }
+            self.same(tensor, *expected, hasher.finalize())?;
+        }
+        self.verified.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn same(&self, tensor: &str, expected: Crc, found: u32) -> Result<()> {
+        if expected == Crc(found) {
+            return Ok(());
+        }
+        Err(self.damaged(format_args!("tensor `{tensor}` has check sum {found:08x}, not {:08x}", expected.0)))
+    }
+
+    /// What the header says of a tensor.
+    pub(super) fn info(&self, tensor: &str) -> Result<&TensorInfo> {
+        self.metadata.info(tensor).ok_or_else(|| self.damaged(format_args!("there is no tensor `{tensor}`")))
+    }
+
+    /// Where a tensor begins, and how many bytes it has.
+    fn place(&self, tensor: &str) -> Result<(u64, usize)> {
+        let (begin, end) = self.info(tensor)?.data_offsets;
+        Ok((self.start + begin as u64, end - begin))
+    }
+
+    /// Fills a leaf, whose type and shape have been compared, and checks what has been read.
+    pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>) -> Result<()> {
+        let (mut place, _) = self.place(tensor)?;
+        let expected = self.manifest.crc32.get(tensor).copied().unwrap_or_default();
+        let mut hasher = crc32fast::Hasher::new();
+        leaf.write_bytes(|piece| {
+            self.source.read_at(place, piece).map_err(|error| self.damaged(error))?;
+            hasher.update(piece);
+            place += piece.len() as u64;
+            Ok(())
+        })?;
+        self.same(tensor, expected, hasher.finalize())
+    }
+
+    /// The structure of the parameters that were trained.
+    pub fn structure(&self) -> &Structure {
+        &self.structure
+    }
+
+    /// Whether the parameters are in the file.
+    pub fn has_params(&self) -> bool {
+        self.manifest.params
+    }
+
+    /// The optimizer as data, in JSON; functions are texts in angle brackets.
+    pub fn optimizer(&self) -> String {
+        format!("{:#}", self.manifest.optimizer)
+    }
+
+    /// The version of this crate that wrote the file.
+    pub fn version(&self) -> &str {
+        &self.manifest.version
+    }
+
+    /// A note that was written with the checkpoint.
+    pub fn note(&self, name: &str) -> Option<&str> {
+        self.manifest.notes.get(name).map(String::as_str)
+    }
+
+    /// All notes, by name.
+    pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.manifest.notes.iter().map(|(name, note)| (name.as_str(), note.as_str()))
+    }
+
+    /// Loads the parameters and makes the state that was saved, for the same optimizer: see [`Load::load`].
+    ///
+    /// # Errors
+    ///
+    /// If anything at all differs; nothing is changed then.
+    pub fn load<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
+        Load::strict().load(self, transformation, params).map(|(state, _)| state)
+    }
+
+    /// Makes the state that was saved, for parameters that are here already.
+    ///
+    /// # Errors
+    ///
+    /// If anything at all differs, but for the parameters' values.
+    pub fn load_state<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
+        Load::strict().load_state(self, transformation, params).map(|(state, _)| state)
+    }
+
+    /// Loads the parameters alone, as for evaluation: no optimizer is needed, and none of its state is read.
+    ///
+    /// # Errors
+    ///
+    /// If they are not in the file, or differ in structure; nothing is changed then.
+    pub fn load_params<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
+        Load::strict().load_params(self, params).map(|_| ())
+    }
+}

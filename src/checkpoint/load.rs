@@ -1,0 +1,288 @@
+//! Loading: everything is compared before anything is changed.
+
+use core::fmt;
+use std::collections::HashMap;
+
+use super::compare;
+use super::file::Checkpoint;
+use super::save::{param_name, tensor_dtype};
+use crate::element::DType;
+use crate::engine::Stage;
+use crate::error::{Error, Result};
+use crate::migrate::{Migration, Resolved};
+use crate::state::{ItemMut, ItemSpec, Kind, Moves, items_mut, sources};
+use crate::transformation::OptState;
+use crate::tree::{Structure, Tree, TreeMut, WalkMut};
+
+/// What may differ between a checkpoint and what it is loaded into; nothing, unless it is said.
+///
+/// # Example
+///
+/// Going on with another learning rate, which is the optimizer's here, and with a larger head:
+///
+/// ```
+/// use gradchain::Migration;
+/// use gradchain::checkpoint::{Checkpoint, Load, Save};
+/// use gradchain::prelude::*;
+/// use gradchain::tree::DynTree;
+/// use ndarray::array;
+///
+/// let mut params = DynTree::new();
+/// params.insert("body", array![1.0_f32, 2.0]);
+/// params.insert("head", array![3.0_f32]);
+/// let optimizer = adam(0.1);
+/// let state = optimizer.init(&params)?;
+/// let mut file = std::io::Cursor::new(Vec::new());
+/// Save::new(&optimizer, &state).params(&params).to_writer(&mut file)?;
+/// let file = Checkpoint::from_bytes(file.into_inner())?;
+///
+/// let mut params = DynTree::new();
+/// params.insert("body", array![0.0_f32, 0.0]);
+/// params.insert("head", array![0.5_f32, 0.5]);
+/// let optimizer = adam(0.01);
+/// let error = file.load(&optimizer, &mut params).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "the checkpoint does not fit: 2 differences\n  \
+///        optimizer: $.adam.learning_rate: expected 0.01, found 0.1\n  \
+///        parameters: head: expected shape [2], found [1]"
+/// );
+///
+/// let load = Load::strict().may_differ("learning_rate").migrating(Migration::new().fresh(Mask::path("head")));
+/// let (state, report) = load.load(&file, &optimizer, &mut params)?;
+/// assert_eq!(params.get::<f32>("body").unwrap(), array![1.0, 2.0].into_dyn());
+/// assert_eq!(params.get::<f32>("head").unwrap(), array![0.5, 0.5].into_dyn());
+/// assert_eq!(report.loaded, ["body"]);
+/// assert_eq!(report.fresh, ["head"]);
+/// assert_eq!(report.differed, ["$.adam.learning_rate: expected 0.01, found 0.1"]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "it says how to load, and loads nothing until it is told to"]
+pub struct Load {
+    may_differ: Vec<String>,
+    migration: Migration,
+}
+
+/// What was loaded, leaf by leaf.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Report {
+    /// Leaves that came from the file, by their paths here.
+    pub loaded: Vec<String>,
+    /// Leaves that were left as they were, with fresh state.
+    pub fresh: Vec<String>,
+    /// Leaves of the file that were not wanted, by their paths there.
+    pub dropped: Vec<String>,
+    /// Arguments of the optimizer that differ, as they were allowed to; those that are here are used.
+    pub differed: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut part = |what: &str, items: &[String]| {
+            items.iter().try_for_each(|item| writeln!(f, "{what}: {}", if item.is_empty() { "(root)" } else { item }))
+        };
+        part("loaded", &self.loaded)?;
+        part("fresh", &self.fresh)?;
+        part("dropped", &self.dropped)?;
+        part("differed", &self.differed)
+    }
+}
+
+impl Load {
+    /// Nothing may differ.
+    pub fn strict() -> Load {
+        Load::default()
+    }
+
+    /// This argument of the optimizer may differ: by its name, wherever it is, or by its place as messages show it, such as
+    /// `$.chain[1].adamw.learning_rate`. The one that is here is used.
+    ///
+    /// It may not change what the state consists of: `may_differ("mu_dtype")` does not make a state of another type fit.
+    pub fn may_differ(mut self, argument: impl Into<String>) -> Load {
+        self.may_differ.push(argument.into());
+        self
+    }
+
+    /// Leaves were renamed, added or removed. Fresh leaves keep their values, dropped ones are not read.
+    pub fn migrating(mut self, migration: Migration) -> Load {
+        self.migration = migration;
+        self
+    }
+
+    /// Loads the parameters, and makes the state that was saved.
+    ///
+    /// # Errors
+    ///
+    /// If the file is damaged or has no parameters, or anything differs that may not: the optimizer, the parameters'
+    /// structure, the fields of the state. Every difference is listed, and nothing has been changed.
+    ///
+    /// If the disk fails between the check of the file and its reading, parameters may be partly loaded.
+    pub fn load<T: Stage, P: TreeMut + ?Sized>(
+        &self,
+        file: &Checkpoint,
+        transformation: &T,
+        params: &mut P,
+    ) -> Result<(OptState<T>, Report)> {
+        has_params(file)?;
+        let mut fit = self.fit(file, transformation, params)?;
+        file.verify()?;
+        fit.fill_state(file)?;
+        fill_params(file, &fit.moves, params)?;
+        Ok((fit.state, fit.report))
+    }
+
+    /// Makes the state that was saved, for parameters that are here already.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Load::load).
+    pub fn load_state<T: Stage, P: Tree + ?Sized>(
+        &self,
+        file: &Checkpoint,
+        transformation: &T,
+        params: &P,
+    ) -> Result<(OptState<T>, Report)> {
+        let mut fit = self.fit(file, transformation, params)?;
+        fit.fill_state(file)?;
+        Ok((fit.state, fit.report))
+    }
+
+    /// Loads the parameters alone: no optimizer is needed, and none of its state is read.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Load::load), but for what the optimizer could differ in.
+    pub fn load_params<P: TreeMut + ?Sized>(&self, file: &Checkpoint, params: &mut P) -> Result<Report> {
+        has_params(file)?;
+        let here = Structure::of(params)?;
+        let mut lines = Vec::new();
+        let moves = self.moves(file, &here, &mut lines)?;
+        let Some(moves) = moves.filter(|_| lines.is_empty()) else { return Err(misfit(file, lines)) };
+        file.verify()?;
+        fill_params(file, &moves, params)?;
+        Ok(report(file, &here, &moves))
+    }
+
+    /// Compares everything, and makes a state to be filled.
+    fn fit<T: Stage, P: Tree + ?Sized>(&self, file: &Checkpoint, transformation: &T, params: &P) -> Result<Fit<T>> {
+        let mut state = OptState::new(transformation, params)?;
+        let here = state.shared_structure();
+        let (mut lines, mut differed) = (Vec::new(), Vec::new());
+        let recipe = compare::as_json(&transformation.recipe());
+        compare::differences(&recipe, &file.manifest.optimizer, &mut |place, what| {
+            if self.may_differ.iter().any(|allowed| compare::is_at(place, allowed)) {
+                differed.push(format!("{place}: {what}"));
+            } else {
+                lines.push(format!("optimizer: {place}: {what}"));
+            }
+        });
+        let moves = self.moves(file, &here, &mut lines)?;
+        let Some(moves) = moves else { return Err(misfit(file, lines)) };
+        let old = file.item_specs()?;
+        let new: Vec<_> = items_mut(&mut *state, &here).iter().map(ItemSpec::of_mut).collect();
+        match sources(&old, &new, &moves) {
+            Ok(sources) if lines.is_empty() => {
+                let report = Report { differed, ..report(file, &here, &moves) };
+                Ok(Fit { state, sources, moves, report })
+            }
+            Ok(_) => Err(misfit(file, lines)),
+            Err(more) => {
+                lines.extend(more.into_iter().map(|line| format!("state: {line}")));
+                Err(misfit(file, lines))
+            }
+        }
+    }
+
+    /// What becomes of the leaves; `None` if no verb says so, with the differences as lines.
+    fn moves(&self, file: &Checkpoint, here: &Structure, lines: &mut Vec<String>) -> Result<Option<Resolved>> {
+        let moves = self.migration.resolve(file.structure(), here)?;
+        let differences = moves.differences(file.structure(), here);
+        lines.extend(differences.iter().map(|difference| format!("parameters: {difference}")));
+        Ok(differences.is_empty().then_some(moves))
+    }
+}
+
+/// A file and a state that fit.
+struct Fit<T: Stage> {
+    state: OptState<T>,
+    /// For each value of the state, the number of the file's.
+    sources: Vec<Option<usize>>,
+    moves: Resolved,
+    report: Report,
+}
+
+impl<T: Stage> Fit<T> {
+    fn fill_state(&mut self, file: &Checkpoint) -> Result<()> {
+        let structure = self.state.shared_structure();
+        let (values, arrays) = (&file.manifest.values, &file.manifest.arrays);
+        for ((name, item), source) in items_mut(&mut *self.state, &structure).into_iter().zip(&self.sources) {
+            let Some(source) = *source else { continue };
+            let done = match item {
+                ItemMut::Array(mut leaf) => match source.checked_sub(values.len()).and_then(|i| arrays.get(i)) {
+                    Some((_, tensor)) => {
+                        file.fill(tensor, &mut leaf)?;
+                        true
+                    }
+                    None => false,
+                },
+                single => values.get(source).is_some_and(|(_, value)| single.set(*value)),
+            };
+            if !done {
+                return Err(Error::state(name.to_string(), "it is of another kind in the file"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Checkpoint {
+    /// What the file has of the state: the single values, then the arrays.
+    fn item_specs(&self) -> Result<Vec<ItemSpec>> {
+        let values = self.manifest.values.iter();
+        let values = values.map(|(name, value)| Ok(ItemSpec { name: name.clone(), kind: value.kind(), array: None }));
+        let arrays = self.manifest.arrays.iter().map(|(name, tensor)| {
+            let info = self.info(tensor)?;
+            let dtype = [DType::F16, DType::Bf16, DType::F32, DType::F64];
+            let dtype = dtype.into_iter().find(|dtype| tensor_dtype(*dtype) == info.dtype);
+            let dtype = dtype.ok_or_else(|| self.damaged(format_args!("`{tensor}` is of type {:?}", info.dtype)))?;
+            Ok(ItemSpec { name: name.clone(), kind: Kind::Moment, array: Some((dtype, info.shape.clone())) })
+        });
+        values.chain(arrays).collect()
+    }
+}
+
+/// Fills the parameters, whose structure has been compared.
+fn fill_params<P: TreeMut + ?Sized>(file: &Checkpoint, moves: &Resolved, params: &mut P) -> Result<()> {
+    let from: HashMap<&str, &str> = file
+        .structure()
+        .paths()
+        .filter_map(|old| Some((moves.to(old).filter(|new| !moves.is_fresh(new))?, old)))
+        .collect();
+    let mut failure = None;
+    params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |path, mut leaf| {
+        if let (Some(old), None) = (from.get(path), &failure) {
+            failure = file.fill(&param_name(old), &mut leaf).err();
+        }
+    }));
+    failure.map_or(Ok(()), Err)
+}
+
+fn has_params(file: &Checkpoint) -> Result<()> {
+    if file.has_params() {
+        return Ok(());
+    }
+    Err(Error::file(&*file.name, "it holds no parameters, only state: `load_state` is for such"))
+}
+
+fn misfit(file: &Checkpoint, lines: Vec<String>) -> Error {
+    Error::mismatch(format!("{} does not fit", file.called()), lines)
+}
+
+fn report(file: &Checkpoint, here: &Structure, moves: &Resolved) -> Report {
+    let (fresh, loaded) = here.paths().map(String::from).partition(|path| moves.is_fresh(path));
+    let comes = |old: &&str| moves.to(old).is_some_and(|new| !moves.is_fresh(new));
+    let dropped = file.structure().paths().filter(|old| !comes(old)).map(String::from).collect();
+    Report { loaded, fresh, dropped, differed: Vec::new() }
+}

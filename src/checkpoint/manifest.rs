@@ -1,0 +1,124 @@
+//! What the file says about itself: the JSON in its one entry of metadata.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::element::DType;
+use crate::error::{Error, Result};
+use crate::state::{ItemName, Single};
+use crate::tree::Structure;
+
+/// The key of the entry.
+pub(super) const KEY: &str = "gradchain";
+
+/// The version of what follows. A reader refuses what it does not know.
+pub(super) const FORMAT: u32 = 1;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    /// CRC-32 of the whole header, with zeros here. First, so that it is found in the text.
+    pub(super) check: Crc,
+    pub(super) format: u32,
+    #[serde(rename = "crate")]
+    pub(super) version: String,
+    /// The transformation as data; functions are texts in angle brackets.
+    pub(super) optimizer: Value,
+    pub(super) structure: Leaves,
+    /// Whether the parameters are in the file too.
+    pub(super) params: bool,
+    /// Single values of the state, in order.
+    pub(super) values: Vec<(ItemName, Single)>,
+    /// Arrays of the state, in order: what they are, and the name of their tensor.
+    pub(super) arrays: Vec<(ItemName, String)>,
+    /// By the name of the tensor.
+    pub(super) crc32: BTreeMap<String, Crc>,
+    pub(super) notes: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Leaves {
+    pub(super) fingerprint: String,
+    pub(super) leaves: Vec<Leaf>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Leaf {
+    pub(super) path: String,
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<usize>,
+}
+
+impl Leaves {
+    pub(super) fn of(structure: &Structure) -> Leaves {
+        let leaf = |leaf: &crate::tree::LeafSpec| Leaf {
+            path: leaf.path().into(),
+            dtype: leaf.dtype(),
+            shape: leaf.shape().into(),
+        };
+        let fingerprint = format!("{:016x}", structure.fingerprint());
+        Leaves { fingerprint, leaves: structure.leaves().iter().map(leaf).collect() }
+    }
+
+    /// `None` if a leaf would be larger than the address space.
+    pub(super) fn structure(&self) -> Option<Structure> {
+        let bytes = |leaf: &Leaf| {
+            let mut all = leaf.shape.iter().copied().chain([leaf.dtype.size()]).filter(|len| *len > 0);
+            all.try_fold(1_isize, |bytes, len| bytes.checked_mul(isize::try_from(len).ok()?))
+        };
+        self.leaves
+            .iter()
+            .all(|leaf| bytes(leaf).is_some())
+            .then(|| Structure::from_parts(self.leaves.iter().map(|leaf| (&*leaf.path, leaf.dtype, &*leaf.shape))))
+    }
+}
+
+/// A check sum, always as long in text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Crc(pub(super) u32);
+
+impl Serialize for Crc {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{:08x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Crc {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Crc, D::Error> {
+        let text = String::deserialize(from)?;
+        let digits = text.len() == 8 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let value = u32::from_str_radix(&text, 16).ok().filter(|_| digits);
+        value.map(Crc).ok_or_else(|| serde::de::Error::custom(format_args!("`{text}` is not a check sum")))
+    }
+}
+
+/// How `check` begins in the header, where the JSON is a text in JSON.
+const MARK: &str = r#"{\"check\":\""#;
+
+/// The check sum of a header whose own is counted as zeros, wherever it is.
+pub(super) fn check_of(header: &str) -> Option<Crc> {
+    let at = header.find(MARK)? + MARK.len();
+    let (before, after) = (header.get(..at)?, header.get(at + 8..)?);
+    let mut hasher = crc32fast::Hasher::new();
+    [before, "00000000", after].into_iter().for_each(|part| hasher.update(part.as_bytes()));
+    Some(Crc(hasher.finalize()))
+}
+
+impl Manifest {
+    /// Reads the JSON of a file.
+    pub(super) fn parse(file: &str, text: &str) -> Result<Manifest> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let bad =
+            |error: serde_json::Error| Error::file(file, format!("damaged: its metadata is not as written: {error}"));
+        let Version { format } = serde_json::from_str(text).map_err(bad)?;
+        if format != FORMAT {
+            let problem = format!("it has format {format}, and this version of gradchain reads {FORMAT}");
+            return Err(Error::file(file, problem));
+        }
+        serde_json::from_str(text).map_err(bad)
+    }
+}

@@ -1,0 +1,66 @@
+//! Checkpoints: optimizer state and parameters in one safetensors file.
+//!
+//! ```
+//! use gradchain::checkpoint::{Checkpoint, Save};
+//! use gradchain::prelude::*;
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("step-1.safetensors");
+//! let optimizer = chain((clip_by_global_norm(1.0), adamw(0.1)));
+//! let mut params = vec![1.0_f32, 2.0];
+//! let mut state = optimizer.init(&params)?;
+//! optimizer.step(&mut params, &vec![1.0_f32, -1.0], &mut state)?;
+//! Save::new(&optimizer, &state).params(&params).note("epoch", 3).to_file(&path)?;
+//!
+//! // Another process: the same model and the same optimizer are built, and go on where the first stopped.
+//! let mut params = vec![0.0_f32; 2];
+//! let file = Checkpoint::open(&path)?;
+//! let mut state = file.load(&optimizer, &mut params)?;
+//! assert_eq!(file.note("epoch"), Some("3"));
+//! optimizer.step(&mut params, &vec![1.0_f32, -1.0], &mut state)?;
+//! # Ok::<(), gradchain::Error>(())
+//! ```
+//!
+//! # The file
+//!
+//! A [safetensors](https://huggingface.co/docs/safetensors) file. Its tensors are `params/{path}` for each parameter and
+//! `state/{field}/{path}` for each array of the state, in row-major order whatever the memory order. One entry of metadata,
+//! `gradchain`, is JSON: the versions of crate and format, the optimizer as data, the structure with its fingerprint, the
+//! single values of the state (counts, flags, scalars, random keys), notes of your own, and a CRC-32 of each tensor and of
+//! the header. Numbers keep every bit, NaN included.
+//!
+//! # Writing
+//!
+//! The file appears under its name only when it is whole and on the disk: it is written to a temporary file in the same
+//! folder, flushed, and renamed. Whatever goes wrong before leaves an older file of that name as it was. Arrays go from the
+//! state to the file without a copy of the state being made.
+//!
+//! # Loading
+//!
+//! Everything must agree: the optimizer with all its arguments, every leaf's path, type and shape, every field of the
+//! state. Else nothing is changed, and the error lists every difference:
+//!
+//! ```text
+//! the checkpoint step-1.safetensors does not fit: 2 differences
+//!   optimizer: $.chain[1].adamw.b1: expected 0.9, found 0.95
+//!   parameters: w: expected shape [3], found [4]
+//! ```
+//!
+//! [`Load`] says what may differ. Functions (a mask or a schedule that is a closure) cannot be compared; only that there is
+//! one is.
+//!
+//! Differs: PyTorch and Optax save state by position or as a pickled tree, and load it without comparing the optimizer's
+//! arguments; see [the guide](https://github.com/gradchain/gradchain/blob/main/docs/reliability.md).
+
+mod compare;
+mod file;
+mod load;
+mod manifest;
+mod rotation;
+mod save;
+mod source;
+
+pub use file::Checkpoint;
+pub use load::{Load, Report};
+pub use rotation::{Latest, Rotation, Skipped, latest_valid};
+pub use save::Save;

@@ -1,0 +1,227 @@
+//! Writing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+
+use super::compare;
+use super::manifest::{Crc, FORMAT, KEY, Leaves, Manifest, check_of};
+use crate::element::DType;
+use crate::engine::Stage;
+use crate::error::{Error, Result};
+use crate::state::{Item, ItemName, Owner, items};
+use crate::transformation::OptState;
+use crate::tree::{LeafRef, Structure, Tree, Walk};
+
+/// What to put into a checkpoint: see [the module](super).
+///
+/// # Errors
+///
+/// Writing fails if the state was left half written by a panic, the parameters are not of the structure that it was made
+/// for, or the file cannot be written; an older file of that name is then as it was.
+///
+/// # Cost
+///
+/// One pass over the state, at the speed of the slower of the check sum and the disk. No copy of the state is made.
+#[must_use = "nothing is written until `to_file` or `to_writer` is called"]
+#[derive(Debug)]
+pub struct Save<'a, T: Stage, P: ?Sized = ()> {
+    transformation: &'a T,
+    state: &'a OptState<T>,
+    params: Option<&'a P>,
+    notes: BTreeMap<String, String>,
+}
+
+impl<'a, T: Stage> Save<'a, T> {
+    /// The state of a transformation, which is written down too.
+    pub fn new(transformation: &'a T, state: &'a OptState<T>) -> Save<'a, T> {
+        Save { transformation, state, params: None, notes: BTreeMap::new() }
+    }
+
+    /// The parameters, so that [`load`](super::Checkpoint::load) can bring them back.
+    pub fn params<P: Tree + ?Sized>(self, params: &'a P) -> Save<'a, T, P> {
+        let Save { transformation, state, notes, .. } = self;
+        Save { transformation, state, params: Some(params), notes }
+    }
+}
+
+impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
+    /// Something of your own: the place in the data, a loss. It is a text in the file.
+    pub fn note(mut self, name: impl Into<String>, value: impl core::fmt::Display) -> Self {
+        self.notes.insert(name.into(), value.to_string());
+        self
+    }
+
+    /// Writes a file, or replaces one: it is there whole, or as it was.
+    ///
+    /// # Errors
+    ///
+    /// See [`Save`].
+    pub fn to_file(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let shown = path.display().to_string();
+        let failed = |error: io::Error| Error::file(&*shown, error.to_string());
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let mut temporary = tempfile::Builder::new();
+        temporary.prefix(TEMPORARY.0).suffix(TEMPORARY.1);
+        #[cfg(unix)]
+        {
+            // As a file that is made without more ado: what the user's mask leaves.
+            use std::os::unix::fs::PermissionsExt;
+            temporary.permissions(fs::Permissions::from_mode(0o666));
+        }
+        let mut temporary = temporary.tempfile_in(folder).map_err(failed)?;
+        self.write(&shown, temporary.as_file_mut())?;
+        temporary.as_file().sync_all().map_err(failed)?;
+        temporary.persist(path).map_err(|error| failed(error.error))?;
+        sync_folder(folder).map_err(failed)
+    }
+
+    /// Writes to anything that can be written to and rewound, such as a `Cursor` over a vector; nothing is flushed.
+    ///
+    /// # Errors
+    ///
+    /// See [`Save`].
+    pub fn to_writer(&self, mut to: impl Write + Seek) -> Result<()> {
+        self.write("the writer", &mut to)
+    }
+
+    fn write(&self, shown: &str, to: &mut (impl Write + Seek)) -> Result<()> {
+        self.state.usable()?;
+        let structure = self.state.structure();
+        let mut tensors = Vec::new();
+        if let Some(params) = self.params {
+            let differences = structure.differences(params);
+            if !differences.is_empty() {
+                return Err(Error::structure("the parameters are not those that the state was made for", differences));
+            }
+            params.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| tensors.push((param_name(path), leaf))));
+        }
+        let (mut arrays, mut values) = (Vec::new(), Vec::new());
+        for (name, item) in items(&**self.state, structure) {
+            match item {
+                Item::Single(value) => values.push((name, value)),
+                Item::Array(leaf) => {
+                    let tensor = state_name(&name);
+                    tensors.push((tensor.clone(), leaf));
+                    arrays.push((name, tensor));
+                }
+            }
+        }
+        // As the format asks: the most strictly aligned first, then by name.
+        tensors.sort_by(|(a, x), (b, y)| y.dtype().size().cmp(&x.dtype().size()).then_with(|| a.cmp(b)));
+        if let Some(twice) = tensors.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0)));
+        }
+        let manifest = self.manifest(structure, values, arrays);
+        write(shown, to, &tensors, manifest)
+    }
+
+    fn manifest(
+        &self,
+        structure: &Structure,
+        values: Vec<(ItemName, crate::state::Single)>,
+        arrays: Vec<(ItemName, String)>,
+    ) -> Manifest {
+        Manifest {
+            check: Crc(0),
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").into(),
+            optimizer: compare::as_json(&self.transformation.recipe()),
+            structure: Leaves::of(structure),
+            params: self.params.is_some(),
+            values,
+            arrays,
+            crc32: BTreeMap::new(),
+            notes: self.notes.clone(),
+        }
+    }
+}
+
+/// How the names of files that are not whole yet begin and end.
+pub(super) const TEMPORARY: (&str, &str) = (".gradchain-", ".tmp");
+
+/// The tensor of a parameter.
+pub(super) fn param_name(path: &str) -> String {
+    format!("params/{path}")
+}
+
+fn state_name(name: &ItemName) -> String {
+    match &name.of {
+        Owner::State => format!("state/{}", name.field),
+        Owner::Leaf(path) => format!("state/{}/{path}", name.field),
+        Owner::Apart(number) => format!("state/{}/#{number}", name.field),
+    }
+}
+
+/// The renaming itself must survive a loss of power; not every system lets a folder be flushed.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// The header is written twice, of the same length: the check sums are known only when the tensors have been written.
+fn write(
+    shown: &str,
+    to: &mut (impl Write + Seek),
+    tensors: &[(String, LeafRef<'_>)],
+    mut manifest: Manifest,
+) -> Result<()> {
+    let failed = |error: io::Error| Error::file(shown, error.to_string());
+    manifest.crc32 = tensors.iter().map(|(name, _)| (name.clone(), Crc(0))).collect();
+    let start = to.stream_position().map_err(failed)?;
+    let first = header(shown, tensors, &manifest)?;
+    to.write_all(&(first.len() as u64).to_le_bytes()).and_then(|()| to.write_all(first.as_bytes())).map_err(failed)?;
+    for (name, leaf) in tensors {
+        let mut hasher = crc32fast::Hasher::new();
+        leaf.read_bytes(|bytes| {
+            hasher.update(bytes);
+            to.write_all(bytes)
+        })
+        .map_err(failed)?;
+        manifest.crc32.insert(name.clone(), Crc(hasher.finalize()));
+    }
+    let end = to.stream_position().map_err(failed)?;
+    let unchecked = header(shown, tensors, &manifest)?;
+    manifest.check = check_of(&unchecked).unwrap_or_default();
+    let last = header(shown, tensors, &manifest)?;
+    debug_assert_eq!((first.len(), check_of(&last)), (last.len(), Some(manifest.check)), "only digits have changed");
+    to.seek(SeekFrom::Start(start + 8)).map_err(failed)?;
+    to.write_all(last.as_bytes()).map_err(failed)?;
+    to.seek(SeekFrom::Start(end)).map_err(failed)?;
+    to.flush().map_err(failed)
+}
+
+fn header(shown: &str, tensors: &[(String, LeafRef<'_>)], manifest: &Manifest) -> Result<String> {
+    let failed = |error: &dyn core::fmt::Display| Error::file(shown, format!("its header cannot be made: {error}"));
+    let mut offset = 0;
+    let infos = tensors.iter().map(|(name, leaf)| {
+        let begin = offset;
+        offset += leaf.shape().iter().product::<usize>() * leaf.dtype().size();
+        (
+            name.clone(),
+            TensorInfo { dtype: tensor_dtype(leaf.dtype()), shape: leaf.shape().into(), data_offsets: (begin, offset) },
+        )
+    });
+    let text = serde_json::to_string(manifest).map_err(|error| failed(&error))?;
+    let metadata = Metadata::new(Some(HashMap::from([(KEY.into(), text)])), infos.collect());
+    let metadata = metadata.map_err(|error| failed(&error))?;
+    let mut header = serde_json::to_string(&metadata).map_err(|error| failed(&error))?;
+    // The tensors begin at a multiple of eight.
+    header.extend(core::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
+    Ok(header)
+}
+
+pub(super) fn tensor_dtype(dtype: DType) -> Dtype {
+    match dtype {
+        DType::F16 => Dtype::F16,
+        DType::Bf16 => Dtype::BF16,
+        DType::F32 => Dtype::F32,
+        DType::F64 => Dtype::F64,
+    }
+}

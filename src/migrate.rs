@@ -1,0 +1,276 @@
+//! A state for parameters of another structure: nothing is lost, moved or started afresh unless it is asked for.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::engine::Stage;
+use crate::error::{Error, Result};
+use crate::select::{Mask, subtree};
+use crate::state::{Item, ItemMut, ItemSpec, Moves, Owner, items, items_mut, sources};
+use crate::transformation::OptState;
+use crate::tree::{Difference, LeafSpec, Structure, Tree};
+
+/// What is to become of the state of leaves that were renamed, added or removed: see
+/// [`OptState::migrate`](crate::OptState::migrate).
+///
+/// Without any verb it says that the leaves are the same, in any order.
+#[derive(Clone, Debug, Default)]
+#[must_use = "a migration does nothing until it is given to `migrate`"]
+pub struct Migration {
+    renames: Vec<(String, String)>,
+    fresh: Vec<Mask>,
+    dropped: Vec<Mask>,
+}
+
+impl Migration {
+    /// The same leaves, in any order.
+    pub fn new() -> Migration {
+        Migration::default()
+    }
+
+    /// The leaf at `from`, or all leaves below it, are at `to` now: `rename("encoder", "backbone")` takes
+    /// `encoder/0/weight` to `backbone/0/weight`.
+    pub fn rename(mut self, from: impl Into<String>, to: impl Into<String>) -> Migration {
+        self.renames.push((from.into(), to.into()));
+        self
+    }
+
+    /// The state of these new leaves starts as `init` makes it, also where a leaf of that path was there before, of
+    /// whatever shape or type.
+    pub fn fresh(mut self, leaves: Mask) -> Migration {
+        self.fresh.push(leaves);
+        self
+    }
+
+    /// The state of these old leaves is thrown away.
+    pub fn drop(mut self, leaves: Mask) -> Migration {
+        self.dropped.push(leaves);
+        self
+    }
+
+    /// What it means for leaves of these two structures.
+    pub(crate) fn resolve(&self, old: &Structure, new: &Structure) -> Result<Resolved> {
+        let dropped = any(&self.dropped, old, "drop")?;
+        let fresh = any(&self.fresh, new, "fresh")?;
+        let from: Vec<&str> = self.renames.iter().map(|(from, _)| from.as_str()).collect();
+        let renames = subtree::assign(&from, old, false, "migrate: rename")?;
+        let mut to = HashMap::new();
+        for ((path, rename), _) in old.paths().zip(renames).zip(dropped).filter(|(_, dropped)| !dropped) {
+            let new = rename.map_or_else(|| path.to_owned(), |i| moved(path, &self.renames[i]));
+            to.insert(path.to_owned(), new);
+        }
+        let fresh = new.paths().zip(fresh).filter(|(_, fresh)| *fresh).map(|(path, _)| path.to_owned()).collect();
+        let verbs = [self.renames.is_empty(), self.dropped.is_empty(), self.fresh.is_empty()];
+        let identity = verbs == [true; 3] && old.compare(new, |a, b| a == b).is_empty();
+        Ok(Resolved { to, fresh, identity })
+    }
+}
+
+/// The leaves that any of the masks takes; each takes some.
+fn any(masks: &[Mask], structure: &Structure, verb: &str) -> Result<Vec<bool>> {
+    let what = format!("migrate: {verb}");
+    let mut all = vec![false; structure.len()];
+    for mask in masks {
+        let taken = mask.resolve(structure, &what)?;
+        if !taken.contains(&true) {
+            let paths = structure.paths().map(String::from).collect();
+            return Err(Error::no_match(what, format!("{mask:?}"), paths));
+        }
+        all.iter_mut().zip(taken).for_each(|(all, taken)| *all |= taken);
+    }
+    Ok(all)
+}
+
+/// The path of a leaf at or below `from`, moved to `to`; either may be the root.
+fn moved(path: &str, (from, to): &(String, String)) -> String {
+    let rest = path[from.len()..].trim_start_matches('/');
+    let between = if to.is_empty() || rest.is_empty() { "" } else { "/" };
+    format!("{to}{between}{rest}")
+}
+
+/// A migration between two structures.
+pub(crate) struct Resolved {
+    to: HashMap<String, String>,
+    fresh: HashSet<String>,
+    identity: bool,
+}
+
+impl Moves for Resolved {
+    fn to(&self, old: &str) -> Option<&str> {
+        self.to.get(old).map(String::as_str)
+    }
+    fn is_fresh(&self, new: &str) -> bool {
+        self.fresh.contains(new)
+    }
+    fn is_identity(&self) -> bool {
+        self.identity
+    }
+}
+
+impl Resolved {
+    /// What no verb explains: the new leaves are what is expected, the old ones, under their new names, what is found.
+    pub(crate) fn differences(&self, old: &Structure, new: &Structure) -> Vec<Difference> {
+        let mut found = Vec::new();
+        let mut taken: HashMap<&str, &LeafSpec> = HashMap::new();
+        for leaf in old.leaves() {
+            let Some(path) = self.to(leaf.path()).filter(|path| !self.is_fresh(path)) else { continue };
+            if taken.insert(path, leaf).is_some() {
+                found.push(Difference::Duplicate { path: path.into() });
+            }
+            let Some(theirs) = new.leaves().iter().find(|leaf| leaf.path() == path) else {
+                found.push(Difference::Unexpected { found: leaf.clone() });
+                continue;
+            };
+            if leaf.shape() != theirs.shape() {
+                let (expected, found_) = (theirs.shape().to_vec(), leaf.shape().to_vec());
+                found.push(Difference::Shape { path: path.into(), expected, found: found_ });
+            }
+            if leaf.dtype() != theirs.dtype() {
+                let (expected, found_) = (theirs.dtype(), leaf.dtype());
+                found.push(Difference::DType { path: path.into(), expected, found: found_ });
+            }
+        }
+        let new = new.leaves().iter().filter(|leaf| !self.is_fresh(leaf.path()) && !taken.contains_key(leaf.path()));
+        found.extend(new.map(|leaf| Difference::Missing { expected: leaf.clone() }));
+        found
+    }
+}
+
+impl<T: Stage> OptState<T> {
+    /// The state for parameters of another structure: every leaf's own values come along by its path, counts and other
+    /// values that there is one of stay as they are. This state is not changed.
+    ///
+    /// `transformation` is the one that the state was made by; masks and labels are resolved again.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    /// use gradchain::{Migration, tree::DynTree};
+    /// use ndarray::array;
+    ///
+    /// let optimizer = adam(0.1);
+    /// let mut params = DynTree::new();
+    /// params.insert("encoder/w", array![1.0_f32, 2.0]);
+    /// params.insert("head/w", array![3.0_f32]);
+    /// let mut state = optimizer.init(&params)?;
+    /// let gradients = params.clone();
+    /// optimizer.step(&mut params, &gradients, &mut state)?;
+    ///
+    /// // Fine-tuning: the same encoder under another name, and a larger head.
+    /// let mut tuned = DynTree::new();
+    /// tuned.insert("backbone/w", array![1.0_f32, 2.0]);
+    /// tuned.insert("head/w", array![0.0_f32, 0.0, 0.0]);
+    /// let error = state.migrate(&optimizer, &tuned, &Migration::new()).unwrap_err();
+    /// assert_eq!(error.differences().len(), 3); // what is missing, what is unexpected, what has another shape
+    ///
+    /// let migration = Migration::new().rename("encoder", "backbone").fresh(Mask::path("head/*"));
+    /// let mut state = state.migrate(&optimizer, &tuned, &migration)?;
+    /// let gradients = tuned.clone();
+    /// optimizer.step(&mut tuned, &gradients, &mut state)?;
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a leaf was added, removed, renamed, reshaped or has another type, and `migration` does not say what is to become
+    /// of it; every such leaf is listed. If a verb matches no leaf. If part of the state belongs to all leaves together, as
+    /// that of [`flatten`](crate::flatten), and they are not all the same. If this state was left half written by a panic.
+    pub fn migrate<P: Tree + ?Sized>(
+        &self,
+        transformation: &T,
+        params: &P,
+        migration: &Migration,
+    ) -> Result<OptState<T>> {
+        self.usable()?;
+        let mut new = OptState::new(transformation, params)?;
+        let moves = migration.resolve(self.structure(), new.structure())?;
+        let differences = moves.differences(self.structure(), new.structure());
+        if !differences.is_empty() {
+            let what = "the state does not fit the parameters, and no verb of the migration says why";
+            return Err(Error::structure(what, differences));
+        }
+        new.take_over(&**self, self.structure(), &moves)?;
+        Ok(new)
+    }
+
+    /// The state of the chosen leaves as `init` makes it; what there is one of, such as the count of steps, goes on.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    /// use ndarray::array;
+    ///
+    /// let optimizer = sgd(1.0).momentum(0.5);
+    /// let mut params = vec![array![0.0], array![0.0]];
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &vec![array![1.0], array![1.0]], &mut state)?;
+    /// state.reset(&optimizer, &params, &Mask::path("1"))?;
+    /// optimizer.step(&mut params, &vec![array![0.0], array![0.0]], &mut state)?;
+    /// assert_eq!(params, [array![-1.5], array![-1.0]]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the parameters are not of the structure that the state was made for, the mask matches no leaf, or part of the
+    /// state belongs to all leaves together.
+    pub fn reset<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P, leaves: &Mask) -> Result<()> {
+        self.usable()?;
+        let fresh = OptState::new(transformation, params)?;
+        let differences = self.structure().compare(fresh.structure(), |a, b| a == b);
+        if !differences.is_empty() {
+            return Err(Error::structure(
+                "reset: the parameters are not those that the state was made for",
+                differences,
+            ));
+        }
+        let chosen = leaves.resolve(self.structure(), "reset")?;
+        let structure = self.shared_structure();
+        let is_chosen = |owner: &Owner| match owner {
+            Owner::Leaf(path) => structure.index_of(path).is_some_and(|leaf| chosen[leaf]),
+            _ => false,
+        };
+        let from = items(&*fresh, &structure);
+        if let Some((name, _)) = from.iter().find(|(name, _)| matches!(name.of, Owner::Apart(_))) {
+            return Err(Error::state("reset", format!("`{name}` mixes all leaves, so that of some cannot be reset")));
+        }
+        let into = items_mut(&mut **self, &structure);
+        let same =
+            into.len() == from.len() && into.iter().zip(&from).all(|(a, b)| ItemSpec::of_mut(a) == ItemSpec::of(b));
+        if !same {
+            return Err(Error::state("reset", "the state was made by another transformation"));
+        }
+        for ((name, into), (_, from)) in into.into_iter().zip(&from).filter(|((name, _), _)| is_chosen(&name.of)) {
+            put(into, from).ok_or_else(|| Error::state("reset", format!("`{name}` is of another kind")))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the values of another state.
+    fn take_over(&mut self, from: &T::State, structure: &Structure, moves: &impl Moves) -> Result<()> {
+        let from = items(from, structure);
+        let own = self.shared_structure();
+        let into = items_mut(&mut **self, &own);
+        let old: Vec<_> = from.iter().map(ItemSpec::of).collect();
+        let new: Vec<_> = into.iter().map(ItemSpec::of_mut).collect();
+        let sources = sources(&old, &new, moves).map_err(|lines| Error::mismatch("migrate", lines))?;
+        for ((name, into), source) in into.into_iter().zip(sources) {
+            if let Some(source) = source {
+                put(into, &from[source].1)
+                    .ok_or_else(|| Error::state("migrate", format!("`{name}` is of another kind")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies a value; `None` if the kinds differ, which callers have made sure they do not.
+pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
+    match (into, from) {
+        (ItemMut::Array(mut into), Item::Array(from)) => into.copy_from(from),
+        (ItemMut::Array(_), Item::Single(_)) | (_, Item::Array(_)) => return None,
+        (into, Item::Single(single)) => {
+            if !into.set(*single) {
+                return None;
+            }
+        }
+    }
+    Some(())
+}

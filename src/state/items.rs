@@ -1,0 +1,151 @@
+//! A state as a flat list of single values and arrays: what is saved, compared, and moved into another state.
+
+use core::fmt;
+
+use super::{Count, Entry, EntryMut, Flag, Kind, RandomKey, Scalar, State, StateWalk, StateWalkMut};
+use crate::tree::{LeafMut, LeafRef, Structure};
+
+/// Where a value of a state is: the path of its field, and which leaf it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub(crate) struct ItemName {
+    pub(crate) field: String,
+    pub(crate) of: Owner,
+}
+
+/// What a value belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub(crate) enum Owner {
+    /// The whole state.
+    State,
+    /// The leaf of this path.
+    Leaf(String),
+    /// A leaf, by number, of what is not a tree of the parameters' leaves.
+    Apart(usize),
+}
+
+impl fmt::Display for ItemName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.of {
+            Owner::State => f.write_str(&self.field),
+            Owner::Leaf(path) => write!(f, "{}[{path}]", self.field),
+            Owner::Apart(number) => write!(f, "{}[#{number}]", self.field),
+        }
+    }
+}
+
+/// What an item holds that is one value.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub(crate) enum Single {
+    Count(u64),
+    Flag(bool),
+    Scalar(#[cfg_attr(feature = "serde", serde(with = "super::exact"))] f64),
+    Key(u64),
+}
+
+impl Single {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Single::Count(_) => Kind::Count,
+            Single::Flag(_) => Kind::Flag,
+            Single::Scalar(_) => Kind::Scalar,
+            Single::Key(_) => Kind::Key,
+        }
+    }
+}
+
+/// A value of a state, to read.
+pub(crate) enum Item<'a> {
+    Array(LeafRef<'a>),
+    Single(Single),
+}
+
+/// A value of a state, to write.
+pub(crate) enum ItemMut<'a> {
+    Array(LeafMut<'a>),
+    Count(&'a mut Count),
+    Flag(&'a mut Flag),
+    Scalar(&'a mut Scalar),
+    Key(&'a mut RandomKey),
+}
+
+impl ItemMut<'_> {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            ItemMut::Array(_) => Kind::Moment,
+            ItemMut::Count(_) => Kind::Count,
+            ItemMut::Flag(_) => Kind::Flag,
+            ItemMut::Scalar(_) => Kind::Scalar,
+            ItemMut::Key(_) => Kind::Key,
+        }
+    }
+
+    /// Writes a single value; says whether it was one of this kind.
+    pub(crate) fn set(self, value: Single) -> bool {
+        match (self, value) {
+            (ItemMut::Count(count), Single::Count(value)) => *count = Count::new(value),
+            (ItemMut::Flag(flag), Single::Flag(value)) => *flag = Flag::new(value),
+            (ItemMut::Scalar(scalar), Single::Scalar(value)) => *scalar = Scalar::new(value),
+            (ItemMut::Key(key), Single::Key(value)) => *key = RandomKey::new(value),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Every value of a state, in order.
+pub(crate) fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(ItemName, Item<'a>)> {
+    let mut all = Vec::new();
+    let mut show = |field: &str, entry: Entry<'a>, apart: bool| {
+        let mut add = |leaf: Option<usize>, item| all.push((name(structure, field, leaf, apart), item));
+        match entry {
+            Entry::Moments(moments) => {
+                moments.views().for_each(|(leaf, bytes)| add(Some(leaf), Item::Array(bytes)));
+            }
+            Entry::Count(count) => add(None, Item::Single(Single::Count(count.get()))),
+            Entry::Flag(flag) => add(None, Item::Single(Single::Flag(flag.get()))),
+            Entry::Scalar(scalar) => add(None, Item::Single(Single::Scalar(scalar.get()))),
+            Entry::Key(key) => add(None, Item::Single(Single::Key(key.get()))),
+            Entry::Counts(v) => v.iter().for_each(|(i, c)| add(Some(i), Item::Single(Single::Count(c.get())))),
+            Entry::Flags(v) => v.iter().for_each(|(i, c)| add(Some(i), Item::Single(Single::Flag(c.get())))),
+            Entry::Scalars(v) => v.iter().for_each(|(i, c)| add(Some(i), Item::Single(Single::Scalar(c.get())))),
+        }
+    };
+    state.walk(&mut StateWalk::of_fields(&mut show));
+    all
+}
+
+/// Every value of a state, in the same order.
+pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -> Vec<(ItemName, ItemMut<'a>)> {
+    let mut all = Vec::new();
+    let mut show = |field: &str, entry: EntryMut<'a>, apart: bool| {
+        let mut add = |leaf: Option<usize>, item| all.push((name(structure, field, leaf, apart), item));
+        match entry {
+            EntryMut::Moments(moments) => {
+                moments.views_mut().for_each(|(leaf, bytes)| add(Some(leaf), ItemMut::Array(bytes)));
+            }
+            EntryMut::Count(count) => add(None, ItemMut::Count(count)),
+            EntryMut::Flag(flag) => add(None, ItemMut::Flag(flag)),
+            EntryMut::Scalar(scalar) => add(None, ItemMut::Scalar(scalar)),
+            EntryMut::Key(key) => add(None, ItemMut::Key(key)),
+            EntryMut::Counts(v) => v.iter_mut().for_each(|(i, c)| add(Some(i), ItemMut::Count(c))),
+            EntryMut::Flags(v) => v.iter_mut().for_each(|(i, c)| add(Some(i), ItemMut::Flag(c))),
+            EntryMut::Scalars(v) => v.iter_mut().for_each(|(i, c)| add(Some(i), ItemMut::Scalar(c))),
+        }
+    };
+    state.walk_mut(&mut StateWalkMut::of_fields(&mut show));
+    all
+}
+
+fn name(structure: &Structure, field: &str, leaf: Option<usize>, apart: bool) -> ItemName {
+    let of = match leaf {
+        None => Owner::State,
+        Some(leaf) if apart => Owner::Apart(leaf),
+        Some(leaf) => {
+            structure.leaves().get(leaf).map_or(Owner::Apart(leaf), |spec| Owner::Leaf(spec.path().to_owned()))
+        }
+    };
+    ItemName { field: field.to_owned(), of }
+}

@@ -1,0 +1,135 @@
+//! Leaves as the bytes that files hold: little-endian, in row-major order, whatever the memory order.
+
+#![allow(unsafe_code, reason = "strided memory as bytes: two more readers and writers of it, next to `leaf`")]
+
+use super::leaf::LeafParts;
+use super::{Cursor, LeafMut, LeafRef, dense_strides, is_dense};
+use crate::memory::RawStrided;
+
+/// How many bytes are given or taken at a time: few calls, and they stay in the second-level cache.
+const PIECE: usize = 1 << 18;
+
+impl LeafParts {
+    /// Whether the memory holds what a file does.
+    fn as_in_files(&self) -> bool {
+        cfg!(target_endian = "little") && is_dense(&self.shape, &self.strides, &dense_strides(&self.shape))
+    }
+
+    fn size(&self) -> usize {
+        self.data.dtype().size()
+    }
+
+    /// The pieces of the elements in row-major order: first element, and how many.
+    fn pieces(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (len, step) = (self.data.len(), PIECE / self.size());
+        (0..len).step_by(step).map(move |start| (start, step.min(len - start)))
+    }
+
+    fn cursor(&self, start: usize) -> Cursor {
+        Cursor::new(&self.shape, &dense_strides(&self.shape), &self.strides, start)
+    }
+}
+
+/// Between the machine's order of bytes and the file's.
+fn swap(bytes: &mut [u8], size: usize) {
+    if cfg!(target_endian = "big") {
+        bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+    }
+}
+
+impl LeafRef<'_> {
+    /// Gives the bytes, in order, in pieces.
+    pub(crate) fn read_bytes<E>(&self, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let (parts, size) = (&self.parts, self.parts.size());
+        if parts.as_in_files() {
+            // SAFETY: borrowed for as long as `self` is, and dense.
+            return parts.pieces().try_for_each(|(start, len)| take(unsafe { parts.data.bytes(start, len) }));
+        }
+        let (view, mut ordered) = (RawStrided { first: parts.data }, Vec::with_capacity(PIECE));
+        parts.pieces().try_for_each(|(start, len)| {
+            ordered.clear();
+            for run in parts.cursor(start).take(len) {
+                // SAFETY: borrowed for as long as `self` is, and the cursor stays inside the shape.
+                unsafe { view.read_bytes(run, &mut ordered) };
+            }
+            swap(&mut ordered, size);
+            take(&ordered)
+        })
+    }
+
+    /// The bytes, in order.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.parts.data.len() * self.parts.size());
+        let Ok(()) = self.read_bytes(|piece| -> Result<(), core::convert::Infallible> {
+            all.extend_from_slice(piece);
+            Ok(())
+        });
+        all
+    }
+}
+
+impl LeafMut<'_> {
+    /// Takes the bytes, in order, in pieces. After an error, those before it have been taken.
+    pub(crate) fn write_bytes<E>(&mut self, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        let (parts, size) = (&self.parts, self.parts.size());
+        if parts.as_in_files() {
+            // SAFETY: borrowed exclusively for as long as `self` is, and dense.
+            return parts.pieces().try_for_each(|(start, len)| fill(unsafe { parts.data.bytes_mut(start, len) }));
+        }
+        let (view, mut ordered) = (RawStrided { first: parts.data }, vec![0; PIECE]);
+        parts.pieces().try_for_each(|(start, len)| {
+            let ordered = &mut ordered[..len * size];
+            fill(ordered)?;
+            swap(ordered, size);
+            let mut elements = ordered.chunks_exact(size);
+            for run in parts.cursor(start).take(len) {
+                // SAFETY: borrowed exclusively for as long as `self` is, and the cursor stays inside the shape.
+                unsafe { view.write_bytes(run, &mut elements) };
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes the elements of a leaf of the same type and shape, which may lie in another order.
+    pub(crate) fn copy_from(&mut self, from: &LeafRef<'_>) {
+        debug_assert!(self.dtype() == from.dtype() && self.shape() == from.shape(), "checked by the caller");
+        let bytes = from.to_bytes();
+        let mut rest = &bytes[..];
+        let Ok(()) = self.write_bytes(|piece| -> Result<(), core::convert::Infallible> {
+            let (now, later) = rest.split_at(piece.len());
+            piece.copy_from_slice(now);
+            rest = later;
+            Ok(())
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Array2, Array3, ShapeBuilder, s};
+
+    use super::*;
+
+    #[test]
+    fn bytes_do_not_depend_on_the_memory_order() {
+        let value = |(i, j, k): (usize, usize, usize)| (100 * i + 10 * j + k) as f32;
+        let (c, f) = (Array3::from_shape_fn((2, 3, 4), value), Array3::from_shape_fn((2, 3, 4).f(), value));
+        let bytes = |leaf: LeafRef<'_>| leaf.to_bytes();
+        let expected = bytes(LeafRef::from_array(&c).unwrap());
+        assert_eq!(bytes(LeafRef::from_array(&f).unwrap()), expected);
+
+        // Backwards and with gaps, to read and to write.
+        let mut wide = Array3::<f32>::zeros((2, 6, 4));
+        let mut view = wide.slice_mut(s![.., ..;-2, ..;-1]);
+        LeafMut::from_array(&mut view).unwrap().copy_from(&LeafRef::from_array(&c).unwrap());
+        assert_eq!(bytes(LeafRef::from_array(&view).unwrap()), expected);
+    }
+
+    #[test]
+    fn a_leaf_of_many_pieces_comes_in_order() {
+        let n = PIECE / 8 * 2 + 12_345;
+        let long = Array2::from_shape_fn((n / 5, 5).f(), |(i, j)| (i * 5 + j) as f64);
+        let bytes = LeafRef::from_array(&long).unwrap().to_bytes();
+        assert!(bytes.chunks_exact(8).enumerate().all(|(i, b)| b == (i as f64).to_le_bytes()));
+    }
+}

@@ -1,0 +1,94 @@
+use std::fs;
+
+use gradchain::checkpoint::{Rotation, latest_valid};
+
+use super::*;
+
+#[test]
+fn the_last_and_the_best_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let rotation = Rotation::new(folder.path()).unwrap().keep_last(2).keep_best(2);
+    let optimizer = optimizer();
+    let (params, state) = trained(&optimizer, 1);
+    for (step, score) in [(10, 3.0), (20, 1.0), (30, f64::NAN), (40, 0.5), (50, 2.0), (60, 4.0), (70, 9.0)] {
+        rotation.save(step, Some(score), Save::new(&optimizer, &state).params(&params)).unwrap();
+    }
+    assert_eq!(rotation.steps().unwrap(), [20, 40, 60, 70]);
+    // Without a score a file is never the best, and nothing else in the folder is touched.
+    fs::write(folder.path().join("step-notes.txt"), "mine").unwrap();
+    rotation.save(80, None, Save::new(&optimizer, &state).params(&params)).unwrap();
+    assert_eq!(rotation.steps().unwrap(), [20, 40, 70, 80]);
+    assert!(folder.path().join("step-notes.txt").exists());
+}
+
+#[test]
+fn a_damaged_file_is_skipped_with_a_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let rotation = Rotation::new(folder.path()).unwrap();
+    let optimizer = optimizer();
+    for step in 1..=4 {
+        let (params, state) = trained(&optimizer, step);
+        rotation.save(step as u64, None, Save::new(&optimizer, &state).params(&params)).unwrap();
+    }
+    let path = |step: usize| folder.path().join(format!("step-{step:012}.safetensors"));
+    let mut bytes = fs::read(path(4)).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(path(4), &bytes).unwrap();
+    fs::write(path(3), &bytes[..bytes.len() / 2]).unwrap();
+
+    let latest = latest_valid(folder.path()).unwrap();
+    let (step, file) = latest.found.unwrap();
+    assert_eq!(step, 2);
+    let mut params = model();
+    file.load(&optimizer, &mut params).unwrap();
+    assert_eq!(params, trained(&optimizer, 2).0);
+    let reasons: Vec<_> = latest.skipped.iter().map(|skipped| skipped.reason.to_string()).collect();
+    assert!(reasons[0].contains("check sum") && reasons[1].contains("damaged: a header of"), "{reasons:?}");
+
+    assert!(latest_valid(folder.path().join("nowhere")).unwrap().found.is_none());
+}
+
+#[test]
+fn what_was_begun_and_not_ended_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let left = folder.path().join(".gradchain-a1b2.tmp");
+    fs::write(&left, "half a file").unwrap();
+    Rotation::new(folder.path()).unwrap();
+    assert!(!left.exists());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_leaves_the_old_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.safetensors");
+    let optimizer = optimizer();
+    let (params, state) = trained(&optimizer, 1);
+    Save::new(&optimizer, &state).params(&params).to_file(&path).unwrap();
+    let before = fs::read(&path).unwrap();
+
+    // Refused before anything is written.
+    let error = Save::new(&optimizer, &state).params(&vec![1.0_f32]).to_file(&path).unwrap_err();
+    assert!(error.is_structure(), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+
+    let nowhere = folder.path().join("nowhere").join("a.safetensors");
+    let error = Save::new(&optimizer, &state).to_file(&nowhere).unwrap_err();
+    assert!(error.is_file() && error.to_string().contains("nowhere"), "{error}");
+    // A folder where the file should be.
+    let taken = folder.path().join("taken");
+    fs::create_dir(&taken).unwrap();
+    assert!(Save::new(&optimizer, &state).to_file(&taken).unwrap_err().is_file());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
+}
+
+/// A device that is always full.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let optimizer = optimizer();
+    let (params, state) = trained(&optimizer, 1);
+    let error = Save::new(&optimizer, &state).params(&params).to_writer(full).unwrap_err();
+    assert!(error.is_file(), "{error}");
+}

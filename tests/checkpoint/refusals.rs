@@ -1,0 +1,142 @@
+use gradchain::Migration;
+use gradchain::checkpoint::Load;
+use gradchain::state::same_bits;
+
+use super::*;
+
+/// What a load into these says; they are as they were.
+fn refused<T: GradientTransformation<Needs = Nothing>>(
+    file: &Checkpoint,
+    transformation: &T,
+    params: &DynTree,
+) -> String {
+    let mut into = params.clone();
+    let error = file.load(transformation, &mut into).unwrap_err();
+    assert!(error.is_mismatch(), "{error}");
+    assert_eq!(&into, params, "nothing is changed");
+    error.to_string()
+}
+
+fn saved<T: GradientTransformation<Needs = Nothing>>(transformation: &T, params: &DynTree) -> Checkpoint {
+    let mut params = params.clone();
+    let mut state = transformation.init(&params).unwrap();
+    let grads = params.clone();
+    transformation.step(&mut params, &grads, &mut state).unwrap();
+    file(transformation, &state, &params)
+}
+
+#[test]
+fn every_difference_is_named() {
+    let params = dyn_tree(&[("a", &[1.0, 2.0]), ("b", &[3.0, 4.0])]);
+    let adam = adam(0.1);
+    let file = saved(&adam, &params);
+    for (what, said) in [
+        (refused(&file, &gradchain::adam(0.2), &params), "optimizer: $.adam.learning_rate: expected 0.2, found 0.1"),
+        (refused(&file, &adam.clone().b1(0.8), &params), "optimizer: $.adam.b1: expected 0.8, found 0.9"),
+        (refused(&file, &sgd(0.1), &params), "optimizer: $: expected sgd, found adam"),
+        (refused(&file, &sgd(0.1), &params), "state: `0.mu[a]`: unexpected moment f32 [2]"),
+        (refused(&file, &chain((clip(1.0), adam.clone())), &params), "optimizer: $: expected chain, found adam"),
+        (
+            refused(&file, &adam.clone().mu_dtype(gradchain::DType::F64), &params),
+            "state: `0.mu[a]`: expected moment f64 [2], found moment f32 [2]",
+        ),
+        (
+            refused(&file, &adam, &dyn_tree(&[("a", &[1.0, 2.0]), ("b", &[3.0])])),
+            "parameters: b: expected shape [1], found [2]",
+        ),
+        (
+            refused(&file, &adam, &dyn_tree(&[("a", &[1.0, 2.0]), ("c", &[3.0, 4.0])])),
+            "parameters: unexpected leaf b: f32 [2]\n  parameters: missing leaf c: f32 [2]",
+        ),
+    ] {
+        assert!(what.contains(said), "{what}\n\nhas not\n\n{said}");
+        assert!(what.starts_with("the checkpoint does not fit: "), "{what}");
+    }
+}
+
+#[test]
+fn a_type_is_never_narrowed() {
+    let optimizer = adam(0.1);
+    let wide = array![1.0_f64, 2.0];
+    let state = optimizer.init(&wide).unwrap();
+    let file = file(&optimizer, &state, &wide);
+    let mut narrow = array![0.0_f32, 0.0];
+    let error = file.load(&optimizer, &mut narrow).unwrap_err().to_string();
+    assert!(error.contains("parameters: (root): expected type f32, found f64"), "{error}");
+    assert_eq!(narrow, array![0.0_f32, 0.0]);
+}
+
+#[test]
+fn leaves_of_one_shape_are_not_taken_for_one_another() {
+    // By position these would be swapped without a word.
+    let optimizer = adam(0.1);
+    let file = saved(&optimizer, &dyn_tree(&[("first", &[1.0, 2.0]), ("second", &[30.0, 40.0])]));
+    let mut other = dyn_tree(&[("second", &[0.0, 0.0]), ("third", &[0.0, 0.0])]);
+    assert!(file.load(&optimizer, &mut other).is_err());
+    let moved = Migration::new().rename("first", "third");
+    let (state, report) = Load::strict().migrating(moved).load(&file, &optimizer, &mut other).unwrap();
+    assert_eq!(report.loaded, ["second", "third"]);
+    let index = |path| state.structure().index_of(path).unwrap();
+    let mu = state.0.moment("mu").unwrap().to_array(index("third")).unwrap();
+    assert!((mu[0] - 0.1).abs() < 1e-6, "{mu}");
+    assert!(other.get::<f32>("second").unwrap()[0] > 29.0);
+}
+
+#[test]
+fn verbs_say_what_is_to_become_of_leaves() {
+    let optimizer = sgd(0.1).momentum(0.9);
+    let file = saved(&optimizer, &dyn_tree(&[("body/w", &[1.0]), ("old/w", &[2.0])]));
+    let here = dyn_tree(&[("body/w", &[0.0]), ("head/w", &[7.0, 7.0])]);
+    let verbs = |migration| Load::strict().migrating(migration).load(&file, &optimizer, &mut here.clone());
+
+    let error = verbs(Migration::new().fresh(Mask::path("head/*"))).unwrap_err().to_string();
+    assert!(error.contains("unexpected leaf old/w"), "{error}");
+    let error = verbs(Migration::new().drop(Mask::path("old/*"))).unwrap_err().to_string();
+    assert!(error.contains("missing leaf head/w"), "{error}");
+    let error = verbs(Migration::new().drop(Mask::path("odl/*"))).unwrap_err();
+    assert!(error.is_no_match() && error.to_string().contains("odl/*"), "{error}");
+
+    let mut params = here.clone();
+    let migration = Migration::new().fresh(Mask::path("head/*")).drop(Mask::path("old/*"));
+    let load = Load::strict().migrating(migration);
+    let (_, report) = load.load(&file, &optimizer, &mut params).unwrap();
+    assert_eq!(report.to_string(), "loaded: body/w\nfresh: head/w\ndropped: old/w\n");
+    assert_eq!(params.get::<f32>("head/w").unwrap(), array![7.0_f32, 7.0].into_dyn());
+    assert_eq!(params.get::<f32>("body/w").unwrap(), array![0.9_f32].into_dyn());
+    let mut alone = here.clone();
+    load.load_params(&file, &mut alone).unwrap();
+    assert_eq!(alone, params);
+}
+
+#[test]
+fn a_state_that_a_panic_went_through_is_not_saved() {
+    let optimizer = scale_by_schedule(gradchain::schedule::from_fn("buggy", |count| {
+        assert!(count < 1, "a bug of the user's");
+        1.0
+    }));
+    let mut params = 1.0_f64;
+    let mut state = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &1.0, &mut state).unwrap();
+    let step = std::panic::AssertUnwindSafe(|| optimizer.step(&mut params, &1.0, &mut state));
+    assert!(std::panic::catch_unwind(step).is_err());
+    let error = Save::new(&optimizer, &state).to_writer(Cursor::new(Vec::new())).unwrap_err();
+    assert!(error.is_poisoned(), "{error}");
+}
+
+#[test]
+fn parameters_of_another_structure_are_not_saved_with_a_state() {
+    let optimizer = adam(0.1);
+    let state = optimizer.init(&vec![1.0_f32; 3]).unwrap();
+    let error = Save::new(&optimizer, &state).params(&vec![1.0_f32; 4]).to_writer(Cursor::new(Vec::new())).unwrap_err();
+    assert!(error.is_structure() && error.differences().len() == 1, "{error}");
+}
+
+#[test]
+fn a_file_without_parameters_has_a_state() {
+    let optimizer = adam(0.1);
+    let (params, state) = trained(&optimizer, 2);
+    let file = Checkpoint::from_bytes(bytes(&Save::new(&optimizer, &state))).unwrap();
+    let error = file.load(&optimizer, &mut model()).unwrap_err();
+    assert!(error.is_file() && error.to_string().contains("no parameters"), "{error}");
+    assert!(same_bits(&*file.load_state(&optimizer, &params).unwrap(), &*state));
+}
