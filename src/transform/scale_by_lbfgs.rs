@@ -134,10 +134,11 @@ impl WholeTreeRule for ScaleByLbfgs {
     fn validate(&self) -> Result<()> {
         // Also where every leaf is empty, there is room for as many numbers.
         let fits = Vec::<[f64; 2]>::new().try_reserve_exact(self.memory_size).is_ok();
-        if self.memory_size > 0 && fits {
-            return Ok(());
+        match self.memory_size {
+            0 => Err(Error::argument(Self::NAME, "memory_size", "at least 1", 0)),
+            size if !fits => Err(Error::argument(Self::NAME, "memory_size", "so small that it fits into memory", size)),
+            _ => Ok(()),
         }
-        Err(Error::argument(Self::NAME, "memory_size", "at least 1 and to fit into memory", self.memory_size))
     }
 
     fn init(&self, at: &InitContext<'_>) -> Result<ScaleByLbfgsState> {

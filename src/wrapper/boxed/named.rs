@@ -5,7 +5,7 @@ use crate::needs::{Includes, Needs, Nothing};
 use crate::wrapper::{Argument, Arguments};
 
 /// A transformation with named arguments whose type is forgotten: for
-/// [`inject_hyperparams`](crate::inject_hyperparams) of what is chosen at run time. It is a [`Boxed`] too: a `Named<N>`
+/// [`inject_hyperparams`](crate::inject_hyperparams) of what is chosen at run time. It is a [`Boxed`](crate::Boxed) too: a `Named<N>`
 /// can be given where a `Boxed<N>` is expected.
 ///
 /// ```
