@@ -27,6 +27,7 @@ enum Kind {
     UnknownName { place: String, what: &'static str, name: String, known: Vec<String> },
     #[error("{what}: {} difference{}{}", lines.len(), if lines.len() == 1 { "" } else { "s" }, Indented(lines))]
     Mismatch { what: String, lines: Vec<String> },
+    #[cfg(feature = "checkpoint")]
     #[error("{file}: {problem}")]
     File { file: String, problem: String },
     #[error("{place}: {problem}")]
@@ -112,6 +113,8 @@ impl Error {
     }
 
     /// Whether a file could not be written or read, or was damaged.
+    #[cfg(feature = "checkpoint")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "checkpoint")))]
     pub fn is_file(&self) -> bool {
         matches!(*self.0, Kind::File { .. })
     }

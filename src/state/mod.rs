@@ -27,9 +27,9 @@ mod walk;
 pub use average::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, average, lerp};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
-pub(crate) use items::{Item, ItemMut, Owner, items, items_mut};
 #[cfg(feature = "checkpoint")]
-pub(crate) use items::{ItemName, Single};
+pub(crate) use items::Single;
+pub(crate) use items::{Item, ItemMut, ItemName, Owner, items, items_mut};
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub use moments::Moments;
 pub(crate) use moves::{ItemSpec, Moves, sources};

@@ -4,7 +4,9 @@ use gradchain::Migration;
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::state::same_bits;
 
-use super::{Problem, Subject, holds, holds_on, large_problem};
+use super::{Problem, Subject, holds};
+#[cfg(feature = "rayon")]
+use super::{holds_on, large_problem};
 use crate::common::given::{Member, Registered};
 use crate::common::trees::map;
 use crate::common::{run, same_values};
