@@ -22,6 +22,7 @@ pages! {
     multi_steps: "../docs/multi-steps.md",
     state: "../docs/state.md",
     averaging: "../docs/averaging.md",
+    checkpoints: "../docs/checkpoints.md",
     adaptive: "../docs/adaptive.md",
     sign: "../docs/sign.md",
     layerwise: "../docs/layerwise.md",
