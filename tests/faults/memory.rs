@@ -1,1 +1,79 @@
-//! Later.
+//! Resident memory is flat: a step keeps nothing but its declared state.
+//!
+//! That a step allocates nothing is counted for every transformation in `tests/catalogue/allocations.rs`; here it is the
+//! system that says what the whole process holds, over many steps, with what a training loop does besides.
+
+use std::time::Instant;
+
+use super::process::{command, folder, heard, say};
+use super::*;
+
+const STEPS: u64 = 100_000;
+/// What may be added after the warm-up. The allocator keeps what it has freed, and takes from the system in pieces of 128
+/// KiB or so; a leak of 16 bytes a step would be 1.5 MiB.
+const MOST_KIB: u64 = 512;
+
+/// What the system has given to this process and not got back.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Forty leaves of 5 to 44 elements.
+fn leaves(of: impl Fn(usize) -> f64) -> Vec<Array1<f32>> {
+    (0..40).map(|leaf| Array1::from_shape_fn(leaf + 5, |i| of(50 * leaf + i) as f32)).collect()
+}
+
+/// A process of its own, since tests beside it would be measured too.
+#[test]
+#[ignore = "it is the process that is measured"]
+fn child() {
+    if folder().is_none() {
+        return;
+    }
+    let optimizer = optimizer_of_leaves();
+    let mut params = leaves(|i| noise(i as u64));
+    let mut state = optimizer.init(&params).unwrap();
+    let mut updates = state.zero_updates();
+    let always = leaves(|i| noise(1 + i as u64));
+    let mut step = |number: u64| {
+        // A gradient is made for each step and dropped, and some steps go other ways.
+        let mut grads = always.clone();
+        grads[number as usize % 40][0] = noise(number) as f32;
+        match number % 4 {
+            0 => apply_updates(&mut params, &optimizer.update(&grads, &mut state, &params).unwrap()).unwrap(),
+            1 => assert!(optimizer.update_into(&grads, &mut state, &params, &mut updates).is_ok()),
+            _ => assert!(optimizer.step(&mut params, &grads, &mut state).is_ok()),
+        }
+        if number % 1000 == 0 {
+            assert!(optimizer.step(&mut params, &vec![Array1::<f32>::zeros(1)], &mut state).is_err());
+            drop(state.clone());
+        }
+    };
+    (0..STEPS / 10).for_each(&mut step);
+    let (before, start) = (resident_kib(), Instant::now());
+    let mut most = before;
+    for number in 0..STEPS {
+        step(number);
+        if number % 5000 == 0 {
+            most = most.max(resident_kib());
+        }
+    }
+    let after = most.max(resident_kib());
+    say(format_args!("{before} {after} {:.1}", start.elapsed().as_secs_f64()));
+}
+
+fn optimizer_of_leaves() -> impl GradientTransformation<Needs = Nothing> {
+    multi_steps(chain((clip_by_global_norm(1.0), adamw(cosine_decay(0.01, 50_000)))), 2)
+}
+
+#[test]
+fn is_flat_over_a_hundred_thousand_steps() {
+    let (said, status) = heard(&mut command("memory::child", std::path::Path::new(".")));
+    assert!(status.success() && said.len() == 1, "{status}: {said:?}");
+    let numbers: Vec<f64> = said[0].split(' ').map(|number| number.parse().unwrap()).collect();
+    let [before, after, seconds] = numbers[..] else { panic!("{said:?}") };
+    println!("{before} KiB before, {after} KiB at most in {STEPS} steps, which took {seconds} s");
+    assert!(after - before <= MOST_KIB as f64, "{before} KiB before and {after} KiB after {STEPS} steps");
+}
