@@ -192,6 +192,66 @@ pub trait GradientTransformation: Stage {
         Ok(outcome)
     }
 
+    /// As [`update`](Self::update), in the gradients' own arrays: they are given by value, and come back as the updates.
+    ///
+    /// Nothing is allocated, and no second tree is in memory. The bits are those of `update`. Gradients that are lent
+    /// (`&mut grads`) are written in place.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = chain((clip(1.0), sgd(0.5)));
+    /// let mut params = vec![1.0_f32, 2.0];
+    /// let mut state = optimizer.init(&params)?;
+    /// let gradient = vec![0.5_f32, 3.0];
+    /// let (updates, outcome) = optimizer.update_owned(gradient, &mut state, &params)?;
+    /// assert_eq!(updates, [-0.25, -0.5]);
+    /// assert!(outcome.emitted());
+    /// apply_updates(&mut params, &updates)?;
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step); and if gradients are of other types than the parameters, since they have to hold the
+    /// updates. Then nothing has been written, and what was given by value is dropped.
+    fn update_owned<P, G>(&self, grads: G, state: &mut OptState<Self>, params: &P) -> Result<(G, Outcome)>
+    where
+        P: Tree + ?Sized,
+        G: TreeMut,
+        (): Provides<Self::Needs>,
+        Self: Sized,
+    {
+        self.update_owned_with(grads, (), state, params)
+    }
+
+    /// As [`update_owned`](Self::update_owned), with what the transformation [needs](crate::needs) besides gradients.
+    ///
+    /// # Errors
+    ///
+    /// As [`update_owned`](Self::update_owned) and [`step_with`](Self::step_with).
+    fn update_owned_with<P, G, E>(
+        &self,
+        mut grads: G,
+        mut extra: E,
+        state: &mut OptState<Self>,
+        params: &P,
+    ) -> Result<(G, Outcome)>
+    where
+        P: Tree + ?Sized,
+        G: TreeMut,
+        E: Extra<P> + Provides<Self::Needs>,
+        Self: Sized,
+    {
+        state.usable()?;
+        table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
+        table::grads_mut(&mut grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
+        let mut objective = if asks { extra.objective(params) } else { None };
+        let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Gradients)?;
+        Ok((grads, outcome))
+    }
+
     /// What a step does to memory, for parameters of this structure and gradients of the same types.
     ///
     /// ```

@@ -11,6 +11,7 @@ mod limits;
 mod memory;
 #[cfg(target_os = "linux")]
 mod no_room;
+mod owned;
 mod panics;
 mod process;
 
