@@ -58,6 +58,12 @@ pub trait GradientTransformation: Stage {
     /// If the parameters or gradients do not have the structure that the state was made for: all differing leaves are
     /// listed, and nothing has been changed. Gradients may be a tree of another type, and of another float type as long
     /// as nothing is lost by converting them to the one that the leaf's arithmetic is done in.
+    ///
+    /// # Panics
+    ///
+    /// Only if code of yours does: a rule, a schedule made of a function, a tree. Unless that was before the step began, the
+    /// state [is an error](crate::Error::is_poisoned) to use from then on. Parameters have not been changed, unless it was
+    /// in a rule in the last pass: then each element is as before or as after the step.
     fn step<P, G>(&self, params: &mut P, grads: &G, state: &mut OptState<Self>) -> Result<Outcome>
     where
         P: TreeMut + ?Sized,
@@ -284,6 +290,10 @@ impl<T: Stage> GradientTransformation for T {}
 ///
 /// It dereferences to the transformation's own typed state: fields of a struct, members of a chain by number, what is
 /// inside a wrapper by `inner()`.
+///
+/// If a panic goes through a step, the state and copies of it are refused from then on, with an error that
+/// [`is_poisoned`](crate::Error::is_poisoned): by every step, by [`migrate`](Self::migrate), [`reset`](Self::reset),
+/// [`average`](Self::average), and when it is saved. Copies from before go on.
 pub struct OptState<T: Stage> {
     inner: T::State,
     structure: Arc<Structure>,

@@ -77,7 +77,7 @@ fn kill(folder: &Path, seed: u64) -> Option<At> {
     let mut listener = Listener::to(&mut child);
     // Files take less time than steps where the program is not optimized: moments alone would hit steps only.
     let (of, begins) =
-        if bits(seed) % 3 == 0 { ("training", bits(seed + 1) % 20) } else { ("writing", bits(seed + 1) % 10) };
+        if bits(seed) % 2 == 0 { ("training", bits(seed + 1) % 20) } else { ("writing", bits(seed + 1) % 10) };
     let mut begun = 0;
     let mut last = None;
     while begun < begins

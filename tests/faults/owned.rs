@@ -111,7 +111,7 @@ fn what_does_not_fit_is_not_touched() {
     let error = optimizer.update_owned(&mut wide, &mut state, &params).unwrap_err();
     let said = "the gradients do not fit the parameters that the state was made for: 1 difference\n  \
                 (root): expected type f32, found f64";
-    assert_eq!(error.to_string(), said);
+    assert!(error.to_string().starts_with(said), "{error}");
     assert_eq!(wide, [1.0, 2.0]);
     let mut tree = DynTree::new();
     tree.insert("w", ndarray::array![1.0_f32]);
