@@ -16,7 +16,8 @@ const LIMIT: f64 = 0.4;
 
 /// Pulls every third element to zero and the others apart, to the limits.
 fn gradient(model: &Model, step: u64) -> Model {
-    let pull = |i: usize, x: f64| if i % 3 == 0 { 0.5 * x } else { noise(i as u64) + 0.1 * noise(1000 + step) };
+    let pull =
+        |i: usize, x: f64| if i.is_multiple_of(3) { 0.5 * x } else { noise(i as u64) + 0.1 * noise(1000 + step) };
     let weight = model.weight.iter().enumerate().map(|(i, w)| pull(i, f64::from(*w)) as f32).collect();
     Model {
         weight: Array2::from_shape_vec(model.weight.raw_dim(), weight).unwrap(),

@@ -98,10 +98,13 @@ fn law(name: &str, optimizer: &Boxed, params: &DynTree, grads: &dyn Fn(u64) -> D
     Some(straight)
 }
 
+/// What they are called, the numbers by place, and whether all that is made of them is finite.
+type Numbers<'a> = (&'a str, &'a dyn Fn(usize) -> f64, bool);
+
 /// Each kind of number as gradient, as parameter, and as both.
 #[test]
 fn every_optimizer_takes_every_leaf_and_every_number() {
-    let numbers: &[(&str, &dyn Fn(usize) -> f64, bool)] = &[
+    let numbers: &[Numbers<'_>] = &[
         ("ordinary", &|i| noise(i as u64), true),
         ("zero", &|_| 0.0, true),
         ("negative zero", &|_| -0.0, true),
@@ -122,7 +125,7 @@ fn every_optimizer_takes_every_leaf_and_every_number() {
                 if *of_params != "ordinary" && *of_grads != "ordinary" && of_params != of_grads {
                     continue;
                 }
-                let grads = |step: u64| trees(&|_, i| grads(i) * if step % 2 == 0 { 1.0 } else { -0.5 });
+                let grads = |step: u64| trees(&|_, i| grads(i) * if step.is_multiple_of(2) { 1.0 } else { -0.5 });
                 for (number, tree) in trees(&|_, i| params(i)).iter().enumerate() {
                     let at = format!("{name}, tree {number}, parameters {of_params}, gradients {of_grads}");
                     let end = law(&at, &optimizer, tree, &|step| grads(step).swap_remove(number));

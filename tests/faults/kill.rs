@@ -76,8 +76,11 @@ fn kill(folder: &Path, seed: u64) -> Option<At> {
     let mut child = command("kill::child", folder).spawn().unwrap();
     let mut listener = Listener::to(&mut child);
     // Files take less time than steps where the program is not optimized: moments alone would hit steps only.
-    let (of, begins) =
-        if bits(seed) % 2 == 0 { ("training", bits(seed + 1) % 20) } else { ("writing", bits(seed + 1) % 10) };
+    let (of, begins) = match bits(seed) % 8 {
+        0 => ("training", 0),
+        1..4 => ("training", 3 + bits(seed + 1) % 17),
+        _ => ("writing", 2 + bits(seed + 1) % 10),
+    };
     let mut begun = 0;
     let mut last = None;
     while begun < begins

@@ -43,6 +43,7 @@ const STARTS: &[u64] =
 #[test]
 fn a_count_at_a_limit_goes_on_or_stays() {
     let params: Vec<DynTree> = trees(&|name, i| noise((name.len() + i) as u64));
+    let mut runs = 0;
     for (name, optimizer) in optimizers() {
         for &start in STARTS {
             for (number, params) in params.iter().enumerate() {
@@ -51,6 +52,7 @@ fn a_count_at_a_limit_goes_on_or_stays() {
                 if set_counts(&mut *state, start) == 0 {
                     continue;
                 }
+                runs += 1;
                 // As a run comes to such a count: from a file.
                 let mut file = std::io::Cursor::new(Vec::new());
                 Save::new(&optimizer, &state).params(params).to_writer(&mut file).unwrap();
@@ -73,6 +75,7 @@ fn a_count_at_a_limit_goes_on_or_stays() {
             }
         }
     }
+    println!("{runs} runs");
 }
 
 /// A count that had become negative, or begun again at 0, would be seen in the bias correction or the decay: what has been

@@ -53,7 +53,7 @@ fn child() {
             1 => assert!(optimizer.update_into(&grads, &mut state, &params, &mut updates).is_ok()),
             _ => assert!(optimizer.step(&mut params, &grads, &mut state).is_ok()),
         }
-        if number % 1000 == 0 {
+        if number.is_multiple_of(1000) {
             assert!(optimizer.step(&mut params, &vec![Array1::<f32>::zeros(1)], &mut state).is_err());
             drop(state.clone());
         }
@@ -63,7 +63,7 @@ fn child() {
     let mut most = before;
     for number in 0..steps() {
         step(number);
-        if number % 1000 == 0 {
+        if number.is_multiple_of(1000) {
             most = most.max(resident_kib());
         }
     }
