@@ -83,6 +83,29 @@ fn gradients_of_any_layout_are_written_where_they_lie() {
     assert!(bits_of(&updates) == bits_of(&expected));
 }
 
+/// Updates are rounded to the type of the leaf, as `update` rounds them.
+#[cfg(feature = "half")]
+#[test]
+fn sixteen_bit_gradients_hold_updates_of_sixteen_bits() {
+    use half::{bf16, f16};
+
+    let leaves = |seed: u64| {
+        let bf16s = Array1::from_shape_fn(700, |i| bf16::from_f64(noise(seed ^ i as u64)));
+        let mut f16s = Array1::from_shape_fn(30, |i| f16::from_f64(noise(seed ^ i as u64)));
+        f16s.invert_axis(Axis(0));
+        (bf16s, f16s)
+    };
+    let optimizer = chain((clip_by_global_norm(1.0), adamw(0.1)));
+    let params = leaves(1 << 20);
+    let mut state = optimizer.init(&params).unwrap();
+    let mut of_owned = state.clone();
+    for step in 2..5 {
+        let expected = optimizer.update(&leaves(step << 20), &mut state, &params).unwrap();
+        let (updates, _) = optimizer.update_owned(leaves(step << 20), &mut of_owned, &params).unwrap();
+        assert!(bits_of(&updates) == bits_of(&expected) && same_bits(&*state, &*of_owned), "step {step}");
+    }
+}
+
 #[cfg(feature = "rayon")]
 #[test]
 fn threads_write_the_same_bits() {
