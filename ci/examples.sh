@@ -13,3 +13,4 @@ awk -v line="$last" 'BEGIN {
 cargo run --quiet --release --example fit_lbfgs
 cargo run --quiet --release --example constrained
 cargo run --quiet --release --example diloco
+cargo run --quiet --release --example resume
