@@ -3,8 +3,8 @@
 //! Two shapes: `map` transforms a tile of updates; `apply` reads gradients and adds the finished update to the parameters.
 //! Each comes once for each number of state arrays, because arguments are known not to overlap and fields of a struct
 //! are not: with the arrays as arguments the loops vectorise without run-time checks. They are flat loops over elements
-//! of whole slices, the form that vectorises most reliably; `apply`, which waits for memory most, goes in short blocks, and
-//! asks for the memory of a later block before each.
+//! of whole slices, the form that vectorises most reliably; `apply`, which waits for memory most, runs such a loop over one
+//! short block after the other, and asks for the memory of a later block before each.
 #![allow(unsafe_code, reason = "a hint to the processor; see `ahead`")]
 
 use super::isa::{Isa, Job, dispatch};
@@ -61,7 +61,7 @@ pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usiz
 }
 
 macro_rules! loops {
-    ($($map:ident $apply:ident ($($s:ident $i:tt),*);)*) => {$(
+    ($($map:ident $flat:ident $apply:ident ($($s:ident $i:tt),*);)*) => {$(
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
         fn $map<S: Stage, C: Real, const FROM: usize, const TO: usize>(
@@ -82,7 +82,7 @@ macro_rules! loops {
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn $apply<S: Stage, C: Real, const FROM: usize, const TO: usize>(
+        fn $flat<S: Stage, C: Real, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* tally: &mut Tally,
         ) {
             let (n, span) = (p.len(), Span { from: FROM, to: TO });
@@ -90,23 +90,7 @@ macro_rules! loops {
             $(let $s = &mut $s[..n];)*
             // Of its own, so that it lives in registers.
             let mut counts: Tally = [0; MOST_SUMS];
-            // A sum over the lanes after each block would cost more than the blocks bring.
-            let blocks = if S::SHAPE.sums == 0 { n / BLOCK } else { 0 };
-            for b in 0..blocks {
-                let g: &[C; BLOCK] = &g.as_chunks().0[b];
-                let p: &mut [C; BLOCK] = &mut p.as_chunks_mut().0[b];
-                $(let $s: &mut [C; BLOCK] = &mut $s.as_chunks_mut().0[b];)*
-                ahead(g);
-                ahead(p);
-                $(ahead($s);)*
-                for i in 0..BLOCK {
-                    let mut slots = [$($s[i]),*];
-                    let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut counts);
-                    p[i] = add_update(p[i], u);
-                    [$($s[i]),*] = slots;
-                }
-            }
-            for i in blocks * BLOCK..n {
+            for i in 0..n {
                 let mut slots = [$($s[i]),*];
                 let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut counts);
                 p[i] = add_update(p[i], u);
@@ -114,18 +98,41 @@ macro_rules! loops {
             }
             *tally = counts;
         }
+
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "as above")]
+        fn $apply<S: Stage, C: Real, const FROM: usize, const TO: usize>(
+            kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* tally: &mut Tally,
+        ) {
+            if S::SHAPE.sums > 0 {
+                // A sum over the lanes after each block would cost more than the blocks bring.
+                return $flat::<S, C, FROM, TO>(kernel, g, p, $($s,)* tally);
+            }
+            let (g, g_end) = g.as_chunks::<BLOCK>();
+            let (p, p_end) = p.as_chunks_mut::<BLOCK>();
+            let n = p.len();
+            let g = &g[..n];
+            $(let $s = $s.as_chunks_mut::<BLOCK>(); let $s = (&mut $s.0[..n], $s.1);)*
+            for b in 0..n {
+                ahead(&g[b]);
+                ahead(&p[b]);
+                $(ahead(&$s.0[b]);)*
+                $flat::<S, C, FROM, TO>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)* tally);
+            }
+            $flat::<S, C, FROM, TO>(kernel, g_end, p_end, $($s.1,)* tally);
+        }
     )*};
 }
 loops! {
-    map_0 apply_0 ();
-    map_1 apply_1 (a 0);
-    map_2 apply_2 (a 0, b 1);
-    map_3 apply_3 (a 0, b 1, c 2);
-    map_4 apply_4 (a 0, b 1, c 2, d 3);
-    map_5 apply_5 (a 0, b 1, c 2, d 3, e 4);
-    map_6 apply_6 (a 0, b 1, c 2, d 3, e 4, f 5);
-    map_7 apply_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
-    map_8 apply_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
+    map_0 flat_0 apply_0 ();
+    map_1 flat_1 apply_1 (a 0);
+    map_2 flat_2 apply_2 (a 0, b 1);
+    map_3 flat_3 apply_3 (a 0, b 1, c 2);
+    map_4 flat_4 apply_4 (a 0, b 1, c 2, d 3);
+    map_5 flat_5 apply_5 (a 0, b 1, c 2, d 3, e 4);
+    map_6 flat_6 apply_6 (a 0, b 1, c 2, d 3, e 4, f 5);
+    map_7 flat_7 apply_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
+    map_8 flat_8 apply_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
 }
 
 impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Map<'_, S, C, FROM, TO> {
