@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use super::compare;
 use super::file::Checkpoint;
-use super::save::{param_name, tensor_dtype};
-use crate::element::DType;
+use super::save::param_name;
+use super::tensors::leaf_dtype;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::{Migration, Resolved};
@@ -243,9 +243,8 @@ impl Checkpoint {
         let values = self.manifest.values.iter();
         let values = values.map(|(name, value)| Ok(ItemSpec { name: name.clone(), kind: value.kind(), array: None }));
         let arrays = self.manifest.arrays.iter().map(|(name, tensor)| {
-            let info = self.info(tensor)?;
-            let dtype = [DType::F16, DType::Bf16, DType::F32, DType::F64];
-            let dtype = dtype.into_iter().find(|dtype| tensor_dtype(*dtype) == info.dtype);
+            let info = self.tensors.info(tensor)?;
+            let dtype = leaf_dtype(info.dtype);
             let dtype = dtype.ok_or_else(|| self.damaged(format_args!("`{tensor}` is of type {:?}", info.dtype)))?;
             Ok(ItemSpec { name: name.clone(), kind: Kind::Moment, array: Some((dtype, info.shape.clone())) })
         });
@@ -273,11 +272,11 @@ fn has_params(file: &Checkpoint) -> Result<()> {
     if file.has_params() {
         return Ok(());
     }
-    Err(Error::file(&*file.name, "it holds no parameters, only state: `load_state` is for such"))
+    Err(Error::file(&*file.tensors.name, "it holds no parameters, only state: `load_state` is for such"))
 }
 
 fn misfit(file: &Checkpoint, lines: Vec<String>) -> Error {
-    Error::mismatch(format!("{} does not fit", file.called()), lines)
+    Error::mismatch(format!("{} does not fit", file.tensors.called("the checkpoint")), lines)
 }
 
 fn report(file: &Checkpoint, here: &Structure, moves: &Resolved) -> Report {

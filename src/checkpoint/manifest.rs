@@ -63,15 +63,17 @@ impl Leaves {
 
     /// `None` if a leaf would be larger than the address space.
     pub(super) fn structure(&self) -> Option<Structure> {
-        let bytes = |leaf: &Leaf| {
-            let mut all = leaf.shape.iter().copied().chain([leaf.dtype.size()]).filter(|len| *len > 0);
-            all.try_fold(1_isize, |bytes, len| bytes.checked_mul(isize::try_from(len).ok()?))
-        };
         self.leaves
             .iter()
-            .all(|leaf| bytes(leaf).is_some())
+            .all(|leaf| fits_in_memory(&leaf.shape, leaf.dtype))
             .then(|| Structure::from_parts(self.leaves.iter().map(|leaf| (&*leaf.path, leaf.dtype, &*leaf.shape))))
     }
+}
+
+/// Whether an array is not larger than the address space, and none of its axes alone is.
+pub(super) fn fits_in_memory(shape: &[usize], dtype: DType) -> bool {
+    let mut all = shape.iter().copied().chain([dtype.size()]).filter(|len| *len > 0);
+    all.try_fold(1_isize, |bytes, len| bytes.checked_mul(isize::try_from(len).ok()?)).is_some()
 }
 
 /// A check sum, always as long in text.

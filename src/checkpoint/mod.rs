@@ -54,13 +54,16 @@
 
 mod compare;
 mod file;
+mod import;
 mod load;
 mod manifest;
 mod rotation;
 mod save;
 mod source;
+mod tensors;
 
 pub use file::Checkpoint;
+pub use import::{Import, Origin};
 pub use load::{Load, Report};
 pub use rotation::{Latest, Rotation, Skipped, latest_valid};
 pub use save::Save;

@@ -5,11 +5,11 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::compare;
 use super::manifest::{Crc, FORMAT, KEY, Leaves, Manifest, check_of};
-use crate::element::DType;
+use super::tensors::tensor_dtype;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::state::{Item, ItemName, Owner, items};
@@ -215,13 +215,4 @@ fn header(shown: &str, tensors: &[(String, LeafRef<'_>)], manifest: &Manifest) -
     // The tensors begin at a multiple of eight.
     header.extend(core::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
     Ok(header)
-}
-
-pub(super) fn tensor_dtype(dtype: DType) -> Dtype {
-    match dtype {
-        DType::F16 => Dtype::F16,
-        DType::Bf16 => Dtype::BF16,
-        DType::F32 => Dtype::F32,
-        DType::F64 => Dtype::F64,
-    }
 }

@@ -3,6 +3,7 @@
 
 mod damage;
 mod folders;
+mod import;
 mod refusals;
 mod round_trips;
 
