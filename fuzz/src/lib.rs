@@ -64,6 +64,11 @@ fn load_all(file: &Checkpoint) {
 /// A checkpoint whose check sums are right: the input is two JSON objects, that of the tensors and that of the metadata, with a
 /// line `---` between them, and the check sums are made for whatever they say. So what is behind the check sums is reached.
 pub fn header(bytes: &[u8]) {
+    checkpoint(&checkpoint_of(bytes));
+}
+
+/// The file that [`header`] loads.
+pub fn checkpoint_of(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes);
     let (tensors, manifest) = text.split_once("\n---\n").unwrap_or((&text, ""));
     let mut tensors: Map<String, Value> = serde_json::from_str(tensors).unwrap_or_default();
@@ -91,9 +96,9 @@ pub fn header(bytes: &[u8]) {
     let mut header = Value::Object(tensors).to_string();
     if let Some(at) = header.find(r#"{\"check\":\""#) {
         let sum = format!("{:08x}", crc32fast::hash(header.as_bytes()));
-        header.replace_range(at + 12..at + 20, &sum);
+        header.replace_range(at + 13..at + 21, &sum);
     }
-    checkpoint(&file(&header, &data));
+    file(&header, &data)
 }
 
 /// A file of PyTorch's or Optax's: the input is the header of the file; a first byte `o` says whose it is, and what follows a
@@ -173,10 +178,7 @@ pub fn paths(bytes: &[u8]) {
             assert!(optimizer.init(&tree).is_ok(), "a mask that was resolved is resolved again");
         }
     }
-    let labels = [
-        Labels::paths([(pattern, "a"), (from, "b")]).otherwise("b"),
-        Labels::tree([(from, "a"), (to, "b")]),
-    ];
+    let labels = [Labels::paths([(pattern, "a"), (from, "b")]).otherwise("b"), Labels::tree([(from, "a"), (to, "b")])];
     for labels in labels {
         let _ = labels.resolve(&structure, &["a", "b"], "fuzz");
     }
