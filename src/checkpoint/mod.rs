@@ -52,7 +52,6 @@
 //! Differs: PyTorch and Optax save state by position or as a pickled tree, and load it without comparing the optimizer's
 //! arguments; see [the guide](https://github.com/gradchain/gradchain/blob/main/docs/reliability.md).
 
-mod compare;
 mod file;
 mod import;
 mod load;

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::compare;
-use super::manifest::{Crc, FORMAT, KEY, Leaves, Manifest, check_of};
+use super::manifest::{Crc, FORMAT, KEY, Manifest, check_of};
 use super::tensors::tensor_dtype;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
+use crate::saved::{Leaves, as_json};
 use crate::state::{Item, ItemName, Owner, items};
 use crate::transformation::OptState;
 use crate::tree::{LeafRef, Structure, Tree, Walk};
@@ -133,7 +133,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             check: Crc(0),
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").into(),
-            optimizer: compare::as_json(&self.transformation.recipe()),
+            optimizer: as_json(&self.transformation.recipe()),
             structure: Leaves::of(structure),
             params: self.params.is_some(),
             values,

@@ -12,10 +12,7 @@ fn adamw_() -> gradchain::Adamw {
 }
 
 /// Two steps with gradients of 1 for the first leaf and 10 for the second, and a file of it.
-fn saved<T: GradientTransformation<Needs = Nothing>, P: gradchain::TreeMut + Clone>(
-    optimizer: &T,
-    params: &P,
-) -> Checkpoint {
+fn saved<T: GradientTransformation<Needs = Nothing>, P: TreeMut + Clone>(optimizer: &T, params: &P) -> Checkpoint {
     let (mut trained, mut state) = (params.clone(), optimizer.init(params).unwrap());
     for _ in 0..2 {
         optimizer.step(&mut trained, params, &mut state).unwrap();
@@ -23,7 +20,7 @@ fn saved<T: GradientTransformation<Needs = Nothing>, P: gradchain::TreeMut + Clo
     file(optimizer, &state, &trained)
 }
 
-fn refused<T: GradientTransformation, P: gradchain::TreeMut + Clone + PartialEq>(
+fn refused<T: GradientTransformation, P: TreeMut + Clone + PartialEq>(
     file: &Checkpoint,
     optimizer: &T,
     params: &P,

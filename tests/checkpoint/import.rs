@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use gradchain::Migration;
 use gradchain::checkpoint::{Import, Origin};
 use gradchain::state::same_bits;
-use gradchain::tree::TreeMut;
+
 use ndarray::{ArrayD, IxDyn};
 use num_traits::Float;
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};

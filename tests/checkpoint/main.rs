@@ -3,6 +3,7 @@
 
 mod bad_loads;
 mod damage;
+mod fixtures;
 mod folders;
 mod import;
 mod refusals;
@@ -12,7 +13,7 @@ use std::io::Cursor;
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::prelude::*;
-use gradchain::tree::DynTree;
+use gradchain::tree::{DynTree, TreeMut};
 use gradchain::{Stage, Tree};
 use ndarray::{Array1, Array2, array};
 

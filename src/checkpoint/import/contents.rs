@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use safetensors::tensor::Dtype;
 
 use super::origin::{Origin, Role};
-use crate::checkpoint::manifest::fits_in_memory;
 use crate::checkpoint::tensors::{Tensors, leaf_dtype};
 use crate::element::DType;
 use crate::error::Result;
+use crate::saved::fits_in_memory;
 use crate::tree::Structure;
 
 /// The tensors of a file, sorted out.
