@@ -31,7 +31,9 @@ fn postcard_(data: &StateData) -> StateData {
     postcard::from_bytes(&postcard::to_allocvec(data).unwrap()).unwrap()
 }
 
-const FORMATS: [(&str, fn(&StateData) -> StateData); 3] = [("JSON", json), ("TOML", toml_), ("postcard", postcard_)];
+type Format = (&'static str, fn(&StateData) -> StateData);
+
+const FORMATS: [Format; 3] = [("JSON", json), ("TOML", toml_), ("postcard", postcard_)];
 
 /// After each number of steps, in each format: what comes back has the same bits, and goes on to the same ones.
 fn comes_back<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) {

@@ -129,18 +129,14 @@ fn a_run_of_pytorch_goes_on() {
 fn a_run_of_optax_goes_on() {
     let import = |case| Import::optax(path(case)).unwrap();
     let schedule = cosine_decay(0.01, 20);
-    let clipped = chain((clip_by_global_norm(1.0), adamw(schedule.clone()).weight_decay(0.125)));
+    let clipped = chain((clip_by_global_norm(1.0), adamw(schedule).weight_decay(0.125)));
     let momentum = sgd(0.01).momentum(0.9);
     let found = [
         go_on::<f32, _>(&import("optax_adam"), "optax_adam", &adam(0.01).b1(0.8).b2(0.95).eps(1e-6)),
         go_on::<f32, _>(&import("optax_adamw"), "optax_adamw", &clipped),
         go_on::<f64, _>(&import("optax_adamw_f64"), "optax_adamw_f64", &adamw(0.01).weight_decay(0.125)),
         go_on::<f32, _>(&import("optax_momentum").at_step(BEFORE), "optax_momentum", &momentum),
-        go_on::<f32, _>(
-            &import("optax_nesterov"),
-            "optax_nesterov",
-            &sgd(schedule.clone()).momentum(0.9).nesterov(true),
-        ),
+        go_on::<f32, _>(&import("optax_nesterov"), "optax_nesterov", &sgd(schedule).momentum(0.9).nesterov(true)),
     ];
     assert!(found.iter().all(|places| *places <= PLACES), "{found:?}");
     // The schedule goes on at the count of the file.
