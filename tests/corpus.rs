@@ -17,7 +17,7 @@ fn folder(target: &str) -> PathBuf {
 #[test]
 fn every_file_of_the_corpus_gives_a_result() {
     let mut files = 0;
-    for (name, target) in TARGETS {
+    for &(name, target) in TARGETS {
         let before = files;
         for entry in fs::read_dir(folder(name)).unwrap() {
             let path = entry.unwrap().path();

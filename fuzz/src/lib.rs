@@ -2,6 +2,7 @@
 //! functions over the files of `corpus`.
 
 use gradchain::checkpoint::{Checkpoint, Import, Load, Origin};
+#[cfg(feature = "config")]
 use gradchain::config::{self, Config};
 use gradchain::prelude::*;
 use gradchain::tree::{DynTree, Structure};
@@ -13,8 +14,14 @@ use serde_json::{Map, Value};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 5] =
-    [("checkpoint", checkpoint), ("header", header), ("import", import), ("config", config), ("paths", paths)];
+pub const TARGETS: &[Target] = &[
+    ("checkpoint", checkpoint),
+    ("header", header),
+    ("import", import),
+    ("paths", paths),
+    #[cfg(feature = "config")]
+    ("config", config),
+];
 
 /// The parameters that everything is loaded into.
 #[derive(Clone, PartialEq, Debug, Tree)]
@@ -139,6 +146,7 @@ fn file(header: &str, data: &[u8]) -> Vec<u8> {
 }
 
 /// A config in JSON or TOML: what is built says what it is, and is built again from that.
+#[cfg(feature = "config")]
 pub fn config(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
     for config in [Config::from_json(text), Config::from_toml(text)].into_iter().flatten() {

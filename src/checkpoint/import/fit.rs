@@ -1,6 +1,6 @@
 //! Comparing a file of others with an optimizer and parameters, and filling a state from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use safetensors::tensor::TensorInfo;
 
@@ -36,7 +36,7 @@ impl<'a, T: Stage> Fit<'a, T> {
     ) -> Result<Fit<'a, T>> {
         let mut state = OptState::new(transformation, params)?;
         let here = state.shared_structure();
-        let mut compare = Compare { contents, lines: Vec::new(), wanted: Vec::new() };
+        let mut compare = Compare { contents, lines: Vec::new(), wanted: BTreeSet::new() };
         let whose = contents.origin.name();
         strangers(&transformation.recipe(), "$", &mut |place, name| {
             compare.lines.push(format!("optimizer: {place}: {whose} has no state such as that of {name}"));
@@ -106,7 +106,7 @@ struct Compare<'a> {
     contents: &'a Contents,
     lines: Vec<String>,
     /// What parameters and state take from the file.
-    wanted: Vec<(Role, String)>,
+    wanted: BTreeSet<(Role, String)>,
 }
 
 type Held<'a> = BTreeMap<(Role, String), &'a str>;
@@ -154,11 +154,10 @@ impl<'a> Compare<'a> {
                 }
             },
         }
-        if self.wanted.contains(&wanted) {
-            let tensor = self.contents.origin.tensor(wanted.0, &wanted.1);
+        let tensor = self.contents.origin.tensor(wanted.0, &wanted.1);
+        if !self.wanted.insert(wanted) {
             self.lines.push(format!("optimizer: two arrays of its state would be filled from `{tensor}`"));
         }
-        self.wanted.push(wanted);
     }
 
     fn params(&mut self, here: &Structure, held: &Held<'a>, moves: &Resolved) {
