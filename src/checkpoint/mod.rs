@@ -49,6 +49,10 @@
 //! [`Load`] says what may differ. Functions (a mask or a schedule that is a closure) cannot be compared; only that there is
 //! one is.
 //!
+//! # Files of others
+//!
+//! [`Import`] goes on with a run of PyTorch's or Optax's, out of a safetensors file that they have written.
+//!
 //! Differs: PyTorch and Optax save state by position or as a pickled tree, and load it without comparing the optimizer's
 //! arguments; see [the guide](https://github.com/gradchain/gradchain/blob/main/docs/reliability.md).
 
