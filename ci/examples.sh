@@ -3,13 +3,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-last=$(cargo run --quiet --release --features config --example train_digits | tee /dev/stderr | tail -n 1)
+last=$(cargo run --quiet --release --example train_digits | tee /dev/stderr | tail -n 1)
 awk -v line="$last" 'BEGIN {
     if (line !~ /^test accuracy 0\.[0-9]+$/) { print "unexpected last line: " line; exit 1 }
     split(line, words, " ")
     if (words[3] < 0.965) { print "the accuracy should be at least 0.965"; exit 1 }
 }' >&2
 
-cargo run --quiet --release --features config --example fit_lbfgs
-cargo run --quiet --release --features config --example constrained
-cargo run --quiet --release --features config --example diloco
+cargo run --quiet --release --example fit_lbfgs
+cargo run --quiet --release --example constrained
+cargo run --quiet --release --example diloco
+cargo run --quiet --release --example resume

@@ -2,7 +2,8 @@
 # Clippy, with warnings as errors, for each set of features: none, each alone, the default ones, all. With
 # `--powerset`, every subset instead, of which only the library is checked.
 #
-# Nothing is built, only checked, so that the sets share most of their work.
+# Nothing is built, only checked, so that the sets share most of their work. Packages are named, since those that are
+# built together share their features.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,14 +23,14 @@ if [ "${1:-}" = --powerset ]; then
         for i in "${!features[@]}"; do
             if ((set >> i & 1)); then chosen+=("${features[i]}"); fi
         done
-        clippy --lib --no-default-features --features "$(IFS=,; echo "${chosen[*]:-}")"
+        clippy -p gradchain --lib --no-default-features --features "$(IFS=,; echo "${chosen[*]:-}")"
     done
     exit
 fi
 
-clippy --workspace --all-targets --no-default-features
+clippy -p gradchain -p gradchain-derive --all-targets --no-default-features
 for feature in "${features[@]}"; do
-    clippy --all-targets --no-default-features --features "$feature"
+    clippy -p gradchain --all-targets --no-default-features --features "$feature"
 done
-clippy --workspace --all-targets
+clippy -p gradchain -p gradchain-derive --all-targets
 clippy --workspace --all-targets --all-features

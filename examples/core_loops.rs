@@ -16,5 +16,17 @@ fn main() -> gradchain::Result<()> {
     step("adam", &adam(0.1))?;
     step("adamw", &adamw(0.1).mask(Mask::path("0")))?;
     step("lion", &lion(0.1))?;
+    step("adabelief", &adabelief(0.1))?;
+    step("adadelta", &adadelta(0.1))?;
+    step("adagrad", &adagrad(0.1))?;
+    step("adamax", &adamax(0.1))?;
+    step("adan", &adan(0.1))?;
+    step("amsgrad", &amsgrad(0.1))?;
+    step("madgrad", &madgrad(0.1))?;
+    step("radam", &radam(0.1))?;
+    step("rmsprop", &rmsprop(0.1))?;
+    step("rprop", &rprop(0.1))?;
+    step("sign", &sign_sgd(0.1))?;
+    step("yogi", &yogi(0.1))?;
     step("clipped adamw", &chain((zero_nans(), clip_by_global_norm(1.0), adamw(0.1))))
 }

@@ -140,7 +140,8 @@ impl Error {
         matches!(*self.0, Kind::UnknownName { .. })
     }
 
-    /// Whether the state was left half written by a panic.
+    /// Whether the state was left half written by a panic in code that a step called: a rule, a schedule, a loss. Go on from
+    /// a copy or a checkpoint; see [`step`](crate::GradientTransformation::step) for what the parameters are then.
     pub fn is_poisoned(&self) -> bool {
         matches!(*self.0, Kind::Poisoned)
     }

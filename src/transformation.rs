@@ -58,6 +58,12 @@ pub trait GradientTransformation: Stage {
     /// If the parameters or gradients do not have the structure that the state was made for: all differing leaves are
     /// listed, and nothing has been changed. Gradients may be a tree of another type, and of another float type as long
     /// as nothing is lost by converting them to the one that the leaf's arithmetic is done in.
+    ///
+    /// # Panics
+    ///
+    /// Only if code of yours does: a rule, a schedule made of a function, a tree. Unless that was before the step began, the
+    /// state [is an error](crate::Error::is_poisoned) to use from then on. Parameters have not been changed, unless it was
+    /// in a rule in the last pass: then each element is as before or as after the step.
     fn step<P, G>(&self, params: &mut P, grads: &G, state: &mut OptState<Self>) -> Result<Outcome>
     where
         P: TreeMut + ?Sized,
@@ -192,6 +198,66 @@ pub trait GradientTransformation: Stage {
         Ok(outcome)
     }
 
+    /// As [`update`](Self::update), in the gradients' own arrays: they are given by value, and come back as the updates.
+    ///
+    /// Nothing is allocated, and no second tree is in memory. The bits are those of `update`. Gradients that are lent
+    /// (`&mut grads`) are written in place.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = chain((clip(1.0), sgd(0.5)));
+    /// let mut params = vec![1.0_f32, 2.0];
+    /// let mut state = optimizer.init(&params)?;
+    /// let gradient = vec![0.5_f32, 3.0];
+    /// let (updates, outcome) = optimizer.update_owned(gradient, &mut state, &params)?;
+    /// assert_eq!(updates, [-0.25, -0.5]);
+    /// assert!(outcome.emitted());
+    /// apply_updates(&mut params, &updates)?;
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step); and if gradients are of other types than the parameters, since they have to hold the
+    /// updates. Then nothing has been written, and what was given by value is dropped.
+    fn update_owned<P, G>(&self, grads: G, state: &mut OptState<Self>, params: &P) -> Result<(G, Outcome)>
+    where
+        P: Tree + ?Sized,
+        G: TreeMut,
+        (): Provides<Self::Needs>,
+        Self: Sized,
+    {
+        self.update_owned_with(grads, (), state, params)
+    }
+
+    /// As [`update_owned`](Self::update_owned), with what the transformation [needs](crate::needs) besides gradients.
+    ///
+    /// # Errors
+    ///
+    /// As [`update_owned`](Self::update_owned) and [`step_with`](Self::step_with).
+    fn update_owned_with<P, G, E>(
+        &self,
+        mut grads: G,
+        mut extra: E,
+        state: &mut OptState<Self>,
+        params: &P,
+    ) -> Result<(G, Outcome)>
+    where
+        P: Tree + ?Sized,
+        G: TreeMut,
+        E: Extra<P> + Provides<Self::Needs>,
+        Self: Sized,
+    {
+        state.usable()?;
+        table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
+        table::grads_mut(&mut grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
+        let mut objective = if asks { extra.objective(params) } else { None };
+        let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Gradients)?;
+        Ok((grads, outcome))
+    }
+
     /// What a step does to memory, for parameters of this structure and gradients of the same types.
     ///
     /// ```
@@ -224,6 +290,10 @@ impl<T: Stage> GradientTransformation for T {}
 ///
 /// It dereferences to the transformation's own typed state: fields of a struct, members of a chain by number, what is
 /// inside a wrapper by `inner()`.
+///
+/// If a panic goes through a step, the state and copies of it are refused from then on, with an error that
+/// [`is_poisoned`](crate::Error::is_poisoned): by every step, by [`migrate`](Self::migrate), [`reset`](Self::reset),
+/// [`average`](Self::average), and when it is saved. Copies from before go on.
 pub struct OptState<T: Stage> {
     inner: T::State,
     structure: Arc<Structure>,

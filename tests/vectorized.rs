@@ -15,7 +15,7 @@ fn assembly() -> String {
     let status = Command::new(cargo)
         .current_dir(root)
         // One unit, so that there is one file; names as the demangler of version 0 gives them, with their type arguments.
-        .args(["rustc", "--release", "--example", "core_loops", "--"])
+        .args(["rustc", "-p", "gradchain", "--release", "--example", "core_loops", "--"])
         .args(["--emit", "asm", "-C", "codegen-units=1", "-C", "symbol-mangling-version=v0"])
         .status()
         .expect("cargo runs");
@@ -57,6 +57,18 @@ const CHAINS: &[(&str, &[&str])] = &[
     ("8ZeroNans", &["sqrt", "div", "mul", "add"]),
     ("4Lion", &["mul", "add"]),
     ("5Trace", &["mul", "add"]),
+    ("9Adabelief", &["sqrt", "div", "mul", "add"]),
+    ("8Adadelta", &["sqrt", "div", "mul", "add"]),
+    ("7Adagrad", &["sqrt", "div", "mul", "add"]),
+    ("6Adamax", &["div", "mul", "add"]),
+    ("4Adan", &["sqrt", "div", "mul", "add"]),
+    ("7Amsgrad", &["sqrt", "div", "mul", "add"]),
+    ("7Madgrad", &["div", "mul", "add"]),
+    ("5Radam", &["sqrt", "div", "mul", "add"]),
+    ("7Rmsprop", &["sqrt", "div", "mul", "add"]),
+    ("5Rprop", &["mul", "add"]),
+    ("7SignSgd", &["mul", "add"]),
+    ("4Yogi", &["sqrt", "div", "mul", "add"]),
 ];
 
 #[test]
@@ -72,6 +84,14 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
                     let packed = format!("{prefix}{operation}p{letter}\t");
                     let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
                     assert!(found, "{chain}, {isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
+                    // Only what is left after whole registers is done one by one: once, against the blocks' several times.
+                    let count = |name: &str| code.iter().filter(|line| line.starts_with(name)).count();
+                    let (whole, single) = (count(&packed), count(&format!("{prefix}{operation}s{letter}\t")));
+                    let slow = ["sqrt", "div"].contains(operation) && whole <= single;
+                    assert!(
+                        !slow,
+                        "{chain}, {isa}, {real}: {operation} on {whole} registers, {single} times on one number"
+                    );
                 }
                 let gathers = code.iter().any(|line| line.contains("gather"));
                 assert!(!gathers, "{chain}, {isa}, {real}: vectorised across blocks, with gathers");

@@ -2,11 +2,13 @@
 //!
 //! `cargo bench --bench roofline --features half [-- FILTER]` prints a line for each chain, element type, tree and number
 //! of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both sides.
-//! `--features half,rayon` adds runs on all cores. `-- cat_` runs the whole catalogue of optimizers instead, on one leaf.
+//! `--features half,rayon` adds runs on all cores. `-- cat_` runs the whole catalogue of optimizers instead, on one leaf;
+//! `-- mat_` those that multiply matrices, against these products.
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
 mod catalogue;
 mod limit;
+mod matrices;
 mod trees;
 
 use std::time::Instant;
@@ -21,6 +23,9 @@ const PAIRS: usize = 24;
 
 fn main() {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with("--")).unwrap_or_default();
+    if filter.starts_with("mat_") {
+        return matrices::run(&filter);
+    }
     for shapes in Shapes::all() {
         run_dtype::<f32>(&shapes, "f32", &filter);
         #[cfg(feature = "half")]

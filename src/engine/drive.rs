@@ -24,6 +24,8 @@ pub(crate) enum Sink<'a> {
     Updates(&'a [Buffer]),
     /// They are written, rounded to the types of these arrays.
     Arrays(&'a Moments),
+    /// They are written in place of the gradients, which are lent to be written and of the parameters' types.
+    Gradients,
 }
 
 /// What a state keeps between steps besides what it remembers: cuts, tables, sums, and where a chain needs it a place to
@@ -256,7 +258,8 @@ impl<T: Stage> Pass<'_, T> {
             // What was stored is already where it is going to be stored again.
             Some(_) if stores && self.span.from > 0 => {}
             Some(source) if source.strides.is_none() && source.data.dtype() == C::DTYPE => {
-                // SAFETY: gradients are lent for the step, and only stored updates, another stretch of memory, are written.
+                // SAFETY: gradients are lent for the step; while this is borrowed only stored updates, another stretch of
+                // memory, are written.
                 unread = Some(unsafe { source.data.slice(start, len) });
             }
             // SAFETY: as above.
@@ -308,6 +311,14 @@ impl<T: Stage> Pass<'_, T> {
                 // SAFETY: as above; `Nested` holds the arrays exclusively.
                 arrays.raw(leaf).inspect(|to| unsafe { super::convert::store(self.isa, *to, start, tile.u) });
             }
+            Sink::Gradients => {
+                if zero {
+                    tile.u.fill(C::zero());
+                }
+                // SAFETY: gradients are lent for the step to be written, no pass comes after this one, and each piece is
+                // run once in a pass; what `source` borrowed is not used any more.
+                self.grads.get(leaf).inspect(|to| unsafe { store_stretch(to, spec, self.isa, start, tile.u) });
+            }
         }
     }
 }
@@ -336,6 +347,26 @@ fn add_slice<C: Real, P: Element>(u: &[C], p: &mut [P]) {
 #[inline(always)]
 pub(crate) fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
     convert(add_update(convert::<P, C>(p), convert::<P, C>(convert::<C, P>(u))))
+}
+
+/// Writes finished updates to a stretch of a leaf of any type and layout.
+///
+/// # Safety
+///
+/// The leaf is lent for the step to be written, and this stretch is the caller's alone.
+unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
+    let Some(strides) = &leaf.strides else {
+        // SAFETY: by the caller's promise.
+        return unsafe { super::convert::store(isa, leaf.data, start, u) };
+    };
+    with_dtype!(leaf.data.dtype(), T => {
+        let view = RawStrided { first: leaf.data };
+        let mut u = u.iter();
+        for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(u.len()) {
+            // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
+            unsafe { view.write::<T>(run, || u.next().map_or_else(T::default, |u| convert::<C, T>(*u))) };
+        }
+    });
 }
 
 /// Adds finished updates to a stretch of a parameter of any type and layout.

@@ -97,6 +97,8 @@ pub trait Rule: core::fmt::Debug + Send + Sync + 'static {
     fn scalars<C: Real>(&self, clock: Clock) -> Self::Scalars<C>;
 
     /// Transforms the update `u` of one element with parameter `p`. Write `#[inline(always)]` on it.
+    ///
+    /// A panic in here ends the step, and the state [cannot be used any more](crate::Error::is_poisoned).
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
 }
 

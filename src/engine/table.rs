@@ -58,10 +58,17 @@ pub(crate) fn params_mut<P: TreeMut + ?Sized>(
     table: &mut Table,
     path: &mut String,
 ) -> Result<()> {
-    table.clear();
-    let mut check = Check { structure, fits: same, same: true };
-    tree.walk_mut(&mut WalkMut::new(path, &mut |path, leaf| check.leaf(table, path, leaf.parts)));
-    if check.done(table) { Ok(()) } else { Err(misfit("parameters", tree, structure, same)) }
+    write(tree, structure, table, path, "parameters")
+}
+
+/// Fills a table with gradients in whose place the updates are written, so that they have to be of the same types.
+pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
+    tree: &mut G,
+    structure: &Structure,
+    table: &mut Table,
+    path: &mut String,
+) -> Result<()> {
+    write(tree, structure, table, path, "gradients")
 }
 
 /// Fills a table with parameters to read.
@@ -88,6 +95,19 @@ pub(crate) fn grads<G: Tree + ?Sized>(
 pub(crate) fn moments(gradient: &Moments, table: &mut Table) {
     table.clear();
     table.extend((0..gradient.len()).filter_map(|leaf| Some(TableLeaf { data: gradient.raw(leaf)?, strides: None })));
+}
+
+fn write<T: TreeMut + ?Sized>(
+    tree: &mut T,
+    structure: &Structure,
+    table: &mut Table,
+    path: &mut String,
+    what: &str,
+) -> Result<()> {
+    table.clear();
+    let mut check = Check { structure, fits: same, same: true };
+    tree.walk_mut(&mut WalkMut::new(path, &mut |path, leaf| check.leaf(table, path, leaf.parts)));
+    if check.done(table) { Ok(()) } else { Err(misfit(what, tree, structure, same)) }
 }
 
 fn read<T: Tree + ?Sized>(

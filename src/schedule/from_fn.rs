@@ -19,7 +19,8 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// None: nothing is known of the function.
+/// None: nothing is known of the function. If it panics in a step, parameters are as they were, and the state
+/// [cannot be used any more](crate::Error::is_poisoned).
 ///
 /// # Example
 ///

@@ -174,7 +174,7 @@ impl WholeTreeRule for ScaleByFactoredRms {
     fn transform(&self, state: &mut ScaleByFactoredRmsState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let count = state.count.get();
         state.count.increment();
-        let t = (count as i64).saturating_sub(self.step_offset).saturating_add(1);
+        let t = i64::try_from(count).unwrap_or(i64::MAX).saturating_sub(self.step_offset).saturating_add(1);
         let keep = if t > 1 { 1.0 - (t as f64).powf(-self.decay_rate.at(count)) } else { 0.0 };
         tree.visit(&mut Scale { rule: self, state, keep, epsilon: self.epsilon.at(count) });
     }

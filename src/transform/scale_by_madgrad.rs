@@ -112,7 +112,7 @@ impl Rule for ScaleByMadgrad {
     fn apply<C: Real>(k: MadgradScalars<C>, [v, s, x0]: &mut [C; 3], u: C, p: C) -> C {
         *v += k.lambda * (u * u);
         *s += k.lambda * u;
-        let root = C::of(cube_root(v.as_f64())) + k.eps;
+        let root = cube_root(*v) + k.eps;
         let step = if root == C::zero() { root } else { *s / root };
         k.take * ((*x0 - step) - p)
     }

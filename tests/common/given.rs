@@ -31,6 +31,12 @@ pub trait Registered: Stage + Clone + 'static {
         params: &DynTree,
         updates: &mut Updates,
     ) -> Result<Outcome>;
+    fn update_owned_given(
+        &self,
+        grads: DynTree,
+        state: &mut OptState<Self>,
+        params: &DynTree,
+    ) -> Result<(DynTree, Outcome)>;
 }
 
 type Loss<'a> = &'a mut dyn FnMut(&DynTree) -> (f64, DynTree);
@@ -68,6 +74,16 @@ where
     ) -> Result<Outcome> {
         let mut bowl = in_loss(|| Bowl::of(self.needs(), params, grads));
         self.update_into_with(grads, given(&mut |p| in_loss(|| bowl.loss(p))), state, params, updates)
+    }
+
+    fn update_owned_given(
+        &self,
+        grads: DynTree,
+        state: &mut OptState<T>,
+        params: &DynTree,
+    ) -> Result<(DynTree, Outcome)> {
+        let mut bowl = in_loss(|| Bowl::of(self.needs(), params, &grads));
+        self.update_owned_with(grads, given(&mut |p| in_loss(|| bowl.loss(p))), state, params)
     }
 }
 

@@ -47,6 +47,7 @@ pub trait Session {
     fn step(&mut self, params: &mut DynTree, grads: &DynTree) -> Result<Outcome>;
     fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates>;
     fn update_into(&mut self, grads: &DynTree, params: &DynTree, updates: &mut Updates) -> Result<Outcome>;
+    fn update_owned(&mut self, grads: DynTree, params: &DynTree) -> Result<(DynTree, Outcome)>;
     fn zero_updates(&self) -> Updates;
     fn schema(&self) -> Schema;
     /// A copy of what is remembered.
@@ -142,6 +143,9 @@ impl<T: Registered> Session for Running<T> {
     }
     fn update_into(&mut self, grads: &DynTree, params: &DynTree, updates: &mut Updates) -> Result<Outcome> {
         self.transformation.update_into_given(grads, &mut self.state, params, updates)
+    }
+    fn update_owned(&mut self, grads: DynTree, params: &DynTree) -> Result<(DynTree, Outcome)> {
+        self.transformation.update_owned_given(grads, &mut self.state, params)
     }
     fn zero_updates(&self) -> Updates {
         self.state.zero_updates()

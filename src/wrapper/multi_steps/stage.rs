@@ -137,7 +137,7 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
             state.weight.set(total);
             state.next_weight.set(1.0);
             state.mini_step.increment();
-            run.act = if (done + 1) as f64 >= self.window(gradient_step) { Act::Emit } else { Act::Hold };
+            run.act = if state.mini_step.get() as f64 >= self.window(gradient_step) { Act::Emit } else { Act::Hold };
         }
         if run.act == Act::Emit {
             state.mini_step.reset();

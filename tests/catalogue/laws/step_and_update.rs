@@ -1,5 +1,6 @@
 use gradchain::apply_updates;
 use gradchain::state::same_bits;
+use gradchain::tree::Structure;
 
 use super::{Problem, Subject, holds, holds_on, large_problem};
 use crate::common::same_values;
@@ -17,6 +18,29 @@ pub(super) fn law(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) 
     }
     same_values(&params, &stepped.params).unwrap_or_else(|at| panic!("{name}: {at}"));
     assert!(same_bits(&session.state(), &stepped.state), "{name}: the states differ");
+}
+
+/// The gradients' own arrays hold the updates, where they are of the parameters' types; else it is an error.
+fn owned(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
+    let name = entry.name();
+    let stepped = entry.run(params, grads);
+    let mut params = params.clone();
+    let mut session = entry.init(&params).unwrap();
+    let fits = Structure::of(&params).unwrap() == Structure::of(&grads[0]).unwrap();
+    for grads in grads {
+        match session.update_owned(grads.clone(), &params) {
+            Ok((updates, _)) => apply_updates(&mut params, &updates).unwrap(),
+            Err(error) => return assert!(!fits && error.is_structure(), "{name}: {error}"),
+        }
+        assert!(fits, "{name}: gradients of other types hold the updates");
+    }
+    same_values(&params, &stepped.params).unwrap_or_else(|at| panic!("{name}: {at}"));
+    assert!(same_bits(&session.state(), &stepped.state), "{name}: the states differ");
+}
+
+#[test]
+fn gradients_given_by_value_come_back_as_the_updates() {
+    holds(owned, 3);
 }
 
 #[test]

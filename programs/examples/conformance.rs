@@ -7,7 +7,7 @@ use std::env;
 use std::path::Path;
 use std::process::ExitCode;
 
-#[path = "../tests/conformance/mod.rs"]
+#[path = "../../tests/conformance/mod.rs"]
 mod conformance;
 
 use conformance::{Departures, Summary, folder, kept};

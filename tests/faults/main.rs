@@ -1,0 +1,66 @@
+//! Faults: what is killed, has no room, panics, or is given extreme numbers goes on with the right bits or says what is wrong.
+//!
+//! Some tests start this program once more, as the process that the fault happens to: see `process`.
+#![allow(missing_docs, reason = "a test program")]
+
+mod clipping;
+mod edges;
+mod kill;
+mod limits;
+#[cfg(target_os = "linux")]
+mod memory;
+#[cfg(target_os = "linux")]
+mod no_room;
+mod owned;
+mod panics;
+mod process;
+
+use gradchain::prelude::*;
+use gradchain::tree::for_each_leaf;
+use ndarray::{Array1, Array2};
+
+/// A model of two types.
+#[derive(Clone, Debug, PartialEq, Tree)]
+struct Model {
+    weight: Array2<f32>,
+    bias: Array1<f64>,
+}
+
+fn model() -> Model {
+    let weight = Array2::from_shape_fn((60, 100), |(i, j)| noise((i * 100 + j) as u64) as f32);
+    Model { weight, bias: Array1::from_shape_fn(50, |i| noise(1_000_000 + i as u64)) }
+}
+
+/// The gradient at a step: it follows from the step and the parameters alone.
+fn gradient(model: &Model, step: u64) -> Model {
+    let shift = noise(step);
+    Model { weight: model.weight.mapv(|w| 0.5 * w + shift as f32), bias: model.bias.mapv(|b| 0.5 * b - shift) }
+}
+
+/// With what a training run has: clipping, a schedule, a mask, and a window of mini-steps around it all.
+type Optimizer = MultiSteps<(ClipByGlobalNorm, Adamw)>;
+
+fn optimizer() -> Optimizer {
+    let rate = warmup_cosine_decay(0.0, 0.05, 20, 100, 1e-4);
+    multi_steps(chain((clip_by_global_norm(1.0), adamw(rate).weight_decay(0.01).mask(Mask::path("weight")))), 3)
+}
+
+/// Between -1 and 1, and the same on every machine.
+fn noise(seed: u64) -> f64 {
+    (bits(seed) >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
+}
+
+/// SplitMix64.
+fn bits(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// Path and bits of every leaf.
+fn bits_of<T: Tree + ?Sized>(tree: &T) -> Vec<(String, Vec<u64>)> {
+    let mut out = Vec::new();
+    for_each_leaf(tree, |path, leaf| out.push((path.to_owned(), leaf.to_f64().iter().map(|x| x.to_bits()).collect())));
+    out
+}

@@ -1,0 +1,118 @@
+//! Small cases of all that is `unsafe` in the engine, for `ci/miri`, which takes thousands of times as long as the machine:
+//! leaves of every layout and type; chains that fuse and such that do not; barriers, boxes, windows, whole leaves, threads.
+//!
+//! Each compares a step in place with updates that are applied later; what the numbers must be is held elsewhere.
+#![cfg(feature = "derive")]
+#![allow(missing_docs, reason = "a test program")]
+
+use gradchain::Tree;
+use gradchain::prelude::*;
+use ndarray::{Array1, Array2, ArrayViewMut2, ShapeBuilder, s};
+
+/// In row-major order, in column-major order, with gaps, without axes, without elements, and of 16 bits.
+#[derive(Tree)]
+struct Model<'a> {
+    dense: Array2<f32>,
+    columns: Array2<f64>,
+    gaps: ArrayViewMut2<'a, f32>,
+    scalar: f64,
+    empty: Array1<f32>,
+    #[cfg(feature = "half")]
+    half: Array1<half::bf16>,
+}
+
+/// Memory for the leaf with gaps.
+fn memory() -> Array2<f32> {
+    Array2::from_elem((3, 8), 7.0)
+}
+
+fn model(memory: &mut Array2<f32>, seed: usize) -> Model<'_> {
+    let number = |i: usize| ((i * 7919 + seed * 613) % 101) as f32 / 50.0 - 1.0;
+    let mut gaps = memory.slice_mut(s![.., ..;2]);
+    gaps.indexed_iter_mut().for_each(|((i, j), x)| *x = number(i * 4 + j));
+    Model {
+        dense: Array2::from_shape_fn((5, 7), |(i, j)| number(i * 7 + j + 100)),
+        columns: Array2::from_shape_fn((3, 4).f(), |(i, j)| f64::from(number(i * 4 + j + 200))),
+        gaps,
+        scalar: f64::from(number(300)),
+        empty: Array1::zeros(0),
+        #[cfg(feature = "half")]
+        half: Array1::from_shape_fn(9, |i| half::bf16::from_f32(number(i + 400))),
+    }
+}
+
+fn bits(model: &Model<'_>) -> Vec<u64> {
+    let single = |x: &f32| u64::from(x.to_bits());
+    let mut bits: Vec<u64> = model.dense.iter().chain(&model.gaps).chain(&model.empty).map(single).collect();
+    bits.extend(model.columns.iter().chain([&model.scalar]).map(|x| x.to_bits()));
+    #[cfg(feature = "half")]
+    bits.extend(model.half.iter().map(|x| u64::from(x.to_bits())));
+    bits
+}
+
+/// Three steps in place, and three by updates: the same bits, and nothing written between the gaps.
+fn holds<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) {
+    let (mut in_place, mut by_updates, mut of_gradient) = (memory(), memory(), memory());
+    {
+        let (mut params, mut other) = (model(&mut in_place, 0), model(&mut by_updates, 0));
+        let (mut state, mut state_of_other) = (optimizer.init(&params).unwrap(), optimizer.init(&other).unwrap());
+        for step in 1..=3 {
+            let gradient = model(&mut of_gradient, step);
+            let outcome = optimizer.step(&mut params, &gradient, &mut state).unwrap();
+            let updates = optimizer.update(&gradient, &mut state_of_other, &other).unwrap();
+            assert_eq!(outcome, updates.outcome(), "{name}, step {step}");
+            apply_updates(&mut other, &updates).unwrap();
+            assert_eq!(bits(&params), bits(&other), "{name}, step {step}");
+        }
+        assert!(gradchain::state::same_bits(&*state, &*state_of_other), "{name}");
+    }
+    assert!(in_place.slice(s![.., 1..;2]).iter().all(|x| *x == 7.0), "{name} wrote between the gaps");
+}
+
+macro_rules! small {
+    ($($name:ident: $optimizer:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            holds(stringify!($name), &$optimizer);
+        }
+    )*};
+}
+
+small! {
+    momentum: sgd(0.1).momentum(0.9).nesterov(true);
+    masked_decay: adamw(0.1).weight_decay(0.1).mask(Mask::min_ndim(2));
+    moments_of_another_type: adam(0.1).mu_dtype(gradchain::DType::F64);
+    one_barrier: chain((zero_nans(), clip_by_global_norm(0.5), adamw(0.1)));
+    two_barriers: chain((clip_by_global_norm(0.5), scale_by_adam(), scale_by_trust_ratio(), scale(-0.1)));
+    two_norms: chain((scale_by_adam(), clip_by_global_norm(0.5), trace(0.9), normalize_by_update_norm(), scale(-0.1)));
+    boxes: chain(vec![boxed(clip_by_global_norm(1.0)), boxed(scale_by_adam()), boxed(scale(-0.1))]);
+    a_window: multi_steps(adam(0.1), 2);
+    finite_steps_only: apply_if_finite(adam(0.1), 3);
+    slow_weights: lookahead(sgd(0.1), 2, 0.5);
+    whole_leaves: adafactor(0.1);
+    matrix_products: muon(0.1);
+    the_whole_tree: lbfgs_direction();
+    sums_over_the_tree: prodigy();
+    groups: partition((("a", adam(0.1)), ("b", sgd(0.1))), Labels::paths([("d*", "a")]).otherwise("b"));
+}
+
+fn lbfgs_direction() -> impl GradientTransformation<Needs = Nothing> {
+    chain((scale_by_lbfgs(), scale(-0.1)))
+}
+
+/// Pieces of one leaf on several threads.
+#[cfg(feature = "rayon")]
+#[test]
+fn threads() {
+    let n = if cfg!(miri) { 16 * 1024 * 5 + 3 } else { 300_000 };
+    let optimizer = chain((clip_by_global_norm(0.5), sgd(0.1)));
+    let run = |threads: usize| {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+            let mut params = vec![1.0_f32; n];
+            let mut state = optimizer.init(&params).unwrap();
+            optimizer.step(&mut params, &vec![0.5_f32; n], &mut state).unwrap();
+            params
+        })
+    };
+    assert!(run(1) == run(3));
+}
