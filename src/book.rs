@@ -38,6 +38,7 @@ pages! {
     architecture: "../docs/architecture.md",
     wrappers: "../docs/wrappers.md",
     performance: "../docs/performance.md",
+    reliability: "../docs/reliability.md",
     conformance: "../docs/conformance.md",
 }
 

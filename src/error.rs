@@ -84,6 +84,12 @@ impl Error {
         Error(Box::new(Kind::Mismatch { what: what.into(), lines }))
     }
 
+    /// What was saved, and what it does not fit into.
+    #[cfg(feature = "serde")]
+    pub(crate) fn misfit(called: &str, lines: Vec<String>) -> Error {
+        Error::mismatch(format!("{called} does not fit"), lines)
+    }
+
     /// A file that cannot be written, or read, or is not what it says.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn file(file: impl Into<String>, problem: impl Into<String>) -> Error {

@@ -47,6 +47,8 @@ pub mod optimizer;
 pub mod projection;
 pub mod recipe;
 mod replicas;
+#[cfg(feature = "serde")]
+mod saved;
 pub mod schedule;
 pub mod select;
 pub mod state;

@@ -4,12 +4,11 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use safetensors::tensor::{Metadata, TensorInfo};
-
 use super::load::Load;
 use super::manifest::{Crc, KEY, Manifest, check_of};
-use super::save::{param_name, tensor_dtype};
+use super::save::param_name;
 use super::source::{Bytes, Source};
+use super::tensors::{Tensors, tensor_dtype};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::transformation::OptState;
@@ -18,19 +17,11 @@ use crate::tree::{LeafMut, Structure, Tree, TreeMut};
 /// A checkpoint to load from: see [the module](super).
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// As it is called in messages.
-    pub(super) name: String,
-    source: Source,
-    /// Where the tensors begin.
-    start: u64,
-    metadata: Metadata,
+    pub(super) tensors: Tensors,
     pub(super) manifest: Manifest,
     structure: Structure,
     verified: AtomicBool,
 }
-
-/// The most that a header may be long: what the format's own readers allow.
-const LONGEST_HEADER: u64 = 100_000_000;
 
 impl Checkpoint {
     /// Opens a file and reads its header. Tensors are read when they are loaded, piece by piece.
@@ -39,9 +30,8 @@ impl Checkpoint {
     ///
     /// If the file cannot be read, is cut off or longer than it says, or its header is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
-        let name = path.as_ref().display().to_string();
-        let file = File::open(path).and_then(Source::file).map_err(|error| Error::file(&*name, error.to_string()))?;
-        Checkpoint::read(name, file)
+        let (tensors, header) = Tensors::open(path.as_ref())?;
+        Checkpoint::of(tensors, &header)
     }
 
     /// Opens a file that is mapped into memory instead of read.
@@ -73,38 +63,25 @@ impl Checkpoint {
     }
 
     fn read(name: String, source: Source) -> Result<Checkpoint> {
-        let damaged = |problem: &dyn core::fmt::Display| Error::file(&*name, format!("damaged: {problem}"));
-        let read = |place, buffer: &mut [u8]| source.read_at(place, buffer).map_err(|error| damaged(&error));
-        let mut length = [0; 8];
-        read(0, &mut length)?;
-        let length = u64::from_le_bytes(length);
-        // Before anything is allocated for it.
-        if length > LONGEST_HEADER || length.saturating_add(8) > source.len() {
-            return Err(damaged(&format_args!("a header of {length} bytes in a file of {}", source.len())));
-        }
-        let mut header = vec![0; length as usize];
-        read(8, &mut header)?;
-        let header = core::str::from_utf8(&header).map_err(|error| damaged(&error))?;
-        let metadata: Metadata = serde_json::from_str(header).map_err(|error| damaged(&error))?;
-        let expected = (length + 8).checked_add(metadata.data_len() as u64);
-        if expected != Some(source.len()) {
-            let long = metadata.data_len();
-            return Err(damaged(&format_args!("{long} bytes of tensors are announced, the file has {}", source.len())));
-        }
-        let text = metadata.metadata().as_ref().and_then(|entries| entries.get(KEY));
+        let (tensors, header) = Tensors::read(name, source)?;
+        Checkpoint::of(tensors, &header)
+    }
+
+    fn of(tensors: Tensors, header: &str) -> Result<Checkpoint> {
+        let text = tensors.metadata.metadata().as_ref().and_then(|entries| entries.get(KEY));
         let Some(text) = text else {
             return Err(Error::file(
-                &*name,
+                &*tensors.name,
                 format!("it has no metadata `{KEY}`, so it is not a checkpoint of this crate"),
             ));
         };
-        let manifest = Manifest::parse(&name, text)?;
+        let manifest = Manifest::parse(&tensors.name, text)?;
         if check_of(header) != Some(manifest.check) {
-            return Err(damaged(&"the check sum of the header is not that of the header"));
+            return Err(tensors.damaged("the check sum of the header is not that of the header"));
         }
-        let structure = manifest.structure.structure().ok_or_else(|| damaged(&"a leaf is larger than any memory"))?;
-        let checkpoint =
-            Checkpoint { start: length + 8, source, metadata, manifest, structure, verified: false.into(), name };
+        let structure = manifest.structure.structure();
+        let structure = structure.ok_or_else(|| tensors.damaged("a leaf is larger than any memory"))?;
+        let checkpoint = Checkpoint { tensors, manifest, structure, verified: false.into() };
         checkpoint.consistent()?;
         Ok(checkpoint)
     }
@@ -112,36 +89,27 @@ impl Checkpoint {
     /// The metadata and the header are of the same tensors.
     fn consistent(&self) -> Result<()> {
         let expected = self.manifest.arrays.len() + if self.manifest.params { self.structure.len() } else { 0 };
-        let announced = self.metadata.tensors().len();
+        let announced = self.tensors.metadata.tensors().len();
         if expected != announced || announced != self.manifest.crc32.len() {
             return Err(self.damaged(format!("{expected} tensors are described, {announced} are there")));
         }
         if self.manifest.params {
             for leaf in self.structure.leaves() {
-                let info = self.info(&param_name(leaf.path()))?;
+                let info = self.tensors.info(&param_name(leaf.path()))?;
                 if info.dtype != tensor_dtype(leaf.dtype()) || info.shape != leaf.shape() {
                     return Err(self.damaged(format_args!("the parameter {leaf} is not of the type and shape it has")));
                 }
             }
         }
         let arrays = self.manifest.arrays.iter().map(|(_, tensor)| tensor);
-        match arrays.chain(self.manifest.crc32.keys()).find(|tensor| self.metadata.info(tensor).is_none()) {
+        match arrays.chain(self.manifest.crc32.keys()).find(|tensor| self.tensors.metadata.info(tensor).is_none()) {
             Some(tensor) => Err(self.damaged(format!("there is no tensor `{tensor}`"))),
             None => Ok(()),
         }
     }
 
-    /// As messages call it.
-    pub(super) fn called(&self) -> String {
-        if self.in_memory() { self.name.clone() } else { format!("the checkpoint {}", self.name) }
-    }
-
-    fn in_memory(&self) -> bool {
-        matches!(self.source, Source::Bytes(Bytes::Owned(_)))
-    }
-
     pub(super) fn damaged(&self, problem: impl core::fmt::Display) -> Error {
-        Error::file(&*self.name, format!("damaged: {problem}"))
+        self.tensors.damaged(problem)
     }
 
     /// Reads every byte and compares the check sums. Done before anything that exists is written to, once for each file.
@@ -153,16 +121,9 @@ impl Checkpoint {
         if self.verified.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut piece = vec![0; 1 << 18];
         for (tensor, expected) in &self.manifest.crc32 {
-            let (mut place, mut left) = self.place(tensor)?;
             let mut hasher = crc32fast::Hasher::new();
-            while left > 0 {
-                let now = piece.len().min(left);
-                self.source.read_at(place, &mut piece[..now]).map_err(|error| self.damaged(error))?;
-                hasher.update(&piece[..now]);
-                (place, left) = (place + now as u64, left - now);
-            }
+            self.tensors.pieces(tensor, |piece| hasher.update(piece))?;
             self.same(tensor, *expected, hasher.finalize())?;
         }
         self.verified.store(true, Ordering::Relaxed);
@@ -176,28 +137,11 @@ impl Checkpoint {
         Err(self.damaged(format_args!("tensor `{tensor}` has check sum {found:08x}, not {:08x}", expected.0)))
     }
 
-    /// What the header says of a tensor.
-    pub(super) fn info(&self, tensor: &str) -> Result<&TensorInfo> {
-        self.metadata.info(tensor).ok_or_else(|| self.damaged(format_args!("there is no tensor `{tensor}`")))
-    }
-
-    /// Where a tensor begins, and how many bytes it has.
-    fn place(&self, tensor: &str) -> Result<(u64, usize)> {
-        let (begin, end) = self.info(tensor)?.data_offsets;
-        Ok((self.start + begin as u64, end - begin))
-    }
-
     /// Fills a leaf, whose type and shape have been compared, and checks what has been read.
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>) -> Result<()> {
-        let (mut place, _) = self.place(tensor)?;
         let expected = self.manifest.crc32.get(tensor).copied().unwrap_or_default();
         let mut hasher = crc32fast::Hasher::new();
-        leaf.write_bytes(|piece| {
-            self.source.read_at(place, piece).map_err(|error| self.damaged(error))?;
-            hasher.update(piece);
-            place += piece.len() as u64;
-            Ok(())
-        })?;
+        self.tensors.fill(tensor, leaf, |piece| hasher.update(piece))?;
         self.same(tensor, expected, hasher.finalize())
     }
 

@@ -3,14 +3,14 @@
 use core::fmt;
 use std::collections::HashMap;
 
-use super::compare;
 use super::file::Checkpoint;
-use super::save::{param_name, tensor_dtype};
-use crate::element::DType;
+use super::save::param_name;
+use super::tensors::leaf_dtype;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::{Migration, Resolved};
-use crate::state::{ItemMut, ItemSpec, Kind, Moves, items_mut, sources};
+use crate::saved::{self, Saved};
+use crate::state::{ItemMut, ItemSpec, Kind, Moves, items_mut};
 use crate::transformation::OptState;
 use crate::tree::{Structure, Tree, TreeMut, WalkMut};
 
@@ -158,8 +158,8 @@ impl Load {
         has_params(file)?;
         let here = Structure::of(params)?;
         let mut lines = Vec::new();
-        let moves = self.moves(file, &here, &mut lines)?;
-        let Some(moves) = moves.filter(|_| lines.is_empty()) else { return Err(misfit(file, lines)) };
+        let moves = saved::moves(&self.migration, file.structure(), &here, &mut lines)?;
+        let Some(moves) = moves else { return Err(Error::misfit(&file.tensors.called("the checkpoint"), lines)) };
         file.verify()?;
         fill_params(file, &moves, params)?;
         Ok(report(file, &here, &moves))
@@ -167,40 +167,15 @@ impl Load {
 
     /// Compares everything, and makes a state to be filled.
     fn fit<T: Stage, P: Tree + ?Sized>(&self, file: &Checkpoint, transformation: &T, params: &P) -> Result<Fit<T>> {
-        let mut state = OptState::new(transformation, params)?;
-        let here = state.shared_structure();
-        let (mut lines, mut differed) = (Vec::new(), Vec::new());
-        let recipe = compare::as_json(&transformation.recipe());
-        compare::differences(&recipe, &file.manifest.optimizer, &mut |place, what| {
-            if self.may_differ.iter().any(|allowed| compare::is_at(place, allowed)) {
-                differed.push(format!("{place}: {what}"));
-            } else {
-                lines.push(format!("optimizer: {place}: {what}"));
-            }
-        });
-        let moves = self.moves(file, &here, &mut lines)?;
-        let Some(moves) = moves else { return Err(misfit(file, lines)) };
-        let old = file.item_specs()?;
-        let new: Vec<_> = items_mut(&mut *state, &here).iter().map(ItemSpec::of_mut).collect();
-        match sources(&old, &new, &moves) {
-            Ok(sources) if lines.is_empty() => {
-                let report = Report { differed, ..report(file, &here, &moves) };
-                Ok(Fit { state, sources, moves, report })
-            }
-            Ok(_) => Err(misfit(file, lines)),
-            Err(more) => {
-                lines.extend(more.into_iter().map(|line| format!("state: {line}")));
-                Err(misfit(file, lines))
-            }
-        }
-    }
-
-    /// What becomes of the leaves; `None` if no verb says so, with the differences as lines.
-    fn moves(&self, file: &Checkpoint, here: &Structure, lines: &mut Vec<String>) -> Result<Option<Resolved>> {
-        let moves = self.migration.resolve(file.structure(), here)?;
-        let differences = moves.differences(file.structure(), here);
-        lines.extend(differences.iter().map(|difference| format!("parameters: {difference}")));
-        Ok(differences.is_empty().then_some(moves))
+        let saved = Saved {
+            called: file.tensors.called("the checkpoint"),
+            optimizer: &file.manifest.optimizer,
+            structure: file.structure(),
+            items: file.item_specs()?,
+        };
+        let fit = saved.fit(&self.may_differ, &self.migration, transformation, params)?;
+        let report = Report { differed: fit.differed, ..report(file, fit.state.structure(), &fit.moves) };
+        Ok(Fit { state: fit.state, sources: fit.sources, moves: fit.moves, report })
     }
 }
 
@@ -243,9 +218,8 @@ impl Checkpoint {
         let values = self.manifest.values.iter();
         let values = values.map(|(name, value)| Ok(ItemSpec { name: name.clone(), kind: value.kind(), array: None }));
         let arrays = self.manifest.arrays.iter().map(|(name, tensor)| {
-            let info = self.info(tensor)?;
-            let dtype = [DType::F16, DType::Bf16, DType::F32, DType::F64];
-            let dtype = dtype.into_iter().find(|dtype| tensor_dtype(*dtype) == info.dtype);
+            let info = self.tensors.info(tensor)?;
+            let dtype = leaf_dtype(info.dtype);
             let dtype = dtype.ok_or_else(|| self.damaged(format_args!("`{tensor}` is of type {:?}", info.dtype)))?;
             Ok(ItemSpec { name: name.clone(), kind: Kind::Moment, array: Some((dtype, info.shape.clone())) })
         });
@@ -273,11 +247,7 @@ fn has_params(file: &Checkpoint) -> Result<()> {
     if file.has_params() {
         return Ok(());
     }
-    Err(Error::file(&*file.name, "it holds no parameters, only state: `load_state` is for such"))
-}
-
-fn misfit(file: &Checkpoint, lines: Vec<String>) -> Error {
-    Error::mismatch(format!("{} does not fit", file.called()), lines)
+    Err(Error::file(&*file.tensors.name, "it holds no parameters, only state: `load_state` is for such"))
 }
 
 fn report(file: &Checkpoint, here: &Structure, moves: &Resolved) -> Report {

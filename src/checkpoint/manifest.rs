@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::element::DType;
 use crate::error::{Error, Result};
+use crate::saved::Leaves;
 use crate::state::{ItemName, Single};
-use crate::tree::Structure;
 
 /// The key of the entry.
 pub(super) const KEY: &str = "gradchain";
@@ -35,43 +34,6 @@ pub(super) struct Manifest {
     /// By the name of the tensor.
     pub(super) crc32: BTreeMap<String, Crc>,
     pub(super) notes: BTreeMap<String, String>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Leaves {
-    pub(super) fingerprint: String,
-    pub(super) leaves: Vec<Leaf>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Leaf {
-    pub(super) path: String,
-    pub(super) dtype: DType,
-    pub(super) shape: Vec<usize>,
-}
-
-impl Leaves {
-    pub(super) fn of(structure: &Structure) -> Leaves {
-        let leaf = |leaf: &crate::tree::LeafSpec| Leaf {
-            path: leaf.path().into(),
-            dtype: leaf.dtype(),
-            shape: leaf.shape().into(),
-        };
-        let fingerprint = format!("{:016x}", structure.fingerprint());
-        Leaves { fingerprint, leaves: structure.leaves().iter().map(leaf).collect() }
-    }
-
-    /// `None` if a leaf would be larger than the address space.
-    pub(super) fn structure(&self) -> Option<Structure> {
-        let bytes = |leaf: &Leaf| {
-            let mut all = leaf.shape.iter().copied().chain([leaf.dtype.size()]).filter(|len| *len > 0);
-            all.try_fold(1_isize, |bytes, len| bytes.checked_mul(isize::try_from(len).ok()?))
-        };
-        self.leaves
-            .iter()
-            .all(|leaf| bytes(leaf).is_some())
-            .then(|| Structure::from_parts(self.leaves.iter().map(|leaf| (&*leaf.path, leaf.dtype, &*leaf.shape))))
-    }
 }
 
 /// A check sum, always as long in text.

@@ -49,18 +49,24 @@
 //! [`Load`] says what may differ. Functions (a mask or a schedule that is a closure) cannot be compared; only that there is
 //! one is.
 //!
+//! # Files of others
+//!
+//! [`Import`] goes on with a run of PyTorch's or Optax's, out of a safetensors file that they have written.
+//!
 //! Differs: PyTorch and Optax save state by position or as a pickled tree, and load it without comparing the optimizer's
 //! arguments; see [the guide](https://github.com/gradchain/gradchain/blob/main/docs/reliability.md).
 
-mod compare;
 mod file;
+mod import;
 mod load;
 mod manifest;
 mod rotation;
 mod save;
 mod source;
+mod tensors;
 
 pub use file::Checkpoint;
+pub use import::{Import, Origin};
 pub use load::{Load, Report};
 pub use rotation::{Latest, Rotation, Skipped, latest_valid};
 pub use save::Save;

@@ -5,13 +5,13 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::compare;
-use super::manifest::{Crc, FORMAT, KEY, Leaves, Manifest, check_of};
-use crate::element::DType;
+use super::manifest::{Crc, FORMAT, KEY, Manifest, check_of};
+use super::tensors::tensor_dtype;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
+use crate::saved::{Leaves, as_json};
 use crate::state::{Item, ItemName, Owner, items};
 use crate::transformation::OptState;
 use crate::tree::{LeafRef, Structure, Tree, Walk};
@@ -133,7 +133,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             check: Crc(0),
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").into(),
-            optimizer: compare::as_json(&self.transformation.recipe()),
+            optimizer: as_json(&self.transformation.recipe()),
             structure: Leaves::of(structure),
             params: self.params.is_some(),
             values,
@@ -215,13 +215,4 @@ fn header(shown: &str, tensors: &[(String, LeafRef<'_>)], manifest: &Manifest) -
     // The tensors begin at a multiple of eight.
     header.extend(core::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
     Ok(header)
-}
-
-pub(super) fn tensor_dtype(dtype: DType) -> Dtype {
-    match dtype {
-        DType::F16 => Dtype::F16,
-        DType::Bf16 => Dtype::BF16,
-        DType::F32 => Dtype::F32,
-        DType::F64 => Dtype::F64,
-    }
 }

@@ -24,10 +24,13 @@ mod moves;
 mod schema;
 mod walk;
 
+#[cfg(feature = "serde")]
+#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+pub use crate::saved::StateData;
 pub use average::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, average, lerp};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
-#[cfg(feature = "checkpoint")]
+#[cfg(feature = "serde")]
 pub(crate) use items::Single;
 pub(crate) use items::{Item, ItemMut, ItemName, Owner, items, items_mut};
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};

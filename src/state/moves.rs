@@ -82,7 +82,9 @@ pub(crate) fn sources(
                 continue;
             }
         };
-        by_name.insert(name, i);
+        if by_name.insert(name, i).is_some() {
+            lines.push(format!("`{}`: there are two of it", spec.name));
+        }
     }
     let mut from = Vec::with_capacity(new.len());
     for spec in new {

@@ -110,7 +110,7 @@ impl Structure {
     }
 
     /// Leaves of these paths, types and shapes, in row-major order.
-    #[cfg(feature = "checkpoint")]
+    #[cfg(feature = "serde")]
     pub(crate) fn from_parts<'a>(leaves: impl Iterator<Item = (&'a str, DType, &'a [usize])>) -> Structure {
         let leaf = |(path, dtype, shape): (&str, DType, &[usize])| LeafSpec {
             path: path.into(),

@@ -1,8 +1,11 @@
 //! Checkpoints: what is saved comes back bit for bit, what does not fit or is damaged is refused and changes nothing.
 #![allow(missing_docs, reason = "a test program")]
 
+mod bad_loads;
 mod damage;
+mod fixtures;
 mod folders;
+mod import;
 mod refusals;
 mod round_trips;
 
@@ -10,7 +13,7 @@ use std::io::Cursor;
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::prelude::*;
-use gradchain::tree::DynTree;
+use gradchain::tree::{DynTree, TreeMut};
 use gradchain::{Stage, Tree};
 use ndarray::{Array1, Array2, array};
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::recipe::Recipe;
 
 /// A recipe as JSON; numbers that JSON has not, and functions, are texts.
-pub(super) fn as_json(recipe: &Recipe) -> Value {
+pub(crate) fn as_json(recipe: &Recipe) -> Value {
     match recipe {
         Recipe::Null => Value::Null,
         Recipe::Bool(b) => Value::Bool(*b),
@@ -19,7 +19,7 @@ pub(super) fn as_json(recipe: &Recipe) -> Value {
 }
 
 /// Shows the place and the values of every difference.
-pub(super) fn differences(expected: &Value, found: &Value, show: &mut dyn FnMut(&str, &str)) {
+pub(crate) fn differences(expected: &Value, found: &Value, show: &mut dyn FnMut(&str, &str)) {
     at("$", expected, found, show);
 }
 
@@ -69,7 +69,7 @@ fn or_nothing(value: Option<&Value>) -> String {
 }
 
 /// Whether a place is one that may differ: an argument of that name, what is below one, or the place itself.
-pub(super) fn is_at(place: &str, allowed: &str) -> bool {
+pub(crate) fn is_at(place: &str, allowed: &str) -> bool {
     place == allowed
         || place.strip_prefix(allowed).is_some_and(|rest| allowed.starts_with('$') && rest.starts_with(['.', '[']))
         || place.split('.').any(|part| part.split('[').next() == Some(allowed))

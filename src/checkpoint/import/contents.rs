@@ -1,0 +1,105 @@
+//! What a file of others holds, by leaf.
+
+use std::collections::BTreeMap;
+
+use safetensors::tensor::Dtype;
+
+use super::origin::{Origin, Role};
+use crate::checkpoint::tensors::{Tensors, leaf_dtype};
+use crate::element::DType;
+use crate::error::Result;
+use crate::saved::fits_in_memory;
+use crate::tree::Structure;
+
+/// The tensors of a file, sorted out.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) origin: Origin,
+    pub(super) tensors: Tensors,
+    /// By what it is and the path of its leaf there: the name of the tensor.
+    pub(super) held: BTreeMap<(Role, String), String>,
+    /// Names that mean nothing, and what is wrong with them.
+    pub(super) strange: Vec<String>,
+}
+
+impl Contents {
+    pub(super) fn of(origin: Origin, tensors: Tensors) -> Contents {
+        let (mut held, mut strange) = (BTreeMap::new(), Vec::new());
+        let mut names: Vec<String> = tensors.metadata.offset_keys();
+        names.sort();
+        for tensor in names {
+            match origin.parse(&tensor) {
+                None => strange.push(format!("unexpected tensor `{tensor}`")),
+                Some(what) => {
+                    if let Some(other) = held.get(&what) {
+                        strange.push(format!("`{other}` and `{tensor}` are the same, of leaf `{}`", what.1));
+                    }
+                    held.insert(what, tensor);
+                }
+            }
+        }
+        Contents { origin, tensors, held, strange }
+    }
+
+    /// The leaves of the file, as what masks and renames are about: those that it has an array of.
+    pub(super) fn structure(&self) -> Result<Structure> {
+        let mut leaves: BTreeMap<&str, (DType, &[usize])> = BTreeMap::new();
+        for ((role, path), tensor) in &self.held {
+            let info = self.tensors.info(tensor)?;
+            match leaf_dtype(info.dtype) {
+                Some(dtype) if *role != Role::Step => {
+                    if !fits_in_memory(&info.shape, dtype) {
+                        return Err(self.tensors.damaged(format_args!("`{tensor}` is larger than any memory")));
+                    }
+                    leaves.entry(path).or_insert((dtype, &info.shape));
+                }
+                _ => {}
+            }
+        }
+        Ok(Structure::from_parts(leaves.into_iter().map(|(path, (dtype, shape))| (path, dtype, shape))))
+    }
+
+    /// The number of steps in a tensor.
+    ///
+    /// # Errors
+    ///
+    /// The inner one says why it is no such number, as a line of a message.
+    pub(super) fn steps(&self, tensor: &str) -> Result<Result<u64, String>> {
+        let info = self.tensors.info(tensor)?;
+        let size = match info.dtype {
+            Dtype::F32 | Dtype::I32 | Dtype::U32 => 4,
+            Dtype::F64 | Dtype::I64 | Dtype::U64 => 8,
+            other => return Ok(Err(format!("`{tensor}`: expected a count of steps, found {other:?}"))),
+        };
+        if info.data_offsets.1 - info.data_offsets.0 != size {
+            return Ok(Err(format!("`{tensor}`: expected one count of steps, found {:?}", info.shape)));
+        }
+        let mut bytes = Vec::new();
+        self.tensors.pieces(tensor, |piece| bytes.extend_from_slice(piece))?;
+        let (mut narrow, mut wide) = ([0; 4], [0; 8]);
+        if size == 4 {
+            narrow.copy_from_slice(&bytes)
+        } else {
+            wide.copy_from_slice(&bytes)
+        }
+        Ok(match info.dtype {
+            Dtype::I32 => i64::from(i32::from_le_bytes(narrow)).try_into().map_err(|_| "negative".into()),
+            Dtype::U32 => Ok(u32::from_le_bytes(narrow).into()),
+            Dtype::I64 => i64::from_le_bytes(wide).try_into().map_err(|_| "negative".into()),
+            Dtype::U64 => Ok(u64::from_le_bytes(wide)),
+            // From there on adding one changes nothing, so the true count is not known.
+            Dtype::F32 => whole(f32::from_le_bytes(narrow).into(), (1_u64 << 24) as f64),
+            _ => whole(f64::from_le_bytes(wide), (1_u64 << 53) as f64),
+        }
+        .map_err(|problem: String| format!("`{tensor}`: expected a count of steps, found {problem}")))
+    }
+}
+
+/// A float that counts.
+fn whole(x: f64, stuck: f64) -> Result<u64, String> {
+    match x {
+        _ if x.fract() != 0.0 || x < 0.0 || !x.is_finite() => Err(format!("{x:?}")),
+        _ if x >= stuck => Err(format!("{x:?}, where a count of this type no longer grows")),
+        _ => Ok(x as u64),
+    }
+}

@@ -1,0 +1,177 @@
+//! State that PyTorch or Optax has made, out of a safetensors file.
+
+mod contents;
+mod fit;
+mod origin;
+
+use std::path::Path;
+
+use self::contents::Contents;
+use self::fit::Fit;
+pub use self::origin::Origin;
+use super::source::{Bytes, Source};
+use super::tensors::Tensors;
+use crate::engine::Stage;
+use crate::error::Result;
+use crate::migrate::Migration;
+use crate::transformation::OptState;
+use crate::tree::{Tree, TreeMut};
+
+/// A file with the state of PyTorch's `Adam`, `AdamW` or `SGD`, or of Optax's, to go on from with [`adam`](crate::adam()),
+/// [`adamw`](crate::adamw()) or [`sgd`](crate::sgd()).
+///
+/// # The file
+///
+/// Safetensors, with these names; [the guide](https://github.com/gradchain/gradchain/blob/main/docs/checkpoints.md) has
+/// the lines of Python that write it. `params/…` is needed by [`load`](Import::load) alone.
+///
+/// | here | PyTorch | Optax |
+/// |---|---|---|
+/// | a parameter | `params/{name}` | `params/{path}` |
+/// | `mu`, the first moment | `state/{name}/exp_avg` | `mu/{path}` |
+/// | `nu`, the second moment | `state/{name}/exp_avg_sq` | `nu/{path}` |
+/// | `trace`, the momentum | `state/{name}/momentum_buffer` | `trace/{path}` |
+/// | every count of steps | `state/{name}/step`, for each parameter, all the same | `count`, one for all |
+///
+/// The dots of PyTorch's names are the slashes of paths: `layers.0.weight` is `layers/0/weight`. Leaves of other paths
+/// are renamed by [`migrating`](Import::migrating).
+///
+/// # What fits
+///
+/// `adam`, `adamw`, `sgd`, [`scale_by_adam`](crate::scale_by_adam()), [`trace`](crate::trace()), also in a
+/// [`chain`](crate::chain) with what has no state of its own but a count, such as clipping and schedules, or
+/// [`masked`](crate::masked). Everything else is refused, since a file does not say by which algorithm it was made: two
+/// moments could as well be those of RAdam.
+///
+/// The optimizer's arguments are not in the file; those of the optimizer here are used. PyTorch and Optax have other defaults:
+/// `AdamW` decays by 1e-2 in PyTorch, by 1e-4 in Optax and here.
+///
+/// # Errors
+///
+/// Loading compares everything before anything is changed, and lists every difference: a tensor that is missing or that
+/// nothing wants, another shape, another type (an `f64` is not rounded, nor a `bf16` widened: ask for
+/// [`mu_dtype`](crate::Adam::mu_dtype)), counts that differ from parameter to parameter.
+///
+/// Nothing is filled in. PyTorch has no state for a parameter that has had no gradient, and its `SGD` has neither a buffer
+/// before the first step nor ever a count: say [`fresh`](Migration::fresh) of such leaves, and [`at_step`](Import::at_step).
+///
+/// # Example
+///
+/// ```
+/// use gradchain::checkpoint::{Import, Origin};
+/// use gradchain::prelude::*;
+/// use gradchain::tree::DynTree;
+/// use ndarray::array;
+/// # use safetensors::{Dtype, tensor::TensorView};
+/// # let bytes = |x: [f32; 2]| x.map(f32::to_le_bytes).concat();
+/// # let (w, m, v) = (bytes([1.0, 2.0]), bytes([0.5, -0.5]), bytes([0.25, 0.25]));
+/// # let step = 3.0_f32.to_le_bytes();
+/// # let array = |data| TensorView::new(Dtype::F32, vec![2], data).unwrap();
+/// # let file = safetensors::serialize([
+/// #     ("params/fc.weight", array(&w[..])),
+/// #     ("state/fc.weight/exp_avg", array(&m)),
+/// #     ("state/fc.weight/exp_avg_sq", array(&v)),
+/// #     ("state/fc.weight/step", TensorView::new(Dtype::F32, vec![], &step).unwrap()),
+/// # ], None).unwrap();
+///
+/// let mut params = DynTree::new();
+/// params.insert("fc/weight", array![0.0_f32, 0.0]);
+/// let optimizer = adamw(1e-3).weight_decay(1e-2);
+/// // Of a file on the disk: `Import::torch("run.safetensors")?`
+/// let import = Import::from_bytes(Origin::Torch, file)?;
+/// let state = import.load(&optimizer, &mut params)?;
+/// assert_eq!(state.0.count.get(), 3);
+/// assert_eq!(state.0.moment("mu").unwrap().get::<f32>(0), Some(&[0.5, -0.5][..]));
+/// assert_eq!(params.get::<f32>("fc/weight").unwrap(), array![1.0, 2.0].into_dyn());
+///
+/// // Another model: nothing is changed, and everything that differs is named.
+/// let mut other = DynTree::new();
+/// other.insert("fc/weight", array![0.0_f32, 0.0, 0.0]);
+/// assert_eq!(
+///     import.load(&optimizer, &mut other).unwrap_err().to_string(),
+///     "the file does not fit: 3 differences\n  \
+///        `params/fc.weight`: expected f32 [3], found f32 [2]\n  \
+///        `state/fc.weight/exp_avg`: expected f32 [3], found f32 [2]\n  \
+///        `state/fc.weight/exp_avg_sq`: expected f32 [3], found f32 [2]"
+/// );
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing is loaded until `load` or `load_state` is called"]
+pub struct Import {
+    contents: Contents,
+    step: Option<u64>,
+    migration: Migration,
+}
+
+impl Import {
+    /// Opens a file with the state of a PyTorch optimizer.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is cut off, or is no safetensors file.
+    pub fn torch(path: impl AsRef<Path>) -> Result<Import> {
+        Ok(Import::of(Origin::Torch, Tensors::open(path.as_ref())?.0))
+    }
+
+    /// Opens a file with the state of an Optax optimizer.
+    ///
+    /// # Errors
+    ///
+    /// As [`torch`](Import::torch).
+    pub fn optax(path: impl AsRef<Path>) -> Result<Import> {
+        Ok(Import::of(Origin::Optax, Tensors::open(path.as_ref())?.0))
+    }
+
+    /// A file in memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`torch`](Import::torch).
+    pub fn from_bytes(origin: Origin, bytes: Vec<u8>) -> Result<Import> {
+        let (tensors, _) = Tensors::read("the file".into(), Source::Bytes(Bytes::Owned(bytes)))?;
+        Ok(Import::of(origin, tensors))
+    }
+
+    fn of(origin: Origin, tensors: Tensors) -> Import {
+        Import { contents: Contents::of(origin, tensors), step: None, migration: Migration::new() }
+    }
+
+    /// How many steps have been done, where the file does not say. A file that says something else is refused.
+    pub fn at_step(mut self, steps: u64) -> Import {
+        self.step = Some(steps);
+        self
+    }
+
+    /// Leaves have other paths here, or start [`fresh`](Migration::fresh), or are of no use here
+    /// ([`drop`](Migration::drop)). Fresh leaves keep their values; the count of steps goes on for them too.
+    pub fn migrating(mut self, migration: Migration) -> Import {
+        self.migration = migration;
+        self
+    }
+
+    /// Loads the parameters, and makes the state that the file describes.
+    ///
+    /// # Errors
+    ///
+    /// If anything differs, as [above](Import#errors); nothing is changed then. If the disk fails while parameters are
+    /// read, they may be partly loaded.
+    pub fn load<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
+        let mut fit = Fit::new(&self.contents, self.step, &self.migration, transformation, params, true)?;
+        fit.fill_state()?;
+        fit.fill_params(params)?;
+        Ok(fit.state)
+    }
+
+    /// Makes the state that the file describes, for parameters that are here already. Those of the file, if it has any,
+    /// are compared in type and shape, and not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Import::load).
+    pub fn load_state<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
+        let mut fit = Fit::new(&self.contents, self.step, &self.migration, transformation, params, false)?;
+        fit.fill_state()?;
+        Ok(fit.state)
+    }
+}

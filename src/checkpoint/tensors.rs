@@ -1,0 +1,120 @@
+//! A safetensors file whose header has been read; its tensors are still where they were.
+
+use std::fs::File;
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+
+use super::source::{Bytes, Source};
+use crate::element::DType;
+use crate::error::{Error, Result};
+use crate::tree::LeafMut;
+
+/// The tensors of a file, by name.
+#[derive(Debug)]
+pub(super) struct Tensors {
+    /// The file, as it is called in messages.
+    pub(super) name: String,
+    source: Source,
+    /// Where the tensors begin.
+    start: u64,
+    pub(super) metadata: Metadata,
+}
+
+/// The most that a header may be long: what the format's own readers allow.
+const LONGEST_HEADER: u64 = 100_000_000;
+
+impl Tensors {
+    /// Opens a file and reads its header, which is given too.
+    pub(super) fn open(path: &Path) -> Result<(Tensors, String)> {
+        let name = path.display().to_string();
+        let file = File::open(path).and_then(Source::file).map_err(|error| Error::file(&*name, error.to_string()))?;
+        Tensors::read(name, file)
+    }
+
+    /// Reads the header.
+    pub(super) fn read(name: String, source: Source) -> Result<(Tensors, String)> {
+        let damaged = |problem: &dyn core::fmt::Display| Error::file(&*name, format!("damaged: {problem}"));
+        let read = |place, buffer: &mut [u8]| source.read_at(place, buffer).map_err(|error| damaged(&error));
+        let mut length = [0; 8];
+        read(0, &mut length)?;
+        let length = u64::from_le_bytes(length);
+        // Before anything is allocated for it.
+        if length > LONGEST_HEADER || length.saturating_add(8) > source.len() {
+            return Err(damaged(&format_args!("a header of {length} bytes in a file of {}", source.len())));
+        }
+        let mut header = vec![0; length as usize];
+        read(8, &mut header)?;
+        let header = String::from_utf8(header).map_err(|error| damaged(&error.utf8_error()))?;
+        let metadata: Metadata = serde_json::from_str(&header).map_err(|error| damaged(&error))?;
+        let expected = (length + 8).checked_add(metadata.data_len() as u64);
+        if expected != Some(source.len()) {
+            let long = metadata.data_len();
+            return Err(damaged(&format_args!("{long} bytes of tensors are announced, the file has {}", source.len())));
+        }
+        Ok((Tensors { name, source, start: length + 8, metadata }, header))
+    }
+
+    /// As messages call it.
+    pub(super) fn called(&self, what: &str) -> String {
+        if matches!(self.source, Source::Bytes(Bytes::Owned(_))) {
+            self.name.clone()
+        } else {
+            format!("{what} {}", self.name)
+        }
+    }
+
+    pub(super) fn damaged(&self, problem: impl core::fmt::Display) -> Error {
+        Error::file(&*self.name, format!("damaged: {problem}"))
+    }
+
+    /// What the header says of a tensor.
+    pub(super) fn info(&self, tensor: &str) -> Result<&TensorInfo> {
+        self.metadata.info(tensor).ok_or_else(|| self.damaged(format_args!("there is no tensor `{tensor}`")))
+    }
+
+    /// Shows the bytes of a tensor in pieces.
+    pub(super) fn pieces(&self, tensor: &str, mut show: impl FnMut(&[u8])) -> Result<()> {
+        let (mut place, mut left) = self.place(tensor)?;
+        let mut piece = vec![0; left.min(1 << 18)];
+        while left > 0 {
+            let now = piece.len().min(left);
+            self.source.read_at(place, &mut piece[..now]).map_err(|error| self.damaged(error))?;
+            show(&piece[..now]);
+            (place, left) = (place + now as u64, left - now);
+        }
+        Ok(())
+    }
+
+    /// Fills a leaf, whose type and shape have been compared, and shows what has been read.
+    pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>, mut show: impl FnMut(&[u8])) -> Result<()> {
+        let (mut place, _) = self.place(tensor)?;
+        leaf.write_bytes(|piece| {
+            self.source.read_at(place, piece).map_err(|error| self.damaged(error))?;
+            show(piece);
+            place += piece.len() as u64;
+            Ok(())
+        })
+    }
+
+    /// Where a tensor begins, and how many bytes it has.
+    fn place(&self, tensor: &str) -> Result<(u64, usize)> {
+        let (begin, end) = self.info(tensor)?.data_offsets;
+        Ok((self.start + begin as u64, end - begin))
+    }
+}
+
+/// The type of a leaf, in a file.
+pub(super) fn tensor_dtype(dtype: DType) -> Dtype {
+    match dtype {
+        DType::F16 => Dtype::F16,
+        DType::Bf16 => Dtype::BF16,
+        DType::F32 => Dtype::F32,
+        DType::F64 => Dtype::F64,
+    }
+}
+
+/// The type of leaf that a tensor can be; `None` of integers and the like.
+pub(super) fn leaf_dtype(dtype: Dtype) -> Option<DType> {
+    [DType::F16, DType::Bf16, DType::F32, DType::F64].into_iter().find(|leaf| tensor_dtype(*leaf) == dtype)
+}

@@ -1,0 +1,91 @@
+//! What was saved, in whatever form, compared with what it is loaded into: nothing is changed before everything agrees.
+
+mod array;
+mod compare;
+mod data;
+mod leaves;
+
+use serde_json::Value;
+
+pub(crate) use self::compare::as_json;
+pub use self::data::StateData;
+pub(crate) use self::leaves::Leaves;
+#[cfg(feature = "checkpoint")]
+pub(crate) use self::leaves::fits_in_memory;
+use crate::engine::Stage;
+use crate::error::{Error, Result};
+use crate::migrate::{Migration, Resolved};
+use crate::state::{ItemSpec, items_mut, sources};
+use crate::transformation::OptState;
+use crate::tree::{Structure, Tree};
+
+/// A description of what was saved.
+pub(crate) struct Saved<'a> {
+    /// As messages call it.
+    pub(crate) called: String,
+    pub(crate) optimizer: &'a Value,
+    pub(crate) structure: &'a Structure,
+    pub(crate) items: Vec<ItemSpec>,
+}
+
+/// A state that fits, to be filled.
+pub(crate) struct Fit<T: Stage> {
+    pub(crate) state: OptState<T>,
+    /// For each value of the state, the number of the one that was saved.
+    pub(crate) sources: Vec<Option<usize>>,
+    #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "checkpoints fill parameters too"))]
+    pub(crate) moves: Resolved,
+    /// What differs, and may.
+    #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints may differ"))]
+    pub(crate) differed: Vec<String>,
+}
+
+impl Saved<'_> {
+    /// Compares everything, and makes a state.
+    ///
+    /// # Errors
+    ///
+    /// Every difference that is not allowed.
+    pub(crate) fn fit<T: Stage, P: Tree + ?Sized>(
+        &self,
+        may_differ: &[String],
+        migration: &Migration,
+        transformation: &T,
+        params: &P,
+    ) -> Result<Fit<T>> {
+        let mut state = OptState::new(transformation, params)?;
+        let here = state.shared_structure();
+        let (mut lines, mut differed) = (Vec::new(), Vec::new());
+        compare::differences(&as_json(&transformation.recipe()), self.optimizer, &mut |place, what| {
+            if may_differ.iter().any(|allowed| compare::is_at(place, allowed)) {
+                differed.push(format!("{place}: {what}"));
+            } else {
+                lines.push(format!("optimizer: {place}: {what}"));
+            }
+        });
+        let moves = moves(migration, self.structure, &here, &mut lines)?;
+        let Some(moves) = moves else { return Err(Error::misfit(&self.called, lines)) };
+        let new: Vec<_> = items_mut(&mut *state, &here).iter().map(ItemSpec::of_mut).collect();
+        match sources(&self.items, &new, &moves) {
+            Ok(sources) if lines.is_empty() => Ok(Fit { state, sources, moves, differed }),
+            Ok(_) => Err(Error::misfit(&self.called, lines)),
+            Err(more) => {
+                lines.extend(more.into_iter().map(|line| format!("state: {line}")));
+                Err(Error::misfit(&self.called, lines))
+            }
+        }
+    }
+}
+
+/// What becomes of the leaves; `None` if no verb says so, with the differences as lines.
+pub(crate) fn moves(
+    migration: &Migration,
+    there: &Structure,
+    here: &Structure,
+    lines: &mut Vec<String>,
+) -> Result<Option<Resolved>> {
+    let moves = migration.resolve(there, here)?;
+    let differences = moves.differences(there, here);
+    lines.extend(differences.iter().map(|difference| format!("parameters: {difference}")));
+    Ok(differences.is_empty().then_some(moves))
+}

@@ -1,0 +1,135 @@
+//! Files of versions that were released: they are loaded by every later one.
+//!
+//! Each was written after some steps, and holds what these steps give from scratch, to the bit. Decays are such that their powers
+//! are exact, so that no system's `pow` can be seen in them.
+//!
+//! A file is never written again. A new format gets a new folder: give its number to `FOLDER`, keep the old one in `READ`,
+//! and write the files with
+//!
+//! ```text
+//! cargo test --features half,checkpoint --test checkpoint -- --ignored write_the_files
+//! ```
+
+use std::fs;
+use std::path::PathBuf;
+
+use gradchain::state::same_bits;
+
+use super::*;
+
+/// Where files of this version's format are, and of those that are read.
+const FOLDER: &str = "v1";
+const READ: [&str; 1] = ["v1"];
+
+fn path(version: &str, name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data/checkpoints")
+        .join(version)
+        .join(format!("{name}.safetensors"))
+}
+
+/// What is done with each case: its name, the optimizer, the parameters at the start and the end.
+trait Each {
+    fn case<T, P>(&self, name: &str, optimizer: &T, params: P, gradients: &[P])
+    where
+        T: GradientTransformation<Needs = Nothing>,
+        P: TreeMut + Clone + PartialEq;
+}
+
+fn each_case(each: &impl Each) {
+    let gradients = |n: usize| -> Vec<Model> { (0..n).map(|t| gradient(t as f32)).collect() };
+    let decays = |adamw: gradchain::Adamw| adamw.b1(0.5).b2(0.75);
+    let masked = decays(adamw(0.1)).weight_decay(0.25).mask(Mask::path("weight"));
+    each.case("adamw-in-a-chain", &chain((clip_by_global_norm(1.0), masked)), model(), &gradients(3));
+    let window = multi_steps(sgd(0.125).momentum(0.5), 3);
+    each.case("in-the-middle-of-a-window", &window, model(), &gradients(5));
+    let injected = inject_hyperparams(decays(adamw(linear(0.5, 0.0, 8))));
+    each.case("injected-with-a-schedule", &injected, model(), &gradients(4));
+    #[cfg(feature = "half")]
+    {
+        use half::{bf16, f16};
+        let params = |x: f32| (array![x, -2.0 * x].mapv(bf16::from_f32), array![[x], [0.5]].mapv(f16::from_f32));
+        let optimizer = decays(adamw(0.1)).mu_dtype(gradchain::DType::Bf16);
+        each.case("sixteen-bits", &optimizer, params(1.5), &[params(0.25), params(-3.0)]);
+    }
+}
+
+/// From scratch.
+fn run<T, P>(optimizer: &T, params: &P, gradients: &[P]) -> (P, OptState<T>)
+where
+    T: GradientTransformation<Needs = Nothing>,
+    P: TreeMut + Clone,
+{
+    let (mut params, mut state) = (params.clone(), optimizer.init(params).unwrap());
+    for gradient in gradients {
+        optimizer.step(&mut params, gradient, &mut state).unwrap();
+    }
+    (params, state)
+}
+
+/// What is written of a case.
+fn written<T: Stage, P: Tree>(name: &str, optimizer: &T, state: &OptState<T>, params: &P) -> Vec<u8> {
+    bytes(&Save::new(optimizer, state).params(params).note("case", name))
+}
+
+struct Load(&'static str);
+
+impl Each for Load {
+    fn case<T, P>(&self, name: &str, optimizer: &T, params: P, gradients: &[P])
+    where
+        T: GradientTransformation<Needs = Nothing>,
+        P: TreeMut + Clone + PartialEq,
+    {
+        let path = path(self.0, name);
+        let file = Checkpoint::open(&path).unwrap();
+        assert_eq!(file.note("case"), Some(name));
+        // The parameters to load into are others.
+        let mut loaded = params.clone();
+        let state = file.load(optimizer, &mut loaded).unwrap();
+        let (expected, from_scratch) = run(optimizer, &params, gradients);
+        assert!(loaded == expected, "{name}: parameters");
+        assert!(loaded != params, "{name}: they have moved");
+        assert!(same_bits(&*state, &*from_scratch), "{name}: state");
+        assert_eq!(state.schema(), from_scratch.schema(), "{name}: schema");
+
+        // Saved again it says the same.
+        let again = written(name, optimizer, &state, &loaded);
+        if self.0 == FOLDER && file.version() == env!("CARGO_PKG_VERSION") {
+            assert!(again == fs::read(&path).unwrap(), "{name}: the same version writes the same bytes");
+        }
+        let again = Checkpoint::from_bytes(again).unwrap();
+        let mut last = params.clone();
+        let state = again.load(optimizer, &mut last).unwrap();
+        assert!(last == loaded && same_bits(&*state, &*from_scratch), "{name}: saved again");
+    }
+}
+
+#[test]
+fn files_of_every_format_are_loaded() {
+    READ.into_iter().for_each(|version| each_case(&Load(version)));
+    // No file is forgotten.
+    let files = fs::read_dir(path(FOLDER, "").parent().unwrap()).unwrap().count();
+    assert_eq!(files, 4);
+}
+
+struct Write;
+
+impl Each for Write {
+    fn case<T, P>(&self, name: &str, optimizer: &T, params: P, gradients: &[P])
+    where
+        T: GradientTransformation<Needs = Nothing>,
+        P: TreeMut + Clone + PartialEq,
+    {
+        let path = path(FOLDER, name);
+        assert!(!path.exists(), "{}: a file that was released is not written again", path.display());
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let (params, state) = run(optimizer, &params, gradients);
+        fs::write(path, written(name, optimizer, &state, &params)).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "it writes files"]
+fn write_the_files() {
+    each_case(&Write);
+}
