@@ -50,12 +50,14 @@ fn bits(model: &Model<'_>) -> Vec<u64> {
     bits
 }
 
-/// Three steps in place, and three by updates: the same bits, and nothing written between the gaps.
+/// Three steps in place, by updates, and in the gradients' place: the same bits, and nothing written between the gaps.
 fn holds<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) {
-    let (mut in_place, mut by_updates, mut of_gradient) = (memory(), memory(), memory());
+    let [mut in_place, mut by_updates, mut owned, mut of_gradient] = [(); 4].map(|()| memory());
     {
-        let (mut params, mut other) = (model(&mut in_place, 0), model(&mut by_updates, 0));
-        let (mut state, mut state_of_other) = (optimizer.init(&params).unwrap(), optimizer.init(&other).unwrap());
+        let mut params = model(&mut in_place, 0);
+        let [mut other, mut third] = [&mut by_updates, &mut owned].map(|memory| model(memory, 0));
+        let mut state = optimizer.init(&params).unwrap();
+        let [mut state_of_other, mut state_of_third] = [state.clone(), state.clone()];
         for step in 1..=3 {
             let gradient = model(&mut of_gradient, step);
             let outcome = optimizer.step(&mut params, &gradient, &mut state).unwrap();
@@ -63,10 +65,16 @@ fn holds<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) 
             assert_eq!(outcome, updates.outcome(), "{name}, step {step}");
             apply_updates(&mut other, &updates).unwrap();
             assert_eq!(bits(&params), bits(&other), "{name}, step {step}");
+            let (updates, _) = optimizer.update_owned(gradient, &mut state_of_third, &third).unwrap();
+            apply_updates(&mut third, &updates).unwrap();
+            assert_eq!(bits(&params), bits(&third), "{name}, step {step}");
         }
         assert!(gradchain::state::same_bits(&*state, &*state_of_other), "{name}");
+        assert!(gradchain::state::same_bits(&*state, &*state_of_third), "{name}");
     }
-    assert!(in_place.slice(s![.., 1..;2]).iter().all(|x| *x == 7.0), "{name} wrote between the gaps");
+    for memory in [in_place, by_updates, owned, of_gradient] {
+        assert!(memory.slice(s![.., 1..;2]).iter().all(|x| *x == 7.0), "{name} wrote between the gaps");
+    }
 }
 
 macro_rules! small {
