@@ -8,7 +8,8 @@ pub(super) fn cube_root<C: Real>(x: C) -> C {
     if size_of::<C>() == 4 { C::of(single(x.as_f64())) } else { C::of(double(x.as_f64())) }
 }
 
-/// Of numbers in the range of `f32`, to four digits more than that has: half the steps are enough.
+/// Of numbers in the range of `f32`, to 4e-9, a fifteenth of what rounding to that takes away: half the steps are enough. The
+/// guess is off by 4 %, then by 2·0.04², then by twice the square of that, 2e-5; the root, by twice this, once more squared.
 #[inline(always)]
 fn single(x: f64) -> f64 {
     let root = refined(x, 2);
@@ -43,7 +44,7 @@ fn refined(y: f64, steps: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::cube_root;
+    use super::{cube_root, single};
 
     #[test]
     fn agrees_with_the_systems() {
@@ -62,19 +63,14 @@ mod tests {
         assert!(cube_root(f64::NAN).is_nan());
     }
 
-    /// Rounded to `f32`, nearly always the nearest number there is.
     #[test]
     fn agrees_in_single_precision() {
-        let (mut tried, mut not_nearest) = (0, 0);
         for bits in (1..f32::INFINITY.to_bits()).step_by(4099) {
             let x = f32::from_bits(bits);
             let exact = f64::from(x).cbrt();
-            let (ours, systems) = (cube_root(x), exact as f32);
-            assert!(ours.to_bits().abs_diff(systems.to_bits()) <= 1, "∛{x:e}: {ours:e} and {systems:e}");
-            tried += 1;
-            not_nearest += usize::from(ours != systems);
+            assert!((single(x.into()) - exact).abs() <= 4e-9 * exact, "∛{x:e}: {} and {exact}", single(x.into()));
+            assert!(cube_root(x).to_bits().abs_diff((exact as f32).to_bits()) <= 1, "∛{x:e}: {}", cube_root(x));
         }
-        assert!(tried > 500_000 && not_nearest * 1000 < tried, "{not_nearest} of {tried}");
         for x in [0.0_f32, f32::INFINITY, -0.0] {
             assert_eq!(cube_root(x), x);
         }
