@@ -239,3 +239,21 @@ fn a_boxed_transformation_refuses_the_state_of_another() {
     assert!(longer.step(&mut params, &array![1.0_f32], &mut state).is_err());
     assert_eq!(params, array![1.0]);
 }
+
+/// A tree of many pieces overflowed the stacks of rayon's threads: each level of the division had room for a tile in its frame.
+#[cfg(feature = "rayon")]
+#[test]
+fn many_pieces_fit_on_the_stack_of_a_thread() {
+    let mut params = gradchain::tree::DynTree::new();
+    (0..20_000).for_each(|i| params.insert(format!("{i}"), array![1.0_f32]));
+    let optimizer = adam(0.1);
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(3).stack_size(512 << 10).build().unwrap();
+    threads.install(|| {
+        let mut state = optimizer.init(&params).unwrap();
+        for _ in 0..3 {
+            let grads = params.clone();
+            optimizer.step(&mut params, &grads, &mut state).unwrap();
+        }
+    });
+    assert!(params.get::<f32>("19999").unwrap()[0] < 0.8);
+}

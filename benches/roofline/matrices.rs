@@ -8,7 +8,7 @@ use ndarray::{Array2, s};
 use crate::{in_pool, median};
 
 /// Rows and columns: a square, and what is wide as the layers of a transformer are.
-const SHAPES: [(usize, usize); 2] = [(1024, 1024), (768, 3072)];
+const SHAPES: [(usize, usize); 2] = [(1024, 1024), (512, 1536)];
 /// A basis is kept so many steps; the mean is over this many.
 const PERIOD: usize = 10;
 

@@ -181,11 +181,19 @@ impl<T: Stage> Pass<'_, T> {
     #[cfg(feature = "rayon")]
     fn split(&self, pieces: &[Piece], first: usize) {
         if pieces.len() <= 4 {
-            let mut spare = Spare::default();
-            return pieces.iter().enumerate().for_each(|(i, piece)| self.piece(first + i, piece, &mut spare));
+            return self.few(pieces, first);
         }
         let (left, right) = pieces.split_at(pieces.len() / 2);
         rayon::join(|| self.split(left, first), || self.split(right, first + left.len()));
+    }
+
+    /// A function of its own, since the spare room would be part of every frame of `split` otherwise: a dozen of them, and a
+    /// thread that waits does what it finds on top of these, are more than the two megabytes that threads have.
+    #[cfg(feature = "rayon")]
+    #[inline(never)]
+    fn few(&self, pieces: &[Piece], first: usize) {
+        let mut spare = Spare::default();
+        pieces.iter().enumerate().for_each(|(i, piece)| self.piece(first + i, piece, &mut spare));
     }
 
     fn piece(&self, number: usize, piece: &Piece, spare: &mut Spare) {
