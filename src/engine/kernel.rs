@@ -29,9 +29,11 @@ pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 const BLOCK: usize = 32;
 /// How far ahead memory is asked for. The processor's own prefetcher follows each array, but it stops at the end of each
 /// page and falls behind where the arithmetic of a block takes long; further ahead is slower again.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 const AHEAD: usize = 384;
 
-/// Asks for the memory that the loop comes to [`AHEAD`] bytes after the start of this block.
+/// Asks for the memory that the loop comes to so many bytes (`AHEAD`) after the start of this block; elsewhere than on x86-64
+/// there is no way to ask.
 #[inline(always)]
 fn ahead<C>(block: &[C; BLOCK]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
