@@ -6,5 +6,7 @@
 
 #[test]
 fn misuse_is_a_compile_error_with_advice() {
-    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/ui/*.rs");
+    cases.pass("tests/ui/pass/*.rs");
 }

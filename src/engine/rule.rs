@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 
+use super::kernel::MOST_SLOTS;
 use super::{InitContext, Place, Shape, SlotList, Span, Stage, StepContext, Tile, fused_tile};
 use crate::element::{Both, DType, PerReal, Real};
 use crate::error::Result;
@@ -52,7 +53,8 @@ use crate::state::{Count, Moments, State, StateWalk, StateWalkMut};
 pub trait Rule: core::fmt::Debug + Send + Sync + 'static {
     /// The name, as in messages and configs.
     const NAME: &'static str;
-    /// The names of the state arrays, as many as [`Slots`](Rule::Slots) has. At most 8.
+    /// The names of the state arrays, as many as [`Slots`](Rule::Slots) has. At most 8: a rule with more of them, or
+    /// with another number of names, does not compile.
     const SLOTS: &'static [&'static str] = &[];
     /// Whether `apply` reads the parameter.
     const READS_PARAMS: bool = false;
@@ -190,7 +192,11 @@ impl<R: Rule + Clone> Stage for R {
     const SLOTS: usize = <R::Slots<f32> as SlotArray<f32>>::LEN;
 
     fn validate(&self) -> Result<()> {
-        const { assert!(R::SLOTS.len() == <R::Slots<f32> as SlotArray<f32>>::LEN, "one name for each slot") };
+        const {
+            let slots = <R::Slots<f32> as SlotArray<f32>>::LEN;
+            assert!(R::SLOTS.len() == slots, "a rule has one name for each slot");
+            assert!(slots <= MOST_SLOTS, "a rule has at most 8 slots");
+        }
         Rule::validate(self)
     }
 

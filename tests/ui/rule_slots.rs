@@ -1,0 +1,30 @@
+//! A rule says how many arrays it has in two places, and has at most eight.
+
+use gradchain::prelude::*;
+use gradchain::{Clock, Real, Rule};
+
+macro_rules! rule {
+    ($Name:ident: $n:literal, $slots:expr) => {
+        #[derive(Clone, Debug)]
+        struct $Name;
+
+        impl Rule for $Name {
+            const NAME: &'static str = stringify!($Name);
+            const SLOTS: &'static [&'static str] = &$slots;
+            type Slots<C: Real> = [C; $n];
+            type Scalars<C: Real> = ();
+            fn scalars<C: Real>(&self, _: Clock) {}
+            fn apply<C: Real>((): (), _: &mut [C; $n], u: C, _: C) -> C {
+                u
+            }
+        }
+    };
+}
+rule!(TwoWithOneName: 2, ["mean"]);
+rule!(Nine: 9, ["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
+
+fn main() -> gradchain::Result<()> {
+    TwoWithOneName.init(&1.0_f32)?;
+    Nine.init(&1.0_f32)?;
+    Ok(())
+}
