@@ -40,10 +40,10 @@ fn inputs_of_no_bytes_and_of_all_bytes_give_a_result() {
     }
 }
 
-/// The seeds that the target `header` mutates do load: a change of the format that they do not follow would make it fuzz
-/// nothing but the first refusal.
+/// The seeds that the targets `header` and `data` mutate do load: a change of the format that they do not follow would make them
+/// fuzz nothing but the first refusal.
 #[test]
-fn the_seed_of_the_header_is_a_whole_checkpoint() {
+fn the_seeds_of_whole_states_load() {
     use gradchain::checkpoint::{Checkpoint, Save};
     use gradchain::prelude::*;
 
@@ -54,6 +54,12 @@ fn the_seed_of_the_header_is_a_whole_checkpoint() {
     let seed = fs::read(folder("header").join("seed-whole")).unwrap();
     let file = Checkpoint::from_bytes(targets::checkpoint_of(&seed)).unwrap();
     file.load(&optimizer(), &mut model()).unwrap();
+
+    let bytes = fs::read(folder("data").join("seed-json")).unwrap();
+    let data: gradchain::state::StateData = serde_json::from_slice(&bytes).unwrap();
+    data.load(&optimizer(), &model()).unwrap();
+    let bytes = fs::read(folder("data").join("seed-postcard")).unwrap();
+    assert_eq!(postcard::from_bytes::<gradchain::state::StateData>(&bytes[1..]).unwrap(), data);
 
     let state = optimizer().init(&model()).unwrap();
     let mut now = std::io::Cursor::new(Vec::new());
@@ -80,6 +86,10 @@ fn write_the_seeds() {
     let bytes = to.into_inner();
     write("checkpoint", "whole", &bytes);
     write("checkpoint", "half", &bytes[..bytes.len() / 2]);
+
+    let data = gradchain::state::StateData::of(&optimizer(), &state).unwrap();
+    write("data", "json", serde_json::to_string(&data).unwrap().as_bytes());
+    write("data", "postcard", &[&b"p"[..], &postcard::to_allocvec(&data).unwrap()].concat());
 
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let mut tensors: serde_json::Map<_, _> = serde_json::from_slice(&bytes[8..8 + length]).unwrap();

@@ -5,6 +5,7 @@ use gradchain::checkpoint::{Checkpoint, Import, Load, Origin};
 #[cfg(feature = "config")]
 use gradchain::config::{self, Config};
 use gradchain::prelude::*;
+use gradchain::state::StateData;
 use gradchain::tree::{DynTree, Structure};
 use gradchain::{Migration, Tree};
 use ndarray::{Array1, Array2, array};
@@ -18,6 +19,7 @@ pub const TARGETS: &[Target] = &[
     ("checkpoint", checkpoint),
     ("header", header),
     ("import", import),
+    ("data", data),
     ("paths", paths),
     #[cfg(feature = "config")]
     ("config", config),
@@ -133,6 +135,22 @@ pub fn import(bytes: &[u8]) {
     let mut params = model();
     whole(import.load(&sgd(0.1), &mut params).is_ok(), &params);
     whole(import.load(&sgd(0.1).momentum(0.9), &mut params).is_ok(), &params);
+}
+
+/// A state as a value: JSON, or postcard behind a first byte `p`. What is loaded is written and loaded again, with the same bits.
+pub fn data(bytes: &[u8]) {
+    let data: Option<StateData> = match bytes.split_first() {
+        Some((b'p', rest)) => postcard::from_bytes(rest).ok(),
+        _ => serde_json::from_slice(bytes).ok(),
+    };
+    let Some(data) = data else { return };
+    let _ = (data.optimizer().len(), data.load(&sgd(0.1).momentum(0.9), &model()).is_ok());
+    let Ok(mut state) = data.load(&optimizer(), &model()) else { return };
+    let written = StateData::of(&optimizer(), &state).expect("a state that was loaded is written");
+    let again = written.load(&optimizer(), &model()).expect("and loaded again");
+    assert!(StateData::of(&optimizer(), &again).is_ok_and(|again| again == written), "its bits are the same");
+    let (mut params, gradient) = (model(), model());
+    let _ = optimizer().step(&mut params, &gradient, &mut state);
 }
 
 /// How many bytes of tensors a header announces, as long as it is reasonable.

@@ -5,7 +5,7 @@ use ndarray::ArrayD;
 use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 use crate::element::{DType, Element, with_dtype};
 use crate::error::{Error, Result};
-use crate::memory::{Buffer, RawSlice, RawStrided};
+use crate::memory::{Buffer, InPage, RawSlice, RawStrided};
 use crate::tree::{Cursor, LeafMut, LeafParts, LeafRef, LeafSpec, Structure, dense_strides};
 
 /// Float arrays, one for each leaf that a transformation acts on: first and second moments, traces, accumulators.
@@ -48,12 +48,12 @@ impl Moments {
         value: f64,
         dtype: impl Fn(&LeafSpec) -> DType,
     ) -> Result<Moments> {
+        let place = InPage::next();
         let arrays = structure.leaves().iter().zip(active).map(|(leaf, on)| {
             if !on {
                 return Ok(None);
             }
-            let mut data = zeros(leaf, dtype(leaf), leaf.shape())?;
-            // Pages that are never written need no memory: leave zeros as the allocator gives them.
+            let mut data = zeros(leaf, dtype(leaf), leaf.shape(), place)?;
             if value != 0.0 {
                 data.fill(value);
             }
@@ -73,9 +73,10 @@ impl Moments {
         dtype: impl Fn(&LeafSpec) -> DType,
         shape: impl Fn(&LeafSpec) -> Option<Vec<usize>>,
     ) -> Result<Moments> {
+        let place = InPage::next();
         let arrays = structure.leaves().iter().zip(active).map(|(leaf, on)| {
             let Some(shape) = on.then(|| shape(leaf)).flatten() else { return Ok(None) };
-            let data = zeros(leaf, dtype(leaf), &shape)?;
+            let data = zeros(leaf, dtype(leaf), &shape, place)?;
             Ok(Some(MomentArray { strides: dense_strides(&shape).to_vec(), shape, data }))
         });
         Ok(Moments { arrays: arrays.collect::<Result<_>>()? })
@@ -208,14 +209,15 @@ impl Moments {
 }
 
 /// An array of zeros for a leaf, if it can be had.
-fn zeros(leaf: &LeafSpec, dtype: DType, shape: &[usize]) -> Result<Buffer> {
+fn zeros(leaf: &LeafSpec, dtype: DType, shape: &[usize], place: InPage) -> Result<Buffer> {
     let refused =
         |problem| Err(Error::state(format!("leaf `{}`: an array of {dtype} {shape:?}", leaf.path()), problem));
     if !dtype.is_supported() {
         return refused("16-bit types need the feature `half`");
     }
     let len = shape.iter().try_fold(1_usize, |len, axis| len.checked_mul(*axis));
-    len.and_then(|len| Buffer::try_zeros(dtype, len)).map_or_else(|| refused("there is not enough memory for it"), Ok)
+    len.and_then(|len| Buffer::try_zeros(dtype, len, place))
+        .map_or_else(|| refused("there is not enough memory for it"), Ok)
 }
 
 impl State for Moments {
