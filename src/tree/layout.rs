@@ -4,7 +4,7 @@ use super::leaf::{Shape, Strides};
 
 /// The strides of a row-major array without gaps.
 pub(crate) fn dense_strides(shape: &[usize]) -> Strides {
-    let mut strides: Strides = shape.iter().map(|_| 0).collect();
+    let mut strides = Strides::from_elem(0, shape.len());
     let mut step = 1;
     for (stride, &len) in strides.iter_mut().zip(shape).rev() {
         *stride = step;
