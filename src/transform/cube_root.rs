@@ -9,24 +9,29 @@ pub(super) fn cube_root<C: Real>(x: C) -> C {
     if size_of::<C>() == 4 { C::of(single(x.as_f64() as f32).into()) } else { C::of(double(x.as_f64())) }
 }
 
-/// As [`double`], in half the width, with a root that is at most one unit in the last place off.
+/// As [`double`], in half the width, to two units in the last place. There is no second step, and terms are added in pairs: the
+/// loop takes as long as its longest chain of operations that wait for one another.
 #[inline(always)]
 fn single(x: f32) -> f32 {
-    let y = x.abs();
-    // The cube of the root is compared with what it is the root of, which must not have lost digits, nor overflow.
-    let (up, down) = if y < 1.0 { (2.0_f32.powi(72), 2.0_f32.powi(-24)) } else { (2.0_f32.powi(-12), 2.0_f32.powi(4)) };
-    let y = y * up;
-    // 1/∛y from a third of the exponent, a quarter and a quarter of that and so on: off by up to 4 %, so that the cube of it
-    // times y is off by up to e = 0.11.
-    let third = (y.to_bits() >> 2) + (y.to_bits() >> 4);
-    let third = third + (third >> 4);
-    let third = third + (third >> 8);
-    let inverse = f32::from_bits(0x54A2_1D2A_u32.wrapping_sub(third));
-    // (1 − e)^(−1/3) to its third power, which leaves 2e-5.
-    let e = 1.0 - (y * inverse) * (inverse * inverse);
-    let inverse = inverse + inverse * (e * (1.0 / 3.0 + e * (2.0 / 9.0 + e * (14.0 / 81.0))));
-    let root = closer(y, inverse * inverse) * down;
-    if x.abs() < f32::INFINITY { root.copysign(x) } else { x }
+    // What the root is compared with must not have lost digits, nor overflow.
+    let (up, down) =
+        if x.abs() < 1.0 { (2.0_f32.powi(72), 2.0_f32.powi(-24)) } else { (2.0_f32.powi(-12), 2.0_f32.powi(4)) };
+    let y = x * up;
+    // 1/∛y from a third of the exponent, with its sign, in eight bits, so that its cube is exact. It is off by up to 4 %, the cube
+    // times y by up to e = 0.114.
+    let bits = y.to_bits();
+    let third = ((bits >> 16) & 0x7FFF) * 0x5556;
+    let inverse = f32::from_bits(0x54A1_0000_u32.wrapping_sub(third & 0xFFFF_0000) | (bits & 0x8000_0000));
+    let square = inverse * inverse;
+    let e = 1.0 - y * (square * inverse);
+    let root = (y * down) * square;
+    // ((1 − e)^(−2/3) − 1) / e, by the polynomial of least error for such e: 1.2e-9 of the root.
+    let e2 = e * e;
+    let low = 0.666_666_75 + e * 0.555_556_3;
+    let high = (0.493_785_47 + e * 0.452_405_66) + e2 * (0.430_002_33 + e * 0.422_645_5);
+    let near = root + (root * e) * (low + e2 * high);
+    // Not so for infinities and NaN.
+    if e.abs() <= 1.0 { near } else { x }
 }
 
 #[inline(always)]
@@ -43,15 +48,11 @@ fn double(x: f64) -> f64 {
     for _ in 0..4 {
         inverse *= (4.0 - (y * inverse) * (inverse * inverse)) * (1.0 / 3.0);
     }
-    let root = closer(y, inverse * inverse) * down;
-    if x.abs() < f64::INFINITY { root.copysign(x) } else { x }
-}
-
-/// The root from the square of its inverse, with one step for r³ = y, which doubles its digits again.
-#[inline(always)]
-fn closer<C: Real>(y: C, square: C) -> C {
+    let square = inverse * inverse;
     let root = y * square;
-    root - (root * root * root - y) * (square * C::of(1.0 / 3.0))
+    // And once for r³ = y, where 1/r² is known already.
+    let root = (root - (root * root * root - y) * square * (1.0 / 3.0)) * down;
+    if x.abs() < f64::INFINITY { root.copysign(x) } else { x }
 }
 
 #[cfg(test)]
@@ -80,7 +81,7 @@ mod tests {
         for bits in (1..f32::INFINITY.to_bits()).step_by(4099) {
             let x = f32::from_bits(bits);
             let exact = f64::from(x).cbrt();
-            assert!(cube_root(x).to_bits().abs_diff((exact as f32).to_bits()) <= 1, "∛{x:e}: {}", cube_root(x));
+            assert!(cube_root(x).to_bits().abs_diff((exact as f32).to_bits()) <= 2, "∛{x:e}: {}", cube_root(x));
             assert_eq!(cube_root(-x), -cube_root(x));
         }
         for x in [0.0_f32, f32::INFINITY, f32::NEG_INFINITY, -0.0] {
