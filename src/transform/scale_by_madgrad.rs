@@ -24,8 +24,8 @@ use crate::schedule::Hyperparam;
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter. Fuses; reads parameters. The cube root is worked out in `f64`, by
-/// multiplications.
+/// Three floats of state for each parameter. Fuses; reads parameters. The cube root is worked out in the type of
+/// the arithmetic, by multiplications, to two units in the last place; it takes longer than the memory (`docs/performance.md`).
 ///
 /// # Errors
 ///
