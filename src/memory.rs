@@ -205,7 +205,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(layout) = Self::layout(self.data.dtype, self.data.len).filter(|layout| layout.size() > 0) {
-            // SAFETY: allocated in `try_zeros` with this very layout.
+            // SAFETY: allocated in `try_zeros` with this very layout, and the data moved on by the shift.
             unsafe { dealloc(self.data.ptr.as_ptr().sub(self.shift), layout) }
         }
     }

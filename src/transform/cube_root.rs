@@ -9,8 +9,9 @@ pub(super) fn cube_root<C: Real>(x: C) -> C {
     if size_of::<C>() == 4 { C::of(single(x.as_f64() as f32).into()) } else { C::of(double(x.as_f64())) }
 }
 
-/// As [`double`], in half the width, to two units in the last place. There is no second step, and terms are added in pairs: the
-/// loop takes as long as its longest chain of operations that wait for one another.
+/// As [`double`], in half the width, and within two units in the last place of the root rounded rightly: half a unit is lost in the
+/// sum at the end, up to one in the product that it corrects, a third of one in `e` (1.6 at most were found). There is no second
+/// step, and terms are added in pairs: the loop takes as long as its longest chain of operations that wait for one another.
 #[inline(always)]
 fn single(x: f32) -> f32 {
     // What the root is compared with must not have lost digits, nor overflow.

@@ -203,7 +203,7 @@ fn enter(path: &mut String, key: &str) -> usize {
     parent
 }
 
-/// As [`enter`], with a number, for each leaf of each step: the machinery of `write!` takes longer than all the rest.
+/// As [`enter`], with a number. Without `write!`, which took a sixth of what a small leaf costs a step.
 fn enter_index(path: &mut String, index: usize) -> usize {
     let mut digits = [0; 20];
     let (mut rest, mut first) = (index, digits.len());

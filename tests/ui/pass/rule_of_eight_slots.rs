@@ -3,27 +3,36 @@
 use gradchain::prelude::*;
 use gradchain::{Clock, Real, Rule};
 
-macro_rules! rule {
-    ($Name:ident: $n:literal, $slots:expr) => {
-        #[derive(Clone, Debug)]
-        struct $Name;
+#[derive(Clone, Debug)]
+struct Eight;
 
-        impl Rule for $Name {
-            const NAME: &'static str = stringify!($Name);
-            const SLOTS: &'static [&'static str] = &$slots;
-            type Slots<C: Real> = [C; $n];
-            type Scalars<C: Real> = ();
-            fn scalars<C: Real>(&self, _: Clock) {}
-            fn apply<C: Real>((): (), _: &mut [C; $n], u: C, _: C) -> C {
-                u
-            }
+impl Rule for Eight {
+    const NAME: &'static str = "eight";
+    const SLOTS: &'static [&'static str] = &["a", "b", "c", "d", "e", "f", "g", "h"];
+    type Slots<C: Real> = [C; 8];
+    type Scalars<C: Real> = ();
+
+    fn scalars<C: Real>(&self, _: Clock) {}
+
+    /// Each array keeps its own sum, so that one in another's place is seen.
+    fn apply<C: Real>((): (), slots: &mut [C; 8], u: C, _: C) -> C {
+        let mut part = u;
+        for slot in slots {
+            *slot += part;
+            part += u;
         }
-    };
+        u
+    }
 }
-rule!(Eight: 8, ["a", "b", "c", "d", "e", "f", "g", "h"]);
 
 fn main() -> gradchain::Result<()> {
-    let state = Eight.init(&1.0_f32)?;
-    assert!(state.moment("h").is_some(), "each name has its array");
+    let mut params = vec![0.0_f32; 3];
+    let mut state = Eight.init(&params)?;
+    Eight.step(&mut params, &vec![1.0_f32; 3], &mut state)?;
+    for (i, name) in Eight::SLOTS.iter().enumerate() {
+        let array = state.moment(name).and_then(|moments| moments.get::<f32>(0));
+        assert_eq!(array, Some(&[i as f32 + 1.0; 3][..]), "{name}");
+    }
+    assert_eq!(params, [1.0; 3]);
     Ok(())
 }
