@@ -4,10 +4,6 @@ use core::fmt;
 
 use num_traits::{Float, NumAssign};
 
-use crate::engine::{Place, Span, Tile};
-use crate::wrapper::DynTransformation;
-use crate::wrapper::internals::ErasedState;
-
 /// The type of a leaf's elements.
 ///
 /// `F16` and `Bf16` leaves need the feature `half`; the names are always there, so that a schema or a file that
@@ -117,6 +113,12 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
         <Self as Element>::from_f64(value)
     }
 
+    /// The type in which sums over elements are kept: `f64`.
+    type Wide: Real;
+
+    /// This value in [`Wide`](Real::Wide), exactly.
+    fn wide(self) -> Self::Wide;
+
     /// The smallest positive number, which is subnormal.
     #[doc(hidden)]
     fn of_smallest() -> Self;
@@ -125,15 +127,22 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     #[doc(hidden)]
     fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<Self>;
 
-    /// Runs a boxed transformation on a tile of this type.
+    /// Does what a job has for this type.
     #[doc(hidden)]
-    fn dyn_tile<N>(
-        transformation: &dyn DynTransformation<N>,
-        state: &dyn ErasedState,
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, Self>,
-    );
+    fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> J::Output;
+}
+
+/// What is said apart for each compute type, since it cannot be generic: a call of a method of a trait object, say.
+#[doc(hidden)]
+pub trait ByReal {
+    /// What it is done to.
+    type Argument<C: Real>;
+    /// What comes of it.
+    type Output;
+    /// For `f32`.
+    fn single(self, argument: Self::Argument<f32>) -> Self::Output;
+    /// For `f64`.
+    fn double(self, argument: Self::Argument<f64>) -> Self::Output;
 }
 
 /// A family of types with a member for each compute type: what a step works out once for `f32` and once for `f64`.
@@ -151,6 +160,13 @@ pub struct Both<F: PerReal> {
 }
 
 impl Real for f32 {
+    type Wide = f64;
+
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+
     #[inline(always)]
     fn of_smallest() -> f32 {
         f32::from_bits(1)
@@ -161,18 +177,19 @@ impl Real for f32 {
         &both.single
     }
 
-    fn dyn_tile<N>(
-        transformation: &dyn DynTransformation<N>,
-        state: &dyn ErasedState,
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, f32>,
-    ) {
-        transformation.dyn_tile_f32(state, place, span, tile);
+    fn split<J: ByReal>(job: J, argument: J::Argument<f32>) -> J::Output {
+        job.single(argument)
     }
 }
 
 impl Real for f64 {
+    type Wide = f64;
+
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self
+    }
+
     #[inline(always)]
     fn of_smallest() -> f64 {
         f64::from_bits(1)
@@ -183,14 +200,8 @@ impl Real for f64 {
         &both.double
     }
 
-    fn dyn_tile<N>(
-        transformation: &dyn DynTransformation<N>,
-        state: &dyn ErasedState,
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, f64>,
-    ) {
-        transformation.dyn_tile_f64(state, place, span, tile);
+    fn split<J: ByReal>(job: J, argument: J::Argument<f64>) -> J::Output {
+        job.double(argument)
     }
 }
 

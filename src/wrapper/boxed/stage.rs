@@ -1,11 +1,35 @@
 //! A box as a stage.
 
-use super::{Boxed, BoxedState, DynTransformation, Named};
-use crate::element::Real;
+use core::marker::PhantomData;
+
+use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
+use crate::element::{ByReal, Real};
 use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
+
+/// A tile on its way through a box.
+struct DynTile<'a, 't, N> {
+    inside: &'a dyn DynTransformation<N>,
+    state: &'a dyn ErasedState,
+    place: Place,
+    span: Span,
+    tile: PhantomData<&'a mut &'t ()>,
+}
+
+impl<'a, 't, N> ByReal for DynTile<'a, 't, N> {
+    type Argument<C: Real> = &'a mut Tile<'t, C>;
+    type Output = ();
+
+    fn single(self, tile: &mut Tile<'_, f32>) {
+        self.inside.dyn_tile_f32(self.state, self.place, self.span, tile);
+    }
+
+    fn double(self, tile: &mut Tile<'_, f64>) {
+        self.inside.dyn_tile_f64(self.state, self.place, self.span, tile);
+    }
+}
 
 /// What is behind a box is a stage by what is inside.
 macro_rules! boxed_stage {
@@ -65,8 +89,7 @@ macro_rules! boxed_stage {
             }
 
             fn tile<C: Real>(&self, state: &BoxedState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-                let inside: &dyn DynTransformation<N> = &**self;
-                C::dyn_tile(inside, &*state.0, place, span, tile);
+                C::split(DynTile { inside: &**self, state: &*state.0, place, span, tile: PhantomData }, tile);
             }
 
             fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}
