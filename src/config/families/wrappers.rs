@@ -1,15 +1,16 @@
 //! What holds other transformations.
 
 mod conditions;
-mod monitor;
-pub(super) mod named;
-pub(super) mod per_example;
+pub(in crate::config) mod named;
 mod spikes;
 
-use super::error::{ConfigError, Result};
-use super::node::{Args, Node, Read};
-use super::registry::{Member, Named, asked, checked, named};
-use super::values::{OneOrMore, Unused};
+use serde_json::{Value, json};
+
+use crate::config::error::{ConfigError, Result};
+use crate::config::member::{checked, with_arguments};
+use crate::config::node::{Args, Member, Named, Node, Read};
+use crate::config::schedules::schedule_argument;
+use crate::config::values::{OneOrMore, Unused};
 use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
@@ -18,7 +19,7 @@ use crate::wrapper::{
     multi_steps, partition, sam, selective_transform, skip_large_updates, skip_not_finite,
 };
 
-pub(super) const NAMES: &[&str] = &[
+pub(in crate::config) const NAMES: &[&str] = &[
     "apply_if_finite",
     "chain",
     "conditionally_mask",
@@ -29,18 +30,16 @@ pub(super) const NAMES: &[&str] = &[
     "inject_hyperparams",
     "lookahead",
     "masked",
-    "monitor",
     "multi_steps",
     "named_chain",
     "partition",
     "sam",
     "selective_transform",
     "skip_on_spike",
-    "snapshot",
 ];
 
 /// The wrapper of this name, if it is one.
-pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
+pub(in crate::config) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
     Some(match name {
         "chain" => node.read::<Vec<Member>>().and_then(|members| checked(node, members)),
         "named_chain" => {
@@ -67,7 +66,6 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
             let wrapped = masked(a.required::<Member>("inner")?, a.required::<Mask>("mask")?);
             checked(node, if a.or("freeze_others", false)? { wrapped.freeze_others() } else { wrapped })
         }),
-        "monitor" => with_arguments(name, node, monitor::build),
         "multi_steps" => with_arguments(name, node, accumulate),
         "partition" => with_arguments(name, node, |a| {
             let transforms = a.get("transforms").map_or(Ok(Vec::new()), |node| node.entries())?;
@@ -81,17 +79,8 @@ pub(super) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
             checked(node, selective_transform(a.required::<Member>("optimizer")?, mask))
         }),
         "skip_on_spike" => with_arguments(name, node, spikes::build),
-        "snapshot" => with_arguments(name, node, monitor::one),
         _ => return None,
     })
-}
-
-/// Reads arguments, and refuses those that were not asked for.
-fn with_arguments(name: &str, node: &Node<'_>, build: impl FnOnce(&Args<'_>) -> Result<Member>) -> Result<Member> {
-    let a = Args::new(name, node.clone())?;
-    let built = build(&a)?;
-    a.finish()?;
-    Ok(built)
 }
 
 fn inject(a: &Args<'_>) -> Result<Member> {
@@ -116,7 +105,7 @@ fn arguments(node: &Node<'_>) -> Result<Vec<&'static str>> {
     let (name, inside) = node.single("a transformation: {name: arguments}")?;
     match Args::new(name, inside)?.get("inner") {
         Some(inner) if name == "masked" => arguments(&inner),
-        _ => Ok(asked(name).into_iter().map(|asked| asked.name).collect()),
+        _ => Ok(node.known.asked(name).into_iter().map(|asked| asked.name).collect()),
     }
 }
 
@@ -132,10 +121,7 @@ fn with_hyperparams(node: &Node<'_>) -> Result<Named> {
         a.finish()?;
         return Ok(Box::new(if frozen { wrapped.freeze_others() } else { wrapped }));
     }
-    if NAMES.contains(&name) {
-        return Err(ConfigError::wrong(&node.place, "a transformation with hyperparameters", format!("`{name}`")));
-    }
-    named(name, node, inside)
+    node.known.named(name, node, inside)
 }
 
 fn accumulate(a: &Args<'_>) -> Result<Member> {
@@ -182,5 +168,23 @@ impl Read for Skip {
         let norm = a.required("max_squared_norm")?;
         a.finish()?;
         Ok(Skip::Large(norm))
+    }
+}
+
+/// A whole number, or a schedule.
+impl Read for EveryK {
+    fn read(node: &Node<'_>) -> Result<EveryK> {
+        match node.value.as_u64() {
+            Some(_) => Ok(node.read::<Hyperparam>()?.into()),
+            None => schedule_argument(node).map(EveryK::from),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({"anyOf": [{"type": "integer", "minimum": 1}, {"$ref": "#/$defs/scheduled"}]})
+    }
+
+    fn example() -> Value {
+        json!(1)
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::config::error::{ConfigError, Result};
-use crate::config::node::{Args, Node, Read};
-use crate::config::registry::{Member, checked};
+use crate::config::member::{checked, with_arguments};
+use crate::config::node::{Args, Member, Node, Read};
 use crate::schedule::Hyperparam;
 use crate::transform::{GlobalNorm, MeasureWithEma, Measured, TreeSum, measure_with_ema, monitor, snapshot};
 
@@ -94,12 +94,19 @@ impl Read for Measures {
     }
 }
 
-pub(super) fn build(a: &Args<'_>) -> Result<Member> {
-    let Measures(measures) = a.required("measures")?;
-    let watch = measures.into_iter().fold(monitor(), |watch, (name, measure)| watch.measure(name, measure));
-    checked(&a.node, watch)
-}
+pub(in crate::config) const NAMES: &[&str] = &["monitor", "snapshot"];
 
-pub(super) fn one(a: &Args<'_>) -> Result<Member> {
-    checked(&a.node, snapshot(a.required::<String>("measure_name")?, a.required::<Name>("measure")?))
+/// What measures, of this name.
+pub(in crate::config) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
+    Some(match name {
+        "monitor" => with_arguments(name, node, |a| {
+            let Measures(measures) = a.required("measures")?;
+            let watch = measures.into_iter().fold(monitor(), |watch, (name, measure)| watch.measure(name, measure));
+            checked(&a.node, watch)
+        }),
+        "snapshot" => with_arguments(name, node, |a| {
+            checked(&a.node, snapshot(a.required::<String>("measure_name")?, a.required::<Name>("measure")?))
+        }),
+        _ => return None,
+    })
 }

@@ -1,16 +1,18 @@
-//! `project`, by the name of the set.
+//! What keeps parameters in a set.
 
 use serde_json::{Value, json};
 
-use super::error::{ConfigError, Result};
-use super::node::{Args, Node, Read};
-use super::registry::{Finish, Named, family};
+use crate::config::error::{ConfigError, Result};
+use crate::config::member::{Finish, family};
+use crate::config::node::{Args, Named, Node, Read};
+use crate::config::values::OneOrMore;
 use crate::projection::*;
 use crate::schedule::Hyperparam;
-use crate::transform::project;
+use crate::transform::{keep_params_nonnegative, project};
 use crate::tree::Slices;
 
 family! { |a|
+    "keep_params_nonnegative" => keep_params_nonnegative(),
     "project" => AnyProject::read(a)?,
 }
 
@@ -138,7 +140,7 @@ fn leaf(node: &Node<'_>) -> Result<(Vec<usize>, Vec<f64>)> {
     let a = Args::new("leaf", node.clone())?;
     a.or::<Option<crate::DType>>("dtype", None)?;
     let shape = a.required("shape")?;
-    let data = a.required::<super::values::OneOrMore<f64>>("data")?.0;
+    let data = a.required::<OneOrMore<f64>>("data")?.0;
     a.finish()?;
     Ok((shape, data))
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::config::error::Result;
-use crate::config::node::{Args, Node, Read};
-use crate::config::registry::{Member, checked};
+use crate::config::member::checked;
+use crate::config::node::{Args, Member, Node, Read};
 use crate::wrapper::skip_on_spike;
 
 #[derive(Clone, Copy)]

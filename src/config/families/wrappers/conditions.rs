@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::config::error::{ConfigError, Result};
-use crate::config::node::{Args, Node, Read};
-use crate::config::registry::{Member, checked};
+use crate::config::member::checked;
+use crate::config::node::{Args, Member, Node, Read};
 use crate::wrapper::{conditionally_mask, conditionally_transform, step_ge, step_lt, step_mod, value_lt};
 
 enum When {

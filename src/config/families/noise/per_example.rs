@@ -1,8 +1,8 @@
 //! What takes a gradient for each example.
 
 use crate::config::error::{ConfigError, Result};
-use crate::config::node::{Args, Node};
-use crate::config::registry::{Member, checked};
+use crate::config::member::checked;
+use crate::config::node::{Args, Member, Node};
 use crate::optimizer::sgd;
 use crate::schedule::Hyperparam;
 use crate::transform::{PerExample, differentially_private_aggregate};
