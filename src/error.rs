@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::tree::Difference;
+use crate::layout::Difference;
 
 /// What went wrong, where, what was expected and what was found.
 ///

@@ -24,6 +24,7 @@
 // Lets the derive macros name this crate by `::gradchain`, here as elsewhere.
 extern crate self as gradchain;
 
+mod arguments;
 #[cfg(doctest)]
 mod book;
 #[cfg(feature = "checkpoint")]
@@ -38,6 +39,7 @@ mod engine;
 mod error;
 mod evaluation;
 pub mod extra;
+mod layout;
 mod macros;
 mod memory;
 mod migrate;
@@ -46,6 +48,7 @@ pub mod needs;
 mod numeric;
 pub mod optimizer;
 pub mod projection;
+mod recall;
 pub mod recipe;
 mod replicas;
 #[cfg(feature = "serde")]

@@ -42,16 +42,16 @@ macro_rules! builder {
             )*)?
         }
 
-        impl $crate::wrapper::Arguments for $T {
+        impl $crate::arguments::Arguments for $T {
             const NAME: &'static str = $name;
 
-            fn arguments(&mut self, _visit: &mut dyn FnMut(&'static str, $crate::wrapper::Argument<'_>)) {
-                $(_visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.$h));)*
-                $(_visit(stringify!($o), $crate::wrapper::Argument::Static(&self.$o));)*
-                $($(_visit(stringify!($n), $crate::wrapper::Argument::Static(&self.$n));)*)?
+            fn arguments(&mut self, _visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
+                $(_visit(stringify!($h), $crate::arguments::Argument::Hyperparam(&mut self.$h));)*
+                $(_visit(stringify!($o), $crate::arguments::Argument::Static(&self.$o));)*
+                $($(_visit(stringify!($n), $crate::arguments::Argument::Static(&self.$n));)*)?
                 $($(match &mut self.$q {
-                    Some(given) => _visit(stringify!($q), $crate::wrapper::Argument::Hyperparam(given)),
-                    None => _visit(stringify!($q), $crate::wrapper::Argument::Static(&$crate::recipe::Recipe::Null)),
+                    Some(given) => _visit(stringify!($q), $crate::arguments::Argument::Hyperparam(given)),
+                    None => _visit(stringify!($q), $crate::arguments::Argument::Static(&$crate::recipe::Recipe::Null)),
                 })*)?
             }
         }
@@ -92,14 +92,14 @@ macro_rules! optimizer {
             )*)?
         }
 
-        impl $crate::wrapper::Arguments for $T {
+        impl $crate::arguments::Arguments for $T {
             const NAME: &'static str = $name;
 
-            fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::wrapper::Argument<'_>)) {
-                $(visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.chain.$($hpath)*));)*
-                $(visit(stringify!($o), $crate::wrapper::Argument::Static(&self.chain.$($opath)*));)*
-                $($(visit(stringify!($n), $crate::wrapper::Argument::Static(&self.chain.$($npath)*));)*)?
-                $($(visit(stringify!($c), $crate::wrapper::Argument::Static(&$value));)*)?
+            fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
+                $(visit(stringify!($h), $crate::arguments::Argument::Hyperparam(&mut self.chain.$($hpath)*));)*
+                $(visit(stringify!($o), $crate::arguments::Argument::Static(&self.chain.$($opath)*));)*
+                $($(visit(stringify!($n), $crate::arguments::Argument::Static(&self.chain.$($npath)*));)*)?
+                $($(visit(stringify!($c), $crate::arguments::Argument::Static(&$value));)*)?
             }
         }
 

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
 use crate::element::{DType, Element, with_dtype};
-use crate::tree::Run;
+use crate::layout::Run;
 
 /// A cache line, and the widest vector register.
 const ALIGN: usize = 64;

@@ -5,6 +5,7 @@ use crate::engine::{Evaluate, GradientSink, Outcome, Trial, dot, table::Table};
 use crate::error::Result;
 use crate::extra::evaluate;
 use crate::needs::Level;
+use crate::recall::{Known, Recall};
 use crate::state::Moments;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{Structure, Tree, TreeMut, fingerprint};
@@ -181,25 +182,6 @@ pub enum Stop {
 
 impl Stop {
     const STALLED_AFTER: usize = 20;
-}
-
-/// What is known of the function at one point.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
-    /// Of the point; `None` if nothing is known.
-    fingerprint: Option<[u64; 2]>,
-    pub(crate) value: f64,
-    pub(crate) gradient: Moments,
-}
-
-/// What is kept of evaluations.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Recall {
-    /// At the parameters.
-    here: Known,
-    /// In this step: the evaluation before this one is kept only if it is the best. A line search ends at one of these two.
-    last: Known,
-    best: Known,
 }
 
 /// The function, and what is known of it.

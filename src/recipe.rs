@@ -7,8 +7,6 @@
 use core::fmt;
 
 use crate::element::DType;
-use crate::schedule::Hyperparam;
-use crate::wrapper::{Argument, Arguments};
 
 /// A value of a config: what JSON has, whole numbers apart from floats, and what cannot be written down.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,29 +142,6 @@ pub trait ToRecipe {
     fn to_recipe(&self) -> Recipe;
 }
 
-/// The recipe of what has named arguments.
-pub(crate) fn of_arguments<T: Arguments + Clone>(transformation: &T) -> Recipe {
-    let mut entries = Vec::new();
-    transformation.clone().arguments(&mut |name, argument| {
-        let value = match argument {
-            Argument::Hyperparam(hyperparam) => hyperparam.to_recipe(),
-            Argument::Static(value) => value.to_recipe(),
-        };
-        entries.push((String::from(name), value));
-    });
-    Recipe::Map(vec![(transformation.name().into(), Recipe::Map(entries))])
-}
-
-/// In an `impl Rule` of what has named arguments: says that these are its recipe.
-macro_rules! recipe_of_arguments {
-    () => {
-        fn recipe(&self) -> $crate::recipe::Recipe {
-            $crate::recipe::of_arguments(self)
-        }
-    };
-}
-pub(crate) use recipe_of_arguments;
-
 impl ToRecipe for bool {
     fn to_recipe(&self) -> Recipe {
         Recipe::Bool(*self)
@@ -244,26 +219,8 @@ impl<A: ToRecipe, B: ToRecipe> ToRecipe for (A, B) {
     }
 }
 
-/// A transformation as an argument of another; its recipe is made only when it is asked for.
-pub(crate) struct Inner<'a, T>(pub(crate) &'a T);
-
-impl<T: crate::engine::Stage> ToRecipe for Inner<'_, T> {
-    fn to_recipe(&self) -> Recipe {
-        self.0.recipe()
-    }
-}
-
 impl ToRecipe for Recipe {
     fn to_recipe(&self) -> Recipe {
         self.clone()
-    }
-}
-
-impl ToRecipe for Hyperparam {
-    fn to_recipe(&self) -> Recipe {
-        match self {
-            Hyperparam::Number(number) => Recipe::Number(*number),
-            Hyperparam::Schedule(schedule) => Recipe::map([("schedule", schedule.to_recipe())]),
-        }
     }
 }

@@ -10,8 +10,8 @@ use crate::engine::{
 };
 use crate::error::{Error, Result};
 use crate::extra::Extra;
-use crate::minimize::{Known, Recall};
 use crate::needs::{Level, Provides};
+use crate::recall::{Known, Recall};
 use crate::state::Schema;
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut};
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::saved::Leaves;
+use crate::state::data::Leaves;
 use crate::state::{ItemName, Single};
 
 /// The key of the entry.

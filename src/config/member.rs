@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::error::{ConfigError, Result};
 use super::node::{Args, Member, Named, Node, Read};
+use crate::arguments::{Argument, Arguments};
 use crate::engine::Stage;
 use crate::needs::{Includes, ValueAndGradFn};
-use crate::wrapper::{Argument, Arguments, Boxed, narrow};
+use crate::wrapper::{Boxed, narrow};
 
 impl Read for Member {
     fn read(node: &Node<'_>) -> Result<Member> {
@@ -36,7 +37,7 @@ impl Read for Base {
 /// ranges, and forgets the type.
 fn finish<T>(a: &Args<'_>, mut transformation: T) -> Result<Named>
 where
-    T: Arguments + Clone + 'static,
+    T: Arguments + Stage + Clone + 'static,
     ValueAndGradFn: Includes<T::Needs>,
 {
     let mut problem = None;
@@ -63,7 +64,7 @@ pub(super) trait Finish {
 
 impl<T> Finish for T
 where
-    T: Arguments + Clone + 'static,
+    T: Arguments + Stage + Clone + 'static,
     ValueAndGradFn: Includes<T::Needs>,
 {
     fn finish(self, a: &Args<'_>) -> Result<Named> {

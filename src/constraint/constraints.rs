@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::leaf::Constraint;
 use super::plan::Plan;
 use super::raw::Raw;
 use crate::error::{Error, Result};
 use crate::select::{Mask, subtree};
+use crate::tree::constraint::Constraint;
 use crate::tree::{Structure, Tree, TreeMut, Walk};
 
 /// Which leaf has which constraint: by path, by mask, or as attributes of the struct say. The others are as they are.
@@ -128,7 +128,7 @@ impl Constraints {
             };
             for (leaf, found) in found.iter_mut().enumerate().filter(|(leaf, _)| taken[*leaf]) {
                 if let Some(other) = found.replace(constraint.clone()) {
-                    let path = super::leaf::shown(structure.leaves()[leaf].path());
+                    let path = crate::tree::constraint::shown(structure.leaves()[leaf].path());
                     let both = format!("{other:?} and {constraint:?}");
                     return Err(Error::argument("unconstrain", path, "under one constraint at most", both));
                 }

@@ -1,6 +1,6 @@
-use super::leaf::{Constraint, Part, Site};
 use super::range::open;
 use crate::error::{Error, Result};
+use crate::tree::constraint::{Constraint, Part, Site};
 
 /// Keeps each element strictly between two bounds, by a sigmoid.
 ///

@@ -1,8 +1,8 @@
 //! Vectors in a leaf: along an axis, or all that lies at one place of an axis.
 
-use super::leaf::Site;
-use crate::engine::sum_tile;
 use crate::error::Result;
+use crate::numeric::sums::sum_tile;
+use crate::tree::constraint::Site;
 
 /// Where the elements of a vector are, in a leaf in row-major order: two nested strides.
 #[derive(Clone, Copy, Debug)]

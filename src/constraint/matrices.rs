@@ -1,8 +1,8 @@
 //! Matrices in a leaf, in its last two axes, and triangles of them.
 
-use super::leaf::{Part, Site};
 use super::range::slack;
 use crate::error::Result;
+use crate::tree::constraint::{Part, Site};
 
 /// Rows and columns of the matrices in the last two axes.
 pub(super) fn size(leaf: &Site<'_>) -> Result<[usize; 2]> {

@@ -53,7 +53,6 @@
 mod constraints;
 mod interval;
 mod lanes;
-mod leaf;
 mod matrices;
 mod numbers;
 mod orthogonal;
@@ -69,7 +68,6 @@ mod weight_norm;
 
 pub use constraints::Constraints;
 pub use interval::{Interval, interval};
-pub use leaf::{Constraint, Part, Site};
 pub use orthogonal::{Orthogonal, orthogonal};
 pub use positive::{Positive, positive, positive_exp};
 pub use positive_definite::{PositiveDefinite, positive_definite};
@@ -78,3 +76,5 @@ pub use simplex::{Simplex, simplex};
 pub use symmetric::{Symmetric, symmetric};
 pub use unit_norm::{UnitNorm, unit_norm};
 pub use weight_norm::{WeightNorm, weight_norm};
+
+pub use crate::tree::constraint::{Constraint, Part, Site};

@@ -1,9 +1,9 @@
 use super::lanes::normalize;
-use super::leaf::{Constraint, Part, Site};
 use super::matrices::size;
 use super::range::slack;
-use crate::engine::sum_pairs;
 use crate::error::Result;
+use crate::numeric::sums::sum_pairs;
+use crate::tree::constraint::{Constraint, Part, Site};
 
 /// Keeps matrices orthogonal: columns of length 1 at right angles, or rows, where there are fewer of these.
 ///

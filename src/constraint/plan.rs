@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::leaf::{Constraint, Part, Site, index, shown};
 use super::numbers::{Numbers, RawLeaf};
 use super::range::largest;
 use crate::error::{Error, Result};
+use crate::tree::constraint::{Constraint, Part, Site, index, shown};
 use crate::tree::{LeafRef, LeafSpec, Structure, Tree, for_each_leaf};
 
 /// What all raw trees for parameters of one structure share.

@@ -1,7 +1,7 @@
 use super::interval::sigmoid;
-use super::leaf::{Constraint, Site};
 use super::range::open;
 use crate::error::Result;
+use crate::tree::constraint::{Constraint, Site};
 
 /// Keeps each element more than 0, by softplus: nearly the raw number itself where that is large.
 ///

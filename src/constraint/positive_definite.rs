@@ -1,7 +1,7 @@
-use super::leaf::{Constraint, Part, Site};
 use super::matrices::{read_symmetric, row, square, triangles};
-use crate::engine::{sum_pairs, sum_tile};
 use crate::error::Result;
+use crate::numeric::sums::{sum_pairs, sum_tile};
+use crate::tree::constraint::{Constraint, Part, Site};
 
 /// Keeps matrices symmetric and positive definite, by their Cholesky factors: covariances, precisions, metrics.
 ///

@@ -1,8 +1,8 @@
 use super::lanes::along;
-use super::leaf::{Constraint, Part, Site};
 use super::range::slack;
-use crate::engine::{sum_pairs, sum_tile};
 use crate::error::Result;
+use crate::numeric::sums::{sum_pairs, sum_tile};
+use crate::tree::constraint::{Constraint, Part, Site};
 
 /// Keeps the elements along an axis positive with the sum 1, by softmax: mixture weights, probabilities of outcomes.
 ///

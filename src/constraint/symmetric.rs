@@ -1,6 +1,6 @@
-use super::leaf::{Constraint, Part, Site};
 use super::matrices::{read_symmetric, row, square, triangles};
 use crate::error::Result;
+use crate::tree::constraint::{Constraint, Part, Site};
 
 /// Keeps matrices symmetric: the raw numbers are those of a triangle.
 ///

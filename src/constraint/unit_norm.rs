@@ -1,8 +1,8 @@
 use super::lanes::{along, normalize};
-use super::leaf::{Constraint, Part, Site};
 use super::range::slack;
-use crate::engine::sum_pairs;
 use crate::error::Result;
+use crate::numeric::sums::sum_pairs;
+use crate::tree::constraint::{Constraint, Part, Site};
 
 /// Keeps the vectors along an axis at the length 1: directions, normalized embeddings.
 ///

@@ -1,7 +1,7 @@
 use super::lanes::{Lane, across, normalize};
-use super::leaf::{Constraint, Part, Site};
-use crate::engine::sum_pairs;
 use crate::error::Result;
+use crate::numeric::sums::sum_pairs;
+use crate::tree::constraint::{Constraint, Part, Site};
 
 /// Has lengths and directions of rows as raw numbers of their own: weight normalization.
 ///

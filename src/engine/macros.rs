@@ -6,8 +6,8 @@ macro_rules! delegate_stage {
         $crate::engine::delegate_stage! {
             $T => $field: $Inner;
             needs <$Inner as $crate::Stage>::Needs;
-            recipe $crate::recipe::of_arguments;
-            describe |this: &$T| format!("{}[{}]", $crate::wrapper::Arguments::name(this), this.$field.describe())
+            recipe $crate::arguments::recipe_of;
+            describe |this: &$T| format!("{}[{}]", $crate::arguments::Arguments::name(this), this.$field.describe())
         }
     };
     ($T:ty $(where $($G:ident: $B:path),+)? => $field:ident: $Inner:ty; needs $N:ty; recipe $recipe:expr; describe $describe:expr) => {

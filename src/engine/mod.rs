@@ -3,15 +3,13 @@
 //! Most authors need only [`Rule`]: arithmetic on one element. What must look at more than one element, or holds another
 //! transformation, is a [`Stage`]. `docs/architecture.md` tells how the pieces fit together.
 
-mod convert;
 mod drive;
 mod examples;
 mod fused;
-mod isa;
+mod inner;
 mod kernel;
 mod lint;
 mod macros;
-mod matmul;
 mod nested;
 mod objective;
 mod pieces;
@@ -32,12 +30,10 @@ pub use fused::SlotList;
 pub(crate) use fused::{
     SlotJob, SlotReader, SlotsJob, SlotsWriter, at_point, fused_tile, slot_read, slot_tile, slots_read, slots_write,
 };
-pub use isa::{Isa, detected_isa, force_isa};
-pub(crate) use isa::{Job, current_isa, dispatch};
+pub(crate) use inner::Inner;
 pub(crate) use lint::direction;
 pub use lint::{Warning, WarningKind};
 pub(crate) use macros::delegate_stage;
-pub(crate) use matmul::{MatmulScratch, Matrix, matmul, symmetric_matmul};
 pub(crate) use nested::{Arrays, Nested};
 pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial, write_leaf};
 pub use plan::{PassPlan, Plan};
@@ -52,3 +48,9 @@ pub(crate) use tuple::{fits, needs_of};
 pub use updates::Updates;
 pub(crate) use whole::read_leaf;
 pub use whole::{LeafVisitor, WholeLeaf, WholeTree};
+
+// What the loops are made of, under the names that they have had here.
+pub use crate::numeric::isa::{Isa, detected_isa, force_isa};
+pub(crate) use crate::numeric::isa::{Job, current_isa, dispatch};
+pub(crate) use crate::numeric::matmul::{MatmulScratch, Matrix, matmul, symmetric_matmul};
+use crate::numeric::{convert, isa};

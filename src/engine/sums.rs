@@ -1,6 +1,7 @@
 //! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
 
 use super::pieces::Pieces;
+pub(crate) use crate::numeric::sums::{sum_pairs, sum_tile, sum_triples};
 use crate::tree::{Cursor, LeafSpec, dense_strides};
 
 /// What a pass added up, by leaf or for the whole tree.
@@ -33,49 +34,6 @@ impl<'a> Sums<'a> {
     fn over(&self, i: usize, pieces: core::ops::Range<usize>) -> f64 {
         pieces.map(|piece| self.values[piece * self.width + self.first + i]).sum()
     }
-}
-
-/// How many sums are kept side by side, so that adding up can be vectorised; their number fixes the order of addition
-/// and so the result's bits.
-const LANES: usize = 16;
-
-/// The sum of `f` over a tile, in `f64`, in an order that does not depend on the instruction set.
-#[inline(always)]
-pub(crate) fn sum_tile<C: crate::element::Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
-    let mut lanes = [0.0_f64; LANES];
-    let mut chunks = x.chunks_exact(LANES);
-    for chunk in &mut chunks {
-        for (lane, x) in lanes.iter_mut().zip(chunk) {
-            *lane += f(*x);
-        }
-    }
-    for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
-        *lane += f(*x);
-    }
-    lanes.iter().sum()
-}
-
-/// The same over two stretches of one length.
-#[inline(always)]
-pub(crate) fn sum_pairs<C: crate::element::Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f64 {
-    sum_triples(x, y, y, |x, y, _| f(x, y))
-}
-
-/// The same over three.
-#[inline(always)]
-pub(crate) fn sum_triples<C: crate::element::Real>(x: &[C], y: &[C], z: &[C], f: impl Fn(C, C, C) -> f64) -> f64 {
-    let mut lanes = [0.0_f64; LANES];
-    let whole = x.len() / LANES * LANES;
-    let [(x, rest_x), (y, rest_y), (z, rest_z)] = [x, y, z].map(|all| all.split_at(whole));
-    for ((x, y), z) in x.chunks_exact(LANES).zip(y.chunks_exact(LANES)).zip(z.chunks_exact(LANES)) {
-        for (((lane, x), y), z) in lanes.iter_mut().zip(x).zip(y).zip(z) {
-            *lane += f(*x, *y, *z);
-        }
-    }
-    for (((lane, x), y), z) in lanes.iter_mut().zip(rest_x).zip(rest_y).zip(rest_z) {
-        *lane += f(*x, *y, *z);
-    }
-    lanes.iter().sum()
 }
 
 /// Products that are worked out and added up together.

@@ -1,6 +1,7 @@
 //! Making columns orthogonal, by Householder's reflections.
 
-use crate::engine::{Isa, Job, dispatch, sum_pairs, sum_tile};
+use super::isa::{Isa, Job, dispatch};
+use super::sums::{sum_pairs, sum_tile};
 
 /// The `Q` of `S = QR`, with a positive diagonal of `R`: both square, their columns one after another. What was in `s` is lost.
 ///
@@ -76,7 +77,7 @@ fn reflect(mirror: &[f64], squares: f64, column: &mut [f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::current_isa;
+    use crate::numeric::isa::current_isa;
 
     fn dot(x: &[f64], y: &[f64]) -> f64 {
         x.iter().zip(y).map(|(x, y)| x * y).sum()

@@ -4,7 +4,8 @@
 //! its singular value. Small singular values come out as accurate as large ones, and nothing depends on the number of threads
 //! or the instruction set.
 
-use crate::engine::{Isa, Job, dispatch, sum_pairs, sum_tile};
+use super::isa::{Isa, Job, dispatch};
+use super::sums::{sum_pairs, sum_tile};
 
 /// Room for the columns; grows to the largest matrix.
 #[derive(Clone, Debug, Default)]
@@ -148,7 +149,7 @@ fn rotate(x: &mut [f64], y: &mut [f64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::current_isa;
+    use crate::numeric::isa::current_isa;
 
     /// The first vectors, one after another.
     fn left(size: [usize; 2], rank: usize, element: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {

@@ -2,7 +2,8 @@
 //!
 //! Nothing depends on the number of threads or the instruction set. Values are right to the last digits of the largest.
 
-use crate::engine::{Isa, Job, dispatch, sum_pairs, sum_tile};
+use super::isa::{Isa, Job, dispatch};
+use super::sums::{sum_pairs, sum_tile};
 
 /// A decomposition, and room for the next; grows to the largest matrix.
 #[derive(Debug, Default)]
@@ -195,7 +196,7 @@ impl Decompose<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::current_isa;
+    use crate::numeric::isa::current_isa;
 
     fn check(n: usize, a: impl Fn(usize, usize) -> f64, scale: f64) {
         let mut found = Symmetric::default();

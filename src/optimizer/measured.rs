@@ -116,7 +116,7 @@ macro_rules! measured_stage {
             }
 
             fn recipe(&self) -> $crate::recipe::Recipe {
-                $crate::recipe::of_arguments(self)
+                $crate::arguments::recipe_of(self)
             }
 
             fn describe(&self) -> String {

@@ -1,8 +1,8 @@
 use super::operand::{Operand, TreeValues};
 use super::set::{ElementSet, Set, projection, visit};
+use crate::arguments::Argument;
 use crate::error::{Error, Result};
 use crate::tree::TreeMut;
-use crate::wrapper::Argument;
 
 /// Moves each element between two bounds: the nearest point of a box.
 ///

@@ -1,8 +1,8 @@
 use super::operand::{Operand, TreeValues};
 use super::set::{ElementSet, Set, projection, visit};
+use crate::arguments::Argument;
 use crate::error::Result;
 use crate::tree::TreeMut;
-use crate::wrapper::Argument;
 
 /// Moves each element between zero and a bound: the nearest point of a hypercube.
 ///

@@ -1,10 +1,10 @@
 use super::operand::Operand;
 use super::set::{Set, TreeSet, projection, visit};
 use super::vector::Vector;
+use crate::arguments::Argument;
 use crate::error::{Error, Result};
 use crate::schedule::Hyperparam;
 use crate::tree::TreeMut;
-use crate::wrapper::Argument;
 
 /// Moves a tree, as one vector, to the nearest point of a plane: `⟨a, x⟩ = b`.
 ///

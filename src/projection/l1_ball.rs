@@ -1,10 +1,10 @@
 use super::l1_sphere::shrink;
 use super::set::{Set, TreeSet, projection};
 use super::vector::Vector;
+use crate::arguments::Argument;
 use crate::error::Result;
 use crate::schedule::Hyperparam;
 use crate::tree::TreeMut;
-use crate::wrapper::Argument;
 
 /// Moves a tree, as one vector, to the nearest point whose absolute values have a sum of at most `scale`.
 ///

@@ -1,10 +1,10 @@
 use super::set::{Set, TreeSet, projection};
 use super::simplex::Cut;
 use super::vector::Vector;
+use crate::arguments::Argument;
 use crate::error::Result;
 use crate::schedule::Hyperparam;
 use crate::tree::TreeMut;
-use crate::wrapper::Argument;
 
 /// Moves a tree, as one vector, to a nearest point whose absolute values have the sum `scale`.
 ///

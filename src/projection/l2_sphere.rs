@@ -1,9 +1,9 @@
 use super::set::{Set, TreeSet, projection};
 use super::vector::Vector;
+use crate::arguments::Argument;
 use crate::error::Result;
 use crate::schedule::Hyperparam;
 use crate::tree::{TreeMut, is_safe};
-use crate::wrapper::Argument;
 
 /// Moves a tree, as one vector, to the nearest point of the Euclidean length `scale`.
 ///

@@ -1,8 +1,8 @@
 use super::set::{ElementSet, Set, projection};
+use crate::arguments::Argument;
 use crate::error::Result;
 use crate::schedule::Hyperparam;
 use crate::tree::TreeMut;
-use crate::wrapper::Argument;
 
 /// Moves each element to an absolute value of at most `scale`: the nearest point of a ball in the maximum norm.
 ///

@@ -1,7 +1,7 @@
 use super::set::{ElementSet, Set, projection};
+use crate::arguments::Argument;
 use crate::error::Result;
 use crate::tree::TreeMut;
-use crate::wrapper::Argument;
 
 /// Replaces negative elements by zero: the nearest point of the non-negative orthant.
 ///

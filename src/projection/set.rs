@@ -1,10 +1,10 @@
 use super::operand::{Operand, TreeValues, Values};
 use super::vector::{TreeVector, Vector};
+use crate::arguments::Argument;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::tree::stretch::{STRETCH, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
-use crate::wrapper::Argument;
 
 /// A set, as something to project on.
 ///

@@ -1,10 +1,10 @@
 use super::set::{Set, TreeSet, projection};
 use super::vector::Vector;
+use crate::arguments::Argument;
 use crate::engine::sum_tile;
 use crate::error::Result;
 use crate::schedule::Hyperparam;
 use crate::tree::TreeMut;
-use crate::wrapper::Argument;
 
 /// Moves a tree, as one vector, to the nearest point without a negative element whose sum is `scale`.
 ///

@@ -2,13 +2,14 @@ use core::hint::select_unpredictable;
 
 use super::operand::{TreeValues, Values};
 use super::set::{ElementSet, LeafBounds, bounds};
+use crate::arguments::{Argument, Arguments};
 use crate::element::Real;
 use crate::engine::{InitContext, Job, Place, Shape, Span, Stage, StepContext, Tile, dispatch, fused_tile};
 use crate::error::Result;
 use crate::recipe::Recipe;
 use crate::state::Count;
+use crate::state::state_fields;
 use crate::tree::stretch::STRETCH;
-use crate::wrapper::{Argument, Arguments, state_fields};
 
 /// See [`project`](crate::project): the projection of each element on its own.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,7 +121,7 @@ impl<S: ElementSet> Stage for ProjectElements<S> {
     }
 
     fn recipe(&self) -> Recipe {
-        crate::recipe::of_arguments(self)
+        crate::arguments::recipe_of(self)
     }
 
     fn describe(&self) -> String {

@@ -1,10 +1,12 @@
 use super::operand::{TreeValues, Values};
 use super::set::{TreeSet, beside};
 use super::vector::{SumVector, Vector};
+use crate::arguments::{Argument, Arguments};
 use crate::engine::{InitContext, StepContext, WholeTree};
 use crate::error::Result;
 use crate::state::Count;
-use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tree_stage};
+use crate::state::state_fields;
+use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// See [`project`](crate::project): the projection of the whole tree as one vector.
 #[derive(Clone, Debug, PartialEq)]

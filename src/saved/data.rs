@@ -1,93 +1,15 @@
-//! A state as a value that any format of serde can hold.
+//! Between a state and its [`StateData`].
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::array::Array;
-use super::{Leaves, Saved, as_json};
+use super::{Saved, as_json};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::Migration;
-use crate::state::{Item, ItemMut, ItemName, ItemSpec, Kind, Owner, Single, exact, items, items_mut};
+use crate::state::data::{Array, Datum, Entry, FORMAT, Leaves};
+use crate::state::{Item, ItemName, Single, StateData, items, items_mut};
 use crate::transformation::OptState;
 use crate::tree::Tree;
-
-/// A state, with what it was made by and for, to be written in any format that serde has: JSON, TOML, postcard.
-///
-/// For small states that go into a larger document of your own, a log, a message, a test. What is large goes into a
-/// checkpoint (feature `checkpoint`), which is written without a copy, and has check sums.
-///
-/// Every bit comes back: in formats for people numbers are text, of a NaN its bits; in binary formats arrays are their bytes.
-/// Arrays are in row-major order; the state that is loaded has the memory order of the parameters it is loaded for.
-///
-/// # Example
-///
-/// ```
-/// use gradchain::prelude::*;
-/// use gradchain::state::StateData;
-///
-/// let optimizer = sgd(0.5).momentum(0.5);
-/// let mut params = vec![0.0_f32, 0.0];
-/// let mut state = optimizer.init(&params)?;
-/// optimizer.step(&mut params, &vec![1.0_f32, f32::NAN], &mut state)?;
-/// let text = serde_json::to_string(&StateData::of(&optimizer, &state)?)?;
-/// assert!(text.contains(r#""elements":"1.0 nan:7fc00000""#), "{text}");
-///
-/// let data: StateData = serde_json::from_str(&text)?;
-/// let mut state = data.load(&optimizer, &params)?;
-/// optimizer.step(&mut params, &vec![1.0_f32, 1.0], &mut state)?;
-/// assert_eq!(params[0], -0.5 - 0.75);
-///
-/// let error = data.load(&sgd(0.1).momentum(0.5), &params).unwrap_err();
-/// assert_eq!(
-///     error.to_string(),
-///     "the state does not fit: 1 difference\n  optimizer: $.sgd.learning_rate: expected 0.1, found 0.5"
-/// );
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StateData {
-    format: u32,
-    /// JSON, as in a checkpoint; functions are texts in angle brackets.
-    optimizer: String,
-    structure: Leaves,
-    items: Vec<Entry>,
-}
-
-/// The version of what is written. A reader refuses what it does not know.
-const FORMAT: u32 = 1;
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Entry {
-    field: String,
-    of: Owner,
-    value: Datum,
-}
-
-/// Counts and keys are text where people read, since not every format has a `u64`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Datum {
-    Count(#[serde(with = "whole")] u64),
-    Flag(bool),
-    Scalar(#[serde(with = "exact")] f64),
-    Key(#[serde(with = "whole")] u64),
-    Array(Array),
-}
-
-impl PartialEq for Datum {
-    fn eq(&self, other: &Datum) -> bool {
-        match (self, other) {
-            (Datum::Count(a), Datum::Count(b)) | (Datum::Key(a), Datum::Key(b)) => a == b,
-            (Datum::Flag(a), Datum::Flag(b)) => a == b,
-            // Of the same bits, NaN or not.
-            (Datum::Scalar(a), Datum::Scalar(b)) => a.to_bits() == b.to_bits(),
-            (Datum::Array(a), Datum::Array(b)) => a == b,
-            _ => false,
-        }
-    }
-}
 
 impl StateData {
     /// The state of a transformation, which is written down too.
@@ -148,62 +70,5 @@ impl StateData {
     /// The transformation, as JSON.
     pub fn optimizer(&self) -> &str {
         &self.optimizer
-    }
-}
-
-impl Entry {
-    fn spec(&self) -> ItemSpec {
-        let name = ItemName { field: self.field.clone(), of: self.of.clone() };
-        let (kind, array) = match &self.value {
-            Datum::Count(_) => (Kind::Count, None),
-            Datum::Flag(_) => (Kind::Flag, None),
-            Datum::Scalar(_) => (Kind::Scalar, None),
-            Datum::Key(_) => (Kind::Key, None),
-            Datum::Array(array) => (Kind::Moment, Some((array.dtype, array.shape.clone()))),
-        };
-        ItemSpec { name, kind, array }
-    }
-}
-
-impl Datum {
-    /// Writes the value; says whether it is one of the kind.
-    fn put(&self, into: ItemMut<'_>) -> bool {
-        let single = match self {
-            Datum::Count(count) => Single::Count(*count),
-            Datum::Flag(flag) => Single::Flag(*flag),
-            Datum::Scalar(scalar) => Single::Scalar(*scalar),
-            Datum::Key(key) => Single::Key(*key),
-            Datum::Array(array) => {
-                let ItemMut::Array(mut leaf) = into else { return false };
-                let mut rest = &array.bytes[..];
-                let done: Result<(), ()> = leaf.write_bytes(|piece| {
-                    let (now, later) = rest.split_at_checked(piece.len()).ok_or(())?;
-                    piece.copy_from_slice(now);
-                    rest = later;
-                    Ok(())
-                });
-                return done == Ok(()) && rest.is_empty();
-            }
-        };
-        into.set(single)
-    }
-}
-
-/// A `u64` in any format.
-mod whole {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(value: &u64, to: S) -> Result<S::Ok, S::Error> {
-        if to.is_human_readable() { to.collect_str(value) } else { to.serialize_u64(*value) }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-        if from.is_human_readable() {
-            let text = String::deserialize(from)?;
-            text.parse().map_err(|_| D::Error::custom(format_args!("`{text}` is not a whole number")))
-        } else {
-            u64::deserialize(from)
-        }
     }
 }

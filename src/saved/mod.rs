@@ -1,17 +1,11 @@
 //! What was saved, in whatever form, compared with what it is loaded into: nothing is changed before everything agrees.
 
-mod array;
 mod compare;
 mod data;
-mod leaves;
 
 use serde_json::Value;
 
 pub(crate) use self::compare::as_json;
-pub use self::data::StateData;
-pub(crate) use self::leaves::Leaves;
-#[cfg(feature = "checkpoint")]
-pub(crate) use self::leaves::fits_in_memory;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::{Migration, Resolved};

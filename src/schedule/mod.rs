@@ -236,40 +236,42 @@ macro_rules! kinds {
                     Hyperparam::Schedule(kind.into())
                 }
             }
-
-            impl From<$Kind> for crate::projection::Operand {
-                fn from(kind: $Kind) -> crate::projection::Operand {
-                    Hyperparam::from(kind).into()
-                }
-            }
         )*
     };
 }
-kinds!(
-    Constant,
-    Linear,
-    Polynomial,
-    ExponentialDecay,
-    CosineDecay,
-    PiecewiseConstant,
-    PiecewiseInterpolate,
-    WarmupConstant,
-    WarmupCosineDecay,
-    WarmupExponentialDecay,
-    LinearOnecycle,
-    CosineOnecycle,
-    Sgdr,
-    Join,
-    WarmupStableDecay,
-    InverseSqrt,
-    Rex,
-    CosineRestarts,
-    Table,
-    Clamp,
-    Sum,
-    Product,
-    FromFn,
-);
+
+/// Calls a macro with the names of all kinds.
+macro_rules! each_kind {
+    ($call:ident) => {
+        $call!(
+            Constant,
+            Linear,
+            Polynomial,
+            ExponentialDecay,
+            CosineDecay,
+            PiecewiseConstant,
+            PiecewiseInterpolate,
+            WarmupConstant,
+            WarmupCosineDecay,
+            WarmupExponentialDecay,
+            LinearOnecycle,
+            CosineOnecycle,
+            Sgdr,
+            Join,
+            WarmupStableDecay,
+            InverseSqrt,
+            Rex,
+            CosineRestarts,
+            Table,
+            Clamp,
+            Sum,
+            Product,
+            FromFn,
+        );
+    };
+}
+pub(crate) use each_kind;
+each_kind!(kinds);
 
 /// A number is the schedule that is always that number.
 impl From<f64> for Schedule {

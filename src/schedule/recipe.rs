@@ -181,3 +181,12 @@ fn warmup_cosine(s: &WarmupCosineDecay) -> [(&'static str, Recipe); 6] {
         ("exponent", s.exponent.to_recipe()),
     ]
 }
+
+impl ToRecipe for Hyperparam {
+    fn to_recipe(&self) -> Recipe {
+        match self {
+            Hyperparam::Number(number) => Recipe::Number(*number),
+            Hyperparam::Schedule(schedule) => Recipe::map([("schedule", schedule.to_recipe())]),
+        }
+    }
+}

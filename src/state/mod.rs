@@ -16,6 +16,8 @@
 
 mod average;
 #[cfg(feature = "serde")]
+pub(crate) mod data;
+#[cfg(feature = "serde")]
 pub(crate) mod exact;
 mod items;
 mod kinds;
@@ -24,10 +26,10 @@ mod moves;
 mod schema;
 mod walk;
 
+pub use average::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, average, lerp};
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
-pub use crate::saved::StateData;
-pub use average::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, average, lerp};
+pub use data::StateData;
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
 #[cfg(feature = "serde")]
@@ -105,3 +107,18 @@ impl<S: State> State for Option<S> {
         }
     }
 }
+
+/// Says that a struct's state is its fields of these names.
+macro_rules! state_fields {
+    ($S:ident<$($G:ident: $B:path),*> { $($field:ident),* }) => {
+        impl<$($G: $B),*> $crate::state::State for $S<$($G),*> {
+            fn walk<'a>(&'a self, walk: &mut $crate::state::StateWalk<'a, '_>) {
+                $(walk.child(stringify!($field), &self.$field);)*
+            }
+            fn walk_mut<'a>(&'a mut self, walk: &mut $crate::state::StateWalkMut<'a, '_>) {
+                $(walk.child(stringify!($field), &mut self.$field);)*
+            }
+        }
+    };
+}
+pub(crate) use state_fields;

@@ -4,8 +4,8 @@ use crate::element::Real;
 use crate::engine::Sums;
 use crate::error::Result;
 use crate::state::Count;
+use crate::state::state_fields;
 use crate::tree::Structure;
-use crate::wrapper::state_fields;
 
 /// What a transformation that rescales leaves has to say; [`rescale_stage`] makes it a stage.
 pub(crate) trait Rescale {
@@ -90,7 +90,7 @@ macro_rules! rescale_stage {
     ($T:ty, $Scalars:ty; needs $N:ty) => {
         impl $crate::Stage for $T {
             type Needs = $N;
-            type State = $crate::transform::RescaleState;
+            type State = $crate::transform::rescale::RescaleState;
             type Run = $Scalars;
             type Kernel<C: $crate::Real> = C;
 
@@ -108,7 +108,7 @@ macro_rules! rescale_stage {
             }
 
             fn init_state(&self, at: &$crate::InitContext<'_>) -> $crate::Result<Self::State> {
-                Ok($crate::transform::RescaleState::new(at.structure().len()))
+                Ok($crate::transform::rescale::RescaleState::new(at.structure().len()))
             }
 
             fn begin(&self, state: &mut Self::State, at: &$crate::StepContext<'_>) -> $Scalars {
@@ -178,7 +178,7 @@ macro_rules! rescale_stage {
             }
 
             fn recipe(&self) -> $crate::recipe::Recipe {
-                $crate::recipe::of_arguments(self)
+                $crate::arguments::recipe_of(self)
             }
 
             fn describe(&self) -> String {

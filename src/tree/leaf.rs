@@ -4,17 +4,12 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use ndarray::{ArrayBase, Data, DataMut, Dimension, RawData};
-use smallvec::SmallVec;
 
-use super::{ArrayElement, Cursor, dense_strides, is_dense};
+use super::ArrayElement;
 use crate::element::{DType, Element, with_dtype};
 use crate::error::{Error, Result};
+use crate::layout::{Cursor, Shape, Strides, dense_strides, is_dense};
 use crate::memory::{RawSlice, RawStrided};
-
-/// Axis lengths; six fit without allocation.
-pub(crate) type Shape = SmallVec<[usize; 6]>;
-/// Axis strides in elements.
-pub(crate) type Strides = SmallVec<[isize; 6]>;
 
 /// What both kinds of leaf are made of: where the first element is, and how to get to the others.
 #[derive(Clone, Debug)]

@@ -20,10 +20,10 @@ pub use per_example::{per_example_global_norm_clip, per_example_layer_norm_clip}
 pub(crate) use vdot::same_shapes;
 pub use vdot::tree_vdot;
 
-use super::layout::matching_strides;
 use super::{Cursor, LeafMut, LeafRef, Structure, Tree, TreeMut, Walk, WalkMut, is_dense};
 use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
+use crate::layout::matching_strides;
 
 /// Adds updates to parameters, leaf by leaf: what [`step`](crate::GradientTransformation::step) does in the same
 /// registers as the update itself, with the same bits.

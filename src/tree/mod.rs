@@ -23,9 +23,9 @@
 
 mod arrays;
 mod bytes;
+pub(crate) mod constraint;
 mod containers;
 mod dynamic;
-mod layout;
 mod leaf;
 mod math;
 mod slices;
@@ -36,9 +36,8 @@ pub use arrays::ArrayElement;
 pub use dynamic::{DynElement, DynTree};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::Tree;
-pub(crate) use layout::{Cursor, Run, dense_strides, is_dense};
+pub(crate) use leaf::LeafParts;
 pub use leaf::{LeafMut, LeafRef};
-pub(crate) use leaf::{LeafParts, Strides};
 pub use math::{
     Norm, apply_updates, average_params, for_each_leaf, incremental_update, per_example_global_norm_clip,
     per_example_layer_norm_clip, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_norm,
@@ -46,8 +45,11 @@ pub use math::{
 };
 pub(crate) use math::{add_update, fingerprint, is_safe, shares, stretch, weighted_mean};
 pub use slices::{Slices, SlicesMut};
-pub use structure::{Difference, LeafSpec, Structure};
+pub use structure::Structure;
 pub use walk::{Walk, WalkMut};
+
+pub(crate) use crate::layout::{Cursor, Run, Strides, dense_strides, is_dense};
+pub use crate::layout::{Difference, LeafSpec};
 
 /// Something with float leaves to read, in a fixed order, under stable paths: gradients, for example.
 ///

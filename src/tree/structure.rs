@@ -2,92 +2,11 @@
 
 use core::fmt;
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use super::layout::matching_strides;
-use super::leaf::Strides;
-use super::{Cursor, LeafRef, Tree, Walk, dense_strides};
+use super::{LeafRef, Tree, Walk};
 use crate::element::DType;
 use crate::error::{Error, Result};
-
-/// Path, type, shape and memory order of one leaf.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LeafSpec {
-    path: Arc<str>,
-    dtype: DType,
-    shape: Vec<usize>,
-    strides: Strides,
-}
-
-impl LeafSpec {
-    fn of(path: &str, leaf: &LeafRef<'_>) -> LeafSpec {
-        let strides = matching_strides(leaf.shape(), &leaf.parts.strides);
-        LeafSpec { path: path.into(), dtype: leaf.dtype(), shape: leaf.shape().into(), strides }
-    }
-
-    /// A leaf of this one's path that holds something else: of another type, and of its shape or one of its own.
-    pub(crate) fn standing_for(&self, dtype: DType, shape: Option<Vec<usize>>) -> LeafSpec {
-        let path = self.path.clone();
-        match shape {
-            Some(shape) => LeafSpec { path, dtype, strides: super::dense_strides(&shape), shape },
-            None => LeafSpec { path, dtype, shape: self.shape.clone(), strides: self.strides.clone() },
-        }
-    }
-
-    /// The path in the tree, such as `layers/0/weight`.
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
-    /// The type of the elements.
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    /// The axis lengths.
-    pub fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    /// How many elements.
-    #[allow(clippy::len_without_is_empty, reason = "a leaf is not a collection")]
-    pub fn len(&self) -> usize {
-        self.shape.iter().product()
-    }
-
-    /// How many axes.
-    pub fn ndim(&self) -> usize {
-        self.shape.len()
-    }
-
-    /// Shows, in row-major order, where each element lies in the state arrays for this leaf.
-    pub(crate) fn each_place(&self, mut place: impl FnMut(usize)) {
-        let order = dense_strides(&self.shape);
-        for run in Cursor::new(&self.shape, &order, &self.strides, 0).take(self.len()) {
-            (0..run.len as isize).for_each(|i| place((run.offset + i * run.stride) as usize));
-        }
-    }
-
-    /// The strides of state arrays for this leaf: dense, in the parameter's own memory order.
-    pub(crate) fn strides(&self) -> &[isize] {
-        &self.strides
-    }
-}
-
-impl fmt::Display for LeafSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} {:?}", Named(&self.path), self.dtype, self.shape)
-    }
-}
-
-/// A path as it is shown in messages; the path of a bare array is empty.
-struct Named<'a>(&'a str);
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "(root)" } else { self.0 })
-    }
-}
+use crate::layout::{Difference, LeafSpec};
 
 /// The leaves of a tree without their values: paths, types, shapes, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,13 +31,7 @@ impl Structure {
     /// Leaves of these paths, types and shapes, in row-major order.
     #[cfg(feature = "serde")]
     pub(crate) fn from_parts<'a>(leaves: impl Iterator<Item = (&'a str, DType, &'a [usize])>) -> Structure {
-        let leaf = |(path, dtype, shape): (&str, DType, &[usize])| LeafSpec {
-            path: path.into(),
-            dtype,
-            shape: shape.into(),
-            strides: dense_strides(shape),
-        };
-        Structure { leaves: leaves.map(leaf).collect() }
+        Structure { leaves: leaves.map(|(path, dtype, shape)| LeafSpec::new(path, dtype, shape)).collect() }
     }
 
     /// Leaves as described; no two have the same path.
@@ -128,22 +41,17 @@ impl Structure {
 
     /// The same leaves with one more axis in front.
     pub(crate) fn batched(&self, len: usize) -> Structure {
-        let batched = |leaf: &LeafSpec| {
-            let shape: Vec<usize> = core::iter::once(len).chain(leaf.shape.iter().copied()).collect();
-            LeafSpec { path: leaf.path.clone(), dtype: leaf.dtype, strides: dense_strides(&shape), shape }
-        };
-        Structure { leaves: self.leaves.iter().map(batched).collect() }
+        Structure { leaves: self.leaves.iter().map(|leaf| leaf.batched(len)).collect() }
     }
 
     /// One leaf with one axis, at the root.
     pub(crate) fn flat(dtype: DType, len: usize) -> Structure {
-        let strides = Strides::from_slice(&[1]);
-        Structure { leaves: vec![LeafSpec { path: "".into(), dtype, shape: vec![len], strides }] }
+        Structure { leaves: vec![LeafSpec::new("", dtype, [len])] }
     }
 
     pub(crate) fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
         let mut leaves = Vec::new();
-        tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| leaves.push(LeafSpec::of(path, &leaf))));
+        tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| leaves.push(spec(path, &leaf))));
         Structure { leaves }
     }
 
@@ -177,15 +85,6 @@ impl Structure {
         self.leaves.iter().position(|l| l.path() == path)
     }
 
-    /// The structure of a tree whose leaves have one more axis, the first, of this length.
-    pub(crate) fn with_first_axis(&self, len: usize) -> Structure {
-        let batched = |leaf: &LeafSpec| {
-            let shape: Vec<usize> = [len].into_iter().chain(leaf.shape.iter().copied()).collect();
-            LeafSpec { strides: super::dense_strides(&shape), shape, ..leaf.clone() }
-        };
-        Structure { leaves: self.leaves.iter().map(batched).collect() }
-    }
-
     /// A number that is the same for equal paths, types and shapes in the same order, on every machine and in every
     /// version of this crate (FNV-1a of their text). Memory order does not count.
     pub fn fingerprint(&self) -> u64 {
@@ -197,8 +96,8 @@ impl Structure {
         };
         for leaf in &self.leaves {
             add(leaf.path());
-            add(leaf.dtype.name());
-            add(&format!("{:?}", leaf.shape));
+            add(leaf.dtype().name());
+            add(&format!("{:?}", leaf.shape()));
         }
         hash
     }
@@ -213,16 +112,20 @@ impl Structure {
     pub(crate) fn compare(&self, other: &Structure, fits: impl Fn(DType, DType) -> bool) -> Vec<Difference> {
         let mut found = Vec::new();
         for ours in &self.leaves {
-            let Some(theirs) = other.leaves.iter().find(|l| l.path == ours.path) else {
+            let Some(theirs) = other.leaves.iter().find(|l| l.path() == ours.path()) else {
                 found.push(Difference::Missing { expected: ours.clone() });
                 continue;
             };
-            if ours.shape != theirs.shape {
-                let (path, expected) = (ours.path().into(), ours.shape.clone());
-                found.push(Difference::Shape { path, expected, found: theirs.shape.clone() });
+            if ours.shape() != theirs.shape() {
+                let (path, expected) = (ours.path().into(), ours.shape().into());
+                found.push(Difference::Shape { path, expected, found: theirs.shape().into() });
             }
-            if !fits(ours.dtype, theirs.dtype) {
-                found.push(Difference::DType { path: ours.path().into(), expected: ours.dtype, found: theirs.dtype });
+            if !fits(ours.dtype(), theirs.dtype()) {
+                found.push(Difference::DType {
+                    path: ours.path().into(),
+                    expected: ours.dtype(),
+                    found: theirs.dtype(),
+                });
             }
         }
         let unexpected = other.leaves.iter().filter(|l| self.index_of(l.path()).is_none());
@@ -241,69 +144,6 @@ impl fmt::Display for Structure {
     }
 }
 
-/// One way in which a tree differs from what was expected.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Difference {
-    /// A leaf that was expected is not there.
-    Missing {
-        /// The leaf that was expected.
-        expected: LeafSpec,
-    },
-    /// A leaf is there that was not expected.
-    Unexpected {
-        /// The leaf that was found.
-        found: LeafSpec,
-    },
-    /// A leaf has another shape.
-    Shape {
-        /// Its path.
-        path: String,
-        /// The shape that was expected.
-        expected: Vec<usize>,
-        /// The shape that was found.
-        found: Vec<usize>,
-    },
-    /// A leaf has a type that does not fit.
-    DType {
-        /// Its path.
-        path: String,
-        /// The type that was expected.
-        expected: DType,
-        /// The type that was found.
-        found: DType,
-    },
-    /// The same leaves in another order.
-    Order {
-        /// The paths in the expected order.
-        expected: Vec<String>,
-        /// The paths as found.
-        found: Vec<String>,
-    },
-    /// Two leaves with the same path.
-    Duplicate {
-        /// The path.
-        path: String,
-    },
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Difference::Missing { expected } => write!(f, "missing leaf {expected}"),
-            Difference::Unexpected { found } => write!(f, "unexpected leaf {found}"),
-            Difference::Shape { path, expected, found } => {
-                write!(f, "{}: expected shape {expected:?}, found {found:?}", Named(path))
-            }
-            Difference::DType { path, expected, found } => {
-                write!(f, "{}: expected type {expected}, found {found}", Named(path))?;
-                if expected.compute().size() < found.size() {
-                    write!(f, "; convert this leaf first, it is never narrowed in silence")?;
-                }
-                Ok(())
-            }
-            Difference::Order { expected, found } => write!(f, "expected the order {expected:?}, found {found:?}"),
-            Difference::Duplicate { path } => write!(f, "{}: more than one leaf has this path", Named(path)),
-        }
-    }
+fn spec(path: &str, leaf: &LeafRef<'_>) -> LeafSpec {
+    LeafSpec::with_strides(path, leaf.dtype(), leaf.shape(), &leaf.parts.strides)
 }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::constraint::Constraint;
-
+use super::constraint::Constraint;
 use super::{LeafMut, LeafRef, Tree, TreeMut};
 
 /// A walk over the leaves of a tree, for reading; see [`Tree::walk`].

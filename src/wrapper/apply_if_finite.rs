@@ -1,5 +1,4 @@
 use super::multi_steps::not_finite;
-use super::state_fields;
 use crate::element::Real;
 use crate::engine::{
     InitContext, Job, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree, dispatch,
@@ -7,6 +6,7 @@ use crate::engine::{
 };
 use crate::error::Result;
 use crate::recipe::{Recipe, ToRecipe};
+use crate::state::state_fields;
 use crate::state::{Count, Flag, State};
 
 /// Runs a transformation only if all gradients are finite; otherwise the update is zero and nothing inside is touched.

@@ -1,4 +1,4 @@
-use super::{Argument, Arguments, state_fields};
+use crate::arguments::{Argument, Arguments};
 use crate::element::Real;
 use crate::engine::{
     InitContext, Job, Outcome, Place, Shape, SlotList, SlotsJob, SlotsWriter, Span, Stage, StepContext, Sums, TILE,
@@ -7,6 +7,7 @@ use crate::engine::{
 use crate::error::{Error, Result};
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments, State};
 
 /// Leaves out those elements of an optimizer's updates that the gradient does not agree with, and makes the others larger

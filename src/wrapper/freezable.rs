@@ -1,12 +1,12 @@
-use super::{Argument, Arguments};
+use crate::arguments::{Argument, Arguments};
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 use crate::select::Mask;
+use crate::state::state_fields;
 use crate::state::{Flag, PerLeaf, State};
 use crate::tree::Structure;
-use crate::wrapper::state_fields;
 
 /// Lets leaves be frozen and thawed while training runs; their state waits.
 ///

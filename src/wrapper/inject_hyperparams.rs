@@ -1,34 +1,13 @@
 use core::any::Any;
 use core::fmt;
 
+use crate::arguments::{Argument, Arguments};
 use crate::element::{DType, Element, Real, with_dtype};
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::{Hyperparam, Schedule};
 use crate::state::{Count, Scalar, State, StateWalk, StateWalkMut};
-
-/// A transformation with named arguments.
-pub trait Arguments: Stage {
-    /// The name of the transformation, as in messages and configs.
-    const NAME: &'static str;
-
-    /// The name, which of what is boxed is known at run time only.
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    /// Shows every argument, under the name it has in its builder, in a fixed order.
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
-}
-
-/// One argument of a transformation.
-pub enum Argument<'a> {
-    /// A number or a schedule.
-    Hyperparam(&'a mut Hyperparam),
-    /// Anything that is not a number: a mask, a flag, a type. Never injected.
-    Static(&'a dyn ToRecipe),
-}
 
 /// Makes the numbers that a transformation was built with part of its state, where they can be read and changed while
 /// training runs.
@@ -77,7 +56,7 @@ pub enum Argument<'a> {
 /// the next step.
 ///
 /// [optax]: https://optax.readthedocs.io/en/latest/api/optimizer_schedules.html
-pub fn inject_hyperparams<T: Arguments + Clone>(inner: T) -> InjectHyperparams<T> {
+pub fn inject_hyperparams<T: Arguments + Stage + Clone>(inner: T) -> InjectHyperparams<T> {
     InjectHyperparams { inner, static_args: Vec::new(), hyperparam_dtype: None }
 }
 
@@ -241,7 +220,7 @@ impl<T: Stage> InjectHyperparamsState<T> {
     }
 }
 
-impl<T: Arguments + Clone + 'static> State for InjectHyperparamsState<T> {
+impl<T: Arguments + Stage + Clone + 'static> State for InjectHyperparamsState<T> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         walk.child("count", &self.count);
         walk.child("hyperparams", &self.hyperparams);
@@ -254,7 +233,7 @@ impl<T: Arguments + Clone + 'static> State for InjectHyperparamsState<T> {
     }
 }
 
-impl<T: Arguments + Clone + 'static> InjectHyperparams<T> {
+impl<T: Arguments + Stage + Clone + 'static> InjectHyperparams<T> {
     /// Every argument: name, and whether and how it is injected.
     fn collect(&self) -> Hyperparams {
         let mut found = Hyperparams { owner: self.inner.name(), values: Vec::new(), fixed: Vec::new() };
@@ -277,7 +256,7 @@ impl<T: Arguments + Clone + 'static> InjectHyperparams<T> {
     }
 }
 
-impl<T: Arguments + Clone + 'static> Stage for InjectHyperparams<T> {
+impl<T: Arguments + Stage + Clone + 'static> Stage for InjectHyperparams<T> {
     type Needs = T::Needs;
     type State = InjectHyperparamsState<T>;
     type Run = T::Run;

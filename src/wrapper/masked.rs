@@ -1,10 +1,11 @@
-use super::{Argument, Arguments, state_fields};
+use crate::arguments::{Argument, Arguments};
 use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::Result;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Mask;
 use crate::state::State;
+use crate::state::state_fields;
 
 /// Applies a transformation to some leaves only; the updates of the others pass through unchanged.
 ///

@@ -1,12 +1,14 @@
-use super::{Argument, Arguments, state_fields};
+use crate::arguments::{Argument, Arguments};
 use crate::element::Real;
+use crate::engine::Inner;
 use crate::engine::{
     InitContext, Outcome, Place, Shape, SlotsJob, SlotsWriter, Span, Stage, StepContext, Sums, Tile, WholeTree,
     slots_read, slots_write, sum_pairs, sum_tile, sum_triples,
 };
 use crate::error::{Error, Result};
-use crate::recipe::{Inner, Recipe, ToRecipe};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments, Scalar, State};
 
 /// Learns how far to go in the direction in which an optimizer has come: its learning rate, in effect.

@@ -36,8 +36,7 @@ pub use flatten::{Flatten, FlattenState, flatten};
 pub use freezable::{Freezable, FreezableState, freezable};
 pub use freeze::{freeze, selective_transform};
 pub use inject_hyperparams::{
-    Argument, Arguments, Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams,
-    injected_hyperparams,
+    Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams, injected_hyperparams,
 };
 pub use lookahead::{Lookahead, LookaheadState, lookahead};
 pub use masked::{Masked, MaskedState, masked};
@@ -56,6 +55,8 @@ pub use skip_on_spike::{OfLoss, OfNorm, SkipOnSpike, SkipOnSpikeState, SpikeStat
 pub(crate) use whole_tree::{WholeTreeRule, whole_tree_stage};
 pub use whole_tree::{WholeTreeStage, WholeTreeTransformation, whole_tree};
 
+pub use crate::arguments::{Argument, Arguments};
+
 /// Traits and types that bounds mention and nobody needs to name; not in the prelude, so that their methods are not in scope.
 #[doc(hidden)]
 pub mod internals {
@@ -66,18 +67,3 @@ pub mod internals {
     pub use super::params_swa::Equal;
     pub use super::partition::{Group, IntoGroup};
 }
-
-/// Says that a struct's state is its fields of these names.
-macro_rules! state_fields {
-    ($S:ident<$($G:ident: $B:path),*> { $($field:ident),* }) => {
-        impl<$($G: $B),*> $crate::state::State for $S<$($G),*> {
-            fn walk<'a>(&'a self, walk: &mut $crate::state::StateWalk<'a, '_>) {
-                $(walk.child(stringify!($field), &self.$field);)*
-            }
-            fn walk_mut<'a>(&'a mut self, walk: &mut $crate::state::StateWalkMut<'a, '_>) {
-                $(walk.child(stringify!($field), &mut self.$field);)*
-            }
-        }
-    };
-}
-pub(crate) use state_fields;

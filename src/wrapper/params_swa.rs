@@ -1,9 +1,10 @@
 use super::params_average::{Averaged, Averages};
-use super::{Argument, Arguments};
+use crate::arguments::{Argument, Arguments};
 use crate::element::DType;
+use crate::engine::Inner;
 use crate::engine::{InitContext, Stage};
 use crate::error::{Error, Result};
-use crate::recipe::{Inner, Recipe, ToRecipe};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{Count, Moments, Scalar};
 
 /// Keeps the equal mean of parameters that an optimizer passes through, to evaluate with: stochastic weight averaging.

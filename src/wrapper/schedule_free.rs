@@ -1,10 +1,11 @@
-use super::{Argument, Arguments};
+use crate::arguments::{Argument, Arguments};
 use crate::element::{DType, Real};
+use crate::engine::Inner;
 use crate::engine::{
     InitContext, Place, Shape, SlotJob, SlotList, Span, Stage, StepContext, Tile, fused_tile, slot_tile,
 };
 use crate::error::Result;
-use crate::recipe::{Inner, Recipe};
+use crate::recipe::Recipe;
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Evaluation, Moments, Scalar, State, StateWalk, StateWalkMut};
 

@@ -137,7 +137,7 @@ macro_rules! whole_tree_stage {
     };
     ($T:ty $(where $G:ident: $B:path)? => $W:ty $(, $field:tt)?; by $Trait:path; state $S:ty; needs $N:ty) => {
         $crate::wrapper::whole_tree_stage! {
-            $T $(where $G: $B)? => $W $(, $field)?; by $Trait; state $S; needs $N; recipe $crate::recipe::of_arguments
+            $T $(where $G: $B)? => $W $(, $field)?; by $Trait; state $S; needs $N; recipe $crate::arguments::recipe_of
         }
     };
     ($T:ty $(where $G:ident: $B:path)? => $W:ty $(, $field:tt)?; by $Trait:path; state $S:ty; needs $N:ty; recipe $recipe:expr) => {

@@ -8,7 +8,7 @@ use super::origin::{Origin, Role};
 use crate::checkpoint::tensors::{Tensors, leaf_dtype};
 use crate::element::DType;
 use crate::error::Result;
-use crate::saved::fits_in_memory;
+use crate::state::data::fits_in_memory;
 use crate::tree::Structure;
 
 /// The tensors of a file, sorted out.

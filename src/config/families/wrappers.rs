@@ -6,6 +6,7 @@ mod spikes;
 
 use serde_json::{Value, json};
 
+use crate::arguments::Arguments;
 use crate::config::error::{ConfigError, Result};
 use crate::config::member::{checked, with_arguments};
 use crate::config::node::{Args, Member, Named, Node, Read};
@@ -15,7 +16,7 @@ use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
-    Arguments, EveryK, NamedChain, apply_if_finite, flatten, freezable, freeze, inject_hyperparams, lookahead, masked,
+    EveryK, NamedChain, apply_if_finite, flatten, freezable, freeze, inject_hyperparams, lookahead, masked,
     multi_steps, partition, sam, selective_transform, skip_large_updates, skip_not_finite,
 };
 

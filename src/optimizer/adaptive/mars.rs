@@ -1,3 +1,4 @@
+use crate::arguments::{Argument, Arguments};
 use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
@@ -5,7 +6,7 @@ use crate::transform::{
     AddDecayedWeights, ClipByBlockNorm, ReduceVariance, ScaleByAdam, ScaleByLearningRate, add_decayed_weights,
     clip_by_block_norm, reduce_variance, scale_by_adam, scale_by_learning_rate,
 };
-use crate::wrapper::{Argument, Arguments, Masked, masked};
+use crate::wrapper::{Masked, masked};
 
 /// MARS-AdamW: [`adamw`](crate::adamw()) on gradients whose variance is reduced by the gradient of the last step.
 ///

@@ -1,3 +1,4 @@
+use crate::arguments::{Argument, Arguments};
 use crate::engine::Stage;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
@@ -5,7 +6,6 @@ use crate::transform::{
     Identity, InitialGuess, Interpolation, ScaleByLbfgs, ScaleByLearningRate, ScaleByZoomLinesearch, identity,
     scale_by_lbfgs, scale_by_learning_rate, scale_by_zoom_linesearch,
 };
-use crate::wrapper::{Argument, Arguments};
 
 /// L-BFGS: a quasi-Newton method for smooth losses and full-batch gradients.
 ///

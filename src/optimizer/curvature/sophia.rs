@@ -1,3 +1,4 @@
+use crate::arguments::{Argument, Arguments};
 use crate::element::DType;
 use crate::engine::{Stage, delegate_stage};
 use crate::recipe::Recipe;
@@ -6,7 +7,7 @@ use crate::select::Mask;
 use crate::transform::{
     AddDecayedWeights, ScaleByLearningRate, ScaleBySophia, add_decayed_weights, scale_by_learning_rate, scale_by_sophia,
 };
-use crate::wrapper::{Argument, Arguments, Masked, masked};
+use crate::wrapper::{Masked, masked};
 
 /// Sophia: momentum divided by an estimate of the Hessian's diagonal that is renewed now and then, clipped, with decoupled
 /// weight decay.

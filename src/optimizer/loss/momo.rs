@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::macros::builder;
 use crate::optimizer::measured::{Measured, larger, measured_stage, smaller};
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments, Scalar};
-use crate::wrapper::state_fields;
 
 /// MoMo: gradient descent with momentum whose step size follows from the loss, as Polyak's does, and is at most the learning
 /// rate.

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::macros::builder;
 use crate::optimizer::measured::{Measured, measured_stage};
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments, Scalar};
-use crate::wrapper::state_fields;
 
 /// MoMo-Adam: [`adamw`](crate::adamw()) whose step size follows from the loss, as Polyak's does, and is at most the learning
 /// rate.

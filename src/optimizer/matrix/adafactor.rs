@@ -1,3 +1,4 @@
+use crate::arguments::{Argument, Arguments};
 use crate::element::DType;
 use crate::recipe::Recipe;
 use crate::schedule::Hyperparam;
@@ -7,7 +8,7 @@ use crate::transform::{
     add_decayed_weights, clip_by_block_rms, ema, scale, scale_by_factored_rms, scale_by_learning_rate,
     scale_by_param_block_rms,
 };
-use crate::wrapper::{Argument, Arguments, Masked, masked};
+use crate::wrapper::{Masked, masked};
 
 /// Adafactor: steps relative to the size of the parameters, with a second moment that takes hardly any memory.
 ///

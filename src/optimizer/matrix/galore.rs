@@ -1,3 +1,4 @@
+use crate::arguments::{Argument, Arguments};
 use crate::engine::{Stage, delegate_stage};
 use crate::needs::Nothing;
 use crate::recipe::{Recipe, ToRecipe};
@@ -7,7 +8,7 @@ use crate::transform::{
     AddDecayedWeights, ScaleByAdam, ScaleByGalore, ScaleByLearningRate, WeightDimensionNumbers, add_decayed_weights,
     scale_by_galore, scale_by_learning_rate,
 };
-use crate::wrapper::{Argument, Arguments, Masked, masked};
+use crate::wrapper::{Masked, masked};
 
 /// GaLore: Adam, or another optimizer, on gradients that are projected to a space of low rank.
 ///

@@ -1,5 +1,6 @@
+use crate::arguments::{Argument, Arguments};
 use crate::element::DType;
-use crate::optimizer::{Adamw, adamw};
+use crate::optimizer::adaptive::{Adamw, adamw};
 use crate::recipe::Recipe;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
@@ -7,7 +8,7 @@ use crate::transform::{
     AddDecayedWeights, NsCoeffs, Preconditioning, ScaleByLearningRate, ScaleByMuon, ScaleByShape,
     WeightDimensionNumbers, add_decayed_weights, scale_by_learning_rate, scale_by_muon, scale_by_shape,
 };
-use crate::wrapper::{Argument, Arguments, Masked, Partition, masked, partition};
+use crate::wrapper::{Masked, Partition, masked, partition};
 
 /// Muon: orthogonalized momentum for matrices, [`adamw`](crate::adamw) for all other leaves.
 ///

@@ -1,4 +1,4 @@
-use crate::optimizer::{Sgd, sgd};
+use crate::optimizer::elementwise::{Sgd, sgd};
 use crate::schedule::Hyperparam;
 use crate::transform::{PerExample, Trace, differentially_private_aggregate};
 

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::optimizer::measured::larger;
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments, Scalar};
-use crate::wrapper::state_fields;
 
 /// AdamW by D-adaptation: it finds its learning rate by itself, from how the gradients agree with each other.
 ///
@@ -205,7 +205,7 @@ impl Stage for DadaptAdamw {
     }
 
     fn recipe(&self) -> crate::recipe::Recipe {
-        crate::recipe::of_arguments(self)
+        crate::arguments::recipe_of(self)
     }
 
     fn describe(&self) -> String {

@@ -1,10 +1,11 @@
+use crate::arguments::{Argument, Arguments};
 use crate::engine::delegate_stage;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
 use crate::transform::{
     AddDecayedWeights, ScaleByDowg, ScaleByLearningRate, add_decayed_weights, scale_by_dowg, scale_by_learning_rate,
 };
-use crate::wrapper::{Argument, Arguments, Masked, masked};
+use crate::wrapper::{Masked, masked};
 
 /// DoWG: as [`dog`](crate::dog()), with each gradient weighted by the distance gone when it was taken.
 ///

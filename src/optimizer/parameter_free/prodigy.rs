@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::optimizer::measured::{Measured, larger, measured_stage};
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments, Scalar};
-use crate::wrapper::state_fields;
 
 /// Prodigy: AdamW that finds its learning rate by itself, from how far the parameters have come.
 ///

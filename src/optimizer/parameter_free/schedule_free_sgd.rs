@@ -1,8 +1,9 @@
 use super::warm_up::warmed_up;
+use crate::arguments::{Argument, Arguments};
 use crate::element::DType;
 use crate::schedule::Hyperparam;
 use crate::transform::{AddDecayedWeights, ScaleByLearningRate, add_decayed_weights, scale_by_learning_rate};
-use crate::wrapper::{Argument, Arguments, ScheduleFree, schedule_free};
+use crate::wrapper::{ScheduleFree, schedule_free};
 
 /// Gradient descent that averages itself, by [`schedule_free`]: no schedule, only a warm-up.
 ///

@@ -89,7 +89,7 @@ pub struct AcpropScalars<C> {
 
 impl Rule for ScaleByAcprop {
     const NAME: &'static str = "scale_by_acprop";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["mu", "nu"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AcpropScalars<C>;

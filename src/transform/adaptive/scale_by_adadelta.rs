@@ -73,7 +73,7 @@ pub struct AdadeltaScalars<C> {
 
 impl Rule for ScaleByAdadelta {
     const NAME: &'static str = "scale_by_adadelta";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["e_g", "e_x"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdadeltaScalars<C>;

@@ -105,7 +105,7 @@ pub struct AdamScalars<C> {
 
 impl Rule for ScaleByAdam {
     const NAME: &'static str = "scale_by_adam";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["mu", "nu"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdamScalars<C>;

@@ -82,7 +82,7 @@ pub struct AdamaxScalars<C> {
 
 impl Rule for ScaleByAdamax {
     const NAME: &'static str = "scale_by_adamax";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["mu", "nu"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdamaxScalars<C>;

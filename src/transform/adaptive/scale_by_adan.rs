@@ -99,7 +99,7 @@ pub struct AdanScalars<C> {
 
 impl Rule for ScaleByAdan {
     const NAME: &'static str = "scale_by_adan";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["m", "v", "n", "g"];
     type Slots<C: Real> = [C; 4];
     type Scalars<C: Real> = AdanScalars<C>;

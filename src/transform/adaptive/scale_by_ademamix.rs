@@ -104,7 +104,7 @@ pub struct AdemamixScalars<C> {
 
 impl Rule for ScaleByAdemamix {
     const NAME: &'static str = "scale_by_ademamix";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["m1", "m2", "nu"];
     type Slots<C: Real> = [C; 3];
     type Scalars<C: Real> = AdemamixScalars<C>;

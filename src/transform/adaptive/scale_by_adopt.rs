@@ -145,7 +145,7 @@ pub struct AdoptScalars<C> {
 
 impl Rule for ScaleByAdopt {
     const NAME: &'static str = "scale_by_adopt";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["mu", "nu"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdoptScalars<C>;

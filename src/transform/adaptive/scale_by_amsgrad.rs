@@ -104,7 +104,7 @@ pub struct AmsgradScalars<C> {
 
 impl Rule for ScaleByAmsgrad {
     const NAME: &'static str = "scale_by_amsgrad";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["mu", "nu", "nu_max"];
     type Slots<C: Real> = [C; 3];
     type Scalars<C: Real> = AmsgradScalars<C>;

@@ -88,7 +88,7 @@ pub struct BeliefScalars<C> {
 
 impl Rule for ScaleByBelief {
     const NAME: &'static str = "scale_by_belief";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["mu", "nu"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = BeliefScalars<C>;

@@ -87,7 +87,7 @@ pub struct MadgradScalars<C> {
 
 impl Rule for ScaleByMadgrad {
     const NAME: &'static str = "scale_by_madgrad";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["grad_sum_sq", "s", "x0"];
     const READS_PARAMS: bool = true;
     type Slots<C: Real> = [C; 3];

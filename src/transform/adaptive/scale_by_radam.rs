@@ -106,7 +106,7 @@ pub struct RadamScalars<C> {
 
 impl Rule for ScaleByRadam {
     const NAME: &'static str = "scale_by_radam";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["mu", "nu"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = RadamScalars<C>;

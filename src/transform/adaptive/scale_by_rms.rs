@@ -92,7 +92,7 @@ pub struct RmsScalars<C> {
 
 impl Rule for ScaleByRms {
     const NAME: &'static str = "scale_by_rms";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["nu"];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = RmsScalars<C>;

@@ -68,7 +68,7 @@ builder! {
 
 impl Rule for ScaleByRss {
     const NAME: &'static str = "scale_by_rss";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["sum_of_squares"];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = C;

@@ -98,7 +98,7 @@ pub struct SimplifiedAdemamixScalars<C> {
 
 impl Rule for ScaleBySimplifiedAdemamix {
     const NAME: &'static str = "scale_by_simplified_ademamix";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["m", "n"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = SimplifiedAdemamixScalars<C>;

@@ -1,3 +1,4 @@
+use crate::arguments::Arguments;
 use crate::element::{DType, Real};
 use crate::engine::{
     Clock, InitContext, Place, Shape, SlotsWriter, Span, Stage, StepContext, Sums, Tile, WholeTree, slots_write,
@@ -6,10 +7,10 @@ use crate::error::Result;
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
+use crate::state::state_fields;
 use crate::state::{Count, Moments};
 use crate::transform::moment::{Mean, check_decays, check_finite};
 use crate::transform::rescale::{factor_in, shrink};
-use crate::wrapper::{Arguments, state_fields};
 
 /// Scales updates as Adam does, and makes the step of a leaf smaller where its second moment is behind the gradients.
 ///
@@ -213,7 +214,7 @@ impl Stage for ScaleByStableAdam {
     }
 
     fn recipe(&self) -> crate::recipe::Recipe {
-        crate::recipe::of_arguments(self)
+        crate::arguments::recipe_of(self)
     }
 
     fn describe(&self) -> String {

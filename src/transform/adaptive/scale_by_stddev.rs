@@ -94,7 +94,7 @@ pub struct StddevScalars<C> {
 
 impl Rule for ScaleByStddev {
     const NAME: &'static str = "scale_by_stddev";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["mu", "nu"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = StddevScalars<C>;

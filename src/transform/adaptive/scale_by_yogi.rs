@@ -98,7 +98,7 @@ pub struct YogiScalars<C> {
 
 impl Rule for ScaleByYogi {
     const NAME: &'static str = "scale_by_yogi";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["mu", "nu"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = YogiScalars<C>;

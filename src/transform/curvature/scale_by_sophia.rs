@@ -1,3 +1,4 @@
+use crate::arguments::{Argument, Arguments};
 use crate::element::{DType, Real};
 use crate::engine::{
     Clock, InitContext, Nested, Outcome, Place, Shape, SlotsWriter, Span, Stage, StepContext, Sums, Tile, WholeTree,
@@ -8,7 +9,6 @@ use crate::needs::Level;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
-use crate::wrapper::{Argument, Arguments};
 
 /// Divides a running mean of the updates by a running mean of the Hessian's diagonal, and clips the quotient.
 ///

@@ -61,7 +61,7 @@ builder! {
 
 impl Rule for AddDecayedWeights {
     const NAME: &'static str = "add_decayed_weights";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const READS_PARAMS: bool = true;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = C;

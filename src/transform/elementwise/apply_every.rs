@@ -78,7 +78,7 @@ pub struct ApplyEveryScalars {
 
 impl Rule for ApplyEvery {
     const NAME: &'static str = "apply_every";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["sum"];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ApplyEveryScalars;

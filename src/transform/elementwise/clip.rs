@@ -60,7 +60,7 @@ builder! {
 
 impl Rule for Clip {
     const NAME: &'static str = "clip";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = C;
 

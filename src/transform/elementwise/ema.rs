@@ -79,7 +79,7 @@ pub struct EmaScalars<C> {
 
 impl Rule for Ema {
     const NAME: &'static str = "ema";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["ema"];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = EmaScalars<C>;

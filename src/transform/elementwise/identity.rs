@@ -50,7 +50,7 @@ builder! {
 
 impl Rule for Identity {
     const NAME: &'static str = "identity";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();
 

@@ -67,7 +67,7 @@ builder! {
 
 impl Rule for ReduceVariance {
     const NAME: &'static str = "reduce_variance";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["last"];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = C;

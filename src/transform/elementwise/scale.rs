@@ -58,7 +58,7 @@ builder! {
 
 impl Rule for Scale {
     const NAME: &'static str = "scale";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = C;
 

@@ -62,7 +62,7 @@ builder! {
 
 impl Rule for ScaleByLearningRate {
     const NAME: &'static str = "scale_by_learning_rate";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = C;
 

@@ -76,7 +76,7 @@ pub struct OptimisticScalars<C> {
 
 impl Rule for ScaleByOptimisticGradient {
     const NAME: &'static str = "scale_by_optimistic_gradient";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["previous_gradient"];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = OptimisticScalars<C>;

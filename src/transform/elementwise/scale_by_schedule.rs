@@ -64,7 +64,7 @@ builder! {
 
 impl Rule for ScaleBySchedule {
     const NAME: &'static str = "scale_by_schedule";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = C;
 

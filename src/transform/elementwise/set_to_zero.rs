@@ -87,7 +87,7 @@ impl Stage for SetToZero {
     }
 
     fn recipe(&self) -> crate::recipe::Recipe {
-        crate::recipe::of_arguments(self)
+        crate::arguments::recipe_of(self)
     }
 
     fn describe(&self) -> String {

@@ -70,7 +70,7 @@ builder! {
 
 impl Rule for Trace {
     const NAME: &'static str = "trace";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["trace"];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = (C, bool);

@@ -2,8 +2,8 @@ use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, fused_tile};
 use crate::error::Result;
 use crate::macros::builder;
+use crate::state::state_fields;
 use crate::state::{Count, Flag, PerLeaf};
-use crate::wrapper::state_fields;
 
 /// Replaces NaNs by zeros, and remembers in which leaves there were any.
 ///
@@ -129,7 +129,7 @@ impl Stage for ZeroNans {
     }
 
     fn recipe(&self) -> crate::recipe::Recipe {
-        crate::recipe::of_arguments(self)
+        crate::arguments::recipe_of(self)
     }
 
     fn describe(&self) -> String {

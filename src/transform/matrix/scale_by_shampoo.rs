@@ -1,12 +1,14 @@
 use super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, Of, Rooms, square, squares};
+use crate::arguments::Arguments;
 use crate::element::Real;
 use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree};
 use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments};
-use crate::wrapper::{Arguments, WholeTreeRule, state_fields, whole_tree_stage};
+use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Multiplies the updates of a matrix from both sides by inverse roots of what its gradients have been.
 ///

@@ -1,10 +1,10 @@
 use super::scale_by_muon::{WeightDimensionNumbers, fans};
+use crate::arguments::Arguments;
 use crate::element::Real;
 use crate::engine::{InitContext, Place, Shape, Span, Stage, StepContext, Tile, fused_tile};
 use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::state::{State, StateWalk, StateWalkMut};
-use crate::wrapper::Arguments;
 
 /// Multiplies the updates of each leaf by a number that follows from its shape, so that one learning rate suits layers of
 /// every width after [`scale_by_muon`](crate::scale_by_muon).
@@ -133,7 +133,7 @@ impl Stage for ScaleByShape {
     }
 
     fn recipe(&self) -> crate::recipe::Recipe {
-        crate::recipe::of_arguments(self)
+        crate::arguments::recipe_of(self)
     }
 
     fn describe(&self) -> String {

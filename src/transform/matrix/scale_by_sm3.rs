@@ -6,9 +6,10 @@ use crate::engine::{InitContext, Job, LeafVisitor, StepContext, WholeLeaf, Whole
 use crate::error::Result;
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments};
 use crate::tree::LeafSpec;
-use crate::wrapper::{WholeTreeRule, state_fields, whole_tree_stage};
+use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of each
 /// axis instead of one for each element, and averages the result.

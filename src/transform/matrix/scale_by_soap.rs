@@ -1,13 +1,15 @@
 use super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, Of, Places, Rooms, square, squares};
+use crate::arguments::Arguments;
 use crate::element::Real;
 use crate::engine::{Clock, InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree};
 use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments};
 use crate::transform::moment::{Mean, check_decays, check_not_negative};
-use crate::wrapper::{Arguments, WholeTreeRule, state_fields, whole_tree_stage};
+use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Scales the updates of a matrix as Adam does, in a basis in which the elements have little to do with each other: that of
 /// Shampoo's preconditioner.

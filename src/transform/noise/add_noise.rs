@@ -123,7 +123,7 @@ impl Stage for AddNoise {
     const FUSES: bool = false;
 
     fn validate(&self) -> Result<()> {
-        let name = <Self as crate::wrapper::Arguments>::NAME;
+        let name = <Self as crate::arguments::Arguments>::NAME;
         self.eta.validate(name, "eta", "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
         self.gamma.validate(name, "gamma", "finite", f64::is_finite)
     }
@@ -189,11 +189,11 @@ impl Stage for AddNoise {
     }
 
     fn recipe(&self) -> crate::recipe::Recipe {
-        crate::recipe::of_arguments(self)
+        crate::arguments::recipe_of(self)
     }
 
     fn describe(&self) -> String {
-        <Self as crate::wrapper::Arguments>::NAME.into()
+        <Self as crate::arguments::Arguments>::NAME.into()
     }
 }
 

@@ -6,11 +6,11 @@ use crate::needs::Provides;
 use crate::numeric::random::{leaf_key, pair, path_hash};
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, RandomKey};
 use crate::transform::rescale::shrink;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{LeafSpec, Tree, TreeMut};
-use crate::wrapper::state_fields;
 
 /// Clips the gradient of each example to a norm, adds them up with Gaussian noise, and takes the mean: the gradient that
 /// differentially private training goes by.

@@ -7,9 +7,10 @@ use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
 use crate::state::Count;
+use crate::state::state_fields;
 use crate::transform::rescale::factor_in;
 use crate::tree::LeafSpec;
-use crate::wrapper::{WholeTreeRule, state_fields, whole_tree_stage};
+use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Scales the updates of each unit of a layer down, so that their norm is at most in a given ratio to the norm of the
 /// unit's parameters.

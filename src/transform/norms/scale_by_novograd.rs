@@ -1,3 +1,4 @@
+use crate::arguments::Arguments;
 use crate::element::{DType, Real};
 use crate::engine::{
     InitContext, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree, fused_tile, sum_tile,
@@ -5,9 +6,9 @@ use crate::engine::{
 use crate::error::Result;
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments, PerLeaf, Scalar};
 use crate::transform::rescale::factor_in;
-use crate::wrapper::{Arguments, state_fields};
 
 /// Divides the updates of each leaf by the root of a running mean of their squared norm, adds decayed weights, and keeps a
 /// decaying sum.
@@ -223,7 +224,7 @@ impl Stage for ScaleByNovograd {
     }
 
     fn recipe(&self) -> crate::recipe::Recipe {
-        crate::recipe::of_arguments(self)
+        crate::arguments::recipe_of(self)
     }
 
     fn describe(&self) -> String {

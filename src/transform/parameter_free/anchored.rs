@@ -172,7 +172,7 @@ macro_rules! anchored_stage {
             }
 
             fn recipe(&self) -> $crate::recipe::Recipe {
-                $crate::recipe::of_arguments(self)
+                $crate::arguments::recipe_of(self)
             }
 
             fn describe(&self) -> String {

@@ -74,7 +74,7 @@ builder! {
 
 impl Rule for ScaleByCocob {
     const NAME: &'static str = "scale_by_cocob";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] =
         &["init_particles", "cumulative_gradients", "scale", "subgradients", "reward"];
     const READS_PARAMS: bool = true;

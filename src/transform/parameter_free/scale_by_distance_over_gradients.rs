@@ -4,8 +4,8 @@ use crate::engine::InitContext;
 use crate::error::Result;
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments, PerLeaf, Scalar};
-use crate::wrapper::state_fields;
 
 /// Multiplies the updates of each leaf by how far its parameters ever were from where they began, divided by the root of all
 /// its squared gradients: DoG, leaf by leaf.

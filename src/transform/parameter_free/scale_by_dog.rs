@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments, Scalar};
-use crate::wrapper::state_fields;
 
 /// Multiplies updates by how far the parameters ever were from where they began, divided by the root of all squared
 /// gradients.

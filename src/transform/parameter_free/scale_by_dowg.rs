@@ -1,9 +1,10 @@
 use super::anchored::{Anchored, Squares, anchored_stage, larger};
+use crate::arguments::{Argument, Arguments};
 use crate::engine::InitContext;
 use crate::error::Result;
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments, Scalar};
-use crate::wrapper::{Argument, Arguments, state_fields};
 
 /// Multiplies updates by how far the parameters ever were from where they began, squared, divided by the root of all
 /// gradients, each weighted by that distance at the time.

@@ -53,7 +53,7 @@ builder! {
 
 impl Rule for KeepParamsNonnegative {
     const NAME: &'static str = "keep_params_nonnegative";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const READS_PARAMS: bool = true;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();

@@ -1,3 +1,4 @@
+use crate::arguments::Arguments;
 use crate::element::{DType, Real};
 use crate::engine::{
     InitContext, Place, Shape, SlotJob, SlotList, Span, Stage, StepContext, Tile, fused_tile, slot_tile,
@@ -6,8 +7,8 @@ use crate::error::Result;
 use crate::macros::builder;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments};
-use crate::wrapper::{Arguments, state_fields};
 
 /// Replaces updates by the sign of their mix with a running mean.
 ///
@@ -213,7 +214,7 @@ impl Stage for ScaleByLion {
     }
 
     fn recipe(&self) -> crate::recipe::Recipe {
-        crate::recipe::of_arguments(self)
+        crate::arguments::recipe_of(self)
     }
 
     fn describe(&self) -> String {

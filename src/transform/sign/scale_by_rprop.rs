@@ -105,7 +105,7 @@ pub struct RpropScalars<C> {
 
 impl Rule for ScaleByRprop {
     const NAME: &'static str = "scale_by_rprop";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["step_sizes", "last_signs"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = RpropScalars<C>;

@@ -52,7 +52,7 @@ builder! {
 
 impl Rule for ScaleBySign {
     const NAME: &'static str = "scale_by_sign";
-    crate::recipe::recipe_of_arguments!();
+    crate::arguments::recipe_of_arguments!();
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();
 

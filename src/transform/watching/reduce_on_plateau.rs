@@ -3,8 +3,8 @@ use crate::engine::{InitContext, Place, Shape, Span, Stage, StepContext, Tile, f
 use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Scalar};
-use crate::wrapper::state_fields;
 
 /// Multiplies updates by a factor that becomes smaller whenever the loss has stopped improving.
 ///
@@ -223,7 +223,7 @@ impl Stage for ReduceOnPlateau {
     }
 
     fn recipe(&self) -> crate::recipe::Recipe {
-        crate::recipe::of_arguments(self)
+        crate::arguments::recipe_of(self)
     }
 
     fn describe(&self) -> String {

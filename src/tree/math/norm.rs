@@ -1,5 +1,5 @@
 use super::stretch::{leaves, read};
-use crate::engine::sum_tile;
+use crate::numeric::sums::sum_tile;
 use crate::tree::Tree;
 
 /// Which length of a tree, all leaves together as one vector.

@@ -139,7 +139,7 @@ fn check_clip(function: &str, argument: &str, clip: f64) -> Result<()> {
 fn examples<G: Tree + ?Sized, S: Tree + ?Sized>(function: &str, grads: &G, sum: &S) -> Result<usize> {
     let (grads, sum) = (Structure::of(grads)?, Structure::of(sum)?);
     let examples = grads.leaves().iter().find_map(|leaf| leaf.shape().first().copied()).unwrap_or(0);
-    let differences = sum.with_first_axis(examples).compare(&grads, |_, _| true);
+    let differences = sum.batched(examples).compare(&grads, |_, _| true);
     if differences.is_empty() {
         return Ok(examples);
     }

@@ -1,6 +1,6 @@
 use super::stretch::{STRETCH, Stretches, leaves, read};
-use crate::engine::sum_tile;
 use crate::error::{Error, Result};
+use crate::numeric::sums::sum_tile;
 use crate::tree::{LeafRef, Structure, Tree};
 
 /// The inner product of two trees, all leaves together as one vector, in `f64`.

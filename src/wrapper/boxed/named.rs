@@ -1,8 +1,9 @@
 //! Boxes that can be asked for their arguments.
 
 use super::DynTransformation;
+use crate::arguments::{Argument, Arguments};
+use crate::engine::Stage;
 use crate::needs::{Includes, Needs, Nothing};
-use crate::wrapper::{Argument, Arguments};
 
 /// A transformation with named arguments whose type is forgotten: for
 /// [`inject_hyperparams`](crate::inject_hyperparams) of what is chosen at run time. It is a [`Boxed`](crate::Boxed) too: a `Named<N>`
@@ -31,7 +32,7 @@ pub trait DynNamed<N = Nothing>: DynTransformation<N> {
     fn dyn_arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
 }
 
-impl<N: Needs + Includes<T::Needs>, T: Arguments + Clone + 'static> DynNamed<N> for T {
+impl<N: Needs + Includes<T::Needs>, T: Arguments + Stage + Clone + 'static> DynNamed<N> for T {
     fn dyn_clone_named(&self) -> Named<N> {
         Box::new(self.clone())
     }

@@ -6,9 +6,8 @@ pub use condition::{
     value_lt,
 };
 
-use super::state_fields;
 use crate::engine::Stage;
-use crate::state::{Count, State};
+use crate::state::{Count, State, state_fields};
 
 /// Runs a transformation in some steps only; in the others the updates pass through unchanged.
 ///

@@ -4,12 +4,11 @@ mod stage;
 pub(crate) use skip::not_finite;
 pub use skip::{NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, skip_large_updates, skip_not_finite};
 
-use super::state_fields;
 use crate::element::DType;
 use crate::engine::{Outcome, Stage};
 use crate::error::{Error, Result};
 use crate::schedule::Hyperparam;
-use crate::state::{Count, Flag, Moments, Scalar, State};
+use crate::state::{Count, Flag, Moments, Scalar, State, state_fields};
 use crate::transformation::OptState;
 use crate::tree::TreeMut;
 

@@ -3,9 +3,8 @@ mod statistic;
 
 pub use statistic::{OfLoss, OfNorm, SpikeStatistic};
 
-use super::state_fields;
 use crate::engine::Stage;
-use crate::state::{Count, Flag, Scalar, State};
+use crate::state::{Count, Flag, Scalar, State, state_fields};
 
 /// Throws away steps whose gradient has a norm far above what it was lately: the update is zero, and nothing inside is
 /// touched.

@@ -8,9 +8,10 @@ use crate::engine::{
 use crate::error::Result;
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments};
 use crate::transform::moment::{check_decays, check_not_negative};
-use crate::wrapper::{WholeTreeRule, state_fields, whole_tree_stage};
+use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Divides a running mean of the updates by the root of one second moment for each block of elements.
 ///

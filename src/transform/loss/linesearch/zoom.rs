@@ -1,7 +1,7 @@
 //! Brackets an interval with a point that satisfies the strong Wolfe conditions, and narrows it down.
 
+use super::super::Interpolation;
 use super::{Line, Point, excess, guess_or_one};
-use crate::transform::Interpolation;
 
 /// Arguments of a search, for one step.
 #[derive(Clone, Copy, Debug)]

@@ -4,20 +4,22 @@ use std::sync::Arc;
 
 use super::WeightDimensionNumbers;
 use super::scale_by_muon::one_matrix;
+use crate::arguments::{Argument, Arguments};
 use crate::element::{DType, Real};
 use crate::engine::{
-    InitContext, LeafVisitor, MatmulScratch, Matrix, Shape, Sink, Stage, StepContext, Updates, WholeLeaf, WholeTree,
-    Work, current_isa, matmul, table,
+    InitContext, Inner, LeafVisitor, MatmulScratch, Matrix, Shape, Sink, Stage, StepContext, Updates, WholeLeaf,
+    WholeTree, Work, current_isa, matmul, table,
 };
 use crate::error::{Error, Result};
 use crate::needs::Nothing;
 use crate::numeric::svd::Svd;
-use crate::recipe::{self, Recipe, ToRecipe};
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments, State};
-use crate::transform::{ScaleByAdam, scale_by_adam};
+use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
-use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tree_stage};
+use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Runs a transformation on gradients that are projected to a space of low rank, and projects its updates back: the state
 /// of a matrix is as small as that space.
@@ -142,7 +144,7 @@ impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
         visit("scale", Argument::Hyperparam(&mut self.scale));
         visit("rank", Argument::Static(&self.rank));
         visit("update_proj_gap", Argument::Static(&self.update_proj_gap));
-        visit("base_optimizer", Argument::Static(&recipe::Inner(&self.base_optimizer)));
+        visit("base_optimizer", Argument::Static(&Inner(&self.base_optimizer)));
         visit("weight_dimension_numbers", Argument::Static(&self.weight_dimension_numbers));
     }
 }

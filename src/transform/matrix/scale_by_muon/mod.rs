@@ -10,8 +10,9 @@ use crate::engine::{Clock, InitContext, LeafVisitor, StepContext, WholeLeaf, Who
 use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
+use crate::state::state_fields;
 use crate::state::{Count, Moments};
-use crate::wrapper::{WholeTreeRule, state_fields, whole_tree_stage};
+use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 pub use self::dimensions::{DimensionNumbers, WeightDimensionNumbers};
 pub(super) use self::dimensions::{fans, one_matrix};

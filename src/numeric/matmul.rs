@@ -256,7 +256,7 @@ fn tile<C: Real, const MR: usize, const NR: usize>(a: &[C], b: &[C], out: &mut [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::detected_isa;
+    use crate::numeric::isa::detected_isa;
 
     fn numbers<C: Real>(n: usize, seed: u64) -> Vec<C> {
         let mut x = seed;

@@ -8,15 +8,15 @@ use crate::tree::LeafRef;
 
 /// Elements in row-major order, whatever the memory order was.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Array {
-    pub(super) dtype: DType,
-    pub(super) shape: Vec<usize>,
+pub(crate) struct Array {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
     /// Little-endian.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Array {
-    pub(super) fn of(leaf: &LeafRef<'_>) -> Array {
+    pub(crate) fn of(leaf: &LeafRef<'_>) -> Array {
         Array { dtype: leaf.dtype(), shape: leaf.shape().into(), bytes: leaf.to_bytes() }
     }
 }

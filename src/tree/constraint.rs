@@ -4,13 +4,13 @@ use core::fmt;
 
 use crate::element::DType;
 use crate::error::{Error, Result};
-use crate::tree::LeafSpec;
+use crate::layout::LeafSpec;
 
 /// A map from raw numbers, which may be any, to a leaf in a set.
 ///
 /// Elements are given in row-major order and in `f64`, whatever the leaf's type and layout. What is written is rounded
 /// to the leaf's type afterwards; `to` holds zeros before. Raw numbers are finite when they come, and results must be;
-/// [`Raw`](super::Raw) sees to both. Leaves without elements do not come.
+/// [`Raw`](crate::constraint::Raw) sees to both. Leaves without elements do not come.
 ///
 /// # Example: by hand
 ///
@@ -98,8 +98,8 @@ pub trait Constraint: fmt::Debug + Send + Sync + 'static {
 /// A raw leaf: its name below the leaf's own path, and its shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    pub(super) name: &'static str,
-    pub(super) shape: Vec<usize>,
+    pub(crate) name: &'static str,
+    pub(crate) shape: Vec<usize>,
 }
 
 impl Part {
@@ -117,7 +117,7 @@ pub struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    pub(super) fn new(function: &'static str, spec: &'a LeafSpec) -> Site<'a> {
+    pub(crate) fn new(function: &'static str, spec: &'a LeafSpec) -> Site<'a> {
         Site { function, spec }
     }
 
@@ -149,12 +149,12 @@ impl<'a> Site<'a> {
 }
 
 /// A path in a message; that of a bare array is empty.
-pub(super) fn shown(path: &str) -> &str {
+pub(crate) fn shown(path: &str) -> &str {
     if path.is_empty() { "(root)" } else { path }
 }
 
 /// The index of an element, such as `[1, 0]`; nothing for a leaf without axes.
-pub(super) fn index(mut element: usize, shape: &[usize]) -> String {
+pub(crate) fn index(mut element: usize, shape: &[usize]) -> String {
     let mut places = vec![0; shape.len()];
     for (place, &len) in places.iter_mut().zip(shape).rev() {
         *place = element % len.max(1);

@@ -1,6 +1,11 @@
-//! Memory layouts: which order elements lie in, and how to go through strided ones in another array's order.
+//! Which order elements lie in, and how to go through strided ones in another array's order.
 
-use super::leaf::{Shape, Strides};
+use smallvec::SmallVec;
+
+/// Axis lengths; six fit without allocation.
+pub(crate) type Shape = SmallVec<[usize; 6]>;
+/// Axis strides in elements.
+pub(crate) type Strides = SmallVec<[isize; 6]>;
 
 /// The strides of a row-major array without gaps.
 pub(crate) fn dense_strides(shape: &[usize]) -> Strides {
@@ -22,7 +27,7 @@ pub(crate) fn is_dense(shape: &[usize], strides: &[isize], dense: &[isize]) -> b
 /// like a Fortran-ordered parameter is walked in step with it. Row-major where the given array has gaps, overlaps or
 /// backward axes.
 pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
-    let mut axes: SmallAxes = (0..shape.len()).collect();
+    let mut axes: Shape = (0..shape.len()).collect();
     // Stable, so that axes of length one, whose strides mean nothing, do not move the others.
     axes.sort_by_key(|&a| core::cmp::Reverse(if shape[a] <= 1 { isize::MAX } else { strides[a] }));
     let mut dense: Strides = shape.iter().map(|_| 0).collect();
@@ -33,8 +38,6 @@ pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
     }
     if is_dense(shape, strides, &dense) { dense } else { dense_strides(shape) }
 }
-
-type SmallAxes = smallvec::SmallVec<[usize; 6]>;
 
 /// A stretch of elements: `len` of them, `stride` apart, the first `offset` elements from the array's first.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,7 +58,7 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// Starts at element `start` in the order that `order`, the strides of a dense array, describes.
     pub(crate) fn new(shape: &[usize], order: &[isize], strides: &[isize], start: usize) -> Cursor {
-        let mut axes: SmallAxes = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
+        let mut axes: Shape = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
         axes.sort_by_key(|&a| core::cmp::Reverse(order[a]));
         let place = axes.iter().map(|&a| start / order[a].max(1) as usize % shape[a].max(1)).collect();
         Cursor {

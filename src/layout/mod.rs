@@ -1,0 +1,7 @@
+//! What a leaf is without its values: path, type, shape, and the order its elements lie in.
+
+mod spec;
+mod strided;
+
+pub use spec::{Difference, LeafSpec};
+pub(crate) use strided::{Cursor, Run, Shape, Strides, dense_strides, is_dense, matching_strides};

@@ -1,0 +1,165 @@
+//! One leaf without its values, and how two of them differ.
+
+use core::fmt;
+use std::sync::Arc;
+
+use super::{Cursor, Strides, dense_strides, matching_strides};
+use crate::element::DType;
+
+/// Path, type, shape and memory order of one leaf.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeafSpec {
+    path: Arc<str>,
+    dtype: DType,
+    shape: Vec<usize>,
+    strides: Strides,
+}
+
+impl LeafSpec {
+    /// In row-major order.
+    pub(crate) fn new(path: impl Into<Arc<str>>, dtype: DType, shape: impl Into<Vec<usize>>) -> LeafSpec {
+        let shape = shape.into();
+        LeafSpec { path: path.into(), dtype, strides: dense_strides(&shape), shape }
+    }
+
+    /// In the order of an array with these strides.
+    pub(crate) fn with_strides(path: &str, dtype: DType, shape: &[usize], strides: &[isize]) -> LeafSpec {
+        LeafSpec { path: path.into(), dtype, shape: shape.into(), strides: matching_strides(shape, strides) }
+    }
+
+    /// The same with one more axis in front, in row-major order.
+    pub(crate) fn batched(&self, len: usize) -> LeafSpec {
+        let shape: Vec<usize> = [len].into_iter().chain(self.shape.iter().copied()).collect();
+        LeafSpec::new(self.path.clone(), self.dtype, shape)
+    }
+
+    /// A leaf of this one's path that holds something else: of another type, and of its shape or one of its own.
+    pub(crate) fn standing_for(&self, dtype: DType, shape: Option<Vec<usize>>) -> LeafSpec {
+        let path = self.path.clone();
+        match shape {
+            Some(shape) => LeafSpec::new(path, dtype, shape),
+            None => LeafSpec { path, dtype, shape: self.shape.clone(), strides: self.strides.clone() },
+        }
+    }
+
+    /// The path in the tree, such as `layers/0/weight`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The axis lengths.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// How many elements.
+    #[allow(clippy::len_without_is_empty, reason = "a leaf is not a collection")]
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// How many axes.
+    pub fn ndim(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Shows, in row-major order, where each element lies in the state arrays for this leaf.
+    pub(crate) fn each_place(&self, mut place: impl FnMut(usize)) {
+        let order = dense_strides(&self.shape);
+        for run in Cursor::new(&self.shape, &order, &self.strides, 0).take(self.len()) {
+            (0..run.len as isize).for_each(|i| place((run.offset + i * run.stride) as usize));
+        }
+    }
+
+    /// The strides of state arrays for this leaf: dense, in the parameter's own memory order.
+    pub(crate) fn strides(&self) -> &[isize] {
+        &self.strides
+    }
+}
+
+impl fmt::Display for LeafSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} {:?}", Named(&self.path), self.dtype, self.shape)
+    }
+}
+
+/// A path as it is shown in messages; the path of a bare array is empty.
+struct Named<'a>(&'a str);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "(root)" } else { self.0 })
+    }
+}
+
+/// One way in which a tree differs from what was expected.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Difference {
+    /// A leaf that was expected is not there.
+    Missing {
+        /// The leaf that was expected.
+        expected: LeafSpec,
+    },
+    /// A leaf is there that was not expected.
+    Unexpected {
+        /// The leaf that was found.
+        found: LeafSpec,
+    },
+    /// A leaf has another shape.
+    Shape {
+        /// Its path.
+        path: String,
+        /// The shape that was expected.
+        expected: Vec<usize>,
+        /// The shape that was found.
+        found: Vec<usize>,
+    },
+    /// A leaf has a type that does not fit.
+    DType {
+        /// Its path.
+        path: String,
+        /// The type that was expected.
+        expected: DType,
+        /// The type that was found.
+        found: DType,
+    },
+    /// The same leaves in another order.
+    Order {
+        /// The paths in the expected order.
+        expected: Vec<String>,
+        /// The paths as found.
+        found: Vec<String>,
+    },
+    /// Two leaves with the same path.
+    Duplicate {
+        /// The path.
+        path: String,
+    },
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Difference::Missing { expected } => write!(f, "missing leaf {expected}"),
+            Difference::Unexpected { found } => write!(f, "unexpected leaf {found}"),
+            Difference::Shape { path, expected, found } => {
+                write!(f, "{}: expected shape {expected:?}, found {found:?}", Named(path))
+            }
+            Difference::DType { path, expected, found } => {
+                write!(f, "{}: expected type {expected}, found {found}", Named(path))?;
+                if expected.compute().size() < found.size() {
+                    write!(f, "; convert this leaf first, it is never narrowed in silence")?;
+                }
+                Ok(())
+            }
+            Difference::Order { expected, found } => write!(f, "expected the order {expected:?}, found {found:?}"),
+            Difference::Duplicate { path } => write!(f, "{}: more than one leaf has this path", Named(path)),
+        }
+    }
+}

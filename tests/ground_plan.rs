@@ -1,0 +1,340 @@
+//! The ground plan of `src/`: each place uses only what is above it in the list below, so that there are no circles and every
+//! part can be read knowing nothing of what comes after it.
+//!
+//! What counts are paths in the code: `use` lines and paths that begin with `crate`, `super`, `self` or `gradchain`. Comments,
+//! links in the documentation and texts do not count.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From the ground up. A folder's `mod.rs` stands where the folder does: after its parts, where these are in the list too.
+const LAYERS: &[&str] = &[
+    // Numbers and arrays.
+    "element",
+    "layout",
+    "error",
+    "tuples",
+    "memory",
+    "numeric",
+    // What is said of transformations, and of parameters.
+    "needs",
+    "recipe",
+    "tree",
+    "schedule",
+    "select",
+    "constraint",
+    "state",
+    "arguments",
+    // Steps.
+    "engine",
+    "macros",
+    "extra",
+    "recall",
+    "transformation",
+    "evaluation",
+    "minimize",
+    "replicas",
+    "migrate",
+    "saved",
+    "checkpoint",
+    // Transformations, by family.
+    "projection",
+    "transform/moment",
+    "transform/rescale",
+    "transform/elementwise",
+    "transform/adaptive",
+    "transform/norms",
+    "transform/sign",
+    "transform/matrix",
+    "transform/parameter_free",
+    "transform/loss",
+    "transform/curvature",
+    "transform/noise",
+    "transform/projection",
+    "transform/watching",
+    "transform",
+    "wrapper",
+    "optimizer/measured",
+    "optimizer/elementwise",
+    "optimizer/adaptive",
+    "optimizer/norms",
+    "optimizer/sign",
+    "optimizer/matrix",
+    "optimizer/parameter_free",
+    "optimizer/loss",
+    "optimizer/curvature",
+    "optimizer/noise",
+    "optimizer",
+    // Optimizers as data.
+    "config/error",
+    "config/node",
+    "config/schedules",
+    "config/values",
+    "config/member",
+    "config/families",
+    "config/registry",
+    "config/build",
+    "config/data",
+    "config/schema",
+    "config",
+    // The guide, whose code is run.
+    "book",
+];
+
+#[test]
+fn nothing_uses_what_is_above_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    files.sort();
+    assert!(files.len() > 200, "the files of src/, not of something else: {}", files.len());
+    let reexports = reexports(&fs::read_to_string(root.join("lib.rs")).unwrap());
+    let (mut wrong, mut paths) = (Vec::new(), 0);
+    for file in &files {
+        let module = module_of(file.strip_prefix(&root).unwrap());
+        if module == ["lib"] {
+            continue;
+        }
+        let name = file.strip_prefix(root.parent().unwrap()).unwrap().display();
+        let Some(own) = layer(&module) else {
+            wrong.push(format!("{name}: is in no layer"));
+            continue;
+        };
+        for Use { line, path } in uses(&fs::read_to_string(file).unwrap(), &module) {
+            paths += 1;
+            let place = path.first().and_then(|first| layer(reexports.get(first).unwrap_or(&path)));
+            match place {
+                Some(place) if place <= own => {}
+                Some(place) => {
+                    let [from, to] = [own, place].map(|layer| LAYERS[layer]);
+                    wrong.push(format!("{name}:{line}: `{from}` uses `{to}`: {}", path.join("::")));
+                }
+                None => wrong.push(format!("{name}:{line}: name the module of {}", path.join("::"))),
+            }
+        }
+    }
+    assert!(paths > 2000, "the paths of the crate are found: {paths}");
+    assert!(wrong.is_empty(), "{} arrows go up\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_layer_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for layer in LAYERS {
+        assert!(root.join(layer).is_dir() || root.join(layer).with_extension("rs").is_file(), "{layer}");
+    }
+}
+
+#[test]
+fn paths_are_found_where_they_count() {
+    let module = ["tree", "math"].map(String::from);
+    let found = |source: &str| -> Vec<String> {
+        uses(source, &module).into_iter().map(|Use { line, path }| format!("{line} {}", path.join("::"))).collect()
+    };
+    assert_eq!(found("use crate::{a::{B, C as D}, e};"), ["1 a::B", "1 a::C", "1 e"]);
+    assert_eq!(found("// crate::a\n/* crate::b\n /* */ */ crate::c::<u8>()"), ["3 c"]);
+    assert_eq!(
+        found(r##"f("crate::a\" crate::b", r#"crate::"c"#, '"', 'x', b'"'); let x: &'a u8 = crate::d;"##),
+        ["1 d"]
+    );
+    assert_eq!(
+        found("use super::leaf; mod tests { use super::*; super::super::x() } self::y!()"),
+        ["1 tree::leaf", "1 tree::math::*", "1 tree::x", "1 tree::math::y",]
+    );
+    assert_eq!(
+        found("pub(in crate::a) fn f() { $crate::b::c(); ::gradchain::d() } pub(crate) use e;"),
+        ["1 b::c", "1 d"]
+    );
+}
+
+/// Every Rust file below a folder.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+fn module_of(file: &Path) -> Vec<String> {
+    let file = file.with_extension("");
+    let mut module: Vec<_> = file.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+    module.pop_if(|last| last == "mod");
+    module
+}
+
+/// The layer that a path is in: the one that is longest.
+fn layer(path: &[String]) -> Option<usize> {
+    (1..=path.len()).rev().find_map(|len| {
+        let prefix = path[..len].join("/");
+        LAYERS.iter().position(|layer| *layer == prefix)
+    })
+}
+
+/// The modules of the names that the crate's root gives out one by one.
+fn reexports(lib: &str) -> HashMap<String, Vec<String>> {
+    let named = uses(&lib.replace("pub use crate::", "pub use ").replace("pub use ", "pub use crate::"), &[])
+        .into_iter()
+        .map(|found| found.path);
+    named.filter(|path| path.len() > 1).map(|path| (path.last().unwrap().clone(), path)).collect()
+}
+
+/// A path in the code, from the crate's root.
+struct Use {
+    line: usize,
+    path: Vec<String>,
+}
+
+fn uses(source: &str, module: &[String]) -> Vec<Use> {
+    let tokens = tokens(source);
+    let text = |at: usize| tokens.get(at).map_or("", |token: &(usize, String)| &token.1);
+    // The module that the code is in: that of the file, and those that are written in it, with their depths.
+    let (mut here, mut inside, mut depth) = (module.to_vec(), Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        match text(at) {
+            "mod" if text(at + 2) == "{" => {
+                inside.push(depth);
+                here.push(text(at + 1).into());
+                at += 1;
+            }
+            "{" => depth += 1,
+            "}" => {
+                depth -= 1;
+                if inside.pop_if(|outer| *outer == depth).is_some() {
+                    here.pop();
+                }
+            }
+            root @ ("crate" | "gradchain" | "self" | "super") if text(at + 1) == "::" && begins(text, at) => {
+                let line = tokens[at].0;
+                let mut from = if matches!(root, "crate" | "gradchain") { Vec::new() } else { here.clone() };
+                while text(at) == "super" && text(at + 1) == "::" {
+                    from.pop();
+                    at += 2;
+                }
+                at += if root == "super" { 0 } else { 2 };
+                let mut paths = Vec::new();
+                at = branches(text, at, from, &mut paths);
+                found.extend(paths.into_iter().map(|path| Use { line, path }));
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found
+}
+
+/// Whether a path begins here: nothing is in front of it, and it is not where something can be seen from.
+fn begins<'a>(text: impl Fn(usize) -> &'a str, at: usize) -> bool {
+    let before = |n: usize| at.checked_sub(n).map_or("", &text);
+    let outermost = text(at) == "gradchain" && before(1) == "::" && !before(2).chars().any(char::is_alphanumeric);
+    before(1) != "in" && (before(1) != "::" || outermost)
+}
+
+/// The paths of a tree of `use`, or the one path of an expression or a type; returns where it ends.
+fn branches<'a>(
+    text: impl Fn(usize) -> &'a str + Copy,
+    mut at: usize,
+    mut path: Vec<String>,
+    paths: &mut Vec<Vec<String>>,
+) -> usize {
+    loop {
+        match text(at) {
+            "{" => {
+                at += 1;
+                while text(at) != "}" {
+                    at = branches(text, at, path.clone(), paths);
+                    at += usize::from(text(at) == ",");
+                }
+                return at + 1;
+            }
+            segment => path.push(segment.into()),
+        }
+        at += 1;
+        if text(at) == "as" {
+            at += 2;
+        }
+        if text(at) != "::" || text(at + 1) == "<" {
+            paths.push(path);
+            return at;
+        }
+        at += 1;
+    }
+}
+
+/// Words, `::` and other signs with their lines; without comments, texts, characters and lifetimes.
+fn tokens(source: &str) -> Vec<(usize, String)> {
+    let source: Vec<char> = source.chars().collect();
+    let get = |at: usize| source.get(at).copied().unwrap_or('\0');
+    let (mut at, mut line, mut tokens) = (0, 1, Vec::new());
+    while at < source.len() {
+        let (start, first) = (at, get(at));
+        match (first, get(at + 1)) {
+            ('/', '/') => at += source[at..].iter().position(|c| *c == '\n').unwrap_or(source.len() - at),
+            ('/', '*') => {
+                let mut open = 0;
+                loop {
+                    match (get(at), get(at + 1)) {
+                        ('/', '*') => (open, at) = (open + 1, at + 2),
+                        ('*', '/') => (open, at) = (open - 1, at + 2),
+                        _ => at += 1,
+                    }
+                    if open == 0 {
+                        break;
+                    }
+                }
+            }
+            ('"', _) => {
+                at += 1;
+                while get(at) != '"' {
+                    at += if get(at) == '\\' { 2 } else { 1 };
+                }
+                at += 1;
+            }
+            ('r', '"' | '#') => {
+                let hashes = source[at + 1..].iter().take_while(|c| **c == '#').count();
+                at += 1 + hashes;
+                if get(at) == '"' {
+                    let end: Vec<char> = std::iter::once('"').chain(std::iter::repeat_n('#', hashes)).collect();
+                    at += 1;
+                    at += source[at..].windows(end.len()).position(|w| w == end).expect("a text that ends") + end.len();
+                }
+            }
+            ('\'', '\\') => {
+                at += 3;
+                while get(at) != '\'' {
+                    at += 1;
+                }
+                at += 1;
+            }
+            ('\'', _) if get(at + 2) == '\'' => at += 3,
+            ('\'', _) => at += 1 + source[at + 1..].iter().take_while(|c| word(**c)).count(),
+            (':', ':') => {
+                tokens.push((line, "::".into()));
+                at += 2;
+            }
+            (c, _) if word(c) => {
+                at += source[at..].iter().take_while(|c| word(**c)).count();
+                tokens.push((line, source[start..at].iter().collect()));
+            }
+            (c, _) => {
+                if !c.is_whitespace() {
+                    tokens.push((line, c.into()));
+                }
+                at += 1;
+            }
+        }
+        line += source[start..at.min(source.len())].iter().filter(|c| **c == '\n').count();
+    }
+    tokens
+}
+
+fn word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
