@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments};
-use crate::wrapper::{Arguments, WholeTreeRule, state_fields, whole_tree_stage};
+use crate::wrapper::{Arguments, state_fields};
 
 /// Multiplies the updates of a matrix from both sides by inverse roots of what its gradients have been.
 ///
@@ -98,8 +98,6 @@ builder! {
         integers: precondition_frequency: u64, max_precond_dim: usize;
     }
 }
-whole_tree_stage!(ScaleByShampoo => ScaleByShampoo; by WholeTreeRule; state ScaleByShampooState);
-
 /// What [`scale_by_shampoo`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleByShampooState {
@@ -121,12 +119,12 @@ pub struct ScaleByShampooState {
 
 state_fields!(ScaleByShampooState<> { count, left, right, left_root, right_root, v });
 
-impl WholeTreeRule for ScaleByShampoo {
+impl crate::engine::Part for ScaleByShampoo {
     const NAME: &'static str = "scale_by_shampoo";
-    type State = ScaleByShampooState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
-        let name = <Self as WholeTreeRule>::NAME;
+        let name = <Self as crate::engine::Part>::NAME;
         self.b2.validate(name, "b2", "in (0, 1]", |x| x > 0.0 && x <= 1.0)?;
         self.eps.validate(name, "eps", "positive and finite", |x| x > 0.0 && x.is_finite())?;
         match self.precondition_frequency {
@@ -135,7 +133,14 @@ impl WholeTreeRule for ScaleByShampoo {
         }
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByShampoo {
+    type State = ScaleByShampooState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {
         let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);
         let matrices = Matrices::new(numbers, most, at, <Self as Arguments>::NAME)?;
         let [left, right] = squares(numbers, most, at)?;

@@ -17,7 +17,7 @@ use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, State};
 use crate::transform::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
-use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tree_stage};
+use crate::wrapper::{Argument, Arguments, state_fields};
 
 /// Runs a transformation on gradients that are projected to a space of low rank, and projects its updates back: the state
 /// of a matrix is as small as that space.
@@ -147,12 +147,6 @@ impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
     }
 }
 
-whole_tree_stage!(
-    ScaleByGalore<T> where T: Stage<Needs = Nothing> => ScaleByGalore<T>;
-    by WholeTreeRule; state ScaleByGaloreState<T::State>; needs Nothing;
-    recipe |this: &ScaleByGalore<T>| Recipe::call("scale_by_galore", this.entries())
-);
-
 /// What [`scale_by_galore`] remembers: `S` is the state of the base optimizer.
 #[derive(Clone, Debug)]
 pub struct ScaleByGaloreState<S> {
@@ -271,9 +265,9 @@ impl Places {
     }
 }
 
-impl<T: Stage<Needs = Nothing>> WholeTreeRule for ScaleByGalore<T> {
+impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
     const NAME: &'static str = "scale_by_galore";
-    type State = ScaleByGaloreState<T::State>;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         let name = <Self as Arguments>::NAME;
@@ -295,7 +289,16 @@ impl<T: Stage<Needs = Nothing>> WholeTreeRule for ScaleByGalore<T> {
         self.base_optimizer.validate()
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<Self::State> {
+    fn recipe(&self) -> Recipe {
+        Recipe::call("scale_by_galore", self.entries())
+    }
+}
+
+impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for ScaleByGalore<T> {
+    type State = ScaleByGaloreState<T::State>;
+    type Needs = Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let name = <Self as Arguments>::NAME;
         self.weight_dimension_numbers.check(at, name)?;
         let leaves = || at.structure().leaves().iter().zip(at.active());
