@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// From the ground up. A folder's `mod.rs` stands where the folder does: after its parts, where these are in the list too.
 const LAYERS: &[&str] = &[
     // Numbers and arrays.
+    "range",
     "element",
     "layout",
     "error",
@@ -28,6 +29,7 @@ const LAYERS: &[&str] = &[
     "arguments",
     // Steps.
     "engine",
+    "part",
     "macros",
     "extra",
     "recall",

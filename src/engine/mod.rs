@@ -5,6 +5,7 @@
 
 mod drive;
 mod examples;
+pub(crate) mod form;
 mod fused;
 mod inner;
 mod kernel;
@@ -14,7 +15,6 @@ mod nested;
 mod objective;
 mod pieces;
 mod plan;
-mod rule;
 mod shape;
 mod stage;
 mod sums;
@@ -26,6 +26,11 @@ mod whole;
 
 pub(crate) use drive::{Sink, Work, add_rounded};
 pub(crate) use examples::Examples;
+pub use form::{
+    Access, Around, Clock, Decision, Elsewhere, Named, OneElement, OneElementWithMemory, Optimizer, Part, PartState,
+    Rule, RuleWithMemory, SlotArray, Steps, TwoPass, TwoPasses, Whole, WholeTreeTransformation, Wrapper, WrapperState,
+    no_arithmetic,
+};
 pub use fused::SlotList;
 pub(crate) use fused::{
     SlotJob, SlotReader, SlotsJob, SlotsWriter, at_point, fused_tile, slot_read, slot_tile, slots_read, slots_write,
@@ -37,7 +42,6 @@ pub(crate) use macros::delegate_stage;
 pub(crate) use nested::{Arrays, Nested};
 pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial, write_leaf};
 pub use plan::{PassPlan, Plan};
-pub use rule::{Clock, Rule, RuleState, SlotArray};
 pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;

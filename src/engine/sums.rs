@@ -1,8 +1,8 @@
 //! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
 
 use super::pieces::Pieces;
-pub(crate) use crate::numeric::sums::{sum_pairs, sum_tile, sum_triples};
-use crate::tree::{Cursor, LeafSpec, dense_strides};
+pub(crate) use crate::numeric::sums::{LANES, sum_pairs, sum_tile, sum_triples};
+use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
 
 /// What a pass added up, by leaf or for the whole tree.
 #[derive(Clone, Copy)]
@@ -13,6 +13,7 @@ pub struct Sums<'a> {
     pub(crate) width: usize,
     /// Where the asking stage's own begin.
     pub(crate) first: usize,
+    pub(crate) structure: &'a Structure,
 }
 
 impl<'a> Sums<'a> {
@@ -29,6 +30,16 @@ impl<'a> Sums<'a> {
     /// The stage's sum `i` over one leaf.
     pub fn leaf(&self, i: usize, leaf: usize) -> f64 {
         self.over(i, self.pieces.of_leaf[leaf].clone())
+    }
+
+    /// How many leaves there are.
+    pub fn leaves(&self) -> usize {
+        self.structure.len()
+    }
+
+    /// How many elements a leaf has.
+    pub fn leaf_len(&self, leaf: usize) -> usize {
+        self.structure.leaves()[leaf].len()
     }
 
     fn over(&self, i: usize, pieces: core::ops::Range<usize>) -> f64 {

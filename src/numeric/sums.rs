@@ -4,7 +4,7 @@ use crate::element::Real;
 
 /// How many sums are kept side by side, so that adding up can be vectorised; their number fixes the order of addition
 /// and so the result's bits.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// The sum of `f` over a tile, in `f64`, in an order that does not depend on the instruction set.
 #[inline(always)]

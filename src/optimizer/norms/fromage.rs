@@ -77,15 +77,19 @@ pub struct FromageStep {
     learning_rate: Hyperparam,
 }
 
-impl Rule for FromageStep {
+impl crate::engine::Part for FromageStep {
     const NAME: &'static str = "fromage_step";
-    const READS_PARAMS: bool = true;
-    type Slots<C: Real> = [C; 0];
-    type Scalars<C: Real> = [C; 2];
+    type Form = crate::engine::OneElement;
 
     fn validate(&self) -> Result<()> {
         self.learning_rate.validate("fromage", "learning_rate", "finite", f64::is_finite)
     }
+}
+
+impl Rule for FromageStep {
+    const READS_PARAMS: bool = true;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = [C; 2];
 
     fn scalars<C: Real>(&self, clock: Clock) -> [C; 2] {
         let rate = self.learning_rate.at(clock.count);

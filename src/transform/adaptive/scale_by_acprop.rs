@@ -87,17 +87,22 @@ pub struct AcpropScalars<C> {
     eps_root: C,
 }
 
-impl Rule for ScaleByAcprop {
+impl crate::engine::Part for ScaleByAcprop {
     const NAME: &'static str = "scale_by_acprop";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
-    type Slots<C: Real> = [C; 2];
-    type Scalars<C: Real> = AcpropScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
     }
+}
+
+impl Rule for ScaleByAcprop {
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = AcpropScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> AcpropScalars<C> {
         let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));

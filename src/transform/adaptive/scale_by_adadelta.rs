@@ -71,17 +71,22 @@ pub struct AdadeltaScalars<C> {
     eps: C,
 }
 
-impl Rule for ScaleByAdadelta {
+impl crate::engine::Part for ScaleByAdadelta {
     const NAME: &'static str = "scale_by_adadelta";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["e_g", "e_x"];
-    type Slots<C: Real> = [C; 2];
-    type Scalars<C: Real> = AdadeltaScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("rho", &self.rho)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps)])
     }
+}
+
+impl Rule for ScaleByAdadelta {
+    const SLOTS: &'static [&'static str] = &["e_g", "e_x"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = AdadeltaScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> AdadeltaScalars<C> {
         AdadeltaScalars { mean: Mean::of(self.rho.at(clock.count)), eps: C::of(self.eps.at(clock.count)) }

@@ -1,9 +1,7 @@
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_not_negative, first_moment};
+use crate::macros::part;
+use crate::transform::moment::{Mean, first_moment};
 
 /// Divides a running mean of the updates by the root of a running mean of their squares.
 ///
@@ -50,42 +48,31 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative, first_mom
 /// Optax, [`scale_by_adam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `nu_dtype`.
 /// PyTorch's `Adam` has no `eps_root`.
 pub fn scale_by_adam() -> ScaleByAdam {
-    ScaleByAdam {
-        b1: 0.9.into(),
-        b2: 0.999.into(),
-        eps: 1e-8.into(),
-        eps_root: 0.0.into(),
-        mu_dtype: None,
-        nu_dtype: None,
-        nesterov: false,
+    ScaleByAdam::with()
+}
+
+part! {
+    /// See [`scale_by_adam`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByAdam as "scale_by_adam": OneElement;
+    hyperparams {
+        /// Decay of the first moment.
+        b1: DECAY = 0.9;
+        /// Decay of the second moment.
+        b2: DECAY = 0.999;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// Added under the root.
+        eps_root: NOT_NEGATIVE = 0.0;
     }
-}
-
-/// See [`scale_by_adam`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByAdam {
-    /// Decay of the first moment, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the second moment, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Added under the root; not negative.
-    pub eps_root: Hyperparam,
-    /// Type of the first moment; by default the one that arithmetic is done in.
-    pub mu_dtype: Option<DType>,
-    /// Type of the second moment; by default the one that arithmetic is done in. A 16-bit second moment hardly moves
-    /// once it is large: `1 − b2` of it is less than half its last bit.
-    pub nu_dtype: Option<DType>,
-    /// Whether the first moment looks one step ahead.
-    pub nesterov: bool,
-}
-
-builder! {
-    ScaleByAdam as "scale_by_adam" {
-        hyperparams: b1, b2, eps, eps_root;
-        options: mu_dtype: Option<DType>, nu_dtype: Option<DType>, nesterov: bool;
+    options {
+        /// Type of the first moment; if none is said, the one that arithmetic is done in.
+        mu_dtype: Option<DType> = None;
+        /// Type of the second moment; if none is said, the one that arithmetic is done in. A 16-bit second moment hardly moves
+        /// once it is large: `1 − b2` of it is less than half its last bit.
+        nu_dtype: Option<DType> = None;
+        /// Whether the first moment looks one step ahead.
+        nesterov: bool = false;
     }
 }
 
@@ -104,16 +91,9 @@ pub struct AdamScalars<C> {
 }
 
 impl Rule for ScaleByAdam {
-    const NAME: &'static str = "scale_by_adam";
-    crate::arguments::recipe_of_arguments!();
     const SLOTS: &'static [&'static str] = &["mu", "nu"];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdamScalars<C>;
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
-    }
 
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
         [self.mu_dtype, self.nu_dtype][slot]

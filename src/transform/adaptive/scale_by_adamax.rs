@@ -80,17 +80,22 @@ pub struct AdamaxScalars<C> {
     eps: C,
 }
 
-impl Rule for ScaleByAdamax {
+impl crate::engine::Part for ScaleByAdamax {
     const NAME: &'static str = "scale_by_adamax";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
-    type Slots<C: Real> = [C; 2];
-    type Scalars<C: Real> = AdamaxScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps)])
     }
+}
+
+impl Rule for ScaleByAdamax {
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = AdamaxScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> AdamaxScalars<C> {
         let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));

@@ -97,17 +97,22 @@ pub struct AdanScalars<C> {
     eps_root: C,
 }
 
-impl Rule for ScaleByAdan {
+impl crate::engine::Part for ScaleByAdan {
     const NAME: &'static str = "scale_by_adan";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["m", "v", "n", "g"];
-    type Slots<C: Real> = [C; 4];
-    type Scalars<C: Real> = AdanScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2), ("b3", &self.b3)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
     }
+}
+
+impl Rule for ScaleByAdan {
+    const SLOTS: &'static [&'static str] = &["m", "v", "n", "g"];
+    type Slots<C: Real> = [C; 4];
+    type Scalars<C: Real> = AdanScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> AdanScalars<C> {
         let [b1, b2, b3] = [&self.b1, &self.b2, &self.b3].map(|h| h.at(clock.count));

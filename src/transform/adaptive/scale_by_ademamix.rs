@@ -102,12 +102,11 @@ pub struct AdemamixScalars<C> {
     eps_root: C,
 }
 
-impl Rule for ScaleByAdemamix {
+impl crate::engine::Part for ScaleByAdemamix {
     const NAME: &'static str = "scale_by_ademamix";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["m1", "m2", "nu"];
-    type Slots<C: Real> = [C; 3];
-    type Scalars<C: Real> = AdemamixScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
@@ -115,6 +114,12 @@ impl Rule for ScaleByAdemamix {
         check_finite(Self::NAME, [("alpha", &self.alpha)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
     }
+}
+
+impl Rule for ScaleByAdemamix {
+    const SLOTS: &'static [&'static str] = &["m1", "m2", "nu"];
+    type Slots<C: Real> = [C; 3];
+    type Scalars<C: Real> = AdemamixScalars<C>;
 
     fn slot_dtype(&self, _: usize) -> Option<DType> {
         self.mu_dtype

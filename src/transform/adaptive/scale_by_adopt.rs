@@ -143,12 +143,11 @@ pub struct AdoptScalars<C> {
     nesterov: bool,
 }
 
-impl Rule for ScaleByAdopt {
+impl crate::engine::Part for ScaleByAdopt {
     const NAME: &'static str = "scale_by_adopt";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
-    type Slots<C: Real> = [C; 2];
-    type Scalars<C: Real> = AdoptScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
@@ -159,6 +158,12 @@ impl Rule for ScaleByAdopt {
             StepLimit::Power(power) => Err(Error::argument(Self::NAME, "clip_value_fn", "a finite power", power)),
         }
     }
+}
+
+impl Rule for ScaleByAdopt {
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = AdoptScalars<C>;
 
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
         self.mu_dtype.filter(|_| slot == 0)

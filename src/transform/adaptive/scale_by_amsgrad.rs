@@ -102,17 +102,22 @@ pub struct AmsgradScalars<C> {
     eps_root: C,
 }
 
-impl Rule for ScaleByAmsgrad {
+impl crate::engine::Part for ScaleByAmsgrad {
     const NAME: &'static str = "scale_by_amsgrad";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["mu", "nu", "nu_max"];
-    type Slots<C: Real> = [C; 3];
-    type Scalars<C: Real> = AmsgradScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
     }
+}
+
+impl Rule for ScaleByAmsgrad {
+    const SLOTS: &'static [&'static str] = &["mu", "nu", "nu_max"];
+    type Slots<C: Real> = [C; 3];
+    type Scalars<C: Real> = AmsgradScalars<C>;
 
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
         self.mu_dtype.filter(|_| slot == 0)

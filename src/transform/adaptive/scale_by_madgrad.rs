@@ -85,19 +85,24 @@ pub struct MadgradScalars<C> {
     eps: C,
 }
 
-impl Rule for ScaleByMadgrad {
+impl crate::engine::Part for ScaleByMadgrad {
     const NAME: &'static str = "scale_by_madgrad";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["grad_sum_sq", "s", "x0"];
-    const READS_PARAMS: bool = true;
-    type Slots<C: Real> = [C; 3];
-    type Scalars<C: Real> = MadgradScalars<C>;
 
     fn validate(&self) -> Result<()> {
         self.learning_rate.validate(Self::NAME, "learning_rate", "finite", f64::is_finite)?;
         self.momentum.validate(Self::NAME, "momentum", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
         self.eps.validate(Self::NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
     }
+}
+
+impl Rule for ScaleByMadgrad {
+    const SLOTS: &'static [&'static str] = &["grad_sum_sq", "s", "x0"];
+    const READS_PARAMS: bool = true;
+    type Slots<C: Real> = [C; 3];
+    type Scalars<C: Real> = MadgradScalars<C>;
 
     fn slot_starts_as_params(&self, slot: usize) -> bool {
         slot == 2

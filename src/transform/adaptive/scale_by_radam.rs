@@ -104,18 +104,23 @@ pub struct RadamScalars<C> {
     eps_root: C,
 }
 
-impl Rule for ScaleByRadam {
+impl crate::engine::Part for ScaleByRadam {
     const NAME: &'static str = "scale_by_radam";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
-    type Slots<C: Real> = [C; 2];
-    type Scalars<C: Real> = RadamScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])?;
         self.threshold.validate(Self::NAME, "threshold", "at least 4", |x| x >= 4.0)
     }
+}
+
+impl Rule for ScaleByRadam {
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = RadamScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> RadamScalars<C> {
         let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));

@@ -90,17 +90,22 @@ pub struct RmsScalars<C> {
     eps: C,
 }
 
-impl Rule for ScaleByRms {
+impl crate::engine::Part for ScaleByRms {
     const NAME: &'static str = "scale_by_rms";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["nu"];
-    type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = RmsScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("decay", &self.decay)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps), ("initial_scale", &self.initial_scale)])
     }
+}
+
+impl Rule for ScaleByRms {
+    const SLOTS: &'static [&'static str] = &["nu"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = RmsScalars<C>;
 
     fn slot_start(&self, _: usize) -> f64 {
         self.initial_scale.at(0)

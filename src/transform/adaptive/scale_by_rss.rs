@@ -66,17 +66,22 @@ builder! {
     }
 }
 
-impl Rule for ScaleByRss {
+impl crate::engine::Part for ScaleByRss {
     const NAME: &'static str = "scale_by_rss";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["sum_of_squares"];
-    type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = C;
 
     fn validate(&self) -> Result<()> {
         let start = ("initial_accumulator_value", &self.initial_accumulator_value);
         check_not_negative(Self::NAME, [start, ("eps", &self.eps)])
     }
+}
+
+impl Rule for ScaleByRss {
+    const SLOTS: &'static [&'static str] = &["sum_of_squares"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = C;
 
     fn slot_start(&self, _: usize) -> f64 {
         self.initial_accumulator_value.at(0)

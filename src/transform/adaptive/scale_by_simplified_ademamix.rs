@@ -96,18 +96,23 @@ pub struct SimplifiedAdemamixScalars<C> {
     eps_root: C,
 }
 
-impl Rule for ScaleBySimplifiedAdemamix {
+impl crate::engine::Part for ScaleBySimplifiedAdemamix {
     const NAME: &'static str = "scale_by_simplified_ademamix";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["m", "n"];
-    type Slots<C: Real> = [C; 2];
-    type Scalars<C: Real> = SimplifiedAdemamixScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("b2", &self.b2)])?;
         check_finite(Self::NAME, [("b1", &self.b1), ("alpha", &self.alpha)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
     }
+}
+
+impl Rule for ScaleBySimplifiedAdemamix {
+    const SLOTS: &'static [&'static str] = &["m", "n"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = SimplifiedAdemamixScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> SimplifiedAdemamixScalars<C> {
         let b2 = self.b2.at(clock.count);

@@ -92,17 +92,22 @@ pub struct StddevScalars<C> {
     eps: C,
 }
 
-impl Rule for ScaleByStddev {
+impl crate::engine::Part for ScaleByStddev {
     const NAME: &'static str = "scale_by_stddev";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
-    type Slots<C: Real> = [C; 2];
-    type Scalars<C: Real> = StddevScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("decay", &self.decay)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps), ("initial_scale", &self.initial_scale)])
     }
+}
+
+impl Rule for ScaleByStddev {
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = StddevScalars<C>;
 
     fn slot_start(&self, slot: usize) -> f64 {
         if slot == 1 { self.initial_scale.at(0) } else { 0.0 }

@@ -96,18 +96,23 @@ pub struct YogiScalars<C> {
     eps_root: C,
 }
 
-impl Rule for ScaleByYogi {
+impl crate::engine::Part for ScaleByYogi {
     const NAME: &'static str = "scale_by_yogi";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
-    type Slots<C: Real> = [C; 2];
-    type Scalars<C: Real> = YogiScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])?;
         check_not_negative(Self::NAME, [("initial_accumulator_value", &self.initial_accumulator_value)])
     }
+}
+
+impl Rule for ScaleByYogi {
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = YogiScalars<C>;
 
     fn slot_start(&self, _: usize) -> f64 {
         self.initial_accumulator_value.at(0)

@@ -5,7 +5,6 @@ use crate::macros::builder;
 use crate::needs::ValueAndGradFn;
 use crate::numeric::random::{halves, leaf_key, path_hash, philox};
 use crate::state::{Count, Moments, RandomKey, State, StateWalk, StateWalkMut};
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Replaces the updates by an estimate of the Hessian's diagonal, from two more gradients of the loss: for
 /// [`sophia`](crate::sophia()).
@@ -177,21 +176,28 @@ impl LeafVisitor for Estimate<'_> {
     }
 }
 
-impl WholeTreeRule for HutchinsonEstimatorDiagHessian {
+impl crate::engine::Part for HutchinsonEstimatorDiagHessian {
     const NAME: &'static str = "hutchinson_estimator_diag_hessian";
-    const READS_PARAMS: bool = true;
-    type State = HutchinsonState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         match self.step_size {
             Some(h) if !(h > 0.0 && h.is_finite()) => {
-                Err(Error::argument(<Self as WholeTreeRule>::NAME, "step_size", "positive and finite", h))
+                Err(Error::argument(<Self as crate::engine::Part>::NAME, "step_size", "positive and finite", h))
             }
             _ => Ok(()),
         }
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<HutchinsonState> {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for HutchinsonEstimatorDiagHessian {
+    const READS_PARAMS: bool = true;
+    type State = HutchinsonState;
+    type Needs = ValueAndGradFn;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<HutchinsonState> {
         let leaves = at.structure().leaves().iter().zip(at.active()).filter(|(_, on)| **on);
         let widest = leaves.map(|(leaf, _)| spacing(leaf.dtype())).fold(0.0, f64::max);
         Ok(HutchinsonState {
@@ -215,9 +221,4 @@ impl WholeTreeRule for HutchinsonEstimatorDiagHessian {
         tree.value_and_grad_at(point, behind);
         tree.visit(&mut Estimate { signs, distance: 2.0 * step, ahead, behind });
     }
-}
-
-whole_tree_stage! {
-    HutchinsonEstimatorDiagHessian => HutchinsonEstimatorDiagHessian; by WholeTreeRule; state HutchinsonState;
-    needs ValueAndGradFn
 }

@@ -4,7 +4,6 @@ use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
 use crate::tree::{Cursor, dense_strides};
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Multiplies the updates by an estimate of the inverse Hessian, made of the last few differences of parameters and
 /// gradients: the direction of L-BFGS.
@@ -85,8 +84,6 @@ builder! {
         integers: memory_size: usize;
     }
 }
-whole_tree_stage!(ScaleByLbfgs => ScaleByLbfgs; by WholeTreeRule; state ScaleByLbfgsState);
-
 /// What [`scale_by_lbfgs`] remembers. All arrays are in row-major order.
 #[derive(Clone, Debug)]
 pub struct ScaleByLbfgsState {
@@ -126,10 +123,9 @@ impl State for ScaleByLbfgsState {
     }
 }
 
-impl WholeTreeRule for ScaleByLbfgs {
+impl crate::engine::Part for ScaleByLbfgs {
     const NAME: &'static str = "scale_by_lbfgs";
-    const READS_PARAMS: bool = true;
-    type State = ScaleByLbfgsState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         // Also where every leaf is empty, there is room for as many numbers.
@@ -141,7 +137,15 @@ impl WholeTreeRule for ScaleByLbfgs {
         }
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<ScaleByLbfgsState> {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByLbfgs {
+    const READS_PARAMS: bool = true;
+    type State = ScaleByLbfgsState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByLbfgsState> {
         let of = |places: Option<usize>| {
             Moments::with_shapes(
                 at.structure(),

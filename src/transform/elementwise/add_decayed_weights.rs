@@ -59,16 +59,21 @@ builder! {
     }
 }
 
-impl Rule for AddDecayedWeights {
+impl crate::engine::Part for AddDecayedWeights {
     const NAME: &'static str = "add_decayed_weights";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const READS_PARAMS: bool = true;
-    type Slots<C: Real> = [C; 0];
-    type Scalars<C: Real> = C;
 
     fn validate(&self) -> Result<()> {
         self.weight_decay.validate(Self::NAME, "weight_decay", "finite", f64::is_finite)
     }
+}
+
+impl Rule for AddDecayedWeights {
+    const READS_PARAMS: bool = true;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
 
     fn scalars<C: Real>(&self, clock: Clock) -> C {
         C::of(self.weight_decay.at(clock.count))

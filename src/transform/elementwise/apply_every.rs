@@ -76,12 +76,11 @@ pub struct ApplyEveryScalars {
     ends: bool,
 }
 
-impl Rule for ApplyEvery {
+impl crate::engine::Part for ApplyEvery {
     const NAME: &'static str = "apply_every";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["sum"];
-    type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = ApplyEveryScalars;
 
     fn validate(&self) -> Result<()> {
         match self.k {
@@ -89,6 +88,12 @@ impl Rule for ApplyEvery {
             _ => Ok(()),
         }
     }
+}
+
+impl Rule for ApplyEvery {
+    const SLOTS: &'static [&'static str] = &["sum"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = ApplyEveryScalars;
 
     fn scalars<C: Real>(&self, clock: Clock) -> ApplyEveryScalars {
         let place = clock.count % self.k;

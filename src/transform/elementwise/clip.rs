@@ -58,15 +58,20 @@ builder! {
     }
 }
 
-impl Rule for Clip {
+impl crate::engine::Part for Clip {
     const NAME: &'static str = "clip";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    type Slots<C: Real> = [C; 0];
-    type Scalars<C: Real> = C;
 
     fn validate(&self) -> Result<()> {
         self.max_delta.validate(Self::NAME, "max_delta", "not negative", |x| x >= 0.0)
     }
+}
+
+impl Rule for Clip {
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
 
     fn scalars<C: Real>(&self, clock: Clock) -> C {
         C::of(self.max_delta.at(clock.count))

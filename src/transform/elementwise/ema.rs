@@ -77,16 +77,21 @@ pub struct EmaScalars<C> {
     unbias: C,
 }
 
-impl Rule for Ema {
+impl crate::engine::Part for Ema {
     const NAME: &'static str = "ema";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["ema"];
-    type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = EmaScalars<C>;
 
     fn validate(&self) -> Result<()> {
         self.decay.validate(Self::NAME, "decay", "in [0, 1)", |x| (0.0..1.0).contains(&x))
     }
+}
+
+impl Rule for Ema {
+    const SLOTS: &'static [&'static str] = &["ema"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = EmaScalars<C>;
 
     fn slot_dtype(&self, _: usize) -> Option<DType> {
         self.accumulator_dtype

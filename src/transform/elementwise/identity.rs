@@ -48,9 +48,14 @@ builder! {
     }
 }
 
-impl Rule for Identity {
+impl crate::engine::Part for Identity {
     const NAME: &'static str = "identity";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
+}
+
+impl Rule for Identity {
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();
 

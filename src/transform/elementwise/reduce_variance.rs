@@ -65,17 +65,22 @@ builder! {
     }
 }
 
-impl Rule for ReduceVariance {
+impl crate::engine::Part for ReduceVariance {
     const NAME: &'static str = "reduce_variance";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["last"];
-    type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = C;
 
     fn validate(&self) -> Result<()> {
         check_finite(Self::NAME, [("gamma", &self.gamma)])?;
         check_decays(Self::NAME, [("b1", &self.b1)])
     }
+}
+
+impl Rule for ReduceVariance {
+    const SLOTS: &'static [&'static str] = &["last"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = C;
 
     fn scalars<C: Real>(&self, clock: Clock) -> C {
         let [gamma, b1] = [&self.gamma, &self.b1].map(|h| h.at(clock.count));

@@ -56,15 +56,20 @@ builder! {
     }
 }
 
-impl Rule for Scale {
+impl crate::engine::Part for Scale {
     const NAME: &'static str = "scale";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    type Slots<C: Real> = [C; 0];
-    type Scalars<C: Real> = C;
 
     fn validate(&self) -> Result<()> {
         self.step_size.validate(Self::NAME, "step_size", "finite", f64::is_finite)
     }
+}
+
+impl Rule for Scale {
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
 
     fn scalars<C: Real>(&self, clock: Clock) -> C {
         C::of(self.step_size.at(clock.count))

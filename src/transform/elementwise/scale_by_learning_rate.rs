@@ -60,15 +60,20 @@ builder! {
     }
 }
 
-impl Rule for ScaleByLearningRate {
+impl crate::engine::Part for ScaleByLearningRate {
     const NAME: &'static str = "scale_by_learning_rate";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    type Slots<C: Real> = [C; 0];
-    type Scalars<C: Real> = C;
 
     fn validate(&self) -> Result<()> {
         self.learning_rate.validate(Self::NAME, "learning_rate", "finite", f64::is_finite)
     }
+}
+
+impl Rule for ScaleByLearningRate {
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
 
     fn scalars<C: Real>(&self, clock: Clock) -> C {
         let rate = self.learning_rate.at(clock.count);

@@ -74,16 +74,21 @@ pub struct OptimisticScalars<C> {
     of_before: C,
 }
 
-impl Rule for ScaleByOptimisticGradient {
+impl crate::engine::Part for ScaleByOptimisticGradient {
     const NAME: &'static str = "scale_by_optimistic_gradient";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["previous_gradient"];
-    type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = OptimisticScalars<C>;
 
     fn validate(&self) -> Result<()> {
         check_finite(Self::NAME, [("alpha", &self.alpha), ("beta", &self.beta)])
     }
+}
+
+impl Rule for ScaleByOptimisticGradient {
+    const SLOTS: &'static [&'static str] = &["previous_gradient"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = OptimisticScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> OptimisticScalars<C> {
         let [alpha, beta] = [&self.alpha, &self.beta].map(|h| h.at(clock.count));

@@ -62,15 +62,20 @@ builder! {
     }
 }
 
-impl Rule for ScaleBySchedule {
+impl crate::engine::Part for ScaleBySchedule {
     const NAME: &'static str = "scale_by_schedule";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    type Slots<C: Real> = [C; 0];
-    type Scalars<C: Real> = C;
 
     fn validate(&self) -> Result<()> {
         self.step_size_fn.validate()
     }
+}
+
+impl Rule for ScaleBySchedule {
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
 
     fn scalars<C: Real>(&self, clock: Clock) -> C {
         C::of(self.step_size_fn.at(clock.count))

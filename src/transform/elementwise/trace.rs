@@ -68,16 +68,21 @@ builder! {
     }
 }
 
-impl Rule for Trace {
+impl crate::engine::Part for Trace {
     const NAME: &'static str = "trace";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["trace"];
-    type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = (C, bool);
 
     fn validate(&self) -> Result<()> {
         self.decay.validate(Self::NAME, "decay", "finite", f64::is_finite)
     }
+}
+
+impl Rule for Trace {
+    const SLOTS: &'static [&'static str] = &["trace"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = (C, bool);
 
     fn slot_dtype(&self, _: usize) -> Option<DType> {
         self.accumulator_dtype

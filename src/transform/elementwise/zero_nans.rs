@@ -1,7 +1,8 @@
 use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, fused_tile};
+use crate::engine::{InitContext, RuleWithMemory, Sums};
 use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
+use crate::needs::Nothing;
 use crate::state::state_fields;
 use crate::state::{Count, Flag, PerLeaf};
 
@@ -38,19 +39,13 @@ use crate::state::{Count, Flag, PerLeaf};
 ///
 /// Optax, [`zero_nans`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: it also counts.
 pub fn zero_nans() -> ZeroNans {
-    ZeroNans
+    ZeroNans::with()
 }
 
-/// See [`zero_nans`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ZeroNans;
-
-builder! {
-    ZeroNans as "zero_nans" {
-        hyperparams: ;
-        options: ;
-    }
+part! {
+    /// See [`zero_nans`].
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    ZeroNans as "zero_nans": OneElementWithMemory;
 }
 
 /// Where a [`zero_nans`] found NaNs.
@@ -76,63 +71,36 @@ impl ZeroNansState {
     }
 }
 
-impl Stage for ZeroNans {
-    type Needs = crate::needs::Nothing;
-    type State = ZeroNansState;
-    type Run = ();
-    type Kernel<C: Real> = ();
+impl RuleWithMemory for ZeroNans {
+    const COUNTS: usize = 1;
+    type Needs = Nothing;
+    type Memory = ZeroNansState;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = ();
 
-    const SHAPE: Shape = Shape { sums: 1, ..Shape::elementwise(false, false) };
-    const FUSES: bool = true;
-
-    fn init_state(&self, at: &InitContext<'_>) -> Result<ZeroNansState> {
+    fn start(&self, at: &InitContext<'_>) -> Result<ZeroNansState> {
         Ok(ZeroNansState {
             found_nan: PerLeaf::new(at.active(), Flag::default()),
             zeroed: PerLeaf::new(at.active(), Count::default()),
         })
     }
 
-    fn begin(&self, _: &mut ZeroNansState, _: &StepContext<'_>) {}
-
-    fn finish(&self, state: &mut ZeroNansState, (): (), sums: Sums<'_>, _: &mut Outcome) {
-        for ((leaf, found), (_, zeroed)) in state.found_nan.iter_mut().zip(state.zeroed.iter_mut()) {
-            let n = sums.leaf(0, leaf) as u64;
-            found.set(n > 0);
-            zeroed.increment_by(n);
-        }
-    }
-
-    fn tile<C: Real>(&self, state: &ZeroNansState, run: &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        fused_tile(self, state, run, place, span, tile);
-    }
-
-    fn kernel<C: Real>(&self, _: &ZeroNansState, (): &(), _: usize) {}
+    fn scalars<C: Real>(&self, _: &ZeroNansState, _: usize) {}
 
     #[inline(always)]
-    fn apply<C: Real>((): &(), at: usize, span: Span, _: &mut [C], u: C, _: C, tally: &mut [u32]) -> C {
-        if !span.has(at) {
-            return u;
-        }
-        let nan = u.is_nan();
-        // A later pass that computes this again must not count again.
-        if at == span.to {
-            tally[0] += u32::from(nan);
-        }
+    fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, nans: &mut [u32]) -> C {
+        nans[0] += u32::from(u.is_nan());
         // The sum of its positive and its negative part. With a choice between zero and `u`, the loop would become one of
         // stores that are only done for NaNs, and those are slow.
         let zero = C::zero();
         (if u > zero { u } else { zero }) + (if u < zero { u } else { zero })
     }
 
-    fn state_bytes(&self, _: &ZeroNansState, _: usize, _: usize, _: Span) -> usize {
-        0
-    }
-
-    fn recipe(&self) -> crate::recipe::Recipe {
-        crate::arguments::recipe_of(self)
-    }
-
-    fn describe(&self) -> String {
-        "zero_nans".into()
+    fn finish(&self, memory: &mut ZeroNansState, nans: Sums<'_>) {
+        for ((leaf, found), (_, zeroed)) in memory.found_nan.iter_mut().zip(memory.zeroed.iter_mut()) {
+            let n = nans.leaf(0, leaf) as u64;
+            found.set(n > 0);
+            zeroed.increment_by(n);
+        }
     }
 }

@@ -5,7 +5,6 @@ use crate::macros::builder;
 use crate::needs;
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Multiplies the updates by a step size at which the loss decreases by enough, found by trying shorter and shorter ones.
 ///
@@ -104,11 +103,6 @@ builder! {
         integers: max_backtracking_steps: usize;
     }
 }
-whole_tree_stage! {
-    ScaleByBacktrackingLinesearch => ScaleByBacktrackingLinesearch; by WholeTreeRule;
-    state ScaleByBacktrackingLinesearchState; needs needs::ValueFn
-}
-
 /// What [`scale_by_backtracking_linesearch`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleByBacktrackingLinesearchState {
@@ -159,10 +153,9 @@ impl State for ScaleByBacktrackingLinesearchState {
     }
 }
 
-impl WholeTreeRule for ScaleByBacktrackingLinesearch {
+impl crate::engine::Part for ScaleByBacktrackingLinesearch {
     const NAME: &'static str = "scale_by_backtracking_linesearch";
-    const READS_PARAMS: bool = true;
-    type State = ScaleByBacktrackingLinesearchState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         let not_negative = |x: f64| x >= 0.0 && x.is_finite();
@@ -180,7 +173,15 @@ impl WholeTreeRule for ScaleByBacktrackingLinesearch {
         }
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<ScaleByBacktrackingLinesearchState> {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByBacktrackingLinesearch {
+    const READS_PARAMS: bool = true;
+    type State = ScaleByBacktrackingLinesearchState;
+    type Needs = needs::ValueFn;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByBacktrackingLinesearchState> {
         Ok(ScaleByBacktrackingLinesearchState {
             count: Count::default(),
             learning_rate: Scalar::new(1.0),

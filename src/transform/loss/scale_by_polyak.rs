@@ -1,11 +1,11 @@
 use crate::element::Real;
-use crate::engine::{Sums, sum_tile};
+use crate::engine::{Part, Sums, TwoPass};
 use crate::error::{Error, Result};
 use crate::macros::builder;
+use crate::needs::Value;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::transform::rescale::{Rescale, rescale_stage};
-use crate::tree::Structure;
+use crate::transform::rescale::Rescale;
 
 /// Multiplies updates by Polyak's step size: how far the loss is above its least value, for each unit of the squared norm
 /// of the gradient.
@@ -127,25 +127,28 @@ pub struct PolyakScalars {
     eps: f64,
 }
 
-impl Rescale for ScaleByPolyak {
+impl Part for ScaleByPolyak {
     const NAME: &'static str = "scale_by_polyak";
-    const SUMS: usize = 1;
-    const READS_PARAMS: bool = false;
-    type Scalars = PolyakScalars;
+    type Form = TwoPass;
 
-    fn check_arguments(&self) -> Result<()> {
-        let name = <Self as Rescale>::NAME;
+    fn validate(&self) -> Result<()> {
+        let name = Self::NAME;
         self.f_min.validate(name, "f_min", "finite", f64::is_finite)?;
         self.max_learning_rate.validate(name, "max_learning_rate", "a number", |x| !x.is_nan())?;
         self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
     }
 
-    fn scalars(&self, count: u64) -> PolyakScalars {
-        self.scalars_with(count, f64::NAN)
-    }
+    crate::arguments::recipe_of_arguments!();
+}
 
-    fn scalars_with(&self, count: u64, value: f64) -> PolyakScalars {
-        let gap = value - self.f_min.at(count);
+impl Rescale for ScaleByPolyak {
+    const READS_PARAMS: bool = false;
+    type Needs = Value;
+    type Sums<W: Real> = [W; 1];
+    type Scalars = PolyakScalars;
+
+    fn scalars(&self, count: u64, value: Option<f64>) -> PolyakScalars {
+        let gap = value.unwrap_or(f64::NAN) - self.f_min.at(count);
         PolyakScalars {
             // A comparison that NaN does not pass: `max` would make 0 of it.
             gap: if self.variant == PolyakVariant::SpsPlus && gap < 0.0 { 0.0 } else { gap },
@@ -155,16 +158,14 @@ impl Rescale for ScaleByPolyak {
     }
 
     #[inline(always)]
-    fn add_up<C: Real>(u: &[C], _: &[C], sums: &mut [f64]) {
-        sums[0] += sum_tile(u, |u| u.as_f64() * u.as_f64());
+    fn measure<C: Real>(u: C, _: C) -> [C::Wide; 1] {
+        [u.wide() * u.wide()]
     }
 
-    fn factors(k: PolyakScalars, sums: Sums<'_>, _: &Structure, factors: &mut [f64]) {
+    fn factors(k: PolyakScalars, sums: Sums<'_>, factors: &mut [f64]) {
         let divisor = sums.total(0) + k.eps;
         let step = k.gap / divisor;
         let step = if step > k.max_learning_rate { k.max_learning_rate } else { step };
         factors.fill(if divisor <= f64::EPSILON { 0.0 } else { step });
     }
 }
-
-rescale_stage!(ScaleByPolyak, PolyakScalars; needs crate::needs::Value);

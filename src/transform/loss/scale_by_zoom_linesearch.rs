@@ -6,7 +6,6 @@ use crate::needs;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Multiplies the updates by a step size that satisfies the strong Wolfe conditions: the loss decreases by enough, and its
 /// slope along the updates becomes flat enough.
@@ -121,11 +120,6 @@ builder! {
         integers: max_linesearch_steps: usize;
     }
 }
-whole_tree_stage! {
-    ScaleByZoomLinesearch => ScaleByZoomLinesearch; by WholeTreeRule;
-    state ScaleByZoomLinesearchState; needs needs::ValueAndGradFn
-}
-
 /// Where a [`scale_by_zoom_linesearch`] begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -248,10 +242,9 @@ impl State for ScaleByZoomLinesearchState {
     }
 }
 
-impl WholeTreeRule for ScaleByZoomLinesearch {
+impl crate::engine::Part for ScaleByZoomLinesearch {
     const NAME: &'static str = "scale_by_zoom_linesearch";
-    const READS_PARAMS: bool = true;
-    type State = ScaleByZoomLinesearchState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         let not_negative = |x: f64| x >= 0.0 && x.is_finite();
@@ -272,7 +265,15 @@ impl WholeTreeRule for ScaleByZoomLinesearch {
         self.stepsize_precision.validate(Self::NAME, "stepsize_precision", "finite and not negative", not_negative)
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<ScaleByZoomLinesearchState> {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByZoomLinesearch {
+    const READS_PARAMS: bool = true;
+    type State = ScaleByZoomLinesearchState;
+    type Needs = needs::ValueAndGradFn;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByZoomLinesearchState> {
         let infinite = Scalar::new(f64::INFINITY);
         Ok(ScaleByZoomLinesearchState {
             count: Count::default(),

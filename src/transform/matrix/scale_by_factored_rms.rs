@@ -5,7 +5,6 @@ use crate::macros::builder;
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Moments, State, StateWalk, StateWalkMut};
 use crate::tree::LeafSpec;
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Divides updates by the root of a running mean of their squares, of which only row and column means are kept where a
 /// leaf is large enough.
@@ -97,8 +96,6 @@ builder! {
         integers: step_offset: i64, min_dim_size_to_factor: usize;
     }
 }
-whole_tree_stage!(ScaleByFactoredRms => ScaleByFactoredRms; by WholeTreeRule; state ScaleByFactoredRmsState);
-
 /// What [`scale_by_factored_rms`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleByFactoredRmsState {
@@ -141,9 +138,9 @@ impl ScaleByFactoredRms {
     }
 }
 
-impl WholeTreeRule for ScaleByFactoredRms {
+impl crate::engine::Part for ScaleByFactoredRms {
     const NAME: &'static str = "scale_by_factored_rms";
-    type State = ScaleByFactoredRmsState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         let not_negative = |x: f64| x >= 0.0 && x.is_finite();
@@ -151,7 +148,14 @@ impl WholeTreeRule for ScaleByFactoredRms {
         self.epsilon.validate(Self::NAME, "epsilon", "finite and not negative", not_negative)
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<ScaleByFactoredRmsState> {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByFactoredRms {
+    type State = ScaleByFactoredRmsState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByFactoredRmsState> {
         let compute = |leaf: &LeafSpec| leaf.dtype().compute();
         let without = |which: usize| {
             Moments::with_shapes(at.structure(), at.active(), compute, |leaf| {

@@ -8,7 +8,6 @@ use crate::macros::builder;
 use crate::schedule::Hyperparam;
 use crate::state::state_fields;
 use crate::state::{Count, Moments};
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Multiplies the updates of a matrix from both sides by inverse roots of what its gradients have been.
 ///
@@ -100,8 +99,6 @@ builder! {
         integers: precondition_frequency: u64, max_precond_dim: usize;
     }
 }
-whole_tree_stage!(ScaleByShampoo => ScaleByShampoo; by WholeTreeRule; state ScaleByShampooState);
-
 /// What [`scale_by_shampoo`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleByShampooState {
@@ -123,12 +120,12 @@ pub struct ScaleByShampooState {
 
 state_fields!(ScaleByShampooState<> { count, left, right, left_root, right_root, v });
 
-impl WholeTreeRule for ScaleByShampoo {
+impl crate::engine::Part for ScaleByShampoo {
     const NAME: &'static str = "scale_by_shampoo";
-    type State = ScaleByShampooState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
-        let name = <Self as WholeTreeRule>::NAME;
+        let name = <Self as crate::engine::Part>::NAME;
         self.b2.validate(name, "b2", "in (0, 1]", |x| x > 0.0 && x <= 1.0)?;
         self.eps.validate(name, "eps", "positive and finite", |x| x > 0.0 && x.is_finite())?;
         match self.precondition_frequency {
@@ -137,7 +134,14 @@ impl WholeTreeRule for ScaleByShampoo {
         }
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByShampoo {
+    type State = ScaleByShampooState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {
         let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);
         let matrices = Matrices::new(numbers, most, at, <Self as Arguments>::NAME)?;
         let [left, right] = squares(numbers, most, at)?;

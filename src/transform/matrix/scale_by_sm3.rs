@@ -9,7 +9,6 @@ use crate::schedule::Hyperparam;
 use crate::state::state_fields;
 use crate::state::{Count, Moments};
 use crate::tree::LeafSpec;
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of each
 /// axis instead of one for each element, and averages the result.
@@ -81,8 +80,6 @@ builder! {
         options: ;
     }
 }
-whole_tree_stage!(ScaleBySm3 => ScaleBySm3; by WholeTreeRule; state ScaleBySm3State);
-
 /// What [`scale_by_sm3`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleBySm3State {
@@ -113,9 +110,9 @@ impl Layout {
     }
 }
 
-impl WholeTreeRule for ScaleBySm3 {
+impl crate::engine::Part for ScaleBySm3 {
     const NAME: &'static str = "scale_by_sm3";
-    type State = ScaleBySm3State;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         self.b1.validate(Self::NAME, "b1", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
@@ -123,7 +120,14 @@ impl WholeTreeRule for ScaleBySm3 {
         self.eps.validate(Self::NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<ScaleBySm3State> {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleBySm3 {
+    type State = ScaleBySm3State;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySm3State> {
         let compute = |leaf: &LeafSpec| leaf.dtype().compute();
         let each_axis = |leaf: &LeafSpec| Some(vec![if leaf.ndim() == 0 { 1 } else { leaf.shape().iter().sum() }]);
         let mu = Moments::with_shapes(at.structure(), at.active(), compute, each_axis)?;

@@ -9,7 +9,6 @@ use crate::schedule::Hyperparam;
 use crate::state::state_fields;
 use crate::state::{Count, Moments};
 use crate::transform::moment::{Mean, check_decays, check_not_negative};
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Scales the updates of a matrix as Adam does, in a basis in which the elements have little to do with each other: that of
 /// Shampoo's preconditioner.
@@ -111,8 +110,6 @@ builder! {
         integers: precondition_frequency: u64, max_precond_dim: usize;
     }
 }
-whole_tree_stage!(ScaleBySoap => ScaleBySoap; by WholeTreeRule; state ScaleBySoapState);
-
 /// What [`scale_by_soap`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleBySoapState {
@@ -136,12 +133,12 @@ pub struct ScaleBySoapState {
 
 state_fields!(ScaleBySoapState<> { count, mu, nu, left, right, left_basis, right_basis });
 
-impl WholeTreeRule for ScaleBySoap {
+impl crate::engine::Part for ScaleBySoap {
     const NAME: &'static str = "scale_by_soap";
-    type State = ScaleBySoapState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
-        let name = <Self as WholeTreeRule>::NAME;
+        let name = <Self as crate::engine::Part>::NAME;
         check_decays(name, [("b1", &self.b1), ("b2", &self.b2)])?;
         check_not_negative(name, [("eps", &self.eps)])?;
         match self.shampoo_beta {
@@ -156,7 +153,14 @@ impl WholeTreeRule for ScaleBySoap {
         }
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<ScaleBySoapState> {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleBySoap {
+    type State = ScaleBySoapState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySoapState> {
         let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);
         let matrices = Matrices::new(numbers, most, at, <Self as Arguments>::NAME)?;
         let [left, right] = squares(numbers, most, at)?;

@@ -10,7 +10,6 @@ use crate::state::Count;
 use crate::state::state_fields;
 use crate::transform::rescale::factor_in;
 use crate::tree::LeafSpec;
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Scales the updates of each unit of a layer down, so that their norm is at most in a given ratio to the norm of the
 /// unit's parameters.
@@ -88,8 +87,6 @@ builder! {
         options: axis: Option<Vec<isize>>;
     }
 }
-whole_tree_stage!(AdaptiveGradClip => AdaptiveGradClip; by WholeTreeRule; state AdaptiveGradClipState);
-
 /// What [`adaptive_grad_clip`] remembers; room for norms.
 #[derive(Clone, Debug)]
 pub struct AdaptiveGradClipState {
@@ -104,7 +101,9 @@ state_fields!(AdaptiveGradClipState<> { count });
 
 impl AdaptiveGradClip {
     fn units(&self, leaf: &LeafSpec) -> Result<Units> {
-        let refused = |expected: &str| Err(Error::argument(Self::NAME, "axis", expected, format!("the leaf `{leaf}`")));
+        let refused = |expected: &str| {
+            Err(Error::argument(<Self as crate::engine::Part>::NAME, "axis", expected, format!("the leaf `{leaf}`")))
+        };
         let n = leaf.ndim();
         let Some(axes) = &self.axis else {
             let long = leaf.shape().iter().filter(|&&len| len != 1).count();
@@ -128,17 +127,24 @@ impl AdaptiveGradClip {
     }
 }
 
-impl WholeTreeRule for AdaptiveGradClip {
+impl crate::engine::Part for AdaptiveGradClip {
     const NAME: &'static str = "adaptive_grad_clip";
-    const READS_PARAMS: bool = true;
-    type State = AdaptiveGradClipState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         self.clipping.validate(Self::NAME, "clipping", "not negative", |x| x >= 0.0)?;
         self.eps.validate(Self::NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<AdaptiveGradClipState> {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for AdaptiveGradClip {
+    const READS_PARAMS: bool = true;
+    type State = AdaptiveGradClipState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<AdaptiveGradClipState> {
         let leaves = at.structure().leaves().iter().zip(at.active());
         let units = leaves.map(|(leaf, on)| on.then(|| self.units(leaf)).transpose());
         let units: Arc<[_]> = units.collect::<Result<_>>()?;

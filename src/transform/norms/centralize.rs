@@ -6,7 +6,6 @@ use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree,
 use crate::error::Result;
 use crate::macros::builder;
 use crate::state::{State, StateWalk, StateWalkMut};
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Subtracts from the updates their mean over all axes but the first.
 ///
@@ -59,8 +58,6 @@ builder! {
         options: ;
     }
 }
-whole_tree_stage!(Centralize => Centralize; by WholeTreeRule; state CentralizeState);
-
 /// Nothing that [`centralize`] remembers; room for means.
 #[derive(Clone, Debug)]
 pub struct CentralizeState {
@@ -73,15 +70,22 @@ impl State for CentralizeState {
     fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
 }
 
-impl WholeTreeRule for Centralize {
+impl crate::engine::Part for Centralize {
     const NAME: &'static str = "centralize";
-    type State = CentralizeState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         Ok(())
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<CentralizeState> {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for Centralize {
+    type State = CentralizeState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<CentralizeState> {
         let leaves = at.structure().leaves().iter().zip(at.active());
         let units: Arc<[_]> =
             leaves.map(|(leaf, on)| (*on && leaf.ndim() > 1).then(|| Units::new(leaf, |axis| axis > 0))).collect();

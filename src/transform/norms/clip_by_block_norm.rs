@@ -1,10 +1,10 @@
 use crate::element::Real;
-use crate::engine::{Sums, sum_tile};
+use crate::engine::{Part, Sums, TwoPass};
 use crate::error::Result;
 use crate::macros::builder;
+use crate::needs::Nothing;
 use crate::schedule::Hyperparam;
-use crate::transform::rescale::{Rescale, rescale_stage, shrink};
-use crate::tree::Structure;
+use crate::transform::rescale::{Rescale, shrink};
 
 /// Scales each leaf's updates down, so that their norm is at most a given one.
 ///
@@ -64,28 +64,33 @@ builder! {
     }
 }
 
-impl Rescale for ClipByBlockNorm {
+impl Part for ClipByBlockNorm {
     const NAME: &'static str = "clip_by_block_norm";
-    const SUMS: usize = 1;
-    const READS_PARAMS: bool = false;
-    type Scalars = f64;
+    type Form = TwoPass;
 
-    fn check_arguments(&self) -> Result<()> {
-        self.max_norm.validate(<Self as Rescale>::NAME, "max_norm", "not negative", |x| x >= 0.0)
+    fn validate(&self) -> Result<()> {
+        self.max_norm.validate(Self::NAME, "max_norm", "not negative", |x| x >= 0.0)
     }
 
-    fn scalars(&self, count: u64) -> f64 {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl Rescale for ClipByBlockNorm {
+    const READS_PARAMS: bool = false;
+    type Needs = Nothing;
+    type Sums<W: Real> = [W; 1];
+    type Scalars = f64;
+
+    fn scalars(&self, count: u64, _: Option<f64>) -> f64 {
         self.max_norm.at(count)
     }
 
     #[inline(always)]
-    fn add_up<C: Real>(u: &[C], _: &[C], sums: &mut [f64]) {
-        sums[0] += sum_tile(u, |u| u.as_f64() * u.as_f64());
+    fn measure<C: Real>(u: C, _: C) -> [C::Wide; 1] {
+        [u.wide() * u.wide()]
     }
 
-    fn factors(max_norm: f64, sums: Sums<'_>, _: &Structure, factors: &mut [f64]) {
+    fn factors(max_norm: f64, sums: Sums<'_>, factors: &mut [f64]) {
         factors.iter_mut().enumerate().for_each(|(i, factor)| *factor = shrink(sums.leaf(0, i).sqrt(), max_norm));
     }
 }
-
-rescale_stage!(ClipByBlockNorm, f64);

@@ -1,10 +1,10 @@
 use crate::element::Real;
-use crate::engine::{Sums, sum_tile};
+use crate::engine::{Part, Sums, TwoPass};
 use crate::error::Result;
 use crate::macros::builder;
+use crate::needs::Nothing;
 use crate::schedule::Hyperparam;
-use crate::transform::rescale::{Rescale, rescale_stage, shrink};
-use crate::tree::Structure;
+use crate::transform::rescale::{Rescale, shrink};
 
 /// Scales each leaf's updates down, so that their root mean square is at most a given one.
 ///
@@ -66,30 +66,35 @@ builder! {
     }
 }
 
-impl Rescale for ClipByBlockRms {
+impl Part for ClipByBlockRms {
     const NAME: &'static str = "clip_by_block_rms";
-    const SUMS: usize = 1;
-    const READS_PARAMS: bool = false;
-    type Scalars = f64;
+    type Form = TwoPass;
 
-    fn check_arguments(&self) -> Result<()> {
-        self.threshold.validate(<Self as Rescale>::NAME, "threshold", "not negative", |x| x >= 0.0)
+    fn validate(&self) -> Result<()> {
+        self.threshold.validate(Self::NAME, "threshold", "not negative", |x| x >= 0.0)
     }
 
-    fn scalars(&self, count: u64) -> f64 {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl Rescale for ClipByBlockRms {
+    const READS_PARAMS: bool = false;
+    type Needs = Nothing;
+    type Sums<W: Real> = [W; 1];
+    type Scalars = f64;
+
+    fn scalars(&self, count: u64, _: Option<f64>) -> f64 {
         self.threshold.at(count)
     }
 
     #[inline(always)]
-    fn add_up<C: Real>(u: &[C], _: &[C], sums: &mut [f64]) {
-        sums[0] += sum_tile(u, |u| u.as_f64() * u.as_f64());
+    fn measure<C: Real>(u: C, _: C) -> [C::Wide; 1] {
+        [u.wide() * u.wide()]
     }
 
-    fn factors(threshold: f64, sums: Sums<'_>, structure: &Structure, factors: &mut [f64]) {
-        for (i, (factor, leaf)) in factors.iter_mut().zip(structure.leaves()).enumerate() {
-            *factor = shrink((sums.leaf(0, i) / leaf.len() as f64).sqrt(), threshold);
+    fn factors(threshold: f64, sums: Sums<'_>, factors: &mut [f64]) {
+        for (i, factor) in factors.iter_mut().enumerate() {
+            *factor = shrink((sums.leaf(0, i) / sums.leaf_len(i) as f64).sqrt(), threshold);
         }
     }
 }
-
-rescale_stage!(ClipByBlockRms, f64);

@@ -1,9 +1,9 @@
 use crate::element::Real;
-use crate::engine::{Sums, sum_tile};
+use crate::engine::{Part, Sums, TwoPass};
 use crate::error::Result;
 use crate::macros::builder;
-use crate::transform::rescale::{Rescale, rescale_stage};
-use crate::tree::Structure;
+use crate::needs::Nothing;
+use crate::transform::rescale::Rescale;
 
 /// Divides the updates of all leaves by their common norm.
 ///
@@ -52,27 +52,32 @@ builder! {
     }
 }
 
-impl Rescale for Normalize {
+impl Part for Normalize {
     const NAME: &'static str = "normalize";
-    const SUMS: usize = 1;
-    const READS_PARAMS: bool = false;
-    type Scalars = ();
+    type Form = TwoPass;
 
-    fn check_arguments(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         Ok(())
     }
 
-    fn scalars(&self, _: u64) {}
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl Rescale for Normalize {
+    const READS_PARAMS: bool = false;
+    type Needs = Nothing;
+    type Sums<W: Real> = [W; 1];
+    type Scalars = ();
+
+    fn scalars(&self, _: u64, _: Option<f64>) {}
 
     #[inline(always)]
-    fn add_up<C: Real>(u: &[C], _: &[C], sums: &mut [f64]) {
-        sums[0] += sum_tile(u, |u| u.as_f64() * u.as_f64());
+    fn measure<C: Real>(u: C, _: C) -> [C::Wide; 1] {
+        [u.wide() * u.wide()]
     }
 
-    fn factors((): (), sums: Sums<'_>, _: &Structure, factors: &mut [f64]) {
+    fn factors((): (), sums: Sums<'_>, factors: &mut [f64]) {
         let norm = sums.total(0).sqrt();
         factors.fill(if norm == 0.0 { 1.0 } else { 1.0 / norm });
     }
 }
-
-rescale_stage!(Normalize, ());

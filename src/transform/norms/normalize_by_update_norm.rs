@@ -1,10 +1,10 @@
 use crate::element::Real;
-use crate::engine::{Sums, sum_tile};
+use crate::engine::{Part, Sums, TwoPass};
 use crate::error::Result;
 use crate::macros::builder;
+use crate::needs::Nothing;
 use crate::schedule::Hyperparam;
-use crate::transform::rescale::{Rescale, rescale_stage};
-use crate::tree::Structure;
+use crate::transform::rescale::Rescale;
 
 /// Gives the updates of all leaves together a given norm, or nearly.
 ///
@@ -60,31 +60,36 @@ builder! {
     }
 }
 
-impl Rescale for NormalizeByUpdateNorm {
+impl Part for NormalizeByUpdateNorm {
     const NAME: &'static str = "normalize_by_update_norm";
-    const SUMS: usize = 1;
-    const READS_PARAMS: bool = false;
-    type Scalars = [f64; 2];
+    type Form = TwoPass;
 
-    fn check_arguments(&self) -> Result<()> {
-        let name = <Self as Rescale>::NAME;
+    fn validate(&self) -> Result<()> {
+        let name = Self::NAME;
         self.scale_factor.validate(name, "scale_factor", "finite", f64::is_finite)?;
         self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
     }
 
-    fn scalars(&self, count: u64) -> [f64; 2] {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl Rescale for NormalizeByUpdateNorm {
+    const READS_PARAMS: bool = false;
+    type Needs = Nothing;
+    type Sums<W: Real> = [W; 1];
+    type Scalars = [f64; 2];
+
+    fn scalars(&self, count: u64, _: Option<f64>) -> [f64; 2] {
         [&self.scale_factor, &self.eps].map(|h| h.at(count))
     }
 
     #[inline(always)]
-    fn add_up<C: Real>(u: &[C], _: &[C], sums: &mut [f64]) {
-        sums[0] += sum_tile(u, |u| u.as_f64() * u.as_f64());
+    fn measure<C: Real>(u: C, _: C) -> [C::Wide; 1] {
+        [u.wide() * u.wide()]
     }
 
-    fn factors([scale_factor, eps]: [f64; 2], sums: Sums<'_>, _: &Structure, factors: &mut [f64]) {
+    fn factors([scale_factor, eps]: [f64; 2], sums: Sums<'_>, factors: &mut [f64]) {
         let norm = sums.total(0).sqrt() + eps;
         factors.fill(if norm == 0.0 { 1.0 } else { scale_factor / norm });
     }
 }
-
-rescale_stage!(NormalizeByUpdateNorm, [f64; 2]);

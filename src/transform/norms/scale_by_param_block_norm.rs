@@ -1,10 +1,10 @@
 use crate::element::Real;
-use crate::engine::{Sums, sum_tile};
+use crate::engine::{Part, Sums, TwoPass};
 use crate::error::Result;
 use crate::macros::builder;
+use crate::needs::Nothing;
 use crate::schedule::Hyperparam;
-use crate::transform::rescale::{Rescale, rescale_stage};
-use crate::tree::Structure;
+use crate::transform::rescale::Rescale;
 
 /// Multiplies the updates of each leaf by the norm of its parameters.
 ///
@@ -59,27 +59,34 @@ builder! {
     }
 }
 
-impl Rescale for ScaleByParamBlockNorm {
+impl Part for ScaleByParamBlockNorm {
     const NAME: &'static str = "scale_by_param_block_norm";
-    const SUMS: usize = 1;
-    const READS_PARAMS: bool = true;
-    type Scalars = f64;
+    type Form = TwoPass;
 
-    fn check_arguments(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         let not_negative = |x: f64| x >= 0.0 && x.is_finite();
-        self.min_scale.validate(<Self as Rescale>::NAME, "min_scale", "finite and not negative", not_negative)
+        self.min_scale.validate(Self::NAME, "min_scale", "finite and not negative", not_negative)
     }
 
-    fn scalars(&self, count: u64) -> f64 {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl Rescale for ScaleByParamBlockNorm {
+    const READS_PARAMS: bool = true;
+    type Needs = Nothing;
+    type Sums<W: Real> = [W; 1];
+    type Scalars = f64;
+
+    fn scalars(&self, count: u64, _: Option<f64>) -> f64 {
         self.min_scale.at(count)
     }
 
     #[inline(always)]
-    fn add_up<C: Real>(_: &[C], p: &[C], sums: &mut [f64]) {
-        sums[0] += sum_tile(p, |p| p.as_f64() * p.as_f64());
+    fn measure<C: Real>(_: C, p: C) -> [C::Wide; 1] {
+        [p.wide() * p.wide()]
     }
 
-    fn factors(min_scale: f64, sums: Sums<'_>, _: &Structure, factors: &mut [f64]) {
+    fn factors(min_scale: f64, sums: Sums<'_>, factors: &mut [f64]) {
         for (leaf, factor) in factors.iter_mut().enumerate() {
             let norm = sums.leaf(0, leaf).sqrt();
             // `max` would drop a NaN.
@@ -87,5 +94,3 @@ impl Rescale for ScaleByParamBlockNorm {
         }
     }
 }
-
-rescale_stage!(ScaleByParamBlockNorm, f64);

@@ -1,10 +1,10 @@
 use crate::element::Real;
-use crate::engine::{Sums, sum_tile};
+use crate::engine::{Part, Sums, TwoPass};
 use crate::error::Result;
 use crate::macros::builder;
+use crate::needs::Nothing;
 use crate::schedule::Hyperparam;
-use crate::transform::rescale::{Rescale, rescale_stage};
-use crate::tree::Structure;
+use crate::transform::rescale::Rescale;
 
 /// Gives each leaf's updates a norm in proportion to the parameters' own.
 ///
@@ -74,31 +74,37 @@ builder! {
     }
 }
 
-impl Rescale for ScaleByTrustRatio {
+impl Part for ScaleByTrustRatio {
     const NAME: &'static str = "scale_by_trust_ratio";
-    const SUMS: usize = 2;
-    const READS_PARAMS: bool = true;
-    type Scalars = [f64; 3];
+    type Form = TwoPass;
 
-    fn check_arguments(&self) -> Result<()> {
-        let name = <Self as Rescale>::NAME;
+    fn validate(&self) -> Result<()> {
+        let name = Self::NAME;
         for (argument, value) in [("min_norm", &self.min_norm), ("eps", &self.eps)] {
             value.validate(name, argument, "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
         }
         self.trust_coefficient.validate(name, "trust_coefficient", "finite", f64::is_finite)
     }
 
-    fn scalars(&self, count: u64) -> [f64; 3] {
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl Rescale for ScaleByTrustRatio {
+    const READS_PARAMS: bool = true;
+    type Needs = Nothing;
+    type Sums<W: Real> = [W; 2];
+    type Scalars = [f64; 3];
+
+    fn scalars(&self, count: u64, _: Option<f64>) -> [f64; 3] {
         [&self.min_norm, &self.trust_coefficient, &self.eps].map(|h| h.at(count))
     }
 
     #[inline(always)]
-    fn add_up<C: Real>(u: &[C], p: &[C], sums: &mut [f64]) {
-        sums[0] += sum_tile(u, |u| u.as_f64() * u.as_f64());
-        sums[1] += sum_tile(p, |p| p.as_f64() * p.as_f64());
+    fn measure<C: Real>(u: C, p: C) -> [C::Wide; 2] {
+        [u.wide() * u.wide(), p.wide() * p.wide()]
     }
 
-    fn factors(k: [f64; 3], sums: Sums<'_>, _: &Structure, factors: &mut [f64]) {
+    fn factors(k: [f64; 3], sums: Sums<'_>, factors: &mut [f64]) {
         let [min_norm, trust_coefficient, eps] = k;
         // Not `max`, which would give `min_norm` for NaN.
         let at_least = |norm: f64| if norm <= min_norm { min_norm } else { norm };
@@ -109,5 +115,3 @@ impl Rescale for ScaleByTrustRatio {
         }
     }
 }
-
-rescale_stage!(ScaleByTrustRatio, [f64; 3]);

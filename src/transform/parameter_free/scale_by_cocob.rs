@@ -72,14 +72,11 @@ builder! {
     }
 }
 
-impl Rule for ScaleByCocob {
+impl crate::engine::Part for ScaleByCocob {
     const NAME: &'static str = "scale_by_cocob";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] =
-        &["init_particles", "cumulative_gradients", "scale", "subgradients", "reward"];
-    const READS_PARAMS: bool = true;
-    type Slots<C: Real> = [C; 5];
-    type Scalars<C: Real> = C;
 
     fn validate(&self) -> Result<()> {
         for (name, value) in [("alpha", &self.alpha), ("eps", &self.eps)] {
@@ -87,6 +84,14 @@ impl Rule for ScaleByCocob {
         }
         Ok(())
     }
+}
+
+impl Rule for ScaleByCocob {
+    const SLOTS: &'static [&'static str] =
+        &["init_particles", "cumulative_gradients", "scale", "subgradients", "reward"];
+    const READS_PARAMS: bool = true;
+    type Slots<C: Real> = [C; 5];
+    type Scalars<C: Real> = C;
 
     fn slot_start(&self, slot: usize) -> f64 {
         if slot == 2 { self.eps.at(0) } else { 0.0 }

@@ -51,9 +51,14 @@ builder! {
     }
 }
 
-impl Rule for KeepParamsNonnegative {
+impl crate::engine::Part for KeepParamsNonnegative {
     const NAME: &'static str = "keep_params_nonnegative";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
+}
+
+impl Rule for KeepParamsNonnegative {
     const READS_PARAMS: bool = true;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();

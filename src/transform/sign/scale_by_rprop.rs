@@ -103,12 +103,11 @@ pub struct RpropScalars<C> {
     most: C,
 }
 
-impl Rule for ScaleByRprop {
+impl crate::engine::Part for ScaleByRprop {
     const NAME: &'static str = "scale_by_rprop";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
-    const SLOTS: &'static [&'static str] = &["step_sizes", "last_signs"];
-    type Slots<C: Real> = [C; 2];
-    type Scalars<C: Real> = RpropScalars<C>;
 
     fn validate(&self) -> Result<()> {
         self.learning_rate.validate(Self::NAME, "learning_rate", "finite", f64::is_finite)?;
@@ -120,6 +119,12 @@ impl Rule for ScaleByRprop {
         }
         Ok(())
     }
+}
+
+impl Rule for ScaleByRprop {
+    const SLOTS: &'static [&'static str] = &["step_sizes", "last_signs"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = RpropScalars<C>;
 
     fn slot_start(&self, slot: usize) -> f64 {
         if slot == 0 { self.learning_rate.at(0) } else { 0.0 }

@@ -50,9 +50,14 @@ builder! {
     }
 }
 
-impl Rule for ScaleBySign {
+impl crate::engine::Part for ScaleBySign {
     const NAME: &'static str = "scale_by_sign";
+    type Form = crate::engine::OneElement;
+
     crate::arguments::recipe_of_arguments!();
+}
+
+impl Rule for ScaleBySign {
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();
 

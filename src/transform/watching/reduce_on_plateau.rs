@@ -1,7 +1,8 @@
 use crate::element::Real;
-use crate::engine::{InitContext, Place, Shape, Span, Stage, StepContext, Tile, fused_tile};
+use crate::engine::{InitContext, Part, RuleWithMemory, StepContext};
 use crate::error::{Error, Result};
-use crate::macros::builder;
+use crate::macros::part;
+use crate::needs::Value;
 use crate::schedule::Hyperparam;
 use crate::state::state_fields;
 use crate::state::{Count, Scalar};
@@ -62,43 +63,32 @@ use crate::state::{Count, Scalar};
 /// Optax reduces on improvement, or never. PyTorch's `ReduceLROnPlateau`
 /// tests either a relative or an absolute improvement, and reduces after more than `patience` values without one.
 pub fn reduce_on_plateau() -> ReduceOnPlateau {
-    ReduceOnPlateau {
-        factor: 0.1.into(),
-        rtol: 1e-4.into(),
-        atol: 0.0.into(),
-        min_scale: 0.0.into(),
-        patience: 10,
-        cooldown: 0,
-        accumulation_size: 1,
-    }
+    ReduceOnPlateau::with()
 }
 
-/// See [`reduce_on_plateau`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ReduceOnPlateau {
-    /// What the scale is multiplied by: between 0 and 1.
-    pub factor: Hyperparam,
-    /// The part of the best value by which a better one must be less, in `[0, 1]`.
-    pub rtol: Hyperparam,
-    /// The amount by which it must be less besides; not negative.
-    pub atol: Hyperparam,
-    /// The scale at which there is no more reducing.
-    pub min_scale: Hyperparam,
-    /// How many values without improvement make a plateau: at least 1.
-    pub patience: u64,
-    /// How many values after a reduction are not counted.
-    pub cooldown: u64,
-    /// How many values are averaged to one: at least 1.
-    pub accumulation_size: u64,
-}
-
-builder! {
-    ReduceOnPlateau as "reduce_on_plateau" {
-        hyperparams: factor, rtol, atol, min_scale;
-        options: ;
-        integers: patience: u64, cooldown: u64, accumulation_size: u64;
+part! {
+    /// See [`reduce_on_plateau`].
+    #[derive(Clone, Debug, PartialEq)]
+    ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory;
+    hyperparams {
+        /// What the scale is multiplied by.
+        factor: INSIDE = 0.1;
+        /// The part of the best value by which a better one must be less.
+        rtol: SHARE = 1e-4;
+        /// The amount by which it must be less besides; more than 0 if `rtol` is 0.
+        atol: NOT_NEGATIVE = 0.0;
+        /// The scale at which there is no more reducing.
+        min_scale: FINITE = 0.0;
     }
+    integers {
+        /// How many values without improvement make a plateau.
+        patience: u64 = 10, AT_LEAST_1;
+        /// How many values after a reduction are not counted.
+        cooldown: u64 = 0;
+        /// How many values are averaged to one.
+        accumulation_size: u64 = 1, AT_LEAST_1;
+    }
+    check Self::check_tolerances;
 }
 
 /// What [`reduce_on_plateau`] remembers.
@@ -123,6 +113,13 @@ pub struct ReduceOnPlateauState {
 state_fields!(ReduceOnPlateauState<> { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value });
 
 impl ReduceOnPlateau {
+    fn check_tolerances(&self) -> Result<()> {
+        if [&self.rtol, &self.atol].iter().all(|tolerance| **tolerance == Hyperparam::Number(0.0)) {
+            return Err(Error::argument(Self::NAME, "rtol", "more than 0 if `atol` is 0", 0.0));
+        }
+        Ok(())
+    }
+
     /// Takes a value into the mean, and when that is complete decides.
     fn watch(&self, state: &mut ReduceOnPlateauState, value: f64) {
         let before = state.count.get() as f64;
@@ -159,34 +156,13 @@ impl ReduceOnPlateau {
     }
 }
 
-impl Stage for ReduceOnPlateau {
-    type Needs = crate::needs::Value;
-    type State = ReduceOnPlateauState;
-    /// The scale of this step.
-    type Run = f64;
-    type Kernel<C: Real> = C;
+impl RuleWithMemory for ReduceOnPlateau {
+    type Needs = Value;
+    type Memory = ReduceOnPlateauState;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
 
-    const SHAPE: Shape = Shape::elementwise(false, false);
-    const FUSES: bool = true;
-
-    fn validate(&self) -> Result<()> {
-        const NAME: &str = "reduce_on_plateau";
-        self.factor.validate(NAME, "factor", "between 0 and 1", |x| 0.0 < x && x < 1.0)?;
-        self.rtol.validate(NAME, "rtol", "in [0, 1]", |x| (0.0..=1.0).contains(&x))?;
-        self.atol.validate(NAME, "atol", "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        if [&self.rtol, &self.atol].iter().all(|tolerance| **tolerance == Hyperparam::Number(0.0)) {
-            return Err(Error::argument(NAME, "rtol", "more than 0 if `atol` is 0", 0.0));
-        }
-        self.min_scale.validate(NAME, "min_scale", "finite", f64::is_finite)?;
-        for (name, n) in [("patience", self.patience), ("accumulation_size", self.accumulation_size)] {
-            if n == 0 {
-                return Err(Error::argument(NAME, name, "at least 1", n));
-            }
-        }
-        Ok(())
-    }
-
-    fn init_state(&self, _: &InitContext<'_>) -> Result<ReduceOnPlateauState> {
+    fn start(&self, _: &InitContext<'_>) -> Result<ReduceOnPlateauState> {
         Ok(ReduceOnPlateauState {
             steps: Count::default(),
             scale: Scalar::new(1.0),
@@ -198,35 +174,17 @@ impl Stage for ReduceOnPlateau {
         })
     }
 
-    fn begin(&self, state: &mut ReduceOnPlateauState, at: &StepContext<'_>) -> f64 {
-        self.watch(state, at.value().unwrap_or(f64::NAN));
-        state.steps.increment();
-        state.scale.get()
+    fn begin(&self, memory: &mut ReduceOnPlateauState, at: &StepContext<'_>) {
+        self.watch(memory, at.value().unwrap_or(f64::NAN));
+        memory.steps.increment();
     }
 
-    fn tile<C: Real>(&self, state: &Self::State, run: &f64, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        fused_tile(self, state, run, place, span, tile);
-    }
-
-    #[inline]
-    fn kernel<C: Real>(&self, _: &Self::State, scale: &f64, _: usize) -> C {
-        C::of(*scale)
+    fn scalars<C: Real>(&self, memory: &ReduceOnPlateauState, _: usize) -> C {
+        C::of(memory.scale.get())
     }
 
     #[inline(always)]
-    fn apply<C: Real>(scale: &C, at: usize, span: Span, _: &mut [C], u: C, _: C, _: &mut [u32]) -> C {
-        if span.has(at) { u * *scale } else { u }
-    }
-
-    fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: Span) -> usize {
-        0
-    }
-
-    fn recipe(&self) -> crate::recipe::Recipe {
-        crate::arguments::recipe_of(self)
-    }
-
-    fn describe(&self) -> String {
-        "reduce_on_plateau".into()
+    fn apply<C: Real>(scale: C, _: &mut [C; 0], u: C, _: C, _: &mut [u32]) -> C {
+        u * scale
     }
 }

@@ -11,7 +11,6 @@ use crate::schedule::Hyperparam;
 use crate::state::state_fields;
 use crate::state::{Count, Moments};
 use crate::transform::moment::{check_decays, check_not_negative};
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Divides a running mean of the updates by the root of one second moment for each block of elements.
 ///
@@ -85,8 +84,6 @@ builder! {
         options: blocks: Blocks, mu_dtype: Option<DType>;
     }
 }
-whole_tree_stage!(ScaleByAdamMini => ScaleByAdamMini; by WholeTreeRule; state ScaleByAdamMiniState);
-
 /// What [`scale_by_adam_mini`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleByAdamMiniState {
@@ -102,17 +99,24 @@ pub struct ScaleByAdamMiniState {
 
 state_fields!(ScaleByAdamMiniState<> { count, mu, nu });
 
-impl WholeTreeRule for ScaleByAdamMini {
+impl crate::engine::Part for ScaleByAdamMini {
     const NAME: &'static str = "scale_by_adam_mini";
-    type State = ScaleByAdamMiniState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
         check_not_negative(Self::NAME, [("eps", &self.eps)])
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<ScaleByAdamMiniState> {
-        self.blocks.check(at, Self::NAME)?;
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByAdamMini {
+    type State = ScaleByAdamMiniState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByAdamMiniState> {
+        self.blocks.check(at, <Self as crate::engine::Part>::NAME)?;
         let count = |leaf: &_| self.blocks.of(leaf).map(|runs| vec![runs.count]);
         let nu = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), count)?;
         let most = nu.leaves().filter_map(|leaf| nu.shape(leaf)).map(|shape| shape[0]).max().unwrap_or(0);

@@ -7,8 +7,8 @@ use super::scale_by_muon::one_matrix;
 use crate::arguments::{Argument, Arguments};
 use crate::element::{DType, Real};
 use crate::engine::{
-    InitContext, Inner, LeafVisitor, MatmulScratch, Matrix, Shape, Sink, Stage, StepContext, Updates, WholeLeaf,
-    WholeTree, Work, current_isa, matmul, table,
+    InitContext, LeafVisitor, MatmulScratch, Matrix, Shape, Sink, Stage, StepContext, Updates, WholeLeaf, WholeTree,
+    Work, current_isa, matmul, table,
 };
 use crate::error::{Error, Result};
 use crate::needs::Nothing;
@@ -19,7 +19,6 @@ use crate::state::state_fields;
 use crate::state::{Count, Moments, State};
 use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 /// Runs a transformation on gradients that are projected to a space of low rank, and projects its updates back: the state
 /// of a matrix is as small as that space.
@@ -144,16 +143,10 @@ impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
         visit("scale", Argument::Hyperparam(&mut self.scale));
         visit("rank", Argument::Static(&self.rank));
         visit("update_proj_gap", Argument::Static(&self.update_proj_gap));
-        visit("base_optimizer", Argument::Static(&Inner(&self.base_optimizer)));
+        visit("base_optimizer", Argument::Static(&crate::engine::Inner(&self.base_optimizer)));
         visit("weight_dimension_numbers", Argument::Static(&self.weight_dimension_numbers));
     }
 }
-
-whole_tree_stage!(
-    ScaleByGalore<T> where T: Stage<Needs = Nothing> => ScaleByGalore<T>;
-    by WholeTreeRule; state ScaleByGaloreState<T::State>; needs Nothing;
-    recipe |this: &ScaleByGalore<T>| Recipe::call("scale_by_galore", this.entries())
-);
 
 /// What [`scale_by_galore`] remembers: `S` is the state of the base optimizer.
 #[derive(Clone, Debug)]
@@ -273,9 +266,9 @@ impl Places {
     }
 }
 
-impl<T: Stage<Needs = Nothing>> WholeTreeRule for ScaleByGalore<T> {
+impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
     const NAME: &'static str = "scale_by_galore";
-    type State = ScaleByGaloreState<T::State>;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         let name = <Self as Arguments>::NAME;
@@ -297,7 +290,16 @@ impl<T: Stage<Needs = Nothing>> WholeTreeRule for ScaleByGalore<T> {
         self.base_optimizer.validate()
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<Self::State> {
+    fn recipe(&self) -> Recipe {
+        Recipe::call("scale_by_galore", self.entries())
+    }
+}
+
+impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for ScaleByGalore<T> {
+    type State = ScaleByGaloreState<T::State>;
+    type Needs = Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let name = <Self as Arguments>::NAME;
         self.weight_dimension_numbers.check(at, name)?;
         let leaves = || at.structure().leaves().iter().zip(at.active());

@@ -12,7 +12,6 @@ use crate::macros::builder;
 use crate::schedule::Hyperparam;
 use crate::state::state_fields;
 use crate::state::{Count, Moments};
-use crate::wrapper::{WholeTreeRule, whole_tree_stage};
 
 pub use self::dimensions::{DimensionNumbers, WeightDimensionNumbers};
 pub(super) use self::dimensions::{fans, one_matrix};
@@ -118,8 +117,6 @@ builder! {
         integers: ns_steps: usize;
     }
 }
-whole_tree_stage!(ScaleByMuon => ScaleByMuon; by WholeTreeRule; state ScaleByMuonState);
-
 /// What [`scale_by_muon`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleByMuonState {
@@ -133,9 +130,9 @@ pub struct ScaleByMuonState {
 
 state_fields!(ScaleByMuonState<> { count, mu });
 
-impl WholeTreeRule for ScaleByMuon {
+impl crate::engine::Part for ScaleByMuon {
     const NAME: &'static str = "scale_by_muon";
-    type State = ScaleByMuonState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         self.beta.validate(Self::NAME, "beta", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
@@ -146,8 +143,15 @@ impl WholeTreeRule for ScaleByMuon {
         }
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<ScaleByMuonState> {
-        let layouts = layouts(&self.weight_dimension_numbers, at, Self::NAME)?;
+    crate::arguments::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByMuon {
+    type State = ScaleByMuonState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByMuonState> {
+        let layouts = layouts(&self.weight_dimension_numbers, at, <Self as crate::engine::Part>::NAME)?;
         let mu = at.moments_of(self.mu_dtype)?;
         Ok(ScaleByMuonState { count: Count::default(), mu, layouts: layouts.into(), scratch: Scratch::default() })
     }

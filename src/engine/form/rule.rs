@@ -1,13 +1,18 @@
-//! Rules: arithmetic on one element, and how it becomes a stage.
+//! One element: rules.
 
 use core::marker::PhantomData;
 
-use super::kernel::MOST_SLOTS;
-use super::{InitContext, Place, Shape, SlotList, Span, Stage, StepContext, Tile, fused_tile};
+use super::super::kernel::MOST_SLOTS;
+use super::super::{InitContext, Place, Shape, SlotList, Span, StepContext, Tile, fused_tile};
+use super::state::{Arrays, Start};
+use super::{Form, Part, PartState};
 use crate::element::{Both, DType, PerReal, Real};
 use crate::error::Result;
-use crate::recipe::Recipe;
-use crate::state::{Count, Moments, State, StateWalk, StateWalkMut};
+use crate::state::{Count, State, StateWalk, StateWalkMut};
+
+/// The form of a [`Rule`]: arithmetic on one element, a count of steps, and state arrays.
+#[derive(Clone, Copy, Debug)]
+pub enum OneElement {}
 
 /// Element arithmetic that reads like the paper: hyperparameters, scalars worked out once a step, and one function.
 ///
@@ -20,15 +25,20 @@ use crate::state::{Count, Moments, State, StateWalk, StateWalkMut};
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use gradchain::{Clock, Real, Rule};
+/// use gradchain::part::{Clock, OneElement, Part, Rule};
+/// use gradchain::Real;
 /// use ndarray::array;
 ///
 /// /// Replaces updates by the sign of their running mean.
 /// #[derive(Clone, Debug)]
 /// struct ScaleBySignOfMean { decay: f64 }
 ///
-/// impl Rule for ScaleBySignOfMean {
+/// impl Part for ScaleBySignOfMean {
 ///     const NAME: &'static str = "scale_by_sign_of_mean";
+///     type Form = OneElement;
+/// }
+///
+/// impl Rule for ScaleBySignOfMean {
 ///     const SLOTS: &'static [&'static str] = &["mean"];
 ///     type Slots<C: Real> = [C; 1];
 ///     type Scalars<C: Real> = [C; 2];
@@ -50,9 +60,7 @@ use crate::state::{Count, Moments, State, StateWalk, StateWalkMut};
 /// assert_eq!(params, array![0.5, 1.5]);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
-pub trait Rule: core::fmt::Debug + Send + Sync + 'static {
-    /// The name, as in messages and configs.
-    const NAME: &'static str;
+pub trait Rule: Part<Form = OneElement> {
     /// The names of the state arrays, as many as [`Slots`](Rule::Slots) has. At most 8: a rule with more of them, or
     /// with another number of names, does not compile.
     const SLOTS: &'static [&'static str] = &[];
@@ -62,15 +70,6 @@ pub trait Rule: core::fmt::Debug + Send + Sync + 'static {
     type Slots<C: Real>: SlotArray<C>;
     /// What is worked out once a step.
     type Scalars<C: Real>: Copy + Send + Sync;
-
-    /// Checks the hyperparameters.
-    ///
-    /// # Errors
-    ///
-    /// If one is out of its range; see [`Error::argument`](crate::Error::argument).
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
 
     /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in.
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
@@ -82,11 +81,6 @@ pub trait Rule: core::fmt::Debug + Send + Sync + 'static {
     fn slot_start(&self, slot: usize) -> f64 {
         let _ = slot;
         0.0
-    }
-
-    /// How the rule is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.
-    fn recipe(&self) -> Recipe {
-        Recipe::Opaque(Self::NAME.into())
     }
 
     /// Whether a state array starts as a copy of the parameters instead.
@@ -127,8 +121,10 @@ impl Clock {
 pub trait SlotArray<C>: Copy {
     /// How many.
     const LEN: usize;
-    #[doc(hidden)]
+    /// They, at the start of a slice of so many.
     fn of(slots: &mut [C]) -> &mut Self;
+    /// The values.
+    fn as_slice(&self) -> &[C];
 }
 
 impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
@@ -137,37 +133,25 @@ impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
     fn of(slots: &mut [C]) -> &mut [C; N] {
         slots.try_into().expect("the engine gives a rule as many slots as it has")
     }
+    #[inline(always)]
+    fn as_slice(&self) -> &[C] {
+        self
+    }
 }
 
-/// What a rule remembers: a count of steps and its named arrays.
-#[derive(Clone, Debug)]
-pub struct RuleState<R> {
+/// The memory of a rule: how many steps it has done.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
     /// Steps done.
     pub count: Count,
-    pub(crate) moments: Vec<Moments>,
-    rule: PhantomData<fn() -> R>,
 }
 
-impl<R: Rule> RuleState<R> {
-    /// The arrays of this name.
-    pub fn moment(&self, name: &str) -> Option<&Moments> {
-        self.moments.get(R::SLOTS.iter().position(|n| *n == name)?)
-    }
-
-    /// The arrays of this name, to write.
-    pub fn moment_mut(&mut self, name: &str) -> Option<&mut Moments> {
-        self.moments.get_mut(R::SLOTS.iter().position(|n| *n == name)?)
-    }
-}
-
-impl<R: Rule + Clone> State for RuleState<R> {
+impl State for Steps {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         walk.child("count", &self.count);
-        R::SLOTS.iter().zip(&self.moments).for_each(|(name, m)| walk.child(name, m));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         walk.child("count", &mut self.count);
-        R::SLOTS.iter().zip(&mut self.moments).for_each(|(name, m)| walk.child(name, m));
     }
 }
 
@@ -178,74 +162,71 @@ impl<R: Rule> PerReal for ScalarsOf<R> {
 }
 
 /// A rule's scalars of one step, for either compute type.
-#[doc(hidden)]
 pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>);
 
-impl<R: Rule + Clone> Stage for R {
+/// The number of a part's state arrays, if there is a name for each and room for all: else the part does not compile.
+pub(super) const fn checked_slots(names: &[&str], slots: usize) -> usize {
+    assert!(names.len() == slots, "a rule has one name for each slot");
+    assert!(slots <= MOST_SLOTS, "a rule has at most 8 slots");
+    slots
+}
+
+impl<R: Rule> Form<R> for OneElement {
     type Needs = crate::needs::Nothing;
-    type State = RuleState<R>;
+    type State = PartState<Steps>;
     type Run = RuleRun<R>;
     type Kernel<C: Real> = R::Scalars<C>;
 
     const SHAPE: Shape = Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS);
     const FUSES: bool = true;
-    const SLOTS: usize = <R::Slots<f32> as SlotArray<f32>>::LEN;
+    const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
 
-    fn validate(&self) -> Result<()> {
-        const {
-            let slots = <R::Slots<f32> as SlotArray<f32>>::LEN;
-            assert!(R::SLOTS.len() == slots, "a rule has one name for each slot");
-            assert!(slots <= MOST_SLOTS, "a rule has at most 8 slots");
-        }
-        Rule::validate(self)
+    fn validate(_: &R) -> Result<()> {
+        const { checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN) };
+        Ok(())
     }
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<RuleState<R>> {
-        let moment = |slot| {
-            let dtype = self.slot_dtype(slot);
-            if self.slot_starts_as_params(slot) {
-                return at.params_as_moments_of(dtype);
-            }
-            Moments::like(at.structure, at.active, self.slot_start(slot), |l| dtype.unwrap_or(l.dtype().compute()))
+    fn init_state(rule: &R, at: &InitContext<'_>) -> Result<PartState<Steps>> {
+        let start = |slot| Start {
+            dtype: rule.slot_dtype(slot),
+            value: rule.slot_start(slot),
+            as_params: rule.slot_starts_as_params(slot),
         };
-        let moments = (0..R::SLOTS.len()).map(moment).collect::<Result<_>>()?;
-        Ok(RuleState { count: Count::default(), moments, rule: PhantomData })
+        Ok(PartState { memory: Steps::default(), arrays: Arrays::new(R::SLOTS, at, start)? })
     }
 
-    fn begin(&self, state: &mut RuleState<R>, _: &StepContext<'_>) -> RuleRun<R> {
+    fn begin(rule: &R, state: &mut PartState<Steps>, _: &StepContext<'_>) -> RuleRun<R> {
         let clock = Clock { count: state.count.get() };
         state.count.increment();
-        RuleRun(Both { single: self.scalars(clock), double: self.scalars(clock) })
+        RuleRun(Both { single: rule.scalars(clock), double: rule.scalars(clock) })
     }
 
-    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        fused_tile(self, state, run, place, span, tile);
+    fn tile<C: Real>(
+        rule: &R,
+        state: &Self::State,
+        run: &RuleRun<R>,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, C>,
+    ) {
+        fused_tile(rule, state, run, place, span, tile);
     }
 
     #[inline]
-    fn kernel<C: Real>(&self, _: &Self::State, run: &Self::Run, _: usize) -> R::Scalars<C> {
+    fn kernel<C: Real>(_: &R, _: &Self::State, run: &RuleRun<R>, _: usize) -> R::Scalars<C> {
         *C::pick(&run.0)
     }
 
-    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
-        state.moments.iter().for_each(|m| list.push(m, leaf));
+    fn slots(_: &R, state: &Self::State, leaf: usize, list: &mut SlotList) {
+        state.arrays.list(leaf, list);
     }
 
     #[inline(always)]
     fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, _: &mut [u32]) -> C {
-        if span.has(at) { <R as Rule>::apply(*k, R::Slots::of(slots), u, p) } else { u }
+        if span.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
     }
 
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        let each = |m: &Moments| m.dtype(leaf).map_or(0, |dtype| 2 * dtype.size());
-        if span.has(at) { state.moments.iter().map(each).sum() } else { 0 }
-    }
-
-    fn recipe(&self) -> Recipe {
-        Rule::recipe(self)
-    }
-
-    fn describe(&self) -> String {
-        R::NAME.into()
+    fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        if span.has(at) { state.arrays.bytes(leaf, |_| 2) } else { 0 }
     }
 }
