@@ -1,8 +1,8 @@
 //! Every file that fuzzing has kept, through the function that it was found with: it gives a result, and no panic. Needs neither
 //! a nightly compiler nor cargo-fuzz; see fuzz/README.md.
-#![allow(missing_docs, unreachable_pub, reason = "a test program, and the library of another")]
+#![allow(unreachable_pub, reason = "the library of another program")]
 
-#[path = "../fuzz/src/lib.rs"]
+#[path = "../../fuzz/src/lib.rs"]
 mod targets;
 
 use std::fs;
