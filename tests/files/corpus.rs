@@ -67,7 +67,8 @@ fn the_seeds_of_whole_states_load() {
     assert!(Checkpoint::from_bytes(now.into_inner()).is_ok());
 }
 
-/// Writes the seeds: `cargo test --features half,config,checkpoint --test corpus -- --ignored`. Fuzzing adds to them.
+/// Writes the seeds: `cargo test --features half,config,checkpoint --test files -- --ignored write_the_seeds`. Fuzzing
+/// adds to them.
 #[test]
 #[ignore = "it writes files"]
 fn write_the_seeds() {
