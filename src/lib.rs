@@ -43,8 +43,11 @@ mod memory;
 mod migrate;
 pub mod minimize;
 pub mod needs;
+mod numeric;
 pub mod optimizer;
+pub mod part;
 pub mod projection;
+pub mod range;
 pub mod recipe;
 mod replicas;
 #[cfg(feature = "serde")]
@@ -60,8 +63,8 @@ pub mod wrapper;
 
 pub use element::{DType, Element, Real};
 pub use engine::{
-    Clock, InitContext, Isa, LeafVisitor, Outcome, PassPlan, Place, Plan, Rule, RuleState, Shape, SlotArray, SlotList,
-    Span, Stage, StepContext, Sums, Tile, Updates, Warning, WarningKind, WholeLeaf, WholeTree, detected_isa, force_isa,
+    Clock, InitContext, Isa, LeafVisitor, Outcome, PassPlan, Place, Plan, Rule, Shape, SlotArray, SlotList, Span,
+    Stage, StepContext, Sums, Tile, Updates, Warning, WarningKind, WholeLeaf, WholeTree, detected_isa, force_isa,
 };
 pub use error::{Error, Result};
 pub use evaluation::EvalParams;

@@ -58,6 +58,172 @@ macro_rules! builder {
     };
 }
 
+/// Says once what there is to know of a part's arguments: makes the struct, the methods that set them, the checks of their ranges, and
+/// the list of them that configs, messages and [`inject_hyperparams`](crate::inject_hyperparams()) read.
+///
+/// | section | its arguments are | in the constructor |
+/// |---|---|---|
+/// | `required` | [`Hyperparam`](crate::schedule::Hyperparam)s without a default | yes |
+/// | `given` | of any type, without a default | yes |
+/// | `hyperparams` | [`Hyperparam`](crate::schedule::Hyperparam)s: `name: RANGE = default;` | no |
+/// | `options` | of any type: `name: Type = default;` | no |
+/// | `integers` | numbers of any type: `name: u64 = 1, RANGE;`, the range may be left out | no |
+/// | `optional` | hyperparameters that there may be none of | no |
+///
+/// All sections may be left out, in this order. Ranges are those of [`range`](crate::range) by name. `check path;` at the end names a
+/// function `fn(&Self) -> Result<()>` for what ranges cannot say. The associated function `with(..)` takes what is required and given.
+macro_rules! part {
+    (
+        $(#[$meta:meta])*
+        $T:ident as $name:literal: $Form:ident;
+        $(required { $($(#[$rdoc:meta])* $r:ident: $rrange:ident;)* })?
+        $(given { $($(#[$gdoc:meta])* $g:ident: $G:ty;)* })?
+        $(hyperparams { $($(#[$hdoc:meta])* $h:ident: $hrange:ident = $hdefault:expr;)* })?
+        $(options { $($(#[$odoc:meta])* $o:ident: $O:ty = $odefault:expr;)* })?
+        $(integers { $($(#[$ndoc:meta])* $n:ident: $N:ty = $ndefault:expr $(, $nrange:ident)?;)* })?
+        $(optional { $($(#[$qdoc:meta])* $q:ident: $qrange:ident;)* })?
+        $(check $check:path;)?
+    ) => {
+        $(#[$meta])*
+        #[non_exhaustive]
+        #[must_use = "a transformation does nothing until it is given gradients"]
+        pub struct $T {
+            $($(
+                $(#[$rdoc])*
+                #[doc = concat!("\n\nRange: [`", stringify!($rrange), "`](crate::range::", stringify!($rrange), ").")]
+                pub $r: $crate::schedule::Hyperparam,
+            )*)?
+            $($(
+                $(#[$gdoc])*
+                pub $g: $G,
+            )*)?
+            $($(
+                $(#[$hdoc])*
+                #[doc = concat!(
+                    "\n\nRange: [`", stringify!($hrange), "`](crate::range::", stringify!($hrange), "); by default ",
+                    stringify!($hdefault), "."
+                )]
+                pub $h: $crate::schedule::Hyperparam,
+            )*)?
+            $($(
+                $(#[$odoc])*
+                #[doc = concat!("\n\nBy default `", stringify!($odefault), "`.")]
+                pub $o: $O,
+            )*)?
+            $($(
+                $(#[$ndoc])*
+                #[doc = concat!("\n\n", $("Range: [`", stringify!($nrange), "`](crate::range::", stringify!($nrange), "); ",)? "by default ", stringify!($ndefault), ".")]
+                pub $n: $N,
+            )*)?
+            $($(
+                $(#[$qdoc])*
+                #[doc = concat!(
+                    "\n\nRange: [`", stringify!($qrange), "`](crate::range::", stringify!($qrange), "); by default none."
+                )]
+                pub $q: Option<$crate::schedule::Hyperparam>,
+            )*)?
+        }
+
+        #[allow(dead_code, reason = "a transformation may have no optional argument")]
+        impl $T {
+            /// With these arguments, and the defaults of the others.
+            pub(crate) fn with(
+                $($($r: impl Into<$crate::schedule::Hyperparam>,)*)?
+                $($($g: impl Into<$G>,)*)?
+            ) -> Self {
+                $T {
+                    $($($r: $r.into(),)*)?
+                    $($($g: $g.into(),)*)?
+                    $($($h: $crate::schedule::Hyperparam::from($hdefault),)*)?
+                    $($($o: $odefault,)*)?
+                    $($($n: $ndefault,)*)?
+                    $($($q: None,)*)?
+                }
+            }
+
+            $($(
+                #[doc = concat!("Sets [`", stringify!($r), "`](struct@", stringify!($T), ").")]
+                pub fn $r(mut self, $r: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                    self.$r = $r.into();
+                    self
+                }
+            )*)?
+            $($(
+                #[doc = concat!("Sets [`", stringify!($h), "`](struct@", stringify!($T), ").")]
+                pub fn $h(mut self, $h: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                    self.$h = $h.into();
+                    self
+                }
+            )*)?
+            $($(
+                #[doc = concat!("Sets [`", stringify!($o), "`](struct@", stringify!($T), ").")]
+                pub fn $o(mut self, $o: impl Into<$O>) -> Self {
+                    self.$o = $o.into();
+                    self
+                }
+            )*)?
+            // Not `impl Into<usize>`, which a plain `5` is not.
+            $($(
+                #[doc = concat!("Sets [`", stringify!($n), "`](struct@", stringify!($T), ").")]
+                pub fn $n(mut self, $n: $N) -> Self {
+                    self.$n = $n;
+                    self
+                }
+            )*)?
+            $($(
+                #[doc = concat!("Sets [`", stringify!($q), "`](struct@", stringify!($T), ").")]
+                pub fn $q(mut self, $q: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                    self.$q = Some($q.into());
+                    self
+                }
+            )*)?
+        }
+
+        impl $crate::engine::Part for $T {
+            const NAME: &'static str = $name;
+            type Form = $crate::engine::$Form;
+
+            fn validate(&self) -> $crate::Result<()> {
+                $($(self.$r.within($name, stringify!($r), $crate::range::$rrange)?;)*)?
+                $($(self.$h.within($name, stringify!($h), $crate::range::$hrange)?;)*)?
+                $($(
+                    if let Some(given) = &self.$q {
+                        given.within($name, stringify!($q), $crate::range::$qrange)?;
+                    }
+                )*)?
+                $($($(
+                    if !($crate::range::$nrange.holds)(self.$n as f64) {
+                        let expected = $crate::range::$nrange.text;
+                        return Err($crate::Error::argument($name, stringify!($n), expected, self.$n));
+                    }
+                )?)*)?
+                $($check(self)?;)?
+                Ok(())
+            }
+
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                $crate::recipe::of_arguments(self)
+            }
+        }
+
+        impl $crate::wrapper::Arguments for $T {
+            const NAME: &'static str = $name;
+
+            fn arguments(&mut self, _visit: &mut dyn FnMut(&'static str, $crate::wrapper::Argument<'_>)) {
+                $($(_visit(stringify!($r), $crate::wrapper::Argument::Hyperparam(&mut self.$r));)*)?
+                $($(_visit(stringify!($h), $crate::wrapper::Argument::Hyperparam(&mut self.$h));)*)?
+                $($(_visit(stringify!($g), $crate::wrapper::Argument::Static(&self.$g));)*)?
+                $($(_visit(stringify!($o), $crate::wrapper::Argument::Static(&self.$o));)*)?
+                $($(_visit(stringify!($n), $crate::wrapper::Argument::Static(&self.$n));)*)?
+                $($(match &mut self.$q {
+                    Some(given) => _visit(stringify!($q), $crate::wrapper::Argument::Hyperparam(given)),
+                    None => _visit(stringify!($q), $crate::wrapper::Argument::Static(&$crate::recipe::Recipe::Null)),
+                })*)?
+            }
+        }
+    };
+}
+
 /// For a named optimizer, a struct around a chain called `chain`: where in the chain each argument goes. Makes the methods
 /// that set them, the list of named arguments, and the optimizer itself a transformation. `constants` are arguments that the
 /// type has decided.
@@ -103,7 +269,25 @@ macro_rules! optimizer {
             }
         }
 
-        $crate::engine::delegate_stage!($T => chain: $Chain);
+        impl $crate::engine::Part for $T {
+            const NAME: &'static str = $name;
+            type Form = $crate::engine::Named;
+
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                $crate::recipe::of_arguments(self)
+            }
+
+            fn describe(&self) -> String {
+                format!("{}[{}]", $name, $crate::engine::Stage::describe(&self.chain))
+            }
+        }
+
+        impl $crate::engine::Optimizer for $T {
+            type Chain = $Chain;
+            fn chain(&self) -> &$Chain {
+                &self.chain
+            }
+        }
     };
 }
-pub(crate) use {builder, optimizer};
+pub(crate) use {builder, optimizer, part};

@@ -117,7 +117,13 @@ impl Work {
                 break;
             }
             if number < shape.barriers {
-                let sums = Sums { pieces: &self.pieces, values: &self.sums, width: shape.sums, first: 0 };
+                let sums = Sums {
+                    pieces: &self.pieces,
+                    values: &self.sums,
+                    width: shape.sums,
+                    first: 0,
+                    structure: at.structure,
+                };
                 let mut tree = WholeTree {
                     structure: at.structure,
                     active: &self.active,
@@ -130,7 +136,8 @@ impl Work {
                 transformation.barrier(state, &mut run, at, number, sums, &mut tree);
             }
         }
-        let sums = Sums { pieces: &self.pieces, values: &self.sums, width: shape.sums, first: 0 };
+        let sums =
+            Sums { pieces: &self.pieces, values: &self.sums, width: shape.sums, first: 0, structure: at.structure };
         let mut outcome = Outcome { emitted: true, skipped: false };
         transformation.finish(state, run, sums, &mut outcome);
         outcome

@@ -17,25 +17,26 @@ pub struct SlotList {
 }
 
 impl SlotList {
+    pub(crate) fn new() -> SlotList {
+        SlotList { slots: [None; MOST_SLOTS], len: 0 }
+    }
+
     pub(crate) fn of<S: Stage>(stage: &S, state: &S::State, leaf: usize) -> SlotList {
-        let mut list = SlotList { slots: [None; MOST_SLOTS], len: 0 };
+        let mut list = SlotList::new();
         stage.slots(state, leaf, &mut list);
         debug_assert_eq!(list.len, S::SLOTS, "{stage:?} lists as many arrays as it has slots");
         list
     }
 
-    /// Adds a leaf's array.
-    ///
-    /// # Panics
-    ///
-    /// If there are more arrays than a fused stage may have.
-    pub fn push(&mut self, moments: &Moments, leaf: usize) {
+    /// Adds a leaf's array. Whoever adds it owns it together with the state that a step holds exclusively, and adds it once:
+    /// that is what the slices made of the list rest on.
+    pub(crate) fn push(&mut self, moments: &Moments, leaf: usize) {
         self.slots[self.len] = moments.raw(leaf);
         self.len += 1;
     }
 
     /// Skips as many arrays as a stage that does not act on this leaf has.
-    pub fn skip(&mut self, n: usize) {
+    pub(crate) fn skip(&mut self, n: usize) {
         self.len += n;
     }
 
@@ -77,31 +78,42 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
     let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
     let (from, to) = tile.io();
-    let tally = if list.is_native::<C>() {
-        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
-        let slots = unsafe { list.slices(start, n) };
-        kernel::map::<S, C>(isa, local, kernel, from, to, p, slots)
-    } else {
-        let mut chunks = spare.chunks_mut(TILE);
-        let mut slots: Slots<'_, C> = Default::default();
-        for (slice, raw) in slots.iter_mut().zip(list.slots) {
-            let (Some(raw), Some(chunk)) = (raw, chunks.next()) else { continue };
-            *slice = &mut chunk[..n];
-            // SAFETY: as above.
-            unsafe { load(isa, raw, start, slice) };
-        }
-        let tally = kernel::map::<S, C>(isa, local, kernel, from, to, p, slots.each_mut().map(|s| &mut **s));
-        for (slice, raw) in slots.iter().zip(list.slots) {
-            // SAFETY: as above.
-            raw.inspect(|raw| unsafe { store(isa, *raw, start, slice) });
-        }
-        tally
-    };
+    let run = |slots: Slots<'_, C>| kernel::map::<S, C>(isa, local, kernel, from, to, p, slots);
+    let tally = with_list(&list, start, n, isa, spare, run);
     tile.spare = spare;
     if counts {
         count::<S>(&tally, place, tile.sums);
         dispatch(isa, Reduce::<S, C> { kernel, place, span: local, u: tile.u, p: tile.p, sums: tile.sums });
     }
+}
+
+/// Calls a function with the stretches of the listed state arrays that belong to a tile, in the compute type.
+pub(crate) fn with_list<C: Real, T>(
+    list: &SlotList,
+    start: usize,
+    n: usize,
+    isa: Isa,
+    spare: &mut [C],
+    f: impl FnOnce(Slots<'_, C>) -> T,
+) -> T {
+    if list.is_native::<C>() {
+        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
+        return f(unsafe { list.slices(start, n) });
+    }
+    let mut chunks = spare.chunks_mut(TILE);
+    let mut slots: Slots<'_, C> = Default::default();
+    for (slice, raw) in slots.iter_mut().zip(list.slots) {
+        let (Some(raw), Some(chunk)) = (raw, chunks.next()) else { continue };
+        *slice = &mut chunk[..n];
+        // SAFETY: as above.
+        unsafe { load(isa, raw, start, slice) };
+    }
+    let done = f(slots.each_mut().map(|s| &mut **s));
+    for (slice, raw) in slots.iter().zip(list.slots) {
+        // SAFETY: as above.
+        raw.inspect(|raw| unsafe { store(isa, *raw, start, slice) });
+    }
+    done
 }
 
 /// Does the last pass on a whole piece, where everything has the compute type and lies dense.

@@ -6,6 +6,7 @@
 mod convert;
 mod drive;
 mod examples;
+pub(crate) mod form;
 mod fused;
 mod isa;
 mod kernel;
@@ -16,7 +17,7 @@ mod nested;
 mod objective;
 mod pieces;
 mod plan;
-mod rule;
+
 mod shape;
 mod stage;
 mod sums;
@@ -28,6 +29,11 @@ mod whole;
 
 pub(crate) use drive::{Sink, Work, add_rounded};
 pub(crate) use examples::Examples;
+pub use form::{
+    Access, Around, Clock, Decision, Elsewhere, Named, OneElement, OneElementWithMemory, Optimizer, Part, PartState,
+    Rule, RuleWithMemory, SlotArray, Steps, TwoPass, TwoPasses, Whole, WholeTreeTransformation, Wrapper, WrapperState,
+    no_arithmetic,
+};
 pub use fused::SlotList;
 pub(crate) use fused::{
     SlotJob, SlotReader, SlotsJob, SlotsWriter, at_point, fused_tile, slot_read, slot_tile, slots_read, slots_write,
@@ -41,7 +47,6 @@ pub(crate) use matmul::{MatmulScratch, Matrix, matmul, symmetric_matmul};
 pub(crate) use nested::{Arrays, Nested};
 pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial, write_leaf};
 pub use plan::{PassPlan, Plan};
-pub use rule::{Clock, Rule, RuleState, SlotArray};
 pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;

@@ -107,6 +107,16 @@ impl<'a> StepContext<'a> {
         &self.structure.leaves()[leaf]
     }
 
+    /// Whether there are no gradients in this step: what has been accumulated is to be emitted.
+    pub fn is_flush(&self) -> bool {
+        self.flush
+    }
+
+    /// The same step, as one that has gradients and this value of the loss.
+    pub fn with_gradients(self, value: Option<f64>) -> StepContext<'a> {
+        StepContext { flush: false, value, ..self }
+    }
+
     /// The value of the loss: `Some` in every step of what [needs](Stage::Needs) it.
     pub fn value(&self) -> Option<f64> {
         self.value
@@ -156,7 +166,7 @@ impl Outcome {
 /// leaves or the whole tree is a [`WholeTree`](crate::WholeTreeTransformation). `docs/architecture.md` describes the
 /// phases of a step: `check` (may fail, changes nothing), `begin`, then passes of `tile` (or of the fused `apply`) with
 /// `barrier` between them, then `finish`.
-pub trait Stage: core::fmt::Debug + Send + Sync {
+pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// What a step must be given besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).
     type Needs: Needs;
     /// What is remembered between steps.

@@ -1,7 +1,7 @@
 //! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
 
 use super::pieces::Pieces;
-use crate::tree::{Cursor, LeafSpec, dense_strides};
+use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
 
 /// What a pass added up, by leaf or for the whole tree.
 #[derive(Clone, Copy)]
@@ -12,6 +12,7 @@ pub struct Sums<'a> {
     pub(crate) width: usize,
     /// Where the asking stage's own begin.
     pub(crate) first: usize,
+    pub(crate) structure: &'a Structure,
 }
 
 impl<'a> Sums<'a> {
@@ -30,6 +31,16 @@ impl<'a> Sums<'a> {
         self.over(i, self.pieces.of_leaf[leaf].clone())
     }
 
+    /// How many leaves there are.
+    pub fn leaves(&self) -> usize {
+        self.structure.len()
+    }
+
+    /// How many elements a leaf has.
+    pub fn leaf_len(&self, leaf: usize) -> usize {
+        self.structure.leaves()[leaf].len()
+    }
+
     fn over(&self, i: usize, pieces: core::ops::Range<usize>) -> f64 {
         pieces.map(|piece| self.values[piece * self.width + self.first + i]).sum()
     }
@@ -37,7 +48,7 @@ impl<'a> Sums<'a> {
 
 /// How many sums are kept side by side, so that adding up can be vectorised; their number fixes the order of addition
 /// and so the result's bits.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// The sum of `f` over a tile, in `f64`, in an order that does not depend on the instruction set.
 #[inline(always)]

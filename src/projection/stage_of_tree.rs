@@ -4,7 +4,7 @@ use super::vector::{SumVector, Vector};
 use crate::engine::{InitContext, StepContext, WholeTree};
 use crate::error::Result;
 use crate::state::Count;
-use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tree_stage};
+use crate::wrapper::{Argument, Arguments, state_fields};
 
 /// See [`project`](crate::project): the projection of the whole tree as one vector.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,18 +40,23 @@ pub struct ProjectTreeState {
 
 state_fields!(ProjectTreeState<> { count });
 
-whole_tree_stage!(ProjectTree<S> where S: TreeSet => ProjectTree<S>; by WholeTreeRule; state ProjectTreeState);
-
-impl<S: TreeSet> WholeTreeRule for ProjectTree<S> {
+impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
     const NAME: &'static str = S::NAME;
-    const READS_PARAMS: bool = true;
-    type State = ProjectTreeState;
+    type Form = crate::engine::Whole;
 
     fn validate(&self) -> Result<()> {
         self.projection.check()
     }
 
-    fn init(&self, at: &InitContext<'_>) -> Result<ProjectTreeState> {
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl<S: TreeSet> crate::engine::WholeTreeTransformation for ProjectTree<S> {
+    const READS_PARAMS: bool = true;
+    type State = ProjectTreeState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ProjectTreeState> {
         let beside = beside(&self.projection, at.structure(), at.active(), TreeValues::in_memory_order)?;
         Ok(ProjectTreeState { count: Count::default(), beside })
     }

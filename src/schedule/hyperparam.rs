@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::Schedule;
 use crate::error::{Error, Result};
+use crate::range::Range;
 
 /// A number or a schedule: what optimizers take for a learning rate and the like.
 ///
@@ -84,6 +85,15 @@ impl Hyperparam {
             Hyperparam::Number(number) if fits(*number) => Ok(()),
             Hyperparam::Number(number) => Err(Error::argument(function, argument, expected, number)),
         }
+    }
+
+    /// As [`validate`](Self::validate), with a range that has a name.
+    ///
+    /// # Errors
+    ///
+    /// If a number is not in the range, or a schedule is impossible.
+    pub fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        self.validate(function, argument, range.text, range.holds)
     }
 }
 

@@ -37,7 +37,7 @@ pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub use moments::Moments;
 pub(crate) use moves::{ItemSpec, Moves, sources};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
-pub use walk::{Entry, EntryMut, Evaluation, StateWalk, StateWalkMut};
+pub use walk::{Entry, EntryMut, EvaluateAs, Evaluation, StateWalk, StateWalkMut};
 
 /// A struct of typed fields, shown one by one.
 ///
@@ -68,6 +68,11 @@ pub trait State: Clone + core::fmt::Debug + Send + Sync + 'static {
 
     /// Shows every field for writing: the same fields, in the same order and under the same paths.
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>);
+
+    /// Of the memory of a part: how parameters to evaluate with are made from one of its state arrays, if they are.
+    fn evaluate_as(&self) -> Option<EvaluateAs> {
+        None
+    }
 }
 
 macro_rules! tuples {

@@ -50,6 +50,18 @@ pub struct Evaluation<'a> {
     pub of_moments: f64,
 }
 
+/// How parameters to evaluate with are made: `of_params·p + of_array·a` of the training parameter `p` and the element `a` of the
+/// state array of this number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EvaluateAs {
+    /// The number of the state array, in the order of the part's `SLOTS`.
+    pub slot: usize,
+    /// How much of the training parameter there is; where it is 0 it is not looked at.
+    pub of_params: f64,
+    /// How much of the array's element; where it is 0 it is not looked at.
+    pub of_array: f64,
+}
+
 /// A walk over the fields of a state, for reading.
 pub struct StateWalk<'a, 'w> {
     path: String,

@@ -1,39 +1,73 @@
 //! Multiplying each leaf by a number that follows from sums over elements: one barrier, nothing stored.
 
 use crate::element::Real;
-use crate::engine::Sums;
+use crate::engine::{self, InitContext, Part, SlotArray, StepContext, Sums, TwoPass, TwoPasses};
 use crate::error::Result;
+use crate::needs::Needs;
 use crate::state::Count;
-use crate::tree::Structure;
 use crate::wrapper::state_fields;
 
-/// What a transformation that rescales leaves has to say; [`rescale_stage`] makes it a stage.
-pub(crate) trait Rescale {
-    /// The name, as in messages and configs.
-    const NAME: &'static str;
-    /// Sums over elements.
-    const SUMS: usize;
+/// A part of two passes that only multiplies each leaf by a number, which follows from sums over elements.
+pub trait Rescale: Part<Form = TwoPass> {
     /// Whether the sums are over parameters too.
     const READS_PARAMS: bool;
+    /// What a step must be given besides gradients.
+    type Needs: Needs;
+    /// What is added up: `[W; N]`.
+    type Sums<W: Real>: SlotArray<W>;
     /// The hyperparameters at one step.
-    type Scalars: Copy;
+    type Scalars: Copy + Send + Sync;
 
-    /// Checks the hyperparameters.
-    fn check_arguments(&self) -> Result<()>;
+    /// The hyperparameters at a step count, and the value of the loss if there is one.
+    fn scalars(&self, count: u64, value: Option<f64>) -> Self::Scalars;
 
-    /// The hyperparameters at a step count.
-    fn scalars(&self, count: u64) -> Self::Scalars;
-
-    /// The hyperparameters, with the value of the loss; for what needs it.
-    fn scalars_with(&self, count: u64, _value: f64) -> Self::Scalars {
-        self.scalars(count)
-    }
-
-    /// Adds a stretch of updates, and the parameters it belongs to, to the sums. Write `#[inline(always)]` on it.
-    fn add_up<C: Real>(u: &[C], p: &[C], sums: &mut [f64]);
+    /// What an element adds to the sums. Write `#[inline(always)]` on it.
+    fn measure<C: Real>(u: C, p: C) -> Self::Sums<C::Wide>;
 
     /// Works out each leaf's factor.
-    fn factors(k: Self::Scalars, sums: Sums<'_>, structure: &Structure, factors: &mut [f64]);
+    fn factors(k: Self::Scalars, sums: Sums<'_>, factors: &mut [f64]);
+}
+
+impl<P: Rescale> TwoPasses for P {
+    const READS_PARAMS: [bool; 2] = [<P as Rescale>::READS_PARAMS, false];
+    type Needs = <P as Rescale>::Needs;
+    type Memory = RescaleState;
+    type Run = P::Scalars;
+    type Slots<C: Real> = [C; 0];
+    type Sums<W: Real> = <P as Rescale>::Sums<W>;
+    type First<C: Real> = ();
+    type Second<C: Real> = C;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<RescaleState> {
+        Ok(RescaleState::new(at.structure().len()))
+    }
+
+    fn begin(&self, memory: &mut RescaleState, at: &StepContext<'_>) -> P::Scalars {
+        let scalars = self.scalars(memory.count.get(), at.value());
+        memory.count.increment();
+        scalars
+    }
+
+    fn first<C: Real>(&self, _: &RescaleState, _: &P::Scalars, _: usize) {}
+
+    #[inline(always)]
+    fn take_in<C: Real>((): (), _: &mut [C; 0], u: C, p: C) -> (C, <P as Rescale>::Sums<C::Wide>) {
+        (u, P::measure(u, p))
+    }
+
+    fn decide(&self, memory: &mut RescaleState, scalars: &mut P::Scalars, sums: engine::Sums<'_>) {
+        P::factors(*scalars, sums, &mut memory.factors);
+    }
+
+    #[inline]
+    fn second<C: Real>(&self, memory: &RescaleState, _: &P::Scalars, leaf: usize) -> C {
+        factor_in(memory.factors[leaf])
+    }
+
+    #[inline(always)]
+    fn give_out<C: Real>(factor: C, _: &mut [C; 0], u: C, _: C) -> C {
+        u * factor
+    }
 }
 
 /// The state of what multiplies each leaf by a number: [`clip_by_global_norm`](crate::clip_by_global_norm),
@@ -81,110 +115,3 @@ pub(super) fn factor_in<C: Real>(factor: f64) -> C {
     let largest = C::max_value();
     if factor.is_finite() && factor > largest.as_f64() { largest } else { C::of(factor) }
 }
-
-/// Implements [`Stage`](crate::Stage) for a [`Rescale`]. A macro, since the blanket implementation is for rules.
-macro_rules! rescale_stage {
-    ($T:ty, $Scalars:ty) => {
-        $crate::transform::rescale::rescale_stage!($T, $Scalars; needs $crate::needs::Nothing);
-    };
-    ($T:ty, $Scalars:ty; needs $N:ty) => {
-        impl $crate::Stage for $T {
-            type Needs = $N;
-            type State = $crate::transform::RescaleState;
-            type Run = $Scalars;
-            type Kernel<C: $crate::Real> = C;
-
-            const SHAPE: $crate::Shape = $crate::Shape {
-                barriers: 1,
-                stateful: 0,
-                reads_params: <$T>::READS_PARAMS as u32,
-                materializes: 0,
-                sums: <$T>::SUMS,
-            };
-            const FUSES: bool = true;
-
-            fn validate(&self) -> $crate::Result<()> {
-                self.check_arguments()
-            }
-
-            fn init_state(&self, at: &$crate::InitContext<'_>) -> $crate::Result<Self::State> {
-                Ok($crate::transform::RescaleState::new(at.structure().len()))
-            }
-
-            fn begin(&self, state: &mut Self::State, at: &$crate::StepContext<'_>) -> $Scalars {
-                let scalars = self.scalars_with(state.count.get(), at.value().unwrap_or(f64::NAN));
-                state.count.increment();
-                scalars
-            }
-
-            fn barrier(
-                &self,
-                state: &mut Self::State,
-                run: &mut $Scalars,
-                at: &$crate::StepContext<'_>,
-                _: usize,
-                sums: $crate::Sums<'_>,
-                _: &mut $crate::WholeTree<'_>,
-            ) {
-                <$T>::factors(*run, sums, at.structure(), &mut state.factors);
-            }
-
-            fn tile<C: $crate::Real>(
-                &self,
-                state: &Self::State,
-                run: &$Scalars,
-                place: $crate::Place,
-                span: $crate::Span,
-                tile: &mut $crate::Tile<'_, C>,
-            ) {
-                $crate::engine::fused_tile(self, state, run, place, span, tile);
-            }
-
-            #[inline]
-            fn kernel<C: $crate::Real>(&self, state: &Self::State, _: &$Scalars, leaf: usize) -> C {
-                $crate::transform::rescale::factor_in(state.factors[leaf])
-            }
-
-            #[inline(always)]
-            fn apply<C: $crate::Real>(
-                factor: &C,
-                at: usize,
-                span: $crate::Span,
-                _: &mut [C],
-                u: C,
-                _: C,
-                _: &mut [u32],
-            ) -> C {
-                if span.has(at + 1) { u * *factor } else { u }
-            }
-
-            #[inline(always)]
-            fn reduce<C: $crate::Real>(
-                _: &C,
-                place: $crate::Place,
-                span: $crate::Span,
-                u: &[C],
-                p: &[C],
-                sums: &mut [f64],
-            ) {
-                // Only the pass that ends at this barrier counts; later ones repeat what it did.
-                if place.at == span.to {
-                    <$T>::add_up(u, p, &mut sums[place.sum..place.sum + <$T>::SUMS]);
-                }
-            }
-
-            fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: $crate::Span) -> usize {
-                0
-            }
-
-            fn recipe(&self) -> $crate::recipe::Recipe {
-                $crate::recipe::of_arguments(self)
-            }
-
-            fn describe(&self) -> String {
-                <$T as $crate::transform::rescale::Rescale>::NAME.into()
-            }
-        }
-    };
-}
-pub(super) use rescale_stage;

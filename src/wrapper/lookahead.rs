@@ -1,11 +1,11 @@
 use crate::element::Real;
-use crate::engine::{
-    InitContext, Outcome, Place, Shape, SlotJob, Span, Stage, StepContext, Sums, Tile, WholeTree, slot_tile,
-};
+use crate::engine::{Around, Decision, InitContext, Outcome, Part, Stage, StepContext, Wrapper, WrapperState};
 use crate::error::{Error, Result};
+use crate::needs::Nothing;
+use crate::range::FINITE;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::state::{Count, Evaluation, Moments, State, StateWalk, StateWalkMut};
+use crate::state::{Count, EvaluateAs, Moments, State, StateWalk, StateWalkMut};
 
 /// Lets a fast optimizer run ahead, and every `sync_period` steps moves slow parameters part of the way to where it got;
 /// the fast ones start again from there.
@@ -76,173 +76,52 @@ impl<T> Lookahead<T> {
 }
 
 /// The state of a [`lookahead`].
+pub type LookaheadState<S> = WrapperState<SlowSteps<S>, S>;
+
+/// What a [`lookahead`] remembers besides the slow parameters and what is inside.
 #[derive(Clone, Debug)]
-pub struct LookaheadState<S> {
+pub struct SlowSteps<S> {
     steps_since_sync: Count,
     syncs: Count,
-    slow: Moments,
-    inner: S,
     /// The fast optimizer's first state, if it is going to be reset to it.
     first: Option<Box<S>>,
 }
 
-impl<S: State> State for LookaheadState<S> {
+impl<S: State> State for SlowSteps<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.evaluation(Evaluation { moments: &self.slow, of_params: 0.0, of_moments: 1.0 });
         walk.child("steps_since_sync", &self.steps_since_sync);
         walk.child("syncs", &self.syncs);
-        walk.child("slow", &self.slow);
-        walk.child("inner", &self.inner);
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         walk.child("steps_since_sync", &mut self.steps_since_sync);
         walk.child("syncs", &mut self.syncs);
-        walk.child("slow", &mut self.slow);
-        walk.child("inner", &mut self.inner);
+    }
+    fn evaluate_as(&self) -> Option<EvaluateAs> {
+        Some(EvaluateAs { slot: 0, of_params: 0.0, of_array: 1.0 })
     }
 }
 
 impl<S> LookaheadState<S> {
     /// The slow parameters: the ones to evaluate.
     pub fn slow(&self) -> &Moments {
-        &self.slow
+        self.slot(0)
     }
 
     /// Steps since the last synchronization.
     pub fn steps_since_sync(&self) -> Count {
         self.steps_since_sync
     }
-
-    /// The fast optimizer's state.
-    pub fn inner(&self) -> &S {
-        &self.inner
-    }
-
-    /// The fast optimizer's state, to write.
-    pub fn inner_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
 }
 
-struct Sync<C>(C);
-
-impl<C: Real> SlotJob<C> for Sync<C> {
-    #[inline(always)]
-    fn run(self, u: &mut [C], p: &[C], slow: &mut [C]) {
-        sync(self.0, u, p, slow);
-    }
-}
-
-#[inline(always)]
-fn sync<C: Real>(step: C, u: &mut [C], p: &[C], slow: &mut [C]) {
-    for ((u, p), slow) in u.iter_mut().zip(p).zip(slow) {
-        *slow += step * (*p + *u - *slow);
-        *u = *slow - *p;
-    }
-}
-
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct LookaheadRun<R> {
-    /// How far the slow parameters move, if this step synchronizes.
-    sync: Option<f64>,
-    inner: R,
-}
-
-const SYNC: Shape = Shape::elementwise(true, true);
-
-impl<T: Stage> Stage for Lookahead<T> {
-    type Needs = T::Needs;
-    type State = LookaheadState<T::State>;
-    type Run = LookaheadRun<T::Run>;
-    type Kernel<C: Real> = ();
-
-    const SHAPE: Shape = T::SHAPE.then(SYNC);
-    const FUSES: bool = false;
-
-    fn shape(&self) -> Shape {
-        self.inner.shape().then(SYNC)
-    }
-
-    fn needs(&self) -> crate::needs::Level {
-        self.inner.needs()
-    }
+impl<T: Stage> Part for Lookahead<T> {
+    const NAME: &'static str = "lookahead";
+    type Form = Around;
 
     fn validate(&self) -> Result<()> {
         if self.sync_period == 0 {
-            return Err(Error::argument("lookahead", "sync_period", "at least 1", 0));
+            return Err(Error::argument(Self::NAME, "sync_period", "at least 1", 0));
         }
-        self.slow_step_size.validate("lookahead", "slow_step_size", "finite", f64::is_finite)?;
-        self.inner.validate()
-    }
-
-    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let inner = self.inner.init_state(at)?;
-        Ok(LookaheadState {
-            steps_since_sync: Count::default(),
-            syncs: Count::default(),
-            slow: at.params_as_moments()?,
-            first: self.reset_state.then(|| Box::new(inner.clone())),
-            inner,
-        })
-    }
-
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        self.inner.check(&state.inner, at)
-    }
-
-    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
-        state.steps_since_sync.increment();
-        let due = state.steps_since_sync.get() >= self.sync_period;
-        let sync = due.then(|| self.slow_step_size.at(state.syncs.get()));
-        if due {
-            state.steps_since_sync.reset();
-            state.syncs.increment();
-        }
-        LookaheadRun { sync, inner: self.inner.begin(&mut state.inner, at) }
-    }
-
-    fn barrier(
-        &self,
-        state: &mut Self::State,
-        run: &mut Self::Run,
-        at: &StepContext<'_>,
-        index: usize,
-        sums: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
-        self.inner.barrier(&mut state.inner, &mut run.inner, at, index, sums, tree);
-    }
-
-    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        self.inner.finish(&mut state.inner, run.inner, sums, outcome);
-        if run.sync.is_some()
-            && let Some(first) = &state.first
-        {
-            state.inner = (**first).clone();
-        }
-    }
-
-    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        self.inner.tile(&state.inner, &run.inner, place, span, tile);
-        let place = place.after(self.inner.shape());
-        if let Some(step) = run.sync
-            && span.has(place.at)
-        {
-            slot_tile(&state.slow, tile, Sync(C::of(step)));
-        }
-    }
-
-    fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}
-
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        let inner = self.inner.state_bytes(&state.inner, leaf, at, span);
-        let own = state.slow.dtype(leaf).map_or(0, |dtype| 2 * dtype.size());
-        if span.has(at + self.inner.shape().barriers) { inner + own } else { inner }
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        self.inner.unused(&state.inner, report);
+        self.slow_step_size.within(Self::NAME, "slow_step_size", FINITE)
     }
 
     fn recipe(&self) -> Recipe {
@@ -259,5 +138,63 @@ impl<T: Stage> Stage for Lookahead<T> {
 
     fn describe(&self) -> String {
         format!("lookahead({}, {}, {})", self.inner.describe(), self.sync_period, self.slow_step_size)
+    }
+}
+
+impl<T: Stage> Wrapper for Lookahead<T> {
+    const SLOTS: &'static [&'static str] = &["slow"];
+    const AFTER: bool = true;
+    const READS_PARAMS: bool = true;
+    type Inner = T;
+    type Asks = Nothing;
+    type Memory = SlowSteps<T::State>;
+    type Run = f64;
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = C;
+
+    fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    fn slot_starts_as_params(&self, _: usize) -> bool {
+        true
+    }
+
+    fn start(&self, _: &InitContext<'_>, inner: &T::State) -> Result<SlowSteps<T::State>> {
+        let first = self.reset_state.then(|| Box::new(inner.clone()));
+        Ok(SlowSteps { steps_since_sync: Count::default(), syncs: Count::default(), first })
+    }
+
+    fn decide(&self, memory: &mut SlowSteps<T::State>, _: &StepContext<'_>, _: f64) -> Decision<f64> {
+        memory.steps_since_sync.increment();
+        if memory.steps_since_sync.get() < self.sync_period {
+            return Decision::Inside;
+        }
+        let step_size = self.slow_step_size.at(memory.syncs.get());
+        memory.steps_since_sync.reset();
+        memory.syncs.increment();
+        Decision::Run(step_size)
+    }
+
+    fn scalars<C: Real>(&self, _: &SlowSteps<T::State>, step_size: &f64, _: usize) -> C {
+        C::of(*step_size)
+    }
+
+    #[inline(always)]
+    fn after<C: Real>(step_size: C, [slow]: &mut [C; 1], u: C, p: C) -> C {
+        *slow += step_size * (p + u - *slow);
+        *slow - p
+    }
+
+    fn finish(
+        &self,
+        memory: &mut SlowSteps<T::State>,
+        decision: &Decision<f64>,
+        _: Option<Outcome>,
+        inner: &mut T::State,
+    ) {
+        if let (Decision::Run(_), Some(first)) = (decision, &memory.first) {
+            *inner = (**first).clone();
+        }
     }
 }

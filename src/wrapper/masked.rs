@@ -1,10 +1,11 @@
 use super::{Argument, Arguments, state_fields};
-use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::engine::{
+    Around, Decision, Elsewhere, InitContext, Part, Stage, StepContext, Wrapper, WrapperState, no_arithmetic,
+};
 use crate::error::Result;
+use crate::needs::Nothing;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Mask;
-use crate::state::State;
 
 /// Applies a transformation to some leaves only; the updates of the others pass through unchanged.
 ///
@@ -94,151 +95,24 @@ impl<T: Arguments> Arguments for Masked<T> {
 }
 
 /// The state of what is inside a [`masked`], and which leaves that is.
-#[derive(Clone, Debug)]
-pub struct MaskedState<S> {
-    inner: S,
-    /// The leaves acted on; resolved from the mask in `init`.
-    active: Vec<bool>,
-}
+pub type MaskedState<S> = WrapperState<MaskMemory, S>;
 
-state_fields!(MaskedState<S: State> { inner });
+/// A [`masked`] remembers nothing of its own.
+#[derive(Clone, Debug)]
+pub struct MaskMemory;
+
+state_fields!(MaskMemory<> { });
 
 impl<S> MaskedState<S> {
-    /// The state of the transformation inside.
-    pub fn inner(&self) -> &S {
-        &self.inner
-    }
-
-    /// The state of the transformation inside, to write.
-    pub fn inner_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
     /// Whether each leaf is acted on.
     pub fn active(&self) -> &[bool] {
-        &self.active
+        self.chosen().unwrap_or_default()
     }
 }
 
-/// What the element loop needs: the decision is the same for a whole leaf, so it is hoisted out of the loop or becomes
-/// one select.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct MaskedKernel<K> {
-    inner: K,
-    on: bool,
-    freeze: bool,
-}
-
-impl<T: Stage> Stage for Masked<T> {
-    type Needs = T::Needs;
-    type State = MaskedState<T::State>;
-    type Run = T::Run;
-    type Kernel<C: Real> = MaskedKernel<T::Kernel<C>>;
-
-    const SHAPE: Shape = T::SHAPE;
-    const FUSES: bool = T::FUSES;
-    const SLOTS: usize = T::SLOTS;
-
-    fn shape(&self) -> Shape {
-        self.inner.shape()
-    }
-
-    fn needs(&self) -> crate::needs::Level {
-        self.inner.needs()
-    }
-
-    fn validate(&self) -> Result<()> {
-        self.inner.validate()
-    }
-
-    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let what = format!("mask of {}", self.inner.describe());
-        let active = at.restricted(&self.mask.resolve(at.structure, &what)?);
-        Ok(MaskedState { inner: self.inner.init_state(&at.with_active(&active))?, active })
-    }
-
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        self.inner.check(&state.inner, at)
-    }
-
-    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> T::Run {
-        self.inner.begin(&mut state.inner, at)
-    }
-
-    fn barrier(
-        &self,
-        state: &mut Self::State,
-        run: &mut T::Run,
-        at: &StepContext<'_>,
-        index: usize,
-        sums: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
-        let mut tree = tree.with_active(&state.active);
-        self.inner.barrier(&mut state.inner, run, at, index, sums, &mut tree);
-    }
-
-    fn finish(&self, state: &mut Self::State, run: T::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        self.inner.finish(&mut state.inner, run, sums, outcome);
-    }
-
-    fn ends_at(&self, state: &Self::State, run: &T::Run) -> Option<usize> {
-        let everywhere = self.freeze_others || state.active.iter().all(|on| *on);
-        if everywhere { self.inner.ends_at(&state.inner, run) } else { None }
-    }
-
-    fn tile<C: Real>(&self, state: &Self::State, run: &T::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        if state.active[tile.leaf] {
-            self.inner.tile(&state.inner, run, place, span, tile);
-        } else if self.freeze_others && span.has(place.at) {
-            tile.set_zero();
-        }
-    }
-
-    fn fuses_now(&self, state: &Self::State, run: &T::Run, leaf: usize) -> bool {
-        // Where the leaf has no state arrays because it is not acted on, the loop that reads them is not the one to run.
-        (state.active[leaf] || T::SLOTS == 0) && self.inner.fuses_now(&state.inner, run, leaf)
-    }
-
-    #[inline]
-    fn kernel<C: Real>(&self, state: &Self::State, run: &T::Run, leaf: usize) -> Self::Kernel<C> {
-        let inner = self.inner.kernel(&state.inner, run, leaf);
-        MaskedKernel { inner, on: state.active[leaf], freeze: self.freeze_others }
-    }
-
-    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
-        self.inner.slots(&state.inner, leaf, list);
-    }
-
-    #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
-        if k.on {
-            T::apply::<C>(&k.inner, at, span, slots, u, p, tally)
-        } else if k.freeze && span.has(at) {
-            C::zero()
-        } else {
-            u
-        }
-    }
-
-    #[inline(always)]
-    fn reduce<C: Real>(k: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        if k.on {
-            T::reduce::<C>(&k.inner, place, span, u, p, sums);
-        }
-    }
-
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        if state.active[leaf] { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        if !state.active.contains(&true) {
-            report(&format!("the mask of {}", self.inner.describe()));
-        }
-        self.inner.unused(&state.inner, report);
-    }
+impl<T: Stage> Part for Masked<T> {
+    const NAME: &'static str = "masked";
+    type Form = Around;
 
     fn recipe(&self) -> Recipe {
         let inner = ("inner", self.inner.recipe());
@@ -255,5 +129,35 @@ impl<T: Stage> Stage for Masked<T> {
 
     fn describe(&self) -> String {
         format!("masked({})", self.inner.describe())
+    }
+}
+
+impl<T: Stage> Wrapper for Masked<T> {
+    type Inner = T;
+    type Asks = Nothing;
+    type Memory = MaskMemory;
+    type Run = ();
+    const CHOOSES: bool = true;
+    no_arithmetic!();
+
+    fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    fn leaves(&self, at: &InitContext<'_>) -> Result<Option<Vec<bool>>> {
+        let what = format!("mask of {}", self.inner.describe());
+        self.mask.resolve(at.structure(), &what).map(Some)
+    }
+
+    fn elsewhere(&self) -> Elsewhere {
+        if self.freeze_others { Elsewhere::Zero } else { Elsewhere::Pass }
+    }
+
+    fn start(&self, _: &InitContext<'_>, _: &T::State) -> Result<MaskMemory> {
+        Ok(MaskMemory)
+    }
+
+    fn decide(&self, _: &mut MaskMemory, _: &StepContext<'_>, _: f64) -> Decision<()> {
+        Decision::Run(())
     }
 }

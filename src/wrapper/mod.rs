@@ -21,8 +21,8 @@ mod partition;
 mod sam;
 mod schedule_free;
 mod skip_on_spike;
-mod whole_tree;
 
+pub use crate::engine::WholeTreeTransformation;
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
 pub use boxed::{Boxed, BoxedState, DynNamed, DynTransformation, Named, boxed, narrow};
 pub use cautious::{Cautious, CautiousState, cautious};
@@ -53,8 +53,6 @@ pub use partition::{Partition, PartitionState, partition};
 pub use sam::{AdversarialGradient, AdversarialGradientState, OpaqueSam, Sam, SamState, sam};
 pub use schedule_free::{Interpolate, ScheduleFree, ScheduleFreeState, schedule_free};
 pub use skip_on_spike::{OfLoss, OfNorm, SkipOnSpike, SkipOnSpikeState, SpikeStatistic, skip_on_spike};
-pub(crate) use whole_tree::{WholeTreeRule, whole_tree_stage};
-pub use whole_tree::{WholeTreeStage, WholeTreeTransformation, whole_tree};
 
 /// Traits and types that bounds mention and nobody needs to name; not in the prelude, so that their methods are not in scope.
 #[doc(hidden)]

@@ -113,7 +113,7 @@ pub trait IntoGroup {
 /// Transformations side by side, each with leaves of its own.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name, for all members")]
 #[doc(hidden)]
-pub trait Group: core::fmt::Debug + Send + Sync {
+pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
     type Needs: crate::needs::Needs;
     type State: State;
     type Run: Send + Sync;

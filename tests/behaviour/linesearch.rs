@@ -252,7 +252,7 @@ proptest! {
         let slope = dot(&given, &gradient);
         prop_assume!(slope < -1e-6 * length);
         // The direction is what comes into the search, the gradient what the step is given.
-        let optimizer = chain((gradchain::whole_tree(Instead(given.clone())), search));
+        let optimizer = chain((Instead(given.clone()), search));
         let mut state = optimizer.init(&x).unwrap();
         optimizer.step_with(&mut x, &gradient, extra::value_and_grad_fn(value, |p: &Vec<f64>| f.at(p)), &mut state).unwrap();
 
@@ -302,12 +302,16 @@ proptest! {
 #[derive(Clone, Debug)]
 struct Instead(Vec<f64>);
 
-impl WholeTreeTransformation for Instead {
+impl gradchain::part::Part for Instead {
     const NAME: &'static str = "instead";
+    type Form = gradchain::part::Whole;
+}
+
+impl WholeTreeTransformation for Instead {
     type State = ();
     type Needs = Nothing;
 
-    fn init(&self, _: &gradchain::InitContext<'_>) -> gradchain::Result<()> {
+    fn start(&self, _: &gradchain::InitContext<'_>) -> gradchain::Result<()> {
         Ok(())
     }
 

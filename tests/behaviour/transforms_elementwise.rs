@@ -286,9 +286,9 @@ proptest! {
 
         // Recomputed after a barrier, behind a barrier, before what is stored, inside a mask, and boxed.
         let before = chain((zero_nans(), clip_by_global_norm(1.0), sgd(0.1)));
-        flags(&case, &expected, before, |state| state.0.clone());
+        flags(&case, &expected, before, |state| (*state.0).clone());
         let twice = chain((zero_nans(), clip_by_global_norm(1.0), clip_by_block_rms(0.1), sgd(0.1)));
-        flags(&case, &expected, twice, |state| state.0.clone());
+        flags(&case, &expected, twice, |state| (*state.0).clone());
         let after = chain((clip(1.0), clip_by_block_rms(f64::INFINITY), zero_nans()));
         let per_leaf = |grads: &Leaves<f64>| grads.each_ref().map(|leaf| if leaf.iter().any(|g| g.is_nan()) {
             leaf.len() as u64
@@ -301,11 +301,11 @@ proptest! {
             total = [total[0] + n[0], total[1] + n[1]];
             (n.map(|n| n > 0), total)
         }).collect();
-        flags(&case, &whole_leaves, after, |state| state.2.clone());
+        flags(&case, &whole_leaves, after, |state| (*state.2).clone());
         let stored = chain((zero_nans(), trace(0.5), clip_by_global_norm(1.0), sgd(0.1)));
-        flags(&case, &expected, stored, |state| state.0.clone());
+        flags(&case, &expected, stored, |state| (*state.0).clone());
         let inside = chain((masked(zero_nans(), Mask::all()), scale_by_trust_ratio(), sgd(0.1)));
-        flags(&case, &expected, inside, |state| state.0.inner().clone());
+        flags(&case, &expected, inside, |state| (**state.0.inner()).clone());
         let dynamic = chain(vec![boxed(zero_nans()), boxed(clip_by_global_norm(1.0)), boxed(sgd(0.1))]);
         flags(&case, &expected, dynamic, |state| state[0].downcast_ref::<ZeroNansState>().unwrap().clone());
     }

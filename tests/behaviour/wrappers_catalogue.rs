@@ -350,13 +350,17 @@ fn flattening_does_not_depend_on_memory_order_and_keeps_to_its_leaves() {
 #[derive(Clone, Debug)]
 struct NewtonByValues;
 
-impl WholeTreeTransformation for NewtonByValues {
+impl gradchain::part::Part for NewtonByValues {
     const NAME: &'static str = "newton_by_values";
+    type Form = gradchain::part::Whole;
+}
+
+impl WholeTreeTransformation for NewtonByValues {
     type State = gradchain::state::Moments;
     type Needs = gradchain::needs::ValueAndGradFn;
     const READS_PARAMS: bool = true;
 
-    fn init(&self, at: &gradchain::InitContext<'_>) -> gradchain::Result<Self::State> {
+    fn start(&self, at: &gradchain::InitContext<'_>) -> gradchain::Result<Self::State> {
         at.moments()
     }
 
@@ -386,7 +390,7 @@ fn the_loss_is_asked_for_at_a_vector() {
         let value = (&p.0 * &p.0 * &weights.0).sum() + (&p.1 * &p.1 * &weights.1).sum();
         (value, (&p.0 * &weights.0 * 2.0, &p.1 * &weights.1 * 2.0))
     };
-    let optimizer = flatten(whole_tree(NewtonByValues));
+    let optimizer = flatten(NewtonByValues);
     let mut p = (Array2::from_shape_vec((2, 1), vec![5.0, -3.0]).unwrap(), Array1::from(vec![2.0]));
     let mut state = optimizer.init(&p).unwrap();
     let (value, gradient) = loss(&p);

@@ -11,8 +11,12 @@ use super::*;
 #[derive(Clone, Debug)]
 struct Buggy;
 
-impl Rule for Buggy {
+impl gradchain::part::Part for Buggy {
     const NAME: &'static str = "buggy";
+    type Form = gradchain::part::OneElement;
+}
+
+impl Rule for Buggy {
     const SLOTS: &'static [&'static str] = &["sum"];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = [C; 2];
@@ -33,12 +37,16 @@ impl Rule for Buggy {
 #[derive(Clone, Debug)]
 struct BuggyTree;
 
-impl WholeTreeTransformation for BuggyTree {
+impl gradchain::part::Part for BuggyTree {
     const NAME: &'static str = "buggy_tree";
+    type Form = gradchain::part::Whole;
+}
+
+impl WholeTreeTransformation for BuggyTree {
     type State = gradchain::state::Count;
     type Needs = Nothing;
 
-    fn init(&self, _: &InitContext<'_>) -> Result<Self::State> {
+    fn start(&self, _: &InitContext<'_>) -> Result<Self::State> {
         Ok(Self::State::default())
     }
 
@@ -212,8 +220,8 @@ fn in_a_rule_parameters_are_of_before_or_after() {
 #[test]
 fn in_a_whole_tree_transformation() {
     on_threads(|| {
-        law("", &whole_tree(BuggyTree), 2, "a bug in a transformation", &grads(2), true);
-        let chained = chain((trace(0.9), whole_tree(BuggyTree), scale(-0.1)));
+        law("", &BuggyTree, 2, "a bug in a transformation", &grads(2), true);
+        let chained = chain((trace(0.9), BuggyTree, scale(-0.1)));
         law("in a chain", &chained, 2, "a bug in a transformation", &grads(2), true);
     });
 }

@@ -8,8 +8,12 @@ macro_rules! rule {
         #[derive(Clone, Debug)]
         struct $Name;
 
-        impl Rule for $Name {
+        impl gradchain::part::Part for $Name {
             const NAME: &'static str = stringify!($Name);
+            type Form = gradchain::part::OneElement;
+        }
+
+        impl Rule for $Name {
             const SLOTS: &'static [&'static str] = &$slots;
             type Slots<C: Real> = [C; $n];
             type Scalars<C: Real> = ();

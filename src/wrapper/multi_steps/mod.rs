@@ -1,15 +1,15 @@
+mod mini_step;
 mod skip;
-mod stage;
 
 pub(crate) use skip::not_finite;
 pub use skip::{NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, skip_large_updates, skip_not_finite};
 
 use super::state_fields;
 use crate::element::DType;
-use crate::engine::{Outcome, Stage};
+use crate::engine::{Outcome, Stage, WrapperState};
 use crate::error::{Error, Result};
 use crate::schedule::Hyperparam;
-use crate::state::{Count, Flag, Moments, Scalar, State};
+use crate::state::{Count, Flag, Moments, Scalar};
 use crate::transformation::OptState;
 use crate::tree::TreeMut;
 
@@ -193,8 +193,11 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
 }
 
 /// The state of a [`multi_steps`].
+pub type MultiStepsState<I> = WrapperState<Window, I>;
+
+/// What a [`multi_steps`] remembers besides the accumulator and what is inside.
 #[derive(Clone, Debug)]
-pub struct MultiStepsState<I> {
+pub struct Window {
     mini_step: Count,
     gradient_step: Count,
     /// The weights of the window so far, and of the next mini-step.
@@ -205,15 +208,11 @@ pub struct MultiStepsState<I> {
     measured: Scalar,
     /// Of the loss, if what is inside needs it: accumulated as the gradients are.
     value: Option<Scalar>,
-    accumulator: Moments,
-    inner: I,
 }
 
-state_fields!(MultiStepsState<I: State> {
-    mini_step, gradient_step, weight, next_weight, skipped, measured, value, accumulator, inner
-});
+state_fields!(Window<> { mini_step, gradient_step, weight, next_weight, skipped, measured, value });
 
-impl<I> MultiStepsState<I> {
+impl Window {
     /// Mini-steps in the window so far.
     pub fn mini_step(&self) -> Count {
         self.mini_step
@@ -233,21 +232,6 @@ impl<I> MultiStepsState<I> {
     /// squared norm.
     pub fn measured(&self) -> Scalar {
         self.measured
-    }
-
-    /// The accumulator.
-    pub fn accumulator(&self) -> &Moments {
-        &self.accumulator
-    }
-
-    /// The state of the transformation inside.
-    pub fn inner(&self) -> &I {
-        &self.inner
-    }
-
-    /// The state of the transformation inside, to write.
-    pub fn inner_mut(&mut self) -> &mut I {
-        &mut self.inner
     }
 
     /// Gives the next mini-step a weight other than 1, for example the number of rows of a smaller last batch relative to
@@ -275,5 +259,12 @@ impl<I> MultiStepsState<I> {
         }
         self.next_weight.set(weight);
         Ok(())
+    }
+}
+
+impl<I> MultiStepsState<I> {
+    /// The accumulator.
+    pub fn accumulator(&self) -> &Moments {
+        self.slot(0)
     }
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 
 /// Decides, from a sum over all gradients, whether [`multi_steps`](crate::multi_steps) throws a mini-step away.
-pub trait SkipUpdate: fmt::Debug + Send + Sync + 'static {
+pub trait SkipUpdate: Clone + fmt::Debug + Send + Sync + 'static {
     /// How it is made, as data.
     fn to_recipe(&self) -> Recipe {
         Recipe::Opaque(format!("{self:?}"))

@@ -4,7 +4,7 @@ use crate::engine::Shape;
 use crate::needs::{Needs, Nothing, Value};
 
 /// What a [`skip_on_spike`](crate::skip_on_spike) goes by.
-pub trait SpikeStatistic: fmt::Debug + Send + Sync + 'static {
+pub trait SpikeStatistic: Clone + fmt::Debug + Send + Sync + 'static {
     /// What it must be told.
     type Needs: Needs;
     /// The sum of squares that it follows from, if it does.

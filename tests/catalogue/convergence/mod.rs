@@ -101,8 +101,12 @@ fn every_optimizer_converges() {
 #[derive(Clone, Debug)]
 struct Late;
 
-impl Rule for Late {
+impl gradchain::part::Part for Late {
     const NAME: &'static str = "late";
+    type Form = gradchain::part::OneElement;
+}
+
+impl Rule for Late {
     const SLOTS: &'static [&'static str] = &["late"];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ();

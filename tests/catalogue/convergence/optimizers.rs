@@ -127,8 +127,12 @@ pub(super) fn optimizers() -> Vec<Trial> {
 #[derive(Clone, Debug)]
 struct Square;
 
-impl Rule for Square {
+impl gradchain::part::Part for Square {
     const NAME: &'static str = "square";
+    type Form = gradchain::part::OneElement;
+}
+
+impl Rule for Square {
     const SLOTS: &'static [&'static str] = &[];
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();

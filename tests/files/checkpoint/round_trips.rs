@@ -65,12 +65,16 @@ struct EverythingState {
     list: Vec<Scalar>,
 }
 
-impl WholeTreeTransformation for Everything {
+impl gradchain::part::Part for Everything {
     const NAME: &'static str = "everything";
+    type Form = gradchain::part::Whole;
+}
+
+impl WholeTreeTransformation for Everything {
     type State = EverythingState;
     type Needs = Nothing;
 
-    fn init(&self, at: &InitContext<'_>) -> Result<EverythingState> {
+    fn start(&self, at: &InitContext<'_>) -> Result<EverythingState> {
         Ok(EverythingState {
             scalar: Scalar::default(),
             count: Count::default(),
@@ -90,7 +94,7 @@ impl WholeTreeTransformation for Everything {
 #[test]
 fn every_kind_keeps_every_bit() {
     let params = model();
-    let optimizer = chain((whole_tree(Everything), masked(whole_tree(Everything), Mask::path("bias"))));
+    let optimizer = chain((Everything, masked(Everything, Mask::path("bias"))));
     let odd = [f64::NAN, f64::from_bits(0x7ff4_0000_0000_0001), -0.0, f64::INFINITY, f64::NEG_INFINITY, 5e-324, 0.1];
     for (i, x) in odd.into_iter().enumerate() {
         let mut state = optimizer.init(&params).unwrap();

@@ -6,8 +6,12 @@ use gradchain::{Clock, Real, Rule};
 #[derive(Clone, Debug)]
 struct Eight;
 
-impl Rule for Eight {
+impl gradchain::part::Part for Eight {
     const NAME: &'static str = "eight";
+    type Form = gradchain::part::OneElement;
+}
+
+impl Rule for Eight {
     const SLOTS: &'static [&'static str] = &["a", "b", "c", "d", "e", "f", "g", "h"];
     type Slots<C: Real> = [C; 8];
     type Scalars<C: Real> = ();

@@ -1,0 +1,182 @@
+//! One element, with memory of any kind beside the state arrays.
+
+use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Tile, fused_tile};
+use super::rule::checked_slots;
+use super::state::{Arrays, Start};
+use super::{Form, Part, PartState, SlotArray};
+use crate::element::{DType, Real};
+use crate::error::Result;
+use crate::needs::Needs;
+use crate::state::State;
+
+/// The form of a [`RuleWithMemory`].
+#[derive(Clone, Copy, Debug)]
+pub enum OneElementWithMemory {}
+
+/// As [`Rule`](super::Rule), with memory of any kind instead of a count of steps, scalars that may differ from leaf to leaf, elements
+/// that are counted on the way, and a word at the end of the step.
+///
+/// # Example
+///
+/// Zeroes what is not finite, and counts it:
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::Real;
+/// use gradchain::needs::Nothing;
+/// use gradchain::part::{InitContext, OneElementWithMemory, Part, RuleWithMemory, StepContext, Sums};
+/// use gradchain::state::{Count, State};
+///
+/// #[derive(Clone, Debug)]
+/// struct ZeroInfinities;
+///
+/// #[derive(State, Clone, Debug, Default)]
+/// struct Found { zeroed: Count }
+///
+/// impl Part for ZeroInfinities {
+///     const NAME: &'static str = "zero_infinities";
+///     type Form = OneElementWithMemory;
+/// }
+///
+/// impl RuleWithMemory for ZeroInfinities {
+///     const COUNTS: usize = 1;
+///     type Needs = Nothing;
+///     type Memory = Found;
+///     type Slots<C: Real> = [C; 0];
+///     type Scalars<C: Real> = ();
+///
+///     fn start(&self, _: &InitContext<'_>) -> gradchain::Result<Found> {
+///         Ok(Found::default())
+///     }
+///
+///     fn scalars<C: Real>(&self, _: &Found, _: usize) {}
+///
+///     #[inline(always)]
+///     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, counts: &mut [u32]) -> C {
+///         let infinite = u.abs() == C::infinity();
+///         counts[0] += u32::from(infinite);
+///         if infinite { C::zero() } else { u }
+///     }
+///
+///     fn finish(&self, memory: &mut Found, counts: Sums<'_>) {
+///         memory.zeroed.increment_by(counts.total(0) as u64);
+///     }
+/// }
+///
+/// let optimizer = chain((ZeroInfinities, sgd(1.0)));
+/// let mut params = vec![0.0_f32, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![1.0_f32, f32::INFINITY], &mut state)?;
+/// assert_eq!(params, [-1.0, 0.0]);
+/// assert_eq!(state.0.zeroed.get(), 1);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
+    /// The names of the state arrays, as many as [`Slots`](RuleWithMemory::Slots) has; at most 8.
+    const SLOTS: &'static [&'static str] = &[];
+    /// Whether `apply` reads the parameter.
+    const READS_PARAMS: bool = false;
+    /// How many things `apply` counts.
+    const COUNTS: usize = 0;
+    /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
+    type Needs: Needs;
+    /// What is remembered besides the state arrays.
+    type Memory: State;
+    /// The state of one element: `[C; N]`.
+    type Slots<C: Real>: SlotArray<C>;
+    /// What is worked out once a step for a leaf.
+    type Scalars<C: Real>: Copy + Send + Sync;
+
+    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in.
+    fn slot_dtype(&self, slot: usize) -> Option<DType> {
+        let _ = slot;
+        None
+    }
+
+    /// Whether a state array starts as a copy of the parameters instead of at zero.
+    fn slot_starts_as_params(&self, slot: usize) -> bool {
+        let _ = slot;
+        false
+    }
+
+    /// The memory before the first step.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters are not of a kind that the part can work on.
+    fn start(&self, at: &InitContext<'_>) -> Result<Self::Memory>;
+
+    /// Starts a step: counts it, decides.
+    fn begin(&self, memory: &mut Self::Memory, at: &StepContext<'_>) {
+        let _ = (memory, at);
+    }
+
+    /// Works out, in `f64`, what is the same for all elements of a leaf, and rounds it once with [`Real::of`].
+    fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
+
+    /// Transforms the update `u` of one element with parameter `p`, and adds to what is counted. Write `#[inline(always)]` on it.
+    fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C, counts: &mut [u32]) -> C;
+
+    /// Ends a step: writes down what was counted.
+    fn finish(&self, memory: &mut Self::Memory, counts: Sums<'_>) {
+        let _ = (memory, counts);
+    }
+}
+
+impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
+    type Needs = R::Needs;
+    type State = PartState<R::Memory>;
+    type Run = ();
+    type Kernel<C: Real> = R::Scalars<C>;
+
+    const SHAPE: Shape = Shape { sums: R::COUNTS, ..Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS) };
+    const FUSES: bool = true;
+    const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
+
+    fn validate(_: &R) -> Result<()> {
+        const { checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN) };
+        Ok(())
+    }
+
+    fn init_state(rule: &R, at: &InitContext<'_>) -> Result<Self::State> {
+        let start =
+            |slot| Start { dtype: rule.slot_dtype(slot), value: 0.0, as_params: rule.slot_starts_as_params(slot) };
+        Ok(PartState { memory: rule.start(at)?, arrays: Arrays::new(R::SLOTS, at, start)? })
+    }
+
+    fn begin(rule: &R, state: &mut Self::State, at: &StepContext<'_>) {
+        rule.begin(&mut state.memory, at);
+    }
+
+    fn finish(rule: &R, state: &mut Self::State, (): (), sums: Sums<'_>, _: &mut Outcome) {
+        rule.finish(&mut state.memory, sums);
+    }
+
+    fn tile<C: Real>(rule: &R, state: &Self::State, run: &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        fused_tile(rule, state, run, place, span, tile);
+    }
+
+    #[inline]
+    fn kernel<C: Real>(rule: &R, state: &Self::State, (): &(), leaf: usize) -> R::Scalars<C> {
+        rule.scalars(&state.memory, leaf)
+    }
+
+    fn slots(_: &R, state: &Self::State, leaf: usize, list: &mut SlotList) {
+        state.arrays.list(leaf, list);
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
+        if !span.has(at) {
+            return u;
+        }
+        // A pass that computes this again must not count again.
+        let mut again = [0; super::super::kernel::MOST_SUMS];
+        let counts = if at == span.to { tally } else { &mut again[..] };
+        R::apply(*k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS])
+    }
+
+    fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        if span.has(at) { state.arrays.bytes(leaf, |_| 2) } else { 0 }
+    }
+}

@@ -1,0 +1,228 @@
+//! What authors write: a *part*, which says which *form* it has, and what that form asks.
+//!
+//! | form | trait | for |
+//! |---|---|---|
+//! | [`OneElement`] | [`Rule`], [`RuleWithMemory`] | arithmetic on one element |
+//! | [`TwoPass`] | [`TwoPasses`] | what takes in all gradients, decides, and gives out updates |
+//! | [`Around`] | [`Wrapper`] | what holds another transformation |
+//! | [`Whole`] | [`WholeTreeTransformation`] | whole leaves, or all of them |
+//! | [`Named`] | [`Optimizer`] | a chain under a name of its own |
+//!
+//! Each form is made a [`Stage`], the engine's own protocol, in one file of this folder. Nothing else in the crate, but what
+//! joins parts (tuples, boxes, partitions), talks to the engine.
+
+mod around;
+mod loops;
+mod memory;
+mod named;
+mod rule;
+mod state;
+mod two_passes;
+mod whole;
+
+pub use around::{Around, Decision, Elsewhere, Wrapper, no_arithmetic};
+pub use memory::{OneElementWithMemory, RuleWithMemory};
+pub use named::{Named, Optimizer};
+pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
+pub use state::{PartState, WrapperState};
+pub use two_passes::{Access, TwoPass, TwoPasses};
+pub use whole::{Whole, WholeTreeTransformation};
+
+use super::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::element::Real;
+use crate::error::Result;
+use crate::needs::{Level, Needs};
+use crate::recipe::Recipe;
+use crate::state::State;
+
+/// A value with a name and arguments that transforms gradients.
+///
+/// [`Form`](Part::Form) says how, and with it which trait is to be implemented too; the table in the module's documentation has
+/// them all. Every part is a [`GradientTransformation`](crate::GradientTransformation): it can be chained, masked, wrapped, boxed,
+/// saved, resumed and averaged.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a transformation of gradients",
+    note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
+            chains), a box of one, or a type of your own that implements `Part` and the trait of its form, such as `Rule`",
+    note = "in a generic function, ask for `T: GradientTransformation`"
+)]
+pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
+    /// The name, as in messages and configs.
+    const NAME: &'static str;
+    /// Which form it has: `OneElement`, `OneElementWithMemory`, `TwoPass`, `Around`, `Whole` or `Named`.
+    type Form: Form<Self>;
+
+    /// Checks the arguments.
+    ///
+    /// # Errors
+    ///
+    /// If one is out of its range; see [`Error::argument`](crate::Error::argument).
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// How the part is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.
+    fn recipe(&self) -> Recipe {
+        Recipe::Opaque(self.describe())
+    }
+
+    /// The part in a line, for messages and [`Plan`](super::Plan): its name, unless it says more.
+    fn describe(&self) -> String {
+        Self::NAME.into()
+    }
+}
+
+/// How parts of one form are run. Implemented by the forms, and by nothing else.
+#[allow(missing_docs, reason = "each is what has the same name in `Stage`")]
+pub trait Form<P: ?Sized> {
+    type Needs: Needs;
+    type State: State;
+    type Run: Send + Sync;
+    type Kernel<C: Real>: Copy + Send + Sync;
+
+    const SHAPE: Shape;
+    const FUSES: bool;
+    const SLOTS: usize;
+
+    fn shape(part: &P) -> Shape {
+        let _ = part;
+        Self::SHAPE
+    }
+    fn needs(part: &P) -> Level {
+        let _ = part;
+        <Self::Needs as Needs>::LEVEL
+    }
+    fn validate(part: &P) -> Result<()>;
+    fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State>;
+    fn check(part: &P, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        let _ = (part, state, at);
+        Ok(())
+    }
+    fn begin(part: &P, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run;
+    #[allow(clippy::too_many_arguments, reason = "those of `Stage::barrier`, and the part")]
+    fn barrier(
+        part: &P,
+        state: &mut Self::State,
+        run: &mut Self::Run,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        let _ = (part, state, run, at, index, sums, tree);
+    }
+    fn finish(part: &P, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        let _ = (part, state, run, sums, outcome);
+    }
+    fn ends_at(part: &P, state: &Self::State, run: &Self::Run) -> Option<usize> {
+        let _ = (part, state, run);
+        None
+    }
+    fn tile<C: Real>(part: &P, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>);
+    fn fuses_now(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
+        let _ = (part, state, run, leaf);
+        Self::FUSES
+    }
+    fn kernel<C: Real>(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C>;
+    fn slots(part: &P, state: &Self::State, leaf: usize, list: &mut SlotList) {
+        let _ = (part, state, leaf, list);
+    }
+    fn apply<C: Real>(
+        kernel: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        tally: &mut [u32],
+    ) -> C;
+    fn reduce<C: Real>(kernel: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
+        let _ = (kernel, place, span, u, p, sums);
+    }
+    fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+    fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        let _ = (part, state, report);
+    }
+}
+
+/// Every part is run as its form says: the one place where the two protocols meet.
+impl<P: Part> Stage for P {
+    type Needs = <P::Form as Form<P>>::Needs;
+    type State = <P::Form as Form<P>>::State;
+    type Run = <P::Form as Form<P>>::Run;
+    type Kernel<C: Real> = <P::Form as Form<P>>::Kernel<C>;
+
+    const SHAPE: Shape = <P::Form as Form<P>>::SHAPE;
+    const FUSES: bool = <P::Form as Form<P>>::FUSES;
+    const SLOTS: usize = <P::Form as Form<P>>::SLOTS;
+
+    fn shape(&self) -> Shape {
+        P::Form::shape(self)
+    }
+    fn needs(&self) -> Level {
+        P::Form::needs(self)
+    }
+    fn validate(&self) -> Result<()> {
+        Part::validate(self)?;
+        P::Form::validate(self)
+    }
+    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        P::Form::init_state(self, at)
+    }
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        P::Form::check(self, state, at)
+    }
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
+        P::Form::begin(self, state, at)
+    }
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        run: &mut Self::Run,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        P::Form::barrier(self, state, run, at, index, sums, tree);
+    }
+    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        P::Form::finish(self, state, run, sums, outcome);
+    }
+    fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
+        P::Form::ends_at(self, state, run)
+    }
+    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        P::Form::tile(self, state, run, place, span, tile);
+    }
+    fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
+        P::Form::fuses_now(self, state, run, leaf)
+    }
+    #[inline]
+    fn kernel<C: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C> {
+        P::Form::kernel(self, state, run, leaf)
+    }
+    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
+        P::Form::slots(self, state, leaf, list);
+    }
+    #[inline(always)]
+    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
+        P::Form::apply::<C>(k, at, span, slots, u, p, tally)
+    }
+    #[inline(always)]
+    fn reduce<C: Real>(k: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
+        P::Form::reduce::<C>(k, place, span, u, p, sums);
+    }
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        P::Form::state_bytes(self, state, leaf, at, span)
+    }
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        P::Form::unused(self, state, report);
+    }
+    fn recipe(&self) -> Recipe {
+        Part::recipe(self)
+    }
+    fn describe(&self) -> String {
+        Part::describe(self)
+    }
+}

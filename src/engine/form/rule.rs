@@ -1,0 +1,232 @@
+//! One element: rules.
+
+use core::marker::PhantomData;
+
+use super::super::kernel::MOST_SLOTS;
+use super::super::{InitContext, Place, Shape, SlotList, Span, StepContext, Tile, fused_tile};
+use super::state::{Arrays, Start};
+use super::{Form, Part, PartState};
+use crate::element::{Both, DType, PerReal, Real};
+use crate::error::Result;
+use crate::state::{Count, State, StateWalk, StateWalkMut};
+
+/// The form of a [`Rule`]: arithmetic on one element, a count of steps, and state arrays.
+#[derive(Clone, Copy, Debug)]
+pub enum OneElement {}
+
+/// Element arithmetic that reads like the paper: hyperparameters, scalars worked out once a step, and one function.
+///
+/// A rule is a [`GradientTransformation`](crate::GradientTransformation): it can be chained, masked, wrapped and boxed,
+/// and fuses with its neighbours into one loop. It has no loop, no tree, no dtype and no threads of its own.
+///
+/// # Example
+///
+/// Sign descent with momentum, from nothing:
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::part::{Clock, OneElement, Part, Rule};
+/// use gradchain::Real;
+/// use ndarray::array;
+///
+/// /// Replaces updates by the sign of their running mean.
+/// #[derive(Clone, Debug)]
+/// struct ScaleBySignOfMean { decay: f64 }
+///
+/// impl Part for ScaleBySignOfMean {
+///     const NAME: &'static str = "scale_by_sign_of_mean";
+///     type Form = OneElement;
+/// }
+///
+/// impl Rule for ScaleBySignOfMean {
+///     const SLOTS: &'static [&'static str] = &["mean"];
+///     type Slots<C: Real> = [C; 1];
+///     type Scalars<C: Real> = [C; 2];
+///
+///     fn scalars<C: Real>(&self, _: Clock) -> [C; 2] {
+///         [C::of(self.decay), C::of(1.0 - self.decay)]
+///     }
+///
+///     fn apply<C: Real>([keep, take]: [C; 2], [mean]: &mut [C; 1], u: C, _: C) -> C {
+///         *mean = keep * *mean + take * u;
+///         mean.signum()
+///     }
+/// }
+///
+/// let optimizer = chain((ScaleBySignOfMean { decay: 0.9 }, scale(-0.5)));
+/// let mut params = array![1.0_f32, 1.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &array![3.0_f32, -2.0], &mut state)?;
+/// assert_eq!(params, array![0.5, 1.5]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub trait Rule: Part<Form = OneElement> {
+    /// The names of the state arrays, as many as [`Slots`](Rule::Slots) has. At most 8: a rule with more of them, or
+    /// with another number of names, does not compile.
+    const SLOTS: &'static [&'static str] = &[];
+    /// Whether `apply` reads the parameter.
+    const READS_PARAMS: bool = false;
+    /// The state of one element: `[C; N]`.
+    type Slots<C: Real>: SlotArray<C>;
+    /// What is worked out once a step.
+    type Scalars<C: Real>: Copy + Send + Sync;
+
+    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in.
+    fn slot_dtype(&self, slot: usize) -> Option<DType> {
+        let _ = slot;
+        None
+    }
+
+    /// The value that a state array starts with.
+    fn slot_start(&self, slot: usize) -> f64 {
+        let _ = slot;
+        0.0
+    }
+
+    /// Whether a state array starts as a copy of the parameters instead.
+    fn slot_starts_as_params(&self, slot: usize) -> bool {
+        let _ = slot;
+        false
+    }
+
+    /// Works out, in `f64`, what is the same for all elements of a step, and rounds it once with [`Real::of`].
+    fn scalars<C: Real>(&self, clock: Clock) -> Self::Scalars<C>;
+
+    /// Transforms the update `u` of one element with parameter `p`. Write `#[inline(always)]` on it.
+    ///
+    /// A panic in here ends the step, and the state [cannot be used any more](crate::Error::is_poisoned).
+    fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
+}
+
+/// How many steps a transformation has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// Steps done before this one: what schedules are evaluated at.
+    pub count: u64,
+}
+
+impl Clock {
+    /// The number of this step, from 1: the `t` of bias corrections.
+    pub fn t(self) -> f64 {
+        self.count.saturating_add(1) as f64
+    }
+
+    /// `1 − decayᵗ`, which a running mean that started at zero is divided by; 1 from where it no longer matters.
+    pub fn bias_correction(self, decay: f64) -> f64 {
+        1.0 - decay.powf(self.t())
+    }
+}
+
+/// A fixed number of values: the state of one element.
+pub trait SlotArray<C>: Copy {
+    /// How many.
+    const LEN: usize;
+    /// They, at the start of a slice of so many.
+    fn of(slots: &mut [C]) -> &mut Self;
+    /// The values.
+    fn as_slice(&self) -> &[C];
+}
+
+impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
+    const LEN: usize = N;
+    #[inline(always)]
+    fn of(slots: &mut [C]) -> &mut [C; N] {
+        slots.try_into().expect("the engine gives a rule as many slots as it has")
+    }
+    #[inline(always)]
+    fn as_slice(&self) -> &[C] {
+        self
+    }
+}
+
+/// The memory of a rule: how many steps it has done.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
+    /// Steps done.
+    pub count: Count,
+}
+
+impl State for Steps {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.child("count", &self.count);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.child("count", &mut self.count);
+    }
+}
+
+pub(crate) struct ScalarsOf<R>(PhantomData<R>);
+
+impl<R: Rule> PerReal for ScalarsOf<R> {
+    type Of<C: Real> = R::Scalars<C>;
+}
+
+/// A rule's scalars of one step, for either compute type.
+pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>);
+
+/// The number of a part's state arrays, if there is a name for each and room for all: else the part does not compile.
+pub(super) const fn checked_slots(names: &[&str], slots: usize) -> usize {
+    assert!(names.len() == slots, "a rule has one name for each slot");
+    assert!(slots <= MOST_SLOTS, "a rule has at most 8 slots");
+    slots
+}
+
+impl<R: Rule> Form<R> for OneElement {
+    type Needs = crate::needs::Nothing;
+    type State = PartState<Steps>;
+    type Run = RuleRun<R>;
+    type Kernel<C: Real> = R::Scalars<C>;
+
+    const SHAPE: Shape = Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS);
+    const FUSES: bool = true;
+    const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
+
+    fn validate(_: &R) -> Result<()> {
+        const { checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN) };
+        Ok(())
+    }
+
+    fn init_state(rule: &R, at: &InitContext<'_>) -> Result<PartState<Steps>> {
+        let start = |slot| Start {
+            dtype: rule.slot_dtype(slot),
+            value: rule.slot_start(slot),
+            as_params: rule.slot_starts_as_params(slot),
+        };
+        Ok(PartState { memory: Steps::default(), arrays: Arrays::new(R::SLOTS, at, start)? })
+    }
+
+    fn begin(rule: &R, state: &mut PartState<Steps>, _: &StepContext<'_>) -> RuleRun<R> {
+        let clock = Clock { count: state.count.get() };
+        state.count.increment();
+        RuleRun(Both { single: rule.scalars(clock), double: rule.scalars(clock) })
+    }
+
+    fn tile<C: Real>(
+        rule: &R,
+        state: &Self::State,
+        run: &RuleRun<R>,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, C>,
+    ) {
+        fused_tile(rule, state, run, place, span, tile);
+    }
+
+    #[inline]
+    fn kernel<C: Real>(_: &R, _: &Self::State, run: &RuleRun<R>, _: usize) -> R::Scalars<C> {
+        *C::pick(&run.0)
+    }
+
+    fn slots(_: &R, state: &Self::State, leaf: usize, list: &mut SlotList) {
+        state.arrays.list(leaf, list);
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, _: &mut [u32]) -> C {
+        if span.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
+    }
+
+    fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        if span.has(at) { state.arrays.bytes(leaf, |_| 2) } else { 0 }
+    }
+}

@@ -1,0 +1,175 @@
+//! What parts remember: memory of their own, and arrays that the engine keeps for them.
+
+use core::ops::{Deref, DerefMut};
+
+use super::super::{InitContext, SlotList};
+use crate::element::DType;
+use crate::error::Result;
+use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkMut};
+
+/// State arrays by name. They belong to the engine: while a step runs nobody else can reach them, which is why a part in safe
+/// code cannot make it read or write memory that is gone or somebody else's.
+#[derive(Clone, Debug)]
+pub(super) struct Arrays {
+    names: &'static [&'static str],
+    pub(super) all: Vec<Moments>,
+}
+
+/// How a state array starts.
+pub(super) struct Start {
+    pub(super) dtype: Option<DType>,
+    pub(super) value: f64,
+    pub(super) as_params: bool,
+}
+
+impl Arrays {
+    pub(super) fn new(
+        names: &'static [&'static str],
+        at: &InitContext<'_>,
+        start: impl Fn(usize) -> Start,
+    ) -> Result<Arrays> {
+        let one = |slot| {
+            let Start { dtype, value, as_params } = start(slot);
+            if as_params {
+                return at.params_as_moments_of(dtype);
+            }
+            Moments::like(at.structure, at.active, value, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
+        };
+        Ok(Arrays { names, all: (0..names.len()).map(one).collect::<Result<_>>()? })
+    }
+
+    pub(super) fn list(&self, leaf: usize, list: &mut SlotList) {
+        self.all.iter().for_each(|array| list.push(array, leaf));
+    }
+
+    /// The arrays of a leaf, if it has any where the part has some.
+    pub(super) fn of_leaf(&self, leaf: usize) -> Option<SlotList> {
+        let mut list = SlotList::new();
+        self.list(leaf, &mut list);
+        self.all.iter().all(|array| array.dtype(leaf).is_some()).then_some(list)
+    }
+
+    /// Bytes of one element of each array of a leaf, times what `times` says of the array's number.
+    pub(super) fn bytes(&self, leaf: usize, times: impl Fn(usize) -> usize) -> usize {
+        let sizes = self.all.iter().map(|array| array.dtype(leaf).map_or(0, DType::size));
+        sizes.enumerate().map(|(slot, size)| times(slot) * size).sum()
+    }
+
+    fn at(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|n| *n == name)
+    }
+
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        self.names.iter().zip(&self.all).for_each(|(name, array)| walk.child(name, array));
+    }
+
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.names.iter().zip(&mut self.all).for_each(|(name, array)| walk.child(name, array));
+    }
+}
+
+/// What a part remembers: its own memory, to which it dereferences, and its state arrays by name.
+#[derive(Clone, Debug)]
+pub struct PartState<M> {
+    pub(super) memory: M,
+    pub(super) arrays: Arrays,
+}
+
+/// What a wrapper remembers: its own memory, to which it dereferences, its state arrays by name, and the state of what is inside.
+#[derive(Clone, Debug)]
+pub struct WrapperState<M, S> {
+    pub(super) memory: M,
+    pub(super) arrays: Arrays,
+    pub(super) inner: S,
+    /// The leaves acted on, if they are not all.
+    pub(super) active: Option<Vec<bool>>,
+}
+
+impl<M, S> WrapperState<M, S> {
+    /// The state of the transformation inside.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The state of the transformation inside, to write.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Whether each leaf is acted on, if that was said of the leaves.
+    pub(crate) fn chosen(&self) -> Option<&[bool]> {
+        self.active.as_deref()
+    }
+}
+
+/// What both states have.
+macro_rules! arrays_and_memory {
+    ($S:ident<$M:ident $(, $Inner:ident)?>) => {
+        impl<$M $(, $Inner)?> $S<$M $(, $Inner)?> {
+            /// The state arrays of this name.
+            pub fn moment(&self, name: &str) -> Option<&Moments> {
+                self.arrays.all.get(self.arrays.at(name)?)
+            }
+
+            /// The state arrays of this name, to write.
+            pub fn moment_mut(&mut self, name: &str) -> Option<&mut Moments> {
+                let slot = self.arrays.at(name)?;
+                self.arrays.all.get_mut(slot)
+            }
+
+            /// The state arrays of this number, which the part has.
+            pub(crate) fn slot(&self, slot: usize) -> &Moments {
+                &self.arrays.all[slot]
+            }
+        }
+
+        impl<$M $(, $Inner)?> Deref for $S<$M $(, $Inner)?> {
+            type Target = $M;
+            fn deref(&self) -> &$M {
+                &self.memory
+            }
+        }
+
+        impl<$M $(, $Inner)?> DerefMut for $S<$M $(, $Inner)?> {
+            fn deref_mut(&mut self) -> &mut $M {
+                &mut self.memory
+            }
+        }
+    };
+}
+arrays_and_memory!(PartState<M>);
+arrays_and_memory!(WrapperState<M, S>);
+
+fn evaluation<'a, M: State>(memory: &M, arrays: &'a Arrays, walk: &mut StateWalk<'a, '_>) {
+    if let Some(EvaluateAs { slot, of_params, of_array }) = memory.evaluate_as()
+        && let Some(moments) = arrays.all.get(slot)
+    {
+        walk.evaluation(Evaluation { moments, of_params, of_moments: of_array });
+    }
+}
+
+impl<M: State> State for PartState<M> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        evaluation(&self.memory, &self.arrays, walk);
+        self.memory.walk(walk);
+        self.arrays.walk(walk);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.memory.walk_mut(walk);
+        self.arrays.walk_mut(walk);
+    }
+}
+
+impl<M: State, S: State> State for WrapperState<M, S> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        evaluation(&self.memory, &self.arrays, walk);
+        self.memory.walk(walk);
+        self.arrays.walk(walk);
+        walk.child("inner", &self.inner);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.memory.walk_mut(walk);
+        self.arrays.walk_mut(walk);
+        walk.child("inner", &mut self.inner);
+    }
+}

@@ -1,0 +1,156 @@
+//! Whole leaves, or the whole tree.
+
+use super::super::{InitContext, Place, Shape, Span, StepContext, Sums, Tile, WholeTree};
+use super::{Form, Part};
+use crate::element::Real;
+use crate::error::Result;
+use crate::needs::{Level, Needs};
+use crate::state::State;
+
+/// The form of a [`WholeTreeTransformation`]: the updates lie in memory, and it rewrites them.
+#[derive(Clone, Copy, Debug)]
+pub enum Whole {}
+
+/// A transformation that must see whole leaves or the whole tree: matrix methods, histories, anything that is not
+/// arithmetic on single elements.
+///
+/// # Example
+///
+/// Subtract each leaf's mean from its updates:
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::Real;
+/// use gradchain::part::{
+///     InitContext, LeafVisitor, Part, StepContext, Whole, WholeLeaf, WholeTree, WholeTreeTransformation,
+/// };
+///
+/// #[derive(Clone, Debug)]
+/// struct SubtractMean;
+///
+/// impl Part for SubtractMean {
+///     const NAME: &'static str = "subtract_mean";
+///     type Form = Whole;
+/// }
+///
+/// impl WholeTreeTransformation for SubtractMean {
+///     type State = ();
+///     type Needs = Nothing;
+///
+///     fn start(&self, _: &InitContext<'_>) -> gradchain::Result<()> {
+///         Ok(())
+///     }
+///
+///     fn transform(&self, _: &mut (), _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+///         tree.visit(&mut Subtract);
+///     }
+/// }
+///
+/// struct Subtract;
+///
+/// impl LeafVisitor for Subtract {
+///     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+///         let mean = leaf.u.iter().map(|u| u.as_f64()).sum::<f64>() / leaf.u.len() as f64;
+///         leaf.u.iter_mut().for_each(|u| *u -= C::of(mean));
+///     }
+/// }
+///
+/// let optimizer = chain((SubtractMean, sgd(1.0)));
+/// let mut params = vec![0.0_f32; 3];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![1.0_f32, 2.0, 3.0], &mut state)?;
+/// assert_eq!(params, [1.0, 0.0, -1.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # Cost
+///
+/// One more pass: the updates are stored in memory for it, once.
+pub trait WholeTreeTransformation: Part<Form = Whole> {
+    /// What is remembered between steps.
+    type State: State;
+    /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
+    type Needs: Needs;
+    /// Whether it looks at parameters; for [`plan`](crate::GradientTransformation::plan).
+    const READS_PARAMS: bool = false;
+
+    /// The state before the first step.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters are not of a kind that the transformation can work on.
+    fn start(&self, at: &InitContext<'_>) -> Result<Self::State>;
+
+    /// The last chance to refuse a step: nothing has been changed yet, in this or any other transformation.
+    ///
+    /// # Errors
+    ///
+    /// If the step cannot be done.
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        let _ = (state, at);
+        Ok(())
+    }
+
+    /// What this value needs, which can be less than its type says where it holds a box.
+    fn needs_now(&self) -> Level {
+        <Self::Needs as Needs>::LEVEL
+    }
+
+    /// Rewrites the updates in `tree`.
+    fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
+}
+
+impl<W: WholeTreeTransformation> Form<W> for Whole {
+    type Needs = W::Needs;
+    type State = W::State;
+    type Run = ();
+    type Kernel<C: Real> = ();
+
+    const SHAPE: Shape =
+        Shape { barriers: 1, stateful: 0, reads_params: W::READS_PARAMS as u32, materializes: 1, sums: 0 };
+    const FUSES: bool = false;
+    const SLOTS: usize = 0;
+
+    fn needs(part: &W) -> Level {
+        part.needs_now()
+    }
+
+    fn validate(_: &W) -> Result<()> {
+        Ok(())
+    }
+
+    fn init_state(part: &W, at: &InitContext<'_>) -> Result<W::State> {
+        part.start(at)
+    }
+
+    fn check(part: &W, state: &W::State, at: &StepContext<'_>) -> Result<()> {
+        part.check(state, at)
+    }
+
+    fn begin(_: &W, _: &mut W::State, _: &StepContext<'_>) {}
+
+    fn barrier(
+        part: &W,
+        state: &mut W::State,
+        (): &mut (),
+        at: &StepContext<'_>,
+        _: usize,
+        _: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        part.transform(state, at, tree);
+    }
+
+    fn tile<C: Real>(_: &W, _: &W::State, (): &(), _: Place, _: Span, _: &mut Tile<'_, C>) {}
+
+    fn kernel<C: Real>(_: &W, _: &W::State, (): &(), _: usize) {}
+
+    #[inline(always)]
+    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [u32]) -> C {
+        u
+    }
+
+    fn state_bytes(_: &W, _: &W::State, _: usize, _: usize, _: Span) -> usize {
+        0
+    }
+}

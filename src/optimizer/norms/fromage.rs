@@ -1,0 +1,107 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::optimizer;
+use crate::schedule::Hyperparam;
+use crate::transform::{ScaleByTrustRatio, scale_by_trust_ratio};
+
+/// Fromage: each leaf's step has the norm of its parameters times the learning rate, and the result is shrunk, so that
+/// parameters do not grow from that alone.
+///
+/// # Arithmetic
+///
+/// For each leaf:
+///
+/// ```text
+/// u ← u·max(‖p‖, min_norm) / max(‖u‖, min_norm)          scale_by_trust_ratio(min_norm)
+/// p ← (p − learning_rate·u) / √(1 + learning_rate²)
+/// ```
+///
+/// written as an update. Default: `min_norm` 1e-6.
+///
+/// # Cost
+///
+/// No state for elements. Two passes, of which the first reads and adds up.
+///
+/// # Errors
+///
+/// `init` fails if `learning_rate` is not finite, or `min_norm` is negative or not finite.
+///
+/// # Example
+///
+/// A step at a right angle to the parameters keeps their norm:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = fromage(0.75);
+/// let mut params = vec![5.0_f64, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![0.0_f64, 2.0], &mut state)?;
+/// assert_eq!(params, [4.0, -3.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Bernstein, Vahdat, Yue and Liu, [On the distance between two neural networks and the stability of
+/// learning](https://arxiv.org/abs/2002.03432), 2020, algorithm 1. Optax,
+/// [`fromage`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: norms are summed in `f64`.
+pub fn fromage(learning_rate: impl Into<Hyperparam>) -> Fromage {
+    let ratio = scale_by_trust_ratio().min_norm(1e-6);
+    Fromage { chain: (ratio, FromageStep { learning_rate: learning_rate.into() }) }
+}
+
+type Chain = (ScaleByTrustRatio, FromageStep);
+
+/// See [`fromage`](fromage()).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Fromage {
+    pub(crate) chain: Chain,
+}
+
+optimizer! {
+    Fromage as "fromage" = Chain {
+        hyperparams:
+            learning_rate [1.learning_rate] "Sets the learning rate.",
+            min_norm [0.min_norm] "Sets what smaller norms are taken to be.";
+        options: ;
+    }
+}
+
+/// The second half of [`fromage`](fromage()).
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct FromageStep {
+    learning_rate: Hyperparam,
+}
+
+impl crate::engine::Part for FromageStep {
+    const NAME: &'static str = "fromage_step";
+    type Form = crate::engine::OneElement;
+
+    fn validate(&self) -> Result<()> {
+        self.learning_rate.validate("fromage", "learning_rate", "finite", f64::is_finite)
+    }
+}
+
+impl Rule for FromageStep {
+    const READS_PARAMS: bool = true;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = [C; 2];
+
+    fn scalars<C: Real>(&self, clock: Clock) -> [C; 2] {
+        let rate = self.learning_rate.at(clock.count);
+        let square = rate * rate;
+        let root = (1.0 + square).sqrt();
+        // 1/root − 1, which would cancel for a small rate.
+        let shrink = if square.is_finite() { -square / (root * (1.0 + root)) } else { 1.0 / root - 1.0 };
+        [C::of(-rate / root), C::of(shrink)]
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>([step, shrink]: [C; 2], _: &mut [C; 0], u: C, p: C) -> C {
+        step * u + shrink * p
+    }
+}

@@ -1,0 +1,18 @@
+//! For authors of transformations: a *part* is a value with a name that says which form it has.
+//!
+//! | form | what you implement besides [`Part`] | guide |
+//! |---|---|---|
+//! | [`OneElement`] | [`Rule`]: arithmetic on one element; [`RuleWithMemory`] for more than a count of steps | own rule |
+//! | [`TwoPass`] | [`TwoPasses`]: take in all elements, decide, give out | own two-pass part |
+//! | [`Around`] | [`Wrapper`]: hold another transformation | own wrapper |
+//! | [`Whole`] | [`WholeTreeTransformation`]: whole leaves, or all of them | own whole-tree part |
+//! | [`Named`] | [`Optimizer`]: a chain under a name | own optimizer |
+//!
+//! A part has no loop, no tree, no number type and no threads of its own. It is chained, masked, boxed, saved, resumed and averaged like
+//! those of the crate, and is safe code: no part can make the engine read or write memory that is not its own.
+
+pub use crate::engine::{
+    Access, Around, Clock, Decision, Elsewhere, InitContext, LeafVisitor, Named, OneElement, OneElementWithMemory,
+    Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, SlotArray, StepContext, Steps, Sums, TwoPass, TwoPasses,
+    Whole, WholeLeaf, WholeTree, WholeTreeTransformation, Wrapper, WrapperState, no_arithmetic,
+};

@@ -1,0 +1,363 @@
+use crate::element::{DType, Real};
+use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, sum_tile};
+use crate::error::{Error, Result};
+use crate::macros::builder;
+use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
+use crate::tree::{Cursor, dense_strides};
+
+/// Multiplies the updates by an estimate of the inverse Hessian, made of the last few differences of parameters and
+/// gradients: the direction of L-BFGS.
+///
+/// All leaves together are one vector. Put it where the updates are still gradients, usually first.
+///
+/// # Arithmetic
+///
+/// At step `k`, counted from 0, with parameters `w`, updates `u`, and `m` = `memory_size`:
+///
+/// ```text
+/// s_j = w_{j+1} − w_j,   y_j = u_{j+1} − u_j,   ρ_j = 1 / (s_jᵀ y_j), or 0 if that is 1/0
+///
+/// q ← u
+/// for j = k−1, …, k−m:   α_j = ρ_j·s_jᵀ q;   q ← q − α_j·y_j
+/// q ← γ·q                γ = s_{k−1}ᵀ y_{k−1} / y_{k−1}ᵀ y_{k−1}, or 1 if scale_init_precond is false or y_{k−1} = 0
+/// for j = k−m, …, k−1:   β = ρ_j·y_jᵀ q;     q ← q + (α_j − β)·s_j
+/// u ← q
+/// ```
+///
+/// At the first step there is no difference yet, and `γ = min(1, 1/‖u‖)`: a step of length 1 at most. Inner products are
+/// summed in `f64` over all leaves in order, each in row-major order whatever its memory order; vectors are in the type
+/// that arithmetic is done in.
+///
+/// # Cost
+///
+/// `2·memory_size + 2` floats of state for each parameter. One more pass, between which the vectors are gone through
+/// `4·memory_size` times; reads parameters.
+///
+/// # Errors
+///
+/// `init` fails if `memory_size` is 0.
+///
+/// # Example
+///
+/// On a quadratic with Hessian 4, one difference is enough to know the Hessian:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = chain((scale_by_lbfgs(), scale(-1.0)));
+/// let mut x = 3.0_f64;
+/// let mut state = optimizer.init(&x)?;
+/// let gradient = 4.0 * x;
+/// optimizer.step(&mut x, &gradient, &mut state)?;
+/// assert_eq!(x, 2.0); // the first step has length 1
+/// let gradient = 4.0 * x;
+/// optimizer.step(&mut x, &gradient, &mut state)?;
+/// assert_eq!(x, 0.0);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Liu and Nocedal, [On the limited memory BFGS method for large scale
+/// optimization](https://doi.org/10.1007/BF01589116), 1989; Nocedal and Wright, Numerical Optimization, 1999, algorithm
+/// 7.4. Optax, [`scale_by_lbfgs`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: inner products
+/// are summed in `f64`. Neither tests the curvature `s_jᵀ y_j` for its sign; a line search with the Wolfe conditions keeps
+/// it positive, and so does a convex loss.
+pub fn scale_by_lbfgs() -> ScaleByLbfgs {
+    ScaleByLbfgs { memory_size: 10, scale_init_precond: true }
+}
+
+/// See [`scale_by_lbfgs`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByLbfgs {
+    /// How many differences are kept; at least 1.
+    pub memory_size: usize,
+    /// Whether the estimate starts from a scaled identity, `γ` above, or from the identity.
+    pub scale_init_precond: bool,
+}
+
+builder! {
+    ScaleByLbfgs as "scale_by_lbfgs" {
+        hyperparams: ;
+        options: scale_init_precond: bool;
+        integers: memory_size: usize;
+    }
+}
+/// What [`scale_by_lbfgs`] remembers. All arrays are in row-major order.
+#[derive(Clone, Debug)]
+pub struct ScaleByLbfgsState {
+    /// Steps done.
+    pub count: Count,
+    /// Parameters at the last step.
+    pub params: Moments,
+    /// Updates of the last step, as they came in.
+    pub updates: Moments,
+    /// Differences of parameters: an axis of length `memory_size`, then the leaf's own; a ring.
+    pub diff_params_memory: Moments,
+    /// Differences of updates, in the same places.
+    pub diff_updates_memory: Moments,
+    /// `ρ` of each place; 0 where there is no difference yet.
+    pub weights_memory: Vec<Scalar>,
+    /// Room for `q` and `α`.
+    direction: Moments,
+    alphas: Vec<f64>,
+}
+
+impl State for ScaleByLbfgsState {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.child("count", &self.count);
+        walk.child("params", &self.params);
+        walk.child("updates", &self.updates);
+        walk.child("diff_params_memory", &self.diff_params_memory);
+        walk.child("diff_updates_memory", &self.diff_updates_memory);
+        walk.child("weights_memory", &self.weights_memory);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.child("count", &mut self.count);
+        walk.child("params", &mut self.params);
+        walk.child("updates", &mut self.updates);
+        walk.child("diff_params_memory", &mut self.diff_params_memory);
+        walk.child("diff_updates_memory", &mut self.diff_updates_memory);
+        walk.child("weights_memory", &mut self.weights_memory);
+    }
+}
+
+impl crate::engine::Part for ScaleByLbfgs {
+    const NAME: &'static str = "scale_by_lbfgs";
+    type Form = crate::engine::Whole;
+
+    fn validate(&self) -> Result<()> {
+        // Also where every leaf is empty, there is room for as many numbers.
+        let fits = Vec::<[f64; 2]>::new().try_reserve_exact(self.memory_size).is_ok();
+        match self.memory_size {
+            0 => Err(Error::argument(Self::NAME, "memory_size", "at least 1", 0)),
+            size if !fits => Err(Error::argument(Self::NAME, "memory_size", "so small that it fits into memory", size)),
+            _ => Ok(()),
+        }
+    }
+
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByLbfgs {
+    const READS_PARAMS: bool = true;
+    type State = ScaleByLbfgsState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByLbfgsState> {
+        let of = |places: Option<usize>| {
+            Moments::with_shapes(
+                at.structure(),
+                at.active(),
+                |leaf| leaf.dtype().compute(),
+                |leaf| Some(places.into_iter().chain(leaf.shape().iter().copied()).collect()),
+            )
+        };
+        Ok(ScaleByLbfgsState {
+            count: Count::default(),
+            params: of(None)?,
+            updates: of(None)?,
+            diff_params_memory: of(Some(self.memory_size))?,
+            diff_updates_memory: of(Some(self.memory_size))?,
+            weights_memory: vec![Scalar::default(); self.memory_size],
+            direction: of(None)?,
+            alphas: vec![0.0; self.memory_size],
+        })
+    }
+
+    fn transform(&self, state: &mut ScaleByLbfgsState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let (count, places) = (state.count.get(), self.memory_size as u64);
+        state.count.increment();
+        let last = (count > 0).then(|| ((count - 1) % places) as usize);
+        tree.visit(&mut Remember { state, last });
+        let gamma = self.first_factor(state, last);
+        if let Some(last) = last {
+            let curvature =
+                dot(Vector::at(&state.diff_updates_memory, last), Vector::at(&state.diff_params_memory, last));
+            state.weights_memory[last].set(if curvature == 0.0 { 0.0 } else { 1.0 / curvature });
+        }
+        two_loops(state, (count % places) as usize, gamma);
+        tree.visit(&mut Emit { direction: &state.direction });
+    }
+}
+
+impl ScaleByLbfgs {
+    fn first_factor(&self, state: &ScaleByLbfgsState, last: Option<usize>) -> f64 {
+        match last {
+            _ if !self.scale_init_precond => 1.0,
+            None => {
+                let u = Vector::all(&state.direction);
+                // `min` would drop a NaN.
+                let inverse = 1.0 / dot(u, u).sqrt();
+                if inverse > 1.0 { 1.0 } else { inverse }
+            }
+            Some(last) => {
+                let [s, y] = [&state.diff_params_memory, &state.diff_updates_memory].map(|m| Vector::at(m, last));
+                let squared = dot(y, y);
+                if squared > 0.0 { dot(y, s) / squared } else { 1.0 }
+            }
+        }
+    }
+}
+
+/// The direction, from the updates that lie in its place; `oldest` is the oldest place of the ring.
+fn two_loops(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64) {
+    let ScaleByLbfgsState {
+        diff_params_memory: s, diff_updates_memory: y, weights_memory, direction: q, alphas, ..
+    } = state;
+    let places = weights_memory.len();
+    let place = |j: usize| (oldest + j) % places;
+    for j in (0..places).map(place).rev() {
+        let rho = weights_memory[j].get();
+        // A place without a weight changes nothing.
+        if rho != 0.0 {
+            alphas[j] = rho * dot(Vector::at(s, j), Vector::all(q));
+            add_scaled(q, -alphas[j], Vector::at(y, j));
+        }
+    }
+    if gamma != 1.0 {
+        scale_by(q, gamma);
+    }
+    for j in (0..places).map(place) {
+        let rho = weights_memory[j].get();
+        if rho != 0.0 {
+            let beta = rho * dot(Vector::at(y, j), Vector::all(q));
+            add_scaled(q, alphas[j] - beta, Vector::at(s, j));
+        }
+    }
+}
+
+/// Writes down the parameters and updates, and how they differ from the last ones.
+struct Remember<'a> {
+    state: &'a mut ScaleByLbfgsState,
+    last: Option<usize>,
+}
+
+impl LeafVisitor for Remember<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let (i, state) = (leaf.index, &mut *self.state);
+        for (now, before, memory) in [
+            (leaf.p, &mut state.params, &mut state.diff_params_memory),
+            (&*leaf.u, &mut state.updates, &mut state.diff_updates_memory),
+        ] {
+            let (Some(before), Some(memory)) = (before.get_mut::<C>(i), memory.get_mut::<C>(i)) else { continue };
+            let len = before.len();
+            let mut difference = self.last.map(|last| &mut memory[last * len..][..len]);
+            in_row_major_order(&leaf, |at, row_major| {
+                if let Some(difference) = &mut difference {
+                    difference[row_major] = now[at] - before[row_major];
+                }
+                before[row_major] = now[at];
+            });
+        }
+        if let (Some(updates), Some(direction)) = (state.updates.get::<C>(i), state.direction.get_mut::<C>(i)) {
+            direction.copy_from_slice(updates);
+        }
+    }
+}
+
+struct Emit<'a> {
+    direction: &'a Moments,
+}
+
+impl LeafVisitor for Emit<'_> {
+    fn visit<C: Real>(&mut self, mut leaf: WholeLeaf<'_, C>) {
+        let Some(direction) = self.direction.get::<C>(leaf.index) else { return };
+        let u = core::mem::take(&mut leaf.u);
+        in_row_major_order(&leaf, |at, row_major| u[at] = direction[row_major]);
+    }
+}
+
+/// Calls `each` with the place of every element in memory and in row-major order.
+fn in_row_major_order<C>(leaf: &WholeLeaf<'_, C>, mut each: impl FnMut(usize, usize)) {
+    let shape = leaf.spec.shape();
+    let order = dense_strides(shape);
+    let mut row_major = 0;
+    for run in Cursor::new(shape, &order, leaf.strides(), 0).take(leaf.p.len()) {
+        for k in 0..run.len {
+            each((run.offset + k as isize * run.stride) as usize, row_major);
+            row_major += 1;
+        }
+    }
+}
+
+/// All leaves as one vector, or one place of a memory of them.
+#[derive(Clone, Copy)]
+struct Vector<'a> {
+    arrays: &'a Moments,
+    place: Option<usize>,
+}
+
+impl<'a> Vector<'a> {
+    fn all(arrays: &'a Moments) -> Vector<'a> {
+        Vector { arrays, place: None }
+    }
+
+    fn at(arrays: &'a Moments, place: usize) -> Vector<'a> {
+        Vector { arrays, place: Some(place) }
+    }
+
+    fn leaf<C: Real>(self, leaf: usize) -> &'a [C] {
+        let data = self.arrays.get::<C>(leaf).unwrap_or_default();
+        let Some(place) = self.place else { return data };
+        let places = self.arrays.shape(leaf).and_then(|shape| shape.first().copied()).unwrap_or(1);
+        let len = data.len() / places;
+        &data[place * len..][..len]
+    }
+}
+
+/// Elements that are multiplied and added up together.
+const STRETCH: usize = 512;
+
+fn dot(a: Vector<'_>, b: Vector<'_>) -> f64 {
+    fn of<C: Real>(a: &[C], b: &[C]) -> f64 {
+        let mut products = [0.0; STRETCH];
+        let stretches = a.chunks(STRETCH).zip(b.chunks(STRETCH));
+        let sum = stretches.map(|(a, b)| {
+            let products = &mut products[..a.len()];
+            for ((product, a), b) in products.iter_mut().zip(a).zip(b) {
+                *product = a.as_f64() * b.as_f64();
+            }
+            sum_tile(products, |x: f64| x)
+        });
+        sum.sum()
+    }
+    let leaf = |i| match a.arrays.dtype(i) {
+        Some(DType::F64) => of::<f64>(a.leaf(i), b.leaf(i)),
+        _ => of::<f32>(a.leaf(i), b.leaf(i)),
+    };
+    a.arrays.leaves().map(leaf).sum()
+}
+
+/// `q ← q + factor·x`
+fn add_scaled(q: &mut Moments, factor: f64, x: Vector<'_>) {
+    fn of<C: Real>(q: &mut Moments, leaf: usize, factor: f64, x: Vector<'_>) {
+        let factor = C::of(factor);
+        for (q, x) in q.get_mut::<C>(leaf).unwrap_or_default().iter_mut().zip(x.leaf::<C>(leaf)) {
+            *q += factor * *x;
+        }
+    }
+    for i in 0..q.len() {
+        match q.dtype(i) {
+            Some(DType::F64) => of::<f64>(q, i, factor, x),
+            Some(_) => of::<f32>(q, i, factor, x),
+            None => {}
+        }
+    }
+}
+
+/// `q ← factor·q`
+fn scale_by(q: &mut Moments, factor: f64) {
+    fn of<C: Real>(q: &mut Moments, leaf: usize, factor: f64) {
+        let factor = C::of(factor);
+        q.get_mut::<C>(leaf).unwrap_or_default().iter_mut().for_each(|q| *q *= factor);
+    }
+    for i in 0..q.len() {
+        match q.dtype(i) {
+            Some(DType::F64) => of::<f64>(q, i, factor),
+            Some(_) => of::<f32>(q, i, factor),
+            None => {}
+        }
+    }
+}

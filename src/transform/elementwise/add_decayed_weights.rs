@@ -1,0 +1,86 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+
+/// Adds a multiple of the parameters to the updates.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← u + weight_decay·p
+/// ```
+///
+/// Before [`scale_by_learning_rate`](crate::scale_by_learning_rate) and after what rescales gradients it is decoupled
+/// weight decay; before what rescales gradients it is L2 regularization.
+///
+/// # Cost
+///
+/// No state for elements. Fuses; reads parameters.
+///
+/// # Errors
+///
+/// `init` fails if `weight_decay` is not finite.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = chain((add_decayed_weights(0.5), scale(-1.0)));
+/// let mut params = 2.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &0.25_f64, &mut state)?;
+/// assert_eq!(params, 2.0 - (0.25 + 0.5 * 2.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`add_decayed_weights`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: its `mask`
+/// argument is [`masked`](crate::masked) here.
+pub fn add_decayed_weights(weight_decay: impl Into<Hyperparam>) -> AddDecayedWeights {
+    AddDecayedWeights { weight_decay: weight_decay.into() }
+}
+
+/// See [`add_decayed_weights`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct AddDecayedWeights {
+    /// The multiple: any finite number.
+    pub weight_decay: Hyperparam,
+}
+
+builder! {
+    AddDecayedWeights as "add_decayed_weights" {
+        hyperparams: weight_decay;
+        options: ;
+    }
+}
+
+impl crate::engine::Part for AddDecayedWeights {
+    const NAME: &'static str = "add_decayed_weights";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+
+    fn validate(&self) -> Result<()> {
+        self.weight_decay.validate(Self::NAME, "weight_decay", "finite", f64::is_finite)
+    }
+}
+
+impl Rule for AddDecayedWeights {
+    const READS_PARAMS: bool = true;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
+
+    fn scalars<C: Real>(&self, clock: Clock) -> C {
+        C::of(self.weight_decay.at(clock.count))
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(weight_decay: C, _: &mut [C; 0], u: C, p: C) -> C {
+        u + weight_decay * p
+    }
+}

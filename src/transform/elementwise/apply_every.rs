@@ -1,0 +1,108 @@
+use core::hint::select_unpredictable;
+
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::{Error, Result};
+use crate::macros::builder;
+
+/// Adds up updates, and emits the sum every `k` steps and zero between.
+///
+/// What comes before and after it in a chain still runs at every step: with [`adam`](crate::adam()) before it, `k`
+/// mini-batches are `k` steps of Adam. For `k` mini-batches as one large batch there is
+/// [`multi_steps`](crate::multi_steps).
+///
+/// # Arithmetic
+///
+/// At step `t`, counted from 1:
+///
+/// ```text
+/// sum ← u if t mod k = 1 (or k = 1), else sum + u
+/// u ← sum if t mod k = 0, else 0
+/// ```
+///
+/// # Cost
+///
+/// One float of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `k` is 0.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = apply_every(2);
+/// let params = 0.0_f32;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(1.0_f32, 0.0), (2.0, 3.0), (5.0, 0.0), (6.0, 11.0)] {
+///     let updates = optimizer.update(&gradient, &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f32>("").unwrap(), [expected]);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`apply_every`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: zeros are assigned,
+/// not multiplied by, so that a NaN is in the sum that it belongs to and nowhere else; the count goes on instead of starting
+/// again.
+pub fn apply_every(k: u64) -> ApplyEvery {
+    ApplyEvery { k }
+}
+
+/// See [`apply_every`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ApplyEvery {
+    /// How many steps there are to a sum; at least 1.
+    pub k: u64,
+}
+
+builder! {
+    ApplyEvery as "apply_every" {
+        hyperparams: ;
+        options: ;
+        integers: k: u64;
+    }
+}
+
+/// What [`ApplyEvery`] works out once a step: whether a sum begins, and whether it is emitted.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyEveryScalars {
+    begins: bool,
+    ends: bool,
+}
+
+impl crate::engine::Part for ApplyEvery {
+    const NAME: &'static str = "apply_every";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+
+    fn validate(&self) -> Result<()> {
+        match self.k {
+            0 => Err(Error::argument(Self::NAME, "k", "at least 1", 0)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Rule for ApplyEvery {
+    const SLOTS: &'static [&'static str] = &["sum"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = ApplyEveryScalars;
+
+    fn scalars<C: Real>(&self, clock: Clock) -> ApplyEveryScalars {
+        let place = clock.count % self.k;
+        ApplyEveryScalars { begins: place == 0, ends: place == self.k - 1 }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: ApplyEveryScalars, [sum]: &mut [C; 1], u: C, _: C) -> C {
+        *sum = select_unpredictable(k.begins, C::zero(), *sum) + u;
+        select_unpredictable(k.ends, *sum, C::zero())
+    }
+}

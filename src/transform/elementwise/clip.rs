@@ -1,0 +1,87 @@
+use core::hint::select_unpredictable;
+
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+
+/// Limits each element of the updates to an interval around zero.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← min(max(u, −max_delta), max_delta)          NaN stays NaN
+/// ```
+///
+/// # Cost
+///
+/// No state for elements. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `max_delta` is negative or NaN. An infinite one never clips.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = clip(1.0);
+/// let mut params = vec![0.0_f32; 4];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![0.5_f32, 3.0, -3.0, f32::NEG_INFINITY], &mut state)?;
+/// assert_eq!(params, [0.5, 1.0, -1.0, -1.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none. PyTorch:
+/// `clip_grad_value_`.
+pub fn clip(max_delta: impl Into<Hyperparam>) -> Clip {
+    Clip { max_delta: max_delta.into() }
+}
+
+/// See [`clip`](clip()).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Clip {
+    /// The largest absolute value: not negative.
+    pub max_delta: Hyperparam,
+}
+
+builder! {
+    Clip as "clip" {
+        hyperparams: max_delta;
+        options: ;
+    }
+}
+
+impl crate::engine::Part for Clip {
+    const NAME: &'static str = "clip";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+
+    fn validate(&self) -> Result<()> {
+        self.max_delta.validate(Self::NAME, "max_delta", "not negative", |x| x >= 0.0)
+    }
+}
+
+impl Rule for Clip {
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
+
+    fn scalars<C: Real>(&self, clock: Clock) -> C {
+        C::of(self.max_delta.at(clock.count))
+    }
+
+    // Not `min` and `max`, which would give a limit for NaN; not `if`, which is compiled to slow conditional stores where
+    // nothing else is done to `u`.
+    #[inline(always)]
+    fn apply<C: Real>(most: C, _: &mut [C; 0], u: C, _: C) -> C {
+        let u = select_unpredictable(u > most, most, u);
+        select_unpredictable(u < -most, -most, u)
+    }
+}

@@ -1,0 +1,111 @@
+use crate::element::{DType, Real};
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+
+/// Replaces updates by a running mean of themselves.
+///
+/// # Arithmetic
+///
+/// At step `t`, counted from 1:
+///
+/// ```text
+/// ema ← decay·ema + (1 − decay)·u         starts at 0
+/// u ← ema / (1 − decayᵗ)                  without debias: ema
+/// ```
+///
+/// A sum instead of a mean is [`trace`](crate::trace()).
+///
+/// # Cost
+///
+/// One float of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `decay` is not in `[0, 1)`.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = ema(0.5).debias(false);
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for expected in [0.5, 0.75, 0.875] {
+///     let updates = optimizer.update(&1.0_f64, &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f64>("").unwrap(), [expected]);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, section 3. Optax,
+/// [`ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a 16-bit leaf is `f32`
+/// unless `accumulator_dtype` asks otherwise.
+pub fn ema(decay: impl Into<Hyperparam>) -> Ema {
+    Ema { decay: decay.into(), debias: true, accumulator_dtype: None }
+}
+
+/// See [`ema`](ema()).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Ema {
+    /// How much of the mean is kept from one step to the next, in `[0, 1)`.
+    pub decay: Hyperparam,
+    /// Whether to make up for the start at zero; true by default.
+    pub debias: bool,
+    /// Type of the mean; by default the one that arithmetic is done in.
+    pub accumulator_dtype: Option<DType>,
+}
+
+builder! {
+    Ema as "ema" {
+        hyperparams: decay;
+        options: debias: bool, accumulator_dtype: Option<DType>;
+    }
+}
+
+/// What [`Ema`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct EmaScalars<C> {
+    keep: C,
+    take: C,
+    unbias: C,
+}
+
+impl crate::engine::Part for Ema {
+    const NAME: &'static str = "ema";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+
+    fn validate(&self) -> Result<()> {
+        self.decay.validate(Self::NAME, "decay", "in [0, 1)", |x| (0.0..1.0).contains(&x))
+    }
+}
+
+impl Rule for Ema {
+    const SLOTS: &'static [&'static str] = &["ema"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = EmaScalars<C>;
+
+    fn slot_dtype(&self, _: usize) -> Option<DType> {
+        self.accumulator_dtype
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> EmaScalars<C> {
+        let decay = self.decay.at(clock.count);
+        let unbias = if self.debias { 1.0 / clock.bias_correction(decay) } else { 1.0 };
+        EmaScalars { keep: C::of(decay), take: C::of(1.0 - decay), unbias: C::of(unbias) }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: EmaScalars<C>, [ema]: &mut [C; 1], u: C, _: C) -> C {
+        *ema = k.keep * *ema + k.take * u;
+        k.unbias * *ema
+    }
+}

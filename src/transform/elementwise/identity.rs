@@ -1,0 +1,68 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::macros::builder;
+
+/// Leaves updates as they are.
+///
+/// The empty chain, `chain(())`, does the same; this one has a name.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← u
+/// ```
+///
+/// # Cost
+///
+/// None.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = identity();
+/// let mut params = 1.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &0.5_f64, &mut state)?;
+/// assert_eq!(params, 1.5);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`identity`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
+pub fn identity() -> Identity {
+    Identity
+}
+
+/// See [`identity`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Identity;
+
+builder! {
+    Identity as "identity" {
+        hyperparams: ;
+        options: ;
+    }
+}
+
+impl crate::engine::Part for Identity {
+    const NAME: &'static str = "identity";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl Rule for Identity {
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = ();
+
+    fn scalars<C: Real>(&self, _: Clock) {}
+
+    #[inline(always)]
+    fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C) -> C {
+        u
+    }
+}

@@ -1,0 +1,87 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+
+/// Multiplies updates by minus the learning rate: the last member of most optimizers.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← −learning_rate·u          with flip_sign false: learning_rate·u
+/// ```
+///
+/// # Cost
+///
+/// No state for elements. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if the learning rate is not finite.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_learning_rate(linear(1.0, 0.0, 2));
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for expected in [-1.0, -1.5, -1.5] {
+///     optimizer.step(&mut params, &1.0_f64, &mut state)?;
+///     assert_eq!(params, expected);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`scale_by_learning_rate`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: there is
+/// no default of "none", with which a chain would climb; the state does not depend on whether a schedule is given.
+pub fn scale_by_learning_rate(learning_rate: impl Into<Hyperparam>) -> ScaleByLearningRate {
+    ScaleByLearningRate { learning_rate: learning_rate.into(), flip_sign: true }
+}
+
+/// See [`scale_by_learning_rate`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByLearningRate {
+    /// The learning rate: any finite number.
+    pub learning_rate: Hyperparam,
+    /// Whether to go down (true, the default) or up.
+    pub flip_sign: bool,
+}
+
+builder! {
+    ScaleByLearningRate as "scale_by_learning_rate" {
+        hyperparams: learning_rate;
+        options: flip_sign: bool;
+    }
+}
+
+impl crate::engine::Part for ScaleByLearningRate {
+    const NAME: &'static str = "scale_by_learning_rate";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+
+    fn validate(&self) -> Result<()> {
+        self.learning_rate.validate(Self::NAME, "learning_rate", "finite", f64::is_finite)
+    }
+}
+
+impl Rule for ScaleByLearningRate {
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
+
+    fn scalars<C: Real>(&self, clock: Clock) -> C {
+        let rate = self.learning_rate.at(clock.count);
+        C::of(if self.flip_sign { -rate } else { rate })
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(factor: C, _: &mut [C; 0], u: C, _: C) -> C {
+        factor * u
+    }
+}

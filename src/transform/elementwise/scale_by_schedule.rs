@@ -1,0 +1,88 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Schedule;
+
+/// Multiplies updates by a schedule's value.
+///
+/// # Arithmetic
+///
+/// At step `t`, counted from 1:
+///
+/// ```text
+/// u ← step_size_fn(t − 1)·u
+/// ```
+///
+/// [`scale`](crate::scale) takes a schedule too. This one is Optax's name for it, and its schedule is no number that
+/// [`inject_hyperparams`](crate::inject_hyperparams) would put into the state.
+///
+/// # Cost
+///
+/// No state for elements. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if the schedule has an argument out of range.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_schedule(linear(1.0, 0.0, 2));
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for expected in [1.0, 1.5, 1.5] {
+///     optimizer.step(&mut params, &1.0_f64, &mut state)?;
+///     assert_eq!(params, expected);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`scale_by_schedule`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
+pub fn scale_by_schedule(step_size_fn: impl Into<Schedule>) -> ScaleBySchedule {
+    ScaleBySchedule { step_size_fn: step_size_fn.into() }
+}
+
+/// See [`scale_by_schedule`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleBySchedule {
+    /// The factor at each step count; the first step has count 0.
+    pub step_size_fn: Schedule,
+}
+
+builder! {
+    ScaleBySchedule as "scale_by_schedule" {
+        hyperparams: ;
+        options: step_size_fn: Schedule;
+    }
+}
+
+impl crate::engine::Part for ScaleBySchedule {
+    const NAME: &'static str = "scale_by_schedule";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+
+    fn validate(&self) -> Result<()> {
+        self.step_size_fn.validate()
+    }
+}
+
+impl Rule for ScaleBySchedule {
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
+
+    fn scalars<C: Real>(&self, clock: Clock) -> C {
+        C::of(self.step_size_fn.at(clock.count))
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(step_size: C, _: &mut [C; 0], u: C, _: C) -> C {
+        step_size * u
+    }
+}

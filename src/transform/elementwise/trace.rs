@@ -1,0 +1,100 @@
+use crate::element::{DType, Real};
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+
+/// Replaces updates by a decaying sum of themselves: momentum.
+///
+/// # Arithmetic
+///
+/// ```text
+/// trace ← u + decay·trace                 starts at 0
+/// u ← trace                               with nesterov: u + decay·trace
+/// ```
+///
+/// A mean instead of a sum is [`ema`](crate::ema).
+///
+/// # Cost
+///
+/// One float of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `decay` is not finite.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = trace(0.5);
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for expected in [1.0, 1.5, 1.75] {
+///     let updates = optimizer.update(&1.0_f64, &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f64>("").unwrap(), [expected]);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Polyak, Some methods of speeding up the convergence of iteration methods, 1964. Sutskever, Martens, Dahl and Hinton,
+/// [On the importance of initialization and momentum in deep
+/// learning](https://proceedings.mlr.press/v28/sutskever13.html), 2013. Optax,
+/// [`trace`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the trace of a 16-bit leaf is
+/// `f32` unless `accumulator_dtype` asks otherwise.
+pub fn trace(decay: impl Into<Hyperparam>) -> Trace {
+    Trace { decay: decay.into(), nesterov: false, accumulator_dtype: None }
+}
+
+/// See [`trace`](trace()).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Trace {
+    /// How much of the sum is kept from one step to the next: any finite number; the sum grows without bound from 1 on.
+    pub decay: Hyperparam,
+    /// Whether to look one step ahead.
+    pub nesterov: bool,
+    /// Type of the sum; by default the one that arithmetic is done in.
+    pub accumulator_dtype: Option<DType>,
+}
+
+builder! {
+    Trace as "trace" {
+        hyperparams: decay;
+        options: nesterov: bool, accumulator_dtype: Option<DType>;
+    }
+}
+
+impl crate::engine::Part for Trace {
+    const NAME: &'static str = "trace";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+
+    fn validate(&self) -> Result<()> {
+        self.decay.validate(Self::NAME, "decay", "finite", f64::is_finite)
+    }
+}
+
+impl Rule for Trace {
+    const SLOTS: &'static [&'static str] = &["trace"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = (C, bool);
+
+    fn slot_dtype(&self, _: usize) -> Option<DType> {
+        self.accumulator_dtype
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> (C, bool) {
+        (C::of(self.decay.at(clock.count)), self.nesterov)
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>((decay, nesterov): (C, bool), [trace]: &mut [C; 1], u: C, _: C) -> C {
+        *trace = u + decay * *trace;
+        if nesterov { u + decay * *trace } else { *trace }
+    }
+}

@@ -1,0 +1,106 @@
+use crate::element::Real;
+use crate::engine::{InitContext, RuleWithMemory, Sums};
+use crate::error::Result;
+use crate::macros::part;
+use crate::needs::Nothing;
+use crate::state::{Count, Flag, PerLeaf};
+use crate::wrapper::state_fields;
+
+/// Replaces NaNs by zeros, and remembers in which leaves there were any.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← 0 if u is NaN, else u               infinities are left alone; −0 becomes 0
+/// ```
+///
+/// # Cost
+///
+/// A flag and a count for each leaf. Fuses: NaNs are counted in the loop that updates the parameters. Reads no
+/// parameters.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = chain((zero_nans(), scale(-1.0)));
+/// let mut params = (vec![1.0_f32, 1.0], 1.0_f32);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &(vec![f32::NAN, 0.5], 0.25_f32), &mut state)?;
+/// assert_eq!(params, (vec![1.0, 0.5], 0.75));
+/// assert!(state.0.found_nan.get(0).unwrap().get());
+/// assert!(!state.0.found_nan.get(1).unwrap().get());
+/// assert_eq!(state.0.total_zeroed(), 1);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`zero_nans`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: it also counts.
+pub fn zero_nans() -> ZeroNans {
+    ZeroNans::with()
+}
+
+part! {
+    /// See [`zero_nans`].
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    ZeroNans as "zero_nans": OneElementWithMemory;
+}
+
+/// Where a [`zero_nans`] found NaNs.
+#[derive(Clone, Debug)]
+pub struct ZeroNansState {
+    /// Whether each leaf had a NaN, the last time this ran.
+    pub found_nan: PerLeaf<Flag>,
+    /// How many elements of each leaf have been replaced, in all steps together.
+    pub zeroed: PerLeaf<Count>,
+}
+
+state_fields!(ZeroNansState<> { found_nan, zeroed });
+
+impl ZeroNansState {
+    /// Whether any leaf had a NaN, the last time this ran.
+    pub fn found_any(&self) -> bool {
+        self.found_nan.iter().any(|(_, found)| found.get())
+    }
+
+    /// How many elements of all leaves have been replaced, in all steps together.
+    pub fn total_zeroed(&self) -> u64 {
+        self.zeroed.iter().fold(0, |sum, (_, n)| sum.saturating_add(n.get()))
+    }
+}
+
+impl RuleWithMemory for ZeroNans {
+    const COUNTS: usize = 1;
+    type Needs = Nothing;
+    type Memory = ZeroNansState;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = ();
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ZeroNansState> {
+        Ok(ZeroNansState {
+            found_nan: PerLeaf::new(at.active(), Flag::default()),
+            zeroed: PerLeaf::new(at.active(), Count::default()),
+        })
+    }
+
+    fn scalars<C: Real>(&self, _: &ZeroNansState, _: usize) {}
+
+    #[inline(always)]
+    fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, nans: &mut [u32]) -> C {
+        nans[0] += u32::from(u.is_nan());
+        // The sum of its positive and its negative part. With a choice between zero and `u`, the loop would become one of
+        // stores that are only done for NaNs, and those are slow.
+        let zero = C::zero();
+        (if u > zero { u } else { zero }) + (if u < zero { u } else { zero })
+    }
+
+    fn finish(&self, memory: &mut ZeroNansState, nans: Sums<'_>) {
+        for ((leaf, found), (_, zeroed)) in memory.found_nan.iter_mut().zip(memory.zeroed.iter_mut()) {
+            let n = nans.leaf(0, leaf) as u64;
+            found.set(n > 0);
+            zeroed.increment_by(n);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+use super::linesearch::{Backtracking, Point, Stretch, TreeLine};
+use crate::engine::{InitContext, StepContext, WholeTree};
+use crate::error::{Error, Result};
+use crate::macros::builder;
+use crate::needs;
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
+
+/// Multiplies the updates by a step size at which the loss decreases by enough, found by trying shorter and shorter ones.
+///
+/// Put it last: what comes after it would change the step that was tried. The updates must go downhill, as those of
+/// [`sgd`](crate::sgd()) do; those of [`adam`](crate::adam()) need not.
+///
+/// # Arithmetic
+///
+/// With parameters `w`, updates `u`, the loss `f` and the gradient `g` that the step was given:
+///
+/// ```text
+/// t ← min(increase_factor·t, max_learning_rate)          t of the last step; 1 at first, and where the last t was 0
+/// until f(w + t·u) ≤ (1 + rtol)·f(w) + slope_rtol·t·⟨g, u⟩ + atol:   t ← decrease_factor·t
+/// u ← t·u
+/// ```
+///
+/// After `max_backtracking_steps + 1` evaluations the last `t` is taken, with `decrease_error` in the state positive. If
+/// the loss there is not finite, or there was no slope to begin with, `t` is 0: the updates are zero, whatever they were.
+/// Everything about `t` is in `f64`, sums over elements too; the loss is evaluated at the parameters that the step leads
+/// to, rounded to their types.
+///
+/// # Cost
+///
+/// One float of room for each parameter. One more pass; reads parameters. `1` to `max_backtracking_steps + 1` evaluations
+/// of the loss, usually one.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of its range.
+///
+/// # Example
+///
+/// On `w²/2` from 2, a step of 4 times the gradient goes to −6, where the loss is higher; half of it to −2, where it is
+/// not lower; a quarter of it to 0:
+///
+/// ```
+/// use gradchain::extra;
+/// use gradchain::prelude::*;
+///
+/// let loss = |w: &f64| w * w / 2.0;
+/// let optimizer = chain((sgd(4.0), scale_by_backtracking_linesearch(10).decrease_factor(0.5)));
+/// let mut w = 2.0_f64;
+/// let mut state = optimizer.init(&w)?;
+/// optimizer.step_with(&mut w, &2.0, extra::value_fn(2.0, loss), &mut state)?;
+/// assert_eq!(w, 0.0);
+/// assert_eq!(state.1.learning_rate.get(), 0.25);
+/// assert_eq!(state.1.info.num_linesearch_steps.get(), 3);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Armijo, [Minimization of functions having Lipschitz continuous first partial
+/// derivatives](https://doi.org/10.2140/pjm.1966.16.1), 1966; Vaswani and others, [Painless stochastic gradient:
+/// interpolation, line-search, and convergence rates](https://arxiv.org/abs/1905.09997), 2019. Optax,
+/// [`scale_by_backtracking_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: after a
+/// search that ended at 0 the next one starts anew, where Optax stays at 0 for good; a loss of −∞ is not accepted; in the
+/// state the value after a search that ended at 0 is that of where it stayed; no `store_grad`, since
+/// [`minimize_step`](crate::Minimize::minimize_step) keeps the gradient of what it evaluates.
+pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleByBacktrackingLinesearch {
+    ScaleByBacktrackingLinesearch {
+        max_backtracking_steps,
+        slope_rtol: 1e-4.into(),
+        decrease_factor: 0.8.into(),
+        increase_factor: 1.5.into(),
+        max_learning_rate: 1.0.into(),
+        atol: 0.0.into(),
+        rtol: 0.0.into(),
+    }
+}
+
+/// See [`scale_by_backtracking_linesearch`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByBacktrackingLinesearch {
+    /// How often the step is made shorter at most.
+    pub max_backtracking_steps: usize,
+    /// Which part of the decrease that the slope promises there must be; in `[0, 1)`.
+    pub slope_rtol: Hyperparam,
+    /// What a step that is too long is multiplied by; in `(0, 1)`.
+    pub decrease_factor: Hyperparam,
+    /// What the last step is multiplied by for the first guess; positive, and infinite to start at the maximum.
+    pub increase_factor: Hyperparam,
+    /// How long a step may be; positive.
+    pub max_learning_rate: Hyperparam,
+    /// How much higher the loss may be; not negative.
+    pub atol: Hyperparam,
+    /// How much higher the loss may be, as a part of its value; not negative.
+    pub rtol: Hyperparam,
+}
+
+builder! {
+    ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch" {
+        hyperparams: slope_rtol, decrease_factor, increase_factor, max_learning_rate, atol, rtol;
+        options: ;
+        integers: max_backtracking_steps: usize;
+    }
+}
+/// What [`scale_by_backtracking_linesearch`] remembers.
+#[derive(Clone, Debug)]
+pub struct ScaleByBacktrackingLinesearchState {
+    /// Steps done.
+    pub count: Count,
+    /// The step size of the last step.
+    pub learning_rate: Scalar,
+    /// The loss after the last step; infinite before the first.
+    pub value: Scalar,
+    /// How the last search went.
+    pub info: BacktrackingLinesearchInfo,
+    /// Room for a point.
+    point: Moments,
+}
+
+/// How a search went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BacktrackingLinesearchInfo {
+    /// Evaluations of the loss.
+    pub num_linesearch_steps: Count,
+    /// How much higher the loss was than it had to be, at the last step tried; infinite if it was not finite.
+    pub decrease_error: Scalar,
+}
+
+impl State for BacktrackingLinesearchInfo {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.child("num_linesearch_steps", &self.num_linesearch_steps);
+        walk.child("decrease_error", &self.decrease_error);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.child("num_linesearch_steps", &mut self.num_linesearch_steps);
+        walk.child("decrease_error", &mut self.decrease_error);
+    }
+}
+
+impl State for ScaleByBacktrackingLinesearchState {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.child("count", &self.count);
+        walk.child("learning_rate", &self.learning_rate);
+        walk.child("value", &self.value);
+        walk.child("info", &self.info);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.child("count", &mut self.count);
+        walk.child("learning_rate", &mut self.learning_rate);
+        walk.child("value", &mut self.value);
+        walk.child("info", &mut self.info);
+    }
+}
+
+impl crate::engine::Part for ScaleByBacktrackingLinesearch {
+    const NAME: &'static str = "scale_by_backtracking_linesearch";
+    type Form = crate::engine::Whole;
+
+    fn validate(&self) -> Result<()> {
+        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
+        self.slope_rtol.validate(Self::NAME, "slope_rtol", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
+        self.decrease_factor.validate(Self::NAME, "decrease_factor", "in (0, 1)", |x| x > 0.0 && x < 1.0)?;
+        self.increase_factor.validate(Self::NAME, "increase_factor", "positive", |x| x > 0.0)?;
+        let positive = |x: f64| x > 0.0 && x.is_finite();
+        self.max_learning_rate.validate(Self::NAME, "max_learning_rate", "finite and positive", positive)?;
+        self.atol.validate(Self::NAME, "atol", "finite and not negative", not_negative)?;
+        self.rtol.validate(Self::NAME, "rtol", "finite and not negative", not_negative)?;
+        // One more than it must be a number of evaluations.
+        match self.max_backtracking_steps {
+            usize::MAX => Err(Error::argument(Self::NAME, "max_backtracking_steps", "a smaller number", usize::MAX)),
+            _ => Ok(()),
+        }
+    }
+
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByBacktrackingLinesearch {
+    const READS_PARAMS: bool = true;
+    type State = ScaleByBacktrackingLinesearchState;
+    type Needs = needs::ValueFn;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByBacktrackingLinesearchState> {
+        Ok(ScaleByBacktrackingLinesearchState {
+            count: Count::default(),
+            learning_rate: Scalar::new(1.0),
+            value: Scalar::new(f64::INFINITY),
+            info: BacktrackingLinesearchInfo {
+                num_linesearch_steps: Count::default(),
+                decrease_error: Scalar::new(f64::INFINITY),
+            },
+            point: at.moments()?,
+        })
+    }
+
+    fn transform(
+        &self,
+        state: &mut ScaleByBacktrackingLinesearchState,
+        at: &StepContext<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        let count = state.count.get();
+        state.count.increment();
+        // A window of mini-steps that is flushed comes without a loss; it goes as far as the last step did.
+        let (true, Some(value)) = (tree.has_objective(), at.value()) else {
+            return tree.visit(&mut Stretch(state.learning_rate.get()));
+        };
+        let search = Backtracking {
+            max_backtracking_steps: self.max_backtracking_steps,
+            slope_rtol: self.slope_rtol.at(count),
+            decrease_factor: self.decrease_factor.at(count),
+            increase_factor: self.increase_factor.at(count),
+            max_learning_rate: self.max_learning_rate.at(count),
+            atol: self.atol.at(count),
+            rtol: self.rtol.at(count),
+        };
+        let mut line = TreeLine { tree, point: &mut state.point, gradients: None };
+        let slope = line.first_slope();
+        let found = search.search(&mut line, Point { t: 0.0, value, slope }, state.learning_rate.get());
+        tree.visit(&mut Stretch(found.t));
+        state.learning_rate.set(found.t);
+        state.value.set(found.value);
+        state.info.num_linesearch_steps = Count::new(found.evaluations);
+        state.info.decrease_error.set(found.decrease_error);
+    }
+}

@@ -1,0 +1,336 @@
+use crate::element::Real;
+use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Moments, State, StateWalk, StateWalkMut};
+use crate::tree::LeafSpec;
+
+/// Divides updates by the root of a running mean of their squares, of which only row and column means are kept where a
+/// leaf is large enough.
+///
+/// # Arithmetic
+///
+/// At step `t`, counted from 1, with `β = 1 − (t − step_offset)^−decay_rate`. For a leaf that is factored, over its two
+/// longest axes (of equally long ones the later), the rows along the shorter and the columns along the longer, separately
+/// for each index of the other axes:
+///
+/// ```text
+/// r_i ← β·r_i + (1 − β)·mean_j (u_ij² + epsilon)
+/// c_j ← β·c_j + (1 − β)·mean_i (u_ij² + epsilon)
+/// u_ij ← u_ij / √(r_i / mean(r)) / √c_j
+/// ```
+///
+/// For any other leaf:
+///
+/// ```text
+/// v ← β·v + (1 − β)·(u² + epsilon)
+/// u ← u / √v
+/// ```
+///
+/// Means are summed in `f64`, row by row whatever the memory order.
+///
+/// # Cost
+///
+/// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter. One more pass; reads no
+/// parameters.
+///
+/// # Errors
+///
+/// `init` fails if `decay_rate` or `epsilon` is negative or not finite.
+///
+/// # Example
+///
+/// A matrix whose squares are an outer product is described by its row and column means exactly:
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use ndarray::array;
+///
+/// let optimizer = scale_by_factored_rms().min_dim_size_to_factor(2);
+/// let params = array![[0.0, 0.0], [0.0, 0.0]];
+/// let mut state = optimizer.init(&params)?;
+/// let updates = optimizer.update(&array![[1.0, -2.0], [2.0, 4.0]], &mut state, &params)?;
+/// let expected = [1.0, -1.0, 1.0, 1.0];
+/// approx::assert_relative_eq!(&updates.to_vec::<f64>("").unwrap()[..], &expected[..], max_relative = 1e-12);
+/// assert_eq!(state.v_row.shape(0), Some(&[2][..]));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory cost](https://arxiv.org/abs/1804.04235),
+/// 2018, algorithms 4 and 5. Optax, [`scale_by_factored_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html).
+/// Differs: until step `step_offset` is past, `β` is 0, where Optax gives NaN; squares are summed in `f64`; the arrays of
+/// the other kind of leaf are absent instead of of length 1; no `decay_rate_fn`, since `decay_rate` takes a schedule.
+pub fn scale_by_factored_rms() -> ScaleByFactoredRms {
+    ScaleByFactoredRms {
+        factored: true,
+        decay_rate: 0.8.into(),
+        step_offset: 0,
+        min_dim_size_to_factor: 128,
+        epsilon: 1e-30.into(),
+    }
+}
+
+/// See [`scale_by_factored_rms`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByFactoredRms {
+    /// Whether any leaf is factored.
+    pub factored: bool,
+    /// How fast the mean becomes long; not negative.
+    pub decay_rate: Hyperparam,
+    /// The step at which fine-tuning begins; may be negative, to start with a long mean.
+    pub step_offset: i64,
+    /// How long at least the second longest axis of a factored leaf is.
+    pub min_dim_size_to_factor: usize,
+    /// Added to squares; not negative.
+    pub epsilon: Hyperparam,
+}
+
+builder! {
+    ScaleByFactoredRms as "scale_by_factored_rms" {
+        hyperparams: decay_rate, epsilon;
+        options: factored: bool;
+        integers: step_offset: i64, min_dim_size_to_factor: usize;
+    }
+}
+/// What [`scale_by_factored_rms`] remembers.
+#[derive(Clone, Debug)]
+pub struct ScaleByFactoredRmsState {
+    /// Steps done.
+    pub count: Count,
+    /// Row means of factored leaves: the leaf's shape without its longest axis.
+    pub v_row: Moments,
+    /// Column means of factored leaves: the leaf's shape without its second longest axis.
+    pub v_col: Moments,
+    /// Means of leaves that are not factored.
+    pub v: Moments,
+    /// Room for sums and factors.
+    room: Vec<f64>,
+}
+
+impl State for ScaleByFactoredRmsState {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.child("count", &self.count);
+        walk.child("v_row", &self.v_row);
+        walk.child("v_col", &self.v_col);
+        walk.child("v", &self.v);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.child("count", &mut self.count);
+        walk.child("v_row", &mut self.v_row);
+        walk.child("v_col", &mut self.v_col);
+        walk.child("v", &mut self.v);
+    }
+}
+
+impl ScaleByFactoredRms {
+    /// The axes that a leaf's rows and columns go along: its second longest and its longest.
+    fn axes(&self, leaf: &LeafSpec) -> Option<[usize; 2]> {
+        let shape = leaf.shape();
+        // The longest; of equally long ones the last.
+        let longest = |but: Option<usize>| (0..shape.len()).filter(|a| Some(*a) != but).max_by_key(|&a| shape[a]);
+        let along = longest(None)?;
+        let down = longest(Some(along))?;
+        (self.factored && shape[down] >= self.min_dim_size_to_factor).then_some([down, along])
+    }
+}
+
+impl crate::engine::Part for ScaleByFactoredRms {
+    const NAME: &'static str = "scale_by_factored_rms";
+    type Form = crate::engine::Whole;
+
+    fn validate(&self) -> Result<()> {
+        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
+        self.decay_rate.validate(Self::NAME, "decay_rate", "finite and not negative", not_negative)?;
+        self.epsilon.validate(Self::NAME, "epsilon", "finite and not negative", not_negative)
+    }
+
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByFactoredRms {
+    type State = ScaleByFactoredRmsState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByFactoredRmsState> {
+        let compute = |leaf: &LeafSpec| leaf.dtype().compute();
+        let without = |which: usize| {
+            Moments::with_shapes(at.structure(), at.active(), compute, |leaf| {
+                let gone = self.axes(leaf)?[which];
+                Some(leaf.shape().iter().enumerate().filter(|(a, _)| *a != gone).map(|(_, len)| *len).collect())
+            })
+        };
+        let leaves = at.structure().leaves().iter().zip(at.active());
+        let whole: Vec<bool> = leaves.map(|(leaf, on)| *on && self.axes(leaf).is_none()).collect();
+        let v = Moments::like(at.structure(), &whole, 0.0, compute)?;
+        Ok(ScaleByFactoredRmsState {
+            count: Count::default(),
+            v_row: without(1)?,
+            v_col: without(0)?,
+            v,
+            room: Vec::new(),
+        })
+    }
+
+    fn transform(&self, state: &mut ScaleByFactoredRmsState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let count = state.count.get();
+        state.count.increment();
+        let t = i64::try_from(count).unwrap_or(i64::MAX).saturating_sub(self.step_offset).saturating_add(1);
+        let keep = if t > 1 { 1.0 - (t as f64).powf(-self.decay_rate.at(count)) } else { 0.0 };
+        tree.visit(&mut Scale { rule: self, state, keep, epsilon: self.epsilon.at(count) });
+    }
+}
+
+struct Scale<'a> {
+    rule: &'a ScaleByFactoredRms,
+    state: &'a mut ScaleByFactoredRmsState,
+    keep: f64,
+    epsilon: f64,
+}
+
+impl LeafVisitor for Scale<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let i = leaf.index;
+        let ScaleByFactoredRmsState { v_row, v_col, v, room, .. } = &mut *self.state;
+        if let Some(v) = v.get_mut::<C>(i) {
+            return scale_whole(leaf.u, v, self.keep, self.epsilon);
+        }
+        let (Some([down, along]), Some(row), Some(col)) =
+            (self.rule.axes(leaf.spec), v_row.get_mut::<C>(i), v_col.get_mut::<C>(i))
+        else {
+            return;
+        };
+        let (shape, strides) = (leaf.spec.shape(), leaf.spec.strides());
+        let [n, m] = [shape[down], shape[along]];
+        // Where matrix number `b` of the leaf begins, in the leaf and in both factors: the other axes, last fastest.
+        for b in 0..leaf.u.len() / (n * m).max(1) {
+            let (mut rest, mut at, mut at_row, mut at_col) = (b, 0, 0, 0);
+            let [mut step_row, mut step_col] = [1, 1];
+            let [mut row_step, mut col_step] = [0, 0];
+            for a in (0..shape.len()).rev() {
+                if a == down {
+                    row_step = step_row;
+                } else if a == along {
+                    col_step = step_col;
+                } else {
+                    let place = rest % shape[a];
+                    rest /= shape[a];
+                    at += place * strides[a] as usize;
+                    at_row += place * step_row;
+                    at_col += place * step_col;
+                }
+                step_row *= if a == along { 1 } else { shape[a] };
+                step_col *= if a == down { 1 } else { shape[a] };
+            }
+            let row = Line { data: &mut *row, first: at_row, step: row_step };
+            let col = Line { data: &mut *col, first: at_col, step: col_step };
+            let steps = [strides[down] as usize, strides[along] as usize];
+            Factored { u: &mut leaf.u[at..], steps, size: [n, m], row, col, room }.scale(self.keep, self.epsilon);
+        }
+    }
+}
+
+fn scale_whole<C: Real>(u: &mut [C], v: &mut [C], keep: f64, epsilon: f64) {
+    let (keep, take, epsilon) = (C::of(keep), C::of(1.0 - keep), C::of(epsilon));
+    for (u, v) in u.iter_mut().zip(v) {
+        *v = keep * *v + take * (*u * *u + epsilon);
+        *u /= v.sqrt();
+    }
+}
+
+/// Evenly spaced elements of an array.
+struct Line<'a, C> {
+    data: &'a mut [C],
+    first: usize,
+    step: usize,
+}
+
+impl<C: Real> Line<'_, C> {
+    fn at(&mut self, i: usize) -> &mut C {
+        &mut self.data[self.first + i * self.step]
+    }
+}
+
+/// Sums kept side by side, so that adding up can be vectorised; their number fixes the order of addition.
+const LANES: usize = 8;
+
+/// One matrix and its factors.
+struct Factored<'a, C> {
+    u: &'a mut [C],
+    /// How far apart the neighbours are down and along.
+    steps: [usize; 2],
+    size: [usize; 2],
+    row: Line<'a, C>,
+    col: Line<'a, C>,
+    room: &'a mut Vec<f64>,
+}
+
+impl<C: Real> Factored<'_, C> {
+    fn scale(mut self, keep: f64, epsilon: f64) {
+        let [n, m] = self.size;
+        self.room.clear();
+        self.room.resize(n * LANES + m, 0.0);
+        self.sum(epsilon);
+        let (lanes, cols) = self.room.split_at_mut(n * LANES);
+        let mut mean_row = 0.0;
+        for i in 0..n {
+            let sum: f64 = (0..LANES).map(|lane| lanes[lane * n + i]).sum();
+            let row = self.row.at(i);
+            *row = C::of(keep * row.as_f64() + (1.0 - keep) * (sum / m as f64));
+            mean_row += row.as_f64() / n as f64;
+        }
+        for (j, sum) in cols.iter_mut().enumerate() {
+            let col = self.col.at(j);
+            *col = C::of(keep * col.as_f64() + (1.0 - keep) * (*sum / n as f64));
+            *sum = 1.0 / col.as_f64().sqrt();
+        }
+        for (i, factor) in lanes[..n].iter_mut().enumerate() {
+            *factor = 1.0 / (self.row.at(i).as_f64() / mean_row).sqrt();
+        }
+        self.multiply();
+    }
+
+    /// Adds up squares by row, in lanes, and by column: the same sums in the same order, whichever way the memory lies.
+    fn sum(&mut self, epsilon: f64) {
+        let ([n, m], [down, along]) = (self.size, self.steps);
+        let (lanes, cols) = self.room.split_at_mut(n * LANES);
+        let square = |u: C| u.as_f64() * u.as_f64() + epsilon;
+        if along <= down {
+            for i in 0..n {
+                let line = &self.u[i * down..];
+                for (j, col) in cols.iter_mut().enumerate() {
+                    let x = square(line[j * along]);
+                    lanes[j % LANES * n + i] += x;
+                    *col += x;
+                }
+            }
+        } else {
+            for j in 0..m {
+                let line = &self.u[j * along..];
+                let lane = &mut lanes[j % LANES * n..][..n];
+                for (i, lane) in lane.iter_mut().enumerate() {
+                    let x = square(line[i * down]);
+                    *lane += x;
+                    cols[j] += x;
+                }
+            }
+        }
+    }
+
+    fn multiply(&mut self) {
+        let ([n, m], [down, along]) = (self.size, self.steps);
+        let (rows, cols) = self.room.split_at(n * LANES);
+        let mut one = |i: usize, j: usize| {
+            let u = &mut self.u[i * down + j * along];
+            *u = *u * C::of(rows[i]) * C::of(cols[j]);
+        };
+        if along <= down {
+            (0..n).for_each(|i| (0..m).for_each(|j| one(i, j)));
+        } else {
+            (0..m).for_each(|j| (0..n).for_each(|i| one(i, j)));
+        }
+    }
+}

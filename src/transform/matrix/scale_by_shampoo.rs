@@ -1,0 +1,207 @@
+use super::WeightDimensionNumbers;
+use super::kronecker::{Matrices, Of, Rooms, square, squares};
+use crate::element::Real;
+use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree};
+use crate::error::{Error, Result};
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Moments};
+use crate::wrapper::{Arguments, state_fields};
+
+/// Multiplies the updates of a matrix from both sides by inverse roots of what its gradients have been.
+///
+/// # Arithmetic
+///
+/// For a matrix `G`, with `L` and `R` starting at 0:
+///
+/// ```text
+/// L ← b2·L + w·G·Gᵀ,   R ← b2·R + w·Gᵀ·G          w = 1 − b2, or 1 if b2 is 1: the sum of all steps
+/// every precondition_frequency steps, from the first on:   A = (L + eps·1)^(−1/4),   B = (R + eps·1)^(−1/4)
+/// u ← A·G·B
+/// ```
+///
+/// A side longer than [`max_precond_dim`](ScaleByShampoo::max_precond_dim) has no factor, and the other then the power `−1/2`.
+/// The elements of leaves that are no matrices, or have two such sides, are scaled one by one, as by Adagrad:
+///
+/// ```text
+/// v ← b2·v + w·u²
+/// u ← u / √(v + eps)
+/// ```
+///
+/// Eigenvalues are found in `f64`, with the same bits on any number of threads and with any instruction set.
+///
+/// # Cost
+///
+/// For a matrix of `n × m`, `2n² + 2m²` floats of state; for other leaves one float for each parameter. One more pass, before
+/// which the updates are stored. A step takes about `4nm(n + m)` multiplications and additions for a matrix, and each refresh
+/// of a root of `n × n` about `12n³`, in `f64`: for large matrices let the frequency be low, or use
+/// [`scale_by_soap`](crate::scale_by_soap). Reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b2` is not in `(0, 1]`, `eps` is not positive and finite, `precondition_frequency` is 0, or a leaf is
+/// described as something else than one matrix.
+///
+/// # Example
+///
+/// The roots of a diagonal matrix `diag(16, 81)` squared are `diag(1/4, 1/9)`, for each side:
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use ndarray::array;
+///
+/// let optimizer = scale_by_shampoo().eps(1e-12);
+/// let params = array![[0.0_f64, 0.0], [0.0, 0.0]];
+/// let updates = optimizer.update(&array![[16.0, 0.0], [0.0, -81.0]], &mut optimizer.init(&params)?, &params)?;
+/// let expected = [1.0, 0.0, 0.0, -1.0];
+/// approx::assert_relative_eq!(&updates.to_vec::<f64>("").unwrap()[..], &expected[..], epsilon = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Gupta, Koren and Singer, [Shampoo: preconditioned stochastic tensor optimization](https://arxiv.org/abs/1802.09568), 2018,
+/// algorithm 1; Anil, Gupta, Koren, Regan and Singer, [Scalable second order optimization for deep
+/// learning](https://arxiv.org/abs/2002.09018), 2020, for `b2` and sides without a factor. Optax has none. Differs: `eps` is
+/// added where a root is taken instead of once at the start, which is the same where `b2` is 1; leaves of more than two axes are
+/// matrices if they are described as such, never tensors.
+pub fn scale_by_shampoo() -> ScaleByShampoo {
+    ScaleByShampoo {
+        b2: 1.0.into(),
+        eps: 1e-6.into(),
+        precondition_frequency: 10,
+        max_precond_dim: 1024,
+        weight_dimension_numbers: WeightDimensionNumbers::default(),
+    }
+}
+
+/// See [`scale_by_shampoo`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByShampoo {
+    /// Decay of the factors, in `(0, 1]`; 1 is no decay.
+    pub b2: Hyperparam,
+    /// Added to the eigenvalues; positive.
+    pub eps: Hyperparam,
+    /// How many steps a root is kept; at least 1.
+    pub precondition_frequency: u64,
+    /// The longest side that has a factor.
+    pub max_precond_dim: usize,
+    /// Which axes of a leaf are the rows and columns of a matrix; by default those of a leaf with two axes.
+    pub weight_dimension_numbers: WeightDimensionNumbers,
+}
+
+builder! {
+    ScaleByShampoo as "scale_by_shampoo" {
+        hyperparams: b2, eps;
+        options: weight_dimension_numbers: WeightDimensionNumbers;
+        integers: precondition_frequency: u64, max_precond_dim: usize;
+    }
+}
+/// What [`scale_by_shampoo`] remembers.
+#[derive(Clone, Debug)]
+pub struct ScaleByShampooState {
+    /// Steps done.
+    pub count: Count,
+    /// Sums or running means of `G·Gᵀ`.
+    pub left: Moments,
+    /// Sums or running means of `Gᵀ·G`.
+    pub right: Moments,
+    /// Inverse roots of `left`.
+    pub left_root: Moments,
+    /// Inverse roots of `right`.
+    pub right_root: Moments,
+    /// Sums or running means of the squares of leaves that are no matrices.
+    pub v: Moments,
+    matrices: Matrices,
+    rooms: Rooms,
+}
+
+state_fields!(ScaleByShampooState<> { count, left, right, left_root, right_root, v });
+
+impl crate::engine::Part for ScaleByShampoo {
+    const NAME: &'static str = "scale_by_shampoo";
+    type Form = crate::engine::Whole;
+
+    fn validate(&self) -> Result<()> {
+        let name = <Self as crate::engine::Part>::NAME;
+        self.b2.validate(name, "b2", "in (0, 1]", |x| x > 0.0 && x <= 1.0)?;
+        self.eps.validate(name, "eps", "positive and finite", |x| x > 0.0 && x.is_finite())?;
+        match self.precondition_frequency {
+            0 => Err(Error::argument(name, "precondition_frequency", "at least 1", 0)),
+            _ => Ok(()),
+        }
+    }
+
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleByShampoo {
+    type State = ScaleByShampooState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {
+        let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);
+        let matrices = Matrices::new(numbers, most, at, <Self as Arguments>::NAME)?;
+        let [left, right] = squares(numbers, most, at)?;
+        let others: Vec<bool> = at.active().iter().enumerate().map(|(i, on)| *on && matrices.of(i).is_none()).collect();
+        Ok(ScaleByShampooState {
+            count: Count::default(),
+            left_root: left.clone(),
+            right_root: right.clone(),
+            left,
+            right,
+            v: Moments::like(at.structure(), &others, 0.0, |leaf| leaf.dtype().compute())?,
+            matrices,
+            rooms: Rooms::default(),
+        })
+    }
+
+    fn transform(&self, state: &mut ScaleByShampooState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let count = state.count.get();
+        state.count.increment();
+        let [b2, eps] = [&self.b2, &self.eps].map(|h| h.at(count));
+        let take = if b2 < 1.0 { 1.0 - b2 } else { 1.0 };
+        let anew = count.is_multiple_of(self.precondition_frequency);
+        tree.visit(&mut Precondition { state, keep: b2, take, eps, anew });
+    }
+}
+
+struct Precondition<'a> {
+    state: &'a mut ScaleByShampooState,
+    keep: f64,
+    take: f64,
+    eps: f64,
+    /// Whether roots are taken.
+    anew: bool,
+}
+
+impl LeafVisitor for Precondition<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let (i, u) = (leaf.index, leaf.u);
+        let ScaleByShampooState { left, right, left_root, right_root, v, matrices, rooms, .. } = &mut *self.state;
+        if let Some(v) = v.get_mut::<C>(i) {
+            let [keep, take, eps] = [self.keep, self.take, self.eps].map(C::of);
+            for (u, v) in u.iter_mut().zip(v) {
+                *v = keep * *v + take * (*u * *u);
+                *u /= (*v + eps).sqrt();
+            }
+            return;
+        }
+        let Some(places) = matrices.of(i).filter(|_| !u.is_empty()) else { return };
+        let (room, size) = (rooms.of::<C>(), places.size());
+        places.read(u, &mut room.gradient);
+        let both = left.dtype(i).is_some() && right.dtype(i).is_some();
+        let power = if both { -0.25 } else { -0.5 };
+        for (factor, root, of_rows) in [(&mut *left, &mut *left_root, true), (&mut *right, &mut *right_root, false)] {
+            let (Some(factor), Some(root)) = (factor.get_mut::<C>(i), root.get_mut::<C>(i)) else { continue };
+            room.accumulate(size, of_rows, self.keep, self.take, factor);
+            if self.anew {
+                room.eigen.power(factor, size[usize::from(!of_rows)], self.eps, power, root);
+            }
+        }
+        let [left, right] = [&*left_root, &*right_root].map(|root| root.get::<C>(i));
+        room.multiply(Of::Gradient, size, left.map(|x| square(x, size[0])), right.map(|x| square(x, size[1])));
+        places.write(&room.gradient, u);
+    }
+}

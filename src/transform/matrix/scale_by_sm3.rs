@@ -1,0 +1,255 @@
+use core::hint::select_unpredictable;
+use std::sync::Arc;
+
+use crate::element::Real;
+use crate::engine::{InitContext, Job, LeafVisitor, StepContext, WholeLeaf, WholeTree, current_isa, dispatch};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Moments};
+use crate::tree::LeafSpec;
+use crate::wrapper::state_fields;
+
+/// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of each
+/// axis instead of one for each element, and averages the result.
+///
+/// # Arithmetic
+///
+/// For element `i, j, …`, with one array for each axis, all starting at 0:
+///
+/// ```text
+/// v_ij… = b2·min(row_i, column_j, …) + (1 − b2)·u²       with b2 = 1: min(row_i, column_j, …) + u²
+/// row_i ← max_j… v_ij…                                   and so for each axis
+/// m ← b1·m + (1 − b1)·u / √(v + eps)                     0 for the quotient where v = 0
+/// u ← m
+/// ```
+///
+/// A leaf of one axis, or none, has `v` itself: with `b2` 1 that is Adagrad.
+///
+/// # Cost
+///
+/// For a leaf of `n × m`, `n + m` floats of state, and one for each parameter for the mean. One more pass, for which the
+/// updates are stored in memory; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b1` is not in `[0, 1)`, `b2` not in `[0, 1]`, or `eps` is negative or not finite.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use ndarray::array;
+///
+/// let optimizer = scale_by_sm3().b1(0.0).eps(0.0);
+/// let params = array![[0.0_f64, 0.0], [0.0, 0.0]];
+/// let mut state = optimizer.init(&params)?;
+/// let grads = array![[3.0, -1.0], [0.0, 1.0]];
+/// let updates = optimizer.update(&grads, &mut state, &params)?;
+/// assert_eq!(updates.to_vec::<f64>("").unwrap(), [1.0, -1.0, 0.0, 1.0]);
+/// // The largest squares of the rows are 9 and 1, those of the columns the same.
+/// let updates = optimizer.update(&array![[4.0, 0.0], [0.0, 0.0]], &mut state, &params)?;
+/// assert_eq!(updates.to_vec::<f64>("").unwrap(), [0.8, 0.0, 0.0, 0.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Anil, Gupta, Koren and Singer, [Memory-efficient adaptive optimization](https://arxiv.org/abs/1901.11150), 2019, SM3-II.
+/// Optax, [`scale_by_sm3`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: Optax fails on leaves
+/// that are single numbers.
+pub fn scale_by_sm3() -> ScaleBySm3 {
+    ScaleBySm3 { b1: 0.9.into(), b2: 1.0.into(), eps: 1e-8.into() }
+}
+
+/// See [`scale_by_sm3`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleBySm3 {
+    /// Decay of the mean of what is emitted, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// Decay of the squares, in `[0, 1]`; 1 adds them up.
+    pub b2: Hyperparam,
+    /// Added under the root; not negative.
+    pub eps: Hyperparam,
+}
+
+builder! {
+    ScaleBySm3 as "scale_by_sm3" {
+        hyperparams: b1, b2, eps;
+        options: ;
+    }
+}
+/// What [`scale_by_sm3`] remembers.
+#[derive(Clone, Debug)]
+pub struct ScaleBySm3State {
+    /// Steps done.
+    pub count: Count,
+    /// One number for each index of each axis, the axes one after another.
+    pub mu: Moments,
+    /// The mean of what was emitted.
+    pub nu: Moments,
+    /// Room for the next `mu`.
+    next: Moments,
+    layouts: Arc<[Layout]>,
+}
+
+state_fields!(ScaleBySm3State<> { count, mu, nu });
+
+/// The axes of a leaf in memory order, outermost first: how long each is, and where its numbers begin.
+#[derive(Clone, Debug)]
+struct Layout(Vec<[usize; 2]>);
+
+impl Layout {
+    fn new(leaf: &LeafSpec) -> Layout {
+        let shape = leaf.shape();
+        let mut order: Vec<usize> = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
+        order.sort_by_key(|&a| core::cmp::Reverse(leaf.strides()[a]));
+        // An axis of length 1 bounds nothing that another does not, but where there is no other.
+        Layout(order.into_iter().map(|a| [shape[a], shape[..a].iter().sum()]).collect())
+    }
+}
+
+impl crate::engine::Part for ScaleBySm3 {
+    const NAME: &'static str = "scale_by_sm3";
+    type Form = crate::engine::Whole;
+
+    fn validate(&self) -> Result<()> {
+        self.b1.validate(Self::NAME, "b1", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
+        self.b2.validate(Self::NAME, "b2", "in [0, 1]", |x| (0.0..=1.0).contains(&x))?;
+        self.eps.validate(Self::NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
+    }
+
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for ScaleBySm3 {
+    type State = ScaleBySm3State;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySm3State> {
+        let compute = |leaf: &LeafSpec| leaf.dtype().compute();
+        let each_axis = |leaf: &LeafSpec| Some(vec![if leaf.ndim() == 0 { 1 } else { leaf.shape().iter().sum() }]);
+        let mu = Moments::with_shapes(at.structure(), at.active(), compute, each_axis)?;
+        let layouts = at.structure().leaves().iter().map(Layout::new).collect();
+        Ok(ScaleBySm3State { count: Count::default(), next: mu.clone(), mu, nu: at.moments()?, layouts })
+    }
+
+    fn transform(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(state.count.get()));
+        state.count.increment();
+        tree.visit(&mut Sm3 { state, b1, b2, eps });
+        core::mem::swap(&mut state.mu, &mut state.next);
+    }
+}
+
+struct Sm3<'a> {
+    state: &'a mut ScaleBySm3State,
+    b1: f64,
+    b2: f64,
+    eps: f64,
+}
+
+impl LeafVisitor for Sm3<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let ScaleBySm3State { mu, nu, next, layouts, .. } = &mut *self.state;
+        let (Some(mu), Some(nu), Some(next)) =
+            (mu.get::<C>(leaf.index), nu.get_mut::<C>(leaf.index), next.get_mut::<C>(leaf.index))
+        else {
+            return;
+        };
+        next.fill(C::zero());
+        let k = Scalars {
+            keep: C::of(self.b1),
+            take: C::of(1.0 - self.b1),
+            keep_squares: C::of(self.b2),
+            take_squares: C::of(if self.b2 == 1.0 { 1.0 } else { 1.0 - self.b2 }),
+            eps: C::of(self.eps),
+        };
+        dispatch(current_isa(), OfLeaf { k, layout: &layouts[leaf.index], u: leaf.u, nu, mu, next });
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Scalars<C> {
+    keep: C,
+    take: C,
+    keep_squares: C,
+    take_squares: C,
+    eps: C,
+}
+
+/// Elements that are worked on together: one simple loop after another, each of which vectorises.
+const STRETCH: usize = 256;
+const LANES: usize = 16;
+
+/// One leaf: run by run along its innermost axis.
+struct OfLeaf<'a, C> {
+    k: Scalars<C>,
+    layout: &'a Layout,
+    u: &'a mut [C],
+    nu: &'a mut [C],
+    mu: &'a [C],
+    next: &'a mut [C],
+}
+
+impl<C: Real> Job for OfLeaf<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let OfLeaf { k, layout, u, nu, mu, next } = self;
+        let (outer, [len, first]) = match layout.0.split_last() {
+            Some((inner, outer)) => (outer, *inner),
+            None => (&[][..], [u.len(), 0]),
+        };
+        if len == 0 {
+            return;
+        }
+        let mut squares = [C::zero(); STRETCH];
+        for (run, (u, nu)) in u.chunks_exact_mut(len).zip(nu.chunks_exact_mut(len)).enumerate() {
+            // The place along each outer axis, innermost of them first.
+            let places = |each: &mut dyn FnMut(usize)| {
+                let mut rest = run;
+                for [len, first] in outer.iter().rev() {
+                    each(first + rest % len);
+                    rest /= len;
+                }
+            };
+            let mut bound = C::infinity();
+            places(&mut |place| bound = smaller(bound, mu[place]));
+            let mut largest = [C::zero(); LANES];
+            for start in (0..len).step_by(STRETCH) {
+                let here = start..len.min(start + STRETCH);
+                let (u, nu, v) = (&mut u[here.clone()], &mut nu[here.clone()], &mut squares[..here.len()]);
+                let [from, to] = [first + here.start, first + here.end];
+                for ((v, u), mu) in v.iter_mut().zip(&*u).zip(&mu[from..to]) {
+                    *v = k.take_squares * (*u * *u) + k.keep_squares * smaller(bound, *mu);
+                }
+                for ((u, nu), v) in u.iter_mut().zip(nu).zip(&*v) {
+                    let scaled = *u * select_unpredictable(*v > C::zero(), C::one() / (*v + k.eps).sqrt(), C::zero());
+                    *nu = k.keep * *nu + k.take * scaled;
+                    *u = *nu;
+                }
+                next[from..to].iter_mut().zip(&*v).for_each(|(next, v)| *next = larger(*next, *v));
+                for v in v.chunks(LANES) {
+                    largest.iter_mut().zip(v).for_each(|(largest, v)| *largest = larger(*largest, *v));
+                }
+            }
+            let largest = largest.into_iter().fold(C::zero(), larger);
+            places(&mut |place| next[place] = larger(next[place], largest));
+        }
+    }
+}
+
+/// The smaller, or NaN.
+#[inline(always)]
+fn smaller<C: Real>(a: C, b: C) -> C {
+    select_unpredictable(b < a || b.is_nan(), b, a)
+}
+
+/// The larger, or NaN.
+#[inline(always)]
+fn larger<C: Real>(a: C, b: C) -> C {
+    select_unpredictable(b > a || b.is_nan(), b, a)
+}

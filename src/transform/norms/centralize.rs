@@ -1,0 +1,110 @@
+use std::sync::Arc;
+
+use super::units::{AddUp, Change, Units};
+use crate::element::Real;
+use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, current_isa, dispatch};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::state::{State, StateWalk, StateWalkMut};
+
+/// Subtracts from the updates their mean over all axes but the first.
+///
+/// # Arithmetic
+///
+/// For a leaf of two or more axes, with the mean summed in `f64`; other leaves pass through:
+///
+/// ```text
+/// u_ij… ← u_ij… − mean_j… u_ij…
+/// ```
+///
+/// The first axis is taken for the output, as PyTorch's layers have it. Flax's have it last: the method means another mean
+/// there.
+///
+/// # Cost
+///
+/// No state. One more pass, for which the updates are stored in memory; reads no parameters.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use ndarray::{Array2, array};
+///
+/// let optimizer = centralize();
+/// let mut params = Array2::<f32>::zeros((2, 3));
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 9.0]], &mut state)?;
+/// assert_eq!(params, array![[-1.0, 0.0, 1.0], [-2.0, -1.0, 3.0]]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Yong, Huang, Hua and Zhang, [Gradient centralization: a new optimization technique for deep neural
+/// networks](https://arxiv.org/abs/2004.01461), 2020, equation 1: the mean over all that goes into one output. Optax,
+/// [`centralize`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
+pub fn centralize() -> Centralize {
+    Centralize
+}
+
+/// See [`centralize`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Centralize;
+
+builder! {
+    Centralize as "centralize" {
+        hyperparams: ;
+        options: ;
+    }
+}
+/// Nothing that [`centralize`] remembers; room for means.
+#[derive(Clone, Debug)]
+pub struct CentralizeState {
+    units: Arc<[Option<Units>]>,
+    means: Vec<f64>,
+}
+
+impl State for CentralizeState {
+    fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
+    fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
+}
+
+impl crate::engine::Part for Centralize {
+    const NAME: &'static str = "centralize";
+    type Form = crate::engine::Whole;
+
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl crate::engine::WholeTreeTransformation for Centralize {
+    type State = CentralizeState;
+    type Needs = crate::needs::Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<CentralizeState> {
+        let leaves = at.structure().leaves().iter().zip(at.active());
+        let units: Arc<[_]> =
+            leaves.map(|(leaf, on)| (*on && leaf.ndim() > 1).then(|| Units::new(leaf, |axis| axis > 0))).collect();
+        let most = units.iter().flatten().map(|units| units.count).max().unwrap_or(0);
+        Ok(CentralizeState { units, means: vec![0.0; most] })
+    }
+
+    fn transform(&self, state: &mut CentralizeState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        tree.visit(state);
+    }
+}
+
+impl LeafVisitor for CentralizeState {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let Some(units) = &self.units[leaf.index] else { return };
+        let (isa, means) = (current_isa(), &mut self.means[..units.count]);
+        means.fill(0.0);
+        dispatch(isa, AddUp { units, x: leaf.u, sums: means, f: |u: C| u.as_f64() });
+        means.iter_mut().for_each(|sum| *sum /= units.len as f64);
+        dispatch(isa, Change { units, x: leaf.u, by: means, f: |u: C, mean| u - C::of(mean) });
+    }
+}

@@ -1,0 +1,95 @@
+use crate::element::Real;
+use crate::engine::{Part, Sums, TwoPass};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::needs::Nothing;
+use crate::schedule::Hyperparam;
+use crate::transform::rescale::Rescale;
+
+/// Gives the updates of all leaves together a given norm, or nearly.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← u·scale_factor / (√(Σ u²) + eps)    summed over all leaves in f64; zeros stay zeros
+/// ```
+///
+/// # Cost
+///
+/// No state for elements. One more pass, which reads gradients and writes nothing. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `scale_factor` is not finite, or `eps` is negative or not finite.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = normalize_by_update_norm().scale_factor(2.0).eps(0.0);
+/// let mut params = (0.0_f64, 0.0_f64);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &(6.0_f64, 8.0_f64), &mut state)?;
+/// approx::assert_relative_eq!(params.0, 1.2, max_relative = 1e-15);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`normalize_by_update_norm`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: with an
+/// `eps` of 0, Optax makes NaN of updates that are all zero; the sum is `f64`.
+pub fn normalize_by_update_norm() -> NormalizeByUpdateNorm {
+    NormalizeByUpdateNorm { scale_factor: 1.0.into(), eps: 1e-6.into() }
+}
+
+/// See [`normalize_by_update_norm`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct NormalizeByUpdateNorm {
+    /// The norm that updates get: any finite number.
+    pub scale_factor: Hyperparam,
+    /// Added to the norm; not negative.
+    pub eps: Hyperparam,
+}
+
+builder! {
+    NormalizeByUpdateNorm as "normalize_by_update_norm" {
+        hyperparams: scale_factor, eps;
+        options: ;
+    }
+}
+
+impl Part for NormalizeByUpdateNorm {
+    const NAME: &'static str = "normalize_by_update_norm";
+    type Form = TwoPass;
+
+    fn validate(&self) -> Result<()> {
+        let name = Self::NAME;
+        self.scale_factor.validate(name, "scale_factor", "finite", f64::is_finite)?;
+        self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
+    }
+
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl Rescale for NormalizeByUpdateNorm {
+    const READS_PARAMS: bool = false;
+    type Needs = Nothing;
+    type Sums<W: Real> = [W; 1];
+    type Scalars = [f64; 2];
+
+    fn scalars(&self, count: u64, _: Option<f64>) -> [f64; 2] {
+        [&self.scale_factor, &self.eps].map(|h| h.at(count))
+    }
+
+    #[inline(always)]
+    fn measure<C: Real>(u: C, _: C) -> [C::Wide; 1] {
+        [u.wide() * u.wide()]
+    }
+
+    fn factors([scale_factor, eps]: [f64; 2], sums: Sums<'_>, factors: &mut [f64]) {
+        let norm = sums.total(0).sqrt() + eps;
+        factors.fill(if norm == 0.0 { 1.0 } else { scale_factor / norm });
+    }
+}

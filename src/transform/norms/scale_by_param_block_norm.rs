@@ -1,0 +1,96 @@
+use crate::element::Real;
+use crate::engine::{Part, Sums, TwoPass};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::needs::Nothing;
+use crate::schedule::Hyperparam;
+use crate::transform::rescale::Rescale;
+
+/// Multiplies the updates of each leaf by the norm of its parameters.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← u·max(‖p‖, min_scale)
+/// ```
+///
+/// Squares are summed in `f64`.
+///
+/// # Cost
+///
+/// No state for elements. Needs one more pass, to add up; reads parameters there.
+///
+/// # Errors
+///
+/// `init` fails if `min_scale` is negative or not finite.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_param_block_norm();
+/// let params = vec![3.0_f64, -4.0];
+/// let updates = optimizer.update(&vec![1.0_f64, 2.0], &mut optimizer.init(&params)?, &params)?;
+/// assert_eq!(updates.to_vec::<f64>("").unwrap(), [5.0, 10.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`scale_by_param_block_norm`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: squares
+/// are summed in `f64`.
+pub fn scale_by_param_block_norm() -> ScaleByParamBlockNorm {
+    ScaleByParamBlockNorm { min_scale: 1e-3.into() }
+}
+
+/// See [`scale_by_param_block_norm`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByParamBlockNorm {
+    /// The least factor; not negative.
+    pub min_scale: Hyperparam,
+}
+
+builder! {
+    ScaleByParamBlockNorm as "scale_by_param_block_norm" {
+        hyperparams: min_scale;
+        options: ;
+    }
+}
+
+impl Part for ScaleByParamBlockNorm {
+    const NAME: &'static str = "scale_by_param_block_norm";
+    type Form = TwoPass;
+
+    fn validate(&self) -> Result<()> {
+        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
+        self.min_scale.validate(Self::NAME, "min_scale", "finite and not negative", not_negative)
+    }
+
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl Rescale for ScaleByParamBlockNorm {
+    const READS_PARAMS: bool = true;
+    type Needs = Nothing;
+    type Sums<W: Real> = [W; 1];
+    type Scalars = f64;
+
+    fn scalars(&self, count: u64, _: Option<f64>) -> f64 {
+        self.min_scale.at(count)
+    }
+
+    #[inline(always)]
+    fn measure<C: Real>(_: C, p: C) -> [C::Wide; 1] {
+        [p.wide() * p.wide()]
+    }
+
+    fn factors(min_scale: f64, sums: Sums<'_>, factors: &mut [f64]) {
+        for (leaf, factor) in factors.iter_mut().enumerate() {
+            let norm = sums.leaf(0, leaf).sqrt();
+            // `max` would drop a NaN.
+            *factor = if norm <= min_scale { min_scale } else { norm };
+        }
+    }
+}

@@ -1,0 +1,123 @@
+use core::hint::select_unpredictable;
+
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+
+/// Bets on each element's gradient as on a coin, with what earlier bets have won: no learning rate.
+///
+/// The update is the step itself, not its direction: nothing that scales it follows.
+///
+/// # Arithmetic
+///
+/// With `x0` the parameters in `init`, `L` starting at `eps`, the rest at 0:
+///
+/// ```text
+/// L ← max(L, |u|)                         the largest gradient
+/// G ← G + |u|
+/// R ← max(R − u·(p − x0), 0)              what was won
+/// C ← C − u
+/// u ← x0 + C / (L·max(G + L, alpha·L))·(L + R) − p
+/// ```
+///
+/// # Cost
+///
+/// Five floats of state for each parameter. Fuses; reads parameters.
+///
+/// # Errors
+///
+/// `init` fails if `alpha` is negative or not finite, or `eps` is negative or not finite.
+///
+/// # Example
+///
+/// The first step is `1/alpha`, against the sign of the gradient:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_cocob().alpha(4.0);
+/// let mut params = vec![1.0_f64, 1.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![8.0_f64, -0.5], &mut state)?;
+/// assert_eq!(params, [0.75, 1.25]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Orabona and Tommasi, [Training deep networks without learning rates through coin
+/// betting](https://arxiv.org/abs/1705.07795), 2017, algorithm 2. Optax,
+/// [`contrib.scale_by_cocob`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: with an `eps` of 0, Optax
+/// makes NaN where all gradients were zero; state of 16-bit leaves is `f32`.
+pub fn scale_by_cocob() -> ScaleByCocob {
+    ScaleByCocob { alpha: 100.0.into(), eps: 1e-8.into() }
+}
+
+/// See [`scale_by_cocob`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByCocob {
+    /// How small first bets are; not negative.
+    pub alpha: Hyperparam,
+    /// What smaller gradients are taken to be, before a larger one was seen. It is read once, in `init`; not negative.
+    pub eps: Hyperparam,
+}
+
+builder! {
+    ScaleByCocob as "scale_by_cocob" {
+        hyperparams: alpha, eps;
+        options: ;
+    }
+}
+
+impl crate::engine::Part for ScaleByCocob {
+    const NAME: &'static str = "scale_by_cocob";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+
+    fn validate(&self) -> Result<()> {
+        for (name, value) in [("alpha", &self.alpha), ("eps", &self.eps)] {
+            value.validate(Self::NAME, name, "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
+        }
+        Ok(())
+    }
+}
+
+impl Rule for ScaleByCocob {
+    const SLOTS: &'static [&'static str] =
+        &["init_particles", "cumulative_gradients", "scale", "subgradients", "reward"];
+    const READS_PARAMS: bool = true;
+    type Slots<C: Real> = [C; 5];
+    type Scalars<C: Real> = C;
+
+    fn slot_start(&self, slot: usize) -> f64 {
+        if slot == 2 { self.eps.at(0) } else { 0.0 }
+    }
+
+    fn slot_starts_as_params(&self, slot: usize) -> bool {
+        slot == 0
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> C {
+        C::of(self.alpha.at(clock.count))
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(alpha: C, [start, gradients, scale, sizes, reward]: &mut [C; 5], u: C, p: C) -> C {
+        let zero = C::zero();
+        let size = u.abs();
+        // Comparisons such that NaN is chosen.
+        *scale = select_unpredictable(size <= *scale, *scale, size);
+        *sizes += size;
+        let won = *reward - u * (p - *start);
+        *reward = select_unpredictable(won <= zero, zero, won);
+        *gradients -= u;
+        let [least, most] = [*sizes + *scale, alpha * *scale];
+        let divisor = *scale * select_unpredictable(least <= most, most, least);
+        let bet = select_unpredictable(divisor == zero, zero, *gradients / divisor);
+        *start + bet * (*scale + *reward) - p
+    }
+}

@@ -1,0 +1,73 @@
+use core::hint::select_unpredictable;
+
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::macros::builder;
+
+/// Shortens updates that would make a parameter negative, so that it becomes zero.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← −p if p + u < 0, else u
+/// ```
+///
+/// A parameter that is negative already becomes zero unless its update lifts it above. A NaN is left alone. What comes
+/// after it in a chain may undo it, so put it last.
+///
+/// # Cost
+///
+/// No state for elements. Fuses; reads parameters.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = chain((sgd(1.0), keep_params_nonnegative()));
+/// let mut params = vec![1.0_f32, 1.0, -1.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![0.25_f32, 4.0, 0.0], &mut state)?;
+/// assert_eq!(params, [0.75, 0.0, 0.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`keep_params_nonnegative`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
+pub fn keep_params_nonnegative() -> KeepParamsNonnegative {
+    KeepParamsNonnegative
+}
+
+/// See [`keep_params_nonnegative`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct KeepParamsNonnegative;
+
+builder! {
+    KeepParamsNonnegative as "keep_params_nonnegative" {
+        hyperparams: ;
+        options: ;
+    }
+}
+
+impl crate::engine::Part for KeepParamsNonnegative {
+    const NAME: &'static str = "keep_params_nonnegative";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl Rule for KeepParamsNonnegative {
+    const READS_PARAMS: bool = true;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = ();
+
+    fn scalars<C: Real>(&self, _: Clock) {}
+
+    // Not `if`, which is compiled to slow conditional stores where nothing else is done to `u`.
+    #[inline(always)]
+    fn apply<C: Real>((): (), _: &mut [C; 0], u: C, p: C) -> C {
+        select_unpredictable(p + u < C::zero(), -p, u)
+    }
+}

@@ -1,0 +1,153 @@
+use core::hint::select_unpredictable;
+
+use super::scale_by_sign::sign;
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+
+/// Replaces updates by steps of a size that each element has for itself: larger while the sign of its gradient stays,
+/// smaller when it changes.
+///
+/// The size of the gradient does not matter, so this is for gradients of the whole data, not of mini-batches.
+///
+/// # Arithmetic
+///
+/// With `last` the sign of the update before, or 0 if that was held back, both starting at 0, and `step` starting at
+/// `learning_rate`:
+///
+/// ```text
+/// sign(u)·last > 0:   step ← min(step·eta_plus, max_step_size)
+/// sign(u)·last < 0:   step ← max(step·eta_minus, min_step_size);  u ← 0 instead of what follows
+/// u ← step·sign(u)
+/// last ← sign(u)
+/// ```
+///
+/// More exactly, `step` is limited on both sides whenever it changes.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `learning_rate` is not finite, `eta_minus` or `eta_plus` is negative or not finite, or the limits are
+/// negative or NaN.
+///
+/// # Example
+///
+/// The step grows by 1.2 while the sign stays; when it changes, there is no step, and the next one is half as large:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_rprop(0.5);
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(3.0, 0.5), (7.0, 0.6), (-0.1, 0.0), (-0.2, -0.3)] {
+///     let updates = optimizer.update(&gradient, &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f64>("").unwrap(), [expected]);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Riedmiller and Braun, [A direct adaptive method for faster backpropagation learning: the RPROP
+/// algorithm](https://doi.org/10.1109/ICNN.1993.298623), 1993; Igel and Hüsken, [Empirical evaluation of the improved Rprop
+/// learning algorithms](https://doi.org/10.1016/S0925-2312%2801%2900700-7), 2003, for this variant, iRprop⁻, which is
+/// PyTorch's `Rprop` too. Optax, [`scale_by_rprop`](https://optax.readthedocs.io/en/latest/api/transformations.html).
+/// Differs: Optax's update is always that of the step before, zero at first. PyTorch limits the first step too; Riedmiller
+/// and Braun take the last step back when the sign changes.
+pub fn scale_by_rprop(learning_rate: impl Into<Hyperparam>) -> ScaleByRprop {
+    ScaleByRprop {
+        learning_rate: learning_rate.into(),
+        eta_minus: 0.5.into(),
+        eta_plus: 1.2.into(),
+        min_step_size: 1e-6.into(),
+        max_step_size: 50.0.into(),
+    }
+}
+
+/// See [`scale_by_rprop`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByRprop {
+    /// The first step's size. It is read once, in `init`: of a schedule, the value at 0.
+    pub learning_rate: Hyperparam,
+    /// What a step is multiplied by when the sign changes.
+    pub eta_minus: Hyperparam,
+    /// What a step is multiplied by while the sign stays.
+    pub eta_plus: Hyperparam,
+    /// The smallest step.
+    pub min_step_size: Hyperparam,
+    /// The largest step.
+    pub max_step_size: Hyperparam,
+}
+
+builder! {
+    ScaleByRprop as "scale_by_rprop" {
+        hyperparams: learning_rate, eta_minus, eta_plus, min_step_size, max_step_size;
+        options: ;
+    }
+}
+
+/// What [`ScaleByRprop`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct RpropScalars<C> {
+    eta_minus: C,
+    eta_plus: C,
+    least: C,
+    most: C,
+}
+
+impl crate::engine::Part for ScaleByRprop {
+    const NAME: &'static str = "scale_by_rprop";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+
+    fn validate(&self) -> Result<()> {
+        self.learning_rate.validate(Self::NAME, "learning_rate", "finite", f64::is_finite)?;
+        for (name, eta) in [("eta_minus", &self.eta_minus), ("eta_plus", &self.eta_plus)] {
+            eta.validate(Self::NAME, name, "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
+        }
+        for (name, limit) in [("min_step_size", &self.min_step_size), ("max_step_size", &self.max_step_size)] {
+            limit.validate(Self::NAME, name, "not negative", |x| x >= 0.0)?;
+        }
+        Ok(())
+    }
+}
+
+impl Rule for ScaleByRprop {
+    const SLOTS: &'static [&'static str] = &["step_sizes", "last_signs"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = RpropScalars<C>;
+
+    fn slot_start(&self, slot: usize) -> f64 {
+        if slot == 0 { self.learning_rate.at(0) } else { 0.0 }
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> RpropScalars<C> {
+        let [eta_minus, eta_plus, least, most] =
+            [&self.eta_minus, &self.eta_plus, &self.min_step_size, &self.max_step_size]
+                .map(|h| C::of(h.at(clock.count)));
+        RpropScalars { eta_minus, eta_plus, least, most }
+    }
+
+    // Signs, not gradients: their product cannot vanish.
+    #[inline(always)]
+    fn apply<C: Real>(k: RpropScalars<C>, [step, last]: &mut [C; 2], u: C, _: C) -> C {
+        let zero = C::zero();
+        let sign = sign(u);
+        let agreement = sign * *last;
+        let changed = *step * select_unpredictable(agreement > zero, k.eta_plus, k.eta_minus);
+        let changed = select_unpredictable(changed < k.least, k.least, changed);
+        let changed = select_unpredictable(changed > k.most, k.most, changed);
+        *step = select_unpredictable(agreement == zero, *step, changed);
+        *last = select_unpredictable(agreement < zero, zero, sign);
+        *step * *last
+    }
+}

@@ -1,0 +1,76 @@
+use core::hint::select_unpredictable;
+
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::macros::builder;
+
+/// Replaces updates by their signs.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← −1, 0 or 1                          zero stays the zero it is, NaN stays NaN
+/// ```
+///
+/// # Cost
+///
+/// No state. Fuses; reads no parameters.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_sign();
+/// let mut params = vec![0.0_f32; 3];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![1e-3_f32, -5.0, 0.0], &mut state)?;
+/// assert_eq!(params, [1.0, -1.0, 0.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Bernstein, Wang, Azizzadenesheli and Anandkumar, [signSGD: compressed optimisation for non-convex
+/// problems](https://arxiv.org/abs/1802.04434), 2018. Optax,
+/// [`scale_by_sign`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
+pub fn scale_by_sign() -> ScaleBySign {
+    ScaleBySign
+}
+
+/// See [`scale_by_sign`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleBySign;
+
+builder! {
+    ScaleBySign as "scale_by_sign" {
+        hyperparams: ;
+        options: ;
+    }
+}
+
+impl crate::engine::Part for ScaleBySign {
+    const NAME: &'static str = "scale_by_sign";
+    type Form = crate::engine::OneElement;
+
+    crate::recipe::recipe_of_arguments!();
+}
+
+impl Rule for ScaleBySign {
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = ();
+
+    fn scalars<C: Real>(&self, _: Clock) {}
+
+    #[inline(always)]
+    fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C) -> C {
+        sign(u)
+    }
+}
+
+/// −1, 0 or 1. One choice: zero and NaN are not as large as the smallest number either.
+#[inline(always)]
+pub(super) fn sign<C: Real>(x: C) -> C {
+    select_unpredictable(x.abs() >= C::of_smallest(), C::one().copysign(x), x)
+}

@@ -1,0 +1,190 @@
+use crate::element::Real;
+use crate::engine::{InitContext, Part, RuleWithMemory, StepContext};
+use crate::error::{Error, Result};
+use crate::macros::part;
+use crate::needs::Value;
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Scalar};
+use crate::wrapper::state_fields;
+
+/// Multiplies updates by a factor that becomes smaller whenever the loss has stopped improving.
+///
+/// A step needs the [value](crate::extra::value) to watch: the loss of the batch, or of other data. After an optimizer in a
+/// chain it multiplies the learning rate.
+///
+/// # Arithmetic
+///
+/// Values are taken `accumulation_size` at a time; with each mean of so many:
+///
+/// ```text
+/// improved = mean < (1 − rtol)·best_value − atol           not where the mean is NaN
+/// improved:         best_value ← mean
+/// in a cooldown:    cooldown_count ← cooldown_count − 1;   plateau_count ← 0
+/// otherwise:        plateau_count ← 0 if improved else plateau_count + 1
+///     and if that is patience:
+///                   scale ← scale·factor;   cooldown_count ← cooldown;   plateau_count ← 0
+///                   scale ← max(scale, min_scale)
+/// ```
+///
+/// and in every step `u ← u·scale`, with the scale that its value led to.
+///
+/// # Cost
+///
+/// No state for elements. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `factor` is not between 0 and 1, `rtol` is not in `[0, 1]`, `atol` is negative, both are 0, `min_scale` is
+/// not finite, or `patience` or `accumulation_size` is 0.
+///
+/// # Example
+///
+/// The second value is no improvement, nor is the third:
+///
+/// ```
+/// use gradchain::extra;
+/// use gradchain::prelude::*;
+///
+/// let optimizer = chain((sgd(1.0), reduce_on_plateau().factor(0.5).patience(2)));
+/// let mut params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (loss, after) in [(3.0, -1.0), (3.0, -2.0), (4.0, -2.5), (1.0, -3.0)] {
+///     optimizer.step_with(&mut params, &1.0, extra::value(loss), &mut state)?;
+///     assert_eq!(params, after);
+/// }
+/// assert_eq!(state.1.scale.get(), 0.5);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`contrib.reduce_on_plateau`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: losses
+/// are kept in `f64`, in Optax in the type of the parameters; `patience` and `accumulation_size` of 0 are refused: with them
+/// Optax reduces on improvement, or never. PyTorch's `ReduceLROnPlateau`
+/// tests either a relative or an absolute improvement, and reduces after more than `patience` values without one.
+pub fn reduce_on_plateau() -> ReduceOnPlateau {
+    ReduceOnPlateau::with()
+}
+
+part! {
+    /// See [`reduce_on_plateau`].
+    #[derive(Clone, Debug, PartialEq)]
+    ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory;
+    hyperparams {
+        /// What the scale is multiplied by.
+        factor: INSIDE = 0.1;
+        /// The part of the best value by which a better one must be less.
+        rtol: SHARE = 1e-4;
+        /// The amount by which it must be less besides; more than 0 if `rtol` is 0.
+        atol: NOT_NEGATIVE = 0.0;
+        /// The scale at which there is no more reducing.
+        min_scale: FINITE = 0.0;
+    }
+    integers {
+        /// How many values without improvement make a plateau.
+        patience: u64 = 10, AT_LEAST_1;
+        /// How many values after a reduction are not counted.
+        cooldown: u64 = 0;
+        /// How many values are averaged to one.
+        accumulation_size: u64 = 1, AT_LEAST_1;
+    }
+    check Self::check_tolerances;
+}
+
+/// What [`reduce_on_plateau`] remembers.
+#[derive(Clone, Debug)]
+pub struct ReduceOnPlateauState {
+    /// Steps done.
+    pub steps: Count,
+    /// What updates are multiplied by.
+    pub scale: Scalar,
+    /// The best value so far; infinite before there is one.
+    pub best_value: Scalar,
+    /// Values since it, or since the last reduction.
+    pub plateau_count: Count,
+    /// Values that are still not counted.
+    pub cooldown_count: Count,
+    /// Values of the mean that is being taken.
+    pub count: Count,
+    /// Their mean.
+    pub avg_value: Scalar,
+}
+
+state_fields!(ReduceOnPlateauState<> { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value });
+
+impl ReduceOnPlateau {
+    fn check_tolerances(&self) -> Result<()> {
+        if [&self.rtol, &self.atol].iter().all(|tolerance| **tolerance == Hyperparam::Number(0.0)) {
+            return Err(Error::argument(Self::NAME, "rtol", "more than 0 if `atol` is 0", 0.0));
+        }
+        Ok(())
+    }
+
+    /// Takes a value into the mean, and when that is complete decides.
+    fn watch(&self, state: &mut ReduceOnPlateauState, value: f64) {
+        let before = state.count.get() as f64;
+        state.count.increment();
+        state.avg_value.set((before * state.avg_value.get() + value) / state.count.get() as f64);
+        if state.count.get() >= self.accumulation_size {
+            self.decide(state);
+            state.count.reset();
+            state.avg_value.set(0.0);
+        }
+    }
+
+    fn decide(&self, state: &mut ReduceOnPlateauState) {
+        let step = state.steps.get();
+        let (mean, best) = (state.avg_value.get(), state.best_value.get());
+        let improved = mean < (1.0 - self.rtol.at(step)) * best - self.atol.at(step);
+        if improved {
+            state.best_value.set(mean);
+            state.plateau_count.reset();
+        } else {
+            state.plateau_count.increment();
+        }
+        if let Some(left) = state.cooldown_count.get().checked_sub(1) {
+            state.cooldown_count = Count::new(left);
+            state.plateau_count.reset();
+            return;
+        }
+        if state.plateau_count.get() >= self.patience {
+            state.scale.set(state.scale.get() * self.factor.at(step));
+            state.cooldown_count = Count::new(self.cooldown);
+            state.plateau_count.reset();
+        }
+        state.scale.set(state.scale.get().max(self.min_scale.at(step)));
+    }
+}
+
+impl RuleWithMemory for ReduceOnPlateau {
+    type Needs = Value;
+    type Memory = ReduceOnPlateauState;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
+
+    fn start(&self, _: &InitContext<'_>) -> Result<ReduceOnPlateauState> {
+        Ok(ReduceOnPlateauState {
+            steps: Count::default(),
+            scale: Scalar::new(1.0),
+            best_value: Scalar::new(f64::INFINITY),
+            plateau_count: Count::default(),
+            cooldown_count: Count::default(),
+            count: Count::default(),
+            avg_value: Scalar::default(),
+        })
+    }
+
+    fn begin(&self, memory: &mut ReduceOnPlateauState, at: &StepContext<'_>) {
+        self.watch(memory, at.value().unwrap_or(f64::NAN));
+        memory.steps.increment();
+    }
+
+    fn scalars<C: Real>(&self, memory: &ReduceOnPlateauState, _: usize) -> C {
+        C::of(memory.scale.get())
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(scale: C, _: &mut [C; 0], u: C, _: C, _: &mut [u32]) -> C {
+        u * scale
+    }
+}
