@@ -1,6 +1,5 @@
 //! What is a tree, under which paths its leaves are shown, and what happens to them.
 #![allow(unreachable_pub, reason = "a public struct with private parts is what one of the tests is about")]
-#![cfg(feature = "derive")]
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
