@@ -17,14 +17,40 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
-    Structure { what: String, differences: Vec<Difference> },
-    Argument { function: String, argument: String, expected: String, found: String },
-    NoMatch { what: String, pattern: String, paths: Vec<String> },
-    UnknownName { place: String, what: &'static str, name: String, known: Vec<String> },
-    Mismatch { what: String, lines: Vec<String> },
+    Structure {
+        what: String,
+        differences: Vec<Difference>,
+    },
+    Argument {
+        function: String,
+        argument: String,
+        expected: String,
+        found: String,
+    },
+    NoMatch {
+        what: String,
+        pattern: String,
+        paths: Vec<String>,
+    },
+    UnknownName {
+        place: String,
+        what: &'static str,
+        name: String,
+        known: Vec<String>,
+    },
+    Mismatch {
+        what: String,
+        lines: Vec<String>,
+    },
     #[cfg(feature = "checkpoint")]
-    File { file: String, problem: String },
-    State { place: String, problem: String },
+    File {
+        file: String,
+        problem: String,
+    },
+    State {
+        place: String,
+        problem: String,
+    },
     Poisoned,
 }
 

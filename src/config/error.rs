@@ -15,8 +15,15 @@ pub type Result<T, E = ConfigError> = core::result::Result<T, E>;
 enum Kind {
     /// The error says where.
     Unknown(Error),
-    Wrong { place: String, expected: String, found: String },
-    Refused { place: String, error: Error },
+    Wrong {
+        place: String,
+        expected: String,
+        found: String,
+    },
+    Refused {
+        place: String,
+        error: Error,
+    },
 }
 
 impl ConfigError {
