@@ -43,6 +43,7 @@ mod memory;
 mod migrate;
 pub mod minimize;
 pub mod needs;
+mod numeric;
 pub mod optimizer;
 pub mod projection;
 pub mod recipe;

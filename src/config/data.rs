@@ -5,9 +5,10 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
+use super::build::build_with;
 use super::error::{ConfigError, Result};
-use super::node::Node;
-use super::registry::Member;
+use super::node::{Member, Node};
+use super::registry::ALL;
 use crate::engine::Stage;
 use crate::needs::{Needs, Nothing};
 use crate::recipe::Recipe;
@@ -44,9 +45,9 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// As [`build`](super::build), whatever the transformation needs besides gradients.
+    /// As [`build`](super::build()), whatever the transformation needs besides gradients.
     pub fn new(value: Value) -> Result<Config> {
-        Node::root(&value).read::<Member>()?;
+        Node::root(&value, ALL).read::<Member>()?;
         Ok(Config(value))
     }
 
@@ -141,7 +142,7 @@ impl Config {
     ///
     /// If it needs more than `N`.
     pub fn build_with<N: Needs>(&self) -> Result<Boxed<N>> {
-        super::build_with(&self.0)
+        build_with(&self.0)
     }
 }
 

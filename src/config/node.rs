@@ -7,7 +7,28 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::error::{ConfigError, Result};
+use crate::needs::ValueAndGradFn;
 use crate::schedule::Hyperparam;
+use crate::wrapper::Boxed;
+
+/// A transformation of any needs: what they are is known once it is built.
+pub(super) type Member = Boxed<ValueAndGradFn>;
+
+/// The same, with named arguments, which can be injected.
+pub(super) type Named = crate::wrapper::Named<ValueAndGradFn>;
+
+/// Who knows every name. A node has it with it, so that what holds other transformations can have them read, whatever
+/// they are.
+pub(super) trait Known: core::fmt::Debug + Sync {
+    /// A transformation: `{name: arguments}`.
+    fn transformation(&self, node: &Node<'_>) -> Result<Member>;
+
+    /// A transformation with named arguments: the name of one at `node`, the arguments `inside`.
+    fn named(&self, name: &str, node: &Node<'_>, inside: Node<'_>) -> Result<Named>;
+
+    /// What the transformation of this name asks for.
+    fn asked(&self, name: &str) -> Vec<Asked>;
+}
 
 /// A JSON value and its place.
 #[derive(Clone, Debug)]
@@ -16,6 +37,7 @@ pub(super) struct Node<'a> {
     pub(super) value: &'a Value,
     /// Writes down what is asked for, if it is only to find that out.
     probe: Option<&'a Probe>,
+    pub(super) known: &'static dyn Known,
 }
 
 /// The arguments that something asks for: for the JSON schema.
@@ -51,13 +73,18 @@ impl Probe {
 static NOTHING: Value = Value::Null;
 
 impl<'a> Node<'a> {
-    pub(super) fn root(value: &'a Value) -> Node<'a> {
-        Node { place: "$".into(), value, probe: None }
+    pub(super) fn root(value: &'a Value, known: &'static dyn Known) -> Node<'a> {
+        Node { place: "$".into(), value, probe: None, known }
     }
 
     /// A node that there is nothing at, to find out what is asked for.
-    pub(super) fn probe(probe: &'a Probe) -> Node<'a> {
-        Node { place: "$".into(), value: &NOTHING, probe: Some(probe) }
+    pub(super) fn probe(probe: &'a Probe, known: &'static dyn Known) -> Node<'a> {
+        Node { place: "$".into(), value: &NOTHING, probe: Some(probe), known }
+    }
+
+    /// A part of it.
+    fn inside<'b>(&self, place: String, value: &'b Value) -> Node<'b> {
+        Node { place, value, probe: None, known: self.known }
     }
 
     pub(super) fn wrong(&self, expected: &str) -> ConfigError {
@@ -70,9 +97,7 @@ impl<'a> Node<'a> {
 
     /// The entries of an object.
     pub(super) fn entries(&self) -> Result<Vec<(&'a str, Node<'a>)>> {
-        let inside = |(key, value): (&'a String, _)| {
-            (&**key, Node { place: format!("{}.{key}", self.place), value, probe: None })
-        };
+        let inside = |(key, value): (&'a String, _)| (&**key, self.inside(format!("{}.{key}", self.place), value));
         Ok(self.object()?.iter().map(inside).collect())
     }
 
@@ -95,7 +120,7 @@ impl<'a> Node<'a> {
 
     pub(super) fn list(&self) -> Result<Vec<Node<'a>>> {
         let values = self.value.as_array().ok_or_else(|| self.wrong("a list"))?;
-        let inside = |(i, value)| Node { place: format!("{}[{i}]", self.place), value, probe: None };
+        let inside = |(i, value)| self.inside(format!("{}[{i}]", self.place), value);
         Ok(values.iter().enumerate().map(inside).collect())
     }
 
@@ -157,8 +182,7 @@ impl<'a> Args<'a> {
 
     fn place(&self, name: &'static str) -> Option<Node<'a>> {
         self.asked.borrow_mut().insert(name);
-        let place = || format!("{}.{name}", self.node.place);
-        self.map.get(name).map(|value| Node { place: place(), value, probe: None })
+        self.map.get(name).map(|value| self.node.inside(format!("{}.{name}", self.node.place), value))
     }
 
     fn note(&self, name: &'static str, required: bool, schema: Value) {
@@ -186,7 +210,7 @@ impl<'a> Args<'a> {
         let missing = || ConfigError::wrong(&self.node.place, format!("an argument `{name}`"), "none");
         self.note(name, true, T::schema());
         if self.is_probe() {
-            return T::read(&Node::root(&T::example()));
+            return T::read(&Node::root(&T::example(), self.node.known));
         }
         self.get(name).ok_or_else(missing)?.read()
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::error::{ConfigError, Result};
-use super::node::{Args, Asked, Node, Probe, Read};
+use super::node::{Args, Asked, Known, Node, Probe, Read};
 use crate::schedule::*;
 
 pub(super) const NAMES: &[&str] = &[
@@ -63,9 +63,9 @@ pub(super) fn read(node: &Node<'_>) -> Result<Schedule> {
 }
 
 /// What the schedule of this name asks for.
-pub(super) fn asked(name: &str) -> Vec<Asked> {
+pub(super) fn asked(name: &str, known: &'static dyn Known) -> Vec<Asked> {
     let probe = Probe::default();
-    if let Ok(a) = Args::new(name, Node::probe(&probe)) {
+    if let Ok(a) = Args::new(name, Node::probe(&probe, known)) {
         drop(build(name, &a));
     }
     probe.into_asked()
@@ -204,5 +204,66 @@ impl Read for DecayShape {
 
     fn example() -> Value {
         json!("linear")
+    }
+}
+
+impl Read for Schedule {
+    fn read(node: &Node<'_>) -> Result<Schedule> {
+        read(node)
+    }
+
+    fn schema() -> Value {
+        json!({"$ref": "#/$defs/schedule"})
+    }
+
+    fn example() -> Value {
+        json!({"constant": {"value": 1.0}})
+    }
+}
+
+/// A number, or `{"schedule": ..}`.
+impl Read for Hyperparam {
+    fn read(node: &Node<'_>) -> Result<Hyperparam> {
+        match node.value {
+            Value::Object(_) => Ok(schedule_argument(node)?.into()),
+            _ => f64::read(node).map(Hyperparam::from).map_err(|_| node.wrong("a number or a schedule")),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({"anyOf": [{"type": ["number", "string"]}, {"$ref": "#/$defs/scheduled"}]})
+    }
+
+    fn example() -> Value {
+        json!(0.5)
+    }
+}
+
+/// `{"schedule": ..}`.
+pub(super) fn schedule_argument(node: &Node<'_>) -> Result<Schedule> {
+    match node.single("{\"schedule\": ..}")? {
+        ("schedule", inside) => inside.read(),
+        _ => Err(node.wrong("{\"schedule\": ..}")),
+    }
+}
+
+/// An argument that must be a schedule.
+pub(super) struct Scheduled(pub(super) Schedule);
+
+impl Read for Scheduled {
+    fn read(node: &Node<'_>) -> Result<Scheduled> {
+        match node.single("{\"schedule\": ..}")? {
+            ("schedule", _) => schedule_argument(node),
+            _ => node.read(),
+        }
+        .map(Scheduled)
+    }
+
+    fn schema() -> Value {
+        json!({"anyOf": [{"$ref": "#/$defs/scheduled"}, {"$ref": "#/$defs/schedule"}]})
+    }
+
+    fn example() -> Value {
+        json!({"schedule": {"constant": {"value": 1.0}}})
     }
 }

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::build::transformations;
 use super::node::Asked;
-use super::{registry, schedules};
+use super::registry::ALL;
+use super::schedules;
 
 /// The [JSON Schema](https://json-schema.org/draft/2020-12) of a config: for editors that complete names and mark mistakes
 /// while a config is written.
@@ -19,22 +21,22 @@ use super::{registry, schedules};
 /// assert_eq!(adam["additionalProperties"], false);
 /// ```
 pub fn json_schema() -> Value {
-    let names: Vec<_> = super::transformations();
+    let names: Vec<_> = transformations();
     let arguments: Map<String, Value> = names.iter().map(|name| (name.to_string(), of_transformation(name))).collect();
     let call = |name: &str, inside: Value| json!({"type": "object", "properties": {name: inside}, "required": [name], "additionalProperties": false});
-    let transformations: Vec<_> =
+    let calls: Vec<_> =
         names.iter().map(|name| call(name, json!({"$ref": format!("#/$defs/arguments/{name}")}))).collect();
-    let of_schedule = |name: &&str| call(name, object(schedules::asked(name)));
+    let of_schedule = |name: &&str| call(name, object(schedules::asked(name, ALL)));
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "gradchain optimizer",
         "$ref": "#/$defs/transformation",
         "$defs": {
-            "transformation": {"oneOf": transformations},
+            "transformation": {"oneOf": calls},
             "arguments": arguments,
             "schedule": {"oneOf": schedules::NAMES.iter().map(of_schedule).collect::<Vec<_>>()},
             "scheduled": call("schedule", json!({"$ref": "#/$defs/schedule"})),
-            "warmup_cosine_decay": object(schedules::asked("warmup_cosine_decay")),
+            "warmup_cosine_decay": object(schedules::asked("warmup_cosine_decay", ALL)),
             "mask": mask(),
             "labels": labels(),
         },
@@ -69,7 +71,7 @@ fn of_transformation(name: &str) -> Value {
             "required": ["transforms", "labels"],
             "additionalProperties": false,
         }),
-        _ => object(registry::asked(name)),
+        _ => object(ALL.asked(name)),
     }
 }
 

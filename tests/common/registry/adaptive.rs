@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 
-use super::{ELEMENT, family};
+use super::{ELEMENT, WHOLE, family};
 
 family! {
     // Parts.
@@ -14,7 +14,6 @@ family! {
     scale_by_adopt, ELEMENT, scale_by_adopt();
     scale_by_amsgrad, ELEMENT, scale_by_amsgrad().mu_dtype(gradchain::DType::F64);
     scale_by_belief, ELEMENT, scale_by_belief();
-    scale_by_optimistic_gradient, ELEMENT, scale_by_optimistic_gradient();
     scale_by_radam, ELEMENT, scale_by_radam().b2(0.75).threshold(4.0);
     scale_by_rms, ELEMENT, scale_by_rms();
     scale_by_rms_outside, ELEMENT, scale_by_rms().eps_in_sqrt(false).bias_correction(true);
@@ -22,6 +21,12 @@ family! {
     scale_by_simplified_ademamix, ELEMENT, scale_by_simplified_ademamix().alpha(2.0);
     scale_by_stddev, ELEMENT, scale_by_stddev();
     scale_by_yogi, ELEMENT, scale_by_yogi();
+    scale_by_madgrad, ELEMENT, scale_by_madgrad(linear(0.1, 0.0, 4));
+    scale_by_stable_adam_mixed, WHOLE, scale_by_stable_adam().mu_dtype(gradchain::DType::F64).nu_dtype(gradchain::DType::F64);
+    scale_by_adam_mini_mixed, WHOLE, scale_by_adam_mini().mu_dtype(gradchain::DType::F64);
+    scale_by_adam, ELEMENT, scale_by_adam();
+    scale_by_adam_nesterov, ELEMENT, scale_by_adam().nesterov(true).eps_root(1e-6);
+    scale_by_adam_mixed, ELEMENT, scale_by_adam().mu_dtype(gradchain::DType::F64).nu_dtype(gradchain::DType::F32);
     // Optimizers.
     acprop, ELEMENT, acprop(0.1).weight_decay(0.1).mask(Mask::min_ndim(2));
     adabelief, ELEMENT, adabelief(0.1).nesterov(true);
@@ -38,7 +43,6 @@ family! {
     optimistic_adam, ELEMENT, optimistic_adam(0.1);
     optimistic_adam_apart, ELEMENT, optimistic_adam(0.1).optimism(0.2);
     optimistic_adam_v2, ELEMENT, optimistic_adam_v2(linear(0.1, 0.01, 3));
-    optimistic_gradient_descent, ELEMENT, optimistic_gradient_descent(0.1);
     radam, ELEMENT, radam(0.1).nesterov(true);
     rmsprop, ELEMENT, rmsprop(0.1);
     rmsprop_centered, ELEMENT, rmsprop(0.1).centered();
@@ -47,4 +51,11 @@ family! {
     simplified_ademamix, ELEMENT, simplified_ademamix(0.1);
     yogi, ELEMENT, yogi(0.1);
     inject_rmsprop, ELEMENT, inject_hyperparams(rmsprop(linear(0.1, 0.0, 4)).momentum(0.9));
+    madgrad, ELEMENT, madgrad(0.1).weight_decay(0.1);
+    cautious_adamw, WHOLE, cautious_adamw(0.1);
+    stable_adamw, WHOLE, stable_adamw(0.1).weight_decay(0.1).mask(Mask::min_ndim(2));
+    adam_mini, WHOLE, adam_mini(0.1).weight_decay(0.1);
+    mars, WHOLE, mars(0.1);
+    adam, ELEMENT, adam(0.1);
+    adamw, ELEMENT, adamw(0.1).weight_decay(0.1).mask(Mask::min_ndim(2));
 }

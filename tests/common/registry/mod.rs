@@ -2,14 +2,16 @@
 //! family's file; a new family is one line in each of the two lists below.
 
 mod adaptive;
-mod anchored;
-mod beyond;
-mod core_parts;
-mod layerwise;
-mod linesearch;
+mod curvature;
+mod elementwise;
+mod loss;
+mod matrix;
+mod noise;
+mod norms;
 mod parameter_free;
 mod projection;
 mod sign;
+mod watching;
 mod wrappers;
 
 use super::subject::Subject;
@@ -34,6 +36,7 @@ macro_rules! family {
     ($($name:ident, $about:expr, $transformation:expr;)*) => {
         /// Every entry.
         pub fn entries() -> Vec<Box<dyn crate::common::subject::Subject>> {
+            #[allow(unused_imports, reason = "in some families every entry has named arguments")]
             use crate::common::subject::{Anonymous as _, Entry, Named as _};
             // Through `Named` where there are named arguments, else through `Anonymous`.
             vec![$(Entry { name: stringify!($name).into(), about: $about, transformation: $transformation }.subject()),*]
@@ -47,14 +50,16 @@ use family;
 pub fn registry() -> Vec<Box<dyn Subject>> {
     let families = [
         adaptive::entries(),
-        anchored::entries(),
-        beyond::entries(),
-        core_parts::entries(),
-        layerwise::entries(),
-        linesearch::entries(),
+        curvature::entries(),
+        elementwise::entries(),
+        loss::entries(),
+        matrix::entries(),
+        noise::entries(),
+        norms::entries(),
         parameter_free::entries(),
         projection::entries(),
         sign::entries(),
+        watching::entries(),
         wrappers::entries(),
     ];
     let wanted = std::env::var("ENTRY").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Projections at the end of a chain.
+//! What keeps parameters in a set.
 
 use gradchain::prelude::*;
 use gradchain::projection::*;
@@ -6,6 +6,7 @@ use gradchain::projection::*;
 use super::{ELEMENT, WHOLE, WINDOWS, family};
 
 family! {
+    keep_params_nonnegative, ELEMENT, keep_params_nonnegative();
     project_non_negative, ELEMENT, project(non_negative());
     project_box, ELEMENT, chain((adam(0.1), project(box_set(-0.5, gradchain::schedule::Schedule::from(linear(0.5, 0.1, 3))))));
     project_hypercube, ELEMENT, chain((sgd(0.1).momentum(0.9), project(hypercube(0.7))));

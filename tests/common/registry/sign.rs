@@ -1,15 +1,19 @@
-//! Steps by sign, and sums of updates.
+//! What goes by the sign of each element.
 
 use gradchain::prelude::*;
 
-use super::{ELEMENT, WHOLE_WINDOWS, WINDOWS, family};
+use super::{ELEMENT, WHOLE, family};
 
 family! {
+    // Parts.
+    scale_by_lion, ELEMENT, scale_by_lion();
+    scale_by_lion_refined, ELEMENT, scale_by_lion().mode(LionMode::Refined);
     scale_by_sign, ELEMENT, scale_by_sign();
+    scale_by_rprop, ELEMENT, scale_by_rprop(0.1);
+    // Optimizers.
+    cautious_lion, WHOLE, cautious_lion(0.1);
+    lion, ELEMENT, lion(0.1);
     sign_sgd, ELEMENT, sign_sgd(0.1);
     signum, ELEMENT, signum(linear(0.1, 0.0, 4));
-    scale_by_rprop, ELEMENT, scale_by_rprop(0.1);
     rprop, ELEMENT, rprop(0.1).eta_plus(2.0).max_step_size(0.3);
-    apply_every, WINDOWS, chain((apply_every(2), scale(-0.1)));
-    noisy_sgd, WHOLE_WINDOWS, noisy_sgd(0.1, 3);
 }

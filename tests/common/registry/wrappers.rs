@@ -1,4 +1,4 @@
-//! Wrappers, what looks on, and what holds another transformation. Not here, since they are no transformations of
+//! What holds other transformations: chains, wrappers, nestings of both. In no file, since they are no transformations of
 //! gradients: `differentially_private_aggregate` and `dpsgd`, which take a gradient for each example; `tests/wrappers_catalogue.rs`
 //! holds them to oracles.
 
@@ -7,6 +7,63 @@ use gradchain::prelude::*;
 use super::{ELEMENT, WHOLE, WHOLE_WINDOWS, WINDOWS, family};
 
 family! {
+    empty_chain, ELEMENT, chain(());
+    chain_of_four, WHOLE, chain((zero_nans(), clip_by_global_norm(1.0), adamw(0.1), scale(0.5)));
+    state_before_barrier, WHOLE, chain((ema(0.5), clip_by_global_norm(0.1), trace(0.5), clip_by_global_norm(0.05)));
+    nested_chain, WHOLE, chain((chain((zero_nans(), scale(2.0))), chain((clip_by_global_norm(1.0), adam(0.1)))));
+    long_chain, ELEMENT, chain((
+        scale(0.9), scale(0.9), scale(0.9), scale(0.9), scale(0.9), scale(0.9),
+        ema(0.1), ema(0.2), ema(0.3), ema(0.4), ema(0.5), scale(-0.1),
+    ));
+    more_slots_than_fit, ELEMENT, chain((adam(-1.0), adam(-1.0), adam(-1.0), adam(-1.0), adam(0.1)));
+    named_chain, WHOLE, named_chain(["clip", "adam"], (clip_by_global_norm(1.0), adam(0.1)));
+    run_time_chain, WHOLE, chain(vec![boxed(zero_nans()), boxed(clip_by_global_norm(1.0)), boxed(adamw(0.1))]);
+    boxed_in_chain, WHOLE, chain((clip(0.5), boxed(chain((trace(0.9), clip_by_global_norm(0.1)))), adam(0.1)));
+    masked, WHOLE, chain((masked(clip_by_global_norm(0.1), Mask::min_ndim(2)), adam(0.1)));
+    masked_state, ELEMENT, chain((masked(scale_by_adam(), !Mask::min_ndim(2)), scale(-0.1)));
+    frozen, ELEMENT, masked(adam(0.1), Mask::min_ndim(1)).freeze_others();
+    freezable, ELEMENT, freezable(adam(0.1));
+    partition, WHOLE, partition(
+        (("a", chain((clip_by_global_norm(0.1), adam(0.1)))), ("b", sgd(0.1)), ("c", set_to_zero())),
+        Labels::by(|leaf| ["a", "b", "c"][leaf.ndim() % 3]),
+    );
+    partition_in_chain, WHOLE, chain((ema(0.5), partition(
+        vec![("x", boxed(chain((trace(0.5), clip_by_global_norm(0.1))))), ("y", boxed(adam(0.1)))],
+        Labels::by(|leaf| if leaf.ndim() == 1 { "x" } else { "y" }),
+    ), scale(0.5)));
+    multi_steps, WINDOWS, multi_steps(adam(0.1), 2);
+    multi_steps_clip, WHOLE_WINDOWS, multi_steps(chain((zero_nans(), clip_by_global_norm(1.0), adamw(0.1))), 3);
+    multi_steps_in_chain, WINDOWS, chain((zero_nans(), multi_steps(adam(0.1), 2), scale(0.5)));
+    multi_steps_then_decay, WINDOWS, chain((multi_steps(adam(0.1), 2), add_decayed_weights(-0.1)));
+    multi_steps_skip, WHOLE_WINDOWS, multi_steps(adam(0.1), 2).should_skip_update_fn(skip_not_finite());
+    multi_steps_skip_large, WHOLE_WINDOWS,
+        multi_steps(chain((clip_by_global_norm(0.1), adam(0.1))), 2).should_skip_update_fn(skip_large_updates(1.0));
+    multi_steps_nested, WINDOWS, multi_steps(multi_steps(sgd(0.1), 2).use_grad_mean(false), 2);
+    inject_hyperparams, ELEMENT, inject_hyperparams(adamw(linear(0.1, 0.0, 4)).mask(Mask::min_ndim(1)));
+    apply_if_finite, WHOLE, apply_if_finite(adam(0.1), 3);
+    apply_if_finite_in_chain, WHOLE, chain((ema(0.5), apply_if_finite(chain((clip_by_global_norm(0.1), adam(0.1))), 2)));
+    lookahead, WINDOWS, lookahead(adam(0.1), 2, 0.5);
+    lookahead_reset, WINDOWS, lookahead(sgd(0.1).momentum(0.9), 3, 0.5).reset_state(true);
+    architecture_example, WHOLE_WINDOWS, multi_steps(chain((
+        zero_nans(),
+        clip_by_global_norm(1.0),
+        inject_hyperparams(adamw(warmup_cosine_decay(0.0, 3e-3, 100, 2_000, 1e-5)).weight_decay(1e-2).mask(Mask::min_ndim(2)))
+            .static_args(["mask"]),
+    )), 4);
+    optional_members, ELEMENT, chain((Some(trace(0.9)), None::<gradchain::transform::Ema>, Some(scale(-0.1))));
+    cautious_of_passes, WHOLE, cautious(chain((sgd(0.1).momentum(0.9), clip_by_global_norm(1.0))));
+    cautious_boxed, WHOLE, cautious(boxed(sgd(0.1).momentum(0.9)));
+    mechanize, WHOLE, mechanize(sgd(0.1)).s_init(0.1);
+    mechanize_in_chain, WHOLE, chain((
+        clip_by_global_norm(1.0),
+        mechanize(chain((scale_by_adam(), clip_by_global_norm(0.5), scale(-0.1)))).s_init(0.1).num_betas(3),
+        clip_by_global_norm(0.1),
+    ));
+    schedule_free, ELEMENT, schedule_free(sgd(0.1), 0.1);
+    schedule_free_in_chain, WHOLE, chain((
+        clip_by_global_norm(1.0),
+        schedule_free(chain((scale_by_adam(), clip_by_global_norm(0.5), scale(-0.1))), linear(0.1, 0.0, 4)).b1(0.5),
+    ));
     conditionally_transform, ELEMENT, conditionally_transform(adam(0.1), step_lt(2));
     conditionally_mask, ELEMENT, conditionally_mask(adam(0.1), step_mod(2, 1));
     conditionally_mask_loss, WINDOWS, chain((conditionally_mask(adam(0.1), value_lt(2.0)), scale(0.5)));
@@ -15,14 +72,6 @@ family! {
     freeze, ELEMENT, chain((adam(0.1), freeze(Mask::min_ndim(2))));
     freeze_after_norm, WHOLE, chain((trace(0.5), clip_by_global_norm(0.1), freeze(Mask::min_ndim(2)), sgd(0.1)));
     selective_transform, WHOLE, chain((clip_by_global_norm(0.1), selective_transform(adam(0.1), Mask::min_ndim(2))));
-    snapshot, WHOLE, chain((sgd(0.1), snapshot("norm", GlobalNorm)));
-    monitor, WHOLE, chain((
-        trace(0.9),
-        monitor().measure("norm", measure_with_ema(GlobalNorm, 0.9)).measure("sum", TreeSum),
-        clip_by_global_norm(0.1),
-        snapshot("clipped", GlobalNorm),
-        adam(0.1),
-    ));
     flatten, WHOLE, flatten(adam(0.1));
     flatten_lamb, WHOLE, flatten(lamb(0.1).weight_decay(0.1));
     flatten_in_chain, WHOLE, chain((trace(0.5), flatten(chain((clip_by_block_rms(0.1), multi_steps(adam(0.1), 1)))), scale(0.5)));
@@ -31,11 +80,6 @@ family! {
     sam_lamb, WHOLE, sam(lamb(0.1), trace(0.5)).sync_period(3).reset_state(false);
     sam_of_matrices, WHOLE, sam(chain((scale_by_factored_rms(), scale(-0.1))), normalize());
     sam_opaque, WHOLE_WINDOWS, sam(adamw(0.1), chain((clip_by_global_norm(0.1), adam(0.01)))).sync_period(3).opaque_mode();
-    scale_by_sophia, WHOLE, scale_by_sophia(clip_by_global_norm(0.5)).update_interval(2);
-    sophia, WHOLE, sophia(0.1, scale(0.5)).update_interval(2).weight_decay_mask(Mask::min_ndim(2));
-    sophia_without_clipping, WHOLE, sophia(0.1, scale(0.5)).without_clipping().eps(0.1).mu_dtype(gradchain::DType::F64);
-    sophia_hutchinson, WHOLE_WINDOWS, sophia(0.1, hutchinson_estimator_diag_hessian(3)).update_interval(2);
-    hutchinson_estimator_diag_hessian, WHOLE_WINDOWS, chain((hutchinson_estimator_diag_hessian(3), clip(1.0), scale(0.1)));
     params_ema, ELEMENT, params_ema(adam(0.1), 0.9);
     params_ema_of_passes, WHOLE, params_ema(chain((clip_by_global_norm(0.1), adamw(0.1))), 0.9).debias(true).update_every(2);
     params_ema_in_chain, WHOLE, chain((trace(0.5), params_ema(sgd(0.1), 0.9).warmup(true), clip_by_global_norm(0.1)));

@@ -1,0 +1,104 @@
+//! From a config to what it says.
+
+use serde_json::Value;
+
+use super::error::{ConfigError, Result};
+use super::families::noise;
+use super::node::Node;
+use super::registry::{self, ALL};
+use crate::needs::{Needs, Nothing};
+use crate::schedule::Schedule;
+use crate::transform::PerExample;
+use crate::wrapper::{Boxed, narrow};
+
+/// Builds a transformation.
+///
+/// # Errors
+///
+/// If a name is not known, a value has the wrong form, or an argument is out of its range. What depends on the
+/// parameters, such as whether a mask fits them, is found out by `init`.
+pub fn build(config: &Value) -> Result<Boxed> {
+    build_with::<Nothing>(config)
+}
+
+/// Builds a transformation whose steps are given more than gradients; see [`needs`](crate::needs).
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::{config, extra, needs};
+///
+/// let config = serde_json::json!({"polyak_sgd": {}});
+/// let optimizer = config::build_with::<needs::Value>(&config)?;
+/// let mut params = 2.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step_with(&mut params, &2.0, extra::value(2.0), &mut state)?;
+/// assert_eq!(params, 1.0);
+///
+/// let error = config::build(&config).unwrap_err();
+/// assert!(error.to_string().contains("needs the value of the loss"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`build`]; and if the transformation needs more than `N`.
+pub fn build_with<N: Needs>(config: &Value) -> Result<Boxed<N>> {
+    let node = Node::root(config, ALL);
+    narrow(node.read()?).map_err(|error| ConfigError::refused(&node.place, error))
+}
+
+/// Builds what takes a gradient for each example: `dpsgd`, `differentially_private_aggregate`, or a chain that begins with
+/// one of them.
+///
+/// ```
+/// use gradchain::config;
+/// use gradchain::needs::Nothing;
+///
+/// let config = serde_json::json!({"chain": [
+///     {"differentially_private_aggregate": {"l2_norm_clip": 1.0, "noise_multiplier": 0.0, "key": 42}},
+///     {"sgd": {"learning_rate": 0.5}},
+/// ]});
+/// let optimizer = config::build_per_example::<Nothing>(&config)?;
+/// let mut params = vec![0.0_f64, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step_per_example(&mut params, &ndarray::array![[2.0, 0.0], [0.0, 0.5]], &mut state)?;
+/// assert_eq!(params, [-0.25, -0.125]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`build_with`].
+pub fn build_per_example<N: Needs>(config: &Value) -> Result<PerExample<Boxed<N>>> {
+    let node = Node::root(config, ALL);
+    noise::per_example::read(&node)?.try_map(narrow).map_err(|error| ConfigError::refused(&node.place, error))
+}
+
+/// Whether a config is of what [`build_per_example`] builds.
+pub fn is_per_example(config: &Value) -> bool {
+    let begins = |name| config.get(name).is_some();
+    let first = || config["chain"].get(0).is_some_and(is_per_example);
+    noise::per_example::NAMES.iter().any(begins) || first()
+}
+
+/// Builds a schedule, such as `{"linear": {"init_value": 1.0, "end_value": 0.0, "transition_steps": 10}}`.
+///
+/// # Errors
+///
+/// As [`build`].
+///
+/// ```
+/// let line = serde_json::json!({"linear": {"init_value": 1.0, "end_value": 0.0, "transition_steps": 10}});
+/// assert_eq!(gradchain::config::schedule(&line)?.at(5), 0.5);
+/// # Ok::<(), gradchain::config::ConfigError>(())
+/// ```
+pub fn schedule(config: &Value) -> Result<Schedule> {
+    Node::root(config, ALL).read()
+}
+
+/// The names of the transformations that can be built, in order.
+pub fn transformations() -> Vec<&'static str> {
+    let mut names: Vec<_> = registry::names().collect();
+    names.sort_unstable();
+    names
+}

@@ -1,0 +1,7 @@
+//! What goes by curvature: by differences of gradients, or by an estimate of the Hessian's diagonal.
+
+mod lbfgs;
+mod sophia;
+
+pub use lbfgs::{Lbfgs, lbfgs};
+pub use sophia::{Sophia, sophia};

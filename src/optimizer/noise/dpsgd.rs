@@ -1,0 +1,73 @@
+use crate::optimizer::{Sgd, sgd};
+use crate::schedule::Hyperparam;
+use crate::transform::{PerExample, Trace, differentially_private_aggregate};
+
+/// Differentially private stochastic gradient descent: each example's gradient is clipped, noise is added to their sum, and
+/// [`sgd`](crate::sgd()) goes against the mean.
+///
+/// Steps are done by [`step_per_example`](PerExample::step_per_example), with a gradient for each example. How private a run
+/// is follows from `noise_multiplier`, the number of steps and the share of the examples that a batch has; it is not worked
+/// out here.
+///
+/// # Arithmetic
+///
+/// ```text
+/// differentially_private_aggregate(l2_norm_clip, noise_multiplier, seed), then sgd(learning_rate, momentum, nesterov)
+/// ```
+///
+/// Defaults: no momentum.
+///
+/// # Cost
+///
+/// That of its two parts.
+///
+/// # Errors
+///
+/// `init` fails if an argument is out of the range that its two parts give.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use ndarray::array;
+///
+/// let optimizer = dpsgd(0.5, 1.0, 0.0, 42).momentum(0.5);
+/// let mut params = array![0.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step_per_example(&mut params, &array![[4.0], [0.0]], &mut state)?; // the mean of 1 and 0
+/// assert_eq!(params, array![-0.25]);
+/// optimizer.step_per_example(&mut params, &array![[0.0], [0.5]], &mut state)?; // 0.25 + 0.5·0.5
+/// assert_eq!(params, array![-0.5]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Abadi et al., [Deep learning with differential privacy](https://arxiv.org/abs/1607.00133), 2016, algorithm 1. Optax,
+/// [`contrib.dpsgd`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
+/// [`differentially_private_aggregate`].
+pub fn dpsgd(
+    learning_rate: impl Into<Hyperparam>,
+    l2_norm_clip: impl Into<Hyperparam>,
+    noise_multiplier: impl Into<Hyperparam>,
+    seed: u64,
+) -> Dpsgd {
+    differentially_private_aggregate(l2_norm_clip, noise_multiplier, seed).then(sgd(learning_rate))
+}
+
+/// See [`dpsgd`].
+pub type Dpsgd<M = ()> = PerExample<Sgd<M>>;
+
+impl Dpsgd {
+    /// Steps against a decaying sum of means, of which this much is kept from one step to the next.
+    pub fn momentum(self, momentum: impl Into<Hyperparam>) -> Dpsgd<Trace> {
+        self.map(|sgd| sgd.momentum(momentum))
+    }
+}
+
+impl Dpsgd<Trace> {
+    /// Sets whether the sum looks one step ahead.
+    pub fn nesterov(self, nesterov: bool) -> Self {
+        self.map(|sgd| sgd.nesterov(nesterov))
+    }
+}

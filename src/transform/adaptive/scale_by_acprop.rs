@@ -1,0 +1,126 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_not_negative};
+
+/// Divides updates by the root of how much earlier updates, this one not among them, differed from their running mean.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 1:
+///
+/// ```text
+/// before = nu / (1 − b2ᵗ⁻¹)                         1 at the first step
+/// nu ← b2·nu + (1 − b2)·(u − mu)² + eps_root        starts at 0; with the mean of the step before
+/// mu ← b1·mu + (1 − b1)·u                           starts at 0
+/// u ← u / (√before + eps)
+/// ```
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, or `eps` or `eps_root` is negative or not finite.
+///
+/// # Example
+///
+/// The first update is the gradient; the second is divided by the root of 4², the first's difference from zero.
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_acprop().b2(0.0).eps(0.0).eps_root(0.0);
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(4.0, 4.0), (2.0, 0.5)] {
+///     let updates = optimizer.update(&gradient, &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f64>("").unwrap(), [expected]);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Zhuang and others, [Momentum centering and asynchronous update for adaptive gradient
+/// methods](https://arxiv.org/abs/2110.05454), 2021, algorithm 2. Optax,
+/// [`scale_by_acprop`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: moments of 16-bit leaves are
+/// `f32`. PyTorch has none.
+pub fn scale_by_acprop() -> ScaleByAcprop {
+    ScaleByAcprop { b1: 0.9.into(), b2: 0.999.into(), eps: 1e-16.into(), eps_root: 1e-16.into() }
+}
+
+/// See [`scale_by_acprop`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByAcprop {
+    /// Decay of the mean, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// Decay of the mean of squared differences, in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// Added to the root; not negative.
+    pub eps: Hyperparam,
+    /// Added to the mean of squared differences at every step; not negative.
+    pub eps_root: Hyperparam,
+}
+
+builder! {
+    ScaleByAcprop as "scale_by_acprop" {
+        hyperparams: b1, b2, eps, eps_root;
+        options: ;
+    }
+}
+
+/// What [`ScaleByAcprop`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct AcpropScalars<C> {
+    mean1: Mean<C>,
+    mean2: Mean<C>,
+    /// before = of_nu·nu + start
+    of_nu: C,
+    start: C,
+    eps: C,
+    eps_root: C,
+}
+
+impl Rule for ScaleByAcprop {
+    const NAME: &'static str = "scale_by_acprop";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = AcpropScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> AcpropScalars<C> {
+        let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));
+        let (of_nu, start) = match clock.count {
+            0 => (0.0, 1.0),
+            count => (1.0 / Clock { count: count - 1 }.bias_correction(b2), 0.0),
+        };
+        AcpropScalars {
+            mean1: Mean::of(b1),
+            mean2: Mean::of(b2),
+            of_nu: C::of(of_nu),
+            start: C::of(start),
+            eps: C::of(eps),
+            eps_root: C::of(eps_root),
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: AcpropScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
+        let before = k.of_nu * *nu + k.start;
+        let surprise = u - *mu;
+        *nu = k.mean2.with(*nu, surprise * surprise) + k.eps_root;
+        *mu = k.mean1.with(*mu, u);
+        u / (before.sqrt() + k.eps)
+    }
+}

@@ -1,0 +1,97 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_not_negative};
+
+/// Scales updates to the running size of the updates that it made before.
+///
+/// # Arithmetic
+///
+/// ```text
+/// e_g ← rho·e_g + (1 − rho)·u²                  starts at 0
+/// u ← u · √(e_x + eps) / √(e_g + eps)
+/// e_x ← rho·e_x + (1 − rho)·u²                  starts at 0; of the update just made
+/// ```
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `rho` is not in `[0, 1)`, or `eps` is negative or not finite. With an `eps` of 0 nothing ever moves.
+///
+/// # Example
+///
+/// With `e_g` at half of 4² and `e_x` at 0 the first update is 4·√1 / √9:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_adadelta().rho(0.5).eps(1.0);
+/// let params = 0.0_f64;
+/// let updates = optimizer.update(&4.0_f64, &mut optimizer.init(&params)?, &params)?;
+/// approx::assert_relative_eq!(updates.to_vec::<f64>("").unwrap()[0], 4.0 / 3.0, max_relative = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Zeiler, [ADADELTA: an adaptive learning rate method](https://arxiv.org/abs/1212.5701), 2012, algorithm 1. Optax,
+/// [`scale_by_adadelta`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: means of 16-bit
+/// leaves are `f32`. PyTorch's `Adadelta`: the same.
+pub fn scale_by_adadelta() -> ScaleByAdadelta {
+    ScaleByAdadelta { rho: 0.9.into(), eps: 1e-6.into() }
+}
+
+/// See [`scale_by_adadelta`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByAdadelta {
+    /// Decay of both means, in `[0, 1)`.
+    pub rho: Hyperparam,
+    /// Added under both roots; not negative.
+    pub eps: Hyperparam,
+}
+
+builder! {
+    ScaleByAdadelta as "scale_by_adadelta" {
+        hyperparams: rho, eps;
+        options: ;
+    }
+}
+
+/// What [`ScaleByAdadelta`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct AdadeltaScalars<C> {
+    mean: Mean<C>,
+    eps: C,
+}
+
+impl Rule for ScaleByAdadelta {
+    const NAME: &'static str = "scale_by_adadelta";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["e_g", "e_x"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = AdadeltaScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("rho", &self.rho)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps)])
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> AdadeltaScalars<C> {
+        AdadeltaScalars { mean: Mean::of(self.rho.at(clock.count)), eps: C::of(self.eps.at(clock.count)) }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: AdadeltaScalars<C>, [of_gradients, of_updates]: &mut [C; 2], u: C, _: C) -> C {
+        *of_gradients = k.mean.with(*of_gradients, u * u);
+        let u = (*of_updates + k.eps).sqrt() / (*of_gradients + k.eps).sqrt() * u;
+        *of_updates = k.mean.with(*of_updates, u * u);
+        u
+    }
+}

@@ -1,0 +1,143 @@
+use crate::element::{DType, Real};
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_not_negative, first_moment};
+
+/// Divides a running mean of the updates by the root of a running mean of their squares.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 1:
+///
+/// ```text
+/// m ← b1·m + (1 − b1)·u             first moment, starts at 0
+/// v ← b2·v + (1 − b2)·u²            second moment, starts at 0
+/// m̂ = m / (1 − b1ᵗ)                 or, with nesterov: b1·m / (1 − b1ᵗ⁺¹) + (1 − b1)·u / (1 − b1ᵗ)
+/// u ← m̂ / (√(v / (1 − b2ᵗ) + eps_root) + eps)
+/// ```
+///
+/// Scalars are worked out once a step in `f64`; moments of 16-bit leaves are `f32` unless
+/// [`mu_dtype`](ScaleByAdam::mu_dtype) or [`nu_dtype`](ScaleByAdam::nu_dtype) asks otherwise.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, or `eps` or `eps_root` is negative or not finite.
+///
+/// # Example
+///
+/// The first update is the sign of the gradient, whatever its size:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_adam().eps(0.0);
+/// let params = vec![0.0_f64, 0.0];
+/// let updates = optimizer.update(&vec![1e-3_f64, -5.0], &mut optimizer.init(&params)?, &params)?;
+/// approx::assert_relative_eq!(&updates.to_vec::<f64>("").unwrap()[..], &[1.0, -1.0][..], max_relative = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 1;
+/// Dozat, [Incorporating Nesterov momentum into Adam](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ), 2016.
+/// Optax, [`scale_by_adam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `nu_dtype`.
+/// PyTorch's `Adam` has no `eps_root`.
+pub fn scale_by_adam() -> ScaleByAdam {
+    ScaleByAdam {
+        b1: 0.9.into(),
+        b2: 0.999.into(),
+        eps: 1e-8.into(),
+        eps_root: 0.0.into(),
+        mu_dtype: None,
+        nu_dtype: None,
+        nesterov: false,
+    }
+}
+
+/// See [`scale_by_adam`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByAdam {
+    /// Decay of the first moment, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// Decay of the second moment, in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// Added to the root; not negative.
+    pub eps: Hyperparam,
+    /// Added under the root; not negative.
+    pub eps_root: Hyperparam,
+    /// Type of the first moment; by default the one that arithmetic is done in.
+    pub mu_dtype: Option<DType>,
+    /// Type of the second moment; by default the one that arithmetic is done in. A 16-bit second moment hardly moves
+    /// once it is large: `1 − b2` of it is less than half its last bit.
+    pub nu_dtype: Option<DType>,
+    /// Whether the first moment looks one step ahead.
+    pub nesterov: bool,
+}
+
+builder! {
+    ScaleByAdam as "scale_by_adam" {
+        hyperparams: b1, b2, eps, eps_root;
+        options: mu_dtype: Option<DType>, nu_dtype: Option<DType>, nesterov: bool;
+    }
+}
+
+/// What [`ScaleByAdam`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct AdamScalars<C> {
+    mean1: Mean<C>,
+    mean2: Mean<C>,
+    /// m̂ = of_mean·m + of_update·u
+    of_mean: C,
+    of_update: C,
+    unbias2: C,
+    eps: C,
+    eps_root: C,
+}
+
+impl Rule for ScaleByAdam {
+    const NAME: &'static str = "scale_by_adam";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = AdamScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
+    }
+
+    fn slot_dtype(&self, slot: usize) -> Option<DType> {
+        [self.mu_dtype, self.nu_dtype][slot]
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> AdamScalars<C> {
+        let [b1, b2] = [&self.b1, &self.b2].map(|b| b.at(clock.count));
+        let (of_mean, of_update) = first_moment(clock, b1, self.nesterov);
+        AdamScalars {
+            mean1: Mean::of(b1),
+            mean2: Mean::of(b2),
+            of_mean: C::of(of_mean),
+            of_update: C::of(of_update),
+            unbias2: C::of(1.0 / clock.bias_correction(b2)),
+            eps: C::of(self.eps.at(clock.count)),
+            eps_root: C::of(self.eps_root.at(clock.count)),
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: AdamScalars<C>, [m, v]: &mut [C; 2], u: C, _: C) -> C {
+        *m = k.mean1.with(*m, u);
+        *v = k.mean2.with(*v, u * u);
+        let ahead = k.of_mean * *m + k.of_update * u;
+        ahead / ((k.unbias2 * *v + k.eps_root).sqrt() + k.eps)
+    }
+}

@@ -1,0 +1,199 @@
+mod blocks;
+
+pub use self::blocks::{Block, Blocks};
+use crate::element::{DType, Element, Real, convert, with_dtype};
+use crate::engine::{
+    Clock, InitContext, Job, LeafVisitor, StepContext, WholeLeaf, WholeTree, current_isa, dispatch, sum_tile,
+};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Moments};
+use crate::transform::moment::{check_decays, check_not_negative};
+use crate::wrapper::{WholeTreeRule, state_fields, whole_tree_stage};
+
+/// Divides a running mean of the updates by the root of one second moment for each block of elements.
+///
+/// Within a block of weights that belong together, the rows that go into one output say, one learning rate is about as good
+/// as many, and the second moment needs next to no memory.
+///
+/// # Arithmetic
+///
+/// At step `t`, counted from 1, for each of the [blocks](ScaleByAdamMini::blocks) of a leaf, whose mean is summed in `f64`:
+///
+/// ```text
+/// m ← b1·m + (1 − b1)·u             first moment, starts at 0
+/// v ← b2·v + (1 − b2)·mean(u²)      one for the block, starts at 0
+/// u ← m / (1 − b1ᵗ) / (√(v / (1 − b2ᵗ)) + eps)
+/// ```
+///
+/// # Cost
+///
+/// One float of state for each parameter and one for each block. One more pass, before which the updates are stored; reads no
+/// parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` is negative or not finite, or the blocks do not fit: a path names no
+/// leaf, an axis is not there, or is not a multiple of the number of groups.
+///
+/// # Example
+///
+/// Columns are blocks. The first has a mean square of 25, the second of 4:
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use ndarray::array;
+///
+/// let optimizer = scale_by_adam_mini().eps(0.0);
+/// let params = array![[0.0_f64, 0.0], [0.0, 0.0]];
+/// let updates = optimizer.update(&array![[1.0, 2.0], [-7.0, 2.0]], &mut optimizer.init(&params)?, &params)?;
+/// let expected = [0.2, 1.0, -1.4, 1.0];
+/// approx::assert_relative_eq!(&updates.to_vec::<f64>("").unwrap()[..], &expected[..], max_relative = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Zhang and others, [Adam-mini: use fewer learning rates to gain more](https://arxiv.org/abs/2406.16793), 2024, algorithm 1.
+/// Optax has none. Differs: blocks do not follow from names; by default they are the outputs of a layer (algorithm 3's choice
+/// but for queries and keys, which want a block for each head, and embeddings, one for each token).
+pub fn scale_by_adam_mini() -> ScaleByAdamMini {
+    ScaleByAdamMini { b1: 0.9.into(), b2: 0.999.into(), eps: 1e-8.into(), blocks: Blocks::default(), mu_dtype: None }
+}
+
+/// See [`scale_by_adam_mini`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByAdamMini {
+    /// Decay of the first moment, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// Decay of the second moment, in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// Added to the root; not negative.
+    pub eps: Hyperparam,
+    /// Which elements of a leaf have a second moment in common.
+    pub blocks: Blocks,
+    /// Type of the first moment; by default the one that arithmetic is done in.
+    pub mu_dtype: Option<DType>,
+}
+
+builder! {
+    ScaleByAdamMini as "scale_by_adam_mini" {
+        hyperparams: b1, b2, eps;
+        options: blocks: Blocks, mu_dtype: Option<DType>;
+    }
+}
+whole_tree_stage!(ScaleByAdamMini => ScaleByAdamMini; by WholeTreeRule; state ScaleByAdamMiniState);
+
+/// What [`scale_by_adam_mini`] remembers.
+#[derive(Clone, Debug)]
+pub struct ScaleByAdamMiniState {
+    /// Steps done.
+    pub count: Count,
+    /// First moments.
+    pub mu: Moments,
+    /// Second moments: a number for each block.
+    pub nu: Moments,
+    /// Room for sums and factors.
+    room: Vec<f64>,
+}
+
+state_fields!(ScaleByAdamMiniState<> { count, mu, nu });
+
+impl WholeTreeRule for ScaleByAdamMini {
+    const NAME: &'static str = "scale_by_adam_mini";
+    type State = ScaleByAdamMiniState;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps)])
+    }
+
+    fn init(&self, at: &InitContext<'_>) -> Result<ScaleByAdamMiniState> {
+        self.blocks.check(at, Self::NAME)?;
+        let count = |leaf: &_| self.blocks.of(leaf).map(|runs| vec![runs.count]);
+        let nu = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), count)?;
+        let most = nu.leaves().filter_map(|leaf| nu.shape(leaf)).map(|shape| shape[0]).max().unwrap_or(0);
+        let room = Vec::with_capacity(most);
+        Ok(ScaleByAdamMiniState { count: Count::default(), mu: at.moments_of(self.mu_dtype)?, nu, room })
+    }
+
+    fn transform(&self, state: &mut ScaleByAdamMiniState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let clock = Clock { count: state.count.get() };
+        state.count.increment();
+        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));
+        let unbias = [b1, b2].map(|b| 1.0 / clock.bias_correction(b));
+        tree.visit(&mut Scale { rule: self, state, b1, b2, unbias, eps });
+    }
+}
+
+struct Scale<'a> {
+    rule: &'a ScaleByAdamMini,
+    state: &'a mut ScaleByAdamMiniState,
+    b1: f64,
+    b2: f64,
+    unbias: [f64; 2],
+    eps: f64,
+}
+
+impl LeafVisitor for Scale<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let ScaleByAdamMiniState { mu, nu, room, .. } = &mut *self.state;
+        let (Some(runs), Some(dtype)) = (self.rule.blocks.of(leaf.spec), mu.dtype(leaf.index)) else { return };
+        let Some(nu) = nu.get_mut::<C>(leaf.index) else { return };
+        room.clear();
+        room.resize(runs.count, 0.0);
+        for (i, run) in leaf.u.chunks(runs.len.max(1)).enumerate() {
+            room[i % runs.count] += dispatch(current_isa(), Squares(run));
+        }
+        let size = leaf.u.len() as f64 / runs.count as f64;
+        for (v, sum) in nu.iter_mut().zip(&mut *room) {
+            *v = C::of(self.b2 * v.as_f64() + (1.0 - self.b2) * (*sum / size));
+            *sum = self.unbias[0] / ((self.unbias[1] * v.as_f64()).sqrt() + self.eps);
+        }
+        let [keep, take] = [self.b1, 1.0 - self.b1].map(C::of);
+        with_dtype!(dtype, M => {
+            let mu = mu.get_mut::<M>(leaf.index).unwrap_or_default();
+            for (i, (run, mu)) in leaf.u.chunks_mut(runs.len.max(1)).zip(mu.chunks_mut(runs.len.max(1))).enumerate() {
+                // Where no gradient other than zero has come yet the mean is zero, and the factor may be infinite.
+                let factor = room[i % runs.count];
+                let factor = if factor == f64::INFINITY { C::max_value() } else { C::of(factor) };
+                dispatch(current_isa(), Step { keep, take, factor, u: run, mu });
+            }
+        });
+    }
+}
+
+struct Squares<'a, C>(&'a [C]);
+
+impl<C: Real> Job for Squares<'_, C> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        sum_tile(self.0, |u| u.as_f64() * u.as_f64())
+    }
+}
+
+/// Moves the mean of a run on, and makes updates of it.
+struct Step<'a, C, M> {
+    keep: C,
+    take: C,
+    factor: C,
+    u: &'a mut [C],
+    mu: &'a mut [M],
+}
+
+impl<C: Real, M: Element> Job for Step<'_, C, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (u, mu) in self.u.iter_mut().zip(self.mu) {
+            let m = self.keep * convert::<M, C>(*mu) + self.take * *u;
+            *mu = convert(m);
+            *u = self.factor * m;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_not_negative};
+
+/// Divides a running mean of the updates by their largest size, which fades.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 1:
+///
+/// ```text
+/// mu ← b1·mu + (1 − b1)·u              starts at 0
+/// nu ← max(b2·nu, |u| + eps)           starts at 0
+/// u ← mu / (1 − b1ᵗ) / nu
+/// ```
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, or `eps` is negative or not finite.
+///
+/// # Example
+///
+/// The largest size is 8, and half of that at the second step:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_adamax().b1(0.0).b2(0.5).eps(0.0);
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(8.0, 1.0), (-1.0, -0.25)] {
+///     let updates = optimizer.update(&gradient, &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f64>("").unwrap(), [expected]);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 2,
+/// which has no `eps`. Optax, [`scale_by_adamax`](https://optax.readthedocs.io/en/latest/api/transformations.html).
+/// Differs: moments of 16-bit leaves are `f32`. PyTorch's `Adamax`: the same.
+pub fn scale_by_adamax() -> ScaleByAdamax {
+    ScaleByAdamax { b1: 0.9.into(), b2: 0.999.into(), eps: 1e-8.into() }
+}
+
+/// See [`scale_by_adamax`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByAdamax {
+    /// Decay of the mean, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// Decay of the largest size, in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// Added to every size; not negative.
+    pub eps: Hyperparam,
+}
+
+builder! {
+    ScaleByAdamax as "scale_by_adamax" {
+        hyperparams: b1, b2, eps;
+        options: ;
+    }
+}
+
+/// What [`ScaleByAdamax`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct AdamaxScalars<C> {
+    mean: Mean<C>,
+    unbias: C,
+    keep: C,
+    eps: C,
+}
+
+impl Rule for ScaleByAdamax {
+    const NAME: &'static str = "scale_by_adamax";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = AdamaxScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps)])
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> AdamaxScalars<C> {
+        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));
+        AdamaxScalars {
+            mean: Mean::of(b1),
+            unbias: C::of(1.0 / clock.bias_correction(b1)),
+            keep: C::of(b2),
+            eps: C::of(eps),
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: AdamaxScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
+        *mu = k.mean.with(*mu, u);
+        let (faded, size) = (k.keep * *nu, u.abs() + k.eps);
+        // Not `max`, which would pass over NaN.
+        *nu = if faded >= size { faded } else { size };
+        k.unbias * *mu / *nu
+    }
+}

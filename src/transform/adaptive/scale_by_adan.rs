@@ -1,0 +1,138 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_not_negative};
+
+/// Adds to a running mean of the updates a running mean of their changes, and divides by the root of a running mean of
+/// the squares of such a sum.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 1:
+///
+/// ```text
+/// d = u − g                                      0 at the first step
+/// m ← b1·m + (1 − b1)·u                          starts at 0
+/// v ← b2·v + (1 − b2)·d                          starts at 0
+/// n ← b3·n + (1 − b3)·(u + (1 − b2)·d)²          starts at 0
+/// g ← u                                          the update that came in
+/// u ← (m / (1 − b1ᵗ) + (1 − b2)·v / (1 − b2ᵗ)) / (√(n / (1 − b3ᵗ) + eps_root) + eps)
+/// ```
+///
+/// # Cost
+///
+/// Four floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b1`, `b2` or `b3` is not in `[0, 1)`, or `eps` or `eps_root` is negative or not finite.
+///
+/// # Example
+///
+/// With no memory the second update is 2 − 6 added to 2, over its own size:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_adan().b1(0.0).b2(0.0).b3(0.0).eps(0.0);
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(6.0, 1.0), (2.0, -1.0)] {
+///     let updates = optimizer.update(&gradient, &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f64>("").unwrap(), [expected]);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Xie and others, [Adan: adaptive Nesterov momentum algorithm for faster optimizing deep
+/// models](https://arxiv.org/abs/2208.06677), 2022, algorithm 1; the paper's betas are 1 less these, and its bias
+/// corrections are in its code. Optax,
+/// [`scale_by_adan`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: state of 16-bit leaves
+/// is `f32`. PyTorch has none.
+pub fn scale_by_adan() -> ScaleByAdan {
+    ScaleByAdan { b1: 0.98.into(), b2: 0.92.into(), b3: 0.99.into(), eps: 1e-8.into(), eps_root: 0.0.into() }
+}
+
+/// See [`scale_by_adan`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByAdan {
+    /// Decay of the mean, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// Decay of the mean of changes, in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// Decay of the mean of squares, in `[0, 1)`.
+    pub b3: Hyperparam,
+    /// Added to the root; not negative.
+    pub eps: Hyperparam,
+    /// Added under the root; not negative.
+    pub eps_root: Hyperparam,
+}
+
+builder! {
+    ScaleByAdan as "scale_by_adan" {
+        hyperparams: b1, b2, b3, eps, eps_root;
+        options: ;
+    }
+}
+
+/// What [`ScaleByAdan`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct AdanScalars<C> {
+    first: bool,
+    of_updates: Mean<C>,
+    of_changes: Mean<C>,
+    of_squares: Mean<C>,
+    ahead: C,
+    unbias1: C,
+    /// With `ahead` in it.
+    unbias2: C,
+    unbias3: C,
+    eps: C,
+    eps_root: C,
+}
+
+impl Rule for ScaleByAdan {
+    const NAME: &'static str = "scale_by_adan";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["m", "v", "n", "g"];
+    type Slots<C: Real> = [C; 4];
+    type Scalars<C: Real> = AdanScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2), ("b3", &self.b3)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> AdanScalars<C> {
+        let [b1, b2, b3] = [&self.b1, &self.b2, &self.b3].map(|h| h.at(clock.count));
+        AdanScalars {
+            first: clock.count == 0,
+            of_updates: Mean::of(b1),
+            of_changes: Mean::of(b2),
+            of_squares: Mean::of(b3),
+            ahead: C::of(1.0 - b2),
+            unbias1: C::of(1.0 / clock.bias_correction(b1)),
+            unbias2: C::of((1.0 - b2) / clock.bias_correction(b2)),
+            unbias3: C::of(1.0 / clock.bias_correction(b3)),
+            eps: C::of(self.eps.at(clock.count)),
+            eps_root: C::of(self.eps_root.at(clock.count)),
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: AdanScalars<C>, [m, v, n, g]: &mut [C; 4], u: C, _: C) -> C {
+        let change = u - if k.first { u } else { *g };
+        let sum = u + k.ahead * change;
+        *m = k.of_updates.with(*m, u);
+        *v = k.of_changes.with(*v, change);
+        *n = k.of_squares.with(*n, sum * sum);
+        *g = u;
+        (k.unbias1 * *m + k.unbias2 * *v) / ((k.unbias3 * *n + k.eps_root).sqrt() + k.eps)
+    }
+}

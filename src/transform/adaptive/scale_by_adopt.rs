@@ -1,0 +1,196 @@
+use crate::element::{DType, Real};
+use crate::engine::{Clock, Rule};
+use crate::error::{Error, Result};
+use crate::macros::builder;
+use crate::recipe::{Recipe, ToRecipe};
+use crate::schedule::{Hyperparam, Schedule};
+use crate::transform::moment::{Mean, check_decays, check_not_negative};
+
+/// Takes a running mean of the updates, each divided beforehand by the root of a running mean of the squares of those
+/// before it.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 0:
+///
+/// ```text
+/// x = u / max(√nu, eps)                    limited to ±clip_value_fn(t), unless use_clipping is false
+/// mu ← b1·mu + (1 − b1)·x                  starts at 0, and stays there at step 0
+/// nu ← b2·nu + (1 − b2)·u²                 u² at step 0
+/// u ← mu                                   or, with nesterov: b1·mu + (1 − b1)·x
+/// ```
+///
+/// The first step only looks: its update is zero.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` is negative or not finite, or `clip_value_fn` has an argument
+/// that is.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_adopt().b1(0.5).b2(0.5);
+/// let params = vec![0.0_f64, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// // Half of 2/4 and, since ±1 is the limit, half of −1.
+/// for (gradient, expected) in [([4.0, 1.0], [0.0, 0.0]), ([2.0, -3.0], [0.25, -0.5])] {
+///     let updates = optimizer.update(&gradient.to_vec(), &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f64>("").unwrap(), expected);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Taniguchi and others, [ADOPT: modified Adam can converge with any β₂ with the optimal
+/// rate](https://arxiv.org/abs/2411.02853), 2024, algorithm 2. Optax,
+/// [`scale_by_adopt`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: `clip_value_fn` is a
+/// [`StepLimit`]; the first update is zero also where the gradient over `eps` overflows; moments of 16-bit leaves are
+/// `f32` unless `mu_dtype` asks otherwise. PyTorch has none.
+pub fn scale_by_adopt() -> ScaleByAdopt {
+    ScaleByAdopt {
+        b1: 0.9.into(),
+        b2: 0.9999.into(),
+        eps: 1e-6.into(),
+        mu_dtype: None,
+        nesterov: false,
+        use_clipping: true,
+        clip_value_fn: StepLimit::Power(0.25),
+    }
+}
+
+/// See [`scale_by_adopt`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByAdopt {
+    /// Decay of the mean, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// Decay of the second moment, in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// The least that is divided by; not negative.
+    pub eps: Hyperparam,
+    /// Type of the mean; by default the one that arithmetic is done in.
+    pub mu_dtype: Option<DType>,
+    /// Whether the mean looks one step ahead.
+    pub nesterov: bool,
+    /// Whether what goes into the mean is limited.
+    pub use_clipping: bool,
+    /// The limit at each step, counted from 0; by default the step's fourth root.
+    pub clip_value_fn: StepLimit,
+}
+
+builder! {
+    ScaleByAdopt as "scale_by_adopt" {
+        hyperparams: b1, b2, eps;
+        options: mu_dtype: Option<DType>, nesterov: bool, use_clipping: bool, clip_value_fn: StepLimit;
+    }
+}
+
+/// The limit of [`scale_by_adopt`] at each step, counted from 0.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum StepLimit {
+    /// A power of the step.
+    Power(f64),
+    /// Whatever a schedule says.
+    Schedule(Schedule),
+}
+
+impl StepLimit {
+    /// The limit at a step.
+    ///
+    /// ```
+    /// assert_eq!(gradchain::transform::StepLimit::Power(0.5).at(9), 3.0);
+    /// ```
+    pub fn at(&self, step: u64) -> f64 {
+        match self {
+            StepLimit::Power(power) => (step as f64).powf(*power),
+            StepLimit::Schedule(schedule) => schedule.at(step),
+        }
+    }
+}
+
+impl<S: Into<Schedule>> From<S> for StepLimit {
+    fn from(schedule: S) -> StepLimit {
+        StepLimit::Schedule(schedule.into())
+    }
+}
+
+impl ToRecipe for StepLimit {
+    fn to_recipe(&self) -> Recipe {
+        match self {
+            StepLimit::Power(power) => Recipe::map([("power", Recipe::Number(*power))]),
+            StepLimit::Schedule(schedule) => Recipe::map([("schedule", schedule.to_recipe())]),
+        }
+    }
+}
+
+/// What [`ScaleByAdopt`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct AdoptScalars<C> {
+    mean1: Mean<C>,
+    mean2: Mean<C>,
+    eps: C,
+    limit: C,
+    nesterov: bool,
+}
+
+impl Rule for ScaleByAdopt {
+    const NAME: &'static str = "scale_by_adopt";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = AdoptScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps)])?;
+        match &self.clip_value_fn {
+            StepLimit::Schedule(schedule) => schedule.validate(),
+            StepLimit::Power(power) if power.is_finite() => Ok(()),
+            StepLimit::Power(power) => Err(Error::argument(Self::NAME, "clip_value_fn", "a finite power", power)),
+        }
+    }
+
+    fn slot_dtype(&self, slot: usize) -> Option<DType> {
+        self.mu_dtype.filter(|_| slot == 0)
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> AdoptScalars<C> {
+        let first = clock.count == 0;
+        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));
+        let limit = match self.use_clipping {
+            // Nothing is taken at the first step; limited, so that no zero is multiplied with an infinity.
+            _ if first => 0.0,
+            true => self.clip_value_fn.at(clock.count),
+            false => f64::INFINITY,
+        };
+        AdoptScalars {
+            mean1: Mean::of(if first { 1.0 } else { b1 }),
+            mean2: Mean::of(if first { 0.0 } else { b2 }),
+            eps: C::of(eps),
+            limit: C::of(limit),
+            nesterov: self.nesterov,
+        }
+    }
+
+    // Comparisons, not `min` and `max`, which would pass over NaN.
+    #[inline(always)]
+    fn apply<C: Real>(k: AdoptScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
+        let root = nu.sqrt();
+        let x = u / if root <= k.eps { k.eps } else { root };
+        let x = if x > k.limit { k.limit } else { x };
+        let x = if x < -k.limit { -k.limit } else { x };
+        *mu = k.mean1.with(*mu, x);
+        *nu = k.mean2.with(*nu, u * u);
+        if k.nesterov { k.mean1.with(*mu, x) } else { *mu }
+    }
+}

@@ -1,0 +1,142 @@
+use crate::element::{DType, Real};
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_not_negative, unbias};
+
+/// Divides a running mean of the updates by the root of the largest running mean of their squares so far.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 1:
+///
+/// ```text
+/// mu ← b1·mu + (1 − b1)·u                     starts at 0
+/// nu ← b2·nu + (1 − b2)·u²                    starts at 0
+/// nu_max ← max(nu_max, nu / (1 − b2ᵗ))        starts at 0; nu itself without bias_correction_nu
+/// m̂ = mu / (1 − b1ᵗ)                          mu itself without bias_correction_mu
+/// u ← m̂ / (√(nu_max + eps_root) + eps)
+/// ```
+///
+/// # Cost
+///
+/// Three floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, or `eps` or `eps_root` is negative or not finite.
+///
+/// # Example
+///
+/// With no memory for the means the largest square remains: the second update is 1/√4².
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_amsgrad().b1(0.0).b2(0.0).eps(0.0);
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(4.0, 1.0), (1.0, 0.25), (-8.0, -1.0)] {
+///     let updates = optimizer.update(&gradient, &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f64>("").unwrap(), [expected]);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Reddi, Kale and Kumar, [On the convergence of Adam and beyond](https://arxiv.org/abs/1904.09237), 2018, algorithm 2,
+/// which has no bias corrections. Optax,
+/// [`scale_by_amsgrad`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit
+/// leaves are `f32` unless `mu_dtype` asks otherwise. PyTorch's `Adam(amsgrad=True)` takes the largest of the
+/// uncorrected means and corrects that.
+pub fn scale_by_amsgrad() -> ScaleByAmsgrad {
+    ScaleByAmsgrad {
+        b1: 0.9.into(),
+        b2: 0.999.into(),
+        eps: 1e-8.into(),
+        eps_root: 0.0.into(),
+        mu_dtype: None,
+        bias_correction_mu: true,
+        bias_correction_nu: true,
+    }
+}
+
+/// See [`scale_by_amsgrad`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByAmsgrad {
+    /// Decay of the first moment, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// Decay of the second moment, in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// Added to the root; not negative.
+    pub eps: Hyperparam,
+    /// Added under the root; not negative.
+    pub eps_root: Hyperparam,
+    /// Type of the first moment; by default the one that arithmetic is done in.
+    pub mu_dtype: Option<DType>,
+    /// Whether the first moment is freed of its start at zero.
+    pub bias_correction_mu: bool,
+    /// Whether the second moment is freed of its start at zero.
+    pub bias_correction_nu: bool,
+}
+
+builder! {
+    ScaleByAmsgrad as "scale_by_amsgrad" {
+        hyperparams: b1, b2, eps, eps_root;
+        options: mu_dtype: Option<DType>, bias_correction_mu: bool, bias_correction_nu: bool;
+    }
+}
+
+/// What [`ScaleByAmsgrad`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct AmsgradScalars<C> {
+    mean1: Mean<C>,
+    mean2: Mean<C>,
+    unbias1: C,
+    unbias2: C,
+    eps: C,
+    eps_root: C,
+}
+
+impl Rule for ScaleByAmsgrad {
+    const NAME: &'static str = "scale_by_amsgrad";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["mu", "nu", "nu_max"];
+    type Slots<C: Real> = [C; 3];
+    type Scalars<C: Real> = AmsgradScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
+    }
+
+    fn slot_dtype(&self, slot: usize) -> Option<DType> {
+        self.mu_dtype.filter(|_| slot == 0)
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> AmsgradScalars<C> {
+        let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));
+        AmsgradScalars {
+            mean1: Mean::of(b1),
+            mean2: Mean::of(b2),
+            unbias1: C::of(unbias(clock, b1, self.bias_correction_mu)),
+            unbias2: C::of(unbias(clock, b2, self.bias_correction_nu)),
+            eps: C::of(eps),
+            eps_root: C::of(eps_root),
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: AmsgradScalars<C>, [mu, nu, most]: &mut [C; 3], u: C, _: C) -> C {
+        *mu = k.mean1.with(*mu, u);
+        *nu = k.mean2.with(*nu, u * u);
+        let now = k.unbias2 * *nu;
+        // Not `max`, which would pass over NaN.
+        *most = if now <= *most { *most } else { now };
+        k.unbias1 * *mu / ((*most + k.eps_root).sqrt() + k.eps)
+    }
+}

@@ -1,0 +1,123 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_not_negative, first_moment};
+
+/// Divides a running mean of the updates by the root of how much they differ from it.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 1:
+///
+/// ```text
+/// mu ← b1·mu + (1 − b1)·u                           starts at 0
+/// nu ← b2·nu + (1 − b2)·(u − mu)² + eps_root        starts at 0
+/// m̂ = mu / (1 − b1ᵗ)           or, with nesterov: b1·mu / (1 − b1ᵗ⁺¹) + (1 − b1)·u / (1 − b1ᵗ)
+/// u ← m̂ / (√(nu / (1 − b2ᵗ)) + eps)
+/// ```
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, or `eps` or `eps_root` is negative or not finite.
+///
+/// # Example
+///
+/// After a first gradient of 8 the mean is 4, and the gradient differs from it by 4:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_belief().b1(0.5).b2(0.5).eps(0.0).eps_root(0.0);
+/// let params = 0.0_f64;
+/// let updates = optimizer.update(&8.0_f64, &mut optimizer.init(&params)?, &params)?;
+/// assert_eq!(updates.to_vec::<f64>("").unwrap(), [2.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Zhuang and others, [AdaBelief optimizer: adapting stepsizes by the belief in observed
+/// gradients](https://arxiv.org/abs/2010.07468), 2020, algorithm 2, where `eps` and `eps_root` are one number. Optax,
+/// [`scale_by_belief`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit
+/// leaves are `f32`. PyTorch has none.
+pub fn scale_by_belief() -> ScaleByBelief {
+    ScaleByBelief { b1: 0.9.into(), b2: 0.999.into(), eps: 1e-16.into(), eps_root: 1e-16.into(), nesterov: false }
+}
+
+/// See [`scale_by_belief`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByBelief {
+    /// Decay of the mean, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// Decay of the mean of squared differences, in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// Added to the root; not negative.
+    pub eps: Hyperparam,
+    /// Added to the mean of squared differences at every step; not negative.
+    pub eps_root: Hyperparam,
+    /// Whether the mean looks one step ahead.
+    pub nesterov: bool,
+}
+
+builder! {
+    ScaleByBelief as "scale_by_belief" {
+        hyperparams: b1, b2, eps, eps_root;
+        options: nesterov: bool;
+    }
+}
+
+/// What [`ScaleByBelief`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct BeliefScalars<C> {
+    mean1: Mean<C>,
+    mean2: Mean<C>,
+    of_mean: C,
+    of_update: C,
+    unbias2: C,
+    eps: C,
+    eps_root: C,
+}
+
+impl Rule for ScaleByBelief {
+    const NAME: &'static str = "scale_by_belief";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = BeliefScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> BeliefScalars<C> {
+        let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));
+        let (of_mean, of_update) = first_moment(clock, b1, self.nesterov);
+        BeliefScalars {
+            mean1: Mean::of(b1),
+            mean2: Mean::of(b2),
+            of_mean: C::of(of_mean),
+            of_update: C::of(of_update),
+            unbias2: C::of(1.0 / clock.bias_correction(b2)),
+            eps: C::of(eps),
+            eps_root: C::of(eps_root),
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: BeliefScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
+        *mu = k.mean1.with(*mu, u);
+        let surprise = u - *mu;
+        *nu = k.mean2.with(*nu, surprise * surprise) + k.eps_root;
+        let ahead = k.of_mean * *mu + k.of_update * u;
+        ahead / ((k.unbias2 * *nu).sqrt() + k.eps)
+    }
+}

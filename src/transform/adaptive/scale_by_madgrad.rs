@@ -1,0 +1,119 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::numeric::cube_root::cube_root;
+use crate::schedule::Hyperparam;
+
+/// Goes part of the way to the minimizer of a model made of all gradients so far, measured from where the parameters began:
+/// dual averaging, scaled by a cube root.
+///
+/// The update is the step itself, not its direction: nothing that scales it follows.
+///
+/// # Arithmetic
+///
+/// At step `t`, counted from 1, with `x0` the parameters in `init`:
+///
+/// ```text
+/// λ = (learning_rate + eps)·√t
+/// s ← s + λ·u
+/// v ← v + λ·u²
+/// z = x0 − s / (∛v + eps)                 x0 where the divisor is 0
+/// u ← (1 − momentum)·(z − p)
+/// ```
+///
+/// # Cost
+///
+/// Three floats of state for each parameter. Fuses; reads parameters. The cube root is worked out in the type of
+/// the arithmetic, by multiplications, to two units in the last place; it takes longer than the memory (`docs/performance.md`).
+///
+/// # Errors
+///
+/// `init` fails if `momentum` is not in `[0, 1)`, `eps` is negative or not finite, or `learning_rate` is not finite.
+///
+/// # Example
+///
+/// The first step divides `λ·u`, here `4·4`, by the cube root of `λ·u²`, here of `4·16`:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_madgrad(4.0).momentum(0.5).eps(0.0);
+/// let mut params = 10.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &4.0_f64, &mut state)?;
+/// assert_eq!(params, 10.0 - 0.5 * (16.0 / 4.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Defazio and Jelassi, [Adaptivity without compromise: a momentumized, adaptive, dual averaged gradient method for
+/// stochastic optimization](https://arxiv.org/abs/2101.11075), 2021, algorithm 1. Optax,
+/// [`contrib.scale_by_madgrad`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: with an `eps` of 0,
+/// Optax makes NaN where all gradients were zero; state of 16-bit leaves is `f32`. The authors' code adds `eps` to the
+/// learning rate, as here, which the paper does not.
+pub fn scale_by_madgrad(learning_rate: impl Into<Hyperparam>) -> ScaleByMadgrad {
+    ScaleByMadgrad { learning_rate: learning_rate.into(), momentum: 0.9.into(), eps: 1e-6.into() }
+}
+
+/// See [`scale_by_madgrad`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByMadgrad {
+    /// How much a gradient counts.
+    pub learning_rate: Hyperparam,
+    /// Which part of the way is not gone, in `[0, 1)`.
+    pub momentum: Hyperparam,
+    /// Added to the cube root, and to the learning rate; not negative.
+    pub eps: Hyperparam,
+}
+
+builder! {
+    ScaleByMadgrad as "scale_by_madgrad" {
+        hyperparams: learning_rate, momentum, eps;
+        options: ;
+    }
+}
+
+/// What [`ScaleByMadgrad`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct MadgradScalars<C> {
+    lambda: C,
+    take: C,
+    eps: C,
+}
+
+impl Rule for ScaleByMadgrad {
+    const NAME: &'static str = "scale_by_madgrad";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["grad_sum_sq", "s", "x0"];
+    const READS_PARAMS: bool = true;
+    type Slots<C: Real> = [C; 3];
+    type Scalars<C: Real> = MadgradScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        self.learning_rate.validate(Self::NAME, "learning_rate", "finite", f64::is_finite)?;
+        self.momentum.validate(Self::NAME, "momentum", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
+        self.eps.validate(Self::NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
+    }
+
+    fn slot_starts_as_params(&self, slot: usize) -> bool {
+        slot == 2
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> MadgradScalars<C> {
+        let [rate, momentum, eps] = [&self.learning_rate, &self.momentum, &self.eps].map(|h| h.at(clock.count));
+        MadgradScalars { lambda: C::of((rate + eps) * clock.t().sqrt()), take: C::of(1.0 - momentum), eps: C::of(eps) }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: MadgradScalars<C>, [v, s, x0]: &mut [C; 3], u: C, p: C) -> C {
+        *v += k.lambda * (u * u);
+        *s += k.lambda * u;
+        let root = cube_root(*v) + k.eps;
+        let step = if root == C::zero() { root } else { *s / root };
+        k.take * ((*x0 - step) - p)
+    }
+}

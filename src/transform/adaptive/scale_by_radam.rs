@@ -1,0 +1,148 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_not_negative, first_moment};
+
+/// Adam that does not trust its second moment in the first steps: until that is known well enough the update is the
+/// running mean alone.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 1:
+///
+/// ```text
+/// mu ← b1·mu + (1 − b1)·u                starts at 0
+/// nu ← b2·nu + (1 − b2)·u²               starts at 0
+/// m̂ = mu / (1 − b1ᵗ)                     or, with nesterov: b1·mu / (1 − b1ᵗ⁺¹) + (1 − b1)·u / (1 − b1ᵗ)
+/// ρ∞ = 2 / (1 − b2) − 1
+/// ρ = ρ∞ − 2·t·b2ᵗ / (1 − b2ᵗ)           how many gradients the second moment stands for
+/// r = √((ρ − 4)·(ρ − 2)·ρ∞ / ((ρ∞ − 4)·(ρ∞ − 2)·ρ))
+/// u ← r·m̂ / (√(nu / (1 − b2ᵗ) + eps_root) + eps)        if ρ ≥ threshold, else m̂
+/// ```
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` or `eps_root` is negative or not finite, or `threshold` is
+/// less than 4, where `r` is not a number.
+///
+/// # Example
+///
+/// The first update is the gradient itself:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_radam();
+/// let params = vec![0.0_f64, 0.0];
+/// let updates = optimizer.update(&vec![1e-3_f64, -5.0], &mut optimizer.init(&params)?, &params)?;
+/// approx::assert_relative_eq!(&updates.to_vec::<f64>("").unwrap()[..], &[1e-3, -5.0][..], max_relative = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Liu and others, [On the variance of the adaptive learning rate and beyond](https://arxiv.org/abs/1908.03265), 2019,
+/// algorithm 2, with a threshold of 4. Optax,
+/// [`scale_by_radam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `ρ` is worked out in
+/// `f64` (in `f32` it has lost all but two or three digits by the time it counts, with the default `b2`), so that the
+/// step at which rectification sets in is exact; moments of 16-bit leaves are `f32`. PyTorch's `RAdam` rectifies where
+/// `ρ > 5`.
+pub fn scale_by_radam() -> ScaleByRadam {
+    ScaleByRadam {
+        b1: 0.9.into(),
+        b2: 0.999.into(),
+        eps: 1e-8.into(),
+        eps_root: 0.0.into(),
+        threshold: 5.0.into(),
+        nesterov: false,
+    }
+}
+
+/// See [`scale_by_radam`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByRadam {
+    /// Decay of the first moment, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// Decay of the second moment, in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// Added to the root; not negative.
+    pub eps: Hyperparam,
+    /// Added under the root; not negative.
+    pub eps_root: Hyperparam,
+    /// For how many gradients the second moment must stand before it is divided by; at least 4.
+    pub threshold: Hyperparam,
+    /// Whether the first moment looks one step ahead.
+    pub nesterov: bool,
+}
+
+builder! {
+    ScaleByRadam as "scale_by_radam" {
+        hyperparams: b1, b2, eps, eps_root, threshold;
+        options: nesterov: bool;
+    }
+}
+
+/// What [`ScaleByRadam`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct RadamScalars<C> {
+    mean1: Mean<C>,
+    mean2: Mean<C>,
+    of_mean: C,
+    of_update: C,
+    unbias2: C,
+    rectify: bool,
+    rectifier: C,
+    eps: C,
+    eps_root: C,
+}
+
+impl Rule for ScaleByRadam {
+    const NAME: &'static str = "scale_by_radam";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = RadamScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])?;
+        self.threshold.validate(Self::NAME, "threshold", "at least 4", |x| x >= 4.0)
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> RadamScalars<C> {
+        let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));
+        let (of_mean, of_update) = first_moment(clock, b1, self.nesterov);
+        let unbias2 = 1.0 / clock.bias_correction(b2);
+        let most = 2.0 / (1.0 - b2) - 1.0;
+        let known = most - 2.0 * clock.t() * b2.powf(clock.t()) * unbias2;
+        let squared = (known - 4.0) * (known - 2.0) * most / ((most - 4.0) * (most - 2.0) * known);
+        RadamScalars {
+            mean1: Mean::of(b1),
+            mean2: Mean::of(b2),
+            of_mean: C::of(of_mean),
+            of_update: C::of(of_update),
+            unbias2: C::of(unbias2),
+            rectify: known >= self.threshold.at(clock.count),
+            rectifier: C::of(squared.sqrt()),
+            eps: C::of(eps),
+            eps_root: C::of(eps_root),
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: RadamScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
+        *mu = k.mean1.with(*mu, u);
+        *nu = k.mean2.with(*nu, u * u);
+        let ahead = k.of_mean * *mu + k.of_update * u;
+        let rectified = k.rectifier * ahead / ((k.unbias2 * *nu + k.eps_root).sqrt() + k.eps);
+        if k.rectify { rectified } else { ahead }
+    }
+}

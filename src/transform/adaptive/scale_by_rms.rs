@@ -1,0 +1,125 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_not_negative, unbias};
+
+/// Divides updates by the root of a running mean of their squares.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 1:
+///
+/// ```text
+/// nu ← decay·nu + (1 − decay)·u²    starts at initial_scale
+/// n = nu                            or, with bias_correction: nu / (1 − decayᵗ)
+/// u ← u / √(n + eps)                or, without eps_in_sqrt: u / (√n + eps)
+/// ```
+///
+/// # Cost
+///
+/// One float of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `decay` is not in `[0, 1)`, or `eps` or `initial_scale` is negative or not finite.
+///
+/// # Example
+///
+/// The mean of the squares is a quarter of 4² and then, by the second update, three quarters of that and a quarter of
+/// 2²:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_rms().decay(0.75).eps(0.0);
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// assert_eq!(optimizer.update(&4.0_f64, &mut state, &params)?.to_vec::<f64>("").unwrap(), [2.0]);
+/// assert_eq!(optimizer.update(&2.0_f64, &mut state, &params)?.to_vec::<f64>("").unwrap(), [1.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Tieleman and Hinton, [Lecture 6.5 of Neural networks for machine
+/// learning](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf), 2012. Optax,
+/// [`scale_by_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a 16-bit
+/// leaf is `f32`. PyTorch's `RMSprop` has `eps` outside the root and a decay (`alpha`) of 0.99.
+pub fn scale_by_rms() -> ScaleByRms {
+    ScaleByRms {
+        decay: 0.9.into(),
+        eps: 1e-8.into(),
+        initial_scale: 0.0.into(),
+        eps_in_sqrt: true,
+        bias_correction: false,
+    }
+}
+
+/// See [`scale_by_rms`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByRms {
+    /// Decay of the mean of squares, in `[0, 1)`.
+    pub decay: Hyperparam,
+    /// Added under the root or to it; not negative.
+    pub eps: Hyperparam,
+    /// What the mean of squares starts from; not negative.
+    pub initial_scale: Hyperparam,
+    /// Whether `eps` is under the root.
+    pub eps_in_sqrt: bool,
+    /// Whether the mean is freed of its start at zero.
+    pub bias_correction: bool,
+}
+
+builder! {
+    ScaleByRms as "scale_by_rms" {
+        hyperparams: decay, eps, initial_scale;
+        options: eps_in_sqrt: bool, bias_correction: bool;
+    }
+}
+
+/// What [`ScaleByRms`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct RmsScalars<C> {
+    mean: Mean<C>,
+    unbias: C,
+    eps_root: C,
+    eps: C,
+}
+
+impl Rule for ScaleByRms {
+    const NAME: &'static str = "scale_by_rms";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["nu"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = RmsScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("decay", &self.decay)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps), ("initial_scale", &self.initial_scale)])
+    }
+
+    fn slot_start(&self, _: usize) -> f64 {
+        self.initial_scale.at(0)
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> RmsScalars<C> {
+        let (decay, eps) = (self.decay.at(clock.count), self.eps.at(clock.count));
+        let (eps_root, eps) = if self.eps_in_sqrt { (eps, 0.0) } else { (0.0, eps) };
+        RmsScalars {
+            mean: Mean::of(decay),
+            unbias: C::of(unbias(clock, decay, self.bias_correction)),
+            eps_root: C::of(eps_root),
+            eps: C::of(eps),
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: RmsScalars<C>, [nu]: &mut [C; 1], u: C, _: C) -> C {
+        *nu = k.mean.with(*nu, u * u);
+        u / ((k.unbias * *nu + k.eps_root).sqrt() + k.eps)
+    }
+}

@@ -1,0 +1,96 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::check_not_negative;
+
+/// Divides updates by the root of the sum of all their squares so far.
+///
+/// # Arithmetic
+///
+/// ```text
+/// sum_of_squares ← sum_of_squares + u²           starts at initial_accumulator_value
+/// u ← u / √(sum_of_squares + eps)                0 where sum_of_squares is 0
+/// ```
+///
+/// # Cost
+///
+/// One float of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `initial_accumulator_value` or `eps` is negative or not finite.
+///
+/// # Example
+///
+/// The sums are 3², 3² + 4² and so on:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_rss().initial_accumulator_value(0.0).eps(0.0);
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(0.0, 0.0), (3.0, 1.0), (-4.0, -0.8)] {
+///     let updates = optimizer.update(&gradient, &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f64>("").unwrap(), [expected]);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Duchi, Hazan and Singer, [Adaptive subgradient methods for online learning and stochastic
+/// optimization](https://jmlr.org/papers/v12/duchi11a.html), 2011, with a diagonal matrix. Optax,
+/// [`scale_by_rss`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum of a 16-bit leaf
+/// is `f32`. PyTorch's `Adagrad` has `eps` outside the root, 1e-10, and starts from 0.
+pub fn scale_by_rss() -> ScaleByRss {
+    ScaleByRss { initial_accumulator_value: 0.1.into(), eps: 1e-7.into() }
+}
+
+/// See [`scale_by_rss`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByRss {
+    /// What the sum starts from; not negative.
+    pub initial_accumulator_value: Hyperparam,
+    /// Added under the root; not negative.
+    pub eps: Hyperparam,
+}
+
+builder! {
+    ScaleByRss as "scale_by_rss" {
+        hyperparams: initial_accumulator_value, eps;
+        options: ;
+    }
+}
+
+impl Rule for ScaleByRss {
+    const NAME: &'static str = "scale_by_rss";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["sum_of_squares"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = C;
+
+    fn validate(&self) -> Result<()> {
+        let start = ("initial_accumulator_value", &self.initial_accumulator_value);
+        check_not_negative(Self::NAME, [start, ("eps", &self.eps)])
+    }
+
+    fn slot_start(&self, _: usize) -> f64 {
+        self.initial_accumulator_value.at(0)
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> C {
+        C::of(self.eps.at(clock.count))
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(eps: C, [sum]: &mut [C; 1], u: C, _: C) -> C {
+        *sum += u * u;
+        // What is divided by infinity is zero: also after a NaN, which stays in the sum.
+        let sum = if *sum > C::zero() { *sum } else { C::infinity() };
+        u / (sum + eps).sqrt()
+    }
+}

@@ -1,0 +1,130 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_finite, check_not_negative};
+
+/// Divides a decaying sum of the updates, with more of the newest, by the root of a running mean of their squares.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 1:
+///
+/// ```text
+/// m ← b1·m + u                         a sum, not a mean; starts at 0
+/// n ← b2·n + (1 − b2)·u²               starts at 0
+/// u ← (m + alpha·u) / (√(n / (1 − b2ᵗ) + eps_root) + eps)
+/// ```
+///
+/// The sum grows to `1 / (1 − b1)` times the gradient: learning rates are that much smaller than Adam's.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b2` is not in `[0, 1)`, `b1` or `alpha` is not finite, or `eps` or `eps_root` is negative or not
+/// finite.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_simplified_ademamix().b1(0.5).b2(0.0).alpha(2.0).eps(0.0);
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// // (4 + 2·4) / 4, then (2 + 4 + 2·4) / 4.
+/// for expected in [3.0, 3.5] {
+///     let updates = optimizer.update(&4.0_f64, &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f64>("").unwrap(), [expected]);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Morwani and others, [Connections between schedule-free optimizers, AdEMAMix, and accelerated SGD
+/// variants](https://arxiv.org/abs/2502.02431), 2025. Optax,
+/// [`scale_by_simplified_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: Optax writes the
+/// mean of squares as `u² + b2·(n − u²)`, which is NaN where `u²` overflows; state of 16-bit leaves is `f32`. PyTorch
+/// has none.
+pub fn scale_by_simplified_ademamix() -> ScaleBySimplifiedAdemamix {
+    ScaleBySimplifiedAdemamix {
+        b1: 0.99.into(),
+        b2: 0.95.into(),
+        alpha: 0.0.into(),
+        eps: 1e-8.into(),
+        eps_root: 0.0.into(),
+    }
+}
+
+/// See [`scale_by_simplified_ademamix`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleBySimplifiedAdemamix {
+    /// How much of the sum is kept from one step to the next; any finite number, the sum grows without bound from 1 on.
+    pub b1: Hyperparam,
+    /// Decay of the mean of squares, in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// How much more the newest update counts.
+    pub alpha: Hyperparam,
+    /// Added to the root; not negative.
+    pub eps: Hyperparam,
+    /// Added under the root; not negative.
+    pub eps_root: Hyperparam,
+}
+
+builder! {
+    ScaleBySimplifiedAdemamix as "scale_by_simplified_ademamix" {
+        hyperparams: b1, b2, alpha, eps, eps_root;
+        options: ;
+    }
+}
+
+/// What [`ScaleBySimplifiedAdemamix`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct SimplifiedAdemamixScalars<C> {
+    keep: C,
+    squares: Mean<C>,
+    unbias: C,
+    alpha: C,
+    eps: C,
+    eps_root: C,
+}
+
+impl Rule for ScaleBySimplifiedAdemamix {
+    const NAME: &'static str = "scale_by_simplified_ademamix";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["m", "n"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = SimplifiedAdemamixScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("b2", &self.b2)])?;
+        check_finite(Self::NAME, [("b1", &self.b1), ("alpha", &self.alpha)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> SimplifiedAdemamixScalars<C> {
+        let b2 = self.b2.at(clock.count);
+        SimplifiedAdemamixScalars {
+            keep: C::of(self.b1.at(clock.count)),
+            squares: Mean::of(b2),
+            unbias: C::of(1.0 / clock.bias_correction(b2)),
+            alpha: C::of(self.alpha.at(clock.count)),
+            eps: C::of(self.eps.at(clock.count)),
+            eps_root: C::of(self.eps_root.at(clock.count)),
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: SimplifiedAdemamixScalars<C>, [m, n]: &mut [C; 2], u: C, _: C) -> C {
+        *m = k.keep * *m + u;
+        *n = k.squares.with(*n, u * u);
+        (*m + k.alpha * u) / ((k.unbias * *n + k.eps_root).sqrt() + k.eps)
+    }
+}

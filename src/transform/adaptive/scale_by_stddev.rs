@@ -1,0 +1,132 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_not_negative, unbias};
+
+/// Divides updates by their running standard deviation.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 1:
+///
+/// ```text
+/// mu ← decay·mu + (1 − decay)·u             starts at 0
+/// nu ← decay·nu + (1 − decay)·u²            starts at initial_scale
+/// m, n = mu, nu                             or, with bias_correction: mu / (1 − decayᵗ), nu / (1 − decayᵗ)
+/// u ← u / √(max(n − m², 0) + eps)           or, without eps_in_sqrt: u / (√max(n − m², 0) + eps)
+/// ```
+///
+/// A variance is not negative, and is made negative only by rounding; hence the limit. With `bias_correction` and an
+/// `initial_scale` of 0 the variance is zero at the first step, and only `eps` keeps the update finite.
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `decay` is not in `[0, 1)`, or `eps` or `initial_scale` is negative or not finite.
+///
+/// # Example
+///
+/// Mean and mean of squares are halves of 4 and 4²: the variance is 8 − 2².
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_stddev().decay(0.5).eps(0.0);
+/// let params = 0.0_f64;
+/// let updates = optimizer.update(&4.0_f64, &mut optimizer.init(&params)?, &params)?;
+/// assert_eq!(updates.to_vec::<f64>("").unwrap(), [2.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Graves, [Generating sequences with recurrent neural networks](https://arxiv.org/abs/1308.0850), 2013, equations 38
+/// to 45. Optax, [`scale_by_stddev`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: where
+/// rounding makes the variance negative Optax takes its root, which is NaN; means of 16-bit leaves are `f32`. PyTorch's
+/// `RMSprop(centered=True)` has `eps` outside the root.
+pub fn scale_by_stddev() -> ScaleByStddev {
+    ScaleByStddev {
+        decay: 0.9.into(),
+        eps: 1e-8.into(),
+        initial_scale: 0.0.into(),
+        eps_in_sqrt: true,
+        bias_correction: false,
+    }
+}
+
+/// See [`scale_by_stddev`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByStddev {
+    /// Decay of both means, in `[0, 1)`.
+    pub decay: Hyperparam,
+    /// Added under the root or to it; not negative.
+    pub eps: Hyperparam,
+    /// What the mean of squares starts from; not negative.
+    pub initial_scale: Hyperparam,
+    /// Whether `eps` is under the root.
+    pub eps_in_sqrt: bool,
+    /// Whether the means are freed of their start at zero.
+    pub bias_correction: bool,
+}
+
+builder! {
+    ScaleByStddev as "scale_by_stddev" {
+        hyperparams: decay, eps, initial_scale;
+        options: eps_in_sqrt: bool, bias_correction: bool;
+    }
+}
+
+/// What [`ScaleByStddev`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct StddevScalars<C> {
+    mean: Mean<C>,
+    unbias: C,
+    eps_root: C,
+    eps: C,
+}
+
+impl Rule for ScaleByStddev {
+    const NAME: &'static str = "scale_by_stddev";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = StddevScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("decay", &self.decay)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps), ("initial_scale", &self.initial_scale)])
+    }
+
+    fn slot_start(&self, slot: usize) -> f64 {
+        if slot == 1 { self.initial_scale.at(0) } else { 0.0 }
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> StddevScalars<C> {
+        let (decay, eps) = (self.decay.at(clock.count), self.eps.at(clock.count));
+        let (eps_root, eps) = if self.eps_in_sqrt { (eps, 0.0) } else { (0.0, eps) };
+        StddevScalars {
+            mean: Mean::of(decay),
+            unbias: C::of(unbias(clock, decay, self.bias_correction)),
+            eps_root: C::of(eps_root),
+            eps: C::of(eps),
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: StddevScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
+        *mu = k.mean.with(*mu, u);
+        *nu = k.mean.with(*nu, u * u);
+        let mean = k.unbias * *mu;
+        let variance = k.unbias * *nu - mean * mean;
+        // Not `max`, which would make a zero of NaN.
+        let variance = if variance < C::zero() { C::zero() } else { variance };
+        u / ((variance + k.eps_root).sqrt() + k.eps)
+    }
+}

@@ -1,0 +1,139 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{Mean, check_decays, check_not_negative};
+
+/// Divides a running mean of the updates by the root of a second moment that moves towards each square, by a step which
+/// does not depend on how far that is.
+///
+/// # Arithmetic
+///
+/// Per element, at step `t`, counted from 1:
+///
+/// ```text
+/// mu ← b1·mu + (1 − b1)·u                       starts at initial_accumulator_value
+/// nu ← nu − (1 − b2)·sign(nu − u²)·u²           starts at initial_accumulator_value
+/// u ← mu / (1 − b1ᵗ) / (√(nu / (1 − b2ᵗ) + eps_root) + eps)
+/// ```
+///
+/// # Cost
+///
+/// Two floats of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, or `eps`, `eps_root` or `initial_accumulator_value` is
+/// negative or not finite.
+///
+/// # Example
+///
+/// The second moment goes from 0 to half of 4², and by the second update down by half of 2² to 6:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_yogi().b2(0.5).eps(0.0).initial_accumulator_value(0.0);
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.update(&4.0_f64, &mut state, &params)?;
+/// assert_eq!(state.moment("nu").unwrap().get::<f64>(0).unwrap(), [8.0]);
+/// optimizer.update(&2.0_f64, &mut state, &params)?;
+/// assert_eq!(state.moment("nu").unwrap().get::<f64>(0).unwrap(), [6.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Zaheer and others, [Adaptive methods for nonconvex
+/// optimization](https://papers.nips.cc/paper/8186-adaptive-methods-for-nonconvex-optimization), 2018, algorithm 2,
+/// which has no bias corrections. Optax,
+/// [`scale_by_yogi`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit
+/// leaves are `f32`. PyTorch has none.
+pub fn scale_by_yogi() -> ScaleByYogi {
+    ScaleByYogi {
+        b1: 0.9.into(),
+        b2: 0.999.into(),
+        eps: 1e-3.into(),
+        eps_root: 0.0.into(),
+        initial_accumulator_value: 1e-6.into(),
+    }
+}
+
+/// See [`scale_by_yogi`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByYogi {
+    /// Decay of the first moment, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// 1 less how much of each square the second moment moves by; in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// Added to the root; not negative.
+    pub eps: Hyperparam,
+    /// Added under the root; not negative.
+    pub eps_root: Hyperparam,
+    /// What both moments start from; not negative.
+    pub initial_accumulator_value: Hyperparam,
+}
+
+builder! {
+    ScaleByYogi as "scale_by_yogi" {
+        hyperparams: b1, b2, eps, eps_root, initial_accumulator_value;
+        options: ;
+    }
+}
+
+/// What [`ScaleByYogi`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct YogiScalars<C> {
+    mean1: Mean<C>,
+    step2: C,
+    unbias1: C,
+    unbias2: C,
+    eps: C,
+    eps_root: C,
+}
+
+impl Rule for ScaleByYogi {
+    const NAME: &'static str = "scale_by_yogi";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    type Slots<C: Real> = [C; 2];
+    type Scalars<C: Real> = YogiScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
+        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])?;
+        check_not_negative(Self::NAME, [("initial_accumulator_value", &self.initial_accumulator_value)])
+    }
+
+    fn slot_start(&self, _: usize) -> f64 {
+        self.initial_accumulator_value.at(0)
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> YogiScalars<C> {
+        let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));
+        YogiScalars {
+            mean1: Mean::of(b1),
+            step2: C::of(1.0 - b2),
+            unbias1: C::of(1.0 / clock.bias_correction(b1)),
+            unbias2: C::of(1.0 / clock.bias_correction(b2)),
+            eps: C::of(eps),
+            eps_root: C::of(eps_root),
+        }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: YogiScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
+        *mu = k.mean1.with(*mu, u);
+        let square = u * u;
+        let above = *nu - square;
+        // The sign times the square, as a difference of two: zero where they are equal, NaN where either is.
+        let down = if above <= C::zero() { C::zero() } else { square };
+        let up = if above >= C::zero() { C::zero() } else { square };
+        *nu -= k.step2 * (down - up);
+        k.unbias1 * *mu / ((k.unbias2 * *nu + k.eps_root).sqrt() + k.eps)
+    }
+}

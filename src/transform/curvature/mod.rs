@@ -1,0 +1,11 @@
+//! What goes by curvature: by differences of gradients, or by an estimate of the Hessian's diagonal.
+
+mod hutchinson_estimator_diag_hessian;
+mod scale_by_lbfgs;
+mod scale_by_sophia;
+
+pub use hutchinson_estimator_diag_hessian::{
+    HutchinsonEstimatorDiagHessian, HutchinsonState, hutchinson_estimator_diag_hessian,
+};
+pub use scale_by_lbfgs::{ScaleByLbfgs, ScaleByLbfgsState, scale_by_lbfgs};
+pub use scale_by_sophia::{ScaleBySophia, ScaleBySophiaState, SophiaRun, scale_by_sophia};

@@ -1,0 +1,91 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::{check_decays, check_finite};
+
+/// Adds to updates some of how far they are from those of the last step: what a running mean with that decay is behind.
+///
+/// # Arithmetic
+///
+/// ```text
+/// c = u + gamma·b1/(1 − b1)·(u − last)    in the first step: u
+/// last ← u
+/// u ← c
+/// ```
+///
+/// # Cost
+///
+/// One float of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `gamma` is not finite or `b1` not in `[0, 1)`.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = reduce_variance().gamma(0.5).b1(0.5);
+/// let mut params = vec![0.0_f64];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![1.0_f64], &mut state)?;
+/// assert_eq!(params, [1.0]);
+/// optimizer.step(&mut params, &vec![2.0_f64], &mut state)?;
+/// assert_eq!(params, [1.0 + 2.5]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Yuan, Liu, Wu, Zhou and Gu, [MARS: unleashing the power of variance reduction for training large
+/// models](https://arxiv.org/abs/2411.10438), 2024, equation 10, in the approximate form: the last gradient is the one of the
+/// last batch, not of this one. Optax has none. Differs: in the first step nothing is added, as in the paper, where the
+/// authors' code takes the gradient before it to be zero.
+pub fn reduce_variance() -> ReduceVariance {
+    ReduceVariance { gamma: 0.025.into(), b1: 0.95.into() }
+}
+
+/// See [`reduce_variance`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ReduceVariance {
+    /// How much of the difference is made up for; 1 is all of it.
+    pub gamma: Hyperparam,
+    /// Decay of the running mean that follows, in `[0, 1)`.
+    pub b1: Hyperparam,
+}
+
+builder! {
+    ReduceVariance as "reduce_variance" {
+        hyperparams: gamma, b1;
+        options: ;
+    }
+}
+
+impl Rule for ReduceVariance {
+    const NAME: &'static str = "reduce_variance";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["last"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = C;
+
+    fn validate(&self) -> Result<()> {
+        check_finite(Self::NAME, [("gamma", &self.gamma)])?;
+        check_decays(Self::NAME, [("b1", &self.b1)])
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> C {
+        let [gamma, b1] = [&self.gamma, &self.b1].map(|h| h.at(clock.count));
+        C::of(if clock.count == 0 { 0.0 } else { gamma * b1 / (1.0 - b1) })
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(share: C, [last]: &mut [C; 1], u: C, _: C) -> C {
+        let corrected = u + share * (u - *last);
+        *last = u;
+        corrected
+    }
+}

@@ -1,0 +1,99 @@
+use crate::element::Real;
+use crate::engine::{Clock, Rule};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::moment::check_finite;
+
+/// Adds to each update how much it has changed, as if it would change as much again.
+///
+/// # Arithmetic
+///
+/// ```text
+/// before = previous_gradient                         u itself at the first step
+/// previous_gradient ← u
+/// u ← (alpha + beta)·u − beta·before
+/// ```
+///
+/// # Cost
+///
+/// One float of state for each parameter. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `alpha` or `beta` is not finite.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_optimistic_gradient();
+/// let params = 0.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// for (gradient, expected) in [(4.0, 4.0), (3.0, 2.0), (3.0, 3.0)] {
+///     let updates = optimizer.update(&gradient, &mut state, &params)?;
+///     assert_eq!(updates.to_vec::<f64>("").unwrap(), [expected]);
+/// }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Mokhtari, Ozdaglar and Pattathil, [A unified analysis of extra-gradient and optimistic gradient methods for saddle
+/// point problems](https://arxiv.org/abs/1901.08511), 2019, with `alpha` and `beta` apart. Optax,
+/// [`scale_by_optimistic_gradient`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `alpha`
+/// and `beta` may be schedules; the gradient kept of a 16-bit leaf is `f32`. PyTorch has none.
+pub fn scale_by_optimistic_gradient() -> ScaleByOptimisticGradient {
+    ScaleByOptimisticGradient { alpha: 1.0.into(), beta: 1.0.into() }
+}
+
+/// See [`scale_by_optimistic_gradient`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByOptimisticGradient {
+    /// How much of the update there is.
+    pub alpha: Hyperparam,
+    /// How much of its change there is.
+    pub beta: Hyperparam,
+}
+
+builder! {
+    ScaleByOptimisticGradient as "scale_by_optimistic_gradient" {
+        hyperparams: alpha, beta;
+        options: ;
+    }
+}
+
+/// What [`ScaleByOptimisticGradient`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct OptimisticScalars<C> {
+    first: bool,
+    of_update: C,
+    of_before: C,
+}
+
+impl Rule for ScaleByOptimisticGradient {
+    const NAME: &'static str = "scale_by_optimistic_gradient";
+    crate::recipe::recipe_of_arguments!();
+    const SLOTS: &'static [&'static str] = &["previous_gradient"];
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = OptimisticScalars<C>;
+
+    fn validate(&self) -> Result<()> {
+        check_finite(Self::NAME, [("alpha", &self.alpha), ("beta", &self.beta)])
+    }
+
+    fn scalars<C: Real>(&self, clock: Clock) -> OptimisticScalars<C> {
+        let [alpha, beta] = [&self.alpha, &self.beta].map(|h| h.at(clock.count));
+        OptimisticScalars { first: clock.count == 0, of_update: C::of(alpha + beta), of_before: C::of(beta) }
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(k: OptimisticScalars<C>, [previous]: &mut [C; 1], u: C, _: C) -> C {
+        let before = if k.first { u } else { *previous };
+        *previous = u;
+        k.of_update * u - k.of_before * before
+    }
+}

@@ -1,0 +1,170 @@
+use crate::element::Real;
+use crate::engine::{Sums, sum_tile};
+use crate::error::{Error, Result};
+use crate::macros::builder;
+use crate::recipe::{Recipe, ToRecipe};
+use crate::schedule::Hyperparam;
+use crate::transform::rescale::{Rescale, rescale_stage};
+use crate::tree::Structure;
+
+/// Multiplies updates by Polyak's step size: how far the loss is above its least value, for each unit of the squared norm
+/// of the gradient.
+///
+/// A step needs the [value](crate::extra::value) of the loss. If the loss were linear, the step would lead to where it is
+/// `f_min`.
+///
+/// # Arithmetic
+///
+/// ```text
+/// gap = value − f_min                      with sps+: at least 0
+/// n = Σ u²                                 over all leaves, in f64
+/// u ← u · min(gap / (n + eps), max_learning_rate)
+/// ```
+///
+/// Where `n + eps` is not more than 2.2e-16, the update is 0: there is nothing to divide by. With `sps` a loss below `f_min`
+/// gives a negative step.
+///
+/// # Cost
+///
+/// No state for elements. One more pass, which reads gradients and writes nothing. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `f_min` is not finite, `max_learning_rate` is NaN, or `eps` is negative or not finite.
+///
+/// # Example
+///
+/// The squared norm is 25; the loss is 5 above the least value.
+///
+/// ```
+/// use gradchain::extra;
+/// use gradchain::prelude::*;
+///
+/// let optimizer = scale_by_polyak().f_min(2.0);
+/// let params = vec![0.0_f64, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// let updates = optimizer.update_with(&vec![3.0, 4.0], extra::value(7.0), &mut state, &params)?;
+/// approx::assert_relative_eq!(&updates.to_vec::<f64>("").unwrap()[..], &[0.6, 0.8][..]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Polyak, Introduction to optimization, 1987, section 5.3; Loizou, Vaswani, Laradji and Lacoste-Julien, [Stochastic Polyak
+/// step-size for SGD](https://arxiv.org/abs/2002.10542), 2020, equation 4 with c = 1; Garrigos, Gower and Schaipp, [Function
+/// value learning](https://arxiv.org/abs/2307.14528), 2023, for `sps+`. Optax,
+/// [`scale_by_polyak`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum is `f64`.
+pub fn scale_by_polyak() -> ScaleByPolyak {
+    ScaleByPolyak {
+        f_min: 0.0.into(),
+        max_learning_rate: 1.0.into(),
+        eps: 0.0.into(),
+        variant: PolyakVariant::default(),
+    }
+}
+
+/// See [`scale_by_polyak`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByPolyak {
+    /// The least value that the loss can have, or a guess at it.
+    pub f_min: Hyperparam,
+    /// The largest step size.
+    pub max_learning_rate: Hyperparam,
+    /// Added to the squared norm; not negative.
+    pub eps: Hyperparam,
+    /// What a loss below `f_min` means.
+    pub variant: PolyakVariant,
+}
+
+builder! {
+    ScaleByPolyak as "scale_by_polyak" {
+        hyperparams: f_min, max_learning_rate, eps;
+        options: variant: PolyakVariant;
+    }
+}
+
+/// What [`scale_by_polyak`] does where the loss is below `f_min`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PolyakVariant {
+    /// `sps`: steps back.
+    #[default]
+    Sps,
+    /// `sps+`: stays.
+    SpsPlus,
+}
+
+impl PolyakVariant {
+    /// The variant of this name: `sps` or `sps+`.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn from_name(name: &str) -> Result<PolyakVariant> {
+        match name {
+            "sps" => Ok(PolyakVariant::Sps),
+            "sps+" => Ok(PolyakVariant::SpsPlus),
+            _ => Err(Error::unknown_name("scale_by_polyak", "variant", name, ["sps", "sps+"])),
+        }
+    }
+}
+
+impl ToRecipe for PolyakVariant {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(match self {
+            PolyakVariant::Sps => "sps",
+            PolyakVariant::SpsPlus => "sps+",
+        })
+    }
+}
+
+/// What [`ScaleByPolyak`] works out once a step.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct PolyakScalars {
+    gap: f64,
+    max_learning_rate: f64,
+    eps: f64,
+}
+
+impl Rescale for ScaleByPolyak {
+    const NAME: &'static str = "scale_by_polyak";
+    const SUMS: usize = 1;
+    const READS_PARAMS: bool = false;
+    type Scalars = PolyakScalars;
+
+    fn check_arguments(&self) -> Result<()> {
+        let name = <Self as Rescale>::NAME;
+        self.f_min.validate(name, "f_min", "finite", f64::is_finite)?;
+        self.max_learning_rate.validate(name, "max_learning_rate", "a number", |x| !x.is_nan())?;
+        self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
+    }
+
+    fn scalars(&self, count: u64) -> PolyakScalars {
+        self.scalars_with(count, f64::NAN)
+    }
+
+    fn scalars_with(&self, count: u64, value: f64) -> PolyakScalars {
+        let gap = value - self.f_min.at(count);
+        PolyakScalars {
+            // A comparison that NaN does not pass: `max` would make 0 of it.
+            gap: if self.variant == PolyakVariant::SpsPlus && gap < 0.0 { 0.0 } else { gap },
+            max_learning_rate: self.max_learning_rate.at(count),
+            eps: self.eps.at(count),
+        }
+    }
+
+    #[inline(always)]
+    fn add_up<C: Real>(u: &[C], _: &[C], sums: &mut [f64]) {
+        sums[0] += sum_tile(u, |u| u.as_f64() * u.as_f64());
+    }
+
+    fn factors(k: PolyakScalars, sums: Sums<'_>, _: &Structure, factors: &mut [f64]) {
+        let divisor = sums.total(0) + k.eps;
+        let step = k.gap / divisor;
+        let step = if step > k.max_learning_rate { k.max_learning_rate } else { step };
+        factors.fill(if divisor <= f64::EPSILON { 0.0 } else { step });
+    }
+}
+
+rescale_stage!(ScaleByPolyak, PolyakScalars; needs crate::needs::Value);

@@ -1,0 +1,276 @@
+//! Matrices between two symmetric factors, one for their rows and one for their columns: what SOAP and Shampoo have in common.
+
+use core::any::Any;
+use core::fmt;
+use std::sync::Arc;
+
+use super::WeightDimensionNumbers;
+use super::scale_by_muon::one_matrix;
+use crate::element::{DType, Real};
+use crate::engine::{InitContext, MatmulScratch, Matrix, current_isa, matmul, symmetric_matmul};
+use crate::error::Result;
+use crate::numeric::orthogonal::orthogonalize;
+use crate::numeric::symmetric::Symmetric;
+use crate::state::Moments;
+use crate::tree::LeafSpec;
+
+/// Where the matrix that a leaf is lies in it: element `[i, j]` at `rows[i] + cols[j]`.
+#[derive(Debug)]
+pub(super) struct Places {
+    pub(super) rows: Vec<usize>,
+    pub(super) cols: Vec<usize>,
+}
+
+impl Places {
+    pub(super) fn size(&self) -> [usize; 2] {
+        [self.rows.len(), self.cols.len()]
+    }
+
+    /// Copies the matrix, in row-major order.
+    pub(super) fn read<C: Real>(&self, from: &[C], to: &mut Vec<C>) {
+        to.clear();
+        to.extend(self.rows.iter().flat_map(|i| self.cols.iter().map(move |j| from[i + j])));
+    }
+
+    /// Puts the matrix back.
+    pub(super) fn write<C: Real>(&self, from: &[C], to: &mut [C]) {
+        for (i, row) in self.rows.iter().zip(from.chunks_exact(self.cols.len().max(1))) {
+            self.cols.iter().zip(row).for_each(|(j, x)| to[i + j] = *x);
+        }
+    }
+}
+
+/// The leaves that are matrices with at least one side that has a factor: one that is not longer than `most`.
+#[derive(Clone, Debug)]
+pub(super) struct Matrices {
+    of_leaf: Arc<[Option<Places>]>,
+}
+
+impl Matrices {
+    pub(super) fn new(
+        numbers: &WeightDimensionNumbers,
+        most: usize,
+        at: &InitContext<'_>,
+        what: &str,
+    ) -> Result<Matrices> {
+        numbers.check(at, what)?;
+        let leaves = at.structure().leaves().iter().zip(at.active());
+        let of_leaf = leaves.map(|(leaf, on)| if *on { places(numbers, most, leaf, what) } else { Ok(None) });
+        Ok(Matrices { of_leaf: of_leaf.collect::<Result<_>>()? })
+    }
+
+    pub(super) fn of(&self, leaf: usize) -> Option<&Places> {
+        self.of_leaf[leaf].as_ref()
+    }
+}
+
+fn places(numbers: &WeightDimensionNumbers, most: usize, leaf: &LeafSpec, what: &str) -> Result<Option<Places>> {
+    let matrix = one_matrix(numbers, leaf, what)?;
+    Ok(matrix.map(|[rows, cols]| Places { rows, cols }).filter(|places| places.size().iter().any(|n| *n <= most)))
+}
+
+/// Square arrays of zeros for each matrix, one for its rows and one for its columns, where they are not more than `most`.
+pub(super) fn squares(numbers: &WeightDimensionNumbers, most: usize, at: &InitContext<'_>) -> Result<[Moments; 2]> {
+    let of = |side: usize| {
+        Moments::with_shapes(
+            at.structure(),
+            at.active(),
+            |leaf| leaf.dtype().compute(),
+            |leaf| {
+                let n = places(numbers, most, leaf, "").ok().flatten()?.size()[side];
+                (n <= most).then(|| vec![n, n])
+            },
+        )
+    };
+    Ok([of(0)?, of(1)?])
+}
+
+/// Room for matrices, for both compute types, and for decompositions; no part of what is remembered.
+#[derive(Default)]
+pub(super) struct Rooms {
+    single: Room<f32>,
+    double: Room<f64>,
+}
+
+/// A copy has room of its own.
+impl Clone for Rooms {
+    fn clone(&self) -> Rooms {
+        Rooms::default()
+    }
+}
+
+impl fmt::Debug for Rooms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rooms").finish_non_exhaustive()
+    }
+}
+
+impl Rooms {
+    pub(super) fn of<C: Real>(&mut self) -> &mut Room<C> {
+        let room: &mut dyn Any = match C::DTYPE {
+            DType::F64 => &mut self.double,
+            _ => &mut self.single,
+        };
+        let Some(room) = room.downcast_mut() else { unreachable!("there is room for each compute type") };
+        room
+    }
+}
+
+/// Room for matrices of one type.
+pub(super) struct Room<C> {
+    /// The gradient.
+    pub(super) gradient: Vec<C>,
+    /// Another matrix of its size.
+    pub(super) mean: Vec<C>,
+    spare: Vec<C>,
+    matmul: MatmulScratch<C>,
+    pub(super) eigen: Eigen,
+}
+
+impl<C> Default for Room<C> {
+    fn default() -> Room<C> {
+        Room {
+            gradient: Vec::new(),
+            mean: Vec::new(),
+            spare: Vec::new(),
+            matmul: MatmulScratch::default(),
+            eigen: Eigen::default(),
+        }
+    }
+}
+
+/// A square matrix in row-major order.
+pub(super) fn square<C>(data: &[C], n: usize) -> Matrix<'_, C> {
+    Matrix::row_major(data, n, n)
+}
+
+/// Which matrix of a [`Room`].
+#[derive(Clone, Copy)]
+pub(super) enum Of {
+    Gradient,
+    Mean,
+}
+
+impl<C: Real> Room<C> {
+    /// `x ← left·x·right`; where there is no factor nothing is done.
+    pub(super) fn multiply(
+        &mut self,
+        which: Of,
+        [rows, cols]: [usize; 2],
+        left: Option<Matrix<'_, C>>,
+        right: Option<Matrix<'_, C>>,
+    ) {
+        let x = match which {
+            Of::Gradient => &mut self.gradient,
+            Of::Mean => &mut self.mean,
+        };
+        let (isa, out) = (current_isa(), &mut self.spare);
+        if let Some(left) = left {
+            out.resize(rows * cols, C::zero());
+            matmul(isa, &mut self.matmul, left, Matrix::row_major(x, rows, cols), out);
+            core::mem::swap(x, out);
+        }
+        if let Some(right) = right {
+            out.resize(rows * cols, C::zero());
+            matmul(isa, &mut self.matmul, Matrix::row_major(x, rows, cols), right, out);
+            core::mem::swap(x, out);
+        }
+    }
+
+    /// `factor ← keep·factor + take·(gradient times its mirror image)`, for the rows or else for the columns.
+    pub(super) fn accumulate(
+        &mut self,
+        [rows, cols]: [usize; 2],
+        of_rows: bool,
+        keep: f64,
+        take: f64,
+        factor: &mut [C],
+    ) {
+        let gradient = Matrix::row_major(&self.gradient, rows, cols);
+        let x = if of_rows { gradient } else { gradient.transposed() };
+        self.spare.resize(factor.len(), C::zero());
+        symmetric_matmul(current_isa(), &mut self.matmul, x, x.transposed(), &mut self.spare);
+        let [keep, take] = [keep, take].map(C::of);
+        factor.iter_mut().zip(&self.spare).for_each(|(factor, x)| *factor = keep * *factor + take * *x);
+    }
+}
+
+/// Decompositions of symmetric matrices without negative eigenvalues, in `f64`, with the same bits on any number of threads and
+/// with any instruction set.
+#[derive(Default)]
+pub(super) struct Eigen {
+    symmetric: Symmetric,
+    matrix: Vec<f64>,
+    vectors: Vec<f64>,
+    product: Vec<f64>,
+    values: Vec<(f64, usize)>,
+    matmul: MatmulScratch<f64>,
+}
+
+impl Eigen {
+    /// The eigenvectors, as columns, that of the largest eigenvalue first.
+    pub(super) fn vectors<C: Real>(&mut self, matrix: &[C], n: usize, vectors: &mut [C]) {
+        self.symmetric.decompose(current_isa(), n, |i, j| matrix[i * n + j].as_f64());
+        for k in 0..n {
+            let column = vectors.iter_mut().skip(k).step_by(n);
+            column.zip(self.symmetric.vector(k)).for_each(|(to, x)| *to = C::of(*x));
+        }
+    }
+
+    /// Makes eigenvectors of an older matrix, in the columns of `vectors`, better ones of this: one step of the power iteration,
+    /// made orthogonal. `order` is told, from the first on, which of the columns the new ones were: those with more weight
+    /// come first.
+    pub(super) fn improve<C: Real>(
+        &mut self,
+        matrix: &[C],
+        n: usize,
+        vectors: &mut [C],
+        mut order: impl FnMut(&[(f64, usize)]),
+    ) {
+        let wide = |from: &[C], to: &mut Vec<f64>| {
+            to.clear();
+            to.extend(from.iter().map(|x| x.as_f64()));
+        };
+        wide(matrix, &mut self.matrix);
+        wide(vectors, &mut self.vectors);
+        self.product.resize(n * n, 0.0);
+        // Mirrored, so that columns lie in a row: `(matrix·vectors)ᵀ`.
+        let (mirrored, matrix) = (square(&self.vectors, n).transposed(), square(&self.matrix, n));
+        matmul(current_isa(), &mut self.matmul, mirrored, matrix, &mut self.product);
+        self.values.clear();
+        for (j, column) in self.product.chunks_exact(n.max(1)).enumerate() {
+            let along = self.vectors.iter().skip(j).step_by(n).zip(column).map(|(q, s)| q * s);
+            self.values.push((along.sum(), j));
+        }
+        // Without a stable sort, which allocates: of equal ones, the first column is first.
+        self.values.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        order(&self.values);
+        // In the new order, in the place of the matrix, which has been used.
+        for (to, (_, j)) in self.matrix.chunks_exact_mut(n.max(1)).zip(&self.values) {
+            to.copy_from_slice(&self.product[j * n..][..n]);
+        }
+        orthogonalize(current_isa(), &mut self.matrix, n, &mut self.vectors);
+        for (k, column) in self.vectors.chunks_exact(n.max(1)).enumerate() {
+            vectors.iter_mut().skip(k).step_by(n).zip(column).for_each(|(to, x)| *to = C::of(*x));
+        }
+    }
+
+    /// `root ← (matrix + ridge·1)^power`.
+    pub(super) fn power<C: Real>(&mut self, matrix: &[C], n: usize, ridge: f64, power: f64, root: &mut [C]) {
+        self.symmetric.decompose(current_isa(), n, |i, j| matrix[i * n + j].as_f64());
+        self.vectors.clear();
+        self.matrix.clear();
+        // Eigenvectors lie in rows, once as they are and once multiplied by a power of their eigenvalues, of which rounding may
+        // have made something negative.
+        for k in 0..n {
+            let (value, vector) = (self.symmetric.value(k), self.symmetric.vector(k));
+            let factor = (if value < 0.0 { ridge } else { value + ridge }).powf(power);
+            self.vectors.extend_from_slice(vector);
+            self.matrix.extend(vector.iter().map(|x| factor * x));
+        }
+        self.product.resize(n * n, 0.0);
+        let (weighted, plain) = (square(&self.matrix, n).transposed(), square(&self.vectors, n));
+        symmetric_matmul(current_isa(), &mut self.matmul, weighted, plain, &mut self.product);
+        root.iter_mut().zip(&self.product).for_each(|(root, x)| *root = C::of(*x));
+    }
+}

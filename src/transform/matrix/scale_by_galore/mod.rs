@@ -1,0 +1,429 @@
+use core::any::Any;
+use core::fmt;
+use std::sync::Arc;
+
+use super::WeightDimensionNumbers;
+use super::scale_by_muon::one_matrix;
+use crate::element::{DType, Real};
+use crate::engine::{
+    InitContext, LeafVisitor, MatmulScratch, Matrix, Shape, Sink, Stage, StepContext, Updates, WholeLeaf, WholeTree,
+    Work, current_isa, matmul, table,
+};
+use crate::error::{Error, Result};
+use crate::needs::Nothing;
+use crate::numeric::svd::Svd;
+use crate::recipe::{self, Recipe, ToRecipe};
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Moments, State};
+use crate::transform::{ScaleByAdam, scale_by_adam};
+use crate::tree::{LeafSpec, Structure};
+use crate::wrapper::{Argument, Arguments, WholeTreeRule, state_fields, whole_tree_stage};
+
+/// Runs a transformation on gradients that are projected to a space of low rank, and projects its updates back: the state
+/// of a matrix is as small as that space.
+///
+/// # Arithmetic
+///
+/// For each matrix `G` of `n × m`, with `r = min(rank, n, m)`:
+///
+/// ```text
+/// every update_proj_gap steps, from the first on:   P = the first r left singular vectors of G      if n ≥ m
+///                                                   P = the first r right singular vectors of G     else
+/// R = PᵀG, or G·P
+/// R ← base_optimizer(R)                   scale_by_adam() by default
+/// u ← scale·P·R, or scale·R·Pᵀ
+/// ```
+///
+/// Other leaves go through the base optimizer as they are, and are not multiplied by `scale`. All leaves go through it
+/// together. It must not read parameters: there are none in that space.
+///
+/// A singular vector has no sign of its own, and does not need one as long as the base optimizer treats opposite numbers alike
+/// and remembers none. Where it does, as Adam its first moment, it should not find it turned around: a new vector has the
+/// sign with which it is at no obtuse angle to the one that it takes the place of. Singular vectors are found in `f64` by
+/// Jacobi rotations, with the same bits on any number of threads and with any instruction set.
+///
+/// # Cost
+///
+/// For a matrix with sides `a ≥ b`: `a·r` floats of state and the base optimizer's for `r·b` elements, and in memory two
+/// copies of those, one of the matrix, and one in `f64`. One more pass, between which there are two products of
+/// `a·b·r` multiplications, and every `update_proj_gap` steps about `10·a·b²` operations for the singular vectors: for large
+/// matrices let the gap be long.
+///
+/// # Errors
+///
+/// `init` fails if `rank` or `update_proj_gap` is 0, `scale` is not finite, the base optimizer reads parameters, or a leaf is
+/// described as something else than one matrix.
+///
+/// # Example
+///
+/// Of a diagonal matrix, rank 1 keeps the largest element:
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use ndarray::array;
+///
+/// let optimizer = scale_by_galore().rank(1).base_optimizer(identity());
+/// let params = array![[0.0_f64, 0.0], [0.0, 0.0]];
+/// let updates = optimizer.update(&array![[3.0, 0.0], [0.0, 1.0]], &mut optimizer.init(&params)?, &params)?;
+/// assert_eq!(updates.to_vec::<f64>("").unwrap(), [3.0, 0.0, 0.0, 0.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Zhao, Zhang, Chen, Wang, Anandkumar and Tian, [GaLore: memory-efficient LLM training by gradient low-rank
+/// projection](https://arxiv.org/abs/2403.03507), 2024, algorithm 2; Demmel and Veselić, [Jacobi's method is more accurate
+/// than QR](https://doi.org/10.1137/0613074), 1992. Optax,
+/// [`contrib.scale_by_galore`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: singular vectors are worked
+/// out in `f64`, in Optax in `f32`, with the signs that LAPACK happens to give them; a base optimizer that reads parameters
+/// is refused.
+pub fn scale_by_galore() -> ScaleByGalore {
+    ScaleByGalore {
+        rank: 128,
+        update_proj_gap: 200,
+        scale: 1.0.into(),
+        base_optimizer: scale_by_adam(),
+        weight_dimension_numbers: WeightDimensionNumbers::default(),
+    }
+}
+
+/// See [`scale_by_galore`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByGalore<T = ScaleByAdam> {
+    /// The most dimensions of the space that a matrix is projected to; at least 1.
+    pub rank: usize,
+    /// How many steps a projection is kept; at least 1.
+    pub update_proj_gap: u64,
+    /// Multiplies the updates of matrices: any finite number.
+    pub scale: Hyperparam,
+    /// What is run in that space.
+    pub base_optimizer: T,
+    /// Which axes of a leaf are the rows and columns of a matrix; by default those of a leaf with two axes.
+    pub weight_dimension_numbers: WeightDimensionNumbers,
+}
+
+impl<T> ScaleByGalore<T> {
+    /// Sets [`rank`](struct@ScaleByGalore).
+    pub fn rank(mut self, rank: usize) -> Self {
+        self.rank = rank;
+        self
+    }
+
+    /// Sets [`update_proj_gap`](struct@ScaleByGalore).
+    pub fn update_proj_gap(mut self, update_proj_gap: u64) -> Self {
+        self.update_proj_gap = update_proj_gap;
+        self
+    }
+
+    /// Sets [`scale`](struct@ScaleByGalore).
+    pub fn scale(mut self, scale: impl Into<Hyperparam>) -> Self {
+        self.scale = scale.into();
+        self
+    }
+
+    /// Sets [`weight_dimension_numbers`](struct@ScaleByGalore).
+    pub fn weight_dimension_numbers(mut self, weight_dimension_numbers: impl Into<WeightDimensionNumbers>) -> Self {
+        self.weight_dimension_numbers = weight_dimension_numbers.into();
+        self
+    }
+
+    /// Sets [`base_optimizer`](struct@ScaleByGalore).
+    pub fn base_optimizer<B: Stage<Needs = Nothing>>(self, base_optimizer: B) -> ScaleByGalore<B> {
+        let ScaleByGalore { rank, update_proj_gap, scale, weight_dimension_numbers, .. } = self;
+        ScaleByGalore { rank, update_proj_gap, scale, base_optimizer, weight_dimension_numbers }
+    }
+}
+
+impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
+    const NAME: &'static str = "scale_by_galore";
+
+    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+        visit("scale", Argument::Hyperparam(&mut self.scale));
+        visit("rank", Argument::Static(&self.rank));
+        visit("update_proj_gap", Argument::Static(&self.update_proj_gap));
+        visit("base_optimizer", Argument::Static(&recipe::Inner(&self.base_optimizer)));
+        visit("weight_dimension_numbers", Argument::Static(&self.weight_dimension_numbers));
+    }
+}
+
+whole_tree_stage!(
+    ScaleByGalore<T> where T: Stage<Needs = Nothing> => ScaleByGalore<T>;
+    by WholeTreeRule; state ScaleByGaloreState<T::State>; needs Nothing;
+    recipe |this: &ScaleByGalore<T>| Recipe::call("scale_by_galore", this.entries())
+);
+
+/// What [`scale_by_galore`] remembers: `S` is the state of the base optimizer.
+#[derive(Clone, Debug)]
+pub struct ScaleByGaloreState<S> {
+    /// Steps done.
+    pub count: Count,
+    /// The projections: for each matrix the longer side by the rank.
+    pub projector: Moments,
+    /// The state of the base optimizer.
+    pub base_optimizer_state: S,
+    inside: Inside,
+}
+
+state_fields!(ScaleByGaloreState<S: State> { count, projector, base_optimizer_state });
+
+/// What it takes to run the base optimizer: its leaves, and their gradients and updates.
+struct Inside {
+    matrices: Arc<[Option<Places>]>,
+    structure: Arc<Structure>,
+    active: Arc<[bool]>,
+    shape: Shape,
+    work: Work,
+    /// Where it looks for parameters.
+    zeros: Updates,
+    gradients: Updates,
+    updates: Updates,
+    rooms: Rooms,
+    svd: Svd,
+}
+
+/// A copy has room of its own.
+impl Clone for Inside {
+    fn clone(&self) -> Inside {
+        Inside::new(self.matrices.clone(), self.structure.clone(), self.active.clone(), self.shape)
+    }
+}
+
+impl fmt::Debug for Inside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inside").finish_non_exhaustive()
+    }
+}
+
+impl Inside {
+    fn new(matrices: Arc<[Option<Places>]>, structure: Arc<Structure>, active: Arc<[bool]>, shape: Shape) -> Inside {
+        let [zeros, gradients, updates] = [(); 3].map(|()| Updates::new(structure.clone()));
+        Inside {
+            work: Work::new_for(&structure, &active, shape),
+            zeros,
+            gradients,
+            updates,
+            rooms: Rooms::default(),
+            svd: Svd::default(),
+            matrices,
+            structure,
+            active,
+            shape,
+        }
+    }
+}
+
+/// Where a matrix lies in its leaf, the longer side first; of equal ones, the rows.
+#[derive(Clone, Debug)]
+struct Places {
+    long: Vec<usize>,
+    short: Vec<usize>,
+    /// The longer side is the rows.
+    tall: bool,
+    rank: usize,
+}
+
+/// Room for matrices, for both compute types.
+#[derive(Debug, Default)]
+struct Rooms {
+    single: Room<f32>,
+    double: Room<f64>,
+}
+
+#[derive(Debug)]
+struct Room<C> {
+    matrix: Vec<C>,
+    matmul: MatmulScratch<C>,
+}
+
+impl<C> Default for Room<C> {
+    fn default() -> Room<C> {
+        Room { matrix: Vec::new(), matmul: MatmulScratch::default() }
+    }
+}
+
+impl<T: Stage<Needs = Nothing>> ScaleByGalore<T> {
+    /// The arguments, as data.
+    pub(crate) fn entries(&self) -> [(&'static str, Recipe); 5] {
+        [
+            ("rank", self.rank.to_recipe()),
+            ("update_proj_gap", self.update_proj_gap.to_recipe()),
+            ("scale", self.scale.to_recipe()),
+            ("base_optimizer", self.base_optimizer.recipe()),
+            ("weight_dimension_numbers", self.weight_dimension_numbers.to_recipe()),
+        ]
+    }
+
+    fn places(&self, leaf: &LeafSpec) -> Result<Option<Places>> {
+        let matrix = one_matrix(&self.weight_dimension_numbers, leaf, <Self as Arguments>::NAME)?;
+        Ok(matrix.map(|[rows, cols]| {
+            let (tall, rank) = (rows.len() >= cols.len(), self.rank.min(rows.len()).min(cols.len()));
+            let [long, short] = if tall { [rows, cols] } else { [cols, rows] };
+            Places { long, short, tall, rank }
+        }))
+    }
+}
+
+impl Places {
+    /// The shape of what the base optimizer is given.
+    fn projected(&self) -> Vec<usize> {
+        if self.tall { vec![self.rank, self.short.len()] } else { vec![self.short.len(), self.rank] }
+    }
+}
+
+impl<T: Stage<Needs = Nothing>> WholeTreeRule for ScaleByGalore<T> {
+    const NAME: &'static str = "scale_by_galore";
+    type State = ScaleByGaloreState<T::State>;
+
+    fn validate(&self) -> Result<()> {
+        let name = <Self as Arguments>::NAME;
+        if self.rank == 0 {
+            return Err(Error::argument(name, "rank", "at least 1", 0));
+        }
+        if self.update_proj_gap == 0 {
+            return Err(Error::argument(name, "update_proj_gap", "at least 1", 0));
+        }
+        let shape = self.base_optimizer.shape();
+        if shape.reads_params != 0 {
+            let found = format!("`{}`, which reads parameters", self.base_optimizer.describe());
+            return Err(Error::argument(name, "base_optimizer", "one that looks at gradients only", found));
+        }
+        if shape.barriers > Shape::MOST_BARRIERS {
+            return Err(Error::argument(name, "base_optimizer", "of at most 31 barriers", shape.barriers));
+        }
+        self.scale.validate(name, "scale", "finite", f64::is_finite)?;
+        self.base_optimizer.validate()
+    }
+
+    fn init(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        let name = <Self as Arguments>::NAME;
+        self.weight_dimension_numbers.check(at, name)?;
+        let leaves = || at.structure().leaves().iter().zip(at.active());
+        let matrices = leaves().map(|(leaf, on)| if *on { self.places(leaf) } else { Ok(None) });
+        let matrices: Arc<[_]> = matrices.collect::<Result<_>>()?;
+        let inside = leaves().zip(matrices.iter()).map(|((leaf, on), matrix)| {
+            // A leaf that is not acted on takes no room.
+            let shape = if *on { matrix.as_ref().map(Places::projected) } else { Some(vec![0]) };
+            leaf.standing_for(leaf.dtype().compute(), shape)
+        });
+        let structure = Arc::new(Structure::from_leaves(inside.collect()));
+        let sides = |leaf: &LeafSpec| {
+            let places = self.places(leaf).ok().flatten()?;
+            Some(vec![places.long.len(), places.rank])
+        };
+        let projector = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), sides)?;
+        let mut inside = Inside::new(matrices, structure, at.active().into(), self.base_optimizer.shape());
+        let work = &mut inside.work;
+        table::params(&inside.zeros, &inside.structure, &mut work.params, &mut work.path)?;
+        let within = InitContext { structure: &inside.structure, active: at.active(), params: &work.params };
+        let base_optimizer_state = self.base_optimizer.init_state(&within)?;
+        work.params.clear();
+        Ok(ScaleByGaloreState { count: Count::default(), projector, base_optimizer_state, inside })
+    }
+
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        self.base_optimizer
+            .check(&state.base_optimizer_state, &StepContext { structure: &state.inside.structure, ..*at })
+    }
+
+    fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let count = state.count.get();
+        state.count.increment();
+        let ScaleByGaloreState { projector, base_optimizer_state, inside, .. } = state;
+        tree.visit(&mut Project { projector, inside, anew: count.is_multiple_of(self.update_proj_gap) });
+        let structure = inside.structure.clone();
+        let Inside { work, zeros, gradients, updates, .. } = inside;
+        let fits = table::params(zeros, &structure, &mut work.params, &mut work.path).and(table::grads(
+            gradients,
+            &structure,
+            &mut work.grads,
+            &mut work.path,
+        ));
+        debug_assert!(fits.is_ok(), "both were made for this structure");
+        let within = StepContext { structure: &structure, ..*at };
+        work.step(&self.base_optimizer, base_optimizer_state, &within, None, Sink::Updates(&updates.leaves));
+        work.params.clear();
+        work.grads.clear();
+        tree.visit(&mut ProjectBack { projector, inside, scale: self.scale.at(count) });
+    }
+}
+
+impl Rooms {
+    fn of<C: Real>(&mut self) -> &mut Room<C> {
+        let room: &mut dyn Any = match C::DTYPE {
+            DType::F64 => &mut self.double,
+            _ => &mut self.single,
+        };
+        let Some(room) = room.downcast_mut() else { unreachable!("there is room for each compute type") };
+        room
+    }
+}
+
+/// Writes down the gradients as the base optimizer sees them.
+struct Project<'a> {
+    projector: &'a mut Moments,
+    inside: &'a mut Inside,
+    /// Whether to choose the space anew.
+    anew: bool,
+}
+
+impl LeafVisitor for Project<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let Inside { matrices, gradients, rooms, svd, .. } = &mut *self.inside;
+        let to = gradients.leaves[leaf.index].get_mut::<C>().unwrap_or_default();
+        let (Some(places), Some(projector)) = (&matrices[leaf.index], self.projector.get_mut::<C>(leaf.index)) else {
+            return to.copy_from_slice(leaf.u);
+        };
+        let Places { long, short, tall, rank } = places;
+        let (isa, u) = (current_isa(), &*leaf.u);
+        if self.anew {
+            let element = |i: usize, j: usize| u[long[i] + short[j]].as_f64();
+            svd.left(isa, [long.len(), short.len()], *rank, element, |k, vector| {
+                let column = || (k..projector.len()).step_by(*rank);
+                let along: f64 = column().zip(vector).map(|(at, x)| projector[at].as_f64() * x).sum();
+                let sign = if along < 0.0 { -1.0 } else { 1.0 };
+                column().zip(vector).for_each(|(at, x)| projector[at] = C::of(sign * x));
+            });
+        }
+        let Room { matrix, matmul: scratch } = rooms.of::<C>();
+        // The longer side by the shorter.
+        matrix.clear();
+        matrix.extend(long.iter().flat_map(|i| short.iter().map(move |j| u[i + j])));
+        let matrix = Matrix::row_major(matrix, long.len(), short.len());
+        let projector = Matrix::row_major(projector, long.len(), *rank);
+        match tall {
+            true => matmul(isa, scratch, projector.transposed(), matrix, to),
+            false => matmul(isa, scratch, matrix.transposed(), projector, to),
+        }
+    }
+}
+
+/// Puts the base optimizer's updates in the place of the gradients.
+struct ProjectBack<'a> {
+    projector: &'a Moments,
+    inside: &'a mut Inside,
+    scale: f64,
+}
+
+impl LeafVisitor for ProjectBack<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let Inside { matrices, updates, rooms, .. } = &mut *self.inside;
+        let from = &*updates.leaves[leaf.index].get_mut::<C>().unwrap_or_default();
+        let (Some(places), Some(projector)) = (&matrices[leaf.index], self.projector.get::<C>(leaf.index)) else {
+            return leaf.u.copy_from_slice(from);
+        };
+        let Places { long, short, tall, rank } = places;
+        let from = match tall {
+            true => Matrix::row_major(from, *rank, short.len()),
+            false => Matrix::row_major(from, short.len(), *rank).transposed(),
+        };
+        let Room { matrix, matmul: scratch } = rooms.of::<C>();
+        matrix.resize(long.len() * short.len(), C::zero());
+        let projector = Matrix::row_major(projector, long.len(), *rank);
+        matmul(current_isa(), scratch, projector, from, matrix);
+        let scale = C::of(self.scale);
+        for (i, row) in long.iter().zip(matrix.chunks_exact(short.len().max(1))) {
+            short.iter().zip(row).for_each(|(j, x)| leaf.u[i + j] = scale * *x);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+mod dimensions;
+mod newton_schulz;
+
+use std::sync::Arc;
+
+use self::dimensions::{Layout, layouts};
+use self::newton_schulz::Scratch;
+use crate::element::{DType, Element, Real, convert, with_dtype};
+use crate::engine::{Clock, InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree};
+use crate::error::{Error, Result};
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Moments};
+use crate::wrapper::{WholeTreeRule, state_fields, whole_tree_stage};
+
+pub use self::dimensions::{DimensionNumbers, WeightDimensionNumbers};
+pub(super) use self::dimensions::{fans, one_matrix};
+pub use self::newton_schulz::{NsCoeffs, Preconditioning};
+
+/// Replaces the running mean of each matrix by the nearest orthogonal matrix, or nearly: the core of Muon.
+///
+/// # Arithmetic
+///
+/// At step `t`, counted from 1, for each matrix:
+///
+/// ```text
+/// m ← beta·m + (1 − beta)·u                   starts at 0
+/// m̂ = beta·m / (1 − betaᵗ⁺¹) + (1 − beta)·u / (1 − betaᵗ)      without nesterov: m / (1 − betaᵗ)
+/// X ← m̂ / (‖m̂‖ + eps)                         by default the Frobenius norm; see Preconditioning
+/// ns_steps times:  A = X·Xᵀ;  X ← a·X + (b·A + c·A²)·X          with (a, b, c) = ns_coeffs
+/// u ← X                                       with adaptive: ⟨m̂, X⟩·X
+/// ```
+///
+/// which brings the singular values near 1. The default coefficients rise as steeply as they can at 0 and do not converge:
+/// singular values end up between about 0.7 and 1.2. Products add up in the type that arithmetic is done in, each sum in
+/// the order of its index, so that the bits do not depend on the instruction set, the number of threads or the memory
+/// order. The matrices of a leaf of more axes are described by
+/// [`weight_dimension_numbers`](ScaleByMuon::weight_dimension_numbers).
+///
+/// # Cost
+///
+/// One float of state for each parameter, and a copy of the largest matrix, three of its shorter side squared, and two
+/// factors packed. One more pass, between which a matrix of `n × m` with `n ≤ m` takes about `ns_steps·(3nm + n²)·n`
+/// multiplications and additions; reads no parameters. With feature `rayon`, rows are shared among threads.
+///
+/// # Errors
+///
+/// `init` fails if `beta` is not in `[0, 1)`, `eps` is negative or not finite, there are no coefficients, or a leaf is
+/// neither a matrix nor described as some.
+///
+/// # Example
+///
+/// With these coefficients, which do converge, the result is orthogonal, and a diagonal matrix keeps only its signs:
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use ndarray::array;
+///
+/// let optimizer = scale_by_muon().ns_coeffs([1.875, -1.25, 0.375]).ns_steps(20);
+/// let params = array![[0.0_f64, 0.0], [0.0, 0.0]];
+/// let updates = optimizer.update(&array![[3.0, 0.0], [0.0, -0.5]], &mut optimizer.init(&params)?, &params)?;
+/// let expected = [1.0, 0.0, 0.0, -1.0];
+/// approx::assert_relative_eq!(&updates.to_vec::<f64>("").unwrap()[..], &expected[..], epsilon = 1e-12);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Jordan et al., [Muon: an optimizer for hidden layers in neural networks](https://kellerjordan.github.io/posts/muon/),
+/// 2024; Bernstein and Newhouse, [Old optimizer, new norm: an anthology](https://arxiv.org/abs/2409.20325), 2024, for
+/// `adaptive`. Optax, [`contrib.scale_by_muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: norms
+/// are summed in `f64`; with rows of coefficients, `ns_steps` does not count at all. Jordan's code works in bf16, without
+/// bias correction, and its mean is `beta·m + u`.
+pub fn scale_by_muon() -> ScaleByMuon {
+    ScaleByMuon {
+        ns_coeffs: NsCoeffs::standard(),
+        ns_steps: 5,
+        beta: 0.95.into(),
+        eps: 1e-8.into(),
+        mu_dtype: None,
+        nesterov: true,
+        adaptive: false,
+        preconditioning: Preconditioning::Frobenius,
+        weight_dimension_numbers: WeightDimensionNumbers::default(),
+    }
+}
+
+/// See [`scale_by_muon`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleByMuon {
+    /// The coefficients of the iteration: three numbers for all steps, or a row of three for each step.
+    pub ns_coeffs: NsCoeffs,
+    /// How many steps of the iteration; the number of rows of coefficients, if there are rows.
+    pub ns_steps: usize,
+    /// Decay of the running mean, in `[0, 1)`.
+    pub beta: Hyperparam,
+    /// Added to the norm; not negative.
+    pub eps: Hyperparam,
+    /// Type of the running mean; by default the one that arithmetic is done in.
+    pub mu_dtype: Option<DType>,
+    /// Whether the running mean looks one step ahead.
+    pub nesterov: bool,
+    /// Whether the result is multiplied by its inner product with the mean: the dual norm of the mean.
+    pub adaptive: bool,
+    /// How singular values are brought to at most 1 before the iteration.
+    pub preconditioning: Preconditioning,
+    /// Which axes of a leaf are the rows and columns of its matrices; by default those of a leaf with two axes.
+    pub weight_dimension_numbers: WeightDimensionNumbers,
+}
+
+builder! {
+    ScaleByMuon as "scale_by_muon" {
+        hyperparams: beta, eps;
+        options: ns_coeffs: NsCoeffs, mu_dtype: Option<DType>, nesterov: bool, adaptive: bool,
+            preconditioning: Preconditioning, weight_dimension_numbers: WeightDimensionNumbers;
+        integers: ns_steps: usize;
+    }
+}
+whole_tree_stage!(ScaleByMuon => ScaleByMuon; by WholeTreeRule; state ScaleByMuonState);
+
+/// What [`scale_by_muon`] remembers.
+#[derive(Clone, Debug)]
+pub struct ScaleByMuonState {
+    /// Steps done.
+    pub count: Count,
+    /// Running means.
+    pub mu: Moments,
+    layouts: Arc<[Option<Layout>]>,
+    scratch: Scratch,
+}
+
+state_fields!(ScaleByMuonState<> { count, mu });
+
+impl WholeTreeRule for ScaleByMuon {
+    const NAME: &'static str = "scale_by_muon";
+    type State = ScaleByMuonState;
+
+    fn validate(&self) -> Result<()> {
+        self.beta.validate(Self::NAME, "beta", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
+        self.eps.validate(Self::NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
+        match self.ns_coeffs.is_empty() {
+            true => Err(Error::argument(Self::NAME, "ns_coeffs", "three numbers, or rows of three", "no row")),
+            false => Ok(()),
+        }
+    }
+
+    fn init(&self, at: &InitContext<'_>) -> Result<ScaleByMuonState> {
+        let layouts = layouts(&self.weight_dimension_numbers, at, Self::NAME)?;
+        let mu = at.moments_of(self.mu_dtype)?;
+        Ok(ScaleByMuonState { count: Count::default(), mu, layouts: layouts.into(), scratch: Scratch::default() })
+    }
+
+    fn transform(&self, state: &mut ScaleByMuonState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let clock = Clock { count: state.count.get() };
+        state.count.increment();
+        let beta = self.beta.at(clock.count);
+        let unbias = 1.0 / clock.bias_correction(beta);
+        let next = Clock { count: clock.count.saturating_add(1) };
+        let (of_mean, of_update) = match self.nesterov {
+            true => (beta / next.bias_correction(beta), (1.0 - beta) * unbias),
+            false => (unbias, 0.0),
+        };
+        let momentum = Momentum { keep: beta, take: 1.0 - beta, of_mean, of_update };
+        tree.visit(&mut Orthogonalize { rule: self, state, momentum, eps: self.eps.at(clock.count) });
+    }
+}
+
+/// The scalars of the running mean.
+#[derive(Clone, Copy)]
+struct Momentum {
+    keep: f64,
+    take: f64,
+    of_mean: f64,
+    of_update: f64,
+}
+
+impl Momentum {
+    /// Moves the mean on, and puts in place of the updates what the mean is held to be.
+    fn apply<C: Real, M: Element>(self, mean: &mut [M], u: &mut [C]) {
+        let [keep, take] = [C::of(self.keep), C::of(self.take)];
+        let [of_mean, of_update] = [C::of(self.of_mean), C::of(self.of_update)];
+        for (mean, u) in mean.iter_mut().zip(u) {
+            let m = keep * convert::<M, C>(*mean) + take * *u;
+            *mean = convert(m);
+            *u = of_mean * m + of_update * *u;
+        }
+    }
+}
+
+struct Orthogonalize<'a> {
+    rule: &'a ScaleByMuon,
+    state: &'a mut ScaleByMuonState,
+    momentum: Momentum,
+    eps: f64,
+}
+
+impl LeafVisitor for Orthogonalize<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let ScaleByMuonState { mu, layouts, scratch, .. } = &mut *self.state;
+        let (Some(dtype), Some(layout)) = (mu.dtype(leaf.index), &layouts[leaf.index]) else { return };
+        with_dtype!(dtype, M => {
+            self.momentum.apply::<C, M>(mu.get_mut(leaf.index).unwrap_or_default(), leaf.u);
+        });
+        let rule = self.rule;
+        let coeffs = rule.ns_coeffs.rows(rule.ns_steps);
+        let mut dual_norm = 0.0;
+        for &at in layout.matrices.iter() {
+            dual_norm += scratch.orthogonalize(leaf.u, at, layout, coeffs.clone(), rule.preconditioning, self.eps);
+        }
+        if rule.adaptive {
+            let dual_norm = C::of(dual_norm);
+            leaf.u.iter_mut().for_each(|u| *u *= dual_norm);
+        }
+    }
+}

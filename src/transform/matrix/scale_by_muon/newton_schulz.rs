@@ -1,0 +1,336 @@
+//! The iteration that brings the singular values of a matrix near 1.
+
+use crate::recipe::{Recipe, ToRecipe};
+use core::any::Any;
+
+use super::dimensions::Layout;
+use crate::element::{DType, Real};
+use crate::engine::{Isa, Job, MatmulScratch, Matrix, current_isa, dispatch, matmul, sum_tile, symmetric_matmul};
+use crate::error::{Error, Result};
+use crate::numeric::spectral::spectral_norm;
+
+/// The coefficients `(a, b, c)` of `X ← a·X + (b·A + c·A²)·X`: the same for all steps, or a row for each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NsCoeffs {
+    rows: Vec<[f64; 3]>,
+    /// One row for all steps.
+    repeated: bool,
+}
+
+impl NsCoeffs {
+    /// Jordan's: as steep at 0 as they can be.
+    pub fn standard() -> NsCoeffs {
+        [3.4445, -4.7750, 2.0315].into()
+    }
+
+    /// Five rows that end closer to 1, as used in [Dion](https://arxiv.org/abs/2504.05295).
+    pub fn dion() -> NsCoeffs {
+        let rows = [
+            [4.0848, -6.8946, 2.9270],
+            [3.9505, -6.3029, 2.6377],
+            [3.7418, -5.5913, 2.3037],
+            [2.8769, -3.1427, 1.2046],
+            [2.8366, -3.0525, 1.2012],
+        ];
+        NsCoeffs::from(rows.to_vec())
+    }
+
+    /// The coefficients of this name, as in Optax: `standard` or `dion`.
+    ///
+    /// # Errors
+    ///
+    /// If there are none.
+    ///
+    /// ```
+    /// use gradchain::transform::NsCoeffs;
+    /// assert_eq!(NsCoeffs::preset("standard")?, NsCoeffs::from([3.4445, -4.775, 2.0315]));
+    /// let error = NsCoeffs::preset("nope").unwrap_err();
+    /// assert_eq!(error.to_string(), "ns_coeffs: there is no preset `nope` (known: standard, dion)");
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn preset(name: &str) -> Result<NsCoeffs> {
+        match name {
+            "standard" => Ok(NsCoeffs::standard()),
+            "dion" => Ok(NsCoeffs::dion()),
+            _ => Err(Error::unknown_name("ns_coeffs", "preset", name, ["standard", "dion"])),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The row of each step.
+    pub(super) fn rows(&self, steps: usize) -> impl Iterator<Item = [f64; 3]> + Clone + '_ {
+        let steps = if self.repeated { steps } else { self.rows.len() };
+        self.rows.iter().copied().cycle().take(steps)
+    }
+}
+
+impl From<[f64; 3]> for NsCoeffs {
+    fn from(coeffs: [f64; 3]) -> NsCoeffs {
+        NsCoeffs { rows: vec![coeffs], repeated: true }
+    }
+}
+
+impl From<Vec<[f64; 3]>> for NsCoeffs {
+    fn from(rows: Vec<[f64; 3]>) -> NsCoeffs {
+        NsCoeffs { rows, repeated: false }
+    }
+}
+
+impl<const N: usize> From<[[f64; 3]; N]> for NsCoeffs {
+    fn from(rows: [[f64; 3]; N]) -> NsCoeffs {
+        rows.to_vec().into()
+    }
+}
+
+/// How the singular values of a matrix are brought to at most 1 before the iteration.
+///
+/// The last two are bounds that are closer than the Frobenius norm and cost no product of their own: they follow from
+/// `A = X·Xᵀ`, which the first step needs anyway. For them `eps` is a lower bound of 1e-8.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Preconditioning {
+    /// Divides by the root of the sum of squares.
+    #[default]
+    Frobenius,
+    /// Divides by the largest singular value. Costs about `n²·(m + 4n/3)` multiplications in `f64`, more than the whole
+    /// iteration.
+    Spectral,
+    /// Divides row `i` by the root of `Σ_j |A_ij|`: almost orthogonal layers.
+    Aol,
+    /// Divides by the root of the Frobenius norm of `A`: the Schatten norm of order 4.
+    Schatten,
+}
+
+impl Preconditioning {
+    /// The one of this name, as in Optax: `frobenius`, `spectral`, `aol`, `schatten`.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn from_name(name: &str) -> Result<Preconditioning> {
+        match name {
+            "frobenius" => Ok(Preconditioning::Frobenius),
+            "spectral" => Ok(Preconditioning::Spectral),
+            "aol" => Ok(Preconditioning::Aol),
+            "schatten" => Ok(Preconditioning::Schatten),
+            _ => {
+                let known = ["frobenius", "spectral", "aol", "schatten"];
+                Err(Error::unknown_name("preconditioning", "method", name, known))
+            }
+        }
+    }
+}
+
+/// The least that the last two methods divide by, before the root.
+const LEAST: f64 = 1e-8;
+
+/// Room for matrices, for both compute types. A copy of a state starts with none.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    single: Room<f32>,
+    double: Room<f64>,
+    wide: Wide,
+}
+
+impl Clone for Scratch {
+    fn clone(&self) -> Scratch {
+        Scratch::default()
+    }
+}
+
+#[derive(Debug)]
+struct Room<C> {
+    x: Vec<C>,
+    a: Vec<C>,
+    squared: Vec<C>,
+    product: Vec<C>,
+    matmul: MatmulScratch<C>,
+}
+
+impl<C> Default for Room<C> {
+    fn default() -> Room<C> {
+        Room {
+            x: Vec::new(),
+            a: Vec::new(),
+            squared: Vec::new(),
+            product: Vec::new(),
+            matmul: MatmulScratch::default(),
+        }
+    }
+}
+
+/// Room for the largest singular value.
+#[derive(Debug, Default)]
+struct Wide {
+    x: Vec<f64>,
+    a: Vec<f64>,
+    work: Vec<f64>,
+    matmul: MatmulScratch<f64>,
+}
+
+impl Scratch {
+    /// Replaces one matrix of a leaf by what the iteration makes of it. Returns the inner product of both.
+    pub(super) fn orthogonalize<C: Real>(
+        &mut self,
+        u: &mut [C],
+        at: usize,
+        layout: &Layout,
+        coeffs: impl Iterator<Item = [f64; 3]>,
+        preconditioning: Preconditioning,
+        eps: f64,
+    ) -> f64 {
+        let room: &mut dyn Any = match C::DTYPE {
+            DType::F64 => &mut self.double,
+            _ => &mut self.single,
+        };
+        let Some(room) = room.downcast_mut::<Room<C>>() else {
+            unreachable!("there is room for each compute type");
+        };
+        let (isa, size) = (current_isa(), [layout.down.len(), layout.along.len()]);
+        room.resize(size);
+        let places = || layout.down.iter().flat_map(|i| layout.along.iter().map(move |j| at + i + j));
+        room.x.iter_mut().zip(places()).for_each(|(x, place)| *x = u[place]);
+        let norm = match preconditioning {
+            Preconditioning::Frobenius => Some(sum_of_squares(&room.x).sqrt()),
+            Preconditioning::Spectral => Some(self.wide.spectral_norm(isa, &room.x, size)),
+            Preconditioning::Aol | Preconditioning::Schatten => None,
+        };
+        if let Some(norm) = norm {
+            let norm = C::of(norm + eps);
+            room.x.iter_mut().for_each(|x| *x /= norm);
+        }
+        room.iterate(isa, size, coeffs, preconditioning);
+        let mut product = 0.0;
+        for (x, place) in room.x.iter().zip(places()) {
+            product += u[place].as_f64() * x.as_f64();
+            u[place] = *x;
+        }
+        product
+    }
+}
+
+impl Wide {
+    fn spectral_norm<C: Real>(&mut self, isa: Isa, x: &[C], [n, m]: [usize; 2]) -> f64 {
+        self.x.clear();
+        self.x.extend(x.iter().map(|x| x.as_f64()));
+        // Scaled, so that squares neither overflow nor vanish.
+        let largest = self.x.iter().fold(0.0, |largest: f64, x| if x.is_nan() { *x } else { largest.max(x.abs()) });
+        if largest == 0.0 || !largest.is_finite() {
+            return largest;
+        }
+        self.x.iter_mut().for_each(|x| *x /= largest);
+        self.a.resize(n * n, 0.0);
+        let x = Matrix::row_major(&self.x, n, m);
+        symmetric_matmul(isa, &mut self.matmul, x, x.transposed(), &mut self.a[..n * n]);
+        largest * spectral_norm(&mut self.a[..n * n], n, &mut self.work).sqrt()
+    }
+}
+
+impl<C: Real> Room<C> {
+    fn resize(&mut self, [n, m]: [usize; 2]) {
+        self.x.resize(n * m, C::zero());
+        self.product.resize(n * m, C::zero());
+        self.a.resize(n * n, C::zero());
+        self.squared.resize(n * n, C::zero());
+    }
+
+    fn iterate(
+        &mut self,
+        isa: Isa,
+        [n, m]: [usize; 2],
+        coeffs: impl Iterator<Item = [f64; 3]>,
+        preconditioning: Preconditioning,
+    ) {
+        for (step, coeffs) in coeffs.enumerate() {
+            let [a, b, c] = coeffs.map(C::of);
+            let x = Matrix::row_major(&self.x, n, m);
+            symmetric_matmul(isa, &mut self.matmul, x, x.transposed(), &mut self.a);
+            if step == 0 {
+                self.precondition(n, preconditioning);
+            }
+            let gram = Matrix::row_major(&self.a, n, n);
+            symmetric_matmul(isa, &mut self.matmul, gram, gram, &mut self.squared);
+            // b·A + c·A²
+            dispatch(isa, Mix { of_x: b, x: &self.a, of_y: c, y: &mut self.squared });
+            let [factor, x] = [Matrix::row_major(&self.squared, n, n), Matrix::row_major(&self.x, n, m)];
+            matmul(isa, &mut self.matmul, factor, x, &mut self.product);
+            dispatch(isa, Mix { of_x: a, x: &self.x, of_y: C::one(), y: &mut self.product });
+            core::mem::swap(&mut self.x, &mut self.product);
+        }
+    }
+
+    /// Scales the rows of `x`, and `a = x·xᵀ` with them, where that was not done before.
+    fn precondition(&mut self, n: usize, preconditioning: Preconditioning) {
+        let m = self.x.len() / n.max(1);
+        let factor = |squared: f64| 1.0 / (if squared < LEAST { LEAST } else { squared }).sqrt();
+        match preconditioning {
+            Preconditioning::Frobenius | Preconditioning::Spectral => {}
+            Preconditioning::Aol => {
+                // The diagonal of the result lies where its factors are read from last.
+                for i in 0..n {
+                    let sum = sum_tile(&self.a[i * n..][..n], |a| a.as_f64().abs());
+                    self.squared[i] = C::of(factor(sum));
+                }
+                for i in 0..n {
+                    let row = self.squared[i];
+                    self.x[i * m..][..m].iter_mut().for_each(|x| *x *= row);
+                    let line = self.a[i * n..][..n].iter_mut().zip(&self.squared);
+                    // The factors first: their product is the same for `[i, j]` and `[j, i]`, so that `a` stays symmetric.
+                    line.for_each(|(a, col)| *a *= row * *col);
+                }
+            }
+            Preconditioning::Schatten => {
+                let factor = factor(sum_of_squares(&self.a).sqrt());
+                let (once, twice) = (C::of(factor), C::of(factor * factor));
+                self.x.iter_mut().for_each(|x| *x *= once);
+                self.a.iter_mut().for_each(|a| *a *= twice);
+            }
+        }
+    }
+}
+
+fn sum_of_squares<C: Real>(x: &[C]) -> f64 {
+    sum_tile(x, |x| x.as_f64() * x.as_f64())
+}
+
+/// `y ← of_x·x + of_y·y`
+struct Mix<'a, C> {
+    of_x: C,
+    x: &'a [C],
+    of_y: C,
+    y: &'a mut [C],
+}
+
+impl<C: Real> Job for Mix<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (y, x) in self.y.iter_mut().zip(self.x) {
+            *y = self.of_x * *x + self.of_y * *y;
+        }
+    }
+}
+
+impl ToRecipe for NsCoeffs {
+    fn to_recipe(&self) -> Recipe {
+        match &self.rows[..] {
+            [row] if self.repeated => row.to_recipe(),
+            rows => rows.to_recipe(),
+        }
+    }
+}
+
+impl ToRecipe for Preconditioning {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(match self {
+            Preconditioning::Frobenius => "frobenius",
+            Preconditioning::Spectral => "spectral",
+            Preconditioning::Aol => "aol",
+            Preconditioning::Schatten => "schatten",
+        })
+    }
+}

@@ -1,0 +1,316 @@
+use super::WeightDimensionNumbers;
+use super::kronecker::{Matrices, Of, Places, Rooms, square, squares};
+use crate::element::Real;
+use crate::engine::{Clock, InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree};
+use crate::error::{Error, Result};
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::state::{Count, Moments};
+use crate::transform::moment::{Mean, check_decays, check_not_negative};
+use crate::wrapper::{Arguments, WholeTreeRule, state_fields, whole_tree_stage};
+
+/// Scales the updates of a matrix as Adam does, in a basis in which the elements have little to do with each other: that of
+/// Shampoo's preconditioner.
+///
+/// # Arithmetic
+///
+/// For a matrix `G` of `n × m`, with the scalars of [`scale_by_adam`](crate::scale_by_adam):
+///
+/// ```text
+/// G' = Qₗᵀ·G·Qᵣ
+/// M ← b1·M + (1 − b1)·G;          M' = Qₗᵀ·M·Qᵣ
+/// V ← b2·V + (1 − b2)·G'²
+/// N' = M' / (1 − b1ᵗ) / (√(V / (1 − b2ᵗ)) + eps)
+/// u ← Qₗ·N'·Qᵣᵀ
+/// L ← b·L + (1 − b)·G·Gᵀ,   R ← b·R + (1 − b)·Gᵀ·G        b is shampoo_beta, or b2 without
+/// every precondition_frequency steps:   Qₗ ← Q of L·Qₗ = QR,   Qᵣ ← Q of R·Qᵣ = QR
+/// ```
+///
+/// where the columns of `Qₗ`, and with them the rows of `V`, are brought in the order of their weight `qᵀLq` before, and so for
+/// `Qᵣ`. The first gradient only gives `L`, `R`, and their eigenvectors; its update is zero and `t` is counted from the next: a
+/// gradient in a basis made of itself says nothing.
+///
+/// A side longer than [`max_precond_dim`](ScaleBySoap::max_precond_dim) has no basis of its own. Leaves that are no matrices, or
+/// have two such sides, are scaled as by Adam, from the first step on.
+///
+/// # Cost
+///
+/// For a matrix of `n × m`, `2nm + 2n² + 2m²` floats of state, and in memory four copies of the largest matrix and three of the
+/// square of its side in `f64`; for other leaves two floats for each parameter. One more pass, before which the updates are
+/// stored. A step takes about `8nm(n + m)` multiplications and additions, each refresh of a basis `5n³` more, in `f64`, and the
+/// first step about `12n³` for each side, once. A refresh allocates what it sorts. Reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if a decay is not in `[0, 1)`, `eps` is negative or not finite, `precondition_frequency` is 0, or a leaf is
+/// described as something else than one matrix.
+///
+/// # Example
+///
+/// The axes of the basis are those of the matrix here, so that the second step is Adam's:
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use ndarray::array;
+///
+/// let optimizer = scale_by_soap().eps(1e-12).b1(0.0);
+/// let params = array![[0.0_f64, 0.0], [0.0, 0.0]];
+/// let mut state = optimizer.init(&params)?;
+/// let updates = optimizer.update(&array![[3.0, 0.0], [0.0, 1.0]], &mut state, &params)?;
+/// assert_eq!(updates.to_vec::<f64>("").unwrap(), [0.0; 4]);
+/// let updates = optimizer.update(&array![[2.0, -8.0], [1.0, 5.0]], &mut state, &params)?;
+/// let expected = [1.0, -1.0, 1.0, 1.0];
+/// approx::assert_relative_eq!(&updates.to_vec::<f64>("").unwrap()[..], &expected[..], epsilon = 1e-9);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Vyas, Morwani, Zhao, Shapira, Brandfonbrener, Janson and Kakade, [SOAP: improving and stabilizing Shampoo using
+/// Adam](https://arxiv.org/abs/2409.11321), 2024, algorithms 3 and 4. Optax has none. Differs: the first step and the order of
+/// the columns are those of the authors' code, which the paper does not tell; it makes a zero step of leaves that are no
+/// matrices too, and merges axes.
+pub fn scale_by_soap() -> ScaleBySoap {
+    ScaleBySoap {
+        b1: 0.95.into(),
+        b2: 0.95.into(),
+        eps: 1e-8.into(),
+        shampoo_beta: None,
+        precondition_frequency: 10,
+        max_precond_dim: 10_000,
+        weight_dimension_numbers: WeightDimensionNumbers::default(),
+    }
+}
+
+/// See [`scale_by_soap`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ScaleBySoap {
+    /// Decay of the first moment, in `[0, 1)`.
+    pub b1: Hyperparam,
+    /// Decay of the second moment, in `[0, 1)`.
+    pub b2: Hyperparam,
+    /// Added to the root; not negative.
+    pub eps: Hyperparam,
+    /// Decay of the preconditioner, in `[0, 1)`; by default that of the second moment.
+    pub shampoo_beta: Option<f64>,
+    /// How many steps a basis is kept; at least 1.
+    pub precondition_frequency: u64,
+    /// The longest side that has a basis.
+    pub max_precond_dim: usize,
+    /// Which axes of a leaf are the rows and columns of a matrix; by default those of a leaf with two axes.
+    pub weight_dimension_numbers: WeightDimensionNumbers,
+}
+
+builder! {
+    ScaleBySoap as "scale_by_soap" {
+        hyperparams: b1, b2, eps;
+        options: shampoo_beta: Option<f64>, weight_dimension_numbers: WeightDimensionNumbers;
+        integers: precondition_frequency: u64, max_precond_dim: usize;
+    }
+}
+whole_tree_stage!(ScaleBySoap => ScaleBySoap; by WholeTreeRule; state ScaleBySoapState);
+
+/// What [`scale_by_soap`] remembers.
+#[derive(Clone, Debug)]
+pub struct ScaleBySoapState {
+    /// Steps done.
+    pub count: Count,
+    /// First moments.
+    pub mu: Moments,
+    /// Second moments, of matrices in the basis.
+    pub nu: Moments,
+    /// Running means of `G·Gᵀ`.
+    pub left: Moments,
+    /// Running means of `Gᵀ·G`.
+    pub right: Moments,
+    /// The basis of the rows, as columns.
+    pub left_basis: Moments,
+    /// The basis of the columns, as columns.
+    pub right_basis: Moments,
+    matrices: Matrices,
+    rooms: Rooms,
+}
+
+state_fields!(ScaleBySoapState<> { count, mu, nu, left, right, left_basis, right_basis });
+
+impl WholeTreeRule for ScaleBySoap {
+    const NAME: &'static str = "scale_by_soap";
+    type State = ScaleBySoapState;
+
+    fn validate(&self) -> Result<()> {
+        let name = <Self as WholeTreeRule>::NAME;
+        check_decays(name, [("b1", &self.b1), ("b2", &self.b2)])?;
+        check_not_negative(name, [("eps", &self.eps)])?;
+        match self.shampoo_beta {
+            Some(beta) if !(0.0..1.0).contains(&beta) => {
+                return Err(Error::argument(name, "shampoo_beta", "in [0, 1)", beta));
+            }
+            _ => {}
+        }
+        match self.precondition_frequency {
+            0 => Err(Error::argument(name, "precondition_frequency", "at least 1", 0)),
+            _ => Ok(()),
+        }
+    }
+
+    fn init(&self, at: &InitContext<'_>) -> Result<ScaleBySoapState> {
+        let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);
+        let matrices = Matrices::new(numbers, most, at, <Self as Arguments>::NAME)?;
+        let [left, right] = squares(numbers, most, at)?;
+        Ok(ScaleBySoapState {
+            count: Count::default(),
+            mu: at.moments()?,
+            nu: at.moments()?,
+            left_basis: left.clone(),
+            right_basis: right.clone(),
+            left,
+            right,
+            matrices,
+            rooms: Rooms::default(),
+        })
+    }
+
+    fn transform(&self, state: &mut ScaleBySoapState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let count = state.count.get();
+        state.count.increment();
+        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(count));
+        let shampoo = self.shampoo_beta.unwrap_or(b2);
+        let anew = count.is_multiple_of(self.precondition_frequency);
+        tree.visit(&mut Scale { state, count, b1, b2, eps, shampoo, anew });
+    }
+}
+
+struct Scale<'a> {
+    state: &'a mut ScaleBySoapState,
+    count: u64,
+    b1: f64,
+    b2: f64,
+    eps: f64,
+    shampoo: f64,
+    /// Whether the bases are refreshed.
+    anew: bool,
+}
+
+impl Scale<'_> {
+    fn adam<C: Real>(&self, steps: u64) -> Adam<C> {
+        let clock = Clock { count: steps };
+        Adam {
+            mean1: Mean::of(self.b1),
+            mean2: Mean::of(self.b2),
+            unbias: [self.b1, self.b2].map(|b| C::of(1.0 / clock.bias_correction(b))),
+            eps: C::of(self.eps),
+        }
+    }
+
+    /// Takes the gradient into the factors of a matrix.
+    fn accumulate<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
+        let ScaleBySoapState { left, right, rooms, .. } = &mut *self.state;
+        let room = rooms.of::<C>();
+        for (factor, of_rows) in [(left, true), (right, false)] {
+            if let Some(factor) = factor.get_mut::<C>(leaf) {
+                room.accumulate(size, of_rows, self.shampoo, 1.0 - self.shampoo, factor);
+            }
+        }
+    }
+
+    /// Finds the bases of a matrix.
+    fn begin<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
+        let ScaleBySoapState { left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
+        let room = rooms.of::<C>();
+        for (factor, basis, n) in [(left, left_basis, size[0]), (right, right_basis, size[1])] {
+            if let (Some(factor), Some(basis)) = (factor.get::<C>(leaf), basis.get_mut::<C>(leaf)) {
+                room.eigen.vectors(factor, n, basis);
+            }
+        }
+    }
+
+    /// Makes the bases of a matrix better, and brings the second moments in the new order.
+    fn refresh<C: Real>(&mut self, leaf: usize, places: &Places) {
+        let ScaleBySoapState { nu, left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
+        let (room, [rows, cols]) = (rooms.of::<C>(), places.size());
+        let Some(nu) = nu.get_mut::<C>(leaf) else { return };
+        for (factor, basis, of_rows) in [(left, left_basis, true), (right, right_basis, false)] {
+            let (Some(factor), Some(basis)) = (factor.get::<C>(leaf), basis.get_mut::<C>(leaf)) else { continue };
+            let old = &mut room.mean;
+            places.read(nu, old);
+            room.eigen.improve(factor, if of_rows { rows } else { cols }, basis, |order| {
+                for i in 0..rows {
+                    for j in 0..cols {
+                        let from = if of_rows { order[i].1 * cols + j } else { i * cols + order[j].1 };
+                        nu[places.rows[i] + places.cols[j]] = old[from];
+                    }
+                }
+            });
+        }
+    }
+
+    /// One step in the basis.
+    fn step<C: Real>(&mut self, leaf: usize, places: &Places, u: &mut [C]) {
+        let adam = self.adam::<C>(self.count - 1);
+        let ScaleBySoapState { mu, nu, left_basis, right_basis, rooms, .. } = &mut *self.state;
+        let (room, size) = (rooms.of::<C>(), places.size());
+        let (Some(mu), Some(nu)) = (mu.get_mut::<C>(leaf), nu.get_mut::<C>(leaf)) else { return };
+        let left = left_basis.get::<C>(leaf).map(|q| square(q, size[0]));
+        let right = right_basis.get::<C>(leaf).map(|q| square(q, size[1]));
+        mu.iter_mut().zip(&*u).for_each(|(m, u)| *m = adam.mean1.with(*m, *u));
+        places.read(mu, &mut room.mean);
+        room.multiply(Of::Mean, size, left.map(|q| q.transposed()), right);
+        room.multiply(Of::Gradient, size, left.map(|q| q.transposed()), right);
+        let (rows, cols) = (&places.rows, &places.cols);
+        let elements = rows.iter().flat_map(|i| cols.iter().map(move |j| i + j));
+        for ((m, g), at) in room.mean.iter_mut().zip(&room.gradient).zip(elements) {
+            *m = adam.scaled(*m, *g, &mut nu[at]);
+        }
+        room.multiply(Of::Mean, size, left, right.map(|q| q.transposed()));
+        places.write(&room.mean, u);
+    }
+}
+
+impl LeafVisitor for Scale<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let (i, matrices) = (leaf.index, self.state.matrices.clone());
+        let Some(places) = matrices.of(i) else {
+            let adam = self.adam::<C>(self.count);
+            let ScaleBySoapState { mu, nu, .. } = &mut *self.state;
+            let moments = mu.get_mut::<C>(i).unwrap_or_default().iter_mut().zip(nu.get_mut::<C>(i).unwrap_or_default());
+            for (u, (m, v)) in leaf.u.iter_mut().zip(moments) {
+                *m = adam.mean1.with(*m, *u);
+                *u = adam.scaled(*m, *u, v);
+            }
+            return;
+        };
+        if leaf.u.is_empty() {
+            return;
+        }
+        let size = places.size();
+        places.read(leaf.u, &mut self.state.rooms.of::<C>().gradient);
+        // The step goes by the bases, not by the factors: it does not matter that these are a step ahead.
+        self.accumulate::<C>(i, size);
+        if self.count == 0 {
+            self.begin::<C>(i, size);
+            return leaf.u.fill(C::zero());
+        }
+        self.step(i, places, leaf.u);
+        if self.anew {
+            self.refresh::<C>(i, places);
+        }
+    }
+}
+
+/// The scalars of Adam.
+#[derive(Clone, Copy)]
+struct Adam<C> {
+    mean1: Mean<C>,
+    mean2: Mean<C>,
+    unbias: [C; 2],
+    eps: C,
+}
+
+impl<C: Real> Adam<C> {
+    #[inline(always)]
+    fn scaled(&self, m: C, u: C, v: &mut C) -> C {
+        *v = self.mean2.with(*v, u * u);
+        self.unbias[0] * m / ((self.unbias[1] * *v).sqrt() + self.eps)
+    }
+}

@@ -1,0 +1,9 @@
+//! What adds noise, and what makes gradients of examples private with it.
+
+mod add_noise;
+mod differentially_private_aggregate;
+
+pub use add_noise::{AddNoise, AddNoiseRun, AddNoiseState, add_noise};
+pub use differentially_private_aggregate::{
+    PerExample, PerExampleState, PrivateAggregate, PrivateAggregateState, differentially_private_aggregate,
+};

@@ -1,0 +1,91 @@
+use crate::element::Real;
+use crate::engine::{Sums, sum_tile};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::rescale::{Rescale, rescale_stage, shrink};
+use crate::tree::Structure;
+
+/// Scales each leaf's updates down, so that their norm is at most a given one.
+///
+/// # Arithmetic
+///
+/// For each leaf:
+///
+/// ```text
+/// norm = √(Σ u²)                          in f64
+/// u ← u · max_norm / norm                 if norm > max_norm; else unchanged
+/// ```
+///
+/// An infinite element makes the leaf's factor 0 and itself NaN, a NaN makes the leaf NaN; other leaves are not touched.
+///
+/// # Cost
+///
+/// No state for elements. One more pass, which reads gradients and writes nothing. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `max_norm` is negative or NaN.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = clip_by_block_norm(2.5);
+/// let mut params = (vec![0.0_f64, 0.0], 0.0_f64);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &(vec![3.0_f64, -4.0], 1.0_f64), &mut state)?;
+/// assert_eq!(params, (vec![1.5, -2.0], 1.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Pascanu, Mikolov and Bengio, [On the difficulty of training recurrent neural networks](https://arxiv.org/abs/1211.5063),
+/// 2012, algorithm 1, for each leaf. Optax has none; [`clip_by_block_rms`](crate::clip_by_block_rms) is its relative. Differs:
+/// the sum is `f64`.
+pub fn clip_by_block_norm(max_norm: impl Into<Hyperparam>) -> ClipByBlockNorm {
+    ClipByBlockNorm { max_norm: max_norm.into() }
+}
+
+/// See [`clip_by_block_norm`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ClipByBlockNorm {
+    /// The largest norm of a leaf: not negative.
+    pub max_norm: Hyperparam,
+}
+
+builder! {
+    ClipByBlockNorm as "clip_by_block_norm" {
+        hyperparams: max_norm;
+        options: ;
+    }
+}
+
+impl Rescale for ClipByBlockNorm {
+    const NAME: &'static str = "clip_by_block_norm";
+    const SUMS: usize = 1;
+    const READS_PARAMS: bool = false;
+    type Scalars = f64;
+
+    fn check_arguments(&self) -> Result<()> {
+        self.max_norm.validate(<Self as Rescale>::NAME, "max_norm", "not negative", |x| x >= 0.0)
+    }
+
+    fn scalars(&self, count: u64) -> f64 {
+        self.max_norm.at(count)
+    }
+
+    #[inline(always)]
+    fn add_up<C: Real>(u: &[C], _: &[C], sums: &mut [f64]) {
+        sums[0] += sum_tile(u, |u| u.as_f64() * u.as_f64());
+    }
+
+    fn factors(max_norm: f64, sums: Sums<'_>, _: &Structure, factors: &mut [f64]) {
+        factors.iter_mut().enumerate().for_each(|(i, factor)| *factor = shrink(sums.leaf(0, i).sqrt(), max_norm));
+    }
+}
+
+rescale_stage!(ClipByBlockNorm, f64);

@@ -1,0 +1,95 @@
+use crate::element::Real;
+use crate::engine::{Sums, sum_tile};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::rescale::{Rescale, rescale_stage, shrink};
+use crate::tree::Structure;
+
+/// Scales each leaf's updates down, so that their root mean square is at most a given one.
+///
+/// # Arithmetic
+///
+/// For each leaf of `n` elements:
+///
+/// ```text
+/// rms = √(Σ u² / n)                       in f64
+/// u ← u · threshold / rms                 if rms > threshold; else unchanged
+/// ```
+///
+/// An infinite element makes the leaf's factor 0 and itself NaN, a NaN makes the leaf NaN; other leaves are not touched.
+///
+/// # Cost
+///
+/// No state for elements. One more pass, which reads gradients and writes nothing. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `threshold` is negative or NaN.
+///
+/// # Example
+///
+/// The first leaf has a root mean square of 5, the second of 1:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = clip_by_block_rms(2.0);
+/// let mut params = (vec![0.0_f64, 0.0], 0.0_f64);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &(vec![5.0_f64, -5.0], 1.0_f64), &mut state)?;
+/// assert_eq!(params, (vec![2.0, -2.0], 1.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Shazeer and Stern, [Adafactor](https://arxiv.org/abs/1804.04235), 2018, section 6. Optax,
+/// [`clip_by_block_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum is `f64`, and
+/// zeros with a `threshold` of 0 stay zeros instead of becoming NaN.
+pub fn clip_by_block_rms(threshold: impl Into<Hyperparam>) -> ClipByBlockRms {
+    ClipByBlockRms { threshold: threshold.into() }
+}
+
+/// See [`clip_by_block_rms`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ClipByBlockRms {
+    /// The largest root mean square: not negative.
+    pub threshold: Hyperparam,
+}
+
+builder! {
+    ClipByBlockRms as "clip_by_block_rms" {
+        hyperparams: threshold;
+        options: ;
+    }
+}
+
+impl Rescale for ClipByBlockRms {
+    const NAME: &'static str = "clip_by_block_rms";
+    const SUMS: usize = 1;
+    const READS_PARAMS: bool = false;
+    type Scalars = f64;
+
+    fn check_arguments(&self) -> Result<()> {
+        self.threshold.validate(<Self as Rescale>::NAME, "threshold", "not negative", |x| x >= 0.0)
+    }
+
+    fn scalars(&self, count: u64) -> f64 {
+        self.threshold.at(count)
+    }
+
+    #[inline(always)]
+    fn add_up<C: Real>(u: &[C], _: &[C], sums: &mut [f64]) {
+        sums[0] += sum_tile(u, |u| u.as_f64() * u.as_f64());
+    }
+
+    fn factors(threshold: f64, sums: Sums<'_>, structure: &Structure, factors: &mut [f64]) {
+        for (i, (factor, leaf)) in factors.iter_mut().zip(structure.leaves()).enumerate() {
+            *factor = shrink((sums.leaf(0, i) / leaf.len() as f64).sqrt(), threshold);
+        }
+    }
+}
+
+rescale_stage!(ClipByBlockRms, f64);

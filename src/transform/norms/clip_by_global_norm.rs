@@ -1,0 +1,96 @@
+use crate::element::Real;
+use crate::engine::{Sums, sum_tile};
+use crate::error::Result;
+use crate::macros::builder;
+use crate::schedule::Hyperparam;
+use crate::transform::rescale::{Rescale, rescale_stage, shrink};
+use crate::tree::Structure;
+
+/// Scales all updates down together, so that their norm is at most a given one.
+///
+/// # Arithmetic
+///
+/// ```text
+/// norm = √(Σ u²)                          over the elements of all leaves, in f64
+/// u ← u · max_norm / norm                 if norm > max_norm; else unchanged
+/// ```
+///
+/// The factor is worked out in `f64` and rounded once. An infinite element makes the factor 0 and itself NaN, a NaN makes
+/// everything NaN: put [`zero_nans`](crate::zero_nans) before it, or [`apply_if_finite`](crate::apply_if_finite) around
+/// it, if such gradients can occur. Squares of `f64` elements above 1e154 are infinite; those of other types never are.
+///
+/// # Cost
+///
+/// No state for elements. One more pass, which reads gradients and writes nothing; the members before it that have no
+/// state are computed again rather than stored. Fuses; reads no parameters.
+///
+/// # Errors
+///
+/// `init` fails if `max_norm` is negative or NaN. An infinite one never clips.
+///
+/// # Example
+///
+/// The norm of [3, 4] is 5:
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = chain((clip_by_global_norm(2.5), scale(-1.0)));
+/// let mut params = (1.0_f64, vec![1.0_f64]);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &(3.0_f64, vec![4.0_f64]), &mut state)?;
+/// assert_eq!(params, (-0.5, vec![-1.0]));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Pascanu, Mikolov and Bengio, [On the difficulty of training recurrent neural
+/// networks](https://arxiv.org/abs/1211.5063), 2012, algorithm 1. Optax,
+/// [`clip_by_global_norm`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum is `f64`,
+/// so that large `f32` updates have a norm; zeros with a `max_norm` of 0, and infinities with an infinite one, are left
+/// alone instead of becoming NaN. PyTorch's `clip_grad_norm_` divides by the norm plus 1e-6.
+pub fn clip_by_global_norm(max_norm: impl Into<Hyperparam>) -> ClipByGlobalNorm {
+    ClipByGlobalNorm { max_norm: max_norm.into() }
+}
+
+/// See [`clip_by_global_norm`].
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct ClipByGlobalNorm {
+    /// The largest norm: not negative.
+    pub max_norm: Hyperparam,
+}
+
+builder! {
+    ClipByGlobalNorm as "clip_by_global_norm" {
+        hyperparams: max_norm;
+        options: ;
+    }
+}
+
+impl Rescale for ClipByGlobalNorm {
+    const NAME: &'static str = "clip_by_global_norm";
+    const SUMS: usize = 1;
+    const READS_PARAMS: bool = false;
+    type Scalars = f64;
+
+    fn check_arguments(&self) -> Result<()> {
+        self.max_norm.validate(<Self as Rescale>::NAME, "max_norm", "not negative", |x| x >= 0.0)
+    }
+
+    fn scalars(&self, count: u64) -> f64 {
+        self.max_norm.at(count)
+    }
+
+    #[inline(always)]
+    fn add_up<C: Real>(u: &[C], _: &[C], sums: &mut [f64]) {
+        sums[0] += sum_tile(u, |u| u.as_f64() * u.as_f64());
+    }
+
+    fn factors(max_norm: f64, sums: Sums<'_>, _: &Structure, factors: &mut [f64]) {
+        factors.fill(shrink(sums.total(0).sqrt(), max_norm));
+    }
+}
+
+rescale_stage!(ClipByGlobalNorm, f64);

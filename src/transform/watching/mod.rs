@@ -1,0 +1,10 @@
+//! What watches the steps go by.
+
+mod monitor;
+mod reduce_on_plateau;
+
+pub use monitor::{
+    GlobalNorm, Measure, MeasureFn, MeasureWithEma, Measured, Measurements, Monitor, MonitorState, TreeSum, measure_fn,
+    measure_with_ema, measurements, monitor, snapshot,
+};
+pub use reduce_on_plateau::{ReduceOnPlateau, ReduceOnPlateauState, reduce_on_plateau};

@@ -1,0 +1,29 @@
+//! What is given the loss. A line search searches the loss of the last gradients it was given, so `k` mini-steps are not one
+//! batch.
+
+use gradchain::prelude::*;
+
+use super::{WHOLE, WHOLE_WINDOWS, family};
+
+family! {
+    // Uphill: the updates are the gradients.
+    scale_by_backtracking_linesearch, WHOLE_WINDOWS, scale_by_backtracking_linesearch(3);
+    scale_by_zoom_linesearch, WHOLE_WINDOWS, scale_by_zoom_linesearch(4);
+    // Downhill.
+    sgd_backtracking, WHOLE_WINDOWS, chain((sgd(3.0), scale_by_backtracking_linesearch(20)));
+    sgd_zoom, WHOLE_WINDOWS, chain((sgd(0.1), scale_by_zoom_linesearch(20).curv_rtol(0.1)));
+    lbfgs_zoom, WHOLE_WINDOWS, lbfgs();
+    lbfgs_backtracking, WHOLE_WINDOWS, lbfgs().linesearch(scale_by_backtracking_linesearch(20));
+    zoom_in_groups, WHOLE_WINDOWS, partition(
+        (("a", chain((sgd(0.1), scale_by_zoom_linesearch(20)))), ("b", adam(0.1))),
+        Labels::by(|leaf| if leaf.ndim() == 1 { "a" } else { "b" }),
+    );
+    // By its value.
+    polyak_sgd, WHOLE, polyak_sgd().f_min(0.5);
+    polyak_sgd_plus, WHOLE, polyak_sgd().f_min(0.5).scaling(linear(0.5, 0.1, 4)).variant(PolyakVariant::SpsPlus);
+    scale_by_polyak, WHOLE, chain((scale_by_polyak().max_learning_rate(0.1), scale(-1.0)));
+    momo, WHOLE, momo().learning_rate(0.1).weight_decay(0.1);
+    momo_adapts, WHOLE, momo().learning_rate(0.1).lower_bound(-1.0).adapt_lower_bound(true);
+    momo_adam, WHOLE, momo_adam().learning_rate(0.1).weight_decay(0.1);
+    momo_in_chain, WHOLE, chain((clip_by_global_norm(1.0), momo(), clip_by_global_norm(0.1)));
+}
