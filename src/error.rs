@@ -15,26 +15,42 @@ pub struct Error(Box<Kind>);
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq)]
 enum Kind {
-    #[error("{what}: {}", Lines(differences))]
-    Structure { what: String, differences: Vec<Difference> },
-    #[error("{function}: argument `{argument}` must be {expected}, found {found}")]
-    Argument { function: String, argument: String, expected: String, found: String },
-    #[error("{what} `{pattern}` matches none of the {} leaves{}", paths.len(), Listing(paths))]
-    NoMatch { what: String, pattern: String, paths: Vec<String> },
-    #[error("{place}: there is no {what} `{name}`{}", Known(name, known))]
-    UnknownName { place: String, what: &'static str, name: String, known: Vec<String> },
-    #[error("{what}: {} difference{}{}", lines.len(), if lines.len() == 1 { "" } else { "s" }, Indented(lines))]
-    Mismatch { what: String, lines: Vec<String> },
+    Structure {
+        what: String,
+        differences: Vec<Difference>,
+    },
+    Argument {
+        function: String,
+        argument: String,
+        expected: String,
+        found: String,
+    },
+    NoMatch {
+        what: String,
+        pattern: String,
+        paths: Vec<String>,
+    },
+    UnknownName {
+        place: String,
+        what: &'static str,
+        name: String,
+        known: Vec<String>,
+    },
+    Mismatch {
+        what: String,
+        lines: Vec<String>,
+    },
     #[cfg(feature = "checkpoint")]
-    #[error("{file}: {problem}")]
-    File { file: String, problem: String },
-    #[error("{place}: {problem}")]
-    State { place: String, problem: String },
-    #[error(
-        "this state was left half written by a panic in an earlier step; restore it from a copy or call `init` again"
-    )]
+    File {
+        file: String,
+        problem: String,
+    },
+    State {
+        place: String,
+        problem: String,
+    },
     Poisoned,
 }
 
@@ -149,25 +165,37 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match &*self.0 {
+            Kind::Structure { what, differences } => write!(f, "{what}: {}", Lines(differences)),
+            Kind::Argument { function, argument, expected, found } => {
+                write!(f, "{function}: argument `{argument}` must be {expected}, found {found}")
+            }
+            Kind::NoMatch { what, pattern, paths } => {
+                write!(f, "{what} `{pattern}` matches none of the {} leaves{}", paths.len(), Listing(paths))
+            }
+            Kind::UnknownName { place, what, name, known } => {
+                write!(f, "{place}: there is no {what} `{name}`{}", Known(name, known))
+            }
+            Kind::Mismatch { what, lines } => write!(f, "{what}: {}", Lines(lines)),
+            #[cfg(feature = "checkpoint")]
+            Kind::File { file, problem } => write!(f, "{file}: {problem}"),
+            Kind::State { place, problem } => write!(f, "{place}: {problem}"),
+            Kind::Poisoned => f.write_str(
+                "this state was left half written by a panic in an earlier step; restore it from a copy or call `init` \
+                 again",
+            ),
+        }
     }
 }
 
 impl core::error::Error for Error {}
 
-struct Lines<'a>(&'a [Difference]);
+/// How many differences there are, and each on a line of its own.
+struct Lines<'a, T>(&'a [T]);
 
-impl fmt::Display for Lines<'_> {
+impl<T: fmt::Display> fmt::Display for Lines<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} difference{}", self.0.len(), if self.0.len() == 1 { "" } else { "s" })?;
-        self.0.iter().try_for_each(|d| write!(f, "\n  {d}"))
-    }
-}
-
-struct Indented<'a>(&'a [String]);
-
-impl fmt::Display for Indented<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }

@@ -64,7 +64,7 @@ macro_rules! builder {
 /// | section | its arguments are | in the constructor |
 /// |---|---|---|
 /// | `required` | [`Hyperparam`](crate::schedule::Hyperparam)s without a default | yes |
-/// | `given` | of any type, without a default | yes |
+/// | `given` | of any type, without a default: `name: u64, RANGE;`, the range may be left out | yes |
 /// | `hyperparams` | [`Hyperparam`](crate::schedule::Hyperparam)s: `name: RANGE = default;` | no |
 /// | `options` | of any type: `name: Type = default;` | no |
 /// | `integers` | numbers of any type: `name: u64 = 1, RANGE;`, the range may be left out | no |
@@ -77,7 +77,7 @@ macro_rules! part {
         $(#[$meta:meta])*
         $T:ident as $name:literal: $Form:ident;
         $(required { $($(#[$rdoc:meta])* $r:ident: $rrange:ident;)* })?
-        $(given { $($(#[$gdoc:meta])* $g:ident: $G:ty;)* })?
+        $(given { $($(#[$gdoc:meta])* $g:ident: $G:ty $(, $grange:ident)?;)* })?
         $(hyperparams { $($(#[$hdoc:meta])* $h:ident: $hrange:ident = $hdefault:expr;)* })?
         $(options { $($(#[$odoc:meta])* $o:ident: $O:ty = $odefault:expr;)* })?
         $(integers { $($(#[$ndoc:meta])* $n:ident: $N:ty = $ndefault:expr $(, $nrange:ident)?;)* })?
@@ -95,6 +95,7 @@ macro_rules! part {
             )*)?
             $($(
                 $(#[$gdoc])*
+                $(#[doc = concat!("\n\nRange: [`", stringify!($grange), "`](crate::range::", stringify!($grange), ").")])?
                 pub $g: $G,
             )*)?
             $($(
@@ -149,6 +150,13 @@ macro_rules! part {
                 }
             )*)?
             $($(
+                #[doc = concat!("Sets [`", stringify!($g), "`](struct@", stringify!($T), ").")]
+                pub fn $g(mut self, $g: $G) -> Self {
+                    self.$g = $g;
+                    self
+                }
+            )*)?
+            $($(
                 #[doc = concat!("Sets [`", stringify!($h), "`](struct@", stringify!($T), ").")]
                 pub fn $h(mut self, $h: impl Into<$crate::schedule::Hyperparam>) -> Self {
                     self.$h = $h.into();
@@ -191,6 +199,12 @@ macro_rules! part {
                         given.within($name, stringify!($q), $crate::range::$qrange)?;
                     }
                 )*)?
+                $($($(
+                    if !($crate::range::$grange.holds)(self.$g as f64) {
+                        let expected = $crate::range::$grange.text;
+                        return Err($crate::Error::argument($name, stringify!($g), expected, self.$g));
+                    }
+                )?)*)?
                 $($($(
                     if !($crate::range::$nrange.holds)(self.$n as f64) {
                         let expected = $crate::range::$nrange.text;

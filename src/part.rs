@@ -13,6 +13,6 @@
 
 pub use crate::engine::{
     Access, Around, Clock, Decision, Elsewhere, InitContext, LeafVisitor, Named, OneElement, OneElementWithMemory,
-    Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, SlotArray, StepContext, Steps, Sums, TwoPass, TwoPasses,
-    Whole, WholeLeaf, WholeTree, WholeTreeTransformation, Wrapper, WrapperState, no_arithmetic,
+    Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, SlotArray, StepContext, Steps, Stretch, Sums, TwoPass,
+    TwoPasses, Whole, WholeLeaf, WholeTree, WholeTreeTransformation, Wrapper, WrapperState, no_arithmetic,
 };

@@ -1,57 +1,111 @@
 //! What can be written in `#[tree(...)]` and `#[state(...)]`.
 
-use syn::{Attribute, Expr, LitStr, meta::ParseNestedMeta, spanned::Spanned};
+use proc_macro::{Ident, Literal, Span, TokenStream, TokenTree};
+
+use crate::input::Attribute;
+use crate::tokens::{Error, Reader, Result, unwrapped};
 
 /// The attributes of one type, variant or field.
 #[derive(Default)]
 pub(crate) struct Attributes {
     pub(crate) skip: bool,
     pub(crate) read_only: bool,
-    pub(crate) rename: Option<LitStr>,
-    pub(crate) constraint: Option<Expr>,
+    pub(crate) rename: Option<Name>,
+    pub(crate) constraint: Option<TokenStream>,
+}
+
+/// A name in paths, and where it is written.
+pub(crate) struct Name {
+    pub(crate) text: String,
+    pub(crate) place: Span,
 }
 
 impl Attributes {
     /// Reads every `#[name(...)]`, where only the keys in `known` have a meaning.
-    pub(crate) fn read(attributes: &[Attribute], name: &str, known: &[&str]) -> syn::Result<Attributes> {
+    pub(crate) fn read(attributes: &[Attribute], name: &str, known: &[&str]) -> Result<Attributes> {
         let mut found = Attributes::default();
-        for attribute in attributes.iter().filter(|a| a.path().is_ident(name)) {
-            attribute.parse_nested_meta(|meta| match known.iter().find(|key| meta.path.is_ident(key)) {
-                Some(key) => found.set(key, &meta),
-                None => Err(meta.error(format!("no such attribute; `#[{name}(...)]` takes {} here", listed(known)))),
-            })?;
+        for attribute in attributes.iter().filter(|attribute| attribute.name.to_string() == name) {
+            let Some(arguments) = &attribute.arguments else {
+                let problem = format!("expected attribute arguments in parentheses: #[{name}(...)]");
+                return Err(Error::new(attribute.name.span(), problem));
+            };
+            let mut reader = Reader::new(arguments.stream());
+            while let Some(token) = reader.next() {
+                let key = known.iter().find(|key| token.to_string() == **key).ok_or_else(|| {
+                    let problem = format!("no such attribute; `#[{name}(...)]` takes {} here", listed(known));
+                    Error::new(token.span(), problem)
+                })?;
+                found.set(key, token.span(), &mut reader)?;
+                let separated = reader.skip(',');
+                if let Some(token) = reader.peek().filter(|_| !separated) {
+                    return Err(Error::new(token.span(), "expected `,`"));
+                }
+            }
         }
         match &found {
             Attributes { skip: true, rename: Some(rename), .. } => {
-                Err(syn::Error::new(rename.span(), "what is skipped has no name in paths"))
+                Err(Error::new(rename.place, "what is skipped has no name in paths"))
             }
             Attributes { skip: true, constraint: Some(constraint), .. } => {
-                Err(syn::Error::new(constraint.span(), "what is skipped has no leaves to constrain"))
+                Err(Error::new(place_of(constraint), "what is skipped has no leaves to constrain"))
             }
             _ => Ok(found),
         }
     }
 
-    fn set(&mut self, key: &str, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
+    fn set(&mut self, key: &str, place: Span, reader: &mut Reader) -> Result<()> {
         match key {
             "skip" => self.skip = true,
             "read_only" => self.read_only = true,
-            "constraint" if self.constraint.is_some() => return Err(meta.error("constrained twice")),
-            "constraint" => self.constraint = Some(meta.value()?.parse()?),
-            _ if self.rename.is_some() => return Err(meta.error("renamed twice")),
-            _ => self.rename = Some(path_segment(meta.value()?.parse()?)?),
+            "constraint" if self.constraint.is_some() => return Err(Error::new(place, "constrained twice")),
+            "constraint" => self.constraint = Some(value(key, place, reader)?),
+            _ if self.rename.is_some() => return Err(Error::new(place, "renamed twice")),
+            _ => self.rename = Some(name(value(key, place, reader)?)?),
         }
         Ok(())
     }
 }
 
-fn path_segment(name: LitStr) -> syn::Result<LitStr> {
-    let problem = match name.value() {
-        name if name.is_empty() => "a name in a path cannot be empty",
-        name if name.contains('/') => "a name in a path cannot hold a `/`, which separates names",
-        _ => return Ok(name),
+/// What comes after `key =`.
+fn value(key: &str, place: Span, reader: &mut Reader) -> Result<TokenStream> {
+    let value = if reader.skip('=') { reader.expression() } else { TokenStream::new() };
+    if value.is_empty() { Err(Error::new(place, format!("expected `{key} = ...`"))) } else { Ok(value) }
+}
+
+/// Where the compiler is to point for these tokens.
+pub(crate) fn place_of(tokens: &TokenStream) -> Span {
+    tokens.clone().into_iter().next().map_or_else(Span::call_site, |token| token.span())
+}
+
+/// The name that a literal says.
+fn name(value: TokenStream) -> Result<Name> {
+    let place = place_of(&value);
+    let mut reader = Reader::new(unwrapped(value));
+    let text = match (reader.next(), reader.is_at_end()) {
+        (Some(TokenTree::Literal(literal)), true) => text_of(&literal),
+        _ => None,
     };
-    Err(syn::Error::new(name.span(), problem))
+    let problem = match text {
+        None => "expected string literal",
+        Some(text) if text.is_empty() => "a name in a path cannot be empty",
+        Some(text) if text.contains('/') => "a name in a path cannot hold a `/`, which separates names",
+        Some(text) if text.contains('\\') => "a name in a path is written without `\\`",
+        Some(text) => return Ok(Name { text, place }),
+    };
+    Err(Error::new(place, problem))
+}
+
+/// What is between the quotes of a text, as it is written.
+fn text_of(literal: &Literal) -> Option<String> {
+    let literal = literal.to_string();
+    let unraw = literal.strip_prefix('r').map_or(&*literal, |raw| raw.trim_matches('#'));
+    Some(unraw.strip_prefix('"')?.strip_suffix('"')?.into())
+}
+
+/// The text of a word, without the `r#` of one that would be a keyword.
+pub(crate) fn unraw(ident: &Ident) -> String {
+    let text = ident.to_string();
+    text.strip_prefix("r#").map_or(text.clone(), String::from)
 }
 
 fn listed(known: &[&str]) -> String {

@@ -1,11 +1,16 @@
 //! The derive macros of gradchain: `Tree` and `State`. Use them through that crate, which re-exports both.
 
+// Without the crates that macros are usually written with: these would be a fifth of what a program with gradchain compiles.
 use proc_macro::TokenStream;
-use syn::{DeriveInput, parse_macro_input};
+
+use crate::input::Input;
+use crate::tokens::{Error, Result};
 
 mod attributes;
+mod input;
 mod shape;
 mod state;
+mod tokens;
 mod tree;
 
 /// Makes a struct or an enum a tree: implements `Tree` and `TreeMut`.
@@ -22,8 +27,8 @@ mod tree;
 /// # Attributes
 ///
 /// * `#[tree(skip)]` on a field or a variant: it has no leaves. A skipped field may be of any type.
-/// * `#[tree(rename = "w")]` on a field or a variant: the name in paths. It must not be empty, nor hold a `/`, nor be
-///   taken already.
+/// * `#[tree(rename = "w")]` on a field or a variant: the name in paths. It must not be empty, nor hold a `/` or a
+///   `\`, nor be taken already.
 /// * `#[tree(constraint = positive())]` on a field: the constraint that `Constraints::of` finds for the leaves below it,
 ///   an expression for any value that implements `Constraint`.
 /// * `#[tree(read_only)]` on the type: implements `Tree` alone, as structs of shared views need.
@@ -56,7 +61,7 @@ mod tree;
 /// ```
 #[proc_macro_derive(Tree, attributes(tree))]
 pub fn derive_tree(input: TokenStream) -> TokenStream {
-    expand(tree::expand, parse_macro_input!(input))
+    expand(tree::expand, input)
 }
 
 /// Makes a struct of typed fields a state: implements `State`.
@@ -82,11 +87,9 @@ pub fn derive_tree(input: TokenStream) -> TokenStream {
 /// ```
 #[proc_macro_derive(State, attributes(state))]
 pub fn derive_state(input: TokenStream) -> TokenStream {
-    expand(state::expand, parse_macro_input!(input))
+    expand(state::expand, input)
 }
 
-type Expand = fn(&DeriveInput) -> syn::Result<proc_macro2::TokenStream>;
-
-fn expand(expand: Expand, input: DeriveInput) -> TokenStream {
-    expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+fn expand(expand: fn(&Input) -> Result<TokenStream>, input: TokenStream) -> TokenStream {
+    expand(&Input::read(input)).unwrap_or_else(Error::into_compile_error)
 }

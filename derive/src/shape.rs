@@ -2,13 +2,11 @@
 
 use std::collections::HashSet;
 
-use proc_macro2::{Span, TokenStream, TokenTree};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::ext::IdentExt;
-use syn::spanned::Spanned;
-use syn::{DeriveInput, Expr, Fields, Generics, Ident, Member, Type, parse_quote};
+use proc_macro::{Ident, Literal, Span, TokenStream, TokenTree};
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, place_of, unraw};
+use crate::input::{Input, InputField};
+use crate::tokens::{Error, Result, fill, fill_at, mentions};
 
 /// A variant of an enum, or a struct, which is one variant without a name.
 pub(crate) struct Variant {
@@ -23,22 +21,32 @@ pub(crate) struct Variant {
 /// A field that is walked.
 pub(crate) struct Field {
     member: Member,
-    ty: Type,
+    ty: TokenStream,
     renamed: Option<String>,
-    constraint: Option<Expr>,
+    constraint: Option<TokenStream>,
+}
+
+enum Member {
+    Named(Ident),
+    Unnamed(usize),
 }
 
 impl Field {
     /// The fields that are not skipped, where `#[attribute(...)]` on them takes the keys in `known`.
-    pub(crate) fn all(fields: &Fields, attribute: &str, known: &[&str]) -> syn::Result<Vec<Field>> {
+    pub(crate) fn all(fields: &[InputField], attribute: &str, known: &[&str]) -> Result<Vec<Field>> {
         let (mut walked, mut names) = (Vec::new(), Names::default());
-        for (member, field) in fields.members().zip(fields) {
-            let attributes = Attributes::read(&field.attrs, attribute, known)?;
+        for (index, field) in fields.iter().enumerate() {
+            let attributes = Attributes::read(&field.attributes, attribute, known)?;
             if attributes.skip {
                 continue;
             }
-            let place = attributes.rename.as_ref().map_or_else(|| span_of(&member), |name| name.span());
-            let (ty, renamed) = (field.ty.clone(), attributes.rename.map(|name| name.value()));
+            let member = field.name.clone().map_or(Member::Unnamed(index), Member::Named);
+            let place = match (&attributes.rename, &member) {
+                (Some(name), _) => name.place,
+                (None, Member::Named(name)) => name.span(),
+                (None, Member::Unnamed(_)) => place_of(&field.ty),
+            };
+            let (ty, renamed) = (field.ty.clone(), attributes.rename.map(|name| name.text));
             let field = Field { member, ty, renamed, constraint: attributes.constraint };
             names.add(field.key(), place)?;
             walked.push(field);
@@ -49,44 +57,42 @@ impl Field {
     fn key(&self) -> String {
         match (&self.renamed, &self.member) {
             (Some(name), _) => name.clone(),
-            (None, Member::Named(name)) => name.unraw().to_string(),
-            (None, Member::Unnamed(index)) => index.index.to_string(),
+            (None, Member::Named(name)) => unraw(name),
+            (None, Member::Unnamed(index)) => index.to_string(),
         }
+    }
+
+    /// What it is in a pattern: its name or number.
+    fn member(&self) -> TokenStream {
+        TokenStream::from(match &self.member {
+            Member::Named(name) => TokenTree::from(name.clone()),
+            Member::Unnamed(index) => Literal::usize_unsuffixed(*index).into(),
+        })
     }
 
     /// Says to a reading walk how the field's leaves are constrained, if they are.
     fn constrain(&self, prefix: Option<&str>) -> Option<TokenStream> {
         let constraint = self.constraint.as_ref()?;
         let key = prefix.map_or_else(|| self.key(), |prefix| format!("{prefix}/{}", self.key()));
+        let text = format!(
+            "#[allow(clippy::redundant_closure)] ::gradchain::tree::Walk::constraint(__walk, {key:?}, || $constraint);"
+        );
         // The compiler points at the constraint if it is none.
-        Some(quote_spanned! { constraint.span()=>
-            #[allow(clippy::redundant_closure)]
-            ::gradchain::tree::Walk::constraint(__walk, #key, || #constraint);
-        })
+        Some(fill_at(place_of(constraint), &text, &[("constraint", constraint)]))
     }
 
     /// Shows the field, bound to the variable `value`, to a walk of type `walk`.
-    fn visit(&self, walk: &TokenStream, prefix: Option<&str>, value: &Ident) -> TokenStream {
-        // The type is written out so that the compiler points at it if it is not a tree.
-        let (ty, key) = (&self.ty, self.key());
-        match (prefix, &self.member) {
-            (Some(prefix), _) => {
-                let key = format!("{prefix}/{key}");
-                quote!(#walk::child::<#ty>(__walk, #key, #value);)
-            }
+    fn visit(&self, walk: &str, prefix: Option<&str>, value: &str) -> TokenStream {
+        let key = self.key();
+        let call = match (prefix, &self.member) {
+            (Some(prefix), _) => format!("child::<$ty>(__walk, {:?}, {value})", format!("{prefix}/{key}")),
             (None, Member::Unnamed(index)) if self.renamed.is_none() => {
-                let index = index.index as usize;
-                quote!(#walk::index::<#ty>(__walk, #index, #value);)
+                format!("index::<$ty>(__walk, {index}, {value})")
             }
-            (None, _) => quote!(#walk::child::<#ty>(__walk, #key, #value);),
-        }
-    }
-}
-
-fn span_of(member: &Member) -> Span {
-    match member {
-        Member::Named(name) => name.span(),
-        Member::Unnamed(index) => index.span,
+            (None, _) => format!("child::<$ty>(__walk, {key:?}, {value})"),
+        };
+        // The type is written out so that the compiler points at it if it is not a tree.
+        fill(&format!("{walk}::{call};"), &[("ty", &self.ty)])
     }
 }
 
@@ -95,53 +101,65 @@ fn span_of(member: &Member) -> Span {
 pub(crate) struct Names(HashSet<String>);
 
 impl Names {
-    pub(crate) fn add(&mut self, name: String, place: Span) -> syn::Result<()> {
+    pub(crate) fn add(&mut self, name: String, place: Span) -> Result<()> {
         let problem = format!("the name `{name}` is taken already");
-        if self.0.insert(name) { Ok(()) } else { Err(syn::Error::new(place, problem)) }
+        if self.0.insert(name) { Ok(()) } else { Err(Error::new(place, problem)) }
     }
 }
 
 /// The body of a walk, for reading or writing alike: `self` is a reference of either sort. If `constrain`, the walk is also
 /// told how leaves are constrained.
-pub(crate) fn visit_all(variants: &[Variant], walk: &TokenStream, constrain: bool) -> TokenStream {
+pub(crate) fn visit_all(variants: &[Variant], walk: &str, constrain: bool) -> TokenStream {
     if variants.is_empty() {
-        return quote!(match *self {});
+        return fill("match *self {}", &[]);
     }
-    let arms = variants.iter().map(|Variant { pattern, prefix, fields }| {
-        let members = fields.iter().map(|field| &field.member);
-        let values: Vec<_> = (0..fields.len()).map(|i| format_ident!("__value_{i}")).collect();
-        let visits = fields.iter().zip(&values).map(|(field, value)| field.visit(walk, prefix.as_deref(), value));
-        let told = fields.iter().filter(|_| constrain).filter_map(|field| field.constrain(prefix.as_deref()));
-        quote!(#pattern { #(#members: #values,)* .. } => { #(#told)* #(#visits)* })
-    });
-    quote!(match self { #(#arms)* })
+    let mut arms = TokenStream::new();
+    for Variant { pattern, prefix, fields } in variants {
+        let (mut members, mut told, mut visits) = (TokenStream::new(), TokenStream::new(), TokenStream::new());
+        for (i, field) in fields.iter().enumerate() {
+            let value = format!("__value_{i}");
+            members.extend(fill(&format!("$member: {value},"), &[("member", &field.member())]));
+            told.extend(field.constrain(prefix.as_deref()).filter(|_| constrain));
+            visits.extend(field.visit(walk, prefix.as_deref(), &value));
+        }
+        let gaps = [("pattern", pattern), ("members", &members), ("told", &told), ("visits", &visits)];
+        arms.extend(fill("$pattern { $members .. } => { $told $visits }", &gaps));
+    }
+    fill("match self { $arms }", &[("arms", &arms)])
 }
 
-/// The generics of `input`, where each walked field whose type depends on a type parameter is bound by `bound`.
+/// The conditions of the `impl` for `input`, where each walked field whose type depends on a type parameter is bound by
+/// `bound`.
 ///
 /// A field that holds the type itself would make the bound depend on itself; there the parameters are bound.
-pub(crate) fn bounded(input: &DeriveInput, variants: &[Variant], bound: &TokenStream) -> Generics {
-    let mut generics = input.generics.clone();
-    let parameters: Vec<Ident> = generics.type_params().map(|parameter| parameter.ident.clone()).collect();
-    let mut predicates = Vec::new();
+pub(crate) fn conditions(input: &Input, variants: &[Variant], bound: &str) -> Vec<TokenStream> {
+    let own = &input.generics.conditions;
+    let mut conditions = if own.is_empty() { Vec::new() } else { vec![own.clone()] };
+    let bind = |ty: &TokenStream| fill(&format!("$ty: {bound}"), &[("ty", ty)]);
     for ty in variants.iter().flat_map(|variant| &variant.fields).map(|field| &field.ty) {
-        let used = parameters.iter().filter(|parameter| mentions(ty.to_token_stream(), parameter));
-        if mentions(ty.to_token_stream(), &input.ident) || mentions(ty.to_token_stream(), &format_ident!("Self")) {
-            predicates.extend(used.map(|parameter| parse_quote!(#parameter: #bound)));
-        } else if used.count() > 0 {
-            predicates.push(parse_quote!(#ty: #bound));
+        let mut used = input.generics.types().filter(|parameter| mentions(ty, &parameter.to_string())).peekable();
+        if mentions(ty, &input.name.to_string()) || mentions(ty, "Self") {
+            conditions.extend(used.map(bind));
+        } else if used.peek().is_some() {
+            conditions.push(bind(ty));
         }
     }
-    if !predicates.is_empty() {
-        generics.make_where_clause().predicates.extend::<Vec<syn::WherePredicate>>(predicates);
-    }
-    generics
+    conditions
 }
 
-fn mentions(tokens: TokenStream, name: &Ident) -> bool {
-    tokens.into_iter().any(|token| match token {
-        TokenTree::Ident(ident) => ident == *name,
-        TokenTree::Group(group) => mentions(group.stream(), name),
-        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
-    })
+/// `impl Trait for` the type, with a method.
+pub(crate) fn implement(input: &Input, conditions: &[TokenStream], name: &str, method: TokenStream) -> TokenStream {
+    let mut list = TokenStream::new();
+    for condition in conditions {
+        let ends = condition.clone().into_iter().last().is_some_and(|last| crate::tokens::is_punct(&last, ','));
+        list.extend(fill(if ends { "$condition" } else { "$condition," }, &[("condition", condition)]));
+    }
+    let gaps = [
+        ("parameters", &input.generics.parameters()),
+        ("type", &TokenStream::from(TokenTree::from(input.name.clone()))),
+        ("arguments", &input.generics.arguments()),
+        ("where", &if list.is_empty() { list } else { fill("where $list", &[("list", &list)]) }),
+        ("method", &method),
+    ];
+    fill(&format!("#[automatically_derived] impl $parameters {name} for $type $arguments $where {{ $method }}"), &gaps)
 }

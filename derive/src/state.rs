@@ -1,44 +1,36 @@
 //! `#[derive(State)]`.
 
-use proc_macro2::TokenStream;
-use quote::quote;
-use syn::{Data, DeriveInput, Error, parse_quote};
+use proc_macro::TokenStream;
 
 use crate::attributes::Attributes;
-use crate::shape::{Field, Variant, bounded, visit_all};
+use crate::input::{Body, Input};
+use crate::shape::{Field, Variant, conditions, implement, visit_all};
+use crate::tokens::{Error, Result, fill};
 
-pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
-    Attributes::read(&input.attrs, "state", &[])?;
-    let place = match &input.data {
-        Data::Struct(data) => return implement(input, Field::all(&data.fields, "state", &["skip"])?),
-        Data::Enum(data) => data.enum_token.span,
-        Data::Union(data) => data.union_token.span,
+pub(crate) fn expand(input: &Input) -> Result<TokenStream> {
+    Attributes::read(&input.attributes, "state", &[])?;
+    let Body::Struct(fields) = &input.body else {
+        let problem = "only a struct can be a state: what a state consists of may not depend on its values";
+        return Err(Error::new(input.keyword.span(), problem));
     };
-    Err(Error::new(place, "only a struct can be a state: what a state consists of may not depend on its values"))
-}
-
-fn implement(input: &DeriveInput, fields: Vec<Field>) -> syn::Result<TokenStream> {
-    let variants = [Variant { pattern: quote!(Self), prefix: None, fields }];
-    let read = visit_all(&variants, &quote!(::gradchain::state::StateWalk), false);
-    let write = visit_all(&variants, &quote!(::gradchain::state::StateWalkMut), false);
-    let mut generics = bounded(input, &variants, &quote!(::gradchain::state::State));
-    if generics.type_params().next().is_some() {
+    let fields = Field::all(fields, "state", &["skip"])?;
+    let variants = [Variant { pattern: fill("Self", &[]), prefix: None, fields }];
+    let mut conditions = conditions(input, &variants, "::gradchain::state::State");
+    if input.generics.types().next().is_some() {
         // What `State` asks of every state, and what a parameter in a skipped field might lack.
-        let all: syn::WherePredicate = parse_quote! {
-            Self: ::core::clone::Clone + ::core::fmt::Debug + ::core::marker::Send + ::core::marker::Sync + 'static
-        };
-        generics.make_where_clause().predicates.push(all);
+        let all =
+            "Self: ::core::clone::Clone + ::core::fmt::Debug + ::core::marker::Send + ::core::marker::Sync + 'static";
+        conditions.push(fill(all, &[]));
     }
-    let (name, (parameters, arguments, conditions)) = (&input.ident, generics.split_for_impl());
-    Ok(quote! {
-        #[automatically_derived]
-        impl #parameters ::gradchain::state::State for #name #arguments #conditions {
-            fn walk<'__state>(&'__state self, __walk: &mut ::gradchain::state::StateWalk<'__state, '_>) {
-                #read
-            }
-            fn walk_mut<'__state>(&'__state mut self, __walk: &mut ::gradchain::state::StateWalkMut<'__state, '_>) {
-                #write
-            }
+    let methods = "
+        fn walk<'__state>(&'__state self, __walk: &mut ::gradchain::state::StateWalk<'__state, '_>) {
+            $read
         }
-    })
+        fn walk_mut<'__state>(&'__state mut self, __walk: &mut ::gradchain::state::StateWalkMut<'__state, '_>) {
+            $write
+        }";
+    let read = visit_all(&variants, "::gradchain::state::StateWalk", false);
+    let write = visit_all(&variants, "::gradchain::state::StateWalkMut", false);
+    let methods = fill(methods, &[("read", &read), ("write", &write)]);
+    Ok(implement(input, &conditions, "::gradchain::state::State", methods))
 }

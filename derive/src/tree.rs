@@ -1,75 +1,56 @@
 //! `#[derive(Tree)]`.
 
-use proc_macro2::TokenStream;
-use quote::quote;
-use syn::ext::IdentExt;
-use syn::{Data, DeriveInput, Error};
+use proc_macro::{TokenStream, TokenTree};
 
-use crate::attributes::Attributes;
-use crate::shape::{Field, Names, Variant, bounded, visit_all};
+use crate::attributes::{Attributes, unraw};
+use crate::input::{Body, Input, InputVariant};
+use crate::shape::{Field, Names, Variant, conditions, implement, visit_all};
+use crate::tokens::{Error, Result, fill};
 
 const VARIANT: &[&str] = &["skip", "rename"];
 const FIELD: &[&str] = &["skip", "rename", "constraint"];
 
-pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
-    let read_only = Attributes::read(&input.attrs, "tree", &["read_only"])?.read_only;
+pub(crate) fn expand(input: &Input) -> Result<TokenStream> {
+    let read_only = Attributes::read(&input.attributes, "tree", &["read_only"])?.read_only;
     let variants = variants(input)?;
-    let read = implement(input, &variants, &quote!(::gradchain::Tree), &quote!(Walk), &quote!(walk), &quote!());
-    if read_only {
-        return Ok(read);
+    // Reading walks are told how leaves are constrained; the ones that write show the same leaves.
+    let read = "fn walk<'__tree>(&'__tree self, __walk: &mut ::gradchain::tree::Walk<'__tree, '_>) { $body }";
+    let read = fill(read, &[("body", &visit_all(&variants, "::gradchain::tree::Walk", true))]);
+    let mut both = implement(input, &conditions(input, &variants, "::gradchain::Tree"), "::gradchain::Tree", read);
+    if !read_only {
+        let write =
+            "fn walk_mut<'__tree>(&'__tree mut self, __walk: &mut ::gradchain::tree::WalkMut<'__tree, '_>) { $body }";
+        let write = fill(write, &[("body", &visit_all(&variants, "::gradchain::tree::WalkMut", false))]);
+        let conditions = conditions(input, &variants, "::gradchain::TreeMut");
+        both.extend(implement(input, &conditions, "::gradchain::TreeMut", write));
     }
-    let bound = quote!(::gradchain::TreeMut);
-    let write = implement(input, &variants, &bound, &quote!(WalkMut), &quote!(walk_mut), &quote!(mut));
-    Ok(quote!(#read #write))
+    Ok(both)
 }
 
-fn implement(
-    input: &DeriveInput,
-    variants: &[Variant],
-    bound: &TokenStream,
-    walk: &TokenStream,
-    method: &TokenStream,
-    mutable: &TokenStream,
-) -> TokenStream {
-    let walk = quote!(::gradchain::tree::#walk);
-    // Reading walks are told; the ones that write show the same leaves.
-    let (name, body) = (&input.ident, visit_all(variants, &walk, mutable.is_empty()));
-    let generics = bounded(input, variants, bound);
-    let (parameters, arguments, conditions) = generics.split_for_impl();
-    quote! {
-        #[automatically_derived]
-        impl #parameters #bound for #name #arguments #conditions {
-            fn #method<'__tree>(&'__tree #mutable self, __walk: &mut #walk<'__tree, '_>) {
-                #body
-            }
+fn variants(input: &Input) -> Result<Vec<Variant>> {
+    match &input.body {
+        Body::Struct(fields) => {
+            let fields = Field::all(fields, "tree", FIELD)?;
+            Ok(vec![Variant { pattern: fill("Self", &[]), prefix: None, fields }])
         }
-    }
-}
-
-fn variants(input: &DeriveInput) -> syn::Result<Vec<Variant>> {
-    match &input.data {
-        Data::Struct(data) => {
-            let fields = Field::all(&data.fields, "tree", FIELD)?;
-            Ok(vec![Variant { pattern: quote!(Self), prefix: None, fields }])
-        }
-        Data::Enum(data) => {
+        Body::Enum(variants) => {
             let mut names = Names::default();
-            data.variants.iter().map(|variant| named(variant, &mut names)).collect()
+            variants.iter().map(|variant| named(variant, &mut names)).collect()
         }
-        Data::Union(data) => Err(Error::new(data.union_token.span, "a union cannot be a tree: who knows its fields?")),
+        Body::Union => Err(Error::new(input.keyword.span(), "a union cannot be a tree: who knows its fields?")),
     }
 }
 
-fn named(variant: &syn::Variant, names: &mut Names) -> syn::Result<Variant> {
-    let ident = &variant.ident;
-    let pattern = quote!(Self::#ident);
-    let attributes = Attributes::read(&variant.attrs, "tree", VARIANT)?;
+fn named(variant: &InputVariant, names: &mut Names) -> Result<Variant> {
+    let name = TokenStream::from(TokenTree::from(variant.name.clone()));
+    let pattern = fill("Self::$name", &[("name", &name)]);
+    let attributes = Attributes::read(&variant.attributes, "tree", VARIANT)?;
     if attributes.skip {
         return Ok(Variant { pattern, prefix: None, fields: Vec::new() });
     }
     let (name, place) = match attributes.rename {
-        Some(rename) => (rename.value(), rename.span()),
-        None => (ident.unraw().to_string(), ident.span()),
+        Some(rename) => (rename.text, rename.place),
+        None => (unraw(&variant.name), variant.name.span()),
     };
     names.add(name.clone(), place)?;
     Ok(Variant { pattern, prefix: Some(name), fields: Field::all(&variant.fields, "tree", FIELD)? })

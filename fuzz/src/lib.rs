@@ -1,5 +1,5 @@
-//! What the fuzz targets do with their input. Nothing here may panic, whatever the bytes; `tests/corpus.rs` runs the same
-//! functions over the files of `corpus`.
+//! What the fuzz targets do with their input. Nothing here may panic, whatever the bytes; `tests/files/corpus.rs` runs the
+//! same functions over the files of `corpus`.
 
 use gradchain::checkpoint::{Checkpoint, Import, Load, Origin};
 #[cfg(feature = "config")]

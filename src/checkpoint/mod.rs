@@ -54,7 +54,7 @@
 //! [`Import`] goes on with a run of PyTorch's or Optax's, out of a safetensors file that they have written.
 //!
 //! Differs: PyTorch and Optax save state by position or as a pickled tree, and load it without comparing the optimizer's
-//! arguments; see [the guide](https://github.com/gradchain/gradchain/blob/main/docs/reliability.md).
+//! arguments; see `docs/reliability.md`.
 
 mod file;
 mod import;

@@ -11,15 +11,19 @@ pub struct ConfigError(Box<Kind>);
 /// The result of everything that reads configs.
 pub type Result<T, E = ConfigError> = core::result::Result<T, E>;
 
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq)]
 enum Kind {
     /// The error says where.
-    #[error("{0}")]
     Unknown(Error),
-    #[error("{place}: expected {expected}, found {found}")]
-    Wrong { place: String, expected: String, found: String },
-    #[error("{place}: {error}")]
-    Refused { place: String, error: Error },
+    Wrong {
+        place: String,
+        expected: String,
+        found: String,
+    },
+    Refused {
+        place: String,
+        error: Error,
+    },
 }
 
 impl ConfigError {
@@ -56,7 +60,11 @@ impl ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match &*self.0 {
+            Kind::Unknown(error) => error.fmt(f),
+            Kind::Wrong { place, expected, found } => write!(f, "{place}: expected {expected}, found {found}"),
+            Kind::Refused { place, error } => write!(f, "{place}: {error}"),
+        }
     }
 }
 

@@ -28,8 +28,8 @@ pub(crate) use drive::{Sink, Work, add_rounded};
 pub(crate) use examples::Examples;
 pub use form::{
     Access, Around, Clock, Decision, Elsewhere, Named, OneElement, OneElementWithMemory, Optimizer, Part, PartState,
-    Rule, RuleWithMemory, SlotArray, Steps, TwoPass, TwoPasses, Whole, WholeTreeTransformation, Wrapper, WrapperState,
-    no_arithmetic,
+    Rule, RuleWithMemory, SlotArray, Steps, Stretch, TwoPass, TwoPasses, Whole, WholeTreeTransformation, Wrapper,
+    WrapperState, no_arithmetic,
 };
 pub use fused::SlotList;
 pub(crate) use fused::{

@@ -162,6 +162,10 @@ impl WholeTree<'_> {
 
     /// Copies the gradient of a leaf that the step was given, before any transformation, into the compute type and the
     /// state's order; zero in a step without gradients.
+    ///
+    /// # Panics
+    ///
+    /// If `to` is not as long as the leaf.
     pub fn gradient<C: Real>(&self, leaf: usize, to: &mut [C]) {
         match self.grads.get(leaf) {
             Some(grad) => read_leaf(grad, &self.structure.leaves()[leaf], Some(to)),
@@ -172,16 +176,20 @@ impl WholeTree<'_> {
 
 /// Copies a whole leaf, of any type and layout, into the compute type and the state's order.
 pub(crate) fn read_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&mut [C]>) {
-    // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running.
+    let Some(to) = to else { return };
+    assert_eq!(to.len(), spec.len(), "room for the elements of the leaf `{spec}`, no more and no less");
+    // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running; there are so many elements.
     #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
-    to.into_iter().for_each(|to| unsafe { read_stretch(leaf, spec, current_isa(), 0, to) });
+    unsafe {
+        read_stretch(leaf, spec, current_isa(), 0, to)
+    }
 }
 
 /// Copies a stretch of a leaf of any type and layout into the compute type and the state's order.
 ///
 /// # Safety
 ///
-/// The leaf is lent for the step, and nobody writes to this stretch meanwhile.
+/// The leaf is lent for the step, nobody writes to this stretch meanwhile, and it has as many elements from `start` on.
 #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
 pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, to: &mut [C]) {
     let Some(strides) = &leaf.strides else {

@@ -2,11 +2,12 @@ use core::hint::select_unpredictable;
 
 use super::operand::{TreeValues, Values};
 use super::set::{ElementSet, LeafBounds, bounds};
+use crate::arguments::recipe_of_arguments;
 use crate::arguments::{Argument, Arguments};
 use crate::element::Real;
-use crate::engine::{InitContext, Job, Place, Shape, Span, Stage, StepContext, Tile, dispatch, fused_tile};
+use crate::engine::{InitContext, OneElementWithMemory, Part, RuleWithMemory, StepContext, Stretch};
 use crate::error::Result;
-use crate::recipe::Recipe;
+use crate::needs::Nothing;
 use crate::state::Count;
 use crate::state::state_fields;
 use crate::tree::stretch::STRETCH;
@@ -41,92 +42,84 @@ pub struct ProjectElementsState {
     pub count: Count,
     /// Bounds that are trees, in the leaves' memory order; no part of what is saved.
     bounds: Vec<LeafBounds>,
+    /// The bounds that are numbers, in this step.
+    numbers: [f64; 2],
 }
 
 state_fields!(ProjectElementsState<> { count });
 
-impl<S: ElementSet> Stage for ProjectElements<S> {
-    type Needs = crate::needs::Nothing;
-    type State = ProjectElementsState;
-    type Run = [f64; 2];
-    type Kernel<C: Real> = [C; 2];
-
-    const SHAPE: Shape = Shape::elementwise(false, true);
-    const FUSES: bool = true;
+impl<S: ElementSet> Part for ProjectElements<S> {
+    const NAME: &'static str = S::NAME;
+    type Form = OneElementWithMemory;
 
     fn validate(&self) -> Result<()> {
         self.projection.check()
     }
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<ProjectElementsState> {
+    recipe_of_arguments!();
+}
+
+impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
+    const READS_PARAMS: bool = true;
+    type Needs = Nothing;
+    type Memory = ProjectElementsState;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = [C; 2];
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ProjectElementsState> {
         let bounds = bounds(&self.projection, at.structure(), at.active(), TreeValues::in_memory_order)?;
-        Ok(ProjectElementsState { count: Count::default(), bounds })
+        Ok(ProjectElementsState { count: Count::default(), bounds, numbers: [0.0; 2] })
     }
 
-    fn begin(&self, state: &mut ProjectElementsState, _: &StepContext<'_>) -> [f64; 2] {
-        let numbers = self.projection.numbers(state.count.get());
-        state.count.increment();
-        numbers
+    fn begin(&self, memory: &mut ProjectElementsState, _: &StepContext<'_>) {
+        memory.numbers = self.projection.numbers(memory.count.get());
+        memory.count.increment();
     }
 
-    fn tile<C: Real>(
-        &self,
-        state: &ProjectElementsState,
-        run: &[f64; 2],
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, C>,
-    ) {
-        if self.fuses_now(state, run, tile.leaf()) {
-            return fused_tile(self, state, run, place, span, tile);
-        }
-        // Without state for elements, it is worked out again in a pass that repeats an earlier one.
-        if !span.has(place.at) {
-            return;
-        }
-        let (isa, start, bounds) = (tile.isa(), tile.start(), &state.bounds[tile.leaf()]);
-        let (u, p) = tile.parts();
-        for (k, (u, p)) in u.chunks_mut(STRETCH).zip(p.chunks(STRETCH)).enumerate() {
-            let mut rooms = [[0.0; STRETCH]; 2];
-            let [low, high] = &mut rooms;
-            let of = |side: usize, room| match &bounds[side] {
-                Some(values) => values.stretch(start + k * STRETCH, room),
-                None => Values::fill(run[side], room),
-            };
-            let (lower, upper) = (of(0, &mut low[..u.len()]), of(1, &mut high[..u.len()]));
-            dispatch(isa, Hold { u, p, lower, upper });
-        }
-    }
-
-    fn fuses_now(&self, state: &ProjectElementsState, _: &[f64; 2], leaf: usize) -> bool {
-        !state.bounds[leaf].iter().any(|side| matches!(side, Some(Values::Each(_))))
-    }
-
-    #[inline]
-    fn kernel<C: Real>(&self, state: &ProjectElementsState, run: &[f64; 2], leaf: usize) -> [C; 2] {
-        [0, 1].map(|side| match &state.bounds[leaf][side] {
+    fn scalars<C: Real>(&self, memory: &ProjectElementsState, leaf: usize) -> [C; 2] {
+        [0, 1].map(|side| match &memory.bounds[leaf][side] {
             Some(Values::One(number)) => C::of(*number),
-            _ => C::of(run[side]),
+            _ => C::of(memory.numbers[side]),
         })
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &[C; 2], at: usize, span: Span, _: &mut [C], u: C, p: C, _: &mut [u32]) -> C {
-        if span.has(at) { hold(*k, u, p) } else { u }
+    fn apply<C: Real>(k: [C; 2], _: &mut [C; 0], u: C, p: C, _: &mut [u32]) -> C {
+        hold(k, u, p)
     }
 
-    fn state_bytes(&self, state: &ProjectElementsState, leaf: usize, at: usize, span: Span) -> usize {
-        let arrays = state.bounds[leaf].iter().filter(|side| matches!(side, Some(Values::Each(_)))).count();
-        if span.has(at) { arrays * size_of::<f64>() } else { 0 }
+    fn is_apart(&self, memory: &ProjectElementsState, leaf: usize) -> bool {
+        arrays(memory, leaf) > 0
     }
 
-    fn recipe(&self) -> Recipe {
-        crate::arguments::recipe_of(self)
+    // With bounds for each element.
+    #[inline(always)]
+    fn apply_apart<C: Real>(&self, memory: &ProjectElementsState, _: [C; 2], []: [&mut [C]; 0], at: Stretch<'_, C>) {
+        let bounds = &memory.bounds[at.leaf];
+        for (k, (u, p)) in at.u.chunks_mut(STRETCH).zip(at.p.chunks(STRETCH)).enumerate() {
+            let mut rooms = [[0.0; STRETCH]; 2];
+            let [low, high] = &mut rooms;
+            let n = u.len();
+            let of = |side: usize, room| match &bounds[side] {
+                Some(values) => values.stretch(at.start + k * STRETCH, room),
+                None => Values::fill(memory.numbers[side], room),
+            };
+            let (lower, upper) = (&of(0, &mut low[..n])[..n], &of(1, &mut high[..n])[..n]);
+            let p = &p[..n];
+            for i in 0..n {
+                u[i] = hold([C::of(lower[i]), C::of(upper[i])], u[i], p[i]);
+            }
+        }
     }
 
-    fn describe(&self) -> String {
-        S::NAME.into()
+    fn memory_bytes(&self, memory: &ProjectElementsState, leaf: usize) -> usize {
+        arrays(memory, leaf) * size_of::<f64>()
     }
+}
+
+/// How many of a leaf's bounds differ from element to element.
+fn arrays(memory: &ProjectElementsState, leaf: usize) -> usize {
+    memory.bounds[leaf].iter().filter(|side| matches!(side, Some(Values::Each(_)))).count()
 }
 
 /// The update that leads to where `p + u` is between the bounds: `u` itself where it is there already.
@@ -141,24 +134,4 @@ fn hold<C: Real>([lower, upper]: [C; 2], u: C, p: C) -> C {
     let little = C::epsilon() * u.abs();
     let u = select_unpredictable(above & (p + u > upper), u - little, u);
     select_unpredictable(below & (p + u < lower), u + little, u)
-}
-
-/// As [`hold`], with bounds for each element.
-struct Hold<'a, C> {
-    u: &'a mut [C],
-    p: &'a [C],
-    lower: &'a [f64],
-    upper: &'a [f64],
-}
-
-impl<C: Real> Job for Hold<'_, C> {
-    type Output = ();
-    #[inline(always)]
-    fn run(self) {
-        let n = self.u.len();
-        let (p, lower, upper) = (&self.p[..n], &self.lower[..n], &self.upper[..n]);
-        for i in 0..n {
-            self.u[i] = hold([C::of(lower[i]), C::of(upper[i])], self.u[i], p[i]);
-        }
-    }
 }

@@ -22,7 +22,13 @@ pub(crate) struct LeafParts {
 
 impl LeafParts {
     fn dense<T: Element>(ptr: NonNull<T>, len: usize, shape: &[usize]) -> Result<LeafParts> {
-        let expected: usize = shape.iter().product();
+        // Without the zeros: lengths of axes that are multiplied anywhere later do not overflow, whatever comes first.
+        let room = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |room, n| room.checked_mul(*n));
+        let Some(room) = room.filter(|room| isize::try_from(*room).is_ok()) else {
+            let found = format!("the shape {shape:?}");
+            return Err(Error::argument("leaf", "shape", "of no more elements than memory can have", found));
+        };
+        let expected = if shape.contains(&0) { 0 } else { room };
         if expected != len {
             let found = format!("a slice of {len} for the shape {shape:?}");
             return Err(Error::argument("leaf", "data", &format!("as long as its shape says ({expected})"), found));
@@ -68,7 +74,8 @@ impl<'a> LeafRef<'a> {
     ///
     /// # Errors
     ///
-    /// If the slice is not as long as the product of the shape.
+    /// If the slice is not as long as the product of the shape, or the lengths of its axes without the zeros multiply to more
+    /// than memory can have.
     pub fn from_slice<T: Element>(data: &'a [T], shape: &[usize]) -> Result<LeafRef<'a>> {
         let parts = LeafParts::dense(NonNull::from(data).cast::<T>(), data.len(), shape)?;
         Ok(LeafRef { parts, borrow: PhantomData })
@@ -125,7 +132,8 @@ impl<'a> LeafMut<'a> {
     ///
     /// # Errors
     ///
-    /// If the slice is not as long as the product of the shape.
+    /// If the slice is not as long as the product of the shape, or the lengths of its axes without the zeros multiply to more
+    /// than memory can have.
     pub fn from_slice<T: Element>(data: &'a mut [T], shape: &[usize]) -> Result<LeafMut<'a>> {
         let len = data.len();
         let parts = LeafParts::dense(NonNull::from(data).cast::<T>(), len, shape)?;

@@ -1,13 +1,15 @@
+use crate::arguments::recipe_of_arguments;
 use crate::arguments::{Argument, Arguments};
-use crate::element::{DType, Real};
+use crate::element::{DType, Element, Real, convert, with_dtype};
 use crate::engine::Inner;
 use crate::engine::{
-    InitContext, Place, Shape, SlotJob, SlotList, Span, Stage, StepContext, Tile, fused_tile, slot_tile,
+    InitContext, Named, OneElementWithMemory, Optimizer, Part, RuleWithMemory, Stage, StepContext, Stretch,
 };
 use crate::error::Result;
-use crate::recipe::Recipe;
+use crate::needs::Nothing;
+use crate::range::{FINITE, NOT_NEGATIVE, PART};
 use crate::schedule::Hyperparam;
-use crate::state::{Count, Evaluation, Moments, Scalar, State, StateWalk, StateWalkMut};
+use crate::state::{Count, EvaluateAs, Scalar, State, StateWalk, StateWalkMut};
 
 /// Averages where an optimizer goes, and trains on a mix of the average and where it is: as good as a learning rate that
 /// goes down on a schedule, without one.
@@ -54,7 +56,7 @@ use crate::state::{Count, Evaluation, Moments, Scalar, State, StateWalk, StateWa
 /// optimizer.step(&mut params, &1.0, &mut state)?;
 /// assert_eq!(params, -1.0);
 /// optimizer.step(&mut params, &1.0, &mut state)?;
-/// assert_eq!(state.1.z.to_array(0).unwrap()[[]], -2.0);
+/// assert_eq!(state.1.moment("z").unwrap().to_array(0).unwrap()[[]], -2.0);
 /// assert_eq!(*state.eval_params(&params)?, -1.5);
 /// assert_eq!(params, -1.75);
 /// # Ok::<(), gradchain::Error>(())
@@ -124,27 +126,23 @@ impl<T: Stage> Arguments for ScheduleFree<T> {
     }
 }
 
-crate::engine::delegate_stage! {
-    ScheduleFree<T> where T: Stage => chain: (T, Interpolate);
-    needs T::Needs;
-    recipe |this: &ScheduleFree<T>| recipe(this);
-    describe |this: &ScheduleFree<T>| format!("schedule_free({})", this.chain.0.describe())
+impl<T: Stage> Part for ScheduleFree<T> {
+    const NAME: &'static str = "schedule_free";
+    type Form = Named;
+
+    recipe_of_arguments!();
+
+    fn describe(&self) -> String {
+        format!("schedule_free({})", self.chain.0.describe())
+    }
 }
 
-/// As that of all named arguments; written out, since what is inside need not be `Clone`.
-fn recipe<T: Stage>(schedule_free: &ScheduleFree<T>) -> Recipe {
-    use crate::recipe::ToRecipe;
-    let (base, interpolate) = &schedule_free.chain;
-    Recipe::call(
-        "schedule_free",
-        [
-            ("base_optimizer", base.recipe()),
-            ("learning_rate", interpolate.learning_rate.to_recipe()),
-            ("b1", interpolate.b1.to_recipe()),
-            ("weight_lr_power", interpolate.weight_lr_power.to_recipe()),
-            ("state_dtype", interpolate.state_dtype.to_recipe()),
-        ],
-    )
+impl<T: Stage> Optimizer for ScheduleFree<T> {
+    type Chain = (T, Interpolate);
+
+    fn chain(&self) -> &(T, Interpolate) {
+        &self.chain
+    }
 }
 
 /// The part of [`schedule_free`] that comes after the base optimizer: turns its update of `z` into one of `y`.
@@ -157,7 +155,7 @@ pub struct Interpolate {
     pub(crate) state_dtype: Option<DType>,
 }
 
-/// What [`schedule_free`] remembers besides the base optimizer's state.
+/// What [`schedule_free`] remembers besides the base optimizer's state and, in the array `z`, the parameters that it moves.
 #[derive(Clone, Debug)]
 pub struct ScheduleFreeState {
     /// Steps done.
@@ -168,32 +166,32 @@ pub struct ScheduleFreeState {
     pub max_lr: Scalar,
     /// The sum of the weights.
     pub weight_sum: Scalar,
-    /// The parameters that the base optimizer moves.
-    pub z: Moments,
+    /// What this step's updates are made of.
+    mix: Mix<f64>,
 }
 
 impl State for ScheduleFreeState {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        let b1 = self.b1.get();
-        walk.evaluation(Evaluation { moments: &self.z, of_params: 1.0 / b1, of_moments: -(1.0 - b1) / b1 });
         walk.child("count", &self.count);
         walk.child("b1", &self.b1);
         walk.child("max_lr", &self.max_lr);
         walk.child("weight_sum", &self.weight_sum);
-        walk.child("z", &self.z);
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         walk.child("count", &mut self.count);
         walk.child("b1", &mut self.b1);
         walk.child("max_lr", &mut self.max_lr);
         walk.child("weight_sum", &mut self.weight_sum);
-        walk.child("z", &mut self.z);
+    }
+    fn evaluate_as(&self) -> Option<EvaluateAs> {
+        let b1 = self.b1.get();
+        Some(EvaluateAs { slot: 0, of_params: 1.0 / b1, of_array: -(1.0 - b1) / b1 })
     }
 }
 
 /// An update of `y` is `of_gap·(z − y) + of_step·d`, with `z` before the step `d`.
 #[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Mix<C> {
     of_gap: C,
     of_step: C,
@@ -215,107 +213,97 @@ impl Interpolate {
     }
 }
 
-impl Stage for Interpolate {
-    type Needs = crate::needs::Nothing;
-    type State = ScheduleFreeState;
-    type Run = Mix<f64>;
-    type Kernel<C: Real> = Mix<C>;
-
-    const SHAPE: Shape = Shape::elementwise(true, true);
-    const FUSES: bool = true;
-    const SLOTS: usize = 1;
+impl Part for Interpolate {
+    const NAME: &'static str = "interpolate";
+    type Form = OneElementWithMemory;
 
     fn validate(&self) -> Result<()> {
-        const NAME: &str = "schedule_free";
-        let rate = |x: f64| x >= 0.0 && x.is_finite();
-        self.learning_rate.validate(NAME, "learning_rate", "finite and not negative", rate)?;
-        self.b1.validate(NAME, "b1", "in (0, 1]", |x| 0.0 < x && x <= 1.0)?;
-        self.weight_lr_power.validate(NAME, "weight_lr_power", "finite", f64::is_finite)
+        self.learning_rate.within("schedule_free", "learning_rate", NOT_NEGATIVE)?;
+        self.b1.within("schedule_free", "b1", PART)?;
+        self.weight_lr_power.within("schedule_free", "weight_lr_power", FINITE)
+    }
+}
+
+impl RuleWithMemory for Interpolate {
+    const SLOTS: &'static [&'static str] = &["z"];
+    const READS_PARAMS: bool = true;
+    type Needs = Nothing;
+    type Memory = ScheduleFreeState;
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = Mix<C>;
+
+    fn slot_dtype(&self, _: usize) -> Option<DType> {
+        self.state_dtype
     }
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<ScheduleFreeState> {
+    fn slot_starts_as_params(&self, _: usize) -> bool {
+        true
+    }
+
+    fn start(&self, _: &InitContext<'_>) -> Result<ScheduleFreeState> {
         Ok(ScheduleFreeState {
             count: Count::default(),
             b1: Scalar::new(self.b1.at(0)),
             max_lr: Scalar::default(),
             weight_sum: Scalar::default(),
-            z: at.params_as_moments_of(self.state_dtype)?,
+            mix: Mix::default(),
         })
     }
 
-    fn begin(&self, state: &mut ScheduleFreeState, _: &StepContext<'_>) -> Mix<f64> {
-        let c = self.weigh(state);
-        let (before, b1) = (state.b1.get(), self.b1.at(state.count.get()));
-        state.b1.set(b1);
-        state.count.increment();
+    fn begin(&self, memory: &mut ScheduleFreeState, _: &StepContext<'_>) {
+        let c = self.weigh(memory);
+        let (before, b1) = (memory.b1.get(), self.b1.at(memory.count.get()));
+        memory.b1.set(b1);
+        memory.count.increment();
         let of_gap = if before == b1 { c } else { 1.0 - b1 / before * (1.0 - c) };
-        Mix { of_gap, of_step: 1.0 - b1 * (1.0 - c) }
+        memory.mix = Mix { of_gap, of_step: 1.0 - b1 * (1.0 - c) };
     }
 
-    fn tile<C: Real>(&self, state: &Self::State, run: &Mix<f64>, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        if state.z.dtype(tile.leaf()) == Some(C::DTYPE) {
-            return fused_tile(self, state, run, place, span, tile);
-        }
-        if span.has(place.at) {
-            let mix = self.kernel::<C>(state, run, tile.leaf());
-            slot_tile(&state.z, tile, TakeStep(mix));
-            slot_tile(&state.z, tile, AddRounded(mix));
-        }
-    }
-
-    fn fuses_now(&self, _: &Self::State, _: &Mix<f64>, _: usize) -> bool {
-        // Where `z` is rounded when it is stored, `y` is mixed with what was stored: see `tile`.
-        self.state_dtype.is_none()
-    }
-
-    #[inline]
-    fn kernel<C: Real>(&self, _: &Self::State, run: &Mix<f64>, _: usize) -> Mix<C> {
-        Mix { of_gap: C::of(run.of_gap), of_step: C::of(run.of_step) }
-    }
-
-    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
-        list.push(&state.z, leaf);
+    fn scalars<C: Real>(&self, memory: &ScheduleFreeState, _: usize) -> Mix<C> {
+        Mix { of_gap: C::of(memory.mix.of_gap), of_step: C::of(memory.mix.of_step) }
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &Mix<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, _: &mut [u32]) -> C {
-        if !span.has(at) {
-            return u;
-        }
-        let gap = slots[0] - p;
-        slots[0] += u;
-        k.of_gap * gap + k.of_step * u
+    fn apply<C: Real>(k: Mix<C>, [z]: &mut [C; 1], u: C, p: C, _: &mut [u32]) -> C {
+        mix(k, z, u, p)
     }
 
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        if span.has(at) { state.z.dtype(leaf).map_or(0, |dtype| 2 * dtype.size()) } else { 0 }
+    fn is_apart(&self, _: &ScheduleFreeState, _: usize) -> bool {
+        self.state_dtype.is_some()
     }
 
-    fn describe(&self) -> String {
-        "interpolate".into()
-    }
-}
-
-/// Moves `z`, and leaves of the update what does not depend on where that is once it is rounded.
-struct TakeStep<C>(Mix<C>);
-
-impl<C: Real> SlotJob<C> for TakeStep<C> {
+    // Where `z` is rounded when it is stored, `y` is mixed with what is stored.
     #[inline(always)]
-    fn run(self, u: &mut [C], p: &[C], z: &mut [C]) {
-        for ((u, p), z) in u.iter_mut().zip(p).zip(z) {
-            let step = *u;
-            *u = self.0.of_gap * (*z - *p) - self.0.of_step * *z;
-            *z += step;
+    fn apply_apart<C: Real>(
+        &self,
+        _: &ScheduleFreeState,
+        k: Mix<C>,
+        [z]: [&mut [C]; 1],
+        Stretch { u, p, .. }: Stretch<'_, C>,
+    ) {
+        let elements = u.iter_mut().zip(p).zip(z);
+        match self.state_dtype.filter(|dtype| *dtype != C::DTYPE) {
+            None => elements.for_each(|((u, p), z)| *u = mix(k, z, *u, *p)),
+            Some(dtype) => {
+                with_dtype!(dtype, T => elements.for_each(|((u, p), z)| *u = rounding::<C, T>(k, z, *u, *p)))
+            }
         }
     }
 }
 
-/// Adds the rest.
-struct AddRounded<C>(Mix<C>);
+/// Moves `z`; the update of `y`.
+#[inline(always)]
+fn mix<C: Real>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
+    let gap = *z - p;
+    *z += u;
+    k.of_gap * gap + k.of_step * u
+}
 
-impl<C: Real> SlotJob<C> for AddRounded<C> {
-    #[inline(always)]
-    fn run(self, u: &mut [C], _: &[C], z: &mut [C]) {
-        u.iter_mut().zip(z).for_each(|(u, z)| *u += self.0.of_step * *z);
-    }
+/// As [`mix`], with `z` rounded to another type. What of the update does not depend on where `z` is once it is rounded comes
+/// first.
+#[inline(always)]
+fn rounding<C: Real, T: Element>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
+    let before = k.of_gap * (*z - p) - k.of_step * *z;
+    *z = convert(convert::<C, T>(*z + u));
+    before + k.of_step * *z
 }

@@ -14,6 +14,7 @@ mod no_room;
 mod owned;
 mod panics;
 mod process;
+mod sound;
 
 use gradchain::prelude::*;
 use gradchain::tree::for_each_leaf;

@@ -27,6 +27,24 @@ struct Empty {
 }
 
 #[derive(Tree)]
+struct Assigned {
+    #[tree = "skip"]
+    weight: f32,
+}
+
+#[derive(Tree)]
+struct Text {
+    #[tree("skip")]
+    weight: f32,
+}
+
+#[derive(Tree)]
+struct NotSeparated {
+    #[tree(skip rename = "w")]
+    weight: f32,
+}
+
+#[derive(Tree)]
 union Either {
     single: f32,
     double: f64,

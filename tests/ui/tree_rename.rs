@@ -38,6 +38,18 @@ struct NoText {
 }
 
 #[derive(Tree)]
+struct NoName {
+    #[tree(rename)]
+    weight: f32,
+}
+
+#[derive(Tree)]
+struct Escaped {
+    #[tree(rename = "\n")]
+    weight: f32,
+}
+
+#[derive(Tree)]
 struct Twice {
     #[tree(rename = "w", rename = "v")]
     weight: f32,

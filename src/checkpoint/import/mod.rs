@@ -22,8 +22,8 @@ use crate::tree::{Tree, TreeMut};
 ///
 /// # The file
 ///
-/// Safetensors, with these names; [the guide](https://github.com/gradchain/gradchain/blob/main/docs/checkpoints.md) has
-/// the lines of Python that write it. `params/…` is needed by [`load`](Import::load) alone.
+/// Safetensors, with these names; `docs/checkpoints.md` has the lines of Python that write it. `params/…` is needed by
+/// [`load`](Import::load) alone.
 ///
 /// | here | PyTorch | Optax |
 /// |---|---|---|

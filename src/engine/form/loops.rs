@@ -103,12 +103,23 @@ impl<F: OnElement<C>, C: Real> Job for Read<'_, F, C> {
 
 /// Rewrites the updates of a tile, and its state arrays.
 pub(super) fn each<F: OnElement<C>, C: Real>(f: F, arrays: &Arrays, tile: &mut Tile<'_, C>) {
+    let isa = tile.isa;
+    with_tile(arrays, tile, |slots, _, u, p| dispatch(isa, Rewrite(f, u, p, slots)));
+}
+
+/// Calls a function with what belongs to a tile: its state arrays, the number of its first element, updates to rewrite, and
+/// parameters.
+pub(super) fn with_tile<C: Real>(
+    arrays: &Arrays,
+    tile: &mut Tile<'_, C>,
+    f: impl FnOnce(Slots<'_, C>, usize, &mut [C], &[C]),
+) {
     let Some(list) = arrays.of_leaf(tile.leaf) else { return };
     tile.settle();
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
     let spare = core::mem::take(&mut tile.spare);
     let (u, p) = (&mut *tile.u, tile.p);
-    with_list(&list, start, n, isa, spare, |slots| dispatch(isa, Rewrite(f, u, p, slots)));
+    with_list(&list, start, n, isa, spare, |slots| f(slots, start, u, p));
     tile.spare = spare;
 }
 

@@ -1,6 +1,8 @@
 //! One element, with memory of any kind beside the state arrays.
 
+use super::super::isa::{Job, dispatch};
 use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Tile, fused_tile};
+use super::loops::with_tile;
 use super::rule::checked_slots;
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
@@ -14,7 +16,7 @@ use crate::state::State;
 pub enum OneElementWithMemory {}
 
 /// As [`Rule`](super::Rule), with memory of any kind instead of a count of steps, scalars that may differ from leaf to leaf, elements
-/// that are counted on the way, and a word at the end of the step.
+/// that are counted on the way, a word at the end of the step, and where one element is not enough a stretch of them at a time.
 ///
 /// # Example
 ///
@@ -78,6 +80,8 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     const READS_PARAMS: bool = false;
     /// How many things `apply` counts.
     const COUNTS: usize = 0;
+    /// Whether all updates are zero, whatever comes in: then they are not even written.
+    const ZERO: bool = false;
     /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
     type Needs: Needs;
     /// What is remembered besides the state arrays.
@@ -117,9 +121,64 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// Transforms the update `u` of one element with parameter `p`, and adds to what is counted. Write `#[inline(always)]` on it.
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C, counts: &mut [u32]) -> C;
 
+    /// Whether a leaf goes through [`apply_apart`](RuleWithMemory::apply_apart) in this step, and not through `apply` in the loop of
+    /// the whole chain: for arithmetic that depends on where an element is, or that would keep that loop from being vectorised.
+    fn is_apart(&self, memory: &Self::Memory, leaf: usize) -> bool {
+        let _ = (memory, leaf);
+        false
+    }
+
+    /// Transforms a stretch of a leaf that [`is_apart`](RuleWithMemory::is_apart), with the stretches of its state arrays; counts
+    /// nothing. Write `#[inline(always)]` on it.
+    fn apply_apart<C: Real>(
+        &self,
+        memory: &Self::Memory,
+        k: Self::Scalars<C>,
+        slots: <Self::Slots<C> as SlotArray<C>>::Slices<'_>,
+        stretch: Stretch<'_, C>,
+    ) {
+        let _ = (memory, k, slots, stretch);
+    }
+
+    /// How many bytes of its memory a step reads for each element of a leaf, besides the state arrays; for
+    /// [`plan`](crate::GradientTransformation::plan).
+    fn memory_bytes(&self, memory: &Self::Memory, leaf: usize) -> usize {
+        let _ = (memory, leaf);
+        0
+    }
+
     /// Ends a step: writes down what was counted.
     fn finish(&self, memory: &mut Self::Memory, counts: Sums<'_>) {
         let _ = (memory, counts);
+    }
+}
+
+/// A stretch of one leaf's updates, with the parameters they belong to.
+#[derive(Debug)]
+pub struct Stretch<'a, C> {
+    /// The number of the leaf.
+    pub leaf: usize,
+    /// The number, in memory order, of the stretch's first element.
+    pub start: usize,
+    /// The updates, to rewrite.
+    pub u: &'a mut [C],
+    /// The parameters, if the rule reads them.
+    pub p: &'a [C],
+}
+
+struct Apart<'a, R: RuleWithMemory, C: Real> {
+    rule: &'a R,
+    memory: &'a R::Memory,
+    k: R::Scalars<C>,
+    slots: <R::Slots<C> as SlotArray<C>>::Slices<'a>,
+    stretch: Stretch<'a, C>,
+}
+
+impl<R: RuleWithMemory, C: Real> Job for Apart<'_, R, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        self.rule.apply_apart(self.memory, self.k, self.slots, self.stretch);
     }
 }
 
@@ -152,8 +211,29 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         rule.finish(&mut state.memory, sums);
     }
 
+    fn ends_at(_: &R, _: &Self::State, (): &()) -> Option<usize> {
+        R::ZERO.then_some(0)
+    }
+
     fn tile<C: Real>(rule: &R, state: &Self::State, run: &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        fused_tile(rule, state, run, place, span, tile);
+        let leaf = tile.leaf;
+        if R::ZERO && R::SLOTS.is_empty() && R::COUNTS == 0 {
+            if span.has(place.at) {
+                tile.set_zero();
+            }
+        } else if !rule.is_apart(&state.memory, leaf) {
+            fused_tile(rule, state, run, place, span, tile);
+        } else if span.has(place.at) {
+            let (memory, k, isa) = (&state.memory, rule.scalars(&state.memory, leaf), tile.isa);
+            with_tile(&state.arrays, tile, |slots, start, u, p| {
+                let (slots, stretch) = (R::Slots::<C>::slices(slots), Stretch { leaf, start, u, p });
+                dispatch(isa, Apart { rule, memory, k, slots, stretch });
+            });
+        }
+    }
+
+    fn fuses_now(rule: &R, state: &Self::State, (): &(), leaf: usize) -> bool {
+        !rule.is_apart(&state.memory, leaf)
     }
 
     #[inline]
@@ -176,7 +256,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         R::apply(*k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS])
     }
 
-    fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        if span.has(at) { state.arrays.bytes(leaf, |_| 2) } else { 0 }
+    fn state_bytes(rule: &R, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        if span.has(at) { state.arrays.bytes(leaf, |_| 2) + rule.memory_bytes(&state.memory, leaf) } else { 0 }
     }
 }

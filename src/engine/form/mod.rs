@@ -21,7 +21,7 @@ mod two_passes;
 mod whole;
 
 pub use around::{Around, Decision, Elsewhere, Wrapper, no_arithmetic};
-pub use memory::{OneElementWithMemory, RuleWithMemory};
+pub use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
 pub use named::{Named, Optimizer};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};

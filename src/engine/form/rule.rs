@@ -125,6 +125,13 @@ pub trait SlotArray<C>: Copy {
     fn of(slots: &mut [C]) -> &mut Self;
     /// The values.
     fn as_slice(&self) -> &[C];
+    /// As many arrays.
+    type Slices<'a>
+    where
+        C: 'a;
+    /// The first so many arrays.
+    #[doc(hidden)]
+    fn slices<'a>(slots: [&'a mut [C]; MOST_SLOTS]) -> Self::Slices<'a>;
 }
 
 impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
@@ -136,6 +143,11 @@ impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
     #[inline(always)]
     fn as_slice(&self) -> &[C] {
         self
+    }
+    type Slices<'a> = [&'a mut [C]; N];
+    fn slices<'a>(slots: [&'a mut [C]; MOST_SLOTS]) -> [&'a mut [C]; N] {
+        let mut slots = slots.into_iter();
+        core::array::from_fn(|_| slots.next().unwrap_or_default())
     }
 }
 

@@ -2,6 +2,7 @@ use crate::element::Real;
 use crate::engine::{Clock, Rule};
 use crate::error::Result;
 use crate::macros::optimizer;
+use crate::range::FINITE;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByTrustRatio, scale_by_trust_ratio};
 
@@ -82,7 +83,7 @@ impl crate::engine::Part for FromageStep {
     type Form = crate::engine::OneElement;
 
     fn validate(&self) -> Result<()> {
-        self.learning_rate.validate("fromage", "learning_rate", "finite", f64::is_finite)
+        self.learning_rate.within("fromage", "learning_rate", FINITE)
     }
 }
 

@@ -1,9 +1,7 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_not_negative};
+use crate::macros::part;
+use crate::transform::moment::Mean;
 
 /// Divides updates by the root of how much earlier updates, this one not among them, differed from their running mean.
 ///
@@ -50,27 +48,22 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative};
 /// [`scale_by_acprop`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: moments of 16-bit leaves are
 /// `f32`. PyTorch has none.
 pub fn scale_by_acprop() -> ScaleByAcprop {
-    ScaleByAcprop { b1: 0.9.into(), b2: 0.999.into(), eps: 1e-16.into(), eps_root: 1e-16.into() }
+    ScaleByAcprop::with()
 }
 
-/// See [`scale_by_acprop`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByAcprop {
-    /// Decay of the mean, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the mean of squared differences, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Added to the mean of squared differences at every step; not negative.
-    pub eps_root: Hyperparam,
-}
-
-builder! {
-    ScaleByAcprop as "scale_by_acprop" {
-        hyperparams: b1, b2, eps, eps_root;
-        options: ;
+part! {
+    /// See [`scale_by_acprop`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByAcprop as "scale_by_acprop": OneElement;
+    hyperparams {
+        /// Decay of the mean.
+        b1: DECAY = 0.9;
+        /// Decay of the mean of squared differences.
+        b2: DECAY = 0.999;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-16;
+        /// Added to the mean of squared differences at every step.
+        eps_root: NOT_NEGATIVE = 1e-16;
     }
 }
 
@@ -85,18 +78,6 @@ pub struct AcpropScalars<C> {
     start: C,
     eps: C,
     eps_root: C,
-}
-
-impl crate::engine::Part for ScaleByAcprop {
-    const NAME: &'static str = "scale_by_acprop";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
-    }
 }
 
 impl Rule for ScaleByAcprop {

@@ -1,9 +1,7 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_not_negative};
+use crate::macros::part;
+use crate::transform::moment::Mean;
 
 /// Scales updates to the running size of the updates that it made before.
 ///
@@ -43,23 +41,18 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative};
 /// [`scale_by_adadelta`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: means of 16-bit
 /// leaves are `f32`. PyTorch's `Adadelta`: the same.
 pub fn scale_by_adadelta() -> ScaleByAdadelta {
-    ScaleByAdadelta { rho: 0.9.into(), eps: 1e-6.into() }
+    ScaleByAdadelta::with()
 }
 
-/// See [`scale_by_adadelta`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByAdadelta {
-    /// Decay of both means, in `[0, 1)`.
-    pub rho: Hyperparam,
-    /// Added under both roots; not negative.
-    pub eps: Hyperparam,
-}
-
-builder! {
-    ScaleByAdadelta as "scale_by_adadelta" {
-        hyperparams: rho, eps;
-        options: ;
+part! {
+    /// See [`scale_by_adadelta`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByAdadelta as "scale_by_adadelta": OneElement;
+    hyperparams {
+        /// Decay of both means.
+        rho: DECAY = 0.9;
+        /// Added under both roots.
+        eps: NOT_NEGATIVE = 1e-6;
     }
 }
 
@@ -69,18 +62,6 @@ builder! {
 pub struct AdadeltaScalars<C> {
     mean: Mean<C>,
     eps: C,
-}
-
-impl crate::engine::Part for ScaleByAdadelta {
-    const NAME: &'static str = "scale_by_adadelta";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("rho", &self.rho)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps)])
-    }
 }
 
 impl Rule for ScaleByAdadelta {

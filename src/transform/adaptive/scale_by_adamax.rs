@@ -1,9 +1,7 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_not_negative};
+use crate::macros::part;
+use crate::transform::moment::Mean;
 
 /// Divides a running mean of the updates by their largest size, which fades.
 ///
@@ -48,25 +46,20 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative};
 /// which has no `eps`. Optax, [`scale_by_adamax`](https://optax.readthedocs.io/en/latest/api/transformations.html).
 /// Differs: moments of 16-bit leaves are `f32`. PyTorch's `Adamax`: the same.
 pub fn scale_by_adamax() -> ScaleByAdamax {
-    ScaleByAdamax { b1: 0.9.into(), b2: 0.999.into(), eps: 1e-8.into() }
+    ScaleByAdamax::with()
 }
 
-/// See [`scale_by_adamax`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByAdamax {
-    /// Decay of the mean, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the largest size, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Added to every size; not negative.
-    pub eps: Hyperparam,
-}
-
-builder! {
-    ScaleByAdamax as "scale_by_adamax" {
-        hyperparams: b1, b2, eps;
-        options: ;
+part! {
+    /// See [`scale_by_adamax`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByAdamax as "scale_by_adamax": OneElement;
+    hyperparams {
+        /// Decay of the mean.
+        b1: DECAY = 0.9;
+        /// Decay of the largest size.
+        b2: DECAY = 0.999;
+        /// Added to every size.
+        eps: NOT_NEGATIVE = 1e-8;
     }
 }
 
@@ -78,18 +71,6 @@ pub struct AdamaxScalars<C> {
     unbias: C,
     keep: C,
     eps: C,
-}
-
-impl crate::engine::Part for ScaleByAdamax {
-    const NAME: &'static str = "scale_by_adamax";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps)])
-    }
 }
 
 impl Rule for ScaleByAdamax {

@@ -1,9 +1,7 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_not_negative};
+use crate::macros::part;
+use crate::transform::moment::Mean;
 
 /// Adds to a running mean of the updates a running mean of their changes, and divides by the root of a running mean of
 /// the squares of such a sum.
@@ -54,29 +52,24 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative};
 /// [`scale_by_adan`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: state of 16-bit leaves
 /// is `f32`. PyTorch has none.
 pub fn scale_by_adan() -> ScaleByAdan {
-    ScaleByAdan { b1: 0.98.into(), b2: 0.92.into(), b3: 0.99.into(), eps: 1e-8.into(), eps_root: 0.0.into() }
+    ScaleByAdan::with()
 }
 
-/// See [`scale_by_adan`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByAdan {
-    /// Decay of the mean, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the mean of changes, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Decay of the mean of squares, in `[0, 1)`.
-    pub b3: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Added under the root; not negative.
-    pub eps_root: Hyperparam,
-}
-
-builder! {
-    ScaleByAdan as "scale_by_adan" {
-        hyperparams: b1, b2, b3, eps, eps_root;
-        options: ;
+part! {
+    /// See [`scale_by_adan`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByAdan as "scale_by_adan": OneElement;
+    hyperparams {
+        /// Decay of the mean.
+        b1: DECAY = 0.98;
+        /// Decay of the mean of changes.
+        b2: DECAY = 0.92;
+        /// Decay of the mean of squares.
+        b3: DECAY = 0.99;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// Added under the root.
+        eps_root: NOT_NEGATIVE = 0.0;
     }
 }
 
@@ -95,18 +88,6 @@ pub struct AdanScalars<C> {
     unbias3: C,
     eps: C,
     eps_root: C,
-}
-
-impl crate::engine::Part for ScaleByAdan {
-    const NAME: &'static str = "scale_by_adan";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2), ("b3", &self.b3)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
-    }
 }
 
 impl Rule for ScaleByAdan {

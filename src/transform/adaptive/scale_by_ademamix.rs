@@ -1,9 +1,7 @@
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_finite, check_not_negative};
+use crate::macros::part;
+use crate::transform::moment::Mean;
 
 /// Divides a mix of a fast and a slow running mean of the updates by the root of a running mean of their squares.
 ///
@@ -50,41 +48,30 @@ use crate::transform::moment::{Mean, check_decays, check_finite, check_not_negat
 /// `mu_dtype` is the type of all three arrays at every step, where in Optax it is that of their zeros before the first,
 /// and promotion undoes it; state of 16-bit leaves is `f32` unless it asks otherwise. PyTorch has none.
 pub fn scale_by_ademamix() -> ScaleByAdemamix {
-    ScaleByAdemamix {
-        b1: 0.9.into(),
-        b2: 0.999.into(),
-        b3: 0.9999.into(),
-        alpha: 6.0.into(),
-        eps: 1e-8.into(),
-        eps_root: 0.0.into(),
-        mu_dtype: None,
+    ScaleByAdemamix::with()
+}
+
+part! {
+    /// See [`scale_by_ademamix`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByAdemamix as "scale_by_ademamix": OneElement;
+    hyperparams {
+        /// Decay of the fast mean.
+        b1: DECAY = 0.9;
+        /// Decay of the second moment.
+        b2: DECAY = 0.999;
+        /// Decay of the slow mean.
+        b3: SHARE = 0.9999;
+        /// How much the slow mean counts.
+        alpha: FINITE = 6.0;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// Added under the root.
+        eps_root: NOT_NEGATIVE = 0.0;
     }
-}
-
-/// See [`scale_by_ademamix`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByAdemamix {
-    /// Decay of the fast mean, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the second moment, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Decay of the slow mean, in `[0, 1]`.
-    pub b3: Hyperparam,
-    /// How much the slow mean counts.
-    pub alpha: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Added under the root; not negative.
-    pub eps_root: Hyperparam,
-    /// Type of the state; by default the one that arithmetic is done in.
-    pub mu_dtype: Option<DType>,
-}
-
-builder! {
-    ScaleByAdemamix as "scale_by_ademamix" {
-        hyperparams: b1, b2, b3, alpha, eps, eps_root;
-        options: mu_dtype: Option<DType>;
+    options {
+        /// Type of the state; if none is said, the one that arithmetic is done in.
+        mu_dtype: Option<DType> = None;
     }
 }
 
@@ -100,20 +87,6 @@ pub struct AdemamixScalars<C> {
     alpha: C,
     eps: C,
     eps_root: C,
-}
-
-impl crate::engine::Part for ScaleByAdemamix {
-    const NAME: &'static str = "scale_by_ademamix";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
-        self.b3.validate(Self::NAME, "b3", "in [0, 1]", |x| (0.0..=1.0).contains(&x))?;
-        check_finite(Self::NAME, [("alpha", &self.alpha)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
-    }
 }
 
 impl Rule for ScaleByAdemamix {

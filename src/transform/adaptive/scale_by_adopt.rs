@@ -1,10 +1,10 @@
 use crate::element::{DType, Real};
-use crate::engine::{Clock, Rule};
+use crate::engine::{Clock, Part, Rule};
 use crate::error::{Error, Result};
-use crate::macros::builder;
+use crate::macros::part;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::{Hyperparam, Schedule};
-use crate::transform::moment::{Mean, check_decays, check_not_negative};
+use crate::schedule::Schedule;
+use crate::transform::moment::Mean;
 
 /// Takes a running mean of the updates, each divided beforehand by the root of a running mean of the squares of those
 /// before it.
@@ -55,41 +55,41 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative};
 /// [`StepLimit`]; the first update is zero also where the gradient over `eps` overflows; moments of 16-bit leaves are
 /// `f32` unless `mu_dtype` asks otherwise. PyTorch has none.
 pub fn scale_by_adopt() -> ScaleByAdopt {
-    ScaleByAdopt {
-        b1: 0.9.into(),
-        b2: 0.9999.into(),
-        eps: 1e-6.into(),
-        mu_dtype: None,
-        nesterov: false,
-        use_clipping: true,
-        clip_value_fn: StepLimit::Power(0.25),
+    ScaleByAdopt::with()
+}
+
+part! {
+    /// See [`scale_by_adopt`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByAdopt as "scale_by_adopt": OneElement;
+    hyperparams {
+        /// Decay of the mean.
+        b1: DECAY = 0.9;
+        /// Decay of the second moment.
+        b2: DECAY = 0.9999;
+        /// The least that is divided by.
+        eps: NOT_NEGATIVE = 1e-6;
     }
+    options {
+        /// Type of the mean; if none is said, the one that arithmetic is done in.
+        mu_dtype: Option<DType> = None;
+        /// Whether the mean looks one step ahead.
+        nesterov: bool = false;
+        /// Whether what goes into the mean is limited.
+        use_clipping: bool = true;
+        /// The limit at each step, counted from 0; by default the step's fourth root.
+        clip_value_fn: StepLimit = StepLimit::Power(0.25);
+    }
+    check Self::check_limit;
 }
 
-/// See [`scale_by_adopt`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByAdopt {
-    /// Decay of the mean, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the second moment, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// The least that is divided by; not negative.
-    pub eps: Hyperparam,
-    /// Type of the mean; by default the one that arithmetic is done in.
-    pub mu_dtype: Option<DType>,
-    /// Whether the mean looks one step ahead.
-    pub nesterov: bool,
-    /// Whether what goes into the mean is limited.
-    pub use_clipping: bool,
-    /// The limit at each step, counted from 0; by default the step's fourth root.
-    pub clip_value_fn: StepLimit,
-}
-
-builder! {
-    ScaleByAdopt as "scale_by_adopt" {
-        hyperparams: b1, b2, eps;
-        options: mu_dtype: Option<DType>, nesterov: bool, use_clipping: bool, clip_value_fn: StepLimit;
+impl ScaleByAdopt {
+    fn check_limit(&self) -> Result<()> {
+        match &self.clip_value_fn {
+            StepLimit::Schedule(schedule) => schedule.validate(),
+            StepLimit::Power(power) if power.is_finite() => Ok(()),
+            StepLimit::Power(power) => Err(Error::argument(Self::NAME, "clip_value_fn", "a finite power", power)),
+        }
     }
 }
 
@@ -141,23 +141,6 @@ pub struct AdoptScalars<C> {
     eps: C,
     limit: C,
     nesterov: bool,
-}
-
-impl crate::engine::Part for ScaleByAdopt {
-    const NAME: &'static str = "scale_by_adopt";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps)])?;
-        match &self.clip_value_fn {
-            StepLimit::Schedule(schedule) => schedule.validate(),
-            StepLimit::Power(power) if power.is_finite() => Ok(()),
-            StepLimit::Power(power) => Err(Error::argument(Self::NAME, "clip_value_fn", "a finite power", power)),
-        }
-    }
 }
 
 impl Rule for ScaleByAdopt {

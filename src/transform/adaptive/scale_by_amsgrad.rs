@@ -1,9 +1,7 @@
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_not_negative, unbias};
+use crate::macros::part;
+use crate::transform::moment::{Mean, unbias};
 
 /// Divides a running mean of the updates by the root of the largest running mean of their squares so far.
 ///
@@ -52,41 +50,30 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative, unbias};
 /// leaves are `f32` unless `mu_dtype` asks otherwise. PyTorch's `Adam(amsgrad=True)` takes the largest of the
 /// uncorrected means and corrects that.
 pub fn scale_by_amsgrad() -> ScaleByAmsgrad {
-    ScaleByAmsgrad {
-        b1: 0.9.into(),
-        b2: 0.999.into(),
-        eps: 1e-8.into(),
-        eps_root: 0.0.into(),
-        mu_dtype: None,
-        bias_correction_mu: true,
-        bias_correction_nu: true,
+    ScaleByAmsgrad::with()
+}
+
+part! {
+    /// See [`scale_by_amsgrad`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByAmsgrad as "scale_by_amsgrad": OneElement;
+    hyperparams {
+        /// Decay of the first moment.
+        b1: DECAY = 0.9;
+        /// Decay of the second moment.
+        b2: DECAY = 0.999;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// Added under the root.
+        eps_root: NOT_NEGATIVE = 0.0;
     }
-}
-
-/// See [`scale_by_amsgrad`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByAmsgrad {
-    /// Decay of the first moment, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the second moment, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Added under the root; not negative.
-    pub eps_root: Hyperparam,
-    /// Type of the first moment; by default the one that arithmetic is done in.
-    pub mu_dtype: Option<DType>,
-    /// Whether the first moment is freed of its start at zero.
-    pub bias_correction_mu: bool,
-    /// Whether the second moment is freed of its start at zero.
-    pub bias_correction_nu: bool,
-}
-
-builder! {
-    ScaleByAmsgrad as "scale_by_amsgrad" {
-        hyperparams: b1, b2, eps, eps_root;
-        options: mu_dtype: Option<DType>, bias_correction_mu: bool, bias_correction_nu: bool;
+    options {
+        /// Type of the first moment; if none is said, the one that arithmetic is done in.
+        mu_dtype: Option<DType> = None;
+        /// Whether the first moment is freed of its start at zero.
+        bias_correction_mu: bool = true;
+        /// Whether the second moment is freed of its start at zero.
+        bias_correction_nu: bool = true;
     }
 }
 
@@ -100,18 +87,6 @@ pub struct AmsgradScalars<C> {
     unbias2: C,
     eps: C,
     eps_root: C,
-}
-
-impl crate::engine::Part for ScaleByAmsgrad {
-    const NAME: &'static str = "scale_by_amsgrad";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
-    }
 }
 
 impl Rule for ScaleByAmsgrad {

@@ -1,9 +1,7 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_not_negative, first_moment};
+use crate::macros::part;
+use crate::transform::moment::{Mean, first_moment};
 
 /// Divides a running mean of the updates by the root of how much they differ from it.
 ///
@@ -47,29 +45,26 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative, first_mom
 /// [`scale_by_belief`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit
 /// leaves are `f32`. PyTorch has none.
 pub fn scale_by_belief() -> ScaleByBelief {
-    ScaleByBelief { b1: 0.9.into(), b2: 0.999.into(), eps: 1e-16.into(), eps_root: 1e-16.into(), nesterov: false }
+    ScaleByBelief::with()
 }
 
-/// See [`scale_by_belief`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByBelief {
-    /// Decay of the mean, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the mean of squared differences, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Added to the mean of squared differences at every step; not negative.
-    pub eps_root: Hyperparam,
-    /// Whether the mean looks one step ahead.
-    pub nesterov: bool,
-}
-
-builder! {
-    ScaleByBelief as "scale_by_belief" {
-        hyperparams: b1, b2, eps, eps_root;
-        options: nesterov: bool;
+part! {
+    /// See [`scale_by_belief`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByBelief as "scale_by_belief": OneElement;
+    hyperparams {
+        /// Decay of the mean.
+        b1: DECAY = 0.9;
+        /// Decay of the mean of squared differences.
+        b2: DECAY = 0.999;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-16;
+        /// Added to the mean of squared differences at every step.
+        eps_root: NOT_NEGATIVE = 1e-16;
+    }
+    options {
+        /// Whether the mean looks one step ahead.
+        nesterov: bool = false;
     }
 }
 
@@ -84,18 +79,6 @@ pub struct BeliefScalars<C> {
     unbias2: C,
     eps: C,
     eps_root: C,
-}
-
-impl crate::engine::Part for ScaleByBelief {
-    const NAME: &'static str = "scale_by_belief";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
-    }
 }
 
 impl Rule for ScaleByBelief {

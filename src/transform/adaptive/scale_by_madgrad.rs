@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
 use crate::numeric::cube_root::cube_root;
 use crate::schedule::Hyperparam;
 
@@ -54,25 +53,22 @@ use crate::schedule::Hyperparam;
 /// Optax makes NaN where all gradients were zero; state of 16-bit leaves is `f32`. The authors' code adds `eps` to the
 /// learning rate, as here, which the paper does not.
 pub fn scale_by_madgrad(learning_rate: impl Into<Hyperparam>) -> ScaleByMadgrad {
-    ScaleByMadgrad { learning_rate: learning_rate.into(), momentum: 0.9.into(), eps: 1e-6.into() }
+    ScaleByMadgrad::with(learning_rate)
 }
 
-/// See [`scale_by_madgrad`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByMadgrad {
-    /// How much a gradient counts.
-    pub learning_rate: Hyperparam,
-    /// Which part of the way is not gone, in `[0, 1)`.
-    pub momentum: Hyperparam,
-    /// Added to the cube root, and to the learning rate; not negative.
-    pub eps: Hyperparam,
-}
-
-builder! {
-    ScaleByMadgrad as "scale_by_madgrad" {
-        hyperparams: learning_rate, momentum, eps;
-        options: ;
+part! {
+    /// See [`scale_by_madgrad`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByMadgrad as "scale_by_madgrad": OneElement;
+    required {
+        /// How much a gradient counts.
+        learning_rate: FINITE;
+    }
+    hyperparams {
+        /// Which part of the way is not gone.
+        momentum: DECAY = 0.9;
+        /// Added to the cube root, and to the learning rate.
+        eps: NOT_NEGATIVE = 1e-6;
     }
 }
 
@@ -83,19 +79,6 @@ pub struct MadgradScalars<C> {
     lambda: C,
     take: C,
     eps: C,
-}
-
-impl crate::engine::Part for ScaleByMadgrad {
-    const NAME: &'static str = "scale_by_madgrad";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        self.learning_rate.validate(Self::NAME, "learning_rate", "finite", f64::is_finite)?;
-        self.momentum.validate(Self::NAME, "momentum", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
-        self.eps.validate(Self::NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
-    }
 }
 
 impl Rule for ScaleByMadgrad {

@@ -1,9 +1,7 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_not_negative, first_moment};
+use crate::macros::part;
+use crate::transform::moment::{Mean, first_moment};
 
 /// Adam that does not trust its second moment in the first steps: until that is known well enough the update is the
 /// running mean alone.
@@ -54,38 +52,28 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative, first_mom
 /// step at which rectification sets in is exact; moments of 16-bit leaves are `f32`. PyTorch's `RAdam` rectifies where
 /// `ρ > 5`.
 pub fn scale_by_radam() -> ScaleByRadam {
-    ScaleByRadam {
-        b1: 0.9.into(),
-        b2: 0.999.into(),
-        eps: 1e-8.into(),
-        eps_root: 0.0.into(),
-        threshold: 5.0.into(),
-        nesterov: false,
+    ScaleByRadam::with()
+}
+
+part! {
+    /// See [`scale_by_radam`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByRadam as "scale_by_radam": OneElement;
+    hyperparams {
+        /// Decay of the first moment.
+        b1: DECAY = 0.9;
+        /// Decay of the second moment.
+        b2: DECAY = 0.999;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// Added under the root.
+        eps_root: NOT_NEGATIVE = 0.0;
+        /// For how many gradients the second moment must stand before it is divided by.
+        threshold: AT_LEAST_4 = 5.0;
     }
-}
-
-/// See [`scale_by_radam`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByRadam {
-    /// Decay of the first moment, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the second moment, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Added under the root; not negative.
-    pub eps_root: Hyperparam,
-    /// For how many gradients the second moment must stand before it is divided by; at least 4.
-    pub threshold: Hyperparam,
-    /// Whether the first moment looks one step ahead.
-    pub nesterov: bool,
-}
-
-builder! {
-    ScaleByRadam as "scale_by_radam" {
-        hyperparams: b1, b2, eps, eps_root, threshold;
-        options: nesterov: bool;
+    options {
+        /// Whether the first moment looks one step ahead.
+        nesterov: bool = false;
     }
 }
 
@@ -102,19 +90,6 @@ pub struct RadamScalars<C> {
     rectifier: C,
     eps: C,
     eps_root: C,
-}
-
-impl crate::engine::Part for ScaleByRadam {
-    const NAME: &'static str = "scale_by_radam";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])?;
-        self.threshold.validate(Self::NAME, "threshold", "at least 4", |x| x >= 4.0)
-    }
 }
 
 impl Rule for ScaleByRadam {

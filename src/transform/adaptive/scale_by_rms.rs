@@ -1,9 +1,7 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_not_negative, unbias};
+use crate::macros::part;
+use crate::transform::moment::{Mean, unbias};
 
 /// Divides updates by the root of a running mean of their squares.
 ///
@@ -48,35 +46,26 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative, unbias};
 /// [`scale_by_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a 16-bit
 /// leaf is `f32`. PyTorch's `RMSprop` has `eps` outside the root and a decay (`alpha`) of 0.99.
 pub fn scale_by_rms() -> ScaleByRms {
-    ScaleByRms {
-        decay: 0.9.into(),
-        eps: 1e-8.into(),
-        initial_scale: 0.0.into(),
-        eps_in_sqrt: true,
-        bias_correction: false,
+    ScaleByRms::with()
+}
+
+part! {
+    /// See [`scale_by_rms`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByRms as "scale_by_rms": OneElement;
+    hyperparams {
+        /// Decay of the mean of squares.
+        decay: DECAY = 0.9;
+        /// Added under the root or to it.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// What the mean of squares starts from.
+        initial_scale: NOT_NEGATIVE = 0.0;
     }
-}
-
-/// See [`scale_by_rms`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByRms {
-    /// Decay of the mean of squares, in `[0, 1)`.
-    pub decay: Hyperparam,
-    /// Added under the root or to it; not negative.
-    pub eps: Hyperparam,
-    /// What the mean of squares starts from; not negative.
-    pub initial_scale: Hyperparam,
-    /// Whether `eps` is under the root.
-    pub eps_in_sqrt: bool,
-    /// Whether the mean is freed of its start at zero.
-    pub bias_correction: bool,
-}
-
-builder! {
-    ScaleByRms as "scale_by_rms" {
-        hyperparams: decay, eps, initial_scale;
-        options: eps_in_sqrt: bool, bias_correction: bool;
+    options {
+        /// Whether `eps` is under the root.
+        eps_in_sqrt: bool = true;
+        /// Whether the mean is freed of its start at zero.
+        bias_correction: bool = false;
     }
 }
 
@@ -88,18 +77,6 @@ pub struct RmsScalars<C> {
     unbias: C,
     eps_root: C,
     eps: C,
-}
-
-impl crate::engine::Part for ScaleByRms {
-    const NAME: &'static str = "scale_by_rms";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("decay", &self.decay)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps), ("initial_scale", &self.initial_scale)])
-    }
 }
 
 impl Rule for ScaleByRms {

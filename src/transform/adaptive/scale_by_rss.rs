@@ -1,9 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::check_not_negative;
+use crate::macros::part;
 
 /// Divides updates by the root of the sum of all their squares so far.
 ///
@@ -46,35 +43,18 @@ use crate::transform::moment::check_not_negative;
 /// [`scale_by_rss`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum of a 16-bit leaf
 /// is `f32`. PyTorch's `Adagrad` has `eps` outside the root, 1e-10, and starts from 0.
 pub fn scale_by_rss() -> ScaleByRss {
-    ScaleByRss { initial_accumulator_value: 0.1.into(), eps: 1e-7.into() }
+    ScaleByRss::with()
 }
 
-/// See [`scale_by_rss`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByRss {
-    /// What the sum starts from; not negative.
-    pub initial_accumulator_value: Hyperparam,
-    /// Added under the root; not negative.
-    pub eps: Hyperparam,
-}
-
-builder! {
-    ScaleByRss as "scale_by_rss" {
-        hyperparams: initial_accumulator_value, eps;
-        options: ;
-    }
-}
-
-impl crate::engine::Part for ScaleByRss {
-    const NAME: &'static str = "scale_by_rss";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        let start = ("initial_accumulator_value", &self.initial_accumulator_value);
-        check_not_negative(Self::NAME, [start, ("eps", &self.eps)])
+part! {
+    /// See [`scale_by_rss`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByRss as "scale_by_rss": OneElement;
+    hyperparams {
+        /// What the sum starts from.
+        initial_accumulator_value: NOT_NEGATIVE = 0.1;
+        /// Added under the root.
+        eps: NOT_NEGATIVE = 1e-7;
     }
 }
 

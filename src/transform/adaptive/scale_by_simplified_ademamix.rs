@@ -1,9 +1,7 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_finite, check_not_negative};
+use crate::macros::part;
+use crate::transform::moment::Mean;
 
 /// Divides a decaying sum of the updates, with more of the newest, by the root of a running mean of their squares.
 ///
@@ -52,35 +50,24 @@ use crate::transform::moment::{Mean, check_decays, check_finite, check_not_negat
 /// mean of squares as `u² + b2·(n − u²)`, which is NaN where `u²` overflows; state of 16-bit leaves is `f32`. PyTorch
 /// has none.
 pub fn scale_by_simplified_ademamix() -> ScaleBySimplifiedAdemamix {
-    ScaleBySimplifiedAdemamix {
-        b1: 0.99.into(),
-        b2: 0.95.into(),
-        alpha: 0.0.into(),
-        eps: 1e-8.into(),
-        eps_root: 0.0.into(),
-    }
+    ScaleBySimplifiedAdemamix::with()
 }
 
-/// See [`scale_by_simplified_ademamix`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleBySimplifiedAdemamix {
-    /// How much of the sum is kept from one step to the next; any finite number, the sum grows without bound from 1 on.
-    pub b1: Hyperparam,
-    /// Decay of the mean of squares, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// How much more the newest update counts.
-    pub alpha: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Added under the root; not negative.
-    pub eps_root: Hyperparam,
-}
-
-builder! {
-    ScaleBySimplifiedAdemamix as "scale_by_simplified_ademamix" {
-        hyperparams: b1, b2, alpha, eps, eps_root;
-        options: ;
+part! {
+    /// See [`scale_by_simplified_ademamix`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleBySimplifiedAdemamix as "scale_by_simplified_ademamix": OneElement;
+    hyperparams {
+        /// How much of the sum is kept from one step to the next; the sum grows without bound from 1 on.
+        b1: FINITE = 0.99;
+        /// Decay of the mean of squares.
+        b2: DECAY = 0.95;
+        /// How much more the newest update counts.
+        alpha: FINITE = 0.0;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// Added under the root.
+        eps_root: NOT_NEGATIVE = 0.0;
     }
 }
 
@@ -94,19 +81,6 @@ pub struct SimplifiedAdemamixScalars<C> {
     alpha: C,
     eps: C,
     eps_root: C,
-}
-
-impl crate::engine::Part for ScaleBySimplifiedAdemamix {
-    const NAME: &'static str = "scale_by_simplified_ademamix";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b2", &self.b2)])?;
-        check_finite(Self::NAME, [("b1", &self.b1), ("alpha", &self.alpha)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])
-    }
 }
 
 impl Rule for ScaleBySimplifiedAdemamix {

@@ -1,9 +1,7 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_not_negative, unbias};
+use crate::macros::part;
+use crate::transform::moment::{Mean, unbias};
 
 /// Divides updates by their running standard deviation.
 ///
@@ -50,35 +48,26 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative, unbias};
 /// rounding makes the variance negative Optax takes its root, which is NaN; means of 16-bit leaves are `f32`. PyTorch's
 /// `RMSprop(centered=True)` has `eps` outside the root.
 pub fn scale_by_stddev() -> ScaleByStddev {
-    ScaleByStddev {
-        decay: 0.9.into(),
-        eps: 1e-8.into(),
-        initial_scale: 0.0.into(),
-        eps_in_sqrt: true,
-        bias_correction: false,
+    ScaleByStddev::with()
+}
+
+part! {
+    /// See [`scale_by_stddev`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByStddev as "scale_by_stddev": OneElement;
+    hyperparams {
+        /// Decay of both means.
+        decay: DECAY = 0.9;
+        /// Added under the root or to it.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// What the mean of squares starts from.
+        initial_scale: NOT_NEGATIVE = 0.0;
     }
-}
-
-/// See [`scale_by_stddev`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByStddev {
-    /// Decay of both means, in `[0, 1)`.
-    pub decay: Hyperparam,
-    /// Added under the root or to it; not negative.
-    pub eps: Hyperparam,
-    /// What the mean of squares starts from; not negative.
-    pub initial_scale: Hyperparam,
-    /// Whether `eps` is under the root.
-    pub eps_in_sqrt: bool,
-    /// Whether the means are freed of their start at zero.
-    pub bias_correction: bool,
-}
-
-builder! {
-    ScaleByStddev as "scale_by_stddev" {
-        hyperparams: decay, eps, initial_scale;
-        options: eps_in_sqrt: bool, bias_correction: bool;
+    options {
+        /// Whether `eps` is under the root.
+        eps_in_sqrt: bool = true;
+        /// Whether the means are freed of their start at zero.
+        bias_correction: bool = false;
     }
 }
 
@@ -90,18 +79,6 @@ pub struct StddevScalars<C> {
     unbias: C,
     eps_root: C,
     eps: C,
-}
-
-impl crate::engine::Part for ScaleByStddev {
-    const NAME: &'static str = "scale_by_stddev";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("decay", &self.decay)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps), ("initial_scale", &self.initial_scale)])
-    }
 }
 
 impl Rule for ScaleByStddev {

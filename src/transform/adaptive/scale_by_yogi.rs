@@ -1,9 +1,7 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{Mean, check_decays, check_not_negative};
+use crate::macros::part;
+use crate::transform::moment::Mean;
 
 /// Divides a running mean of the updates by the root of a second moment that moves towards each square, by a step which
 /// does not depend on how far that is.
@@ -52,35 +50,24 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative};
 /// [`scale_by_yogi`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit
 /// leaves are `f32`. PyTorch has none.
 pub fn scale_by_yogi() -> ScaleByYogi {
-    ScaleByYogi {
-        b1: 0.9.into(),
-        b2: 0.999.into(),
-        eps: 1e-3.into(),
-        eps_root: 0.0.into(),
-        initial_accumulator_value: 1e-6.into(),
-    }
+    ScaleByYogi::with()
 }
 
-/// See [`scale_by_yogi`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByYogi {
-    /// Decay of the first moment, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// 1 less how much of each square the second moment moves by; in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Added under the root; not negative.
-    pub eps_root: Hyperparam,
-    /// What both moments start from; not negative.
-    pub initial_accumulator_value: Hyperparam,
-}
-
-builder! {
-    ScaleByYogi as "scale_by_yogi" {
-        hyperparams: b1, b2, eps, eps_root, initial_accumulator_value;
-        options: ;
+part! {
+    /// See [`scale_by_yogi`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByYogi as "scale_by_yogi": OneElement;
+    hyperparams {
+        /// Decay of the first moment.
+        b1: DECAY = 0.9;
+        /// 1 less how much of each square the second moment moves by.
+        b2: DECAY = 0.999;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-3;
+        /// Added under the root.
+        eps_root: NOT_NEGATIVE = 0.0;
+        /// What both moments start from.
+        initial_accumulator_value: NOT_NEGATIVE = 1e-6;
     }
 }
 
@@ -94,19 +81,6 @@ pub struct YogiScalars<C> {
     unbias2: C,
     eps: C,
     eps_root: C,
-}
-
-impl crate::engine::Part for ScaleByYogi {
-    const NAME: &'static str = "scale_by_yogi";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps), ("eps_root", &self.eps_root)])?;
-        check_not_negative(Self::NAME, [("initial_accumulator_value", &self.initial_accumulator_value)])
-    }
 }
 
 impl Rule for ScaleByYogi {

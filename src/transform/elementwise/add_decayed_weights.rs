@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Adds a multiple of the parameters to the updates.
@@ -41,32 +40,16 @@ use crate::schedule::Hyperparam;
 /// Optax, [`add_decayed_weights`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: its `mask`
 /// argument is [`masked`](crate::masked) here.
 pub fn add_decayed_weights(weight_decay: impl Into<Hyperparam>) -> AddDecayedWeights {
-    AddDecayedWeights { weight_decay: weight_decay.into() }
+    AddDecayedWeights::with(weight_decay)
 }
 
-/// See [`add_decayed_weights`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct AddDecayedWeights {
-    /// The multiple: any finite number.
-    pub weight_decay: Hyperparam,
-}
-
-builder! {
-    AddDecayedWeights as "add_decayed_weights" {
-        hyperparams: weight_decay;
-        options: ;
-    }
-}
-
-impl crate::engine::Part for AddDecayedWeights {
-    const NAME: &'static str = "add_decayed_weights";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        self.weight_decay.validate(Self::NAME, "weight_decay", "finite", f64::is_finite)
+part! {
+    /// See [`add_decayed_weights`].
+    #[derive(Clone, Debug, PartialEq)]
+    AddDecayedWeights as "add_decayed_weights": OneElement;
+    required {
+        /// The multiple.
+        weight_decay: FINITE;
     }
 }
 

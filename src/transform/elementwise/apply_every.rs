@@ -2,8 +2,7 @@ use core::hint::select_unpredictable;
 
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::{Error, Result};
-use crate::macros::builder;
+use crate::macros::part;
 
 /// Adds up updates, and emits the sum every `k` steps and zero between.
 ///
@@ -49,22 +48,16 @@ use crate::macros::builder;
 /// not multiplied by, so that a NaN is in the sum that it belongs to and nowhere else; the count goes on instead of starting
 /// again.
 pub fn apply_every(k: u64) -> ApplyEvery {
-    ApplyEvery { k }
+    ApplyEvery::with(k)
 }
 
-/// See [`apply_every`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ApplyEvery {
-    /// How many steps there are to a sum; at least 1.
-    pub k: u64,
-}
-
-builder! {
-    ApplyEvery as "apply_every" {
-        hyperparams: ;
-        options: ;
-        integers: k: u64;
+part! {
+    /// See [`apply_every`].
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    ApplyEvery as "apply_every": OneElement;
+    given {
+        /// How many steps there are to a sum.
+        k: u64, AT_LEAST_1;
     }
 }
 
@@ -74,20 +67,6 @@ builder! {
 pub struct ApplyEveryScalars {
     begins: bool,
     ends: bool,
-}
-
-impl crate::engine::Part for ApplyEvery {
-    const NAME: &'static str = "apply_every";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        match self.k {
-            0 => Err(Error::argument(Self::NAME, "k", "at least 1", 0)),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Rule for ApplyEvery {

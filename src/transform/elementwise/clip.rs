@@ -2,8 +2,7 @@ use core::hint::select_unpredictable;
 
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Limits each element of the updates to an interval around zero.
@@ -40,32 +39,16 @@ use crate::schedule::Hyperparam;
 /// Optax, [`clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none. PyTorch:
 /// `clip_grad_value_`.
 pub fn clip(max_delta: impl Into<Hyperparam>) -> Clip {
-    Clip { max_delta: max_delta.into() }
+    Clip::with(max_delta)
 }
 
-/// See [`clip`](clip()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Clip {
-    /// The largest absolute value: not negative.
-    pub max_delta: Hyperparam,
-}
-
-builder! {
-    Clip as "clip" {
-        hyperparams: max_delta;
-        options: ;
-    }
-}
-
-impl crate::engine::Part for Clip {
-    const NAME: &'static str = "clip";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        self.max_delta.validate(Self::NAME, "max_delta", "not negative", |x| x >= 0.0)
+part! {
+    /// See [`clip`](clip()).
+    #[derive(Clone, Debug, PartialEq)]
+    Clip as "clip": OneElement;
+    required {
+        /// The largest absolute value.
+        max_delta: AT_LEAST_0;
     }
 }
 

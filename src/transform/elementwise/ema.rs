@@ -1,7 +1,6 @@
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Replaces updates by a running mean of themselves.
@@ -46,25 +45,22 @@ use crate::schedule::Hyperparam;
 /// [`ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a 16-bit leaf is `f32`
 /// unless `accumulator_dtype` asks otherwise.
 pub fn ema(decay: impl Into<Hyperparam>) -> Ema {
-    Ema { decay: decay.into(), debias: true, accumulator_dtype: None }
+    Ema::with(decay)
 }
 
-/// See [`ema`](ema()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Ema {
-    /// How much of the mean is kept from one step to the next, in `[0, 1)`.
-    pub decay: Hyperparam,
-    /// Whether to make up for the start at zero; true by default.
-    pub debias: bool,
-    /// Type of the mean; by default the one that arithmetic is done in.
-    pub accumulator_dtype: Option<DType>,
-}
-
-builder! {
-    Ema as "ema" {
-        hyperparams: decay;
-        options: debias: bool, accumulator_dtype: Option<DType>;
+part! {
+    /// See [`ema`](ema()).
+    #[derive(Clone, Debug, PartialEq)]
+    Ema as "ema": OneElement;
+    required {
+        /// How much of the mean is kept from one step to the next.
+        decay: DECAY;
+    }
+    options {
+        /// Whether to make up for the start at zero.
+        debias: bool = true;
+        /// Type of the mean; if none is said, the one that arithmetic is done in.
+        accumulator_dtype: Option<DType> = None;
     }
 }
 
@@ -75,17 +71,6 @@ pub struct EmaScalars<C> {
     keep: C,
     take: C,
     unbias: C,
-}
-
-impl crate::engine::Part for Ema {
-    const NAME: &'static str = "ema";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        self.decay.validate(Self::NAME, "decay", "in [0, 1)", |x| (0.0..1.0).contains(&x))
-    }
 }
 
 impl Rule for Ema {

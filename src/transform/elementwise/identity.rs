@@ -1,6 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::builder;
+use crate::macros::part;
 
 /// Leaves updates as they are.
 ///
@@ -33,26 +33,13 @@ use crate::macros::builder;
 ///
 /// Optax, [`identity`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
 pub fn identity() -> Identity {
-    Identity
+    Identity::with()
 }
 
-/// See [`identity`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Identity;
-
-builder! {
-    Identity as "identity" {
-        hyperparams: ;
-        options: ;
-    }
-}
-
-impl crate::engine::Part for Identity {
-    const NAME: &'static str = "identity";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
+part! {
+    /// See [`identity`].
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    Identity as "identity": OneElement;
 }
 
 impl Rule for Identity {

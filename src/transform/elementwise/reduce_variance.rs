@@ -1,9 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::{check_decays, check_finite};
+use crate::macros::part;
 
 /// Adds to updates some of how far they are from those of the last step: what a running mean with that decay is behind.
 ///
@@ -45,35 +42,18 @@ use crate::transform::moment::{check_decays, check_finite};
 /// last batch, not of this one. Optax has none. Differs: in the first step nothing is added, as in the paper, where the
 /// authors' code takes the gradient before it to be zero.
 pub fn reduce_variance() -> ReduceVariance {
-    ReduceVariance { gamma: 0.025.into(), b1: 0.95.into() }
+    ReduceVariance::with()
 }
 
-/// See [`reduce_variance`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ReduceVariance {
-    /// How much of the difference is made up for; 1 is all of it.
-    pub gamma: Hyperparam,
-    /// Decay of the running mean that follows, in `[0, 1)`.
-    pub b1: Hyperparam,
-}
-
-builder! {
-    ReduceVariance as "reduce_variance" {
-        hyperparams: gamma, b1;
-        options: ;
-    }
-}
-
-impl crate::engine::Part for ReduceVariance {
-    const NAME: &'static str = "reduce_variance";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_finite(Self::NAME, [("gamma", &self.gamma)])?;
-        check_decays(Self::NAME, [("b1", &self.b1)])
+part! {
+    /// See [`reduce_variance`].
+    #[derive(Clone, Debug, PartialEq)]
+    ReduceVariance as "reduce_variance": OneElement;
+    hyperparams {
+        /// How much of the difference is made up for; 1 is all of it.
+        gamma: FINITE = 0.025;
+        /// Decay of the running mean that follows.
+        b1: DECAY = 0.95;
     }
 }
 

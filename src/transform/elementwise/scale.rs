@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Multiplies updates by a number.
@@ -38,32 +37,16 @@ use crate::schedule::Hyperparam;
 /// Optax, [`scale`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a schedule can be given
 /// too, which makes it Optax's `scale_by_schedule`.
 pub fn scale(step_size: impl Into<Hyperparam>) -> Scale {
-    Scale { step_size: step_size.into() }
+    Scale::with(step_size)
 }
 
-/// See [`scale`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Scale {
-    /// The factor: any finite number.
-    pub step_size: Hyperparam,
-}
-
-builder! {
-    Scale as "scale" {
-        hyperparams: step_size;
-        options: ;
-    }
-}
-
-impl crate::engine::Part for Scale {
-    const NAME: &'static str = "scale";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        self.step_size.validate(Self::NAME, "step_size", "finite", f64::is_finite)
+part! {
+    /// See [`scale`].
+    #[derive(Clone, Debug, PartialEq)]
+    Scale as "scale": OneElement;
+    required {
+        /// The factor.
+        step_size: FINITE;
     }
 }
 

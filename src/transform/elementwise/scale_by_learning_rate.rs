@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Multiplies updates by minus the learning rate: the last member of most optimizers.
@@ -40,34 +39,20 @@ use crate::schedule::Hyperparam;
 /// Optax, [`scale_by_learning_rate`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: there is
 /// no default of "none", with which a chain would climb; the state does not depend on whether a schedule is given.
 pub fn scale_by_learning_rate(learning_rate: impl Into<Hyperparam>) -> ScaleByLearningRate {
-    ScaleByLearningRate { learning_rate: learning_rate.into(), flip_sign: true }
+    ScaleByLearningRate::with(learning_rate)
 }
 
-/// See [`scale_by_learning_rate`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByLearningRate {
-    /// The learning rate: any finite number.
-    pub learning_rate: Hyperparam,
-    /// Whether to go down (true, the default) or up.
-    pub flip_sign: bool,
-}
-
-builder! {
-    ScaleByLearningRate as "scale_by_learning_rate" {
-        hyperparams: learning_rate;
-        options: flip_sign: bool;
+part! {
+    /// See [`scale_by_learning_rate`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByLearningRate as "scale_by_learning_rate": OneElement;
+    required {
+        /// The learning rate.
+        learning_rate: FINITE;
     }
-}
-
-impl crate::engine::Part for ScaleByLearningRate {
-    const NAME: &'static str = "scale_by_learning_rate";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        self.learning_rate.validate(Self::NAME, "learning_rate", "finite", f64::is_finite)
+    options {
+        /// Whether to go down (true) or up.
+        flip_sign: bool = true;
     }
 }
 

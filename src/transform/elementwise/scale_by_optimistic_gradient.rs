@@ -1,9 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::transform::moment::check_finite;
+use crate::macros::part;
 
 /// Adds to each update how much it has changed, as if it would change as much again.
 ///
@@ -45,23 +42,18 @@ use crate::transform::moment::check_finite;
 /// [`scale_by_optimistic_gradient`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `alpha`
 /// and `beta` may be schedules; the gradient kept of a 16-bit leaf is `f32`. PyTorch has none.
 pub fn scale_by_optimistic_gradient() -> ScaleByOptimisticGradient {
-    ScaleByOptimisticGradient { alpha: 1.0.into(), beta: 1.0.into() }
+    ScaleByOptimisticGradient::with()
 }
 
-/// See [`scale_by_optimistic_gradient`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByOptimisticGradient {
-    /// How much of the update there is.
-    pub alpha: Hyperparam,
-    /// How much of its change there is.
-    pub beta: Hyperparam,
-}
-
-builder! {
-    ScaleByOptimisticGradient as "scale_by_optimistic_gradient" {
-        hyperparams: alpha, beta;
-        options: ;
+part! {
+    /// See [`scale_by_optimistic_gradient`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByOptimisticGradient as "scale_by_optimistic_gradient": OneElement;
+    hyperparams {
+        /// How much of the update there is.
+        alpha: FINITE = 1.0;
+        /// How much of its change there is.
+        beta: FINITE = 1.0;
     }
 }
 
@@ -72,17 +64,6 @@ pub struct OptimisticScalars<C> {
     first: bool,
     of_update: C,
     of_before: C,
-}
-
-impl crate::engine::Part for ScaleByOptimisticGradient {
-    const NAME: &'static str = "scale_by_optimistic_gradient";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        check_finite(Self::NAME, [("alpha", &self.alpha), ("beta", &self.beta)])
-    }
 }
 
 impl Rule for ScaleByOptimisticGradient {

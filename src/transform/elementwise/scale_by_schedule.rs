@@ -1,7 +1,7 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
 use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
 use crate::schedule::Schedule;
 
 /// Multiplies updates by a schedule's value.
@@ -44,31 +44,22 @@ use crate::schedule::Schedule;
 ///
 /// Optax, [`scale_by_schedule`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
 pub fn scale_by_schedule(step_size_fn: impl Into<Schedule>) -> ScaleBySchedule {
-    ScaleBySchedule { step_size_fn: step_size_fn.into() }
+    ScaleBySchedule::with(step_size_fn)
 }
 
-/// See [`scale_by_schedule`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleBySchedule {
-    /// The factor at each step count; the first step has count 0.
-    pub step_size_fn: Schedule,
-}
-
-builder! {
-    ScaleBySchedule as "scale_by_schedule" {
-        hyperparams: ;
-        options: step_size_fn: Schedule;
+part! {
+    /// See [`scale_by_schedule`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleBySchedule as "scale_by_schedule": OneElement;
+    given {
+        /// The factor at each step count; the first step has count 0.
+        step_size_fn: Schedule;
     }
+    check Self::check_schedule;
 }
 
-impl crate::engine::Part for ScaleBySchedule {
-    const NAME: &'static str = "scale_by_schedule";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
+impl ScaleBySchedule {
+    fn check_schedule(&self) -> Result<()> {
         self.step_size_fn.validate()
     }
 }

@@ -1,7 +1,8 @@
 use crate::element::Real;
-use crate::engine::{InitContext, Place, Shape, Span, Stage, StepContext, Tile};
+use crate::engine::{InitContext, RuleWithMemory};
 use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
+use crate::needs::Nothing;
 
 /// Replaces all updates by zero, NaNs too: the parameters stay as they are, to the last bit.
 ///
@@ -34,63 +35,31 @@ use crate::macros::builder;
 ///
 /// Optax, [`set_to_zero`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
 pub fn set_to_zero() -> SetToZero {
-    SetToZero
+    SetToZero::with()
 }
 
-/// See [`set_to_zero`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct SetToZero;
-
-builder! {
-    SetToZero as "set_to_zero" {
-        hyperparams: ;
-        options: ;
-    }
+part! {
+    /// See [`set_to_zero`].
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    SetToZero as "set_to_zero": OneElementWithMemory;
 }
 
-/// Not a rule, so that it can tell the engine that there is nothing to add.
-impl Stage for SetToZero {
-    type Needs = crate::needs::Nothing;
-    type State = ();
-    type Run = ();
-    type Kernel<C: Real> = ();
+// Not a rule without memory, which would count its steps.
+impl RuleWithMemory for SetToZero {
+    const ZERO: bool = true;
+    type Needs = Nothing;
+    type Memory = ();
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = ();
 
-    const SHAPE: Shape = Shape::elementwise(false, false);
-    const FUSES: bool = true;
-
-    fn init_state(&self, _: &InitContext<'_>) -> Result<()> {
+    fn start(&self, _: &InitContext<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn begin(&self, (): &mut (), _: &StepContext<'_>) {}
-
-    fn ends_at(&self, (): &(), (): &()) -> Option<usize> {
-        Some(0)
-    }
-
-    fn tile<C: Real>(&self, (): &(), (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        if span.has(place.at) {
-            tile.set_zero();
-        }
-    }
-
-    fn kernel<C: Real>(&self, (): &(), (): &(), _: usize) {}
+    fn scalars<C: Real>(&self, (): &(), _: usize) {}
 
     #[inline(always)]
-    fn apply<C: Real>((): &(), at: usize, span: Span, _: &mut [C], u: C, _: C, _: &mut [u32]) -> C {
-        if span.has(at) { C::zero() } else { u }
-    }
-
-    fn state_bytes(&self, (): &(), _: usize, _: usize, _: Span) -> usize {
-        0
-    }
-
-    fn recipe(&self) -> crate::recipe::Recipe {
-        crate::arguments::recipe_of(self)
-    }
-
-    fn describe(&self) -> String {
-        "set_to_zero".into()
+    fn apply<C: Real>((): (), _: &mut [C; 0], _: C, _: C, _: &mut [u32]) -> C {
+        C::zero()
     }
 }

@@ -1,7 +1,6 @@
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Replaces updates by a decaying sum of themselves: momentum.
@@ -46,36 +45,22 @@ use crate::schedule::Hyperparam;
 /// [`trace`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the trace of a 16-bit leaf is
 /// `f32` unless `accumulator_dtype` asks otherwise.
 pub fn trace(decay: impl Into<Hyperparam>) -> Trace {
-    Trace { decay: decay.into(), nesterov: false, accumulator_dtype: None }
+    Trace::with(decay)
 }
 
-/// See [`trace`](trace()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Trace {
-    /// How much of the sum is kept from one step to the next: any finite number; the sum grows without bound from 1 on.
-    pub decay: Hyperparam,
-    /// Whether to look one step ahead.
-    pub nesterov: bool,
-    /// Type of the sum; by default the one that arithmetic is done in.
-    pub accumulator_dtype: Option<DType>,
-}
-
-builder! {
-    Trace as "trace" {
-        hyperparams: decay;
-        options: nesterov: bool, accumulator_dtype: Option<DType>;
+part! {
+    /// See [`trace`](trace()).
+    #[derive(Clone, Debug, PartialEq)]
+    Trace as "trace": OneElement;
+    required {
+        /// How much of the sum is kept from one step to the next; the sum grows without bound from 1 on.
+        decay: FINITE;
     }
-}
-
-impl crate::engine::Part for Trace {
-    const NAME: &'static str = "trace";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        self.decay.validate(Self::NAME, "decay", "finite", f64::is_finite)
+    options {
+        /// Whether to look one step ahead.
+        nesterov: bool = false;
+        /// Type of the sum; if none is said, the one that arithmetic is done in.
+        accumulator_dtype: Option<DType> = None;
     }
 }
 

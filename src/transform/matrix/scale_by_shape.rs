@@ -1,9 +1,9 @@
 use super::scale_by_muon::{WeightDimensionNumbers, fans};
-use crate::arguments::Arguments;
 use crate::element::Real;
-use crate::engine::{InitContext, Place, Shape, Span, Stage, StepContext, Tile, fused_tile};
+use crate::engine::{InitContext, Part, RuleWithMemory};
 use crate::error::{Error, Result};
-use crate::macros::builder;
+use crate::macros::part;
+use crate::needs::Nothing;
 use crate::state::{State, StateWalk, StateWalkMut};
 
 /// Multiplies the updates of each leaf by a number that follows from its shape, so that one learning rate suits layers of
@@ -45,27 +45,23 @@ use crate::state::{State, StateWalk, StateWalkMut};
 /// training](https://arxiv.org/abs/2502.16982), 2025, for `consistent_rms`: 0.2 gives updates as large as AdamW's. Optax,
 /// `contrib.scale_by_shape`. Differs: none.
 pub fn scale_by_shape() -> ScaleByShape {
-    ScaleByShape { weight_dimension_numbers: WeightDimensionNumbers::default(), consistent_rms: None }
+    ScaleByShape::with()
 }
 
-/// See [`scale_by_shape`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByShape {
-    /// Which axes of a leaf are the rows and columns of its matrices; by default those of a leaf with two axes.
-    pub weight_dimension_numbers: WeightDimensionNumbers,
-    /// The root mean square that updates shall have, if given.
-    pub consistent_rms: Option<f64>,
-}
-
-builder! {
-    ScaleByShape as "scale_by_shape" {
-        hyperparams: ;
-        options: weight_dimension_numbers: WeightDimensionNumbers, consistent_rms: Option<f64>;
+part! {
+    /// See [`scale_by_shape`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByShape as "scale_by_shape": OneElementWithMemory;
+    options {
+        /// Which axes of a leaf are the rows and columns of its matrices; if none are said, those of a leaf with two axes.
+        weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
+        /// The root mean square that updates shall have, if given; finite.
+        consistent_rms: Option<f64> = None;
     }
+    check Self::check_rms;
 }
 
-/// The factors of [`scale_by_shape`], which follow from the leaves' shapes: nothing to remember.
+/// The factors of [`scale_by_shape`], which follow from the leaves' shapes: nothing that is saved.
 #[derive(Clone, Debug)]
 pub struct ScaleByShapeState {
     factors: Vec<f64>,
@@ -76,23 +72,22 @@ impl State for ScaleByShapeState {
     fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
 }
 
-impl Stage for ScaleByShape {
-    type Needs = crate::needs::Nothing;
-    type State = ScaleByShapeState;
-    type Run = ();
-    type Kernel<C: Real> = C;
-
-    const SHAPE: Shape = Shape::elementwise(false, false);
-    const FUSES: bool = true;
-
-    fn validate(&self) -> Result<()> {
+impl ScaleByShape {
+    fn check_rms(&self) -> Result<()> {
         match self.consistent_rms {
             Some(rms) if !rms.is_finite() => Err(Error::argument(Self::NAME, "consistent_rms", "finite", rms)),
             _ => Ok(()),
         }
     }
+}
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<ScaleByShapeState> {
+impl RuleWithMemory for ScaleByShape {
+    type Needs = Nothing;
+    type Memory = ScaleByShapeState;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByShapeState> {
         let leaves = at.structure().leaves().iter().zip(at.active());
         let factors = leaves.map(|(leaf, on)| {
             if !on {
@@ -112,31 +107,12 @@ impl Stage for ScaleByShape {
         Ok(ScaleByShapeState { factors: factors.collect::<Result<_>>()? })
     }
 
-    fn begin(&self, _: &mut ScaleByShapeState, _: &StepContext<'_>) {}
-
-    fn tile<C: Real>(&self, state: &Self::State, run: &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        fused_tile(self, state, run, place, span, tile);
-    }
-
-    #[inline]
-    fn kernel<C: Real>(&self, state: &Self::State, (): &(), leaf: usize) -> C {
-        C::of(state.factors[leaf])
+    fn scalars<C: Real>(&self, memory: &ScaleByShapeState, leaf: usize) -> C {
+        C::of(memory.factors[leaf])
     }
 
     #[inline(always)]
-    fn apply<C: Real>(factor: &C, at: usize, span: Span, _: &mut [C], u: C, _: C, _: &mut [u32]) -> C {
-        if span.has(at) { *factor * u } else { u }
-    }
-
-    fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: Span) -> usize {
-        0
-    }
-
-    fn recipe(&self) -> crate::recipe::Recipe {
-        crate::arguments::recipe_of(self)
-    }
-
-    fn describe(&self) -> String {
-        Self::NAME.into()
+    fn apply<C: Real>(factor: C, _: &mut [C; 0], u: C, _: C, _: &mut [u32]) -> C {
+        factor * u
     }
 }

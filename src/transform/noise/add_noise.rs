@@ -1,10 +1,12 @@
 use crate::element::Real;
-use crate::engine::{InitContext, Job, Place, Shape, Span, Stage, StepContext, Tile, dispatch};
+use crate::engine::{InitContext, RuleWithMemory, StepContext, Stretch};
 use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
+use crate::needs::Nothing;
 use crate::numeric::random::{leaf_key, pair, path_hash};
 use crate::schedule::Hyperparam;
-use crate::state::{Count, RandomKey, State, StateWalk, StateWalkMut};
+use crate::state::state_fields;
+use crate::state::{Count, RandomKey};
 use crate::tree::{Cursor, Strides, dense_strides, is_dense};
 
 /// Adds Gaussian noise whose variance decays with the steps.
@@ -52,26 +54,22 @@ use crate::tree::{Cursor, Strides, dense_strides, is_dense};
 /// normal deviates, 1958. Optax, [`add_noise`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
 /// other random numbers; the seed must be given.
 pub fn add_noise(eta: impl Into<Hyperparam>, gamma: impl Into<Hyperparam>, seed: u64) -> AddNoise {
-    AddNoise { eta: eta.into(), gamma: gamma.into(), seed }
+    AddNoise::with(eta, gamma, seed)
 }
 
-/// See [`add_noise`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct AddNoise {
-    /// The variance at the first step; not negative.
-    pub eta: Hyperparam,
-    /// How fast the variance decays.
-    pub gamma: Hyperparam,
-    /// Chooses the random numbers.
-    pub seed: u64,
-}
-
-builder! {
-    AddNoise as "add_noise" {
-        hyperparams: eta, gamma;
-        options: ;
-        integers: seed: u64;
+part! {
+    /// See [`add_noise`].
+    #[derive(Clone, Debug, PartialEq)]
+    AddNoise as "add_noise": OneElementWithMemory;
+    required {
+        /// The variance at the first step.
+        eta: NOT_NEGATIVE;
+        /// How fast the variance decays.
+        gamma: FINITE;
+    }
+    given {
+        /// Chooses the random numbers.
+        seed: u64;
     }
 }
 
@@ -83,7 +81,12 @@ pub struct AddNoiseState {
     /// The seed, which a run that goes on from this state keeps.
     pub key: RandomKey,
     leaves: Vec<NoiseLeaf>,
+    /// The number of this step, from 0, and the noise's standard deviation in it.
+    step: u64,
+    deviation: f64,
 }
+
+state_fields!(AddNoiseState<> { count, key });
 
 #[derive(Clone, Debug)]
 struct NoiseLeaf {
@@ -94,41 +97,13 @@ struct NoiseLeaf {
     strides: Option<Strides>,
 }
 
-impl State for AddNoiseState {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("key", &self.key);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("key", &mut self.key);
-    }
-}
+impl RuleWithMemory for AddNoise {
+    type Needs = Nothing;
+    type Memory = AddNoiseState;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = ();
 
-/// The noise of one step.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct AddNoiseRun {
-    deviation: f64,
-    count: u64,
-}
-
-impl Stage for AddNoise {
-    type Needs = crate::needs::Nothing;
-    type State = AddNoiseState;
-    type Run = AddNoiseRun;
-    type Kernel<C: Real> = ();
-
-    const SHAPE: Shape = Shape::elementwise(false, false);
-    const FUSES: bool = false;
-
-    fn validate(&self) -> Result<()> {
-        let name = <Self as crate::arguments::Arguments>::NAME;
-        self.eta.validate(name, "eta", "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        self.gamma.validate(name, "gamma", "finite", f64::is_finite)
-    }
-
-    fn init_state(&self, at: &InitContext<'_>) -> Result<AddNoiseState> {
+    fn start(&self, at: &InitContext<'_>) -> Result<AddNoiseState> {
         let leaf = |leaf: &crate::tree::LeafSpec| {
             let dense = is_dense(leaf.shape(), leaf.strides(), &dense_strides(leaf.shape()));
             NoiseLeaf {
@@ -138,92 +113,61 @@ impl Stage for AddNoise {
             }
         };
         let leaves = at.structure().leaves().iter().map(leaf).collect();
-        Ok(AddNoiseState { count: Count::default(), key: RandomKey::new(self.seed), leaves })
+        let (count, key) = (Count::default(), RandomKey::new(self.seed));
+        Ok(AddNoiseState { count, key, leaves, step: 0, deviation: 0.0 })
     }
 
-    fn begin(&self, state: &mut AddNoiseState, _: &StepContext<'_>) -> AddNoiseRun {
-        let count = state.count.get();
-        state.count.increment();
+    fn begin(&self, memory: &mut AddNoiseState, _: &StepContext<'_>) {
+        let count = memory.count.get();
+        memory.count.increment();
         let variance = self.eta.at(count) / (count as f64 + 1.0).powf(self.gamma.at(count));
-        AddNoiseRun { deviation: variance.sqrt(), count }
+        (memory.step, memory.deviation) = (count, variance.sqrt());
     }
 
-    fn tile<C: Real>(
-        &self,
-        state: &AddNoiseState,
-        run: &AddNoiseRun,
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, C>,
-    ) {
-        // Without state for elements, it is worked out again in a pass that repeats an earlier one.
-        if !span.has(place.at) || run.deviation == 0.0 {
-            return;
-        }
-        let leaf = &state.leaves[tile.leaf()];
-        let key = leaf_key(state.key.get(), run.count, leaf.hash);
-        let (start, isa, deviation) = (tile.start(), tile.isa(), run.deviation);
-        let u = tile.u();
-        match &leaf.strides {
-            None => dispatch(isa, Noise { u, first: start, key, deviation }),
-            Some(strides) => {
-                let row_major = dense_strides(&leaf.shape);
-                let n = u.len();
-                let mut u = u.iter_mut();
-                for run in Cursor::new(&leaf.shape, strides, &row_major, start).take(n) {
-                    for i in 0..run.len as isize {
-                        if let Some(u) = u.next() {
-                            let place = (run.offset + i * run.stride) as u64;
-                            *u += C::of(deviation * pair(place / 2, key)[(place % 2) as usize]);
-                        }
-                    }
+    fn scalars<C: Real>(&self, _: &AddNoiseState, _: usize) {}
+
+    // A leaf that gets noise is apart.
+    #[inline(always)]
+    fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, _: &mut [u32]) -> C {
+        u
+    }
+
+    fn is_apart(&self, memory: &AddNoiseState, _: usize) -> bool {
+        memory.deviation != 0.0
+    }
+
+    #[inline(always)]
+    fn apply_apart<C: Real>(&self, memory: &AddNoiseState, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
+        let (leaf, deviation, n) = (&memory.leaves[at.leaf], memory.deviation, at.u.len());
+        let key = leaf_key(memory.key.get(), memory.step, leaf.hash);
+        let Some(strides) = &leaf.strides else { return add_pairs(at.u, at.start, key, deviation) };
+        let mut u = at.u.iter_mut();
+        for run in Cursor::new(&leaf.shape, strides, &dense_strides(&leaf.shape), at.start).take(n) {
+            for i in 0..run.len as isize {
+                if let Some(u) = u.next() {
+                    let place = (run.offset + i * run.stride) as u64;
+                    *u += C::of(deviation * pair(place / 2, key)[(place % 2) as usize]);
                 }
             }
         }
     }
-
-    fn kernel<C: Real>(&self, _: &AddNoiseState, _: &AddNoiseRun, _: usize) {}
-
-    fn state_bytes(&self, _: &AddNoiseState, _: usize, _: usize, _: Span) -> usize {
-        0
-    }
-
-    fn recipe(&self) -> crate::recipe::Recipe {
-        crate::arguments::recipe_of(self)
-    }
-
-    fn describe(&self) -> String {
-        <Self as crate::arguments::Arguments>::NAME.into()
-    }
 }
 
-/// Adds noise to elements that are next to each other in row-major order too.
-struct Noise<'a, C> {
-    u: &'a mut [C],
-    first: usize,
-    key: [u32; 2],
-    deviation: f64,
-}
-
-impl<C: Real> Job for Noise<'_, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Noise { u, first, key, deviation } = self;
-        let (head, rest) = u.split_at_mut((first % 2).min(u.len()));
-        let second = first.div_ceil(2) as u64;
-        if let [u] = head {
-            *u += C::of(deviation * pair(second - 1, key)[1]);
-        }
-        let (pairs, tail) = rest.as_chunks_mut::<2>();
-        for (i, u) in pairs.iter_mut().enumerate() {
-            let [a, b] = pair(second + i as u64, key);
-            u[0] += C::of(deviation * a);
-            u[1] += C::of(deviation * b);
-        }
-        if let [u] = tail {
-            *u += C::of(deviation * pair(second + pairs.len() as u64, key)[0]);
-        }
+/// Adds noise to elements that are next to each other in row-major order too, from number `first` on.
+#[inline(always)]
+fn add_pairs<C: Real>(u: &mut [C], first: usize, key: [u32; 2], deviation: f64) {
+    let (head, rest) = u.split_at_mut((first % 2).min(u.len()));
+    let second = first.div_ceil(2) as u64;
+    if let [u] = head {
+        *u += C::of(deviation * pair(second - 1, key)[1]);
+    }
+    let (pairs, tail) = rest.as_chunks_mut::<2>();
+    for (i, u) in pairs.iter_mut().enumerate() {
+        let [a, b] = pair(second + i as u64, key);
+        u[0] += C::of(deviation * a);
+        u[1] += C::of(deviation * b);
+    }
+    if let [u] = tail {
+        *u += C::of(deviation * pair(second + pairs.len() as u64, key)[0]);
     }
 }

@@ -3,7 +3,7 @@
 mod add_noise;
 mod differentially_private_aggregate;
 
-pub use add_noise::{AddNoise, AddNoiseRun, AddNoiseState, add_noise};
+pub use add_noise::{AddNoise, AddNoiseState, add_noise};
 pub use differentially_private_aggregate::{
     PerExample, PerExampleState, PrivateAggregate, PrivateAggregateState, differentially_private_aggregate,
 };

@@ -2,9 +2,7 @@ use core::hint::select_unpredictable;
 
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
+use crate::macros::part;
 
 /// Bets on each element's gradient as on a coin, with what earlier bets have won: no learning rate.
 ///
@@ -52,37 +50,18 @@ use crate::schedule::Hyperparam;
 /// [`contrib.scale_by_cocob`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: with an `eps` of 0, Optax
 /// makes NaN where all gradients were zero; state of 16-bit leaves is `f32`.
 pub fn scale_by_cocob() -> ScaleByCocob {
-    ScaleByCocob { alpha: 100.0.into(), eps: 1e-8.into() }
+    ScaleByCocob::with()
 }
 
-/// See [`scale_by_cocob`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByCocob {
-    /// How small first bets are; not negative.
-    pub alpha: Hyperparam,
-    /// What smaller gradients are taken to be, before a larger one was seen. It is read once, in `init`; not negative.
-    pub eps: Hyperparam,
-}
-
-builder! {
-    ScaleByCocob as "scale_by_cocob" {
-        hyperparams: alpha, eps;
-        options: ;
-    }
-}
-
-impl crate::engine::Part for ScaleByCocob {
-    const NAME: &'static str = "scale_by_cocob";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        for (name, value) in [("alpha", &self.alpha), ("eps", &self.eps)] {
-            value.validate(Self::NAME, name, "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        }
-        Ok(())
+part! {
+    /// See [`scale_by_cocob`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByCocob as "scale_by_cocob": OneElement;
+    hyperparams {
+        /// How small first bets are.
+        alpha: NOT_NEGATIVE = 100.0;
+        /// What smaller gradients are taken to be, before a larger one was seen. It is read once, in `init`.
+        eps: NOT_NEGATIVE = 1e-8;
     }
 }
 

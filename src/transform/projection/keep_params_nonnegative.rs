@@ -2,7 +2,7 @@ use core::hint::select_unpredictable;
 
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::builder;
+use crate::macros::part;
 
 /// Shortens updates that would make a parameter negative, so that it becomes zero.
 ///
@@ -36,26 +36,13 @@ use crate::macros::builder;
 ///
 /// Optax, [`keep_params_nonnegative`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
 pub fn keep_params_nonnegative() -> KeepParamsNonnegative {
-    KeepParamsNonnegative
+    KeepParamsNonnegative::with()
 }
 
-/// See [`keep_params_nonnegative`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct KeepParamsNonnegative;
-
-builder! {
-    KeepParamsNonnegative as "keep_params_nonnegative" {
-        hyperparams: ;
-        options: ;
-    }
-}
-
-impl crate::engine::Part for KeepParamsNonnegative {
-    const NAME: &'static str = "keep_params_nonnegative";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
+part! {
+    /// See [`keep_params_nonnegative`].
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    KeepParamsNonnegative as "keep_params_nonnegative": OneElement;
 }
 
 impl Rule for KeepParamsNonnegative {

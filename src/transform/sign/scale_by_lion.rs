@@ -1,14 +1,11 @@
-use crate::arguments::Arguments;
 use crate::element::{DType, Real};
-use crate::engine::{
-    InitContext, Place, Shape, SlotJob, SlotList, Span, Stage, StepContext, Tile, fused_tile, slot_tile,
-};
+use crate::engine::{InitContext, RuleWithMemory, StepContext, Stretch};
 use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
+use crate::needs::Nothing;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
+use crate::state::Count;
 use crate::state::state_fields;
-use crate::state::{Count, Moments};
 
 /// Replaces updates by the sign of their mix with a running mean.
 ///
@@ -49,29 +46,26 @@ use crate::state::{Count, Moments};
 /// Optax, [`scale_by_lion`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a
 /// 16-bit leaf is `f32` unless `mu_dtype` asks otherwise.
 pub fn scale_by_lion() -> ScaleByLion {
-    ScaleByLion { b1: 0.9.into(), b2: 0.99.into(), mu_dtype: None, mode: LionMode::default(), smooth_beta: 1.0.into() }
+    ScaleByLion::with()
 }
 
-/// See [`scale_by_lion`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByLion {
-    /// The mean's share in the mix, in `[0, 1]`.
-    pub b1: Hyperparam,
-    /// Decay of the mean, in `[0, 1]`.
-    pub b2: Hyperparam,
-    /// Type of the mean; by default the one that arithmetic is done in.
-    pub mu_dtype: Option<DType>,
-    /// What stands for the sign.
-    pub mode: LionMode,
-    /// The slope at zero of mode smooth; not used in the others.
-    pub smooth_beta: Hyperparam,
-}
-
-builder! {
-    ScaleByLion as "scale_by_lion" {
-        hyperparams: b1, b2, smooth_beta;
-        options: mu_dtype: Option<DType>, mode: LionMode;
+part! {
+    /// See [`scale_by_lion`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByLion as "scale_by_lion": OneElementWithMemory;
+    hyperparams {
+        /// The mean's share in the mix.
+        b1: SHARE = 0.9;
+        /// Decay of the mean.
+        b2: SHARE = 0.99;
+        /// The slope at zero of mode smooth; not used in the others.
+        smooth_beta: FINITE = 1.0;
+    }
+    options {
+        /// Type of the mean; if none is said, the one that arithmetic is done in.
+        mu_dtype: Option<DType> = None;
+        /// What stands for the sign.
+        mode: LionMode = LionMode::Hard;
     }
 }
 
@@ -100,20 +94,30 @@ impl LionMode {
     }
 }
 
-/// What a [`scale_by_lion`] remembers.
-#[derive(Clone, Debug)]
+impl ToRecipe for LionMode {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(match self {
+            LionMode::Hard => "hard",
+            LionMode::Smooth => "smooth",
+            LionMode::Refined => "refined",
+        })
+    }
+}
+
+/// What a [`scale_by_lion`] remembers besides the running mean, `mu`.
+#[derive(Clone, Debug, Default)]
 pub struct ScaleByLionState {
     /// Steps done.
     pub count: Count,
-    /// The running mean.
-    pub mu: Moments,
+    /// The hyperparameters of this step.
+    now: LionScalars<f64>,
 }
 
-state_fields!(ScaleByLionState<> { count, mu });
+state_fields!(ScaleByLionState<> { count });
 
 /// What [`ScaleByLion`] works out once a step.
 #[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct LionScalars<C> {
     keep1: C,
     take1: C,
@@ -134,112 +138,62 @@ impl<C: Real> LionScalars<C> {
     }
 }
 
-/// Not a rule, because of mode smooth: a hyperbolic tangent is a call, and would keep the other modes from vectorising
-/// if it were in the same loop.
-impl Stage for ScaleByLion {
-    type Needs = crate::needs::Nothing;
-    type State = ScaleByLionState;
-    type Run = LionScalars<f64>;
-    type Kernel<C: Real> = LionScalars<C>;
+impl RuleWithMemory for ScaleByLion {
+    const SLOTS: &'static [&'static str] = &["mu"];
+    type Needs = Nothing;
+    type Memory = ScaleByLionState;
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = LionScalars<C>;
 
-    const SHAPE: Shape = Shape::elementwise(true, false);
-    const FUSES: bool = true;
-    const SLOTS: usize = 1;
-
-    fn validate(&self) -> Result<()> {
-        for (name, beta) in [("b1", &self.b1), ("b2", &self.b2)] {
-            beta.validate(Self::NAME, name, "in [0, 1]", |x| (0.0..=1.0).contains(&x))?;
-        }
-        self.smooth_beta.validate(Self::NAME, "smooth_beta", "finite", f64::is_finite)
+    fn slot_dtype(&self, _: usize) -> Option<DType> {
+        self.mu_dtype
     }
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<ScaleByLionState> {
-        Ok(ScaleByLionState { count: Count::default(), mu: at.moments_of(self.mu_dtype)? })
+    fn start(&self, _: &InitContext<'_>) -> Result<ScaleByLionState> {
+        Ok(ScaleByLionState::default())
     }
 
-    fn begin(&self, state: &mut ScaleByLionState, _: &StepContext<'_>) -> LionScalars<f64> {
-        let [b1, b2, smooth_beta] = [&self.b1, &self.b2, &self.smooth_beta].map(|h| h.at(state.count.get()));
-        state.count.increment();
+    fn begin(&self, memory: &mut ScaleByLionState, _: &StepContext<'_>) {
+        let [b1, b2, smooth_beta] = [&self.b1, &self.b2, &self.smooth_beta].map(|h| h.at(memory.count.get()));
+        memory.count.increment();
         let linear_below = if self.mode == LionMode::Refined { 1.0 } else { 0.0 };
-        LionScalars { keep1: b1, take1: 1.0 - b1, keep2: b2, take2: 1.0 - b2, linear_below, smooth_beta }
+        memory.now = LionScalars { keep1: b1, take1: 1.0 - b1, keep2: b2, take2: 1.0 - b2, linear_below, smooth_beta };
     }
 
-    fn tile<C: Real>(
-        &self,
-        state: &ScaleByLionState,
-        run: &LionScalars<f64>,
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, C>,
-    ) {
-        if self.mode != LionMode::Smooth {
-            fused_tile(self, state, run, place, span, tile);
-        } else if span.has(place.at) {
-            slot_tile(&state.mu, tile, Smooth(self.kernel(state, run, tile.leaf)));
-        }
-    }
-
-    fn fuses_now(&self, _: &ScaleByLionState, _: &LionScalars<f64>, _: usize) -> bool {
-        self.mode != LionMode::Smooth
-    }
-
-    #[inline]
-    fn kernel<C: Real>(&self, _: &ScaleByLionState, run: &LionScalars<f64>, _: usize) -> LionScalars<C> {
+    fn scalars<C: Real>(&self, memory: &ScaleByLionState, _: usize) -> LionScalars<C> {
+        let now = memory.now;
         LionScalars {
-            keep1: C::of(run.keep1),
-            take1: C::of(run.take1),
-            keep2: C::of(run.keep2),
-            take2: C::of(run.take2),
-            linear_below: C::of(run.linear_below).max(C::of_smallest()),
-            smooth_beta: C::of(run.smooth_beta),
+            keep1: C::of(now.keep1),
+            take1: C::of(now.take1),
+            keep2: C::of(now.keep2),
+            take2: C::of(now.take2),
+            linear_below: C::of(now.linear_below).max(C::of_smallest()),
+            smooth_beta: C::of(now.smooth_beta),
         }
-    }
-
-    fn slots(&self, state: &ScaleByLionState, leaf: usize, list: &mut SlotList) {
-        list.push(&state.mu, leaf);
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &LionScalars<C>, at: usize, span: Span, slots: &mut [C], u: C, _: C, _: &mut [u32]) -> C {
-        if !span.has(at) {
-            return u;
-        }
-        let x = k.mix(&mut slots[0], u);
+    fn apply<C: Real>(k: LionScalars<C>, [mu]: &mut [C; 1], u: C, _: C, _: &mut [u32]) -> C {
+        let x = k.mix(mu, u);
         // One choice: zero and NaN are not above it either.
         if x.abs() >= k.linear_below { C::one().copysign(x) } else { x }
     }
 
-    fn state_bytes(&self, state: &ScaleByLionState, leaf: usize, at: usize, span: Span) -> usize {
-        if span.has(at) { state.mu.dtype(leaf).map_or(0, |dtype| 2 * dtype.size()) } else { 0 }
+    // Mode smooth has a loop of its own: a hyperbolic tangent is a call, and would keep the other modes from vectorising.
+    fn is_apart(&self, _: &ScaleByLionState, _: usize) -> bool {
+        self.mode == LionMode::Smooth
     }
 
-    fn recipe(&self) -> crate::recipe::Recipe {
-        crate::arguments::recipe_of(self)
-    }
-
-    fn describe(&self) -> String {
-        Self::NAME.into()
-    }
-}
-
-/// Mode smooth on a tile.
-struct Smooth<C>(LionScalars<C>);
-
-impl<C: Real> SlotJob<C> for Smooth<C> {
     #[inline(always)]
-    fn run(self, u: &mut [C], _: &[C], mu: &mut [C]) {
+    fn apply_apart<C: Real>(
+        &self,
+        _: &ScaleByLionState,
+        k: LionScalars<C>,
+        [mu]: [&mut [C]; 1],
+        Stretch { u, .. }: Stretch<'_, C>,
+    ) {
         for (u, mu) in u.iter_mut().zip(mu) {
-            *u = (self.0.smooth_beta * self.0.mix(mu, *u)).tanh();
+            *u = (k.smooth_beta * k.mix(mu, *u)).tanh();
         }
-    }
-}
-
-impl ToRecipe for LionMode {
-    fn to_recipe(&self) -> Recipe {
-        Recipe::text(match self {
-            LionMode::Hard => "hard",
-            LionMode::Smooth => "smooth",
-            LionMode::Refined => "refined",
-        })
     }
 }

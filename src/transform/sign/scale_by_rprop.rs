@@ -3,8 +3,7 @@ use core::hint::select_unpredictable;
 use super::scale_by_sign::sign;
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::builder;
+use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Replaces updates by steps of a size that each element has for itself: larger while the sign of its gradient stays,
@@ -61,35 +60,26 @@ use crate::schedule::Hyperparam;
 /// Differs: Optax's update is always that of the step before, zero at first. PyTorch limits the first step too; Riedmiller
 /// and Braun take the last step back when the sign changes.
 pub fn scale_by_rprop(learning_rate: impl Into<Hyperparam>) -> ScaleByRprop {
-    ScaleByRprop {
-        learning_rate: learning_rate.into(),
-        eta_minus: 0.5.into(),
-        eta_plus: 1.2.into(),
-        min_step_size: 1e-6.into(),
-        max_step_size: 50.0.into(),
+    ScaleByRprop::with(learning_rate)
+}
+
+part! {
+    /// See [`scale_by_rprop`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByRprop as "scale_by_rprop": OneElement;
+    required {
+        /// The first step's size. It is read once, in `init`: of a schedule, the value at 0.
+        learning_rate: FINITE;
     }
-}
-
-/// See [`scale_by_rprop`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByRprop {
-    /// The first step's size. It is read once, in `init`: of a schedule, the value at 0.
-    pub learning_rate: Hyperparam,
-    /// What a step is multiplied by when the sign changes.
-    pub eta_minus: Hyperparam,
-    /// What a step is multiplied by while the sign stays.
-    pub eta_plus: Hyperparam,
-    /// The smallest step.
-    pub min_step_size: Hyperparam,
-    /// The largest step.
-    pub max_step_size: Hyperparam,
-}
-
-builder! {
-    ScaleByRprop as "scale_by_rprop" {
-        hyperparams: learning_rate, eta_minus, eta_plus, min_step_size, max_step_size;
-        options: ;
+    hyperparams {
+        /// What a step is multiplied by when the sign changes.
+        eta_minus: NOT_NEGATIVE = 0.5;
+        /// What a step is multiplied by while the sign stays.
+        eta_plus: NOT_NEGATIVE = 1.2;
+        /// The smallest step.
+        min_step_size: AT_LEAST_0 = 1e-6;
+        /// The largest step.
+        max_step_size: AT_LEAST_0 = 50.0;
     }
 }
 
@@ -101,24 +91,6 @@ pub struct RpropScalars<C> {
     eta_plus: C,
     least: C,
     most: C,
-}
-
-impl crate::engine::Part for ScaleByRprop {
-    const NAME: &'static str = "scale_by_rprop";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
-
-    fn validate(&self) -> Result<()> {
-        self.learning_rate.validate(Self::NAME, "learning_rate", "finite", f64::is_finite)?;
-        for (name, eta) in [("eta_minus", &self.eta_minus), ("eta_plus", &self.eta_plus)] {
-            eta.validate(Self::NAME, name, "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        }
-        for (name, limit) in [("min_step_size", &self.min_step_size), ("max_step_size", &self.max_step_size)] {
-            limit.validate(Self::NAME, name, "not negative", |x| x >= 0.0)?;
-        }
-        Ok(())
-    }
 }
 
 impl Rule for ScaleByRprop {

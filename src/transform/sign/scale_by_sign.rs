@@ -2,7 +2,7 @@ use core::hint::select_unpredictable;
 
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::builder;
+use crate::macros::part;
 
 /// Replaces updates by their signs.
 ///
@@ -35,26 +35,13 @@ use crate::macros::builder;
 /// problems](https://arxiv.org/abs/1802.04434), 2018. Optax,
 /// [`scale_by_sign`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
 pub fn scale_by_sign() -> ScaleBySign {
-    ScaleBySign
+    ScaleBySign::with()
 }
 
-/// See [`scale_by_sign`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleBySign;
-
-builder! {
-    ScaleBySign as "scale_by_sign" {
-        hyperparams: ;
-        options: ;
-    }
-}
-
-impl crate::engine::Part for ScaleBySign {
-    const NAME: &'static str = "scale_by_sign";
-    type Form = crate::engine::OneElement;
-
-    crate::arguments::recipe_of_arguments!();
+part! {
+    /// See [`scale_by_sign`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    ScaleBySign as "scale_by_sign": OneElement;
 }
 
 impl Rule for ScaleBySign {

@@ -4,7 +4,7 @@
 record.py torch       with torch
 record.py optax       with optax, jax and flax
 
-The same loads in gradchain, with the messages that they end in, are tests/checkpoint/bad_loads.rs. Each is recorded as what
+The same loads in gradchain, with the messages that they end in, are tests/files/checkpoint/bad_loads.rs. Each is recorded as what
 the load says (null if it goes through), what the next step says, and what was seen afterwards.
 """
 import io

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the files that tests/checkpoint/import.rs reads: a training run of PyTorch or Optax after some steps, and where it
-ends.
+"""Writes the files that tests/files/checkpoint/import.rs reads: a training run of PyTorch or Optax after some steps, and
+where it ends.
 
 make.py torch       with torch and safetensors
 make.py optax       with optax, jax and safetensors

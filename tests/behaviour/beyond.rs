@@ -1,10 +1,7 @@
 //! What Optax does not have, against naive versions of the papers.
 
-#[path = "common/oracle.rs"]
-mod oracle;
-
+use crate::oracle::{Leaf, Oracle, SHAPES, check, check_to, each_leaf, global_norm, norm};
 use gradchain::prelude::*;
-use oracle::{Leaf, Oracle, SHAPES, check, check_to, each_leaf, global_norm, norm};
 
 /// Leaves out what does not agree with the gradient: equation 5 of Liang and others.
 fn restrained(g: &Leaf, mut d: Leaf, xi: f64) -> Leaf {

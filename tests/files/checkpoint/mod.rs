@@ -1,5 +1,4 @@
 //! Checkpoints: what is saved comes back bit for bit, what does not fit or is damaged is refused and changes nothing.
-#![allow(missing_docs, reason = "a test program")]
 
 mod bad_loads;
 mod damage;

@@ -1,5 +1,4 @@
 //! Averages of parameters and of states: against naive ones in `f64`, and that no kind of field becomes another.
-#![cfg(feature = "derive")]
 
 mod kinds;
 mod oracle;

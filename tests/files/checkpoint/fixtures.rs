@@ -7,7 +7,7 @@
 //! and write the files with
 //!
 //! ```text
-//! cargo test --features half,checkpoint --test checkpoint -- --ignored write_the_files
+//! cargo test --features half,checkpoint --test files -- --ignored write_the_files
 //! ```
 
 use std::fs;

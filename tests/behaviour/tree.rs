@@ -1,6 +1,5 @@
 //! What is a tree, under which paths its leaves are shown, and what happens to them.
 #![allow(unreachable_pub, reason = "a public struct with private parts is what one of the tests is about")]
-#![cfg(feature = "derive")]
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -182,6 +181,82 @@ fn generic_types_are_trees_if_their_fields_are() {
     assert_eq!(leaves(&either), ["0/Left/0: f32 []", "1/Right/it: f64 [1]"]);
     number(&mut either);
     assert_eq!(paths(&Outer { inner: Inner(0.0_f32) }), ["inner/0"]);
+}
+
+/// What a reader of tokens could take for the end of a type, of the parameters or of an attribute.
+#[test]
+fn types_may_be_written_in_any_way() {
+    use gradchain::constraint::{Constraint, Constraints, positive};
+
+    trait Of {
+        type Item;
+    }
+    impl Of for f32 {
+        type Item = Vec<Vec<f32>>;
+    }
+    struct Big<const B: bool>;
+    fn chosen<A, B>(_: fn(A) -> B, on: bool) -> impl Constraint {
+        assert!(on);
+        positive()
+    }
+
+    #[derive(Tree)]
+    struct Knot<'a: 'a, #[allow(unused)] T: Of<Item = Vec<Vec<f32>>> + Clone = f32, const N: usize = { 1 + 1 }>
+    where
+        fn(T) -> Vec<T>: Sized,
+        Big<{ 3 > 2 }>: Sized,
+        T: 'a,
+    {
+        #[allow(clippy::type_complexity)]
+        #[tree(skip)]
+        pub(crate) function: fn(Vec<T>) -> Option<Box<dyn Fn(T) -> Vec<T>>>,
+        #[doc = "#[tree(skip)]"]
+        pub(crate) item: <T as Of>::Item,
+        #[tree(rename = r#"a "name""#, constraint = chosen::<Vec<T>, (T, T)>(|_| unreachable!(), 1 < 2),)]
+        pub r#type: [T; N],
+        #[tree(skip)]
+        marker: PhantomData<&'a [u8; 1 << 3]>,
+    }
+    #[derive(Tree)]
+    struct Tuple<T>(pub(crate) T, pub (T, T), pub(self) Vec<Vec<T>>)
+    where
+        T: Clone;
+    #[derive(Tree)]
+    #[allow(dead_code)]
+    #[repr(u8)]
+    enum Numbered {
+        None = 1 << 3,
+        r#One(f32) = size_of::<Big<true>>() as u8,
+        Two { a: f32 } = 2,
+    }
+    macro_rules! given {
+        ($(#[$attribute:meta])* $visibility:vis $name:ident $T:ty, $text:literal, $constraint:expr) => {
+            #[derive(Tree)]
+            $(#[$attribute])*
+            $visibility struct $name {
+                #[tree(rename = $text, constraint = $constraint)]
+                $visibility field: $T,
+            }
+            #[derive(Tree)]
+            struct Both($visibility $T, $T);
+        };
+    }
+    given!(#[tree(read_only)] #[derive(Clone)] pub(crate) Given (f32, f64), "text", chosen::<f32, f64>(|_| 0.0, 1 < 2));
+
+    let knot =
+        Knot::<f32, 2> { function: |_| None, item: vec![vec![1.0], vec![]], r#type: [1.0, 2.0], marker: PhantomData };
+    assert_eq!(leaves(&knot), ["item/0: f32 [1]", "item/1: f32 [0]", "a \"name\": f32 [2]"]);
+    let tuple = Tuple(1.0_f32, (2.0, 3.0), vec![vec![4.0]]);
+    assert_eq!(paths(&tuple), ["0", "1/0", "1/1", "2/0"]);
+    let numbered = [Numbered::None, Numbered::One(1.0), Numbered::Two { a: 2.0 }];
+    assert_eq!(paths(&numbered), ["1/One/0", "2/Two/a"]);
+    let given = Given { field: (1.0, 2.0) }.clone();
+    assert_eq!(
+        paths(&(&given, Both((1.0, 2.0), (3.0, 4.0)))),
+        ["0/text/0", "0/text/1", "1/0/0", "1/0/1", "1/1/0", "1/1/1"]
+    );
+    let constrained = format!("{:?}", (Constraints::of(&knot), Constraints::of(&given)));
+    assert_eq!(constrained.matches("Softplus").count(), 2, "{constrained}");
 }
 
 #[test]

@@ -1,5 +1,4 @@
 //! What may be done with each kind of state field, and what may not.
-#![cfg(feature = "derive")]
 
 use std::marker::PhantomData;
 

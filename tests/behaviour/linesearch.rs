@@ -1,5 +1,4 @@
 //! Line searches, L-BFGS with one, and minimizing: against the conditions, against Optax, against scipy.
-#![cfg(all(feature = "config", feature = "half"))]
 #![allow(clippy::ptr_arg, reason = "functions of the parameters, which are vectors")]
 
 use std::cell::{Cell, RefCell};
@@ -142,7 +141,7 @@ fn gradients_of_the_problems_are_right() {
 /// The numbers come from `tests/data/record_scipy.py`.
 #[test]
 fn lbfgs_needs_no_more_evaluations_than_scipys() {
-    let record: Value = serde_json::from_str(include_str!("data/lbfgs_scipy.json")).unwrap();
+    let record: Value = serde_json::from_str(include_str!("../data/lbfgs_scipy.json")).unwrap();
     let (mut all, mut by_problem) = ((0, 0), std::collections::BTreeMap::<_, (u64, u64)>::new());
     for run in record["runs"].as_array().unwrap() {
         let (name, start) = (run["problem"].as_str().unwrap(), numbers(&run["start"]));
@@ -172,7 +171,7 @@ fn lbfgs_needs_no_more_evaluations_than_scipys() {
 /// The numbers come from `tests/data/record_linesearch.py`.
 #[test]
 fn searches_end_where_optaxs_do() {
-    let record: Value = serde_json::from_str(include_str!("data/linesearch_optax.json")).unwrap();
+    let record: Value = serde_json::from_str(include_str!("../data/linesearch_optax.json")).unwrap();
     let (mut seen, mut stayed) = (0, 0);
     for run in record["runs"].as_array().unwrap() {
         let (config, loss) = (&run["config"], problem(run["problem"].as_str().unwrap()));

@@ -7,7 +7,7 @@ use gradchain::{GradientTransformation, Result};
 use ndarray::{Array2, array};
 use proptest::prelude::*;
 
-use crate::noise;
+use super::noise;
 
 #[cfg(feature = "half")]
 type Params = (Array2<f32>, f64, Vec<half::bf16>);

@@ -1,8 +1,8 @@
 //! Every file that fuzzing has kept, through the function that it was found with: it gives a result, and no panic. Needs neither
 //! a nightly compiler nor cargo-fuzz; see fuzz/README.md.
-#![allow(missing_docs, unreachable_pub, reason = "a test program, and the library of another")]
+#![allow(unreachable_pub, reason = "the library of another program")]
 
-#[path = "../fuzz/src/lib.rs"]
+#[path = "../../fuzz/src/lib.rs"]
 mod targets;
 
 use std::fs;
@@ -67,7 +67,8 @@ fn the_seeds_of_whole_states_load() {
     assert!(Checkpoint::from_bytes(now.into_inner()).is_ok());
 }
 
-/// Writes the seeds: `cargo test --features half,config,checkpoint --test corpus -- --ignored`. Fuzzing adds to them.
+/// Writes the seeds: `cargo test --features half,config,checkpoint --test files -- --ignored write_the_seeds`. Fuzzing
+/// adds to them.
 #[test]
 #[ignore = "it writes files"]
 fn write_the_seeds() {

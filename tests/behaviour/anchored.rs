@@ -1,11 +1,8 @@
 //! What measures how far parameters are from where they began, against naive versions of the papers.
 
-#[path = "common/oracle.rs"]
-mod oracle;
-
+use crate::oracle::{Leaf, Oracle, check, check_to, each_element, each_leaf, global_norm, norm};
 use gradchain::DType;
 use gradchain::prelude::*;
-use oracle::{Leaf, Oracle, check, check_to, each_element, each_leaf, global_norm, norm};
 
 /// Algorithm 2 of Orabona and Tommasi, in its own letters; `g` there is the negative gradient.
 #[derive(Clone, Default)]

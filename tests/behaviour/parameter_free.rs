@@ -502,5 +502,5 @@ fn what_is_kept_in_another_type_is_mixed_as_it_was_stored() {
     let mut state = t.init(&params).unwrap();
     t.step(&mut params, &-step, &mut state).unwrap();
     assert_eq!((params, *state.eval_params(&params).unwrap()), (1.0, 1.0));
-    assert_eq!(state.1.z.dtype(0), Some(DType::F32));
+    assert_eq!(state.1.moment("z").unwrap().dtype(0), Some(DType::F32));
 }

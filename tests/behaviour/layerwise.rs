@@ -1,12 +1,9 @@
 //! What goes by norms, means or singular values of whole leaves, against naive versions of the papers.
 
-#[path = "common/oracle.rs"]
-mod oracle;
-
+use crate::oracle::{Leaf, Oracle, check, check_to, each_leaf, global_norm, norm, wave};
 use gradchain::prelude::*;
 use gradchain::tree::DynTree;
 use ndarray::{Array2, Axis, ShapeBuilder};
-use oracle::{Leaf, Oracle, check, check_to, each_leaf, global_norm, norm, wave};
 
 /// Algorithm 1 of You and others, with the decay in the gradient.
 #[test]

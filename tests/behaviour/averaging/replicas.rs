@@ -8,7 +8,7 @@ use gradchain::tree::DynTree;
 use gradchain::{Result, average_params};
 use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder, array};
 
-use crate::noise;
+use super::noise;
 
 #[test]
 fn parameters_are_averaged_by_path_whatever_their_layout() -> Result<()> {

@@ -30,7 +30,7 @@ fn a_misspelt_name_is_said_where_it_stands_with_the_nearest_one() {
 
 #[test]
 fn every_name_of_optax_is_known() {
-    let signatures: Value = serde_json::from_str(include_str!("conformance/signatures.json")).unwrap();
+    let signatures: Value = serde_json::from_str(include_str!("../conformance/signatures.json")).unwrap();
     for name in signatures["transforms"].as_object().unwrap().keys() {
         // Most lack an argument here, which is another error.
         let Err(error) = config::build(&json!({ name: {} })) else { continue };

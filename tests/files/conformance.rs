@@ -1,13 +1,13 @@
 //! The recorded cases of Optax against this crate: what it has must agree, or depart by a rule that says why.
 
-#[path = "conformance/mod.rs"]
-mod conformance;
+#[path = "../conformance/mod.rs"]
+mod recorded;
 
 use std::env;
 use std::path::Path;
 
-use conformance::{Departures, Summary, folder, kept};
 use gradchain::{config, needs};
+use recorded::{Departures, Summary, folder, kept};
 use serde_json::{Map, Value, json};
 
 /// The cases in the folder `GRADCHAIN_CONFORMANCE`, or those kept with the project.
@@ -35,7 +35,7 @@ const OTHER_DEFAULTS: &[(&str, &str)] = &[("adafactor", "dtype_momentum"), ("mul
 
 #[test]
 fn leaving_an_argument_out_is_giving_optaxs_default() {
-    let signatures: Value = serde_json::from_str(include_str!("conformance/signatures.json")).unwrap();
+    let signatures: Value = serde_json::from_str(include_str!("../conformance/signatures.json")).unwrap();
     let mut seen = 0;
     for (name, arguments) in signatures["transforms"].as_object().unwrap() {
         if !config::transformations().contains(&&**name) {
@@ -66,7 +66,7 @@ fn leaving_an_argument_out_is_giving_optaxs_default() {
 
 #[test]
 fn every_argument_of_optax_can_be_static() {
-    let signatures: Value = serde_json::from_str(include_str!("conformance/signatures.json")).unwrap();
+    let signatures: Value = serde_json::from_str(include_str!("../conformance/signatures.json")).unwrap();
     let mut seen = 0;
     for (name, arguments) in signatures["transforms"].as_object().unwrap() {
         let arguments = arguments.as_object().unwrap();

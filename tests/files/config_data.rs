@@ -1,5 +1,4 @@
 //! Configs as data: out of built transformations and in again, in JSON and TOML, and the schema.
-#![cfg(feature = "half")]
 
 use std::io::{BufRead, BufReader};
 
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 
 /// The configs of all recorded cases.
 fn recorded() -> Vec<Value> {
-    let files = [&include_bytes!("conformance/cases.jsonl.gz")[..], include_bytes!("conformance/own.jsonl.gz")];
+    let files = [&include_bytes!("../conformance/cases.jsonl.gz")[..], include_bytes!("../conformance/own.jsonl.gz")];
     let lines = files.into_iter().flat_map(|file| BufReader::new(flate2::read::GzDecoder::new(file)).lines());
     let configs = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
     configs.filter(|case| case["kind"] == "transform").map(|case| case["config"].clone()).collect()

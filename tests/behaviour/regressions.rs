@@ -1,6 +1,4 @@
 //! Failures reported in the wild, each under the name of what went wrong there.
-#![cfg(feature = "derive")]
-#![allow(missing_docs, reason = "a test program")]
 
 use gradchain::Tree;
 use gradchain::prelude::*;

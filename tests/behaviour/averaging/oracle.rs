@@ -3,7 +3,7 @@
 use gradchain::prelude::*;
 use gradchain::{Result, Stage};
 
-use crate::{flat, noise};
+use super::{flat, noise};
 
 const N: usize = 1500; // more than one tile
 

@@ -1,5 +1,4 @@
 //! States in formats of serde: every bit comes back, what does not fit is refused.
-#![allow(missing_docs, reason = "a test program")]
 
 use gradchain::prelude::*;
 use gradchain::state::{StateData, same_bits};

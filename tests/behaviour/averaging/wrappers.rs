@@ -5,7 +5,7 @@ use gradchain::state::same_bits;
 use gradchain::{Result, Stage, apply_updates};
 use ndarray::{Array2, ShapeBuilder};
 
-use crate::{flat, noise};
+use super::{flat, noise};
 
 /// Leaves of several types and layouts: dense, column-major, without axes, 16-bit, and one that is larger than a tile.
 #[cfg(feature = "half")]

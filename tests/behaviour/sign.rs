@@ -1,10 +1,7 @@
 //! Steps by sign, and sums of updates, against naive versions of their definitions.
 
-#[path = "common/oracle.rs"]
-mod oracle;
-
+use crate::oracle::{check, each_element};
 use gradchain::prelude::*;
-use oracle::{check, each_element};
 
 /// Zero for zero, unlike `f64::signum`.
 fn sign(x: f64) -> f64 {

@@ -1,5 +1,5 @@
 //! How schedules print, and what they refuse. The values of those that Optax has are held to recorded ones in
-//! `conformance.rs`, those of the others to formulas written down here.
+//! `tests/files/conformance.rs`, those of the others to formulas written down here.
 
 use gradchain::schedule::*;
 

@@ -1,5 +1,4 @@
 //! Constrained parameters: every map against what it claims, at the edges too; and as an optimizer sees them.
-#![cfg(feature = "derive")]
 
 mod allocations;
 mod edges;

@@ -1,0 +1,33 @@
+//! What each transformation, wrapper and function does: against naive versions of the papers, records of other libraries, and
+//! what its documentation promises. A file is a module, so `cargo test --test behaviour sign` runs the tests of `sign.rs`.
+#![allow(missing_docs, reason = "a test program")]
+
+mod adaptive;
+mod anchored;
+#[cfg(feature = "derive")]
+mod averaging;
+mod beyond;
+#[cfg(feature = "derive")]
+mod constraint;
+mod freezable;
+mod layerwise;
+#[cfg(all(feature = "config", feature = "half"))]
+mod linesearch;
+mod lint;
+#[path = "../common/oracle.rs"]
+mod oracle;
+mod parameter_free;
+mod projection;
+#[cfg(feature = "derive")]
+mod regressions;
+mod schedule;
+mod select;
+mod sign;
+#[cfg(feature = "derive")]
+mod state;
+mod transforms_elementwise;
+mod transforms_whole;
+#[cfg(feature = "derive")]
+mod tree;
+mod tree_math;
+mod wrappers_catalogue;

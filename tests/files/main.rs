@@ -1,0 +1,16 @@
+//! What is read and written: configs, states as values, checkpoints, the recorded cases of Optax, and what fuzzing has found.
+//! A file is a module, so `cargo test --test files corpus` runs the tests of `corpus.rs`.
+#![allow(missing_docs, reason = "a test program")]
+
+#[cfg(all(feature = "checkpoint", feature = "derive"))]
+mod checkpoint;
+#[cfg(feature = "config")]
+mod config;
+#[cfg(all(feature = "config", feature = "half"))]
+mod config_data;
+#[cfg(feature = "config")]
+mod conformance;
+#[cfg(all(feature = "checkpoint", feature = "config", feature = "derive", feature = "half"))]
+mod corpus;
+#[cfg(all(feature = "derive", feature = "serde"))]
+mod state_data;
