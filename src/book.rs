@@ -30,6 +30,8 @@ pages! {
     parameter_free: "../docs/parameter-free.md",
     beyond_optax: "../docs/beyond-optax.md",
     own_rule: "../docs/own-rule.md",
+    own_two_pass: "../docs/own-two-pass.md",
+    own_wrapper: "../docs/own-wrapper.md",
     own_whole_tree: "../docs/own-whole-tree.md",
     statistics: "../docs/statistics.md",
     line_search: "../docs/line-search.md",
