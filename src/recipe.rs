@@ -245,11 +245,22 @@ impl<A: ToRecipe, B: ToRecipe> ToRecipe for (A, B) {
 }
 
 /// A transformation as an argument of another; its recipe is made only when it is asked for.
-pub(crate) struct Inner<'a, T>(pub(crate) &'a T);
+#[doc(hidden)]
+pub struct Inner<'a, T>(pub &'a T);
 
 impl<T: crate::engine::Stage> ToRecipe for Inner<'_, T> {
     fn to_recipe(&self) -> Recipe {
         self.0.recipe()
+    }
+}
+
+/// An argument that says itself how it is made, asked only when its recipe is asked for.
+#[doc(hidden)]
+pub struct Later<F>(pub F);
+
+impl<F: Fn() -> Recipe> ToRecipe for Later<F> {
+    fn to_recipe(&self) -> Recipe {
+        (self.0)()
     }
 }
 

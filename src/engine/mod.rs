@@ -30,9 +30,9 @@ mod whole;
 pub(crate) use drive::{Sink, Work, add_rounded};
 pub(crate) use examples::Examples;
 pub use form::{
-    Access, Around, Clock, Decision, Elsewhere, Named, OneElement, OneElementWithMemory, Optimizer, Part, PartState,
-    Rule, RuleWithMemory, SlotArray, Steps, TwoPass, TwoPasses, Whole, WholeTreeTransformation, Wrapper, WrapperState,
-    no_arithmetic,
+    Access, Arithmetic, Around, AroundWithArithmetic, Clock, Decision, Elsewhere, Holds, Named, NoArithmetic,
+    OneElement, OneElementWithMemory, Optimizer, Part, PartState, Rule, RuleWithMemory, SlotArray, Steps, TwoPass,
+    TwoPasses, Whole, WholeTreeTransformation, WithArithmetic, Wrapper, WrapperState,
 };
 pub use fused::SlotList;
 pub(crate) use fused::{

@@ -10,6 +10,7 @@ mod freezable;
 mod freeze;
 mod inject_hyperparams;
 mod lookahead;
+mod macros;
 mod masked;
 mod mechanize;
 mod multi_steps;
