@@ -90,7 +90,7 @@ impl fmt::Display for Named<'_> {
 }
 
 /// The leaves of a tree without their values: paths, types, shapes, in order.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Structure {
     leaves: Vec<LeafSpec>,
 }
