@@ -60,9 +60,7 @@ pub use skip_on_spike::{OfLoss, OfNorm, SkipOnSpike, SkipOnSpikeState, SpikeStat
 pub mod internals {
     pub use super::boxed::ErasedState;
     pub use super::chain::Members;
-    pub use super::params_average::{Averaged, Averages};
-    pub use super::params_ema::Exponential;
-    pub use super::params_swa::Equal;
+    pub use super::params_average::{Averages, Take};
     pub use super::partition::{Group, IntoGroup};
 }
 
