@@ -29,6 +29,7 @@ mod whole;
 
 pub(crate) use drive::{Sink, Work, add_rounded};
 pub(crate) use examples::Examples;
+pub(crate) use form::Exactly;
 pub use form::{
     Access, Arithmetic, Around, AroundWithArithmetic, Clock, Decision, Elsewhere, Holds, Named, NoArithmetic,
     OneElement, OneElementWithMemory, Optimizer, Part, PartState, Rule, RuleWithMemory, SlotArray, Steps, TwoPass,

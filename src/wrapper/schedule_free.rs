@@ -1,10 +1,11 @@
 use super::{Argument, Arguments};
 use crate::element::{DType, Real};
 use crate::engine::{
-    InitContext, Place, Shape, SlotJob, SlotList, Span, Stage, StepContext, Tile, fused_tile, slot_tile,
+    InitContext, Named, Optimizer, Part, Place, Shape, SlotJob, SlotList, Span, Stage, StepContext, Tile, fused_tile,
+    slot_tile,
 };
 use crate::error::Result;
-use crate::recipe::{Inner, Recipe};
+use crate::recipe::{self, Inner, Recipe};
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Evaluation, Moments, Scalar, State, StateWalk, StateWalkMut};
 
@@ -123,27 +124,24 @@ impl<T: Stage> Arguments for ScheduleFree<T> {
     }
 }
 
-crate::engine::delegate_stage! {
-    ScheduleFree<T> where T: Stage => chain: (T, Interpolate);
-    needs T::Needs;
-    recipe |this: &ScheduleFree<T>| recipe(this);
-    describe |this: &ScheduleFree<T>| format!("schedule_free({})", this.chain.0.describe())
+impl<T: Stage> Part for ScheduleFree<T> {
+    const NAME: &'static str = "schedule_free";
+    type Form = Named;
+
+    fn recipe(&self) -> Recipe {
+        recipe::of_arguments(self)
+    }
+
+    fn describe(&self) -> String {
+        format!("schedule_free({})", self.chain.0.describe())
+    }
 }
 
-/// As that of all named arguments; written out, since what is inside need not be `Clone`.
-fn recipe<T: Stage>(schedule_free: &ScheduleFree<T>) -> Recipe {
-    use crate::recipe::ToRecipe;
-    let (base, interpolate) = &schedule_free.chain;
-    Recipe::call(
-        "schedule_free",
-        [
-            ("base_optimizer", base.recipe()),
-            ("learning_rate", interpolate.learning_rate.to_recipe()),
-            ("b1", interpolate.b1.to_recipe()),
-            ("weight_lr_power", interpolate.weight_lr_power.to_recipe()),
-            ("state_dtype", interpolate.state_dtype.to_recipe()),
-        ],
-    )
+impl<T: Stage> Optimizer for ScheduleFree<T> {
+    type Chain = (T, Interpolate);
+    fn chain(&self) -> &(T, Interpolate) {
+        &self.chain
+    }
 }
 
 /// The part of [`schedule_free`] that comes after the base optimizer: turns its update of `z` into one of `y`.

@@ -24,6 +24,7 @@ pub use around::{
     Arithmetic, Around, AroundWithArithmetic, Decision, Elsewhere, Holds, NoArithmetic, WithArithmetic, Wrapper,
 };
 pub use memory::{OneElementWithMemory, RuleWithMemory};
+pub(crate) use named::Exactly;
 pub use named::{Named, Optimizer};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};

@@ -261,7 +261,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         if P::CHOOSES && !k.on {
             return if k.zero && span.has(at) { C::zero() } else { u };
         }
-        let (own, slots) = slots.split_at_mut(arrays::<P, O>());
+        let (own, slots) = slots.split_at_mut(const { arrays::<P, O>() });
         let u = if O::BEFORE && span.has(at) { O::before(k.own, O::Slots::of(own), u, p) } else { u };
         let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, p, &mut tally[P::LOOKS as usize..]);
         let after = O::AFTER && span.has(at + Inner::<P>::SHAPE.barriers);
