@@ -526,7 +526,7 @@ fn accumulators_have_the_type_asked_for() {
     let asked = sgd(0.1).momentum(0.9).accumulator_dtype(DType::Bf16).init(&params).unwrap();
     assert_eq!(asked.0.moment("trace").unwrap().dtype(0), Some(DType::Bf16));
     let asked = lion(0.1).mu_dtype(DType::F64).init(&params).unwrap();
-    assert_eq!(asked.0.mu.dtype(0), Some(DType::F64));
+    assert_eq!(asked.0.moment("mu").unwrap().dtype(0), Some(DType::F64));
     // The trace is rounded when it is kept, not when it is emitted.
     let optimizer = trace(0.5).accumulator_dtype(DType::Bf16);
     let params = 0.0_f32;
