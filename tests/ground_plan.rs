@@ -129,6 +129,18 @@ fn every_layer_is_there() {
 }
 
 #[test]
+fn the_map_of_the_guide_has_the_same_order() {
+    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md")).unwrap();
+    let rows = guide.split_once("## Map").unwrap().1.split("\n## ").next().unwrap().lines();
+    let places = rows.filter_map(|row| row.strip_prefix("| `")?.split_once('`')).map(|(place, _)| place);
+    let places: Vec<_> = places.map(|place| place.trim_end_matches(".rs").trim_end_matches('/')).collect();
+    let mut folders: Vec<_> = LAYERS.iter().map(|layer| layer.split('/').next().unwrap()).collect();
+    folders.dedup();
+    folders.pop_if(|last| *last == "book");
+    assert_eq!(places, folders);
+}
+
+#[test]
 fn paths_are_found_where_they_count() {
     let module = ["tree", "math"].map(String::from);
     let found = |source: &str| -> Vec<String> {

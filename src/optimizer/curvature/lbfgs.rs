@@ -62,7 +62,7 @@ use crate::transform::{
 /// optimization](https://doi.org/10.1007/BF01589116), 1989. Optax,
 /// [`lbfgs`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the line search interpolates
 /// by slopes, and goes four times as far instead of twice where a step is too short, which takes fewer evaluations; see
-/// `docs/line-search.md` for how many. PyTorch's `LBFGS` calls back into the loss several times in a step, and has no line
+/// `docs/curvature.md` for how many. PyTorch's `LBFGS` calls back into the loss several times in a step, and has no line
 /// search unless asked for.
 pub fn lbfgs() -> Lbfgs {
     let search = scale_by_zoom_linesearch(20)
