@@ -117,7 +117,7 @@ impl<'a> StepContext<'a> {
         StepContext { flush: false, value, ..self }
     }
 
-    /// The value of the loss: `Some` in every step of what [needs](Stage::Needs) it.
+    /// The value of the loss: `Some` in every step of what [needs](crate::needs) it.
     pub fn value(&self) -> Option<f64> {
         self.value
     }

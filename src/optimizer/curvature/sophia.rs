@@ -14,7 +14,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// `hessian_diagonal_fn` makes the diagonal of the gradients: a
 /// [`hutchinson_estimator_diag_hessian`](crate::hutchinson_estimator_diag_hessian), which needs the loss and its gradient as
-/// a function, or one of your own, such as a [`whole_tree`](crate::whole_tree) that has sampled labels' gradients.
+/// a function, or one of your own, such as a [part that sees whole leaves](crate::part::Whole) that has sampled labels' gradients.
 ///
 /// # Arithmetic
 ///

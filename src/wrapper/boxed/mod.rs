@@ -54,7 +54,7 @@ pub fn boxed<T: Stage + Clone + 'static>(transformation: T) -> Boxed<T::Needs> {
     Box::new(transformation)
 }
 
-/// What a [`Boxed`] transformation can do; implemented for every [`Stage`] that can be cloned.
+/// What a [`Boxed`] transformation can do; implemented for every transformation.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
 pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
     #[doc(hidden)]
