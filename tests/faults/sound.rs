@@ -8,7 +8,7 @@ use gradchain::part::{
 use gradchain::prelude::*;
 use gradchain::tree::{LeafMut, LeafRef};
 use gradchain::{Real, Result};
-use ndarray::{Array2, ShapeBuilder, array};
+use ndarray::{Array2, ShapeBuilder};
 
 /// Copies the gradient into room for `more` elements than there are.
 #[derive(Clone, Debug)]
@@ -49,14 +49,14 @@ impl LeafVisitor for Write {
 fn room_for_a_gradient_is_as_long_as_the_leaf() {
     // In another order than the parameters, so that elements are fetched one by one.
     let fortran = Array2::<f32>::ones((2, 3).f());
-    for (gradient, more) in [(array![[1.0_f32; 3]; 2], 0), (fortran.clone(), 0)] {
+    for (gradient, more) in [(Array2::ones((2, 3)), 0), (fortran.clone(), 0)] {
         let optimizer = Greedy { more };
         let mut params = Array2::<f32>::zeros((2, 3));
         let mut state = optimizer.init(&params).unwrap();
         optimizer.step(&mut params, &gradient, &mut state).unwrap();
         assert_eq!(params, Array2::<f32>::ones((2, 3)));
     }
-    for (gradient, more) in [(fortran.clone(), 1), (fortran, 1000), (array![[1.0_f32; 3]; 2], 7)] {
+    for (gradient, more) in [(fortran.clone(), 1), (fortran, 1000), (Array2::ones((2, 3)), 7)] {
         let optimizer = Greedy { more };
         let mut params = Array2::<f32>::zeros((2, 3));
         let mut state = optimizer.init(&params).unwrap();
@@ -79,5 +79,5 @@ fn shapes_that_memory_cannot_have_are_refused() {
     }
     let wrong = LeafRef::from_slice(&[0.0_f32; 4], &[5, 1]).unwrap_err().to_string();
     assert!(wrong.contains("as long as its shape says (5)"), "{wrong}");
-    assert_eq!(LeafRef::from_slice::<f32>(&[], &[0, 7]).unwrap().to_f64(), []);
+    assert_eq!(LeafRef::from_slice::<f32>(&[], &[0, 7]).unwrap().to_f64(), Vec::<f64>::new());
 }
