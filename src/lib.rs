@@ -24,7 +24,7 @@
 // Lets the derive macros name this crate by `::gradchain`, here as elsewhere.
 extern crate self as gradchain;
 
-mod arguments;
+pub mod arguments;
 #[cfg(doctest)]
 mod book;
 #[cfg(feature = "checkpoint")]

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`OneElement`] | [`Rule`]: arithmetic on one element; [`RuleWithMemory`] for more than a count of steps | own rule |
 //! | [`TwoPass`] | [`TwoPasses`]: take in all elements, decide, give out | own two-pass part |
-//! | [`Around`] | [`Wrapper`]: hold another transformation | own wrapper |
+//! | [`Around`] | [`Wrapper`]: hold another transformation; [`Arithmetic`] to do something to elements too | own wrapper |
 //! | [`Whole`] | [`WholeTreeTransformation`]: whole leaves, or all of them | own whole-tree part |
 //! | [`Named`] | [`Optimizer`]: a chain under a name | own optimizer |
 //!
@@ -12,7 +12,8 @@
 //! those of the crate, and is safe code: no part can make the engine read or write memory that is not its own.
 
 pub use crate::engine::{
-    Access, Around, Clock, Decision, Elsewhere, InitContext, LeafVisitor, Named, OneElement, OneElementWithMemory,
-    Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, SlotArray, StepContext, Steps, Stretch, Sums, TwoPass,
-    TwoPasses, Whole, WholeLeaf, WholeTree, WholeTreeTransformation, Wrapper, WrapperState, no_arithmetic,
+    Access, Arithmetic, Around, AroundWithArithmetic, Clock, Decision, Elsewhere, Holds, InitContext, Inner,
+    LeafVisitor, Named, NoArithmetic, OneElement, OneElementWithMemory, Optimizer, Outcome, Part, PartState, Rule,
+    RuleWithMemory, SlotArray, StepContext, Steps, Stretch, Sums, TwoPass, TwoPasses, Whole, WholeLeaf, WholeTree,
+    WholeTreeTransformation, WithArithmetic, Wrapper, WrapperState,
 };

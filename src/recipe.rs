@@ -219,6 +219,16 @@ impl<A: ToRecipe, B: ToRecipe> ToRecipe for (A, B) {
     }
 }
 
+/// An argument that says itself how it is made, asked only when its recipe is asked for.
+#[doc(hidden)]
+pub struct Later<F>(pub F);
+
+impl<F: Fn() -> Recipe> ToRecipe for Later<F> {
+    fn to_recipe(&self) -> Recipe {
+        (self.0)()
+    }
+}
+
 impl ToRecipe for Recipe {
     fn to_recipe(&self) -> Recipe {
         self.clone()

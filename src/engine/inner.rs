@@ -4,7 +4,7 @@ use super::Stage;
 use crate::recipe::{Recipe, ToRecipe};
 
 /// A transformation as an argument of another; its recipe is made only when it is asked for.
-pub(crate) struct Inner<'a, T>(pub(crate) &'a T);
+pub struct Inner<'a, T>(pub &'a T);
 
 impl<T: Stage> ToRecipe for Inner<'_, T> {
     fn to_recipe(&self) -> Recipe {

@@ -26,16 +26,17 @@ mod whole;
 
 pub(crate) use drive::{Sink, Work, add_rounded};
 pub(crate) use examples::Examples;
+pub(crate) use form::Exactly;
 pub use form::{
-    Access, Around, Clock, Decision, Elsewhere, Named, OneElement, OneElementWithMemory, Optimizer, Part, PartState,
-    Rule, RuleWithMemory, SlotArray, Steps, Stretch, TwoPass, TwoPasses, Whole, WholeTreeTransformation, Wrapper,
-    WrapperState, no_arithmetic,
+    Access, Arithmetic, Around, AroundWithArithmetic, Clock, Decision, Elsewhere, Holds, Named, NoArithmetic,
+    OneElement, OneElementWithMemory, Optimizer, Part, PartState, Rule, RuleWithMemory, SlotArray, Steps, Stretch,
+    TwoPass, TwoPasses, Whole, WholeTreeTransformation, WithArithmetic, Wrapper, WrapperState,
 };
 pub use fused::SlotList;
 pub(crate) use fused::{
     SlotJob, SlotReader, SlotsJob, SlotsWriter, at_point, fused_tile, slot_read, slot_tile, slots_read, slots_write,
 };
-pub(crate) use inner::Inner;
+pub use inner::Inner;
 pub(crate) use lint::direction;
 pub use lint::{Warning, WarningKind};
 pub(crate) use macros::delegate_stage;

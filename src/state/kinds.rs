@@ -126,7 +126,7 @@ pub trait PerLeafKind: sealed::Sealed + Clone + Copy + core::fmt::Debug + Partia
 }
 
 /// One count, flag or scalar for each leaf that a transformation acts on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PerLeaf<K> {
     values: Vec<Option<K>>,
 }

@@ -1,11 +1,11 @@
 use crate::element::{DType, Element, Real, convert};
 use crate::engine::table::Table;
 use crate::engine::{
-    Arrays, Ask, InitContext, LeafVisitor, Nested, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile,
-    WholeLeaf, WholeTree,
+    Arrays, Ask, InitContext, LeafVisitor, Nested, Outcome, Shape, Stage, StepContext, Whole, WholeLeaf, WholeTree,
+    WholeTreeTransformation,
 };
 use crate::error::Result;
-use crate::recipe::Recipe;
+use crate::needs::Level;
 use crate::state::{Moments, State, StateWalk, StateWalkMut};
 use crate::tree::{LeafSpec, Structure};
 
@@ -51,14 +51,19 @@ use crate::tree::{LeafSpec, Structure};
 /// Optax, [`flatten`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: an update has its own
 /// leaf's type, not the vector's; line searches can be inside.
 pub fn flatten<T: Stage>(inner: T) -> Flatten<T> {
-    Flatten { inner }
+    Flatten::with(inner)
 }
 
-/// See [`flatten`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Flatten<T> {
-    inner: T,
+crate::wrapper! {
+    /// See [`flatten`].
+    pub Flatten<T> as "flatten" around inner: Whole {}
+    check Self::check_inner;
+}
+
+impl<T: Stage> Flatten<T> {
+    fn check_inner(&self) -> Result<()> {
+        self.inner.validate()
+    }
 }
 
 /// The state of what is inside a [`flatten`].
@@ -98,6 +103,8 @@ struct Room {
     updates: Moments,
     /// A point and its gradient, if what is inside asks for the loss.
     asking: Option<[Moments; 2]>,
+    /// What the last step inside did.
+    outcome: Outcome,
 }
 
 impl Room {
@@ -108,7 +115,9 @@ impl Room {
         let vector = || Moments::like(&structure, &[true], 0.0, |leaf| leaf.dtype().compute());
         let [grads, params, updates] = [vector()?, vector()?, vector()?];
         let asking = if asks { Some([at.moments()?, at.moments()?]) } else { None };
-        Ok(Room { nested: Nested::new(&structure, &[true], shape), grads, params, updates, asking })
+        let nested = Nested::new(&structure, &[true], shape);
+        let outcome = Outcome { emitted: true, skipped: false };
+        Ok(Room { nested, grads, params, updates, asking, outcome })
     }
 }
 
@@ -234,27 +243,16 @@ impl Ask for AskFlat<'_> {
     }
 }
 
-impl<T: Stage> Stage for Flatten<T> {
-    type Needs = T::Needs;
+impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     type State = FlattenState<T::State>;
-    /// What the step inside did.
-    type Run = Option<Outcome>;
-    type Kernel<C: Real> = ();
+    type Needs = T::Needs;
 
-    const SHAPE: Shape = Shape { barriers: 1, stateful: 0, reads_params: 0, materializes: 1, sums: 0 };
-    const FUSES: bool = false;
-
-    fn needs(&self) -> crate::needs::Level {
+    fn needs_now(&self) -> Level {
         self.inner.needs()
     }
 
-    fn validate(&self) -> Result<()> {
-        self.inner.validate()
-    }
-
-    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let asks = self.inner.needs() >= crate::needs::Level::ValueFn;
-        let mut room = Room::new(at, self.inner.shape(), asks)?;
+    fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        let mut room = Room::new(at, self.inner.shape(), self.inner.needs() >= Level::ValueFn)?;
         let (params, mut along) = (at.params_as_moments()?, Along::start(&mut room.params));
         at.structure().leaves().iter().enumerate().for_each(|(i, leaf)| along.array(i, leaf, &params));
         Ok(FlattenState { inner: room.nested.init(&self.inner, &room.params)?, room })
@@ -264,20 +262,8 @@ impl<T: Stage> Stage for Flatten<T> {
         state.room.nested.check(&self.inner, &state.inner, at)
     }
 
-    fn begin(&self, _: &mut Self::State, _: &StepContext<'_>) -> Option<Outcome> {
-        None
-    }
-
-    fn barrier(
-        &self,
-        state: &mut Self::State,
-        run: &mut Option<Outcome>,
-        at: &StepContext<'_>,
-        _: usize,
-        _: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
-        let FlattenState { inner, room: Room { nested, grads, params, updates, asking } } = state;
+    fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let FlattenState { inner, room: Room { nested, grads, params, updates, asking, outcome } } = state;
         let shape = self.inner.shape();
         let reads = shape.reads_params != 0 || shape.materializes != 0;
         let params_along = if reads { Some(Along::start(params)) } else { None };
@@ -290,34 +276,15 @@ impl<T: Stage> Stage for Flatten<T> {
             _ => None,
         };
         let ask = ask.as_mut().map(|ask| ask as &mut dyn Ask);
-        *run = Some(nested.run(&self.inner, inner, at, Arrays { grads, params, updates }, ask));
+        *outcome = nested.run(&self.inner, inner, at, Arrays { grads, params, updates }, ask);
         tree.visit(&mut Split { vector: updates, at: 0 });
     }
 
-    fn finish(&self, _: &mut Self::State, run: Option<Outcome>, _: Sums<'_>, outcome: &mut Outcome) {
-        if let Some(inside) = run {
-            outcome.emitted &= inside.emitted;
-            outcome.skipped |= inside.skipped;
-        }
-    }
-
-    fn tile<C: Real>(&self, _: &Self::State, _: &Option<Outcome>, _: Place, _: Span, _: &mut Tile<'_, C>) {}
-
-    fn kernel<C: Real>(&self, _: &Self::State, _: &Option<Outcome>, _: usize) {}
-
-    fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: Span) -> usize {
-        0
+    fn outcome(&self, state: &Self::State) -> Outcome {
+        state.room.outcome
     }
 
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.inner.unused(&state.inner, report);
-    }
-
-    fn recipe(&self) -> Recipe {
-        Recipe::call("flatten", [("inner", self.inner.recipe())])
-    }
-
-    fn describe(&self) -> String {
-        format!("flatten({})", self.inner.describe())
     }
 }

@@ -1,11 +1,8 @@
-use crate::arguments::{Argument, Arguments};
-use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use super::macros::memory;
+use crate::engine::{Around, Decision, InitContext, Stage, StepContext, Wrapper, WrapperState};
 use crate::error::{Error, Result};
-use crate::recipe::Recipe;
 use crate::select::Mask;
-use crate::state::state_fields;
-use crate::state::{Flag, PerLeaf, State};
+use crate::state::{Flag, PerLeaf};
 use crate::tree::Structure;
 
 /// Lets leaves be frozen and thawed while training runs; their state waits.
@@ -63,28 +60,41 @@ use crate::tree::Structure;
 /// Optax has [`freeze`](https://optax.readthedocs.io/en/latest/api/transformations.html), which is decided once and for
 /// all. PyTorch: `requires_grad`, which a running optimizer heeds only if the gradient is also `None`.
 pub fn freezable<T: Stage>(inner: T) -> Freezable<T> {
-    Freezable { inner }
+    Freezable::with(inner)
 }
 
-/// See [`freezable`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Freezable<T> {
-    inner: T,
+crate::wrapper! {
+    /// See [`freezable`].
+    pub Freezable<T> as "freezable" around inner: Around {}
+    check Self::check_inner;
+    arguments inside;
+}
+
+impl<T: Stage> Freezable<T> {
+    fn check_inner(&self) -> Result<()> {
+        if self.shape().materializes == 0 {
+            return Ok(());
+        }
+        let found = self.inner.describe();
+        Err(Error::argument("freezable", "inner", "without parts that work on whole leaves", found))
+    }
 }
 
 /// The state of what is inside a [`freezable`], and which leaves are frozen.
-#[derive(Clone, Debug)]
-pub struct FreezableState<S> {
-    frozen: PerLeaf<Flag>,
-    inner: S,
-    /// What masks are resolved against.
-    structure: Structure,
+pub type FreezableState<S> = WrapperState<Frozen, S>;
+
+memory! {
+    /// Which leaves of a [`freezable`] are frozen.
+    pub Frozen {
+        frozen: PerLeaf<Flag>,
+    }
+    beside {
+        /// What masks are resolved against.
+        structure: Structure,
+    }
 }
 
-state_fields!(FreezableState<S: State> { frozen, inner });
-
-impl<S> FreezableState<S> {
+impl Frozen {
     /// Freezes the chosen leaves; those that are frozen already stay so.
     ///
     /// # Errors
@@ -98,7 +108,7 @@ impl<S> FreezableState<S> {
     ///
     /// # Errors
     ///
-    /// As [`freeze`](FreezableState::freeze).
+    /// As [`freeze`](Frozen::freeze).
     pub fn thaw(&mut self, mask: &Mask) -> Result<()> {
         self.set(mask, false, "thaw")
     }
@@ -116,155 +126,22 @@ impl<S> FreezableState<S> {
     pub fn frozen(&self) -> &PerLeaf<Flag> {
         &self.frozen
     }
-
-    /// The state of the transformation inside.
-    pub fn inner(&self) -> &S {
-        &self.inner
-    }
-
-    /// The state of the transformation inside, to write.
-    pub fn inner_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    fn is_frozen(&self, leaf: usize) -> bool {
-        self.frozen.get(leaf).is_some_and(Flag::get)
-    }
 }
 
-impl<T: Arguments> Arguments for Freezable<T> {
-    const NAME: &'static str = T::NAME;
+impl<T: Stage> Wrapper for Freezable<T> {
+    type Memory = Frozen;
+    const CHOOSES: bool = true;
 
-    fn name(&self) -> &'static str {
-        self.inner.name()
+    fn start(&self, memory: &mut Frozen, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+        *memory = Frozen { frozen: PerLeaf::new(at.active(), Flag::default()), structure: at.structure().clone() };
+        Ok(())
     }
 
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        self.inner.arguments(visit);
-    }
-}
-
-/// What the element loop needs: the decision is the same for a whole leaf.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct FreezableKernel<K> {
-    inner: K,
-    frozen: bool,
-}
-
-impl<T: Stage> Stage for Freezable<T> {
-    type Needs = T::Needs;
-    type State = FreezableState<T::State>;
-    type Run = T::Run;
-    type Kernel<C: Real> = FreezableKernel<T::Kernel<C>>;
-
-    const SHAPE: Shape = T::SHAPE;
-    const FUSES: bool = T::FUSES;
-    const SLOTS: usize = T::SLOTS;
-
-    fn shape(&self) -> Shape {
-        self.inner.shape()
+    fn acts_on(&self, memory: &Frozen, leaf: usize) -> bool {
+        !memory.frozen.get(leaf).is_some_and(Flag::get)
     }
 
-    fn needs(&self) -> crate::needs::Level {
-        self.inner.needs()
-    }
-
-    fn validate(&self) -> Result<()> {
-        if self.shape().materializes != 0 {
-            let found = self.inner.describe();
-            return Err(Error::argument("freezable", "inner", "without parts that work on whole leaves", found));
-        }
-        self.inner.validate()
-    }
-
-    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let frozen = PerLeaf::new(at.active(), Flag::default());
-        Ok(FreezableState { frozen, inner: self.inner.init_state(at)?, structure: at.structure().clone() })
-    }
-
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        self.inner.check(&state.inner, at)
-    }
-
-    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> T::Run {
-        self.inner.begin(&mut state.inner, at)
-    }
-
-    fn barrier(
-        &self,
-        state: &mut Self::State,
-        run: &mut T::Run,
-        at: &StepContext<'_>,
-        index: usize,
-        sums: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
-        self.inner.barrier(&mut state.inner, run, at, index, sums, tree);
-    }
-
-    fn finish(&self, state: &mut Self::State, run: T::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        self.inner.finish(&mut state.inner, run, sums, outcome);
-    }
-
-    fn ends_at(&self, state: &Self::State, run: &T::Run) -> Option<usize> {
-        self.inner.ends_at(&state.inner, run)
-    }
-
-    fn tile<C: Real>(&self, state: &Self::State, run: &T::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        if !state.is_frozen(tile.leaf) {
-            self.inner.tile(&state.inner, run, place, span, tile);
-        } else if span.has(place.at) {
-            tile.set_zero();
-        }
-    }
-
-    fn fuses_now(&self, state: &Self::State, run: &T::Run, leaf: usize) -> bool {
-        // A frozen leaf's state arrays are not even read on the way by tiles.
-        !state.is_frozen(leaf) && self.inner.fuses_now(&state.inner, run, leaf)
-    }
-
-    #[inline]
-    fn kernel<C: Real>(&self, state: &Self::State, run: &T::Run, leaf: usize) -> Self::Kernel<C> {
-        let inner = self.inner.kernel(&state.inner, run, leaf);
-        FreezableKernel { inner, frozen: state.is_frozen(leaf) }
-    }
-
-    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
-        self.inner.slots(&state.inner, leaf, list);
-    }
-
-    #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
-        if !k.frozen {
-            T::apply::<C>(&k.inner, at, span, slots, u, p, tally)
-        } else if span.has(at) {
-            C::zero()
-        } else {
-            u
-        }
-    }
-
-    #[inline(always)]
-    fn reduce<C: Real>(k: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        if !k.frozen {
-            T::reduce::<C>(&k.inner, place, span, u, p, sums);
-        }
-    }
-
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        if state.is_frozen(leaf) { 0 } else { self.inner.state_bytes(&state.inner, leaf, at, span) }
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        self.inner.unused(&state.inner, report);
-    }
-
-    fn recipe(&self) -> Recipe {
-        Recipe::call("freezable", [("inner", self.inner.recipe())])
-    }
-
-    fn describe(&self) -> String {
-        format!("freezable({})", self.inner.describe())
+    fn decide(&self, _: &mut Frozen, _: &StepContext<'_>, _: f64) -> Decision {
+        Decision::Run
     }
 }

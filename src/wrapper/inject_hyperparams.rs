@@ -1,11 +1,12 @@
 use core::any::Any;
 use core::fmt;
 
+use super::macros::memory;
 use crate::arguments::{Argument, Arguments};
-use crate::element::{DType, Element, Real, with_dtype};
-use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::element::{DType, Element, with_dtype};
+use crate::engine::{Around, Decision, InitContext, Stage, StepContext, Wrapper, WrapperState};
 use crate::error::{Error, Result};
-use crate::recipe::{Recipe, ToRecipe};
+use crate::recipe::ToRecipe;
 use crate::schedule::{Hyperparam, Schedule};
 use crate::state::{Count, Scalar, State, StateWalk, StateWalkMut};
 
@@ -56,17 +57,19 @@ use crate::state::{Count, Scalar, State, StateWalk, StateWalkMut};
 /// the next step.
 ///
 /// [optax]: https://optax.readthedocs.io/en/latest/api/optimizer_schedules.html
-pub fn inject_hyperparams<T: Arguments + Stage + Clone>(inner: T) -> InjectHyperparams<T> {
-    InjectHyperparams { inner, static_args: Vec::new(), hyperparam_dtype: None }
+pub fn inject_hyperparams<T: Arguments + Stage>(inner: T) -> InjectHyperparams<T> {
+    InjectHyperparams::with(inner, Vec::new())
 }
 
-/// See [`inject_hyperparams`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct InjectHyperparams<T> {
-    inner: T,
-    static_args: Vec<String>,
-    hyperparam_dtype: Option<DType>,
+crate::wrapper! {
+    /// See [`inject_hyperparams`].
+    pub InjectHyperparams<T: Arguments> as "inject_hyperparams" around inner: Around {
+        static_args: Vec<String>;
+        /// Rounds every value to a type before it is used. By default values are `f64`; the option is there to reproduce
+        /// runs of Optax.
+        hyperparam_dtype: Option<DType> = None;
+    }
+    check Self::check_names;
 }
 
 impl<T> InjectHyperparams<T> {
@@ -75,17 +78,10 @@ impl<T> InjectHyperparams<T> {
         self.static_args = names.into_iter().map(Into::into).collect();
         self
     }
-
-    /// Rounds every value to a type before it is used. By default values are `f64`; the option is there to reproduce
-    /// runs of Optax.
-    pub fn hyperparam_dtype(mut self, dtype: DType) -> Self {
-        self.hyperparam_dtype = Some(dtype);
-        self
-    }
 }
 
 /// The hyperparameters of an [`inject_hyperparams`], by name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Hyperparams {
     owner: &'static str,
     values: Vec<Value>,
@@ -184,16 +180,21 @@ impl State for Hyperparams {
 }
 
 /// The state of an [`inject_hyperparams`].
-#[derive(Clone, Debug)]
-pub struct InjectHyperparamsState<T: Stage> {
-    count: Count,
-    hyperparams: Hyperparams,
-    inner: T::State,
-    /// The transformation with the values of this step in place of what it was built with.
-    effective: T,
+pub type InjectHyperparamsState<T> = WrapperState<Injected<T>, <T as Stage>::State>;
+
+memory! {
+    /// What an [`inject_hyperparams`] remembers besides what is inside.
+    pub Injected<T: Stage> {
+        count: Count,
+        hyperparams: Hyperparams,
+    }
+    beside {
+        /// The transformation with the values of this step in place of what it was built with.
+        effective: Option<T>,
+    }
 }
 
-impl<T: Stage> InjectHyperparamsState<T> {
+impl<T: Stage> Injected<T> {
     /// Steps done.
     pub fn count(&self) -> Count {
         self.count
@@ -208,32 +209,9 @@ impl<T: Stage> InjectHyperparamsState<T> {
     pub fn hyperparams_mut(&mut self) -> &mut Hyperparams {
         &mut self.hyperparams
     }
-
-    /// The state of the transformation inside.
-    pub fn inner(&self) -> &T::State {
-        &self.inner
-    }
-
-    /// The state of the transformation inside, to write.
-    pub fn inner_mut(&mut self) -> &mut T::State {
-        &mut self.inner
-    }
 }
 
-impl<T: Arguments + Stage + Clone + 'static> State for InjectHyperparamsState<T> {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("hyperparams", &self.hyperparams);
-        walk.child("inner", &self.inner);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("hyperparams", &mut self.hyperparams);
-        walk.child("inner", &mut self.inner);
-    }
-}
-
-impl<T: Arguments + Stage + Clone + 'static> InjectHyperparams<T> {
+impl<T: Arguments + Stage> InjectHyperparams<T> {
     /// Every argument: name, and whether and how it is injected.
     fn collect(&self) -> Hyperparams {
         let mut found = Hyperparams { owner: self.inner.name(), values: Vec::new(), fixed: Vec::new() };
@@ -254,132 +232,50 @@ impl<T: Arguments + Stage + Clone + 'static> InjectHyperparams<T> {
             _ => value,
         }
     }
-}
 
-impl<T: Arguments + Stage + Clone + 'static> Stage for InjectHyperparams<T> {
-    type Needs = T::Needs;
-    type State = InjectHyperparamsState<T>;
-    type Run = T::Run;
-    type Kernel<C: Real> = T::Kernel<C>;
-
-    const SHAPE: Shape = T::SHAPE;
-    const FUSES: bool = T::FUSES;
-    const SLOTS: usize = T::SLOTS;
-
-    fn shape(&self) -> Shape {
-        self.inner.shape()
-    }
-
-    fn needs(&self) -> crate::needs::Level {
-        self.inner.needs()
-    }
-
-    fn validate(&self) -> Result<()> {
+    fn check_names(&self) -> Result<()> {
         let known = self.collect();
         let names: Vec<&str> = known.values.iter().map(|v| v.name).chain(known.fixed.iter().copied()).collect();
-        if let Some(unknown) = self.static_args.iter().find(|name| !names.contains(&name.as_str())) {
-            let place = format!("inject_hyperparams({}): static_args", self.inner.name());
-            return Err(Error::unknown_name(place, "argument", unknown, names));
+        match self.static_args.iter().find(|name| !names.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(unknown) => {
+                let place = format!("inject_hyperparams({}): static_args", self.inner.name());
+                Err(Error::unknown_name(place, "argument", unknown, names))
+            }
         }
-        self.inner.validate()
+    }
+}
+
+impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
+    type Memory = Injected<T>;
+
+    fn inner_now<'a>(&'a self, memory: &'a Injected<T>) -> &'a T {
+        memory.effective.as_ref().unwrap_or(&self.inner)
     }
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let inner = self.inner.init_state(at)?;
-        let effective = self.inner.clone();
-        Ok(InjectHyperparamsState { count: Count::default(), hyperparams: self.collect(), inner, effective })
+    fn start(&self, memory: &mut Injected<T>, _: &InitContext<'_>, _: &T::State) -> Result<()> {
+        memory.hyperparams = self.collect();
+        memory.effective = Some(self.inner.clone());
+        Ok(())
     }
 
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        state.effective.check(&state.inner, at)
-    }
-
-    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> T::Run {
-        let count = state.count.get();
-        let mut values = state.hyperparams.values.iter_mut();
-        state.effective.arguments(&mut |name, argument| {
+    fn decide(&self, memory: &mut Injected<T>, _: &StepContext<'_>, _: f64) -> Decision {
+        let Injected { count, hyperparams, effective } = memory;
+        let mut values = hyperparams.values.iter_mut();
+        let effective = effective.get_or_insert_with(|| self.inner.clone());
+        effective.arguments(&mut |name, argument| {
             let Argument::Hyperparam(hyperparam) = argument else { return };
             if self.static_args.iter().any(|s| s == name) {
                 return;
             }
             // The arguments come in the order in which `collect` found them.
             if let Some(v) = values.next() {
-                let value = v.schedule.as_ref().map_or(v.value.get(), |s| s.at(count));
+                let value = v.schedule.as_ref().map_or(v.value.get(), |s| s.at(count.get()));
                 v.value.set(self.rounded(value));
                 *hyperparam = Hyperparam::Number(v.value.get());
             }
         });
-        state.count.increment();
-        state.effective.begin(&mut state.inner, at)
-    }
-
-    fn barrier(
-        &self,
-        state: &mut Self::State,
-        run: &mut T::Run,
-        at: &StepContext<'_>,
-        index: usize,
-        sums: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
-        state.effective.barrier(&mut state.inner, run, at, index, sums, tree);
-    }
-
-    fn finish(&self, state: &mut Self::State, run: T::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        state.effective.finish(&mut state.inner, run, sums, outcome);
-    }
-
-    fn ends_at(&self, state: &Self::State, run: &T::Run) -> Option<usize> {
-        state.effective.ends_at(&state.inner, run)
-    }
-
-    fn tile<C: Real>(&self, state: &Self::State, run: &T::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        state.effective.tile(&state.inner, run, place, span, tile);
-    }
-
-    fn fuses_now(&self, state: &Self::State, run: &T::Run, leaf: usize) -> bool {
-        state.effective.fuses_now(&state.inner, run, leaf)
-    }
-
-    #[inline]
-    fn kernel<C: Real>(&self, state: &Self::State, run: &T::Run, leaf: usize) -> T::Kernel<C> {
-        state.effective.kernel(&state.inner, run, leaf)
-    }
-
-    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
-        state.effective.slots(&state.inner, leaf, list);
-    }
-
-    #[inline(always)]
-    fn apply<C: Real>(k: &T::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
-        T::apply::<C>(k, at, span, slots, u, p, tally)
-    }
-
-    #[inline(always)]
-    fn reduce<C: Real>(k: &T::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        T::reduce::<C>(k, place, span, u, p, sums);
-    }
-
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        state.effective.state_bytes(&state.inner, leaf, at, span)
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        self.inner.unused(&state.inner, report);
-    }
-
-    fn recipe(&self) -> Recipe {
-        Recipe::call(
-            "inject_hyperparams",
-            [
-                ("inner", self.inner.recipe()),
-                ("static_args", self.static_args.to_recipe()),
-                ("hyperparam_dtype", self.hyperparam_dtype.to_recipe()),
-            ],
-        )
-    }
-
-    fn describe(&self) -> String {
-        format!("inject_hyperparams({})", self.inner.describe())
+        count.increment();
+        Decision::Run
     }
 }

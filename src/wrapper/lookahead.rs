@@ -1,11 +1,11 @@
+use super::macros::memory;
 use crate::element::Real;
-use crate::engine::{Around, Decision, InitContext, Outcome, Part, Stage, StepContext, Wrapper, WrapperState};
-use crate::error::{Error, Result};
-use crate::needs::Nothing;
-use crate::range::FINITE;
-use crate::recipe::{Recipe, ToRecipe};
+use crate::engine::{
+    Arithmetic, AroundWithArithmetic, Decision, InitContext, Outcome, Stage, StepContext, Wrapper, WrapperState,
+};
+use crate::error::Result;
 use crate::schedule::Hyperparam;
-use crate::state::{Count, EvaluateAs, Moments, State, StateWalk, StateWalkMut};
+use crate::state::{Count, EvaluateAs, Moments, State};
 
 /// Lets a fast optimizer run ahead, and every `sync_period` steps moves slow parameters part of the way to where it got;
 /// the fast ones start again from there.
@@ -53,55 +53,40 @@ use crate::state::{Count, EvaluateAs, Moments, State, StateWalk, StateWalkMut};
 /// 2019, algorithm 1. Optax, [`lookahead`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs:
 /// the slow parameters are state, so that the parameters are a plain tree as everywhere else.
 pub fn lookahead<T: Stage>(fast_optimizer: T, sync_period: u64, slow_step_size: impl Into<Hyperparam>) -> Lookahead<T> {
-    Lookahead { inner: fast_optimizer, sync_period, slow_step_size: slow_step_size.into(), reset_state: false }
+    Lookahead::with(fast_optimizer, sync_period, slow_step_size.into())
 }
 
-/// See [`lookahead`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Lookahead<T> {
-    inner: T,
-    sync_period: u64,
-    slow_step_size: Hyperparam,
-    reset_state: bool,
-}
-
-impl<T> Lookahead<T> {
-    /// Whether the fast optimizer forgets its state when synchronizing. It is copied from the first state then, which
-    /// allocates.
-    pub fn reset_state(mut self, reset: bool) -> Self {
-        self.reset_state = reset;
-        self
+crate::wrapper! {
+    /// See [`lookahead`].
+    pub Lookahead<T> as "lookahead" around fast_optimizer: AroundWithArithmetic {
+        sync_period: u64 in AT_LEAST_1;
+        slow_step_size: Hyperparam in FINITE;
+        /// Whether the fast optimizer forgets its state when synchronizing. It is copied from the first state then, which
+        /// allocates.
+        reset_state: bool = false;
     }
+    shows "{}, {}": sync_period, slow_step_size;
 }
 
 /// The state of a [`lookahead`].
 pub type LookaheadState<S> = WrapperState<SlowSteps<S>, S>;
 
-/// What a [`lookahead`] remembers besides the slow parameters and what is inside.
-#[derive(Clone, Debug)]
-pub struct SlowSteps<S> {
-    steps_since_sync: Count,
-    syncs: Count,
-    /// The fast optimizer's first state, if it is going to be reset to it.
-    first: Option<Box<S>>,
+memory! {
+    /// What a [`lookahead`] remembers besides the slow parameters and what is inside.
+    pub SlowSteps<S: State> {
+        steps_since_sync: Count,
+        syncs: Count,
+    }
+    beside {
+        /// The fast optimizer's first state, if it is going to be reset to it.
+        first: Option<Box<S>>,
+        /// How far to go in this step.
+        step_size: f64,
+    }
+    evaluate |_memory| EvaluateAs { slot: 0, of_params: 0.0, of_array: 1.0 };
 }
 
-impl<S: State> State for SlowSteps<S> {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("steps_since_sync", &self.steps_since_sync);
-        walk.child("syncs", &self.syncs);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("steps_since_sync", &mut self.steps_since_sync);
-        walk.child("syncs", &mut self.syncs);
-    }
-    fn evaluate_as(&self) -> Option<EvaluateAs> {
-        Some(EvaluateAs { slot: 0, of_params: 0.0, of_array: 1.0 })
-    }
-}
-
-impl<S> LookaheadState<S> {
+impl<S: State> LookaheadState<S> {
     /// The slow parameters: the ones to evaluate.
     pub fn slow(&self) -> &Moments {
         self.slot(0)
@@ -113,88 +98,50 @@ impl<S> LookaheadState<S> {
     }
 }
 
-impl<T: Stage> Part for Lookahead<T> {
-    const NAME: &'static str = "lookahead";
-    type Form = Around;
+impl<T: Stage> Wrapper for Lookahead<T> {
+    type Memory = SlowSteps<T::State>;
 
-    fn validate(&self) -> Result<()> {
-        if self.sync_period == 0 {
-            return Err(Error::argument(Self::NAME, "sync_period", "at least 1", 0));
+    fn start(&self, memory: &mut SlowSteps<T::State>, _: &InitContext<'_>, inner: &T::State) -> Result<()> {
+        memory.first = self.reset_state.then(|| Box::new(inner.clone()));
+        Ok(())
+    }
+
+    fn decide(&self, memory: &mut SlowSteps<T::State>, _: &StepContext<'_>, _: f64) -> Decision {
+        memory.steps_since_sync.increment();
+        if memory.steps_since_sync.get() < self.sync_period {
+            return Decision::Inside;
         }
-        self.slow_step_size.within(Self::NAME, "slow_step_size", FINITE)
+        memory.step_size = self.slow_step_size.at(memory.syncs.get());
+        memory.steps_since_sync.reset();
+        memory.syncs.increment();
+        Decision::Run
     }
 
-    fn recipe(&self) -> Recipe {
-        Recipe::call(
-            "lookahead",
-            [
-                ("fast_optimizer", self.inner.recipe()),
-                ("sync_period", self.sync_period.to_recipe()),
-                ("slow_step_size", self.slow_step_size.to_recipe()),
-                ("reset_state", self.reset_state.to_recipe()),
-            ],
-        )
-    }
-
-    fn describe(&self) -> String {
-        format!("lookahead({}, {}, {})", self.inner.describe(), self.sync_period, self.slow_step_size)
+    fn finish(&self, memory: &mut SlowSteps<T::State>, did: Decision, _: Option<Outcome>, inner: &mut T::State) {
+        if let (Decision::Run, Some(first)) = (did, &memory.first) {
+            *inner = (**first).clone();
+        }
     }
 }
 
-impl<T: Stage> Wrapper for Lookahead<T> {
+impl<T: Stage> Arithmetic for Lookahead<T> {
     const SLOTS: &'static [&'static str] = &["slow"];
     const AFTER: bool = true;
     const READS_PARAMS: bool = true;
-    type Inner = T;
-    type Asks = Nothing;
-    type Memory = SlowSteps<T::State>;
-    type Run = f64;
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = C;
-
-    fn inner(&self) -> &T {
-        &self.inner
-    }
 
     fn slot_starts_as_params(&self, _: usize) -> bool {
         true
     }
 
-    fn start(&self, _: &InitContext<'_>, inner: &T::State) -> Result<SlowSteps<T::State>> {
-        let first = self.reset_state.then(|| Box::new(inner.clone()));
-        Ok(SlowSteps { steps_since_sync: Count::default(), syncs: Count::default(), first })
-    }
-
-    fn decide(&self, memory: &mut SlowSteps<T::State>, _: &StepContext<'_>, _: f64) -> Decision<f64> {
-        memory.steps_since_sync.increment();
-        if memory.steps_since_sync.get() < self.sync_period {
-            return Decision::Inside;
-        }
-        let step_size = self.slow_step_size.at(memory.syncs.get());
-        memory.steps_since_sync.reset();
-        memory.syncs.increment();
-        Decision::Run(step_size)
-    }
-
-    fn scalars<C: Real>(&self, _: &SlowSteps<T::State>, step_size: &f64, _: usize) -> C {
-        C::of(*step_size)
+    fn scalars<C: Real>(&self, memory: &SlowSteps<T::State>, _: usize) -> C {
+        C::of(memory.step_size)
     }
 
     #[inline(always)]
     fn after<C: Real>(step_size: C, [slow]: &mut [C; 1], u: C, p: C) -> C {
         *slow += step_size * (p + u - *slow);
         *slow - p
-    }
-
-    fn finish(
-        &self,
-        memory: &mut SlowSteps<T::State>,
-        decision: &Decision<f64>,
-        _: Option<Outcome>,
-        inner: &mut T::State,
-    ) {
-        if let (Decision::Run(_), Some(first)) = (decision, &memory.first) {
-            *inner = (**first).clone();
-        }
     }
 }

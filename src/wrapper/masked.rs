@@ -1,12 +1,7 @@
-use crate::arguments::{Argument, Arguments};
-use crate::engine::{
-    Around, Decision, Elsewhere, InitContext, Part, Stage, StepContext, Wrapper, WrapperState, no_arithmetic,
-};
+use crate::engine::{Around, Decision, Elsewhere, InitContext, Stage, StepContext, Wrapper, WrapperState};
 use crate::error::Result;
-use crate::needs::Nothing;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Mask;
-use crate::state::state_fields;
 
 /// Applies a transformation to some leaves only; the updates of the others pass through unchanged.
 ///
@@ -50,16 +45,17 @@ use crate::state::state_fields;
 /// Optax, [`masked`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a mask is a [`Mask`],
 /// never a function that is told from a tree of parameters by whether it can be called; freezing is a verb of its own.
 pub fn masked<T>(inner: T, mask: impl Into<Mask>) -> Masked<T> {
-    Masked { inner, mask: mask.into(), freeze_others: false }
+    Masked::with(inner, mask.into(), false)
 }
 
-/// See [`masked`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Masked<T> {
-    pub(crate) inner: T,
-    pub(crate) mask: Mask,
-    pub(crate) freeze_others: bool,
+crate::wrapper! {
+    /// See [`masked`].
+    pub Masked<T> as "masked" around inner: Around {
+        mask: Mask;
+        freeze_others: bool;
+    }
+    recipe Self::data;
+    arguments inside;
 }
 
 impl<T> Masked<T> {
@@ -81,41 +77,8 @@ impl<T> Masked<T> {
     }
 }
 
-/// Those of what is inside, and the mask.
-impl<T: Arguments> Arguments for Masked<T> {
-    const NAME: &'static str = T::NAME;
-
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        self.inner.arguments(visit);
-        visit("mask", Argument::Static(&self.mask));
-    }
-}
-
-/// The state of what is inside a [`masked`], and which leaves that is.
-pub type MaskedState<S> = WrapperState<MaskMemory, S>;
-
-/// A [`masked`] remembers nothing of its own.
-#[derive(Clone, Debug)]
-pub struct MaskMemory;
-
-state_fields!(MaskMemory<> { });
-
-impl<S> MaskedState<S> {
-    /// Whether each leaf is acted on.
-    pub fn active(&self) -> &[bool] {
-        self.chosen().unwrap_or_default()
-    }
-}
-
-impl<T: Stage> Part for Masked<T> {
-    const NAME: &'static str = "masked";
-    type Form = Around;
-
-    fn recipe(&self) -> Recipe {
+impl<T: Stage> Masked<T> {
+    fn data(&self) -> Recipe {
         let inner = ("inner", self.inner.recipe());
         let mask = ("mask", self.mask.to_recipe());
         // A mask that takes every leaf is no mask.
@@ -127,23 +90,21 @@ impl<T: Stage> Part for Masked<T> {
             true => Recipe::call("masked", [inner, mask, ("freeze_others", Recipe::Bool(true))]),
         }
     }
+}
 
-    fn describe(&self) -> String {
-        format!("masked({})", self.inner.describe())
+/// The state of what is inside a [`masked`], and which leaves that is.
+pub type MaskedState<S> = WrapperState<(), S>;
+
+impl<S> MaskedState<S> {
+    /// Whether each leaf is acted on.
+    pub fn active(&self) -> &[bool] {
+        self.chosen().unwrap_or_default()
     }
 }
 
 impl<T: Stage> Wrapper for Masked<T> {
-    type Inner = T;
-    type Asks = Nothing;
-    type Memory = MaskMemory;
-    type Run = ();
+    type Memory = ();
     const CHOOSES: bool = true;
-    no_arithmetic!();
-
-    fn inner(&self) -> &T {
-        &self.inner
-    }
 
     fn leaves(&self, at: &InitContext<'_>) -> Result<Option<Vec<bool>>> {
         let what = format!("mask of {}", self.inner.describe());
@@ -154,11 +115,7 @@ impl<T: Stage> Wrapper for Masked<T> {
         if self.freeze_others { Elsewhere::Zero } else { Elsewhere::Pass }
     }
 
-    fn start(&self, _: &InitContext<'_>, _: &T::State) -> Result<MaskMemory> {
-        Ok(MaskMemory)
-    }
-
-    fn decide(&self, _: &mut MaskMemory, _: &StepContext<'_>, _: f64) -> Decision<()> {
-        Decision::Run(())
+    fn decide(&self, (): &mut (), _: &StepContext<'_>, _: f64) -> Decision {
+        Decision::Run
     }
 }

@@ -10,6 +10,7 @@ mod freezable;
 mod freeze;
 mod inject_hyperparams;
 mod lookahead;
+mod macros;
 mod masked;
 mod mechanize;
 mod multi_steps;
@@ -60,8 +61,6 @@ pub use crate::arguments::{Argument, Arguments};
 pub mod internals {
     pub use super::boxed::ErasedState;
     pub use super::chain::Members;
-    pub use super::params_average::{Averaged, Averages};
-    pub use super::params_ema::Exponential;
-    pub use super::params_swa::Equal;
+    pub use super::params_average::{Averages, Take};
     pub use super::partition::{Group, IntoGroup};
 }

@@ -1,12 +1,8 @@
-use super::params_average::{Averaged, Averages};
-use crate::arguments::{Argument, Arguments};
+use super::params_average::Averages;
 use crate::element::DType;
-use crate::engine::Inner;
-use crate::engine::{InitContext, Stage};
-use crate::error::{Error, Result};
-use crate::recipe::{Recipe, ToRecipe};
+use crate::engine::{AroundWithArithmetic, Stage};
 use crate::schedule::Hyperparam;
-use crate::state::{Count, Moments, Scalar};
+use crate::state::{Count, Scalar};
 
 /// Keeps an exponential moving average of the parameters that an optimizer trains, to evaluate with.
 ///
@@ -83,110 +79,34 @@ use crate::state::{Count, Moments, Scalar};
 /// as timm's and TensorFlow's; PyTorch's with those after the first update, which is what `debias` does for its first value.
 /// Buffers that are no leaves are not averaged. Optax has `incremental_update` alone, as does this crate for loops by hand.
 pub fn params_ema<T: Stage>(inner: T, decay: impl Into<Hyperparam>) -> ParamsEma<T> {
-    let average =
-        Exponential { decay: decay.into(), debias: false, warmup: false, update_every: 1, accumulator_dtype: None };
-    ParamsEma { averaged: Averaged { inner, average } }
+    ParamsEma::with(inner, decay.into())
 }
 
-/// See [`params_ema`].
-///
-/// Its state is a [`ParamsAverageState`](crate::ParamsAverageState).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ParamsEma<T> {
-    averaged: Averaged<T, Exponential>,
+crate::wrapper! {
+    /// See [`params_ema`].
+    ///
+    /// Its state is a [`ParamsAverageState`](crate::ParamsAverageState).
+    pub ParamsEma<T> as "params_ema" around inner: AroundWithArithmetic {
+        decay: Hyperparam in DECAY;
+        /// Sets whether the average begins with the parameters after the first step instead of those before it.
+        debias: bool = false;
+        /// Sets whether the decay is less in the beginning.
+        warmup: bool = false;
+        /// Sets after how many steps the average moves; at least 1.
+        update_every: u64 in AT_LEAST_1 = 1;
+        /// Sets the type of the average; by default the one that the leaf's arithmetic is done in.
+        accumulator_dtype: Option<DType> = None;
+    }
+    shows "{}": decay;
 }
 
-impl<T> ParamsEma<T> {
-    /// Sets whether the average begins with the parameters after the first step instead of those before it.
-    pub fn debias(mut self, debias: bool) -> Self {
-        self.averaged.average.debias = debias;
-        self
+impl<T: Stage> Averages for ParamsEma<T> {
+    fn starts_as_params(&self) -> bool {
+        !self.debias
     }
 
-    /// Sets whether the decay is less in the beginning.
-    pub fn warmup(mut self, warmup: bool) -> Self {
-        self.averaged.average.warmup = warmup;
-        self
-    }
-
-    /// Sets after how many steps the average moves; at least 1.
-    pub fn update_every(mut self, update_every: u64) -> Self {
-        self.averaged.average.update_every = update_every;
-        self
-    }
-
-    /// Sets the type of the average; by default the one that the leaf's arithmetic is done in.
-    pub fn accumulator_dtype(mut self, accumulator_dtype: impl Into<Option<DType>>) -> Self {
-        self.averaged.average.accumulator_dtype = accumulator_dtype.into();
-        self
-    }
-}
-
-impl<T: Stage> Arguments for ParamsEma<T> {
-    const NAME: &'static str = "params_ema";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        let Averaged { inner, average } = &mut self.averaged;
-        visit("inner", Argument::Static(&Inner(&*inner)));
-        visit("decay", Argument::Hyperparam(&mut average.decay));
-        visit("debias", Argument::Static(&average.debias));
-        visit("warmup", Argument::Static(&average.warmup));
-        visit("update_every", Argument::Static(&average.update_every));
-        visit("accumulator_dtype", Argument::Static(&average.accumulator_dtype));
-    }
-}
-
-crate::engine::delegate_stage! {
-    ParamsEma<T> where T: Stage => averaged: Averaged<T, Exponential>;
-    needs T::Needs;
-    recipe |this: &ParamsEma<T>| recipe(this);
-    describe |this: &ParamsEma<T>| {
-        let Averaged { inner, average } = &this.averaged;
-        format!("params_ema({}, {})", inner.describe(), average.decay)
-    }
-}
-
-/// As that of all named arguments; written out, since what is inside need not be `Clone`.
-fn recipe<T: Stage>(ema: &ParamsEma<T>) -> Recipe {
-    let Averaged { inner, average } = &ema.averaged;
-    Recipe::call(
-        "params_ema",
-        [
-            ("inner", inner.recipe()),
-            ("decay", average.decay.to_recipe()),
-            ("debias", average.debias.to_recipe()),
-            ("warmup", average.warmup.to_recipe()),
-            ("update_every", average.update_every.to_recipe()),
-            ("accumulator_dtype", average.accumulator_dtype.to_recipe()),
-        ],
-    )
-}
-
-/// The average of a [`params_ema`].
-#[doc(hidden)]
-#[derive(Clone, Debug)]
-pub struct Exponential {
-    decay: Hyperparam,
-    debias: bool,
-    warmup: bool,
-    update_every: u64,
-    accumulator_dtype: Option<DType>,
-}
-
-impl Averages for Exponential {
-    fn validate(&self) -> Result<()> {
-        if self.update_every == 0 {
-            return Err(Error::argument("params_ema", "update_every", "at least 1", 0));
-        }
-        self.decay.validate("params_ema", "decay", "in [0, 1)", |decay| (0.0..1.0).contains(&decay))
-    }
-
-    fn start(&self, at: &InitContext<'_>) -> Result<(Moments, f64)> {
-        if self.debias {
-            return Ok((at.moments_of(self.accumulator_dtype)?, 0.0));
-        }
-        Ok((at.params_as_moments_of(self.accumulator_dtype)?, 1.0))
+    fn dtype(&self) -> Option<DType> {
+        self.accumulator_dtype
     }
 
     fn share(&self, steps: Count, averaged: Count, mass: &mut Scalar) -> Option<f64> {

@@ -1,11 +1,7 @@
-use super::params_average::{Averaged, Averages};
-use crate::arguments::{Argument, Arguments};
+use super::params_average::Averages;
 use crate::element::DType;
-use crate::engine::Inner;
-use crate::engine::{InitContext, Stage};
-use crate::error::{Error, Result};
-use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{Count, Moments, Scalar};
+use crate::engine::{AroundWithArithmetic, Stage};
+use crate::state::{Count, Scalar};
 
 /// Keeps the equal mean of parameters that an optimizer passes through, to evaluate with: stochastic weight averaging.
 ///
@@ -64,90 +60,30 @@ use crate::state::{Count, Moments, Scalar};
 /// nothing else is averaged; what a model measures on data, such as the statistics of batch normalization, must be measured
 /// again with the average, as PyTorch's `update_bn` does.
 pub fn params_swa<T: Stage>(inner: T) -> ParamsSwa<T> {
-    ParamsSwa { averaged: Averaged { inner, average: Equal { start: 0, every: 1, accumulator_dtype: None } } }
+    ParamsSwa::with(inner)
 }
 
-/// See [`params_swa`].
-///
-/// Its state is a [`ParamsAverageState`](crate::ParamsAverageState).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ParamsSwa<T> {
-    averaged: Averaged<T, Equal>,
-}
-
-impl<T> ParamsSwa<T> {
-    /// Sets the first step, counted from 1, whose parameters are averaged; 0 is as 1 unless `every` says otherwise.
-    pub fn start(mut self, start: u64) -> Self {
-        self.averaged.average.start = start;
-        self
-    }
-
-    /// Sets how many steps apart the parameters are that are averaged; at least 1.
-    pub fn every(mut self, every: u64) -> Self {
-        self.averaged.average.every = every;
-        self
-    }
-
-    /// Sets the type of the average; by default the one that the leaf's arithmetic is done in.
-    pub fn accumulator_dtype(mut self, accumulator_dtype: impl Into<Option<DType>>) -> Self {
-        self.averaged.average.accumulator_dtype = accumulator_dtype.into();
-        self
+crate::wrapper! {
+    /// See [`params_swa`].
+    ///
+    /// Its state is a [`ParamsAverageState`](crate::ParamsAverageState).
+    pub ParamsSwa<T> as "params_swa" around inner: AroundWithArithmetic {
+        /// Sets the first step, counted from 1, whose parameters are averaged; 0 is as 1 unless `every` says otherwise.
+        start: u64 = 0;
+        /// Sets how many steps apart the parameters are that are averaged; at least 1.
+        every: u64 in AT_LEAST_1 = 1;
+        /// Sets the type of the average; by default the one that the leaf's arithmetic is done in.
+        accumulator_dtype: Option<DType> = None;
     }
 }
 
-impl<T: Stage> Arguments for ParamsSwa<T> {
-    const NAME: &'static str = "params_swa";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        let Averaged { inner, average } = &mut self.averaged;
-        visit("inner", Argument::Static(&Inner(&*inner)));
-        visit("start", Argument::Static(&average.start));
-        visit("every", Argument::Static(&average.every));
-        visit("accumulator_dtype", Argument::Static(&average.accumulator_dtype));
-    }
-}
-
-crate::engine::delegate_stage! {
-    ParamsSwa<T> where T: Stage => averaged: Averaged<T, Equal>;
-    needs T::Needs;
-    recipe |this: &ParamsSwa<T>| recipe(this);
-    describe |this: &ParamsSwa<T>| format!("params_swa({})", this.averaged.inner.describe())
-}
-
-/// As that of all named arguments; written out, since what is inside need not be `Clone`.
-fn recipe<T: Stage>(swa: &ParamsSwa<T>) -> Recipe {
-    let Averaged { inner, average } = &swa.averaged;
-    Recipe::call(
-        "params_swa",
-        [
-            ("inner", inner.recipe()),
-            ("start", average.start.to_recipe()),
-            ("every", average.every.to_recipe()),
-            ("accumulator_dtype", average.accumulator_dtype.to_recipe()),
-        ],
-    )
-}
-
-/// The average of a [`params_swa`].
-#[doc(hidden)]
-#[derive(Clone, Debug)]
-pub struct Equal {
-    start: u64,
-    every: u64,
-    accumulator_dtype: Option<DType>,
-}
-
-impl Averages for Equal {
-    fn validate(&self) -> Result<()> {
-        if self.every == 0 {
-            return Err(Error::argument("params_swa", "every", "at least 1", 0));
-        }
-        Ok(())
+impl<T: Stage> Averages for ParamsSwa<T> {
+    fn starts_as_params(&self) -> bool {
+        false
     }
 
-    fn start(&self, at: &InitContext<'_>) -> Result<(Moments, f64)> {
-        Ok((at.moments_of(self.accumulator_dtype)?, 0.0))
+    fn dtype(&self) -> Option<DType> {
+        self.accumulator_dtype
     }
 
     fn share(&self, steps: Count, _: Count, mass: &mut Scalar) -> Option<f64> {

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`OneElement`] | [`Rule`], [`RuleWithMemory`] | arithmetic on one element |
 //! | [`TwoPass`] | [`TwoPasses`] | what takes in all gradients, decides, and gives out updates |
-//! | [`Around`] | [`Wrapper`] | what holds another transformation |
+//! | [`Around`] | [`Wrapper`], [`Arithmetic`] | what holds another transformation |
 //! | [`Whole`] | [`WholeTreeTransformation`] | whole leaves, or all of them |
 //! | [`Named`] | [`Optimizer`] | a chain under a name of its own |
 //!
@@ -20,8 +20,11 @@ mod state;
 mod two_passes;
 mod whole;
 
-pub use around::{Around, Decision, Elsewhere, Wrapper, no_arithmetic};
+pub use around::{
+    Arithmetic, Around, AroundWithArithmetic, Decision, Elsewhere, Holds, NoArithmetic, WithArithmetic, Wrapper,
+};
 pub use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
+pub(crate) use named::Exactly;
 pub use named::{Named, Optimizer};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};
@@ -49,7 +52,7 @@ use crate::state::State;
 pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// The name, as in messages and configs.
     const NAME: &'static str;
-    /// Which form it has: `OneElement`, `OneElementWithMemory`, `TwoPass`, `Around`, `Whole` or `Named`.
+    /// Which form it has: `OneElement`, `OneElementWithMemory`, `TwoPass`, `Around`, `AroundWithArithmetic`, `Whole` or `Named`.
     type Form: Form<Self>;
 
     /// Checks the arguments.

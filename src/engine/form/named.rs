@@ -1,14 +1,35 @@
 //! A chain under a name of its own.
 
+use core::marker::PhantomData;
+
 use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
-use crate::needs::Level;
+use crate::needs::{Level, Needs};
 
 /// The form of an [`Optimizer`]: what it does is done by a chain in one of its fields.
-#[derive(Clone, Copy, Debug)]
-pub enum Named {}
+pub struct Named<Given = OfChain>(PhantomData<fn() -> Given>);
+
+/// In [`Named`]: a step must be given what the chain needs.
+pub enum OfChain {}
+
+/// In [`Named`]: a step is given this, which the part has made sure is enough.
+pub(crate) struct Exactly<N>(PhantomData<fn() -> N>);
+
+/// What a step of a part with this chain must be given.
+pub trait Given<C> {
+    /// One of [`needs`](crate::needs).
+    type Needs: Needs;
+}
+
+impl<C: Stage> Given<C> for OfChain {
+    type Needs = C::Needs;
+}
+
+impl<C, N: Needs> Given<C> for Exactly<N> {
+    type Needs = N;
+}
 
 /// A transformation that is another one, usually a [`chain`](crate::chain), under a name and with arguments of its own.
 ///
@@ -46,7 +67,7 @@ pub enum Named {}
 /// # Cost
 ///
 /// None.
-pub trait Optimizer: Part<Form = Named> {
+pub trait Optimizer: Part {
     /// What it is.
     type Chain: Stage;
 
@@ -58,8 +79,8 @@ type Chain<P> = <P as Optimizer>::Chain;
 type State<P> = <Chain<P> as Stage>::State;
 type Run<P> = <Chain<P> as Stage>::Run;
 
-impl<P: Optimizer> Form<P> for Named {
-    type Needs = <Chain<P> as Stage>::Needs;
+impl<P: Optimizer, G: Given<Chain<P>>> Form<P> for Named<G> {
+    type Needs = G::Needs;
     type State = State<P>;
     type Run = Run<P>;
     type Kernel<C: Real> = <Chain<P> as Stage>::Kernel<C>;

@@ -1,6 +1,6 @@
 //! Whole leaves, or the whole tree.
 
-use super::super::{InitContext, Place, Shape, Span, StepContext, Sums, Tile, WholeTree};
+use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Tile, WholeTree};
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
@@ -98,12 +98,24 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
 
     /// Rewrites the updates in `tree`.
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
+
+    /// What [`transform`](WholeTreeTransformation::transform) did: where it has held updates back.
+    fn outcome(&self, state: &Self::State) -> Outcome {
+        let _ = state;
+        Outcome { emitted: true, skipped: false }
+    }
+
+    /// Names the masks and groups inside that take no leaf, where it holds another transformation.
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        let _ = (state, report);
+    }
 }
 
 impl<W: WholeTreeTransformation> Form<W> for Whole {
     type Needs = W::Needs;
     type State = W::State;
-    type Run = ();
+    /// Whether it has been done: what comes later in a step may never be.
+    type Run = bool;
     type Kernel<C: Real> = ();
 
     const SHAPE: Shape =
@@ -127,23 +139,34 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         part.check(state, at)
     }
 
-    fn begin(_: &W, _: &mut W::State, _: &StepContext<'_>) {}
+    fn begin(_: &W, _: &mut W::State, _: &StepContext<'_>) -> bool {
+        false
+    }
 
     fn barrier(
         part: &W,
         state: &mut W::State,
-        (): &mut (),
+        done: &mut bool,
         at: &StepContext<'_>,
         _: usize,
         _: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
         part.transform(state, at, tree);
+        *done = true;
     }
 
-    fn tile<C: Real>(_: &W, _: &W::State, (): &(), _: Place, _: Span, _: &mut Tile<'_, C>) {}
+    fn finish(part: &W, state: &mut W::State, done: bool, _: Sums<'_>, outcome: &mut Outcome) {
+        if done {
+            let did = part.outcome(state);
+            outcome.emitted &= did.emitted;
+            outcome.skipped |= did.skipped;
+        }
+    }
 
-    fn kernel<C: Real>(_: &W, _: &W::State, (): &(), _: usize) {}
+    fn tile<C: Real>(_: &W, _: &W::State, _: &bool, _: Place, _: Span, _: &mut Tile<'_, C>) {}
+
+    fn kernel<C: Real>(_: &W, _: &W::State, _: &bool, _: usize) {}
 
     #[inline(always)]
     fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [u32]) -> C {
@@ -152,5 +175,9 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
 
     fn state_bytes(_: &W, _: &W::State, _: usize, _: usize, _: Span) -> usize {
         0
+    }
+
+    fn unused(part: &W, state: &W::State, report: &mut dyn FnMut(&str)) {
+        part.unused(state, report);
     }
 }

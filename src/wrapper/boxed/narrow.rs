@@ -4,9 +4,10 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use super::Boxed;
-use crate::engine::Stage;
+use crate::engine::{self, Exactly, Optimizer, Part, Stage};
 use crate::error::{Error, Result};
 use crate::needs::{Needs, ValueAndGradFn};
+use crate::recipe::Recipe;
 
 /// Makes sure that a transformation that may need anything needs no more than `N`, which is then part of its type.
 ///
@@ -53,9 +54,22 @@ impl<N> fmt::Debug for Narrow<N> {
     }
 }
 
-crate::engine::delegate_stage! {
-    Narrow<N> where N: Needs => inner: Boxed<ValueAndGradFn>;
-    needs N;
-    recipe |this: &Narrow<N>| this.inner.recipe();
-    describe |this: &Narrow<N>| this.inner.describe()
+impl<N: Needs> Part for Narrow<N> {
+    const NAME: &'static str = "narrow";
+    type Form = engine::Named<Exactly<N>>;
+
+    fn recipe(&self) -> Recipe {
+        self.inner.recipe()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+impl<N: Needs> Optimizer for Narrow<N> {
+    type Chain = Boxed<ValueAndGradFn>;
+    fn chain(&self) -> &Boxed<ValueAndGradFn> {
+        &self.inner
+    }
 }

@@ -1,13 +1,16 @@
 mod condition;
-mod stage;
 
 pub use condition::{
     Condition, StepGe, StepIf, StepLt, StepMod, ValueIf, ValueLt, step_ge, step_if, step_lt, step_mod, value_if,
     value_lt,
 };
 
-use crate::engine::Stage;
-use crate::state::{Count, State, state_fields};
+use super::macros::memory;
+use crate::engine::{Around, Decision, Part, Stage, StepContext, Wrapper, WrapperState};
+use crate::error::Result;
+use crate::needs::{Level, Needs};
+use crate::recipe::Recipe;
+use crate::state::Count;
 
 /// Runs a transformation in some steps only; in the others the updates pass through unchanged.
 ///
@@ -79,7 +82,7 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
     inner: T,
     should_transform_fn: W,
 ) -> ConditionallyTransform<T, W> {
-    Conditionally { inner, condition: should_transform_fn }
+    Conditionally::with(inner, should_transform_fn)
 }
 
 /// Runs a transformation in some steps only; in the others all updates are zero.
@@ -130,16 +133,34 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
 /// value whose needs are in its type, in the place of `forward_extra_args`; the outcome of the step says that nothing was
 /// emitted.
 pub fn conditionally_mask<T: Stage, W: Condition>(inner: T, should_transform_fn: W) -> ConditionallyMask<T, W> {
-    Conditionally { inner, condition: should_transform_fn }
+    Conditionally::with(inner, should_transform_fn)
 }
 
-/// What [`conditionally_transform`] and [`conditionally_mask`] make; `ZERO` says what becomes of the updates in steps in
-/// which the transformation does not run.
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Conditionally<T, W, const ZERO: bool> {
-    inner: T,
-    condition: W,
+crate::wrapper! {
+    /// What [`conditionally_transform`] and [`conditionally_mask`] make; `ZERO` says what becomes of the updates in steps in
+    /// which the transformation does not run.
+    pub Conditionally<T, W: Condition; const ZERO: bool>
+        as { if ZERO { "conditionally_mask" } else { "conditionally_transform" } } around inner: Around<W::Needs>
+    {
+        should_transform_fn: W;
+    }
+    shows "{:?}": should_transform_fn;
+    check Self::check_condition;
+    recipe Self::data;
+}
+
+impl<T: Stage, W: Condition, const ZERO: bool> Conditionally<T, W, ZERO> {
+    fn check_condition(&self) -> Result<()> {
+        self.should_transform_fn.validate()
+    }
+
+    fn data(&self) -> Recipe {
+        let condition = self.should_transform_fn.to_recipe();
+        let told = Recipe::Bool(W::Needs::LEVEL > Level::Nothing);
+        let arguments =
+            [("inner", self.inner.recipe()), ("should_transform_fn", condition), ("forward_extra_args", told)];
+        Recipe::call(Self::NAME, arguments)
+    }
 }
 
 /// See [`conditionally_transform`].
@@ -149,27 +170,32 @@ pub type ConditionallyTransform<T, W> = Conditionally<T, W, false>;
 pub type ConditionallyMask<T, W> = Conditionally<T, W, true>;
 
 /// The state of a [`conditionally_transform`] or [`conditionally_mask`].
-#[derive(Clone, Debug)]
-pub struct ConditionallyState<S> {
-    step: Count,
-    inner: S,
+pub type ConditionallyState<S> = WrapperState<StepsSoFar, S>;
+
+memory! {
+    /// What a [`conditionally_transform`] or [`conditionally_mask`] remembers besides what is inside.
+    pub StepsSoFar {
+        step: Count,
+    }
 }
 
-state_fields!(ConditionallyState<S: State> { step, inner });
-
-impl<S> ConditionallyState<S> {
+impl StepsSoFar {
     /// Steps done, whether or not the transformation inside ran.
     pub fn step(&self) -> Count {
         self.step
     }
+}
 
-    /// The state of the transformation inside.
-    pub fn inner(&self) -> &S {
-        &self.inner
-    }
+impl<T: Stage, W: Condition, const ZERO: bool> Wrapper for Conditionally<T, W, ZERO> {
+    type Memory = StepsSoFar;
 
-    /// The state of the transformation inside, to write.
-    pub fn inner_mut(&mut self) -> &mut S {
-        &mut self.inner
+    fn decide(&self, memory: &mut StepsSoFar, at: &StepContext<'_>, _: f64) -> Decision {
+        let holds = self.should_transform_fn.holds(memory.step.get(), at);
+        memory.step.increment();
+        match (holds, ZERO) {
+            (true, _) => Decision::Run,
+            (false, true) => Decision::Skip,
+            (false, false) => Decision::Pass,
+        }
     }
 }

@@ -4,11 +4,17 @@ mod skip;
 pub(crate) use skip::not_finite;
 pub use skip::{NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, skip_large_updates, skip_not_finite};
 
+use core::fmt;
+
+use mini_step::Taking;
+
+use super::macros::memory;
 use crate::element::DType;
-use crate::engine::{Outcome, Stage, WrapperState};
+use crate::engine::{AroundWithArithmetic, Outcome, Stage, WrapperState};
 use crate::error::{Error, Result};
+use crate::range::ANY;
+use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::state::state_fields;
 use crate::state::{Count, Flag, Moments, Scalar};
 use crate::transformation::OptState;
 use crate::tree::TreeMut;
@@ -66,13 +72,48 @@ use crate::tree::TreeMut;
 /// `f64` gradients are accumulated in `f64`; losses are accumulated as gradients are, instead of the last one being passed on;
 /// mini-steps can have weights; a partial window can be flushed.
 pub fn multi_steps<T: Stage>(inner: T, every_k_schedule: impl Into<EveryK>) -> MultiSteps<T> {
-    let every_k = every_k_schedule.into().0;
-    MultiSteps { inner, skip: NoSkip, every_k, use_grad_mean: true, accumulator_dtype: None }
+    MultiSteps::with(inner, every_k_schedule.into(), NoSkip)
 }
 
 /// A number of mini-steps, or a schedule of it over emitted updates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EveryK(Hyperparam);
+
+impl EveryK {
+    /// The length of the window that has so many emitted updates before it.
+    fn window(&self, gradient_step: u64) -> f64 {
+        self.0.at(gradient_step).round()
+    }
+
+    /// Whether there is a window after so many emitted updates.
+    fn check(&self, gradient_step: u64) -> Result<()> {
+        let k = self.window(gradient_step);
+        if k >= 1.0 && k.is_finite() {
+            return Ok(());
+        }
+        let found = format!("{k} after {gradient_step} updates");
+        Err(Error::argument("multi_steps", "every_k_schedule", "at least 1", found))
+    }
+}
+
+/// A whole number is written as one.
+impl fmt::Display for EveryK {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Hyperparam::Number(k) => write!(f, "{k}"),
+            Hyperparam::Schedule(schedule) => schedule.fmt(f),
+        }
+    }
+}
+
+impl ToRecipe for EveryK {
+    fn to_recipe(&self) -> Recipe {
+        match self.0 {
+            Hyperparam::Number(k) if k.fract() == 0.0 => Recipe::Integer(k as i128),
+            _ => self.0.to_recipe(),
+        }
+    }
+}
 
 impl From<u32> for EveryK {
     fn from(k: u32) -> EveryK {
@@ -109,30 +150,21 @@ macro_rules! from_schedules {
 }
 from_schedules!(Constant, Linear, Polynomial, PiecewiseConstant, PiecewiseInterpolate, Join, FromFn);
 
-/// See [`multi_steps`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct MultiSteps<T, S = NoSkip> {
-    inner: T,
-    skip: S,
-    every_k: Hyperparam,
-    use_grad_mean: bool,
-    accumulator_dtype: Option<DType>,
+crate::wrapper! {
+    /// See [`multi_steps`].
+    pub MultiSteps<T, S: SkipUpdate = NoSkip> as "multi_steps" around inner: AroundWithArithmetic {
+        every_k_schedule: EveryK;
+        /// Whether the mean of the gradients is accumulated, or their sum.
+        use_grad_mean: bool = true;
+        should_skip_update_fn: S;
+        /// Sets the type of the accumulator; by default the one that arithmetic is done in (`f32` for 16-bit leaves).
+        accumulator_dtype: Option<DType> = None;
+    }
+    shows "{}": every_k_schedule;
+    check Self::check_arguments;
 }
 
 impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
-    /// Accumulates the sum of the gradients instead of their mean.
-    pub fn use_grad_mean(mut self, mean: bool) -> Self {
-        self.use_grad_mean = mean;
-        self
-    }
-
-    /// Sets the type of the accumulator; by default the one that arithmetic is done in (`f32` for 16-bit leaves).
-    pub fn accumulator_dtype(mut self, dtype: impl Into<Option<DType>>) -> Self {
-        self.accumulator_dtype = dtype.into();
-        self
-    }
-
     /// Throws the gradients of a mini-step away if a function says so: [`skip_not_finite`] or [`skip_large_updates`]. The
     /// window goes on as if the mini-step had not been.
     ///
@@ -148,8 +180,8 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub fn should_skip_update_fn<F: SkipUpdate>(self, skip: F) -> MultiSteps<T, F> {
-        let MultiSteps { inner, every_k, use_grad_mean, accumulator_dtype, .. } = self;
-        MultiSteps { inner, skip, every_k, use_grad_mean, accumulator_dtype }
+        let MultiSteps { inner, every_k_schedule, use_grad_mean, accumulator_dtype, .. } = self;
+        MultiSteps { inner, every_k_schedule, use_grad_mean, should_skip_update_fn: skip, accumulator_dtype }
     }
 
     /// Emits what a window that is not full has accumulated, as if it were: for the end of an epoch.
@@ -177,40 +209,34 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
         state.flush(self, params)
     }
 
-    /// The length of the window that has so many emitted updates before it.
-    fn window(&self, gradient_step: u64) -> f64 {
-        self.every_k.at(gradient_step).round()
-    }
-
-    fn check_window(&self, gradient_step: u64) -> Result<()> {
-        let k = self.window(gradient_step);
-        if k >= 1.0 && k.is_finite() {
-            return Ok(());
-        }
-        let found = format!("{k} after {gradient_step} updates");
-        Err(Error::argument("multi_steps", "every_k_schedule", "at least 1", found))
+    fn check_arguments(&self) -> Result<()> {
+        self.every_k_schedule.0.within("multi_steps", "every_k_schedule", ANY)?;
+        self.every_k_schedule.check(0)?;
+        self.should_skip_update_fn.validate()
     }
 }
 
 /// The state of a [`multi_steps`].
 pub type MultiStepsState<I> = WrapperState<Window, I>;
 
-/// What a [`multi_steps`] remembers besides the accumulator and what is inside.
-#[derive(Clone, Debug)]
-pub struct Window {
-    mini_step: Count,
-    gradient_step: Count,
-    /// The weights of the window so far, and of the next mini-step.
-    weight: Scalar,
-    next_weight: Scalar,
-    skipped: Flag,
-    /// What the skip function summed up over the last gradients.
-    measured: Scalar,
-    /// Of the loss, if what is inside needs it: accumulated as the gradients are.
-    value: Option<Scalar>,
+memory! {
+    /// What a [`multi_steps`] remembers besides the accumulator and what is inside.
+    pub Window {
+        mini_step: Count,
+        gradient_step: Count,
+        /// The weights of the window so far, and of the next mini-step.
+        weight: Scalar,
+        next_weight: Scalar = Scalar::new(1.0),
+        skipped: Flag,
+        /// What the skip function summed up over the last gradients.
+        measured: Scalar,
+        /// Of the loss, if what is inside needs it: accumulated as the gradients are.
+        value: Option<Scalar>,
+    }
+    beside {
+        taking: Taking,
+    }
 }
-
-state_fields!(Window<> { mini_step, gradient_step, weight, next_weight, skipped, measured, value });
 
 impl Window {
     /// Mini-steps in the window so far.

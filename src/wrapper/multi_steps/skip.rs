@@ -1,7 +1,6 @@
 use core::fmt;
 
 use crate::element::Real;
-use crate::engine::Shape;
 use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 
@@ -14,14 +13,6 @@ pub trait SkipUpdate: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Whether there is anything to decide.
     const DECIDES: bool = true;
-    #[doc(hidden)]
-    const SHAPE: Shape = Shape {
-        barriers: Self::DECIDES as usize,
-        stateful: 0,
-        reads_params: 0,
-        materializes: 0,
-        sums: Self::DECIDES as usize,
-    };
 
     /// Checks the arguments.
     ///

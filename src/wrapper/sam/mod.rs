@@ -119,7 +119,7 @@ impl<O, A> Sam<O, A> {
     /// ```
     pub fn opaque_mode(self) -> OpaqueSam<O, A> {
         let Sam { optimizer, adv_optimizer, sync_period, reset_state } = self;
-        OpaqueSam { chain: (AdversarialGradient { adv_optimizer, sync_period, reset_state }, optimizer) }
+        OpaqueSam { chain: (AdversarialGradient::with(adv_optimizer, sync_period, reset_state), optimizer) }
     }
 }
 

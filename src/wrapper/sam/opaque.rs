@@ -3,8 +3,8 @@
 use super::check_period;
 use crate::element::{DType, Real};
 use crate::engine::{
-    Arrays, InitContext, LeafVisitor, Nested, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeLeaf,
-    WholeTree, delegate_stage,
+    Arrays, InitContext, LeafVisitor, Named, Nested, Optimizer, Part, Stage, StepContext, Whole, WholeLeaf, WholeTree,
+    WholeTreeTransformation,
 };
 use crate::error::Result;
 use crate::needs::{Level, ValueAndGradFn};
@@ -18,35 +18,49 @@ pub struct OpaqueSam<O, A> {
     pub(super) chain: (AdversarialGradient<A>, O),
 }
 
-delegate_stage! {
-    OpaqueSam<O, A> where O: Stage, A: Stage => chain: (AdversarialGradient<A>, O);
-    needs ValueAndGradFn;
-    recipe |this: &OpaqueSam<O, A>| {
-        let AdversarialGradient { adv_optimizer, sync_period, reset_state } = &this.chain.0;
-        Recipe::call(
-            "sam",
-            [
-                ("optimizer", this.chain.1.recipe()),
-                ("adv_optimizer", adv_optimizer.recipe()),
-                ("sync_period", sync_period.to_recipe()),
-                ("reset_state", reset_state.to_recipe()),
-                ("opaque_mode", Recipe::Bool(true)),
-            ],
-        )
-    };
-    describe |this: &OpaqueSam<O, A>| {
-        format!("sam({}, {}, opaque)", this.chain.1.describe(), this.chain.0.adv_optimizer.describe())
+impl<O: Stage, A: Stage> Part for OpaqueSam<O, A> {
+    const NAME: &'static str = "sam";
+    type Form = Named;
+
+    fn recipe(&self) -> Recipe {
+        let (AdversarialGradient { inner, sync_period, reset_state }, optimizer) = &self.chain;
+        let arguments = [
+            ("optimizer", optimizer.recipe()),
+            ("adv_optimizer", inner.recipe()),
+            ("sync_period", sync_period.to_recipe()),
+            ("reset_state", reset_state.to_recipe()),
+            ("opaque_mode", Recipe::Bool(true)),
+        ];
+        Recipe::call(Self::NAME, arguments)
+    }
+
+    fn describe(&self) -> String {
+        format!("sam({}, {}, opaque)", self.chain.1.describe(), self.chain.0.inner.describe())
     }
 }
 
-/// Puts in the place of the gradient the one at the point to which an adversarial optimizer climbs: the first half of an
-/// [`OpaqueSam`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct AdversarialGradient<A> {
-    pub(super) adv_optimizer: A,
-    pub(super) sync_period: u64,
-    pub(super) reset_state: bool,
+impl<O: Stage, A: Stage> Optimizer for OpaqueSam<O, A> {
+    type Chain = (AdversarialGradient<A>, O);
+    fn chain(&self) -> &Self::Chain {
+        &self.chain
+    }
+}
+
+crate::wrapper! {
+    /// Puts in the place of the gradient the one at the point to which an adversarial optimizer climbs: the first half of an
+    /// [`OpaqueSam`].
+    pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole {
+        sync_period: u64;
+        reset_state: bool;
+    }
+    check Self::check_arguments;
+}
+
+impl<A: Stage> AdversarialGradient<A> {
+    fn check_arguments(&self) -> Result<()> {
+        check_period(self.sync_period)?;
+        self.inner.validate()
+    }
 }
 
 /// The state of the adversarial optimizer of an [`OpaqueSam`].
@@ -116,57 +130,32 @@ fn climb(point: &mut Moments, updates: &Moments) {
     }
 }
 
-impl<A: Stage> Stage for AdversarialGradient<A> {
-    type Needs = ValueAndGradFn;
+impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
     type State = AdversarialGradientState<A::State>;
-    type Run = ();
-    type Kernel<C: Real> = ();
-
-    const SHAPE: Shape = Shape { barriers: 1, stateful: 0, reads_params: 1, materializes: 1, sums: 0 };
-    const FUSES: bool = false;
+    type Needs = ValueAndGradFn;
+    const READS_PARAMS: bool = true;
 
     /// In rounds of one step nothing is asked for.
-    fn needs(&self) -> Level {
-        if self.sync_period > 1 { Level::ValueAndGradFn } else { self.adv_optimizer.needs() }
+    fn needs_now(&self) -> Level {
+        if self.sync_period > 1 { Level::ValueAndGradFn } else { self.inner.needs() }
     }
 
-    fn validate(&self) -> Result<()> {
-        check_period(self.sync_period)?;
-        self.adv_optimizer.validate()
-    }
-
-    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let mut nested = Nested::new(at.structure(), at.active(), self.adv_optimizer.shape());
+    fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        let mut nested = Nested::new(at.structure(), at.active(), self.inner.shape());
         let point = at.params_as_moments()?;
-        let adv_state = nested.init(&self.adv_optimizer, &point)?;
+        let adv_state = nested.init(&self.inner, &point)?;
         let first = self.reset_state.then(|| Box::new(adv_state.clone()));
-        Ok(AdversarialGradientState {
-            adv_state,
-            first,
-            nested,
-            point,
-            gradient: at.moments()?,
-            updates: at.moments()?,
-        })
+        let [gradient, updates] = [at.moments()?, at.moments()?];
+        Ok(AdversarialGradientState { adv_state, first, nested, point, gradient, updates })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        state.nested.check(&self.adv_optimizer, &state.adv_state, at)
+        state.nested.check(&self.inner, &state.adv_state, at)
     }
 
-    fn begin(&self, _: &mut Self::State, _: &StepContext<'_>) {}
-
-    fn barrier(
-        &self,
-        state: &mut Self::State,
-        (): &mut (),
-        at: &StepContext<'_>,
-        _: usize,
-        _: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
+    fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         // A step without gradients has no adversarial one either.
-        if at.flush {
+        if at.is_flush() {
             return;
         }
         let AdversarialGradientState { adv_state, first, nested, point, gradient, updates } = state;
@@ -175,7 +164,7 @@ impl<A: Stage> Stage for AdversarialGradient<A> {
         for _ in 1..self.sync_period {
             let here = StepContext { value, ..*at };
             let arrays = Arrays { grads: gradient, params: point, updates };
-            nested.run(&self.adv_optimizer, adv_state, &here, arrays, tree.objective());
+            nested.run(&self.inner, adv_state, &here, arrays, tree.objective());
             climb(point, updates);
             value = Some(tree.value_and_grad_at(point, gradient));
         }
@@ -185,21 +174,7 @@ impl<A: Stage> Stage for AdversarialGradient<A> {
         }
     }
 
-    fn finish(&self, _: &mut Self::State, (): (), _: Sums<'_>, _: &mut Outcome) {}
-
-    fn tile<C: Real>(&self, _: &Self::State, (): &(), _: Place, _: Span, _: &mut Tile<'_, C>) {}
-
-    fn kernel<C: Real>(&self, _: &Self::State, (): &(), _: usize) {}
-
-    fn state_bytes(&self, _: &Self::State, _: usize, _: usize, _: Span) -> usize {
-        0
-    }
-
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        self.adv_optimizer.unused(&state.adv_state, report);
-    }
-
-    fn describe(&self) -> String {
-        format!("adversarial_gradient({})", self.adv_optimizer.describe())
+        self.inner.unused(&state.adv_state, report);
     }
 }

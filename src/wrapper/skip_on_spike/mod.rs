@@ -1,10 +1,11 @@
-mod stage;
 mod statistic;
 
 pub use statistic::{OfLoss, OfNorm, SpikeStatistic};
 
-use crate::engine::Stage;
-use crate::state::{Count, Flag, Scalar, State, state_fields};
+use super::macros::memory;
+use crate::element::Real;
+use crate::engine::{Around, Decision, Stage, StepContext, Wrapper, WrapperState};
+use crate::state::{Count, Flag, Scalar};
 
 /// Throws away steps whose gradient has a norm far above what it was lately: the update is zero, and nothing inside is
 /// touched.
@@ -64,19 +65,22 @@ use crate::state::{Count, Flag, Scalar, State, state_fields};
 /// OLMo, running means instead of a window, and spikes do not count in them; only what is too large is one. Optax has
 /// nothing like it.
 pub fn skip_on_spike<T: Stage>(inner: T, deviations: f64) -> SkipOnSpike<T> {
-    SkipOnSpike { inner, statistic: OfNorm, deviations, decay: 0.97, warmup_steps: 25, max_consecutive: 10 }
+    SkipOnSpike::with(inner, deviations, OfNorm)
 }
 
-/// See [`skip_on_spike`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct SkipOnSpike<T, S = OfNorm> {
-    inner: T,
-    statistic: S,
-    deviations: f64,
-    decay: f64,
-    warmup_steps: u64,
-    max_consecutive: u64,
+crate::wrapper! {
+    /// See [`skip_on_spike`].
+    pub SkipOnSpike<T, S: SpikeStatistic = OfNorm> as "skip_on_spike" around inner: Around<S::Needs> {
+        deviations: f64 in AT_LEAST_0;
+        of: S;
+        /// How much of mean and variance is kept from one step to the next, once there are enough steps; 0.97 by default.
+        decay: f64 in DECAY = 0.97;
+        /// How many steps must count before one can be a spike; 25 by default.
+        warmup_steps: u64 = 25;
+        /// How many finite spikes in a row are thrown away before they are taken for how things are now; 10 by default.
+        max_consecutive: u64 = 10;
+    }
+    shows "{:?}": of;
 }
 
 impl<T> SkipOnSpike<T> {
@@ -105,59 +109,27 @@ impl<T> SkipOnSpike<T> {
     /// ```
     pub fn of_loss(self) -> SkipOnSpike<T, OfLoss> {
         let SkipOnSpike { inner, deviations, decay, warmup_steps, max_consecutive, .. } = self;
-        SkipOnSpike { inner, statistic: OfLoss, deviations, decay, warmup_steps, max_consecutive }
-    }
-}
-
-impl<T, S> SkipOnSpike<T, S> {
-    /// How much of mean and variance is kept from one step to the next, once there are enough steps; 0.97 by default.
-    pub fn decay(mut self, decay: f64) -> Self {
-        self.decay = decay;
-        self
-    }
-
-    /// How many steps must count before one can be a spike; 25 by default.
-    pub fn warmup_steps(mut self, warmup_steps: u64) -> Self {
-        self.warmup_steps = warmup_steps;
-        self
-    }
-
-    /// How many finite spikes in a row are thrown away before they are taken for how things are now; 10 by default.
-    pub fn max_consecutive(mut self, max_consecutive: u64) -> Self {
-        self.max_consecutive = max_consecutive;
-        self
+        SkipOnSpike { inner, deviations, of: OfLoss, decay, warmup_steps, max_consecutive }
     }
 }
 
 /// The state of a [`skip_on_spike`].
-#[derive(Clone, Debug)]
-pub struct SkipOnSpikeState<S> {
-    counted: Count,
-    mean: Scalar,
-    variance: Scalar,
-    last: Scalar,
-    spiked: Flag,
-    consecutive: Count,
-    total_spikes: Count,
-    inner: S,
+pub type SkipOnSpikeState<S> = WrapperState<Spikes, S>;
+
+memory! {
+    /// What a [`skip_on_spike`] remembers besides what is inside.
+    pub Spikes {
+        counted: Count,
+        mean: Scalar,
+        variance: Scalar,
+        last: Scalar,
+        spiked: Flag,
+        consecutive: Count,
+        total_spikes: Count,
+    }
 }
 
-state_fields!(SkipOnSpikeState<S: State> { counted, mean, variance, last, spiked, consecutive, total_spikes, inner });
-
-impl<S> SkipOnSpikeState<S> {
-    fn new(inner: S) -> SkipOnSpikeState<S> {
-        SkipOnSpikeState {
-            counted: Count::default(),
-            mean: Scalar::default(),
-            variance: Scalar::default(),
-            last: Scalar::default(),
-            spiked: Flag::default(),
-            consecutive: Count::default(),
-            total_spikes: Count::default(),
-            inner,
-        }
-    }
-
+impl Spikes {
     /// The mean of the norms (or losses) lately.
     pub fn mean(&self) -> f64 {
         self.mean.get()
@@ -178,18 +150,8 @@ impl<S> SkipOnSpikeState<S> {
         self.total_spikes
     }
 
-    /// The state of the transformation inside.
-    pub fn inner(&self) -> &S {
-        &self.inner
-    }
-
-    /// The state of the transformation inside, to write.
-    pub fn inner_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
     /// Takes note of the value of a step; whether the step is to be done.
-    fn take<T, K>(&mut self, value: f64, rule: &SkipOnSpike<T, K>) -> bool {
+    fn take<T, S>(&mut self, value: f64, rule: &SkipOnSpike<T, S>) -> bool {
         self.last.set(value);
         let limit = self.mean.get() + rule.deviations * self.deviation();
         let spike = !value.is_finite() || self.counted.get() >= rule.warmup_steps && value > limit;
@@ -213,5 +175,21 @@ impl<S> SkipOnSpikeState<S> {
         self.mean.set(mean + a * d);
         self.variance.set((1.0 - a) * (variance + a * d * d));
         true
+    }
+}
+
+impl<T: Stage, S: SpikeStatistic> Wrapper for SkipOnSpike<T, S> {
+    type Memory = Spikes;
+    const LOOKS: bool = S::OF_GRADIENTS;
+
+    #[inline(always)]
+    fn look<C: Real>(u: C) -> C::Wide {
+        u.wide() * u.wide()
+    }
+
+    fn decide(&self, memory: &mut Spikes, at: &StepContext<'_>, squares: f64) -> Decision {
+        let value = if S::OF_GRADIENTS { squares.sqrt() } else { at.value().unwrap_or(f64::NAN) };
+        // In a step without gradients there is nothing to judge.
+        if at.is_flush() || memory.take(value, self) { Decision::Run } else { Decision::Skip }
     }
 }

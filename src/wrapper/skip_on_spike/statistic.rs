@@ -1,18 +1,24 @@
 use core::fmt;
 
-use crate::engine::Shape;
 use crate::needs::{Needs, Nothing, Value};
+use crate::recipe::Recipe;
 
 /// What a [`skip_on_spike`](crate::skip_on_spike) goes by.
 pub trait SpikeStatistic: Clone + fmt::Debug + Send + Sync + 'static {
     /// What it must be told.
     type Needs: Needs;
-    /// The sum of squares that it follows from, if it does.
+    /// Whether it follows from a sum of squares over the gradients.
     #[doc(hidden)]
-    const SHAPE: Shape;
+    const OF_GRADIENTS: bool;
     /// Its name, as in configs.
     #[doc(hidden)]
     const NAME: &'static str;
+
+    /// How it is made, as data.
+    #[doc(hidden)]
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text(Self::NAME)
+    }
 }
 
 /// By the norm of the gradients.
@@ -21,7 +27,7 @@ pub struct OfNorm;
 
 impl SpikeStatistic for OfNorm {
     type Needs = Nothing;
-    const SHAPE: Shape = Shape { barriers: 1, stateful: 0, reads_params: 0, materializes: 0, sums: 1 };
+    const OF_GRADIENTS: bool = true;
     const NAME: &'static str = "norm";
 }
 
@@ -31,6 +37,6 @@ pub struct OfLoss;
 
 impl SpikeStatistic for OfLoss {
     type Needs = Value;
-    const SHAPE: Shape = Shape::elementwise(false, false);
+    const OF_GRADIENTS: bool = false;
     const NAME: &'static str = "loss";
 }

@@ -1,0 +1,201 @@
+//! What wrappers do to elements themselves.
+
+use super::super::SlotArray;
+use super::super::loops::OnElement;
+use super::{Around, Wrapper};
+use crate::element::{DType, Real};
+use crate::needs::Nothing;
+
+/// The form of a [`Wrapper`] that has [`Arithmetic`].
+pub type AroundWithArithmetic<Asks = Nothing> = Around<Asks, WithArithmetic>;
+
+/// In [`Around`]: the wrapper leaves elements to what is inside.
+pub enum NoArithmetic {}
+
+/// In [`Around`]: the wrapper has [`Arithmetic`].
+pub enum WithArithmetic {}
+
+/// What a [`Wrapper`] does to each element, before what is inside or after it, with state arrays of its own.
+///
+/// # Example
+///
+/// Doubles gradients, and takes what comes of them half as far:
+///
+/// ```
+/// use gradchain::Real;
+/// use gradchain::part::{Arithmetic, AroundWithArithmetic, Decision, StepContext, Wrapper};
+/// use gradchain::prelude::*;
+///
+/// gradchain::wrapper! {
+///     /// Shows what is inside larger gradients.
+///     pub Magnify<T> as "magnify" around inner: AroundWithArithmetic {}
+/// }
+///
+/// impl<T: GradientTransformation> Wrapper for Magnify<T> {
+///     type Memory = ();
+///
+///     fn decide(&self, (): &mut (), _: &StepContext<'_>, _: f64) -> Decision {
+///         Decision::Run
+///     }
+/// }
+///
+/// impl<T: GradientTransformation> Arithmetic for Magnify<T> {
+///     const BEFORE: bool = true;
+///     const AFTER: bool = true;
+///     type Slots<C: Real> = [C; 0];
+///     type Scalars<C: Real> = C;
+///
+///     fn scalars<C: Real>(&self, (): &(), _: usize) -> C {
+///         C::of(2.0)
+///     }
+///
+///     #[inline(always)]
+///     fn before<C: Real>(factor: C, _: &mut [C; 0], u: C, _: C) -> C {
+///         u * factor
+///     }
+///
+///     #[inline(always)]
+///     fn after<C: Real>(factor: C, _: &mut [C; 0], u: C, _: C) -> C {
+///         u / factor
+///     }
+/// }
+///
+/// let optimizer = Magnify::with(chain((clip(3.0), sgd(1.0))));
+/// let mut params = vec![0.0_f32, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![1.0_f32, 2.0], &mut state)?;
+/// assert_eq!(params, [-1.0, -1.5]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # Cost
+///
+/// The arrays in [`SLOTS`](Arithmetic::SLOTS).
+pub trait Arithmetic: Wrapper {
+    /// The names of the state arrays, as many as [`Slots`](Arithmetic::Slots) has; at most 8.
+    const SLOTS: &'static [&'static str] = &[];
+    /// Whether it does something to each element before what is inside.
+    const BEFORE: bool = false;
+    /// Whether it does something to each element after what is inside.
+    const AFTER: bool = false;
+    /// Whether what it does after what is inside changes the update, not only the state arrays.
+    const REWRITES: bool = true;
+    /// Whether it reads the parameter.
+    const READS_PARAMS: bool = false;
+    /// The state of one element: `[C; N]`.
+    type Slots<C: Real>: SlotArray<C>;
+    /// What it needs to know of a leaf.
+    type Scalars<C: Real>: Copy + Send + Sync;
+
+    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in.
+    fn slot_dtype(&self, slot: usize) -> Option<DType> {
+        let _ = slot;
+        None
+    }
+
+    /// Whether a state array starts as a copy of the parameters instead of at zero.
+    fn slot_starts_as_params(&self, slot: usize) -> bool {
+        let _ = slot;
+        false
+    }
+
+    /// Works out, in `f64`, what the arithmetic on a leaf needs, and rounds it once with [`Real::of`].
+    fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
+
+    /// One element before what is inside. Write `#[inline(always)]` on it.
+    fn before<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
+        let _ = (k, slots, p);
+        u
+    }
+
+    /// One element after what is inside, of which `u` is the update. Write `#[inline(always)]` on it.
+    fn after<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
+        let _ = (k, slots, p);
+        u
+    }
+}
+
+/// What a form says of the arithmetic of its wrappers: nothing, or what they say.
+#[doc(hidden)]
+#[allow(missing_docs, reason = "each is what has the same name in `Arithmetic`")]
+pub trait Own<P: Wrapper> {
+    const SLOTS: &'static [&'static str] = &[];
+    const BEFORE: bool = false;
+    const AFTER: bool = false;
+    const REWRITES: bool = false;
+    const READS_PARAMS: bool = false;
+    type Slots<C: Real>: SlotArray<C>;
+    type Scalars<C: Real>: Copy + Send + Sync;
+
+    fn slot_dtype(_: &P, _: usize) -> Option<DType> {
+        None
+    }
+    fn slot_starts_as_params(_: &P, _: usize) -> bool {
+        false
+    }
+    fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> Self::Scalars<C>;
+    #[inline(always)]
+    fn before<C: Real>(_: Self::Scalars<C>, _: &mut Self::Slots<C>, u: C, _: C) -> C {
+        u
+    }
+    #[inline(always)]
+    fn after<C: Real>(_: Self::Scalars<C>, _: &mut Self::Slots<C>, u: C, _: C) -> C {
+        u
+    }
+}
+
+impl<P: Wrapper> Own<P> for NoArithmetic {
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = ();
+
+    #[inline(always)]
+    fn scalars<C: Real>(_: &P, _: &P::Memory, _: usize) {}
+}
+
+impl<P: Arithmetic> Own<P> for WithArithmetic {
+    const SLOTS: &'static [&'static str] = P::SLOTS;
+    const BEFORE: bool = P::BEFORE;
+    const AFTER: bool = P::AFTER;
+    const REWRITES: bool = P::REWRITES;
+    const READS_PARAMS: bool = P::READS_PARAMS;
+    type Slots<C: Real> = P::Slots<C>;
+    type Scalars<C: Real> = P::Scalars<C>;
+
+    fn slot_dtype(part: &P, slot: usize) -> Option<DType> {
+        part.slot_dtype(slot)
+    }
+    fn slot_starts_as_params(part: &P, slot: usize) -> bool {
+        part.slot_starts_as_params(slot)
+    }
+    #[inline(always)]
+    fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::Scalars<C> {
+        part.scalars(memory, leaf)
+    }
+    #[inline(always)]
+    fn before<C: Real>(k: P::Scalars<C>, slots: &mut P::Slots<C>, u: C, p: C) -> C {
+        P::before(k, slots, u, p)
+    }
+    #[inline(always)]
+    fn after<C: Real>(k: P::Scalars<C>, slots: &mut P::Slots<C>, u: C, p: C) -> C {
+        P::after(k, slots, u, p)
+    }
+}
+
+/// What a wrapper does to one element before what is inside, or after.
+pub(super) struct Half<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool>(pub(super) O::Scalars<C>);
+
+impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool> Clone for Half<P, O, C, BEFORE> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool> Copy for Half<P, O, C, BEFORE> {}
+
+impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool> OnElement<C> for Half<P, O, C, BEFORE> {
+    type Slots = O::Slots<C>;
+    #[inline(always)]
+    fn apply(self, slots: &mut O::Slots<C>, u: C, p: C) -> C {
+        if BEFORE { O::before(self.0, slots, u, p) } else { O::after(self.0, slots, u, p) }
+    }
+}

@@ -1,0 +1,189 @@
+//! Around another: wrappers.
+
+mod arithmetic;
+mod run;
+
+use core::marker::PhantomData;
+
+pub use arithmetic::{Arithmetic, AroundWithArithmetic, NoArithmetic, WithArithmetic};
+
+use super::super::{InitContext, Outcome, Stage, StepContext};
+use super::Part;
+use crate::element::Real;
+use crate::error::Result;
+use crate::needs::Nothing;
+use crate::state::State;
+
+/// The form of a [`Wrapper`].
+///
+/// `Asks` is what a step must be given for the wrapper itself, besides what is inside needs; `Own` says whether it does
+/// [`Arithmetic`], see [`AroundWithArithmetic`].
+pub struct Around<Asks = Nothing, Own = NoArithmetic>(PhantomData<fn() -> (Asks, Own)>);
+
+/// What a wrapper does in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Its own arithmetic and what is inside.
+    Run,
+    /// What is inside alone: the wrapper's own arrays are not touched.
+    Inside,
+    /// Its own arithmetic before alone, to collect something. The update is zero, and nothing is emitted.
+    Hold,
+    /// Nothing: the gradients go through as they are.
+    Pass,
+    /// Nothing: the gradients are thrown away, and the update is zero.
+    Skip,
+}
+
+/// What happens to the leaves that a wrapper does not act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// Their gradients go through as they are.
+    Pass,
+    /// Their updates are zero: their parameters keep their bits.
+    Zero,
+}
+
+/// A part that holds another transformation. [`wrapper!`](crate::wrapper!) writes it.
+pub trait Holds: Part {
+    /// What is inside.
+    type Inner: Stage;
+
+    /// What is inside.
+    fn inner(&self) -> &Self::Inner;
+}
+
+/// A part that holds another transformation: it says on which leaves that acts and whether it runs in a step. With [`Arithmetic`] it
+/// may do something to each element before and after.
+///
+/// What is inside keeps its own state, is checked, saved, averaged and planned by itself, and fuses with the wrapper's arithmetic
+/// into one loop.
+///
+/// # Example
+///
+/// Runs what is inside in every second step only:
+///
+/// ```
+/// use gradchain::part::{Around, Decision, StepContext, Wrapper};
+/// use gradchain::prelude::*;
+/// use gradchain::state::{Count, State};
+///
+/// gradchain::wrapper! {
+///     /// Runs what is inside in every second step.
+///     pub EverySecond<T> as "every_second" around inner: Around {}
+/// }
+///
+/// #[derive(State, Clone, Debug, Default)]
+/// pub struct Steps { steps: Count }
+///
+/// impl<T: GradientTransformation> Wrapper for EverySecond<T> {
+///     type Memory = Steps;
+///
+///     fn decide(&self, memory: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
+///         memory.steps.increment();
+///         if memory.steps.get() % 2 == 0 { Decision::Run } else { Decision::Skip }
+///     }
+/// }
+///
+/// let optimizer = EverySecond::with(sgd(1.0));
+/// let mut params = vec![0.0_f32];
+/// let mut state = optimizer.init(&params)?;
+/// for _ in 0..3 {
+///     optimizer.step(&mut params, &vec![1.0_f32], &mut state)?;
+/// }
+/// assert_eq!(params, [-1.0]);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # Cost
+///
+/// That of what is inside, and a pass over the gradients if it [`LOOKS`](Wrapper::LOOKS).
+pub trait Wrapper: Holds {
+    /// What is remembered besides the state arrays and the state of what is inside.
+    type Memory: State + Default;
+
+    /// Whether it must look at all gradients before it can decide.
+    const LOOKS: bool = false;
+    /// Whether it acts on some leaves only: whether [`leaves`](Wrapper::leaves) or [`acts_on`](Wrapper::acts_on) say anything.
+    const CHOOSES: bool = false;
+
+    /// What is inside, as it is in this step; usually the same.
+    fn inner_now<'a>(&'a self, memory: &'a Self::Memory) -> &'a Self::Inner {
+        let _ = memory;
+        self.inner()
+    }
+
+    /// The leaves to act on, if not all; what is inside makes state for these only.
+    ///
+    /// # Errors
+    ///
+    /// If a mask does not fit the parameters.
+    fn leaves(&self, at: &InitContext<'_>) -> Result<Option<Vec<bool>>> {
+        let _ = at;
+        Ok(None)
+    }
+
+    /// Whether it acts on a leaf in this step; what is inside has state for it whether or not.
+    fn acts_on(&self, memory: &Self::Memory, leaf: usize) -> bool {
+        let _ = (memory, leaf);
+        true
+    }
+
+    /// What happens to the leaves that it does not act on.
+    fn elsewhere(&self) -> Elsewhere {
+        Elsewhere::Zero
+    }
+
+    /// Fills in the memory before the first step, where its default is not what it starts with.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters are not of a kind that the wrapper can work on.
+    fn start(
+        &self,
+        memory: &mut Self::Memory,
+        at: &InitContext<'_>,
+        inner: &<Self::Inner as Stage>::State,
+    ) -> Result<()> {
+        let _ = (memory, at, inner);
+        Ok(())
+    }
+
+    /// The last chance to refuse a step: nothing has been changed yet.
+    ///
+    /// # Errors
+    ///
+    /// If the step cannot be done.
+    fn check(&self, memory: &Self::Memory, at: &StepContext<'_>) -> Result<()> {
+        let _ = (memory, at);
+        Ok(())
+    }
+
+    /// What is added up over all gradients, if the wrapper [`LOOKS`](Wrapper::LOOKS). Write `#[inline(always)]` on it.
+    fn look<C: Real>(u: C) -> C::Wide {
+        let _ = u;
+        <C::Wide as Real>::of(0.0)
+    }
+
+    /// Decides what happens in this step, and counts it. `seen` is the sum of what [`look`](Wrapper::look) gave; 0 if it does not look.
+    ///
+    /// What it works out for the step goes into the memory too: into fields that are no part of the state.
+    fn decide(&self, memory: &mut Self::Memory, at: &StepContext<'_>, seen: f64) -> Decision;
+
+    /// What is inside is told of a step in which all [`Run`](Decision::Run): usually what the wrapper was told.
+    fn tell<'a>(&self, memory: &Self::Memory, at: &StepContext<'a>) -> StepContext<'a> {
+        let _ = memory;
+        *at
+    }
+
+    /// Ends a step. `inside` is what the step of what is inside did, if it ran.
+    fn finish(
+        &self,
+        memory: &mut Self::Memory,
+        decision: Decision,
+        inside: Option<Outcome>,
+        inner: &mut <Self::Inner as Stage>::State,
+    ) {
+        let _ = (memory, decision, inside, inner);
+    }
+}

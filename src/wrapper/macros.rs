@@ -1,0 +1,244 @@
+//! What there is to know of a wrapper, said once.
+
+/// Says what there is to know of a wrapper's name and arguments: makes the struct, the methods that set arguments, the checks of their
+/// ranges, its [recipe](crate::recipe) and the list of named arguments that configs and
+/// [`inject_hyperparams`](crate::inject_hyperparams()) read.
+///
+/// ```text
+/// wrapper! {
+///     /// What it does.
+///     pub Lookahead<T> as "lookahead" around fast_optimizer: AroundWithArithmetic {
+///         /// After how many steps parameters come together.
+///         sync_period: u64 in AT_LEAST_1;
+///         /// How far.
+///         slow_step_size: Hyperparam in FINITE;
+///         /// Sets whether the optimizer forgets its state then.
+///         reset_state: bool = false;
+///     }
+///     shows "{}, {}": sync_period, slow_step_size;
+/// }
+/// ```
+///
+/// `T` is what is inside; `fast_optimizer` is the argument's name in configs, while the field is always called `inner`. An argument
+/// with a default has a method that sets it; those without one are the parameters, after what is inside, of the associated function
+/// `with`. Types are written in full, and may have one parameter: `Option<DType>`. Ranges are those of [`range`](crate::range) by name.
+///
+/// What may follow the arguments, in this order:
+///
+/// | | |
+/// |---|---|
+/// | `shows "{}": field;` | what [`describe`](crate::part::Part::describe) says after what is inside |
+/// | `check path;` | a function `fn(&Self) -> Result<()>` for what ranges cannot say |
+/// | `recipe path;` | a function `fn(&Self) -> Recipe` in place of name and arguments |
+/// | `arguments inside;` | the named arguments are those of what is inside, if it has any, and its own |
+///
+/// After `T` there may be another parameter of the type, with its bound: `<T, S: SkipUpdate = NoSkip>`; and a constant:
+/// `<T; const ZERO: bool>`.
+#[macro_export]
+macro_rules! wrapper {
+    (
+        $(#[$meta:meta])*
+        $vis:vis $W:ident<$T:ident $(: $TB:path)? $(, $X:ident: $XB:path $(= $XD:ty)?)? $(; const $Z:ident: $ZT:ty)?>
+            as $name:tt around $key:ident: $Form:ty {
+            $(
+                $(#[$doc:meta])*
+                $a:ident: $A:ident $(<$G:ident>)? $(in $range:ident)? $(= $default:expr)?;
+            )*
+        }
+        $(shows $shows:literal: $($shown:ident),+;)?
+        $(check $check:path;)?
+        $(recipe $recipe:path;)?
+        $(arguments $arguments:ident;)?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        #[must_use = "a transformation does nothing until it is given gradients"]
+        $vis struct $W<$T $(, $X $(= $XD)?)? $(, const $Z: $ZT)?> {
+            pub(crate) inner: $T,
+            $(pub(crate) $a: $A $(<$G>)?,)*
+        }
+
+        #[allow(dead_code, reason = "a transformation may have no optional argument")]
+        impl<$T $(, $X)? $(, const $Z: $ZT)?> $W<$T $(, $X)? $(, $Z)?> {
+            $crate::wrapper!(@with $W $T () () $([$a ($A $(<$G>)?) ($($default)?)])*);
+            $($crate::wrapper!(@setter { $(#[$doc])* } $a ($A $(<$G>)?) ($($default)?));)*
+        }
+
+        impl<$T: $crate::GradientTransformation $(+ $TB)? $(, $X: $XB)? $(, const $Z: $ZT)?> $crate::part::Part
+            for $W<$T $(, $X)? $(, $Z)?>
+        {
+            const NAME: &'static str = $name;
+            type Form = $Form;
+
+            fn validate(&self) -> $crate::Result<()> {
+                $($($crate::wrapper!(@within self $a ($A) $range);)?)*
+                $($check(self)?;)?
+                Ok(())
+            }
+
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                $crate::wrapper!(@or [$($recipe(self))?] [{
+                    #[allow(unused_imports, reason = "a wrapper may have no arguments")]
+                    use $crate::recipe::ToRecipe as _;
+                    let inner = (stringify!($key), $crate::Stage::recipe(&self.inner));
+                    let arguments = [inner, $((stringify!($a), self.$a.to_recipe()),)*];
+                    $crate::recipe::Recipe::call(<Self as $crate::part::Part>::NAME, arguments)
+                }])
+            }
+
+            fn describe(&self) -> String {
+                let (name, inner) = (<Self as $crate::part::Part>::NAME, $crate::Stage::describe(&self.inner));
+                $crate::wrapper!(@or
+                    [$(format!(concat!("{}({}, ", $shows, ")"), name, inner, $(self.$shown),+))?]
+                    [format!("{name}({inner})")]
+                )
+            }
+        }
+
+        impl<$T: $crate::GradientTransformation $(+ $TB)? $(, $X: $XB)? $(, const $Z: $ZT)?> $crate::part::Holds
+            for $W<$T $(, $X)? $(, $Z)?>
+        {
+            type Inner = $T;
+
+            fn inner(&self) -> &$T {
+                &self.inner
+            }
+        }
+
+        $crate::wrapper! {
+            @arguments ($($arguments)?) ($W<$T $(, $X)? $(, $Z)?>) $T ($crate::GradientTransformation $(+ $TB)?)
+            ($(, $X: $XB)? $(, const $Z: $ZT)?) $name $key $([$a ($A)])*
+        }
+    };
+
+    // What is given, or else.
+    (@or [] [$($otherwise:tt)*]) => { $($otherwise)* };
+    (@or [$($given:tt)+] $otherwise:tt) => { $($given)+ };
+
+    // An argument without a default is a parameter of `with`.
+    (@with $W:ident $T:ident ($($parameter:tt)*) ($($value:tt)*)) => {
+        /// Around a transformation, with these arguments and the defaults of the others.
+        pub(crate) fn with(inner: $T, $($parameter)*) -> Self {
+            $W { inner, $($value)* }
+        }
+    };
+    (@with $W:ident $T:ident ($($parameter:tt)*) ($($value:tt)*) [$a:ident ($($A:tt)*) ()] $($rest:tt)*) => {
+        $crate::wrapper!(@with $W $T ($($parameter)* $a: $($A)*,) ($($value)* $a,) $($rest)*);
+    };
+    (@with $W:ident $T:ident $parameters:tt ($($value:tt)*) [$a:ident (Hyperparam) ($default:expr)] $($rest:tt)*) => {
+        $crate::wrapper!(@with $W $T $parameters ($($value)* $a: Hyperparam::from($default),) $($rest)*);
+    };
+    (@with $W:ident $T:ident $parameters:tt ($($value:tt)*) [$a:ident $A:tt ($default:expr)] $($rest:tt)*) => {
+        $crate::wrapper!(@with $W $T $parameters ($($value)* $a: $default,) $($rest)*);
+    };
+
+    // The others have a method each. Not `impl Into<u64>`, which a plain `5` is not.
+    (@setter $docs:tt $a:ident $A:tt ()) => {};
+    (@setter $docs:tt $a:ident (Hyperparam) $default:tt) => {
+        $crate::wrapper!(@setter $docs $a (impl Into<Hyperparam>), $a.into());
+    };
+    (@setter $docs:tt $a:ident (Option<$G:ident>) $default:tt) => {
+        $crate::wrapper!(@setter $docs $a (impl Into<Option<$G>>), $a.into());
+    };
+    (@setter $docs:tt $a:ident $A:tt $default:tt) => {
+        $crate::wrapper!(@setter $docs $a $A, $a);
+    };
+    (@setter { $($doc:tt)* } $a:ident ($($A:tt)*), $value:expr) => {
+        $($doc)*
+        pub fn $a(mut self, $a: $($A)*) -> Self {
+            self.$a = $value;
+            self
+        }
+    };
+
+    (@within $self:ident $a:ident (Hyperparam) $range:ident) => {
+        $self.$a.within(<Self as $crate::part::Part>::NAME, stringify!($a), $crate::range::$range)?
+    };
+    (@within $self:ident $a:ident $A:tt $range:ident) => {
+        if !($crate::range::$range.holds)($self.$a as f64) {
+            let (name, expected) = (<Self as $crate::part::Part>::NAME, $crate::range::$range.text);
+            return Err($crate::Error::argument(name, stringify!($a), expected, $self.$a));
+        }
+    };
+
+    (@argument $self:ident $a:ident (Hyperparam)) => {
+        $crate::arguments::Argument::Hyperparam(&mut $self.$a)
+    };
+    (@argument $self:ident $a:ident $A:tt) => {
+        $crate::arguments::Argument::Static(&$crate::recipe::Later(|| $self.$a.to_recipe()))
+    };
+
+    (@arguments () ($W:ty) $T:ident ($($bound:tt)*) ($($more:tt)*) $name:tt $key:ident $([$a:ident $A:tt])*) => {
+        impl<$T: $($bound)* $($more)*> $crate::arguments::Arguments for $W {
+            const NAME: &'static str = $name;
+
+            fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
+                #[allow(unused_imports, reason = "a wrapper may have no arguments")]
+                use $crate::recipe::ToRecipe as _;
+                visit(stringify!($key), $crate::arguments::Argument::Static(&$crate::part::Inner(&self.inner)));
+                $(visit(stringify!($a), $crate::wrapper!(@argument self $a $A));)*
+            }
+        }
+    };
+    (@arguments (inside) ($W:ty) $T:ident $bound:tt ($($more:tt)*) $name:tt $key:ident $([$a:ident $A:tt])*) => {
+        /// Those of what is inside, and its own.
+        impl<$T: $crate::arguments::Arguments $($more)*> $crate::arguments::Arguments for $W {
+            const NAME: &'static str = <$T as $crate::arguments::Arguments>::NAME;
+
+            fn name(&self) -> &'static str {
+                self.inner.name()
+            }
+
+            fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
+                #[allow(unused_imports, reason = "as above")]
+                use $crate::recipe::ToRecipe as _;
+                self.inner.arguments(visit);
+                $(visit(stringify!($a), $crate::wrapper!(@argument self $a $A));)*
+            }
+        }
+    };
+}
+
+/// Says once what a part remembers: makes the struct, its default, and [`State`](crate::state::State). A field starts at what follows
+/// its type, or else at its default. Those `beside` are no part of the state. `evaluate |memory| expr` says how parameters to evaluate
+/// with are made, see [`EvaluateAs`](crate::state::EvaluateAs).
+macro_rules! memory {
+    (
+        $(#[$meta:meta])*
+        $vis:vis $M:ident $(<$G:ident: $GB:path>)? {
+            $($(#[$doc:meta])* $field:ident: $F:ty $(= $start:expr)?,)*
+        }
+        $(beside { $($(#[$bdoc:meta])* $beside:ident: $B:ty $(= $bstart:expr)?,)* })?
+        $(evaluate |$memory:ident| $as:expr;)?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        $vis struct $M $(<$G: $GB>)? {
+            $($(#[$doc])* $field: $F,)*
+            $($($(#[$bdoc])* $beside: $B,)*)?
+        }
+
+        impl $(<$G: $GB>)? Default for $M $(<$G>)? {
+            fn default() -> Self {
+                $M {
+                    $($field: $crate::wrapper!(@or [$($start)?] [<$F>::default()]),)*
+                    $($($beside: $crate::wrapper!(@or [$($bstart)?] [<$B>::default()]),)*)?
+                }
+            }
+        }
+
+        impl $(<$G: $GB>)? $crate::state::State for $M $(<$G>)? {
+            fn walk<'a>(&'a self, walk: &mut $crate::state::StateWalk<'a, '_>) {
+                $(walk.child(stringify!($field), &self.$field);)*
+            }
+            fn walk_mut<'a>(&'a mut self, walk: &mut $crate::state::StateWalkMut<'a, '_>) {
+                $(walk.child(stringify!($field), &mut self.$field);)*
+            }
+            $(fn evaluate_as(&self) -> Option<$crate::state::EvaluateAs> {
+                let $memory = self;
+                Some($as)
+            })?
+        }
+    };
+}
+pub(crate) use memory;
