@@ -65,10 +65,7 @@ mod tuples;
 pub mod wrapper;
 
 pub use element::{DType, Element, Real};
-pub use engine::{
-    Clock, InitContext, Isa, LeafVisitor, Outcome, PassPlan, Place, Plan, Rule, Shape, SlotArray, SlotList, Span,
-    Stage, StepContext, Sums, Tile, Updates, Warning, WarningKind, WholeLeaf, WholeTree, detected_isa, force_isa,
-};
+pub use engine::{Isa, Outcome, PassPlan, Plan, Updates, Warning, WarningKind, detected_isa, force_isa};
 pub use error::{Error, Result};
 pub use evaluation::EvalParams;
 #[cfg(feature = "derive")]

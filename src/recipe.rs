@@ -1,6 +1,6 @@
 //! Transformations as data: names and arguments.
 //!
-//! [`Stage::recipe`](crate::Stage::recipe) says how a transformation is made, in the grammar of the configs:
+//! [`Stage::recipe`](crate::engine::Stage::recipe) says how a transformation is made, in the grammar of the configs:
 //! `{"adam": {"learning_rate": 0.1, ...}}`. With the feature `config` it is turned into JSON and back into a
 //! transformation; [`plan`](crate::GradientTransformation::plan) looks for mistakes in it.
 

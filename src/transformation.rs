@@ -17,7 +17,7 @@ use crate::tree::{LeafSpec, Structure, Tree, TreeMut};
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
 ///
-/// Every [`Rule`](crate::Rule), every wrapper, every tuple of transformations is one; so is a `Box<dyn …>` of one.
+/// Every [`Rule`](crate::part::Rule), every wrapper, every tuple of transformations is one; so is a `Box<dyn …>` of one.
 ///
 /// # Example
 ///

@@ -1,27 +1,27 @@
 //! For types that are another stage under a name of their own.
 
-/// Implements [`Stage`](crate::Stage) for a struct by a stage in one of its fields.
+/// Implements `Stage` for a struct by a stage in one of its fields.
 macro_rules! delegate_stage {
     ($T:ty => $field:ident: $Inner:ty) => {
         $crate::engine::delegate_stage! {
             $T => $field: $Inner;
-            needs <$Inner as $crate::Stage>::Needs;
+            needs <$Inner as $crate::engine::Stage>::Needs;
             recipe $crate::arguments::recipe_of;
             describe |this: &$T| format!("{}[{}]", $crate::arguments::Arguments::name(this), this.$field.describe())
         }
     };
     ($T:ty $(where $($G:ident: $B:path),+)? => $field:ident: $Inner:ty; needs $N:ty; recipe $recipe:expr; describe $describe:expr) => {
-        impl$(<$($G: $B),+>)? $crate::Stage for $T {
+        impl$(<$($G: $B),+>)? $crate::engine::Stage for $T {
             type Needs = $N;
-            type State = <$Inner as $crate::Stage>::State;
-            type Run = <$Inner as $crate::Stage>::Run;
-            type Kernel<C: $crate::Real> = <$Inner as $crate::Stage>::Kernel<C>;
+            type State = <$Inner as $crate::engine::Stage>::State;
+            type Run = <$Inner as $crate::engine::Stage>::Run;
+            type Kernel<C: $crate::Real> = <$Inner as $crate::engine::Stage>::Kernel<C>;
 
-            const SHAPE: $crate::Shape = <$Inner as $crate::Stage>::SHAPE;
-            const FUSES: bool = <$Inner as $crate::Stage>::FUSES;
-            const SLOTS: usize = <$Inner as $crate::Stage>::SLOTS;
+            const SHAPE: $crate::engine::Shape = <$Inner as $crate::engine::Stage>::SHAPE;
+            const FUSES: bool = <$Inner as $crate::engine::Stage>::FUSES;
+            const SLOTS: usize = <$Inner as $crate::engine::Stage>::SLOTS;
 
-            fn shape(&self) -> $crate::Shape {
+            fn shape(&self) -> $crate::engine::Shape {
                 self.$field.shape()
             }
             fn needs(&self) -> $crate::needs::Level {
@@ -30,23 +30,23 @@ macro_rules! delegate_stage {
             fn validate(&self) -> $crate::Result<()> {
                 self.$field.validate()
             }
-            fn init_state(&self, at: &$crate::InitContext<'_>) -> $crate::Result<Self::State> {
+            fn init_state(&self, at: &$crate::engine::InitContext<'_>) -> $crate::Result<Self::State> {
                 self.$field.init_state(at)
             }
-            fn check(&self, state: &Self::State, at: &$crate::StepContext<'_>) -> $crate::Result<()> {
+            fn check(&self, state: &Self::State, at: &$crate::engine::StepContext<'_>) -> $crate::Result<()> {
                 self.$field.check(state, at)
             }
-            fn begin(&self, state: &mut Self::State, at: &$crate::StepContext<'_>) -> Self::Run {
+            fn begin(&self, state: &mut Self::State, at: &$crate::engine::StepContext<'_>) -> Self::Run {
                 self.$field.begin(state, at)
             }
             fn barrier(
                 &self,
                 state: &mut Self::State,
                 run: &mut Self::Run,
-                at: &$crate::StepContext<'_>,
+                at: &$crate::engine::StepContext<'_>,
                 index: usize,
-                sums: $crate::Sums<'_>,
-                tree: &mut $crate::WholeTree<'_>,
+                sums: $crate::engine::Sums<'_>,
+                tree: &mut $crate::engine::WholeTree<'_>,
             ) {
                 self.$field.barrier(state, run, at, index, sums, tree);
             }
@@ -54,7 +54,7 @@ macro_rules! delegate_stage {
                 &self,
                 state: &mut Self::State,
                 run: Self::Run,
-                sums: $crate::Sums<'_>,
+                sums: $crate::engine::Sums<'_>,
                 outcome: &mut $crate::Outcome,
             ) {
                 self.$field.finish(state, run, sums, outcome);
@@ -66,9 +66,9 @@ macro_rules! delegate_stage {
                 &self,
                 state: &Self::State,
                 run: &Self::Run,
-                place: $crate::Place,
-                span: $crate::Span,
-                tile: &mut $crate::Tile<'_, C>,
+                place: $crate::engine::Place,
+                span: $crate::engine::Span,
+                tile: &mut $crate::engine::Tile<'_, C>,
             ) {
                 self.$field.tile(state, run, place, span, tile);
             }
@@ -79,33 +79,33 @@ macro_rules! delegate_stage {
             fn kernel<C: $crate::Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C> {
                 self.$field.kernel::<C>(state, run, leaf)
             }
-            fn slots(&self, state: &Self::State, leaf: usize, list: &mut $crate::SlotList) {
+            fn slots(&self, state: &Self::State, leaf: usize, list: &mut $crate::engine::SlotList) {
                 self.$field.slots(state, leaf, list);
             }
             #[inline(always)]
             fn apply<C: $crate::Real>(
                 k: &Self::Kernel<C>,
                 at: usize,
-                span: $crate::Span,
+                span: $crate::engine::Span,
                 slots: &mut [C],
                 u: C,
                 p: C,
                 tally: &mut [u32],
             ) -> C {
-                <$Inner as $crate::Stage>::apply::<C>(k, at, span, slots, u, p, tally)
+                <$Inner as $crate::engine::Stage>::apply::<C>(k, at, span, slots, u, p, tally)
             }
             #[inline(always)]
             fn reduce<C: $crate::Real>(
                 k: &Self::Kernel<C>,
-                place: $crate::Place,
-                span: $crate::Span,
+                place: $crate::engine::Place,
+                span: $crate::engine::Span,
                 u: &[C],
                 p: &[C],
                 sums: &mut [f64],
             ) {
-                <$Inner as $crate::Stage>::reduce::<C>(k, place, span, u, p, sums);
+                <$Inner as $crate::engine::Stage>::reduce::<C>(k, place, span, u, p, sums);
             }
-            fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::Span) -> usize {
+            fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::engine::Span) -> usize {
                 self.$field.state_bytes(state, leaf, at, span)
             }
             fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {

@@ -3,6 +3,11 @@
 //! Most authors need only [`Rule`]: arithmetic on one element. What must look at more than one element, or holds another
 //! transformation, is a [`Stage`]. `docs/architecture.md` tells how the pieces fit together.
 
+#![allow(
+    unreachable_pub,
+    reason = "the engine's protocol is part of signatures of what is public, and cannot be named outside"
+)]
+
 mod drive;
 mod examples;
 pub(crate) mod form;

@@ -163,7 +163,7 @@ impl Outcome {
 /// What the engine runs: a rule lifted, something that must look at more than one element, or a wrapper.
 ///
 /// You need it only for wrappers of your own; arithmetic on elements is a [`Rule`](super::Rule), and what looks at whole
-/// leaves or the whole tree is a [`WholeTree`](crate::WholeTreeTransformation). `docs/architecture.md` describes the
+/// leaves or the whole tree is a [`WholeTree`](crate::part::WholeTreeTransformation). `docs/architecture.md` describes the
 /// phases of a step: `check` (may fail, changes nothing), `begin`, then passes of `tile` (or of the fused `apply`) with
 /// `barrier` between them, then `finish`.
 pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {

@@ -147,7 +147,7 @@ impl WholeTree<'_> {
         self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask)
     }
 
-    /// The loss at a point, for what [needs](crate::Stage::Needs) it as a function; NaN where there is none. Leaves
+    /// The loss at a point, for what [needs](crate::needs) it as a function; NaN where there is none. Leaves
     /// without an array in `point` have the value that the parameters have.
     pub fn value_at(&mut self, point: &Moments) -> f64 {
         self.objective.as_mut().map_or(f64::NAN, |objective| objective.ask(self.structure, self.params, point, None))

@@ -43,10 +43,10 @@ pub(crate) trait Measured {
     fn bytes(state: &Self::State, leaf: usize) -> [usize; 2];
 }
 
-/// Implements [`Stage`](crate::Stage) for a [`Measured`].
+/// Implements `Stage` for a [`Measured`].
 macro_rules! measured_stage {
     ($T:ty; state $S:ty; run $R:ty; needs $N:ty) => {
-        impl $crate::Stage for $T {
+        impl $crate::engine::Stage for $T {
             type Needs = $N;
             type State = $S;
             type Run = $R;
@@ -54,7 +54,7 @@ macro_rules! measured_stage {
 
             // Not stateful: the state is written in the one pass that ends at the barrier, whatever is run again later, so
             // that the engine need not store the updates for that.
-            const SHAPE: $crate::Shape = $crate::Shape {
+            const SHAPE: $crate::engine::Shape = $crate::engine::Shape {
                 barriers: 1,
                 stateful: 0,
                 reads_params: 0b11,
@@ -67,11 +67,11 @@ macro_rules! measured_stage {
                 self.check_arguments()
             }
 
-            fn init_state(&self, at: &$crate::InitContext<'_>) -> $crate::Result<Self::State> {
+            fn init_state(&self, at: &$crate::engine::InitContext<'_>) -> $crate::Result<Self::State> {
                 self.first_state(at)
             }
 
-            fn begin(&self, state: &mut Self::State, at: &$crate::StepContext<'_>) -> Self::Run {
+            fn begin(&self, state: &mut Self::State, at: &$crate::engine::StepContext<'_>) -> Self::Run {
                 self.start(state, at)
             }
 
@@ -79,10 +79,10 @@ macro_rules! measured_stage {
                 &self,
                 state: &mut Self::State,
                 run: &mut Self::Run,
-                _: &$crate::StepContext<'_>,
+                _: &$crate::engine::StepContext<'_>,
                 _: usize,
-                sums: $crate::Sums<'_>,
-                _: &mut $crate::WholeTree<'_>,
+                sums: $crate::engine::Sums<'_>,
+                _: &mut $crate::engine::WholeTree<'_>,
             ) {
                 self.decide(state, run, sums);
             }
@@ -91,9 +91,9 @@ macro_rules! measured_stage {
                 &self,
                 state: &Self::State,
                 run: &Self::Run,
-                place: $crate::Place,
-                span: $crate::Span,
-                tile: &mut $crate::Tile<'_, C>,
+                place: $crate::engine::Place,
+                span: $crate::engine::Span,
+                tile: &mut $crate::engine::Tile<'_, C>,
             ) {
                 if span.to == place.at {
                     self.take_in(state, run, place.sum, tile);
@@ -104,7 +104,7 @@ macro_rules! measured_stage {
 
             fn kernel<C: $crate::Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}
 
-            fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::Span) -> usize {
+            fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::engine::Span) -> usize {
                 let [first, second] = <$T as $crate::optimizer::measured::Measured>::bytes(state, leaf);
                 if span.to == at {
                     first

@@ -8,8 +8,8 @@ use crate::tree::{LeafSpec, Structure, TreeMut};
 
 /// A set, as something to project on.
 ///
-/// Sealed: for a set of your own write the projection as a [`Rule`](crate::Rule) or a
-/// [`WholeTreeTransformation`](crate::WholeTreeTransformation).
+/// Sealed: for a set of your own write the projection as a [`Rule`](crate::part::Rule) or a
+/// [`WholeTreeTransformation`](crate::part::WholeTreeTransformation).
 pub trait Projection: Set {
     /// What [`project`](crate::project) makes of it.
     type Stage: Stage<Needs = crate::needs::Nothing> + Clone + 'static;

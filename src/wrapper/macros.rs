@@ -80,14 +80,14 @@ macro_rules! wrapper {
                 $crate::wrapper!(@or [$($recipe(self))?] [{
                     #[allow(unused_imports, reason = "a wrapper may have no arguments")]
                     use $crate::recipe::ToRecipe as _;
-                    let inner = (stringify!($key), $crate::Stage::recipe(&self.inner));
+                    let inner = (stringify!($key), self.inner.recipe());
                     let arguments = [inner, $((stringify!($a), self.$a.to_recipe()),)*];
                     $crate::recipe::Recipe::call(<Self as $crate::part::Part>::NAME, arguments)
                 }])
             }
 
             fn describe(&self) -> String {
-                let (name, inner) = (<Self as $crate::part::Part>::NAME, $crate::Stage::describe(&self.inner));
+                let (name, inner) = (<Self as $crate::part::Part>::NAME, self.inner.describe());
                 $crate::wrapper!(@or
                     [$(format!(concat!("{}({}, ", $shows, ")"), name, inner, $(self.$shown),+))?]
                     [format!("{name}({inner})")]

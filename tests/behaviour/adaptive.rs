@@ -3,7 +3,7 @@
 
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
-use gradchain::{Element, Stage};
+use gradchain::{Element, GradientTransformation};
 
 /// The update of an element, from every gradient it has had, the last one now, and the parameter.
 type Oracle = Box<dyn Fn(&[f64], f64) -> f64>;
@@ -32,7 +32,7 @@ fn numbers(seed: u64, len: usize) -> Vec<f64> {
     (0..len).map(|_| number()).collect()
 }
 
-fn run<T: Element, S: Stage<Needs = Nothing> + Clone + 'static>(
+fn run<T: Element, S: GradientTransformation<Needs = Nothing> + Clone + 'static>(
     name: &str,
     optimizer: &S,
     oracle: &Oracle,
@@ -58,7 +58,7 @@ fn run<T: Element, S: Stage<Needs = Nothing> + Clone + 'static>(
     }
 }
 
-fn check<S: Stage<Needs = Nothing> + Clone + 'static>(
+fn check<S: GradientTransformation<Needs = Nothing> + Clone + 'static>(
     name: &str,
     optimizer: S,
     oracle: impl Fn(&[f64], f64) -> f64 + 'static,
@@ -69,7 +69,10 @@ fn check<S: Stage<Needs = Nothing> + Clone + 'static>(
 }
 
 /// A part and its optimizer: the second is the first times minus the learning rate, 0.25.
-fn check_both<P: Stage<Needs = Nothing> + Clone + 'static, S: Stage<Needs = Nothing> + Clone + 'static>(
+fn check_both<
+    P: GradientTransformation<Needs = Nothing> + Clone + 'static,
+    S: GradientTransformation<Needs = Nothing> + Clone + 'static,
+>(
     name: &str,
     part: P,
     optimizer: S,
@@ -467,7 +470,7 @@ fn acprops() {
 }
 
 /// Updates of one element, in `f32`.
-fn updates<S: Stage<Needs = Nothing>>(optimizer: &S, gradients: &[f32]) -> Vec<f32> {
+fn updates<S: GradientTransformation<Needs = Nothing>>(optimizer: &S, gradients: &[f32]) -> Vec<f32> {
     let mut state = optimizer.init(&0.0_f32).unwrap();
     let update = |g| optimizer.update(g, &mut state, &0.0_f32).unwrap().to_vec::<f32>("").unwrap()[0];
     gradients.iter().map(update).collect()
@@ -506,19 +509,40 @@ fn arguments_out_of_range_are_refused_by_name() {
         assert!(error.is_argument(), "{error}");
         assert!(error.to_string().starts_with(expected), "{error}");
     };
-    refused(rmsprop(0.1).decay(1.0).validate(), "scale_by_rms: argument `decay` must be in [0, 1), found 1");
-    refused(rmsprop(0.1).centered().eps(-1.0).validate(), "scale_by_stddev: argument `eps` must be finite and not neg");
     refused(
-        adagrad(0.1).initial_accumulator_value(-1.0).validate(),
+        rmsprop(0.1).decay(1.0).init(&vec![1.0_f32; 2]).map(drop),
+        "scale_by_rms: argument `decay` must be in [0, 1), found 1",
+    );
+    refused(
+        rmsprop(0.1).centered().eps(-1.0).init(&vec![1.0_f32; 2]).map(drop),
+        "scale_by_stddev: argument `eps` must be finite and not neg",
+    );
+    refused(
+        adagrad(0.1).initial_accumulator_value(-1.0).init(&vec![1.0_f32; 2]).map(drop),
         "scale_by_rss: argument `initial_accumulator_value`",
     );
-    refused(amsgrad(0.1).b1(1.5).validate(), "scale_by_amsgrad: argument `b1` must be in [0, 1), found 1.5");
-    refused(radam(0.1).threshold(3.0).validate(), "scale_by_radam: argument `threshold` must be at least 4, found 3");
-    refused(adan(0.1).b3(1.0).validate(), "scale_by_adan: argument `b3`");
-    refused(ademamix(0.1).b3(1.5).validate(), "scale_by_ademamix: argument `b3` must be in [0, 1], found 1.5");
-    refused(ademamix(0.1).alpha(f64::NAN).validate(), "scale_by_ademamix: argument `alpha` must be finite");
-    refused(optimistic_adam_v2(0.1).beta(f64::INFINITY).validate(), "scale_by_optimistic_gradient: argument `beta`");
-    refused(adadelta(0.1).rho(-0.1).validate(), "scale_by_adadelta: argument `rho`");
+    refused(
+        amsgrad(0.1).b1(1.5).init(&vec![1.0_f32; 2]).map(drop),
+        "scale_by_amsgrad: argument `b1` must be in [0, 1), found 1.5",
+    );
+    refused(
+        radam(0.1).threshold(3.0).init(&vec![1.0_f32; 2]).map(drop),
+        "scale_by_radam: argument `threshold` must be at least 4, found 3",
+    );
+    refused(adan(0.1).b3(1.0).init(&vec![1.0_f32; 2]).map(drop), "scale_by_adan: argument `b3`");
+    refused(
+        ademamix(0.1).b3(1.5).init(&vec![1.0_f32; 2]).map(drop),
+        "scale_by_ademamix: argument `b3` must be in [0, 1], found 1.5",
+    );
+    refused(
+        ademamix(0.1).alpha(f64::NAN).init(&vec![1.0_f32; 2]).map(drop),
+        "scale_by_ademamix: argument `alpha` must be finite",
+    );
+    refused(
+        optimistic_adam_v2(0.1).beta(f64::INFINITY).init(&vec![1.0_f32; 2]).map(drop),
+        "scale_by_optimistic_gradient: argument `beta`",
+    );
+    refused(adadelta(0.1).rho(-0.1).init(&vec![1.0_f32; 2]).map(drop), "scale_by_adadelta: argument `rho`");
 }
 
 #[test]

@@ -311,11 +311,11 @@ impl WholeTreeTransformation for Instead {
     type State = ();
     type Needs = Nothing;
 
-    fn start(&self, _: &gradchain::InitContext<'_>) -> gradchain::Result<()> {
+    fn start(&self, _: &gradchain::part::InitContext<'_>) -> gradchain::Result<()> {
         Ok(())
     }
 
-    fn transform(&self, (): &mut (), _: &gradchain::StepContext<'_>, tree: &mut gradchain::WholeTree<'_>) {
+    fn transform(&self, (): &mut (), _: &gradchain::part::StepContext<'_>, tree: &mut gradchain::part::WholeTree<'_>) {
         tree.leaf::<f64>(0).unwrap().u.copy_from_slice(&self.0);
     }
 }

@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 use gradchain::tree::DynTree;
-use gradchain::{Stage, WarningKind};
+use gradchain::{GradientTransformation, WarningKind};
 use ndarray::{arr1, arr2};
 
 fn params() -> DynTree {
@@ -12,12 +12,12 @@ fn params() -> DynTree {
     params
 }
 
-fn warnings<T: Stage>(transformation: T) -> Vec<(WarningKind, String)> {
+fn warnings<T: GradientTransformation>(transformation: T) -> Vec<(WarningKind, String)> {
     let plan = transformation.plan(&params()).unwrap();
     plan.warnings.into_iter().map(|warning| (warning.kind, warning.place)).collect()
 }
 
-fn kinds<T: Stage>(transformation: T) -> Vec<WarningKind> {
+fn kinds<T: GradientTransformation>(transformation: T) -> Vec<WarningKind> {
     warnings(transformation).into_iter().map(|(kind, _)| kind).collect()
 }
 

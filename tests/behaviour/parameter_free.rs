@@ -3,7 +3,7 @@
 
 use gradchain::needs::Value;
 use gradchain::prelude::*;
-use gradchain::{DType, Stage, extra};
+use gradchain::{DType, GradientTransformation, extra};
 use ndarray::{Array1, Array2};
 
 /// Numbers between −1 and 1 that differ from place to place.
@@ -265,7 +265,7 @@ fn prodigy_is_the_papers() {
 }
 
 /// Does the steps that all are run on.
-fn after_all<T: Stage<Needs = Nothing>>(t: &T, state: &mut OptState<T>) {
+fn after_all<T: GradientTransformation<Needs = Nothing>>(t: &T, state: &mut OptState<T>) {
     let mut params = wave(N, 0.1);
     for step in 0..LOSSES.len() {
         t.step(&mut params, &wave(N, 0.5 + (step / 2) as f64), state).unwrap();

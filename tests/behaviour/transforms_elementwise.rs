@@ -2,7 +2,7 @@
 //! nothing with the library.
 
 use gradchain::prelude::*;
-use gradchain::{Element, Stage};
+use gradchain::{Element, GradientTransformation};
 use proptest::prelude::*;
 
 /// Two leaves.
@@ -50,7 +50,7 @@ fn updates_of<T: Element>(updates: &Updates) -> Leaves<f64> {
 type Oracle = Box<dyn FnMut(&Leaves<f64>, &Leaves<f64>) -> Leaves<f64>>;
 
 /// The updates are what the oracle says, `step` does what `update` says, and forgetting the type changes no bit.
-fn check_in<T: Element, S: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(
+fn check_in<T: Element, S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clone + 'static>(
     case: &Case,
     optimizer: S,
     mut oracle: Oracle,
@@ -81,7 +81,7 @@ fn check_in<T: Element, S: Stage<Needs = gradchain::needs::Nothing> + Clone + 's
     }
 }
 
-fn check<S: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(
+fn check<S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clone + 'static>(
     case: &Case,
     optimizer: S,
     oracle: impl Fn() -> Oracle,
@@ -326,7 +326,7 @@ proptest! {
 }
 
 /// The flags and counts after each step, by `step` and by `update`.
-fn flags<S: Stage<Needs = gradchain::needs::Nothing>>(
+fn flags<S: GradientTransformation<Needs = gradchain::needs::Nothing>>(
     case: &Case,
     expected: &[([bool; 2], [u64; 2])],
     optimizer: S,
@@ -347,7 +347,7 @@ fn flags<S: Stage<Needs = gradchain::needs::Nothing>>(
 }
 
 /// A chain is its members, applied by hand one after the other.
-fn one_by_one<S: Stage<Needs = gradchain::needs::Nothing> + Clone + 'static>(
+fn one_by_one<S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clone + 'static>(
     case: &Case,
     members: Vec<Boxed>,
     chained: S,
@@ -389,7 +389,10 @@ fn norms_are_of_whole_leaves_however_they_are_cut() {
     }
 }
 
-fn updates_by<S: Stage<Needs = gradchain::needs::Nothing>>(optimizer: S, grads: Leaves<f32>) -> Leaves<f64> {
+fn updates_by<S: GradientTransformation<Needs = gradchain::needs::Nothing>>(
+    optimizer: S,
+    grads: Leaves<f32>,
+) -> Leaves<f64> {
     let params = grads.each_ref().map(|leaf| vec![1.0_f32; leaf.len()]);
     updates_of::<f32>(&optimizer.update(&grads, &mut optimizer.init(&params).unwrap(), &params).unwrap())
 }
@@ -496,7 +499,7 @@ fn momentum_is_in_the_type_and_the_state() {
 
 #[test]
 fn arguments_out_of_range_are_refused() {
-    fn refused(optimizer: impl Stage, message: &str) {
+    fn refused(optimizer: impl GradientTransformation, message: &str) {
         assert_eq!(optimizer.init(&1.0_f32).unwrap_err().to_string(), message);
     }
     refused(clip(-1.0), "clip: argument `max_delta` must be not negative, found -1");

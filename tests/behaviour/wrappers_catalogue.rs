@@ -360,11 +360,16 @@ impl WholeTreeTransformation for NewtonByValues {
     type Needs = gradchain::needs::ValueAndGradFn;
     const READS_PARAMS: bool = true;
 
-    fn start(&self, at: &gradchain::InitContext<'_>) -> gradchain::Result<Self::State> {
+    fn start(&self, at: &gradchain::part::InitContext<'_>) -> gradchain::Result<Self::State> {
         at.moments()
     }
 
-    fn transform(&self, point: &mut Self::State, _: &gradchain::StepContext<'_>, tree: &mut gradchain::WholeTree<'_>) {
+    fn transform(
+        &self,
+        point: &mut Self::State,
+        _: &gradchain::part::StepContext<'_>,
+        tree: &mut gradchain::part::WholeTree<'_>,
+    ) {
         for leaf in tree.leaves() {
             if let Some(at) = tree.leaf::<f64>(leaf) {
                 let (p, g) = (at.p.to_vec(), at.u.to_vec());
@@ -480,7 +485,7 @@ fn a_round_in_one_step_is_a_round_in_several() {
         gradient.1.mapv_inplace(|p| 4.0 * p.powi(3));
         (matrix + vector, gradient)
     }
-    fn check<O: gradchain::Stage<Needs = Nothing> + Clone>(optimizer: O, period: u64, reset: bool) {
+    fn check<O: gradchain::GradientTransformation<Needs = Nothing> + Clone>(optimizer: O, period: u64, reset: bool) {
         let adversary = chain((clip_by_global_norm(0.1), scale_by_adam().eps(0.1), scale(-0.05)));
         let seen = sam(optimizer, adversary).sync_period(period).reset_state(reset);
         let opaque = seen.clone().opaque_mode();

@@ -5,10 +5,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use crate::common::given::IN_LOSS;
+use crate::common::given::needs;
 use crate::common::registry::registry;
 use crate::common::subject::Subject;
 use crate::common::trees::{LeafPlan, Number, Order, noise, tree};
-use gradchain::Stage;
 use gradchain::needs::Level;
 use gradchain::tree::DynTree;
 
@@ -89,7 +89,7 @@ fn allocates(entry: &dyn Subject, params: &DynTree, grads: &DynTree) -> Option<S
     // A step that is lent the loss as a function copies the parameters, to call it with, and walks over that copy and
     // over gradients: tables, and a path that grows.
     let copy = counted(|| drop(params.clone())) + 6;
-    let most = if entry.boxed().needs() >= Level::ValueFn { 12 * copy } else { 0 };
+    let most = if needs(&entry.boxed()) >= Level::ValueFn { 12 * copy } else { 0 };
     (stepping + updating > most).then(|| format!("{}: {stepping} in 6 steps, {updating} in 6 updates", entry.name()))
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use gradchain::Stage;
+use crate::common::given::recipe;
 use gradchain::recipe::Recipe;
 
 use crate::common::registry::registry;
@@ -31,7 +31,7 @@ fn names(recipe: &Recipe, found: &mut BTreeSet<String>) {
 #[test]
 fn every_transformation_of_the_configs_is_in_the_registry() {
     let mut found = BTreeSet::new();
-    registry().iter().for_each(|entry| names(&entry.boxed().recipe(), &mut found));
+    registry().iter().for_each(|entry| names(&recipe(&entry.boxed()), &mut found));
     let all = gradchain::config::transformations();
     let missing: Vec<_> = all.into_iter().filter(|name| !found.contains(*name)).collect();
     let exceptions: Vec<_> = EXCEPTIONS.iter().map(|(name, _)| *name).collect();

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use gradchain::needs::{Includes, Level, Provides, ValueAndGradFn};
 use gradchain::prelude::*;
+use gradchain::recipe::Recipe;
 use gradchain::tree::{DynTree, for_each_leaf};
-use gradchain::{Result, Stage, extra};
+use gradchain::{GradientTransformation, Result, extra};
 use ndarray::{ArrayD, IxDyn};
 
 use super::values;
@@ -20,7 +21,7 @@ pub fn member<T: Registered>(transformation: T) -> Member {
 }
 
 /// A transformation that can be given all it needs.
-pub trait Registered: Stage + Clone + 'static {
+pub trait Registered: GradientTransformation + Clone + 'static {
     fn member(self) -> Member;
     fn step_given(&self, params: &mut DynTree, grads: &DynTree, state: &mut OptState<Self>) -> Result<Outcome>;
     fn update_given(&self, grads: &DynTree, state: &mut OptState<Self>, params: &DynTree) -> Result<Updates>;
@@ -46,7 +47,7 @@ fn given(loss: Loss<'_>) -> Given<'_> {
     extra::value_and_grad_fn(1.0, loss)
 }
 
-impl<T: Stage + Clone + 'static> Registered for T
+impl<T: GradientTransformation + Clone + 'static> Registered for T
 where
     ValueAndGradFn: Includes<T::Needs>,
     for<'a> Given<'a>: Provides<T::Needs>,
@@ -135,4 +136,19 @@ impl Bowl {
         }
         (loss, gradient)
     }
+}
+
+/// What a transformation needs besides gradients.
+pub fn needs<T: GradientTransformation>(transformation: &T) -> Level {
+    transformation.needs()
+}
+
+/// How it is made, as data.
+pub fn recipe<T: GradientTransformation>(transformation: &T) -> Recipe {
+    transformation.recipe()
+}
+
+/// In a line.
+pub fn describe<T: GradientTransformation>(transformation: &T) -> String {
+    transformation.describe()
 }

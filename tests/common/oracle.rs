@@ -4,7 +4,7 @@
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
 use gradchain::tree::DynTree;
-use gradchain::{DType, Stage};
+use gradchain::{DType, GradientTransformation};
 use ndarray::{ArrayD, IxDyn};
 
 pub type Leaf = ArrayD<f64>;
@@ -45,7 +45,7 @@ fn read(updates: &Updates, i: usize, dtype: DType) -> Vec<f64> {
 
 /// Some steps, after each of which updates must be the oracle's: to 1e-11 for leaves of `f64`, to `single` for those of
 /// `f32`, of the largest of the leaf.
-pub fn check_to<S: Stage<Needs = Nothing>>(optimizer: &S, single: f64, oracle: impl Fn() -> Oracle) {
+pub fn check_to<S: GradientTransformation<Needs = Nothing>>(optimizer: &S, single: f64, oracle: impl Fn() -> Oracle) {
     for mixture in 0..3 {
         let dtype =
             |i: usize| if mixture == 0 || mixture == 2 && i.is_multiple_of(2) { DType::F64 } else { DType::F32 };
@@ -77,7 +77,7 @@ pub fn check_to<S: Stage<Needs = Nothing>>(optimizer: &S, single: f64, oracle: i
     }
 }
 
-pub fn check<S: Stage<Needs = Nothing>>(optimizer: &S, oracle: impl Fn() -> Oracle) {
+pub fn check<S: GradientTransformation<Needs = Nothing>>(optimizer: &S, oracle: impl Fn() -> Oracle) {
     check_to(optimizer, 2e-5, oracle);
 }
 

@@ -5,7 +5,7 @@ use gradchain::needs::{Includes, ValueAndGradFn};
 use gradchain::prelude::{Arguments, OptState, Outcome, Updates};
 use gradchain::state::{Schema, State, StateWalk, StateWalkMut};
 use gradchain::tree::DynTree;
-use gradchain::{GradientTransformation, Result, Stage, wrapper};
+use gradchain::{GradientTransformation, Result, wrapper};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -129,7 +129,7 @@ where
     }
 }
 
-struct Running<T: Stage> {
+struct Running<T: GradientTransformation> {
     transformation: T,
     state: OptState<T>,
 }

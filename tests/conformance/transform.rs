@@ -324,7 +324,7 @@ fn set_moments<S: State>(state: &mut S, field: &str, values: &Leaves) {
 }
 
 /// The arrays of a field, as leaves like those of `like`.
-fn moments<T: gradchain::Stage>(state: &OptState<T>, field: &str, like: &Leaves) -> Leaves {
+fn moments<T: gradchain::GradientTransformation>(state: &OptState<T>, field: &str, like: &Leaves) -> Leaves {
     let mut found = Leaves::new();
     state.walk(&mut StateWalk::new(&mut |path, entry| {
         if let (true, Entry::Moments(moments)) = (path == field, entry) {

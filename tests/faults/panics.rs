@@ -1,9 +1,10 @@
 //! A panic in a user's code: whatever the step had begun with is untouched, or the state says that it cannot be used.
 
 use gradchain::checkpoint::{Checkpoint, Save};
+use gradchain::part::{Clock, InitContext, OneElement, Part, Rule, StepContext, Whole, WholeTree};
 use gradchain::state::{AverageOptions, same_bits};
 use gradchain::tree::{Walk, WalkMut};
-use gradchain::{Clock, InitContext, Migration, Real, Result, Rule, StepContext, TreeMut, WholeTree, extra};
+use gradchain::{Migration, Real, Result, TreeMut, extra};
 
 use super::*;
 
@@ -11,9 +12,9 @@ use super::*;
 #[derive(Clone, Debug)]
 struct Buggy;
 
-impl gradchain::part::Part for Buggy {
+impl Part for Buggy {
     const NAME: &'static str = "buggy";
-    type Form = gradchain::part::OneElement;
+    type Form = OneElement;
 }
 
 impl Rule for Buggy {
@@ -37,9 +38,9 @@ impl Rule for Buggy {
 #[derive(Clone, Debug)]
 struct BuggyTree;
 
-impl gradchain::part::Part for BuggyTree {
+impl Part for BuggyTree {
     const NAME: &'static str = "buggy_tree";
-    type Form = gradchain::part::Whole;
+    type Form = Whole;
 }
 
 impl WholeTreeTransformation for BuggyTree {

@@ -1,16 +1,17 @@
 //! A rule says how many arrays it has in two places, and has at most eight.
 
 use gradchain::prelude::*;
-use gradchain::{Clock, Real, Rule};
+use gradchain::Real;
+use gradchain::part::{Clock, OneElement, Part, Rule};
 
 macro_rules! rule {
     ($Name:ident: $n:literal, $slots:expr) => {
         #[derive(Clone, Debug)]
         struct $Name;
 
-        impl gradchain::part::Part for $Name {
+        impl Part for $Name {
             const NAME: &'static str = stringify!($Name);
-            type Form = gradchain::part::OneElement;
+            type Form = OneElement;
         }
 
         impl Rule for $Name {

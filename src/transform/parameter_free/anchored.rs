@@ -116,28 +116,28 @@ pub(crate) fn squared(params: &Moments, leaf: usize) -> f64 {
     of(params.get::<f32>(leaf)) + of(params.get::<f64>(leaf))
 }
 
-/// Implements [`Stage`](crate::Stage) for an [`Anchored`]. A macro, since the blanket implementation is for rules.
+/// Implements `Stage` for an [`Anchored`]. A macro, since the blanket implementation is for rules.
 macro_rules! anchored_stage {
     ($T:ty; state $S:ty; scalars $K:ty) => {
-        impl $crate::Stage for $T {
+        impl $crate::engine::Stage for $T {
             type Needs = $crate::needs::Nothing;
             type State = $S;
             type Run = $K;
             type Kernel<C: $crate::Real> = ();
 
-            const SHAPE: $crate::Shape =
-                $crate::Shape { barriers: 1, stateful: 0, reads_params: 1, materializes: 0, sums: 2 };
+            const SHAPE: $crate::engine::Shape =
+                $crate::engine::Shape { barriers: 1, stateful: 0, reads_params: 1, materializes: 0, sums: 2 };
             const FUSES: bool = false;
 
             fn validate(&self) -> $crate::Result<()> {
                 self.check_arguments()
             }
 
-            fn init_state(&self, at: &$crate::InitContext<'_>) -> $crate::Result<Self::State> {
+            fn init_state(&self, at: &$crate::engine::InitContext<'_>) -> $crate::Result<Self::State> {
                 self.start(at)
             }
 
-            fn begin(&self, state: &mut Self::State, _: &$crate::StepContext<'_>) -> Self::Run {
+            fn begin(&self, state: &mut Self::State, _: &$crate::engine::StepContext<'_>) -> Self::Run {
                 self.scalars(state)
             }
 
@@ -145,10 +145,10 @@ macro_rules! anchored_stage {
                 &self,
                 state: &mut Self::State,
                 run: &mut Self::Run,
-                _: &$crate::StepContext<'_>,
+                _: &$crate::engine::StepContext<'_>,
                 _: usize,
-                sums: $crate::Sums<'_>,
-                _: &mut $crate::WholeTree<'_>,
+                sums: $crate::engine::Sums<'_>,
+                _: &mut $crate::engine::WholeTree<'_>,
             ) {
                 <$T>::take(*run, state, $crate::transform::parameter_free::anchored::Squares(sums));
             }
@@ -157,16 +157,16 @@ macro_rules! anchored_stage {
                 &self,
                 state: &Self::State,
                 run: &Self::Run,
-                place: $crate::Place,
-                span: $crate::Span,
-                tile: &mut $crate::Tile<'_, C>,
+                place: $crate::engine::Place,
+                span: $crate::engine::Span,
+                tile: &mut $crate::engine::Tile<'_, C>,
             ) {
                 $crate::transform::parameter_free::anchored::tile::<$T, C>(*run, state, place, span, tile);
             }
 
             fn kernel<C: $crate::Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}
 
-            fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::Span) -> usize {
+            fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::engine::Span) -> usize {
                 let dtype = <$T>::first_params(state).dtype(leaf);
                 if span.to == at { dtype.map_or(0, |dtype| dtype.size()) } else { 0 }
             }

@@ -3,7 +3,7 @@
 use core::any::Any;
 use core::fmt;
 
-use crate::engine::Stage;
+use crate::engine::{PartState, Stage};
 use crate::state::{State, StateWalk, StateWalkMut};
 
 /// The state of a boxed transformation, and while a step runs what was worked out for it.
@@ -76,12 +76,17 @@ pub struct BoxedState(pub(super) Box<dyn ErasedState>);
 impl BoxedState {
     /// The state, if it is of type `S`, such as `OptState<T>`'s target for the `T` that was boxed.
     pub fn downcast_ref<S: State>(&self) -> Option<&S> {
-        self.0.state_any().downcast_ref()
+        let state = self.0.state_any();
+        state.downcast_ref().or_else(|| state.downcast_ref::<PartState<S>>().map(|part| &**part))
     }
 
     /// The state, if it is of type `S`, to write.
     pub fn downcast_mut<S: State>(&mut self) -> Option<&mut S> {
-        self.0.state_any_mut().downcast_mut()
+        let state = self.0.state_any_mut();
+        if state.is::<S>() {
+            return state.downcast_mut();
+        }
+        state.downcast_mut::<PartState<S>>().map(|part| &mut **part)
     }
 }
 

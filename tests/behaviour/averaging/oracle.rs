@@ -1,7 +1,7 @@
 //! `params_ema` and `params_swa` against averages worked out in `f64` from the parameters after each step.
 
 use gradchain::prelude::*;
-use gradchain::{Result, Stage};
+use gradchain::{GradientTransformation, Result};
 
 use super::{flat, noise};
 
@@ -35,7 +35,7 @@ fn tolerance(i: usize, expected: f64) -> f64 {
 
 /// Runs an optimizer, and after each step compares what is to be evaluated with a function of all parameters so far, the
 /// first ones included.
-fn agrees<T: Stage<Needs = Nothing>>(
+fn agrees<T: GradientTransformation<Needs = Nothing>>(
     optimizer: T,
     steps: u64,
     average: impl Fn(&[Vec<f64>]) -> Vec<f64>,

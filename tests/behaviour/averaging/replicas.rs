@@ -158,7 +158,9 @@ fn each_kind_goes_by_its_policy() -> Result<()> {
     Ok(())
 }
 
-fn traced<A: gradchain::Stage, B: gradchain::Stage>(state: &OptState<(A, B, gradchain::Trace)>) -> Vec<f64> {
+fn traced<A: gradchain::GradientTransformation, B: gradchain::GradientTransformation>(
+    state: &OptState<(A, B, gradchain::Trace)>,
+) -> Vec<f64> {
     let trace = state.2.moment("trace").unwrap();
     (0..trace.len()).flat_map(|leaf| trace.to_array(leaf).unwrap().into_iter()).collect()
 }

@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
-use gradchain::{Result, Stage, apply_updates};
+use gradchain::{GradientTransformation, Result, apply_updates};
 use ndarray::{Array2, ShapeBuilder};
 
 use super::{flat, noise};
@@ -28,8 +28,8 @@ fn tree(seed: u64) -> Params {
 }
 
 /// The trained parameters, what is inside remembers, and what a step says of itself are those of the inside alone.
-fn follows<T: Stage<Needs = Nothing> + Clone>(inner: T) -> Result<()> {
-    fn one<T: Stage<Needs = Nothing>, A: Stage<Needs = Nothing>>(
+fn follows<T: GradientTransformation<Needs = Nothing> + Clone>(inner: T) -> Result<()> {
+    fn one<T: GradientTransformation<Needs = Nothing>, A: GradientTransformation<Needs = Nothing>>(
         inner: &T,
         wrapped: &A,
         inside: impl Fn(&A::State) -> &T::State,
@@ -78,7 +78,7 @@ fn the_trained_parameters_have_the_bits_of_the_optimizer_inside() -> Result<()> 
 }
 
 /// After each step: did it emit, and what is to be evaluated.
-fn course<T: Stage<Needs = Nothing>>(optimizer: T, gradients: &[f64]) -> Result<Vec<(bool, f64)>> {
+fn course<T: GradientTransformation<Needs = Nothing>>(optimizer: T, gradients: &[f64]) -> Result<Vec<(bool, f64)>> {
     let mut params = 0.0_f64;
     let mut state = optimizer.init(&params)?;
     let mut course = Vec::new();
@@ -145,7 +145,7 @@ fn what_another_group_holds_back_is_its_own_business() -> Result<()> {
 fn averages_are_found_wherever_they_are() -> Result<()> {
     // The second leaf is trained by the same optimizer, without an average.
     let expected = (1.0_f64, vec![2.0_f64]);
-    fn trained<T: Stage<Needs = Nothing>>(optimizer: T) -> Result<(f64, Vec<f64>)> {
+    fn trained<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> Result<(f64, Vec<f64>)> {
         let mut params = (0.0_f64, vec![0.0_f64]);
         let mut state = optimizer.init(&params)?;
         optimizer.step(&mut params, &(-2.0, vec![-2.0]), &mut state)?;

@@ -6,8 +6,9 @@ mod naive;
 mod optimizers;
 mod problems;
 
+use gradchain::part::{Clock, OneElement, Part, Rule};
 use gradchain::prelude::*;
-use gradchain::{Clock, Real, Rule, extra};
+use gradchain::{Real, extra};
 
 use self::naive::Naive;
 use self::optimizers::optimizers;
@@ -101,9 +102,9 @@ fn every_optimizer_converges() {
 #[derive(Clone, Debug)]
 struct Late;
 
-impl gradchain::part::Part for Late {
+impl Part for Late {
     const NAME: &'static str = "late";
-    type Form = gradchain::part::OneElement;
+    type Form = OneElement;
 }
 
 impl Rule for Late {

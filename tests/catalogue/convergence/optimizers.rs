@@ -1,7 +1,8 @@
 //! The optimizers that must converge, one to a line.
 
+use gradchain::Real;
+use gradchain::part::{Clock, OneElement, Part, Rule};
 use gradchain::prelude::*;
-use gradchain::{Clock, Real, Rule};
 
 use super::naive;
 use super::naive::Naive::{self, *};
@@ -127,9 +128,9 @@ pub(super) fn optimizers() -> Vec<Trial> {
 #[derive(Clone, Debug)]
 struct Square;
 
-impl gradchain::part::Part for Square {
+impl Part for Square {
     const NAME: &'static str = "square";
-    type Form = gradchain::part::OneElement;
+    type Form = OneElement;
 }
 
 impl Rule for Square {

@@ -1,4 +1,4 @@
-use gradchain::Stage;
+use crate::common::given::needs;
 use gradchain::wrapper::multi_steps;
 
 use super::{Problem, Subject, holds, same_state};
@@ -25,7 +25,7 @@ fn law(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     same_values(&batch.params, &mean.params).unwrap_or_else(|at| panic!("{name}, mean: {at}"));
     assert!(same_state(&batch.state, mean.state.inner()), "{name}: the inner states differ");
     // The loss that a step is given is always 1 here, and the sum of two is not that of the batch.
-    if entry.boxed().needs() != gradchain::needs::Level::Nothing {
+    if needs(&entry.boxed()) != gradchain::needs::Level::Nothing {
         return;
     }
     let sum = run(&multi_steps(entry.boxed(), 2).use_grad_mean(false), params, &twice(&halves));

@@ -68,7 +68,7 @@ where
 }
 
 /// What is written of a case.
-fn written<T: Stage, P: Tree>(name: &str, optimizer: &T, state: &OptState<T>, params: &P) -> Vec<u8> {
+fn written<T: GradientTransformation, P: Tree>(name: &str, optimizer: &T, state: &OptState<T>, params: &P) -> Vec<u8> {
     bytes(&Save::new(optimizer, state).params(params).note("case", name))
 }
 

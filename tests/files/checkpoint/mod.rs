@@ -13,7 +13,7 @@ use std::io::Cursor;
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::prelude::*;
 use gradchain::tree::{DynTree, TreeMut};
-use gradchain::{Stage, Tree};
+use gradchain::{GradientTransformation, Tree};
 use ndarray::{Array1, Array2, array};
 
 /// A small model of two types.
@@ -36,13 +36,17 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     chain((clip_by_global_norm(1.0), adamw(0.1).weight_decay(0.01).mask(Mask::path("weight"))))
 }
 
-fn bytes<T: Stage, P: Tree + ?Sized>(save: &Save<'_, T, P>) -> Vec<u8> {
+fn bytes<T: GradientTransformation, P: Tree + ?Sized>(save: &Save<'_, T, P>) -> Vec<u8> {
     let mut to = Cursor::new(Vec::new());
     save.to_writer(&mut to).unwrap();
     to.into_inner()
 }
 
-fn file<T: Stage, P: Tree + ?Sized>(transformation: &T, state: &OptState<T>, params: &P) -> Checkpoint {
+fn file<T: GradientTransformation, P: Tree + ?Sized>(
+    transformation: &T,
+    state: &OptState<T>,
+    params: &P,
+) -> Checkpoint {
     Checkpoint::from_bytes(bytes(&Save::new(transformation, state).params(params))).unwrap()
 }
 

@@ -1,5 +1,6 @@
+use gradchain::Result;
+use gradchain::part::{InitContext, StepContext, WholeTree};
 use gradchain::state::{Count, Flag, PerLeaf, RandomKey, Scalar, same_bits};
-use gradchain::{InitContext, Result, StepContext, WholeTree};
 use ndarray::ShapeBuilder;
 
 use super::*;

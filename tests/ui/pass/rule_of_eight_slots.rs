@@ -1,14 +1,15 @@
 //! Eight arrays are as many as a rule may have. (With this file `trybuild` makes programs, which some errors need.)
 
 use gradchain::prelude::*;
-use gradchain::{Clock, Real, Rule};
+use gradchain::Real;
+use gradchain::part::{Clock, OneElement, Part, Rule};
 
 #[derive(Clone, Debug)]
 struct Eight;
 
-impl gradchain::part::Part for Eight {
+impl Part for Eight {
     const NAME: &'static str = "eight";
-    type Form = gradchain::part::OneElement;
+    type Form = OneElement;
 }
 
 impl Rule for Eight {
