@@ -6,7 +6,6 @@ use crate::arguments::{Argument, Arguments};
 use crate::element::{DType, Element, with_dtype};
 use crate::engine::{Around, Decision, InitContext, Stage, StepContext, Wrapper, WrapperState};
 use crate::error::{Error, Result};
-use crate::recipe::ToRecipe;
 use crate::schedule::{Hyperparam, Schedule};
 use crate::state::{Count, Scalar, State, StateWalk, StateWalkMut};
 
