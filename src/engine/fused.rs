@@ -310,7 +310,7 @@ pub(crate) fn slots_write<C: Real, J: SlotsWriter<C, N>, const N: usize>(
 }
 
 /// Calls a function with the stretches of state arrays in the compute type; nothing happens to a leaf without arrays.
-fn with_slots<C: Real, const N: usize>(
+pub(crate) fn with_slots<C: Real, const N: usize>(
     moments: [&Moments; N],
     leaf: usize,
     start: usize,
