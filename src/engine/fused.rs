@@ -310,7 +310,7 @@ pub(crate) fn slots_write<C: Real, J: SlotsWriter<C, N>, const N: usize>(
 }
 
 /// Calls a function with the stretches of state arrays in the compute type; nothing happens to a leaf without arrays.
-fn with_slots<C: Real, const N: usize>(
+pub(crate) fn with_slots<C: Real, const N: usize>(
     moments: [&Moments; N],
     leaf: usize,
     start: usize,
@@ -320,26 +320,32 @@ fn with_slots<C: Real, const N: usize>(
     f: impl FnOnce([&mut [C]; N]),
 ) {
     const { assert!(N <= MOST_SLOTS, "there is room for so many arrays") };
-    let raw = moments.map(|m| m.raw(leaf));
-    if raw.iter().any(Option::is_none) {
-        return;
+    let mut slots: [&mut [C]; N] = core::array::from_fn(|_| <&mut [C]>::default());
+    let mut native = true;
+    for (slot, moments) in slots.iter_mut().zip(moments) {
+        match moments.raw(leaf) {
+            None => return,
+            // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; different slots are
+            // different allocations.
+            Some(raw) if raw.dtype() == C::DTYPE => *slot = unsafe { raw.slice_mut::<C>(start, n) },
+            Some(_) => native = false,
+        }
     }
+    if native {
+        return f(slots);
+    }
+    let raw = moments.map(|m| m.raw(leaf).filter(|raw| raw.dtype() != C::DTYPE));
     let mut chunks = spare.chunks_mut(TILE);
-    let slots = raw.map(|raw| match (raw, chunks.next()) {
-        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; different slots are
-        // different allocations.
-        (Some(raw), _) if raw.dtype() == C::DTYPE => unsafe { raw.slice_mut::<C>(start, n) },
-        (Some(raw), Some(chunk)) => {
-            let slot = &mut chunk[..n];
+    for (slot, raw) in slots.iter_mut().zip(raw) {
+        if let (Some(raw), Some(chunk)) = (raw, chunks.next()) {
+            *slot = &mut chunk[..n];
             // SAFETY: as above.
             unsafe { load(isa, raw, start, slot) };
-            slot
         }
-        _ => &mut [],
-    });
+    }
     f(slots);
-    for (raw, chunk) in raw.into_iter().flatten().zip(spare.chunks(TILE)) {
-        if raw.dtype() != C::DTYPE {
+    for (raw, chunk) in raw.into_iter().zip(spare.chunks(TILE)) {
+        if let Some(raw) = raw {
             // SAFETY: as above.
             unsafe { store(isa, raw, start, &chunk[..n]) };
         }

@@ -1,5 +1,5 @@
 use super::macros::memory;
-use crate::engine::{Around, Decision, InitContext, Stage, StepContext, Wrapper, WrapperState};
+use crate::engine::{Around, InitContext, Stage, Wrapper, WrapperState};
 use crate::error::{Error, Result};
 use crate::select::Mask;
 use crate::state::{Flag, PerLeaf};
@@ -139,9 +139,5 @@ impl<T: Stage> Wrapper for Freezable<T> {
 
     fn acts_on(&self, memory: &Frozen, leaf: usize) -> bool {
         !memory.frozen.get(leaf).is_some_and(Flag::get)
-    }
-
-    fn decide(&self, _: &mut Frozen, _: &StepContext<'_>, _: f64) -> Decision {
-        Decision::Run
     }
 }

@@ -1,4 +1,4 @@
-use crate::engine::{Around, Decision, Elsewhere, InitContext, Stage, StepContext, Wrapper, WrapperState};
+use crate::engine::{Around, Elsewhere, InitContext, Stage, Wrapper, WrapperState};
 use crate::error::Result;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Mask;
@@ -79,16 +79,13 @@ impl<T> Masked<T> {
 
 impl<T: Stage> Masked<T> {
     fn data(&self) -> Recipe {
-        let inner = ("inner", self.inner.recipe());
-        let mask = ("mask", self.mask.to_recipe());
+        let mask = self.mask.to_recipe();
         // A mask that takes every leaf is no mask.
-        if mask.1 == Recipe::Bool(true) {
-            return inner.1;
+        if mask == Recipe::Bool(true) {
+            return self.inner.recipe();
         }
-        match self.freeze_others {
-            false => Recipe::call("masked", [inner, mask]),
-            true => Recipe::call("masked", [inner, mask, ("freeze_others", Recipe::Bool(true))]),
-        }
+        let frozen = self.freeze_others.then_some(("freeze_others", Recipe::Bool(true)));
+        Recipe::call("masked", [("inner", self.inner.recipe()), ("mask", mask)].into_iter().chain(frozen))
     }
 }
 
@@ -113,9 +110,5 @@ impl<T: Stage> Wrapper for Masked<T> {
 
     fn elsewhere(&self) -> Elsewhere {
         if self.freeze_others { Elsewhere::Zero } else { Elsewhere::Pass }
-    }
-
-    fn decide(&self, (): &mut (), _: &StepContext<'_>, _: f64) -> Decision {
-        Decision::Run
     }
 }

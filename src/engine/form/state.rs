@@ -42,6 +42,12 @@ impl Arrays {
         self.all.iter().for_each(|array| list.push(array, leaf));
     }
 
+    /// All of them: `N` is how many the part has.
+    #[inline]
+    pub(super) fn first<const N: usize>(&self) -> [&Moments; N] {
+        core::array::from_fn(|slot| &self.all[slot])
+    }
+
     /// The arrays of a leaf, if it has any where the part has some.
     pub(super) fn of_leaf(&self, leaf: usize) -> Option<SlotList> {
         let mut list = SlotList::new();

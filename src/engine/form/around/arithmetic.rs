@@ -23,7 +23,7 @@ pub enum WithArithmetic {}
 ///
 /// ```
 /// use gradchain::Real;
-/// use gradchain::part::{Arithmetic, AroundWithArithmetic, Decision, StepContext, Wrapper};
+/// use gradchain::part::{Arithmetic, AroundWithArithmetic, Wrapper};
 /// use gradchain::prelude::*;
 ///
 /// gradchain::wrapper! {
@@ -33,10 +33,6 @@ pub enum WithArithmetic {}
 ///
 /// impl<T: GradientTransformation> Wrapper for Magnify<T> {
 ///     type Memory = ();
-///
-///     fn decide(&self, (): &mut (), _: &StepContext<'_>, _: f64) -> Decision {
-///         Decision::Run
-///     }
 /// }
 ///
 /// impl<T: GradientTransformation> Arithmetic for Magnify<T> {

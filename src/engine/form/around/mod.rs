@@ -168,7 +168,10 @@ pub trait Wrapper: Holds {
     /// Decides what happens in this step, and counts it. `seen` is the sum of what [`look`](Wrapper::look) gave; 0 if it does not look.
     ///
     /// What it works out for the step goes into the memory too: into fields that are no part of the state.
-    fn decide(&self, memory: &mut Self::Memory, at: &StepContext<'_>, seen: f64) -> Decision;
+    fn decide(&self, memory: &mut Self::Memory, at: &StepContext<'_>, seen: f64) -> Decision {
+        let _ = (memory, at, seen);
+        Decision::Run
+    }
 
     /// What is inside is told of a step in which all [`Run`](Decision::Run): usually what the wrapper was told.
     fn tell<'a>(&self, memory: &Self::Memory, at: &StepContext<'a>) -> StepContext<'a> {
