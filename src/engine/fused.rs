@@ -35,11 +35,6 @@ impl SlotList {
         self.len += 1;
     }
 
-    /// Skips as many arrays as a stage that does not act on this leaf has.
-    pub(crate) fn skip(&mut self, n: usize) {
-        self.len += n;
-    }
-
     fn is_native<C: Real>(&self) -> bool {
         self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
     }
@@ -198,47 +193,6 @@ impl<C: Real, J: SlotJob<C>> Job for OnSlot<'_, C, J> {
     fn run(self) {
         self.job.run(self.u, self.p, self.slot);
     }
-}
-
-/// Something done to the state array that belongs to a tile, which itself is only read.
-pub(crate) trait SlotReader<C> {
-    /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
-    fn run(self, u: &[C], slot: &mut [C]);
-}
-
-struct Reading<'a, C, J> {
-    job: J,
-    u: &'a [C],
-    slot: &'a mut [C],
-}
-
-impl<C: Real, J: SlotReader<C>> Job for Reading<'_, C, J> {
-    type Output = ();
-    #[inline(always)]
-    fn run(self) {
-        self.job.run(self.u, self.slot);
-    }
-}
-
-/// Does something to the stretch of a state array that belongs to a tile; the tile's updates are read where they are.
-pub(crate) fn slot_read<C: Real, J: SlotReader<C>>(moments: &Moments, tile: &mut Tile<'_, C>, job: J) {
-    let Some(raw) = moments.raw(tile.leaf) else { return };
-    let (start, isa, n) = (tile.start, tile.isa, tile.u.len());
-    let spare = core::mem::take(&mut tile.spare);
-    let u = tile.input();
-    if raw.dtype() == C::DTYPE {
-        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
-        let slot = unsafe { raw.slice_mut::<C>(start, n) };
-        dispatch(isa, Reading { job, u, slot });
-    } else {
-        let slot = &mut spare[..n];
-        // SAFETY: as above.
-        unsafe { load(isa, raw, start, slot) };
-        dispatch(isa, Reading { job, u, slot: &mut *slot });
-        // SAFETY: as above.
-        unsafe { store(isa, raw, start, slot) };
-    }
-    tile.spare = spare;
 }
 
 /// Something done with a tile and the state arrays that belong to it.

@@ -38,9 +38,7 @@ pub use form::{
     TwoPass, TwoPasses, Whole, WholeTreeTransformation, WithArithmetic, Wrapper, WrapperState,
 };
 pub use fused::SlotList;
-pub(crate) use fused::{
-    SlotJob, SlotReader, SlotsJob, SlotsWriter, at_point, fused_tile, slot_read, slot_tile, slots_read, slots_write,
-};
+pub(crate) use fused::{SlotJob, SlotsJob, SlotsWriter, at_point, fused_tile, slot_tile, slots_read, slots_write};
 pub use inner::Inner;
 pub(crate) use lint::direction;
 pub use lint::{Warning, WarningKind};

@@ -207,7 +207,7 @@ fn types_may_be_written_in_any_way() {
         Big<{ 3 > 2 }>: Sized,
         T: 'a,
     {
-        #[allow(clippy::type_complexity)]
+        #[allow(clippy::type_complexity, dead_code, reason = "it is there to be read by the derive macro")]
         #[tree(skip)]
         pub(crate) function: fn(Vec<T>) -> Option<Box<dyn Fn(T) -> Vec<T>>>,
         #[doc = "#[tree(skip)]"]

@@ -7,7 +7,7 @@ pub mod subject;
 pub mod trees;
 
 use gradchain::tree::DynTree;
-use gradchain::{GradientTransformation, OptState, Tree};
+use gradchain::{OptState, Tree};
 
 use self::given::Registered;
 

@@ -145,7 +145,7 @@ impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
         self
     }
     type Slices<'a> = [&'a mut [C]; N];
-    fn slices<'a>(slots: [&'a mut [C]; MOST_SLOTS]) -> [&'a mut [C]; N] {
+    fn slices(slots: [&mut [C]; MOST_SLOTS]) -> [&mut [C]; N] {
         let mut slots = slots.into_iter();
         core::array::from_fn(|_| slots.next().unwrap_or_default())
     }

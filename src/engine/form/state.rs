@@ -102,6 +102,11 @@ impl<M, S> WrapperState<M, S> {
         &mut self.inner
     }
 
+    /// The state arrays of this number, which the wrapper has.
+    pub(crate) fn slot(&self, slot: usize) -> &Moments {
+        &self.arrays.all[slot]
+    }
+
     /// Whether each leaf is acted on, if that was said of the leaves.
     pub(crate) fn chosen(&self) -> Option<&[bool]> {
         self.active.as_deref()
@@ -121,11 +126,6 @@ macro_rules! arrays_and_memory {
             pub fn moment_mut(&mut self, name: &str) -> Option<&mut Moments> {
                 let slot = self.arrays.at(name)?;
                 self.arrays.all.get_mut(slot)
-            }
-
-            /// The state arrays of this number, which the part has.
-            pub(crate) fn slot(&self, slot: usize) -> &Moments {
-                &self.arrays.all[slot]
             }
         }
 
