@@ -4,6 +4,7 @@ pub(crate) mod convert;
 pub(crate) mod cube_root;
 pub(crate) mod isa;
 pub(crate) mod matmul;
+pub(crate) mod order;
 pub(crate) mod orthogonal;
 pub(crate) mod random;
 pub(crate) mod spectral;

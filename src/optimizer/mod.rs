@@ -5,7 +5,6 @@ mod curvature;
 mod elementwise;
 mod loss;
 mod matrix;
-mod measured;
 mod noise;
 mod norms;
 mod parameter_free;

@@ -50,8 +50,3 @@ pub(super) fn check_not_negative<const N: usize>(function: &str, small: [(&str, 
     let fits = |x: f64| x >= 0.0 && x.is_finite();
     small.into_iter().try_for_each(|(name, h)| h.validate(function, name, "finite and not negative", fits))
 }
-
-/// Checks what may be any number.
-pub(super) fn check_finite<const N: usize>(function: &str, numbers: [(&str, &Hyperparam); N]) -> Result<()> {
-    numbers.into_iter().try_for_each(|(name, h)| h.validate(function, name, "finite", f64::is_finite))
-}

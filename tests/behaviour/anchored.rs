@@ -154,13 +154,13 @@ fn the_first_parameters_are_kept_in_the_type_that_was_asked_for() {
     for (dtype, kept) in [(DType::F32, f64::from(third as f32)), (DType::F64, third)] {
         let optimizer = scale_by_distance_over_gradients().param_dtype(dtype);
         let state = optimizer.init(&third).unwrap();
-        assert_eq!(state.init_params.to_array(0).unwrap()[[]], kept);
+        assert_eq!(state.moment("init_params").unwrap().to_array(0).unwrap()[[]], kept);
     }
     #[cfg(feature = "half")]
     {
         let optimizer = scale_by_distance_over_gradients().param_dtype(DType::Bf16);
         let state = optimizer.init(&third).unwrap();
-        assert_eq!(state.init_params.to_array(0).unwrap()[[]], half::bf16::from_f64(third).to_f64());
+        assert_eq!(state.moment("init_params").unwrap().to_array(0).unwrap()[[]], half::bf16::from_f64(third).to_f64());
     }
 }
 

@@ -17,6 +17,7 @@ mod memory;
 mod named;
 mod rule;
 mod state;
+mod sweep;
 mod two_passes;
 mod whole;
 
@@ -28,7 +29,8 @@ pub(crate) use named::Exactly;
 pub use named::{Named, Optimizer};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};
-pub use two_passes::{Access, TwoPass, TwoPasses};
+pub use sweep::Access;
+pub use two_passes::{TwoPass, TwoPasses};
 pub use whole::{Whole, WholeTreeTransformation};
 
 use super::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};

@@ -48,6 +48,11 @@ impl Arrays {
         core::array::from_fn(|slot| &self.all[slot])
     }
 
+    /// Whether a leaf has its arrays, or needs none.
+    pub(super) fn has(&self, leaf: usize) -> bool {
+        self.all.iter().all(|array| array.dtype(leaf).is_some())
+    }
+
     /// The arrays of a leaf, if it has any where the part has some.
     pub(super) fn of_leaf(&self, leaf: usize) -> Option<SlotList> {
         let mut list = SlotList::new();

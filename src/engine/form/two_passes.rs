@@ -1,17 +1,15 @@
 //! Two passes: take in, decide, give out.
 
-use super::super::fused::with_list;
-use super::super::isa::{Job, dispatch};
+use super::super::isa::Job;
 use super::super::kernel::{MOST_SLOTS, Slots};
-use super::super::sums::LANES;
 use super::super::{
     InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Tile, WholeTree, fused_tile,
 };
-use super::loops::{OnElement, each};
 use super::rule::checked_slots;
 use super::state::{Arrays, Start};
+use super::sweep::{Access, Each, MOST_SUMS, OnElement, each};
 use super::{Form, Part, PartState, SlotArray};
-use crate::element::{DType, Element, Real};
+use crate::element::{DType, Real};
 use crate::error::Result;
 use crate::needs::Needs;
 use crate::state::State;
@@ -19,17 +17,6 @@ use crate::state::State;
 /// The form of [`TwoPasses`].
 #[derive(Clone, Copy, Debug)]
 pub enum TwoPass {}
-
-/// What a pass does to a state array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// It does not look at it.
-    None,
-    /// It reads it.
-    Read,
-    /// It reads and writes it.
-    Write,
-}
 
 /// A part that takes in all elements, decides, and then gives out the updates: norms, trust ratios, estimates of distances.
 ///
@@ -174,9 +161,6 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     fn give_out<C: Real>(k: Self::Second<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
 }
 
-/// The most sums of one part.
-const MOST_SUMS: usize = 4;
-
 const fn arrays<P: TwoPasses>() -> usize {
     <P::Slots<f32> as SlotArray<f32>>::LEN
 }
@@ -187,29 +171,22 @@ const fn sums_of<P: TwoPasses>() -> usize {
     sums
 }
 
-/// Whether a pass does so to any array.
-const fn any(accesses: &[Access], what: Access) -> bool {
-    let mut i = 0;
-    while i < accesses.len() {
-        if accesses[i] as u8 == what as u8 {
-            return true;
-        }
-        i += 1;
+/// Whether a pass writes to any array.
+const fn writes(accesses: &[Access]) -> bool {
+    let mut slot = 0;
+    while slot < accesses.len() && !accesses[slot].writes() {
+        slot += 1;
     }
-    false
+    slot < accesses.len()
 }
 
 /// Whether the first pass needs no arrays and changes nothing, so that it can be done to what a fused loop has left.
 const fn only_measures<P: TwoPasses>() -> bool {
-    P::GIVES_OUT && !P::TRANSFORMS && !any(P::FIRST, Access::Read) && !any(P::FIRST, Access::Write)
-}
-
-fn times(accesses: &[Access], slot: usize) -> usize {
-    match accesses.get(slot) {
-        None | Some(Access::None) => 0,
-        Some(Access::Read) => 1,
-        Some(Access::Write) => 2,
+    let mut slot = 0;
+    while slot < MOST_SLOTS && !Access::of(P::FIRST, slot).reads() {
+        slot += 1;
     }
+    P::GIVES_OUT && !P::TRANSFORMS && slot == MOST_SLOTS
 }
 
 impl<P: TwoPasses> Form<P> for TwoPass {
@@ -222,7 +199,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     // whatever is run again later, so that the engine need not store the updates for that.
     const SHAPE: Shape = Shape {
         barriers: P::GIVES_OUT as usize,
-        stateful: (P::TRANSFORMS || !P::GIVES_OUT) as u32 | (any(P::SECOND, Access::Write) as u32) << 1,
+        stateful: (P::TRANSFORMS || !P::GIVES_OUT) as u32 | (writes(P::SECOND) as u32) << 1,
         reads_params: P::READS_PARAMS[0] as u32 | (P::READS_PARAMS[1] as u32) << 1,
         materializes: 0,
         sums: sums_of::<P>(),
@@ -269,11 +246,9 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         }
         // The one pass that ends here takes in, whatever is run again later; a part that transforms is stored there.
         if span.to == place.at || !P::GIVES_OUT && span.has(place.at) {
-            let k = part.first(&state.memory, run, tile.leaf);
-            take_in_tile::<P, C>(k, &state.arrays, place.sum, tile);
+            each(TakeIn::<P, C>(part.first(&state.memory, run, tile.leaf)), &state.arrays, place.sum, tile);
         } else if P::GIVES_OUT && span.has(place.at + 1) {
-            let k = part.second(&state.memory, run, tile.leaf);
-            each(Give::<P, C>(k), &state.arrays, tile);
+            each(GiveOut::<P, C>(part.second(&state.memory, run, tile.leaf)), &state.arrays, place.sum, tile);
         }
     }
 
@@ -295,198 +270,60 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     fn reduce<C: Real>(k: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
         // The one pass that ends here counts, whatever is run again later.
         if place.at == span.to {
-            measure::<P, C>(k.0, u, p, &mut sums[place.sum..]);
+            let (to, slots) = (&mut [][..], Slots::default());
+            Each { f: TakeIn::<P, C>(k.0), from: u, to, p, slots, sums: &mut sums[place.sum..] }.run();
         }
     }
 
     fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         let first = span.to == at || !P::GIVES_OUT && span.has(at);
         let second = P::GIVES_OUT && span.has(at + 1);
-        let each = |slot| first as usize * times(P::FIRST, slot) + second as usize * times(P::SECOND, slot);
-        state.arrays.bytes(leaf, each)
+        let times = |pass: bool, accesses, slot| match Access::of(accesses, slot) {
+            Access::Write if pass => 2,
+            Access::Read if pass => 1,
+            _ => 0,
+        };
+        state.arrays.bytes(leaf, |slot| times(first, P::FIRST, slot) + times(second, P::SECOND, slot))
     }
 }
 
-/// The sums of a stretch: side by side in lanes, so that adding up can be vectorised; see [`LANES`].
-type Lanes = [[f64; LANES]; MOST_SUMS];
-
-#[inline(always)]
-fn add_to<P: TwoPasses, C: Real>(lanes: &mut Lanes, lane: usize, add: P::Sums<C::Wide>) {
-    for (lanes, x) in lanes.iter_mut().zip(add.as_slice()) {
-        lanes[lane] += x.as_f64();
-    }
-}
-
-#[inline(always)]
-fn settle<P: TwoPasses>(lanes: &Lanes, sums: &mut [f64]) {
-    for (sum, lanes) in sums[..sums_of::<P>()].iter_mut().zip(lanes) {
-        *sum += lanes.iter().sum::<f64>();
-    }
-}
-
-/// The first pass over a stretch where it looks at no state array.
-#[inline(always)]
-fn measure<P: TwoPasses, C: Real>(k: P::First<C>, u: &[C], p: &[C], sums: &mut [f64]) {
-    let one = |u: C, p: C| {
-        let mut slots = [C::zero(); MOST_SLOTS];
-        P::take_in::<C>(k, P::Slots::of(&mut slots[..arrays::<P>()]), u, p).1
-    };
-    let mut lanes: Lanes = [[0.0; LANES]; MOST_SUMS];
-    let ((u, u_end), (p, p_end)) = (u.as_chunks::<LANES>(), p.as_chunks::<LANES>());
-    for (u, p) in u.iter().zip(p) {
-        for i in 0..LANES {
-            add_to::<P, C>(&mut lanes, i, one(u[i], p[i]));
-        }
-    }
-    for (i, (u, p)) in u_end.iter().zip(p_end).enumerate() {
-        add_to::<P, C>(&mut lanes, i, one(*u, *p));
-    }
-    settle::<P>(&lanes, sums);
-}
-
-/// The loops, once for each number of state arrays: arguments are known not to overlap, and fields of a struct are not (see
-/// `kernel`). `take` reads the updates, `turn` rewrites them too.
-macro_rules! loops {
-    ($($take:ident $turn:ident ($($s:ident $i:tt),*);)*) => {$(
-        #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn $take<P: TwoPasses, C: Real>(k: P::First<C>, u: &[C], p: &[C], $($s: &mut [C],)* sums: &mut [f64]) {
-            let mut lanes: Lanes = [[0.0; LANES]; MOST_SUMS];
-            let ((u, u_end), (p, p_end)) = (u.as_chunks::<LANES>(), p.as_chunks::<LANES>());
-            let n = u.len();
-            let p = &p[..n];
-            $(let $s = $s.as_chunks_mut::<LANES>(); let $s = (&mut $s.0[..n], $s.1);)*
-            for b in 0..n {
-                for i in 0..LANES {
-                    let mut slots = [$($s.0[b][i]),*];
-                    let (_, add) = P::take_in::<C>(k, P::Slots::of(&mut slots), u[b][i], p[b][i]);
-                    [$($s.0[b][i]),*] = slots;
-                    add_to::<P, C>(&mut lanes, i, add);
-                }
-            }
-            for i in 0..u_end.len() {
-                let mut slots = [$($s.1[i]),*];
-                let (_, add) = P::take_in::<C>(k, P::Slots::of(&mut slots), u_end[i], p_end[i]);
-                [$($s.1[i]),*] = slots;
-                add_to::<P, C>(&mut lanes, i, add);
-            }
-            settle::<P>(&lanes, sums);
-        }
-
-        #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn $turn<P: TwoPasses, C: Real>(k: P::First<C>, u: &mut [C], p: &[C], $($s: &mut [C],)* sums: &mut [f64]) {
-            let mut lanes: Lanes = [[0.0; LANES]; MOST_SUMS];
-            let ((u, u_end), (p, p_end)) = (u.as_chunks_mut::<LANES>(), p.as_chunks::<LANES>());
-            let n = u.len();
-            let p = &p[..n];
-            $(let $s = $s.as_chunks_mut::<LANES>(); let $s = (&mut $s.0[..n], $s.1);)*
-            for b in 0..n {
-                for i in 0..LANES {
-                    let mut slots = [$($s.0[b][i]),*];
-                    let (next, add) = P::take_in::<C>(k, P::Slots::of(&mut slots), u[b][i], p[b][i]);
-                    u[b][i] = next;
-                    [$($s.0[b][i]),*] = slots;
-                    add_to::<P, C>(&mut lanes, i, add);
-                }
-            }
-            for i in 0..u_end.len() {
-                let mut slots = [$($s.1[i]),*];
-                let (next, add) = P::take_in::<C>(k, P::Slots::of(&mut slots), u_end[i], p_end[i]);
-                u_end[i] = next;
-                [$($s.1[i]),*] = slots;
-                add_to::<P, C>(&mut lanes, i, add);
-            }
-            settle::<P>(&lanes, sums);
-        }
-    )*};
-}
-loops! {
-    take_0 turn_0 ();
-    take_1 turn_1 (a 0);
-    take_2 turn_2 (a 0, b_ 1);
-    take_3 turn_3 (a 0, b_ 1, c 2);
-    take_4 turn_4 (a 0, b_ 1, c 2, d 3);
-    take_5 turn_5 (a 0, b_ 1, c 2, d 3, e 4);
-    take_6 turn_6 (a 0, b_ 1, c 2, d 3, e 4, f 5);
-    take_7 turn_7 (a 0, b_ 1, c 2, d 3, e 4, f 5, g 6);
-    take_8 turn_8 (a 0, b_ 1, c 2, d 3, e 4, f 5, g 6, h 7);
-}
-
-/// Calls one of the loops with as many arrays as a part has.
-macro_rules! by_arrays {
-    ($($n:pat => $f:ident($($s:ident)*),)*; $k:expr, $u:expr, $p:expr, $sums:expr) => {{
-        match arrays::<P>() {
-            $($n => $f::<P, C>($k, $u, $p, $($s,)* $sums),)*
-        }
-    }};
-}
-
-struct Take<'a, P: TwoPasses, C: Real>(P::First<C>, &'a [C], &'a [C], Slots<'a, C>, &'a mut [f64]);
-
-impl<P: TwoPasses, C: Real> Job for Take<'_, P, C> {
-    type Output = ();
-    #[inline(always)]
-    #[allow(unused_variables, reason = "a part with fewer arrays does not use the others")]
-    fn run(self) {
-        let Take(k, u, p, slots, sums) = self;
-        let [a, b, c, d, e, f, g, h] = slots;
-        by_arrays!(
-            0 => take_0(), 1 => take_1(a), 2 => take_2(a b), 3 => take_3(a b c), 4 => take_4(a b c d),
-            5 => take_5(a b c d e), 6 => take_6(a b c d e f), 7 => take_7(a b c d e f g), _ => take_8(a b c d e f g h),;
-            k, u, p, sums);
-    }
-}
-
-struct Turn<'a, P: TwoPasses, C: Real>(P::First<C>, &'a mut [C], &'a [C], Slots<'a, C>, &'a mut [f64]);
-
-impl<P: TwoPasses, C: Real> Job for Turn<'_, P, C> {
-    type Output = ();
-    #[inline(always)]
-    #[allow(unused_variables, reason = "as above")]
-    fn run(self) {
-        let Turn(k, u, p, slots, sums) = self;
-        let [a, b, c, d, e, f, g, h] = slots;
-        by_arrays!(
-            0 => turn_0(), 1 => turn_1(a), 2 => turn_2(a b), 3 => turn_3(a b c), 4 => turn_4(a b c d),
-            5 => turn_5(a b c d e), 6 => turn_6(a b c d e f), 7 => turn_7(a b c d e f g), _ => turn_8(a b c d e f g h),;
-            k, u, p, sums);
-    }
-}
+/// The first pass.
+struct TakeIn<P: TwoPasses, C: Real>(P::First<C>);
 
 /// The second pass.
-struct Give<P: TwoPasses, C: Real>(P::Second<C>);
+struct GiveOut<P: TwoPasses, C: Real>(P::Second<C>);
 
-impl<P: TwoPasses, C: Real> Clone for Give<P, C> {
-    fn clone(&self) -> Self {
-        *self
-    }
+macro_rules! passes {
+    ($($Pass:ident),*) => {$(
+        impl<P: TwoPasses, C: Real> Clone for $Pass<P, C> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<P: TwoPasses, C: Real> Copy for $Pass<P, C> {}
+    )*};
 }
+passes!(TakeIn, GiveOut);
 
-impl<P: TwoPasses, C: Real> Copy for Give<P, C> {}
-
-impl<P: TwoPasses, C: Real> OnElement<C> for Give<P, C> {
+impl<P: TwoPasses, C: Real> OnElement<C> for TakeIn<P, C> {
     type Slots = P::Slots<C>;
+    type Sums = P::Sums<C::Wide>;
+    const ACCESS: &'static [Access] = P::FIRST;
+    const REWRITES: bool = P::TRANSFORMS;
     #[inline(always)]
-    fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> C {
-        P::give_out(self.0, slots, u, p)
+    fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> (C, P::Sums<C::Wide>) {
+        P::take_in(self.0, slots, u, p)
     }
 }
 
-fn take_in_tile<P: TwoPasses, C: Real>(k: P::First<C>, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
-    let Some(list) = arrays.of_leaf(tile.leaf) else { return };
-    if tile.zero || P::TRANSFORMS {
-        tile.settle();
+impl<P: TwoPasses, C: Real> OnElement<C> for GiveOut<P, C> {
+    type Slots = P::Slots<C>;
+    type Sums = [C::Wide; 0];
+    const ACCESS: &'static [Access] = P::SECOND;
+    const REWRITES: bool = true;
+    #[inline(always)]
+    fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> (C, [C::Wide; 0]) {
+        (P::give_out(self.0, slots, u, p), [])
     }
-    let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
-    let spare = core::mem::take(&mut tile.spare);
-    let sums = &mut tile.sums[sum..];
-    if P::TRANSFORMS {
-        let (u, p) = (&mut *tile.u, tile.p);
-        with_list(&list, start, n, isa, spare, |slots| dispatch(isa, Turn::<P, C>(k, u, p, slots, sums)));
-    } else {
-        let (u, p) = (tile.source.unwrap_or(tile.u), tile.p);
-        with_list(&list, start, n, isa, spare, |slots| dispatch(isa, Take::<P, C>(k, u, p, slots, sums)));
-    }
-    tile.spare = spare;
 }

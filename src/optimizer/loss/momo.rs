@@ -1,13 +1,11 @@
 use crate::element::Real;
-use crate::engine::{
-    InitContext, SlotsJob, SlotsWriter, StepContext, Sums, Tile, slots_read, slots_write, sum_pairs, sum_tile,
-};
+use crate::engine::{Access, InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
-use crate::macros::builder;
-use crate::optimizer::measured::{Measured, larger, measured_stage, smaller};
-use crate::schedule::Hyperparam;
+use crate::macros::part;
+use crate::needs::Value;
+use crate::numeric::order::{larger, smaller};
 use crate::state::state_fields;
-use crate::state::{Count, Moments, Scalar};
+use crate::state::{Count, Scalar};
 
 /// MoMo: gradient descent with momentum whose step size follows from the loss, as Polyak's does, and is at most the learning
 /// rate.
@@ -68,40 +66,30 @@ use crate::state::{Count, Moments, Scalar};
 /// rates](https://arxiv.org/abs/2305.07583), 2023, algorithms 1 and 3. Optax,
 /// [`contrib.momo`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: none but `f64` sums.
 pub fn momo() -> Momo {
-    Momo {
-        learning_rate: 1.0.into(),
-        beta: 0.9.into(),
-        lower_bound: 0.0.into(),
-        weight_decay: 0.0.into(),
-        adapt_lower_bound: false,
+    Momo::with()
+}
+
+part! {
+    /// See [`momo`](momo()).
+    #[derive(Clone, Debug, PartialEq)]
+    Momo as "momo": TwoPass;
+    hyperparams {
+        /// The largest step size.
+        learning_rate: FINITE = 1.0;
+        /// Decay of the running means.
+        beta: DECAY = 0.9;
+        /// What the loss is known not to be less than.
+        lower_bound: FINITE = 0.0;
+        /// The decay of the weights for each unit of learning rate.
+        weight_decay: FINITE = 0.0;
+    }
+    options {
+        /// Whether a better bound is estimated.
+        adapt_lower_bound: bool = false;
     }
 }
 
-/// See [`momo`](momo()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Momo {
-    /// The largest step size.
-    pub learning_rate: Hyperparam,
-    /// Decay of the running means, in `[0, 1)`.
-    pub beta: Hyperparam,
-    /// What the loss is known not to be less than.
-    pub lower_bound: Hyperparam,
-    /// The decay of the weights for each unit of learning rate.
-    pub weight_decay: Hyperparam,
-    /// Whether a better bound is estimated.
-    pub adapt_lower_bound: bool,
-}
-
-builder! {
-    Momo as "momo" {
-        hyperparams: learning_rate, beta, lower_bound, weight_decay;
-        options: adapt_lower_bound: bool;
-    }
-}
-measured_stage!(Momo; state MomoState; run MomoRun; needs crate::needs::Value);
-
-/// What [`momo`](momo()) remembers.
+/// What [`momo`](momo()) remembers, besides the array `exp_avg`, the running mean of gradients `m`.
 #[derive(Clone, Debug)]
 pub struct MomoState {
     /// Steps done.
@@ -112,11 +100,9 @@ pub struct MomoState {
     pub gamma: Scalar,
     /// The bound.
     pub lb: Scalar,
-    /// The running mean of gradients, `m`.
-    pub exp_avg: Moments,
 }
 
-state_fields!(MomoState<> { count, barf, gamma, lb, exp_avg });
+state_fields!(MomoState<> { count, barf, gamma, lb });
 
 /// What [`Momo`] works out once a step.
 #[doc(hidden)]
@@ -172,38 +158,33 @@ impl Model {
     }
 }
 
-impl Measured for Momo {
-    const NAME: &'static str = "momo";
-    const SUMS: usize = 3;
-    type State = MomoState;
+impl TwoPasses for Momo {
+    const SLOTS: &'static [&'static str] = &["exp_avg"];
+    const FIRST: &'static [Access] = &[Access::Write];
+    const SECOND: &'static [Access] = &[Access::Read];
+    const READS_PARAMS: [bool; 2] = [true; 2];
+    type Needs = Value;
+    type Memory = MomoState;
     type Run = MomoRun;
+    type Slots<C: Real> = [C; 1];
+    type Sums<W: Real> = [W; 3];
+    /// What of the mean is kept, and what of the gradient is taken.
+    type First<C: Real> = [C; 2];
+    /// `τ`, and the decay of the weights.
+    type Second<C: Real> = [C; 2];
 
-    fn check_arguments(&self) -> Result<()> {
-        let name = <Self as Measured>::NAME;
-        self.beta.validate(name, "beta", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
-        for (argument, value) in [
-            ("learning_rate", &self.learning_rate),
-            ("lower_bound", &self.lower_bound),
-            ("weight_decay", &self.weight_decay),
-        ] {
-            value.validate(name, argument, "finite", f64::is_finite)?;
-        }
-        Ok(())
-    }
-
-    fn first_state(&self, at: &InitContext<'_>) -> Result<MomoState> {
+    fn start(&self, _: &InitContext<'_>) -> Result<MomoState> {
         Ok(MomoState {
             count: Count::default(),
             barf: Scalar::default(),
             gamma: Scalar::default(),
             lb: Scalar::new(self.lower_bound.at(0)),
-            exp_avg: at.moments()?,
         })
     }
 
-    fn start(&self, state: &mut MomoState, at: &StepContext<'_>) -> MomoRun {
-        let count = state.count.get();
-        state.count.increment();
+    fn begin(&self, memory: &mut MomoState, at: &StepContext<'_>) -> MomoRun {
+        let count = memory.count.get();
+        memory.count.increment();
         MomoRun {
             beta: if count == 0 { 0.0 } else { self.beta.at(count) },
             value: at.value().unwrap_or(f64::NAN),
@@ -218,54 +199,30 @@ impl Measured for Momo {
         }
     }
 
-    fn take_in<C: Real>(&self, state: &MomoState, run: &MomoRun, sums: usize, tile: &mut Tile<'_, C>) {
-        slots_read([&state.exp_avg], sums, tile, &TakeIn([run.beta, 1.0 - run.beta].map(C::of)));
+    fn first<C: Real>(&self, _: &MomoState, run: &MomoRun, _: usize) -> [C; 2] {
+        [run.beta, 1.0 - run.beta].map(C::of)
     }
 
-    fn decide(&self, state: &mut MomoState, run: &mut MomoRun, sums: Sums<'_>) {
+    #[inline(always)]
+    fn take_in<C: Real>([keep, take]: [C; 2], [m]: &mut [C; 1], u: C, p: C) -> (C, [C::Wide; 3]) {
+        *m = keep * *m + take * u;
+        (u, [u.wide() * p.wide(), m.wide() * m.wide(), m.wide() * p.wide()])
+    }
+
+    fn decide(&self, memory: &mut MomoState, run: &mut MomoRun, sums: Sums<'_>) {
         let [dot, norm, product] = [0, 1, 2].map(|i| sums.total(i));
         let MomoRun { beta, value, .. } = *run;
-        state.barf.set(beta * state.barf.get() + (1.0 - beta) * value);
-        state.gamma.set(beta * state.gamma.get() + (1.0 - beta) * dot);
-        run.tau = run.model.step(&mut state.lb, state.barf.get() - state.gamma.get(), product, norm);
+        memory.barf.set(beta * memory.barf.get() + (1.0 - beta) * value);
+        memory.gamma.set(beta * memory.gamma.get() + (1.0 - beta) * dot);
+        run.tau = run.model.step(&mut memory.lb, memory.barf.get() - memory.gamma.get(), product, norm);
     }
 
-    fn give_out<C: Real>(&self, state: &MomoState, run: &MomoRun, tile: &mut Tile<'_, C>) {
-        let job = GiveOut { tau: C::of(run.tau), decay: C::of(run.model.decay()) };
-        slots_write([&state.exp_avg], 0, tile, &job);
+    fn second<C: Real>(&self, _: &MomoState, run: &MomoRun, _: usize) -> [C; 2] {
+        [run.tau, run.model.decay()].map(C::of)
     }
 
-    fn bytes(state: &MomoState, leaf: usize) -> [usize; 2] {
-        let size = state.exp_avg.dtype(leaf).map_or(0, |dtype| dtype.size());
-        [2 * size, size]
-    }
-}
-
-struct TakeIn<C>([C; 2]);
-
-impl<C: Real> SlotsJob<C, 1> for TakeIn<C> {
     #[inline(always)]
-    fn read(&self, u: &[C], p: &[C], [m]: [&mut [C]; 1], sums: &mut [f64]) {
-        let [keep, take] = self.0;
-        for (u, m) in u.iter().zip(&mut *m) {
-            *m = keep * *m + take * *u;
-        }
-        sums[0] += sum_pairs(u, p, |u, p| u.as_f64() * p.as_f64());
-        sums[1] += sum_tile(m, |m| m.as_f64() * m.as_f64());
-        sums[2] += sum_pairs(m, p, |m, p| m.as_f64() * p.as_f64());
-    }
-}
-
-struct GiveOut<C> {
-    tau: C,
-    decay: C,
-}
-
-impl<C: Real> SlotsWriter<C, 1> for GiveOut<C> {
-    #[inline(always)]
-    fn write(&self, u: &mut [C], p: &[C], [m]: [&mut [C]; 1], _: &mut [f64]) {
-        for ((u, p), m) in u.iter_mut().zip(p).zip(m) {
-            *u = -self.tau * *m - self.decay * *p;
-        }
+    fn give_out<C: Real>([tau, decay]: [C; 2], [m]: &mut [C; 1], _: C, p: C) -> C {
+        -tau * *m - decay * p
     }
 }

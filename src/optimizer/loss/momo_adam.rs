@@ -1,14 +1,11 @@
 use super::momo::Model;
 use crate::element::Real;
-use crate::engine::{
-    Clock, InitContext, SlotsJob, SlotsWriter, StepContext, Sums, Tile, slots_read, slots_write, sum_pairs,
-};
+use crate::engine::{Access, Clock, InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
-use crate::macros::builder;
-use crate::optimizer::measured::{Measured, measured_stage};
-use crate::schedule::Hyperparam;
+use crate::macros::part;
+use crate::needs::Value;
 use crate::state::state_fields;
-use crate::state::{Count, Moments, Scalar};
+use crate::state::{Count, Scalar};
 
 /// MoMo-Adam: [`adamw`](crate::adamw()) whose step size follows from the loss, as Polyak's does, and is at most the learning
 /// rate.
@@ -74,46 +71,34 @@ use crate::state::{Count, Moments, Scalar};
 /// rates](https://arxiv.org/abs/2305.07583), 2023, algorithms 2 and 3. Optax,
 /// [`contrib.momo_adam`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: none but `f64` sums.
 pub fn momo_adam() -> MomoAdam {
-    MomoAdam {
-        learning_rate: 1e-2.into(),
-        b1: 0.9.into(),
-        b2: 0.999.into(),
-        eps: 1e-8.into(),
-        lower_bound: 0.0.into(),
-        weight_decay: 0.0.into(),
-        adapt_lower_bound: false,
+    MomoAdam::with()
+}
+
+part! {
+    /// See [`momo_adam`](momo_adam()).
+    #[derive(Clone, Debug, PartialEq)]
+    MomoAdam as "momo_adam": TwoPass;
+    hyperparams {
+        /// The largest step size.
+        learning_rate: FINITE = 1e-2;
+        /// Decay of the first moment.
+        b1: DECAY = 0.9;
+        /// Decay of the second moment.
+        b2: DECAY = 0.999;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// What the loss is known not to be less than.
+        lower_bound: FINITE = 0.0;
+        /// The decay of the weights for each unit of learning rate.
+        weight_decay: FINITE = 0.0;
+    }
+    options {
+        /// Whether a better bound is estimated.
+        adapt_lower_bound: bool = false;
     }
 }
 
-/// See [`momo_adam`](momo_adam()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct MomoAdam {
-    /// The largest step size.
-    pub learning_rate: Hyperparam,
-    /// Decay of the first moment, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the second moment, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// What the loss is known not to be less than.
-    pub lower_bound: Hyperparam,
-    /// The decay of the weights for each unit of learning rate.
-    pub weight_decay: Hyperparam,
-    /// Whether a better bound is estimated.
-    pub adapt_lower_bound: bool,
-}
-
-builder! {
-    MomoAdam as "momo_adam" {
-        hyperparams: learning_rate, b1, b2, eps, lower_bound, weight_decay;
-        options: adapt_lower_bound: bool;
-    }
-}
-measured_stage!(MomoAdam; state MomoAdamState; run MomoAdamRun; needs crate::needs::Value);
-
-/// What [`momo_adam`](momo_adam()) remembers.
+/// What [`momo_adam`](momo_adam()) remembers, besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments.
 #[derive(Clone, Debug)]
 pub struct MomoAdamState {
     /// Steps done.
@@ -124,13 +109,9 @@ pub struct MomoAdamState {
     pub gamma: Scalar,
     /// The bound.
     pub lb: Scalar,
-    /// First moments.
-    pub exp_avg: Moments,
-    /// Second moments.
-    pub exp_avg_sq: Moments,
 }
 
-state_fields!(MomoAdamState<> { count, barf, gamma, lb, exp_avg, exp_avg_sq });
+state_fields!(MomoAdamState<> { count, barf, gamma, lb });
 
 /// What [`MomoAdam`] works out once a step.
 #[doc(hidden)]
@@ -140,53 +121,43 @@ pub struct MomoAdamRun {
     value: f64,
     model: Model,
     /// What `v` is multiplied by, and what is added to its root.
-    unbias: f64,
-    eps: f64,
+    divisor: [f64; 2],
     tau: f64,
 }
 
-impl MomoAdamRun {
-    fn preconditioner<C: Real>(&self) -> Preconditioner<C> {
-        Preconditioner { unbias: C::of(self.unbias), eps: C::of(self.eps) }
-    }
+/// What the first moment is divided by, `D`, given the second.
+#[inline(always)]
+fn divisor<C: Real>([unbias, eps]: [C; 2], v: C) -> C {
+    eps + (unbias * v).sqrt()
 }
 
-impl Measured for MomoAdam {
-    const NAME: &'static str = "momo_adam";
-    const SUMS: usize = 3;
-    type State = MomoAdamState;
+impl TwoPasses for MomoAdam {
+    const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq"];
+    const FIRST: &'static [Access] = &[Access::Write; 2];
+    const SECOND: &'static [Access] = &[Access::Read; 2];
+    const READS_PARAMS: [bool; 2] = [true; 2];
+    type Needs = Value;
+    type Memory = MomoAdamState;
     type Run = MomoAdamRun;
+    type Slots<C: Real> = [C; 2];
+    type Sums<W: Real> = [W; 3];
+    /// What of the means is kept, what of the gradient and its square is taken, and the divisor.
+    type First<C: Real> = [[C; 2]; 3];
+    /// `τ` and the decay of the weights, and the divisor.
+    type Second<C: Real> = [[C; 2]; 2];
 
-    fn check_arguments(&self) -> Result<()> {
-        let name = <Self as Measured>::NAME;
-        for (argument, beta) in [("b1", &self.b1), ("b2", &self.b2)] {
-            beta.validate(name, argument, "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
-        }
-        self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        for (argument, value) in [
-            ("learning_rate", &self.learning_rate),
-            ("lower_bound", &self.lower_bound),
-            ("weight_decay", &self.weight_decay),
-        ] {
-            value.validate(name, argument, "finite", f64::is_finite)?;
-        }
-        Ok(())
-    }
-
-    fn first_state(&self, at: &InitContext<'_>) -> Result<MomoAdamState> {
+    fn start(&self, _: &InitContext<'_>) -> Result<MomoAdamState> {
         Ok(MomoAdamState {
             count: Count::default(),
             barf: Scalar::default(),
             gamma: Scalar::default(),
             lb: Scalar::new(self.lower_bound.at(0)),
-            exp_avg: at.moments()?,
-            exp_avg_sq: at.moments()?,
         })
     }
 
-    fn start(&self, state: &mut MomoAdamState, at: &StepContext<'_>) -> MomoAdamRun {
-        let clock = Clock { count: state.count.get() };
-        state.count.increment();
+    fn begin(&self, memory: &mut MomoAdamState, at: &StepContext<'_>) -> MomoAdamRun {
+        let clock = Clock { count: memory.count.get() };
+        memory.count.increment();
         let count = clock.count;
         let [b1, b2] = [&self.b1, &self.b2].map(|b| b.at(count));
         MomoAdamRun {
@@ -199,85 +170,37 @@ impl Measured for MomoAdam {
                 adapts: self.adapt_lower_bound,
                 unbias: clock.bias_correction(b1),
             },
-            unbias: 1.0 / clock.bias_correction(b2),
-            eps: self.eps.at(count),
+            divisor: [1.0 / clock.bias_correction(b2), self.eps.at(count)],
             tau: 0.0,
         }
     }
 
-    fn take_in<C: Real>(&self, state: &MomoAdamState, run: &MomoAdamRun, sums: usize, tile: &mut Tile<'_, C>) {
-        let job = TakeIn {
-            keep: run.betas.map(C::of),
-            take: run.betas.map(|b| C::of(1.0 - b)),
-            preconditioner: run.preconditioner(),
-        };
-        slots_read([&state.exp_avg, &state.exp_avg_sq], sums, tile, &job);
+    fn first<C: Real>(&self, _: &MomoAdamState, run: &MomoAdamRun, _: usize) -> [[C; 2]; 3] {
+        [run.betas, run.betas.map(|b| 1.0 - b), run.divisor].map(|pair| pair.map(C::of))
     }
 
-    fn decide(&self, state: &mut MomoAdamState, run: &mut MomoAdamRun, sums: Sums<'_>) {
+    #[inline(always)]
+    fn take_in<C: Real>([keep, take, by]: [[C; 2]; 3], [m, v]: &mut [C; 2], u: C, p: C) -> (C, [C::Wide; 3]) {
+        *m = keep[0] * *m + take[0] * u;
+        *v = keep[1] * *v + take[1] * (u * u);
+        let direction = *m / divisor(by, *v);
+        (u, [u.wide() * p.wide(), m.wide() * direction.wide(), m.wide() * p.wide()])
+    }
+
+    fn decide(&self, memory: &mut MomoAdamState, run: &mut MomoAdamRun, sums: Sums<'_>) {
         let [dot, norm, product] = [0, 1, 2].map(|i| sums.total(i));
         let (b1, value) = (run.betas[0], run.value);
-        state.barf.set(b1 * state.barf.get() + (1.0 - b1) * value);
-        state.gamma.set(b1 * state.gamma.get() + (1.0 - b1) * dot);
-        run.tau = run.model.step(&mut state.lb, state.barf.get() - state.gamma.get(), product, norm);
+        memory.barf.set(b1 * memory.barf.get() + (1.0 - b1) * value);
+        memory.gamma.set(b1 * memory.gamma.get() + (1.0 - b1) * dot);
+        run.tau = run.model.step(&mut memory.lb, memory.barf.get() - memory.gamma.get(), product, norm);
     }
 
-    fn give_out<C: Real>(&self, state: &MomoAdamState, run: &MomoAdamRun, tile: &mut Tile<'_, C>) {
-        let (tau, decay) = (C::of(run.tau), C::of(run.model.decay()));
-        let job = GiveOut { tau, decay, preconditioner: run.preconditioner() };
-        slots_write([&state.exp_avg, &state.exp_avg_sq], 0, tile, &job);
+    fn second<C: Real>(&self, _: &MomoAdamState, run: &MomoAdamRun, _: usize) -> [[C; 2]; 2] {
+        [[run.tau, run.model.decay()], run.divisor].map(|pair| pair.map(C::of))
     }
 
-    fn bytes(state: &MomoAdamState, leaf: usize) -> [usize; 2] {
-        let size = state.exp_avg.dtype(leaf).map_or(0, |dtype| dtype.size());
-        [4 * size, 2 * size]
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Preconditioner<C> {
-    unbias: C,
-    eps: C,
-}
-
-impl<C: Real> Preconditioner<C> {
     #[inline(always)]
-    fn at(self, v: C) -> C {
-        self.eps + (self.unbias * v).sqrt()
-    }
-}
-
-struct TakeIn<C> {
-    keep: [C; 2],
-    take: [C; 2],
-    preconditioner: Preconditioner<C>,
-}
-
-impl<C: Real> SlotsJob<C, 2> for TakeIn<C> {
-    #[inline(always)]
-    fn read(&self, u: &[C], p: &[C], [m, v]: [&mut [C]; 2], sums: &mut [f64]) {
-        let (keep, take, by) = (self.keep, self.take, self.preconditioner);
-        for ((u, m), v) in u.iter().zip(&mut *m).zip(&mut *v) {
-            *m = keep[0] * *m + take[0] * *u;
-            *v = keep[1] * *v + take[1] * (*u * *u);
-        }
-        sums[0] += sum_pairs(u, p, |u, p| u.as_f64() * p.as_f64());
-        sums[1] += sum_pairs(m, v, |m, v| m.as_f64() * (m / by.at(v)).as_f64());
-        sums[2] += sum_pairs(m, p, |m, p| m.as_f64() * p.as_f64());
-    }
-}
-
-struct GiveOut<C> {
-    tau: C,
-    decay: C,
-    preconditioner: Preconditioner<C>,
-}
-
-impl<C: Real> SlotsWriter<C, 2> for GiveOut<C> {
-    #[inline(always)]
-    fn write(&self, u: &mut [C], p: &[C], [m, v]: [&mut [C]; 2], _: &mut [f64]) {
-        for (((u, p), m), v) in u.iter_mut().zip(p).zip(m).zip(v) {
-            *u = -self.tau * *m / self.preconditioner.at(*v) - self.decay * *p;
-        }
+    fn give_out<C: Real>([[tau, decay], by]: [[C; 2]; 2], [m, v]: &mut [C; 2], _: C, p: C) -> C {
+        -tau * *m / divisor(by, *v) - decay * p
     }
 }

@@ -1,14 +1,12 @@
 use crate::element::Real;
-use crate::engine::{
-    Clock, InitContext, Outcome, Place, Shape, SlotsWriter, Span, Stage, StepContext, Sums, Tile, slots_write,
-    sum_tile, sum_triples,
-};
+use crate::engine::{Access, Clock, InitContext, Part, StepContext, Sums, TwoPasses};
 use crate::error::{Error, Result};
-use crate::macros::builder;
-use crate::optimizer::measured::larger;
-use crate::schedule::Hyperparam;
+use crate::macros::part;
+use crate::needs::Nothing;
+use crate::numeric::order::larger;
+use crate::range::DECAY;
 use crate::state::state_fields;
-use crate::state::{Count, Moments, Scalar};
+use crate::state::{Count, Scalar};
 
 /// AdamW by D-adaptation: it finds its learning rate by itself, from how the gradients agree with each other.
 ///
@@ -65,39 +63,32 @@ use crate::state::{Count, Moments, Scalar};
 /// Optax, [`contrib.dadapt_adamw`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: while all gradients
 /// have been zero the estimate stays, where Optax divides 0 by 0 and is NaN ever after.
 pub fn dadapt_adamw() -> DadaptAdamw {
-    DadaptAdamw {
-        learning_rate: 1.0.into(),
-        eps: 1e-8.into(),
-        estim_lr0: 1e-6.into(),
-        weight_decay: 0.0.into(),
-        betas: (0.9, 0.999),
+    DadaptAdamw::with()
+}
+
+part! {
+    /// See [`dadapt_adamw`](dadapt_adamw()).
+    #[derive(Clone, Debug, PartialEq)]
+    DadaptAdamw as "dadapt_adamw": TwoPass;
+    hyperparams {
+        /// What the estimate is multiplied by.
+        learning_rate: FINITE = 1.0;
+        /// Added to roots.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// The first estimate: rather too small.
+        estim_lr0: POSITIVE = 1e-6;
+        /// The decay of the weights for each unit of learning rate.
+        weight_decay: FINITE = 0.0;
     }
-}
-
-/// See [`dadapt_adamw`](dadapt_adamw()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct DadaptAdamw {
-    /// What the estimate is multiplied by.
-    pub learning_rate: Hyperparam,
-    /// Added to roots; not negative.
-    pub eps: Hyperparam,
-    /// The first estimate: positive, and rather too small.
-    pub estim_lr0: Hyperparam,
-    /// The decay of the weights for each unit of learning rate.
-    pub weight_decay: Hyperparam,
-    /// Decays of the first and second moment, in `[0, 1)`.
-    pub betas: (f64, f64),
-}
-
-builder! {
-    DadaptAdamw as "dadapt_adamw" {
-        hyperparams: learning_rate, eps, estim_lr0, weight_decay;
-        options: betas: (f64, f64);
+    options {
+        /// Decays of the first and second moment, in `[0, 1)`.
+        betas: (f64, f64) = (0.9, 0.999);
     }
+    check Self::check_betas;
 }
 
-/// What [`dadapt_adamw`](dadapt_adamw()) remembers.
+/// What [`dadapt_adamw`](dadapt_adamw()) remembers, besides the arrays `exp_avg`, the first moments with the learning rate in them,
+/// `exp_avg_sq`, the second moments, and `grad_sum`, the running sum `s` of gradients.
 #[derive(Clone, Debug)]
 pub struct DadaptAdamwState {
     /// Steps done.
@@ -106,15 +97,9 @@ pub struct DadaptAdamwState {
     pub estim_lr: Scalar,
     /// The running sum `n`.
     pub numerator_weighted: Scalar,
-    /// First moments, with the learning rate in them.
-    pub exp_avg: Moments,
-    /// Second moments.
-    pub exp_avg_sq: Moments,
-    /// The running sum `s` of gradients.
-    pub grad_sum: Moments,
 }
 
-state_fields!(DadaptAdamwState<> { count, estim_lr, numerator_weighted, exp_avg, exp_avg_sq, grad_sum });
+state_fields!(DadaptAdamwState<> { count, estim_lr, numerator_weighted });
 
 /// What [`DadaptAdamw`] works out once a step.
 #[doc(hidden)]
@@ -126,45 +111,46 @@ pub struct DadaptAdamwRun {
     decay: f64,
 }
 
-impl Stage for DadaptAdamw {
-    type Needs = crate::needs::Nothing;
-    type State = DadaptAdamwState;
-    type Run = DadaptAdamwRun;
-    type Kernel<C: Real> = ();
-
-    const SHAPE: Shape = Shape { barriers: 0, stateful: 1, reads_params: 1, materializes: 0, sums: 2 };
-    const FUSES: bool = false;
-
-    fn validate(&self) -> Result<()> {
-        const NAME: &str = "dadapt_adamw";
-        for beta in [self.betas.0, self.betas.1] {
-            if !(0.0..1.0).contains(&beta) {
-                return Err(Error::argument(NAME, "betas", "in [0, 1)", beta));
-            }
+impl DadaptAdamw {
+    fn check_betas(&self) -> Result<()> {
+        match [self.betas.0, self.betas.1].into_iter().find(|beta| !(DECAY.holds)(*beta)) {
+            Some(beta) => Err(Error::argument(Self::NAME, "betas", DECAY.text, beta)),
+            None => Ok(()),
         }
-        self.learning_rate.validate(NAME, "learning_rate", "finite", f64::is_finite)?;
-        self.eps.validate(NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        self.estim_lr0.validate(NAME, "estim_lr0", "positive and finite", |x| x > 0.0 && x.is_finite())?;
-        self.weight_decay.validate(NAME, "weight_decay", "finite", f64::is_finite)
     }
+}
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<DadaptAdamwState> {
+/// The estimate is for the next step, so that one pass is enough.
+impl TwoPasses for DadaptAdamw {
+    const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq", "grad_sum"];
+    const FIRST: &'static [Access] = &[Access::Write; 3];
+    const READS_PARAMS: [bool; 2] = [true, false];
+    const TRANSFORMS: bool = true;
+    const GIVES_OUT: bool = false;
+    type Needs = Nothing;
+    type Memory = DadaptAdamwState;
+    type Run = DadaptAdamwRun;
+    type Slots<C: Real> = [C; 3];
+    type Sums<W: Real> = [W; 2];
+    /// What of the running means is kept, how much of the gradient or its square is taken; what is added to roots, and the decay
+    /// of the weights.
+    type First<C: Real> = ([[C; 3]; 2], [C; 2]);
+    type Second<C: Real> = ();
+
+    fn start(&self, _: &InitContext<'_>) -> Result<DadaptAdamwState> {
         Ok(DadaptAdamwState {
             count: Count::default(),
             estim_lr: Scalar::new(self.estim_lr0.at(0)),
             numerator_weighted: Scalar::default(),
-            exp_avg: at.moments()?,
-            exp_avg_sq: at.moments()?,
-            grad_sum: at.moments()?,
         })
     }
 
-    fn begin(&self, state: &mut DadaptAdamwState, _: &StepContext<'_>) -> DadaptAdamwRun {
-        let clock = Clock { count: state.count.get() };
-        state.count.increment();
+    fn begin(&self, memory: &mut DadaptAdamwState, _: &StepContext<'_>) -> DadaptAdamwRun {
+        let clock = Clock { count: memory.count.get() };
+        memory.count.increment();
         let (b1, b2) = self.betas;
         let unbias = clock.bias_correction(b2).sqrt() / clock.bias_correction(b1);
-        let rate = state.estim_lr.get() * self.learning_rate.at(clock.count) * unbias;
+        let rate = memory.estim_lr.get() * self.learning_rate.at(clock.count) * unbias;
         DadaptAdamwRun {
             betas: [b1, b2, b2.sqrt()],
             rate,
@@ -173,64 +159,37 @@ impl Stage for DadaptAdamw {
         }
     }
 
-    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        if !span.has(place.at) {
-            return;
-        }
+    fn first<C: Real>(&self, _: &DadaptAdamwState, run: &DadaptAdamwRun, _: usize) -> ([[C; 3]; 2], [C; 2]) {
         let [b1, b2, b3] = run.betas;
-        let job = OneStep {
-            keep: run.betas.map(C::of),
-            take: [(1.0 - b1) * run.rate, 1.0 - b2, (1.0 - b3) * run.rate].map(C::of),
-            eps: C::of(run.eps),
-            decay: C::of(run.decay),
-        };
-        slots_write([&state.exp_avg, &state.exp_avg_sq, &state.grad_sum], place.sum, tile, &job);
+        let means = [[b1, b2, b3], [(1.0 - b1) * run.rate, 1.0 - b2, (1.0 - b3) * run.rate]];
+        (means.map(|three| three.map(C::of)), [run.eps, run.decay].map(C::of))
     }
 
-    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, _: &mut Outcome) {
+    #[inline(always)]
+    fn take_in<C: Real>(k: Self::First<C>, [m, v, s]: &mut [C; 3], u: C, p: C) -> (C, [C::Wide; 2]) {
+        let ([keep, take], [eps, decay]) = k;
+        let agreement = u.wide() * (*s / (v.sqrt() + eps)).wide();
+        *m = keep[0] * *m + take[0] * u;
+        *v = keep[1] * *v + take[1] * (u * u);
+        *s = keep[2] * *s + take[2] * u;
+        (-*m / (v.sqrt() + eps) - decay * p, [agreement, s.abs().wide()])
+    }
+
+    fn decide(&self, memory: &mut DadaptAdamwState, run: &mut DadaptAdamwRun, sums: Sums<'_>) {
         let [agreement, path] = [sums.total(0), sums.total(1)];
         let b3 = run.betas[2];
-        let numerator = b3 * state.numerator_weighted.get() + (1.0 - b3) * run.rate * agreement;
-        state.numerator_weighted.set(numerator);
+        let numerator = b3 * memory.numerator_weighted.get() + (1.0 - b3) * run.rate * agreement;
+        memory.numerator_weighted.set(numerator);
         // Nothing has been learnt of the distance while all gradients were zero.
         if path != 0.0 {
-            state.estim_lr.set(larger(state.estim_lr.get(), numerator / ((1.0 - b3) * path)));
+            memory.estim_lr.set(larger(memory.estim_lr.get(), numerator / ((1.0 - b3) * path)));
         }
     }
 
-    fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}
+    fn second<C: Real>(&self, _: &DadaptAdamwState, _: &DadaptAdamwRun, _: usize) {}
 
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        if span.has(at) { state.exp_avg.dtype(leaf).map_or(0, |dtype| 6 * dtype.size()) } else { 0 }
-    }
-
-    fn recipe(&self) -> crate::recipe::Recipe {
-        crate::arguments::recipe_of(self)
-    }
-
-    fn describe(&self) -> String {
-        "dadapt_adamw".into()
-    }
-}
-
-struct OneStep<C> {
-    keep: [C; 3],
-    take: [C; 3],
-    eps: C,
-    decay: C,
-}
-
-impl<C: Real> SlotsWriter<C, 3> for OneStep<C> {
     #[inline(always)]
-    fn write(&self, u: &mut [C], p: &[C], [m, v, s]: [&mut [C]; 3], sums: &mut [f64]) {
-        let OneStep { keep, take, eps, decay } = *self;
-        sums[0] += sum_triples(u, s, v, |u, s, v| u.as_f64() * (s / (v.sqrt() + eps)).as_f64());
-        for ((((u, p), m), v), s) in u.iter_mut().zip(p).zip(m).zip(v).zip(&mut *s) {
-            *m = keep[0] * *m + take[0] * *u;
-            *v = keep[1] * *v + take[1] * (*u * *u);
-            *s = keep[2] * *s + take[2] * *u;
-            *u = -*m / (v.sqrt() + eps) - decay * *p;
-        }
-        sums[1] += sum_tile(s, |s| s.as_f64().abs());
+    fn give_out<C: Real>((): (), _: &mut [C; 3], u: C, _: C) -> C {
+        u
     }
 }

@@ -1,13 +1,12 @@
 use crate::element::Real;
-use crate::engine::{
-    Clock, InitContext, SlotsJob, SlotsWriter, StepContext, Sums, Tile, slots_read, slots_write, sum_tile, sum_triples,
-};
+use crate::engine::{Access, Clock, InitContext, Part, StepContext, Sums, TwoPasses};
 use crate::error::{Error, Result};
-use crate::macros::builder;
-use crate::optimizer::measured::{Measured, larger, measured_stage};
-use crate::schedule::Hyperparam;
+use crate::macros::part;
+use crate::needs::Nothing;
+use crate::numeric::order::larger;
+use crate::range::DECAY;
 use crate::state::state_fields;
-use crate::state::{Count, Moments, Scalar};
+use crate::state::{Count, Scalar};
 
 /// Prodigy: AdamW that finds its learning rate by itself, from how far the parameters have come.
 ///
@@ -66,50 +65,40 @@ use crate::state::{Count, Moments, Scalar};
 /// 2023, algorithm 4. Optax, [`contrib.prodigy`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: while all
 /// gradients have been zero the estimate stays, where Optax divides 0 by 0 and is NaN ever after.
 pub fn prodigy() -> Prodigy {
-    Prodigy {
-        learning_rate: 1.0.into(),
-        eps: 1e-8.into(),
-        estim_lr0: 1e-6.into(),
-        estim_lr_coef: 1.0.into(),
-        weight_decay: 0.0.into(),
-        betas: (0.9, 0.999),
-        beta3: None,
-        safeguard_warmup: false,
+    Prodigy::with()
+}
+
+part! {
+    /// See [`prodigy`](prodigy()).
+    #[derive(Clone, Debug, PartialEq)]
+    Prodigy as "prodigy": TwoPass;
+    hyperparams {
+        /// What the estimate is multiplied by.
+        learning_rate: FINITE = 1.0;
+        /// Added to the root, for each unit of the estimate.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// The first estimate: rather too small.
+        estim_lr0: POSITIVE = 1e-6;
+        /// What new estimates are multiplied by.
+        estim_lr_coef: FINITE = 1.0;
+        /// The decay of the weights for each unit of learning rate.
+        weight_decay: FINITE = 0.0;
     }
-}
-
-/// See [`prodigy`](prodigy()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Prodigy {
-    /// What the estimate is multiplied by.
-    pub learning_rate: Hyperparam,
-    /// Added to the root, for each unit of the estimate; not negative.
-    pub eps: Hyperparam,
-    /// The first estimate: positive, and rather too small.
-    pub estim_lr0: Hyperparam,
-    /// What new estimates are multiplied by.
-    pub estim_lr_coef: Hyperparam,
-    /// The decay of the weights for each unit of learning rate.
-    pub weight_decay: Hyperparam,
-    /// Decays of the first and second moment, in `[0, 1)`.
-    pub betas: (f64, f64),
-    /// Decay of what the estimate is made of, in `[0, 1)`; by default the root of the second of `betas`.
-    pub beta3: Option<Hyperparam>,
-    /// Whether the estimate leaves out the learning rate, as a warm-up requires.
-    pub safeguard_warmup: bool,
-}
-
-builder! {
-    Prodigy as "prodigy" {
-        hyperparams: learning_rate, eps, estim_lr0, estim_lr_coef, weight_decay;
-        options: betas: (f64, f64), safeguard_warmup: bool;
-        optional: beta3;
+    options {
+        /// Decays of the first and second moment, in `[0, 1)`.
+        betas: (f64, f64) = (0.9, 0.999);
+        /// Whether the estimate leaves out the learning rate, as a warm-up requires.
+        safeguard_warmup: bool = false;
     }
+    optional {
+        /// Decay of what the estimate is made of, instead of the root of the second of `betas`.
+        beta3: DECAY;
+    }
+    check Self::check_betas;
 }
-measured_stage!(Prodigy; state ProdigyState; run ProdigyRun; needs crate::needs::Nothing);
 
-/// What [`prodigy`](prodigy()) remembers.
+/// What [`prodigy`](prodigy()) remembers, besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments, `grad_sum`, the
+/// running sum `s` of gradients, and `params0`, the first parameters.
 #[derive(Clone, Debug)]
 pub struct ProdigyState {
     /// Steps done.
@@ -118,19 +107,9 @@ pub struct ProdigyState {
     pub estim_lr: Scalar,
     /// The running sum `n`.
     pub numerator_weighted: Scalar,
-    /// First moments.
-    pub exp_avg: Moments,
-    /// Second moments.
-    pub exp_avg_sq: Moments,
-    /// The running sum `s` of gradients.
-    pub grad_sum: Moments,
-    /// The first parameters.
-    pub params0: Moments,
 }
 
-state_fields!(ProdigyState<> {
-    count, estim_lr, numerator_weighted, exp_avg, exp_avg_sq, grad_sum, params0
-});
+state_fields!(ProdigyState<> { count, estim_lr, numerator_weighted });
 
 /// What [`Prodigy`] works out once a step.
 #[doc(hidden)]
@@ -147,46 +126,47 @@ pub struct ProdigyRun {
     start: f64,
 }
 
-impl Measured for Prodigy {
-    const NAME: &'static str = "prodigy";
-    const SUMS: usize = 2;
-    type State = ProdigyState;
-    type Run = ProdigyRun;
+impl Prodigy {
+    fn check_betas(&self) -> Result<()> {
+        match [self.betas.0, self.betas.1].into_iter().find(|beta| !(DECAY.holds)(*beta)) {
+            Some(beta) => Err(Error::argument(Self::NAME, "betas", DECAY.text, beta)),
+            None => Ok(()),
+        }
+    }
+}
 
-    fn check_arguments(&self) -> Result<()> {
-        let name = <Self as Measured>::NAME;
-        let (b1, b2) = self.betas;
-        let is_decay = |beta: f64| (0.0..1.0).contains(&beta);
-        if let Some(beta) = [b1, b2].into_iter().find(|beta| !is_decay(*beta)) {
-            return Err(Error::argument(name, "betas", "in [0, 1)", beta));
-        }
-        if let Some(beta3) = &self.beta3 {
-            beta3.validate(name, "beta3", "in [0, 1)", is_decay)?;
-        }
-        self.learning_rate.validate(name, "learning_rate", "finite", f64::is_finite)?;
-        self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        self.estim_lr0.validate(name, "estim_lr0", "positive and finite", |x| x > 0.0 && x.is_finite())?;
-        self.estim_lr_coef.validate(name, "estim_lr_coef", "finite", f64::is_finite)?;
-        self.weight_decay.validate(name, "weight_decay", "finite", f64::is_finite)
+impl TwoPasses for Prodigy {
+    const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq", "grad_sum", "params0"];
+    const FIRST: &'static [Access] = &[Access::Write, Access::Write, Access::Write, Access::Read];
+    const SECOND: &'static [Access] = &[Access::Read; 2];
+    const READS_PARAMS: [bool; 2] = [true; 2];
+    type Needs = Nothing;
+    type Memory = ProdigyState;
+    type Run = ProdigyRun;
+    type Slots<C: Real> = [C; 4];
+    type Sums<W: Real> = [W; 2];
+    /// What of the running means is kept, and how much of the gradient or its square is taken.
+    type First<C: Real> = [[C; 3]; 2];
+    /// The rate, what is added to the root, and the decay of the weights.
+    type Second<C: Real> = [C; 3];
+
+    fn slot_starts_as_params(&self, slot: usize) -> bool {
+        slot == 3
     }
 
-    fn first_state(&self, at: &InitContext<'_>) -> Result<ProdigyState> {
+    fn start(&self, _: &InitContext<'_>) -> Result<ProdigyState> {
         Ok(ProdigyState {
             count: Count::default(),
             estim_lr: Scalar::new(self.estim_lr0.at(0)),
             numerator_weighted: Scalar::default(),
-            exp_avg: at.moments()?,
-            exp_avg_sq: at.moments()?,
-            grad_sum: at.moments()?,
-            params0: at.params_as_moments()?,
         })
     }
 
-    fn start(&self, state: &mut ProdigyState, _: &StepContext<'_>) -> ProdigyRun {
-        let clock = Clock { count: state.count.get() };
-        state.count.increment();
+    fn begin(&self, memory: &mut ProdigyState, _: &StepContext<'_>) -> ProdigyRun {
+        let clock = Clock { count: memory.count.get() };
+        memory.count.increment();
         let (b1, b2) = self.betas;
-        let (estimate, start) = (state.estim_lr.get(), self.estim_lr0.at(clock.count));
+        let (estimate, start) = (memory.estim_lr.get(), self.estim_lr0.at(clock.count));
         let unbias = clock.bias_correction(b2).sqrt() / clock.bias_correction(b1);
         let rate = estimate * self.learning_rate.at(clock.count) * unbias;
         ProdigyRun {
@@ -199,71 +179,38 @@ impl Measured for Prodigy {
         }
     }
 
-    fn take_in<C: Real>(&self, state: &ProdigyState, run: &ProdigyRun, sums: usize, tile: &mut Tile<'_, C>) {
+    fn first<C: Real>(&self, _: &ProdigyState, run: &ProdigyRun, _: usize) -> [[C; 3]; 2] {
         let ([b1, b2, b3], [d, _]) = (run.betas, run.estimates);
-        let keep = [b1, b2, b3].map(C::of);
-        let take = [(1.0 - b1) * d, (1.0 - b2) * d * d, run.of_gradient].map(C::of);
-        let slots = [&state.exp_avg, &state.exp_avg_sq, &state.grad_sum, &state.params0];
-        slots_read(slots, sums, tile, &TakeIn { keep, take });
+        [[b1, b2, b3], [(1.0 - b1) * d, (1.0 - b2) * d * d, run.of_gradient]].map(|three| three.map(C::of))
     }
 
-    fn decide(&self, state: &mut ProdigyState, run: &mut ProdigyRun, sums: Sums<'_>) {
+    #[inline(always)]
+    fn take_in<C: Real>([keep, take]: [[C; 3]; 2], [m, v, s, p0]: &mut [C; 4], u: C, p: C) -> (C, [C::Wide; 2]) {
+        *m = keep[0] * *m + take[0] * u;
+        *v = keep[1] * *v + take[1] * (u * u);
+        *s = keep[2] * *s + take[2] * u;
+        (u, [u.wide() * (p0.wide() - p.wide()), s.abs().wide()])
+    }
+
+    fn decide(&self, memory: &mut ProdigyState, run: &mut ProdigyRun, sums: Sums<'_>) {
         let [progress, path] = [sums.total(0), sums.total(1)];
         let [d, _] = run.estimates;
-        let numerator = run.betas[2] * state.numerator_weighted.get() + d / run.start * run.rate * progress;
-        state.numerator_weighted.set(numerator);
+        let numerator = run.betas[2] * memory.numerator_weighted.get() + d / run.start * run.rate * progress;
+        memory.numerator_weighted.set(numerator);
         // Nothing has been learnt of the distance while all gradients were zero.
         if path != 0.0 {
             run.estimates[1] = larger(d, self.estim_lr_coef.at(run.count) * numerator / path);
         }
-        state.estim_lr.set(run.estimates[1]);
+        memory.estim_lr.set(run.estimates[1]);
     }
 
-    fn give_out<C: Real>(&self, state: &ProdigyState, run: &ProdigyRun, tile: &mut Tile<'_, C>) {
-        let job = GiveOut {
-            rate: C::of(run.rate),
-            eps: C::of(run.estimates[1] * self.eps.at(run.count)),
-            decay: C::of(run.rate * self.weight_decay.at(run.count)),
-        };
-        slots_write([&state.exp_avg, &state.exp_avg_sq], 0, tile, &job);
+    fn second<C: Real>(&self, _: &ProdigyState, run: &ProdigyRun, _: usize) -> [C; 3] {
+        let (eps, decay) = (self.eps.at(run.count), self.weight_decay.at(run.count));
+        [run.rate, run.estimates[1] * eps, run.rate * decay].map(C::of)
     }
 
-    fn bytes(state: &ProdigyState, leaf: usize) -> [usize; 2] {
-        let size = state.params0.dtype(leaf).map_or(0, |dtype| dtype.size());
-        [7 * size, 2 * size]
-    }
-}
-
-struct TakeIn<C> {
-    keep: [C; 3],
-    take: [C; 3],
-}
-
-impl<C: Real> SlotsJob<C, 4> for TakeIn<C> {
     #[inline(always)]
-    fn read(&self, u: &[C], p: &[C], [m, v, s, p0]: [&mut [C]; 4], sums: &mut [f64]) {
-        let (keep, take) = (self.keep, self.take);
-        for (((u, m), v), s) in u.iter().zip(&mut *m).zip(&mut *v).zip(&mut *s) {
-            *m = keep[0] * *m + take[0] * *u;
-            *v = keep[1] * *v + take[1] * (*u * *u);
-            *s = keep[2] * *s + take[2] * *u;
-        }
-        sums[0] += sum_triples(u, p, p0, |u, p, p0| u.as_f64() * (p0.as_f64() - p.as_f64()));
-        sums[1] += sum_tile(s, |s| s.as_f64().abs());
-    }
-}
-
-struct GiveOut<C> {
-    rate: C,
-    eps: C,
-    decay: C,
-}
-
-impl<C: Real> SlotsWriter<C, 2> for GiveOut<C> {
-    #[inline(always)]
-    fn write(&self, u: &mut [C], p: &[C], [m, v]: [&mut [C]; 2], _: &mut [f64]) {
-        for (((u, p), m), v) in u.iter_mut().zip(p).zip(m).zip(v) {
-            *u = -self.rate * *m / (v.sqrt() + self.eps) - self.decay * *p;
-        }
+    fn give_out<C: Real>([rate, eps, decay]: [C; 3], [m, v, ..]: &mut [C; 4], _: C, p: C) -> C {
+        -rate * *m / (v.sqrt() + eps) - decay * p
     }
 }

@@ -36,6 +36,8 @@ pub use scale_by_rss::{ScaleByRss, scale_by_rss};
 pub use scale_by_simplified_ademamix::{
     ScaleBySimplifiedAdemamix, SimplifiedAdemamixScalars, scale_by_simplified_ademamix,
 };
-pub use scale_by_stable_adam::{ScaleByStableAdam, ScaleByStableAdamState, StableAdamRun, scale_by_stable_adam};
+pub use scale_by_stable_adam::{
+    ScaleByStableAdam, ScaleByStableAdamState, StableAdamRun, StableAdamScalars, scale_by_stable_adam,
+};
 pub use scale_by_stddev::{ScaleByStddev, StddevScalars, scale_by_stddev};
 pub use scale_by_yogi::{ScaleByYogi, YogiScalars, scale_by_yogi};

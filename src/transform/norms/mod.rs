@@ -20,7 +20,7 @@ pub use clip_by_block_rms::{ClipByBlockRms, clip_by_block_rms};
 pub use clip_by_global_norm::{ClipByGlobalNorm, clip_by_global_norm};
 pub use normalize::{Normalize, normalize};
 pub use normalize_by_update_norm::{NormalizeByUpdateNorm, normalize_by_update_norm};
-pub use scale_by_novograd::{NovogradKernel, NovogradRun, ScaleByNovograd, ScaleByNovogradState, scale_by_novograd};
+pub use scale_by_novograd::{NovogradRun, ScaleByNovograd, ScaleByNovogradState, scale_by_novograd};
 pub use scale_by_param_block_norm::{ScaleByParamBlockNorm, scale_by_param_block_norm};
 pub use scale_by_param_block_rms::{ScaleByParamBlockRms, scale_by_param_block_rms};
 pub use scale_by_trust_ratio::{ScaleByTrustRatio, scale_by_trust_ratio};

@@ -1,13 +1,10 @@
-use crate::arguments::Arguments;
 use crate::element::{DType, Real};
-use crate::engine::{
-    InitContext, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree, fused_tile, sum_tile,
-};
+use crate::engine::{Access, InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
+use crate::macros::part;
+use crate::needs::Nothing;
 use crate::state::state_fields;
-use crate::state::{Count, Moments, PerLeaf, Scalar};
+use crate::state::{Count, PerLeaf, Scalar};
 use crate::transform::rescale::factor_in;
 
 /// Divides the updates of each leaf by the root of a running mean of their squared norm, adds decayed weights, and keeps a
@@ -58,53 +55,41 @@ use crate::transform::rescale::factor_in;
 /// [`scale_by_novograd`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the squared norm is
 /// summed and kept in `f64`; the sum of a 16-bit leaf is `f32` unless `mu_dtype` asks otherwise.
 pub fn scale_by_novograd() -> ScaleByNovograd {
-    ScaleByNovograd {
-        b1: 0.9.into(),
-        b2: 0.25.into(),
-        eps: 1e-8.into(),
-        eps_root: 0.0.into(),
-        weight_decay: 0.0.into(),
-        mu_dtype: None,
+    ScaleByNovograd::with()
+}
+
+part! {
+    /// See [`scale_by_novograd`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByNovograd as "scale_by_novograd": TwoPass;
+    hyperparams {
+        /// How much of the sum is kept.
+        b1: DECAY = 0.9;
+        /// Decay of the squared norm.
+        b2: DECAY = 0.25;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// Added under the root.
+        eps_root: NOT_NEGATIVE = 0.0;
+        /// How much of the parameters is added to the sum.
+        weight_decay: FINITE = 0.0;
+    }
+    options {
+        /// Type of the sum; if none is said, the one that arithmetic is done in.
+        mu_dtype: Option<DType> = None;
     }
 }
 
-/// See [`scale_by_novograd`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByNovograd {
-    /// How much of the sum is kept, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the squared norm, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Added under the root; not negative.
-    pub eps_root: Hyperparam,
-    /// How much of the parameters is added to the sum.
-    pub weight_decay: Hyperparam,
-    /// Type of the sum; by default the one that arithmetic is done in.
-    pub mu_dtype: Option<DType>,
-}
-
-builder! {
-    ScaleByNovograd as "scale_by_novograd" {
-        hyperparams: b1, b2, eps, eps_root, weight_decay;
-        options: mu_dtype: Option<DType>;
-    }
-}
-
-/// What [`scale_by_novograd`] remembers.
+/// What [`scale_by_novograd`] remembers, besides the array `mu`, the decaying sum.
 #[derive(Clone, Debug)]
 pub struct ScaleByNovogradState {
     /// Steps done.
     pub count: Count,
-    /// The decaying sum.
-    pub mu: Moments,
     /// The running mean of each leaf's squared norm.
     pub nu: PerLeaf<Scalar>,
 }
 
-state_fields!(ScaleByNovogradState<> { count, mu, nu });
+state_fields!(ScaleByNovogradState<> { count, nu });
 
 /// The hyperparameters of one step.
 #[doc(hidden)]
@@ -118,116 +103,61 @@ pub struct NovogradRun {
     weight_decay: f64,
 }
 
-/// What the element loop of a leaf needs.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct NovogradKernel<C> {
-    keep: C,
-    factor: C,
-    weight_decay: C,
-}
-
-impl Stage for ScaleByNovograd {
-    type Needs = crate::needs::Nothing;
-    type State = ScaleByNovogradState;
+impl TwoPasses for ScaleByNovograd {
+    const SLOTS: &'static [&'static str] = &["mu"];
+    const SECOND: &'static [Access] = &[Access::Write];
+    const READS_PARAMS: [bool; 2] = [false, true];
+    type Needs = Nothing;
+    type Memory = ScaleByNovogradState;
     type Run = NovogradRun;
-    type Kernel<C: Real> = NovogradKernel<C>;
+    type Slots<C: Real> = [C; 1];
+    type Sums<W: Real> = [W; 1];
+    type First<C: Real> = ();
+    /// What of the sum is kept, what gradients are multiplied by, and the decay of the weights.
+    type Second<C: Real> = [C; 3];
 
-    const SHAPE: Shape = Shape { barriers: 1, stateful: 0b10, reads_params: 0b10, materializes: 0, sums: 1 };
-    const FUSES: bool = true;
-    const SLOTS: usize = 1;
-
-    fn validate(&self) -> Result<()> {
-        for (name, beta) in [("b1", &self.b1), ("b2", &self.b2)] {
-            beta.validate(Self::NAME, name, "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
-        }
-        for (name, eps) in [("eps", &self.eps), ("eps_root", &self.eps_root)] {
-            eps.validate(Self::NAME, name, "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        }
-        self.weight_decay.validate(Self::NAME, "weight_decay", "finite", f64::is_finite)
+    fn slot_dtype(&self, _: usize) -> Option<DType> {
+        self.mu_dtype
     }
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<ScaleByNovogradState> {
-        let (mu, nu) = (at.moments_of(self.mu_dtype)?, PerLeaf::new(at.active(), Scalar::default()));
-        Ok(ScaleByNovogradState { count: Count::default(), mu, nu })
+    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByNovogradState> {
+        Ok(ScaleByNovogradState { count: Count::default(), nu: PerLeaf::new(at.active(), Scalar::default()) })
     }
 
-    fn begin(&self, state: &mut ScaleByNovogradState, _: &StepContext<'_>) -> NovogradRun {
-        let count = state.count.get();
-        state.count.increment();
+    fn begin(&self, memory: &mut ScaleByNovogradState, _: &StepContext<'_>) -> NovogradRun {
+        let count = memory.count.get();
+        memory.count.increment();
         let [b1, b2, eps, eps_root, weight_decay] =
             [&self.b1, &self.b2, &self.eps, &self.eps_root, &self.weight_decay].map(|h| h.at(count));
         NovogradRun { first: count == 0, b1, b2, eps, eps_root, weight_decay }
     }
 
-    fn barrier(
-        &self,
-        state: &mut ScaleByNovogradState,
-        run: &mut NovogradRun,
-        _: &StepContext<'_>,
-        _: usize,
-        sums: Sums<'_>,
-        _: &mut WholeTree<'_>,
-    ) {
+    fn first<C: Real>(&self, _: &ScaleByNovogradState, _: &NovogradRun, _: usize) {}
+
+    #[inline(always)]
+    fn take_in<C: Real>((): (), _: &mut [C; 1], u: C, _: C) -> (C, [C::Wide; 1]) {
+        (u, [u.wide() * u.wide()])
+    }
+
+    fn decide(&self, memory: &mut ScaleByNovogradState, run: &mut NovogradRun, sums: Sums<'_>) {
         let keep = if run.first { 0.0 } else { run.b2 };
-        for (leaf, nu) in state.nu.iter_mut() {
+        for (leaf, nu) in memory.nu.iter_mut() {
             // A first norm replaces what was there.
             let kept = if run.first { 0.0 } else { keep * nu.get() };
             nu.set(kept + (1.0 - keep) * sums.leaf(0, leaf));
         }
     }
 
-    fn tile<C: Real>(
-        &self,
-        state: &ScaleByNovogradState,
-        run: &NovogradRun,
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, C>,
-    ) {
-        fused_tile(self, state, run, place, span, tile);
-    }
-
     #[inline]
-    fn kernel<C: Real>(&self, state: &ScaleByNovogradState, run: &NovogradRun, leaf: usize) -> NovogradKernel<C> {
-        let root = (state.nu.get(leaf).unwrap_or_default().get() + run.eps_root).sqrt() + run.eps;
-        NovogradKernel {
-            keep: C::of(run.b1),
-            factor: factor_in(if root == 0.0 { 0.0 } else { 1.0 / root }),
-            weight_decay: C::of(run.weight_decay),
-        }
-    }
-
-    fn slots(&self, state: &ScaleByNovogradState, leaf: usize, list: &mut SlotList) {
-        list.push(&state.mu, leaf);
+    fn second<C: Real>(&self, memory: &ScaleByNovogradState, run: &NovogradRun, leaf: usize) -> [C; 3] {
+        let root = (memory.nu.get(leaf).unwrap_or_default().get() + run.eps_root).sqrt() + run.eps;
+        let factor = factor_in(if root == 0.0 { 0.0 } else { 1.0 / root });
+        [C::of(run.b1), factor, C::of(run.weight_decay)]
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &NovogradKernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, _: &mut [u32]) -> C {
-        if !span.has(at + 1) {
-            return u;
-        }
-        slots[0] = k.keep * slots[0] + (u * k.factor + k.weight_decay * p);
-        slots[0]
-    }
-
-    #[inline(always)]
-    fn reduce<C: Real>(_: &NovogradKernel<C>, place: Place, span: Span, u: &[C], _: &[C], sums: &mut [f64]) {
-        // Only the pass that ends at this barrier counts; later ones repeat what it did.
-        if place.at == span.to {
-            sums[place.sum] += sum_tile(u, |u| u.as_f64() * u.as_f64());
-        }
-    }
-
-    fn state_bytes(&self, state: &ScaleByNovogradState, leaf: usize, at: usize, span: Span) -> usize {
-        if span.has(at + 1) { state.mu.dtype(leaf).map_or(0, |dtype| 2 * dtype.size()) } else { 0 }
-    }
-
-    fn recipe(&self) -> crate::recipe::Recipe {
-        crate::arguments::recipe_of(self)
-    }
-
-    fn describe(&self) -> String {
-        Self::NAME.into()
+    fn give_out<C: Real>([keep, factor, weight_decay]: [C; 3], [sum]: &mut [C; 1], u: C, p: C) -> C {
+        *sum = keep * *sum + (u * factor + weight_decay * p);
+        *sum
     }
 }

@@ -1,11 +1,12 @@
-use super::anchored::{Anchored, Squares, anchored_stage, larger, squared};
-use crate::element::DType;
-use crate::engine::InitContext;
+use super::anchored::{anchored, squared_norms};
+use crate::element::{DType, Real};
+use crate::engine::{InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
+use crate::macros::part;
+use crate::numeric::order::larger;
 use crate::state::state_fields;
-use crate::state::{Count, Moments, PerLeaf, Scalar};
+use crate::state::{Count, PerLeaf, Scalar};
+use crate::transform::rescale::factor_in;
 
 /// Multiplies the updates of each leaf by how far its parameters ever were from where they began, divided by the root of all
 /// its squared gradients: DoG, leaf by leaf.
@@ -50,38 +51,29 @@ use crate::state::{Count, Moments, PerLeaf, Scalar};
 /// summed in `f64`; with an `eps` of 0, Optax makes NaN where all gradients were zero; a leaf that is a single number
 /// stays one.
 pub fn scale_by_distance_over_gradients() -> ScaleByDistanceOverGradients {
-    ScaleByDistanceOverGradients {
-        reps_rel: 1e-6.into(),
-        eps: 1e-8.into(),
-        param_dtype: DType::F32,
-        global_scale: 1.0.into(),
+    ScaleByDistanceOverGradients::with()
+}
+
+part! {
+    /// See [`scale_by_distance_over_gradients`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass;
+    hyperparams {
+        /// The first distance, for each unit of the parameters' norm plus 1. It is read once, in `init`.
+        reps_rel: NOT_NEGATIVE = 1e-6;
+        /// Added to the squared gradients.
+        eps: NOT_NEGATIVE = 1e-8;
+        /// Multiplies all.
+        global_scale: FINITE = 1.0;
+    }
+    options {
+        /// Type of the copy of the first parameters. For `f64` parameters with the default, the distance is at least that of
+        /// rounding them to `f32`.
+        param_dtype: DType = DType::F32;
     }
 }
 
-/// See [`scale_by_distance_over_gradients`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByDistanceOverGradients {
-    /// The first distance, for each unit of the parameters' norm plus 1. It is read once, in `init`; not negative.
-    pub reps_rel: Hyperparam,
-    /// Added to the squared gradients; not negative.
-    pub eps: Hyperparam,
-    /// Type of the copy of the first parameters. For `f64` parameters with the default, the distance is at least that of
-    /// rounding them to `f32`.
-    pub param_dtype: DType,
-    /// Multiplies all: any finite number.
-    pub global_scale: Hyperparam,
-}
-
-builder! {
-    ScaleByDistanceOverGradients as "scale_by_distance_over_gradients" {
-        hyperparams: reps_rel, eps, global_scale;
-        options: param_dtype: DType;
-    }
-}
-anchored_stage!(ScaleByDistanceOverGradients; state ScaleByDistanceOverGradientsState; scalars [f64; 2]);
-
-/// What [`scale_by_distance_over_gradients`] remembers.
+/// What [`scale_by_distance_over_gradients`] remembers, besides the array `init_params` of the parameters in `init`.
 #[derive(Clone, Debug)]
 pub struct ScaleByDistanceOverGradientsState {
     /// Steps done.
@@ -90,63 +82,49 @@ pub struct ScaleByDistanceOverGradientsState {
     pub max_dist: PerLeaf<Scalar>,
     /// The sum of the squared gradients of each leaf.
     pub grad_sum_of_squares: PerLeaf<Scalar>,
-    /// The parameters in `init`.
-    pub init_params: Moments,
 }
 
-state_fields!(ScaleByDistanceOverGradientsState<> { count, max_dist, grad_sum_of_squares, init_params });
+state_fields!(ScaleByDistanceOverGradientsState<> { count, max_dist, grad_sum_of_squares });
 
-impl Anchored for ScaleByDistanceOverGradients {
-    const NAME: &'static str = "scale_by_distance_over_gradients";
-    type State = ScaleByDistanceOverGradientsState;
-    type Scalars = [f64; 2];
+impl TwoPasses for ScaleByDistanceOverGradients {
+    anchored!();
+    type Memory = ScaleByDistanceOverGradientsState;
+    /// `eps` and `global_scale`
+    type Run = [f64; 2];
 
-    fn check_arguments(&self) -> Result<()> {
-        let name = <Self as Anchored>::NAME;
-        for (argument, value) in [("reps_rel", &self.reps_rel), ("eps", &self.eps)] {
-            value.validate(name, argument, "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        }
-        self.global_scale.validate(name, "global_scale", "finite", f64::is_finite)
+    fn slot_dtype(&self, _: usize) -> Option<DType> {
+        Some(self.param_dtype)
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByDistanceOverGradientsState> {
         let zeros = PerLeaf::new(at.active(), Scalar::default());
-        let mut max_dist = zeros.clone();
-        let exact = at.params_as_moments()?;
+        let (mut max_dist, squares) = (zeros.clone(), squared_norms(at)?);
         for (leaf, dist) in max_dist.iter_mut() {
-            dist.set(self.reps_rel.at(0) * (1.0 + squared(&exact, leaf).sqrt()));
+            dist.set(self.reps_rel.at(0) * (1.0 + squares[leaf].sqrt()));
         }
-        Ok(ScaleByDistanceOverGradientsState {
-            count: Count::default(),
-            max_dist,
-            grad_sum_of_squares: zeros,
-            init_params: at.params_as_moments_of(Some(self.param_dtype))?,
-        })
+        Ok(ScaleByDistanceOverGradientsState { count: Count::default(), max_dist, grad_sum_of_squares: zeros })
     }
 
-    fn first_params(state: &ScaleByDistanceOverGradientsState) -> &Moments {
-        &state.init_params
-    }
-
-    fn scalars(&self, state: &mut ScaleByDistanceOverGradientsState) -> [f64; 2] {
-        let count = state.count.get();
-        state.count.increment();
+    fn begin(&self, memory: &mut ScaleByDistanceOverGradientsState, _: &StepContext<'_>) -> [f64; 2] {
+        let count = memory.count.get();
+        memory.count.increment();
         [&self.eps, &self.global_scale].map(|h| h.at(count))
     }
 
-    fn take(_: [f64; 2], state: &mut ScaleByDistanceOverGradientsState, sums: Squares<'_>) {
-        let each = state.max_dist.iter_mut().zip(state.grad_sum_of_squares.iter_mut());
+    fn decide(&self, memory: &mut ScaleByDistanceOverGradientsState, _: &mut [f64; 2], sums: Sums<'_>) {
+        let each = memory.max_dist.iter_mut().zip(memory.grad_sum_of_squares.iter_mut());
         for ((leaf, max_dist), (_, gradients)) in each {
-            let [of_updates, of_distance] = sums.leaf(leaf);
-            max_dist.set(larger(max_dist.get(), of_distance.sqrt()));
+            let [of_updates, of_distance] = [0, 1].map(|i| sums.leaf(i, leaf));
+            max_dist.set(larger(of_distance.sqrt(), max_dist.get()));
             gradients.set(gradients.get() + of_updates);
         }
     }
 
-    fn factor([eps, scale]: [f64; 2], state: &ScaleByDistanceOverGradientsState, leaf: usize) -> f64 {
+    fn second<C: Real>(&self, memory: &ScaleByDistanceOverGradientsState, k: &[f64; 2], leaf: usize) -> C {
+        let [eps, scale] = *k;
         let [distance, gradients] =
-            [&state.max_dist, &state.grad_sum_of_squares].map(|values| values.get(leaf).unwrap_or_default().get());
+            [&memory.max_dist, &memory.grad_sum_of_squares].map(|values| values.get(leaf).unwrap_or_default().get());
         let divisor = (gradients + eps).sqrt();
-        if divisor == 0.0 { 0.0 } else { scale * distance / divisor }
+        factor_in(if divisor == 0.0 { 0.0 } else { scale * distance / divisor })
     }
 }

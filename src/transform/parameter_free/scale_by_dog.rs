@@ -1,11 +1,13 @@
-use super::anchored::{Anchored, Squares, anchored_stage, larger, squared};
-use crate::engine::InitContext;
+use super::anchored::{anchored, squared_norms};
+use crate::element::Real;
+use crate::engine::{InitContext, Part, StepContext, Sums, TwoPasses};
 use crate::error::{Error, Result};
-use crate::macros::builder;
+use crate::macros::part;
+use crate::numeric::order::larger;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
 use crate::state::state_fields;
-use crate::state::{Count, Moments, Scalar};
+use crate::state::{Count, Scalar};
+use crate::transform::rescale::factor_in;
 
 /// Multiplies updates by how far the parameters ever were from where they began, divided by the root of all squared
 /// gradients.
@@ -48,17 +50,22 @@ use crate::state::{Count, Moments, Scalar};
 /// schedule](https://arxiv.org/abs/2302.12022), 2023, equation DoG. Optax, `contrib.scale_by_dog`. Differs: norms are summed
 /// and kept in `f64`; with an `eps` of 0, Optax makes NaN while all gradients are zero.
 pub fn scale_by_dog(init_step: InitStep) -> ScaleByDog {
-    ScaleByDog { init_step, eps: 1e-8.into() }
+    ScaleByDog::with(init_step)
 }
 
-/// See [`scale_by_dog`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByDog {
-    /// How large the first step is.
-    pub init_step: InitStep,
-    /// Added to the squared gradients; not negative.
-    pub eps: Hyperparam,
+part! {
+    /// See [`scale_by_dog`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByDog as "scale_by_dog": TwoPass;
+    given {
+        /// How large the first step is.
+        init_step: InitStep;
+    }
+    hyperparams {
+        /// Added to the squared gradients.
+        eps: NOT_NEGATIVE = 1e-8;
+    }
+    check Self::check_init_step;
 }
 
 /// How large the first step of [`dog`](crate::dog()) is.
@@ -102,28 +109,18 @@ impl ToRecipe for InitStep {
     }
 }
 
-builder! {
-    ScaleByDog as "scale_by_dog" {
-        hyperparams: eps;
-        options: init_step: InitStep;
-    }
-}
-anchored_stage!(ScaleByDog; state ScaleByDogState; scalars DogScalars);
-
-/// What [`scale_by_dog`] remembers.
+/// What [`scale_by_dog`] remembers, besides the array `init_params` of the parameters in `init`.
 #[derive(Clone, Debug)]
 pub struct ScaleByDogState {
     /// Steps done.
     pub count: Count,
-    /// The parameters in `init`.
-    pub init_params: Moments,
-    /// The largest distance from them so far.
+    /// The largest distance from the first parameters so far.
     pub max_dist: Scalar,
     /// The sum of squared gradients.
     pub sum_sq_norm_grads: Scalar,
 }
 
-state_fields!(ScaleByDogState<> { count, init_params, max_dist, sum_sq_norm_grads });
+state_fields!(ScaleByDogState<> { count, max_dist, sum_sq_norm_grads });
 
 /// The hyperparameters of one step.
 #[doc(hidden)]
@@ -134,43 +131,37 @@ pub struct DogScalars {
     given: Option<f64>,
 }
 
-impl Anchored for ScaleByDog {
-    const NAME: &'static str = "scale_by_dog";
-    type State = ScaleByDogState;
-    type Scalars = DogScalars;
-
-    fn check_arguments(&self) -> Result<()> {
+impl ScaleByDog {
+    fn check_init_step(&self) -> Result<()> {
         let (InitStep::Distance(x) | InitStep::LearningRate(x) | InitStep::Heuristic(x)) = self.init_step;
-        let name = <Self as Anchored>::NAME;
         if !(x >= 0.0 && x.is_finite()) {
-            return Err(Error::argument(name, "init_step", "finite and not negative", x));
+            return Err(Error::argument(Self::NAME, "init_step", "finite and not negative", x));
         }
-        self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
+        Ok(())
     }
+}
+
+impl TwoPasses for ScaleByDog {
+    anchored!();
+    type Memory = ScaleByDogState;
+    type Run = DogScalars;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByDogState> {
-        let init_params = at.params_as_moments()?;
-        let norm = || init_params.leaves().map(|leaf| squared(&init_params, leaf)).sum::<f64>().sqrt();
         let max_dist = match self.init_step {
             InitStep::Distance(x) => x,
             InitStep::LearningRate(_) => 0.0,
-            InitStep::Heuristic(x) => x * (1.0 + norm()),
+            InitStep::Heuristic(x) => x * (1.0 + squared_norms(at)?.into_iter().sum::<f64>().sqrt()),
         };
         Ok(ScaleByDogState {
             count: Count::default(),
-            init_params,
             max_dist: Scalar::new(max_dist),
             sum_sq_norm_grads: Scalar::default(),
         })
     }
 
-    fn first_params(state: &ScaleByDogState) -> &Moments {
-        &state.init_params
-    }
-
-    fn scalars(&self, state: &mut ScaleByDogState) -> DogScalars {
-        let count = state.count.get();
-        state.count.increment();
+    fn begin(&self, memory: &mut ScaleByDogState, _: &StepContext<'_>) -> DogScalars {
+        let count = memory.count.get();
+        memory.count.increment();
         let given = match self.init_step {
             InitStep::LearningRate(x) if count == 0 => Some(x),
             _ => None,
@@ -178,18 +169,18 @@ impl Anchored for ScaleByDog {
         DogScalars { eps: self.eps.at(count), given }
     }
 
-    fn take(_: DogScalars, state: &mut ScaleByDogState, sums: Squares<'_>) {
-        let [of_updates, of_distance] = sums.total();
-        state.max_dist.set(larger(state.max_dist.get(), of_distance.sqrt()));
-        state.sum_sq_norm_grads.set(state.sum_sq_norm_grads.get() + of_updates);
+    fn decide(&self, memory: &mut ScaleByDogState, _: &mut DogScalars, sums: Sums<'_>) {
+        let [of_updates, of_distance] = [0, 1].map(|i| sums.total(i));
+        memory.max_dist.set(larger(of_distance.sqrt(), memory.max_dist.get()));
+        memory.sum_sq_norm_grads.set(memory.sum_sq_norm_grads.get() + of_updates);
     }
 
-    fn factor(k: DogScalars, state: &ScaleByDogState, _: usize) -> f64 {
-        let divisor = (state.sum_sq_norm_grads.get() + k.eps).sqrt();
-        match k.given {
+    fn second<C: Real>(&self, memory: &ScaleByDogState, k: &DogScalars, _: usize) -> C {
+        let divisor = (memory.sum_sq_norm_grads.get() + k.eps).sqrt();
+        factor_in(match k.given {
             Some(given) => given,
             None if divisor == 0.0 => 0.0,
-            None => state.max_dist.get() / divisor,
-        }
+            None => memory.max_dist.get() / divisor,
+        })
     }
 }

@@ -1,10 +1,12 @@
-use super::anchored::{Anchored, Squares, anchored_stage, larger};
-use crate::arguments::{Argument, Arguments};
-use crate::engine::InitContext;
+use super::anchored::anchored;
+use crate::element::Real;
+use crate::engine::{InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::macros::part;
+use crate::numeric::order::larger;
 use crate::state::state_fields;
-use crate::state::{Count, Moments, Scalar};
+use crate::state::{Count, Scalar};
+use crate::transform::rescale::factor_in;
 
 /// Multiplies updates by how far the parameters ever were from where they began, squared, divided by the root of all
 /// gradients, each weighted by that distance at the time.
@@ -47,104 +49,65 @@ use crate::state::{Count, Moments, Scalar};
 /// method](https://arxiv.org/abs/2305.16284), 2023, algorithm 1. Optax, `contrib.scale_by_dowg`. Differs: norms are summed
 /// and kept in `f64`; with an `eps` of 0, Optax makes NaN while all gradients are zero.
 pub fn scale_by_dowg() -> ScaleByDowg {
-    ScaleByDowg { init_estim_sq_dist: None, eps: 1e-4.into() }
+    ScaleByDowg::with()
 }
 
-/// See [`scale_by_dowg`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByDowg {
-    /// The first guess of the squared distance to the solution; by default `eps`. It is read once, in `init`; not negative.
-    pub init_estim_sq_dist: Option<Hyperparam>,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-}
-
-impl ScaleByDowg {
-    /// Sets [`init_estim_sq_dist`](struct@ScaleByDowg).
-    pub fn init_estim_sq_dist(mut self, init_estim_sq_dist: impl Into<Hyperparam>) -> Self {
-        self.init_estim_sq_dist = Some(init_estim_sq_dist.into());
-        self
+part! {
+    /// See [`scale_by_dowg`].
+    #[derive(Clone, Debug, PartialEq)]
+    ScaleByDowg as "scale_by_dowg": TwoPass;
+    hyperparams {
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-4;
     }
-
-    /// Sets [`eps`](struct@ScaleByDowg).
-    pub fn eps(mut self, eps: impl Into<Hyperparam>) -> Self {
-        self.eps = eps.into();
-        self
+    optional {
+        /// The first guess of the squared distance to the solution, instead of `eps`. It is read once, in `init`.
+        init_estim_sq_dist: NOT_NEGATIVE;
     }
 }
 
-impl Arguments for ScaleByDowg {
-    const NAME: &'static str = "scale_by_dowg";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        if let Some(guess) = &mut self.init_estim_sq_dist {
-            visit("init_estim_sq_dist", Argument::Hyperparam(guess));
-        }
-        visit("eps", Argument::Hyperparam(&mut self.eps));
-    }
-}
-anchored_stage!(ScaleByDowg; state ScaleByDowgState; scalars f64);
-
-/// What [`scale_by_dowg`] remembers.
+/// What [`scale_by_dowg`] remembers, besides the array `init_params` of the parameters in `init`.
 #[derive(Clone, Debug)]
 pub struct ScaleByDowgState {
     /// Steps done.
     pub count: Count,
-    /// The parameters in `init`.
-    pub init_params: Moments,
     /// The weighted sum of squared gradients.
     pub weighted_sq_norm_grads: Scalar,
     /// The largest squared distance so far.
     pub estim_sq_dist: Scalar,
 }
 
-state_fields!(ScaleByDowgState<> { count, init_params, weighted_sq_norm_grads, estim_sq_dist });
+state_fields!(ScaleByDowgState<> { count, weighted_sq_norm_grads, estim_sq_dist });
 
-impl Anchored for ScaleByDowg {
-    const NAME: &'static str = "scale_by_dowg";
-    type State = ScaleByDowgState;
+impl TwoPasses for ScaleByDowg {
+    anchored!();
+    type Memory = ScaleByDowgState;
     /// `eps`
-    type Scalars = f64;
+    type Run = f64;
 
-    fn check_arguments(&self) -> Result<()> {
-        let arguments = [("init_estim_sq_dist", self.init_estim_sq_dist.as_ref()), ("eps", Some(&self.eps))];
-        for (argument, value) in arguments {
-            let Some(value) = value else { continue };
-            let not_negative = |x: f64| x >= 0.0 && x.is_finite();
-            value.validate(<Self as Anchored>::NAME, argument, "finite and not negative", not_negative)?;
-        }
-        Ok(())
-    }
-
-    fn start(&self, at: &InitContext<'_>) -> Result<ScaleByDowgState> {
+    fn start(&self, _: &InitContext<'_>) -> Result<ScaleByDowgState> {
         Ok(ScaleByDowgState {
             count: Count::default(),
-            init_params: at.params_as_moments()?,
             weighted_sq_norm_grads: Scalar::default(),
             estim_sq_dist: Scalar::new(self.init_estim_sq_dist.as_ref().unwrap_or(&self.eps).at(0)),
         })
     }
 
-    fn first_params(state: &ScaleByDowgState) -> &Moments {
-        &state.init_params
-    }
-
-    fn scalars(&self, state: &mut ScaleByDowgState) -> f64 {
-        let count = state.count.get();
-        state.count.increment();
+    fn begin(&self, memory: &mut ScaleByDowgState, _: &StepContext<'_>) -> f64 {
+        let count = memory.count.get();
+        memory.count.increment();
         self.eps.at(count)
     }
 
-    fn take(_: f64, state: &mut ScaleByDowgState, sums: Squares<'_>) {
-        let [of_updates, of_distance] = sums.total();
-        let distance = larger(state.estim_sq_dist.get(), of_distance);
-        state.estim_sq_dist.set(distance);
-        state.weighted_sq_norm_grads.set(state.weighted_sq_norm_grads.get() + distance * of_updates);
+    fn decide(&self, memory: &mut ScaleByDowgState, _: &mut f64, sums: Sums<'_>) {
+        let [of_updates, of_distance] = [0, 1].map(|i| sums.total(i));
+        let distance = larger(of_distance, memory.estim_sq_dist.get());
+        memory.estim_sq_dist.set(distance);
+        memory.weighted_sq_norm_grads.set(memory.weighted_sq_norm_grads.get() + distance * of_updates);
     }
 
-    fn factor(eps: f64, state: &ScaleByDowgState, _: usize) -> f64 {
-        let divisor = state.weighted_sq_norm_grads.get().sqrt() + eps;
-        if divisor == 0.0 { 0.0 } else { state.estim_sq_dist.get() / divisor }
+    fn second<C: Real>(&self, memory: &ScaleByDowgState, eps: &f64, _: usize) -> C {
+        let divisor = memory.weighted_sq_norm_grads.get().sqrt() + eps;
+        factor_in(if divisor == 0.0 { 0.0 } else { memory.estim_sq_dist.get() / divisor })
     }
 }
