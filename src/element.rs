@@ -1,8 +1,11 @@
 //! The number types of leaves: how they are stored, and in which type their arithmetic is done.
 
 use core::fmt;
+use core::ops::AddAssign;
 
 use num_traits::{Float, NumAssign};
+
+mod cube_root;
 
 /// The type of a leaf's elements.
 ///
@@ -71,7 +74,7 @@ impl fmt::Display for DType {
     }
 }
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
@@ -105,7 +108,9 @@ pub trait Element:
 
 /// A type that arithmetic is done in: `f32` or `f64`.
 ///
-/// Rules are generic over it; all of [`num_traits::Float`] is at hand. Constants come in through [`Real::of`].
+/// Rules are generic over it; all of [`num_traits::Float`] is at hand. Constants come in through [`Real::of`]. There is
+/// one more such type, which no leaf has: a value of it stands for a number, and what is done with it is written down,
+/// which makes a [`Program`](crate::program::Program) of a rule.
 pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + core::iter::Sum {
     /// The nearest value of this type to an `f64` constant or scalar.
     #[inline(always)]
@@ -119,17 +124,41 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     /// This value in [`Wide`](Real::Wide), exactly.
     fn wide(self) -> Self::Wide;
 
+    /// The cube root, to a unit or two in the last place; of its sign, as the cube is. NaN stays NaN.
+    ///
+    /// Unlike [`Float::cbrt`] it is plain arithmetic, which vectorises and has the same bits everywhere.
+    fn cube_root(self) -> Self;
+
     /// The smallest positive number, which is subnormal.
     #[doc(hidden)]
     fn of_smallest() -> Self;
 
-    /// The member of a pair that is made for this type.
+    /// What elements are counted in, inside a loop.
     #[doc(hidden)]
-    fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<Self>;
+    type Tally: Copy + Default + AddAssign<u32> + fmt::Debug + Send + Sync + 'static;
 
-    /// Does what a job has for this type.
+    /// Runs a part of what is done to an element: its state, counts, sums, and the update that is returned.
+    ///
+    /// To numbers it is a call. A type that records runs the part once for each way through it, and goes on with one
+    /// value for each result: so what one part compares does not multiply the ways through the next.
     #[doc(hidden)]
-    fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> J::Output;
+    #[inline(always)]
+    fn joined(
+        slots: &mut [Self],
+        tallies: &mut [Self::Tally],
+        sums: &mut [Self::Wide],
+        part: impl Fn(&mut [Self], &mut [Self::Tally], &mut [Self::Wide]) -> Self,
+    ) -> Self {
+        part(slots, tallies, sums)
+    }
+
+    /// The member of a pair that is made for this type; none for a type that records.
+    #[doc(hidden)]
+    fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<Self>>;
+
+    /// Does what a job has for this type; nothing for a type that records.
+    #[doc(hidden)]
+    fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> Option<J::Output>;
 }
 
 /// What is said apart for each compute type, since it cannot be generic: a call of a method of a trait object, say.
@@ -161,10 +190,16 @@ pub struct Both<F: PerReal> {
 
 impl Real for f32 {
     type Wide = f64;
+    type Tally = u32;
 
     #[inline(always)]
     fn wide(self) -> f64 {
         f64::from(self)
+    }
+
+    #[inline(always)]
+    fn cube_root(self) -> f32 {
+        cube_root::single(self)
     }
 
     #[inline(always)]
@@ -173,21 +208,27 @@ impl Real for f32 {
     }
 
     #[inline(always)]
-    fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<f32> {
-        &both.single
+    fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<f32>> {
+        Some(&both.single)
     }
 
-    fn split<J: ByReal>(job: J, argument: J::Argument<f32>) -> J::Output {
-        job.single(argument)
+    fn split<J: ByReal>(job: J, argument: J::Argument<f32>) -> Option<J::Output> {
+        Some(job.single(argument))
     }
 }
 
 impl Real for f64 {
     type Wide = f64;
+    type Tally = u32;
 
     #[inline(always)]
     fn wide(self) -> f64 {
         self
+    }
+
+    #[inline(always)]
+    fn cube_root(self) -> f64 {
+        cube_root::double(self)
     }
 
     #[inline(always)]
@@ -196,12 +237,12 @@ impl Real for f64 {
     }
 
     #[inline(always)]
-    fn pick<F: PerReal>(both: &Both<F>) -> &F::Of<f64> {
-        &both.double
+    fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<f64>> {
+        Some(&both.double)
     }
 
-    fn split<J: ByReal>(job: J, argument: J::Argument<f64>) -> J::Output {
-        job.double(argument)
+    fn split<J: ByReal>(job: J, argument: J::Argument<f64>) -> Option<J::Output> {
+        Some(job.double(argument))
     }
 }
 

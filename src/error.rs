@@ -51,6 +51,10 @@ enum Kind {
         place: String,
         problem: String,
     },
+    Unrecordable {
+        part: String,
+        problem: &'static str,
+    },
     Poisoned,
 }
 
@@ -112,6 +116,11 @@ impl Error {
         Error(Box::new(Kind::File { file: file.into(), problem: problem.into() }))
     }
 
+    /// Element arithmetic that does something which cannot be written down.
+    pub(crate) fn unrecordable(part: &str, problem: &'static str) -> Error {
+        Error(Box::new(Kind::Unrecordable { part: part.into(), problem }))
+    }
+
     pub(crate) fn poisoned() -> Error {
         Error(Box::new(Kind::Poisoned))
     }
@@ -156,6 +165,11 @@ impl Error {
         matches!(*self.0, Kind::UnknownName { .. })
     }
 
+    /// Whether a rule could not be recorded as a [`Program`](crate::program::Program).
+    pub fn is_unrecordable(&self) -> bool {
+        matches!(*self.0, Kind::Unrecordable { .. })
+    }
+
     /// Whether the state was left half written by a panic in code that a step called: a rule, a schedule, a loss. Go on from
     /// a copy or a checkpoint; see [`step`](crate::GradientTransformation::step) for what the parameters are then.
     pub fn is_poisoned(&self) -> bool {
@@ -180,6 +194,7 @@ impl fmt::Display for Error {
             #[cfg(feature = "checkpoint")]
             Kind::File { file, problem } => write!(f, "{file}: {problem}"),
             Kind::State { place, problem } => write!(f, "{place}: {problem}"),
+            Kind::Unrecordable { part, problem } => write!(f, "{part} cannot be recorded as a program: {problem}"),
             Kind::Poisoned => f.write_str(
                 "this state was left half written by a panic in an earlier step; restore it from a copy or call `init` \
                  again",

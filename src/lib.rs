@@ -48,6 +48,7 @@ pub mod needs;
 mod numeric;
 pub mod optimizer;
 pub mod part;
+pub mod program;
 pub mod projection;
 pub mod range;
 mod recall;

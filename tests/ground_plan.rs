@@ -30,6 +30,7 @@ const LAYERS: &[&str] = &[
     // Steps.
     "engine",
     "part",
+    "program",
     "macros",
     "extra",
     "recall",
@@ -57,7 +58,6 @@ const LAYERS: &[&str] = &[
     "transform/watching",
     "transform",
     "wrapper",
-    "optimizer/measured",
     "optimizer/elementwise",
     "optimizer/adaptive",
     "optimizer/norms",

@@ -1,7 +1,6 @@
 //! Arithmetic on numbers and arrays of them, which knows of no tree, no state and no step.
 
 pub(crate) mod convert;
-pub(crate) mod cube_root;
 pub(crate) mod isa;
 pub(crate) mod matmul;
 pub(crate) mod order;

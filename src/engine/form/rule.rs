@@ -173,8 +173,8 @@ impl<R: Rule> PerReal for ScalarsOf<R> {
     type Of<C: Real> = R::Scalars<C>;
 }
 
-/// A rule's scalars of one step, for either compute type.
-pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>);
+/// A rule's scalars of one step, for either compute type, and what any other works them out from.
+pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>, Clock);
 
 /// The number of a part's state arrays, if there is a name for each and room for all: else the part does not compile.
 pub(super) const fn checked_slots(names: &[&str], slots: usize) -> usize {
@@ -210,7 +210,7 @@ impl<R: Rule> Form<R> for OneElement {
     fn begin(rule: &R, state: &mut PartState<Steps>, _: &StepContext<'_>) -> RuleRun<R> {
         let clock = Clock { count: state.count.get() };
         state.count.increment();
-        RuleRun(Both { single: rule.scalars(clock), double: rule.scalars(clock) })
+        RuleRun(Both { single: rule.scalars(clock), double: rule.scalars(clock) }, clock)
     }
 
     fn tile<C: Real>(
@@ -225,8 +225,8 @@ impl<R: Rule> Form<R> for OneElement {
     }
 
     #[inline]
-    fn kernel<C: Real>(_: &R, _: &Self::State, run: &RuleRun<R>, _: usize) -> R::Scalars<C> {
-        *C::pick(&run.0)
+    fn kernel<C: Real>(rule: &R, _: &Self::State, run: &RuleRun<R>, _: usize) -> R::Scalars<C> {
+        C::pick(&run.0).copied().unwrap_or_else(|| rule.scalars(run.1))
     }
 
     fn slots(_: &R, state: &Self::State, leaf: usize, list: &mut SlotList) {

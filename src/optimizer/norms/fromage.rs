@@ -75,7 +75,7 @@ optimizer! {
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct FromageStep {
-    learning_rate: Hyperparam,
+    pub learning_rate: Hyperparam,
 }
 
 impl crate::engine::Part for FromageStep {

@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
 use crate::macros::part;
-use crate::numeric::cube_root::cube_root;
 use crate::schedule::Hyperparam;
 
 /// Goes part of the way to the minimizer of a model made of all gradients so far, measured from where the parameters began:
@@ -100,7 +99,7 @@ impl Rule for ScaleByMadgrad {
     fn apply<C: Real>(k: MadgradScalars<C>, [v, s, x0]: &mut [C; 3], u: C, p: C) -> C {
         *v += k.lambda * (u * u);
         *s += k.lambda * u;
-        let root = cube_root(*v) + k.eps;
+        let root = v.cube_root() + k.eps;
         let step = if root == C::zero() { root } else { *s / root };
         k.take * ((*x0 - step) - p)
     }

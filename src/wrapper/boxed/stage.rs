@@ -89,7 +89,8 @@ macro_rules! boxed_stage {
             }
 
             fn tile<C: Real>(&self, state: &BoxedState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-                C::split(DynTile { inside: &**self, state: &*state.0, place, span, tile: PhantomData }, tile);
+                C::split(DynTile { inside: &**self, state: &*state.0, place, span, tile: PhantomData }, tile)
+                    .expect("there are tiles of `f32` and `f64` only");
             }
 
             fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}

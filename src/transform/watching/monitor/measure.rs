@@ -275,7 +275,8 @@ impl Measured {
     }
 
     pub(super) fn sum<C: Real>(&self, isa: Isa, u: &[C]) -> f64 {
-        C::pick(&SUM)(&*self.measure, isa, u)
+        let sum = C::pick(&SUM).expect("there are tiles of `f32` and `f64` only");
+        sum(&*self.measure, isa, u)
     }
 
     pub(super) fn of_sum(&self, sum: f64, elements: usize) -> f64 {

@@ -1,19 +1,10 @@
 //! Cube roots as plain arithmetic, which vectorises and has the same bits everywhere.
 
-use crate::element::Real;
-
-/// The cube root of a number, to a unit or two in the last place; of its sign, as the cube is. NaN stays NaN.
-#[inline(always)]
-pub(crate) fn cube_root<C: Real>(x: C) -> C {
-    // What is of that type already goes to `f64` and back for nothing, and the compiler leaves it out.
-    if size_of::<C>() == 4 { C::of(single(x.as_f64() as f32).into()) } else { C::of(double(x.as_f64())) }
-}
-
 /// As [`double`], in half the width, and within two units in the last place of the root rounded rightly: half a unit is lost in the
 /// sum at the end, up to one in the product that it corrects, a third of one in `e` (1.6 at most were found). There is no second
 /// step, and terms are added in pairs: the loop takes as long as its longest chain of operations that wait for one another.
 #[inline(always)]
-fn single(x: f32) -> f32 {
+pub(super) fn single(x: f32) -> f32 {
     // What the root is compared with must not have lost digits, nor overflow.
     let (up, down) =
         if x.abs() < 1.0 { (2.0_f32.powi(72), 2.0_f32.powi(-24)) } else { (2.0_f32.powi(-12), 2.0_f32.powi(4)) };
@@ -35,8 +26,9 @@ fn single(x: f32) -> f32 {
     if e.abs() <= 1.0 { near } else { x }
 }
 
+/// The cube root of a number, to a unit or two in the last place; of its sign, as the cube is. NaN stays NaN.
 #[inline(always)]
-fn double(x: f64) -> f64 {
+pub(super) fn double(x: f64) -> f64 {
     let y = x.abs();
     // Powers of two of which the root is known bring numbers to where nothing vanishes or overflows.
     let (up, down) = if y < 1e-200 { (2.0_f64.powi(300), 2.0_f64.powi(-100)) } else { (1.0, 1.0) };
@@ -58,7 +50,11 @@ fn double(x: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::cube_root;
+    use crate::element::Real;
+
+    fn cube_root<C: Real>(x: C) -> C {
+        x.cube_root()
+    }
 
     #[test]
     fn agrees_with_the_systems() {

@@ -1,0 +1,438 @@
+//! Writing down what is done to numbers, on each way through a function that compares them.
+//!
+//! A comparison must answer yes or no, so a function is run once for each way through it. The first run is told yes
+//! wherever the answer does not follow from earlier ones; then one answer after another, from the last, becomes no.
+//! Where the ways meet, what they made is chosen between by what was compared.
+
+use core::cell::RefCell;
+use core::hash::{BuildHasherDefault, Hasher};
+use std::collections::HashMap;
+
+use super::op::{Comparison, Op, Type, Value};
+
+/// The most ways through one part.
+const MOST_PATHS: usize = 4096;
+/// The most comparisons on one way, for loops that a comparison ends.
+const MOST_DECISIONS: usize = 256;
+
+const DIFFERS: &str = "it does something else each time it is called";
+
+thread_local!(static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) });
+
+/// Short keys that nobody chooses to collide, many of them: the library's own hashing would be half of the time.
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixing>>;
+
+#[derive(Default)]
+struct Mixing(u64);
+
+impl Mixing {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for Mixing {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.add(u64::from(*byte)));
+    }
+    fn write_u32(&mut self, word: u32) {
+        self.add(word.into());
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.add(word);
+    }
+    fn write_isize(&mut self, word: isize) {
+        self.add(word as u64);
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// What is known of a line while it is recorded.
+#[derive(Clone, Copy)]
+enum Known {
+    /// It differs from element to element.
+    Nothing,
+    /// It follows from this step's scalars.
+    ThisStep(Value),
+    /// It is the same in each step.
+    Always(Value),
+}
+
+/// One run's way through a part.
+#[derive(Default)]
+struct Way {
+    /// The answers that lead to where this run is to differ from earlier ones.
+    given: Vec<Decision>,
+    taken: Vec<Decision>,
+    /// Which relations of two lines are still possible, after what was answered.
+    possible: Vec<((u32, u32), Relations)>,
+}
+
+/// A comparison that could have gone either way, and how it went.
+#[derive(Clone, Copy, PartialEq)]
+struct Decision {
+    condition: u32,
+    answer: bool,
+}
+
+/// A set of relations in which two numbers can be.
+#[derive(Clone, Copy, PartialEq)]
+struct Relations(u8);
+
+impl Relations {
+    const LESS: Relations = Relations(1);
+    const EQUAL: Relations = Relations(2);
+    const GREATER: Relations = Relations(4);
+    /// One of them is NaN.
+    const UNORDERED: Relations = Relations(8);
+    const ALL: Relations = Relations(15);
+
+    fn or(self, other: Relations) -> Relations {
+        Relations(self.0 | other.0)
+    }
+
+    fn and(self, other: Relations) -> Relations {
+        Relations(self.0 & other.0)
+    }
+
+    fn without(self, other: Relations) -> Relations {
+        Relations(self.0 & !other.0)
+    }
+
+    /// Those in which a comparison holds of two lines, the earlier line first.
+    fn that_satisfy(comparison: Comparison, exchanged: bool) -> Relations {
+        let less = if exchanged { Relations::GREATER } else { Relations::LESS };
+        match comparison {
+            Comparison::Less => less,
+            Comparison::LessOrEqual => less.or(Relations::EQUAL),
+            Comparison::Equal => Relations::EQUAL,
+        }
+    }
+}
+
+/// What the ways through a part made: the results of one way, or what decides between two.
+enum Ways {
+    End(Vec<u32>),
+    Fork { condition: u32, yes: Box<Ways>, no: Box<Ways> },
+}
+
+/// How two ways become one.
+struct Meeting {
+    /// With how many operands that differ an operation which both ways did last is done once, on operands that are
+    /// chosen.
+    differing: usize,
+    /// Which line stands for two, by what decides between them.
+    chosen: Map<(u32, u32, u32), u32>,
+}
+
+pub(super) struct Recorder {
+    /// What is given is of this type.
+    ty: Type,
+    lines: Vec<(Op, Type, Known)>,
+    seen: Map<Op, u32>,
+    /// Values of this step.
+    scalars: Vec<f64>,
+    /// Numbers that come in now are scalars.
+    in_scalars: bool,
+    /// The ways that are gone now, each part of the one before.
+    ways: Vec<Way>,
+    paths: usize,
+    problem: Option<&'static str>,
+    chance: u64,
+}
+
+/// What was recorded.
+pub(super) struct Recording {
+    pub(super) lines: Vec<(Op, Type)>,
+    pub(super) scalars: Vec<f64>,
+    pub(super) paths: usize,
+    pub(super) problem: Option<&'static str>,
+}
+
+/// Records until it is finished or dropped; then what this thread recorded before goes on.
+pub(super) struct Session {
+    before: Option<Recorder>,
+}
+
+impl Session {
+    /// Begins, with scalars.
+    pub(super) fn new(ty: Type) -> Session {
+        let mut recorder = Recorder {
+            ty,
+            lines: Vec::new(),
+            seen: Map::default(),
+            scalars: Vec::new(),
+            in_scalars: true,
+            ways: Vec::new(),
+            paths: 0,
+            problem: None,
+            chance: 0x9e37_79b9_7f4a_7c15,
+        };
+        // So that no line which is asked for by number is missing; see `Traced`.
+        recorder.put(Op::Constant(Value::number(ty, 0.0)));
+        Session { before: RECORDER.replace(Some(recorder)) }
+    }
+
+    /// All scalars are there; now come elements.
+    pub(super) fn begin_elements(&self) {
+        with(|r| r.in_scalars = false);
+    }
+
+    pub(super) fn finish(self) -> Recording {
+        let Recorder { lines, scalars, paths, problem, .. } =
+            RECORDER.take().expect("a session is the only one that ends its recorder");
+        let lines = lines.into_iter().map(|(op, ty, _)| (op, ty)).collect();
+        Recording { lines, scalars, paths, problem }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        RECORDER.set(self.before.take());
+    }
+}
+
+/// # Panics
+///
+/// If nothing is recorded: a number that records has been kept for longer than the rule was called.
+pub(super) fn with<T>(f: impl FnOnce(&mut Recorder) -> T) -> T {
+    RECORDER.with_borrow_mut(|recorder| f(recorder.as_mut().expect("what records is used while it is recorded")))
+}
+
+impl Recorder {
+    /// The line of an operation; an old one if it has been done before.
+    pub(super) fn put(&mut self, op: Op) -> u32 {
+        if let Some(&line) = self.seen.get(&op) {
+            return line;
+        }
+        let known = self.known(op);
+        if let (Known::Always(value), false) = (known, op.is_input()) {
+            return self.put(Op::Constant(value));
+        }
+        let ty = match op {
+            // Values of this step, some of which may be of the type of sums.
+            Op::Scalar(_) => unreachable!("scalars come in through `number`"),
+            _ => op.ty(self.ty, |line| self.lines[line as usize].1),
+        };
+        self.push(op, ty, known)
+    }
+
+    fn push(&mut self, op: Op, ty: Type, known: Known) -> u32 {
+        let line = u32::try_from(self.lines.len()).expect("fewer lines than memory holds");
+        self.lines.push((op, ty, known));
+        self.seen.insert(op, line);
+        line
+    }
+
+    fn known(&self, op: Op) -> Known {
+        let mut always = true;
+        for line in op.operands() {
+            match self.lines[line as usize].2 {
+                Known::Nothing => return Known::Nothing,
+                Known::ThisStep(_) => always = false,
+                Known::Always(_) => {}
+            }
+        }
+        let value = op.evaluate(|line| match self.lines[line as usize].2 {
+            Known::Nothing => unreachable!("a line of which nothing is known has been returned for"),
+            Known::ThisStep(value) | Known::Always(value) => value,
+        });
+        match value {
+            None => Known::Nothing,
+            Some(value) if always => Known::Always(value),
+            Some(value) => Known::ThisStep(value),
+        }
+    }
+
+    /// The line of a number from outside: of a scalar while these are worked out, else of a constant.
+    pub(super) fn number(&mut self, ty: Type, value: f64) -> u32 {
+        let rounded = Value::number(ty, value);
+        if !self.in_scalars {
+            return self.put(Op::Constant(rounded));
+        }
+        let scalar = Op::Scalar(self.scalars.len() as u32);
+        self.scalars.push(value);
+        self.push(scalar, ty, Known::ThisStep(rounded))
+    }
+
+    /// The value of a line, if it can be told: that of a constant always, that of a scalar while these are worked out.
+    pub(super) fn value(&self, line: u32) -> Option<Value> {
+        match self.lines[line as usize].2 {
+            Known::Always(value) => Some(value),
+            Known::ThisStep(value) if self.in_scalars => Some(value),
+            _ => None,
+        }
+    }
+
+    /// What cannot be recorded: the recording goes on, with values that mean nothing, and its end is an error.
+    pub(super) fn refuse(&mut self, problem: &'static str) {
+        self.problem.get_or_insert(problem);
+    }
+
+    /// The answer to a comparison, on the way that this run goes.
+    pub(super) fn decide(&mut self, comparison: Comparison, a: u32, b: u32) -> bool {
+        let condition = self.put(Op::Compare(comparison, a, b));
+        if let Some(Value::Bool(answer)) = self.value(condition) {
+            return answer;
+        }
+        let Some(way) = self.ways.last_mut() else {
+            self.refuse("it compares elements before it is given any");
+            return false;
+        };
+        if std::env::var("NOPRUNE").is_ok() {
+            let place = way.taken.len();
+            if let Some(d) = way.taken.iter().find(|d| d.condition == condition) {
+                return d.answer;
+            }
+            let answer = match way.given.get(place) {
+                Some(given) => given.answer,
+                None => true,
+            };
+            way.taken.push(Decision { condition, answer });
+            return answer;
+        }
+        let pair = (a.min(b), a.max(b));
+        let satisfying = Relations::that_satisfy(comparison, a > b);
+        let at = way.possible.iter().position(|(p, _)| *p == pair).unwrap_or_else(|| {
+            let own = Relations::EQUAL.or(Relations::UNORDERED);
+            way.possible.push((pair, if a == b { own } else { Relations::ALL }));
+            way.possible.len() - 1
+        });
+        let possible = way.possible[at].1;
+        let (yes, no) = (possible.and(satisfying), possible.without(satisfying));
+        if yes.0 == 0 || no.0 == 0 {
+            return no.0 == 0;
+        }
+        let place = way.taken.len();
+        let answer = match way.given.get(place) {
+            Some(given) => {
+                if given.condition != condition {
+                    self.problem.get_or_insert(DIFFERS);
+                }
+                given.answer
+            }
+            None if place < MOST_DECISIONS => true,
+            None => {
+                self.problem.get_or_insert("it compares without end");
+                // By chance, so that a loop ends which waits for either answer.
+                self.chance = self.chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                self.chance >> 63 == 1
+            }
+        };
+        way.possible[at].1 = if answer { yes } else { no };
+        way.taken.push(Decision { condition, answer });
+        answer
+    }
+
+    fn set_out(&mut self, given: Vec<Decision>) {
+        let possible = self.ways.last().map(|way| way.possible.clone()).unwrap_or_default();
+        self.ways.push(Way { given, taken: Vec::new(), possible });
+        self.paths += 1;
+    }
+
+    fn arrive(&mut self) -> Vec<Decision> {
+        let Some(way) = self.ways.pop() else { return Vec::new() };
+        if way.taken.len() < way.given.len() {
+            self.refuse(DIFFERS);
+        }
+        way.taken
+    }
+
+    /// One of two lines, by what a condition says.
+    fn choose(&mut self, meeting: &mut Meeting, condition: u32, yes: u32, no: u32) -> u32 {
+        if yes == no {
+            return yes;
+        }
+        if let Some(&line) = meeting.chosen.get(&(condition, yes, no)) {
+            return line;
+        }
+        let (a, b) = (self.lines[yes as usize].0, self.lines[no as usize].0);
+        let types = |op: Op| op.operands().map(|line| self.lines[line as usize].1);
+        let differing = a.operands().zip(b.operands()).filter(|(a, b)| a != b).count();
+        let alike = !a.is_input() && a.with_operands(|_| 0) == b.with_operands(|_| 0) && types(a).eq(types(b));
+        let line = if alike && differing <= meeting.differing {
+            let mut others = b.operands();
+            let shared = a.with_operands(|a| {
+                let b = others.next().expect("operations that are alike have as many operands");
+                self.choose(meeting, condition, a, b)
+            });
+            self.put(shared)
+        } else {
+            self.put(Op::Select(condition, yes, no))
+        };
+        meeting.chosen.insert((condition, yes, no), line);
+        line
+    }
+
+    fn meet(&mut self, meeting: &mut Meeting, ways: &Ways) -> Vec<u32> {
+        match ways {
+            Ways::End(results) => results.clone(),
+            Ways::Fork { condition, yes, no } => {
+                let (yes, no) = (self.meet(meeting, yes), self.meet(meeting, no));
+                yes.into_iter().zip(no).map(|(yes, no)| self.choose(meeting, *condition, yes, no)).collect()
+            }
+        }
+    }
+
+    /// How many lines some lines need.
+    fn cost(&self, results: &[u32]) -> usize {
+        let mut needed = vec![false; self.lines.len()];
+        results.iter().for_each(|line| needed[*line as usize] = true);
+        // Operands come before what is made of them.
+        for line in (0..needed.len()).rev() {
+            if needed[line] {
+                self.lines[line].0.operands().for_each(|operand| needed[operand as usize] = true);
+            }
+        }
+        needed.into_iter().filter(|needed| *needed).count()
+    }
+}
+
+/// Runs a part on each way through it. What it returns are the lines of its results, as many each time.
+pub(super) fn joined(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
+    if with(|r| r.in_scalars) {
+        return run();
+    }
+    let mut ways = explore(run, Vec::new(), &mut 0);
+    with(|r| {
+        // Of what is refused any one way will do.
+        while r.problem.is_some()
+            && let Ways::Fork { yes, .. } = ways
+        {
+            ways = *yes;
+        }
+        if let Ways::End(results) = ways {
+            return results;
+        }
+        // What needs the fewest lines: usually that is how the part was written.
+        [1, 3]
+            .map(|differing| r.meet(&mut Meeting { differing, chosen: Map::default() }, &ways))
+            .into_iter()
+            .min_by_key(|results| r.cost(results))
+            .expect("there are two of them")
+    })
+}
+
+fn explore(run: &mut dyn FnMut() -> Vec<u32>, given: Vec<Decision>, paths: &mut usize) -> Ways {
+    let from = given.len();
+    with(|r| r.set_out(given));
+    let results = run();
+    let taken = with(Recorder::arrive);
+    *paths += 1;
+    let mut ways = Ways::End(results);
+    for at in (from..taken.len()).rev() {
+        if *paths >= MOST_PATHS {
+            with(|r| r.refuse("there are too many ways through it"));
+        }
+        if with(|r| r.problem.is_some()) {
+            break;
+        }
+        let mut given = taken[..=at].to_vec();
+        given[at].answer = false;
+        let no = Box::new(explore(run, given, paths));
+        ways = Ways::Fork { condition: taken[at].condition, yes: Box::new(ways), no };
+    }
+    ways
+}

@@ -1,0 +1,412 @@
+//! Numbers that write down what is done with them.
+
+use core::cmp::Ordering;
+use core::fmt;
+use core::iter::{Sum, empty};
+use core::num::FpCategory;
+use core::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Rem, RemAssign, Sub, SubAssign};
+
+use num_traits::{Float, Num, NumCast, One, ToPrimitive, Zero};
+
+use super::op::{Binary, Comparison, Op, Type, Unary, Value};
+use super::recorder::{self, with};
+use crate::element::{Both, ByReal, DType, Element, PerReal, Real, sealed};
+
+/// A number that stands for one of type `F`: a line of what this thread records.
+///
+/// It is as large as an `F` and any bits are one, as [`Element`] promises of all its types: which line they name is
+/// looked at when it is used. All bits clear are zero.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Traced<F: Kind>(F::Line);
+
+/// What a [`Traced`] can stand for.
+pub(crate) trait Kind: Real {
+    /// The number of a line, as large as the number it stands for.
+    type Line: Copy + Default + Send + Sync + 'static;
+    const TYPE: Type;
+    fn name_line(line: u32) -> Self::Line;
+    fn line_named(name: Self::Line) -> u32;
+}
+
+impl Kind for f32 {
+    type Line = u32;
+    const TYPE: Type = Type::F32;
+    fn name_line(line: u32) -> u32 {
+        line
+    }
+    fn line_named(name: u32) -> u32 {
+        name
+    }
+}
+
+impl Kind for f64 {
+    type Line = u64;
+    const TYPE: Type = Type::F64;
+    fn name_line(line: u32) -> u64 {
+        line.into()
+    }
+    fn line_named(name: u64) -> u32 {
+        u32::try_from(name).unwrap_or(u32::MAX)
+    }
+}
+
+impl<F: Kind> Traced<F> {
+    pub(super) fn of_line(line: u32) -> Traced<F> {
+        Traced(F::name_line(line))
+    }
+
+    pub(super) fn line(self) -> u32 {
+        match F::line_named(self.0) {
+            0 => with(|r| r.put(Op::Constant(Value::number(F::TYPE, 0.0)))),
+            line => line,
+        }
+    }
+
+    pub(super) fn put(op: Op) -> Traced<F> {
+        Traced::of_line(with(|r| r.put(op)))
+    }
+
+    /// A number that is known when the rule is compiled.
+    fn constant(value: F) -> Traced<F> {
+        Traced::put(Op::Constant(Value::number(F::TYPE, value.as_f64())))
+    }
+
+    fn unary(self, op: Unary) -> Traced<F> {
+        Traced::put(Op::Unary(op, self.line()))
+    }
+
+    fn binary(self, op: Binary, other: Traced<F>) -> Traced<F> {
+        Traced::put(Op::Binary(op, self.line(), other.line()))
+    }
+
+    fn holds(self, comparison: Comparison, other: Traced<F>) -> bool {
+        let (a, b) = (self.line(), other.line());
+        with(|r| r.decide(comparison, a, b))
+    }
+
+    /// The value, which only some have: what differs from element to element cannot be told.
+    fn known(self) -> Option<f64> {
+        let line = self.line();
+        with(|r| {
+            let value = r.value(line);
+            if value.is_none() {
+                r.refuse("it looks at a number otherwise than by arithmetic and comparisons");
+            }
+            value.map(Value::as_f64)
+        })
+    }
+}
+
+impl<F: Kind> fmt::Debug for Traced<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", F::line_named(self.0))
+    }
+}
+
+impl<F: Kind> fmt::Display for Traced<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", F::line_named(self.0))
+    }
+}
+
+impl<F: Kind> Default for Traced<F> {
+    fn default() -> Traced<F> {
+        Traced(F::Line::default())
+    }
+}
+
+impl<F: Kind> PartialEq for Traced<F> {
+    fn eq(&self, other: &Traced<F>) -> bool {
+        self.holds(Comparison::Equal, *other)
+    }
+}
+
+impl<F: Kind> PartialOrd for Traced<F> {
+    fn partial_cmp(&self, other: &Traced<F>) -> Option<Ordering> {
+        if self < other {
+            Some(Ordering::Less)
+        } else if self == other {
+            Some(Ordering::Equal)
+        } else if self > other {
+            Some(Ordering::Greater)
+        } else {
+            None
+        }
+    }
+    fn lt(&self, other: &Traced<F>) -> bool {
+        self.holds(Comparison::Less, *other)
+    }
+    fn le(&self, other: &Traced<F>) -> bool {
+        self.holds(Comparison::LessOrEqual, *other)
+    }
+    fn gt(&self, other: &Traced<F>) -> bool {
+        other.holds(Comparison::Less, *self)
+    }
+    fn ge(&self, other: &Traced<F>) -> bool {
+        other.holds(Comparison::LessOrEqual, *self)
+    }
+}
+
+macro_rules! operators {
+    ($($Trait:ident $f:ident $Assign:ident $assign:ident;)*) => {$(
+        impl<F: Kind> $Trait for Traced<F> {
+            type Output = Traced<F>;
+            fn $f(self, other: Traced<F>) -> Traced<F> {
+                self.binary(Binary::$Trait, other)
+            }
+        }
+
+        impl<F: Kind> $Assign for Traced<F> {
+            fn $assign(&mut self, other: Traced<F>) {
+                *self = self.binary(Binary::$Trait, other);
+            }
+        }
+    )*};
+}
+operators! {
+    Add add AddAssign add_assign;
+    Sub sub SubAssign sub_assign;
+    Mul mul MulAssign mul_assign;
+    Div div DivAssign div_assign;
+    Rem rem RemAssign rem_assign;
+}
+
+impl<F: Kind> Neg for Traced<F> {
+    type Output = Traced<F>;
+    fn neg(self) -> Traced<F> {
+        self.unary(Unary::Neg)
+    }
+}
+
+impl<F: Kind> Sum for Traced<F> {
+    fn sum<I: Iterator<Item = Traced<F>>>(numbers: I) -> Traced<F> {
+        // From whichever zero the compiler's library starts with.
+        numbers.fold(Traced::constant(empty::<F>().sum()), |sum, x| sum + x)
+    }
+}
+
+impl<F: Kind> Zero for Traced<F> {
+    fn zero() -> Traced<F> {
+        Traced::default()
+    }
+    fn is_zero(&self) -> bool {
+        *self == Traced::zero()
+    }
+}
+
+impl<F: Kind> One for Traced<F> {
+    fn one() -> Traced<F> {
+        Traced::constant(F::one())
+    }
+}
+
+impl<F: Kind> Num for Traced<F> {
+    type FromStrRadixErr = <F as Num>::FromStrRadixErr;
+    fn from_str_radix(text: &str, radix: u32) -> Result<Traced<F>, Self::FromStrRadixErr> {
+        F::from_str_radix(text, radix).map(Traced::constant)
+    }
+}
+
+impl<F: Kind> ToPrimitive for Traced<F> {
+    fn to_i64(&self) -> Option<i64> {
+        self.known().and_then(|value| value.to_i64())
+    }
+    fn to_u64(&self) -> Option<u64> {
+        self.known().and_then(|value| value.to_u64())
+    }
+    fn to_f64(&self) -> Option<f64> {
+        Some(self.as_f64())
+    }
+}
+
+impl<F: Kind> NumCast for Traced<F> {
+    fn from<N: ToPrimitive>(number: N) -> Option<Traced<F>> {
+        <F as NumCast>::from(number).map(|number| Traced::from_f64(number.as_f64()))
+    }
+}
+
+macro_rules! constants {
+    ($($f:ident),*) => {$(
+        fn $f() -> Self {
+            Traced::constant(F::$f())
+        }
+    )*};
+}
+
+macro_rules! unary {
+    ($($f:ident $Op:ident),*) => {$(
+        fn $f(self) -> Self {
+            self.unary(Unary::$Op)
+        }
+    )*};
+}
+
+macro_rules! binary {
+    ($($f:ident $Op:ident),*) => {$(
+        fn $f(self, other: Self) -> Self {
+            self.binary(Binary::$Op, other)
+        }
+    )*};
+}
+
+impl<F: Kind> Float for Traced<F> {
+    constants!(nan, infinity, neg_infinity, neg_zero, min_value, min_positive_value, epsilon, max_value);
+    unary!(
+        floor Floor, ceil Ceil, round Round, trunc Trunc, fract Fract, abs Abs, signum Signum, recip Recip, sqrt Sqrt, exp Exp,
+        exp2 Exp2, ln Ln, log2 Log2, log10 Log10, to_degrees ToDegrees, to_radians ToRadians, cbrt Cbrt, sin Sin, cos Cos, tan Tan,
+        asin Asin, acos Acos, atan Atan, exp_m1 ExpM1, ln_1p Ln1p, sinh Sinh, cosh Cosh, tanh Tanh, asinh Asinh, acosh Acosh,
+        atanh Atanh
+    );
+    binary!(
+        powf Powf, log Log, max Max, min Min, abs_sub AbsSub, hypot Hypot, atan2 Atan2, copysign Copysign
+    );
+
+    fn powi(self, n: i32) -> Self {
+        Traced::put(Op::Powi(self.line(), n))
+    }
+    fn mul_add(self, a: Self, b: Self) -> Self {
+        Traced::put(Op::MulAdd(self.line(), a.line(), b.line()))
+    }
+    fn sin_cos(self) -> (Self, Self) {
+        (self.sin(), self.cos())
+    }
+    fn clamp(self, min: Self, max: Self) -> Self {
+        let x = if self < min { min } else { self };
+        if x > max { max } else { x }
+    }
+    fn is_nan(self) -> bool {
+        !self.holds(Comparison::Equal, self)
+    }
+    fn is_infinite(self) -> bool {
+        self.abs() == Self::infinity()
+    }
+    fn is_finite(self) -> bool {
+        self.abs() < Self::infinity()
+    }
+    fn is_normal(self) -> bool {
+        self.classify() == FpCategory::Normal
+    }
+    fn is_subnormal(self) -> bool {
+        self.classify() == FpCategory::Subnormal
+    }
+    fn classify(self) -> FpCategory {
+        let size = self.abs();
+        if size.is_nan() {
+            FpCategory::Nan
+        } else if size == Self::infinity() {
+            FpCategory::Infinite
+        } else if size >= Self::min_positive_value() {
+            FpCategory::Normal
+        } else if size > Self::zero() {
+            FpCategory::Subnormal
+        } else {
+            FpCategory::Zero
+        }
+    }
+    fn is_sign_positive(self) -> bool {
+        !self.is_sign_negative()
+    }
+    fn is_sign_negative(self) -> bool {
+        // Of zeros and NaN too.
+        Self::one().copysign(self) < Self::zero()
+    }
+    fn integer_decode(self) -> (u64, i16, i8) {
+        self.as_f64().integer_decode()
+    }
+}
+
+impl<F: Kind> sealed::Sealed for Traced<F> {}
+
+impl<F: Kind> Element for Traced<F> {
+    type Compute = Traced<F>;
+    const DTYPE: DType = F::DTYPE;
+
+    fn widen(self) -> Traced<F> {
+        self
+    }
+    fn narrow(value: Traced<F>) -> Traced<F> {
+        value
+    }
+    fn as_f64(self) -> f64 {
+        self.known().unwrap_or(f64::NAN)
+    }
+    fn from_f64(value: f64) -> Traced<F> {
+        Traced::of_line(with(|r| r.number(F::TYPE, value)))
+    }
+}
+
+impl<F: Kind> Real for Traced<F> {
+    type Wide = Traced<f64>;
+    type Tally = TracedTally;
+
+    fn wide(self) -> Traced<f64> {
+        match F::TYPE {
+            Type::F64 => Traced::of_line(self.line()),
+            _ => Traced::put(Op::Widen(self.line())),
+        }
+    }
+
+    fn cube_root(self) -> Traced<F> {
+        self.unary(Unary::CubeRoot)
+    }
+
+    fn of_smallest() -> Traced<F> {
+        Traced::constant(F::of_smallest())
+    }
+
+    fn joined(
+        slots: &mut [Traced<F>],
+        tallies: &mut [TracedTally],
+        sums: &mut [Traced<f64>],
+        part: impl Fn(&mut [Traced<F>], &mut [TracedTally], &mut [Traced<f64>]) -> Traced<F>,
+    ) -> Traced<F> {
+        let before = (slots.to_vec(), tallies.to_vec(), sums.to_vec());
+        let results = recorder::joined(&mut || {
+            slots.copy_from_slice(&before.0);
+            tallies.copy_from_slice(&before.1);
+            sums.copy_from_slice(&before.2);
+            let u = part(slots, tallies, sums);
+            let slots = slots.iter().map(|x| x.line());
+            let tallies = tallies.iter().map(|n| n.line());
+            let sums = sums.iter().map(|x| x.line());
+            slots.chain(tallies).chain(sums).chain([u.line()]).collect()
+        });
+        let mut results = results.into_iter();
+        slots.iter_mut().zip(&mut results).for_each(|(x, line)| *x = Traced::of_line(line));
+        tallies.iter_mut().zip(&mut results).for_each(|(n, line)| *n = TracedTally(line));
+        sums.iter_mut().zip(&mut results).for_each(|(x, line)| *x = Traced::of_line(line));
+        Traced::of_line(results.next().expect("the update is the last result"))
+    }
+
+    fn pick<P: PerReal>(_: &Both<P>) -> Option<&P::Of<Traced<F>>> {
+        None
+    }
+
+    fn split<J: ByReal>(_: J, _: J::Argument<Traced<F>>) -> Option<J::Output> {
+        None
+    }
+}
+
+/// A count of elements: a line of what this thread records. All bits clear are zero.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TracedTally(u32);
+
+impl TracedTally {
+    pub(super) fn line(self) -> u32 {
+        match self.0 {
+            0 => with(|r| r.put(Op::Constant(Value::Count(0)))),
+            line => line,
+        }
+    }
+}
+
+impl AddAssign<u32> for TracedTally {
+    fn add_assign(&mut self, n: u32) {
+        let line = self.line();
+        self.0 = with(|r| {
+            let n = r.put(Op::Constant(Value::Count(n)));
+            r.put(Op::Binary(Binary::Add, line, n))
+        });
+    }
+}
