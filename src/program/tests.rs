@@ -11,12 +11,14 @@ use super::{Program, Signature, Type, record};
 use crate::element::{DType, Element, Real};
 use crate::engine::{InitContext, Span, Stage, StepContext, Work, table};
 use crate::error::Result;
+use crate::optimizer::sgd;
 use crate::select::Mask;
-use crate::tree::{Structure, add_update};
-use crate::{
-    add_decayed_weights, cautious, clip, clip_by_global_norm, keep_params_nonnegative, masked, multi_steps,
-    scale_by_adam, scale_by_learning_rate, scale_by_lion, sgd, zero_nans,
+use crate::transform::{
+    add_decayed_weights, clip, clip_by_global_norm, keep_params_nonnegative, scale_by_adam, scale_by_learning_rate,
+    scale_by_lion, zero_nans,
 };
+use crate::tree::{Structure, add_update};
+use crate::wrapper::{cautious, masked, multi_steps};
 
 /// Something done to two numbers.
 trait Function {
