@@ -91,8 +91,8 @@ impl Field {
             }
             (None, _) => format!("child::<$ty>(__walk, {key:?}, {value})"),
         };
-        // The type is written out so that the compiler points at it if it is not a tree.
-        fill(&format!("{walk}::{call};"), &[("ty", &self.ty)])
+        // The type is written out, and the call is where it is, so that the compiler points at it if it is not a tree.
+        fill_at(place_of(&self.ty), &format!("{walk}::{call};"), &[("ty", &self.ty)])
     }
 }
 
