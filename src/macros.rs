@@ -1,62 +1,4 @@
-//! Builder methods and named arguments, said once for each transformation.
-
-/// For a struct with public fields: a method that sets each, and the list of named arguments. `optional` are hyperparameters
-/// that there may be none of.
-macro_rules! builder {
-    ($T:ident as $name:literal {
-        hyperparams: $($h:ident),*;
-        options: $($o:ident: $O:ty),*;
-        $(integers: $($n:ident: $N:ty),*;)?
-        $(optional: $($q:ident),*;)?
-    }) => {
-        #[allow(dead_code, reason = "a transformation may have no optional argument")]
-        impl $T {
-            $(
-                #[doc = concat!("Sets [`", stringify!($h), "`](struct@", stringify!($T), ").")]
-                pub fn $h(mut self, $h: impl Into<$crate::schedule::Hyperparam>) -> Self {
-                    self.$h = $h.into();
-                    self
-                }
-            )*
-            $(
-                #[doc = concat!("Sets [`", stringify!($o), "`](struct@", stringify!($T), ").")]
-                pub fn $o(mut self, $o: impl Into<$O>) -> Self {
-                    self.$o = $o.into();
-                    self
-                }
-            )*
-            // Not `impl Into<usize>`, which a plain `5` is not.
-            $($(
-                #[doc = concat!("Sets [`", stringify!($n), "`](struct@", stringify!($T), ").")]
-                pub fn $n(mut self, $n: $N) -> Self {
-                    self.$n = $n;
-                    self
-                }
-            )*)?
-            $($(
-                #[doc = concat!("Sets [`", stringify!($q), "`](struct@", stringify!($T), ").")]
-                pub fn $q(mut self, $q: impl Into<$crate::schedule::Hyperparam>) -> Self {
-                    self.$q = Some($q.into());
-                    self
-                }
-            )*)?
-        }
-
-        impl $crate::arguments::Arguments for $T {
-            const NAME: &'static str = $name;
-
-            fn arguments(&mut self, _visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
-                $(_visit(stringify!($h), $crate::arguments::Argument::Hyperparam(&mut self.$h));)*
-                $(_visit(stringify!($o), $crate::arguments::Argument::Static(&self.$o));)*
-                $($(_visit(stringify!($n), $crate::arguments::Argument::Static(&self.$n));)*)?
-                $($(match &mut self.$q {
-                    Some(given) => _visit(stringify!($q), $crate::arguments::Argument::Hyperparam(given)),
-                    None => _visit(stringify!($q), $crate::arguments::Argument::Static(&$crate::recipe::Recipe::Null)),
-                })*)?
-            }
-        }
-    };
-}
+//! What there is to know of a part or an optimizer, said once.
 
 /// Says once what there is to know of a part's arguments: makes the struct, the methods that set them, the checks of their ranges, and
 /// the list of them that configs, messages and [`inject_hyperparams`](crate::inject_hyperparams()) read.
@@ -66,7 +8,7 @@ macro_rules! builder {
 /// | `required` | [`Hyperparam`](crate::schedule::Hyperparam)s without a default | yes |
 /// | `given` | of any type, without a default: `name: u64, RANGE;`, the range may be left out | yes |
 /// | `hyperparams` | [`Hyperparam`](crate::schedule::Hyperparam)s: `name: RANGE = default;` | no |
-/// | `options` | of any type: `name: Type = default;` | no |
+/// | `options` | of any type: `name: Type = default, RANGE;`, the range may be left out | no |
 /// | `integers` | numbers of any type: `name: u64 = 1, RANGE;`, the range may be left out | no |
 /// | `optional` | hyperparameters that there may be none of | no |
 ///
@@ -79,7 +21,7 @@ macro_rules! part {
         $(required { $($(#[$rdoc:meta])* $r:ident: $rrange:ident;)* })?
         $(given { $($(#[$gdoc:meta])* $g:ident: $G:ty $(, $grange:ident)?;)* })?
         $(hyperparams { $($(#[$hdoc:meta])* $h:ident: $hrange:ident = $hdefault:expr;)* })?
-        $(options { $($(#[$odoc:meta])* $o:ident: $O:ty = $odefault:expr;)* })?
+        $(options { $($(#[$odoc:meta])* $o:ident: $O:ty = $odefault:expr $(, $orange:ident)?;)* })?
         $(integers { $($(#[$ndoc:meta])* $n:ident: $N:ty = $ndefault:expr $(, $nrange:ident)?;)* })?
         $(optional { $($(#[$qdoc:meta])* $q:ident: $qrange:ident;)* })?
         $(check $check:path;)?
@@ -108,7 +50,7 @@ macro_rules! part {
             )*)?
             $($(
                 $(#[$odoc])*
-                #[doc = concat!("\n\nBy default `", stringify!($odefault), "`.")]
+                #[doc = concat!("\n\n", $("Range: [`", stringify!($orange), "`](crate::range::", stringify!($orange), "). ",)? "By default `", stringify!($odefault), "`.")]
                 pub $o: $O,
             )*)?
             $($(
@@ -192,25 +134,14 @@ macro_rules! part {
             type Form = $crate::engine::$Form;
 
             fn validate(&self) -> $crate::Result<()> {
+                #[allow(unused_imports, reason = "a transformation may have no argument with a range")]
+                use $crate::arguments::Within as _;
                 $($(self.$r.within($name, stringify!($r), $crate::range::$rrange)?;)*)?
+                $($($(self.$g.within($name, stringify!($g), $crate::range::$grange)?;)?)*)?
                 $($(self.$h.within($name, stringify!($h), $crate::range::$hrange)?;)*)?
-                $($(
-                    if let Some(given) = &self.$q {
-                        given.within($name, stringify!($q), $crate::range::$qrange)?;
-                    }
-                )*)?
-                $($($(
-                    if !($crate::range::$grange.holds)(self.$g as f64) {
-                        let expected = $crate::range::$grange.text;
-                        return Err($crate::Error::argument($name, stringify!($g), expected, self.$g));
-                    }
-                )?)*)?
-                $($($(
-                    if !($crate::range::$nrange.holds)(self.$n as f64) {
-                        let expected = $crate::range::$nrange.text;
-                        return Err($crate::Error::argument($name, stringify!($n), expected, self.$n));
-                    }
-                )?)*)?
+                $($($(self.$o.within($name, stringify!($o), $crate::range::$orange)?;)?)*)?
+                $($($(self.$n.within($name, stringify!($n), $crate::range::$nrange)?;)?)*)?
+                $($(self.$q.within($name, stringify!($q), $crate::range::$qrange)?;)*)?
                 $($check(self)?;)?
                 Ok(())
             }
@@ -304,4 +235,4 @@ macro_rules! optimizer {
         }
     };
 }
-pub(crate) use {builder, optimizer, part};
+pub(crate) use {optimizer, part};

@@ -8,8 +8,7 @@ use crate::element::Real;
 use crate::engine::{InitContext, OneElementWithMemory, Part, RuleWithMemory, StepContext, Stretch};
 use crate::error::Result;
 use crate::needs::Nothing;
-use crate::state::Count;
-use crate::state::state_fields;
+use crate::state::{Count, state_fields};
 use crate::tree::stretch::STRETCH;
 
 /// See [`project`](crate::project): the projection of each element on its own.
@@ -46,7 +45,7 @@ pub struct ProjectElementsState {
     numbers: [f64; 2],
 }
 
-state_fields!(ProjectElementsState<> { count });
+state_fields!(ProjectElementsState { count });
 
 impl<S: ElementSet> Part for ProjectElements<S> {
     const NAME: &'static str = S::NAME;

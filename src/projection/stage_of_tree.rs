@@ -4,8 +4,7 @@ use super::vector::{SumVector, Vector};
 use crate::arguments::{Argument, Arguments};
 use crate::engine::{InitContext, StepContext, WholeTree};
 use crate::error::Result;
-use crate::state::Count;
-use crate::state::state_fields;
+use crate::state::{Count, state_fields};
 
 /// See [`project`](crate::project): the projection of the whole tree as one vector.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +38,7 @@ pub struct ProjectTreeState {
     beside: Vec<Values>,
 }
 
-state_fields!(ProjectTreeState<> { count });
+state_fields!(ProjectTreeState { count });
 
 impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
     const NAME: &'static str = S::NAME;

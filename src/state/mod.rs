@@ -115,8 +115,8 @@ impl<S: State> State for Option<S> {
 
 /// Says that a struct's state is its fields of these names.
 macro_rules! state_fields {
-    ($S:ident<$($G:ident: $B:path),*> { $($field:ident),* }) => {
-        impl<$($G: $B),*> $crate::state::State for $S<$($G),*> {
+    ($S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }) => {
+        impl $(<$G: $B>)? $crate::state::State for $S $(<$G>)? {
             fn walk<'a>(&'a self, _walk: &mut $crate::state::StateWalk<'a, '_>) {
                 $(_walk.child(stringify!($field), &self.$field);)*
             }

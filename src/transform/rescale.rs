@@ -4,8 +4,7 @@ use crate::element::Real;
 use crate::engine::{self, InitContext, Part, SlotArray, StepContext, Sums, TwoPass, TwoPasses};
 use crate::error::Result;
 use crate::needs::Needs;
-use crate::state::Count;
-use crate::state::state_fields;
+use crate::state::{Count, state_fields};
 
 /// A part of two passes that only multiplies each leaf by a number, which follows from sums over elements.
 pub trait Rescale: Part<Form = TwoPass> {
@@ -81,7 +80,7 @@ pub struct RescaleState {
     pub(super) factors: Vec<f64>,
 }
 
-state_fields!(RescaleState<> { count });
+state_fields!(RescaleState { count });
 
 impl RescaleState {
     pub(super) fn new(leaves: usize) -> RescaleState {

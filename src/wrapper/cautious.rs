@@ -7,8 +7,7 @@ use crate::engine::{
 use crate::error::{Error, Result};
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Moments, State};
+use crate::state::{Count, Moments, State, state_fields};
 
 /// Leaves out those elements of an optimizer's updates that the gradient does not agree with, and makes the others larger
 /// instead.

@@ -71,7 +71,9 @@ macro_rules! wrapper {
             type Form = $Form;
 
             fn validate(&self) -> $crate::Result<()> {
-                $($($crate::wrapper!(@within self $a ($A) $range);)?)*
+                #[allow(unused_imports, reason = "a wrapper may have no argument with a range")]
+                use $crate::arguments::Within as _;
+                $($(self.$a.within(<Self as $crate::part::Part>::NAME, stringify!($a), $crate::range::$range)?;)?)*
                 $($check(self)?;)?
                 Ok(())
             }
@@ -148,16 +150,6 @@ macro_rules! wrapper {
         pub fn $a(mut self, $a: $($A)*) -> Self {
             self.$a = $value;
             self
-        }
-    };
-
-    (@within $self:ident $a:ident (Hyperparam) $range:ident) => {
-        $self.$a.within(<Self as $crate::part::Part>::NAME, stringify!($a), $crate::range::$range)?
-    };
-    (@within $self:ident $a:ident $A:tt $range:ident) => {
-        if !($crate::range::$range.holds)($self.$a as f64) {
-            let (name, expected) = (<Self as $crate::part::Part>::NAME, $crate::range::$range.text);
-            return Err($crate::Error::argument(name, stringify!($a), expected, $self.$a));
         }
     };
 

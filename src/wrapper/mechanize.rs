@@ -8,8 +8,7 @@ use crate::engine::{
 use crate::error::{Error, Result};
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Moments, Scalar, State};
+use crate::state::{Count, Moments, Scalar, State, state_fields};
 
 /// Learns how far to go in the direction in which an optimizer has come: its learning rate, in effect.
 ///
@@ -161,7 +160,7 @@ struct Tuner {
     s: Scalar,
 }
 
-state_fields!(Tuner<> { r, m, v, s });
+state_fields!(Tuner { r, m, v, s });
 
 impl Tuner {
     fn learn(&mut self, h: f64, beta: f64, eps: f64, share: f64) {

@@ -8,7 +8,7 @@ use super::state::{Arrays, Start};
 use super::{Form, Part, PartState};
 use crate::element::{Both, DType, PerReal, Real};
 use crate::error::Result;
-use crate::state::{Count, State, StateWalk, StateWalkMut};
+use crate::state::{Count, state_fields};
 
 /// The form of a [`Rule`]: arithmetic on one element, a count of steps, and state arrays.
 #[derive(Clone, Copy, Debug)]
@@ -158,14 +158,7 @@ pub struct Steps {
     pub count: Count,
 }
 
-impl State for Steps {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-    }
-}
+state_fields!(Steps { count });
 
 pub(crate) struct ScalarsOf<R>(PhantomData<R>);
 

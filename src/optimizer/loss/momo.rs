@@ -4,8 +4,7 @@ use crate::error::Result;
 use crate::macros::part;
 use crate::needs::Value;
 use crate::numeric::order::{larger, smaller};
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::state::{Count, Scalar, state_fields};
 
 /// MoMo: gradient descent with momentum whose step size follows from the loss, as Polyak's does, and is at most the learning
 /// rate.
@@ -102,7 +101,7 @@ pub struct MomoState {
     pub lb: Scalar,
 }
 
-state_fields!(MomoState<> { count, barf, gamma, lb });
+state_fields!(MomoState { count, barf, gamma, lb });
 
 /// What [`Momo`] works out once a step.
 #[doc(hidden)]

@@ -4,8 +4,7 @@ use crate::engine::{Access, Clock, InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
 use crate::macros::part;
 use crate::needs::Value;
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::state::{Count, Scalar, state_fields};
 
 /// MoMo-Adam: [`adamw`](crate::adamw()) whose step size follows from the loss, as Polyak's does, and is at most the learning
 /// rate.
@@ -111,7 +110,7 @@ pub struct MomoAdamState {
     pub lb: Scalar,
 }
 
-state_fields!(MomoAdamState<> { count, barf, gamma, lb });
+state_fields!(MomoAdamState { count, barf, gamma, lb });
 
 /// What [`MomoAdam`] works out once a step.
 #[doc(hidden)]

@@ -5,8 +5,7 @@ use crate::macros::part;
 use crate::needs::Nothing;
 use crate::numeric::order::larger;
 use crate::range::DECAY;
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::state::{Count, Scalar, state_fields};
 
 /// AdamW by D-adaptation: it finds its learning rate by itself, from how the gradients agree with each other.
 ///
@@ -99,7 +98,7 @@ pub struct DadaptAdamwState {
     pub numerator_weighted: Scalar,
 }
 
-state_fields!(DadaptAdamwState<> { count, estim_lr, numerator_weighted });
+state_fields!(DadaptAdamwState { count, estim_lr, numerator_weighted });
 
 /// What [`DadaptAdamw`] works out once a step.
 #[doc(hidden)]

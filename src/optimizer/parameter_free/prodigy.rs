@@ -5,8 +5,7 @@ use crate::macros::part;
 use crate::needs::Nothing;
 use crate::numeric::order::larger;
 use crate::range::DECAY;
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::state::{Count, Scalar, state_fields};
 
 /// Prodigy: AdamW that finds its learning rate by itself, from how far the parameters have come.
 ///
@@ -109,7 +108,7 @@ pub struct ProdigyState {
     pub numerator_weighted: Scalar,
 }
 
-state_fields!(ProdigyState<> { count, estim_lr, numerator_weighted });
+state_fields!(ProdigyState { count, estim_lr, numerator_weighted });
 
 /// What [`Prodigy`] works out once a step.
 #[doc(hidden)]

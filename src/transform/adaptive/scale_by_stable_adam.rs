@@ -4,8 +4,7 @@ use crate::error::Result;
 use crate::macros::part;
 use crate::needs::Nothing;
 use crate::select::Mask;
-use crate::state::Count;
-use crate::state::state_fields;
+use crate::state::{Count, state_fields};
 use crate::transform::moment::Mean;
 use crate::transform::rescale::{factor_in, shrink};
 
@@ -95,7 +94,7 @@ pub struct ScaleByStableAdamState {
     factors: Vec<f64>,
 }
 
-state_fields!(ScaleByStableAdamState<> { count });
+state_fields!(ScaleByStableAdamState { count });
 
 impl ScaleByStableAdamState {
     /// What a leaf's step was multiplied by in the last step that this state saw; 1 before the first.

@@ -3,8 +3,7 @@ use crate::engine::{InitContext, RuleWithMemory, Sums};
 use crate::error::Result;
 use crate::macros::part;
 use crate::needs::Nothing;
-use crate::state::state_fields;
-use crate::state::{Count, Flag, PerLeaf};
+use crate::state::{Count, Flag, PerLeaf, state_fields};
 
 /// Replaces NaNs by zeros, and remembers in which leaves there were any.
 ///
@@ -57,7 +56,7 @@ pub struct ZeroNansState {
     pub zeroed: PerLeaf<Count>,
 }
 
-state_fields!(ZeroNansState<> { found_nan, zeroed });
+state_fields!(ZeroNansState { found_nan, zeroed });
 
 impl ZeroNansState {
     /// Whether any leaf had a NaN, the last time this ran.

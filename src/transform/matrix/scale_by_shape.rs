@@ -4,7 +4,7 @@ use crate::engine::{InitContext, Part, RuleWithMemory};
 use crate::error::{Error, Result};
 use crate::macros::part;
 use crate::needs::Nothing;
-use crate::state::{State, StateWalk, StateWalkMut};
+use crate::state::state_fields;
 
 /// Multiplies the updates of each leaf by a number that follows from its shape, so that one learning rate suits layers of
 /// every width after [`scale_by_muon`](crate::scale_by_muon).
@@ -67,10 +67,7 @@ pub struct ScaleByShapeState {
     factors: Vec<f64>,
 }
 
-impl State for ScaleByShapeState {
-    fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
-    fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
-}
+state_fields!(ScaleByShapeState {});
 
 impl ScaleByShape {
     fn check_rms(&self) -> Result<()> {

@@ -5,8 +5,7 @@ use crate::macros::part;
 use crate::needs::Nothing;
 use crate::numeric::random::{leaf_key, pair, path_hash};
 use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, RandomKey};
+use crate::state::{Count, RandomKey, state_fields};
 use crate::tree::{Cursor, Strides, dense_strides, is_dense};
 
 /// Adds Gaussian noise whose variance decays with the steps.
@@ -86,7 +85,7 @@ pub struct AddNoiseState {
     deviation: f64,
 }
 
-state_fields!(AddNoiseState<> { count, key });
+state_fields!(AddNoiseState { count, key });
 
 #[derive(Clone, Debug)]
 struct NoiseLeaf {

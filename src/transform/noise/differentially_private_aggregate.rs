@@ -6,8 +6,7 @@ use crate::needs::Provides;
 use crate::numeric::random::{leaf_key, pair, path_hash};
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, RandomKey};
+use crate::state::{Count, RandomKey, state_fields};
 use crate::transform::rescale::shrink;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{LeafSpec, Tree, TreeMut};
@@ -129,7 +128,7 @@ pub struct PrivateAggregateState {
     pub rng_key: RandomKey,
 }
 
-state_fields!(PrivateAggregateState<> { count, rng_key });
+state_fields!(PrivateAggregateState { count, rng_key });
 
 /// The state of a [`PerExample`], for parameters of one structure.
 #[derive(Clone, Debug)]

@@ -1,7 +1,6 @@
 use crate::element::Real;
-use crate::engine::{Part, Sums, TwoPass};
-use crate::error::Result;
-use crate::macros::builder;
+use crate::engine::Sums;
+use crate::macros::part;
 use crate::needs::Nothing;
 use crate::transform::rescale::Rescale;
 
@@ -37,30 +36,13 @@ use crate::transform::rescale::Rescale;
 /// [`contrib.normalize`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: Optax makes NaN of updates that
 /// are all zero; the sum is `f64`.
 pub fn normalize() -> Normalize {
-    Normalize
+    Normalize::with()
 }
 
-/// See [`normalize`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Normalize;
-
-builder! {
-    Normalize as "normalize" {
-        hyperparams: ;
-        options: ;
-    }
-}
-
-impl Part for Normalize {
-    const NAME: &'static str = "normalize";
-    type Form = TwoPass;
-
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
-    crate::arguments::recipe_of_arguments!();
+part! {
+    /// See [`normalize`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Normalize as "normalize": TwoPass;
 }
 
 impl Rescale for Normalize {

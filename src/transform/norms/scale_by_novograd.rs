@@ -3,8 +3,7 @@ use crate::engine::{Access, InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
 use crate::macros::part;
 use crate::needs::Nothing;
-use crate::state::state_fields;
-use crate::state::{Count, PerLeaf, Scalar};
+use crate::state::{Count, PerLeaf, Scalar, state_fields};
 use crate::transform::rescale::factor_in;
 
 /// Divides the updates of each leaf by the root of a running mean of their squared norm, adds decayed weights, and keeps a
@@ -89,7 +88,7 @@ pub struct ScaleByNovogradState {
     pub nu: PerLeaf<Scalar>,
 }
 
-state_fields!(ScaleByNovogradState<> { count, nu });
+state_fields!(ScaleByNovogradState { count, nu });
 
 /// The hyperparameters of one step.
 #[doc(hidden)]

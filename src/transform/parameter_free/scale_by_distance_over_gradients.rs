@@ -4,8 +4,7 @@ use crate::engine::{InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
 use crate::macros::part;
 use crate::numeric::order::larger;
-use crate::state::state_fields;
-use crate::state::{Count, PerLeaf, Scalar};
+use crate::state::{Count, PerLeaf, Scalar, state_fields};
 use crate::transform::rescale::factor_in;
 
 /// Multiplies the updates of each leaf by how far its parameters ever were from where they began, divided by the root of all
@@ -84,7 +83,7 @@ pub struct ScaleByDistanceOverGradientsState {
     pub grad_sum_of_squares: PerLeaf<Scalar>,
 }
 
-state_fields!(ScaleByDistanceOverGradientsState<> { count, max_dist, grad_sum_of_squares });
+state_fields!(ScaleByDistanceOverGradientsState { count, max_dist, grad_sum_of_squares });
 
 impl TwoPasses for ScaleByDistanceOverGradients {
     anchored!();

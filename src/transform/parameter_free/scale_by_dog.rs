@@ -5,8 +5,7 @@ use crate::error::{Error, Result};
 use crate::macros::part;
 use crate::numeric::order::larger;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::state::{Count, Scalar, state_fields};
 use crate::transform::rescale::factor_in;
 
 /// Multiplies updates by how far the parameters ever were from where they began, divided by the root of all squared
@@ -120,7 +119,7 @@ pub struct ScaleByDogState {
     pub sum_sq_norm_grads: Scalar,
 }
 
-state_fields!(ScaleByDogState<> { count, max_dist, sum_sq_norm_grads });
+state_fields!(ScaleByDogState { count, max_dist, sum_sq_norm_grads });
 
 /// The hyperparameters of one step.
 #[doc(hidden)]

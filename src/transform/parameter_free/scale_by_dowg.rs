@@ -4,8 +4,7 @@ use crate::engine::{InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
 use crate::macros::part;
 use crate::numeric::order::larger;
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::state::{Count, Scalar, state_fields};
 use crate::transform::rescale::factor_in;
 
 /// Multiplies updates by how far the parameters ever were from where they began, squared, divided by the root of all
@@ -77,7 +76,7 @@ pub struct ScaleByDowgState {
     pub estim_sq_dist: Scalar,
 }
 
-state_fields!(ScaleByDowgState<> { count, weighted_sq_norm_grads, estim_sq_dist });
+state_fields!(ScaleByDowgState { count, weighted_sq_norm_grads, estim_sq_dist });
 
 impl TwoPasses for ScaleByDowg {
     anchored!();

@@ -4,8 +4,7 @@ use crate::error::Result;
 use crate::macros::part;
 use crate::needs::Nothing;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::Count;
-use crate::state::state_fields;
+use crate::state::{Count, state_fields};
 
 /// Replaces updates by the sign of their mix with a running mean.
 ///
@@ -113,7 +112,7 @@ pub struct ScaleByLionState {
     now: LionScalars<f64>,
 }
 
-state_fields!(ScaleByLionState<> { count });
+state_fields!(ScaleByLionState { count });
 
 /// What [`ScaleByLion`] works out once a step.
 #[doc(hidden)]

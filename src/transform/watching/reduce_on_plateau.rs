@@ -4,8 +4,7 @@ use crate::error::{Error, Result};
 use crate::macros::part;
 use crate::needs::Value;
 use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::state::{Count, Scalar, state_fields};
 
 /// Multiplies updates by a factor that becomes smaller whenever the loss has stopped improving.
 ///
@@ -110,7 +109,7 @@ pub struct ReduceOnPlateauState {
     pub avg_value: Scalar,
 }
 
-state_fields!(ReduceOnPlateauState<> { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value });
+state_fields!(ReduceOnPlateauState { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value });
 
 impl ReduceOnPlateau {
     fn check_tolerances(&self) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::engine::{
 use crate::error::Result;
 use crate::needs::{Level, ValueAndGradFn};
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{Moments, State, StateWalk, StateWalkMut};
+use crate::state::{Moments, State, state_fields};
 
 /// A [`sam`](crate::sam) in [opaque mode](crate::Sam::opaque_mode): each step asks for the gradients at adversarial points.
 #[derive(Clone, Debug)]
@@ -82,14 +82,7 @@ impl<A> AdversarialGradientState<A> {
     }
 }
 
-impl<A: State> State for AdversarialGradientState<A> {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("adv_state", &self.adv_state);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("adv_state", &mut self.adv_state);
-    }
-}
+state_fields!(AdversarialGradientState<A: State> { adv_state });
 
 /// Copies parameters and gradients.
 struct Depart<'a> {

@@ -15,8 +15,7 @@ use crate::needs::Nothing;
 use crate::numeric::svd::Svd;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Moments, State};
+use crate::state::{Count, Moments, State, state_fields};
 use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
 
