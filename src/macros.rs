@@ -169,52 +169,124 @@ macro_rules! part {
     };
 }
 
-/// For a named optimizer, a struct around a chain called `chain`: where in the chain each argument goes. Makes the methods
-/// that set them, the list of named arguments, and the optimizer itself a transformation. `constants` are arguments that the
-/// type has decided.
+/// Says once what there is to know of a named optimizer: makes a struct around a chain called `chain`, the methods that set its
+/// arguments, the list of them, and the optimizer itself a transformation.
+///
+/// ```text
+/// optimizer! {
+///     /// See [`adam`](adam()).
+///     Adam as "adam" = (ScaleByAdam, ScaleByLearningRate) {
+///         hyperparams:
+///             learning_rate [1.learning_rate] "Sets the learning rate.";
+///     }
+/// }
+/// ```
+///
+/// In brackets stands where in the chain an argument is, or with a dot in front where in the struct. The sections, which may all be left
+/// out, in this order:
+///
+/// | section | its arguments are |
+/// |---|---|
+/// | `hyperparams` | [`Hyperparam`](crate::schedule::Hyperparam)s |
+/// | `options` | of any type: `mask: Mask [1.mask] "..."` |
+/// | `integers` | numbers: `seed: u64 [0.seed] "..."` |
+/// | `optional` | hyperparameters that there may be none of, whose methods are written by hand: <code>name \|it\| Option<&mut Hyperparam></code> |
+/// | `shown` | only shown: by hand again, or decided by the type: <code>name \|it\| value</code> |
+///
+/// `then name;` at the end names a method `fn(&mut self)` that is called when any argument has been set: for one that goes to several
+/// places. The type may have a parameter: `Lbfgs<L: Stage = ScaleByZoomLinesearch>`; and fields beside the chain:
+/// `= Chain, beside { field: Type } {`. `for Type as` writes all but the struct.
 macro_rules! optimizer {
-    ($T:ident as $name:literal = $Chain:ty {
-        hyperparams: $($h:ident [$($hpath:tt)*] $hdoc:literal),*;
-        options: $($o:ident: $O:ty [$($opath:tt)*] $odoc:literal),*;
-        $(integers: $($n:ident: $N:ty [$($npath:tt)*] $ndoc:literal),*;)?
-        $(constants: $($c:ident = $value:literal),*;)?
-    }) => {
-        impl $T {
-            $(
+    (
+        $(#[$meta:meta])*
+        $T:ident $(<$G:ident: $B:path $(= $D:ty)?>)? as $name:literal = $Chain:ty
+            $(, beside { $($(#[$fdoc:meta])* $field:ident: $F:ty),+ })?
+        { $($arguments:tt)* }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        #[must_use = "a transformation does nothing until it is given gradients"]
+        pub struct $T $(<$G $(= $D)?>)? {
+            pub(crate) chain: $Chain,
+            $($($(#[$fdoc])* pub(crate) $field: $F,)+)?
+        }
+
+        $crate::macros::optimizer!(@of ($T $(<$G>)?) ($(<$G: $B>)?) $name ($Chain) $($arguments)*);
+    };
+
+    (for $T:ty as $name:literal = $Chain:ty { $($arguments:tt)* }) => {
+        $crate::macros::optimizer!(@of ($T) () $name ($Chain) $($arguments)*);
+    };
+
+    (
+        @of ($T:ty) ($($generics:tt)*) $name:literal ($Chain:ty)
+        $(hyperparams: $($h:ident [$($hpath:tt)*] $hdoc:literal),+;)?
+        $(options: $($o:ident: $O:ty [$($opath:tt)*] $odoc:literal),+;)?
+        $(integers: $($n:ident: $N:ty [$($npath:tt)*] $ndoc:literal),+;)?
+        $(optional: $($q:ident |$q_of:ident| $given:expr),+;)?
+        $(shown: $($c:ident |$c_of:tt| $value:expr),+;)?
+        $(then $then:ident;)?
+    ) => {
+        impl $($generics)* $T {
+            $($(
                 #[doc = $hdoc]
                 pub fn $h(mut self, $h: impl Into<$crate::schedule::Hyperparam>) -> Self {
-                    self.chain.$($hpath)* = $h.into();
-                    self
+                    let place = &mut $crate::macros::optimizer!(@place self $($hpath)*);
+                    *place = $h.into();
+                    self.settled()
                 }
-            )*
-            $(
+            )+)?
+            $($(
                 #[doc = $odoc]
                 pub fn $o(mut self, $o: impl Into<$O>) -> Self {
-                    self.chain.$($opath)* = $o.into();
-                    self
+                    let place = &mut $crate::macros::optimizer!(@place self $($opath)*);
+                    *place = $o.into();
+                    self.settled()
                 }
-            )*
+            )+)?
             $($(
                 #[doc = $ndoc]
                 pub fn $n(mut self, $n: $N) -> Self {
-                    self.chain.$($npath)* = $n;
-                    self
+                    let place = &mut $crate::macros::optimizer!(@place self $($npath)*);
+                    *place = $n;
+                    self.settled()
                 }
-            )*)?
-        }
+            )+)?
 
-        impl $crate::arguments::Arguments for $T {
-            const NAME: &'static str = $name;
-
-            fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
-                $(visit(stringify!($h), $crate::arguments::Argument::Hyperparam(&mut self.chain.$($hpath)*));)*
-                $(visit(stringify!($o), $crate::arguments::Argument::Static(&self.chain.$($opath)*));)*
-                $($(visit(stringify!($n), $crate::arguments::Argument::Static(&self.chain.$($npath)*));)*)?
-                $($(visit(stringify!($c), $crate::arguments::Argument::Static(&$value));)*)?
+            /// With all that follows from its arguments.
+            #[allow(unused_mut, reason = "in most, nothing does")]
+            fn settled(mut self) -> Self {
+                $(self.$then();)?
+                self
             }
         }
 
-        impl $crate::engine::Part for $T {
+        impl $($generics)* $crate::arguments::Arguments for $T {
+            const NAME: &'static str = $name;
+
+            fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
+                use $crate::arguments::Argument;
+                $($(visit(stringify!($h), Argument::Hyperparam(&mut $crate::macros::optimizer!(@place self $($hpath)*)));)+)?
+                $($(visit(stringify!($o), Argument::Static(&$crate::macros::optimizer!(@place self $($opath)*)));)+)?
+                $($(visit(stringify!($n), Argument::Static(&$crate::macros::optimizer!(@place self $($npath)*)));)+)?
+                $($({
+                    let $q_of = &mut *self;
+                    match $given {
+                        Some(given) => visit(stringify!($q), Argument::Hyperparam(given)),
+                        // What is absent cannot be set while running: it has no place in the state.
+                        None => visit(stringify!($q), Argument::Static(&$crate::recipe::Recipe::Null)),
+                    }
+                })+)?
+                $($({
+                    let $c_of = &mut *self;
+                    visit(stringify!($c), Argument::Static(&$value));
+                })+)?
+                // What was visited may have been set.
+                $(self.$then();)?
+            }
+        }
+
+        impl $($generics)* $crate::engine::Part for $T {
             const NAME: &'static str = $name;
             type Form = $crate::engine::Named;
 
@@ -227,12 +299,16 @@ macro_rules! optimizer {
             }
         }
 
-        impl $crate::engine::Optimizer for $T {
+        impl $($generics)* $crate::engine::Optimizer for $T {
             type Chain = $Chain;
+
             fn chain(&self) -> &$Chain {
                 &self.chain
             }
         }
     };
+
+    (@place $it:ident .$($path:tt)*) => { $it.$($path)* };
+    (@place $it:ident $($path:tt)*) => { $it.chain.$($path)* };
 }
 pub(crate) use {optimizer, part};

@@ -53,17 +53,9 @@ pub fn adadelta(learning_rate: impl Into<Hyperparam>) -> Adadelta {
     Adadelta { chain: (decay, scale_by_adadelta(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (Masked<AddDecayedWeights>, ScaleByAdadelta, ScaleByLearningRate);
-
-/// See [`adadelta`](adadelta()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adadelta {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adadelta as "adadelta" = Chain {
+    /// See [`adadelta`](adadelta()).
+    Adadelta as "adadelta" = (Masked<AddDecayedWeights>, ScaleByAdadelta, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             rho [1.rho] "Sets the decay of both means, in `[0, 1)`.",

@@ -53,17 +53,9 @@ pub fn adam_mini(learning_rate: impl Into<Hyperparam>) -> AdamMini {
     AdamMini { chain: (scale_by_adam_mini(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdamMini, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`adam_mini`](adam_mini()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct AdamMini {
-    chain: Chain,
-}
-
 optimizer! {
-    AdamMini as "adam_mini" = Chain {
+    /// See [`adam_mini`](adam_mini()).
+    AdamMini as "adam_mini" = (ScaleByAdamMini, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

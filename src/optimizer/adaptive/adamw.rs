@@ -53,17 +53,9 @@ pub fn adamw(learning_rate: impl Into<Hyperparam>) -> Adamw {
     Adamw { chain: (scale_by_adam(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdam, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`adamw`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adamw {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adamw as "adamw" = Chain {
+    /// See [`adamw`].
+    Adamw as "adamw" = (ScaleByAdam, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

@@ -55,17 +55,9 @@ pub fn adan(learning_rate: impl Into<Hyperparam>) -> Adan {
     Adan { chain: (scale_by_adan().eps_root(1e-8), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdan, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`adan`](adan()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adan {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adan as "adan" = Chain {
+    /// See [`adan`](adan()).
+    Adan as "adan" = (ScaleByAdan, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",

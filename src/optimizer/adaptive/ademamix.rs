@@ -56,17 +56,9 @@ pub fn ademamix(learning_rate: impl Into<Hyperparam>) -> Ademamix {
     Ademamix { chain: (scale_by_ademamix().alpha(5.0), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdemamix, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`ademamix`](ademamix()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Ademamix {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Ademamix as "ademamix" = Chain {
+    /// See [`ademamix`](ademamix()).
+    Ademamix as "ademamix" = (ScaleByAdemamix, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the fast mean, in `[0, 1)`.",

@@ -54,17 +54,9 @@ pub fn cautious_adamw(learning_rate: impl Into<Hyperparam>) -> CautiousAdamw {
     CautiousAdamw { chain: (adam, decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (Cautious<ScaleByAdam>, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`cautious_adamw`](cautious_adamw()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct CautiousAdamw {
-    chain: Chain,
-}
-
 optimizer! {
-    CautiousAdamw as "cautious_adamw" = Chain {
+    /// See [`cautious_adamw`](cautious_adamw()).
+    CautiousAdamw as "cautious_adamw" = (Cautious<ScaleByAdam>, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.inner.b1] "Sets the decay of the first moment, in `[0, 1)`.",

@@ -80,7 +80,7 @@ type Apart = OptimisticAdam<true>;
 macro_rules! variants {
     ($($T:ident {$($rates:tt)*})*) => {$(
         optimizer! {
-            $T as "optimistic_adam" = Chain {
+            for $T as "optimistic_adam" = Chain {
                 hyperparams:
                     $($rates)*,
                     b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

@@ -54,17 +54,10 @@ pub fn optimistic_adam_v2(learning_rate: impl Into<Hyperparam>) -> OptimisticAda
     OptimisticAdamV2 { chain: (adam, scale_by_optimistic_gradient(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdam, ScaleByOptimisticGradient, ScaleByLearningRate);
-
-/// See [`optimistic_adam_v2`](optimistic_adam_v2()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct OptimisticAdamV2 {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    OptimisticAdamV2 as "optimistic_adam_v2" = Chain {
+    /// See [`optimistic_adam_v2`](optimistic_adam_v2()).
+    #[derive(PartialEq)]
+    OptimisticAdamV2 as "optimistic_adam_v2" = (ScaleByAdam, ScaleByOptimisticGradient, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             alpha [1.alpha] "Sets how much of Adam's direction there is.",

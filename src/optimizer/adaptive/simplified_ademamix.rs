@@ -55,17 +55,9 @@ pub fn simplified_ademamix(learning_rate: impl Into<Hyperparam>) -> SimplifiedAd
     SimplifiedAdemamix { chain: (scale_by_simplified_ademamix(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleBySimplifiedAdemamix, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`simplified_ademamix`](simplified_ademamix()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct SimplifiedAdemamix {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    SimplifiedAdemamix as "simplified_ademamix" = Chain {
+    /// See [`simplified_ademamix`](simplified_ademamix()).
+    SimplifiedAdemamix as "simplified_ademamix" = (ScaleBySimplifiedAdemamix, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets how much of the sum is kept from one step to the next.",

@@ -68,15 +68,14 @@ impl Sgd<()> {
 }
 
 optimizer! {
-    Plain as "sgd" = ((), ScaleByLearningRate) {
+    for Plain as "sgd" = ((), ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.";
-        options: ;
     }
 }
 
 optimizer! {
-    Heavy as "sgd" = (Trace, ScaleByLearningRate) {
+    for Heavy as "sgd" = (Trace, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             momentum [0.decay] "Sets how much of the sum of gradients is kept from one step to the next.";

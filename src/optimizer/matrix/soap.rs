@@ -55,17 +55,9 @@ pub fn soap(learning_rate: impl Into<Hyperparam>) -> Soap {
     Soap { chain: (scale_by_soap(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleBySoap, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`soap`](soap()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Soap {
-    chain: Chain,
-}
-
 optimizer! {
-    Soap as "soap" = Chain {
+    /// See [`soap`](soap()).
+    Soap as "soap" = (ScaleBySoap, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

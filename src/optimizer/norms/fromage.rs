@@ -53,21 +53,13 @@ pub fn fromage(learning_rate: impl Into<Hyperparam>) -> Fromage {
     Fromage { chain: (ratio, FromageStep { learning_rate: learning_rate.into() }) }
 }
 
-type Chain = (ScaleByTrustRatio, FromageStep);
-
-/// See [`fromage`](fromage()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Fromage {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Fromage as "fromage" = Chain {
+    /// See [`fromage`](fromage()).
+    #[derive(PartialEq)]
+    Fromage as "fromage" = (ScaleByTrustRatio, FromageStep) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             min_norm [0.min_norm] "Sets what smaller norms are taken to be.";
-        options: ;
     }
 }
 

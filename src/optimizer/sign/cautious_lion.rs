@@ -55,17 +55,9 @@ pub fn cautious_lion(learning_rate: impl Into<Hyperparam>) -> CautiousLion {
     CautiousLion { chain: (lion, decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (Cautious<ScaleByLion>, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`cautious_lion`](cautious_lion()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct CautiousLion {
-    chain: Chain,
-}
-
 optimizer! {
-    CautiousLion as "cautious_lion" = Chain {
+    /// See [`cautious_lion`](cautious_lion()).
+    CautiousLion as "cautious_lion" = (Cautious<ScaleByLion>, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.inner.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",

@@ -53,17 +53,9 @@ pub fn lion(learning_rate: impl Into<Hyperparam>) -> Lion {
     Lion { chain: (scale_by_lion(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByLion, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`lion`](lion()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Lion {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Lion as "lion" = Chain {
+    /// See [`lion`](lion()).
+    Lion as "lion" = (ScaleByLion, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",
