@@ -1,4 +1,3 @@
-use super::macros::memory;
 use super::multi_steps::not_finite;
 use crate::element::Real;
 use crate::engine::{Around, Decision, Stage, StepContext, Wrapper, WrapperState};
@@ -45,7 +44,7 @@ pub fn apply_if_finite<T: Stage>(inner: T, max_consecutive_errors: u32) -> Apply
     ApplyIfFinite::with(inner, max_consecutive_errors)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`apply_if_finite`].
     pub ApplyIfFinite<T> as "apply_if_finite" around inner: Around {
         max_consecutive_errors: u32;

@@ -54,7 +54,7 @@ pub fn flatten<T: Stage>(inner: T) -> Flatten<T> {
     Flatten::with(inner)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`flatten`].
     pub Flatten<T> as "flatten" around inner: Whole {}
     check Self::check_inner;

@@ -1,4 +1,3 @@
-use super::macros::memory;
 use crate::engine::{Around, InitContext, Stage, Wrapper, WrapperState};
 use crate::error::{Error, Result};
 use crate::select::Mask;
@@ -63,7 +62,7 @@ pub fn freezable<T: Stage>(inner: T) -> Freezable<T> {
     Freezable::with(inner)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`freezable`].
     pub Freezable<T> as "freezable" around inner: Around {}
     check Self::check_inner;

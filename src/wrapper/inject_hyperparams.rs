@@ -1,7 +1,6 @@
 use core::any::Any;
 use core::fmt;
 
-use super::macros::memory;
 use crate::arguments::{Argument, Arguments};
 use crate::element::{DType, Element, with_dtype};
 use crate::engine::{Around, Decision, InitContext, Stage, StepContext, Wrapper, WrapperState};
@@ -60,7 +59,7 @@ pub fn inject_hyperparams<T: Arguments + Stage>(inner: T) -> InjectHyperparams<T
     InjectHyperparams::with(inner, Vec::new())
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`inject_hyperparams`].
     pub InjectHyperparams<T: Arguments> as "inject_hyperparams" around inner: Around {
         static_args: Vec<String>;

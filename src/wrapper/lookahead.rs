@@ -1,4 +1,3 @@
-use super::macros::memory;
 use crate::element::Real;
 use crate::engine::{
     Arithmetic, AroundWithArithmetic, Decision, InitContext, Outcome, Stage, StepContext, Wrapper, WrapperState,
@@ -56,7 +55,7 @@ pub fn lookahead<T: Stage>(fast_optimizer: T, sync_period: u64, slow_step_size: 
     Lookahead::with(fast_optimizer, sync_period, slow_step_size.into())
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`lookahead`].
     pub Lookahead<T> as "lookahead" around fast_optimizer: AroundWithArithmetic {
         sync_period: u64 in AT_LEAST_1;

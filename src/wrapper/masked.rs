@@ -48,7 +48,7 @@ pub fn masked<T>(inner: T, mask: impl Into<Mask>) -> Masked<T> {
     Masked::with(inner, mask.into(), false)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`masked`].
     pub Masked<T> as "masked" around inner: Around {
         mask: Mask;

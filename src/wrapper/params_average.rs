@@ -1,7 +1,6 @@
 //! What [`params_ema`](super::params_ema()) and [`params_swa`](super::params_swa()) share: an optimizer, and beside it an
 //! average of the parameters that it trains.
 
-use super::macros::memory;
 use crate::element::{DType, Real};
 use crate::engine::{Arithmetic, Decision, Holds, InitContext, Outcome, Stage, StepContext, Wrapper, WrapperState};
 use crate::error::Result;

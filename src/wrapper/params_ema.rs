@@ -82,7 +82,7 @@ pub fn params_ema<T: Stage>(inner: T, decay: impl Into<Hyperparam>) -> ParamsEma
     ParamsEma::with(inner, decay.into())
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`params_ema`].
     ///
     /// Its state is a [`ParamsAverageState`](crate::ParamsAverageState).

@@ -63,7 +63,7 @@ pub fn params_swa<T: Stage>(inner: T) -> ParamsSwa<T> {
     ParamsSwa::with(inner)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`params_swa`].
     ///
     /// Its state is a [`ParamsAverageState`](crate::ParamsAverageState).

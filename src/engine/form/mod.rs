@@ -4,8 +4,9 @@
 //! |---|---|---|
 //! | [`OneElement`] | [`Rule`], [`RuleWithMemory`] | arithmetic on one element |
 //! | [`TwoPass`] | [`TwoPasses`] | what takes in all gradients, decides, and gives out updates |
-//! | [`Around`] | [`Wrapper`], [`Arithmetic`] | what holds another transformation |
+//! | [`Around`] | [`Wrapper`], [`Arithmetic`], [`Weighing`] | what holds another transformation |
 //! | [`Whole`] | [`WholeTreeTransformation`] | whole leaves, or all of them |
+//! | [`LooksOn`] | [`Onlooker`] | what looks at updates and changes nothing |
 //! | [`Named`] | [`Optimizer`] | a chain under a name of its own |
 //!
 //! Each form is made a [`Stage`], the engine's own protocol, in one file of this folder. Nothing else in the crate, but what
@@ -15,6 +16,7 @@ mod around;
 mod loops;
 mod memory;
 mod named;
+mod onlooker;
 mod rule;
 mod state;
 mod sweep;
@@ -22,11 +24,13 @@ mod two_passes;
 mod whole;
 
 pub use around::{
-    Arithmetic, Around, AroundWithArithmetic, Decision, Elsewhere, Holds, NoArithmetic, WithArithmetic, Wrapper,
+    Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Decision, Elsewhere, Holds, NoArithmetic, Weighing,
+    WithArithmetic, WithSums, Wrapper,
 };
 pub use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
 pub(crate) use named::Exactly;
 pub use named::{Named, Optimizer};
+pub use onlooker::{LooksOn, Onlooker};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};
 pub use sweep::Access;
@@ -54,7 +58,8 @@ use crate::state::State;
 pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// The name, as in messages and configs.
     const NAME: &'static str;
-    /// Which form it has: `OneElement`, `OneElementWithMemory`, `TwoPass`, `Around`, `AroundWithArithmetic`, `Whole` or `Named`.
+    /// Which form it has: `OneElement`, `OneElementWithMemory`, `TwoPass`, `Around`,
+    /// `AroundWithArithmetic`, `AroundWithSums`, `Whole`, `LooksOn` or `Named`.
     type Form: Form<Self>;
 
     /// Checks the arguments.

@@ -30,6 +30,11 @@ impl Access {
         !matches!(self, Access::None)
     }
 
+    /// How many times the array's bytes go through memory.
+    pub(super) const fn times(self) -> usize {
+        self as usize
+    }
+
     pub(super) const fn writes(self) -> bool {
         matches!(self, Access::Write)
     }
@@ -207,11 +212,22 @@ impl<F: OnElement<C>, C: Real> Job for Each<'_, F, C> {
 
 /// Does it to the elements of a tile, and adds to the sums that begin at `sum`. The updates are read where they are.
 pub(super) fn each<F: OnElement<C>, C: Real>(f: F, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
+    each_beside(f, arrays, sum, tile, tile.p);
+}
+
+/// The same with other elements in the place of the parameters.
+pub(super) fn each_beside<F: OnElement<C>, C: Real>(
+    f: F,
+    arrays: &Arrays,
+    sum: usize,
+    tile: &mut Tile<'_, C>,
+    p: &[C],
+) {
     if !arrays.has(tile.leaf) {
         return;
     }
     let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
-    let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
+    let spare = core::mem::take(&mut tile.spare);
     let all_sums = core::mem::take(&mut tile.sums);
     let (from, to): (&[C], &mut [C]) = if F::REWRITES { tile.io() } else { (tile.input(), &mut []) };
     let sums = &mut all_sums[sum..];

@@ -1,5 +1,4 @@
 use crate::element::DType;
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByAmsgrad, ScaleByLearningRate, scale_by_amsgrad, scale_by_learning_rate};
 

@@ -1,5 +1,4 @@
 use crate::element::DType;
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
 use crate::transform::{

@@ -1,5 +1,4 @@
 use crate::element::DType;
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{
     ScaleByAdam, ScaleByLearningRate, ScaleByOptimisticGradient, scale_by_adam, scale_by_learning_rate,

@@ -1,5 +1,4 @@
 use crate::engine::Stage;
-use crate::macros::optimizer;
 use crate::recipe::Recipe;
 use crate::transform::{
     Identity, InitialGuess, Interpolation, ScaleByLbfgs, ScaleByLearningRate, ScaleByZoomLinesearch, identity,

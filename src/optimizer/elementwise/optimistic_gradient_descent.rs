@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{
     ScaleByLearningRate, ScaleByOptimisticGradient, scale_by_learning_rate, scale_by_optimistic_gradient,

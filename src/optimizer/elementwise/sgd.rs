@@ -1,5 +1,4 @@
 use crate::element::DType;
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace};
 

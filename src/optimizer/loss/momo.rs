@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Access, InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Value;
 use crate::numeric::order::{larger, smaller};
 use crate::state::{Count, Scalar, state_fields};

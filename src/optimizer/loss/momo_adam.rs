@@ -2,7 +2,6 @@ use super::momo::Model;
 use crate::element::Real;
 use crate::engine::{Access, Clock, InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Value;
 use crate::state::{Count, Scalar, state_fields};
 

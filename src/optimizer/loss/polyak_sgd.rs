@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::transform::{PolyakVariant, ScaleByLearningRate, ScaleByPolyak, scale_by_learning_rate, scale_by_polyak};
 
 /// Gradient descent with Polyak's step size, which follows from the value of the loss.

@@ -1,5 +1,4 @@
 use crate::engine::{Inner, Stage};
-use crate::macros::optimizer;
 use crate::needs::Nothing;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;

@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{AddNoise, ScaleByLearningRate, add_noise, scale_by_learning_rate};
 

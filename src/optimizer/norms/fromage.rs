@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
 use crate::error::Result;
-use crate::macros::optimizer;
 use crate::range::FINITE;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByTrustRatio, scale_by_trust_ratio};

@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::select::Mask;
 use crate::transform::{
     AddDecayedWeights, ScaleByCocob, ScaleByLearningRate, add_decayed_weights, scale_by_cocob, scale_by_learning_rate,

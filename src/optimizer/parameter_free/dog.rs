@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::select::Mask;
 use crate::transform::{
     AddDecayedWeights, InitStep, ScaleByDog, ScaleByLearningRate, add_decayed_weights, scale_by_dog,

@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Access, Clock, InitContext, Part, StepContext, Sums, TwoPasses};
 use crate::error::{Error, Result};
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::numeric::order::larger;
 use crate::range::DECAY;

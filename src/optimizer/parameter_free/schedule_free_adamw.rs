@@ -1,6 +1,5 @@
 use super::warm_up::warmed_up;
 use crate::element::DType;
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{
     AddDecayedWeights, ScaleByLearningRate, ScaleByRms, add_decayed_weights, scale_by_learning_rate, scale_by_rms,

@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{Scale, ScaleByRprop, scale, scale_by_rprop};
 

@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::transform::moment::Mean;
 
 /// Divides updates by the root of how much earlier updates, this one not among them, differed from their running mean.

@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::transform::moment::Mean;
 
 /// Scales updates to the running size of the updates that it made before.

@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::transform::moment::Mean;
 
 /// Divides a running mean of the updates by their largest size, which fades.

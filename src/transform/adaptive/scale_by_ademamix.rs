@@ -1,6 +1,5 @@
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::transform::moment::Mean;
 
 /// Divides a mix of a fast and a slow running mean of the updates by the root of a running mean of their squares.

@@ -1,7 +1,6 @@
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Part, Rule};
 use crate::error::{Error, Result};
-use crate::macros::part;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Schedule;
 use crate::transform::moment::Mean;

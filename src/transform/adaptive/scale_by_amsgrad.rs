@@ -1,6 +1,5 @@
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::transform::moment::{Mean, unbias};
 
 /// Divides a running mean of the updates by the root of the largest running mean of their squares so far.

@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Goes part of the way to the minimizer of a model made of all gradients so far, measured from where the parameters began:

@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::transform::moment::{Mean, first_moment};
 
 /// Adam that does not trust its second moment in the first steps: until that is known well enough the update is the

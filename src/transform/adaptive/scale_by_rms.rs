@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::transform::moment::{Mean, unbias};
 
 /// Divides updates by the root of a running mean of their squares.

@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 
 /// Divides updates by the root of the sum of all their squares so far.
 ///

@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::transform::moment::Mean;
 
 /// Divides a decaying sum of the updates, with more of the newest, by the root of a running mean of their squares.

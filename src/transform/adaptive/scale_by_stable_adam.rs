@@ -1,7 +1,6 @@
 use crate::element::{DType, Real};
 use crate::engine::{Access, Clock, InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::select::Mask;
 use crate::state::{Count, state_fields};

@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::transform::moment::{Mean, unbias};
 
 /// Divides updates by their running standard deviation.

@@ -1,7 +1,6 @@
 use crate::element::{DType, Real};
 use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::ValueAndGradFn;
 use crate::numeric::random::{halves, leaf_key, path_hash, philox};
 use crate::state::{Count, Moments, RandomKey, state_fields};

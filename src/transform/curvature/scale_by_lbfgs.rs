@@ -3,7 +3,6 @@ use crate::engine::{
     InitContext, LeafVisitor, Part, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation, sum_tile,
 };
 use crate::error::{Error, Result};
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::state::{Count, Moments, Scalar, state_fields};
 use crate::tree::{Cursor, dense_strides};

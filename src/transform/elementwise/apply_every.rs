@@ -2,7 +2,6 @@ use core::hint::select_unpredictable;
 
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 
 /// Adds up updates, and emits the sum every `k` steps and zero between.
 ///

@@ -2,7 +2,6 @@ use core::hint::select_unpredictable;
 
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Limits each element of the updates to an interval around zero.

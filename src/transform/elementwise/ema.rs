@@ -1,6 +1,5 @@
 use crate::element::{DType, Real};
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Replaces updates by a running mean of themselves.

@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Multiplies updates by minus the learning rate: the last member of most optimizers.

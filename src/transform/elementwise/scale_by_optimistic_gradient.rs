@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 
 /// Adds to each update how much it has changed, as if it would change as much again.
 ///

@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
 use crate::error::Result;
-use crate::macros::part;
 use crate::schedule::Schedule;
 
 /// Multiplies updates by a schedule's value.

@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{InitContext, RuleWithMemory};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 
 /// Replaces all updates by zero, NaNs too: the parameters stay as they are, to the last bit.

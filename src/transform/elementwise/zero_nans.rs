@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{InitContext, RuleWithMemory, Sums};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::state::{Count, Flag, PerLeaf, state_fields};
 

@@ -1,7 +1,6 @@
 use super::linesearch::{Backtracking, Point, Stretch, TreeLine};
 use crate::engine::{InitContext, Part, StepContext, WholeTree, WholeTreeTransformation};
 use crate::error::{Error, Result};
-use crate::macros::part;
 use crate::needs;
 use crate::state::{Count, Moments, Scalar, state_fields};
 

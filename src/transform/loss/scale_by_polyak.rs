@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::Sums;
 use crate::error::{Error, Result};
-use crate::macros::part;
 use crate::needs::Value;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::transform::rescale::Rescale;

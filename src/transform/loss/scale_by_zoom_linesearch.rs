@@ -1,7 +1,6 @@
 use super::linesearch::{Point, Stretch, TreeLine, Zoom};
 use crate::engine::{InitContext, StepContext, WholeTree, WholeTreeTransformation};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{Count, Moments, Scalar, state_fields};

@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::state::{Count, Moments, state_fields};
 use crate::tree::LeafSpec;

@@ -3,7 +3,6 @@ use super::kronecker::{Matrices, Of, Rooms, square, squares};
 use crate::element::Real;
 use crate::engine::{InitContext, LeafVisitor, Part, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::state::{Count, Moments, state_fields};
 

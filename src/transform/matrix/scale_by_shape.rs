@@ -2,7 +2,6 @@ use super::scale_by_muon::{WeightDimensionNumbers, fans};
 use crate::element::Real;
 use crate::engine::{InitContext, Part, RuleWithMemory};
 use crate::error::{Error, Result};
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::state::state_fields;
 

@@ -6,7 +6,6 @@ use crate::engine::{
     InitContext, Job, LeafVisitor, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation, current_isa, dispatch,
 };
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::state::{Count, Moments, state_fields};
 use crate::tree::LeafSpec;

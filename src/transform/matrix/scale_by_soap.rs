@@ -5,7 +5,6 @@ use crate::engine::{
     Clock, InitContext, LeafVisitor, Part, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation,
 };
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::state::{Count, Moments, state_fields};
 use crate::transform::moment::Mean;

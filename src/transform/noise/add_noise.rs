@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{InitContext, RuleWithMemory, StepContext, Stretch};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::numeric::random::{leaf_key, pair, path_hash};
 use crate::schedule::Hyperparam;

@@ -6,7 +6,6 @@ use crate::engine::{
     InitContext, LeafVisitor, Part, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation, current_isa, dispatch,
 };
 use crate::error::{Error, Result};
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::schedule::Hyperparam;
 use crate::state::{Count, state_fields};

@@ -6,7 +6,6 @@ use crate::engine::{
     InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation, current_isa, dispatch,
 };
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::state::state_fields;
 

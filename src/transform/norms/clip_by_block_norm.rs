@@ -1,6 +1,5 @@
 use crate::element::Real;
 use crate::engine::Sums;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::schedule::Hyperparam;
 use crate::transform::rescale::{Rescale, shrink};

@@ -1,7 +1,6 @@
 use crate::element::{DType, Real};
 use crate::engine::{Access, InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::state::{Count, PerLeaf, Scalar, state_fields};
 use crate::transform::rescale::factor_in;

@@ -2,7 +2,6 @@ use core::hint::select_unpredictable;
 
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 
 /// Bets on each element's gradient as on a coin, with what earlier bets have won: no learning rate.
 ///

@@ -2,7 +2,6 @@ use super::anchored::{anchored, squared_norms};
 use crate::element::{DType, Real};
 use crate::engine::{InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
-use crate::macros::part;
 use crate::numeric::order::larger;
 use crate::state::{Count, PerLeaf, Scalar, state_fields};
 use crate::transform::rescale::factor_in;

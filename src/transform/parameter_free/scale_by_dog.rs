@@ -2,7 +2,6 @@ use super::anchored::{anchored, squared_norms};
 use crate::element::Real;
 use crate::engine::{InitContext, Part, StepContext, Sums, TwoPasses};
 use crate::error::{Error, Result};
-use crate::macros::part;
 use crate::numeric::order::larger;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{Count, Scalar, state_fields};

@@ -2,7 +2,6 @@ use super::anchored::anchored;
 use crate::element::Real;
 use crate::engine::{InitContext, StepContext, Sums, TwoPasses};
 use crate::error::Result;
-use crate::macros::part;
 use crate::numeric::order::larger;
 use crate::state::{Count, Scalar, state_fields};
 use crate::transform::rescale::factor_in;

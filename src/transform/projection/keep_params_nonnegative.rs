@@ -2,7 +2,6 @@ use core::hint::select_unpredictable;
 
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 
 /// Shortens updates that would make a parameter negative, so that it becomes zero.
 ///

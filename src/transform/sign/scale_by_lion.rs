@@ -1,7 +1,6 @@
 use crate::element::{DType, Real};
 use crate::engine::{InitContext, RuleWithMemory, StepContext, Stretch};
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{Count, state_fields};

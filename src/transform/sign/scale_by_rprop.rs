@@ -3,7 +3,6 @@ use core::hint::select_unpredictable;
 use super::scale_by_sign::sign;
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 use crate::schedule::Hyperparam;
 
 /// Replaces updates by steps of a size that each element has for itself: larger while the sign of its gradient stays,

@@ -2,7 +2,6 @@ use core::hint::select_unpredictable;
 
 use crate::element::Real;
 use crate::engine::{Clock, Rule};
-use crate::macros::part;
 
 /// Replaces updates by their signs.
 ///

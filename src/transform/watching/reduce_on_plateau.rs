@@ -1,7 +1,6 @@
 use crate::element::Real;
 use crate::engine::{InitContext, Part, RuleWithMemory, StepContext};
 use crate::error::{Error, Result};
-use crate::macros::part;
 use crate::needs::Value;
 use crate::schedule::Hyperparam;
 use crate::state::{Count, Scalar, state_fields};

@@ -5,7 +5,6 @@ pub use condition::{
     value_lt,
 };
 
-use super::macros::memory;
 use crate::engine::{Around, Decision, Part, Stage, StepContext, Wrapper, WrapperState};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
@@ -136,7 +135,7 @@ pub fn conditionally_mask<T: Stage, W: Condition>(inner: T, should_transform_fn:
     Conditionally::with(inner, should_transform_fn)
 }
 
-crate::wrapper! {
+wrapper! {
     /// What [`conditionally_transform`] and [`conditionally_mask`] make; `ZERO` says what becomes of the updates in steps in
     /// which the transformation does not run.
     pub Conditionally<T, W: Condition; const ZERO: bool>

@@ -8,7 +8,6 @@ use core::fmt;
 
 use mini_step::Taking;
 
-use super::macros::memory;
 use crate::element::DType;
 use crate::engine::{AroundWithArithmetic, Outcome, Stage, WrapperState};
 use crate::error::{Error, Result};
@@ -150,7 +149,7 @@ macro_rules! from_schedules {
 }
 from_schedules!(Constant, Linear, Polynomial, PiecewiseConstant, PiecewiseInterpolate, Join, FromFn);
 
-crate::wrapper! {
+wrapper! {
     /// See [`multi_steps`].
     pub MultiSteps<T, S: SkipUpdate = NoSkip> as "multi_steps" around inner: AroundWithArithmetic {
         every_k_schedule: EveryK;

@@ -46,7 +46,7 @@ impl<O: Stage, A: Stage> Optimizer for OpaqueSam<O, A> {
     }
 }
 
-crate::wrapper! {
+wrapper! {
     /// Puts in the place of the gradient the one at the point to which an adversarial optimizer climbs: the first half of an
     /// [`OpaqueSam`].
     pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole {

@@ -2,7 +2,6 @@ mod statistic;
 
 pub use statistic::{OfLoss, OfNorm, SpikeStatistic};
 
-use super::macros::memory;
 use crate::element::Real;
 use crate::engine::{Around, Decision, Stage, StepContext, Wrapper, WrapperState};
 use crate::state::{Count, Flag, Scalar};
@@ -68,7 +67,7 @@ pub fn skip_on_spike<T: Stage>(inner: T, deviations: f64) -> SkipOnSpike<T> {
     SkipOnSpike::with(inner, deviations, OfNorm)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`skip_on_spike`].
     pub SkipOnSpike<T, S: SpikeStatistic = OfNorm> as "skip_on_spike" around inner: Around<S::Needs> {
         deviations: f64 in AT_LEAST_0;

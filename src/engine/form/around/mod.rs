@@ -2,10 +2,12 @@
 
 mod arithmetic;
 mod run;
+mod weighing;
 
 use core::marker::PhantomData;
 
 pub use arithmetic::{Arithmetic, AroundWithArithmetic, NoArithmetic, WithArithmetic};
+pub use weighing::{AroundWithSums, Weighing, WithSums};
 
 use super::super::{InitContext, Outcome, Stage, StepContext};
 use super::Part;
@@ -17,7 +19,7 @@ use crate::state::State;
 /// The form of a [`Wrapper`].
 ///
 /// `Asks` is what a step must be given for the wrapper itself, besides what is inside needs; `Own` says whether it does
-/// [`Arithmetic`], see [`AroundWithArithmetic`].
+/// [`Arithmetic`], see [`AroundWithArithmetic`], or is [`Weighing`], see [`AroundWithSums`].
 pub struct Around<Asks = Nothing, Own = NoArithmetic>(PhantomData<fn() -> (Asks, Own)>);
 
 /// What a wrapper does in a step.
@@ -27,6 +29,8 @@ pub enum Decision {
     Run,
     /// What is inside alone: the wrapper's own arrays are not touched.
     Inside,
+    /// Its own arithmetic alone, on the gradients as they are.
+    Alone,
     /// Its own arithmetic before alone, to collect something. The update is zero, and nothing is emitted.
     Hold,
     /// Nothing: the gradients go through as they are.
@@ -48,6 +52,8 @@ pub enum Elsewhere {
 pub trait Holds: Part {
     /// What is inside.
     type Inner: Stage;
+    /// The name under which the state of what is inside is found.
+    const STATE: &'static str = "inner";
 
     /// What is inside.
     fn inner(&self) -> &Self::Inner;

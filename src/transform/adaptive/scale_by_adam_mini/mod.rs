@@ -7,7 +7,6 @@ use crate::engine::{
     current_isa, dispatch, sum_tile,
 };
 use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Nothing;
 use crate::state::{Count, Moments, state_fields};
 

@@ -39,7 +39,7 @@ macro_rules! wrapper {
     (
         $(#[$meta:meta])*
         $vis:vis $W:ident<$T:ident $(: $TB:path)? $(, $X:ident: $XB:path $(= $XD:ty)?)? $(; const $Z:ident: $ZT:ty)?>
-            as $name:tt around $key:ident: $Form:ty {
+            as $name:tt around $key:ident $(, with state $state:ident)?: $Form:ty {
             $(
                 $(#[$doc:meta])*
                 $a:ident: $A:ident $(<$G:ident>)? $(in $range:ident)? $(= $default:expr)?;
@@ -101,6 +101,7 @@ macro_rules! wrapper {
             for $W<$T $(, $X)? $(, $Z)?>
         {
             type Inner = $T;
+            $(const STATE: &'static str = stringify!($state);)?
 
             fn inner(&self) -> &$T {
                 &self.inner
@@ -109,7 +110,7 @@ macro_rules! wrapper {
 
         $crate::wrapper! {
             @arguments ($($arguments)?) ($W<$T $(, $X)? $(, $Z)?>) $T ($crate::GradientTransformation $(+ $TB)?)
-            ($(, $X: $XB)? $(, const $Z: $ZT)?) $name $key $([$a ($A)])*
+            ($(, $X: $XB)? $(, const $Z: $ZT)?) $name $key $([$a ($A $(<$G>)?)])*
         }
     };
 
@@ -139,6 +140,9 @@ macro_rules! wrapper {
     (@setter $docs:tt $a:ident (Hyperparam) $default:tt) => {
         $crate::wrapper!(@setter $docs $a (impl Into<Hyperparam>), $a.into());
     };
+    (@setter $docs:tt $a:ident (Option<Hyperparam>) $default:tt) => {
+        $crate::wrapper!(@setter $docs $a (impl Into<Hyperparam>), Some($a.into()));
+    };
     (@setter $docs:tt $a:ident (Option<$G:ident>) $default:tt) => {
         $crate::wrapper!(@setter $docs $a (impl Into<Option<$G>>), $a.into());
     };
@@ -155,6 +159,12 @@ macro_rules! wrapper {
 
     (@argument $self:ident $a:ident (Hyperparam)) => {
         $crate::arguments::Argument::Hyperparam(&mut $self.$a)
+    };
+    (@argument $self:ident $a:ident (Option<Hyperparam>)) => {
+        match &mut $self.$a {
+            Some(given) => $crate::arguments::Argument::Hyperparam(given),
+            None => $crate::arguments::Argument::Static(&$crate::recipe::Recipe::Null),
+        }
     };
     (@argument $self:ident $a:ident $A:tt) => {
         $crate::arguments::Argument::Static(&$crate::recipe::Later(|| $self.$a.to_recipe()))
@@ -233,4 +243,3 @@ macro_rules! memory {
         }
     };
 }
-pub(crate) use memory;

@@ -1,5 +1,8 @@
 //! What there is to know of a part or an optimizer, said once.
 
+#[macro_use]
+mod wrapper;
+
 /// Says once what there is to know of a part's arguments: makes the struct, the methods that set them, the checks of their ranges, and
 /// the list of them that configs, messages and [`inject_hyperparams`](crate::inject_hyperparams()) read.
 ///
@@ -211,11 +214,11 @@ macro_rules! optimizer {
             $($($(#[$fdoc])* pub(crate) $field: $F,)+)?
         }
 
-        $crate::macros::optimizer!(@of ($T $(<$G>)?) ($(<$G: $B>)?) $name ($Chain) $($arguments)*);
+        optimizer!(@of ($T $(<$G>)?) ($(<$G: $B>)?) $name ($Chain) $($arguments)*);
     };
 
     (for $T:ty as $name:literal = $Chain:ty { $($arguments:tt)* }) => {
-        $crate::macros::optimizer!(@of ($T) () $name ($Chain) $($arguments)*);
+        optimizer!(@of ($T) () $name ($Chain) $($arguments)*);
     };
 
     (
@@ -231,7 +234,7 @@ macro_rules! optimizer {
             $($(
                 #[doc = $hdoc]
                 pub fn $h(mut self, $h: impl Into<$crate::schedule::Hyperparam>) -> Self {
-                    let place = &mut $crate::macros::optimizer!(@place self $($hpath)*);
+                    let place = &mut optimizer!(@place self $($hpath)*);
                     *place = $h.into();
                     self.settled()
                 }
@@ -239,7 +242,7 @@ macro_rules! optimizer {
             $($(
                 #[doc = $odoc]
                 pub fn $o(mut self, $o: impl Into<$O>) -> Self {
-                    let place = &mut $crate::macros::optimizer!(@place self $($opath)*);
+                    let place = &mut optimizer!(@place self $($opath)*);
                     *place = $o.into();
                     self.settled()
                 }
@@ -247,7 +250,7 @@ macro_rules! optimizer {
             $($(
                 #[doc = $ndoc]
                 pub fn $n(mut self, $n: $N) -> Self {
-                    let place = &mut $crate::macros::optimizer!(@place self $($npath)*);
+                    let place = &mut optimizer!(@place self $($npath)*);
                     *place = $n;
                     self.settled()
                 }
@@ -266,9 +269,9 @@ macro_rules! optimizer {
 
             fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
                 use $crate::arguments::Argument;
-                $($(visit(stringify!($h), Argument::Hyperparam(&mut $crate::macros::optimizer!(@place self $($hpath)*)));)+)?
-                $($(visit(stringify!($o), Argument::Static(&$crate::macros::optimizer!(@place self $($opath)*)));)+)?
-                $($(visit(stringify!($n), Argument::Static(&$crate::macros::optimizer!(@place self $($npath)*)));)+)?
+                $($(visit(stringify!($h), Argument::Hyperparam(&mut optimizer!(@place self $($hpath)*)));)+)?
+                $($(visit(stringify!($o), Argument::Static(&optimizer!(@place self $($opath)*)));)+)?
+                $($(visit(stringify!($n), Argument::Static(&optimizer!(@place self $($npath)*)));)+)?
                 $($({
                     let $q_of = &mut *self;
                     match $given {
@@ -311,4 +314,3 @@ macro_rules! optimizer {
     (@place $it:ident .$($path:tt)*) => { $it.$($path)* };
     (@place $it:ident $($path:tt)*) => { $it.chain.$($path)* };
 }
-pub(crate) use {optimizer, part};
