@@ -18,3 +18,16 @@ pub use crate::engine::{
     Part, PartState, Rule, RuleWithMemory, SlotArray, StepContext, Steps, Stretch, Sums, TwoPass, TwoPasses, Weighing,
     Whole, WholeLeaf, WholeTree, WholeTreeTransformation, WithArithmetic, WithSums, Wrapper, WrapperState,
 };
+
+/// All that most parts are made of: `use gradchain::part::prelude::*;`
+pub mod prelude {
+    pub(crate) use crate::engine::Stage;
+    pub(crate) use crate::state::state_fields;
+
+    pub use super::*;
+    pub use crate::element::{DType, Real};
+    pub use crate::error::{Error, Result};
+    pub use crate::needs::Nothing;
+    pub use crate::schedule::Hyperparam;
+    pub use crate::state::{Count, Flag, Moments, PerLeaf, Scalar, State};
+}

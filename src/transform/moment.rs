@@ -1,7 +1,6 @@
 //! What rules with running means have in common.
 
-use crate::element::Real;
-use crate::engine::Clock;
+use crate::part::prelude::*;
 
 /// How much of a running mean is kept, and how much of what is new is taken: 1 together.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,8 @@
 //! Multiplying each leaf by a number that follows from sums over elements: one barrier, nothing stored.
 
-use crate::element::Real;
-use crate::engine::{self, InitContext, Part, SlotArray, StepContext, Sums, TwoPass, TwoPasses};
-use crate::error::Result;
+use crate::engine;
 use crate::needs::Needs;
-use crate::state::{Count, state_fields};
+use crate::part::prelude::*;
 
 /// A part of two passes that only multiplies each leaf by a number, which follows from sums over elements.
 pub trait Rescale: Part<Form = TwoPass> {

@@ -1,7 +1,5 @@
 use super::multi_steps::not_finite;
-use crate::element::Real;
-use crate::engine::{Around, Decision, Stage, StepContext, Wrapper, WrapperState};
-use crate::state::{Count, Flag};
+use crate::part::prelude::*;
 
 /// Runs a transformation only if all gradients are finite; otherwise the update is zero and nothing inside is touched.
 ///

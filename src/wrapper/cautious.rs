@@ -1,11 +1,5 @@
-use crate::element::Real;
-use crate::engine::Decision;
-use crate::engine::{
-    AroundWithSums, InitContext, Stage, StepContext, Sums, Weighing, Wrapper, WrapperState, direction,
-};
-use crate::error::{Error, Result};
-use crate::schedule::Hyperparam;
-use crate::state::Count;
+use crate::engine::direction;
+use crate::part::prelude::*;
 
 /// Leaves out those elements of an optimizer's updates that the gradient does not agree with, and makes the others larger
 /// instead.

@@ -1,5 +1,4 @@
-use crate::engine::{Around, Elsewhere, InitContext, Stage, Wrapper, WrapperState};
-use crate::error::Result;
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Mask;
 

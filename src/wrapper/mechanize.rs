@@ -1,10 +1,4 @@
-use crate::element::Real;
-use crate::engine::{
-    Access, AroundWithSums, Decision, InitContext, Stage, StepContext, Sums, Weighing, Wrapper, WrapperState,
-};
-use crate::error::{Error, Result};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Scalar, state_fields};
+use crate::part::prelude::*;
 
 /// Learns how far to go in the direction in which an optimizer has come: its learning rate, in effect.
 ///

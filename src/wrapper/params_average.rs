@@ -1,10 +1,8 @@
 //! What [`params_ema`](super::params_ema()) and [`params_swa`](super::params_swa()) share: an optimizer, and beside it an
 //! average of the parameters that it trains.
 
-use crate::element::{DType, Real};
-use crate::engine::{Arithmetic, Decision, Holds, InitContext, Outcome, Stage, StepContext, Wrapper, WrapperState};
-use crate::error::Result;
-use crate::state::{Count, EvaluateAs, Scalar};
+use crate::part::prelude::*;
+use crate::state::EvaluateAs;
 
 /// An optimizer, and an average of what it trains: which parameters are averaged, and how much each of them counts.
 ///

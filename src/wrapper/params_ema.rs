@@ -1,8 +1,5 @@
 use super::params_average::Averages;
-use crate::element::DType;
-use crate::engine::{AroundWithArithmetic, Stage};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Scalar};
+use crate::part::prelude::*;
 
 /// Keeps an exponential moving average of the parameters that an optimizer trains, to evaluate with.
 ///

@@ -1,7 +1,5 @@
 use super::params_average::Averages;
-use crate::element::DType;
-use crate::engine::{AroundWithArithmetic, Stage};
-use crate::state::{Count, Scalar};
+use crate::part::prelude::*;
 
 /// Keeps the equal mean of parameters that an optimizer passes through, to evaluate with: stochastic weight averaging.
 ///

@@ -1,15 +1,9 @@
 use crate::arguments::recipe_of_arguments;
 use crate::arguments::{Argument, Arguments};
-use crate::element::{DType, Element, Real, convert, with_dtype};
-use crate::engine::Inner;
-use crate::engine::{
-    InitContext, Named, OneElementWithMemory, Optimizer, Part, RuleWithMemory, Stage, StepContext, Stretch,
-};
-use crate::error::Result;
-use crate::needs::Nothing;
+use crate::element::{Element, convert, with_dtype};
+use crate::part::prelude::*;
 use crate::range::{FINITE, NOT_NEGATIVE, PART};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, EvaluateAs, Scalar, State, StateWalk, StateWalkMut};
+use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 
 /// Averages where an optimizer goes, and trains on a mix of the average and where it is: as good as a learning rate that
 /// goes down on a schedule, without one.

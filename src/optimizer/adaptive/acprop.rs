@@ -1,8 +1,6 @@
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAcprop, ScaleByLearningRate, add_decayed_weights, scale_by_acprop, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// ACProp: steps along the gradient over how much earlier gradients differed from their running mean.

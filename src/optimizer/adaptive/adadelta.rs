@@ -1,9 +1,6 @@
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdadelta, ScaleByLearningRate, add_decayed_weights, scale_by_adadelta,
-    scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Adadelta: steps of the size that steps have had, so that they have the parameters' units; the learning rate is 1 in

@@ -1,5 +1,4 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{ScaleByAdam, ScaleByLearningRate, scale_by_adam, scale_by_learning_rate};
 
 /// Adam: steps of about the learning rate, along a running mean of the gradient over its running magnitude.

@@ -1,10 +1,6 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, Blocks, ScaleByAdamMini, ScaleByLearningRate, add_decayed_weights, scale_by_adam_mini,
-    scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Adam-mini: [`adamw`](crate::adamw()) with one second moment for each block of elements, which halves its state.

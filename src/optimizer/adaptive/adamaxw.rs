@@ -1,8 +1,6 @@
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdamax, ScaleByLearningRate, add_decayed_weights, scale_by_adamax, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// AdamaxW: [`adamax`](crate::adamax()) with weight decay that the gradient's scaling does not touch.

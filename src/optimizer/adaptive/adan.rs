@@ -1,8 +1,6 @@
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdan, ScaleByLearningRate, add_decayed_weights, scale_by_adan, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Adan: [`adamw`](crate::adamw()) with Nesterov momentum made of the changes of the gradient.

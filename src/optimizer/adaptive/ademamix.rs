@@ -1,10 +1,6 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdemamix, ScaleByLearningRate, add_decayed_weights, scale_by_ademamix,
-    scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// AdEMAMix: [`adamw`](crate::adamw()) with a second, slow running mean, which remembers gradients for thousands of

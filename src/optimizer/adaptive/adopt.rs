@@ -1,5 +1,4 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{ScaleByAdopt, ScaleByLearningRate, StepLimit, scale_by_adopt, scale_by_learning_rate};
 
 /// ADOPT: [`adam`](crate::adam()) that divides by what was known before the gradient came, and converges with any `b2`.

@@ -1,5 +1,4 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{ScaleByAmsgrad, ScaleByLearningRate, scale_by_amsgrad, scale_by_learning_rate};
 
 /// AMSGrad: [`adam`](crate::adam()) whose steps never grow back, since it divides by the largest magnitude so far.

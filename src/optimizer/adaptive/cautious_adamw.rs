@@ -1,9 +1,6 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdam, ScaleByLearningRate, add_decayed_weights, scale_by_adam, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Cautious, Masked, cautious, masked};
 
 /// Cautious AdamW: [`adamw`](crate::adamw()) without those elements of a step that the gradient does not agree with.

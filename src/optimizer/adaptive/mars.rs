@@ -1,10 +1,6 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ClipByBlockNorm, ReduceVariance, ScaleByAdam, ScaleByLearningRate, add_decayed_weights,
-    clip_by_block_norm, reduce_variance, scale_by_adam, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// MARS-AdamW: [`adamw`](crate::adamw()) on gradients whose variance is reduced by the gradient of the last step.

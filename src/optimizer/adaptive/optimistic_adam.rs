@@ -1,9 +1,5 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
-use crate::transform::{
-    ScaleByAdam, ScaleByLearningRate, ScaleByOptimisticGradient, scale_by_adam, scale_by_learning_rate,
-    scale_by_optimistic_gradient,
-};
+use crate::part::prelude::*;
+use crate::transform::*;
 
 /// Optimistic Adam as it was first written: [`optimistic_adam_v2`](crate::optimistic_adam_v2()) is the one to use.
 ///

@@ -1,9 +1,5 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
-use crate::transform::{
-    ScaleByAdam, ScaleByLearningRate, ScaleByOptimisticGradient, scale_by_adam, scale_by_learning_rate,
-    scale_by_optimistic_gradient,
-};
+use crate::part::prelude::*;
+use crate::transform::*;
 
 /// Optimistic Adam: [`adam`](crate::adam()) that also steps along the latest change of its direction, for games and
 /// saddle points.

@@ -1,7 +1,5 @@
 use crate::schedule::Hyperparam;
-use crate::transform::{
-    ScaleByLearningRate, ScaleByRms, ScaleByStddev, Trace, scale_by_learning_rate, scale_by_rms, trace,
-};
+use crate::transform::*;
 
 /// RMSProp: steps along the gradient over its running magnitude, with or without momentum.
 ///

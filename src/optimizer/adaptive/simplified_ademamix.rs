@@ -1,9 +1,6 @@
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleBySimplifiedAdemamix, add_decayed_weights, scale_by_learning_rate,
-    scale_by_simplified_ademamix,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Simplified AdEMAMix: [`adamw`](crate::adamw()) with one long memory for the gradient, and more of the newest.

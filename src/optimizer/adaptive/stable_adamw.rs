@@ -1,5 +1,4 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::transform::{ScaleByLearningRate, ScaleByStableAdam, scale_by_learning_rate, scale_by_stable_adam};
 

@@ -1,9 +1,6 @@
 use crate::engine::Stage;
 use crate::recipe::Recipe;
-use crate::transform::{
-    Identity, InitialGuess, Interpolation, ScaleByLbfgs, ScaleByLearningRate, ScaleByZoomLinesearch, identity,
-    scale_by_lbfgs, scale_by_learning_rate, scale_by_zoom_linesearch,
-};
+use crate::transform::*;
 
 /// L-BFGS: a quasi-Newton method for smooth losses and full-batch gradients.
 ///

@@ -1,10 +1,6 @@
-use crate::element::DType;
-use crate::engine::{Inner, Stage};
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleBySophia, add_decayed_weights, scale_by_learning_rate, scale_by_sophia,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Sophia: momentum divided by an estimate of the Hessian's diagonal that is renewed now and then, clipped, with decoupled

@@ -1,7 +1,5 @@
 use crate::schedule::Hyperparam;
-use crate::transform::{
-    ScaleByLearningRate, ScaleByOptimisticGradient, scale_by_learning_rate, scale_by_optimistic_gradient,
-};
+use crate::transform::*;
 
 /// Optimistic gradient descent: steps against the gradient and its latest change, for games and saddle points.
 ///

@@ -1,5 +1,4 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace};
 
 /// Stochastic gradient descent: a step against the gradient; with [`momentum`](Sgd::momentum), against a decaying sum of

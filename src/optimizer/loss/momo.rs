@@ -1,9 +1,6 @@
-use crate::element::Real;
-use crate::engine::{Access, InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
 use crate::needs::Value;
 use crate::numeric::order::{larger, smaller};
-use crate::state::{Count, Scalar, state_fields};
+use crate::part::prelude::*;
 
 /// MoMo: gradient descent with momentum whose step size follows from the loss, as Polyak's does, and is at most the learning
 /// rate.

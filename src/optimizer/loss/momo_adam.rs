@@ -1,9 +1,6 @@
 use super::momo::Model;
-use crate::element::Real;
-use crate::engine::{Access, Clock, InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
 use crate::needs::Value;
-use crate::state::{Count, Scalar, state_fields};
+use crate::part::prelude::*;
 
 /// MoMo-Adam: [`adamw`](crate::adamw()) whose step size follows from the loss, as Polyak's does, and is at most the learning
 /// rate.

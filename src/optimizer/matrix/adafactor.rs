@@ -1,11 +1,6 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ClipByBlockRms, Ema, Scale, ScaleByFactoredRms, ScaleByLearningRate, ScaleByParamBlockRms,
-    add_decayed_weights, clip_by_block_rms, ema, scale, scale_by_factored_rms, scale_by_learning_rate,
-    scale_by_param_block_rms,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Adafactor: steps relative to the size of the parameters, with a second moment that takes hardly any memory.

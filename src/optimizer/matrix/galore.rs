@@ -1,11 +1,6 @@
-use crate::engine::{Inner, Stage};
-use crate::needs::Nothing;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdam, ScaleByGalore, ScaleByLearningRate, WeightDimensionNumbers, add_decayed_weights,
-    scale_by_galore, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// GaLore: Adam, or another optimizer, on gradients that are projected to a space of low rank.

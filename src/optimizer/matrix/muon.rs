@@ -1,11 +1,7 @@
-use crate::element::DType;
 use crate::optimizer::adaptive::{Adamw, adamw};
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::{Labels, Mask};
-use crate::transform::{
-    AddDecayedWeights, NsCoeffs, Preconditioning, ScaleByLearningRate, ScaleByMuon, ScaleByShape,
-    WeightDimensionNumbers, add_decayed_weights, scale_by_learning_rate, scale_by_muon, scale_by_shape,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, Partition, masked, partition};
 
 /// Muon: orthogonalized momentum for matrices, [`adamw`](crate::adamw) for all other leaves.

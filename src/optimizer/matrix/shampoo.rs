@@ -1,10 +1,6 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleByShampoo, Trace, WeightDimensionNumbers, add_decayed_weights,
-    scale_by_learning_rate, scale_by_shampoo, trace,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Shampoo: gradients of matrices multiplied from both sides by inverse roots of what they have been, then momentum.

@@ -1,9 +1,6 @@
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleBySoap, WeightDimensionNumbers, add_decayed_weights,
-    scale_by_learning_rate, scale_by_soap,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// SOAP: [`adamw`](crate::adamw()) in the basis of Shampoo's preconditioner for matrices, and as it is for all other leaves.

@@ -1,8 +1,5 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::error::Result;
+use crate::part::prelude::*;
 use crate::range::FINITE;
-use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByTrustRatio, scale_by_trust_ratio};
 
 /// Fromage: each leaf's step has the norm of its parameters times the learning rate, and the result is shrunk, so that

@@ -1,10 +1,6 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdam, ScaleByLearningRate, ScaleByTrustRatio, add_decayed_weights, scale_by_adam,
-    scale_by_learning_rate, scale_by_trust_ratio,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// LAMB: [`adamw`](crate::adamw()) with each leaf's step in proportion to the norm of its parameters, for large batches.

@@ -1,9 +1,6 @@
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleByTrustRatio, Trace, add_decayed_weights, scale_by_learning_rate,
-    scale_by_trust_ratio, trace,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// LARS: momentum with each leaf's step in proportion to the norm of its parameters, for large batches.

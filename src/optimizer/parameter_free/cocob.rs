@@ -1,7 +1,5 @@
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByCocob, ScaleByLearningRate, add_decayed_weights, scale_by_cocob, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// COCOB: optimizes by betting on coins; nothing has to be tuned.

@@ -1,8 +1,5 @@
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, InitStep, ScaleByDog, ScaleByLearningRate, add_decayed_weights, scale_by_dog,
-    scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// DoG: gradient descent whose learning rate is the distance gone so far over the root of all squared gradients.

@@ -1,8 +1,6 @@
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByDowg, ScaleByLearningRate, add_decayed_weights, scale_by_dowg, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// DoWG: as [`dog`](crate::dog()), with each gradient weighted by the distance gone when it was taken.

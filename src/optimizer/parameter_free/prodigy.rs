@@ -1,10 +1,6 @@
-use crate::element::Real;
-use crate::engine::{Access, Clock, InitContext, Part, StepContext, Sums, TwoPasses};
-use crate::error::{Error, Result};
-use crate::needs::Nothing;
 use crate::numeric::order::larger;
+use crate::part::prelude::*;
 use crate::range::DECAY;
-use crate::state::{Count, Scalar, state_fields};
 
 /// Prodigy: AdamW that finds its learning rate by itself, from how far the parameters have come.
 ///

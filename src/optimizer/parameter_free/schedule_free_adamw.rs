@@ -1,9 +1,6 @@
 use super::warm_up::warmed_up;
-use crate::element::DType;
-use crate::schedule::Hyperparam;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleByRms, add_decayed_weights, scale_by_learning_rate, scale_by_rms,
-};
+use crate::part::prelude::*;
+use crate::transform::*;
 use crate::wrapper::{ScheduleFree, schedule_free};
 
 /// AdamW without momentum that averages itself instead, by [`schedule_free`]: no schedule, only a warm-up.

@@ -1,6 +1,5 @@
 use super::warm_up::warmed_up;
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{AddDecayedWeights, ScaleByLearningRate, add_decayed_weights, scale_by_learning_rate};
 use crate::wrapper::{ScheduleFree, schedule_free};
 

@@ -1,10 +1,6 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, LionMode, ScaleByLearningRate, ScaleByLion, add_decayed_weights, scale_by_learning_rate,
-    scale_by_lion,
-};
+use crate::transform::*;
 use crate::wrapper::{Cautious, Masked, cautious, masked};
 
 /// Cautious Lion: [`lion`](crate::lion()) without those elements of a step that the gradient does not agree with.

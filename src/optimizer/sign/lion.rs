@@ -1,10 +1,6 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, LionMode, ScaleByLearningRate, ScaleByLion, add_decayed_weights, scale_by_learning_rate,
-    scale_by_lion,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Lion: steps of exactly the learning rate, in the direction of the sign of a momentum.

@@ -1,5 +1,4 @@
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{Ema, ScaleByLearningRate, ScaleBySign, ema, scale_by_learning_rate, scale_by_sign};
 
 /// Signum: [`sign_sgd`](crate::sign_sgd()) with momentum. The signs are those of the gradients' running mean.

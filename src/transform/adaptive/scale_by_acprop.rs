@@ -1,5 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Divides updates by the root of how much earlier updates, this one not among them, differed from their running mean.

@@ -1,5 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Adds to a running mean of the updates a running mean of their changes, and divides by the root of a running mean of

@@ -1,5 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{Clock, Rule};
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Divides a mix of a fast and a slow running mean of the updates by the root of a running mean of their squares.

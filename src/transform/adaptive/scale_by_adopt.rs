@@ -1,6 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{Clock, Part, Rule};
-use crate::error::{Error, Result};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Schedule;
 use crate::transform::moment::Mean;

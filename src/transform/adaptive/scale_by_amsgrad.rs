@@ -1,5 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{Clock, Rule};
+use crate::part::prelude::*;
 use crate::transform::moment::{Mean, unbias};
 
 /// Divides a running mean of the updates by the root of the largest running mean of their squares so far.

@@ -1,5 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
+use crate::part::prelude::*;
 use crate::transform::moment::{Mean, first_moment};
 
 /// Divides a running mean of the updates by the root of how much they differ from it.

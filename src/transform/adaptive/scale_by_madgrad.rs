@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Goes part of the way to the minimizer of a model made of all gradients so far, measured from where the parameters began:
 /// dual averaging, scaled by a cube root.

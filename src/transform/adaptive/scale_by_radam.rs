@@ -1,5 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
+use crate::part::prelude::*;
 use crate::transform::moment::{Mean, first_moment};
 
 /// Adam that does not trust its second moment in the first steps: until that is known well enough the update is the

@@ -1,5 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
+use crate::part::prelude::*;
 
 /// Divides updates by the root of the sum of all their squares so far.
 ///

@@ -1,5 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Divides a decaying sum of the updates, with more of the newest, by the root of a running mean of their squares.

@@ -1,9 +1,5 @@
-use crate::element::{DType, Real};
-use crate::engine::{Access, Clock, InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
-use crate::needs::Nothing;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::state::{Count, state_fields};
 use crate::transform::moment::Mean;
 use crate::transform::rescale::{factor_in, shrink};
 

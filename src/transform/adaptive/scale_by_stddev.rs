@@ -1,5 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
+use crate::part::prelude::*;
 use crate::transform::moment::{Mean, unbias};
 
 /// Divides updates by their running standard deviation.

@@ -1,9 +1,7 @@
-use crate::element::{DType, Real};
-use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation};
-use crate::error::Result;
 use crate::needs::ValueAndGradFn;
 use crate::numeric::random::{halves, leaf_key, path_hash, philox};
-use crate::state::{Count, Moments, RandomKey, state_fields};
+use crate::part::prelude::*;
+use crate::state::RandomKey;
 
 /// Replaces the updates by an estimate of the Hessian's diagonal, from two more gradients of the loss: for
 /// [`sophia`](crate::sophia()).

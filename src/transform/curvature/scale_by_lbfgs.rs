@@ -1,10 +1,5 @@
-use crate::element::{DType, Real};
-use crate::engine::{
-    InitContext, LeafVisitor, Part, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation, sum_tile,
-};
-use crate::error::{Error, Result};
-use crate::needs::Nothing;
-use crate::state::{Count, Moments, Scalar, state_fields};
+use crate::engine::sum_tile;
+use crate::part::prelude::*;
 use crate::tree::{Cursor, dense_strides};
 
 /// Multiplies the updates by an estimate of the inverse Hessian, made of the last few differences of parameters and

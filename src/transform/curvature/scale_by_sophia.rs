@@ -1,10 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{
-    Access, AroundWithSums, Clock, Decision, InitContext, Stage, StepContext, Sums, Weighing, Wrapper, WrapperState,
-};
-use crate::error::Result;
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Scalar};
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Divides a running mean of the updates by a running mean of the Hessian's diagonal, and clips the quotient.

@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Adds a multiple of the parameters to the updates.
 ///

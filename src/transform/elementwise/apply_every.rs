@@ -1,7 +1,5 @@
+use crate::part::prelude::*;
 use core::hint::select_unpredictable;
-
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
 
 /// Adds up updates, and emits the sum every `k` steps and zero between.
 ///

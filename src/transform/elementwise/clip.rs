@@ -1,8 +1,5 @@
+use crate::part::prelude::*;
 use core::hint::select_unpredictable;
-
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::schedule::Hyperparam;
 
 /// Limits each element of the updates to an interval around zero.
 ///

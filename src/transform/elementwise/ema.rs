@@ -1,6 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{Clock, Rule};
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Replaces updates by a running mean of themselves.
 ///

@@ -1,5 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
+use crate::part::prelude::*;
 
 /// Adds to updates some of how far they are from those of the last step: what a running mean with that decay is behind.
 ///

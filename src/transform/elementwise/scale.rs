@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Multiplies updates by a number.
 ///

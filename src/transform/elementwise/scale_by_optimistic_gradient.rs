@@ -1,5 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
+use crate::part::prelude::*;
 
 /// Adds to each update how much it has changed, as if it would change as much again.
 ///

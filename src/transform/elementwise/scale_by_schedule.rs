@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::error::Result;
+use crate::part::prelude::*;
 use crate::schedule::Schedule;
 
 /// Multiplies updates by a schedule's value.

@@ -1,7 +1,4 @@
-use crate::element::Real;
-use crate::engine::{InitContext, RuleWithMemory};
-use crate::error::Result;
-use crate::needs::Nothing;
+use crate::part::prelude::*;
 
 /// Replaces all updates by zero, NaNs too: the parameters stay as they are, to the last bit.
 ///

@@ -1,8 +1,4 @@
-use crate::element::Real;
-use crate::engine::{InitContext, RuleWithMemory, Sums};
-use crate::error::Result;
-use crate::needs::Nothing;
-use crate::state::{Count, Flag, PerLeaf, state_fields};
+use crate::part::prelude::*;
 
 /// Replaces NaNs by zeros, and remembers in which leaves there were any.
 ///

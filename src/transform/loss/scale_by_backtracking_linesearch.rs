@@ -1,8 +1,6 @@
 use super::linesearch::{Backtracking, Point, Stretch, TreeLine};
-use crate::engine::{InitContext, Part, StepContext, WholeTree, WholeTreeTransformation};
-use crate::error::{Error, Result};
 use crate::needs;
-use crate::state::{Count, Moments, Scalar, state_fields};
+use crate::part::prelude::*;
 
 /// Multiplies the updates by a step size at which the loss decreases by enough, found by trying shorter and shorter ones.
 ///

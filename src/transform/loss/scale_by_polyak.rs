@@ -1,7 +1,5 @@
-use crate::element::Real;
-use crate::engine::Sums;
-use crate::error::{Error, Result};
 use crate::needs::Value;
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::transform::rescale::Rescale;
 

@@ -1,9 +1,7 @@
 use super::linesearch::{Point, Stretch, TreeLine, Zoom};
-use crate::engine::{InitContext, StepContext, WholeTree, WholeTreeTransformation};
-use crate::error::Result;
 use crate::needs;
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{Count, Moments, Scalar, state_fields};
 
 /// Multiplies the updates by a step size that satisfies the strong Wolfe conditions: the loss decreases by enough, and its
 /// slope along the updates becomes flat enough.

@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use super::WeightDimensionNumbers;
 use super::scale_by_muon::one_matrix;
-use crate::element::{DType, Real};
-use crate::engine::{InitContext, MatmulScratch, Matrix, current_isa, matmul, symmetric_matmul};
-use crate::error::Result;
+use crate::engine::{MatmulScratch, Matrix, current_isa, matmul, symmetric_matmul};
 use crate::numeric::orthogonal::orthogonalize;
 use crate::numeric::symmetric::Symmetric;
-use crate::state::Moments;
+use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
 /// Where the matrix that a leaf is lies in it: element `[i, j]` at `rows[i] + cols[j]`.

@@ -1,8 +1,4 @@
-use crate::element::Real;
-use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation};
-use crate::error::Result;
-use crate::needs::Nothing;
-use crate::state::{Count, Moments, state_fields};
+use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
 /// Divides updates by the root of a running mean of their squares, of which only row and column means are kept where a

@@ -1,10 +1,6 @@
 use super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, Of, Rooms, square, squares};
-use crate::element::Real;
-use crate::engine::{InitContext, LeafVisitor, Part, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation};
-use crate::error::Result;
-use crate::needs::Nothing;
-use crate::state::{Count, Moments, state_fields};
+use crate::part::prelude::*;
 
 /// Multiplies the updates of a matrix from both sides by inverse roots of what its gradients have been.
 ///

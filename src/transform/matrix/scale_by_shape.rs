@@ -1,9 +1,5 @@
 use super::scale_by_muon::{WeightDimensionNumbers, fans};
-use crate::element::Real;
-use crate::engine::{InitContext, Part, RuleWithMemory};
-use crate::error::{Error, Result};
-use crate::needs::Nothing;
-use crate::state::state_fields;
+use crate::part::prelude::*;
 
 /// Multiplies the updates of each leaf by a number that follows from its shape, so that one learning rate suits layers of
 /// every width after [`scale_by_muon`](crate::scale_by_muon).

@@ -1,13 +1,8 @@
 use core::hint::select_unpredictable;
 use std::sync::Arc;
 
-use crate::element::Real;
-use crate::engine::{
-    InitContext, Job, LeafVisitor, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation, current_isa, dispatch,
-};
-use crate::error::Result;
-use crate::needs::Nothing;
-use crate::state::{Count, Moments, state_fields};
+use crate::engine::{Job, current_isa, dispatch};
+use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
 /// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of each

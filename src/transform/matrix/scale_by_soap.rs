@@ -1,12 +1,6 @@
 use super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, Of, Places, Rooms, square, squares};
-use crate::element::Real;
-use crate::engine::{
-    Clock, InitContext, LeafVisitor, Part, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation,
-};
-use crate::error::Result;
-use crate::needs::Nothing;
-use crate::state::{Count, Moments, state_fields};
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Scales the updates of a matrix as Adam does, in a basis in which the elements have little to do with each other: that of

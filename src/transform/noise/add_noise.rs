@@ -1,10 +1,6 @@
-use crate::element::Real;
-use crate::engine::{InitContext, RuleWithMemory, StepContext, Stretch};
-use crate::error::Result;
-use crate::needs::Nothing;
 use crate::numeric::random::{leaf_key, pair, path_hash};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, RandomKey, state_fields};
+use crate::part::prelude::*;
+use crate::state::RandomKey;
 use crate::tree::{Cursor, Strides, dense_strides, is_dense};
 
 /// Adds Gaussian noise whose variance decays with the steps.

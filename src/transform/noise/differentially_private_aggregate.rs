@@ -1,12 +1,10 @@
-use crate::element::DType;
-use crate::engine::{Examples, Outcome, Stage, Updates};
-use crate::error::Result;
+use crate::engine::{Examples, Updates};
 use crate::extra::Extra;
 use crate::needs::Provides;
 use crate::numeric::random::{leaf_key, pair, path_hash};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, RandomKey, state_fields};
+use crate::state::RandomKey;
 use crate::transform::rescale::shrink;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{LeafSpec, Tree, TreeMut};

@@ -1,14 +1,8 @@
 use std::sync::Arc;
 
 use super::units::{AddUp, Change, Units};
-use crate::element::Real;
-use crate::engine::{
-    InitContext, LeafVisitor, Part, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation, current_isa, dispatch,
-};
-use crate::error::{Error, Result};
-use crate::needs::Nothing;
-use crate::schedule::Hyperparam;
-use crate::state::{Count, state_fields};
+use crate::engine::{current_isa, dispatch};
+use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 use crate::tree::LeafSpec;
 

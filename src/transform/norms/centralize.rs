@@ -1,13 +1,8 @@
 use std::sync::Arc;
 
 use super::units::{AddUp, Change, Units};
-use crate::element::Real;
-use crate::engine::{
-    InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation, current_isa, dispatch,
-};
-use crate::error::Result;
-use crate::needs::Nothing;
-use crate::state::state_fields;
+use crate::engine::{current_isa, dispatch};
+use crate::part::prelude::*;
 
 /// Subtracts from the updates their mean over all axes but the first.
 ///

@@ -1,7 +1,4 @@
-use crate::element::Real;
-use crate::engine::Sums;
-use crate::needs::Nothing;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, shrink};
 
 /// Scales each leaf's updates down, so that their root mean square is at most a given one.

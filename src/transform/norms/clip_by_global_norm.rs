@@ -1,7 +1,4 @@
-use crate::element::Real;
-use crate::engine::Sums;
-use crate::needs::Nothing;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, shrink};
 
 /// Scales all updates down together, so that their norm is at most a given one.

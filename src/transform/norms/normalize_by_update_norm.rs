@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::Sums;
-use crate::needs::Nothing;
+use crate::part::prelude::*;
 use crate::transform::rescale::Rescale;
 
 /// Gives the updates of all leaves together a given norm, or nearly.

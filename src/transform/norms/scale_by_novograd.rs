@@ -1,8 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{Access, InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
-use crate::needs::Nothing;
-use crate::state::{Count, PerLeaf, Scalar, state_fields};
+use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
 /// Divides the updates of each leaf by the root of a running mean of their squared norm, adds decayed weights, and keeps a

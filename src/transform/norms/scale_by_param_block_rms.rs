@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::Sums;
-use crate::needs::Nothing;
+use crate::part::prelude::*;
 use crate::transform::rescale::Rescale;
 
 /// Multiplies the updates of each leaf by the root mean square of its parameters.

@@ -1,7 +1,5 @@
+use crate::part::prelude::*;
 use core::hint::select_unpredictable;
-
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
 
 /// Bets on each element's gradient as on a coin, with what earlier bets have won: no learning rate.
 ///

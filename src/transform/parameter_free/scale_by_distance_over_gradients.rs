@@ -1,9 +1,6 @@
 use super::anchored::{anchored, squared_norms};
-use crate::element::{DType, Real};
-use crate::engine::{InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
 use crate::numeric::order::larger;
-use crate::state::{Count, PerLeaf, Scalar, state_fields};
+use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
 /// Multiplies the updates of each leaf by how far its parameters ever were from where they began, divided by the root of all

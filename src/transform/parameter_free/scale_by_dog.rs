@@ -1,10 +1,7 @@
 use super::anchored::{anchored, squared_norms};
-use crate::element::Real;
-use crate::engine::{InitContext, Part, StepContext, Sums, TwoPasses};
-use crate::error::{Error, Result};
 use crate::numeric::order::larger;
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{Count, Scalar, state_fields};
 use crate::transform::rescale::factor_in;
 
 /// Multiplies updates by how far the parameters ever were from where they began, divided by the root of all squared

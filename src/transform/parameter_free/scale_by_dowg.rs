@@ -1,9 +1,6 @@
 use super::anchored::anchored;
-use crate::element::Real;
-use crate::engine::{InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
 use crate::numeric::order::larger;
-use crate::state::{Count, Scalar, state_fields};
+use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
 /// Multiplies updates by how far the parameters ever were from where they began, squared, divided by the root of all

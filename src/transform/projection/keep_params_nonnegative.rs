@@ -1,7 +1,5 @@
+use crate::part::prelude::*;
 use core::hint::select_unpredictable;
-
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
 
 /// Shortens updates that would make a parameter negative, so that it becomes zero.
 ///

@@ -1,9 +1,5 @@
-use crate::element::{DType, Real};
-use crate::engine::{InitContext, RuleWithMemory, StepContext, Stretch};
-use crate::error::Result;
-use crate::needs::Nothing;
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{Count, state_fields};
 
 /// Replaces updates by the sign of their mix with a running mean.
 ///

@@ -1,9 +1,7 @@
 use core::hint::select_unpredictable;
 
 use super::scale_by_sign::sign;
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Replaces updates by steps of a size that each element has for itself: larger while the sign of its gradient stays,
 /// smaller when it changes.

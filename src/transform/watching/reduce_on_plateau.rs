@@ -1,9 +1,5 @@
-use crate::element::Real;
-use crate::engine::{InitContext, Part, RuleWithMemory, StepContext};
-use crate::error::{Error, Result};
 use crate::needs::Value;
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Scalar, state_fields};
+use crate::part::prelude::*;
 
 /// Multiplies updates by a factor that becomes smaller whenever the loss has stopped improving.
 ///

@@ -5,11 +5,9 @@ pub use condition::{
     value_lt,
 };
 
-use crate::engine::{Around, Decision, Part, Stage, StepContext, Wrapper, WrapperState};
-use crate::error::Result;
 use crate::needs::{Level, Needs};
+use crate::part::prelude::*;
 use crate::recipe::Recipe;
-use crate::state::Count;
 
 /// Runs a transformation in some steps only; in the others the updates pass through unchanged.
 ///

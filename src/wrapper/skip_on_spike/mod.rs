@@ -2,9 +2,7 @@ mod statistic;
 
 pub use statistic::{OfLoss, OfNorm, SpikeStatistic};
 
-use crate::element::Real;
-use crate::engine::{Around, Decision, Stage, StepContext, Wrapper, WrapperState};
-use crate::state::{Count, Flag, Scalar};
+use crate::part::prelude::*;
 
 /// Throws away steps whose gradient has a norm far above what it was lately: the update is zero, and nothing inside is
 /// touched.

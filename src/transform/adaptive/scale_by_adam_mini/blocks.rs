@@ -1,7 +1,6 @@
 //! Which elements of a leaf share a second moment.
 
-use crate::engine::InitContext;
-use crate::error::{Error, Result};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::subtree;
 use crate::tree::LeafSpec;

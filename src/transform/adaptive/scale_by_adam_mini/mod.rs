@@ -1,14 +1,9 @@
 mod blocks;
 
 pub use self::blocks::{Block, Blocks};
-use crate::element::{DType, Element, Real, convert, with_dtype};
-use crate::engine::{
-    Clock, InitContext, Job, LeafVisitor, Part, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation,
-    current_isa, dispatch, sum_tile,
-};
-use crate::error::Result;
-use crate::needs::Nothing;
-use crate::state::{Count, Moments, state_fields};
+use crate::element::{Element, convert, with_dtype};
+use crate::engine::{Job, current_isa, dispatch, sum_tile};
+use crate::part::prelude::*;
 
 /// Divides a running mean of the updates by the root of one second moment for each block of elements.
 ///

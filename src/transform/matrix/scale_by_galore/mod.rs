@@ -5,17 +5,10 @@ use std::sync::Arc;
 use super::WeightDimensionNumbers;
 use super::scale_by_muon::one_matrix;
 use crate::arguments::{Argument, Arguments};
-use crate::element::{DType, Real};
-use crate::engine::{
-    InitContext, LeafVisitor, MatmulScratch, Matrix, Shape, Sink, Stage, StepContext, Updates, WholeLeaf, WholeTree,
-    Work, current_isa, matmul, table,
-};
-use crate::error::{Error, Result};
-use crate::needs::Nothing;
+use crate::engine::{MatmulScratch, Matrix, Shape, Sink, Updates, Work, current_isa, matmul, table};
 use crate::numeric::svd::Svd;
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Moments, State, state_fields};
 use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
 

@@ -1,7 +1,6 @@
 //! Which axes of a leaf are the rows and columns of matrices.
 
-use crate::engine::InitContext;
-use crate::error::{Error, Result};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::subtree;
 use crate::tree::LeafSpec;

@@ -5,13 +5,8 @@ use std::sync::Arc;
 
 use self::dimensions::{Layout, layouts};
 use self::newton_schulz::Scratch;
-use crate::element::{DType, Element, Real, convert, with_dtype};
-use crate::engine::{
-    Clock, InitContext, LeafVisitor, Part, StepContext, WholeLeaf, WholeTree, WholeTreeTransformation,
-};
-use crate::error::{Error, Result};
-use crate::needs::Nothing;
-use crate::state::{Count, Moments, state_fields};
+use crate::element::{Element, convert, with_dtype};
+use crate::part::prelude::*;
 
 pub use self::dimensions::{DimensionNumbers, WeightDimensionNumbers};
 pub(super) use self::dimensions::{fans, one_matrix};

@@ -1,12 +1,11 @@
 //! The iteration that brings the singular values of a matrix near 1.
 
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use core::any::Any;
 
 use super::dimensions::Layout;
-use crate::element::{DType, Real};
 use crate::engine::{Isa, Job, MatmulScratch, Matrix, current_isa, dispatch, matmul, sum_tile, symmetric_matmul};
-use crate::error::{Error, Result};
 use crate::numeric::spectral::spectral_norm;
 
 /// The coefficients `(a, b, c)` of `X ← a·X + (b·A + c·A²)·X`: the same for all steps, or a row for each.

@@ -4,9 +4,8 @@ mod state;
 pub use measure::{GlobalNorm, Measure, MeasureFn, MeasureWithEma, Measured, TreeSum, measure_fn, measure_with_ema};
 pub use state::{Measurements, MonitorState, measurements};
 
-use crate::element::Real;
-use crate::engine::{InitContext, LooksOn, Onlooker, Part, Sums, current_isa};
-use crate::error::{Error, Result};
+use crate::engine::current_isa;
+use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
 /// Measures the updates that pass through, under names to read in the state; changes nothing.
