@@ -4,7 +4,9 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::Kind;
+use super::said::Said;
 use crate::error::Result;
+use crate::recipe::Recipe;
 
 /// Asks a function for the value.
 ///
@@ -54,13 +56,23 @@ impl FromFn {
     }
 }
 
+impl Said for FromFn {
+    fn name(&self) -> &'static str {
+        "from_fn"
+    }
+
+    fn check_ranges(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::Opaque(self.to_string())
+    }
+}
+
 impl Kind for FromFn {
     fn value(&self, count: u64) -> f64 {
         (self.function)(count)
-    }
-
-    fn check(&self) -> Result<()> {
-        Ok(())
     }
 }
 

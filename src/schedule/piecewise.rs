@@ -3,8 +3,10 @@
 use core::f64::consts::PI;
 use core::fmt;
 
+use super::said::Said;
 use super::{Kind, finite, require};
 use crate::error::Result;
+use crate::recipe::{Recipe, ToRecipe};
 
 /// Multiplies by a scale at each boundary.
 ///
@@ -57,14 +59,29 @@ impl PiecewiseConstant {
     }
 }
 
+impl Said for PiecewiseConstant {
+    fn name(&self) -> &'static str {
+        "piecewise_constant"
+    }
+
+    fn check_ranges(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn recipe(&self) -> Recipe {
+        let points = self.boundaries_and_scales.as_slice().to_recipe();
+        Recipe::call(self.name(), [("init_value", self.init_value.to_recipe()), ("boundaries_and_scales", points)])
+    }
+}
+
 impl Kind for PiecewiseConstant {
     fn value(&self, count: u64) -> f64 {
         let passed = self.boundaries_and_scales.iter().take_while(|(boundary, _)| *boundary <= count);
         passed.fold(self.init_value, |value, (_, scale)| value * scale)
     }
 
-    fn check(&self) -> Result<()> {
-        check("piecewise_constant", self.init_value, &self.boundaries_and_scales)
+    fn check(&self, function: &str) -> Result<()> {
+        check(function, self.init_value, &self.boundaries_and_scales)
     }
 }
 
@@ -174,13 +191,33 @@ impl PiecewiseInterpolate {
     }
 }
 
+impl Said for PiecewiseInterpolate {
+    fn name(&self) -> &'static str {
+        "piecewise_interpolate"
+    }
+
+    fn check_ranges(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn recipe(&self) -> Recipe {
+        let between = Recipe::text(match self.interpolate_type {
+            InterpolateType::Linear => "linear",
+            InterpolateType::Cosine => "cosine",
+        });
+        let points = self.boundaries_and_scales.as_slice().to_recipe();
+        let (init, points) = (("init_value", self.init_value.to_recipe()), ("boundaries_and_scales", points));
+        Recipe::call(self.name(), [("interpolate_type", between), init, points])
+    }
+}
+
 impl Kind for PiecewiseInterpolate {
     fn value(&self, count: u64) -> f64 {
         self.interpolate_type.value(self.init_value, &self.boundaries_and_scales, count)
     }
 
-    fn check(&self) -> Result<()> {
-        check("piecewise_interpolate", self.init_value, &self.boundaries_and_scales)
+    fn check(&self, function: &str) -> Result<()> {
+        check(function, self.init_value, &self.boundaries_and_scales)
     }
 }
 
