@@ -99,6 +99,11 @@ impl Error {
         Error(Box::new(Kind::State { place: place.into(), problem: problem.into() }))
     }
 
+    /// A state that is given to another transformation than the one that made it.
+    pub(crate) fn other_transformation(place: String) -> Error {
+        Error::state(place, "the state was made by another transformation; make one with `init`")
+    }
+
     /// A state that does not fit where it is to go; every difference is a line.
     pub(crate) fn mismatch(what: impl Into<String>, lines: Vec<String>) -> Error {
         Error(Box::new(Kind::Mismatch { what: what.into(), lines }))

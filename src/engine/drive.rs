@@ -72,6 +72,11 @@ impl Work {
         }
     }
 
+    /// What it is for.
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// The same, for a copy of the state.
     pub(crate) fn fresh(&self, structure: &Structure) -> Work {
         Work::new(structure, self.shape)
@@ -92,6 +97,7 @@ impl Work {
         sink: Sink<'_>,
     ) -> Outcome {
         let shape = self.shape;
+        let at = &StepContext { params: &self.params, point: None, ..*at };
         self.sums.fill(0.0);
         let mut run = transformation.begin(state, at);
         for number in 0..=shape.barriers {

@@ -1,5 +1,6 @@
 //! What the engine runs, and what it tells it.
 
+use super::table::TableLeaf;
 use super::{Shape, SlotList, Span, Sums, Tile, WholeTree};
 use crate::element::{DType, Real};
 use crate::error::Result;
@@ -13,7 +14,9 @@ use crate::tree::{LeafSpec, Structure};
 pub struct InitContext<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) active: &'a [bool],
-    pub(crate) params: &'a super::table::Table,
+    pub(crate) params: &'a [TableLeaf],
+    /// Arrays in place of the parameters that they are for.
+    pub(crate) point: Option<&'a Moments>,
 }
 
 impl<'a> InitContext<'a> {
@@ -58,6 +61,7 @@ impl<'a> InitContext<'a> {
                 _ => super::whole::read_leaf::<f32>(&self.params[i], spec, copies.get_mut(i)),
             }
         }
+        self.point.into_iter().for_each(|point| copies.copy_from(point));
         Ok(copies)
     }
 
@@ -94,9 +98,17 @@ pub struct StepContext<'a> {
     /// There are no gradients in this step: what was accumulated is to be emitted.
     pub(crate) flush: bool,
     pub(crate) value: Option<f64>,
+    /// The parameters, from when the step begins.
+    pub(crate) params: &'a [TableLeaf],
+    /// Arrays in place of the parameters that they are for.
+    pub(crate) point: Option<&'a Moments>,
 }
 
 impl<'a> StepContext<'a> {
+    pub(crate) fn new(structure: &'a Structure, flush: bool, value: Option<f64>) -> StepContext<'a> {
+        StepContext { structure, flush, value, params: &[], point: None }
+    }
+
     /// The parameters' leaves.
     pub fn structure(&self) -> &'a Structure {
         self.structure
@@ -120,6 +132,13 @@ impl<'a> StepContext<'a> {
     /// The value of the loss: `Some` in every step of what [needs](crate::needs) it.
     pub fn value(&self) -> Option<f64> {
         self.value
+    }
+
+    /// A state as `init` makes it, for the parameters of this step.
+    pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
+        let StepContext { structure, params, point, .. } = *self;
+        let fresh = transformation.init_state(&InitContext { structure, active, params, point });
+        fresh.expect("there is memory for a second state like the first")
     }
 }
 

@@ -87,6 +87,7 @@ impl<S> FlattenState<S> {
 
 impl<S: State> State for FlattenState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("vector", &self.room.nested);
         walk.apart(|walk| walk.child("inner", &self.inner));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {

@@ -85,7 +85,8 @@ pub type FreezableState<S> = WrapperState<Frozen, S>;
 
 memory! {
     /// Which leaves of a [`freezable`] are frozen.
-    pub Frozen {
+    pub Frozen {}
+    set {
         frozen: PerLeaf<Flag>,
     }
     beside {

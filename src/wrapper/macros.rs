@@ -200,7 +200,8 @@ macro_rules! wrapper {
 }
 
 /// Says once what a part remembers: makes the struct, its default, and [`State`](crate::state::State). A field starts at what follows
-/// its type, or else at its default. Those `beside` are no part of the state. `evaluate |memory| expr` says how parameters to evaluate
+/// its type, or else at its default. Those in `set` are set by users, and stay when the state starts anew
+/// ([`StepContext::anew`](crate::part::StepContext)). Those `beside` are no part of the state. `evaluate |memory| expr` says how parameters to evaluate
 /// with are made, see [`EvaluateAs`](crate::state::EvaluateAs).
 macro_rules! memory {
     (
@@ -208,6 +209,7 @@ macro_rules! memory {
         $vis:vis $M:ident $(<$G:ident: $GB:path>)? {
             $($(#[$doc:meta])* $field:ident: $F:ty $(= $start:expr)?,)*
         }
+        $(set { $($(#[$sdoc:meta])* $set:ident: $St:ty,)* })?
         $(beside { $($(#[$bdoc:meta])* $beside:ident: $B:ty $(= $bstart:expr)?,)* })?
         $(evaluate |$memory:ident| $as:expr;)?
     ) => {
@@ -215,6 +217,7 @@ macro_rules! memory {
         #[derive(Clone, Debug)]
         $vis struct $M $(<$G: $GB>)? {
             $($(#[$doc])* $field: $F,)*
+            $($($(#[$sdoc])* $set: $St,)*)?
             $($($(#[$bdoc])* $beside: $B,)*)?
         }
 
@@ -222,6 +225,7 @@ macro_rules! memory {
             fn default() -> Self {
                 $M {
                     $($field: $crate::wrapper!(@or [$($start)?] [<$F>::default()]),)*
+                    $($($set: <$St>::default(),)*)?
                     $($($beside: $crate::wrapper!(@or [$($bstart)?] [<$B>::default()]),)*)?
                 }
             }
@@ -230,9 +234,11 @@ macro_rules! memory {
         impl $(<$G: $GB>)? $crate::state::State for $M $(<$G>)? {
             fn walk<'a>(&'a self, walk: &mut $crate::state::StateWalk<'a, '_>) {
                 $(walk.child(stringify!($field), &self.$field);)*
+                $($(walk.setting(stringify!($set), &self.$set);)*)?
             }
             fn walk_mut<'a>(&'a mut self, walk: &mut $crate::state::StateWalkMut<'a, '_>) {
                 $(walk.child(stringify!($field), &mut self.$field);)*
+                $($(walk.setting(stringify!($set), &mut self.$set);)*)?
             }
             $(fn evaluate_as(&self) -> Option<$crate::state::EvaluateAs> {
                 let $memory = self;

@@ -94,6 +94,7 @@ impl<S> core::ops::DerefMut for PartitionState<S> {
 
 impl<S: State> State for PartitionState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("groups", &(&self.names, &self.which));
         walk.renamed(&self.names, |walk| self.members.walk(walk));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {

@@ -173,6 +173,7 @@ impl<M: State> State for PartState<M> {
 
 impl<M: State, S: State> State for WrapperState<M, S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("active", &self.active);
         evaluation(&self.memory, &self.arrays, walk);
         self.memory.walk(walk);
         self.arrays.walk(walk);

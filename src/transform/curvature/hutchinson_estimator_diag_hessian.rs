@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::needs::ValueAndGradFn;
 use crate::numeric::random::{halves, leaf_key, path_hash, philox};
-use crate::state::{Count, Moments, RandomKey, State, StateWalk, StateWalkMut};
+use crate::state::{Count, Moments, RandomKey, state_fields};
 
 /// Replaces the updates by an estimate of the Hessian's diagonal, from two more gradients of the loss: for
 /// [`sophia`](crate::sophia()).
@@ -94,16 +94,7 @@ pub struct HutchinsonState {
     behind: Moments,
 }
 
-impl State for HutchinsonState {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("key", &self.key);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("key", &mut self.key);
-    }
-}
+state_fields!(HutchinsonState<> { count, key } room { point, ahead, behind });
 
 /// The spacing of numbers near 1.
 fn spacing(dtype: DType) -> f64 {

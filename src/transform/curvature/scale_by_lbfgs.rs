@@ -2,7 +2,7 @@ use crate::element::{DType, Real};
 use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, sum_tile};
 use crate::error::{Error, Result};
 use crate::macros::builder;
-use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
+use crate::state::{Count, Moments, Scalar, state_fields};
 use crate::tree::{Cursor, dense_strides};
 
 /// Multiplies the updates by an estimate of the inverse Hessian, made of the last few differences of parameters and
@@ -104,24 +104,7 @@ pub struct ScaleByLbfgsState {
     alphas: Vec<f64>,
 }
 
-impl State for ScaleByLbfgsState {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("params", &self.params);
-        walk.child("updates", &self.updates);
-        walk.child("diff_params_memory", &self.diff_params_memory);
-        walk.child("diff_updates_memory", &self.diff_updates_memory);
-        walk.child("weights_memory", &self.weights_memory);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("params", &mut self.params);
-        walk.child("updates", &mut self.updates);
-        walk.child("diff_params_memory", &mut self.diff_params_memory);
-        walk.child("diff_updates_memory", &mut self.diff_updates_memory);
-        walk.child("weights_memory", &mut self.weights_memory);
-    }
-}
+state_fields!(ScaleByLbfgsState<> { count, params, updates, diff_params_memory, diff_updates_memory, weights_memory });
 
 impl crate::engine::Part for ScaleByLbfgs {
     const NAME: &'static str = "scale_by_lbfgs";

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::needs::Level;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
+use crate::state::{Count, Moments, Scalar, State, state_fields};
 
 /// Divides a running mean of the updates by a running mean of the Hessian's diagonal, and clips the quotient.
 ///
@@ -202,22 +202,7 @@ impl<H> ScaleBySophiaState<H> {
     }
 }
 
-impl<H: State> State for ScaleBySophiaState<H> {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("mu", &self.mu);
-        walk.child("nu", &self.nu);
-        walk.child("win_rate", &self.win_rate);
-        walk.child("hessian_fn_state", &self.hessian_fn_state);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("mu", &mut self.mu);
-        walk.child("nu", &mut self.nu);
-        walk.child("win_rate", &mut self.win_rate);
-        walk.child("hessian_fn_state", &mut self.hessian_fn_state);
-    }
-}
+state_fields!(ScaleBySophiaState<H: State> { count, mu, nu, win_rate, hessian_fn_state } knows { nested });
 
 /// What [`ScaleBySophia`] works out once a step.
 #[doc(hidden)]

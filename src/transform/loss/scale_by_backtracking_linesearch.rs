@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::macros::builder;
 use crate::needs;
 use crate::schedule::Hyperparam;
-use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
+use crate::state::{Count, Moments, Scalar, state_fields};
 
 /// Multiplies the updates by a step size at which the loss decreases by enough, found by trying shorter and shorter ones.
 ///
@@ -127,31 +127,9 @@ pub struct BacktrackingLinesearchInfo {
     pub decrease_error: Scalar,
 }
 
-impl State for BacktrackingLinesearchInfo {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("num_linesearch_steps", &self.num_linesearch_steps);
-        walk.child("decrease_error", &self.decrease_error);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("num_linesearch_steps", &mut self.num_linesearch_steps);
-        walk.child("decrease_error", &mut self.decrease_error);
-    }
-}
+state_fields!(BacktrackingLinesearchInfo<> { num_linesearch_steps, decrease_error });
 
-impl State for ScaleByBacktrackingLinesearchState {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("learning_rate", &self.learning_rate);
-        walk.child("value", &self.value);
-        walk.child("info", &self.info);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("learning_rate", &mut self.learning_rate);
-        walk.child("value", &mut self.value);
-        walk.child("info", &mut self.info);
-    }
-}
+state_fields!(ScaleByBacktrackingLinesearchState<> { count, learning_rate, value, info } room { point });
 
 impl crate::engine::Part for ScaleByBacktrackingLinesearch {
     const NAME: &'static str = "scale_by_backtracking_linesearch";

@@ -5,7 +5,7 @@ use crate::macros::builder;
 use crate::needs;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
+use crate::state::{Count, Moments, Scalar, state_fields};
 
 /// Multiplies the updates by a step size that satisfies the strong Wolfe conditions: the loss decreases by enough, and its
 /// slope along the updates becomes flat enough.
@@ -212,35 +212,9 @@ pub struct ZoomLinesearchInfo {
     pub curvature_error: Scalar,
 }
 
-impl State for ZoomLinesearchInfo {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("num_linesearch_steps", &self.num_linesearch_steps);
-        walk.child("decrease_error", &self.decrease_error);
-        walk.child("curvature_error", &self.curvature_error);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("num_linesearch_steps", &mut self.num_linesearch_steps);
-        walk.child("decrease_error", &mut self.decrease_error);
-        walk.child("curvature_error", &mut self.curvature_error);
-    }
-}
+state_fields!(ZoomLinesearchInfo<> { num_linesearch_steps, decrease_error, curvature_error });
 
-impl State for ScaleByZoomLinesearchState {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("learning_rate", &self.learning_rate);
-        walk.child("value", &self.value);
-        walk.child("grad", &self.grad);
-        walk.child("info", &self.info);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("learning_rate", &mut self.learning_rate);
-        walk.child("value", &mut self.value);
-        walk.child("grad", &mut self.grad);
-        walk.child("info", &mut self.info);
-    }
-}
+state_fields!(ScaleByZoomLinesearchState<> { count, learning_rate, value, grad, info });
 
 impl crate::engine::Part for ScaleByZoomLinesearch {
     const NAME: &'static str = "scale_by_zoom_linesearch";

@@ -68,7 +68,9 @@ pub struct ScaleByShapeState {
 }
 
 impl State for ScaleByShapeState {
-    fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("factors", &self.factors.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
+    }
     fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
 }
 

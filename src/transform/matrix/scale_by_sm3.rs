@@ -94,10 +94,10 @@ pub struct ScaleBySm3State {
     layouts: Arc<[Layout]>,
 }
 
-state_fields!(ScaleBySm3State<> { count, mu, nu });
+state_fields!(ScaleBySm3State<> { count, mu, nu } knows { layouts });
 
 /// The axes of a leaf in memory order, outermost first: how long each is, and where its numbers begin.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Layout(Vec<[usize; 2]>);
 
 impl Layout {

@@ -86,9 +86,9 @@ pub struct AddNoiseState {
     deviation: f64,
 }
 
-state_fields!(AddNoiseState<> { count, key });
+state_fields!(AddNoiseState<> { count, key } knows { leaves });
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct NoiseLeaf {
     /// FNV-1a of the path.
     hash: u64,

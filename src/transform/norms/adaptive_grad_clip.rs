@@ -97,7 +97,7 @@ pub struct AdaptiveGradClipState {
     of_params: Vec<f64>,
 }
 
-state_fields!(AdaptiveGradClipState<> { count });
+state_fields!(AdaptiveGradClipState<> { count } knows { units });
 
 impl AdaptiveGradClip {
     fn units(&self, leaf: &LeafSpec) -> Result<Units> {

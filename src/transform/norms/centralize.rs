@@ -66,7 +66,9 @@ pub struct CentralizeState {
 }
 
 impl State for CentralizeState {
-    fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("units", &self.units);
+    }
     fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
 }
 

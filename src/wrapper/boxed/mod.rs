@@ -122,10 +122,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_check(&self, state: &dyn ErasedState, at: &StepContext<'_>) -> Result<()> {
         let Some(held) = state.as_any().downcast_ref::<Held<T>>() else {
-            return Err(Error::state(
-                self.describe(),
-                "the state was made by another transformation; make one with `init`",
-            ));
+            return Err(Error::other_transformation(self.describe()));
         };
         self.check(&held.state, at)
     }

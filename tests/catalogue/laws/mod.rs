@@ -3,6 +3,7 @@
 mod arguments;
 mod cuts;
 mod errors;
+mod exchanged;
 mod fusing;
 mod instruction_sets;
 mod layouts;

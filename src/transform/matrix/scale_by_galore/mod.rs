@@ -1,5 +1,6 @@
 use core::any::Any;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::WeightDimensionNumbers;
@@ -160,7 +161,7 @@ pub struct ScaleByGaloreState<S> {
     inside: Inside,
 }
 
-state_fields!(ScaleByGaloreState<S: State> { count, projector, base_optimizer_state });
+state_fields!(ScaleByGaloreState<S: State> { count, projector, base_optimizer_state } knows { inside });
 
 /// What it takes to run the base optimizer: its leaves, and their gradients and updates.
 struct Inside {
@@ -181,6 +182,12 @@ struct Inside {
 impl Clone for Inside {
     fn clone(&self) -> Inside {
         Inside::new(self.matrices.clone(), self.structure.clone(), self.active.clone(), self.shape)
+    }
+}
+
+impl Hash for Inside {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (&self.matrices, &self.structure, &self.active, self.shape).hash(hasher);
     }
 }
 
@@ -209,7 +216,7 @@ impl Inside {
 }
 
 /// Where a matrix lies in its leaf, the longer side first; of equal ones, the rows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Places {
     long: Vec<usize>,
     short: Vec<usize>,
@@ -319,13 +326,17 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         let mut inside = Inside::new(matrices, structure, at.active().into(), self.base_optimizer.shape());
         let work = &mut inside.work;
         table::params(&inside.zeros, &inside.structure, &mut work.params, &mut work.path)?;
-        let within = InitContext { structure: &inside.structure, active: at.active(), params: &work.params };
+        let within =
+            InitContext { structure: &inside.structure, active: at.active(), params: &work.params, point: None };
         let base_optimizer_state = self.base_optimizer.init_state(&within)?;
         work.params.clear();
         Ok(ScaleByGaloreState { count: Count::default(), projector, base_optimizer_state, inside })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        if state.inside.shape != self.base_optimizer.shape() {
+            return Err(Error::other_transformation(self.base_optimizer.describe()));
+        }
         self.base_optimizer
             .check(&state.base_optimizer_state, &StepContext { structure: &state.inside.structure, ..*at })
     }
