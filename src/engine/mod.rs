@@ -60,5 +60,4 @@ pub use whole::{LeafVisitor, WholeLeaf, WholeTree};
 // What the loops are made of, under the names that they have had here.
 pub use crate::numeric::isa::{Isa, detected_isa, force_isa};
 pub(crate) use crate::numeric::isa::{Job, current_isa, dispatch};
-pub(crate) use crate::numeric::matmul::{MatmulScratch, Matrix, matmul, symmetric_matmul};
 use crate::numeric::{convert, isa};

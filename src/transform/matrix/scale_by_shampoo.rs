@@ -29,14 +29,15 @@ use crate::state::{Count, Moments};
 /// u ← u / √(v + eps)
 /// ```
 ///
-/// Eigenvalues are found in `f64`, with the same bits on any number of threads and with any instruction set.
+/// Eigenvalues are found in `f64`. The bits do not depend on the number of threads; between instruction sets the last ones
+/// differ.
 ///
 /// # Cost
 ///
 /// For a matrix of `n × m`, `2n² + 2m²` floats of state; for other leaves one float for each parameter. One more pass, before
 /// which the updates are stored. A step takes about `4nm(n + m)` multiplications and additions for a matrix, and each refresh
 /// of a root of `n × n` about `12n³`, in `f64`: for large matrices let the frequency be low, or use
-/// [`scale_by_soap`](crate::scale_by_soap). Reads no parameters.
+/// [`scale_by_soap`](crate::scale_by_soap). Each product allocates some 2 MB for its factors. Reads no parameters.
 ///
 /// # Errors
 ///

@@ -5,8 +5,9 @@ use core::any::Any;
 
 use super::dimensions::Layout;
 use crate::element::{DType, Real};
-use crate::engine::{Isa, Job, MatmulScratch, Matrix, current_isa, dispatch, matmul, sum_tile, symmetric_matmul};
+use crate::engine::{Isa, Job, current_isa, dispatch, sum_tile};
 use crate::error::{Error, Result};
+use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::spectral::spectral_norm;
 
 /// The coefficients `(a, b, c)` of `X ← a·X + (b·A + c·A²)·X`: the same for all steps, or a row for each.
@@ -147,18 +148,11 @@ struct Room<C> {
     a: Vec<C>,
     squared: Vec<C>,
     product: Vec<C>,
-    matmul: MatmulScratch<C>,
 }
 
 impl<C> Default for Room<C> {
     fn default() -> Room<C> {
-        Room {
-            x: Vec::new(),
-            a: Vec::new(),
-            squared: Vec::new(),
-            product: Vec::new(),
-            matmul: MatmulScratch::default(),
-        }
+        Room { x: Vec::new(), a: Vec::new(), squared: Vec::new(), product: Vec::new() }
     }
 }
 
@@ -168,7 +162,6 @@ struct Wide {
     x: Vec<f64>,
     a: Vec<f64>,
     work: Vec<f64>,
-    matmul: MatmulScratch<f64>,
 }
 
 impl Scratch {
@@ -195,7 +188,7 @@ impl Scratch {
         room.x.iter_mut().zip(places()).for_each(|(x, place)| *x = u[place]);
         let norm = match preconditioning {
             Preconditioning::Frobenius => Some(sum_of_squares(&room.x).sqrt()),
-            Preconditioning::Spectral => Some(self.wide.spectral_norm(isa, &room.x, size)),
+            Preconditioning::Spectral => Some(self.wide.spectral_norm(&room.x, size)),
             Preconditioning::Aol | Preconditioning::Schatten => None,
         };
         if let Some(norm) = norm {
@@ -213,7 +206,7 @@ impl Scratch {
 }
 
 impl Wide {
-    fn spectral_norm<C: Real>(&mut self, isa: Isa, x: &[C], [n, m]: [usize; 2]) -> f64 {
+    fn spectral_norm<C: Real>(&mut self, x: &[C], [n, m]: [usize; 2]) -> f64 {
         self.x.clear();
         self.x.extend(x.iter().map(|x| x.as_f64()));
         // Scaled, so that squares neither overflow nor vanish.
@@ -223,8 +216,8 @@ impl Wide {
         }
         self.x.iter_mut().for_each(|x| *x /= largest);
         self.a.resize(n * n, 0.0);
-        let x = Matrix::row_major(&self.x, n, m);
-        symmetric_matmul(isa, &mut self.matmul, x, x.transposed(), &mut self.a[..n * n]);
+        let x = matrix(&self.x, n, m);
+        symmetric_matmul(x, x.reversed_axes(), &mut self.a[..n * n]);
         largest * spectral_norm(&mut self.a[..n * n], n, &mut self.work).sqrt()
     }
 }
@@ -246,17 +239,16 @@ impl<C: Real> Room<C> {
     ) {
         for (step, coeffs) in coeffs.enumerate() {
             let [a, b, c] = coeffs.map(C::of);
-            let x = Matrix::row_major(&self.x, n, m);
-            symmetric_matmul(isa, &mut self.matmul, x, x.transposed(), &mut self.a);
+            let x = matrix(&self.x, n, m);
+            symmetric_matmul(x, x.reversed_axes(), &mut self.a);
             if step == 0 {
                 self.precondition(n, preconditioning);
             }
-            let gram = Matrix::row_major(&self.a, n, n);
-            symmetric_matmul(isa, &mut self.matmul, gram, gram, &mut self.squared);
+            let gram = matrix(&self.a, n, n);
+            symmetric_matmul(gram, gram, &mut self.squared);
             // b·A + c·A²
             dispatch(isa, Mix { of_x: b, x: &self.a, of_y: c, y: &mut self.squared });
-            let [factor, x] = [Matrix::row_major(&self.squared, n, n), Matrix::row_major(&self.x, n, m)];
-            matmul(isa, &mut self.matmul, factor, x, &mut self.product);
+            matmul(matrix(&self.squared, n, n), matrix(&self.x, n, m), &mut self.product);
             dispatch(isa, Mix { of_x: a, x: &self.x, of_y: C::one(), y: &mut self.product });
             core::mem::swap(&mut self.x, &mut self.product);
         }
