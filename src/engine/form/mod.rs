@@ -17,19 +17,18 @@ mod memory;
 mod named;
 mod rule;
 mod state;
-mod sweep;
 mod two_passes;
 mod whole;
 
 pub use around::{
     Arithmetic, Around, AroundWithArithmetic, Decision, Elsewhere, Holds, NoArithmetic, WithArithmetic, Wrapper,
 };
+pub use loops::Access;
 pub use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
 pub(crate) use named::Exactly;
 pub use named::{Named, Optimizer};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};
-pub use sweep::Access;
 pub use two_passes::{TwoPass, TwoPasses};
 pub use whole::{Whole, WholeTreeTransformation};
 

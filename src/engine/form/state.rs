@@ -42,12 +42,6 @@ impl Arrays {
         self.all.iter().for_each(|array| list.push(array, leaf));
     }
 
-    /// All of them: `N` is how many the part has.
-    #[inline]
-    pub(super) fn first<const N: usize>(&self) -> [&Moments; N] {
-        core::array::from_fn(|slot| &self.all[slot])
-    }
-
     /// Whether a leaf has its arrays, or needs none.
     pub(super) fn has(&self, leaf: usize) -> bool {
         self.all.iter().all(|array| array.dtype(leaf).is_some())

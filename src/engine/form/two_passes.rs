@@ -5,9 +5,9 @@ use super::super::kernel::{MOST_SLOTS, Slots};
 use super::super::{
     InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Tile, WholeTree, fused_tile,
 };
+use super::loops::{Access, Each, MOST_SUMS, OnElement, each};
 use super::rule::checked_slots;
 use super::state::{Arrays, Start};
-use super::sweep::{Access, Each, MOST_SUMS, OnElement, each};
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::{DType, Real};
 use crate::error::Result;

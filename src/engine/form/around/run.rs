@@ -7,7 +7,7 @@ use super::super::super::{
     InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree, fits, fused_tile,
     sum_tile,
 };
-use super::super::loops::{each, each_read};
+use super::super::loops::each;
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState};
@@ -212,20 +212,23 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let Some(inner) = &run.inner else {
             if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(inside.at) {
                 if O::BEFORE && run.decision == Some(Decision::Hold) {
-                    each_read(Half::<P, O, C, true>(own()), &state.arrays, tile);
+                    each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
                 }
                 tile.set_zero();
             }
             return;
         };
         if O::BEFORE && runs && span.has(inside.at) {
-            each(Half::<P, O, C, true>(own()), &state.arrays, tile);
+            each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
         }
         let transformation = part.inner_now(&state.memory);
         transformation.tile(&state.inner, inner, inside, span, tile);
         if O::AFTER && runs && span.has(inside.after(transformation.shape()).at) {
-            let after = Half::<P, O, C, false>(O::scalars(part, &state.memory, tile.leaf));
-            if O::REWRITES { each(after, &state.arrays, tile) } else { each_read(after, &state.arrays, tile) }
+            let own = O::scalars::<C>(part, &state.memory, tile.leaf);
+            match O::REWRITES {
+                true => each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile),
+                false => each(Half::<P, O, C, false, false>(own), &state.arrays, 0, tile),
+            }
         }
     }
 
