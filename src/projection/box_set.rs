@@ -1,6 +1,5 @@
 use super::operand::{Operand, TreeValues};
-use super::set::{ElementSet, Set, projection, visit};
-use crate::arguments::Argument;
+use super::set::{Described, ElementSet, Set, Show, projection};
 use crate::error::{Error, Result};
 use crate::tree::TreeMut;
 
@@ -77,9 +76,9 @@ impl Set for BoxSet {
         }
     }
 
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("lower", visit(&mut self.lower));
-        show("upper", visit(&mut self.upper));
+    fn arguments(&mut self, show: &mut Show<'_>) {
+        show("lower", Described::Over(&mut self.lower));
+        show("upper", Described::Over(&mut self.upper));
     }
 }
 

@@ -1,8 +1,7 @@
 use super::hyperplane::distance;
 use super::operand::Operand;
-use super::set::{Set, TreeSet, projection, visit};
+use super::set::{Described, Set, Show, TreeSet, projection};
 use super::vector::Vector;
-use crate::arguments::Argument;
 use crate::error::{Error, Result};
 use crate::schedule::Hyperparam;
 use crate::tree::TreeMut;
@@ -75,9 +74,9 @@ impl Set for Halfspace {
         self.b.validate(Self::NAME, "b", "finite", f64::is_finite)
     }
 
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("a", visit(&mut self.a));
-        show("b", Argument::Hyperparam(&mut self.b));
+    fn arguments(&mut self, show: &mut Show<'_>) {
+        show("a", Described::Over(&mut self.a));
+        show("b", Described::By(&mut self.b));
     }
 }
 

@@ -1,6 +1,5 @@
 use super::operand::{Operand, TreeValues};
-use super::set::{ElementSet, Set, projection, visit};
-use crate::arguments::Argument;
+use super::set::{Described, ElementSet, Set, Show, projection};
 use crate::error::Result;
 use crate::tree::TreeMut;
 
@@ -61,8 +60,8 @@ impl Set for Hypercube {
         self.scale.validate(Self::NAME, "scale", "not negative", |x| x >= 0.0)
     }
 
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("scale", visit(&mut self.scale));
+    fn arguments(&mut self, show: &mut Show<'_>) {
+        show("scale", Described::Over(&mut self.scale));
     }
 }
 

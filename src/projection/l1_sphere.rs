@@ -1,7 +1,6 @@
-use super::set::{Set, TreeSet, projection};
+use super::set::{Described, Set, Show, TreeSet, projection};
 use super::simplex::Cut;
 use super::vector::Vector;
-use crate::arguments::Argument;
 use crate::error::Result;
 use crate::schedule::Hyperparam;
 use crate::tree::TreeMut;
@@ -69,8 +68,8 @@ impl Set for L1Sphere {
         self.scale.validate(Self::NAME, "scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
     }
 
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("scale", Argument::Hyperparam(&mut self.scale));
+    fn arguments(&mut self, show: &mut Show<'_>) {
+        show("scale", Described::By(&mut self.scale));
     }
 }
 

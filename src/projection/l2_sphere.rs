@@ -1,6 +1,5 @@
-use super::set::{Set, TreeSet, projection};
+use super::set::{Described, Set, Show, TreeSet, projection};
 use super::vector::Vector;
-use crate::arguments::Argument;
 use crate::error::Result;
 use crate::schedule::Hyperparam;
 use crate::tree::{TreeMut, is_safe};
@@ -65,8 +64,8 @@ impl Set for L2Sphere {
         self.scale.validate(Self::NAME, "scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
     }
 
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("scale", Argument::Hyperparam(&mut self.scale));
+    fn arguments(&mut self, show: &mut Show<'_>) {
+        show("scale", Described::By(&mut self.scale));
     }
 }
 

@@ -1,5 +1,4 @@
-use super::set::{ElementSet, Set, projection};
-use crate::arguments::Argument;
+use super::set::{Described, ElementSet, Set, Show, projection};
 use crate::error::Result;
 use crate::schedule::Hyperparam;
 use crate::tree::TreeMut;
@@ -61,8 +60,8 @@ impl Set for LinfBall {
         self.scale.validate(Self::NAME, "scale", "not negative", |x| x >= 0.0)
     }
 
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("scale", Argument::Hyperparam(&mut self.scale));
+    fn arguments(&mut self, show: &mut Show<'_>) {
+        show("scale", Described::By(&mut self.scale));
     }
 }
 

@@ -1,5 +1,4 @@
-use super::set::{ElementSet, Set, projection};
-use crate::arguments::Argument;
+use super::set::{ElementSet, Set, Show, projection};
 use crate::error::Result;
 use crate::tree::TreeMut;
 
@@ -56,7 +55,7 @@ impl Set for NonNegative {
         Ok(())
     }
 
-    fn arguments(&mut self, _: &mut dyn FnMut(&'static str, Argument<'_>)) {}
+    fn arguments(&mut self, _: &mut Show<'_>) {}
 }
 
 impl ElementSet for NonNegative {

@@ -1,8 +1,10 @@
 use super::operand::{Operand, TreeValues, Values};
 use super::vector::{TreeVector, Vector};
-use crate::arguments::Argument;
+use crate::arguments::{Argument, Visit};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
+use crate::recipe::Decided;
+use crate::schedule::Hyperparam;
 use crate::tree::stretch::{STRETCH, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
 
@@ -34,7 +36,7 @@ pub trait Set: Clone + core::fmt::Debug + Send + Sync + 'static {
     fn check(&self) -> Result<()>;
 
     /// Shows the arguments.
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
+    fn arguments(&mut self, show: &mut Show<'_>);
 }
 
 /// A set that holds each element between two bounds.
@@ -59,12 +61,33 @@ pub trait TreeSet: Set {
     fn move_to(&self, count: u64, x: &mut dyn Vector);
 }
 
-/// How an operand is shown among the arguments.
-pub(super) fn visit(operand: &mut Operand) -> Argument<'_> {
-    match operand {
-        Operand::Number(number) => Argument::Hyperparam(number),
-        Operand::Tree(tree) => Argument::Static(tree),
-    }
+/// What is shown the arguments of a set.
+pub(super) type Show<'a> = dyn FnMut(&'static str, Described<'_>) + 'a;
+
+/// An argument of a set.
+pub enum Described<'a> {
+    /// A number or a schedule.
+    By(&'a mut Hyperparam),
+    /// The same, or a tree.
+    Over(&'a mut Operand),
+}
+
+/// Shows the arguments of a projection: a tree is never injected.
+pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
+    visit("projection", Argument::Static(&mut Decided(S::NAME)));
+    set.arguments(&mut |name, argument| match argument {
+        Described::By(number) | Described::Over(Operand::Number(number)) => visit(name, Argument::Hyperparam(number)),
+        Described::Over(tree) => visit(name, Argument::Static(tree)),
+    });
+}
+
+/// Shows the arguments of a projection, as configs set them.
+pub(super) fn own<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
+    visit("projection", Argument::Static(&mut Decided(S::NAME)));
+    set.arguments(&mut |name, argument| match argument {
+        Described::By(number) => visit(name, Argument::Hyperparam(number)),
+        Described::Over(operand) => visit(name, Argument::Static(operand)),
+    });
 }
 
 /// The bounds of each active leaf that are trees.

@@ -1,7 +1,6 @@
 use super::operand::Operand;
-use super::set::{Set, TreeSet, projection, visit};
+use super::set::{Described, Set, Show, TreeSet, projection};
 use super::vector::Vector;
-use crate::arguments::Argument;
 use crate::error::{Error, Result};
 use crate::tree::TreeMut;
 
@@ -69,8 +68,8 @@ impl Set for VectorLine {
         }
     }
 
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("a", visit(&mut self.a));
+    fn arguments(&mut self, show: &mut Show<'_>) {
+        show("a", Described::Over(&mut self.a));
     }
 }
 

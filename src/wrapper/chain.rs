@@ -1,5 +1,7 @@
 use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::engine::{
+    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree,
+};
 use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
@@ -214,6 +216,13 @@ impl<T: Stage> Stage for NamedChain<T> {
 
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.members.unused(&state.members, report);
+    }
+
+    fn outline(&self) -> Outline {
+        match self.members.outline() {
+            Outline::Chain(members) => Outline::NamedChain(members),
+            other => other,
+        }
     }
 
     fn recipe(&self) -> Recipe {

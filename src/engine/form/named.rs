@@ -2,7 +2,9 @@
 
 use core::marker::PhantomData;
 
-use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use super::super::{
+    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree,
+};
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
@@ -68,6 +70,9 @@ impl<C, N: Needs> Given<C> for Exactly<N> {
 ///
 /// None.
 pub trait Optimizer: Part {
+    /// Whether messages speak of the chain alone.
+    const HIDDEN: bool = false;
+
     /// What it is.
     type Chain: Stage;
 
@@ -150,5 +155,9 @@ impl<P: Optimizer, G: Given<Chain<P>>> Form<P> for Named<G> {
     }
     fn unused(part: &P, state: &State<P>, report: &mut dyn FnMut(&str)) {
         part.chain().unused(state, report);
+    }
+    fn inside(part: &P) -> Option<Outline> {
+        let chain = part.chain().outline();
+        Some(if P::HIDDEN { chain } else { Outline::Optimizer { name: P::NAME, chain: Box::new(chain) } })
     }
 }
