@@ -194,6 +194,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let did = match decision {
             Decision::Skip => Outcome { emitted: false, skipped: true },
             Decision::Hold => Outcome { emitted: false, skipped: false },
+            // What is given out is more than what comes out of what is inside, if that may be zero.
+            _ if O::SUMS > 0 && !O::KEEPS_ZEROS => {
+                Outcome { emitted: true, skipped: inside.is_some_and(|inside| inside.skipped) }
+            }
             _ => inside.unwrap_or(Outcome { emitted: true, skipped: false }),
         };
         outcome.emitted &= did.emitted;
