@@ -99,6 +99,11 @@ impl Error {
         Error(Box::new(Kind::State { place: place.into(), problem: problem.into() }))
     }
 
+    /// A state that is given to another transformation than the one that made it.
+    pub(crate) fn other_transformation(place: String) -> Error {
+        Error::state(place, "the state was made by another transformation; make one with `init`")
+    }
+
     /// A state that does not fit where it is to go; every difference is a line.
     pub(crate) fn mismatch(what: impl Into<String>, lines: Vec<String>) -> Error {
         Error(Box::new(Kind::Mismatch { what: what.into(), lines }))
@@ -233,13 +238,20 @@ struct Known<'a>(&'a str, &'a [String]);
 
 impl fmt::Display for Known<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 5;
         let Known(name, known) = self;
-        if let Some(nearest) = known.iter().min_by_key(|k| edit_distance(name, k))
-            && edit_distance(name, nearest) <= 1 + name.len() / 3
+        let mut nearest: Vec<&str> = known.iter().map(|k| &**k).collect();
+        nearest.sort_by_key(|k| (!k.starts_with(name), edit_distance(name, k)));
+        if let Some(first) = nearest.first()
+            && (first.starts_with(name) || edit_distance(name, first) <= 1 + name.len() / 3)
         {
-            write!(f, "; did you mean `{nearest}`?")?;
+            write!(f, "; did you mean `{first}`?")?;
         }
-        if known.is_empty() { Ok(()) } else { write!(f, " (known: {})", known.join(", ")) }
+        match known.len() {
+            0 => Ok(()),
+            n if n <= SHOWN => write!(f, " (known: {})", known.join(", ")),
+            n => write!(f, " (the nearest of {n}: {})", nearest[..SHOWN].join(", ")),
+        }
     }
 }
 

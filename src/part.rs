@@ -13,10 +13,11 @@
 //! those of the crate, and is safe code: no part can make the engine read or write memory that is not its own.
 
 pub use crate::engine::{
-    Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds, InitContext,
-    Inner, LeafVisitor, LooksOn, Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker, Optimizer, Outcome,
-    Part, PartState, Rule, RuleWithMemory, SlotArray, StepContext, Steps, Stretch, Sums, TwoPass, TwoPasses, Weighing,
-    Whole, WholeLeaf, WholeTree, WholeTreeTransformation, WithArithmetic, WithSums, Wrapper, WrapperState,
+    Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Effect, Elsewhere, Holds,
+    InitContext, Inner, LeafVisitor, LooksOn, Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker,
+    Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, SlotArray, StepContext, Steps, Stretch, Sums, TwoPass,
+    TwoPasses, Weighing, Whole, WholeLeaf, WholeTree, WholeTreeTransformation, WithArithmetic, WithSums, Wrapper,
+    WrapperState,
 };
 
 /// All that most parts are made of: `use gradchain::part::prelude::*;`

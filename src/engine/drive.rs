@@ -72,6 +72,11 @@ impl Work {
         }
     }
 
+    /// What it is for.
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// The same, for a copy of the state.
     pub(crate) fn fresh(&self, structure: &Structure) -> Work {
         Work::new(structure, self.shape)
@@ -92,6 +97,7 @@ impl Work {
         sink: Sink<'_>,
     ) -> Outcome {
         let shape = self.shape;
+        let at = &StepContext { params: &self.params, point: None, ..*at };
         self.sums.fill(0.0);
         let mut run = transformation.begin(state, at);
         for number in 0..=shape.barriers {
@@ -103,10 +109,11 @@ impl Work {
                 structure: at.structure,
                 pieces: &self.pieces,
                 params: &self.params,
-                grads: if at.flush { &[] } else { &self.grads },
+                grads: if at.gradients { &self.grads } else { &[] },
                 stored: &self.stored,
                 sums: RawSlice::new(NonNull::from(self.sums.as_mut_slice()).cast::<f64>(), self.sums.len()),
                 span: shape.span(number),
+                backwards: number % 2 == 1,
                 shape,
                 ends: ends.is_some_and(|end| number >= end),
                 sink,
@@ -129,7 +136,7 @@ impl Work {
                     active: &self.active,
                     stored: &mut self.stored,
                     params: &self.params,
-                    grads: if at.flush { &[] } else { &self.grads },
+                    grads: if at.gradients { &self.grads } else { &[] },
                     copies: &mut self.copies,
                     objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
                 };
@@ -138,7 +145,7 @@ impl Work {
         }
         let sums =
             Sums { pieces: &self.pieces, values: &self.sums, width: shape.sums, first: 0, structure: at.structure };
-        let mut outcome = Outcome { emitted: true, skipped: false };
+        let mut outcome = Outcome { emitted: at.gradients, skipped: false };
         transformation.finish(state, run, sums, &mut outcome);
         outcome
     }
@@ -168,6 +175,9 @@ struct Pass<'a, T: Stage> {
     stored: &'a [Buffer],
     sums: RawSlice,
     span: Span,
+    /// Whether it begins with the last piece: what the pass before went through last is still in the cache. No bit depends on
+    /// the order, since sums are kept by piece.
+    backwards: bool,
     shape: Shape,
     /// All updates are zero after this pass, and no further pass is needed.
     ends: bool,
@@ -181,7 +191,13 @@ impl<T: Stage> Pass<'_, T> {
         if rayon::current_num_threads() > 1 && self.pieces.all.len() > 4 {
             return self.split(&self.pieces.all, 0);
         }
-        self.pieces.all.iter().enumerate().for_each(|(i, piece)| self.piece(i, piece, spare));
+        self.some(&self.pieces.all, 0, spare);
+    }
+
+    fn some(&self, pieces: &[Piece], first: usize, spare: &mut Spare) {
+        let numbered = pieces.iter().enumerate();
+        let one = |(i, piece)| self.piece(first + i, piece, spare);
+        if self.backwards { numbered.rev().for_each(one) } else { numbered.for_each(one) }
     }
 
     /// Halves the pieces until there are few, so that idle threads can take the other half.
@@ -191,7 +207,12 @@ impl<T: Stage> Pass<'_, T> {
             return self.few(pieces, first);
         }
         let (left, right) = pieces.split_at(pieces.len() / 2);
-        rayon::join(|| self.split(left, first), || self.split(right, first + left.len()));
+        let (left, right) = (|| self.split(left, first), || self.split(right, first + left.len()));
+        if self.backwards {
+            rayon::join(right, left)
+        } else {
+            rayon::join(left, right)
+        };
     }
 
     /// A function of its own, since the spare room would be part of every frame of `split` otherwise: a dozen of them, and a
@@ -200,7 +221,7 @@ impl<T: Stage> Pass<'_, T> {
     #[inline(never)]
     fn few(&self, pieces: &[Piece], first: usize) {
         let mut spare = Spare::default();
-        pieces.iter().enumerate().for_each(|(i, piece)| self.piece(first + i, piece, &mut spare));
+        self.some(pieces, first, &mut spare);
     }
 
     fn piece(&self, number: usize, piece: &Piece, spare: &mut Spare) {

@@ -7,7 +7,7 @@ use super::{Cursor, Strides, dense_strides, matching_strides};
 use crate::element::DType;
 
 /// Path, type, shape and memory order of one leaf.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct LeafSpec {
     path: Arc<str>,
     dtype: DType,

@@ -16,11 +16,49 @@ mod wrapper;
 /// | `optional` | hyperparameters that there may be none of | no |
 ///
 /// All sections may be left out, in this order. Ranges are those of [`range`](crate::range) by name. `check path;` at the end names a
-/// function `fn(&Self) -> Result<()>` for what ranges cannot say. The associated function `with(..)` takes what is required and given.
+/// function `fn(&Self) -> Result<()>` for what ranges cannot say. What a part does to the direction and the size of updates is said
+/// after its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement, OWN_SIZE;`, or, where it follows from arguments, by
+/// `effect path;` at the end, a function `fn(&Self) -> Effect`. The associated function `with(..)` takes what is required and given.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::arguments::required;
+/// use gradchain::part::{Clock, Rule};
+/// use gradchain::prelude::*;
+/// use gradchain::Real;
+///
+/// gradchain::part! {
+///     /// Multiplies by a number.
+///     #[derive(Clone, Debug)]
+///     pub Stretch as "stretch": OneElement;
+///     required {
+///         /// By how much.
+///         by: POSITIVE;
+///     }
+/// }
+///
+/// impl Rule for Stretch {
+///     type Slots<C: Real> = [C; 0];
+///     type Scalars<C: Real> = C;
+///
+///     fn scalars<C: Real>(&self, clock: Clock) -> C {
+///         C::of(self.by.at(clock.count))
+///     }
+///     fn apply<C: Real>(by: C, _: &mut [C; 0], u: C, _: C) -> C {
+///         by * u
+///     }
+/// }
+///
+/// let error = Stretch::with(-1.0).init(&0.0_f32).unwrap_err();
+/// assert_eq!(error.to_string(), "stretch: argument `by` must be positive and finite, found -1.0");
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+#[macro_export]
 macro_rules! part {
     (
         $(#[$meta:meta])*
-        $T:ident as $name:literal: $Form:ident;
+        $vis:vis $T:ident as $name:literal: $Form:ident $(, $effect:ident)?;
         $(required { $($(#[$rdoc:meta])* $r:ident: $rrange:ident;)* })?
         $(given { $($(#[$gdoc:meta])* $g:ident: $G:ty $(, $grange:ident)?;)* })?
         $(hyperparams { $($(#[$hdoc:meta])* $h:ident: $hrange:ident = $hdefault:expr;)* })?
@@ -28,11 +66,12 @@ macro_rules! part {
         $(integers { $($(#[$ndoc:meta])* $n:ident: $N:ty = $ndefault:expr $(, $nrange:ident)?;)* })?
         $(optional { $($(#[$qdoc:meta])* $q:ident: $qrange:ident;)* })?
         $(check $check:path;)?
+        $(effect $effect_of:path;)?
     ) => {
         $(#[$meta])*
         #[non_exhaustive]
         #[must_use = "a transformation does nothing until it is given gradients"]
-        pub struct $T {
+        $vis struct $T {
             $($(
                 $(#[$rdoc])*
                 #[doc = concat!("\n\nRange: [`", stringify!($rrange), "`](crate::range::", stringify!($rrange), ").")]
@@ -132,9 +171,9 @@ macro_rules! part {
             )*)?
         }
 
-        impl $crate::engine::Part for $T {
+        impl $crate::part::Part for $T {
             const NAME: &'static str = $name;
-            type Form = $crate::engine::$Form;
+            type Form = $crate::part::$Form;
 
             fn validate(&self) -> $crate::Result<()> {
                 #[allow(unused_imports, reason = "a transformation may have no argument with a range")]
@@ -149,24 +188,35 @@ macro_rules! part {
                 Ok(())
             }
 
-            fn recipe(&self) -> $crate::recipe::Recipe {
-                $crate::arguments::recipe_of(self)
+            fn own_arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
+                $crate::arguments::Arguments::arguments(self, visit);
             }
+
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                let show = |visit: &mut $crate::arguments::Visit<'_>| {
+                    $crate::part::Part::own_arguments(&mut self.clone(), visit);
+                };
+                $crate::arguments::recipe_of($name, show)
+            }
+
+            $(fn effect(&self) -> $crate::part::Effect {
+                $crate::part::Effect::$effect
+            })?
+            $(fn effect(&self) -> $crate::part::Effect {
+                $effect_of(self)
+            })?
         }
 
         impl $crate::arguments::Arguments for $T {
             const NAME: &'static str = $name;
 
-            fn arguments(&mut self, _visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
+            fn arguments(&mut self, _visit: &mut $crate::arguments::Visit<'_>) {
                 $($(_visit(stringify!($r), $crate::arguments::Argument::Hyperparam(&mut self.$r));)*)?
                 $($(_visit(stringify!($h), $crate::arguments::Argument::Hyperparam(&mut self.$h));)*)?
-                $($(_visit(stringify!($g), $crate::arguments::Argument::Static(&self.$g));)*)?
-                $($(_visit(stringify!($o), $crate::arguments::Argument::Static(&self.$o));)*)?
-                $($(_visit(stringify!($n), $crate::arguments::Argument::Static(&self.$n));)*)?
-                $($(match &mut self.$q {
-                    Some(given) => _visit(stringify!($q), $crate::arguments::Argument::Hyperparam(given)),
-                    None => _visit(stringify!($q), $crate::arguments::Argument::Static(&$crate::recipe::Recipe::Null)),
-                })*)?
+                $($(_visit(stringify!($g), $crate::arguments::Argument::Static(&mut $crate::recipe::Required(&mut self.$g)));)*)?
+                $($(_visit(stringify!($o), $crate::arguments::Argument::Static(&mut self.$o));)*)?
+                $($(_visit(stringify!($n), $crate::arguments::Argument::Static(&mut self.$n));)*)?
+                $($(_visit(stringify!($q), $crate::arguments::optional(&mut self.$q));)*)?
             }
         }
     };
@@ -267,22 +317,22 @@ macro_rules! optimizer {
         impl $($generics)* $crate::arguments::Arguments for $T {
             const NAME: &'static str = $name;
 
-            fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
+            fn arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
                 use $crate::arguments::Argument;
                 $($(visit(stringify!($h), Argument::Hyperparam(&mut optimizer!(@place self $($hpath)*)));)+)?
-                $($(visit(stringify!($o), Argument::Static(&optimizer!(@place self $($opath)*)));)+)?
-                $($(visit(stringify!($n), Argument::Static(&optimizer!(@place self $($npath)*)));)+)?
+                $($(visit(stringify!($o), Argument::Static(&mut optimizer!(@place self $($opath)*)));)+)?
+                $($(visit(stringify!($n), Argument::Static(&mut optimizer!(@place self $($npath)*)));)+)?
                 $($({
                     let $q_of = &mut *self;
                     match $given {
                         Some(given) => visit(stringify!($q), Argument::Hyperparam(given)),
                         // What is absent cannot be set while running: it has no place in the state.
-                        None => visit(stringify!($q), Argument::Static(&$crate::recipe::Recipe::Null)),
+                        None => visit(stringify!($q), Argument::Static(&mut $crate::recipe::Decided($crate::recipe::Recipe::Null))),
                     }
                 })+)?
                 $($({
                     let $c_of = &mut *self;
-                    visit(stringify!($c), Argument::Static(&$value));
+                    visit(stringify!($c), Argument::Static(&mut $crate::recipe::Decided($value)));
                 })+)?
                 // What was visited may have been set.
                 $(self.$then();)?
@@ -293,9 +343,7 @@ macro_rules! optimizer {
             const NAME: &'static str = $name;
             type Form = $crate::engine::Named;
 
-            fn recipe(&self) -> $crate::recipe::Recipe {
-                $crate::arguments::recipe_of(self)
-            }
+            $crate::arguments::recipe_of_arguments!();
 
             fn describe(&self) -> String {
                 format!("{}[{}]", $name, $crate::engine::Stage::describe(&self.chain))

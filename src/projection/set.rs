@@ -1,8 +1,9 @@
 use super::operand::{Operand, TreeValues, Values};
 use super::vector::{TreeVector, Vector};
-use crate::arguments::Argument;
+use crate::arguments::{Argument, Visit};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
+use crate::recipe::Decided;
 use crate::schedule::Hyperparam;
 use crate::tree::stretch::{STRETCH, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
@@ -35,7 +36,7 @@ pub trait Set: Clone + core::fmt::Debug + Send + Sync + 'static {
     fn check(&self) -> Result<()>;
 
     /// Shows the arguments.
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
+    fn arguments(&mut self, show: &mut Show<'_>);
 }
 
 /// A set that holds each element between two bounds.
@@ -60,23 +61,26 @@ pub trait TreeSet: Set {
     fn move_to(&self, count: u64, x: &mut dyn Vector);
 }
 
-/// An argument of a set, by name.
-pub(super) trait Shown {
-    fn shown(&mut self) -> Argument<'_>;
+/// What is shown the arguments of a set.
+pub(super) type Show<'a> = dyn FnMut(&'static str, Described<'_>) + 'a;
+
+/// An argument of a set.
+pub enum Described<'a> {
+    /// A number or a schedule.
+    By(&'a mut Hyperparam),
+    /// The same, or a tree.
+    Over(&'a mut Operand),
 }
 
-impl Shown for Hyperparam {
-    fn shown(&mut self) -> Argument<'_> {
-        Argument::Hyperparam(self)
+impl<'a> From<&'a mut Hyperparam> for Described<'a> {
+    fn from(number: &'a mut Hyperparam) -> Described<'a> {
+        Described::By(number)
     }
 }
 
-impl Shown for Operand {
-    fn shown(&mut self) -> Argument<'_> {
-        match self {
-            Operand::Number(number) => Argument::Hyperparam(number),
-            Operand::Tree(tree) => Argument::Static(tree),
-        }
+impl<'a> From<&'a mut Operand> for Described<'a> {
+    fn from(operand: &'a mut Operand) -> Described<'a> {
+        Described::Over(operand)
     }
 }
 
@@ -86,6 +90,24 @@ pub(super) fn check_direction<S: TreeSet>(set: &S) -> Result<()> {
         Some((name, a)) if a.fixed() == Some(0.0) => Err(Error::argument(S::NAME, name, "not zero everywhere", 0)),
         _ => Ok(()),
     }
+}
+
+/// Shows the arguments of a projection: a tree is never injected.
+pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
+    visit("projection", Argument::Static(&mut Decided(S::NAME)));
+    set.arguments(&mut |name, argument| match argument {
+        Described::By(number) | Described::Over(Operand::Number(number)) => visit(name, Argument::Hyperparam(number)),
+        Described::Over(tree) => visit(name, Argument::Static(tree)),
+    });
+}
+
+/// Shows the arguments of a projection, as configs set them.
+pub(super) fn own<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
+    visit("projection", Argument::Static(&mut Decided(S::NAME)));
+    set.arguments(&mut |name, argument| match argument {
+        Described::By(number) => visit(name, Argument::Hyperparam(number)),
+        Described::Over(operand) => visit(name, Argument::Static(operand)),
+    });
 }
 
 /// The bounds of each active leaf that are trees.
@@ -223,8 +245,8 @@ macro_rules! projection {
                 Ok(())
             }
 
-            fn arguments(&mut self, _show: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
-                $(_show(stringify!($a), $crate::projection::set::Shown::shown(&mut self.$a));)*
+            fn arguments(&mut self, _show: &mut $crate::projection::set::Show<'_>) {
+                $(_show(stringify!($a), (&mut self.$a).into());)*
             }
         }
 

@@ -1,13 +1,13 @@
 use core::hint::select_unpredictable;
 
 use super::operand::{TreeValues, Values};
-use super::set::{ElementSet, LeafBounds, bounds};
-use crate::arguments::recipe_of_arguments;
-use crate::arguments::{Argument, Arguments};
+use super::set::{ElementSet, LeafBounds, bounds, injected, own};
+use crate::arguments::{Arguments, Visit, recipe_of};
 use crate::element::Real;
 use crate::engine::{InitContext, OneElementWithMemory, Part, RuleWithMemory, StepContext, Stretch};
 use crate::error::Result;
 use crate::needs::Nothing;
+use crate::recipe::Recipe;
 use crate::state::{Count, state_fields};
 use crate::tree::stretch::STRETCH;
 
@@ -28,9 +28,8 @@ impl<S> ProjectElements<S> {
 impl<S: ElementSet> Arguments for ProjectElements<S> {
     const NAME: &'static str = "project";
 
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        visit("projection", Argument::Static(&S::NAME));
-        self.projection.arguments(visit);
+    fn arguments(&mut self, visit: &mut Visit<'_>) {
+        injected(&mut self.projection, visit);
     }
 }
 
@@ -55,7 +54,13 @@ impl<S: ElementSet> Part for ProjectElements<S> {
         self.projection.check()
     }
 
-    recipe_of_arguments!();
+    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+        own(&mut self.projection, visit);
+    }
+
+    fn recipe(&self) -> Recipe {
+        recipe_of("project", |visit| own(&mut self.projection.clone(), visit))
+    }
 }
 
 impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {

@@ -1,9 +1,10 @@
 use super::operand::{TreeValues, Values};
-use super::set::{TreeSet, beside};
+use super::set::{TreeSet, beside, injected, own};
 use super::vector::{SumVector, Vector};
-use crate::arguments::{Argument, Arguments};
+use crate::arguments::{Arguments, Visit, recipe_of};
 use crate::engine::{InitContext, StepContext, WholeTree};
 use crate::error::Result;
+use crate::recipe::Recipe;
 use crate::state::{Count, state_fields};
 
 /// See [`project`](crate::project): the projection of the whole tree as one vector.
@@ -23,9 +24,8 @@ impl<S> ProjectTree<S> {
 impl<S: TreeSet> Arguments for ProjectTree<S> {
     const NAME: &'static str = "project";
 
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        visit("projection", Argument::Static(&S::NAME));
-        self.projection.arguments(visit);
+    fn arguments(&mut self, visit: &mut Visit<'_>) {
+        injected(&mut self.projection, visit);
     }
 }
 
@@ -48,7 +48,13 @@ impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
         self.projection.check()
     }
 
-    crate::arguments::recipe_of_arguments!();
+    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+        own(&mut self.projection, visit);
+    }
+
+    fn recipe(&self) -> Recipe {
+        recipe_of("project", |visit| own(&mut self.projection.clone(), visit))
+    }
 }
 
 impl<S: TreeSet> crate::engine::WholeTreeTransformation for ProjectTree<S> {

@@ -4,9 +4,8 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::Kind;
-use super::said::Said;
+use super::said::{Said, Show};
 use crate::error::Result;
-use crate::recipe::Recipe;
 
 /// Asks a function for the value.
 ///
@@ -65,9 +64,7 @@ impl Said for FromFn {
         Ok(())
     }
 
-    fn recipe(&self) -> Recipe {
-        Recipe::Opaque(self.to_string())
-    }
+    fn arguments(&mut self, _: &mut Show<'_>) {}
 }
 
 impl Kind for FromFn {

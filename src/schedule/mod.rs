@@ -76,6 +76,8 @@ pub use piecewise::{
 };
 pub use polynomial::{Linear, Polynomial, linear, polynomial};
 pub use product::{Product, product};
+#[cfg(feature = "config")]
+pub(crate) use recipe::schemas;
 pub use rex::{Rex, rex};
 pub use several::Several;
 pub use sgdr::{Sgdr, sgdr};
@@ -221,6 +223,12 @@ macro_rules! kinds {
     ($($Kind:ident),* $(,)?) => {
         impl Schedule {
             fn kind(&self) -> &dyn Kind {
+                match self {
+                    $(Schedule::$Kind(kind) => kind,)*
+                }
+            }
+
+            fn kind_mut(&mut self) -> &mut dyn Kind {
                 match self {
                     $(Schedule::$Kind(kind) => kind,)*
                 }

@@ -3,10 +3,11 @@
 use core::f64::consts::PI;
 use core::fmt;
 
-use super::said::Said;
+use super::recipe::Pairs;
+use super::said::{Said, Show};
 use super::{Kind, finite, require};
 use crate::error::Result;
-use crate::recipe::{Recipe, ToRecipe};
+use crate::recipe::Required;
 
 /// Multiplies by a scale at each boundary.
 ///
@@ -43,8 +44,8 @@ pub fn piecewise_constant(
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a schedule does nothing until it is asked for a value"]
 pub struct PiecewiseConstant {
-    init_value: f64,
-    boundaries_and_scales: Vec<(u64, f64)>,
+    pub(super) init_value: f64,
+    pub(super) boundaries_and_scales: Vec<(u64, f64)>,
 }
 
 impl PiecewiseConstant {
@@ -68,9 +69,9 @@ impl Said for PiecewiseConstant {
         Ok(())
     }
 
-    fn recipe(&self) -> Recipe {
-        let points = self.boundaries_and_scales.as_slice().to_recipe();
-        Recipe::call(self.name(), [("init_value", self.init_value.to_recipe()), ("boundaries_and_scales", points)])
+    fn arguments(&mut self, visit: &mut Show<'_>) {
+        visit("init_value", &mut Required(&mut self.init_value));
+        visit("boundaries_and_scales", &mut Pairs(&mut self.boundaries_and_scales));
     }
 }
 
@@ -169,9 +170,9 @@ impl InterpolateType {
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a schedule does nothing until it is asked for a value"]
 pub struct PiecewiseInterpolate {
-    interpolate_type: InterpolateType,
-    init_value: f64,
-    boundaries_and_scales: Vec<(u64, f64)>,
+    pub(super) interpolate_type: InterpolateType,
+    pub(super) init_value: f64,
+    pub(super) boundaries_and_scales: Vec<(u64, f64)>,
 }
 
 impl PiecewiseInterpolate {
@@ -200,14 +201,10 @@ impl Said for PiecewiseInterpolate {
         Ok(())
     }
 
-    fn recipe(&self) -> Recipe {
-        let between = Recipe::text(match self.interpolate_type {
-            InterpolateType::Linear => "linear",
-            InterpolateType::Cosine => "cosine",
-        });
-        let points = self.boundaries_and_scales.as_slice().to_recipe();
-        let (init, points) = (("init_value", self.init_value.to_recipe()), ("boundaries_and_scales", points));
-        Recipe::call(self.name(), [("interpolate_type", between), init, points])
+    fn arguments(&mut self, visit: &mut Show<'_>) {
+        visit("interpolate_type", &mut Required(&mut self.interpolate_type));
+        visit("init_value", &mut Required(&mut self.init_value));
+        visit("boundaries_and_scales", &mut Pairs(&mut self.boundaries_and_scales));
     }
 }
 

@@ -1,22 +1,183 @@
-//! Schedules as data.
+//! Schedules as data: each says its name and its arguments once, here.
 
-use super::{DecayShape, Hyperparam, Schedule};
-use crate::recipe::{Recipe, ToRecipe};
+use super::said::Said as _;
+use super::*;
+use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, Required, Setting, ToRecipe, words};
+
+/// For each name one to read into.
+const PROTOTYPES: &[(&str, fn() -> Schedule)] = &[
+    ("constant", || constant(0.0).into()),
+    ("linear", || linear(0.0, 0.0, 1).into()),
+    ("polynomial", || polynomial(0.0, 0.0, 1.0, 1).into()),
+    ("exponential_decay", || exponential_decay(0.0, 1, 1.0).into()),
+    ("cosine_decay", || cosine_decay(0.0, 1).into()),
+    ("piecewise_constant", || piecewise_constant(0.0, []).into()),
+    ("piecewise_interpolate", || piecewise_interpolate(InterpolateType::Linear, 0.0, []).into()),
+    ("warmup_constant", || warmup_constant(0.0, 0.0, 1).into()),
+    ("warmup_cosine_decay", || warmup_cosine_decay(0.0, 0.0, 0, 1, 0.0).into()),
+    ("warmup_exponential_decay", || warmup_exponential_decay(0.0, 0.0, 1, 1, 1.0).into()),
+    ("linear_onecycle", || linear_onecycle(1, 0.0).into()),
+    ("cosine_onecycle", || cosine_onecycle(1, 0.0).into()),
+    ("sgdr", || sgdr([]).into()),
+    ("join", || join(Vec::new(), []).into()),
+    ("warmup_stable_decay", || warmup_stable_decay(0.0, 0, 0, 0).into()),
+    ("inverse_sqrt", || inverse_sqrt(0.0, 1).into()),
+    ("rex", || rex(0.0, 1).into()),
+    ("cosine_restarts", || cosine_restarts(0.0, 1).into()),
+    ("table", || table([]).into()),
+    ("clamp", || clamp(0.0, 0.0, 0.0).into()),
+    ("sum", || sum(Vec::new()).into()),
+    ("product", || product(Vec::new()).into()),
+];
+
+fn names() -> impl Iterator<Item = &'static str> {
+    PROTOTYPES.iter().map(|(name, _)| *name).chain(["noam"])
+}
+
+/// One of this name, whose arguments have yet to be given.
+fn prototype(name: &str) -> Option<Schedule> {
+    PROTOTYPES.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
+}
+
+/// Every name, with the JSON Schema of its arguments.
+#[cfg(feature = "config")]
+pub(crate) fn schemas() -> Vec<(&'static str, String)> {
+    let of = |name: &'static str| {
+        let (mut properties, mut required) = (Vec::new(), Vec::new());
+        let mut note = |argument: &'static str, setting: &mut dyn Setting| {
+            properties.push(format!("{argument:?}: {}", setting.schema()));
+            if setting.is_missing() {
+                required.push(argument);
+            }
+        };
+        match prototype(name) {
+            Some(mut schedule) => schedule.kind_mut().arguments(&mut note),
+            None => {
+                ["model_width", "warmup_steps"].iter().for_each(|argument| note(argument, &mut Required(&mut 0_u64)))
+            }
+        }
+        let properties = properties.join(", ");
+        let schema = format!(
+            r#"{{"type": "object", "properties": {{{properties}}}, "required": {required:?}, "additionalProperties": false}}"#
+        );
+        (name, schema)
+    };
+    names().map(of).collect()
+}
 
 impl ToRecipe for Schedule {
     fn to_recipe(&self) -> Recipe {
-        self.kind().recipe()
+        if let Schedule::FromFn(function) = self {
+            return Recipe::Opaque(function.to_string());
+        }
+        Recipe::Map(vec![(self.kind().name().into(), arguments(self.clone().kind_mut()))])
     }
 }
 
-impl ToRecipe for DecayShape {
-    fn to_recipe(&self) -> Recipe {
-        Recipe::text(match self {
-            DecayShape::Linear => "linear",
-            DecayShape::OneMinusSqrt => "one_minus_sqrt",
-            DecayShape::Cosine => "cosine",
-        })
+fn arguments(kind: &mut dyn Kind) -> Recipe {
+    let mut entries = Vec::new();
+    kind.arguments(&mut |name, argument| entries.push((name.into(), argument.to_recipe())));
+    Recipe::Map(entries)
+}
+
+impl FromRecipe for Schedule {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Schedule> {
+        let (name, inside) = node.single("a schedule: {name: arguments}")?;
+        if name == "schedule" {
+            return inside.read();
+        }
+        // The parameters of a transformer's schedule are not kept: it is another, with a peak that follows from them.
+        if name == "noam" {
+            let fields = inside.fields(&["model_width", "warmup_steps"])?;
+            return Ok(noam(fields.required("model_width")?, fields.required::<Whole>("warmup_steps")?.0).into());
+        }
+        let unknown = || ConfigError::unknown(node.place(), "schedule", name, names());
+        let mut schedule = prototype(name).ok_or_else(unknown)?;
+        inside.set_all(&[], &[], &mut |visit| schedule.kind_mut().arguments(visit))?;
+        schedule.validate().map_err(|error| ConfigError::refused(inside.place(), error))?;
+        Ok(schedule)
     }
+
+    fn schema() -> String {
+        r##"{"$ref": "#/$defs/schedule"}"##.into()
+    }
+}
+
+/// The arguments alone, as `sgdr` lists them.
+impl FromRecipe for WarmupCosineDecay {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<WarmupCosineDecay> {
+        let mut cycle = warmup_cosine_decay(0.0, 0.0, 0, 1, 0.0);
+        node.set_all(&[], &[], &mut |visit| cycle.arguments(visit))?;
+        Ok(cycle)
+    }
+}
+
+impl ToRecipe for WarmupCosineDecay {
+    fn to_recipe(&self) -> Recipe {
+        arguments(&mut self.clone())
+    }
+}
+
+words!(InterpolateType { Linear = "linear", Cosine = "cosine" });
+words!(DecayShape { Linear = "linear", OneMinusSqrt = "one_minus_sqrt", Cosine = "cosine" });
+
+/// A number of steps; a negative one is no steps, as in Optax.
+struct Whole(u64);
+
+impl FromRecipe for Whole {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Whole> {
+        match node.value() {
+            Recipe::Integer(n) if *n < 0 => Ok(Whole(0)),
+            _ => node.read().map(Whole).map_err(|_| node.wrong("a whole number")),
+        }
+    }
+
+    fn schema() -> String {
+        <isize as FromRecipe>::schema()
+    }
+}
+
+/// Arguments that are kept in another form than they are given in.
+macro_rules! kept {
+    ($($(#[$doc:meta])* $Name:ident: $T:ty = $Read:ty, $required:literal, |$read:ident| $keep:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $Name<'a>(pub(super) &'a mut $T);
+
+        impl ToRecipe for $Name<'_> {
+            fn to_recipe(&self) -> Recipe {
+                self.0.to_recipe()
+            }
+        }
+
+        impl Setting for $Name<'_> {
+            fn set(&mut self, node: &Node<'_>) -> recipe::Result<()> {
+                let $read = node.read::<$Read>()?;
+                *self.0 = $keep;
+                Ok(())
+            }
+            fn schema(&self) -> String {
+                <$Read as FromRecipe>::schema()
+            }
+            fn is_missing(&self) -> bool {
+                $required
+            }
+        }
+    )*};
+}
+
+kept! {
+    /// A number of steps that must be given.
+    Steps: u64 = Whole, true, |steps| steps.0;
+    /// One that may be given.
+    MaySteps: u64 = Whole, false, |steps| steps.0;
+    /// Boundaries, in any order, each with a factor; there may be none.
+    Pairs: Vec<(u64, f64)> = Option<Vec<(Whole, f64)>>, false, |pairs| {
+        let mut pairs: Vec<_> = pairs.into_iter().flatten().map(|(Whole(at), scale)| (at, scale)).collect();
+        pairs.sort_by_key(|(at, _)| *at);
+        pairs
+    };
+    /// Where schedules begin.
+    Boundaries: Vec<u64> = Vec<Whole>, true, |boundaries| boundaries.into_iter().map(|Whole(at)| at).collect();
 }
 
 impl ToRecipe for Hyperparam {
@@ -25,5 +186,40 @@ impl ToRecipe for Hyperparam {
             Hyperparam::Number(number) => Recipe::Number(*number),
             Hyperparam::Schedule(schedule) => Recipe::map([("schedule", schedule.to_recipe())]),
         }
+    }
+}
+
+/// The bits of the number that stands for one that is missing: a NaN that no arithmetic makes.
+const MISSING: u64 = 0x7ff8_6d69_7373_6e67;
+
+impl Hyperparam {
+    pub(crate) const MISSING: Hyperparam = Hyperparam::Number(f64::from_bits(MISSING));
+}
+
+/// A number, or `{"schedule": ..}`. `null` leaves it at its default.
+impl FromRecipe for Hyperparam {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Hyperparam> {
+        if let Recipe::Map(_) = node.value() {
+            return match node.single("{\"schedule\": ..}")? {
+                ("schedule", inside) => Ok(Hyperparam::Schedule(inside.read()?)),
+                _ => Err(node.wrong("{\"schedule\": ..}")),
+            };
+        }
+        node.read().map(Hyperparam::Number).map_err(|_| node.wrong("a number or a schedule"))
+    }
+
+    fn schema() -> String {
+        r##"{"anyOf": [{"type": ["number", "string"]}, {"$ref": "#/$defs/scheduled"}]}"##.into()
+    }
+
+    fn set(&mut self, node: &Node<'_>) -> recipe::Result<()> {
+        if !node.is_none() || FromRecipe::is_missing(self) {
+            *self = Hyperparam::from_recipe(node)?;
+        }
+        Ok(())
+    }
+
+    fn is_missing(&self) -> bool {
+        matches!(self, Hyperparam::Number(number) if number.to_bits() == MISSING)
     }
 }

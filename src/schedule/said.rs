@@ -5,7 +5,7 @@ use core::fmt;
 use super::several::list;
 use super::{DecayShape, Schedule};
 use crate::error::Result;
-use crate::recipe::Recipe;
+use crate::recipe::Setting;
 
 /// What is known of a schedule from its arguments: it prints as the call that makes it.
 pub(super) trait Said: fmt::Display {
@@ -13,9 +13,12 @@ pub(super) trait Said: fmt::Display {
     fn name(&self) -> &'static str;
     /// Checks arguments that have a range; `function` is the name to complain by.
     fn check_ranges(&self, function: &str) -> Result<()>;
-    /// The function and its arguments, as data.
-    fn recipe(&self) -> Recipe;
+    /// Shows every argument under its name.
+    fn arguments(&mut self, visit: &mut Show<'_>);
 }
+
+/// What is shown arguments, one after the other.
+pub(super) type Show<'a> = dyn FnMut(&'static str, &mut dyn Setting) + 'a;
 
 /// An argument, as in the call.
 pub(super) trait Shown {
@@ -93,13 +96,9 @@ macro_rules! schedule {
                 Ok(())
             }
 
-            fn recipe(&self) -> $crate::recipe::Recipe {
-                use $crate::recipe::ToRecipe as _;
-                let arguments = [
-                    $((stringify!($r), self.$r.to_recipe()),)+
-                    $($((stringify!($o), self.$o.to_recipe()),)+)?
-                ];
-                $crate::recipe::Recipe::call($name, arguments)
+            fn arguments(&mut self, visit: &mut $crate::schedule::said::Show<'_>) {
+                $(visit(stringify!($r), $crate::schedule::said::schedule!(@required self $r ($R $(<$RG>)?)));)+
+                $($(visit(stringify!($o), $crate::schedule::said::schedule!(@optional self $o ($O $(<$G>)?)));)+)?
             }
         }
 
@@ -125,6 +124,14 @@ macro_rules! schedule {
             }
         }
     };
+
+    // Steps that are negative are none, as in Optax.
+    (@required $it:ident $a:ident (u64)) => { &mut $crate::schedule::recipe::Steps(&mut $it.$a) };
+    (@required $it:ident $a:ident (Vec<u64>)) => { &mut $crate::schedule::recipe::Boundaries(&mut $it.$a) };
+    (@required $it:ident $a:ident (Box<Schedule>)) => { &mut $crate::recipe::Required(&mut *$it.$a) };
+    (@required $it:ident $a:ident $A:tt) => { &mut $crate::recipe::Required(&mut $it.$a) };
+    (@optional $it:ident $a:ident (u64)) => { &mut $crate::schedule::recipe::MaySteps(&mut $it.$a) };
+    (@optional $it:ident $a:ident $A:tt) => { &mut $it.$a };
 
     (@setter $T:ident $o:ident (Option<$G:ident>)) => {
         $crate::schedule::said::schedule!(@setter $T $o, impl Into<Option<$G>>, $o.into());

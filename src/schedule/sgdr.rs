@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use super::said::Said;
+use super::said::{Said, Show};
 use super::{Kind, WarmupCosineDecay, require};
 use crate::error::Result;
-use crate::recipe::Recipe;
+use crate::recipe::Required;
 
 /// Runs one warm-up and cosine decay after the other.
 ///
@@ -56,11 +56,8 @@ impl Said for Sgdr {
         Ok(())
     }
 
-    fn recipe(&self) -> Recipe {
-        // Each cycle is the arguments alone.
-        let cycles =
-            self.cycles.iter().map(|cycle| cycle.recipe().as_call().map_or(Recipe::Null, |(_, inside)| inside.clone()));
-        Recipe::call(self.name(), [("cosine_kwargs", Recipe::List(cycles.collect()))])
+    fn arguments(&mut self, visit: &mut Show<'_>) {
+        visit("cosine_kwargs", &mut Required(&mut self.cycles));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Difference, LeafSpec};
 
 /// The leaves of a tree without their values: paths, types, shapes, in order.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct Structure {
     leaves: Vec<LeafSpec>,
 }

@@ -1,4 +1,3 @@
-use crate::engine::direction;
 use crate::part::prelude::*;
 
 /// Leaves out those elements of an optimizer's updates that the gradient does not agree with, and makes the others larger
@@ -87,12 +86,12 @@ pub type CautiousState<S> = WrapperState<CautiousMemory, S>;
 
 impl<T: Stage> Cautious<T> {
     fn check_direction(&self) -> Result<()> {
-        let [expected, found] = match (self.against_gradient, direction(&self.inner.recipe())) {
-            (true, Some(1)) => [
+        let [expected, found] = match (self.against_gradient, self.inner.outline().turn()) {
+            (true, Some(1.0)) => [
                 "an optimizer, which goes against the gradient",
                 "one that goes along the gradient; for a part say `against_gradient(false)`",
             ],
-            (false, Some(-1)) => [
+            (false, Some(-1.0)) => [
                 "a part, which goes along the gradient",
                 "one that goes against the gradient; for an optimizer say `against_gradient(true)`",
             ],

@@ -1,4 +1,4 @@
-use crate::engine::{Keeps, Named, OfChain, Optimizer, Part, Stage};
+use crate::engine::{Keeps, Named, OfChain, Optimizer, Outline, Part, Stage};
 use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
@@ -140,6 +140,13 @@ impl<T: Stage> Keeps<NamedChain<T>> for WithNames {
 
     fn inside_mut(state: &mut NamedState<T::State>) -> &mut T::State {
         &mut state.members
+    }
+
+    fn outline(chain: Outline) -> Outline {
+        match chain {
+            Outline::Chain(members) => Outline::NamedChain(members),
+            other => other,
+        }
     }
 }
 

@@ -167,11 +167,11 @@ impl fmt::Display for Hyperparams {
 
 impl State for Hyperparams {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        self.values.iter().for_each(|v| walk.child(v.name, &v.value));
+        self.values.iter().for_each(|v| walk.setting(v.name, &v.value));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         if let Some(hyperparams) = walk.part(self) {
-            hyperparams.values.iter_mut().for_each(|v| walk.child(v.name, &mut v.value));
+            hyperparams.values.iter_mut().for_each(|v| walk.setting(v.name, &mut v.value));
         }
     }
 }

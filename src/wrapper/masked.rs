@@ -51,7 +51,7 @@ wrapper! {
     /// See [`masked`].
     pub Masked<T> as "masked" around inner: Around {
         mask: Mask;
-        freeze_others: bool;
+        freeze_others: @may bool;
     }
     recipe Self::data;
     arguments inside;
@@ -79,10 +79,6 @@ impl<T> Masked<T> {
 impl<T: Stage> Masked<T> {
     fn data(&self) -> Recipe {
         let mask = self.mask.to_recipe();
-        // A mask that takes every leaf is no mask.
-        if mask == Recipe::Bool(true) {
-            return self.inner.recipe();
-        }
         let frozen = self.freeze_others.then_some(("freeze_others", Recipe::Bool(true)));
         Recipe::call("masked", [("inner", self.inner.recipe()), ("mask", mask)].into_iter().chain(frozen))
     }
@@ -102,9 +98,8 @@ impl<T: Stage> Wrapper for Masked<T> {
     type Memory = ();
     const CHOOSES: bool = true;
 
-    fn leaves(&self, at: &InitContext<'_>) -> Result<Option<Vec<bool>>> {
-        let what = format!("mask of {}", self.inner.describe());
-        self.mask.resolve(at.structure(), &what).map(Some)
+    fn mask(&self) -> Option<&Mask> {
+        Some(&self.mask)
     }
 
     fn elsewhere(&self) -> Elsewhere {

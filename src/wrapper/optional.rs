@@ -1,7 +1,9 @@
 //! A member of a chain that may be absent.
 
 use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::engine::{
+    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree,
+};
 use crate::error::Result;
 use crate::recipe::Recipe;
 
@@ -109,6 +111,10 @@ impl<T: Stage> Stage for Option<T> {
         if let (Some(t), Some(state)) = (self, state) {
             t.unused(state, report);
         }
+    }
+
+    fn outline(&self) -> Outline {
+        self.as_ref().map_or(Outline::Chain(Vec::new()), Stage::outline)
     }
 
     fn recipe(&self) -> Recipe {

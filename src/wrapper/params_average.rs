@@ -10,7 +10,6 @@ use crate::state::EvaluateAs;
 /// given them: rounded to their type, and after whatever comes behind this in a chain. So each step takes up into the
 /// average the parameters that it is given, with the share that was written down at the end of the one before; and until
 /// then [`EvaluateAs`] mixes them in.
-#[doc(hidden)]
 pub trait Averages: Holds {
     /// Whether the average begins with the parameters of `init`, which count for 1, instead of with nothing.
     fn starts_as_params(&self) -> bool;
@@ -87,7 +86,6 @@ impl<P: Averages> Wrapper for P {
 }
 
 /// The average moves to the parameters: `average ← (1 − share)·average + share·parameter`.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Take<C> {
     share: C,

@@ -9,6 +9,7 @@ mod averaging;
 mod beyond;
 #[cfg(feature = "derive")]
 mod constraint;
+mod exchanged;
 mod freezable;
 mod layerwise;
 #[cfg(all(feature = "config", feature = "half"))]
@@ -16,10 +17,12 @@ mod linesearch;
 mod lint;
 #[path = "../common/oracle.rs"]
 mod oracle;
+mod outcomes;
 mod parameter_free;
 mod projection;
 #[cfg(feature = "derive")]
 mod regressions;
+mod reset_state;
 mod schedule;
 mod select;
 mod sign;

@@ -2,7 +2,9 @@
 
 use core::marker::PhantomData;
 
-use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use super::super::{
+    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree,
+};
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
@@ -29,6 +31,9 @@ pub trait Keeps<P: Optimizer> {
     fn around(part: &P, state: StateOf<P>) -> Self::State;
     fn inside(state: &Self::State) -> &StateOf<P>;
     fn inside_mut(state: &mut Self::State) -> &mut StateOf<P>;
+    fn outline(chain: Outline) -> Outline {
+        if P::HIDDEN { chain } else { Outline::Optimizer { name: P::NAME, chain: Box::new(chain) } }
+    }
 }
 
 impl<P: Optimizer> Keeps<P> for AsItIs {
@@ -95,6 +100,9 @@ impl<C, N: Needs> Given<C> for Exactly<N> {
 ///
 /// None.
 pub trait Optimizer: Part {
+    /// Whether messages speak of the chain alone.
+    const HIDDEN: bool = false;
+
     /// What it is.
     type Chain: Stage;
 
@@ -177,5 +185,8 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     }
     fn unused(part: &P, state: &K::State, report: &mut dyn FnMut(&str)) {
         part.chain().unused(K::inside(state), report);
+    }
+    fn inside(part: &P) -> Option<Outline> {
+        Some(K::outline(part.chain().outline()))
     }
 }

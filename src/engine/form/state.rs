@@ -42,12 +42,6 @@ impl Arrays {
         self.all.iter().for_each(|array| list.push(array, leaf));
     }
 
-    /// All of them: `N` is how many the part has.
-    #[inline]
-    pub(super) fn first<const N: usize>(&self) -> [&Moments; N] {
-        core::array::from_fn(|slot| &self.all[slot])
-    }
-
     /// Whether a leaf has its arrays, or needs none.
     pub(super) fn has(&self, leaf: usize) -> bool {
         self.all.iter().all(|array| array.dtype(leaf).is_some())
@@ -177,6 +171,7 @@ impl<M: State> State for PartState<M> {
 
 impl<M: State, S: State> State for WrapperState<M, S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("active", &self.active);
         evaluation(&self.memory, &self.arrays, walk);
         self.memory.walk(walk);
         self.arrays.walk(walk);

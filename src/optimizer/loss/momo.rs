@@ -67,7 +67,7 @@ pub fn momo() -> Momo {
 part! {
     /// See [`momo`](momo()).
     #[derive(Clone, Debug, PartialEq)]
-    Momo as "momo": TwoPass;
+    pub Momo as "momo": TwoPass;
     hyperparams {
         /// The largest step size.
         learning_rate: FINITE = 1.0;
@@ -81,6 +81,13 @@ part! {
     options {
         /// Whether a better bound is estimated.
         adapt_lower_bound: bool = false;
+    }
+    effect Self::effect_of;
+}
+
+impl Momo {
+    fn effect_of(&self) -> Effect {
+        Effect::AGAINST.at_rate(&self.learning_rate).decays(&self.weight_decay)
     }
 }
 
@@ -100,7 +107,6 @@ pub struct MomoState {
 state_fields!(MomoState { count, barf, gamma, lb });
 
 /// What [`Momo`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct MomoRun {
     beta: f64,

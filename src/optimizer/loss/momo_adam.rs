@@ -72,7 +72,7 @@ pub fn momo_adam() -> MomoAdam {
 part! {
     /// See [`momo_adam`](momo_adam()).
     #[derive(Clone, Debug, PartialEq)]
-    MomoAdam as "momo_adam": TwoPass;
+    pub MomoAdam as "momo_adam": TwoPass;
     hyperparams {
         /// The largest step size.
         learning_rate: FINITE = 1e-2;
@@ -90,6 +90,13 @@ part! {
     options {
         /// Whether a better bound is estimated.
         adapt_lower_bound: bool = false;
+    }
+    effect Self::effect_of;
+}
+
+impl MomoAdam {
+    fn effect_of(&self) -> Effect {
+        Effect::STEP.at_rate(&self.learning_rate).decays(&self.weight_decay)
     }
 }
 
@@ -109,7 +116,6 @@ pub struct MomoAdamState {
 state_fields!(MomoAdamState { count, barf, gamma, lb });
 
 /// What [`MomoAdam`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct MomoAdamRun {
     betas: [f64; 2],

@@ -113,7 +113,7 @@ optimizer! {
         integers:
             ns_steps: usize [members_mut().0.0.ns_steps] "Sets the number of steps of the Newton-Schulz iteration.";
         optional: adam_learning_rate |it| it.adam_learning_rate.as_mut();
-        shown: muon_weight_dimension_numbers |it| it.chain.members_mut().0.0.weight_dimension_numbers;
+        shown: muon_weight_dimension_numbers |it| it.chain.members_mut().0.0.weight_dimension_numbers.clone();
         then share;
     }
 }

@@ -60,15 +60,19 @@ optimizer! {
 }
 
 /// The second half of [`fromage`](fromage()).
-#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct FromageStep {
+    /// What gradients are multiplied by, before the parameters shrink.
     pub learning_rate: Hyperparam,
 }
 
 impl crate::engine::Part for FromageStep {
     const NAME: &'static str = "fromage_step";
     type Form = crate::engine::OneElement;
+
+    fn effect(&self) -> crate::engine::Effect {
+        crate::engine::Effect::STEP.at_rate(&self.learning_rate)
+    }
 
     fn validate(&self) -> Result<()> {
         self.learning_rate.within("fromage", "learning_rate", FINITE)

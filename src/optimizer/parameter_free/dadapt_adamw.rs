@@ -63,7 +63,7 @@ pub fn dadapt_adamw() -> DadaptAdamw {
 part! {
     /// See [`dadapt_adamw`](dadapt_adamw()).
     #[derive(Clone, Debug, PartialEq)]
-    DadaptAdamw as "dadapt_adamw": TwoPass;
+    pub DadaptAdamw as "dadapt_adamw": TwoPass;
     hyperparams {
         /// What the estimate is multiplied by.
         learning_rate: FINITE = 1.0;
@@ -79,6 +79,13 @@ part! {
         betas: (f64, f64) = (0.9, 0.999);
     }
     check Self::check_betas;
+    effect Self::effect_of;
+}
+
+impl DadaptAdamw {
+    fn effect_of(&self) -> Effect {
+        Effect::STEP.at_rate(&self.learning_rate).decays(&self.weight_decay)
+    }
 }
 
 /// What [`dadapt_adamw`](dadapt_adamw()) remembers, besides the arrays `exp_avg`, the first moments with the learning rate in them,
@@ -96,7 +103,6 @@ pub struct DadaptAdamwState {
 state_fields!(DadaptAdamwState { count, estim_lr, numerator_weighted });
 
 /// What [`DadaptAdamw`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct DadaptAdamwRun {
     betas: [f64; 3],

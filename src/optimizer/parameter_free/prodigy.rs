@@ -65,7 +65,7 @@ pub fn prodigy() -> Prodigy {
 part! {
     /// See [`prodigy`](prodigy()).
     #[derive(Clone, Debug, PartialEq)]
-    Prodigy as "prodigy": TwoPass;
+    pub Prodigy as "prodigy": TwoPass;
     hyperparams {
         /// What the estimate is multiplied by.
         learning_rate: FINITE = 1.0;
@@ -89,6 +89,13 @@ part! {
         beta3: DECAY;
     }
     check Self::check_betas;
+    effect Self::effect_of;
+}
+
+impl Prodigy {
+    fn effect_of(&self) -> Effect {
+        Effect::STEP.at_rate(&self.learning_rate).decays(&self.weight_decay)
+    }
 }
 
 /// What [`prodigy`](prodigy()) remembers, besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments, `grad_sum`, the
@@ -106,7 +113,6 @@ pub struct ProdigyState {
 state_fields!(ProdigyState { count, estim_lr, numerator_weighted });
 
 /// What [`Prodigy`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProdigyRun {
     count: u64,

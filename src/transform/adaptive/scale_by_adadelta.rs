@@ -45,7 +45,7 @@ pub fn scale_by_adadelta() -> ScaleByAdadelta {
 part! {
     /// See [`scale_by_adadelta`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAdadelta as "scale_by_adadelta": OneElement;
+    pub ScaleByAdadelta as "scale_by_adadelta": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of both means.
         rho: DECAY = 0.9;
@@ -55,7 +55,6 @@ part! {
 }
 
 /// What [`ScaleByAdadelta`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AdadeltaScalars<C> {
     mean: Mean<C>,

@@ -50,7 +50,7 @@ pub fn scale_by_adamax() -> ScaleByAdamax {
 part! {
     /// See [`scale_by_adamax`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAdamax as "scale_by_adamax": OneElement;
+    pub ScaleByAdamax as "scale_by_adamax": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;
@@ -62,7 +62,6 @@ part! {
 }
 
 /// What [`ScaleByAdamax`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AdamaxScalars<C> {
     mean: Mean<C>,

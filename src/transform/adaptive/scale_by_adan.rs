@@ -56,7 +56,7 @@ pub fn scale_by_adan() -> ScaleByAdan {
 part! {
     /// See [`scale_by_adan`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAdan as "scale_by_adan": OneElement;
+    pub ScaleByAdan as "scale_by_adan": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.98;
@@ -72,7 +72,6 @@ part! {
 }
 
 /// What [`ScaleByAdan`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AdanScalars<C> {
     first: bool,

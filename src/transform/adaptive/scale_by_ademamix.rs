@@ -52,7 +52,7 @@ pub fn scale_by_ademamix() -> ScaleByAdemamix {
 part! {
     /// See [`scale_by_ademamix`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAdemamix as "scale_by_ademamix": OneElement;
+    pub ScaleByAdemamix as "scale_by_ademamix": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the fast mean.
         b1: DECAY = 0.9;
@@ -74,7 +74,6 @@ part! {
 }
 
 /// What [`ScaleByAdemamix`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AdemamixScalars<C> {
     fast: Mean<C>,

@@ -54,7 +54,7 @@ pub fn scale_by_amsgrad() -> ScaleByAmsgrad {
 part! {
     /// See [`scale_by_amsgrad`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAmsgrad as "scale_by_amsgrad": OneElement;
+    pub ScaleByAmsgrad as "scale_by_amsgrad": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -76,7 +76,6 @@ part! {
 }
 
 /// What [`ScaleByAmsgrad`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AmsgradScalars<C> {
     mean1: Mean<C>,

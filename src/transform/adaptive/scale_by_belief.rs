@@ -49,7 +49,7 @@ pub fn scale_by_belief() -> ScaleByBelief {
 part! {
     /// See [`scale_by_belief`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByBelief as "scale_by_belief": OneElement;
+    pub ScaleByBelief as "scale_by_belief": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;
@@ -67,7 +67,6 @@ part! {
 }
 
 /// What [`ScaleByBelief`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct BeliefScalars<C> {
     mean1: Mean<C>,

@@ -55,7 +55,7 @@ pub fn scale_by_madgrad(learning_rate: impl Into<Hyperparam>) -> ScaleByMadgrad 
 part! {
     /// See [`scale_by_madgrad`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByMadgrad as "scale_by_madgrad": OneElement;
+    pub ScaleByMadgrad as "scale_by_madgrad": OneElement;
     required {
         /// How much a gradient counts.
         learning_rate: FINITE;
@@ -66,10 +66,16 @@ part! {
         /// Added to the cube root, and to the learning rate.
         eps: NOT_NEGATIVE = 1e-6;
     }
+    effect Self::effect_of;
+}
+
+impl ScaleByMadgrad {
+    fn effect_of(&self) -> Effect {
+        Effect::STEP.at_rate(&self.learning_rate)
+    }
 }
 
 /// What [`ScaleByMadgrad`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct MadgradScalars<C> {
     lambda: C,

@@ -56,7 +56,7 @@ pub fn scale_by_radam() -> ScaleByRadam {
 part! {
     /// See [`scale_by_radam`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByRadam as "scale_by_radam": OneElement;
+    pub ScaleByRadam as "scale_by_radam": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -76,7 +76,6 @@ part! {
 }
 
 /// What [`ScaleByRadam`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct RadamScalars<C> {
     mean1: Mean<C>,

@@ -50,7 +50,7 @@ pub fn scale_by_rms() -> ScaleByRms {
 part! {
     /// See [`scale_by_rms`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByRms as "scale_by_rms": OneElement;
+    pub ScaleByRms as "scale_by_rms": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean of squares.
         decay: DECAY = 0.9;
@@ -68,7 +68,6 @@ part! {
 }
 
 /// What [`ScaleByRms`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct RmsScalars<C> {
     mean: Mean<C>,

@@ -47,7 +47,7 @@ pub fn scale_by_rss() -> ScaleByRss {
 part! {
     /// See [`scale_by_rss`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByRss as "scale_by_rss": OneElement;
+    pub ScaleByRss as "scale_by_rss": OneElement, OWN_SIZE;
     hyperparams {
         /// What the sum starts from.
         initial_accumulator_value: NOT_NEGATIVE = 0.1;

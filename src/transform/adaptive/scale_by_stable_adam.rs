@@ -59,7 +59,7 @@ pub fn scale_by_stable_adam() -> ScaleByStableAdam {
 part! {
     /// See [`scale_by_stable_adam`].
     #[derive(Clone, Debug)]
-    ScaleByStableAdam as "scale_by_stable_adam": TwoPass;
+    pub ScaleByStableAdam as "scale_by_stable_adam": TwoPass;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -77,6 +77,14 @@ part! {
         mu_dtype: Option<DType> = None;
         /// Type of the second moment; if none is said, the one that arithmetic is done in.
         nu_dtype: Option<DType> = None;
+    }
+    effect Self::effect_of;
+}
+
+impl ScaleByStableAdam {
+    fn effect_of(&self) -> Effect {
+        // What a mask leaves out was left out on purpose.
+        if self.mask.is_all() { Effect::OWN_SIZE.decays(&self.weight_decay) } else { Effect::OWN_SIZE }
     }
 }
 
@@ -99,7 +107,6 @@ impl ScaleByStableAdamState {
 }
 
 /// The hyperparameters of one step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct StableAdamRun {
     betas: [f64; 2],
@@ -109,7 +116,6 @@ pub struct StableAdamRun {
 }
 
 /// What the first pass over a leaf needs.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct StableAdamScalars<C> {
     mean1: Mean<C>,

@@ -62,7 +62,7 @@ pub fn hutchinson_estimator_diag_hessian(random_seed: u64) -> HutchinsonEstimato
 part! {
     /// See [`hutchinson_estimator_diag_hessian`].
     #[derive(Clone, Debug, PartialEq)]
-    HutchinsonEstimatorDiagHessian as "hutchinson_estimator_diag_hessian": Whole;
+    pub HutchinsonEstimatorDiagHessian as "hutchinson_estimator_diag_hessian": Whole;
     given {
         /// Chooses the signs.
         random_seed: u64;
@@ -87,7 +87,7 @@ pub struct HutchinsonState {
     behind: Moments,
 }
 
-state_fields!(HutchinsonState { count, key });
+state_fields!(HutchinsonState { count, key } room { point, ahead, behind });
 
 /// The spacing of numbers near 1.
 fn spacing(dtype: DType) -> f64 {

@@ -67,7 +67,7 @@ pub fn scale_by_lbfgs() -> ScaleByLbfgs {
 part! {
     /// See [`scale_by_lbfgs`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByLbfgs as "scale_by_lbfgs": Whole;
+    pub ScaleByLbfgs as "scale_by_lbfgs": Whole, ALONG;
     options {
         /// Whether the estimate starts from a scaled identity, `γ` above, or from the identity.
         scale_init_precond: bool = true;

@@ -75,6 +75,7 @@ wrapper! {
         /// Sets the type of the mean of the updates; by default the one that arithmetic is done in.
         mu_dtype: Option<DType> = None;
     }
+    effect OWN_SIZE;
 }
 
 impl<H> ScaleBySophia<H> {
@@ -111,7 +112,6 @@ impl SophiaMemory {
 }
 
 /// What [`ScaleBySophia`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct SophiaScalars<C> {
     mean1: Mean<C>,

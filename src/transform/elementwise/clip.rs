@@ -41,7 +41,7 @@ pub fn clip(max_delta: impl Into<Hyperparam>) -> Clip {
 part! {
     /// See [`clip`](clip()).
     #[derive(Clone, Debug, PartialEq)]
-    Clip as "clip": OneElement;
+    pub Clip as "clip": OneElement, LIMITS;
     required {
         /// The largest absolute value.
         max_delta: AT_LEAST_0;

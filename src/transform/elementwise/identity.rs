@@ -37,7 +37,7 @@ pub fn identity() -> Identity {
 part! {
     /// See [`identity`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    Identity as "identity": OneElement;
+    pub Identity as "identity": OneElement, ALONG;
 }
 
 impl Rule for Identity {

@@ -46,7 +46,7 @@ pub fn reduce_variance() -> ReduceVariance {
 part! {
     /// See [`reduce_variance`].
     #[derive(Clone, Debug, PartialEq)]
-    ReduceVariance as "reduce_variance": OneElement;
+    pub ReduceVariance as "reduce_variance": OneElement, ALONG;
     hyperparams {
         /// How much of the difference is made up for; 1 is all of it.
         gamma: FINITE = 0.025;

@@ -40,10 +40,17 @@ pub fn scale(step_size: impl Into<Hyperparam>) -> Scale {
 part! {
     /// See [`scale`].
     #[derive(Clone, Debug, PartialEq)]
-    Scale as "scale": OneElement;
+    pub Scale as "scale": OneElement;
     required {
         /// The factor.
         step_size: FINITE;
+    }
+    effect Self::effect_of;
+}
+
+impl Scale {
+    fn effect_of(&self) -> Effect {
+        Effect::times(&self.step_size)
     }
 }
 

@@ -46,7 +46,7 @@ pub fn scale_by_optimistic_gradient() -> ScaleByOptimisticGradient {
 part! {
     /// See [`scale_by_optimistic_gradient`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByOptimisticGradient as "scale_by_optimistic_gradient": OneElement;
+    pub ScaleByOptimisticGradient as "scale_by_optimistic_gradient": OneElement, ALONG;
     hyperparams {
         /// How much of the update there is.
         alpha: FINITE = 1.0;
@@ -56,7 +56,6 @@ part! {
 }
 
 /// What [`ScaleByOptimisticGradient`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct OptimisticScalars<C> {
     first: bool,

@@ -37,7 +37,7 @@ pub fn set_to_zero() -> SetToZero {
 part! {
     /// See [`set_to_zero`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    SetToZero as "set_to_zero": OneElementWithMemory;
+    pub SetToZero as "set_to_zero": OneElementWithMemory, ZERO;
 }
 
 // Not a rule without memory, which would count its steps.

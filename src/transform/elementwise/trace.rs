@@ -48,7 +48,7 @@ pub fn trace(decay: impl Into<Hyperparam>) -> Trace {
 part! {
     /// See [`trace`](trace()).
     #[derive(Clone, Debug, PartialEq)]
-    Trace as "trace": OneElement;
+    pub Trace as "trace": OneElement, ALONG;
     required {
         /// How much of the sum is kept from one step to the next; the sum grows without bound from 1 on.
         decay: FINITE;

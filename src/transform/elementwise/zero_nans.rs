@@ -39,7 +39,7 @@ pub fn zero_nans() -> ZeroNans {
 part! {
     /// See [`zero_nans`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    ZeroNans as "zero_nans": OneElementWithMemory;
+    pub ZeroNans as "zero_nans": OneElementWithMemory, ALONG;
 }
 
 /// Where a [`zero_nans`] found NaNs.

@@ -67,7 +67,7 @@ pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleB
 part! {
     /// See [`scale_by_backtracking_linesearch`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole;
+    pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole, ALONG;
     given {
         /// How often the step is made shorter at most.
         max_backtracking_steps: usize;
@@ -115,7 +115,7 @@ pub struct BacktrackingLinesearchInfo {
 
 state_fields!(BacktrackingLinesearchInfo { num_linesearch_steps, decrease_error });
 
-state_fields!(ScaleByBacktrackingLinesearchState { count, learning_rate, value, info });
+state_fields!(ScaleByBacktrackingLinesearchState { count, learning_rate, value, info } room { point });
 
 impl ScaleByBacktrackingLinesearch {
     /// One more than it must be a number of evaluations.

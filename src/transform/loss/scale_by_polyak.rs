@@ -1,6 +1,6 @@
 use crate::needs::Value;
 use crate::part::prelude::*;
-use crate::recipe::{Recipe, ToRecipe};
+use crate::recipe::words;
 use crate::transform::rescale::Rescale;
 
 /// Multiplies updates by Polyak's step size: how far the loss is above its least value, for each unit of the squared norm
@@ -57,7 +57,7 @@ pub fn scale_by_polyak() -> ScaleByPolyak {
 part! {
     /// See [`scale_by_polyak`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByPolyak as "scale_by_polyak": TwoPass;
+    pub ScaleByPolyak as "scale_by_polyak": TwoPass, ALONG;
     hyperparams {
         /// The least value that the loss can have, or a guess at it.
         f_min: FINITE = 0.0;
@@ -82,32 +82,9 @@ pub enum PolyakVariant {
     SpsPlus,
 }
 
-impl PolyakVariant {
-    /// The variant of this name: `sps` or `sps+`.
-    ///
-    /// # Errors
-    ///
-    /// If there is none.
-    pub fn from_name(name: &str) -> Result<PolyakVariant> {
-        match name {
-            "sps" => Ok(PolyakVariant::Sps),
-            "sps+" => Ok(PolyakVariant::SpsPlus),
-            _ => Err(Error::unknown_name("scale_by_polyak", "variant", name, ["sps", "sps+"])),
-        }
-    }
-}
-
-impl ToRecipe for PolyakVariant {
-    fn to_recipe(&self) -> Recipe {
-        Recipe::text(match self {
-            PolyakVariant::Sps => "sps",
-            PolyakVariant::SpsPlus => "sps+",
-        })
-    }
-}
+words!(PolyakVariant { Sps = "sps", SpsPlus = "sps+" });
 
 /// What [`ScaleByPolyak`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct PolyakScalars {
     gap: f64,

@@ -1,7 +1,7 @@
 use super::linesearch::{Point, Stretch, TreeLine, Zoom};
 use crate::needs;
 use crate::part::prelude::*;
-use crate::recipe::{Recipe, ToRecipe};
+use crate::recipe::words;
 
 /// Multiplies the updates by a step size that satisfies the strong Wolfe conditions: the loss decreases by enough, and its
 /// slope along the updates becomes flat enough.
@@ -74,7 +74,7 @@ pub fn scale_by_zoom_linesearch(max_linesearch_steps: usize) -> ScaleByZoomLines
 part! {
     /// See [`scale_by_zoom_linesearch`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole;
+    pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole, ALONG;
     given {
         /// How many points are tried at most.
         max_linesearch_steps: usize, AT_LEAST_1;
@@ -137,34 +137,8 @@ pub enum Interpolation {
     Slopes,
 }
 
-impl Interpolation {
-    /// The kind of this name, if there is one: `values`, `slopes`.
-    pub fn from_name(name: &str) -> Option<Interpolation> {
-        match name {
-            "values" => Some(Interpolation::Values),
-            "slopes" => Some(Interpolation::Slopes),
-            _ => None,
-        }
-    }
-}
-
-impl ToRecipe for Interpolation {
-    fn to_recipe(&self) -> Recipe {
-        Recipe::text(match self {
-            Interpolation::Values => "values",
-            Interpolation::Slopes => "slopes",
-        })
-    }
-}
-
-impl ToRecipe for InitialGuess {
-    fn to_recipe(&self) -> Recipe {
-        Recipe::text(match self {
-            InitialGuess::One => "one",
-            InitialGuess::Keep => "keep",
-        })
-    }
-}
+words!(Interpolation { Values = "values", Slopes = "slopes" });
+words!(InitialGuess { One = "one", Keep = "keep" });
 
 /// What [`scale_by_zoom_linesearch`] remembers.
 #[derive(Clone, Debug)]

@@ -65,7 +65,7 @@ pub fn scale_by_factored_rms() -> ScaleByFactoredRms {
 part! {
     /// See [`scale_by_factored_rms`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByFactoredRms as "scale_by_factored_rms": Whole;
+    pub ScaleByFactoredRms as "scale_by_factored_rms": Whole, OWN_SIZE;
     hyperparams {
         /// How fast the mean becomes long.
         decay_rate: NOT_NEGATIVE = 0.8;

@@ -22,14 +22,15 @@ use crate::part::prelude::*;
 /// u ← u / √(v + eps)
 /// ```
 ///
-/// Eigenvalues are found in `f64`, with the same bits on any number of threads and with any instruction set.
+/// Eigenvalues are found in `f64`. The bits do not depend on the number of threads; between instruction sets the last ones
+/// differ.
 ///
 /// # Cost
 ///
 /// For a matrix of `n × m`, `2n² + 2m²` floats of state; for other leaves one float for each parameter. One more pass, before
 /// which the updates are stored. A step takes about `4nm(n + m)` multiplications and additions for a matrix, and each refresh
 /// of a root of `n × n` about `12n³`, in `f64`: for large matrices let the frequency be low, or use
-/// [`scale_by_soap`](crate::scale_by_soap). Reads no parameters.
+/// [`scale_by_soap`](crate::scale_by_soap). Each product allocates some 2 MB for its factors. Reads no parameters.
 ///
 /// # Errors
 ///
@@ -66,7 +67,7 @@ pub fn scale_by_shampoo() -> ScaleByShampoo {
 part! {
     /// See [`scale_by_shampoo`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByShampoo as "scale_by_shampoo": Whole;
+    pub ScaleByShampoo as "scale_by_shampoo": Whole, OWN_SIZE;
     hyperparams {
         /// Decay of the factors; 1 is no decay.
         b2: PART = 1.0;

@@ -60,7 +60,7 @@ pub fn scale_by_sm3() -> ScaleBySm3 {
 part! {
     /// See [`scale_by_sm3`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleBySm3 as "scale_by_sm3": Whole;
+    pub ScaleBySm3 as "scale_by_sm3": Whole, OWN_SIZE;
     hyperparams {
         /// Decay of the mean of what is emitted.
         b1: DECAY = 0.9;
@@ -85,10 +85,10 @@ pub struct ScaleBySm3State {
     layouts: Arc<[Layout]>,
 }
 
-state_fields!(ScaleBySm3State { count, mu, nu });
+state_fields!(ScaleBySm3State { count, mu, nu } knows { layouts });
 
 /// The axes of a leaf in memory order, outermost first: how long each is, and where its numbers begin.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Layout(Vec<[usize; 2]>);
 
 impl Layout {

@@ -32,7 +32,8 @@ use crate::transform::moment::Mean;
 /// For a matrix of `n × m`, `2nm + 2n² + 2m²` floats of state, and in memory four copies of the largest matrix and three of the
 /// square of its side in `f64`; for other leaves two floats for each parameter. One more pass, before which the updates are
 /// stored. A step takes about `8nm(n + m)` multiplications and additions, each refresh of a basis `5n³` more, in `f64`, and the
-/// first step about `12n³` for each side, once. A refresh allocates what it sorts. Reads no parameters.
+/// first step about `12n³` for each side, once. Each product allocates some 2 MB for its factors. Reads no parameters. The bits
+/// do not depend on the number of threads; between instruction sets the last ones differ.
 ///
 /// # Errors
 ///
@@ -71,7 +72,7 @@ pub fn scale_by_soap() -> ScaleBySoap {
 part! {
     /// See [`scale_by_soap`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleBySoap as "scale_by_soap": Whole;
+    pub ScaleBySoap as "scale_by_soap": Whole, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.95;
@@ -222,14 +223,14 @@ impl Scale<'_> {
         let right = right_basis.get::<C>(leaf).map(|q| square(q, size[1]));
         mu.iter_mut().zip(&*u).for_each(|(m, u)| *m = adam.mean1.with(*m, *u));
         places.read(mu, &mut room.mean);
-        room.multiply(Of::Mean, size, left.map(|q| q.transposed()), right);
-        room.multiply(Of::Gradient, size, left.map(|q| q.transposed()), right);
+        room.multiply(Of::Mean, size, left.map(|q| q.reversed_axes()), right);
+        room.multiply(Of::Gradient, size, left.map(|q| q.reversed_axes()), right);
         let (rows, cols) = (&places.rows, &places.cols);
         let elements = rows.iter().flat_map(|i| cols.iter().map(move |j| i + j));
         for ((m, g), at) in room.mean.iter_mut().zip(&room.gradient).zip(elements) {
             *m = adam.scaled(*m, *g, &mut nu[at]);
         }
-        room.multiply(Of::Mean, size, left, right.map(|q| q.transposed()));
+        room.multiply(Of::Mean, size, left, right.map(|q| q.reversed_axes()));
         places.write(&room.mean, u);
     }
 }

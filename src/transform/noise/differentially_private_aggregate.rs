@@ -1,7 +1,7 @@
 use crate::engine::{Examples, Updates};
 use crate::extra::Extra;
 use crate::needs::Provides;
-use crate::numeric::random::{leaf_key, pair, path_hash};
+use crate::numeric::random::{BLOCK, leaf_key, normals, path_hash};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::RandomKey;
@@ -301,12 +301,12 @@ impl<T: Stage> PerExample<T> {
 }
 
 fn add_normal(leaf: &LeafSpec, key: [u32; 2], deviation: f64, to: &mut [f64]) {
-    let (mut number, mut two) = (0_u64, [0.0; 2]);
+    let (mut number, mut block) = (0, [0.0; BLOCK]);
     leaf.each_place(|place| {
-        if number % 2 == 0 {
-            two = pair(number / 2, key);
+        if number % BLOCK == 0 {
+            block = normals((number / BLOCK) as u64, key);
         }
-        to[place] += deviation * two[(number % 2) as usize];
+        to[place] += deviation * block[number % BLOCK];
         number += 1;
     });
 }

@@ -67,7 +67,7 @@ pub fn adaptive_grad_clip(clipping: impl Into<Hyperparam>) -> AdaptiveGradClip {
 part! {
     /// See [`adaptive_grad_clip`].
     #[derive(Clone, Debug, PartialEq)]
-    AdaptiveGradClip as "adaptive_grad_clip": Whole;
+    pub AdaptiveGradClip as "adaptive_grad_clip": Whole, LIMITS;
     required {
         /// The largest ratio of norms.
         clipping: AT_LEAST_0;
@@ -92,7 +92,7 @@ pub struct AdaptiveGradClipState {
     of_params: Vec<f64>,
 }
 
-state_fields!(AdaptiveGradClipState { count });
+state_fields!(AdaptiveGradClipState { count } knows { units });
 
 impl AdaptiveGradClip {
     fn units(&self, leaf: &LeafSpec) -> Result<Units> {

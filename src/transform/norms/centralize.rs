@@ -47,7 +47,7 @@ pub fn centralize() -> Centralize {
 part! {
     /// See [`centralize`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    Centralize as "centralize": Whole;
+    pub Centralize as "centralize": Whole, ALONG;
 }
 
 /// Nothing that [`centralize`] remembers; room for means.
@@ -57,7 +57,7 @@ pub struct CentralizeState {
     means: Vec<f64>,
 }
 
-state_fields!(CentralizeState {});
+state_fields!(CentralizeState {} knows { units });
 
 impl WholeTreeTransformation for Centralize {
     type State = CentralizeState;

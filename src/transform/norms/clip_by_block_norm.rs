@@ -47,7 +47,7 @@ pub fn clip_by_block_norm(max_norm: impl Into<Hyperparam>) -> ClipByBlockNorm {
 part! {
     /// See [`clip_by_block_norm`].
     #[derive(Clone, Debug, PartialEq)]
-    ClipByBlockNorm as "clip_by_block_norm": TwoPass;
+    pub ClipByBlockNorm as "clip_by_block_norm": TwoPass, LIMITS;
     required {
         /// The largest norm of a leaf.
         max_norm: AT_LEAST_0;

@@ -49,7 +49,7 @@ pub fn clip_by_block_rms(threshold: impl Into<Hyperparam>) -> ClipByBlockRms {
 part! {
     /// See [`clip_by_block_rms`].
     #[derive(Clone, Debug, PartialEq)]
-    ClipByBlockRms as "clip_by_block_rms": TwoPass;
+    pub ClipByBlockRms as "clip_by_block_rms": TwoPass, ALONG;
     required {
         /// The largest root mean square.
         threshold: AT_LEAST_0;

@@ -52,7 +52,7 @@ pub fn clip_by_global_norm(max_norm: impl Into<Hyperparam>) -> ClipByGlobalNorm 
 part! {
     /// See [`clip_by_global_norm`].
     #[derive(Clone, Debug, PartialEq)]
-    ClipByGlobalNorm as "clip_by_global_norm": TwoPass;
+    pub ClipByGlobalNorm as "clip_by_global_norm": TwoPass, LIMITS;
     required {
         /// The largest norm.
         max_norm: AT_LEAST_0;

@@ -39,7 +39,7 @@ pub fn normalize() -> Normalize {
 part! {
     /// See [`normalize`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    Normalize as "normalize": TwoPass;
+    pub Normalize as "normalize": TwoPass, OWN_SIZE;
 }
 
 impl Rescale for Normalize {

@@ -41,7 +41,7 @@ pub fn normalize_by_update_norm() -> NormalizeByUpdateNorm {
 part! {
     /// See [`normalize_by_update_norm`].
     #[derive(Clone, Debug, PartialEq)]
-    NormalizeByUpdateNorm as "normalize_by_update_norm": TwoPass;
+    pub NormalizeByUpdateNorm as "normalize_by_update_norm": TwoPass, ALONG;
     hyperparams {
         /// The norm that updates get.
         scale_factor: FINITE = 1.0;

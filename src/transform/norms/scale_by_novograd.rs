@@ -55,7 +55,7 @@ pub fn scale_by_novograd() -> ScaleByNovograd {
 part! {
     /// See [`scale_by_novograd`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByNovograd as "scale_by_novograd": TwoPass;
+    pub ScaleByNovograd as "scale_by_novograd": TwoPass;
     hyperparams {
         /// How much of the sum is kept.
         b1: DECAY = 0.9;
@@ -72,6 +72,13 @@ part! {
         /// Type of the sum; if none is said, the one that arithmetic is done in.
         mu_dtype: Option<DType> = None;
     }
+    effect Self::effect_of;
+}
+
+impl ScaleByNovograd {
+    fn effect_of(&self) -> Effect {
+        Effect::OWN_SIZE.decays(&self.weight_decay)
+    }
 }
 
 /// What [`scale_by_novograd`] remembers, besides the array `mu`, the decaying sum.
@@ -86,7 +93,6 @@ pub struct ScaleByNovogradState {
 state_fields!(ScaleByNovogradState { count, nu });
 
 /// The hyperparameters of one step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct NovogradRun {
     first: bool,

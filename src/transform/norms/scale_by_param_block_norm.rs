@@ -42,7 +42,7 @@ pub fn scale_by_param_block_norm() -> ScaleByParamBlockNorm {
 part! {
     /// See [`scale_by_param_block_norm`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByParamBlockNorm as "scale_by_param_block_norm": TwoPass;
+    pub ScaleByParamBlockNorm as "scale_by_param_block_norm": TwoPass, ALONG;
     hyperparams {
         /// The least factor.
         min_scale: NOT_NEGATIVE = 1e-3;

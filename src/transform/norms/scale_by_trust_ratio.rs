@@ -53,7 +53,7 @@ pub fn scale_by_trust_ratio() -> ScaleByTrustRatio {
 part! {
     /// See [`scale_by_trust_ratio`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByTrustRatio as "scale_by_trust_ratio": TwoPass;
+    pub ScaleByTrustRatio as "scale_by_trust_ratio": TwoPass, ALONG;
     hyperparams {
         /// What smaller norms are taken to be.
         min_norm: NOT_NEGATIVE = 0.0;

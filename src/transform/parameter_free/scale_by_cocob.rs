@@ -53,7 +53,7 @@ pub fn scale_by_cocob() -> ScaleByCocob {
 part! {
     /// See [`scale_by_cocob`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByCocob as "scale_by_cocob": OneElement;
+    pub ScaleByCocob as "scale_by_cocob": OneElement, STEP;
     hyperparams {
         /// How small first bets are.
         alpha: NOT_NEGATIVE = 100.0;

@@ -52,7 +52,7 @@ pub fn scale_by_distance_over_gradients() -> ScaleByDistanceOverGradients {
 part! {
     /// See [`scale_by_distance_over_gradients`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass;
+    pub ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass, ALONG;
     hyperparams {
         /// The first distance, for each unit of the parameters' norm plus 1. It is read once, in `init`.
         reps_rel: NOT_NEGATIVE = 1e-6;

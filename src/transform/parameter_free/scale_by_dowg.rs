@@ -50,7 +50,7 @@ pub fn scale_by_dowg() -> ScaleByDowg {
 part! {
     /// See [`scale_by_dowg`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByDowg as "scale_by_dowg": TwoPass;
+    pub ScaleByDowg as "scale_by_dowg": TwoPass, ALONG;
     hyperparams {
         /// Added to the root.
         eps: NOT_NEGATIVE = 1e-4;

@@ -39,7 +39,7 @@ pub fn keep_params_nonnegative() -> KeepParamsNonnegative {
 part! {
     /// See [`keep_params_nonnegative`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    KeepParamsNonnegative as "keep_params_nonnegative": OneElement;
+    pub KeepParamsNonnegative as "keep_params_nonnegative": OneElement;
 }
 
 impl Rule for KeepParamsNonnegative {

@@ -63,7 +63,7 @@ pub fn reduce_on_plateau() -> ReduceOnPlateau {
 part! {
     /// See [`reduce_on_plateau`].
     #[derive(Clone, Debug, PartialEq)]
-    ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory;
+    pub ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory, ALONG;
     hyperparams {
         /// What the scale is multiplied by.
         factor: INSIDE = 0.1;

@@ -2,7 +2,7 @@
 
 use super::{Boxed, BoxedState};
 use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::engine::{InitContext, Outcome, Outline, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
@@ -97,6 +97,10 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
 
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::Chain(self.iter().map(Stage::outline).collect())
     }
 
     fn recipe(&self) -> Recipe {

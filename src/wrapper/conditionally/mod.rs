@@ -139,7 +139,7 @@ wrapper! {
     pub Conditionally<T, W: Condition; const ZERO: bool>
         as { if ZERO { "conditionally_mask" } else { "conditionally_transform" } } around inner: Around<W::Needs>
     {
-        should_transform_fn: W;
+        should_transform_fn: @decides W;
     }
     shows "{:?}": should_transform_fn;
     check Self::check_condition;

@@ -9,7 +9,7 @@ use crate::engine::{
 use crate::error::Result;
 use crate::needs::{Level, ValueAndGradFn};
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{Moments, State, state_fields};
+use crate::state::{Moments, State, start_anew, state_fields};
 
 /// A [`sam`](crate::sam) in [opaque mode](crate::Sam::opaque_mode): each step asks for the gradients at adversarial points.
 #[derive(Clone, Debug)]
@@ -67,7 +67,6 @@ impl<A: Stage> AdversarialGradient<A> {
 #[derive(Clone, Debug)]
 pub struct AdversarialGradientState<A> {
     adv_state: A,
-    first: Option<Box<A>>,
     nested: Nested,
     /// The adversarial point, the gradient there, and the way to the next one.
     point: Moments,
@@ -82,7 +81,7 @@ impl<A> AdversarialGradientState<A> {
     }
 }
 
-state_fields!(AdversarialGradientState<A: State> { adv_state });
+state_fields!(AdversarialGradientState<A: State> { adv_state } knows { nested });
 
 /// Copies parameters and gradients.
 struct Depart<'a> {
@@ -137,9 +136,8 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
         let mut nested = Nested::new(at.structure(), at.active(), self.inner.shape());
         let point = at.params_as_moments()?;
         let adv_state = nested.init(&self.inner, &point)?;
-        let first = self.reset_state.then(|| Box::new(adv_state.clone()));
         let [gradient, updates] = [at.moments()?, at.moments()?];
-        Ok(AdversarialGradientState { adv_state, first, nested, point, gradient, updates })
+        Ok(AdversarialGradientState { adv_state, nested, point, gradient, updates })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
@@ -151,7 +149,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
         if at.is_flush() {
             return;
         }
-        let AdversarialGradientState { adv_state, first, nested, point, gradient, updates } = state;
+        let AdversarialGradientState { adv_state, nested, point, gradient, updates } = state;
         tree.visit(&mut Depart { point, gradient });
         let mut value = at.value();
         for _ in 1..self.sync_period {
@@ -162,8 +160,8 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
             value = Some(tree.value_and_grad_at(point, gradient));
         }
         tree.visit(&mut Arrive(gradient));
-        if let Some(first) = first {
-            *adv_state = (**first).clone();
+        if self.reset_state {
+            start_anew(adv_state, nested.anew(&self.inner, at));
         }
     }
 

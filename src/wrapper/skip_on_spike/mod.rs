@@ -69,7 +69,7 @@ wrapper! {
     /// See [`skip_on_spike`].
     pub SkipOnSpike<T, S: SpikeStatistic = OfNorm> as "skip_on_spike" around inner: Around<S::Needs> {
         deviations: f64 in AT_LEAST_0;
-        of: S;
+        of: @decides S;
         /// How much of mean and variance is kept from one step to the next, once there are enough steps; 0.97 by default.
         decay: f64 in DECAY = 0.97;
         /// How many steps must count before one can be a spike; 25 by default.

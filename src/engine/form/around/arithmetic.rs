@@ -2,10 +2,11 @@
 
 use super::super::super::{Sums, Tile};
 use super::super::SlotArray;
-use super::super::loops::OnElement;
+use super::super::loops::{Access, OnElement};
 use super::super::state::Arrays;
 use super::{Around, Wrapper};
 use crate::element::{DType, Real};
+use crate::engine::kernel::MOST_SLOTS;
 use crate::needs::Nothing;
 
 /// The form of a [`Wrapper`] that has [`Arithmetic`].
@@ -214,21 +215,33 @@ impl<P: Arithmetic> Own<P> for WithArithmetic {
     }
 }
 
-/// What a wrapper does to one element before what is inside, or after.
-pub(super) struct Half<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool>(pub(super) O::Scalars<C>);
+/// What a wrapper does to one element before what is inside, or after; whether the update is another one afterwards.
+pub(super) struct Half<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool, const REWRITES: bool>(
+    pub(super) O::Scalars<C>,
+);
 
-impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool> Clone for Half<P, O, C, BEFORE> {
+impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool, const REWRITES: bool> Clone
+    for Half<P, O, C, BEFORE, REWRITES>
+{
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool> Copy for Half<P, O, C, BEFORE> {}
+impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool, const REWRITES: bool> Copy
+    for Half<P, O, C, BEFORE, REWRITES>
+{
+}
 
-impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool> OnElement<C> for Half<P, O, C, BEFORE> {
+impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool, const REWRITES: bool> OnElement<C>
+    for Half<P, O, C, BEFORE, REWRITES>
+{
     type Slots = O::Slots<C>;
+    type Sums = [C::Wide; 0];
+    const ACCESS: &'static [Access] = &[Access::Write; MOST_SLOTS];
+    const REWRITES: bool = REWRITES;
     #[inline(always)]
-    fn apply(self, slots: &mut O::Slots<C>, u: C, p: C) -> C {
-        if BEFORE { O::before(self.0, slots, u, p) } else { O::after(self.0, slots, u, p) }
+    fn apply(self, slots: &mut O::Slots<C>, u: C, p: C) -> (C, [C::Wide; 0]) {
+        (if BEFORE { O::before(self.0, slots, u, p) } else { O::after(self.0, slots, u, p) }, [])
     }
 }

@@ -4,6 +4,7 @@ mod arithmetic;
 mod run;
 mod weighing;
 
+use crate::select::Mask;
 use core::marker::PhantomData;
 
 pub use arithmetic::{Arithmetic, AroundWithArithmetic, NoArithmetic, WithArithmetic};
@@ -54,6 +55,9 @@ pub trait Holds: Part {
     type Inner: Stage;
     /// The name under which the state of what is inside is found.
     const STATE: &'static str = "inner";
+
+    /// What configs call it.
+    const KEY: &'static str;
 
     /// What is inside.
     fn inner(&self) -> &Self::Inner;
@@ -119,14 +123,20 @@ pub trait Wrapper: Holds {
         self.inner()
     }
 
-    /// The leaves to act on, if not all; what is inside makes state for these only.
+    /// The mask of the leaves to act on, if there is one.
+    fn mask(&self) -> Option<&Mask> {
+        None
+    }
+
+    /// The leaves to act on, if not all: those of the [mask](Wrapper::mask), unless it says otherwise. What is inside makes state for
+    /// these only.
     ///
     /// # Errors
     ///
     /// If a mask does not fit the parameters.
     fn leaves(&self, at: &InitContext<'_>) -> Result<Option<Vec<bool>>> {
-        let _ = at;
-        Ok(None)
+        let what = || format!("mask of {}", self.inner().describe());
+        self.mask().map(|mask| mask.resolve(at.structure(), &what())).transpose()
     }
 
     /// Whether it acts on a leaf in this step; what is inside has state for it whether or not.

@@ -5,10 +5,10 @@ use core::marker::PhantomData;
 use super::super::super::fused::with_slots;
 use super::super::super::isa::{Job, dispatch};
 use super::super::super::{
-    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, TILE, Tile, WholeTree, fits,
-    fused_tile, sum_tile,
+    Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, TILE, Tile,
+    WholeTree, fits, fused_tile, sum_tile,
 };
-use super::super::loops::{OnElement, each, each_read};
+use super::super::loops::{Access, OnElement, each};
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState};
@@ -180,8 +180,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn finish(part: &P, state: &mut StateOf<P>, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         // What is inside is asked alone: elsewhere in a chain or partition something may hold back its own updates.
+        let runs = run.decision == Some(Decision::Run);
         let inside = run.inner.map(|inner| {
-            let mut inside = Outcome { emitted: true, skipped: false };
+            let mut inside = Outcome { emitted: outcome.emitted || O::BEFORE && runs, skipped: false };
             let sums = sums.skip(P::LOOKS as usize);
             part.inner_now(&state.memory).finish(&mut state.inner, inner, sums, &mut inside);
             inside
@@ -190,18 +191,18 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         if !O::WAITS && O::SUMS > 0 {
             O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + part.inner().shape().sums));
         }
+        let is_any = |on: bool| P::CHOOSES && (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf) == on);
+        let (acts, passes) = (!P::CHOOSES || is_any(true), part.elsewhere() == Elsewhere::Pass && is_any(false));
         part.finish(&mut state.memory, decision, inside, &mut state.inner);
         let did = match decision {
-            Decision::Skip => Outcome { emitted: false, skipped: true },
-            Decision::Hold => Outcome { emitted: false, skipped: false },
-            // What is given out is more than what comes out of what is inside, if that may be zero.
-            _ if O::SUMS > 0 && !O::KEEPS_ZEROS => {
-                Outcome { emitted: true, skipped: inside.is_some_and(|inside| inside.skipped) }
-            }
-            _ => inside.unwrap_or(Outcome { emitted: true, skipped: false }),
+            Decision::Skip | Decision::Hold => Outcome { emitted: false, skipped: decision == Decision::Skip },
+            _ => inside.unwrap_or(*outcome),
         };
-        outcome.emitted &= did.emitted;
+        // What is given out may be more than what comes out of what is inside.
+        let gives = O::SUMS > 0 && !O::KEEPS_ZEROS && matches!(decision, Decision::Run | Decision::Alone);
+        let rewrites = O::AFTER && O::REWRITES && runs || gives;
         outcome.skipped |= did.skipped;
+        outcome.emitted = acts && (did.emitted || rewrites) || passes && outcome.emitted;
     }
 
     fn ends_at(part: &P, state: &StateOf<P>, run: &Self::Run) -> Option<usize> {
@@ -245,14 +246,14 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         if run.inner.is_none() && !runs {
             if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(inside.at) {
                 if O::BEFORE && run.decision == Some(Decision::Hold) {
-                    each_read(Half::<P, O, C, true>(own()), &state.arrays, tile);
+                    each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
                 }
                 tile.set_zero();
             }
             return;
         }
         if O::BEFORE && runs && span.has(inside.at) {
-            each(Half::<P, O, C, true>(own()), &state.arrays, tile);
+            each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
         }
         let transformation = part.inner_now(&state.memory);
         let end = inside.after(transformation.shape());
@@ -266,8 +267,11 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         }
         run_inside(tile);
         if O::AFTER && runs && span.has(end.at) {
-            let after = Half::<P, O, C, false>(O::scalars(part, &state.memory, tile.leaf));
-            if O::REWRITES { each(after, &state.arrays, tile) } else { each_read(after, &state.arrays, tile) }
+            let own = O::scalars::<C>(part, &state.memory, tile.leaf);
+            match O::REWRITES {
+                true => each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile),
+                false => each(Half::<P, O, C, false, false>(own), &state.arrays, 0, tile),
+            }
         }
     }
 
@@ -347,6 +351,13 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         }
         part.inner().unused(&state.inner, report);
     }
+    fn inside(part: &P) -> Option<Outline> {
+        if part.effect() != Effect::UNKNOWN {
+            return None;
+        }
+        let (mask, zero) = (part.mask().cloned(), matches!(part.elsewhere(), Elsewhere::Zero));
+        Some(Outline::Around { name: P::NAME, key: P::KEY, inner: Box::new(part.inner().outline()), mask, zero })
+    }
 }
 
 /// What a wrapper with sums does to a tile. `begin` is where what is inside begins and `end` where it ends; `ran` is whether it runs.
@@ -366,7 +377,7 @@ fn weighed<P: Wrapper, O: Own<P>, C: Real>(
     }
     let kept = state.kept.all.first().filter(|_| O::MEETS && ran);
     if kept.is_some() && begin.at == span.to {
-        each_read(Keep, &state.kept, tile);
+        each(Keep, &state.kept, 0, tile);
     }
     let meets = O::MEETS && span.has(end.at);
     match kept {
@@ -403,10 +414,13 @@ struct Keep;
 
 impl<C: Real> OnElement<C> for Keep {
     type Slots = [C; 1];
+    type Sums = [C::Wide; 0];
+    const ACCESS: &'static [Access] = &[Access::Write];
+    const REWRITES: bool = false;
     #[inline(always)]
-    fn apply(self, [kept]: &mut [C; 1], u: C, _: C) -> C {
+    fn apply(self, [kept]: &mut [C; 1], u: C, _: C) -> (C, [C::Wide; 0]) {
         *kept = u;
-        u
+        (u, [])
     }
 }
 

@@ -58,7 +58,7 @@ pub fn scale_by_adam_mini() -> ScaleByAdamMini {
 part! {
     /// See [`scale_by_adam_mini`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAdamMini as "scale_by_adam_mini": Whole;
+    pub ScaleByAdamMini as "scale_by_adam_mini": Whole, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;

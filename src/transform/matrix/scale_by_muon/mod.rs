@@ -27,16 +27,15 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 /// ```
 ///
 /// which brings the singular values near 1. The default coefficients rise as steeply as they can at 0 and do not converge:
-/// singular values end up between about 0.7 and 1.2. Products add up in the type that arithmetic is done in, each sum in
-/// the order of its index, so that the bits do not depend on the instruction set, the number of threads or the memory
-/// order. The matrices of a leaf of more axes are described by
+/// singular values end up between about 0.7 and 1.2. Products are worked out in the type that arithmetic is done in. The bits
+/// do not depend on the number of threads or the memory order; between instruction sets the last ones differ. The matrices of a leaf of more axes are described by
 /// [`weight_dimension_numbers`](ScaleByMuon::weight_dimension_numbers).
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, and a copy of the largest matrix, three of its shorter side squared, and two
-/// factors packed. One more pass, between which a matrix of `n × m` with `n ≤ m` takes about `ns_steps·(3nm + n²)·n`
-/// multiplications and additions; reads no parameters. With feature `rayon`, rows are shared among threads.
+/// One float of state for each parameter, and two copies of the largest matrix and two of its shorter side squared. Each
+/// product allocates some 2 MB for its factors. One more pass, between which a matrix of `n × m` with `n ≤ m` takes about `ns_steps·(3nm + n²)·n`
+/// multiplications and additions; reads no parameters. With feature `rayon`, threads share blocks of 256 rows.
 ///
 /// # Errors
 ///
@@ -73,7 +72,7 @@ pub fn scale_by_muon() -> ScaleByMuon {
 part! {
     /// See [`scale_by_muon`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByMuon as "scale_by_muon": Whole;
+    pub ScaleByMuon as "scale_by_muon": Whole, OWN_SIZE;
     hyperparams {
         /// Decay of the running mean.
         beta: DECAY = 0.95;

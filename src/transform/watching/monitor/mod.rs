@@ -99,6 +99,10 @@ impl Part for Monitor {
     const NAME: &'static str = "monitor";
     type Form = LooksOn;
 
+    fn effect(&self) -> Effect {
+        Effect::ALONG
+    }
+
     fn validate(&self) -> Result<()> {
         let names: Vec<_> = self.measures.iter().map(|(name, _)| name).collect();
         if let Some((i, name)) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
