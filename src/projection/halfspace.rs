@@ -2,8 +2,7 @@ use super::hyperplane::distance;
 use super::operand::Operand;
 use super::set::{TreeSet, check_direction, projection};
 use super::vector::Vector;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point on one side of a plane: `⟨a, x⟩ ≤ b`.

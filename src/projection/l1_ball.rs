@@ -1,8 +1,7 @@
 use super::l1_sphere::shrink;
 use super::set::{TreeSet, projection};
 use super::vector::Vector;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point whose absolute values have a sum of at most `scale`.

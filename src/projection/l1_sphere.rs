@@ -1,8 +1,7 @@
 use super::set::{TreeSet, projection};
 use super::simplex::Cut;
 use super::vector::Vector;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to a nearest point whose absolute values have the sum `scale`.

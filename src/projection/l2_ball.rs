@@ -1,8 +1,7 @@
 use super::l2_sphere::{length, stretch};
 use super::set::{TreeSet, projection};
 use super::vector::Vector;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point of a Euclidean length of at most `scale`.

@@ -1,7 +1,6 @@
 use super::set::{TreeSet, projection};
 use super::vector::Vector;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::{TreeMut, is_safe};
 
 /// Moves a tree, as one vector, to the nearest point of the Euclidean length `scale`.

@@ -1,6 +1,5 @@
 use super::set::{ElementSet, projection};
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves each element to an absolute value of at most `scale`: the nearest point of a ball in the maximum norm.

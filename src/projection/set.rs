@@ -1,10 +1,8 @@
 use super::operand::{Operand, TreeValues, Values};
 use super::vector::{TreeVector, Vector};
 use crate::arguments::{Argument, Visit};
-use crate::engine::Stage;
-use crate::error::{Error, Result};
+use crate::part::prelude::*;
 use crate::recipe::Decided;
-use crate::schedule::Hyperparam;
 use crate::tree::stretch::{STRETCH, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
 

@@ -1,8 +1,7 @@
 use super::set::{TreeSet, projection};
 use super::vector::Vector;
 use crate::engine::sum_tile;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point without a negative element whose sum is `scale`.

@@ -124,7 +124,6 @@ impl<S: State> State for NamedState<S> {
 }
 
 /// In [`Named`]: the state has the members' names.
-#[doc(hidden)]
 pub enum WithNames {}
 
 impl<T: Stage> Keeps<NamedChain<T>> for WithNames {

@@ -24,7 +24,6 @@ pub(crate) struct Exactly<N>(PhantomData<fn() -> N>);
 pub enum AsItIs {}
 
 /// What the state of a part is, around that of its chain.
-#[doc(hidden)]
 #[allow(missing_docs, reason = "there and back")]
 pub trait Keeps<P: Optimizer> {
     type State: State;
