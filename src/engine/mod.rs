@@ -31,13 +31,13 @@ mod whole;
 
 pub(crate) use drive::{Sink, Work, add_rounded};
 pub(crate) use examples::Examples;
-pub(crate) use form::Exactly;
 pub use form::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds, LooksOn,
     Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker, Optimizer, Part, PartState, Rule, RuleWithMemory,
     SlotArray, Steps, Stretch, TwoPass, TwoPasses, Weighing, Whole, WholeTreeTransformation, WithArithmetic, WithSums,
     Wrapper, WrapperState,
 };
+pub(crate) use form::{Exactly, Keeps, OfChain};
 pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, at_point, fused_tile, slot_tile};
 pub use inner::Inner;

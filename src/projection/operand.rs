@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
+use crate::arguments::Within;
 use crate::error::{Error, Result};
+use crate::range::Range;
 use crate::recipe::{self, ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, ToRecipe};
 use crate::schedule::{Hyperparam, Schedule};
 use crate::tree::stretch::leaves;
@@ -38,21 +40,17 @@ impl Operand {
     pub(super) fn tree(&self) -> Option<&TreeValues> {
         if let Operand::Tree(tree) = self { Some(tree) } else { None }
     }
+}
 
-    /// Checks a schedule, and every number that is known.
-    pub(super) fn validate(
-        &self,
-        function: &str,
-        argument: &str,
-        expected: &str,
-        fits: impl Fn(f64) -> bool,
-    ) -> Result<()> {
-        match self {
-            Operand::Number(number) => number.validate(function, argument, expected, fits),
-            Operand::Tree(tree) => match tree.find(|x| !fits(x)) {
-                Some((path, i, x)) => Err(Error::argument(function, argument, expected, format!("{x} at {path}[{i}]"))),
-                None => Ok(()),
-            },
+impl Within for Operand {
+    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        let tree = match self {
+            Operand::Number(number) => return number.within(function, argument, range),
+            Operand::Tree(tree) => tree,
+        };
+        match tree.find(|x| !(range.holds)(x)) {
+            Some((path, i, x)) => Err(Error::argument(function, argument, range.text, format!("{x} at {path}[{i}]"))),
+            None => Ok(()),
         }
     }
 }

@@ -3,12 +3,8 @@ use core::hint::select_unpredictable;
 use super::operand::{TreeValues, Values};
 use super::set::{ElementSet, LeafBounds, bounds, injected, own};
 use crate::arguments::{Arguments, Visit, recipe_of};
-use crate::element::Real;
-use crate::engine::{InitContext, OneElementWithMemory, Part, RuleWithMemory, StepContext, Stretch};
-use crate::error::Result;
-use crate::needs::Nothing;
+use crate::part::prelude::*;
 use crate::recipe::Recipe;
-use crate::state::{Count, state_fields};
 use crate::tree::stretch::STRETCH;
 
 /// See [`project`](crate::project): the projection of each element on its own.

@@ -2,10 +2,8 @@ use super::operand::{TreeValues, Values};
 use super::set::{TreeSet, beside, injected, own};
 use super::vector::{SumVector, Vector};
 use crate::arguments::{Arguments, Visit, recipe_of};
-use crate::engine::{InitContext, StepContext, WholeTree};
-use crate::error::Result;
+use crate::part::prelude::*;
 use crate::recipe::Recipe;
-use crate::state::{Count, state_fields};
 
 /// See [`project`](crate::project): the projection of the whole tree as one vector.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,7 @@
 use super::multi_steps::Window;
-use crate::engine::{Around, InitContext, Stage, Wrapper, WrapperState};
-use crate::error::{Error, Result};
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::state::{Flag, PerLeaf, State, StateWalk};
+use crate::state::StateWalk;
 use crate::tree::Structure;
 
 /// Lets leaves be frozen and thawed while training runs; their state waits.

@@ -1,10 +1,5 @@
-use crate::element::Real;
-use crate::engine::{
-    Arithmetic, AroundWithArithmetic, Decision, InitContext, Outcome, Stage, StepContext, Wrapper, WrapperState,
-};
-use crate::error::Result;
-use crate::schedule::Hyperparam;
-use crate::state::{Count, EvaluateAs, Moments, State, start_anew};
+use crate::part::prelude::*;
+use crate::state::{EvaluateAs, start_anew};
 
 /// Lets a fast optimizer run ahead, and every `sync_period` steps moves slow parameters part of the way to where it got;
 /// the fast ones start again from there.

@@ -1,10 +1,7 @@
 //! A member of a chain that may be absent.
 
-use crate::element::Real;
-use crate::engine::{
-    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree,
-};
-use crate::error::Result;
+use crate::engine::{Outline, Place, Shape, SlotList, Span, Tile};
+use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
 /// What an absent member's element loop needs: nothing.

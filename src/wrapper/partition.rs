@@ -1,10 +1,9 @@
-use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Outline, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
-use crate::error::{Error, Result};
+use crate::engine::{Outline, Place, Shape, Span, Tile};
 use crate::needs::{Level, Needs};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Labels;
-use crate::state::{State, StateWalk, StateWalkMut};
+use crate::state::{StateWalk, StateWalkMut};
 
 use super::{Boxed, BoxedState};
 

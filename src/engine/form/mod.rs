@@ -28,7 +28,7 @@ pub use around::{
 };
 pub use loops::Access;
 pub use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
-pub(crate) use named::Exactly;
+pub(crate) use named::{Exactly, Keeps, OfChain};
 pub use named::{Named, Optimizer};
 pub use onlooker::{LooksOn, Onlooker};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};

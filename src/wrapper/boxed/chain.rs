@@ -1,10 +1,9 @@
 //! Chains of boxes.
 
 use super::{Boxed, BoxedState};
-use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Outline, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
-use crate::error::{Error, Result};
+use crate::engine::{Outline, Place, Shape, Span, Tile};
 use crate::needs::{Level, Needs};
+use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
 /// A chain whose length is known at run time.

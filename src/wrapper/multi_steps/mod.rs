@@ -8,13 +8,10 @@ use core::fmt;
 
 use mini_step::Taking;
 
-use crate::element::DType;
-use crate::engine::{AroundWithArithmetic, Outcome, Stage, WrapperState};
-use crate::error::{Error, Result};
+use crate::part::prelude::*;
 use crate::range::ANY;
 use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Flag, Moments, Scalar, State, StateWalkMut};
+use crate::state::StateWalkMut;
 use crate::transformation::OptState;
 use crate::tree::TreeMut;
 

@@ -1,15 +1,11 @@
 //! How a `sam` runs whose adversarial steps are seen.
 
 use super::{Sam, SamState, check_period};
-use crate::element::Real;
-use crate::engine::{
-    InitContext, Outcome, Outline, Place, Shape, SlotJob, Span, Stage, StepContext, Sums, Tile, WholeTree, at_point,
-    slot_tile,
-};
-use crate::error::Result;
+use crate::engine::{Outline, Place, Shape, SlotJob, Span, Tile, at_point, slot_tile};
 use crate::needs::{Level, Needs};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{Count, Moments, start_anew};
+use crate::state::start_anew;
 
 /// What runs in a step.
 #[derive(Debug)]

@@ -198,7 +198,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             Decision::Skip | Decision::Hold => Outcome { emitted: false, skipped: decision == Decision::Skip },
             _ => inside.unwrap_or(*outcome),
         };
-        let rewrites = O::AFTER && O::REWRITES && runs;
+        // What is given out may be more than what comes out of what is inside.
+        let gives = O::SUMS > 0 && !O::KEEPS_ZEROS && matches!(decision, Decision::Run | Decision::Alone);
+        let rewrites = O::AFTER && O::REWRITES && runs || gives;
         outcome.skipped |= did.skipped;
         outcome.emitted = acts && (did.emitted || rewrites) || passes && outcome.emitted;
     }
