@@ -109,7 +109,7 @@ impl Work {
                 structure: at.structure,
                 pieces: &self.pieces,
                 params: &self.params,
-                grads: if at.flush { &[] } else { &self.grads },
+                grads: if at.gradients { &self.grads } else { &[] },
                 stored: &self.stored,
                 sums: RawSlice::new(NonNull::from(self.sums.as_mut_slice()).cast::<f64>(), self.sums.len()),
                 span: shape.span(number),
@@ -135,7 +135,7 @@ impl Work {
                     active: &self.active,
                     stored: &mut self.stored,
                     params: &self.params,
-                    grads: if at.flush { &[] } else { &self.grads },
+                    grads: if at.gradients { &self.grads } else { &[] },
                     copies: &mut self.copies,
                     objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
                 };
@@ -144,7 +144,7 @@ impl Work {
         }
         let sums =
             Sums { pieces: &self.pieces, values: &self.sums, width: shape.sums, first: 0, structure: at.structure };
-        let mut outcome = Outcome { emitted: true, skipped: false };
+        let mut outcome = Outcome { emitted: at.gradients, skipped: false };
         transformation.finish(state, run, sums, &mut outcome);
         outcome
     }

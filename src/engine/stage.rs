@@ -95,7 +95,9 @@ impl<'a> InitContext<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct StepContext<'a> {
     pub(crate) structure: &'a Structure,
-    /// There are no gradients in this step: what was accumulated is to be emitted.
+    /// Whether there are gradients in this step.
+    pub(crate) gradients: bool,
+    /// What was accumulated is to be emitted.
     pub(crate) flush: bool,
     pub(crate) value: Option<f64>,
     /// The parameters, from when the step begins.
@@ -106,7 +108,7 @@ pub struct StepContext<'a> {
 
 impl<'a> StepContext<'a> {
     pub(crate) fn new(structure: &'a Structure, flush: bool, value: Option<f64>) -> StepContext<'a> {
-        StepContext { structure, flush, value, params: &[], point: None }
+        StepContext { structure, gradients: !flush, flush, value, params: &[], point: None }
     }
 
     /// The parameters' leaves.
@@ -121,12 +123,12 @@ impl<'a> StepContext<'a> {
 
     /// Whether there are no gradients in this step: what has been accumulated is to be emitted.
     pub fn is_flush(&self) -> bool {
-        self.flush
+        !self.gradients
     }
 
     /// The same step, as one that has gradients and this value of the loss.
     pub fn with_gradients(self, value: Option<f64>) -> StepContext<'a> {
-        StepContext { flush: false, value, ..self }
+        StepContext { gradients: true, value, ..self }
     }
 
     /// The value of the loss: `Some` in every step of what [needs](crate::needs) it.
@@ -159,7 +161,7 @@ impl Place {
     }
 }
 
-/// What a step did.
+/// What a step did. Of the groups of a [`partition`](crate::partition) each has [its own](crate::wrapper::PartitionState::outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub(crate) emitted: bool,
@@ -167,8 +169,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether an update was emitted: false while a [`multi_steps`](crate::multi_steps) is still collecting, and where
-    /// it or an [`apply_if_finite`](crate::apply_if_finite) threw the gradients away.
+    /// What there is before a transformation has done anything: gradients.
+    pub(crate) const GRADIENTS: Outcome = Outcome { emitted: true, skipped: false };
+
+    /// Whether an update was emitted, so that a parameter may have moved: false while a [`multi_steps`](crate::multi_steps) is still
+    /// collecting, and where it or an [`apply_if_finite`](crate::apply_if_finite) threw the gradients away, unless something after
+    /// it in a chain, such as weight decay or momentum, or beside it in a partition, makes an update of its own.
     pub fn emitted(self) -> bool {
         self.emitted
     }
@@ -256,7 +262,8 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         let _ = (state, run, at, index, sums, tree);
     }
 
-    /// Ends a step: writes down what the sums tell, and what the step did.
+    /// Ends a step: writes down what the sums tell, and what the step did. `outcome` says what came in, as far as it is known:
+    /// whether it was anything but zeros; and then what comes out.
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         let _ = (state, run, sums, outcome);
     }

@@ -202,7 +202,7 @@ macro_rules! wrapper {
 /// Says once what a part remembers: makes the struct, its default, and [`State`](crate::state::State). A field starts at what follows
 /// its type, or else at its default. Those in `set` are set by users, and stay when the state starts anew
 /// ([`StepContext::anew`](crate::part::StepContext)). Those `beside` are no part of the state. `evaluate |memory| expr` says how parameters to evaluate
-/// with are made, see [`EvaluateAs`](crate::state::EvaluateAs).
+/// with are made, see [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` lets a walk over [parts](crate::state::StateWalk) find it.
 macro_rules! memory {
     (
         $(#[$meta:meta])*
@@ -212,6 +212,7 @@ macro_rules! memory {
         $(set { $($(#[$sdoc:meta])* $set:ident: $St:ty,)* })?
         $(beside { $($(#[$bdoc:meta])* $beside:ident: $B:ty $(= $bstart:expr)?,)* })?
         $(evaluate |$memory:ident| $as:expr;)?
+        $(shown as $part:ident;)?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
@@ -233,12 +234,14 @@ macro_rules! memory {
 
         impl $(<$G: $GB>)? $crate::state::State for $M $(<$G>)? {
             fn walk<'a>(&'a self, walk: &mut $crate::state::StateWalk<'a, '_>) {
-                $(walk.child(stringify!($field), &self.$field);)*
-                $($(walk.setting(stringify!($set), &self.$set);)*)?
+                let this = $crate::wrapper!(@or [$(match walk.$part(self) { Some(this) => this, None => return })?] [self]);
+                $(walk.child(stringify!($field), &this.$field);)*
+                $($(walk.setting(stringify!($set), &this.$set);)*)?
             }
             fn walk_mut<'a>(&'a mut self, walk: &mut $crate::state::StateWalkMut<'a, '_>) {
-                $(walk.child(stringify!($field), &mut self.$field);)*
-                $($(walk.setting(stringify!($set), &mut self.$set);)*)?
+                let this = $crate::wrapper!(@or [$(match walk.$part(self) { Some(this) => this, None => return })?] [self]);
+                $(walk.child(stringify!($field), &mut this.$field);)*
+                $($(walk.setting(stringify!($set), &mut this.$set);)*)?
             }
             $(fn evaluate_as(&self) -> Option<$crate::state::EvaluateAs> {
                 let $memory = self;

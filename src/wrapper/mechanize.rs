@@ -281,6 +281,8 @@ impl<T: Stage> Stage for Mechanize<T> {
 
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         self.inner.finish(&mut state.inner, run.inner, sums.skip(MEASURE.sums), outcome);
+        // Where nothing comes from inside, there is the way from the first parameters.
+        outcome.emitted = true;
     }
 
     fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {

@@ -70,12 +70,33 @@ pub struct PartitionState<S> {
     which: Vec<usize>,
     /// The leaves of each member.
     active: Vec<Vec<bool>>,
+    /// What the last step did to each.
+    outcomes: Vec<Outcome>,
 }
 
 impl<S> PartitionState<S> {
     /// The number of the member that a leaf belongs to.
     pub fn member_of(&self, leaf: usize) -> Option<usize> {
         self.which.get(leaf).copied()
+    }
+
+    /// What the last step did to the leaves of this label; `None` before the first step, and if there is no such label.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let labels = Labels::tree([("0", "each"), ("1", "every second")]);
+    /// let optimizer = partition((("each", sgd(1.0)), ("every second", multi_steps(sgd(1.0), 2))), labels);
+    /// let mut params = (1.0_f64, 1.0_f64);
+    /// let mut state = optimizer.init(&params)?;
+    /// let outcome = optimizer.step(&mut params, &(1.0, 1.0), &mut state)?;
+    /// assert!(outcome.emitted() && params == (0.0, 1.0));
+    /// assert!(!state.outcome("every second").unwrap().emitted());
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn outcome(&self, label: &str) -> Option<Outcome> {
+        let member = self.names.iter().position(|name| name == label)?;
+        self.outcomes.get(member).copied()
     }
 }
 
@@ -135,7 +156,7 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
         tree: &mut WholeTree<'_>,
         active: &[Vec<bool>],
     );
-    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome);
+    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcomes: &mut [Outcome]);
     #[allow(clippy::too_many_arguments, reason = "those of `Stage::tile`, and the member")]
     fn tile<C: Real>(
         &self,
@@ -200,10 +221,10 @@ macro_rules! groups {
                     _sums = _sums.skip(shape.sums);
                 )+
             }
-            fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+            fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcomes: &mut [Outcome]) {
                 let mut _sums = sums;
                 $(
-                    self.$i.finish(&mut state.$i, run.$i, _sums, outcome);
+                    self.$i.finish(&mut state.$i, run.$i, _sums, &mut outcomes[$i]);
                     _sums = _sums.skip(self.$i.shape().sums);
                 )+
             }
@@ -284,8 +305,8 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
             sums = sums.skip(shape.sums);
         }
     }
-    fn finish(&self, state: &mut Self::State, (): (), mut sums: Sums<'_>, outcome: &mut Outcome) {
-        for (member, state) in self.iter().zip(state) {
+    fn finish(&self, state: &mut Self::State, (): (), mut sums: Sums<'_>, outcomes: &mut [Outcome]) {
+        for ((member, state), outcome) in self.iter().zip(state).zip(outcomes) {
             member.finish(state, (), sums, outcome);
             sums = sums.skip(member.shape().sums);
         }
@@ -347,7 +368,8 @@ impl<G: Group> Stage for Partition<G> {
         let of = |member: usize| at.restricted(&which.iter().map(|w| *w == member).collect::<Vec<_>>());
         let active: Vec<Vec<bool>> = (0..known.len()).map(of).collect();
         let members = self.members.init(at, &active)?;
-        Ok(PartitionState { names: self.names.clone(), members, which, active })
+        let outcomes = Vec::with_capacity(known.len());
+        Ok(PartitionState { names: self.names.clone(), members, which, active, outcomes })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
@@ -371,7 +393,12 @@ impl<G: Group> Stage for Partition<G> {
     }
 
     fn finish(&self, state: &mut Self::State, run: G::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        self.members.finish(&mut state.members, run, sums, outcome);
+        let PartitionState { members, active, outcomes, .. } = state;
+        outcomes.clear();
+        outcomes.extend(active.iter().map(|_| *outcome));
+        self.members.finish(members, run, sums, outcomes);
+        outcome.emitted = outcomes.iter().zip(active).any(|(did, active)| did.emitted && active.contains(&true));
+        outcome.skipped = outcomes.iter().any(|did| did.skipped);
     }
 
     fn tile<C: Real>(&self, state: &Self::State, run: &G::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {

@@ -17,6 +17,7 @@ mod linesearch;
 mod lint;
 #[path = "../common/oracle.rs"]
 mod oracle;
+mod outcomes;
 mod parameter_free;
 mod projection;
 #[cfg(feature = "derive")]

@@ -1,9 +1,10 @@
 //! One element, with memory of any kind beside the state arrays.
 
 use super::super::isa::{Job, dispatch};
+use super::super::kernel::MOST_SUMS;
 use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Tile, fused_tile};
 use super::loops::with_tile;
-use super::rule::checked_slots;
+use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::{DType, Real};
@@ -207,7 +208,14 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         rule.begin(&mut state.memory, at);
     }
 
-    fn finish(rule: &R, state: &mut Self::State, (): (), sums: Sums<'_>, _: &mut Outcome) {
+    fn finish(rule: &R, state: &mut Self::State, (): (), sums: Sums<'_>, outcome: &mut Outcome) {
+        let memory = &state.memory;
+        let mut keeps = (0..sums.structure.len()).map(|leaf| {
+            let of_zero =
+                |slots: &mut _| R::apply(rule.scalars::<f64>(memory, leaf), slots, 0.0, 0.0, &mut [0; MOST_SUMS]);
+            !rule.is_apart(memory, leaf) && keeps_zeros::<R::Slots<f64>>(R::READS_PARAMS, of_zero)
+        });
+        outcome.emitted = !R::ZERO && (outcome.emitted || !keeps.all(|keeps| keeps));
         rule.finish(&mut state.memory, sums);
     }
 
@@ -251,7 +259,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
             return u;
         }
         // A pass that computes this again must not count again.
-        let mut again = [0; super::super::kernel::MOST_SUMS];
+        let mut again = [0; MOST_SUMS];
         let counts = if at == span.to { tally } else { &mut again[..] };
         R::apply(*k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS])
     }

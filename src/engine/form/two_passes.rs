@@ -5,7 +5,7 @@ use super::super::kernel::{MOST_SLOTS, Slots};
 use super::super::{
     InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Tile, WholeTree, fused_tile,
 };
-use super::rule::checked_slots;
+use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::sweep::{Access, Each, MOST_SUMS, OnElement, each};
 use super::{Form, Part, PartState, SlotArray};
@@ -234,7 +234,13 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         part.decide(&mut state.memory, run, sums);
     }
 
-    fn finish(part: &P, state: &mut Self::State, mut run: P::Run, sums: Sums<'_>, _: &mut Outcome) {
+    fn finish(part: &P, state: &mut Self::State, mut run: P::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        let memory = &state.memory;
+        let mut keeps = (0..sums.structure.len()).map(|leaf| {
+            let of_zero = |slots: &mut _| P::give_out(part.second::<f64>(memory, &run, leaf), slots, 0.0, 0.0);
+            P::GIVES_OUT && !P::TRANSFORMS && keeps_zeros::<P::Slots<f64>>(P::READS_PARAMS[1], of_zero)
+        });
+        outcome.emitted = outcome.emitted || !keeps.all(|keeps| keeps);
         if !P::GIVES_OUT {
             part.decide(&mut state.memory, &mut run, sums);
         }

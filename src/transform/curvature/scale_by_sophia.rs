@@ -366,7 +366,8 @@ impl<H: Stage> Stage for ScaleBySophia<H> {
         }
     }
 
-    fn finish(&self, state: &mut Self::State, _: SophiaRun, sums: Sums<'_>, _: &mut Outcome) {
+    fn finish(&self, state: &mut Self::State, _: SophiaRun, sums: Sums<'_>, outcome: &mut Outcome) {
+        outcome.emitted = true;
         state.win_rate.set(sums.total(0) / state.elements.max(1) as f64);
     }
 

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::range::ANY;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::schedule::Hyperparam;
-use crate::state::{Count, Flag, Moments, Scalar};
+use crate::state::{Count, Flag, Moments, Scalar, State, StateWalkMut};
 use crate::transformation::OptState;
 use crate::tree::TreeMut;
 
@@ -186,7 +186,8 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
 
     /// Emits what a window that is not full has accumulated, as if it were: for the end of an epoch.
     ///
-    /// The mean is over the mini-steps there were. Does nothing, and says so in the outcome, if there were none.
+    /// The mean is over the mini-steps there were. A `multi_steps` inside emits too what it has, and what it is given now; if only that
+    /// has something, what is between the two has gradients of zero. Does nothing, and says so in the outcome, if all are empty.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -206,6 +207,8 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
     ///
     /// As [`step`](crate::GradientTransformation::step).
     pub fn flush<P: TreeMut + ?Sized>(&self, params: &mut P, state: &mut OptState<Self>) -> Result<Outcome> {
+        state.usable()?;
+        find_pending(&mut **state);
         state.flush(self, params)
     }
 
@@ -218,6 +221,22 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
 
 /// The state of a [`multi_steps`].
 pub type MultiStepsState<I> = WrapperState<Window, I>;
+
+/// Tells each window whether there is one inside it that is not empty.
+fn find_pending<S: State>(state: &mut S) {
+    let mut windows: Vec<(String, &mut Window)> = Vec::new();
+    state.walk_mut(&mut StateWalkMut::of_parts(&mut |path, part| {
+        windows.extend(part.downcast_mut().map(|window| (path.to_owned(), window)));
+    }));
+    let pending = windows.iter().filter(|(_, window)| window.mini_step.get() > 0);
+    let pending: Vec<String> = pending.map(|(path, _)| path.clone()).collect();
+    for (path, window) in windows {
+        let inside = if path.is_empty() { "inner".to_owned() } else { path + ".inner" };
+        let is_inside =
+            |other: &String| other.strip_prefix(&*inside).is_some_and(|r| r.is_empty() || r.starts_with('.'));
+        window.pending_inside = pending.iter().any(is_inside);
+    }
+}
 
 memory! {
     /// What a [`multi_steps`] remembers besides the accumulator and what is inside.
@@ -235,7 +254,10 @@ memory! {
     }
     beside {
         taking: Taking,
+        /// In a flush: some window inside is not empty.
+        pending_inside: bool,
     }
+    shown as part;
 }
 
 impl Window {

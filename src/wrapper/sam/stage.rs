@@ -149,9 +149,10 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         match run {
             SamRun::Climb(run, _) => self.adv_optimizer.finish(&mut state.adv_state, run, sums, outcome),
-            SamRun::Descend(run, _, fresh) => {
+            SamRun::Descend(run, here, fresh) => {
                 let sums = sums.skip(self.adv_optimizer.shape().sums);
                 self.optimizer.finish(&mut state.opt_state, run, sums, outcome);
+                outcome.emitted |= !here;
                 if let Some(fresh) = fresh {
                     start_anew(&mut state.adv_state, *fresh);
                 }

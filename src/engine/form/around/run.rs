@@ -154,21 +154,24 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn finish(part: &P, state: &mut StateOf<P>, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         // What is inside is asked alone: elsewhere in a chain or partition something may hold back its own updates.
+        let runs = run.decision == Some(Decision::Run);
         let inside = run.inner.map(|inner| {
-            let mut inside = Outcome { emitted: true, skipped: false };
+            let mut inside = Outcome { emitted: outcome.emitted || O::BEFORE && runs, skipped: false };
             let sums = sums.skip(P::LOOKS as usize);
             part.inner_now(&state.memory).finish(&mut state.inner, inner, sums, &mut inside);
             inside
         });
         let Some(decision) = run.decision else { return };
+        let is_any = |on: bool| P::CHOOSES && (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf) == on);
+        let (acts, passes) = (!P::CHOOSES || is_any(true), part.elsewhere() == Elsewhere::Pass && is_any(false));
         part.finish(&mut state.memory, decision, inside, &mut state.inner);
         let did = match decision {
-            Decision::Skip => Outcome { emitted: false, skipped: true },
-            Decision::Hold => Outcome { emitted: false, skipped: false },
-            _ => inside.unwrap_or(Outcome { emitted: true, skipped: false }),
+            Decision::Skip | Decision::Hold => Outcome { emitted: false, skipped: decision == Decision::Skip },
+            _ => inside.unwrap_or(*outcome),
         };
-        outcome.emitted &= did.emitted;
+        let rewrites = O::AFTER && O::REWRITES && runs;
         outcome.skipped |= did.skipped;
+        outcome.emitted = acts && (did.emitted || rewrites) || passes && outcome.emitted;
     }
 
     fn ends_at(part: &P, state: &StateOf<P>, run: &Self::Run) -> Option<usize> {
