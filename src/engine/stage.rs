@@ -192,6 +192,14 @@ impl Outcome {
 /// leaves or the whole tree is a [`WholeTree`](crate::part::WholeTreeTransformation). `docs/architecture.md` describes the
 /// phases of a step: `check` (may fail, changes nothing), `begin`, then passes of `tile` (or of the fused `apply`) with
 /// `barrier` between them, then `finish`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a transformation of gradients",
+    label = "not a transformation of gradients",
+    note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
+            chains: `chain((chain((a, b)), c))`), a `Vec` or a box of some, or a type of your own that implements `Part` and the \
+            trait of its form, such as `Rule`",
+    note = "in a generic function, ask for `T: GradientTransformation`"
+)]
 pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// What a step must be given besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).
     type Needs: Needs;
