@@ -9,13 +9,21 @@ use crate::layout::Difference;
 /// Whatever returned it changed nothing: parameters, state and updates are as they were before the call.
 ///
 /// The kinds are private so that messages can improve; the `is_*` predicates tell them apart.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// `{:?}` is the sentence too, so that a `main` that returns an error prints it.
+#[derive(Clone, PartialEq)]
 pub struct Error(Box<Kind>);
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 enum Kind {
     Structure {
         what: String,

@@ -186,7 +186,7 @@ pub trait GradientTransformation: Stage {
     {
         state.ready(self)?;
         if updates.structure != state.structure {
-            let differences = state.structure.differences(&*updates);
+            let differences = state.structure.differences_in_memory(&updates.structure);
             return Err(Error::structure("the updates were made for other parameters", differences));
         }
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;

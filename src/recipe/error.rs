@@ -5,13 +5,21 @@ use crate::error::Error;
 /// What is wrong with a config, and where in it: everything that is wrong, not only the first thing.
 ///
 /// Places are JSON paths: `$.chain[1].adamw.mask`. Each problem is printed on a line of its own.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// `{:?}` is the same, so that a `main` that returns one prints it.
+#[derive(Clone, PartialEq)]
 pub struct ConfigError(Vec<Problem>);
+
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// The result of everything that reads configs.
 pub type Result<T, E = ConfigError> = core::result::Result<T, E>;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 enum Problem {
     /// The error says where.
     Unknown(Error),

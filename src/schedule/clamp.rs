@@ -9,7 +9,7 @@ use crate::error::Result;
 /// # Arithmetic
 ///
 /// ```text
-/// value = min(max(schedule at count, min_value), max_value)
+/// value = min(max(schedule at count, min_value), max_value)      a NaN stays
 /// ```
 ///
 /// # Errors
@@ -45,8 +45,9 @@ schedule! {
 
 impl Kind for Clamp {
     fn value(&self, count: u64) -> f64 {
-        // Not `f64::clamp`, which panics where the two are in the wrong order.
-        self.schedule.at(count).max(self.min_value).min(self.max_value)
+        // Not `f64::clamp`, which panics where the two are in the wrong order; nor `max` alone, which takes a number for a NaN.
+        let value = self.schedule.at(count);
+        if value.is_nan() { value } else { value.max(self.min_value).min(self.max_value) }
     }
 
     fn check(&self, function: &str) -> Result<()> {

@@ -68,7 +68,8 @@ impl Kind for ExponentialDecay {
         } else {
             count as f64 / self.transition_steps as f64
         };
-        let value = self.init_value * self.decay_rate.powf(times);
+        // Where the power is infinite, nothing times it is still nothing.
+        let value = if self.init_value == 0.0 { 0.0 } else { self.init_value * self.decay_rate.powf(times) };
         match self.end_value {
             Some(end) if self.decay_rate < 1.0 => value.max(end),
             Some(end) => value.min(end),

@@ -14,7 +14,7 @@ const PROTOTYPES: &[(&str, fn() -> Schedule)] = &[
     ("piecewise_constant", || piecewise_constant(0.0, []).into()),
     ("piecewise_interpolate", || piecewise_interpolate(InterpolateType::Linear, 0.0, []).into()),
     ("warmup_constant", || warmup_constant(0.0, 0.0, 1).into()),
-    ("warmup_cosine_decay", || warmup_cosine_decay(0.0, 0.0, 0, 1, 0.0).into()),
+    ("warmup_cosine_decay", || warmup_cosine_decay(0.0, 0.0, 0, 1).into()),
     ("warmup_exponential_decay", || warmup_exponential_decay(0.0, 0.0, 1, 1, 1.0).into()),
     ("linear_onecycle", || linear_onecycle(1, 0.0).into()),
     ("cosine_onecycle", || cosine_onecycle(1, 0.0).into()),
@@ -106,7 +106,7 @@ impl FromRecipe for Schedule {
 /// The arguments alone, as `sgdr` lists them.
 impl FromRecipe for WarmupCosineDecay {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<WarmupCosineDecay> {
-        let mut cycle = warmup_cosine_decay(0.0, 0.0, 0, 1, 0.0);
+        let mut cycle = warmup_cosine_decay(0.0, 0.0, 0, 1);
         node.set_all(&[], &[], &mut |visit| cycle.arguments(visit))?;
         Ok(cycle)
     }

@@ -24,7 +24,7 @@ use crate::recipe::Required;
 ///
 /// ```
 /// use gradchain::schedule::{sgdr, warmup_cosine_decay};
-/// let restarts = sgdr([warmup_cosine_decay(0.0, 8.0, 10, 30, 0.0), warmup_cosine_decay(0.0, 4.0, 10, 50, 1.0)]);
+/// let restarts = sgdr([warmup_cosine_decay(0.0, 8.0, 10, 30), warmup_cosine_decay(0.0, 4.0, 10, 50).end_value(1.0)]);
 /// assert_eq!([0, 10, 30, 40, 80, 999].map(|count| restarts.at(count)), [0.0, 8.0, 0.0, 4.0, 1.0, 1.0]);
 /// ```
 ///

@@ -74,7 +74,7 @@ impl Kind for WarmupConstant {
 ///
 /// ```
 /// use gradchain::schedule::warmup_cosine_decay;
-/// let schedule = warmup_cosine_decay(0.0, 8.0, 10, 110, 2.0);
+/// let schedule = warmup_cosine_decay(0.0, 8.0, 10, 110).end_value(2.0);
 /// assert_eq!([0, 5, 10, 60, 110, 999].map(|count| schedule.at(count)), [0.0, 4.0, 8.0, 5.0, 2.0, 2.0]);
 /// ```
 ///
@@ -82,17 +82,11 @@ impl Kind for WarmupConstant {
 ///
 /// Loshchilov and Hutter, [SGDR: stochastic gradient descent with warm restarts][sgdr], 2016, equation 5.
 /// Optax: `warmup_cosine_decay_schedule`. PyTorch: `SequentialLR` of `LinearLR` and `CosineAnnealingLR`.
-/// Differs: `end_value` has no default (Optax: 0), and a negative `exponent` is refused.
+/// Differs: a negative `exponent` is refused.
 ///
 /// [sgdr]: https://arxiv.org/abs/1608.03983
-pub fn warmup_cosine_decay(
-    init_value: f64,
-    peak_value: f64,
-    warmup_steps: u64,
-    decay_steps: u64,
-    end_value: f64,
-) -> WarmupCosineDecay {
-    WarmupCosineDecay::with(init_value, peak_value, warmup_steps, decay_steps, end_value)
+pub fn warmup_cosine_decay(init_value: f64, peak_value: f64, warmup_steps: u64, decay_steps: u64) -> WarmupCosineDecay {
+    WarmupCosineDecay::with(init_value, peak_value, warmup_steps, decay_steps)
 }
 
 schedule! {
@@ -107,9 +101,9 @@ schedule! {
         warmup_steps: u64,
         /// How many steps up and down take together, more than `warmup_steps`.
         decay_steps: u64,
-        /// The value from `decay_steps` on.
-        end_value: f64 in FINITE,
     ) {
+        /// The value from `decay_steps` on.
+        end_value: f64 in FINITE = 0.0;
         /// The exponent of the cosine.
         exponent: f64 in NOT_NEGATIVE = 1.0;
     }

@@ -276,6 +276,13 @@ fn zip(a: Vec<bool>, b: Vec<bool>, with: impl Fn(bool, bool) -> bool) -> Vec<boo
     a.into_iter().zip(b).map(|(a, b)| with(a, b)).collect()
 }
 
+/// The leaves whose path matches a pattern, as [`Mask::path`].
+impl From<&str> for Mask {
+    fn from(pattern: &str) -> Mask {
+        Mask::path(pattern)
+    }
+}
+
 impl ToRecipe for Mask {
     fn to_recipe(&self) -> Recipe {
         self.0.to_recipe()

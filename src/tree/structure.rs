@@ -108,6 +108,22 @@ impl Structure {
         self.compare(&Structure::observed(tree), |ours, theirs| ours == theirs)
     }
 
+    /// As `differences`, in memory orders too.
+    pub(crate) fn differences_in_memory(&self, other: &Structure) -> Vec<Difference> {
+        let mut found = self.compare(other, |ours, theirs| ours == theirs);
+        let pairs = self.leaves.iter().filter_map(|ours| Some((ours, &other.leaves[other.index_of(ours.path())?])));
+        found.extend(
+            pairs.filter(|(ours, theirs)| ours.shape() == theirs.shape() && ours.strides() != theirs.strides()).map(
+                |(ours, theirs)| Difference::MemoryOrder {
+                    path: ours.path().into(),
+                    expected: ours.strides().to_vec(),
+                    found: theirs.strides().to_vec(),
+                },
+            ),
+        );
+        found
+    }
+
     /// As `differences`, where `fits(ours, theirs)` says which types are good enough.
     pub(crate) fn compare(&self, other: &Structure, fits: impl Fn(DType, DType) -> bool) -> Vec<Difference> {
         let mut found = Vec::new();

@@ -95,3 +95,17 @@ fn what_is_set_in_a_state_is_no_exchange() {
     }
     assert_eq!(p, 1.0 - 3.0 * 0.25);
 }
+
+#[test]
+fn updates_made_for_another_memory_order_are_told_apart() {
+    let optimizer = sgd(1.0);
+    let (rows, columns) = (in_order(false), in_order(true));
+    let mut of_rows = optimizer.init(&rows).unwrap();
+    let mut updates = optimizer.init(&columns).unwrap().zero_updates();
+    let error = optimizer.update_into(&rows, &mut of_rows, &rows, &mut updates).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the updates were made for other parameters: 1 difference\n  \
+         (root): expected a memory order of strides [3, 1], found [1, 2]"
+    );
+}

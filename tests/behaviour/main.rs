@@ -7,8 +7,6 @@ mod anchored;
 #[cfg(feature = "derive")]
 mod averaging;
 mod beyond;
-#[cfg(feature = "derive")]
-mod constraint;
 mod exchanged;
 mod freezable;
 mod layerwise;
@@ -19,11 +17,9 @@ mod lint;
 mod oracle;
 mod outcomes;
 mod parameter_free;
-mod projection;
 #[cfg(feature = "derive")]
 mod regressions;
 mod reset_state;
-mod schedule;
 mod select;
 mod sign;
 #[cfg(feature = "derive")]
