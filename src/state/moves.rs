@@ -86,6 +86,13 @@ pub(crate) fn sources(
             lines.push(format!("`{}`: there are two of it", spec.name));
         }
     }
+    // How often each leaf was updated, where the old state has one number for all of them.
+    let of_all = |spec: &ItemSpec| {
+        let field = spec.name.field.strip_suffix("updates").filter(|_| matches!(spec.name.of, Owner::Leaf(_)))?;
+        let is_count =
+            |old: &ItemSpec| old.name.of == Owner::State && old.name.field.strip_prefix(field) == Some("count");
+        old.iter().position(|old| is_count(old) && old.kind == spec.kind)
+    };
     let mut from = Vec::with_capacity(new.len());
     for spec in new {
         if let (Owner::Leaf(path), false) = (&spec.name.of, moves.is_identity())
@@ -94,7 +101,7 @@ pub(crate) fn sources(
             from.push(None);
             continue;
         }
-        let found = by_name.remove(&spec.name);
+        let found = by_name.remove(&spec.name).or_else(|| of_all(spec));
         match found.map(|i| (i, &old[i])) {
             Some((_, old)) if old.kind != spec.kind || old.array != spec.array => {
                 lines.push(format!("`{}`: expected {}, found {}", spec.name, spec.what(), old.what()));

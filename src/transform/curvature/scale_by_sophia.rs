@@ -336,7 +336,7 @@ impl<H: Stage> Stage for ScaleBySophia<H> {
     }
 
     fn begin(&self, state: &mut Self::State, _: &StepContext<'_>) -> SophiaRun {
-        let clock = Clock { count: state.count.get() };
+        let clock = Clock::after(state.count.get());
         state.count.increment();
         let at = |h: &Hyperparam| h.at(clock.count);
         let b1 = at(&self.b1);
