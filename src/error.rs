@@ -9,13 +9,21 @@ use crate::layout::Difference;
 /// Whatever returned it changed nothing: parameters, state and updates are as they were before the call.
 ///
 /// The kinds are private so that messages can improve; the `is_*` predicates tell them apart.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// `{:?}` is the sentence too, so that a `main` that returns an error prints it.
+#[derive(Clone, PartialEq)]
 pub struct Error(Box<Kind>);
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 enum Kind {
     Structure {
         what: String,
@@ -238,13 +246,20 @@ struct Known<'a>(&'a str, &'a [String]);
 
 impl fmt::Display for Known<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 5;
         let Known(name, known) = self;
-        if let Some(nearest) = known.iter().min_by_key(|k| edit_distance(name, k))
-            && edit_distance(name, nearest) <= 1 + name.len() / 3
+        let mut nearest: Vec<&str> = known.iter().map(|k| &**k).collect();
+        nearest.sort_by_key(|k| (!k.starts_with(name), edit_distance(name, k)));
+        if let Some(first) = nearest.first()
+            && (first.starts_with(name) || edit_distance(name, first) <= 1 + name.len() / 3)
         {
-            write!(f, "; did you mean `{nearest}`?")?;
+            write!(f, "; did you mean `{first}`?")?;
         }
-        if known.is_empty() { Ok(()) } else { write!(f, " (known: {})", known.join(", ")) }
+        match known.len() {
+            0 => Ok(()),
+            n if n <= SHOWN => write!(f, " (known: {})", known.join(", ")),
+            n => write!(f, " (the nearest of {n}: {})", nearest[..SHOWN].join(", ")),
+        }
     }
 }
 

@@ -113,6 +113,7 @@ impl Work {
                 stored: &self.stored,
                 sums: RawSlice::new(NonNull::from(self.sums.as_mut_slice()).cast::<f64>(), self.sums.len()),
                 span: shape.span(number),
+                backwards: number % 2 == 1,
                 shape,
                 ends: ends.is_some_and(|end| number >= end),
                 sink,
@@ -174,6 +175,9 @@ struct Pass<'a, T: Stage> {
     stored: &'a [Buffer],
     sums: RawSlice,
     span: Span,
+    /// Whether it begins with the last piece: what the pass before went through last is still in the cache. No bit depends on
+    /// the order, since sums are kept by piece.
+    backwards: bool,
     shape: Shape,
     /// All updates are zero after this pass, and no further pass is needed.
     ends: bool,
@@ -187,7 +191,13 @@ impl<T: Stage> Pass<'_, T> {
         if rayon::current_num_threads() > 1 && self.pieces.all.len() > 4 {
             return self.split(&self.pieces.all, 0);
         }
-        self.pieces.all.iter().enumerate().for_each(|(i, piece)| self.piece(i, piece, spare));
+        self.some(&self.pieces.all, 0, spare);
+    }
+
+    fn some(&self, pieces: &[Piece], first: usize, spare: &mut Spare) {
+        let numbered = pieces.iter().enumerate();
+        let one = |(i, piece)| self.piece(first + i, piece, spare);
+        if self.backwards { numbered.rev().for_each(one) } else { numbered.for_each(one) }
     }
 
     /// Halves the pieces until there are few, so that idle threads can take the other half.
@@ -197,7 +207,12 @@ impl<T: Stage> Pass<'_, T> {
             return self.few(pieces, first);
         }
         let (left, right) = pieces.split_at(pieces.len() / 2);
-        rayon::join(|| self.split(left, first), || self.split(right, first + left.len()));
+        let (left, right) = (|| self.split(left, first), || self.split(right, first + left.len()));
+        if self.backwards {
+            rayon::join(right, left)
+        } else {
+            rayon::join(left, right)
+        };
     }
 
     /// A function of its own, since the spare room would be part of every frame of `split` otherwise: a dozen of them, and a
@@ -206,7 +221,7 @@ impl<T: Stage> Pass<'_, T> {
     #[inline(never)]
     fn few(&self, pieces: &[Piece], first: usize) {
         let mut spare = Spare::default();
-        pieces.iter().enumerate().for_each(|(i, piece)| self.piece(first + i, piece, &mut spare));
+        self.some(pieces, first, &mut spare);
     }
 
     fn piece(&self, number: usize, piece: &Piece, spare: &mut Spare) {

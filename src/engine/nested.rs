@@ -5,7 +5,7 @@ use core::hash::{Hash, Hasher};
 
 use super::objective::Ask;
 use super::table::{Table, TableLeaf};
-use super::{InitContext, Outcome, Shape, Sink, Stage, StepContext, WholeTree, Work};
+use super::{InitContext, Outcome, Shape, Sink, Stage, StepContext, Work};
 use crate::error::{Error, Result};
 use crate::memory::RawSlice;
 use crate::state::Moments;
@@ -75,27 +75,6 @@ impl Nested {
         fill(&mut self.work.grads, &self.structure, arrays.grads);
         let at = StepContext { structure: &self.structure, ..*at };
         let outcome = self.work.step(transformation, state, &at, objective, Sink::Arrays(arrays.updates));
-        self.work.params.clear();
-        self.work.grads.clear();
-        outcome
-    }
-
-    /// Does a step on the updates and parameters of a tree, which stay as they are.
-    pub(crate) fn run_beside<T: Stage>(
-        &mut self,
-        transformation: &T,
-        state: &mut T::State,
-        at: &StepContext<'_>,
-        tree: &mut WholeTree<'_>,
-        updates: &mut Moments,
-    ) -> Outcome {
-        let Work { params, grads, .. } = &mut self.work;
-        params.clear();
-        params.extend(tree.params.iter().cloned());
-        grads.clear();
-        grads.extend(tree.stored.iter().map(|leaf| TableLeaf { data: leaf.raw(), strides: None }));
-        let at = StepContext { structure: &self.structure, ..*at };
-        let outcome = self.work.step(transformation, state, &at, tree.objective(), Sink::Arrays(updates));
         self.work.params.clear();
         self.work.grads.clear();
         outcome

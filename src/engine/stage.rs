@@ -1,7 +1,8 @@
 //! What the engine runs, and what it tells it.
 
 use super::table::TableLeaf;
-use super::{Shape, SlotList, Span, Sums, Tile, WholeTree};
+use super::{Outline, Shape, SlotList, Span, Sums, Tile, WholeTree};
+use crate::arguments::Visit;
 use crate::element::{DType, Real};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
@@ -327,6 +328,14 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// Names the masks and groups inside that take no leaf.
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         let _ = (state, report);
+    }
+
+    /// What it is made of, and what each part does to updates.
+    fn outline(&self) -> Outline;
+
+    /// Shows the arguments that are its own, and not those of what is inside.
+    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+        let _ = visit;
     }
 
     /// How the transformation is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.

@@ -3,18 +3,19 @@
 //! Everything here is plain arithmetic, without the system's mathematical library, so that it has the same bits everywhere.
 
 /// Philox4x32-10 of Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011: ten rounds that scramble a counter
-/// by a key.
+/// by a key. Each word is kept in the lower half of a wider one, which is how processors multiply several at once.
 #[inline(always)]
 pub(crate) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
-    let (mut x, mut key) = (counter, key);
+    const LOW: u64 = u32::MAX as u64;
+    let (mut x, mut key) = (counter.map(u64::from), key);
     for _ in 0..10 {
-        let a = u64::from(x[0]) * 0xD251_1F53;
-        let b = u64::from(x[2]) * 0xCD9E_8D57;
-        x = [(b >> 32) as u32 ^ x[1] ^ key[0], b as u32, (a >> 32) as u32 ^ x[3] ^ key[1], a as u32];
+        let (a, b) = (x[0] * 0xD251_1F53, x[2] * 0xCD9E_8D57);
+        let [first, second] = key.map(u64::from);
+        x = [b >> 32 ^ x[1] ^ first, b & LOW, a >> 32 ^ x[3] ^ second, a & LOW];
         // The Weyl constants of the paper: the golden ratio and the root of 3, less 1.
         key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
     }
-    x
+    x.map(|x| x as u32)
 }
 
 /// The halves of a word, low first.
@@ -36,22 +37,51 @@ pub(crate) fn leaf_key(seed: u64, step: u64, path_hash: u64) -> [u32; 2] {
     [k0, k1]
 }
 
-/// The normal numbers of elements `2·index` and `2·index + 1` of a leaf.
+/// Elements of a block: pairs of numbers that fill the widest registers twice.
+pub(crate) const BLOCK: usize = 32;
+const PAIRS: usize = BLOCK / 2;
+
+/// The standard normal numbers of a block of a leaf's elements. A pair belongs to two elements that lie half a block apart, so
+/// that a register of pairs is two registers of elements.
 #[inline(always)]
-pub(crate) fn pair(index: u64, key: [u32; 2]) -> [f64; 2] {
-    let [low, high] = halves(index);
-    two_normals(philox([low, high, 0, 0], key))
+pub(crate) fn normals(block: u64, key: [u32; 2]) -> [f64; BLOCK] {
+    let mut all = [0.0; BLOCK];
+    let (first, second) = all.split_at_mut(PAIRS);
+    for i in 0..PAIRS {
+        [first[i], second[i]] = pair(block * PAIRS as u64 + i as u64, key);
+    }
+    all
+}
+
+/// The one of one element: that in its block.
+#[inline(always)]
+pub(crate) fn normal(element: u64, key: [u32; 2]) -> f64 {
+    let at = element as usize % BLOCK;
+    pair(element / BLOCK as u64 * PAIRS as u64 + (at % PAIRS) as u64, key)[at / PAIRS]
 }
 
 /// Two independent standard normal numbers from 128 random bits, by Box and Muller.
+///
+/// No step of it is a branch or a conversion of integers that only wide instruction sets have, so that a loop over it becomes
+/// vector instructions everywhere.
 #[inline(always)]
-pub(crate) fn two_normals(bits: [u32; 4]) -> [f64; 2] {
+fn pair(index: u64, key: [u32; 2]) -> [f64; 2] {
+    let [low, high] = halves(index);
+    let bits = philox([low, high, 0, 0], key);
     let [a, b] = [[bits[0], bits[1]], [bits[2], bits[3]]].map(|[low, high]| u64::from(high) << 32 | u64::from(low));
     // In (0, 1], so that the logarithm is finite.
-    let unit = ((a >> 11) + 1) as f64 * 2.0_f64.powi(-53);
-    let radius = (-2.0 * ln(unit)).sqrt();
+    let radius = (-2.0 * ln(2.0 - from_one(a))).sqrt();
     let [sin, cos] = sin_cos_turn(b);
     [radius * cos, radius * sin]
+}
+
+/// The bits of 1.
+const ONE: u64 = 1.0_f64.to_bits();
+
+/// A number in `[1, 2)` from the upper 52 bits, exactly.
+#[inline(always)]
+fn from_one(bits: u64) -> f64 {
+    f64::from_bits(bits >> 12 | ONE)
 }
 
 /// The logarithm of a positive normal number, to a few units in the last place: `2·atanh((m − 1)/(m + 1))` by its series,
@@ -59,39 +89,43 @@ pub(crate) fn two_normals(bits: [u32; 4]) -> [f64; 2] {
 #[inline(always)]
 fn ln(x: f64) -> f64 {
     // Adding 1 − √½ to the bits carries into the exponent where the fraction is above √2.
-    let shifted = x.to_bits() + (1.0_f64.to_bits() - core::f64::consts::FRAC_1_SQRT_2.to_bits());
-    let exponent = (shifted >> 52) as i32 - 1023;
-    let m = f64::from_bits(x.to_bits().wrapping_sub((shifted >> 52).wrapping_sub(1023) << 52));
+    let shifted = x.to_bits() + (ONE - core::f64::consts::FRAC_1_SQRT_2.to_bits());
+    let m = f64::from_bits(x.to_bits().wrapping_sub((shifted >> 52 << 52).wrapping_sub(ONE)));
+    // A small integer is the last bits of a number of 2⁵² and more.
+    const LARGE: f64 = (1_u64 << 52) as f64;
+    let exponent = f64::from_bits(shifted >> 52 | LARGE.to_bits()) - (LARGE + 1023.0);
     let s = (m - 1.0) / (m + 1.0);
     let square = s * s;
     let mut sum = 0.0;
     for k in (0..11).rev() {
         sum = sum * square + 1.0 / f64::from(2 * k + 1);
     }
-    2.0 * s * sum + f64::from(exponent) * core::f64::consts::LN_2
+    2.0 * s * sum + exponent * core::f64::consts::LN_2
 }
 
-/// Sine and cosine of `2π·bits/2⁶⁴`: the nearest quarter turn exactly, and the rest by Taylor's series, which 9 terms of
-/// each are enough for.
+/// Coefficients of Taylor's series of the cosine (`odd` is 0) or the sine (1), less the powers that they have in common.
+const fn series(odd: usize) -> [f64; 9] {
+    let (mut all, mut k, mut term) = ([1.0; 9], 1, 1.0);
+    while k < all.len() {
+        term /= -(((2 * k + odd) * (2 * k + odd - 1)) as f64);
+        all[k] = term;
+        k += 1;
+    }
+    all
+}
+
+/// Sine and cosine of the angle that random bits stand for: the last two say the quarter turn, and the upper 52 how far from its
+/// middle, on either side. Within half a quarter, 9 terms of Taylor's series are enough.
 #[inline(always)]
 fn sin_cos_turn(bits: u64) -> [f64; 2] {
-    let quarter = bits.wrapping_add(1 << 61) >> 62;
-    let rest = bits.wrapping_sub(quarter << 62) as i64;
-    // 53 bits, which convert exactly.
-    let angle = (rest >> 9) as f64 * (core::f64::consts::TAU * 2.0_f64.powi(-55));
+    const SERIES: [[f64; 9]; 2] = [series(0), series(1)];
+    let angle = (from_one(bits) - 1.5) * core::f64::consts::FRAC_PI_2;
     let square = angle * angle;
-    let (mut sin, mut cos) = (0.0, 0.0);
-    for k in (0..9).rev() {
-        sin = 1.0 - sin * square / f64::from((2 * k + 2) * (2 * k + 3));
-        cos = 1.0 - cos * square / f64::from((2 * k + 1) * (2 * k + 2));
-    }
-    let sin = sin * angle;
-    match quarter & 3 {
-        0 => [sin, cos],
-        1 => [cos, -sin],
-        2 => [-sin, -cos],
-        _ => [-cos, sin],
-    }
+    let [cos, sin] = SERIES.map(|terms| terms.iter().rev().fold(0.0, |sum, term| sum * square + term));
+    let [sin, cos] = [(sin * angle).to_bits(), cos.to_bits()];
+    // After an odd number of quarters they change places; the sine is negative after two and three, the cosine after one and two.
+    let swap = (sin ^ cos) & (bits & 1).wrapping_neg();
+    [sin ^ swap ^ (bits & 2) << 62, cos ^ swap ^ ((bits ^ bits << 1) & 2) << 62].map(f64::from_bits)
 }
 
 #[cfg(test)]
@@ -120,15 +154,51 @@ mod tests {
         for i in 0..20_000_u32 {
             let [a, b, c, d] = philox([i, 0, 0, 0], [7, 7]);
             let bits = u64::from(a) << 32 | u64::from(b);
-            let x = ((bits >> 11) + 1) as f64 * 2.0_f64.powi(-53 - (i % 60) as i32);
+            let x = (2.0 - from_one(bits)) * 2.0_f64.powi(-(i as i32 % 60));
             assert!((ln(x) - x.ln()).abs() <= 4e-16 * x.ln().abs().max(0.5), "{x:e}");
             let bits = u64::from(c) << 32 | u64::from(d);
-            let (sin, cos) = (bits as f64 / 2.0_f64.powi(64) * core::f64::consts::TAU).sin_cos();
+            let quarters = from_one(bits) - 1.5 + (bits & 3) as f64;
+            let (sin, cos) = (quarters * core::f64::consts::FRAC_PI_2).sin_cos();
             let ours = sin_cos_turn(bits);
             assert!((ours[0] - sin).abs() < 2e-15 && (ours[1] - cos).abs() < 2e-15, "{bits:x}");
         }
         assert_eq!(ln(1.0), 0.0);
-        assert_eq!(sin_cos_turn(0), [0.0, 1.0]);
-        assert_eq!(sin_cos_turn(1 << 62), [1.0, -0.0]);
+        let middle = 1 << 63;
+        assert_eq!(
+            [0, 1, 2, 3].map(|quarter| sin_cos_turn(middle | quarter)),
+            [[0.0, 1.0], [1.0, 0.0], [0.0, -1.0], [-1.0, 0.0]]
+        );
+    }
+
+    #[test]
+    fn a_block_is_the_numbers_of_its_elements() {
+        let key = leaf_key(3, 1, path_hash("layer/weight"));
+        for block in [0, 1, u64::from(u32::MAX) / 16, 1 << 40] {
+            for (i, x) in normals(block, key).into_iter().enumerate() {
+                assert_eq!(x.to_bits(), normal(block * BLOCK as u64 + i as u64, key).to_bits(), "{block}, {i}");
+            }
+        }
+    }
+
+    /// Mean, variance, skewness, kurtosis, how many are beyond 1, 2, 3 and 4, and how far neighbours, members of a pair, and blocks
+    /// go together: each within five standard deviations of a million numbers.
+    #[test]
+    fn a_million_numbers_are_normal_and_independent() {
+        let n = 1_000_000_usize;
+        let x: Vec<f64> = (0..n as u64 / BLOCK as u64).flat_map(|block| normals(block, [5, 6])).collect();
+        let mean = |f: &dyn Fn(usize) -> f64| (0..n).map(f).sum::<f64>() / n as f64;
+        let within = |found: f64, expected: f64, variance: f64| {
+            assert!((found - expected).abs() < 5.0 * (variance / n as f64).sqrt(), "{found} {expected}");
+        };
+        for (power, expected, variance) in [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
+            within(mean(&|i| x[i].powi(power)), expected, variance);
+        }
+        for (bound, beyond) in [(1.0, 0.317_310_5), (2.0, 0.045_500_26), (3.0, 0.002_699_796), (4.0, 6.334_248e-5)] {
+            within(mean(&|i| f64::from(x[i].abs() > bound)), beyond, beyond);
+        }
+        for lag in [1, PAIRS, BLOCK, 1024] {
+            within(mean(&|i| x[i] * x[(i + lag) % n]), 0.0, 1.0);
+            within(mean(&|i| (x[i] * x[(i + lag) % n]).powi(2)), 1.0, 8.0);
+        }
     }
 }

@@ -119,8 +119,11 @@ impl<S: State> State for Option<S> {
 /// Says that a struct's state is its fields of these names. Fields in `knows` are [facts](StateWalk::fact); of arrays in `room`, which
 /// hold nothing between steps, it is one how they lie in memory.
 macro_rules! state_fields {
-    ($S:ident<$($G:ident: $B:path),*> { $($field:ident),* } $(knows { $($fact:ident),* })? $(room { $($room:ident),* })?) => {
-        impl<$($G: $B),*> $crate::state::State for $S<$($G),*> {
+    (
+        $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }
+        $(knows { $($fact:ident),* })? $(room { $($room:ident),* })?
+    ) => {
+        impl $(<$G: $B>)? $crate::state::State for $S $(<$G>)? {
             fn walk<'a>(&'a self, _walk: &mut $crate::state::StateWalk<'a, '_>) {
                 $($(_walk.fact(stringify!($fact), &self.$fact);)*)?
                 $($(_walk.fact(stringify!($room), &self.$room.laid());)*)?

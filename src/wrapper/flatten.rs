@@ -1,12 +1,9 @@
-use crate::element::{DType, Element, Real, convert};
+use crate::element::{Element, convert};
 use crate::engine::table::Table;
-use crate::engine::{
-    Arrays, Ask, InitContext, LeafVisitor, Nested, Outcome, Shape, Stage, StepContext, Whole, WholeLeaf, WholeTree,
-    WholeTreeTransformation,
-};
-use crate::error::Result;
+use crate::engine::{Arrays, Ask, Nested, Shape};
 use crate::needs::Level;
-use crate::state::{Moments, State, StateWalk, StateWalkMut};
+use crate::part::prelude::*;
+use crate::state::{StateWalk, StateWalkMut};
 use crate::tree::{LeafSpec, Structure};
 
 /// Shows a transformation all leaves as one: a vector of all their elements, each leaf's in row-major order.
@@ -54,7 +51,7 @@ pub fn flatten<T: Stage>(inner: T) -> Flatten<T> {
     Flatten::with(inner)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`flatten`].
     pub Flatten<T> as "flatten" around inner: Whole {}
     check Self::check_inner;

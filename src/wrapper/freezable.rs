@@ -1,9 +1,7 @@
-use super::macros::memory;
 use super::multi_steps::Window;
-use crate::engine::{Around, Decision, InitContext, Stage, StepContext, Wrapper, WrapperState};
-use crate::error::{Error, Result};
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::state::{Flag, PerLeaf, State, StateWalk};
+use crate::state::StateWalk;
 use crate::tree::Structure;
 
 /// Lets leaves be frozen and thawed while training runs; their state waits.
@@ -69,7 +67,7 @@ pub fn freezable<T: Stage>(inner: T) -> Freezable<T> {
     Freezable::with(inner)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`freezable`].
     pub Freezable<T> as "freezable" around inner: Around {}
     check Self::check_inner;

@@ -1,11 +1,5 @@
-use super::macros::memory;
-use crate::element::Real;
-use crate::engine::{
-    Arithmetic, AroundWithArithmetic, Decision, InitContext, Outcome, Stage, StepContext, Wrapper, WrapperState,
-};
-use crate::error::Result;
-use crate::schedule::Hyperparam;
-use crate::state::{Count, EvaluateAs, Moments, State, start_anew};
+use crate::part::prelude::*;
+use crate::state::{EvaluateAs, start_anew};
 
 /// Lets a fast optimizer run ahead, and every `sync_period` steps moves slow parameters part of the way to where it got;
 /// the fast ones start again from there.
@@ -56,7 +50,7 @@ pub fn lookahead<T: Stage>(fast_optimizer: T, sync_period: u64, slow_step_size: 
     Lookahead::with(fast_optimizer, sync_period, slow_step_size.into())
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`lookahead`].
     pub Lookahead<T> as "lookahead" around fast_optimizer: AroundWithArithmetic {
         sync_period: u64 in AT_LEAST_1;

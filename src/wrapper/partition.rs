@@ -1,10 +1,9 @@
-use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
-use crate::error::{Error, Result};
+use crate::engine::{Outline, Place, Shape, Span, Tile};
 use crate::needs::{Level, Needs};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Labels;
-use crate::state::{State, StateWalk, StateWalkMut};
+use crate::state::{StateWalk, StateWalkMut};
 
 use super::{Boxed, BoxedState};
 
@@ -169,6 +168,7 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
     );
     fn state_bytes(&self, member: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str));
+    fn outlines(&self) -> Vec<Outline>;
     fn recipes(&self) -> Vec<Recipe>;
     fn describe(&self) -> Vec<String>;
 }
@@ -245,6 +245,9 @@ macro_rules! groups {
             }
             fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
                 $(self.$i.unused(&state.$i, report);)+
+            }
+            fn outlines(&self) -> Vec<Outline> {
+                vec![$(self.$i.outline()),+]
             }
             fn recipes(&self) -> Vec<Recipe> {
                 vec![$(self.$i.recipe()),+]
@@ -328,6 +331,9 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     }
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
+    }
+    fn outlines(&self) -> Vec<Outline> {
+        self.iter().map(Stage::outline).collect()
     }
     fn recipes(&self) -> Vec<Recipe> {
         self.iter().map(Stage::recipe).collect()
@@ -418,6 +424,10 @@ impl<G: Group> Stage for Partition<G> {
             }
         }
         self.members.unused(&state.members, report);
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::Partition { groups: self.members.outlines(), labels: self.labels.clone(), names: self.names.clone() }
     }
 
     fn recipe(&self) -> Recipe {

@@ -131,9 +131,9 @@ fn warm_ups_and_cycles() {
                     end + (peak - end) * wave(between(count, warm, all)).powf(exponent)
                 }
             };
-            let one = warmup_cosine_decay(from, peak, 3, 11, end).exponent(exponent);
+            let one = warmup_cosine_decay(from, peak, 3, 11).end_value(end).exponent(exponent);
             follows(one, of(3, 11));
-            let other = warmup_cosine_decay(from, peak, 0, 6, end).exponent(exponent);
+            let other = warmup_cosine_decay(from, peak, 0, 6).end_value(end).exponent(exponent);
             follows(sgdr([one, other]), move |count| if count < 11 { of(3, 11)(count) } else { of(0, 6)(count - 11) });
         }
     }

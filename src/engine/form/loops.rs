@@ -1,134 +1,243 @@
 //! One function on each element of a tile and its state arrays, outside a fused chain.
 
-use super::super::Tile;
-use super::super::fused::{with_list, with_slots};
+use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch};
 use super::super::kernel::Slots;
+use super::super::sums::LANES;
+use super::super::{SlotList, Tile};
 use super::SlotArray;
 use super::state::Arrays;
 use crate::element::Real;
 
-/// What is done to one element.
-pub(super) trait OnElement<C: Real>: Copy {
-    /// The state of one element.
-    type Slots: SlotArray<C>;
-    /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
-    fn apply(self, slots: &mut Self::Slots, u: C, p: C) -> C;
+/// What a pass does to a state array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It does not look at it.
+    None,
+    /// It reads it.
+    Read,
+    /// It reads and writes it.
+    Write,
 }
 
-/// Rewrites updates and arrays.
-struct Rewrite<'a, F, C, const N: usize>(F, &'a mut [C], &'a [C], [&'a mut [C]; N]);
+impl Access {
+    /// What is done to the array of this number; to those not listed nothing.
+    pub(super) const fn of(all: &[Access], slot: usize) -> Access {
+        if slot < all.len() { all[slot] } else { Access::None }
+    }
 
-/// Rewrites arrays alone.
-struct Read<'a, F, C, const N: usize>(F, &'a [C], &'a [C], [&'a mut [C]; N]);
+    pub(super) const fn reads(self) -> bool {
+        !matches!(self, Access::None)
+    }
+
+    /// How many times the array's bytes go through memory.
+    pub(super) const fn times(self) -> usize {
+        self as usize
+    }
+
+    pub(super) const fn writes(self) -> bool {
+        matches!(self, Access::Write)
+    }
+}
+
+/// The most sums of one loop.
+pub(super) const MOST_SUMS: usize = 4;
+
+/// What is done to one element.
+pub(super) trait OnElement<C: Real>: Copy {
+    /// The state of one element. What is not read is zero.
+    type Slots: SlotArray<C>;
+    /// What is added up.
+    type Sums: SlotArray<C::Wide>;
+    /// What is done to each state array; those past the last are not looked at.
+    const ACCESS: &'static [Access];
+    /// Whether the update is another one afterwards.
+    const REWRITES: bool;
+    /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
+    fn apply(self, slots: &mut Self::Slots, u: C, p: C) -> (C, Self::Sums);
+}
+
+/// The sums of a stretch: side by side in lanes, so that adding up can be vectorised; see [`LANES`].
+type Lanes = [[f64; LANES]; MOST_SUMS];
+
+#[inline(always)]
+fn add<W: Real>(lanes: &mut Lanes, lane: usize, sums: &impl SlotArray<W>) {
+    for (lanes, x) in lanes.iter_mut().zip(sums.as_slice()) {
+        lanes[lane] += x.as_f64();
+    }
+}
+
+/// Whether any array is read.
+pub(super) const fn reads_any(all: &[Access]) -> bool {
+    let mut slot = 0;
+    while slot < all.len() && !all[slot].reads() {
+        slot += 1;
+    }
+    slot < all.len()
+}
+
+const fn access<F: OnElement<C>, C: Real>(slot: usize) -> Access {
+    Access::of(F::ACCESS, slot)
+}
 
 /// The loops, once for each number of state arrays: arguments are known not to overlap, and fields of a struct are not (see
-/// `kernel`).
+/// `kernel`). That is known of arguments themselves, not of what is cut off them in here: the lengths are checked instead. Where
+/// it is not known, the sums go through memory. `to` is empty unless the updates are rewritten, and an array unless it is read.
 macro_rules! loops {
-    ($($n:literal $rewrite:ident $read:ident ($($s:ident $i:tt),*);)*) => {
-        $(
-            #[inline(always)]
-            #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-            fn $rewrite<F: OnElement<C>, C: Real>(f: F, u: &mut [C], p: &[C], $($s: &mut [C]),*) {
-                let n = u.len();
-                let p = &p[..n];
-                $(let $s = &mut $s[..n];)*
-                for i in 0..n {
-                    let mut slots = [$($s[i]),*];
-                    u[i] = f.apply(F::Slots::of(&mut slots), u[i], p[i]);
-                    [$($s[i]),*] = slots;
+    ($($chunks:ident $flat:ident ($($s:ident $i:tt),*);)*) => {$(
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
+        fn $chunks<F: OnElement<C>, C: Real>(
+            f: F,
+            from: &[[C; LANES]],
+            to: &mut [[C; LANES]],
+            p: &[[C; LANES]],
+            $($s: &mut [[C; LANES]],)*
+            lanes: &mut Lanes,
+        ) {
+            let n = from.len();
+            assert!(p.len() == n && (to.len() == n || !F::REWRITES));
+            assert!(true $(&& ($s.len() == n || const { !access::<F, C>($i).reads() }))*);
+            for b in 0..n {
+                for i in 0..LANES {
+                    let mut slots = [$(if const { access::<F, C>($i).reads() } { $s[b][i] } else { C::zero() }),*];
+                    let (next, sums) = f.apply(F::Slots::of(&mut slots), from[b][i], p[b][i]);
+                    if F::REWRITES {
+                        to[b][i] = next;
+                    }
+                    $(if const { access::<F, C>($i).writes() } {
+                        $s[b][i] = slots[$i];
+                    })*
+                    add(lanes, i, &sums);
                 }
             }
-
-            #[inline(always)]
-            #[allow(clippy::too_many_arguments, reason = "as above")]
-            fn $read<F: OnElement<C>, C: Real>(f: F, u: &[C], p: &[C], $($s: &mut [C]),*) {
-                let n = u.len();
-                let p = &p[..n];
-                $(let $s = &mut $s[..n];)*
-                for i in 0..n {
-                    let mut slots = [$($s[i]),*];
-                    f.apply(F::Slots::of(&mut slots), u[i], p[i]);
-                    [$($s[i]),*] = slots;
-                }
-            }
-
-            impl<F: OnElement<C>, C: Real> Job for Rewrite<'_, F, C, $n> {
-                type Output = ();
-                #[inline(always)]
-                fn run(self) {
-                    let Rewrite(f, u, p, [$($s),*]) = self;
-                    $rewrite(f, u, p, $($s),*);
-                }
-            }
-
-            impl<F: OnElement<C>, C: Real> Job for Read<'_, F, C, $n> {
-                type Output = ();
-                #[inline(always)]
-                fn run(self) {
-                    let Read(f, u, p, [$($s),*]) = self;
-                    $read(f, u, p, $($s),*);
-                }
-            }
-        )*
-
-        /// Rewrites the updates of a tile, and its state arrays.
-        pub(super) fn each<F: OnElement<C>, C: Real>(f: F, arrays: &Arrays, tile: &mut Tile<'_, C>) {
-            tile.settle();
-            let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
-            let spare = core::mem::take(&mut tile.spare);
-            let (u, p) = (&mut *tile.u, tile.p);
-            match <F::Slots as SlotArray<C>>::LEN {
-                $($n => with_slots(arrays.first::<$n>(), leaf, start, n, isa, spare, |slots| {
-                    dispatch(isa, Rewrite::<F, C, $n>(f, u, p, slots));
-                }),)*
-                _ => unreachable!("a part has at most 8 slots"),
-            }
-            tile.spare = spare;
         }
 
-        /// Rewrites the state arrays of a tile; its updates are read where they are.
-        pub(super) fn each_read<F: OnElement<C>, C: Real>(f: F, arrays: &Arrays, tile: &mut Tile<'_, C>) {
-            if tile.zero {
-                tile.settle();
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "as above")]
+        fn $flat<F: OnElement<C>, C: Real>(
+            f: F,
+            from: &[C],
+            to: &mut [C],
+            p: &[C],
+            $($s: &mut [C],)*
+            lanes: &mut Lanes,
+        ) {
+            let n = from.len();
+            assert!(p.len() == n && (to.len() == n || !F::REWRITES));
+            assert!(true $(&& ($s.len() == n || const { !access::<F, C>($i).reads() }))*);
+            for i in 0..n {
+                let mut slots = [$(if const { access::<F, C>($i).reads() } { $s[i] } else { C::zero() }),*];
+                let (next, sums) = f.apply(F::Slots::of(&mut slots), from[i], p[i]);
+                if F::REWRITES {
+                    to[i] = next;
+                }
+                $(if const { access::<F, C>($i).writes() } {
+                    $s[i] = slots[$i];
+                })*
+                add(lanes, i, &sums);
             }
-            let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
-            let spare = core::mem::take(&mut tile.spare);
-            let (u, p) = (tile.source.unwrap_or(tile.u), tile.p);
-            match <F::Slots as SlotArray<C>>::LEN {
-                $($n => with_slots(arrays.first::<$n>(), leaf, start, n, isa, spare, |slots| {
-                    dispatch(isa, Read::<F, C, $n>(f, u, p, slots));
-                }),)*
-                _ => unreachable!("a part has at most 8 slots"),
-            }
-            tile.spare = spare;
+        }
+    )*};
+}
+loops! {
+    chunks_0 flat_0 ();
+    chunks_1 flat_1 (a 0);
+    chunks_2 flat_2 (a 0, b_ 1);
+    chunks_3 flat_3 (a 0, b_ 1, c 2);
+    chunks_4 flat_4 (a 0, b_ 1, c 2, d 3);
+    chunks_5 flat_5 (a 0, b_ 1, c 2, d 3, e 4);
+    chunks_6 flat_6 (a 0, b_ 1, c 2, d 3, e 4, f_ 5);
+    chunks_7 flat_7 (a 0, b_ 1, c 2, d 3, e 4, f_ 5, g 6);
+    chunks_8 flat_8 (a 0, b_ 1, c 2, d 3, e 4, f_ 5, g 6, h 7);
+}
+
+/// Calls the loops for as many arrays as there are.
+macro_rules! by_arrays {
+    ($f:ident, $from:ident, $to:ident, $p:ident, $lanes:ident; $($n:pat => $chunks:ident $flat:ident ($($s:ident),*);)*) => {
+        match (F::Sums::LEN, <F::Slots as SlotArray<C>>::LEN) {
+            $(
+                (0, $n) => $flat($f, $from, $to, $p, $($s,)* $lanes),
+                (_, $n) => {
+                    let ($from, $to, $p) = ($from.as_chunks(), $to.as_chunks_mut(), $p.as_chunks());
+                    $(let $s = $s.as_chunks_mut();)*
+                    $chunks($f, $from.0, $to.0, $p.0, $($s.0,)* $lanes);
+                    $flat($f, $from.1, $to.1, $p.1, $($s.1,)* $lanes);
+                }
+            )*
         }
     };
 }
-loops! {
-    0 rewrite_0 read_0 ();
-    1 rewrite_1 read_1 (a 0);
-    2 rewrite_2 read_2 (a 0, b 1);
-    3 rewrite_3 read_3 (a 0, b 1, c 2);
-    4 rewrite_4 read_4 (a 0, b 1, c 2, d 3);
-    5 rewrite_5 read_5 (a 0, b 1, c 2, d 3, e 4);
-    6 rewrite_6 read_6 (a 0, b 1, c 2, d 3, e 4, f_ 5);
-    7 rewrite_7 read_7 (a 0, b 1, c 2, d 3, e 4, f_ 5, g 6);
-    8 rewrite_8 read_8 (a 0, b 1, c 2, d 3, e 4, f_ 5, g 6, h 7);
+
+/// The loop over one stretch.
+pub(super) struct Each<'a, F, C> {
+    pub(super) f: F,
+    pub(super) from: &'a [C],
+    /// Nothing, unless the updates are rewritten.
+    pub(super) to: &'a mut [C],
+    pub(super) p: &'a [C],
+    /// The arrays that are read, one after another.
+    pub(super) slots: Slots<'a, C>,
+    pub(super) sums: &'a mut [f64],
 }
 
-/// Calls a function with what belongs to a tile: its state arrays, the number of its first element, updates to rewrite, and
-/// parameters.
-pub(super) fn with_tile<C: Real>(
+impl<F: OnElement<C>, C: Real> Job for Each<'_, F, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let Each { f, from, to, p, slots, sums } = self;
+        let mut listed = slots.into_iter();
+        let [a, b, c, d, e, f_, g, h] = core::array::from_fn(|slot| match access::<F, C>(slot).reads() {
+            true => listed.next().unwrap_or_default(),
+            false => &mut [],
+        });
+        let lanes = &mut [[0.0; LANES]; MOST_SUMS];
+        by_arrays! {
+            f, from, to, p, lanes;
+            0 => chunks_0 flat_0 ();
+            1 => chunks_1 flat_1 (a);
+            2 => chunks_2 flat_2 (a, b);
+            3 => chunks_3 flat_3 (a, b, c);
+            4 => chunks_4 flat_4 (a, b, c, d);
+            5 => chunks_5 flat_5 (a, b, c, d, e);
+            6 => chunks_6 flat_6 (a, b, c, d, e, f_);
+            7 => chunks_7 flat_7 (a, b, c, d, e, f_, g);
+            _ => chunks_8 flat_8 (a, b, c, d, e, f_, g, h);
+        }
+        for (sum, lanes) in sums[..F::Sums::LEN].iter_mut().zip(lanes) {
+            *sum += lanes.iter().sum::<f64>();
+        }
+    }
+}
+
+/// Does it to the elements of a tile, and adds to the sums that begin at `sum`. The updates are read where they are.
+pub(super) fn each<F: OnElement<C>, C: Real>(f: F, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
+    each_beside(f, arrays, sum, tile, tile.p);
+}
+
+/// The same with other elements in the place of the parameters.
+pub(super) fn each_beside<F: OnElement<C>, C: Real>(
+    f: F,
     arrays: &Arrays,
+    sum: usize,
     tile: &mut Tile<'_, C>,
-    f: impl FnOnce(Slots<'_, C>, usize, &mut [C], &[C]),
+    p: &[C],
 ) {
-    let Some(list) = arrays.of_leaf(tile.leaf) else { return };
-    tile.settle();
-    let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
+    if !arrays.has(tile.leaf) {
+        return;
+    }
+    let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
     let spare = core::mem::take(&mut tile.spare);
-    let (u, p) = (&mut *tile.u, tile.p);
-    with_list(&list, start, n, isa, spare, |slots| f(slots, start, u, p));
-    tile.spare = spare;
+    let all_sums = core::mem::take(&mut tile.sums);
+    let (from, to): (&[C], &mut [C]) = if F::REWRITES { tile.io() } else { (tile.input(), &mut []) };
+    let sums = &mut all_sums[sum..];
+    if <F::Slots as SlotArray<C>>::LEN > 0 && const { reads_any(F::ACCESS) } {
+        let mut list = SlotList::new();
+        let read = arrays.all.iter().enumerate().filter(|(slot, _)| access::<F, C>(*slot).reads());
+        read.for_each(|(_, array)| list.push(array, leaf));
+        with_list(&list, start, n, isa, spare, |slots| dispatch(isa, Each { f, from, to, p, slots, sums }));
+    } else {
+        dispatch(isa, Each { f, from, to, p, slots: Slots::default(), sums });
+    }
+    (tile.spare, tile.sums) = (spare, all_sums);
 }

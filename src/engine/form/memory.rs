@@ -1,9 +1,9 @@
 //! One element, with memory of any kind beside the state arrays.
 
+use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch};
 use super::super::kernel::MOST_SUMS;
 use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Tile, fused_tile};
-use super::loops::with_tile;
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
@@ -232,11 +232,15 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         } else if !rule.is_apart(&state.memory, leaf) {
             fused_tile(rule, state, run, place, span, tile);
         } else if span.has(place.at) {
+            let Some(list) = state.arrays.of_leaf(leaf) else { return };
+            tile.settle();
             let (memory, k, isa) = (&state.memory, rule.scalars(&state.memory, leaf), tile.isa);
-            with_tile(&state.arrays, tile, |slots, start, u, p| {
-                let (slots, stretch) = (R::Slots::<C>::slices(slots), Stretch { leaf, start, u, p });
-                dispatch(isa, Apart { rule, memory, k, slots, stretch });
+            let spare = core::mem::take(&mut tile.spare);
+            with_list(&list, tile.start, tile.u.len(), isa, spare, |slots| {
+                let stretch = Stretch { leaf, start: tile.start, u: tile.u, p: tile.p };
+                dispatch(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
             });
+            tile.spare = spare;
         }
     }
 

@@ -170,7 +170,7 @@ pub struct Steps {
     pub updates: PerLeaf<Count>,
 }
 
-state_fields!(Steps<> { count, updates });
+state_fields!(Steps { count, updates });
 
 impl Steps {
     /// Counts a step: the time before it.

@@ -5,9 +5,9 @@ use super::super::kernel::{MOST_SLOTS, Slots};
 use super::super::{
     InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Tile, WholeTree, fused_tile,
 };
+use super::loops::{Access, Each, MOST_SUMS, OnElement, each};
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
-use super::sweep::{Access, Each, MOST_SUMS, OnElement, each};
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::{DType, Real};
 use crate::error::Result;
@@ -284,11 +284,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         let first = span.to == at || !P::GIVES_OUT && span.has(at);
         let second = P::GIVES_OUT && span.has(at + 1);
-        let times = |pass: bool, accesses, slot| match Access::of(accesses, slot) {
-            Access::Write if pass => 2,
-            Access::Read if pass => 1,
-            _ => 0,
-        };
+        let times = |pass: bool, accesses, slot| if pass { Access::of(accesses, slot).times() } else { 0 };
         state.arrays.bytes(leaf, |slot| times(first, P::FIRST, slot) + times(second, P::SECOND, slot))
     }
 }

@@ -4,14 +4,15 @@ use core::any::Any;
 use core::fmt;
 use std::sync::Arc;
 
+use ndarray::ArrayView2;
+
 use super::WeightDimensionNumbers;
 use super::scale_by_muon::one_matrix;
-use crate::element::{DType, Real};
-use crate::engine::{InitContext, MatmulScratch, Matrix, current_isa, matmul, symmetric_matmul};
-use crate::error::Result;
+use crate::engine::current_isa;
+use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::orthogonal::orthogonalize;
 use crate::numeric::symmetric::Symmetric;
-use crate::state::Moments;
+use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
 /// Where the matrix that a leaf is lies in it: element `[i, j]` at `rows[i] + cols[j]`.
@@ -123,25 +124,18 @@ pub(super) struct Room<C> {
     /// Another matrix of its size.
     pub(super) mean: Vec<C>,
     spare: Vec<C>,
-    matmul: MatmulScratch<C>,
     pub(super) eigen: Eigen,
 }
 
 impl<C> Default for Room<C> {
     fn default() -> Room<C> {
-        Room {
-            gradient: Vec::new(),
-            mean: Vec::new(),
-            spare: Vec::new(),
-            matmul: MatmulScratch::default(),
-            eigen: Eigen::default(),
-        }
+        Room { gradient: Vec::new(), mean: Vec::new(), spare: Vec::new(), eigen: Eigen::default() }
     }
 }
 
 /// A square matrix in row-major order.
-pub(super) fn square<C>(data: &[C], n: usize) -> Matrix<'_, C> {
-    Matrix::row_major(data, n, n)
+pub(super) fn square<C>(data: &[C], n: usize) -> ArrayView2<'_, C> {
+    matrix(data, n, n)
 }
 
 /// Which matrix of a [`Room`].
@@ -157,22 +151,22 @@ impl<C: Real> Room<C> {
         &mut self,
         which: Of,
         [rows, cols]: [usize; 2],
-        left: Option<Matrix<'_, C>>,
-        right: Option<Matrix<'_, C>>,
+        left: Option<ArrayView2<'_, C>>,
+        right: Option<ArrayView2<'_, C>>,
     ) {
         let x = match which {
             Of::Gradient => &mut self.gradient,
             Of::Mean => &mut self.mean,
         };
-        let (isa, out) = (current_isa(), &mut self.spare);
+        let out = &mut self.spare;
         if let Some(left) = left {
             out.resize(rows * cols, C::zero());
-            matmul(isa, &mut self.matmul, left, Matrix::row_major(x, rows, cols), out);
+            matmul(left, matrix(x, rows, cols), out);
             core::mem::swap(x, out);
         }
         if let Some(right) = right {
             out.resize(rows * cols, C::zero());
-            matmul(isa, &mut self.matmul, Matrix::row_major(x, rows, cols), right, out);
+            matmul(matrix(x, rows, cols), right, out);
             core::mem::swap(x, out);
         }
     }
@@ -186,17 +180,16 @@ impl<C: Real> Room<C> {
         take: f64,
         factor: &mut [C],
     ) {
-        let gradient = Matrix::row_major(&self.gradient, rows, cols);
-        let x = if of_rows { gradient } else { gradient.transposed() };
+        let gradient = matrix(&self.gradient, rows, cols);
+        let x = if of_rows { gradient } else { gradient.reversed_axes() };
         self.spare.resize(factor.len(), C::zero());
-        symmetric_matmul(current_isa(), &mut self.matmul, x, x.transposed(), &mut self.spare);
+        symmetric_matmul(x, x.reversed_axes(), &mut self.spare);
         let [keep, take] = [keep, take].map(C::of);
         factor.iter_mut().zip(&self.spare).for_each(|(factor, x)| *factor = keep * *factor + take * *x);
     }
 }
 
-/// Decompositions of symmetric matrices without negative eigenvalues, in `f64`, with the same bits on any number of threads and
-/// with any instruction set.
+/// Decompositions of symmetric matrices without negative eigenvalues, in `f64`, with the same bits on any number of threads.
 #[derive(Default)]
 pub(super) struct Eigen {
     symmetric: Symmetric,
@@ -204,7 +197,6 @@ pub(super) struct Eigen {
     vectors: Vec<f64>,
     product: Vec<f64>,
     values: Vec<(f64, usize)>,
-    matmul: MatmulScratch<f64>,
 }
 
 impl Eigen {
@@ -235,8 +227,8 @@ impl Eigen {
         wide(vectors, &mut self.vectors);
         self.product.resize(n * n, 0.0);
         // Mirrored, so that columns lie in a row: `(matrix·vectors)ᵀ`.
-        let (mirrored, matrix) = (square(&self.vectors, n).transposed(), square(&self.matrix, n));
-        matmul(current_isa(), &mut self.matmul, mirrored, matrix, &mut self.product);
+        let (mirrored, matrix) = (square(&self.vectors, n).reversed_axes(), square(&self.matrix, n));
+        matmul(mirrored, matrix, &mut self.product);
         self.values.clear();
         for (j, column) in self.product.chunks_exact(n.max(1)).enumerate() {
             let along = self.vectors.iter().skip(j).step_by(n).zip(column).map(|(q, s)| q * s);
@@ -269,8 +261,8 @@ impl Eigen {
             self.matrix.extend(vector.iter().map(|x| factor * x));
         }
         self.product.resize(n * n, 0.0);
-        let (weighted, plain) = (square(&self.matrix, n).transposed(), square(&self.vectors, n));
-        symmetric_matmul(current_isa(), &mut self.matmul, weighted, plain, &mut self.product);
+        let (weighted, plain) = (square(&self.matrix, n).reversed_axes(), square(&self.vectors, n));
+        symmetric_matmul(weighted, plain, &mut self.product);
         root.iter_mut().zip(&self.product).for_each(|(root, x)| *root = C::of(*x));
     }
 }

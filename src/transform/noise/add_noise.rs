@@ -1,12 +1,6 @@
-use crate::element::Real;
-use crate::engine::{InitContext, RuleWithMemory, StepContext, Stretch};
-use crate::error::Result;
-use crate::macros::part;
-use crate::needs::Nothing;
-use crate::numeric::random::{leaf_key, pair, path_hash};
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, RandomKey};
+use crate::numeric::random::{BLOCK, leaf_key, normal, normals, path_hash};
+use crate::part::prelude::*;
+use crate::state::RandomKey;
 use crate::tree::{Cursor, Strides, dense_strides, is_dense};
 
 /// Adds Gaussian noise whose variance decays with the steps.
@@ -60,7 +54,7 @@ pub fn add_noise(eta: impl Into<Hyperparam>, gamma: impl Into<Hyperparam>, seed:
 part! {
     /// See [`add_noise`].
     #[derive(Clone, Debug, PartialEq)]
-    AddNoise as "add_noise": OneElementWithMemory;
+    pub AddNoise as "add_noise": OneElementWithMemory, ALONG;
     required {
         /// The variance at the first step.
         eta: NOT_NEGATIVE;
@@ -86,7 +80,7 @@ pub struct AddNoiseState {
     deviation: f64,
 }
 
-state_fields!(AddNoiseState<> { count, key } knows { leaves });
+state_fields!(AddNoiseState { count, key } knows { leaves });
 
 #[derive(Clone, Debug, Hash)]
 struct NoiseLeaf {
@@ -140,34 +134,28 @@ impl RuleWithMemory for AddNoise {
     fn apply_apart<C: Real>(&self, memory: &AddNoiseState, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
         let (leaf, deviation, n) = (&memory.leaves[at.leaf], memory.deviation, at.u.len());
         let key = leaf_key(memory.key.get(), memory.step, leaf.hash);
-        let Some(strides) = &leaf.strides else { return add_pairs(at.u, at.start, key, deviation) };
+        let Some(strides) = &leaf.strides else { return add_normals(at.u, at.start, key, deviation) };
         let mut u = at.u.iter_mut();
         for run in Cursor::new(&leaf.shape, strides, &dense_strides(&leaf.shape), at.start).take(n) {
             for i in 0..run.len as isize {
                 if let Some(u) = u.next() {
                     let place = (run.offset + i * run.stride) as u64;
-                    *u += C::of(deviation * pair(place / 2, key)[(place % 2) as usize]);
+                    *u += C::of(deviation * normal(place, key));
                 }
             }
         }
     }
 }
 
-/// Adds noise to elements that are next to each other in row-major order too, from number `first` on.
+/// Adds noise to elements that follow one another in row-major order, `first` being the number of the first.
 #[inline(always)]
-fn add_pairs<C: Real>(u: &mut [C], first: usize, key: [u32; 2], deviation: f64) {
-    let (head, rest) = u.split_at_mut((first % 2).min(u.len()));
-    let second = first.div_ceil(2) as u64;
-    if let [u] = head {
-        *u += C::of(deviation * pair(second - 1, key)[1]);
-    }
-    let (pairs, tail) = rest.as_chunks_mut::<2>();
-    for (i, u) in pairs.iter_mut().enumerate() {
-        let [a, b] = pair(second + i as u64, key);
-        u[0] += C::of(deviation * a);
-        u[1] += C::of(deviation * b);
-    }
-    if let [u] = tail {
-        *u += C::of(deviation * pair(second + pairs.len() as u64, key)[0]);
+fn add_normals<C: Real>(u: &mut [C], first: usize, key: [u32; 2], deviation: f64) {
+    let add = |u: &mut C, x: f64| *u += C::of(deviation * x);
+    // Only the first block of a stretch may be begun.
+    let (head, rest) = u.split_at_mut(first.next_multiple_of(BLOCK).min(first + u.len()) - first);
+    head.iter_mut().zip(first as u64..).for_each(|(u, place)| add(u, normal(place, key)));
+    let blocks = (first.div_ceil(BLOCK) as u64..).map(|block| normals(block, key));
+    for (u, block) in rest.chunks_mut(BLOCK).zip(blocks) {
+        u.iter_mut().zip(block).for_each(|(u, x)| add(u, x));
     }
 }

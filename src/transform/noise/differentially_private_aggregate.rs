@@ -1,13 +1,10 @@
-use crate::element::DType;
-use crate::engine::{Examples, Outcome, Stage, Updates};
-use crate::error::Result;
+use crate::engine::{Examples, Updates};
 use crate::extra::Extra;
 use crate::needs::Provides;
-use crate::numeric::random::{leaf_key, pair, path_hash};
+use crate::numeric::random::{BLOCK, leaf_key, normals, path_hash};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, RandomKey};
+use crate::state::RandomKey;
 use crate::transform::rescale::shrink;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{LeafSpec, Tree, TreeMut};
@@ -129,7 +126,7 @@ pub struct PrivateAggregateState {
     pub rng_key: RandomKey,
 }
 
-state_fields!(PrivateAggregateState<> { count, rng_key });
+state_fields!(PrivateAggregateState { count, rng_key });
 
 /// The state of a [`PerExample`], for parameters of one structure.
 #[derive(Clone, Debug)]
@@ -304,12 +301,12 @@ impl<T: Stage> PerExample<T> {
 }
 
 fn add_normal(leaf: &LeafSpec, key: [u32; 2], deviation: f64, to: &mut [f64]) {
-    let (mut number, mut two) = (0_u64, [0.0; 2]);
+    let (mut number, mut block) = (0, [0.0; BLOCK]);
     leaf.each_place(|place| {
-        if number % 2 == 0 {
-            two = pair(number / 2, key);
+        if number % BLOCK == 0 {
+            block = normals((number / BLOCK) as u64, key);
         }
-        to[place] += deviation * two[(number % 2) as usize];
+        to[place] += deviation * block[number % BLOCK];
         number += 1;
     });
 }

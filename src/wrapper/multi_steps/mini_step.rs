@@ -1,11 +1,8 @@
 //! What a `multi_steps` does in one mini-step.
 
 use super::{MultiSteps, SkipUpdate, Window};
-use crate::element::{DType, Real};
-use crate::engine::{Arithmetic, Decision, InitContext, Stage, StepContext, Wrapper};
-use crate::error::Result;
 use crate::needs::Level;
-use crate::state::Scalar;
+use crate::part::prelude::*;
 
 /// How the gradient of one mini-step is taken up.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,14 +8,10 @@ use core::fmt;
 
 use mini_step::Taking;
 
-use super::macros::memory;
-use crate::element::DType;
-use crate::engine::{AroundWithArithmetic, Outcome, Stage, WrapperState};
-use crate::error::{Error, Result};
+use crate::part::prelude::*;
 use crate::range::ANY;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Flag, Moments, Scalar, State, StateWalkMut};
+use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
+use crate::state::StateWalkMut;
 use crate::transformation::OptState;
 use crate::tree::TreeMut;
 
@@ -115,6 +111,20 @@ impl ToRecipe for EveryK {
     }
 }
 
+/// A whole number, or a schedule.
+impl FromRecipe for EveryK {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<EveryK> {
+        match node.value() {
+            Recipe::Integer(_) | Recipe::Map(_) => Ok(node.read::<Hyperparam>()?.into()),
+            _ => Err(node.wrong("a whole number or a schedule")),
+        }
+    }
+
+    fn schema() -> String {
+        r##"{"anyOf": [{"type": "integer", "minimum": 1}, {"$ref": "#/$defs/scheduled"}]}"##.into()
+    }
+}
+
 impl From<u32> for EveryK {
     fn from(k: u32) -> EveryK {
         EveryK(Hyperparam::Number(f64::from(k)))
@@ -150,13 +160,13 @@ macro_rules! from_schedules {
 }
 from_schedules!(Constant, Linear, Polynomial, PiecewiseConstant, PiecewiseInterpolate, Join, FromFn);
 
-crate::wrapper! {
+wrapper! {
     /// See [`multi_steps`].
     pub MultiSteps<T, S: SkipUpdate = NoSkip> as "multi_steps" around inner: AroundWithArithmetic {
         every_k_schedule: EveryK;
         /// Whether the mean of the gradients is accumulated, or their sum.
         use_grad_mean: bool = true;
-        should_skip_update_fn: S;
+        should_skip_update_fn: @decides S;
         /// Sets the type of the accumulator; by default the one that arithmetic is done in (`f32` for 16-bit leaves).
         accumulator_dtype: Option<DType> = None;
     }

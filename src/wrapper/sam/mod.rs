@@ -3,9 +3,8 @@ mod stage;
 
 pub use opaque::{AdversarialGradient, AdversarialGradientState, OpaqueSam};
 
-use crate::engine::Stage;
-use crate::error::{Error, Result};
-use crate::state::{Count, Evaluation, Moments, State, StateWalk, StateWalkMut};
+use crate::part::prelude::*;
+use crate::state::{Evaluation, StateWalk, StateWalkMut};
 
 /// Sharpness-aware minimization: climbs with an adversarial optimizer for some steps, and lets the optimizer take its step
 /// with the gradient from there, but from where the climb began.

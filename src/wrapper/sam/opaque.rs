@@ -1,15 +1,11 @@
 //! How a `sam` runs that does a whole round in each step.
 
 use super::check_period;
-use crate::element::{DType, Real};
-use crate::engine::{
-    Arrays, InitContext, LeafVisitor, Named, Nested, Optimizer, Part, Stage, StepContext, Whole, WholeLeaf, WholeTree,
-    WholeTreeTransformation,
-};
-use crate::error::Result;
+use crate::engine::{Arrays, Nested};
 use crate::needs::{Level, ValueAndGradFn};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{Moments, State, start_anew, state_fields};
+use crate::state::start_anew;
 
 /// A [`sam`](crate::sam) in [opaque mode](crate::Sam::opaque_mode): each step asks for the gradients at adversarial points.
 #[derive(Clone, Debug)]
@@ -46,7 +42,7 @@ impl<O: Stage, A: Stage> Optimizer for OpaqueSam<O, A> {
     }
 }
 
-crate::wrapper! {
+wrapper! {
     /// Puts in the place of the gradient the one at the point to which an adversarial optimizer climbs: the first half of an
     /// [`OpaqueSam`].
     pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole {

@@ -1,17 +1,13 @@
 //! How a `sam` runs whose adversarial steps are seen.
 
 use super::{Sam, SamState, check_period};
-use crate::element::Real;
-use crate::engine::{
-    InitContext, Outcome, Place, Shape, SlotJob, Span, Stage, StepContext, Sums, Tile, WholeTree, at_point, slot_tile,
-};
-use crate::error::Result;
+use crate::engine::{Outline, Place, Shape, SlotJob, Span, Tile, at_point, slot_tile};
 use crate::needs::{Level, Needs};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{Count, Moments, start_anew};
+use crate::state::start_anew;
 
 /// What runs in a step.
-#[doc(hidden)]
 #[derive(Debug)]
 pub enum SamRun<O, A, S> {
     /// The adversarial optimizer; from where the parameters are remembered, if the round begins.
@@ -199,6 +195,10 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.optimizer.unused(&state.opt_state, report);
         self.adv_optimizer.unused(&state.adv_state, report);
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::around("sam", "optimizer", &self.optimizer)
     }
 
     fn recipe(&self) -> Recipe {

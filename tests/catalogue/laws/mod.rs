@@ -1,6 +1,8 @@
 //! The laws, one to a file. Each is a function of an entry and a problem.
 
 mod arguments;
+#[cfg(feature = "config")]
+mod configs;
 mod cuts;
 mod errors;
 mod exchanged;
@@ -65,7 +67,8 @@ fn large_problem() -> Problem {
     let plan = vec![
         leaf(Number::F32, &[50_000], Order::C),
         leaf(Number::F64, &[3], Order::C),
-        leaf(Number::F32, &[200, 170], Order::Fortran),
+        // Its products are cut into blocks that threads share.
+        leaf(Number::F32, &[300, 270], Order::Fortran),
         leaf(Number::F64, &[40_000], Order::Negative),
         leaf(Number::F32, &[], Order::C),
         leaf(Number::F32, &[100, 300], Order::Strided),

@@ -54,7 +54,7 @@ family! {
     architecture_example, WHOLE_WINDOWS, multi_steps(chain((
         zero_nans(),
         clip_by_global_norm(1.0),
-        inject_hyperparams(adamw(warmup_cosine_decay(0.0, 3e-3, 100, 2_000, 1e-5)).weight_decay(1e-2).mask(Mask::min_ndim(2)))
+        inject_hyperparams(adamw(warmup_cosine_decay(0.0, 3e-3, 100, 2_000).end_value(1e-5)).weight_decay(1e-2).mask(Mask::min_ndim(2)))
             .static_args(["mask"]),
     )), 4);
     optional_members, ELEMENT, chain((Some(trace(0.9)), None::<gradchain::transform::Ema>, Some(scale(-0.1))));

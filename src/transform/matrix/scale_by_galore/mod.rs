@@ -5,19 +5,11 @@ use std::sync::Arc;
 
 use super::WeightDimensionNumbers;
 use super::scale_by_muon::one_matrix;
-use crate::arguments::{Argument, Arguments};
-use crate::element::{DType, Real};
-use crate::engine::{
-    InitContext, LeafVisitor, MatmulScratch, Matrix, Shape, Sink, Stage, StepContext, Updates, WholeLeaf, WholeTree,
-    Work, current_isa, matmul, table,
-};
-use crate::error::{Error, Result};
-use crate::needs::Nothing;
+use crate::arguments::{Argument, Arguments, Visit};
+use crate::engine::{Shape, Sink, Updates, Work, current_isa, table};
+use crate::numeric::matmul::{matmul, matrix};
 use crate::numeric::svd::Svd;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Moments, State};
+use crate::part::prelude::*;
 use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
 
@@ -42,14 +34,14 @@ use crate::tree::{LeafSpec, Structure};
 /// A singular vector has no sign of its own, and does not need one as long as the base optimizer treats opposite numbers alike
 /// and remembers none. Where it does, as Adam its first moment, it should not find it turned around: a new vector has the
 /// sign with which it is at no obtuse angle to the one that it takes the place of. Singular vectors are found in `f64` by
-/// Jacobi rotations, with the same bits on any number of threads and with any instruction set.
+/// Jacobi rotations. The bits do not depend on the number of threads; between instruction sets the last ones differ.
 ///
 /// # Cost
 ///
 /// For a matrix with sides `a ≥ b`: `a·r` floats of state and the base optimizer's for `r·b` elements, and in memory two
 /// copies of those, one of the matrix, and one in `f64`. One more pass, between which there are two products of
 /// `a·b·r` multiplications, and every `update_proj_gap` steps about `10·a·b²` operations for the singular vectors: for large
-/// matrices let the gap be long.
+/// matrices let the gap be long. Each product allocates some 2 MB for its factors.
 ///
 /// # Errors
 ///
@@ -140,12 +132,12 @@ impl<T> ScaleByGalore<T> {
 impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
     const NAME: &'static str = "scale_by_galore";
 
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+    fn arguments(&mut self, visit: &mut Visit<'_>) {
         visit("scale", Argument::Hyperparam(&mut self.scale));
-        visit("rank", Argument::Static(&self.rank));
-        visit("update_proj_gap", Argument::Static(&self.update_proj_gap));
-        visit("base_optimizer", Argument::Static(&crate::engine::Inner(&self.base_optimizer)));
-        visit("weight_dimension_numbers", Argument::Static(&self.weight_dimension_numbers));
+        visit("rank", Argument::Static(&mut self.rank));
+        visit("update_proj_gap", Argument::Static(&mut self.update_proj_gap));
+        visit("base_optimizer", Argument::Static(&mut crate::engine::Inner(&mut self.base_optimizer)));
+        visit("weight_dimension_numbers", Argument::Static(&mut self.weight_dimension_numbers));
     }
 }
 
@@ -228,34 +220,11 @@ struct Places {
 /// Room for matrices, for both compute types.
 #[derive(Debug, Default)]
 struct Rooms {
-    single: Room<f32>,
-    double: Room<f64>,
-}
-
-#[derive(Debug)]
-struct Room<C> {
-    matrix: Vec<C>,
-    matmul: MatmulScratch<C>,
-}
-
-impl<C> Default for Room<C> {
-    fn default() -> Room<C> {
-        Room { matrix: Vec::new(), matmul: MatmulScratch::default() }
-    }
+    single: Vec<f32>,
+    double: Vec<f64>,
 }
 
 impl<T: Stage<Needs = Nothing>> ScaleByGalore<T> {
-    /// The arguments, as data.
-    pub(crate) fn entries(&self) -> [(&'static str, Recipe); 5] {
-        [
-            ("rank", self.rank.to_recipe()),
-            ("update_proj_gap", self.update_proj_gap.to_recipe()),
-            ("scale", self.scale.to_recipe()),
-            ("base_optimizer", self.base_optimizer.recipe()),
-            ("weight_dimension_numbers", self.weight_dimension_numbers.to_recipe()),
-        ]
-    }
-
     fn places(&self, leaf: &LeafSpec) -> Result<Option<Places>> {
         let matrix = one_matrix(&self.weight_dimension_numbers, leaf, <Self as Arguments>::NAME)?;
         Ok(matrix.map(|[rows, cols]| {
@@ -297,9 +266,11 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
         self.base_optimizer.validate()
     }
 
-    fn recipe(&self) -> Recipe {
-        Recipe::call("scale_by_galore", self.entries())
+    fn effect(&self) -> crate::engine::Effect {
+        crate::engine::Effect::OWN_SIZE
     }
+
+    crate::arguments::recipe_of_arguments!();
 }
 
 impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for ScaleByGalore<T> {
@@ -369,7 +340,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
 }
 
 impl Rooms {
-    fn of<C: Real>(&mut self) -> &mut Room<C> {
+    fn of<C: Real>(&mut self) -> &mut Vec<C> {
         let room: &mut dyn Any = match C::DTYPE {
             DType::F64 => &mut self.double,
             _ => &mut self.single,
@@ -395,25 +366,25 @@ impl LeafVisitor for Project<'_> {
             return to.copy_from_slice(leaf.u);
         };
         let Places { long, short, tall, rank } = places;
-        let (isa, u) = (current_isa(), &*leaf.u);
+        let u = &*leaf.u;
         if self.anew {
             let element = |i: usize, j: usize| u[long[i] + short[j]].as_f64();
-            svd.left(isa, [long.len(), short.len()], *rank, element, |k, vector| {
+            svd.left(current_isa(), [long.len(), short.len()], *rank, element, |k, vector| {
                 let column = || (k..projector.len()).step_by(*rank);
                 let along: f64 = column().zip(vector).map(|(at, x)| projector[at].as_f64() * x).sum();
                 let sign = if along < 0.0 { -1.0 } else { 1.0 };
                 column().zip(vector).for_each(|(at, x)| projector[at] = C::of(sign * x));
             });
         }
-        let Room { matrix, matmul: scratch } = rooms.of::<C>();
+        let room = rooms.of::<C>();
         // The longer side by the shorter.
-        matrix.clear();
-        matrix.extend(long.iter().flat_map(|i| short.iter().map(move |j| u[i + j])));
-        let matrix = Matrix::row_major(matrix, long.len(), short.len());
-        let projector = Matrix::row_major(projector, long.len(), *rank);
+        room.clear();
+        room.extend(long.iter().flat_map(|i| short.iter().map(move |j| u[i + j])));
+        let gradient = matrix(room, long.len(), short.len());
+        let projector = matrix(projector, long.len(), *rank);
         match tall {
-            true => matmul(isa, scratch, projector.transposed(), matrix, to),
-            false => matmul(isa, scratch, matrix.transposed(), projector, to),
+            true => matmul(projector.reversed_axes(), gradient, to),
+            false => matmul(gradient.reversed_axes(), projector, to),
         }
     }
 }
@@ -434,15 +405,15 @@ impl LeafVisitor for ProjectBack<'_> {
         };
         let Places { long, short, tall, rank } = places;
         let from = match tall {
-            true => Matrix::row_major(from, *rank, short.len()),
-            false => Matrix::row_major(from, short.len(), *rank).transposed(),
+            true => matrix(from, *rank, short.len()),
+            false => matrix(from, short.len(), *rank).reversed_axes(),
         };
-        let Room { matrix, matmul: scratch } = rooms.of::<C>();
-        matrix.resize(long.len() * short.len(), C::zero());
-        let projector = Matrix::row_major(projector, long.len(), *rank);
-        matmul(current_isa(), scratch, projector, from, matrix);
+        let room = rooms.of::<C>();
+        room.resize(long.len() * short.len(), C::zero());
+        let projector = matrix(projector, long.len(), *rank);
+        matmul(projector, from, room);
         let scale = C::of(self.scale);
-        for (i, row) in long.iter().zip(matrix.chunks_exact(short.len().max(1))) {
+        for (i, row) in long.iter().zip(room.chunks_exact(short.len().max(1))) {
             short.iter().zip(row).for_each(|(j, x)| leaf.u[i + j] = scale * *x);
         }
     }

@@ -1,13 +1,12 @@
 //! The iteration that brings the singular values of a matrix near 1.
 
-use crate::recipe::{Recipe, ToRecipe};
-use core::any::Any;
-
 use super::dimensions::Layout;
-use crate::element::{DType, Real};
-use crate::engine::{Isa, Job, MatmulScratch, Matrix, current_isa, dispatch, matmul, sum_tile, symmetric_matmul};
-use crate::error::{Error, Result};
+use crate::engine::{Isa, Job, current_isa, dispatch, sum_tile};
+use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::spectral::spectral_norm;
+use crate::part::prelude::*;
+use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, ToRecipe, words};
+use core::any::Any;
 
 /// The coefficients `(a, b, c)` of `X ← a·X + (b·A + c·A²)·X`: the same for all steps, or a row for each.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,18 +146,11 @@ struct Room<C> {
     a: Vec<C>,
     squared: Vec<C>,
     product: Vec<C>,
-    matmul: MatmulScratch<C>,
 }
 
 impl<C> Default for Room<C> {
     fn default() -> Room<C> {
-        Room {
-            x: Vec::new(),
-            a: Vec::new(),
-            squared: Vec::new(),
-            product: Vec::new(),
-            matmul: MatmulScratch::default(),
-        }
+        Room { x: Vec::new(), a: Vec::new(), squared: Vec::new(), product: Vec::new() }
     }
 }
 
@@ -168,7 +160,6 @@ struct Wide {
     x: Vec<f64>,
     a: Vec<f64>,
     work: Vec<f64>,
-    matmul: MatmulScratch<f64>,
 }
 
 impl Scratch {
@@ -195,7 +186,7 @@ impl Scratch {
         room.x.iter_mut().zip(places()).for_each(|(x, place)| *x = u[place]);
         let norm = match preconditioning {
             Preconditioning::Frobenius => Some(sum_of_squares(&room.x).sqrt()),
-            Preconditioning::Spectral => Some(self.wide.spectral_norm(isa, &room.x, size)),
+            Preconditioning::Spectral => Some(self.wide.spectral_norm(&room.x, size)),
             Preconditioning::Aol | Preconditioning::Schatten => None,
         };
         if let Some(norm) = norm {
@@ -213,7 +204,7 @@ impl Scratch {
 }
 
 impl Wide {
-    fn spectral_norm<C: Real>(&mut self, isa: Isa, x: &[C], [n, m]: [usize; 2]) -> f64 {
+    fn spectral_norm<C: Real>(&mut self, x: &[C], [n, m]: [usize; 2]) -> f64 {
         self.x.clear();
         self.x.extend(x.iter().map(|x| x.as_f64()));
         // Scaled, so that squares neither overflow nor vanish.
@@ -223,8 +214,8 @@ impl Wide {
         }
         self.x.iter_mut().for_each(|x| *x /= largest);
         self.a.resize(n * n, 0.0);
-        let x = Matrix::row_major(&self.x, n, m);
-        symmetric_matmul(isa, &mut self.matmul, x, x.transposed(), &mut self.a[..n * n]);
+        let x = matrix(&self.x, n, m);
+        symmetric_matmul(x, x.reversed_axes(), &mut self.a[..n * n]);
         largest * spectral_norm(&mut self.a[..n * n], n, &mut self.work).sqrt()
     }
 }
@@ -246,17 +237,16 @@ impl<C: Real> Room<C> {
     ) {
         for (step, coeffs) in coeffs.enumerate() {
             let [a, b, c] = coeffs.map(C::of);
-            let x = Matrix::row_major(&self.x, n, m);
-            symmetric_matmul(isa, &mut self.matmul, x, x.transposed(), &mut self.a);
+            let x = matrix(&self.x, n, m);
+            symmetric_matmul(x, x.reversed_axes(), &mut self.a);
             if step == 0 {
                 self.precondition(n, preconditioning);
             }
-            let gram = Matrix::row_major(&self.a, n, n);
-            symmetric_matmul(isa, &mut self.matmul, gram, gram, &mut self.squared);
+            let gram = matrix(&self.a, n, n);
+            symmetric_matmul(gram, gram, &mut self.squared);
             // b·A + c·A²
             dispatch(isa, Mix { of_x: b, x: &self.a, of_y: c, y: &mut self.squared });
-            let [factor, x] = [Matrix::row_major(&self.squared, n, n), Matrix::row_major(&self.x, n, m)];
-            matmul(isa, &mut self.matmul, factor, x, &mut self.product);
+            matmul(matrix(&self.squared, n, n), matrix(&self.x, n, m), &mut self.product);
             dispatch(isa, Mix { of_x: a, x: &self.x, of_y: C::one(), y: &mut self.product });
             core::mem::swap(&mut self.x, &mut self.product);
         }
@@ -324,13 +314,21 @@ impl ToRecipe for NsCoeffs {
     }
 }
 
-impl ToRecipe for Preconditioning {
-    fn to_recipe(&self) -> Recipe {
-        Recipe::text(match self {
-            Preconditioning::Frobenius => "frobenius",
-            Preconditioning::Spectral => "spectral",
-            Preconditioning::Aol => "aol",
-            Preconditioning::Schatten => "schatten",
-        })
+/// The name of a preset, three numbers, or rows of three.
+impl FromRecipe for NsCoeffs {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<NsCoeffs> {
+        if let Recipe::Text(name) = node.value() {
+            return NsCoeffs::preset(name).map_err(|error| ConfigError::refused(node.place(), error));
+        }
+        let three = |node: &Node<'_>| -> recipe::Result<[f64; 3]> {
+            node.read::<Vec<f64>>()?.try_into().map_err(|_| node.wrong("three numbers"))
+        };
+        let rows = node.list()?;
+        match rows.first().is_some_and(|row| matches!(row.value(), Recipe::List(_))) {
+            true => Ok(rows.iter().map(three).collect::<recipe::Result<Vec<_>>>()?.into()),
+            false => three(node).map(NsCoeffs::from),
+        }
     }
 }
+
+words!(Preconditioning { Frobenius = "frobenius", Spectral = "spectral", Aol = "aol", Schatten = "schatten" });

@@ -78,7 +78,7 @@ struct MeanState {
     ema: Scalar,
 }
 
-crate::state::state_fields!(MeanState<> { count, ema });
+crate::state::state_fields!(MeanState { count, ema });
 
 impl State for MonitorState {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
