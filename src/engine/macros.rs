@@ -90,20 +90,9 @@ macro_rules! delegate_stage {
                 slots: &mut [C],
                 u: C,
                 p: C,
-                tally: &mut [u32],
+                terms: &mut [$crate::engine::Term],
             ) -> C {
-                <$Inner as $crate::engine::Stage>::apply::<C>(k, at, span, slots, u, p, tally)
-            }
-            #[inline(always)]
-            fn reduce<C: $crate::Real>(
-                k: &Self::Kernel<C>,
-                place: $crate::engine::Place,
-                span: $crate::engine::Span,
-                u: &[C],
-                p: &[C],
-                sums: &mut [f64],
-            ) {
-                <$Inner as $crate::engine::Stage>::reduce::<C>(k, place, span, u, p, sums);
+                <$Inner as $crate::engine::Stage>::apply::<C>(k, at, span, slots, u, p, terms)
             }
             fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: $crate::engine::Span) -> usize {
                 self.$field.state_bytes(state, leaf, at, span)

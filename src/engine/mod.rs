@@ -40,6 +40,7 @@ pub use form::{
 pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, SlotsJob, SlotsWriter, at_point, fused_tile, slot_tile, slots_read, slots_write};
 pub use inner::Inner;
+pub use kernel::Term;
 pub(crate) use lint::direction;
 pub use lint::{Warning, WarningKind};
 pub(crate) use macros::delegate_stage;

@@ -2,7 +2,7 @@ use crate::arguments::{Argument, Arguments};
 use crate::element::Real;
 use crate::engine::{
     InitContext, Job, Outcome, Place, Shape, SlotList, SlotsJob, SlotsWriter, Span, Stage, StepContext, Sums, TILE,
-    Tile, WholeTree, direction, dispatch, fused_tile, slots_read, slots_write, sum_tile,
+    Term, Tile, WholeTree, direction, dispatch, fused_tile, slots_read, slots_write, sum_tile,
 };
 use crate::error::{Error, Result};
 use crate::recipe::{Recipe, ToRecipe};
@@ -297,18 +297,23 @@ impl<T: Stage> Stage for Cautious<T> {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
+    fn apply<C: Real>(
+        k: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term],
+    ) -> C {
+        let (inside, own) = terms.split_at_mut(T::SHAPE.sums);
         let u =
-            if span.has(at) { agreeing(k.turn, u, T::apply::<C>(&k.inner, at, span, slots, u, p, tally)) } else { u };
-        if span.has(at + 1) { u * k.factor } else { u }
-    }
-
-    #[inline(always)]
-    fn reduce<C: Real>(_: &Self::Kernel<C>, place: Place, span: Span, u: &[C], _: &[C], sums: &mut [f64]) {
+            if span.has(at) { agreeing(k.turn, u, T::apply::<C>(&k.inner, at, span, slots, u, p, inside)) } else { u };
         // What is inside has no barriers if this is called. Only the pass that ends here counts.
-        if place.at == span.to {
-            sums[place.sum + T::SHAPE.sums] += left(u);
+        if at == span.to {
+            own[0].count = u32::from(u != C::zero());
         }
+        if span.has(at + 1) { u * k.factor } else { u }
     }
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {

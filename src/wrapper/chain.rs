@@ -1,5 +1,7 @@
 use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::engine::{
+    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
+};
 use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
@@ -199,13 +201,8 @@ impl<T: Stage> Stage for NamedChain<T> {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &T::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
-        T::apply::<C>(k, at, span, slots, u, p, tally)
-    }
-
-    #[inline(always)]
-    fn reduce<C: Real>(k: &T::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        T::reduce::<C>(k, place, span, u, p, sums);
+    fn apply<C: Real>(k: &T::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, terms: &mut [Term]) -> C {
+        T::apply::<C>(k, at, span, slots, u, p, terms)
     }
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {

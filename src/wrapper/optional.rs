@@ -1,7 +1,9 @@
 //! A member of a chain that may be absent.
 
 use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::engine::{
+    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
+};
 use crate::error::Result;
 use crate::recipe::Recipe;
 
@@ -94,9 +96,17 @@ impl<T: Stage> Stage for Option<T> {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
+    fn apply<C: Real>(
+        k: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term],
+    ) -> C {
         match &k.0 {
-            Some(k) => T::apply::<C>(k, at, span, slots, u, p, tally),
+            Some(k) => T::apply::<C>(k, at, span, slots, u, p, terms),
             None => u,
         }
     }

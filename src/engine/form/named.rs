@@ -2,7 +2,9 @@
 
 use core::marker::PhantomData;
 
-use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use super::super::{
+    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
+};
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
@@ -138,12 +140,16 @@ impl<P: Optimizer, G: Given<Chain<P>>> Form<P> for Named<G> {
         part.chain().slots(state, leaf, list);
     }
     #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
-        Chain::<P>::apply::<C>(k, at, span, slots, u, p, tally)
-    }
-    #[inline(always)]
-    fn reduce<C: Real>(k: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        Chain::<P>::reduce::<C>(k, place, span, u, p, sums);
+    fn apply<C: Real>(
+        k: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term],
+    ) -> C {
+        Chain::<P>::apply::<C>(k, at, span, slots, u, p, terms)
     }
     fn state_bytes(part: &P, state: &State<P>, leaf: usize, at: usize, span: Span) -> usize {
         part.chain().state_bytes(state, leaf, at, span)

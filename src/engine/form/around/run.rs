@@ -4,8 +4,8 @@ use core::marker::PhantomData;
 
 use super::super::super::isa::{Job, dispatch};
 use super::super::super::{
-    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree, fits, fused_tile,
-    sum_tile,
+    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree, fits,
+    fused_tile, sum_tile,
 };
 use super::super::loops::each;
 use super::super::rule::checked_slots;
@@ -259,23 +259,24 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
+    fn apply<C: Real>(
+        k: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term],
+    ) -> C {
         let at = at + P::LOOKS as usize;
         if P::CHOOSES && !k.on {
             return if k.zero && span.has(at) { C::zero() } else { u };
         }
         let (own, slots) = slots.split_at_mut(const { arrays::<P, O>() });
         let u = if O::BEFORE && span.has(at) { O::before(k.own, O::Slots::of(own), u, p) } else { u };
-        let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, p, &mut tally[P::LOOKS as usize..]);
+        let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, p, &mut terms[P::LOOKS as usize..]);
         let after = O::AFTER && span.has(at + Inner::<P>::SHAPE.barriers);
         if after { O::after(k.own, O::Slots::of(own), u, p) } else { u }
-    }
-
-    #[inline(always)]
-    fn reduce<C: Real>(k: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        if !P::CHOOSES || k.on {
-            Inner::<P>::reduce::<C>(&k.inner, place.after(look::<P>()), span, u, p, sums);
-        }
     }
 
     fn state_bytes(part: &P, state: &StateOf<P>, leaf: usize, at: usize, span: Span) -> usize {
