@@ -27,7 +27,7 @@ fn gallery() -> Vec<(&'static str, Vec<Schedule>)> {
         ("cosine_decay", vec![cosine_decay(1.0, 180).into(), cosine_decay(1.0, 180).alpha(0.2).exponent(2.0).into()]),
         ("rex", vec![rex(1.0, 180).into()]),
         ("warmup_constant", vec![warmup_constant(0.1, 1.0, 60).into()]),
-        ("warmup_cosine_decay", vec![warmup_cosine_decay(0.0, 1.0, 30, 190, 0.1).into()]),
+        ("warmup_cosine_decay", vec![warmup_cosine_decay(0.0, 1.0, 30, 190).end_value(0.1).into()]),
         ("warmup_exponential_decay", vec![warmup_exponential_decay(0.0, 1.0, 30, 50, 0.5).end_value(0.1).into()]),
         (
             "warmup_stable_decay",
@@ -47,7 +47,8 @@ fn gallery() -> Vec<(&'static str, Vec<Schedule>)> {
         (
             "sgdr",
             vec![
-                sgdr([warmup_cosine_decay(0.0, 1.0, 10, 60, 0.1), warmup_cosine_decay(0.1, 0.7, 20, 130, 0.0)]).into(),
+                sgdr([warmup_cosine_decay(0.0, 1.0, 10, 60).end_value(0.1), warmup_cosine_decay(0.1, 0.7, 20, 130)])
+                    .into(),
             ],
         ),
         (

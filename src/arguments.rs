@@ -1,6 +1,8 @@
 //! Arguments by name: for configs, for messages, and for what sets them while training runs.
 
-use crate::recipe::{Recipe, ToRecipe};
+use crate::error::{Error, Result};
+use crate::range::Range;
+use crate::recipe::{Recipe, Setting};
 use crate::schedule::Hyperparam;
 
 /// A transformation with named arguments.
@@ -14,35 +16,110 @@ pub trait Arguments {
     }
 
     /// Shows every argument, under the name it has in its builder, in a fixed order.
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
+    fn arguments(&mut self, visit: &mut Visit<'_>);
 }
+
+/// What is shown arguments, one after the other.
+pub type Visit<'a> = dyn FnMut(&'static str, Argument<'_>) + 'a;
 
 /// One argument of a transformation.
 pub enum Argument<'a> {
     /// A number or a schedule.
     Hyperparam(&'a mut Hyperparam),
     /// Anything that is not a number: a mask, a flag, a type. Never injected.
-    Static(&'a dyn ToRecipe),
+    Static(&'a mut dyn Setting),
 }
 
-/// The recipe of what has named arguments.
-pub(crate) fn recipe_of<T: Arguments + Clone>(transformation: &T) -> Recipe {
+impl<'a> Argument<'a> {
+    /// The argument, whatever its type.
+    pub fn setting(self) -> &'a mut dyn Setting {
+        match self {
+            Argument::Hyperparam(hyperparam) => hyperparam,
+            Argument::Static(setting) => setting,
+        }
+    }
+}
+
+/// What can be out of its range: a number, a hyperparameter, or one of these that there may be none of.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::arguments::Within;
+/// use gradchain::range;
+///
+/// let error = Some(1.5).within("soap", "shampoo_beta", range::DECAY).unwrap_err();
+/// assert_eq!(error.to_string(), "soap: argument `shampoo_beta` must be in [0, 1), found 1.5");
+/// assert!(None::<f64>.within("soap", "shampoo_beta", range::DECAY).is_ok());
+/// ```
+pub trait Within {
+    /// Checks that it is in a range; what there is none of is in any.
+    ///
+    /// # Errors
+    ///
+    /// If it is not, or if a schedule is impossible: its values are not known beforehand.
+    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()>;
+}
+
+impl Within for Hyperparam {
+    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        Hyperparam::within(self, function, argument, range)
+    }
+}
+
+impl<T: Within> Within for Option<T> {
+    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        self.as_ref().map_or(Ok(()), |given| given.within(function, argument, range))
+    }
+}
+
+macro_rules! numbers {
+    ($($N:ty),*) => {$(
+        impl Within for $N {
+            fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+                match (range.holds)(*self as f64) {
+                    true => Ok(()),
+                    false => Err(Error::argument(function, argument, range.text, self)),
+                }
+            }
+        }
+    )*};
+}
+numbers!(f64, i64, u64, usize);
+
+/// A hyperparameter that there may be none of: there for good, or not.
+pub fn optional(hyperparam: &mut Option<Hyperparam>) -> Argument<'_> {
+    match hyperparam {
+        Some(hyperparam) => Argument::Hyperparam(hyperparam),
+        none => Argument::Static(none),
+    }
+}
+
+/// In place of a number that a config must give, where a part is made for one to be read into: see
+/// `config::Registry`.
+pub fn required() -> Hyperparam {
+    Hyperparam::MISSING
+}
+
+/// The recipe of what shows its arguments.
+pub fn recipe_of(name: &str, arguments: impl FnOnce(&mut Visit<'_>)) -> Recipe {
     let mut entries = Vec::new();
-    transformation.clone().arguments(&mut |name, argument| {
-        let value = match argument {
-            Argument::Hyperparam(hyperparam) => hyperparam.to_recipe(),
-            Argument::Static(value) => value.to_recipe(),
-        };
-        entries.push((String::from(name), value));
-    });
-    Recipe::Map(vec![(transformation.name().into(), Recipe::Map(entries))])
+    arguments(&mut |name, argument| entries.push((String::from(name), argument.setting().to_recipe())));
+    Recipe::Map(vec![(name.into(), Recipe::Map(entries))])
 }
 
-/// In an `impl Rule` of what has named arguments: says that these are its recipe.
+/// In the `impl Part` of what has [`Arguments`]: they are its own, and its recipe.
 macro_rules! recipe_of_arguments {
     () => {
+        fn own_arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
+            $crate::arguments::Arguments::arguments(self, visit);
+        }
+
         fn recipe(&self) -> $crate::recipe::Recipe {
-            $crate::arguments::recipe_of(self)
+            let name = $crate::arguments::Arguments::name(self);
+            $crate::arguments::recipe_of(name, |visit| {
+                $crate::arguments::Arguments::arguments(&mut self.clone(), visit)
+            })
         }
     };
 }

@@ -38,6 +38,7 @@ pages! {
     own_two_pass: "../docs/own-two-pass.md",
     own_wrapper: "../docs/own-wrapper.md",
     own_whole_tree: "../docs/own-whole-tree.md",
+    own_onlooker: "../docs/own-onlooker.md",
     statistics: "../docs/statistics.md",
     from_optax: "../docs/from-optax.md",
     from_pytorch: "../docs/from-pytorch.md",

@@ -9,13 +9,21 @@ use crate::layout::Difference;
 /// Whatever returned it changed nothing: parameters, state and updates are as they were before the call.
 ///
 /// The kinds are private so that messages can improve; the `is_*` predicates tell them apart.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// `{:?}` is the sentence too, so that a `main` that returns an error prints it.
+#[derive(Clone, PartialEq)]
 pub struct Error(Box<Kind>);
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 enum Kind {
     Structure {
         what: String,
@@ -97,6 +105,11 @@ impl Error {
     /// A state, or a value meant for one, that cannot be used; for use by transformations of your own.
     pub fn state(place: impl Into<String>, problem: impl Into<String>) -> Error {
         Error(Box::new(Kind::State { place: place.into(), problem: problem.into() }))
+    }
+
+    /// A state that is given to another transformation than the one that made it.
+    pub(crate) fn other_transformation(place: String) -> Error {
+        Error::state(place, "the state was made by another transformation; make one with `init`")
     }
 
     /// A state that does not fit where it is to go; every difference is a line.
@@ -233,13 +246,20 @@ struct Known<'a>(&'a str, &'a [String]);
 
 impl fmt::Display for Known<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 5;
         let Known(name, known) = self;
-        if let Some(nearest) = known.iter().min_by_key(|k| edit_distance(name, k))
-            && edit_distance(name, nearest) <= 1 + name.len() / 3
+        let mut nearest: Vec<&str> = known.iter().map(|k| &**k).collect();
+        nearest.sort_by_key(|k| (!k.starts_with(name), edit_distance(name, k)));
+        if let Some(first) = nearest.first()
+            && (first.starts_with(name) || edit_distance(name, first) <= 1 + name.len() / 3)
         {
-            write!(f, "; did you mean `{nearest}`?")?;
+            write!(f, "; did you mean `{first}`?")?;
         }
-        if known.is_empty() { Ok(()) } else { write!(f, " (known: {})", known.join(", ")) }
+        match known.len() {
+            0 => Ok(()),
+            n if n <= SHOWN => write!(f, " (known: {})", known.join(", ")),
+            n => write!(f, " (the nearest of {n}: {})", nearest[..SHOWN].join(", ")),
+        }
     }
 }
 

@@ -75,6 +75,7 @@ impl<T: Stage> OptState<T> {
     /// [`flatten`](crate::flatten()), which knows no leaves; or the parameters do not have the structure that the state was
     /// made for.
     pub fn eval_params<P: TreeMut + Clone>(&self, params: &P) -> Result<EvalParams<P>> {
+        self.fits()?;
         let (mut found, mut apart): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
         (**self).walk(&mut StateWalk::of_evaluations(&mut |path, e, is_apart| {
             if is_apart {

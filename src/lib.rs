@@ -40,6 +40,7 @@ mod error;
 mod evaluation;
 pub mod extra;
 mod layout;
+#[macro_use]
 mod macros;
 mod memory;
 mod migrate;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::select::{Mask, subtree};
-use crate::state::{Item, ItemMut, ItemSpec, Moves, Owner, items, items_mut, sources};
+use crate::state::{ItemSpec, Moves, Owner, items, items_mut, put, sources};
 use crate::transformation::OptState;
 use crate::tree::{Difference, LeafSpec, Structure, Tree};
 
@@ -259,18 +259,4 @@ impl<T: Stage> OptState<T> {
         }
         Ok(())
     }
-}
-
-/// Copies a value; `None` if the kinds differ, which callers have made sure they do not.
-pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
-    match (into, from) {
-        (ItemMut::Array(mut into), Item::Array(from)) => into.copy_from(from),
-        (ItemMut::Array(_), Item::Single(_)) | (_, Item::Array(_)) => return None,
-        (into, Item::Single(single)) => {
-            if !into.set(*single) {
-                return None;
-            }
-        }
-    }
-    Some(())
 }

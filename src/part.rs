@@ -4,16 +4,31 @@
 //! |---|---|---|
 //! | [`OneElement`] | [`Rule`]: arithmetic on one element; [`RuleWithMemory`] for more than a count of steps | own rule |
 //! | [`TwoPass`] | [`TwoPasses`]: take in all elements, decide, give out | own two-pass part |
-//! | [`Around`] | [`Wrapper`]: hold another transformation; [`Arithmetic`] to do something to elements too | own wrapper |
+//! | [`Around`] | [`Wrapper`]: hold another transformation; [`Arithmetic`] or [`Weighing`] to do something to elements too | own wrapper |
 //! | [`Whole`] | [`WholeTreeTransformation`]: whole leaves, or all of them | own whole-tree part |
+//! | [`LooksOn`] | [`Onlooker`]: look at the updates, and change nothing | own onlooker |
 //! | [`Named`] | [`Optimizer`]: a chain under a name | own optimizer |
 //!
 //! A part has no loop, no tree, no number type and no threads of its own. It is chained, masked, boxed, saved, resumed and averaged like
 //! those of the crate, and is safe code: no part can make the engine read or write memory that is not its own.
 
 pub use crate::engine::{
-    Access, Arithmetic, Around, AroundWithArithmetic, Clock, Decision, Elsewhere, Holds, InitContext, Inner,
-    LeafVisitor, Named, NoArithmetic, OneElement, OneElementWithMemory, Optimizer, Outcome, Part, PartState, Rule,
-    RuleWithMemory, SlotArray, StepContext, Steps, Stretch, Sums, TwoPass, TwoPasses, Whole, WholeLeaf, WholeTree,
-    WholeTreeTransformation, WithArithmetic, Wrapper, WrapperState,
+    Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Effect, Elsewhere, Holds,
+    InitContext, Inner, LeafVisitor, LooksOn, Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker,
+    Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, SlotArray, StepContext, Steps, Stretch, Sums, TwoPass,
+    TwoPasses, Weighing, Whole, WholeLeaf, WholeTree, WholeTreeTransformation, WithArithmetic, WithSums, Wrapper,
+    WrapperState,
 };
+
+/// All that most parts are made of: `use gradchain::part::prelude::*;`
+pub mod prelude {
+    pub(crate) use crate::engine::Stage;
+    pub(crate) use crate::state::state_fields;
+
+    pub use super::*;
+    pub use crate::element::{DType, Real};
+    pub use crate::error::{Error, Result};
+    pub use crate::needs::Nothing;
+    pub use crate::schedule::Hyperparam;
+    pub use crate::state::{Count, Flag, Moments, PerLeaf, Scalar, State};
+}

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::extra::Extra;
 use crate::needs::{Level, Provides};
 use crate::recall::{Known, Recall};
-use crate::state::Schema;
+use crate::state::{Layout, Schema, items, items_mut, put};
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut};
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
@@ -71,7 +71,7 @@ pub trait GradientTransformation: Stage {
         (): Provides<Self::Needs>,
         Self: Sized,
     {
-        state.usable()?;
+        state.ready(self)?;
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
         table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
         state.run(self, None, None, Sink::Params)
@@ -102,7 +102,7 @@ pub trait GradientTransformation: Stage {
         E: Extra<P> + Provides<Self::Needs>,
         Self: Sized,
     {
-        state.usable()?;
+        state.ready(self)?;
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
@@ -184,9 +184,9 @@ pub trait GradientTransformation: Stage {
         E: Extra<P> + Provides<Self::Needs>,
         Self: Sized,
     {
-        state.usable()?;
+        state.ready(self)?;
         if updates.structure != state.structure {
-            let differences = state.structure.differences(&*updates);
+            let differences = state.structure.differences_in_memory(&updates.structure);
             return Err(Error::structure("the updates were made for other parameters", differences));
         }
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
@@ -249,7 +249,7 @@ pub trait GradientTransformation: Stage {
         E: Extra<P> + Provides<Self::Needs>,
         Self: Sized,
     {
-        state.usable()?;
+        state.ready(self)?;
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
         table::grads_mut(&mut grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
@@ -300,6 +300,10 @@ pub struct OptState<T: Stage> {
     work: Work,
     /// A step began and did not end: a panic went through it.
     poisoned: bool,
+    /// What `init` made, from when the state was first lent to be written: then another may have been put in its place.
+    layout: Option<Box<Layout>>,
+    /// It was lent since it was last compared with that.
+    lent: bool,
     /// What is known of the loss since [`minimize_step`](crate::Minimize::minimize_step) evaluated it.
     pub(crate) recall: Option<Box<Recall>>,
 }
@@ -316,10 +320,18 @@ impl<T: Stage> OptState<T> {
         let active = vec![true; structure.len()];
         let mut work = Work::new(&structure, shape);
         table::params(params, &structure, &mut work.params, &mut work.path)?;
-        let at = InitContext { structure: &structure, active: &active, params: &work.params };
+        let at = InitContext { structure: &structure, active: &active, params: &work.params, point: None };
         let inner = transformation.init_state(&at)?;
         work.params.clear();
-        Ok(OptState { inner, structure: Arc::new(structure), work, poisoned: false, recall: None })
+        Ok(OptState {
+            inner,
+            structure: Arc::new(structure),
+            work,
+            poisoned: false,
+            layout: None,
+            lent: false,
+            recall: None,
+        })
     }
 
     /// The structure of the parameters that the state was made for.
@@ -342,29 +354,52 @@ impl<T: Stage> OptState<T> {
         Updates::of_types(self.structure.clone(), dtype)
     }
 
-    /// The transformation's own state, in place of which another of the same schema can be put, such as an
-    /// [`average`](crate::state::average).
+    /// Takes over the values of another state of the same schema, such as an [`average`](crate::state::average): counts, flags and
+    /// numbers, and arrays element by element, in whatever memory order they lie there. What is no part of the schema, such as
+    /// which leaves a mask has, stays as `init` made it here.
     ///
     /// # Errors
     ///
-    /// If the schemas differ.
+    /// If the schemas differ; then nothing has been changed.
     pub fn replace(&mut self, inner: T::State) -> Result<()> {
+        self.fits()?;
         let (ours, theirs) = (self.schema(), Schema::of(&inner, &self.structure));
         if let Some(problem) = ours.difference(&theirs) {
             return Err(Error::state("replace", problem));
         }
-        self.inner = inner;
+        let from = items(&inner, &self.structure);
+        for ((_, into), (name, from)) in items_mut(&mut self.inner, &self.structure).into_iter().zip(&from) {
+            put(into, from).ok_or_else(|| Error::state("replace", format!("`{name}` is of another kind")))?;
+        }
         Ok(())
     }
 
     /// A state of the same structure that holds another of the same schema.
     pub(crate) fn holding(&self, inner: T::State) -> OptState<T> {
         let (structure, work) = (self.structure.clone(), self.work.fresh(&self.structure));
-        OptState { inner, structure, work, poisoned: false, recall: None }
+        OptState { inner, structure, work, poisoned: false, layout: self.layout.clone(), lent: false, recall: None }
     }
 
+    /// Whether it can be used: it is whole, and it fits.
     pub(crate) fn usable(&self) -> Result<()> {
-        if self.poisoned { Err(Error::poisoned()) } else { Ok(()) }
+        if self.poisoned { Err(Error::poisoned()) } else { self.fits() }
+    }
+
+    /// Whether what was put in the state's place, if something was, is what `init` could have made.
+    pub(crate) fn fits(&self) -> Result<()> {
+        let Some(layout) = self.layout.as_ref().filter(|_| self.lent) else { return Ok(()) };
+        let misfit = |problem| Error::state("a state was put in the place of the one that `init` made", problem);
+        layout.compare(&self.inner, &self.structure).map_err(misfit)
+    }
+
+    /// Whether a step of this transformation can be done.
+    fn ready(&mut self, transformation: &T) -> Result<()> {
+        self.usable()?;
+        self.lent = false;
+        if self.work.shape() == transformation.shape() {
+            return Ok(());
+        }
+        Err(Error::other_transformation(transformation.describe()))
     }
 
     fn run(
@@ -375,7 +410,7 @@ impl<T: Stage> OptState<T> {
         sink: Sink<'_>,
     ) -> Result<Outcome> {
         let structure = self.structure.clone();
-        self.run_at(transformation, &StepContext { structure: &structure, flush: false, value }, objective, sink)
+        self.run_at(transformation, &StepContext::new(&structure, false, value), objective, sink)
     }
 
     fn run_at(
@@ -408,6 +443,7 @@ impl<T: Stage> OptState<T> {
         known: &Known,
         objective: Option<&mut (dyn Evaluate + '_)>,
     ) -> Result<Outcome> {
+        self.ready(transformation)?;
         table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
         table::moments(&known.gradient, &mut self.work.grads);
         self.run(transformation, Some(known.value), objective, Sink::Params)
@@ -420,15 +456,10 @@ impl<T: Stage> OptState<T> {
 
     /// A step without gradients, which emits what wrappers have accumulated.
     pub(crate) fn flush<P: TreeMut + ?Sized>(&mut self, transformation: &T, params: &mut P) -> Result<Outcome> {
-        self.usable()?;
+        self.ready(transformation)?;
         table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
         let structure = self.structure.clone();
-        self.run_at(
-            transformation,
-            &StepContext { structure: &structure, flush: true, value: None },
-            None,
-            Sink::Params,
-        )
+        self.run_at(transformation, &StepContext::new(&structure, true, None), None, Sink::Params)
     }
 }
 
@@ -441,6 +472,8 @@ impl<T: Stage> Deref for OptState<T> {
 
 impl<T: Stage> DerefMut for OptState<T> {
     fn deref_mut(&mut self) -> &mut T::State {
+        self.layout.get_or_insert_with(|| Layout::of(&self.inner).into());
+        self.lent = true;
         &mut self.inner
     }
 }
@@ -448,7 +481,7 @@ impl<T: Stage> DerefMut for OptState<T> {
 impl<T: Stage> Clone for OptState<T> {
     fn clone(&self) -> Self {
         let copy = self.holding(self.inner.clone());
-        OptState { poisoned: self.poisoned, recall: self.recall.clone(), ..copy }
+        OptState { poisoned: self.poisoned, lent: self.lent, recall: self.recall.clone(), ..copy }
     }
 }
 

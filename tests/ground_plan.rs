@@ -31,10 +31,10 @@ const LAYERS: &[&str] = &[
     "engine",
     "part",
     "program",
-    "macros",
     "extra",
     "recall",
     "transformation",
+    "macros",
     "evaluation",
     "minimize",
     "replicas",
@@ -69,13 +69,10 @@ const LAYERS: &[&str] = &[
     "optimizer/noise",
     "optimizer",
     // Optimizers as data.
-    "config/error",
-    "config/node",
-    "config/schedules",
-    "config/values",
-    "config/member",
-    "config/families",
+    "config/given",
+    "config/json",
     "config/registry",
+    "config/families",
     "config/build",
     "config/data",
     "config/schema",
@@ -160,6 +157,7 @@ fn paths_are_found_where_they_count() {
         found("use super::leaf; mod tests { use super::*; super::super::x() } self::y!()"),
         ["1 tree::leaf", "1 tree::math::*", "1 tree::x", "1 tree::math::y",]
     );
+    assert_eq!(found("crate::a! { $crate::b::c!() }"), ["1 macros", "1 b::c"]);
     assert_eq!(
         found("pub(in crate::a) fn f() { $crate::b::c(); ::gradchain::d() } pub(crate) use e;"),
         ["1 b::c", "1 d"]
@@ -238,6 +236,12 @@ fn uses(source: &str, module: &[String]) -> Vec<Use> {
                 at += if root == "super" { 0 } else { 2 };
                 let mut paths = Vec::new();
                 at = branches(text, at, from, &mut paths);
+                // A macro that users can write is at the root, wherever it is defined: in `macros`.
+                if let ([path], "!") = (&mut paths[..], text(at))
+                    && path.len() == 1
+                {
+                    path[0] = "macros".into();
+                }
                 found.extend(paths.into_iter().map(|path| Use { line, path }));
                 continue;
             }

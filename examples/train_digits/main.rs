@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             zero_nans(),
             clip_by_global_norm(1.0),
             inject_hyperparams(
-                adamw(warmup_cosine_decay(0.0, 1e-2, 100, UPDATES as u64, 1e-5))
+                adamw(warmup_cosine_decay(0.0, 1e-2, 100, UPDATES as u64).end_value(1e-5))
                     .weight_decay(1e-2)
                     .mask(Mask::path("**/w*")),
             )

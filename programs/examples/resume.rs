@@ -77,7 +77,7 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     multi_steps(
         chain((
             clip_by_global_norm(1.0),
-            adamw(warmup_cosine_decay(0.0, 1e-2, 30, updates, 1e-5)).mask(Mask::path("**/w*")),
+            adamw(warmup_cosine_decay(0.0, 1e-2, 30, updates).end_value(1e-5)).mask(Mask::path("**/w*")),
         )),
         ACCUMULATED,
     )

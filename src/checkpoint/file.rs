@@ -145,6 +145,15 @@ impl Checkpoint {
         self.same(tensor, expected, hasher.finalize())
     }
 
+    /// The bytes of a tensor, checked.
+    pub(super) fn bytes(&self, tensor: &str) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.tensors.pieces(tensor, |piece| bytes.extend_from_slice(piece))?;
+        let expected = self.manifest.crc32.get(tensor).copied().unwrap_or_default();
+        self.same(tensor, expected, crc32fast::hash(&bytes))?;
+        Ok(bytes)
+    }
+
     /// The structure of the parameters that were trained.
     pub fn structure(&self) -> &Structure {
         &self.structure

@@ -118,7 +118,8 @@ impl Load {
     /// If the file is damaged or has no parameters, or anything differs that may not: the optimizer, the parameters'
     /// structure, the fields of the state. Every difference is listed, and nothing has been changed.
     ///
-    /// If the disk fails between the check of the file and its reading, parameters may be partly loaded.
+    /// Parameters from a file on a disk are in memory twice while they are loaded, so that nothing has been changed either if the
+    /// file changes while it is read; those from a [mapped](Checkpoint::map) file are not.
     pub fn load<T: Stage, P: TreeMut + ?Sized>(
         &self,
         file: &Checkpoint,
@@ -227,18 +228,24 @@ impl Checkpoint {
     }
 }
 
-/// Fills the parameters, whose structure has been compared.
+/// Fills the parameters, whose structure has been compared. What a file on a disk holds is read before the first is written to: it
+/// may have been changed since it was verified.
 fn fill_params<P: TreeMut + ?Sized>(file: &Checkpoint, moves: &Resolved, params: &mut P) -> Result<()> {
-    let from: HashMap<&str, &str> = file
-        .structure()
-        .paths()
-        .filter_map(|old| Some((moves.to(old).filter(|new| !moves.is_fresh(new))?, old)))
-        .collect();
+    let from = file.structure().leaves().iter().filter_map(|old| {
+        let new = moves.to(old.path()).filter(|new| !moves.is_fresh(new))?;
+        Some((new, param_name(old.path())))
+    });
+    let held = if file.tensors.is_held() { None } else { Some(()) };
+    let read = |(new, tensor): (_, String)| {
+        let bytes = held.map(|()| file.bytes(&tensor)).transpose()?;
+        Ok((new, (tensor, bytes)))
+    };
+    let from: HashMap<&str, (String, Option<Vec<u8>>)> = from.map(read).collect::<Result<_>>()?;
     let mut failure = None;
-    params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |path, mut leaf| {
-        if let (Some(old), None) = (from.get(path), &failure) {
-            failure = file.fill(&param_name(old), &mut leaf).err();
-        }
+    params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |path, mut leaf| match from.get(path) {
+        Some((_, Some(bytes))) => leaf.take_bytes(bytes),
+        Some((tensor, None)) if failure.is_none() => failure = file.fill(tensor, &mut leaf).err(),
+        _ => {}
     }));
     failure.map_or(Ok(()), Err)
 }

@@ -1,5 +1,6 @@
-//! A folder of checkpoints: the last few, the best few, and the newest that can be used.
+//! A folder of checkpoints: the last few, the best few, and the last that can be used.
 
+use core::cmp::Reverse;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,9 @@ use crate::tree::Tree;
 
 /// Writes checkpoints into a folder of their own and removes those that are not to be kept.
 ///
-/// Files are called `step-000000001000.safetensors`. One process at a time may write to a folder.
+/// Files are called `step-000000001000.safetensors`. One process at a time may write to a folder. The last files are those that
+/// were written last: when a run goes back and goes on from an earlier step, the files of the steps that it gave up are the first
+/// to go. Only checkpoints under exactly such names are counted and removed; every other file is left alone.
 ///
 /// # Example
 ///
@@ -44,8 +47,9 @@ pub struct Rotation {
     best: usize,
 }
 
-/// The note that a score is kept in.
+/// The notes that a score is kept in, and how many files had been written before.
 const SCORE: &str = "score";
+const ORDER: &str = "order";
 
 impl Rotation {
     /// Writes to this folder, which is made if it is not there. Files that an earlier process began and did not end are
@@ -67,7 +71,7 @@ impl Rotation {
         Ok(Rotation { folder, last: usize::MAX, best: 0 })
     }
 
-    /// Keeps the newest `n` files, at least one.
+    /// Keeps the `n` files that were written last, at least one.
     pub fn keep_last(mut self, n: usize) -> Rotation {
         self.last = n.max(1);
         self
@@ -90,13 +94,15 @@ impl Rotation {
         score: Option<f64>,
         save: Save<'_, T, P>,
     ) -> Result<PathBuf> {
-        let path = self.folder.join(format!("step-{step:012}.safetensors"));
+        let path = self.folder.join(name(step));
+        let last = written(&self.folder)?.last().map_or(0, |written| written.order);
+        let save = save.note(ORDER, last.saturating_add(1));
         let save = match score {
             Some(score) => save.note(SCORE, format_args!("{score:?}")),
             None => save,
         };
         save.to_file(&path)?;
-        self.remove_others(step)?;
+        self.remove_others()?;
         Ok(path)
     }
 
@@ -109,27 +115,22 @@ impl Rotation {
         Ok(files(&self.folder)?.into_iter().map(|(step, _)| step).collect())
     }
 
-    fn remove_others(&self, newest: u64) -> Result<()> {
-        let files = files(&self.folder)?;
+    fn remove_others(&self) -> Result<()> {
+        let files = written(&self.folder)?;
         let surplus = files.len().saturating_sub(self.last);
-        if surplus == 0 {
-            return Ok(());
-        }
-        let best = if self.best > 0 { self.best_of(&files) } else { Vec::new() };
-        for (step, path) in &files[..surplus] {
-            // The one that has just been written stays, also where a later step is left from before.
-            if *step != newest && !best.contains(step) {
+        let best = if surplus > 0 { self.best_of(&files) } else { Vec::new() };
+        for Written { step, path, .. } in &files[..surplus] {
+            if !best.contains(step) {
                 fs::remove_file(path).map_err(|error| failed(path, &error))?;
             }
         }
         Ok(())
     }
 
-    /// The steps of the lowest scores; of equal ones the newest.
-    fn best_of(&self, files: &[(u64, PathBuf)]) -> Vec<u64> {
-        let score = |path: &PathBuf| Checkpoint::open(path).ok()?.note(SCORE)?.parse::<f64>().ok();
-        let scored = files.iter().filter_map(|(step, path)| Some((score(path).filter(|s| !s.is_nan())?, *step)));
-        let mut scored: Vec<(f64, u64)> = scored.collect();
+    /// The steps of the lowest scores; of equal ones that of the latest step.
+    fn best_of(&self, files: &[Written]) -> Vec<u64> {
+        let score = |file: &Written| file.file.note(SCORE)?.parse::<f64>().ok().filter(|score| !score.is_nan());
+        let mut scored: Vec<(f64, u64)> = files.iter().filter_map(|file| Some((score(file)?, file.step))).collect();
         scored.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
         scored.into_iter().take(self.best).map(|(_, step)| step).collect()
     }
@@ -138,9 +139,9 @@ impl Rotation {
 /// What [`latest_valid`] found.
 #[derive(Debug)]
 pub struct Latest {
-    /// The newest checkpoint that is whole, and its step.
+    /// The checkpoint that was written last of those that are whole, and its step.
     pub found: Option<(u64, Checkpoint)>,
-    /// Newer files that are not, newest first.
+    /// Files of later steps that are not, the latest first.
     pub skipped: Vec<Skipped>,
 }
 
@@ -153,23 +154,59 @@ pub struct Skipped {
     pub reason: Error,
 }
 
-/// The newest checkpoint in a folder whose every byte is as it was written.
+/// The checkpoint in a folder that was written last of those whose every byte is as it was written.
 ///
 /// # Errors
 ///
 /// If the folder cannot be read; one that does not exist is empty.
 pub fn latest_valid(folder: impl AsRef<Path>) -> Result<Latest> {
-    let mut skipped = Vec::new();
-    for (step, path) in files(folder.as_ref())?.into_iter().rev() {
-        match Checkpoint::open(&path).and_then(|file| file.verify().map(|()| file)) {
-            Ok(file) => return Ok(Latest { found: Some((step, file)), skipped }),
-            Err(reason) => skipped.push(Skipped { path, reason }),
+    let (mut files, mut skipped) = sorted(folder.as_ref())?;
+    let found = loop {
+        let Some(Written { step, path, file, .. }) = files.pop() else { break None };
+        match file.verify() {
+            Ok(()) => break Some((step, file)),
+            Err(reason) => skipped.push((step, Skipped { path, reason })),
         }
-    }
-    Ok(Latest { found: None, skipped })
+    };
+    skipped.retain(|(step, _)| found.as_ref().is_none_or(|(found, _)| step > found));
+    skipped.sort_by_key(|(step, _)| Reverse(*step));
+    Ok(Latest { found, skipped: skipped.into_iter().map(|(_, skipped)| skipped).collect() })
 }
 
-/// The checkpoints of a folder by step.
+/// A checkpoint whose header has been read.
+struct Written {
+    /// How many files had been written before, and itself; 0 of those that do not say.
+    order: u64,
+    step: u64,
+    path: PathBuf,
+    file: Checkpoint,
+}
+
+/// The checkpoints of a folder in the order in which they were written, and what has their name and cannot be opened.
+fn sorted(folder: &Path) -> Result<(Vec<Written>, Vec<(u64, Skipped)>)> {
+    let (mut all, mut unreadable) = (Vec::new(), Vec::new());
+    for (step, path) in files(folder)? {
+        match Checkpoint::open(&path) {
+            Ok(file) => {
+                let order = file.note(ORDER).and_then(|order| order.parse().ok()).unwrap_or(0);
+                all.push(Written { order, step, path, file });
+            }
+            Err(reason) => unreadable.push((step, Skipped { path, reason })),
+        }
+    }
+    all.sort_by_key(|file| (file.order, file.step));
+    Ok((all, unreadable))
+}
+
+fn written(folder: &Path) -> Result<Vec<Written>> {
+    sorted(folder).map(|(files, _)| files)
+}
+
+fn name(step: u64) -> String {
+    format!("step-{step:012}.safetensors")
+}
+
+/// The files of a folder that have the name of a checkpoint, by step.
 fn files(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -178,9 +215,10 @@ fn files(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| failed(folder, &error))?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let step = name.and_then(|name| name.strip_prefix("step-")?.strip_suffix(".safetensors")?.parse().ok());
-        files.extend(step.map(|step| (step, path)));
+        let called = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let step = called.strip_prefix("step-").and_then(|rest| rest.strip_suffix(".safetensors")?.parse().ok());
+        // `step-7` and `step-+5` are somebody else's.
+        files.extend(step.filter(|step| name(*step) == called).map(|step| (step, path)));
     }
     files.sort();
     Ok(files)

@@ -55,6 +55,11 @@ impl Tensors {
         Ok((Tensors { name, source, start: length + 8, metadata }, header))
     }
 
+    /// Whether the tensors are in memory, where nobody changes them.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.source, Source::Bytes(_))
+    }
+
     /// As messages call it.
     pub(super) fn called(&self, what: &str) -> String {
         if matches!(self.source, Source::Bytes(Bytes::Owned(_))) {

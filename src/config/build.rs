@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::error::{ConfigError, Result};
-use super::families::noise;
-use super::node::Node;
-use super::registry::{self, ALL};
+use super::families::{ALL, noise};
+use super::json::recipe_of;
+use super::registry::PER_EXAMPLE;
 use crate::needs::{Needs, Nothing};
+use crate::recipe::{ConfigError, Node, Result};
 use crate::schedule::Schedule;
 use crate::transform::PerExample;
 use crate::wrapper::{Boxed, narrow};
@@ -43,8 +43,7 @@ pub fn build(config: &Value) -> Result<Boxed> {
 ///
 /// As [`build`]; and if the transformation needs more than `N`.
 pub fn build_with<N: Needs>(config: &Value) -> Result<Boxed<N>> {
-    let node = Node::root(config, ALL);
-    narrow(node.read()?).map_err(|error| ConfigError::refused(&node.place, error))
+    ALL.build_with(config)
 }
 
 /// Builds what takes a gradient for each example: `dpsgd`, `differentially_private_aggregate`, or a chain that begins with
@@ -70,15 +69,16 @@ pub fn build_with<N: Needs>(config: &Value) -> Result<Boxed<N>> {
 ///
 /// As [`build_with`].
 pub fn build_per_example<N: Needs>(config: &Value) -> Result<PerExample<Boxed<N>>> {
-    let node = Node::root(config, ALL);
-    noise::per_example::read(&node)?.try_map(narrow).map_err(|error| ConfigError::refused(&node.place, error))
+    let recipe = recipe_of(config);
+    let node = Node::root(&recipe, &*ALL);
+    noise::per_example::read(&ALL, &node)?.try_map(narrow).map_err(|error| ConfigError::refused(node.place(), error))
 }
 
 /// Whether a config is of what [`build_per_example`] builds.
 pub fn is_per_example(config: &Value) -> bool {
     let begins = |name| config.get(name).is_some();
     let first = || config["chain"].get(0).is_some_and(is_per_example);
-    noise::per_example::NAMES.iter().any(begins) || first()
+    PER_EXAMPLE.iter().any(begins) || first()
 }
 
 /// Builds a schedule, such as `{"linear": {"init_value": 1.0, "end_value": 0.0, "transition_steps": 10}}`.
@@ -93,12 +93,10 @@ pub fn is_per_example(config: &Value) -> bool {
 /// # Ok::<(), gradchain::config::ConfigError>(())
 /// ```
 pub fn schedule(config: &Value) -> Result<Schedule> {
-    Node::root(config, ALL).read()
+    Node::root(&recipe_of(config), &*ALL).read()
 }
 
 /// The names of the transformations that can be built, in order.
 pub fn transformations() -> Vec<&'static str> {
-    let mut names: Vec<_> = registry::names().collect();
-    names.sort_unstable();
-    names
+    ALL.names().collect()
 }

@@ -2,16 +2,15 @@
 
 use std::fmt;
 
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-use super::build::build_with;
-use super::error::{ConfigError, Result};
-use super::node::{Member, Node};
-use super::registry::ALL;
+use super::families::ALL;
+use super::json::recipe_of;
 use crate::engine::Stage;
 use crate::needs::{Needs, Nothing};
-use crate::recipe::Recipe;
+use crate::recipe::{ConfigError, Node, Recipe, Result};
 use crate::wrapper::Boxed;
 
 /// A whole optimizer as data: known to be well formed, since it has been built once.
@@ -47,7 +46,7 @@ impl Config {
     ///
     /// As [`build`](super::build()), whatever the transformation needs besides gradients.
     pub fn new(value: Value) -> Result<Config> {
-        Node::root(&value, ALL).read::<Member>()?;
+        ALL.read(&Node::root(&recipe_of(&value), &*ALL))?;
         Ok(Config(value))
     }
 
@@ -85,9 +84,10 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If it is not JSON, or as [`new`](Config::new).
+    /// If it is not JSON, an object has a key twice, or as [`new`](Config::new).
     pub fn from_json(text: &str) -> Result<Config> {
-        Config::new(serde_json::from_str(text).map_err(|error| ConfigError::wrong("$", "JSON", error))?)
+        let Once(value) = serde_json::from_str(text).map_err(|error| ConfigError::wrong("$", "JSON", error))?;
+        Config::new(value)
     }
 
     /// Reads TOML. It has no `null`: write `"none"`.
@@ -142,7 +142,7 @@ impl Config {
     ///
     /// If it needs more than `N`.
     pub fn build_with<N: Needs>(&self) -> Result<Boxed<N>> {
-        build_with(&self.0)
+        ALL.build_with(&self.0)
     }
 }
 
@@ -167,7 +167,67 @@ impl Serialize for Config {
 
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Config::new(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        Config::new(Once::deserialize(deserializer)?.0).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A value in which no object has a key twice: of two, one would be lost in silence.
+struct Once(Value);
+
+impl<'de> Deserialize<'de> for Once {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Once, D::Error> {
+        struct Each;
+
+        impl<'de> Visitor<'de> for Each {
+            type Value = Value;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+            fn visit_bool<E>(self, b: bool) -> Result<Value, E> {
+                Ok(b.into())
+            }
+            fn visit_i64<E>(self, n: i64) -> Result<Value, E> {
+                Ok(n.into())
+            }
+            fn visit_u64<E>(self, n: u64) -> Result<Value, E> {
+                Ok(n.into())
+            }
+            fn visit_f64<E>(self, x: f64) -> Result<Value, E> {
+                Ok(number(x))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+                Ok(text.into())
+            }
+            fn visit_unit<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+            fn visit_none<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+                deserializer.deserialize_any(Each)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+                let mut values = Vec::new();
+                while let Some(Once(value)) = items.next_element()? {
+                    values.push(value);
+                }
+                Ok(Value::Array(values))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+                let mut map = Map::new();
+                while let Some((key, Once(value))) = entries.next_entry::<String, Once>()? {
+                    if map.contains_key(&key) {
+                        return Err(serde::de::Error::custom(format!("the key `{key}` is there twice")));
+                    }
+                    map.insert(key, value);
+                }
+                Ok(Value::Object(map))
+            }
+        }
+
+        deserializer.deserialize_any(Each).map(Once)
     }
 }
 

@@ -30,16 +30,15 @@
 
 mod build;
 mod data;
-mod error;
 mod families;
-mod member;
-mod node;
+mod given;
+mod json;
 mod registry;
-mod schedules;
 mod schema;
-mod values;
 
 pub use build::{build, build_per_example, build_with, is_per_example, schedule, transformations};
 pub use data::Config;
-pub use error::{ConfigError, Result};
+pub use registry::{Member, Registry};
 pub use schema::json_schema;
+
+pub use crate::recipe::{ConfigError, Result};

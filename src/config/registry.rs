@@ -1,40 +1,169 @@
-//! From name to builder.
+//! From name to transformation.
 
-use super::error::{ConfigError, Result};
-use super::families::*;
-use super::node::{Args, Asked, Known, Member, Named, Node, Probe};
+use core::any::Any;
+use std::collections::BTreeMap;
 
-/// Every name there is.
-pub(super) const ALL: &dyn Known = &All;
+use super::given::Given;
+use super::json::recipe_of;
+use crate::arguments::Arguments;
+use crate::engine::Stage;
+use crate::needs::{Includes, Needs, ValueAndGradFn};
+use crate::recipe::{Builder, ConfigError, Node, Recipe, Result, Setting};
+use crate::wrapper::{Boxed, narrow};
 
-#[derive(Debug)]
-struct All;
+/// A transformation of any needs: what they are is known once it is built.
+pub type Member = Boxed<ValueAndGradFn>;
 
-/// Builds what it has a name for.
-type Family = fn(&Args<'_>) -> Option<Result<Named>>;
+/// The same, with named arguments, which can be injected.
+pub(super) type Named = crate::wrapper::Named<ValueAndGradFn>;
 
-/// Names, and what builds them.
-#[rustfmt::skip]
-const FAMILIES: &[(&[&str], Family)] = &[
-    (adaptive::NAMES, adaptive::build),
-    (curvature::NAMES, curvature::build),
-    (elementwise::NAMES, elementwise::build),
-    (loss::NAMES, loss::build),
-    (matrix::NAMES, matrix::build),
-    (noise::NAMES, noise::build),
-    (norms::NAMES, norms::build),
-    (parameter_free::NAMES, parameter_free::build),
-    (projection::NAMES, projection::build),
-    (sign::NAMES, sign::build),
-    (watching::NAMES, watching::build),
-    (wrappers::named::NAMES, wrappers::named::build),
-];
+/// The transformations that configs can name: those of the crate, and yours.
+///
+/// A part says its own arguments, so that nothing but how one is made is said here: with [`required`](crate::arguments::required)
+/// for each number that a config must give. Arguments are then set by the names that they have in the part, read by their types,
+/// and checked by the part.
+///
+/// ```
+/// use gradchain::arguments::required;
+/// use gradchain::config::Registry;
+/// use gradchain::part::{Clock, Rule};
+/// use gradchain::prelude::*;
+/// use gradchain::Real;
+///
+/// gradchain::part! {
+///     /// Multiplies by a number.
+///     #[derive(Clone, Debug)]
+///     pub Stretch as "stretch": OneElement;
+///     required {
+///         /// By how much.
+///         by: POSITIVE;
+///     }
+/// }
+///
+/// impl Rule for Stretch {
+///     type Slots<C: Real> = [C; 0];
+///     type Scalars<C: Real> = C;
+///
+///     fn scalars<C: Real>(&self, clock: Clock) -> C {
+///         C::of(self.by.at(clock.count))
+///     }
+///     fn apply<C: Real>(by: C, _: &mut [C; 0], u: C, _: C) -> C {
+///         by * u
+///     }
+/// }
+///
+/// let mut registry = Registry::new();
+/// registry.part(|| Stretch::with(required()));
+/// let config = serde_json::json!({"chain": [{"stretch": {"by": 2.0}}, {"sgd": {"learning_rate": 0.5}}]});
+/// let optimizer = registry.build(&config)?;
+/// let mut params = 3.0_f64;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &1.0_f64, &mut state)?;
+/// assert_eq!(params, 2.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Registry(BTreeMap<&'static str, Entry>);
 
-/// The same, of what has no named arguments.
-type Others = fn(&str, &Node<'_>) -> Option<Result<Member>>;
+/// How one name is read.
+pub(super) enum Entry {
+    /// A transformation whose own arguments are set.
+    Part(Choosing),
+    /// What is not an object of arguments, or holds what must have named arguments.
+    Whole { read: fn(&Node<'_>) -> Result<Member>, schema: fn() -> String },
+}
 
-const OTHERS: &[(&[&str], Others)] =
-    &[(watching::monitor::NAMES, watching::monitor::build), (wrappers::NAMES, wrappers::build)];
+/// What some arguments decide on the type of.
+pub(super) struct Choosing {
+    make: Make,
+    /// Arguments that `make` reads.
+    taken: &'static [&'static str],
+    /// Arguments that mean nothing for some of what is made.
+    beside: &'static [&'static str],
+    /// Arguments that only some of what is made have: for the schema.
+    shown: &'static [&'static str],
+}
+
+impl Choosing {
+    /// These arguments are read by what chooses.
+    pub(super) fn taking(&mut self, taken: &'static [&'static str]) -> &mut Choosing {
+        self.taken = taken;
+        self
+    }
+
+    /// These may be given to all, and mean nothing to those that do not have them.
+    pub(super) fn beside(&mut self, beside: &'static [&'static str]) -> &mut Choosing {
+        self.beside = beside;
+        self
+    }
+
+    /// Some have these.
+    pub(super) fn shown(&mut self, shown: &'static [&'static str]) {
+        self.shown = shown;
+    }
+
+    fn others(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.taken.iter().chain(self.beside).chain(self.shown).copied()
+    }
+}
+
+type Make = Box<dyn Fn(&Given<'_>) -> Result<Made> + Send + Sync>;
+
+/// A transformation to set arguments of.
+pub(super) enum Made {
+    Named(Named),
+    /// The arguments are those of what is inside, and its own.
+    Inside(Named),
+    Member(Member),
+}
+
+impl Made {
+    pub(super) fn named<T: Arguments + Stage>(transformation: T) -> Made
+    where
+        ValueAndGradFn: Includes<T::Needs>,
+    {
+        Made::Named(Box::new(transformation))
+    }
+
+    pub(super) fn inside<T: Arguments + Stage>(transformation: T) -> Made
+    where
+        ValueAndGradFn: Includes<T::Needs>,
+    {
+        Made::Inside(Box::new(transformation))
+    }
+
+    pub(super) fn member<T: Stage>(transformation: T) -> Made
+    where
+        ValueAndGradFn: Includes<T::Needs>,
+    {
+        Made::Member(Box::new(transformation))
+    }
+
+    fn each(&mut self, visit: &mut dyn FnMut(&'static str, &mut dyn Setting)) {
+        let mut visit = |name, argument: crate::arguments::Argument<'_>| visit(name, argument.setting());
+        match self {
+            Made::Named(named) => named.own_arguments(&mut visit),
+            Made::Inside(named) => named.arguments(&mut visit),
+            Made::Member(member) => member.own_arguments(&mut visit),
+        }
+    }
+
+    fn validate(&self) -> crate::Result<()> {
+        match self {
+            Made::Named(named) | Made::Inside(named) => named.validate(),
+            Made::Member(member) => member.validate(),
+        }
+    }
+
+    pub(super) fn into_member(self) -> Member {
+        match self {
+            Made::Named(named) | Made::Inside(named) => named,
+            Made::Member(member) => member,
+        }
+    }
+}
+
+/// What takes a gradient for each example, and is no transformation of gradients.
+pub(super) const PER_EXAMPLE: &[&str] = &["differentially_private_aggregate", "dpsgd"];
 
 /// Names of Optax that are no transformations of gradients, and where they go.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -42,54 +171,220 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("skip_large_updates", "a `should_skip_update_fn` of `multi_steps`"),
 ];
 
-impl Known for All {
-    fn transformation(&self, node: &Node<'_>) -> Result<Member> {
+impl core::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+impl Registry {
+    /// No transformations.
+    pub fn empty() -> Registry {
+        Registry(BTreeMap::new())
+    }
+
+    /// Adds a part, in place of what had its name. `make` makes one whose arguments are then set.
+    pub fn part<T: Arguments + Stage>(&mut self, make: impl Fn() -> T + Send + Sync + 'static) -> &mut Registry
+    where
+        ValueAndGradFn: Includes<T::Needs>,
+    {
+        self.named(T::NAME, move || Made::named(make()))
+    }
+
+    /// Adds a wrapper, in place of what had its name. `make` makes one around what it is given, which is replaced by what the
+    /// config says.
+    pub fn wrapper<T: Arguments + Stage>(&mut self, make: impl Fn(Member) -> T + Send + Sync + 'static) -> &mut Registry
+    where
+        ValueAndGradFn: Includes<T::Needs>,
+    {
+        self.named(T::NAME, move || Made::named(make(nothing())))
+    }
+
+    pub(super) fn named(
+        &mut self,
+        name: &'static str,
+        make: impl Fn() -> Made + Send + Sync + 'static,
+    ) -> &mut Registry {
+        self.choosing(name, move |_| Ok(make()));
+        self
+    }
+
+    /// What arguments decide on the type of.
+    pub(super) fn choosing(
+        &mut self,
+        name: &'static str,
+        make: impl Fn(&Given<'_>) -> Result<Made> + Send + Sync + 'static,
+    ) -> &mut Choosing {
+        let made = Entry::Part(Choosing { make: Box::new(make), taken: &[], beside: &[], shown: &[] });
+        self.0.insert(name, made);
+        match self.0.get_mut(name) {
+            Some(Entry::Part(choosing)) => choosing,
+            _ => unreachable!("it was put there just now"),
+        }
+    }
+
+    pub(super) fn whole(
+        &mut self,
+        name: &'static str,
+        read: fn(&Node<'_>) -> Result<Member>,
+        schema: fn() -> String,
+    ) -> &mut Registry {
+        self.0.insert(name, Entry::Whole { read, schema });
+        self
+    }
+
+    /// The names of the transformations that can be built, in order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.0.keys().copied()
+    }
+
+    /// Builds a transformation, as [`config::build`](super::build()).
+    ///
+    /// # Errors
+    ///
+    /// As [`config::build`](super::build()).
+    pub fn build(&self, config: &serde_json::Value) -> Result<Boxed> {
+        self.build_with(config)
+    }
+
+    /// Builds a transformation whose steps are given more than gradients, as [`config::build_with`](super::build_with).
+    ///
+    /// # Errors
+    ///
+    /// As [`config::build_with`](super::build_with).
+    pub fn build_with<N: Needs>(&self, config: &serde_json::Value) -> Result<Boxed<N>> {
+        let recipe = recipe_of(config);
+        let node = Node::root(&recipe, self);
+        narrow(self.read(&node)?).map_err(|error| ConfigError::refused(node.place(), error))
+    }
+
+    /// The transformation that stands at a node.
+    pub(super) fn read(&self, node: &Node<'_>) -> Result<Member> {
         let (name, inside) = node.single("a transformation: {name: arguments}")?;
-        if let Some(built) = other(name, &inside) {
-            return built;
+        match self.entry(name, node)? {
+            Entry::Whole { read, .. } => checked(&inside, read(&inside)?),
+            Entry::Part(_) => self.made(name, node, &inside).map(Made::into_member),
         }
-        Ok(self.named(name, node, inside)?)
     }
 
-    fn named(&self, name: &str, node: &Node<'_>, inside: Node<'_>) -> Result<Named> {
-        if OTHERS.iter().any(|(names, _)| names.contains(&name)) {
-            return Err(ConfigError::wrong(&node.place, "a transformation with hyperparameters", format!("`{name}`")));
-        }
-        let a = &Args::new(name, inside)?;
-        FAMILIES.iter().find_map(|(_, family)| family(a)).unwrap_or_else(|| Err(unknown(node, name)))
+    /// The transformation of this name, with these arguments.
+    pub(super) fn made(&self, name: &str, node: &Node<'_>, inside: &Node<'_>) -> Result<Made> {
+        let Entry::Part(part) = self.entry(name, node)? else {
+            return Err(no_hyperparams(node, name));
+        };
+        let mut made = (part.make)(&Given::of(inside)?)?;
+        inside.set_all(part.taken, part.beside, &mut |visit| made.each(visit))?;
+        made.validate().map_err(|error| ConfigError::refused(inside.place(), error))?;
+        Ok(made)
     }
 
-    fn asked(&self, name: &str) -> Vec<Asked> {
-        let probe = Probe::default();
-        let node = Node::probe(&probe, ALL);
-        // Whether anything came of it does not matter: there was nothing to read.
-        match other(name, &node) {
-            Some(_) => {}
-            None => drop(self.named(name, &node.clone(), node)),
+    fn entry(&self, name: &str, node: &Node<'_>) -> Result<&Entry> {
+        self.0.get(name).ok_or_else(|| self.unknown(node, name))
+    }
+
+    fn unknown(&self, node: &Node<'_>, name: &str) -> ConfigError {
+        let elsewhere = |place: &str| {
+            ConfigError::wrong(node.place(), "a transformation of gradients", format!("`{name}`, which is {place}"))
+        };
+        if PER_EXAMPLE.contains(&name) {
+            return elsewhere("given a gradient for each example and comes first: see `build_per_example`");
         }
-        probe.into_asked()
+        match ELSEWHERE.iter().find(|(known, _)| *known == name) {
+            Some((_, place)) => elsewhere(place),
+            None => ConfigError::unknown(node.place(), "transformation", name, self.names()),
+        }
+    }
+
+    /// What a config of this name can say, as a JSON Schema.
+    pub(super) fn schema_of(&self, name: &str) -> String {
+        match &self.0[name] {
+            Entry::Whole { schema, .. } => schema(),
+            Entry::Part(part) => {
+                let (mut properties, mut required) = (Vec::new(), Vec::new());
+                let given = Given::nothing();
+                if let Ok(mut made) = (part.make)(&given) {
+                    made.each(&mut |name, setting| {
+                        let mut schema = setting.schema();
+                        let taken = part.taken.contains(&name);
+                        match setting.to_recipe() {
+                            _ if given.needs(name) || setting.is_missing() && !taken => {
+                                required.push(format!("{name:?}"))
+                            }
+                            default @ (Recipe::Bool(_) | Recipe::Integer(_) | Recipe::Number(_)) => {
+                                schema = format!("{{\"default\": {default}, \"allOf\": [{schema}]}}");
+                            }
+                            _ => {}
+                        }
+                        properties.push((name, schema));
+                    });
+                }
+                for name in part.others() {
+                    if !properties.iter().any(|(known, _)| *known == name) {
+                        if given.needs(name) {
+                            required.push(format!("{name:?}"));
+                        }
+                        properties.push((name, "true".into()));
+                    }
+                }
+                let properties: Vec<_> =
+                    properties.iter().map(|(name, schema)| format!("{name:?}: {schema}")).collect();
+                format!(
+                    r#"{{"type": "object", "properties": {{{}}}, "required": [{}], "additionalProperties": false}}"#,
+                    properties.join(", "),
+                    required.join(", ")
+                )
+            }
+        }
+    }
+
+    /// The names of the arguments that a config of this name can have.
+    pub(super) fn arguments_of(&self, name: &str) -> Vec<&'static str> {
+        let Some(Entry::Part(part)) = self.0.get(name) else { return Vec::new() };
+        let mut names: Vec<_> = part.others().collect();
+        if let Ok(mut made) = (part.make)(&Given::nothing()) {
+            made.each(&mut |name, _| names.push(name));
+        }
+        names
     }
 }
 
-/// What has no named arguments.
-fn other(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
-    OTHERS.iter().find_map(|(_, build)| build(name, node))
+impl Builder for Registry {
+    fn build_into(&self, node: &Node<'_>, into: &mut dyn Any) -> Result<()> {
+        if let Some(inside) = into.downcast_mut::<Inside>() {
+            let (name, arguments) = node.single("a transformation: {name: arguments}")?;
+            let named = match self.made(name, node, &arguments)? {
+                Made::Named(named) | Made::Inside(named) => named,
+                Made::Member(_) => return Err(no_hyperparams(node, name)),
+            };
+            *inside = Inside(named, self.arguments_of(name));
+            return Ok(());
+        }
+        let built = self.read(node)?;
+        if let Some(member) = into.downcast_mut::<Member>() {
+            *member = built;
+        } else if let Some(base) = into.downcast_mut::<Boxed>() {
+            *base = narrow(built).map_err(|error| ConfigError::refused(node.place(), error))?;
+        } else {
+            return Err(node.wrong("what the type of what is around it has decided"));
+        }
+        Ok(())
+    }
 }
 
-fn unknown(node: &Node<'_>, name: &str) -> ConfigError {
-    if noise::per_example::NAMES.contains(&name) {
-        let found = format!("`{name}`, which takes one for each example and comes first: see `build_per_example`");
-        return ConfigError::wrong(&node.place, "a transformation of gradients", found);
-    }
-    if let Some((_, place)) = ELSEWHERE.iter().find(|(known, _)| *known == name) {
-        let found = format!("`{name}`, which is {place}");
-        return ConfigError::wrong(&node.place, "a transformation of gradients", found);
-    }
-    ConfigError::unknown(&node.place, "transformation", name, names())
+fn no_hyperparams(node: &Node<'_>, name: &str) -> ConfigError {
+    ConfigError::wrong(node.place(), "a transformation with hyperparameters", format!("`{name}`"))
 }
 
-/// Every name that can be built.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    let named = FAMILIES.iter().flat_map(|(names, _)| names.iter());
-    named.chain(OTHERS.iter().flat_map(|(names, _)| names.iter())).copied()
+/// What holds the place of a transformation that a config gives.
+pub(super) fn nothing() -> Member {
+    Box::new(())
+}
+
+/// What has named arguments, masked or not; and the names that its config can have.
+pub(super) struct Inside(pub(super) Named, pub(super) Vec<&'static str>);
+
+/// Checks the ranges of the arguments.
+pub(super) fn checked(node: &Node<'_>, transformation: Member) -> Result<Member> {
+    transformation.validate().map_err(|error| ConfigError::refused(node.place(), error))?;
+    Ok(transformation)
 }

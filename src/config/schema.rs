@@ -2,10 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::build::transformations;
-use super::node::Asked;
-use super::registry::ALL;
-use super::schedules;
+use super::families::ALL;
+use super::registry::Registry;
+use crate::schedule;
 
 /// The [JSON Schema](https://json-schema.org/draft/2020-12) of a config: for editors that complete names and mark mistakes
 /// while a config is written.
@@ -21,72 +20,50 @@ use super::schedules;
 /// assert_eq!(adam["additionalProperties"], false);
 /// ```
 pub fn json_schema() -> Value {
-    let names: Vec<_> = transformations();
-    let arguments: Map<String, Value> = names.iter().map(|name| (name.to_string(), of_transformation(name))).collect();
-    let call = |name: &str, inside: Value| json!({"type": "object", "properties": {name: inside}, "required": [name], "additionalProperties": false});
-    let calls: Vec<_> =
-        names.iter().map(|name| call(name, json!({"$ref": format!("#/$defs/arguments/{name}")}))).collect();
-    let of_schedule = |name: &&str| call(name, object(schedules::asked(name, ALL)));
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "gradchain optimizer",
-        "$ref": "#/$defs/transformation",
-        "$defs": {
-            "transformation": {"oneOf": calls},
-            "arguments": arguments,
-            "schedule": {"oneOf": schedules::NAMES.iter().map(of_schedule).collect::<Vec<_>>()},
-            "scheduled": call("schedule", json!({"$ref": "#/$defs/schedule"})),
-            "warmup_cosine_decay": object(schedules::asked("warmup_cosine_decay", ALL)),
-            "mask": mask(),
-            "labels": labels(),
-        },
-    })
+    ALL.json_schema()
 }
 
-fn of_transformation(name: &str) -> Value {
-    let member = json!({"$ref": "#/$defs/transformation"});
-    match name {
-        "chain" => json!({"type": "array", "items": member}),
-        "named_chain" => {
-            let pair =
-                json!({"type": "array", "prefixItems": [{"type": "string"}, member], "minItems": 2, "maxItems": 2});
-            json!({"type": "array", "items": pair})
-        }
-        "inject_hyperparams" => json!({
-            "type": "object",
-            "properties": {
-                "inner": member,
-                "static_args": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
-                "hyperparam_dtype": {"enum": [null, "none", "f16", "bf16", "f32", "f64"]},
+impl Registry {
+    /// The JSON Schema of configs of these transformations, as [`json_schema`].
+    pub fn json_schema(&self) -> Value {
+        let names: Vec<_> = self.names().collect();
+        let arguments = names.iter().map(|name| (String::from(*name), parsed(&self.schema_of(name))));
+        let arguments: Map<String, Value> = arguments.collect();
+        let calls: Vec<_> =
+            names.iter().map(|name| call(name, json!({"$ref": format!("#/$defs/arguments/{name}")}))).collect();
+        let schedules = schedule::schemas().into_iter().map(|(name, schema)| (name, parsed(&schema)));
+        let schedules: Vec<_> = schedules.map(|(name, arguments)| call(name, arguments)).collect();
+        json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "gradchain optimizer",
+            "$ref": "#/$defs/transformation",
+            "$defs": {
+                "transformation": {"oneOf": calls},
+                "arguments": arguments,
+                "schedule": {"oneOf": schedules},
+                "scheduled": call("schedule", json!({"$ref": "#/$defs/schedule"})),
+                "mask": mask(),
+                "labels": labels(),
             },
-            "required": ["inner"],
-            "additionalProperties": false,
-        }),
-        "partition" => json!({
-            "type": "object",
-            "properties": {
-                "transforms": {"type": "object", "additionalProperties": member},
-                "labels": {"$ref": "#/$defs/labels"},
-            },
-            "required": ["transforms", "labels"],
-            "additionalProperties": false,
-        }),
-        _ => object(ALL.asked(name)),
+        })
     }
 }
 
-/// An object of named arguments.
-fn object(asked: Vec<Asked>) -> Value {
-    let required: Vec<_> = asked.iter().filter(|a| a.required).map(|a| a.name).collect();
-    let properties: Map<String, Value> = asked.into_iter().map(|a| (a.name.into(), a.schema)).collect();
-    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+/// An object of one entry.
+fn call(name: &str, inside: Value) -> Value {
+    json!({"type": "object", "properties": {name: inside}, "required": [name], "additionalProperties": false})
+}
+
+/// Schemas are written by hand in the code: one that cannot be read is shown as the text it is, and found by the tests.
+fn parsed(schema: &str) -> Value {
+    serde_json::from_str(schema).unwrap_or_else(|_| Value::String(schema.into()))
 }
 
 fn mask() -> Value {
     let own = json!({"$ref": "#/$defs/mask"});
     let two = json!({"type": "array", "prefixItems": [own, own], "minItems": 2, "maxItems": 2});
     json!({"anyOf": [
-        {"enum": [null, true, false, "none"]},
+        {"type": ["null", "boolean", "string"]},
         {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": false, "properties": {
             "by_path": {"type": "object", "additionalProperties": {"type": "boolean"}},
             "path": {"type": "string"},

@@ -73,6 +73,11 @@ impl Work {
         }
     }
 
+    /// What it is for.
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// The same, for a copy of the state.
     pub(crate) fn fresh(&self, structure: &Structure) -> Work {
         Work::new(structure, self.shape)
@@ -93,6 +98,7 @@ impl Work {
         sink: Sink<'_>,
     ) -> Outcome {
         let shape = self.shape;
+        let at = &StepContext { params: &self.params, point: None, ..*at };
         self.sums.fill(0.0);
         let mut run = transformation.begin(state, at);
         for number in 0..=shape.barriers {
@@ -104,7 +110,7 @@ impl Work {
                 structure: at.structure,
                 pieces: &self.pieces,
                 params: &self.params,
-                grads: if at.flush { &[] } else { &self.grads },
+                grads: if at.gradients { &self.grads } else { &[] },
                 stored: &self.stored,
                 sums: RawSlice::new(NonNull::from(self.sums.as_mut_slice()).cast::<f64>(), self.sums.len()),
                 span: shape.span(number),
@@ -131,7 +137,7 @@ impl Work {
                     active: &self.active,
                     stored: &mut self.stored,
                     params: &self.params,
-                    grads: if at.flush { &[] } else { &self.grads },
+                    grads: if at.gradients { &self.grads } else { &[] },
                     copies: &mut self.copies,
                     objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
                 };
@@ -140,7 +146,7 @@ impl Work {
         }
         let sums =
             Sums { pieces: &self.pieces, values: &self.sums, width: shape.sums, first: 0, structure: at.structure };
-        let mut outcome = Outcome { emitted: true, skipped: false };
+        let mut outcome = Outcome { emitted: at.gradients, skipped: false };
         transformation.finish(state, run, sums, &mut outcome);
         outcome
     }

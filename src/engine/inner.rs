@@ -1,13 +1,28 @@
 //! Transformations as data.
 
-use super::Stage;
-use crate::recipe::{Recipe, ToRecipe};
+use core::any::Any;
 
-/// A transformation as an argument of another; its recipe is made only when it is asked for.
-pub struct Inner<'a, T>(pub &'a T);
+use super::Stage;
+use crate::recipe::{Node, Recipe, Result, Setting, ToRecipe};
+
+/// A transformation as an argument of another, which must be given; its recipe is made only when it is asked for.
+pub struct Inner<'a, T>(pub &'a mut T);
 
 impl<T: Stage> ToRecipe for Inner<'_, T> {
     fn to_recipe(&self) -> Recipe {
         self.0.recipe()
+    }
+}
+
+/// Read by whoever builds transformations, if it is of their type.
+impl<T: Stage> Setting for Inner<'_, T> {
+    fn set(&mut self, node: &Node<'_>) -> Result<()> {
+        node.build_into(self.0 as &mut dyn Any)
+    }
+    fn schema(&self) -> String {
+        r##"{"$ref": "#/$defs/transformation"}"##.into()
+    }
+    fn is_missing(&self) -> bool {
+        true
     }
 }

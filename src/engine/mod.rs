@@ -15,9 +15,9 @@ mod fused;
 mod inner;
 mod kernel;
 mod lint;
-mod macros;
 mod nested;
 mod objective;
+mod outline;
 mod pieces;
 mod plan;
 mod shape;
@@ -31,26 +31,26 @@ mod whole;
 
 pub(crate) use drive::{Sink, Work, add_rounded};
 pub(crate) use examples::Examples;
-pub(crate) use form::Exactly;
 pub use form::{
-    Access, Arithmetic, Around, AroundWithArithmetic, Clock, Decision, Elsewhere, Holds, Named, NoArithmetic,
-    OneElement, OneElementWithMemory, Optimizer, Part, PartState, Rule, RuleWithMemory, SlotArray, Steps, Stretch,
-    TwoPass, TwoPasses, Whole, WholeTreeTransformation, WithArithmetic, Wrapper, WrapperState,
+    Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds, LooksOn,
+    Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker, Optimizer, Part, PartState, Rule, RuleWithMemory,
+    SlotArray, Steps, Stretch, TwoPass, TwoPasses, Weighing, Whole, WholeTreeTransformation, WithArithmetic, WithSums,
+    Wrapper, WrapperState,
 };
+pub(crate) use form::{Exactly, Keeps, OfChain};
 pub use fused::SlotList;
-pub(crate) use fused::{SlotJob, SlotsJob, SlotsWriter, at_point, fused_tile, slot_tile, slots_read, slots_write};
+pub(crate) use fused::{SlotJob, at_point, fused_tile, slot_tile};
 pub use inner::Inner;
 pub use kernel::Term;
-pub(crate) use lint::direction;
 pub use lint::{Warning, WarningKind};
-pub(crate) use macros::delegate_stage;
 pub(crate) use nested::{Arrays, Nested};
 pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial, write_leaf};
+pub use outline::{Effect, Outline};
 pub use plan::{PassPlan, Plan};
 pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;
-pub(crate) use sums::{dot, sum_pairs, sum_tile, sum_triples};
+pub(crate) use sums::{dot, sum_tile};
 pub(crate) use tile::TILE;
 pub use tile::Tile;
 pub(crate) use tuple::{fits, needs_of};

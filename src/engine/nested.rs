@@ -1,11 +1,12 @@
 //! A transformation run to its end in the middle of another's step, on arrays in memory.
 
 use core::fmt;
+use core::hash::{Hash, Hasher};
 
 use super::objective::Ask;
 use super::table::{Table, TableLeaf};
-use super::{InitContext, Outcome, Shape, Sink, Stage, StepContext, WholeTree, Work};
-use crate::error::Result;
+use super::{InitContext, Outcome, Shape, Sink, Stage, StepContext, Work};
+use crate::error::{Error, Result};
 use crate::memory::RawSlice;
 use crate::state::Moments;
 use crate::tree::Structure;
@@ -36,7 +37,8 @@ impl Nested {
     /// The state before the first step.
     pub(crate) fn init<T: Stage>(&mut self, transformation: &T, params: &Moments) -> Result<T::State> {
         fill(&mut self.work.params, &self.structure, params);
-        let at = InitContext { structure: &self.structure, active: &self.active, params: &self.work.params };
+        let at =
+            InitContext { structure: &self.structure, active: &self.active, params: &self.work.params, point: None };
         let state = transformation.init_state(&at);
         self.work.params.clear();
         state
@@ -44,7 +46,15 @@ impl Nested {
 
     /// As [`Stage::check`].
     pub(crate) fn check<T: Stage>(&self, transformation: &T, state: &T::State, at: &StepContext<'_>) -> Result<()> {
+        if self.work.shape() != transformation.shape() {
+            return Err(Error::other_transformation(transformation.describe()));
+        }
         transformation.check(state, &StepContext { structure: &self.structure, ..*at })
+    }
+
+    /// A state as `init` makes it for the parameters of the step around, if its leaves are those.
+    pub(crate) fn anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
+        at.anew(transformation, &self.active)
     }
 
     /// Does a step. In one without gradients, `arrays.grads` does not count.
@@ -64,27 +74,6 @@ impl Nested {
         self.work.grads.clear();
         outcome
     }
-
-    /// Does a step on the updates and parameters of a tree, which stay as they are.
-    pub(crate) fn run_beside<T: Stage>(
-        &mut self,
-        transformation: &T,
-        state: &mut T::State,
-        at: &StepContext<'_>,
-        tree: &mut WholeTree<'_>,
-        updates: &mut Moments,
-    ) -> Outcome {
-        let Work { params, grads, .. } = &mut self.work;
-        params.clear();
-        params.extend(tree.params.iter().cloned());
-        grads.clear();
-        grads.extend(tree.stored.iter().map(|leaf| TableLeaf { data: leaf.raw(), strides: None }));
-        let at = StepContext { structure: &self.structure, ..*at };
-        let outcome = self.work.step(transformation, state, &at, tree.objective(), Sink::Arrays(updates));
-        self.work.params.clear();
-        self.work.grads.clear();
-        outcome
-    }
 }
 
 /// Points a table at arrays, which must outlive its use; where there is no array there is nothing to point at.
@@ -94,6 +83,12 @@ fn fill(table: &mut Table, structure: &Structure, arrays: &Moments) {
         let data = arrays.raw(leaf).unwrap_or(RawSlice::empty(spec.dtype().compute()));
         TableLeaf { data, strides: None }
     }));
+}
+
+impl Hash for Nested {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (&self.structure, &self.active, self.work.shape()).hash(hasher);
+    }
 }
 
 impl Clone for Nested {

@@ -82,7 +82,7 @@ impl Plan {
             }
             pass
         };
-        let mut warnings = lint(&transformation.recipe(), structure);
+        let mut warnings = lint(&transformation.outline(), structure);
         transformation.unused(state, &mut |what| {
             let reason = format!("{what} takes no leaf of these parameters");
             warnings.push(Warning { kind: WarningKind::EmptyGroup, place: "$".into(), reason });

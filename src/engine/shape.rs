@@ -2,7 +2,7 @@
 
 /// The barriers of a stage: how many, and what lies between them. Bit `i` of a mask stands for what comes after the
 /// stage's own barrier `i − 1` and before its barrier `i`; bit 0 for what comes before its first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// How many times the stage must have seen the whole tree before it can go on.
     pub barriers: usize,

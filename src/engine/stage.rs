@@ -1,6 +1,8 @@
 //! What the engine runs, and what it tells it.
 
-use super::{Shape, SlotList, Span, Sums, Term, Tile, WholeTree};
+use super::table::TableLeaf;
+use super::{Outline, Shape, SlotList, Span, Sums, Term, Tile, WholeTree};
+use crate::arguments::Visit;
 use crate::element::{DType, Real};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
@@ -13,7 +15,9 @@ use crate::tree::{LeafSpec, Structure};
 pub struct InitContext<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) active: &'a [bool],
-    pub(crate) params: &'a super::table::Table,
+    pub(crate) params: &'a [TableLeaf],
+    /// Arrays in place of the parameters that they are for.
+    pub(crate) point: Option<&'a Moments>,
 }
 
 impl<'a> InitContext<'a> {
@@ -58,6 +62,7 @@ impl<'a> InitContext<'a> {
                 _ => super::whole::read_leaf::<f32>(&self.params[i], spec, copies.get_mut(i)),
             }
         }
+        self.point.into_iter().for_each(|point| copies.copy_from(point));
         Ok(copies)
     }
 
@@ -91,12 +96,22 @@ impl<'a> InitContext<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct StepContext<'a> {
     pub(crate) structure: &'a Structure,
-    /// There are no gradients in this step: what was accumulated is to be emitted.
+    /// Whether there are gradients in this step.
+    pub(crate) gradients: bool,
+    /// What was accumulated is to be emitted.
     pub(crate) flush: bool,
     pub(crate) value: Option<f64>,
+    /// The parameters, from when the step begins.
+    pub(crate) params: &'a [TableLeaf],
+    /// Arrays in place of the parameters that they are for.
+    pub(crate) point: Option<&'a Moments>,
 }
 
 impl<'a> StepContext<'a> {
+    pub(crate) fn new(structure: &'a Structure, flush: bool, value: Option<f64>) -> StepContext<'a> {
+        StepContext { structure, gradients: !flush, flush, value, params: &[], point: None }
+    }
+
     /// The parameters' leaves.
     pub fn structure(&self) -> &'a Structure {
         self.structure
@@ -109,17 +124,24 @@ impl<'a> StepContext<'a> {
 
     /// Whether there are no gradients in this step: what has been accumulated is to be emitted.
     pub fn is_flush(&self) -> bool {
-        self.flush
+        !self.gradients
     }
 
     /// The same step, as one that has gradients and this value of the loss.
     pub fn with_gradients(self, value: Option<f64>) -> StepContext<'a> {
-        StepContext { flush: false, value, ..self }
+        StepContext { gradients: true, value, ..self }
     }
 
     /// The value of the loss: `Some` in every step of what [needs](crate::needs) it.
     pub fn value(&self) -> Option<f64> {
         self.value
+    }
+
+    /// A state as `init` makes it, for the parameters of this step.
+    pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
+        let StepContext { structure, params, point, .. } = *self;
+        let fresh = transformation.init_state(&InitContext { structure, active, params, point });
+        fresh.expect("there is memory for a second state like the first")
     }
 }
 
@@ -140,7 +162,7 @@ impl Place {
     }
 }
 
-/// What a step did.
+/// What a step did. Of the groups of a [`partition`](crate::partition) each has [its own](crate::wrapper::PartitionState::outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub(crate) emitted: bool,
@@ -148,8 +170,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether an update was emitted: false while a [`multi_steps`](crate::multi_steps) is still collecting, and where
-    /// it or an [`apply_if_finite`](crate::apply_if_finite) threw the gradients away.
+    /// What there is before a transformation has done anything: gradients.
+    pub(crate) const GRADIENTS: Outcome = Outcome { emitted: true, skipped: false };
+
+    /// Whether an update was emitted, so that a parameter may have moved: false while a [`multi_steps`](crate::multi_steps) is still
+    /// collecting, and where it or an [`apply_if_finite`](crate::apply_if_finite) threw the gradients away, unless something after
+    /// it in a chain, such as weight decay or momentum, or beside it in a partition, makes an update of its own.
     pub fn emitted(self) -> bool {
         self.emitted
     }
@@ -237,7 +263,8 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         let _ = (state, run, at, index, sums, tree);
     }
 
-    /// Ends a step: writes down what the sums tell, and what the step did.
+    /// Ends a step: writes down what the sums tell, and what the step did. `outcome` says what came in, as far as it is known:
+    /// whether it was anything but zeros; and then what comes out.
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         let _ = (state, run, sums, outcome);
     }
@@ -286,6 +313,14 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// Names the masks and groups inside that take no leaf.
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         let _ = (state, report);
+    }
+
+    /// What it is made of, and what each part does to updates.
+    fn outline(&self) -> Outline;
+
+    /// Shows the arguments that are its own, and not those of what is inside.
+    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+        let _ = visit;
     }
 
     /// How the transformation is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.

@@ -33,10 +33,6 @@ impl<C: Real> Tile<'_, C> {
         self.leaf
     }
 
-    pub(crate) fn isa(&self) -> Isa {
-        self.isa
-    }
-
     /// The number, in memory order, of the tile's first element.
     pub fn start(&self) -> usize {
         self.start

@@ -2,7 +2,8 @@
 
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS, MOST_SUMS};
 use super::{
-    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree, fused_tile,
+    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
+    fused_tile,
 };
 use crate::element::Real;
 use crate::error::Result;
@@ -146,6 +147,10 @@ macro_rules! chains {
 
             fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
                 $(self.$i.unused(&state.$i, report);)*
+            }
+
+            fn outline(&self) -> Outline {
+                Outline::Chain(vec![$(self.$i.outline()),*])
             }
 
             fn recipe(&self) -> Recipe {

@@ -7,7 +7,7 @@ use super::{Cursor, Strides, dense_strides, matching_strides};
 use crate::element::DType;
 
 /// Path, type, shape and memory order of one leaf.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct LeafSpec {
     path: Arc<str>,
     dtype: DType,
@@ -129,6 +129,15 @@ pub enum Difference {
         /// The type that was found.
         found: DType,
     },
+    /// A leaf's elements lie in another order in memory, where that counts.
+    MemoryOrder {
+        /// Its path.
+        path: String,
+        /// The strides that were expected.
+        expected: Vec<isize>,
+        /// The strides that were found.
+        found: Vec<isize>,
+    },
     /// The same leaves in another order.
     Order {
         /// The paths in the expected order.
@@ -157,6 +166,9 @@ impl fmt::Display for Difference {
                     write!(f, "; convert this leaf first, it is never narrowed in silence")?;
                 }
                 Ok(())
+            }
+            Difference::MemoryOrder { path, expected, found } => {
+                write!(f, "{}: expected a memory order of strides {expected:?}, found {found:?}", Named(path))
             }
             Difference::Order { expected, found } => write!(f, "expected the order {expected:?}, found {found:?}"),
             Difference::Duplicate { path } => write!(f, "{}: more than one leaf has this path", Named(path)),

@@ -1,6 +1,5 @@
 use super::operand::{Operand, TreeValues};
-use super::set::{ElementSet, Set, projection, visit};
-use crate::arguments::Argument;
+use super::set::{ElementSet, Set, projection};
 use crate::error::{Error, Result};
 use crate::tree::TreeMut;
 
@@ -47,39 +46,28 @@ pub fn projection_box<T: TreeMut + ?Sized>(
 
 /// All points between two bounds, numbers or trees; see [`projection_box`].
 pub fn box_set(lower: impl Into<Operand>, upper: impl Into<Operand>) -> BoxSet {
-    BoxSet { lower: lower.into(), upper: upper.into() }
+    BoxSet::with(lower, upper)
 }
 
-/// See [`box_set`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct BoxSet {
-    /// The least values.
-    pub lower: Operand,
-    /// The largest values, nowhere less than `lower`.
-    pub upper: Operand,
+projection! {
+    /// See [`box_set`].
+    BoxSet as "projection_box" over elements {
+        /// The least values.
+        lower: Operand in NUMBER;
+        /// The largest values, nowhere less than `lower`.
+        upper: Operand in NUMBER;
+    }
+    check Self::check_order;
 }
 
-projection!(BoxSet, elements);
-
-impl Set for BoxSet {
-    const NAME: &'static str = "projection_box";
-
-    fn check(&self) -> Result<()> {
-        for (name, bound) in [("lower", &self.lower), ("upper", &self.upper)] {
-            bound.validate(Self::NAME, name, "a number", |x| !x.is_nan())?;
-        }
+impl BoxSet {
+    fn check_order(&self) -> Result<()> {
         match (self.lower.fixed(), self.upper.fixed()) {
             (Some(lower), Some(upper)) if lower > upper => {
                 Err(Error::argument(Self::NAME, "upper", &format!("at least the lower bound of {lower}"), upper))
             }
             _ => Ok(()),
         }
-    }
-
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("lower", visit(&mut self.lower));
-        show("upper", visit(&mut self.upper));
     }
 }
 

@@ -1,10 +1,8 @@
 use super::hyperplane::distance;
 use super::operand::Operand;
-use super::set::{Set, TreeSet, projection, visit};
+use super::set::{TreeSet, check_direction, projection};
 use super::vector::Vector;
-use crate::arguments::Argument;
-use crate::error::{Error, Result};
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point on one side of a plane: `⟨a, x⟩ ≤ b`.
@@ -49,36 +47,18 @@ pub fn projection_halfspace<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Oper
 
 /// All points with `⟨a, x⟩ ≤ b`; see [`projection_halfspace`].
 pub fn halfspace(a: impl Into<Operand>, b: impl Into<Hyperparam>) -> Halfspace {
-    Halfspace { a: a.into(), b: b.into() }
+    Halfspace::with(a, b)
 }
 
-/// See [`halfspace`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct Halfspace {
-    /// The direction that the plane is at right angles to; not zero everywhere.
-    pub a: Operand,
-    /// The inner product of `a` with the points of the plane.
-    pub b: Hyperparam,
-}
-
-projection!(Halfspace, tree);
-
-impl Set for Halfspace {
-    const NAME: &'static str = "projection_halfspace";
-
-    fn check(&self) -> Result<()> {
-        self.a.validate(Self::NAME, "a", "finite", f64::is_finite)?;
-        if self.a.fixed() == Some(0.0) {
-            return Err(Error::argument(Self::NAME, "a", "not zero everywhere", 0));
-        }
-        self.b.validate(Self::NAME, "b", "finite", f64::is_finite)
+projection! {
+    /// See [`halfspace`].
+    Halfspace as "projection_halfspace" over tree {
+        /// The direction that the plane is at right angles to; not zero everywhere.
+        a: Operand in FINITE;
+        /// The inner product of `a` with the points of the plane.
+        b: Hyperparam in FINITE;
     }
-
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("a", visit(&mut self.a));
-        show("b", Argument::Hyperparam(&mut self.b));
-    }
+    check check_direction;
 }
 
 impl TreeSet for Halfspace {

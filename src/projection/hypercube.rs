@@ -1,6 +1,5 @@
 use super::operand::{Operand, TreeValues};
-use super::set::{ElementSet, Set, projection, visit};
-use crate::arguments::Argument;
+use super::set::{ElementSet, projection};
 use crate::error::Result;
 use crate::tree::TreeMut;
 
@@ -41,28 +40,14 @@ pub fn projection_hypercube<T: TreeMut + ?Sized>(tree: &mut T, scale: impl Into<
 
 /// All points between zero and a bound, a number or a tree; see [`projection_hypercube`].
 pub fn hypercube(scale: impl Into<Operand>) -> Hypercube {
-    Hypercube { scale: scale.into() }
+    Hypercube::with(scale)
 }
 
-/// See [`hypercube`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct Hypercube {
-    /// The largest values, not negative.
-    pub scale: Operand,
-}
-
-projection!(Hypercube, elements);
-
-impl Set for Hypercube {
-    const NAME: &'static str = "projection_hypercube";
-
-    fn check(&self) -> Result<()> {
-        self.scale.validate(Self::NAME, "scale", "not negative", |x| x >= 0.0)
-    }
-
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("scale", visit(&mut self.scale));
+projection! {
+    /// See [`hypercube`].
+    Hypercube as "projection_hypercube" over elements {
+        /// The largest values.
+        scale: Operand in AT_LEAST_0;
     }
 }
 

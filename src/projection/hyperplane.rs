@@ -1,9 +1,7 @@
 use super::operand::Operand;
-use super::set::{Set, TreeSet, projection, visit};
+use super::set::{TreeSet, check_direction, projection};
 use super::vector::Vector;
-use crate::arguments::Argument;
-use crate::error::{Error, Result};
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point of a plane: `⟨a, x⟩ = b`.
@@ -48,36 +46,18 @@ pub fn projection_hyperplane<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Ope
 
 /// All points with `⟨a, x⟩ = b`; see [`projection_hyperplane`].
 pub fn hyperplane(a: impl Into<Operand>, b: impl Into<Hyperparam>) -> Hyperplane {
-    Hyperplane { a: a.into(), b: b.into() }
+    Hyperplane::with(a, b)
 }
 
-/// See [`hyperplane`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct Hyperplane {
-    /// The direction that the plane is at right angles to; not zero everywhere.
-    pub a: Operand,
-    /// The inner product of `a` with the points of the plane.
-    pub b: Hyperparam,
-}
-
-projection!(Hyperplane, tree);
-
-impl Set for Hyperplane {
-    const NAME: &'static str = "projection_hyperplane";
-
-    fn check(&self) -> Result<()> {
-        self.a.validate(Self::NAME, "a", "finite", f64::is_finite)?;
-        if self.a.fixed() == Some(0.0) {
-            return Err(Error::argument(Self::NAME, "a", "not zero everywhere", 0));
-        }
-        self.b.validate(Self::NAME, "b", "finite", f64::is_finite)
+projection! {
+    /// See [`hyperplane`].
+    Hyperplane as "projection_hyperplane" over tree {
+        /// The direction that the plane is at right angles to; not zero everywhere.
+        a: Operand in FINITE;
+        /// The inner product of `a` with the points of the plane.
+        b: Hyperparam in FINITE;
     }
-
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("a", visit(&mut self.a));
-        show("b", Argument::Hyperparam(&mut self.b));
-    }
+    check check_direction;
 }
 
 impl TreeSet for Hyperplane {

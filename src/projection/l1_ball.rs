@@ -1,9 +1,7 @@
 use super::l1_sphere::shrink;
-use super::set::{Set, TreeSet, projection};
+use super::set::{TreeSet, projection};
 use super::vector::Vector;
-use crate::arguments::Argument;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point whose absolute values have a sum of at most `scale`.
@@ -50,28 +48,14 @@ pub fn projection_l1_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Resu
 
 /// All points whose absolute values have a sum of at most `scale`; see [`projection_l1_ball`].
 pub fn l1_ball(scale: impl Into<Hyperparam>) -> L1Ball {
-    L1Ball { scale: scale.into() }
+    L1Ball::with(scale)
 }
 
-/// See [`l1_ball`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct L1Ball {
-    /// The radius, not negative.
-    pub scale: Hyperparam,
-}
-
-projection!(L1Ball, tree);
-
-impl Set for L1Ball {
-    const NAME: &'static str = "projection_l1_ball";
-
-    fn check(&self) -> Result<()> {
-        self.scale.validate(Self::NAME, "scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
-    }
-
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("scale", Argument::Hyperparam(&mut self.scale));
+projection! {
+    /// See [`l1_ball`].
+    L1Ball as "projection_l1_ball" over tree {
+        /// The radius.
+        scale: Hyperparam in NOT_NEGATIVE;
     }
 }
 

@@ -1,9 +1,7 @@
-use super::set::{Set, TreeSet, projection};
+use super::set::{TreeSet, projection};
 use super::simplex::Cut;
 use super::vector::Vector;
-use crate::arguments::Argument;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to a nearest point whose absolute values have the sum `scale`.
@@ -49,28 +47,14 @@ pub fn projection_l1_sphere<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Re
 
 /// All points whose absolute values have the sum `scale`; see [`projection_l1_sphere`].
 pub fn l1_sphere(scale: impl Into<Hyperparam>) -> L1Sphere {
-    L1Sphere { scale: scale.into() }
+    L1Sphere::with(scale)
 }
 
-/// See [`l1_sphere`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct L1Sphere {
-    /// The radius, not negative.
-    pub scale: Hyperparam,
-}
-
-projection!(L1Sphere, tree);
-
-impl Set for L1Sphere {
-    const NAME: &'static str = "projection_l1_sphere";
-
-    fn check(&self) -> Result<()> {
-        self.scale.validate(Self::NAME, "scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
-    }
-
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("scale", Argument::Hyperparam(&mut self.scale));
+projection! {
+    /// See [`l1_sphere`].
+    L1Sphere as "projection_l1_sphere" over tree {
+        /// The radius.
+        scale: Hyperparam in NOT_NEGATIVE;
     }
 }
 

@@ -1,9 +1,7 @@
 use super::l2_sphere::{length, stretch};
-use super::set::{Set, TreeSet, projection};
+use super::set::{TreeSet, projection};
 use super::vector::Vector;
-use crate::arguments::Argument;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point of a Euclidean length of at most `scale`.
@@ -46,28 +44,14 @@ pub fn projection_l2_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Resu
 
 /// All points of a Euclidean length of at most `scale`; see [`projection_l2_ball`].
 pub fn l2_ball(scale: impl Into<Hyperparam>) -> L2Ball {
-    L2Ball { scale: scale.into() }
+    L2Ball::with(scale)
 }
 
-/// See [`l2_ball`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct L2Ball {
-    /// The radius, not negative.
-    pub scale: Hyperparam,
-}
-
-projection!(L2Ball, tree);
-
-impl Set for L2Ball {
-    const NAME: &'static str = "projection_l2_ball";
-
-    fn check(&self) -> Result<()> {
-        self.scale.validate(Self::NAME, "scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
-    }
-
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("scale", Argument::Hyperparam(&mut self.scale));
+projection! {
+    /// See [`l2_ball`].
+    L2Ball as "projection_l2_ball" over tree {
+        /// The radius.
+        scale: Hyperparam in NOT_NEGATIVE;
     }
 }
 

@@ -1,8 +1,6 @@
-use super::set::{Set, TreeSet, projection};
+use super::set::{TreeSet, projection};
 use super::vector::Vector;
-use crate::arguments::Argument;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::{TreeMut, is_safe};
 
 /// Moves a tree, as one vector, to the nearest point of the Euclidean length `scale`.
@@ -45,28 +43,14 @@ pub fn projection_l2_sphere<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Re
 
 /// All points of the Euclidean length `scale`; see [`projection_l2_sphere`].
 pub fn l2_sphere(scale: impl Into<Hyperparam>) -> L2Sphere {
-    L2Sphere { scale: scale.into() }
+    L2Sphere::with(scale)
 }
 
-/// See [`l2_sphere`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct L2Sphere {
-    /// The radius, not negative.
-    pub scale: Hyperparam,
-}
-
-projection!(L2Sphere, tree);
-
-impl Set for L2Sphere {
-    const NAME: &'static str = "projection_l2_sphere";
-
-    fn check(&self) -> Result<()> {
-        self.scale.validate(Self::NAME, "scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
-    }
-
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("scale", Argument::Hyperparam(&mut self.scale));
+projection! {
+    /// See [`l2_sphere`].
+    L2Sphere as "projection_l2_sphere" over tree {
+        /// The radius.
+        scale: Hyperparam in NOT_NEGATIVE;
     }
 }
 

@@ -1,7 +1,5 @@
-use super::set::{ElementSet, Set, projection};
-use crate::arguments::Argument;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use super::set::{ElementSet, projection};
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves each element to an absolute value of at most `scale`: the nearest point of a ball in the maximum norm.
@@ -41,28 +39,14 @@ pub fn projection_linf_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Re
 
 /// All points whose elements have at most this absolute value; see [`projection_linf_ball`].
 pub fn linf_ball(scale: impl Into<Hyperparam>) -> LinfBall {
-    LinfBall { scale: scale.into() }
+    LinfBall::with(scale)
 }
 
-/// See [`linf_ball`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct LinfBall {
-    /// The radius, not negative.
-    pub scale: Hyperparam,
-}
-
-projection!(LinfBall, elements);
-
-impl Set for LinfBall {
-    const NAME: &'static str = "projection_linf_ball";
-
-    fn check(&self) -> Result<()> {
-        self.scale.validate(Self::NAME, "scale", "not negative", |x| x >= 0.0)
-    }
-
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("scale", Argument::Hyperparam(&mut self.scale));
+projection! {
+    /// See [`linf_ball`].
+    LinfBall as "projection_linf_ball" over elements {
+        /// The radius.
+        scale: Hyperparam in AT_LEAST_0;
     }
 }
 

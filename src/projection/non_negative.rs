@@ -1,5 +1,4 @@
-use super::set::{ElementSet, Set, projection};
-use crate::arguments::Argument;
+use super::set::{ElementSet, projection};
 use crate::error::Result;
 use crate::tree::TreeMut;
 
@@ -39,24 +38,13 @@ pub fn projection_non_negative<T: TreeMut + ?Sized>(tree: &mut T) -> Result<()> 
 
 /// All points without a negative element; see [`projection_non_negative`].
 pub fn non_negative() -> NonNegative {
-    NonNegative
+    NonNegative::with()
 }
 
-/// See [`non_negative`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct NonNegative;
-
-projection!(NonNegative, elements);
-
-impl Set for NonNegative {
-    const NAME: &'static str = "projection_non_negative";
-
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn arguments(&mut self, _: &mut dyn FnMut(&'static str, Argument<'_>)) {}
+projection! {
+    /// See [`non_negative`].
+    #[derive(Copy, Default, Eq)]
+    NonNegative as "projection_non_negative" over elements {}
 }
 
 impl ElementSet for NonNegative {

@@ -1,10 +1,12 @@
 use std::sync::Arc;
 
+use crate::arguments::Within;
 use crate::error::{Error, Result};
-use crate::recipe::{Recipe, ToRecipe};
+use crate::range::Range;
+use crate::recipe::{self, ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, ToRecipe};
 use crate::schedule::{Hyperparam, Schedule};
 use crate::tree::stretch::leaves;
-use crate::tree::{Cursor, Difference, LeafSpec, Structure, Tree, dense_strides};
+use crate::tree::{Cursor, Difference, LeafSpec, Slices, Structure, Tree, dense_strides};
 
 /// What describes a set: a number, the same for all elements, or a tree with one for each.
 ///
@@ -38,21 +40,17 @@ impl Operand {
     pub(super) fn tree(&self) -> Option<&TreeValues> {
         if let Operand::Tree(tree) = self { Some(tree) } else { None }
     }
+}
 
-    /// Checks a schedule, and every number that is known.
-    pub(super) fn validate(
-        &self,
-        function: &str,
-        argument: &str,
-        expected: &str,
-        fits: impl Fn(f64) -> bool,
-    ) -> Result<()> {
-        match self {
-            Operand::Number(number) => number.validate(function, argument, expected, fits),
-            Operand::Tree(tree) => match tree.find(|x| !fits(x)) {
-                Some((path, i, x)) => Err(Error::argument(function, argument, expected, format!("{x} at {path}[{i}]"))),
-                None => Ok(()),
-            },
+impl Within for Operand {
+    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        let tree = match self {
+            Operand::Number(number) => return number.within(function, argument, range),
+            Operand::Tree(tree) => tree,
+        };
+        match tree.find(|x| !(range.holds)(x)) {
+            Some((path, i, x)) => Err(Error::argument(function, argument, range.text, format!("{x} at {path}[{i}]"))),
+            None => Ok(()),
         }
     }
 }
@@ -189,6 +187,71 @@ impl ToRecipe for TreeValues {
         };
         let leaves = self.0.structure.leaves().iter().zip(&self.0.leaves).map(leaf).collect();
         Recipe::map([("tree", Recipe::Map(leaves))])
+    }
+}
+
+impl ToRecipe for Operand {
+    fn to_recipe(&self) -> Recipe {
+        match self {
+            Operand::Number(number) => number.to_recipe(),
+            Operand::Tree(tree) => tree.to_recipe(),
+        }
+    }
+}
+
+/// A number, `{"schedule": ..}`, or `{"tree": {path: leaf}}` with leaves `{"shape": [..], "data": [..]}`, in row-major order.
+impl FromRecipe for Operand {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Operand> {
+        if let Ok(("tree", inside)) = node.single("") {
+            let Entries(leaves) = inside.read::<Entries<Leaf>>()?;
+            let mut tree = Slices::new();
+            for (path, Leaf { shape, data }) in &leaves {
+                tree = tree.with(&**path, data, shape).map_err(|e| ConfigError::refused(inside.place(), e))?;
+            }
+            return Ok(Operand::from(&tree));
+        }
+        match node.value() {
+            Recipe::Map(_) | Recipe::Integer(_) | Recipe::Number(_) | Recipe::Text(_) => {
+                node.read().map(Operand::Number)
+            }
+            _ => Err(node.wrong("a number, a schedule or a tree")),
+        }
+    }
+
+    fn schema() -> String {
+        let number = f64::schema();
+        let leaf = format!(
+            r#"{{"type": "object", "required": ["shape", "data"], "additionalProperties": false, "properties": {{
+                "dtype": {{"enum": [null, "none", "f16", "bf16", "f32", "f64"]}},
+                "shape": {{"type": "array", "items": {{"type": "integer", "minimum": 0}}}},
+                "data": {{"anyOf": [{number}, {{"type": "array", "items": {number}}}]}}}}}}"#
+        );
+        let leaves = format!(r#"{{"type": "object", "additionalProperties": {{"anyOf": [{number}, {leaf}]}}}}"#);
+        let tree = format!(
+            r#"{{"type": "object", "required": ["tree"], "additionalProperties": false, "properties": {{"tree": {leaves}}}}}"#
+        );
+        format!(r#"{{"anyOf": [{}, {tree}]}}"#, Hyperparam::schema())
+    }
+
+    fn is_missing(&self) -> bool {
+        matches!(self, Operand::Number(number) if FromRecipe::is_missing(number))
+    }
+}
+
+/// Shape and values of a leaf, in a config.
+struct Leaf {
+    shape: Vec<usize>,
+    data: Vec<f64>,
+}
+
+impl FromRecipe for Leaf {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Leaf> {
+        if node.value().as_number().is_some() {
+            return Ok(Leaf { shape: Vec::new(), data: vec![node.read()?] });
+        }
+        let fields = node.fields(&["dtype", "shape", "data"])?;
+        fields.or::<Option<crate::element::DType>>("dtype", None)?;
+        Ok(Leaf { shape: fields.required("shape")?, data: fields.required::<OneOrMore<f64>>("data")?.0 })
     }
 }
 

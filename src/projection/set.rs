@@ -1,8 +1,8 @@
 use super::operand::{Operand, TreeValues, Values};
 use super::vector::{TreeVector, Vector};
-use crate::arguments::Argument;
-use crate::engine::Stage;
-use crate::error::{Error, Result};
+use crate::arguments::{Argument, Visit};
+use crate::part::prelude::*;
+use crate::recipe::Decided;
 use crate::tree::stretch::{STRETCH, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
 
@@ -34,7 +34,7 @@ pub trait Set: Clone + core::fmt::Debug + Send + Sync + 'static {
     fn check(&self) -> Result<()>;
 
     /// Shows the arguments.
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
+    fn arguments(&mut self, show: &mut Show<'_>);
 }
 
 /// A set that holds each element between two bounds.
@@ -59,12 +59,53 @@ pub trait TreeSet: Set {
     fn move_to(&self, count: u64, x: &mut dyn Vector);
 }
 
-/// How an operand is shown among the arguments.
-pub(super) fn visit(operand: &mut Operand) -> Argument<'_> {
-    match operand {
-        Operand::Number(number) => Argument::Hyperparam(number),
-        Operand::Tree(tree) => Argument::Static(tree),
+/// What is shown the arguments of a set.
+pub(super) type Show<'a> = dyn FnMut(&'static str, Described<'_>) + 'a;
+
+/// An argument of a set.
+pub enum Described<'a> {
+    /// A number or a schedule.
+    By(&'a mut Hyperparam),
+    /// The same, or a tree.
+    Over(&'a mut Operand),
+}
+
+impl<'a> From<&'a mut Hyperparam> for Described<'a> {
+    fn from(number: &'a mut Hyperparam) -> Described<'a> {
+        Described::By(number)
     }
+}
+
+impl<'a> From<&'a mut Operand> for Described<'a> {
+    fn from(operand: &'a mut Operand) -> Described<'a> {
+        Described::Over(operand)
+    }
+}
+
+/// Refuses a direction that is none.
+pub(super) fn check_direction<S: TreeSet>(set: &S) -> Result<()> {
+    match set.along() {
+        Some((name, a)) if a.fixed() == Some(0.0) => Err(Error::argument(S::NAME, name, "not zero everywhere", 0)),
+        _ => Ok(()),
+    }
+}
+
+/// Shows the arguments of a projection: a tree is never injected.
+pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
+    visit("projection", Argument::Static(&mut Decided(S::NAME)));
+    set.arguments(&mut |name, argument| match argument {
+        Described::By(number) | Described::Over(Operand::Number(number)) => visit(name, Argument::Hyperparam(number)),
+        Described::Over(tree) => visit(name, Argument::Static(tree)),
+    });
+}
+
+/// Shows the arguments of a projection, as configs set them.
+pub(super) fn own<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
+    visit("projection", Argument::Static(&mut Decided(S::NAME)));
+    set.arguments(&mut |name, argument| match argument {
+        Described::By(number) => visit(name, Argument::Hyperparam(number)),
+        Described::Over(operand) => visit(name, Argument::Static(operand)),
+    });
 }
 
 /// The bounds of each active leaf that are trees.
@@ -166,15 +207,56 @@ pub(super) fn beside<S: TreeSet>(
     if some || empty { Ok(values) } else { Err(Error::argument(S::NAME, name, "not zero everywhere", "zeros")) }
 }
 
-/// Makes a set a [`Projection`].
+/// Says once what there is to know of a set: makes the struct, the checks of its arguments' ranges, the list of them, and the
+/// projection, over `elements` or over the whole `tree` as one vector. What ranges cannot say is in the function that `check` names.
 macro_rules! projection {
-    ($T:ty, elements) => {
-        projection!($T, $crate::projection::ProjectElements<$T>, $crate::projection::set::project_elements);
+    (
+        $(#[$meta:meta])*
+        $T:ident as $name:literal over $what:ident {
+            $($(#[$doc:meta])* $a:ident: $A:ident in $range:ident;)*
+        }
+        $(check $check:path;)?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[must_use = "a set does nothing until something is projected on it"]
+        pub struct $T {
+            $(
+                $(#[$doc])*
+                #[doc = concat!("\n\nRange: [`", stringify!($range), "`](crate::range::", stringify!($range), ").")]
+                pub $a: $A,
+            )*
+        }
+
+        impl $T {
+            pub(super) fn with($($a: impl Into<$A>),*) -> $T {
+                $T { $($a: $a.into()),* }
+            }
+        }
+
+        impl $crate::projection::set::Set for $T {
+            const NAME: &'static str = $name;
+
+            fn check(&self) -> $crate::Result<()> {
+                $($crate::arguments::Within::within(&self.$a, $name, stringify!($a), $crate::range::$range)?;)*
+                $($check(self)?;)?
+                Ok(())
+            }
+
+            fn arguments(&mut self, _show: &mut $crate::projection::set::Show<'_>) {
+                $(_show(stringify!($a), (&mut self.$a).into());)*
+            }
+        }
+
+        projection!(@over $what $T);
     };
-    ($T:ty, tree) => {
-        projection!($T, $crate::projection::ProjectTree<$T>, $crate::projection::set::project_tree);
+    (@over elements $T:ident) => {
+        projection!(@by $T, $crate::projection::ProjectElements<$T>, $crate::projection::set::project_elements);
     };
-    ($T:ty, $Stage:ty, $project:path) => {
+    (@over tree $T:ident) => {
+        projection!(@by $T, $crate::projection::ProjectTree<$T>, $crate::projection::set::project_tree);
+    };
+    (@by $T:ty, $Stage:ty, $project:path) => {
         impl $crate::projection::Projection for $T {
             type Stage = $Stage;
 

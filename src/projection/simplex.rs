@@ -1,9 +1,7 @@
-use super::set::{Set, TreeSet, projection};
+use super::set::{TreeSet, projection};
 use super::vector::Vector;
-use crate::arguments::Argument;
 use crate::engine::sum_tile;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point without a negative element whose sum is `scale`.
@@ -52,28 +50,14 @@ pub fn projection_simplex<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Resu
 
 /// All points without a negative element whose sum is `scale`; see [`projection_simplex`].
 pub fn simplex(scale: impl Into<Hyperparam>) -> Simplex {
-    Simplex { scale: scale.into() }
+    Simplex::with(scale)
 }
 
-/// See [`simplex`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct Simplex {
-    /// The sum, not negative.
-    pub scale: Hyperparam,
-}
-
-projection!(Simplex, tree);
-
-impl Set for Simplex {
-    const NAME: &'static str = "projection_simplex";
-
-    fn check(&self) -> Result<()> {
-        self.scale.validate(Self::NAME, "scale", "finite and not negative", |x| x >= 0.0 && x.is_finite())
-    }
-
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("scale", Argument::Hyperparam(&mut self.scale));
+projection! {
+    /// See [`simplex`].
+    Simplex as "projection_simplex" over tree {
+        /// The sum.
+        scale: Hyperparam in NOT_NEGATIVE;
     }
 }
 

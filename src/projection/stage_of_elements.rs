@@ -1,15 +1,10 @@
 use core::hint::select_unpredictable;
 
 use super::operand::{TreeValues, Values};
-use super::set::{ElementSet, LeafBounds, bounds};
-use crate::arguments::recipe_of_arguments;
-use crate::arguments::{Argument, Arguments};
-use crate::element::Real;
-use crate::engine::{InitContext, OneElementWithMemory, Part, RuleWithMemory, StepContext, Stretch};
-use crate::error::Result;
-use crate::needs::Nothing;
-use crate::state::Count;
-use crate::state::state_fields;
+use super::set::{ElementSet, LeafBounds, bounds, injected, own};
+use crate::arguments::{Arguments, Visit, recipe_of};
+use crate::part::prelude::*;
+use crate::recipe::Recipe;
 use crate::tree::stretch::STRETCH;
 
 /// See [`project`](crate::project): the projection of each element on its own.
@@ -29,9 +24,8 @@ impl<S> ProjectElements<S> {
 impl<S: ElementSet> Arguments for ProjectElements<S> {
     const NAME: &'static str = "project";
 
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        visit("projection", Argument::Static(&S::NAME));
-        self.projection.arguments(visit);
+    fn arguments(&mut self, visit: &mut Visit<'_>) {
+        injected(&mut self.projection, visit);
     }
 }
 
@@ -46,7 +40,7 @@ pub struct ProjectElementsState {
     numbers: [f64; 2],
 }
 
-state_fields!(ProjectElementsState<> { count });
+state_fields!(ProjectElementsState { count });
 
 impl<S: ElementSet> Part for ProjectElements<S> {
     const NAME: &'static str = S::NAME;
@@ -56,7 +50,13 @@ impl<S: ElementSet> Part for ProjectElements<S> {
         self.projection.check()
     }
 
-    recipe_of_arguments!();
+    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+        own(&mut self.projection, visit);
+    }
+
+    fn recipe(&self) -> Recipe {
+        recipe_of("project", |visit| own(&mut self.projection.clone(), visit))
+    }
 }
 
 impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {

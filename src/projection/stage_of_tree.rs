@@ -1,11 +1,9 @@
 use super::operand::{TreeValues, Values};
-use super::set::{TreeSet, beside};
+use super::set::{TreeSet, beside, injected, own};
 use super::vector::{SumVector, Vector};
-use crate::arguments::{Argument, Arguments};
-use crate::engine::{InitContext, StepContext, WholeTree};
-use crate::error::Result;
-use crate::state::Count;
-use crate::state::state_fields;
+use crate::arguments::{Arguments, Visit, recipe_of};
+use crate::part::prelude::*;
+use crate::recipe::Recipe;
 
 /// See [`project`](crate::project): the projection of the whole tree as one vector.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,9 +22,8 @@ impl<S> ProjectTree<S> {
 impl<S: TreeSet> Arguments for ProjectTree<S> {
     const NAME: &'static str = "project";
 
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        visit("projection", Argument::Static(&S::NAME));
-        self.projection.arguments(visit);
+    fn arguments(&mut self, visit: &mut Visit<'_>) {
+        injected(&mut self.projection, visit);
     }
 }
 
@@ -39,7 +36,7 @@ pub struct ProjectTreeState {
     beside: Vec<Values>,
 }
 
-state_fields!(ProjectTreeState<> { count });
+state_fields!(ProjectTreeState { count });
 
 impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
     const NAME: &'static str = S::NAME;
@@ -49,7 +46,13 @@ impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
         self.projection.check()
     }
 
-    crate::arguments::recipe_of_arguments!();
+    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+        own(&mut self.projection, visit);
+    }
+
+    fn recipe(&self) -> Recipe {
+        recipe_of("project", |visit| own(&mut self.projection.clone(), visit))
+    }
 }
 
 impl<S: TreeSet> crate::engine::WholeTreeTransformation for ProjectTree<S> {

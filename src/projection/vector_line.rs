@@ -1,8 +1,7 @@
 use super::operand::Operand;
-use super::set::{Set, TreeSet, projection, visit};
+use super::set::{TreeSet, check_direction, projection};
 use super::vector::Vector;
-use crate::arguments::Argument;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest multiple of another.
@@ -45,33 +44,16 @@ pub fn projection_vector<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Operand
 
 /// All multiples of `a`; see [`projection_vector`].
 pub fn vector(a: impl Into<Operand>) -> VectorLine {
-    VectorLine { a: a.into() }
+    VectorLine::with(a)
 }
 
-/// See [`vector`](fn@vector).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a set does nothing until something is projected on it"]
-pub struct VectorLine {
-    /// The direction; not zero everywhere.
-    pub a: Operand,
-}
-
-projection!(VectorLine, tree);
-
-impl Set for VectorLine {
-    const NAME: &'static str = "projection_vector";
-
-    fn check(&self) -> Result<()> {
-        self.a.validate(Self::NAME, "a", "finite", f64::is_finite)?;
-        match self.a.fixed() {
-            Some(0.0) => Err(Error::argument(Self::NAME, "a", "not zero everywhere", 0)),
-            _ => Ok(()),
-        }
+projection! {
+    /// See [`vector`](fn@vector).
+    VectorLine as "projection_vector" over tree {
+        /// The direction; not zero everywhere.
+        a: Operand in FINITE;
     }
-
-    fn arguments(&mut self, show: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        show("a", visit(&mut self.a));
-    }
+    check check_direction;
 }
 
 impl TreeSet for VectorLine {

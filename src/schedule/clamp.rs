@@ -1,7 +1,6 @@
 //! A schedule between two values.
 
-use core::fmt;
-
+use super::said::schedule;
 use super::{Kind, Schedule, require};
 use crate::error::Result;
 
@@ -10,7 +9,7 @@ use crate::error::Result;
 /// # Arithmetic
 ///
 /// ```text
-/// value = min(max(schedule at count, min_value), max_value)
+/// value = min(max(schedule at count, min_value), max_value)      a NaN stays
 /// ```
 ///
 /// # Errors
@@ -29,37 +28,31 @@ use crate::error::Result;
 ///
 /// Optax and PyTorch: none; a function around another.
 pub fn clamp(schedule: impl Into<Schedule>, min_value: f64, max_value: f64) -> Clamp {
-    Clamp { schedule: Box::new(schedule.into()), min_value, max_value }
+    Clamp::with(Box::new(schedule.into()), min_value, max_value)
 }
 
-/// See [`clamp`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct Clamp {
-    /// What is kept between the two.
-    pub schedule: Box<Schedule>,
-    /// The least value; may be −∞.
-    pub min_value: f64,
-    /// The largest value, at least `min_value`; may be ∞.
-    pub max_value: f64,
+schedule! {
+    /// See [`clamp`].
+    Clamp as "clamp" (
+        /// What is kept between the two.
+        schedule: Box<Schedule>,
+        /// The least value; may be −∞.
+        min_value: f64 in NUMBER,
+        /// The largest value, at least `min_value`; may be ∞.
+        max_value: f64,
+    )
 }
 
 impl Kind for Clamp {
     fn value(&self, count: u64) -> f64 {
-        // Not `f64::clamp`, which panics where the two are in the wrong order.
-        self.schedule.at(count).max(self.min_value).min(self.max_value)
+        // Not `f64::clamp`, which panics where the two are in the wrong order; nor `max` alone, which takes a number for a NaN.
+        let value = self.schedule.at(count);
+        if value.is_nan() { value } else { value.max(self.min_value).min(self.max_value) }
     }
 
-    fn check(&self) -> Result<()> {
-        require(!self.min_value.is_nan(), "clamp", "min_value", "a number", self.min_value)?;
+    fn check(&self, function: &str) -> Result<()> {
         let expected = format!("at least `min_value` ({})", self.min_value);
-        require(self.max_value >= self.min_value, "clamp", "max_value", &expected, self.max_value)?;
+        require(self.max_value >= self.min_value, function, "max_value", &expected, self.max_value)?;
         self.schedule.validate()
-    }
-}
-
-impl fmt::Display for Clamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "clamp({}, {:?}, {:?})", self.schedule, self.min_value, self.max_value)
     }
 }

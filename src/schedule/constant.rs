@@ -1,9 +1,7 @@
 //! The same value at every step.
 
-use core::fmt;
-
-use super::{Kind, finite};
-use crate::error::Result;
+use super::Kind;
+use super::said::schedule;
 
 /// Holds one value for ever.
 ///
@@ -33,29 +31,20 @@ use crate::error::Result;
 /// Optax: `constant_schedule`. PyTorch: no scheduler at all (its `ConstantLR` is a step up, see
 /// [`piecewise_constant`](super::piecewise_constant)). Differs: none.
 pub fn constant(value: f64) -> Constant {
-    Constant { value }
+    Constant::with(value)
 }
 
-/// See [`constant`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct Constant {
-    /// The value.
-    pub value: f64,
+schedule! {
+    /// See [`constant`].
+    #[derive(Copy)]
+    Constant as "constant" (
+        /// The value.
+        value: f64 in FINITE,
+    )
 }
 
 impl Kind for Constant {
     fn value(&self, _: u64) -> f64 {
         self.value
-    }
-
-    fn check(&self) -> Result<()> {
-        finite("constant", &[("value", self.value)])
-    }
-}
-
-impl fmt::Display for Constant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "constant({:?})", self.value)
     }
 }

@@ -1,10 +1,8 @@
 //! Down half a cosine.
 
+use super::said::schedule;
+use super::{Kind, fraction};
 use core::f64::consts::PI;
-use core::fmt;
-
-use super::{Kind, at_least_one, finite, fraction, option, require};
-use crate::error::Result;
 
 /// Goes down on half a cosine, and stays there.
 ///
@@ -35,34 +33,22 @@ use crate::error::Result;
 ///
 /// [sgdr]: https://arxiv.org/abs/1608.03983
 pub fn cosine_decay(init_value: f64, decay_steps: u64) -> CosineDecay {
-    CosineDecay { init_value, decay_steps, alpha: 0.0, exponent: 1.0 }
+    CosineDecay::with(init_value, decay_steps)
 }
 
-/// See [`cosine_decay`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct CosineDecay {
-    /// The first value.
-    pub init_value: f64,
-    /// How many steps the way down takes, at least 1.
-    pub decay_steps: u64,
-    /// The last value as a share of the first; 0 unless set.
-    pub alpha: f64,
-    /// The exponent of the cosine, at least 0; 1 unless set.
-    pub exponent: f64,
-}
-
-impl CosineDecay {
-    /// Sets the last value as a share of the first. Default: 0.
-    pub fn alpha(mut self, alpha: f64) -> CosineDecay {
-        self.alpha = alpha;
-        self
-    }
-
-    /// Sets the exponent of the cosine. Default: 1.
-    pub fn exponent(mut self, exponent: f64) -> CosineDecay {
-        self.exponent = exponent;
-        self
+schedule! {
+    /// See [`cosine_decay`].
+    #[derive(Copy)]
+    CosineDecay as "cosine_decay" (
+        /// The first value.
+        init_value: f64 in FINITE,
+        /// How many steps the way down takes.
+        decay_steps: u64 in AT_LEAST_1,
+    ) {
+        /// The last value as a share of the first.
+        alpha: f64 in FINITE = 0.0;
+        /// The exponent of the cosine.
+        exponent: f64 in NOT_NEGATIVE = 1.0;
     }
 }
 
@@ -70,20 +56,5 @@ impl Kind for CosineDecay {
     fn value(&self, count: u64) -> f64 {
         let cosine = 0.5 * (1.0 + (PI * fraction(count, self.decay_steps)).cos());
         self.init_value * ((1.0 - self.alpha) * cosine.powf(self.exponent) + self.alpha)
-    }
-
-    fn check(&self) -> Result<()> {
-        let values = [("init_value", self.init_value), ("alpha", self.alpha), ("exponent", self.exponent)];
-        finite("cosine_decay", &values)?;
-        at_least_one("cosine_decay", "decay_steps", self.decay_steps)?;
-        require(self.exponent >= 0.0, "cosine_decay", "exponent", "at least 0", self.exponent)
-    }
-}
-
-impl fmt::Display for CosineDecay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cosine_decay({:?}, {})", self.init_value, self.decay_steps)?;
-        option(f, "alpha", &self.alpha, &0.0)?;
-        option(f, "exponent", &self.exponent, &1.0)
     }
 }

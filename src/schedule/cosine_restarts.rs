@@ -1,10 +1,8 @@
 //! Cosines for ever.
 
+use super::Kind;
+use super::said::schedule;
 use core::f64::consts::PI;
-use core::fmt;
-
-use super::{Kind, at_least_one, finite, option, require};
-use crate::error::Result;
 
 /// Goes down on half a cosine again and again, for ever.
 ///
@@ -36,44 +34,28 @@ use crate::error::Result;
 /// `alpha·init_value`; TensorFlow: `CosineDecayRestarts`. Optax: [`sgdr`](super::sgdr), which lists every cycle and has
 /// warm-ups.
 pub fn cosine_restarts(init_value: f64, cycle_steps: u64) -> CosineRestarts {
-    CosineRestarts { init_value, cycle_steps, steps_factor: 1, value_factor: 1.0, alpha: 0.0 }
+    CosineRestarts::with(init_value, cycle_steps)
 }
 
-/// See [`cosine_restarts`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct CosineRestarts {
-    /// The first value.
-    pub init_value: f64,
-    /// How many steps the first cycle takes, at least 1.
-    pub cycle_steps: u64,
-    /// How many times as long as the cycle before each is, at least 1; 1 unless set.
-    pub steps_factor: u64,
-    /// How many times as high as the cycle before each is, in `(0, 1]`; 1 unless set.
-    pub value_factor: f64,
-    /// The last value of a cycle as a share of its first; 0 unless set.
-    pub alpha: f64,
+schedule! {
+    /// See [`cosine_restarts`].
+    #[derive(Copy)]
+    CosineRestarts as "cosine_restarts" (
+        /// The first value.
+        init_value: f64 in FINITE,
+        /// How many steps the first cycle takes.
+        cycle_steps: u64 in AT_LEAST_1,
+    ) {
+        /// How many times as long as the cycle before each is.
+        steps_factor: u64 in AT_LEAST_1 = 1;
+        /// How many times as high as the cycle before each is.
+        value_factor: f64 in PART = 1.0;
+        /// The last value of a cycle as a share of its first.
+        alpha: f64 in FINITE = 0.0;
+    }
 }
 
 impl CosineRestarts {
-    /// Sets how many times as long as the cycle before each is. Default: 1.
-    pub fn steps_factor(mut self, steps_factor: u64) -> CosineRestarts {
-        self.steps_factor = steps_factor;
-        self
-    }
-
-    /// Sets how many times as high as the cycle before each is. Default: 1.
-    pub fn value_factor(mut self, value_factor: f64) -> CosineRestarts {
-        self.value_factor = value_factor;
-        self
-    }
-
-    /// Sets the last value of a cycle as a share of its first. Default: 0.
-    pub fn alpha(mut self, alpha: f64) -> CosineRestarts {
-        self.alpha = alpha;
-        self
-    }
-
     /// The cycle of a count, from 0, how many of its steps are done, and how many it takes.
     fn cycle(&self, count: u64) -> (u64, u64, u64) {
         let mut steps = self.cycle_steps.max(1);
@@ -96,23 +78,5 @@ impl Kind for CosineRestarts {
         let cosine = 0.5 * (1.0 + (PI * (done as f64 / steps as f64)).cos());
         let height = self.init_value * self.value_factor.powf(cycle as f64);
         height * ((1.0 - self.alpha) * cosine + self.alpha)
-    }
-
-    fn check(&self) -> Result<()> {
-        const NAME: &str = "cosine_restarts";
-        finite(NAME, &[("init_value", self.init_value), ("alpha", self.alpha)])?;
-        at_least_one(NAME, "cycle_steps", self.cycle_steps)?;
-        at_least_one(NAME, "steps_factor", self.steps_factor)?;
-        let fits = self.value_factor > 0.0 && self.value_factor <= 1.0;
-        require(fits, NAME, "value_factor", "above 0 and at most 1", self.value_factor)
-    }
-}
-
-impl fmt::Display for CosineRestarts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cosine_restarts({:?}, {})", self.init_value, self.cycle_steps)?;
-        option(f, "steps_factor", &self.steps_factor, &1)?;
-        option(f, "value_factor", &self.value_factor, &1.0)?;
-        option(f, "alpha", &self.alpha, &0.0)
     }
 }

@@ -1,8 +1,7 @@
 //! By a constant rate.
 
-use core::fmt;
-
-use super::{Kind, finite, option, require};
+use super::said::schedule;
+use super::{Kind, finite};
 use crate::error::Result;
 
 /// Multiplies by a rate every so many steps, smoothly or in stairs.
@@ -34,64 +33,26 @@ use crate::error::Result;
 /// Optax: `exponential_decay`. PyTorch: `ExponentialLR` is `transition_steps` 1, `StepLR` is `staircase`.
 /// Differs: none in the numbers; a negative `decay_rate`, with which Optax gives NaN off the stairs, is refused.
 pub fn exponential_decay(init_value: f64, transition_steps: u64, decay_rate: f64) -> ExponentialDecay {
-    ExponentialDecay {
-        init_value,
-        transition_steps,
-        decay_rate,
-        transition_begin: 0,
-        staircase: false,
-        end_value: None,
-    }
+    ExponentialDecay::with(init_value, transition_steps, decay_rate)
 }
 
-/// See [`exponential_decay`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct ExponentialDecay {
-    /// The first value.
-    pub init_value: f64,
-    /// In how many steps the value is multiplied by the rate once; 0 never.
-    pub transition_steps: u64,
-    /// The rate: below 1 the value falls, above 1 it grows, 0 turns the schedule off.
-    pub decay_rate: f64,
-    /// The count at which it begins; 0 unless set.
-    pub transition_begin: u64,
-    /// Whether the value changes only every `transition_steps`; false unless set.
-    pub staircase: bool,
-    /// Where to stop, if anywhere: a lower bound for a rate below 1, else an upper bound.
-    pub end_value: Option<f64>,
-}
-
-impl ExponentialDecay {
-    /// Sets the count at which the decay begins. Default: 0.
-    pub fn transition_begin(mut self, transition_begin: u64) -> ExponentialDecay {
-        self.transition_begin = transition_begin;
-        self
-    }
-
-    /// Sets whether the value changes only every `transition_steps`. Default: no.
-    pub fn staircase(mut self, staircase: bool) -> ExponentialDecay {
-        self.staircase = staircase;
-        self
-    }
-
-    /// Sets where to stop. Default: nowhere.
-    pub fn end_value(mut self, end_value: impl Into<Option<f64>>) -> ExponentialDecay {
-        self.end_value = end_value.into();
-        self
-    }
-
-    /// As `check`, for a schedule that holds one: its name and its name for `init_value`.
-    pub(super) fn check_as(&self, function: &str, init_value: &str) -> Result<()> {
-        finite(function, &[(init_value, self.init_value), ("decay_rate", self.decay_rate)])?;
-        finite(function, &[("end_value", self.end_value.unwrap_or(0.0))])?;
-        require(self.decay_rate >= 0.0, function, "decay_rate", "at least 0", self.decay_rate)
-    }
-
-    pub(super) fn fmt_options(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        option(f, "transition_begin", &self.transition_begin, &0)?;
-        option(f, "staircase", &self.staircase, &false)?;
-        self.end_value.map_or(Ok(()), |end| write!(f, ".end_value({end:?})"))
+schedule! {
+    /// See [`exponential_decay`].
+    #[derive(Copy)]
+    ExponentialDecay as "exponential_decay" (
+        /// The first value.
+        init_value: f64 in FINITE,
+        /// In how many steps the value is multiplied by the rate once; 0 never.
+        transition_steps: u64,
+        /// The rate: below 1 the value falls, above 1 it grows, 0 turns the schedule off.
+        decay_rate: f64 in NOT_NEGATIVE,
+    ) {
+        /// The count at which it begins.
+        transition_begin: u64 = 0;
+        /// Whether the value changes only every `transition_steps`.
+        staircase: bool = false;
+        /// Where to stop, if anywhere: a lower bound for a rate below 1, else an upper bound.
+        end_value: Option<f64> = None;
     }
 }
 
@@ -107,7 +68,8 @@ impl Kind for ExponentialDecay {
         } else {
             count as f64 / self.transition_steps as f64
         };
-        let value = self.init_value * self.decay_rate.powf(times);
+        // Where the power is infinite, nothing times it is still nothing.
+        let value = if self.init_value == 0.0 { 0.0 } else { self.init_value * self.decay_rate.powf(times) };
         match self.end_value {
             Some(end) if self.decay_rate < 1.0 => value.max(end),
             Some(end) => value.min(end),
@@ -115,15 +77,7 @@ impl Kind for ExponentialDecay {
         }
     }
 
-    fn check(&self) -> Result<()> {
-        self.check_as("exponential_decay", "init_value")
-    }
-}
-
-impl fmt::Display for ExponentialDecay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ExponentialDecay { init_value, transition_steps, decay_rate, .. } = self;
-        write!(f, "exponential_decay({init_value:?}, {transition_steps}, {decay_rate:?})")?;
-        self.fmt_options(f)
+    fn check(&self, function: &str) -> Result<()> {
+        finite(function, &[("end_value", self.end_value.unwrap_or(0.0))])
     }
 }

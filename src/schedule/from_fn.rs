@@ -4,6 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::Kind;
+use super::said::{Said, Show};
 use crate::error::Result;
 
 /// Asks a function for the value.
@@ -54,13 +55,21 @@ impl FromFn {
     }
 }
 
+impl Said for FromFn {
+    fn name(&self) -> &'static str {
+        "from_fn"
+    }
+
+    fn check_ranges(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn arguments(&mut self, _: &mut Show<'_>) {}
+}
+
 impl Kind for FromFn {
     fn value(&self, count: u64) -> f64 {
         (self.function)(count)
-    }
-
-    fn check(&self) -> Result<()> {
-        Ok(())
     }
 }
 

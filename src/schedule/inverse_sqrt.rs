@@ -1,9 +1,7 @@
 //! Down with the root of the count.
 
-use core::fmt;
-
-use super::{Kind, at_least_one, finite};
-use crate::error::Result;
+use super::Kind;
+use super::said::schedule;
 
 /// Warms up on a line, then falls with the root of the number of steps.
 ///
@@ -33,7 +31,7 @@ use crate::error::Result;
 /// Vaswani et al., [Attention is all you need](https://arxiv.org/abs/1706.03762), 2017, section 5.3, where the peak is made
 /// from the model's width: see [`noam`]. fairseq: `inverse_sqrt`, which may start above 0. Optax and PyTorch: none.
 pub fn inverse_sqrt(peak_value: f64, warmup_steps: u64) -> InverseSqrt {
-    InverseSqrt { peak_value, warmup_steps }
+    InverseSqrt::with(peak_value, warmup_steps)
 }
 
 /// The [`inverse_sqrt`] of the Transformer, with the peak `1 / √(model_width·warmup_steps)`.
@@ -50,30 +48,20 @@ pub fn noam(model_width: u64, warmup_steps: u64) -> InverseSqrt {
     inverse_sqrt(1.0 / (model_width as f64 * warmup_steps as f64).sqrt(), warmup_steps)
 }
 
-/// See [`inverse_sqrt`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct InverseSqrt {
-    /// The largest value.
-    pub peak_value: f64,
-    /// Which step it is at, from 1.
-    pub warmup_steps: u64,
+schedule! {
+    /// See [`inverse_sqrt`].
+    #[derive(Copy)]
+    InverseSqrt as "inverse_sqrt" (
+        /// The largest value.
+        peak_value: f64 in FINITE,
+        /// Which step it is at, from 1.
+        warmup_steps: u64 in AT_LEAST_1,
+    )
 }
 
 impl Kind for InverseSqrt {
     fn value(&self, count: u64) -> f64 {
         let (t, warmup_steps) = (count as f64 + 1.0, self.warmup_steps as f64);
         self.peak_value * (t / warmup_steps).min((warmup_steps / t).sqrt())
-    }
-
-    fn check(&self) -> Result<()> {
-        at_least_one("inverse_sqrt", "warmup_steps", self.warmup_steps)?;
-        finite("inverse_sqrt", &[("peak_value", self.peak_value)])
-    }
-}
-
-impl fmt::Display for InverseSqrt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "inverse_sqrt({:?}, {})", self.peak_value, self.warmup_steps)
     }
 }

@@ -1,8 +1,7 @@
 //! Schedules one after the other.
 
-use core::fmt;
-
-use super::several::{Several, list};
+use super::said::schedule;
+use super::several::Several;
 use super::{Kind, Schedule, require};
 use crate::error::Result;
 
@@ -33,17 +32,17 @@ use crate::error::Result;
 /// Optax: `join_schedules`. PyTorch: `SequentialLR`. Differs: with too few or too many boundaries Optax leaves the rest
 /// away in silence; here that, and boundaries that descend, are refused.
 pub fn join(schedules: impl Several, boundaries: impl IntoIterator<Item = u64>) -> Join {
-    Join { schedules: schedules.into_schedules(), boundaries: boundaries.into_iter().collect() }
+    Join::with(schedules.into_schedules(), boundaries.into_iter().collect())
 }
 
-/// See [`join`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct Join {
-    /// The schedules, at least one.
-    pub schedules: Vec<Schedule>,
-    /// Where each schedule but the first begins, ascending.
-    pub boundaries: Vec<u64>,
+schedule! {
+    /// See [`join`].
+    Join as "join" (
+        /// The schedules, at least one.
+        schedules: Vec<Schedule>,
+        /// Where each schedule but the first begins, ascending.
+        boundaries: Vec<u64>,
+    )
 }
 
 impl Kind for Join {
@@ -53,21 +52,13 @@ impl Kind for Join {
         self.schedules.get(passed).map_or(f64::NAN, |schedule| schedule.at(count - begin))
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self, function: &str) -> Result<()> {
         let (schedules, boundaries) = (self.schedules.len(), self.boundaries.len());
-        require(schedules > 0, "join", "schedules", "at least one", "none")?;
+        require(schedules > 0, function, "schedules", "at least one", "none")?;
         let expected = format!("{}, one fewer than the schedules", schedules - 1);
-        require(boundaries == schedules - 1, "join", "boundaries", &expected, boundaries)?;
+        require(boundaries == schedules - 1, function, "boundaries", &expected, boundaries)?;
         let ascending = self.boundaries.is_sorted();
-        require(ascending, "join", "boundaries", "ascending", format!("{:?}", self.boundaries))?;
+        require(ascending, function, "boundaries", "ascending", format!("{:?}", self.boundaries))?;
         self.schedules.iter().try_for_each(Schedule::validate)
-    }
-}
-
-impl fmt::Display for Join {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("join(")?;
-        list(f, &self.schedules)?;
-        write!(f, ", {:?})", self.boundaries)
     }
 }

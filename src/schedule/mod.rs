@@ -53,6 +53,7 @@ mod polynomial;
 mod product;
 mod recipe;
 mod rex;
+mod said;
 mod several;
 mod sgdr;
 mod sum;
@@ -75,6 +76,8 @@ pub use piecewise::{
 };
 pub use polynomial::{Linear, Polynomial, linear, polynomial};
 pub use product::{Product, product};
+#[cfg(feature = "config")]
+pub(crate) use recipe::schemas;
 pub use rex::{Rex, rex};
 pub use several::Several;
 pub use sgdr::{Sgdr, sgdr};
@@ -179,7 +182,7 @@ impl Schedule {
     /// assert_eq!(error.to_string(), "cosine_decay: argument `decay_steps` must be at least 1, found 0");
     /// ```
     pub fn validate(&self) -> Result<()> {
-        self.kind().check()
+        self.kind().check_all(self.kind().name())
     }
 
     /// The values at several counts: to plot, or to look at.
@@ -201,17 +204,31 @@ impl fmt::Display for Schedule {
 }
 
 /// What each kind of schedule says about itself.
-trait Kind: fmt::Display {
+trait Kind: said::Said {
     /// The value at a count.
     fn value(&self, count: u64) -> f64;
-    /// Whether the arguments are in range.
-    fn check(&self) -> Result<()>;
+    /// Checks what ranges cannot say; `function` is the name to complain by.
+    fn check(&self, function: &str) -> Result<()> {
+        let _ = function;
+        Ok(())
+    }
+    /// Checks all arguments.
+    fn check_all(&self, function: &str) -> Result<()> {
+        self.check_ranges(function)?;
+        self.check(function)
+    }
 }
 
 macro_rules! kinds {
     ($($Kind:ident),* $(,)?) => {
         impl Schedule {
             fn kind(&self) -> &dyn Kind {
+                match self {
+                    $(Schedule::$Kind(kind) => kind,)*
+                }
+            }
+
+            fn kind_mut(&mut self) -> &mut dyn Kind {
                 match self {
                     $(Schedule::$Kind(kind) => kind,)*
                 }
@@ -288,16 +305,6 @@ fn require(ok: bool, function: &str, argument: &str, expected: &str, found: impl
 /// An argument error at the first value that is not finite.
 fn finite(function: &str, arguments: &[(&str, f64)]) -> Result<()> {
     arguments.iter().try_for_each(|&(name, value)| require(value.is_finite(), function, name, "a finite number", value))
-}
-
-/// An argument error at the first number of steps that is 0.
-fn at_least_one(function: &str, argument: &str, steps: u64) -> Result<()> {
-    require(steps >= 1, function, argument, "at least 1", steps)
-}
-
-/// Writes `.name(value)` if a value was chosen that is not the default.
-fn option<T: PartialEq + fmt::Debug>(f: &mut fmt::Formatter<'_>, name: &str, value: &T, default: &T) -> fmt::Result {
-    if value == default { Ok(()) } else { write!(f, ".{name}({value:?})") }
 }
 
 /// How far from 0 to 1 a transition is, `count` steps after its begin.

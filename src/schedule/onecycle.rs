@@ -1,8 +1,7 @@
 //! Up, down and out, once.
 
-use core::fmt;
-
-use super::{InterpolateType, Kind, at_least_one, finite, option, require};
+use super::said::schedule;
+use super::{InterpolateType, Kind, require};
 use crate::error::Result;
 
 /// Goes up on a line, down on a line, and out on a third.
@@ -38,57 +37,26 @@ use crate::error::Result;
 ///
 /// [super]: https://arxiv.org/abs/1708.07120
 pub fn linear_onecycle(transition_steps: u64, peak_value: f64) -> LinearOnecycle {
-    LinearOnecycle {
-        transition_steps,
-        peak_value,
-        pct_start: 0.3,
-        pct_final: 0.85,
-        div_factor: 25.0,
-        final_div_factor: 1e4,
-    }
+    LinearOnecycle::with(transition_steps, peak_value)
 }
 
-/// See [`linear_onecycle`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct LinearOnecycle {
-    /// How many steps the whole takes, at least 1.
-    pub transition_steps: u64,
-    /// The largest value.
-    pub peak_value: f64,
-    /// The share of the steps that go up; 0.3 unless set.
-    pub pct_start: f64,
-    /// The share of the steps that go up and down; 0.85 unless set.
-    pub pct_final: f64,
-    /// The peak divided by the first value; 25 unless set.
-    pub div_factor: f64,
-    /// The first value divided by the last; 10000 unless set.
-    pub final_div_factor: f64,
-}
-
-impl LinearOnecycle {
-    /// Sets the share of the steps that go up. Default: 0.3.
-    pub fn pct_start(mut self, pct_start: f64) -> LinearOnecycle {
-        self.pct_start = pct_start;
-        self
-    }
-
-    /// Sets the share of the steps that go up and down. Default: 0.85.
-    pub fn pct_final(mut self, pct_final: f64) -> LinearOnecycle {
-        self.pct_final = pct_final;
-        self
-    }
-
-    /// Sets the peak divided by the first value. Default: 25.
-    pub fn div_factor(mut self, div_factor: f64) -> LinearOnecycle {
-        self.div_factor = div_factor;
-        self
-    }
-
-    /// Sets the first value divided by the last. Default: 10000.
-    pub fn final_div_factor(mut self, final_div_factor: f64) -> LinearOnecycle {
-        self.final_div_factor = final_div_factor;
-        self
+schedule! {
+    /// See [`linear_onecycle`].
+    #[derive(Copy)]
+    LinearOnecycle as "linear_onecycle" (
+        /// How many steps the whole takes.
+        transition_steps: u64 in AT_LEAST_1,
+        /// The largest value.
+        peak_value: f64 in FINITE,
+    ) {
+        /// The share of the steps that go up.
+        pct_start: f64 in SHARE = 0.3;
+        /// The share of the steps that go up and down.
+        pct_final: f64 = 0.85;
+        /// The peak divided by the first value.
+        div_factor: f64 in POSITIVE = 25.0;
+        /// The first value divided by the last.
+        final_div_factor: f64 in POSITIVE = 1e4;
     }
 }
 
@@ -102,23 +70,9 @@ impl Kind for LinearOnecycle {
         InterpolateType::Linear.value(self.peak_value / self.div_factor, &points, count)
     }
 
-    fn check(&self) -> Result<()> {
-        const NAME: &str = "linear_onecycle";
-        check(NAME, self.transition_steps, self.peak_value, self.div_factor, self.final_div_factor)?;
-        require((0.0..=1.0).contains(&self.pct_start), NAME, "pct_start", "in [0, 1]", self.pct_start)?;
+    fn check(&self, function: &str) -> Result<()> {
         let fits = (self.pct_start..=1.0).contains(&self.pct_final);
-        require(fits, NAME, "pct_final", "in [`pct_start`, 1]", self.pct_final)
-    }
-}
-
-impl fmt::Display for LinearOnecycle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LinearOnecycle { transition_steps, peak_value, pct_start, pct_final, div_factor, final_div_factor } = self;
-        write!(f, "linear_onecycle({transition_steps}, {peak_value:?})")?;
-        option(f, "pct_start", pct_start, &0.3)?;
-        option(f, "pct_final", pct_final, &0.85)?;
-        option(f, "div_factor", div_factor, &25.0)?;
-        option(f, "final_div_factor", final_div_factor, &1e4)
+        require(fits, function, "pct_final", "in [`pct_start`, 1]", self.pct_final)
     }
 }
 
@@ -153,42 +107,24 @@ impl fmt::Display for LinearOnecycle {
 ///
 /// [super]: https://arxiv.org/abs/1708.07120
 pub fn cosine_onecycle(transition_steps: u64, peak_value: f64) -> CosineOnecycle {
-    CosineOnecycle { transition_steps, peak_value, pct_start: 0.3, div_factor: 25.0, final_div_factor: 1e4 }
+    CosineOnecycle::with(transition_steps, peak_value)
 }
 
-/// See [`cosine_onecycle`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct CosineOnecycle {
-    /// How many steps the whole takes, at least 1.
-    pub transition_steps: u64,
-    /// The largest value.
-    pub peak_value: f64,
-    /// The share of the steps that go up; 0.3 unless set.
-    pub pct_start: f64,
-    /// The peak divided by the first value; 25 unless set.
-    pub div_factor: f64,
-    /// The first value divided by the last; 10000 unless set.
-    pub final_div_factor: f64,
-}
-
-impl CosineOnecycle {
-    /// Sets the share of the steps that go up. Default: 0.3.
-    pub fn pct_start(mut self, pct_start: f64) -> CosineOnecycle {
-        self.pct_start = pct_start;
-        self
-    }
-
-    /// Sets the peak divided by the first value. Default: 25.
-    pub fn div_factor(mut self, div_factor: f64) -> CosineOnecycle {
-        self.div_factor = div_factor;
-        self
-    }
-
-    /// Sets the first value divided by the last. Default: 10000.
-    pub fn final_div_factor(mut self, final_div_factor: f64) -> CosineOnecycle {
-        self.final_div_factor = final_div_factor;
-        self
+schedule! {
+    /// See [`cosine_onecycle`].
+    #[derive(Copy)]
+    CosineOnecycle as "cosine_onecycle" (
+        /// How many steps the whole takes.
+        transition_steps: u64 in AT_LEAST_1,
+        /// The largest value.
+        peak_value: f64 in FINITE,
+    ) {
+        /// The share of the steps that go up.
+        pct_start: f64 in SHARE = 0.3;
+        /// The peak divided by the first value.
+        div_factor: f64 in POSITIVE = 25.0;
+        /// The first value divided by the last.
+        final_div_factor: f64 in POSITIVE = 1e4;
     }
 }
 
@@ -200,31 +136,8 @@ impl Kind for CosineOnecycle {
         ];
         InterpolateType::Cosine.value(self.peak_value / self.div_factor, &points, count)
     }
-
-    fn check(&self) -> Result<()> {
-        const NAME: &str = "cosine_onecycle";
-        check(NAME, self.transition_steps, self.peak_value, self.div_factor, self.final_div_factor)?;
-        require((0.0..=1.0).contains(&self.pct_start), NAME, "pct_start", "in [0, 1]", self.pct_start)
-    }
-}
-
-impl fmt::Display for CosineOnecycle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cosine_onecycle({}, {:?})", self.transition_steps, self.peak_value)?;
-        option(f, "pct_start", &self.pct_start, &0.3)?;
-        option(f, "div_factor", &self.div_factor, &25.0)?;
-        option(f, "final_div_factor", &self.final_div_factor, &1e4)
-    }
 }
 
 fn share(of_steps: f64, steps: u64) -> u64 {
     (of_steps * steps as f64) as u64
-}
-
-fn check(function: &str, steps: u64, peak_value: f64, div_factor: f64, final_div_factor: f64) -> Result<()> {
-    at_least_one(function, "transition_steps", steps)?;
-    finite(function, &[("peak_value", peak_value)])?;
-    [("div_factor", div_factor), ("final_div_factor", final_div_factor)].into_iter().try_for_each(|(name, factor)| {
-        require(factor.is_finite() && factor > 0.0, function, name, "positive and finite", factor)
-    })
 }

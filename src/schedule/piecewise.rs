@@ -3,8 +3,11 @@
 use core::f64::consts::PI;
 use core::fmt;
 
+use super::recipe::Pairs;
+use super::said::{Said, Show};
 use super::{Kind, finite, require};
 use crate::error::Result;
+use crate::recipe::Required;
 
 /// Multiplies by a scale at each boundary.
 ///
@@ -41,8 +44,8 @@ pub fn piecewise_constant(
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a schedule does nothing until it is asked for a value"]
 pub struct PiecewiseConstant {
-    init_value: f64,
-    boundaries_and_scales: Vec<(u64, f64)>,
+    pub(super) init_value: f64,
+    pub(super) boundaries_and_scales: Vec<(u64, f64)>,
 }
 
 impl PiecewiseConstant {
@@ -57,14 +60,29 @@ impl PiecewiseConstant {
     }
 }
 
+impl Said for PiecewiseConstant {
+    fn name(&self) -> &'static str {
+        "piecewise_constant"
+    }
+
+    fn check_ranges(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn arguments(&mut self, visit: &mut Show<'_>) {
+        visit("init_value", &mut Required(&mut self.init_value));
+        visit("boundaries_and_scales", &mut Pairs(&mut self.boundaries_and_scales));
+    }
+}
+
 impl Kind for PiecewiseConstant {
     fn value(&self, count: u64) -> f64 {
         let passed = self.boundaries_and_scales.iter().take_while(|(boundary, _)| *boundary <= count);
         passed.fold(self.init_value, |value, (_, scale)| value * scale)
     }
 
-    fn check(&self) -> Result<()> {
-        check("piecewise_constant", self.init_value, &self.boundaries_and_scales)
+    fn check(&self, function: &str) -> Result<()> {
+        check(function, self.init_value, &self.boundaries_and_scales)
     }
 }
 
@@ -152,9 +170,9 @@ impl InterpolateType {
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a schedule does nothing until it is asked for a value"]
 pub struct PiecewiseInterpolate {
-    interpolate_type: InterpolateType,
-    init_value: f64,
-    boundaries_and_scales: Vec<(u64, f64)>,
+    pub(super) interpolate_type: InterpolateType,
+    pub(super) init_value: f64,
+    pub(super) boundaries_and_scales: Vec<(u64, f64)>,
 }
 
 impl PiecewiseInterpolate {
@@ -174,13 +192,29 @@ impl PiecewiseInterpolate {
     }
 }
 
+impl Said for PiecewiseInterpolate {
+    fn name(&self) -> &'static str {
+        "piecewise_interpolate"
+    }
+
+    fn check_ranges(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn arguments(&mut self, visit: &mut Show<'_>) {
+        visit("interpolate_type", &mut Required(&mut self.interpolate_type));
+        visit("init_value", &mut Required(&mut self.init_value));
+        visit("boundaries_and_scales", &mut Pairs(&mut self.boundaries_and_scales));
+    }
+}
+
 impl Kind for PiecewiseInterpolate {
     fn value(&self, count: u64) -> f64 {
         self.interpolate_type.value(self.init_value, &self.boundaries_and_scales, count)
     }
 
-    fn check(&self) -> Result<()> {
-        check("piecewise_interpolate", self.init_value, &self.boundaries_and_scales)
+    fn check(&self, function: &str) -> Result<()> {
+        check(function, self.init_value, &self.boundaries_and_scales)
     }
 }
 

@@ -1,9 +1,7 @@
 //! From one value to another, on a line or a power of it.
 
-use core::fmt;
-
-use super::{Kind, finite, fraction, option, require};
-use crate::error::Result;
+use super::said::schedule;
+use super::{Kind, fraction};
 
 /// Goes from one value to another on a straight line.
 ///
@@ -34,28 +32,22 @@ use crate::error::Result;
 /// Optax: `linear_schedule`. PyTorch: `LinearLR` with `start_factor`, `end_factor` times the learning rate.
 /// Differs: none in the numbers; a negative `transition_begin`, for which Optax takes 0, cannot be written.
 pub fn linear(init_value: f64, end_value: f64, transition_steps: u64) -> Linear {
-    Linear { init_value, end_value, transition_steps, transition_begin: 0 }
+    Linear::with(init_value, end_value, transition_steps)
 }
 
-/// See [`linear`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct Linear {
-    /// The value before the transition.
-    pub init_value: f64,
-    /// The value after it.
-    pub end_value: f64,
-    /// How many steps it takes; 0 leaves it out.
-    pub transition_steps: u64,
-    /// The count at which it begins; 0 unless set.
-    pub transition_begin: u64,
-}
-
-impl Linear {
-    /// Sets the count at which the transition begins. Default: 0.
-    pub fn transition_begin(mut self, transition_begin: u64) -> Linear {
-        self.transition_begin = transition_begin;
-        self
+schedule! {
+    /// See [`linear`].
+    #[derive(Copy)]
+    Linear as "linear" (
+        /// The value before the transition.
+        init_value: f64 in FINITE,
+        /// The value after it.
+        end_value: f64 in FINITE,
+        /// How many steps it takes; 0 leaves it out.
+        transition_steps: u64,
+    ) {
+        /// The count at which it begins.
+        transition_begin: u64 = 0;
     }
 }
 
@@ -63,17 +55,6 @@ impl Kind for Linear {
     fn value(&self, count: u64) -> f64 {
         let Linear { init_value, end_value, transition_steps, transition_begin } = *self;
         Polynomial { init_value, end_value, power: 1.0, transition_steps, transition_begin }.value(count)
-    }
-
-    fn check(&self) -> Result<()> {
-        finite("linear", &[("init_value", self.init_value), ("end_value", self.end_value)])
-    }
-}
-
-impl fmt::Display for Linear {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "linear({:?}, {:?}, {})", self.init_value, self.end_value, self.transition_steps)?;
-        option(f, "transition_begin", &self.transition_begin, &0)
     }
 }
 
@@ -105,30 +86,24 @@ impl fmt::Display for Linear {
 /// Optax: `polynomial_schedule`. PyTorch: `PolynomialLR`, which always ends at 0.
 /// Differs: none in the numbers; a negative `power`, with which Optax ends at infinity, is refused.
 pub fn polynomial(init_value: f64, end_value: f64, power: f64, transition_steps: u64) -> Polynomial {
-    Polynomial { init_value, end_value, power, transition_steps, transition_begin: 0 }
+    Polynomial::with(init_value, end_value, power, transition_steps)
 }
 
-/// See [`polynomial`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct Polynomial {
-    /// The value before the transition.
-    pub init_value: f64,
-    /// The value after it.
-    pub end_value: f64,
-    /// The exponent, at least 0; 1 is a line.
-    pub power: f64,
-    /// How many steps the transition takes; 0 leaves it out.
-    pub transition_steps: u64,
-    /// The count at which it begins; 0 unless set.
-    pub transition_begin: u64,
-}
-
-impl Polynomial {
-    /// Sets the count at which the transition begins. Default: 0.
-    pub fn transition_begin(mut self, transition_begin: u64) -> Polynomial {
-        self.transition_begin = transition_begin;
-        self
+schedule! {
+    /// See [`polynomial`].
+    #[derive(Copy)]
+    Polynomial as "polynomial" (
+        /// The value before the transition.
+        init_value: f64 in FINITE,
+        /// The value after it.
+        end_value: f64 in FINITE,
+        /// The exponent; 1 is a line.
+        power: f64 in NOT_NEGATIVE,
+        /// How many steps the transition takes; 0 leaves it out.
+        transition_steps: u64,
+    ) {
+        /// The count at which it begins.
+        transition_begin: u64 = 0;
     }
 }
 
@@ -140,18 +115,5 @@ impl Kind for Polynomial {
         }
         let left = 1.0 - fraction(count - self.transition_begin, self.transition_steps);
         (self.init_value - self.end_value) * left.powf(self.power) + self.end_value
-    }
-
-    fn check(&self) -> Result<()> {
-        finite("polynomial", &[("init_value", self.init_value), ("end_value", self.end_value), ("power", self.power)])?;
-        require(self.power >= 0.0, "polynomial", "power", "at least 0", self.power)
-    }
-}
-
-impl fmt::Display for Polynomial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Polynomial { init_value, end_value, power, transition_steps, transition_begin } = self;
-        write!(f, "polynomial({init_value:?}, {end_value:?}, {power:?}, {transition_steps})")?;
-        option(f, "transition_begin", transition_begin, &0)
     }
 }

@@ -1,8 +1,7 @@
 //! Schedules multiplied.
 
-use core::fmt;
-
-use super::several::{Several, list};
+use super::said::schedule;
+use super::several::Several;
 use super::{Kind, Schedule, require};
 use crate::error::Result;
 
@@ -31,15 +30,15 @@ use crate::error::Result;
 ///
 /// PyTorch: `ChainedScheduler`, whose members scale one after the other. Optax: none; a function of others.
 pub fn product(schedules: impl Several) -> Product {
-    Product { schedules: schedules.into_schedules() }
+    Product::with(schedules.into_schedules())
 }
 
-/// See [`product`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct Product {
-    /// The schedules, at least one.
-    pub schedules: Vec<Schedule>,
+schedule! {
+    /// See [`product`].
+    Product as "product" (
+        /// The schedules, at least one.
+        schedules: Vec<Schedule>,
+    )
 }
 
 impl Kind for Product {
@@ -47,16 +46,8 @@ impl Kind for Product {
         self.schedules.iter().map(|schedule| schedule.at(count)).product()
     }
 
-    fn check(&self) -> Result<()> {
-        require(!self.schedules.is_empty(), "product", "schedules", "at least one", "none")?;
+    fn check(&self, function: &str) -> Result<()> {
+        require(!self.schedules.is_empty(), function, "schedules", "at least one", "none")?;
         self.schedules.iter().try_for_each(Schedule::validate)
-    }
-}
-
-impl fmt::Display for Product {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("product(")?;
-        list(f, &self.schedules)?;
-        f.write_str(")")
     }
 }

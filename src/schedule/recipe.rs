@@ -1,185 +1,183 @@
-//! Schedules as data.
+//! Schedules as data: each says its name and its arguments once, here.
 
+use super::said::Said as _;
 use super::*;
-use crate::recipe::{Recipe, ToRecipe};
+use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, Required, Setting, ToRecipe, words};
+
+/// For each name one to read into.
+const PROTOTYPES: &[(&str, fn() -> Schedule)] = &[
+    ("constant", || constant(0.0).into()),
+    ("linear", || linear(0.0, 0.0, 1).into()),
+    ("polynomial", || polynomial(0.0, 0.0, 1.0, 1).into()),
+    ("exponential_decay", || exponential_decay(0.0, 1, 1.0).into()),
+    ("cosine_decay", || cosine_decay(0.0, 1).into()),
+    ("piecewise_constant", || piecewise_constant(0.0, []).into()),
+    ("piecewise_interpolate", || piecewise_interpolate(InterpolateType::Linear, 0.0, []).into()),
+    ("warmup_constant", || warmup_constant(0.0, 0.0, 1).into()),
+    ("warmup_cosine_decay", || warmup_cosine_decay(0.0, 0.0, 0, 1).into()),
+    ("warmup_exponential_decay", || warmup_exponential_decay(0.0, 0.0, 1, 1, 1.0).into()),
+    ("linear_onecycle", || linear_onecycle(1, 0.0).into()),
+    ("cosine_onecycle", || cosine_onecycle(1, 0.0).into()),
+    ("sgdr", || sgdr([]).into()),
+    ("join", || join(Vec::new(), []).into()),
+    ("warmup_stable_decay", || warmup_stable_decay(0.0, 0, 0, 0).into()),
+    ("inverse_sqrt", || inverse_sqrt(0.0, 1).into()),
+    ("rex", || rex(0.0, 1).into()),
+    ("cosine_restarts", || cosine_restarts(0.0, 1).into()),
+    ("table", || table([]).into()),
+    ("clamp", || clamp(0.0, 0.0, 0.0).into()),
+    ("sum", || sum(Vec::new()).into()),
+    ("product", || product(Vec::new()).into()),
+];
+
+fn names() -> impl Iterator<Item = &'static str> {
+    PROTOTYPES.iter().map(|(name, _)| *name).chain(["noam"])
+}
+
+/// One of this name, whose arguments have yet to be given.
+fn prototype(name: &str) -> Option<Schedule> {
+    PROTOTYPES.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
+}
+
+/// Every name, with the JSON Schema of its arguments.
+#[cfg(feature = "config")]
+pub(crate) fn schemas() -> Vec<(&'static str, String)> {
+    let of = |name: &'static str| {
+        let (mut properties, mut required) = (Vec::new(), Vec::new());
+        let mut note = |argument: &'static str, setting: &mut dyn Setting| {
+            properties.push(format!("{argument:?}: {}", setting.schema()));
+            if setting.is_missing() {
+                required.push(argument);
+            }
+        };
+        match prototype(name) {
+            Some(mut schedule) => schedule.kind_mut().arguments(&mut note),
+            None => {
+                ["model_width", "warmup_steps"].iter().for_each(|argument| note(argument, &mut Required(&mut 0_u64)))
+            }
+        }
+        let properties = properties.join(", ");
+        let schema = format!(
+            r#"{{"type": "object", "properties": {{{properties}}}, "required": {required:?}, "additionalProperties": false}}"#
+        );
+        (name, schema)
+    };
+    names().map(of).collect()
+}
 
 impl ToRecipe for Schedule {
     fn to_recipe(&self) -> Recipe {
-        let number = |x: f64| Recipe::Number(x);
-        let steps = |n: u64| n.to_recipe();
-        match self {
-            Schedule::Constant(s) => Recipe::call("constant", [("value", number(s.value))]),
-            Schedule::Linear(s) => Recipe::call(
-                "linear",
-                [
-                    ("init_value", number(s.init_value)),
-                    ("end_value", number(s.end_value)),
-                    ("transition_steps", steps(s.transition_steps)),
-                    ("transition_begin", steps(s.transition_begin)),
-                ],
-            ),
-            Schedule::Polynomial(s) => Recipe::call(
-                "polynomial",
-                [
-                    ("init_value", number(s.init_value)),
-                    ("end_value", number(s.end_value)),
-                    ("power", number(s.power)),
-                    ("transition_steps", steps(s.transition_steps)),
-                    ("transition_begin", steps(s.transition_begin)),
-                ],
-            ),
-            Schedule::ExponentialDecay(s) => Recipe::call(
-                "exponential_decay",
-                [
-                    ("init_value", number(s.init_value)),
-                    ("transition_steps", steps(s.transition_steps)),
-                    ("decay_rate", number(s.decay_rate)),
-                    ("transition_begin", steps(s.transition_begin)),
-                    ("staircase", s.staircase.to_recipe()),
-                    ("end_value", s.end_value.to_recipe()),
-                ],
-            ),
-            Schedule::CosineDecay(s) => Recipe::call(
-                "cosine_decay",
-                [
-                    ("init_value", number(s.init_value)),
-                    ("decay_steps", steps(s.decay_steps)),
-                    ("alpha", number(s.alpha)),
-                    ("exponent", number(s.exponent)),
-                ],
-            ),
-            Schedule::PiecewiseConstant(s) => Recipe::call(
-                "piecewise_constant",
-                [
-                    ("init_value", number(s.init_value())),
-                    ("boundaries_and_scales", s.boundaries_and_scales().to_recipe()),
-                ],
-            ),
-            Schedule::PiecewiseInterpolate(s) => Recipe::call(
-                "piecewise_interpolate",
-                [
-                    (
-                        "interpolate_type",
-                        Recipe::text(match s.interpolate_type() {
-                            InterpolateType::Linear => "linear",
-                            InterpolateType::Cosine => "cosine",
-                        }),
-                    ),
-                    ("init_value", number(s.init_value())),
-                    ("boundaries_and_scales", s.boundaries_and_scales().to_recipe()),
-                ],
-            ),
-            Schedule::WarmupConstant(s) => Recipe::call(
-                "warmup_constant",
-                [
-                    ("init_value", number(s.init_value)),
-                    ("peak_value", number(s.peak_value)),
-                    ("warmup_steps", steps(s.warmup_steps)),
-                ],
-            ),
-            Schedule::WarmupCosineDecay(s) => Recipe::call("warmup_cosine_decay", warmup_cosine(s)),
-            Schedule::WarmupExponentialDecay(s) => Recipe::call(
-                "warmup_exponential_decay",
-                [
-                    ("init_value", number(s.init_value)),
-                    ("peak_value", number(s.decay.init_value)),
-                    ("warmup_steps", steps(s.warmup_steps)),
-                    ("transition_steps", steps(s.decay.transition_steps)),
-                    ("decay_rate", number(s.decay.decay_rate)),
-                    ("transition_begin", steps(s.decay.transition_begin)),
-                    ("staircase", s.decay.staircase.to_recipe()),
-                    ("end_value", s.decay.end_value.to_recipe()),
-                ],
-            ),
-            Schedule::LinearOnecycle(s) => Recipe::call(
-                "linear_onecycle",
-                [
-                    ("transition_steps", steps(s.transition_steps)),
-                    ("peak_value", number(s.peak_value)),
-                    ("pct_start", number(s.pct_start)),
-                    ("pct_final", number(s.pct_final)),
-                    ("div_factor", number(s.div_factor)),
-                    ("final_div_factor", number(s.final_div_factor)),
-                ],
-            ),
-            Schedule::CosineOnecycle(s) => Recipe::call(
-                "cosine_onecycle",
-                [
-                    ("transition_steps", steps(s.transition_steps)),
-                    ("peak_value", number(s.peak_value)),
-                    ("pct_start", number(s.pct_start)),
-                    ("div_factor", number(s.div_factor)),
-                    ("final_div_factor", number(s.final_div_factor)),
-                ],
-            ),
-            Schedule::Sgdr(s) => {
-                let cycles = s.cycles.iter().map(|cycle| Recipe::map(warmup_cosine(cycle)));
-                Recipe::call("sgdr", [("cosine_kwargs", Recipe::List(cycles.collect()))])
-            }
-            Schedule::Join(s) => {
-                Recipe::call("join", [("schedules", s.schedules.to_recipe()), ("boundaries", s.boundaries.to_recipe())])
-            }
-            Schedule::WarmupStableDecay(s) => Recipe::call(
-                "warmup_stable_decay",
-                [
-                    ("peak_value", number(s.peak_value)),
-                    ("warmup_steps", steps(s.warmup_steps)),
-                    ("stable_steps", steps(s.stable_steps)),
-                    ("decay_steps", steps(s.decay_steps)),
-                    ("init_value", number(s.init_value)),
-                    ("end_value", number(s.end_value)),
-                    (
-                        "shape",
-                        Recipe::text(match s.shape {
-                            DecayShape::Linear => "linear",
-                            DecayShape::OneMinusSqrt => "one_minus_sqrt",
-                            DecayShape::Cosine => "cosine",
-                        }),
-                    ),
-                ],
-            ),
-            Schedule::InverseSqrt(s) => Recipe::call(
-                "inverse_sqrt",
-                [("peak_value", number(s.peak_value)), ("warmup_steps", steps(s.warmup_steps))],
-            ),
-            Schedule::Rex(s) => {
-                Recipe::call("rex", [("init_value", number(s.init_value)), ("decay_steps", steps(s.decay_steps))])
-            }
-            Schedule::CosineRestarts(s) => Recipe::call(
-                "cosine_restarts",
-                [
-                    ("init_value", number(s.init_value)),
-                    ("cycle_steps", steps(s.cycle_steps)),
-                    ("steps_factor", steps(s.steps_factor)),
-                    ("value_factor", number(s.value_factor)),
-                    ("alpha", number(s.alpha)),
-                ],
-            ),
-            Schedule::Table(s) => Recipe::call("table", [("values", s.values.to_recipe()), ("every", steps(s.every))]),
-            Schedule::Clamp(s) => Recipe::call(
-                "clamp",
-                [
-                    ("schedule", s.schedule.to_recipe()),
-                    ("min_value", number(s.min_value)),
-                    ("max_value", number(s.max_value)),
-                ],
-            ),
-            Schedule::Sum(s) => Recipe::call("sum", [("schedules", s.schedules.to_recipe())]),
-            Schedule::Product(s) => Recipe::call("product", [("schedules", s.schedules.to_recipe())]),
-            Schedule::FromFn(s) => Recipe::Opaque(s.to_string()),
+        if let Schedule::FromFn(function) = self {
+            return Recipe::Opaque(function.to_string());
         }
+        Recipe::Map(vec![(self.kind().name().into(), arguments(self.clone().kind_mut()))])
     }
 }
 
-fn warmup_cosine(s: &WarmupCosineDecay) -> [(&'static str, Recipe); 6] {
-    [
-        ("init_value", s.init_value.to_recipe()),
-        ("peak_value", s.peak_value.to_recipe()),
-        ("warmup_steps", s.warmup_steps.to_recipe()),
-        ("decay_steps", s.decay_steps.to_recipe()),
-        ("end_value", s.end_value.to_recipe()),
-        ("exponent", s.exponent.to_recipe()),
-    ]
+fn arguments(kind: &mut dyn Kind) -> Recipe {
+    let mut entries = Vec::new();
+    kind.arguments(&mut |name, argument| entries.push((name.into(), argument.to_recipe())));
+    Recipe::Map(entries)
+}
+
+impl FromRecipe for Schedule {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Schedule> {
+        let (name, inside) = node.single("a schedule: {name: arguments}")?;
+        if name == "schedule" {
+            return inside.read();
+        }
+        // The parameters of a transformer's schedule are not kept: it is another, with a peak that follows from them.
+        if name == "noam" {
+            let fields = inside.fields(&["model_width", "warmup_steps"])?;
+            return Ok(noam(fields.required("model_width")?, fields.required::<Whole>("warmup_steps")?.0).into());
+        }
+        let unknown = || ConfigError::unknown(node.place(), "schedule", name, names());
+        let mut schedule = prototype(name).ok_or_else(unknown)?;
+        inside.set_all(&[], &[], &mut |visit| schedule.kind_mut().arguments(visit))?;
+        schedule.validate().map_err(|error| ConfigError::refused(inside.place(), error))?;
+        Ok(schedule)
+    }
+
+    fn schema() -> String {
+        r##"{"$ref": "#/$defs/schedule"}"##.into()
+    }
+}
+
+/// The arguments alone, as `sgdr` lists them.
+impl FromRecipe for WarmupCosineDecay {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<WarmupCosineDecay> {
+        let mut cycle = warmup_cosine_decay(0.0, 0.0, 0, 1);
+        node.set_all(&[], &[], &mut |visit| cycle.arguments(visit))?;
+        Ok(cycle)
+    }
+}
+
+impl ToRecipe for WarmupCosineDecay {
+    fn to_recipe(&self) -> Recipe {
+        arguments(&mut self.clone())
+    }
+}
+
+words!(InterpolateType { Linear = "linear", Cosine = "cosine" });
+words!(DecayShape { Linear = "linear", OneMinusSqrt = "one_minus_sqrt", Cosine = "cosine" });
+
+/// A number of steps; a negative one is no steps, as in Optax.
+struct Whole(u64);
+
+impl FromRecipe for Whole {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Whole> {
+        match node.value() {
+            Recipe::Integer(n) if *n < 0 => Ok(Whole(0)),
+            _ => node.read().map(Whole).map_err(|_| node.wrong("a whole number")),
+        }
+    }
+
+    fn schema() -> String {
+        <isize as FromRecipe>::schema()
+    }
+}
+
+/// Arguments that are kept in another form than they are given in.
+macro_rules! kept {
+    ($($(#[$doc:meta])* $Name:ident: $T:ty = $Read:ty, $required:literal, |$read:ident| $keep:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $Name<'a>(pub(super) &'a mut $T);
+
+        impl ToRecipe for $Name<'_> {
+            fn to_recipe(&self) -> Recipe {
+                self.0.to_recipe()
+            }
+        }
+
+        impl Setting for $Name<'_> {
+            fn set(&mut self, node: &Node<'_>) -> recipe::Result<()> {
+                let $read = node.read::<$Read>()?;
+                *self.0 = $keep;
+                Ok(())
+            }
+            fn schema(&self) -> String {
+                <$Read as FromRecipe>::schema()
+            }
+            fn is_missing(&self) -> bool {
+                $required
+            }
+        }
+    )*};
+}
+
+kept! {
+    /// A number of steps that must be given.
+    Steps: u64 = Whole, true, |steps| steps.0;
+    /// One that may be given.
+    MaySteps: u64 = Whole, false, |steps| steps.0;
+    /// Boundaries, in any order, each with a factor; there may be none.
+    Pairs: Vec<(u64, f64)> = Option<Vec<(Whole, f64)>>, false, |pairs| {
+        let mut pairs: Vec<_> = pairs.into_iter().flatten().map(|(Whole(at), scale)| (at, scale)).collect();
+        pairs.sort_by_key(|(at, _)| *at);
+        pairs
+    };
+    /// Where schedules begin.
+    Boundaries: Vec<u64> = Vec<Whole>, true, |boundaries| boundaries.into_iter().map(|Whole(at)| at).collect();
 }
 
 impl ToRecipe for Hyperparam {
@@ -188,5 +186,40 @@ impl ToRecipe for Hyperparam {
             Hyperparam::Number(number) => Recipe::Number(*number),
             Hyperparam::Schedule(schedule) => Recipe::map([("schedule", schedule.to_recipe())]),
         }
+    }
+}
+
+/// The bits of the number that stands for one that is missing: a NaN that no arithmetic makes.
+const MISSING: u64 = 0x7ff8_6d69_7373_6e67;
+
+impl Hyperparam {
+    pub(crate) const MISSING: Hyperparam = Hyperparam::Number(f64::from_bits(MISSING));
+}
+
+/// A number, or `{"schedule": ..}`. `null` leaves it at its default.
+impl FromRecipe for Hyperparam {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Hyperparam> {
+        if let Recipe::Map(_) = node.value() {
+            return match node.single("{\"schedule\": ..}")? {
+                ("schedule", inside) => Ok(Hyperparam::Schedule(inside.read()?)),
+                _ => Err(node.wrong("{\"schedule\": ..}")),
+            };
+        }
+        node.read().map(Hyperparam::Number).map_err(|_| node.wrong("a number or a schedule"))
+    }
+
+    fn schema() -> String {
+        r##"{"anyOf": [{"type": ["number", "string"]}, {"$ref": "#/$defs/scheduled"}]}"##.into()
+    }
+
+    fn set(&mut self, node: &Node<'_>) -> recipe::Result<()> {
+        if !node.is_none() || FromRecipe::is_missing(self) {
+            *self = Hyperparam::from_recipe(node)?;
+        }
+        Ok(())
+    }
+
+    fn is_missing(&self) -> bool {
+        matches!(self, Hyperparam::Number(number) if number.to_bits() == MISSING)
     }
 }

@@ -2,8 +2,10 @@
 
 use core::fmt;
 
+use super::said::{Said, Show};
 use super::{Kind, WarmupCosineDecay, require};
 use crate::error::Result;
+use crate::recipe::Required;
 
 /// Runs one warm-up and cosine decay after the other.
 ///
@@ -22,7 +24,7 @@ use crate::error::Result;
 ///
 /// ```
 /// use gradchain::schedule::{sgdr, warmup_cosine_decay};
-/// let restarts = sgdr([warmup_cosine_decay(0.0, 8.0, 10, 30, 0.0), warmup_cosine_decay(0.0, 4.0, 10, 50, 1.0)]);
+/// let restarts = sgdr([warmup_cosine_decay(0.0, 8.0, 10, 30), warmup_cosine_decay(0.0, 4.0, 10, 50).end_value(1.0)]);
 /// assert_eq!([0, 10, 30, 40, 80, 999].map(|count| restarts.at(count)), [0.0, 8.0, 0.0, 4.0, 1.0, 1.0]);
 /// ```
 ///
@@ -45,6 +47,20 @@ pub struct Sgdr {
     pub cycles: Vec<WarmupCosineDecay>,
 }
 
+impl Said for Sgdr {
+    fn name(&self) -> &'static str {
+        "sgdr"
+    }
+
+    fn check_ranges(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn arguments(&mut self, visit: &mut Show<'_>) {
+        visit("cosine_kwargs", &mut Required(&mut self.cycles));
+    }
+}
+
 impl Kind for Sgdr {
     fn value(&self, mut count: u64) -> f64 {
         let Some((last, before)) = self.cycles.split_last() else { return f64::NAN };
@@ -57,9 +73,9 @@ impl Kind for Sgdr {
         last.value(count)
     }
 
-    fn check(&self) -> Result<()> {
-        require(!self.cycles.is_empty(), "sgdr", "cycles", "at least one", "none")?;
-        self.cycles.iter().enumerate().try_for_each(|(i, cycle)| cycle.check_as(&format!("sgdr: cycle {i}")))
+    fn check(&self, function: &str) -> Result<()> {
+        require(!self.cycles.is_empty(), function, "cycles", "at least one", "none")?;
+        self.cycles.iter().enumerate().try_for_each(|(i, cycle)| cycle.check_all(&format!("{function}: cycle {i}")))
     }
 }
 

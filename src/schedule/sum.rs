@@ -1,8 +1,7 @@
 //! Schedules added up.
 
-use core::fmt;
-
-use super::several::{Several, list};
+use super::said::schedule;
+use super::several::Several;
 use super::{Kind, Schedule, require};
 use crate::error::Result;
 
@@ -30,15 +29,15 @@ use crate::error::Result;
 ///
 /// Optax and PyTorch: none; a function of others.
 pub fn sum(schedules: impl Several) -> Sum {
-    Sum { schedules: schedules.into_schedules() }
+    Sum::with(schedules.into_schedules())
 }
 
-/// See [`sum`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct Sum {
-    /// The schedules, at least one.
-    pub schedules: Vec<Schedule>,
+schedule! {
+    /// See [`sum`].
+    Sum as "sum" (
+        /// The schedules, at least one.
+        schedules: Vec<Schedule>,
+    )
 }
 
 impl Kind for Sum {
@@ -46,16 +45,8 @@ impl Kind for Sum {
         self.schedules.iter().map(|schedule| schedule.at(count)).sum()
     }
 
-    fn check(&self) -> Result<()> {
-        require(!self.schedules.is_empty(), "sum", "schedules", "at least one", "none")?;
+    fn check(&self, function: &str) -> Result<()> {
+        require(!self.schedules.is_empty(), function, "schedules", "at least one", "none")?;
         self.schedules.iter().try_for_each(Schedule::validate)
-    }
-}
-
-impl fmt::Display for Sum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sum(")?;
-        list(f, &self.schedules)?;
-        f.write_str(")")
     }
 }

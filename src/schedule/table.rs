@@ -1,8 +1,7 @@
 //! Values from a list.
 
-use core::fmt;
-
-use super::{Kind, at_least_one, finite, option, require};
+use super::said::schedule;
+use super::{Kind, finite, require};
 use crate::error::Result;
 
 /// Takes one value after the other from a list, then stays at the last.
@@ -31,24 +30,17 @@ use crate::error::Result;
 ///
 /// Optax and PyTorch: none; a function that looks values up.
 pub fn table(values: impl IntoIterator<Item = f64>) -> Table {
-    Table { values: values.into_iter().collect(), every: 1 }
+    Table::with(values.into_iter().collect())
 }
 
-/// See [`table`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct Table {
-    /// The values, at least one.
-    pub values: Vec<f64>,
-    /// How many steps each of them lasts, at least 1; 1 unless set.
-    pub every: u64,
-}
-
-impl Table {
-    /// Sets how many steps each value lasts. Default: 1.
-    pub fn every(mut self, every: u64) -> Table {
-        self.every = every;
-        self
+schedule! {
+    /// See [`table`].
+    Table as "table" (
+        /// The values, at least one.
+        values: Vec<f64>,
+    ) {
+        /// How many steps each of them lasts.
+        every: u64 in AT_LEAST_1 = 1;
     }
 }
 
@@ -58,16 +50,8 @@ impl Kind for Table {
         self.values.get(place).or(self.values.last()).copied().unwrap_or(f64::NAN)
     }
 
-    fn check(&self) -> Result<()> {
-        require(!self.values.is_empty(), "table", "values", "at least one", "none")?;
-        at_least_one("table", "every", self.every)?;
-        self.values.iter().try_for_each(|value| finite("table", &[("values", *value)]))
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "table({:?})", self.values)?;
-        option(f, "every", &self.every, &1)
+    fn check(&self, function: &str) -> Result<()> {
+        require(!self.values.is_empty(), function, "values", "at least one", "none")?;
+        self.values.iter().try_for_each(|value| finite(function, &[("values", *value)]))
     }
 }

@@ -1,8 +1,7 @@
 //! A line up, then something else.
 
-use core::fmt;
-
-use super::{CosineDecay, ExponentialDecay, Kind, exponential_decay, finite, linear, option, require};
+use super::said::schedule;
+use super::{CosineDecay, Kind, exponential_decay, finite, linear, require};
 use crate::error::Result;
 
 /// Warms up on a line and stays there.
@@ -31,34 +30,25 @@ use crate::error::Result;
 ///
 /// Optax: `warmup_constant_schedule`. PyTorch: `LinearLR`. Differs: none.
 pub fn warmup_constant(init_value: f64, peak_value: f64, warmup_steps: u64) -> WarmupConstant {
-    WarmupConstant { init_value, peak_value, warmup_steps }
+    WarmupConstant::with(init_value, peak_value, warmup_steps)
 }
 
-/// See [`warmup_constant`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct WarmupConstant {
-    /// The first value.
-    pub init_value: f64,
-    /// The value from `warmup_steps` on.
-    pub peak_value: f64,
-    /// How many steps the way up takes; 0 leaves it out.
-    pub warmup_steps: u64,
+schedule! {
+    /// See [`warmup_constant`].
+    #[derive(Copy)]
+    WarmupConstant as "warmup_constant" (
+        /// The first value.
+        init_value: f64 in FINITE,
+        /// The value from `warmup_steps` on.
+        peak_value: f64 in FINITE,
+        /// How many steps the way up takes; 0 leaves it out.
+        warmup_steps: u64,
+    )
 }
 
 impl Kind for WarmupConstant {
     fn value(&self, count: u64) -> f64 {
         linear(self.init_value, self.peak_value, self.warmup_steps).value(count)
-    }
-
-    fn check(&self) -> Result<()> {
-        finite("warmup_constant", &[("init_value", self.init_value), ("peak_value", self.peak_value)])
-    }
-}
-
-impl fmt::Display for WarmupConstant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "warmup_constant({:?}, {:?}, {})", self.init_value, self.peak_value, self.warmup_steps)
     }
 }
 
@@ -84,7 +74,7 @@ impl fmt::Display for WarmupConstant {
 ///
 /// ```
 /// use gradchain::schedule::warmup_cosine_decay;
-/// let schedule = warmup_cosine_decay(0.0, 8.0, 10, 110, 2.0);
+/// let schedule = warmup_cosine_decay(0.0, 8.0, 10, 110).end_value(2.0);
 /// assert_eq!([0, 5, 10, 60, 110, 999].map(|count| schedule.at(count)), [0.0, 4.0, 8.0, 5.0, 2.0, 2.0]);
 /// ```
 ///
@@ -92,52 +82,30 @@ impl fmt::Display for WarmupConstant {
 ///
 /// Loshchilov and Hutter, [SGDR: stochastic gradient descent with warm restarts][sgdr], 2016, equation 5.
 /// Optax: `warmup_cosine_decay_schedule`. PyTorch: `SequentialLR` of `LinearLR` and `CosineAnnealingLR`.
-/// Differs: `end_value` has no default (Optax: 0), and a negative `exponent` is refused.
+/// Differs: a negative `exponent` is refused.
 ///
 /// [sgdr]: https://arxiv.org/abs/1608.03983
-pub fn warmup_cosine_decay(
-    init_value: f64,
-    peak_value: f64,
-    warmup_steps: u64,
-    decay_steps: u64,
-    end_value: f64,
-) -> WarmupCosineDecay {
-    WarmupCosineDecay { init_value, peak_value, warmup_steps, decay_steps, end_value, exponent: 1.0 }
+pub fn warmup_cosine_decay(init_value: f64, peak_value: f64, warmup_steps: u64, decay_steps: u64) -> WarmupCosineDecay {
+    WarmupCosineDecay::with(init_value, peak_value, warmup_steps, decay_steps)
 }
 
-/// See [`warmup_cosine_decay`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct WarmupCosineDecay {
-    /// The first value.
-    pub init_value: f64,
-    /// The value at `warmup_steps`.
-    pub peak_value: f64,
-    /// How many steps the way up takes; 0 starts at the peak.
-    pub warmup_steps: u64,
-    /// How many steps up and down take together, more than `warmup_steps`.
-    pub decay_steps: u64,
-    /// The value from `decay_steps` on.
-    pub end_value: f64,
-    /// The exponent of the cosine, at least 0; 1 unless set.
-    pub exponent: f64,
-}
-
-impl WarmupCosineDecay {
-    /// Sets the exponent of the cosine. Default: 1.
-    pub fn exponent(mut self, exponent: f64) -> WarmupCosineDecay {
-        self.exponent = exponent;
-        self
-    }
-
-    /// As `check`, for a schedule that holds several.
-    pub(super) fn check_as(&self, function: &str) -> Result<()> {
-        let values = [("init_value", self.init_value), ("peak_value", self.peak_value), ("end_value", self.end_value)];
-        finite(function, &values)?;
-        finite(function, &[("exponent", self.exponent)])?;
-        let expected = format!("more than `warmup_steps` ({}), which it includes", self.warmup_steps);
-        require(self.decay_steps > self.warmup_steps, function, "decay_steps", &expected, self.decay_steps)?;
-        require(self.exponent >= 0.0, function, "exponent", "at least 0", self.exponent)
+schedule! {
+    /// See [`warmup_cosine_decay`].
+    #[derive(Copy)]
+    WarmupCosineDecay as "warmup_cosine_decay" (
+        /// The first value.
+        init_value: f64 in FINITE,
+        /// The value at `warmup_steps`.
+        peak_value: f64 in FINITE,
+        /// How many steps the way up takes; 0 starts at the peak.
+        warmup_steps: u64,
+        /// How many steps up and down take together, more than `warmup_steps`.
+        decay_steps: u64,
+    ) {
+        /// The value from `decay_steps` on.
+        end_value: f64 in FINITE = 0.0;
+        /// The exponent of the cosine.
+        exponent: f64 in NOT_NEGATIVE = 1.0;
     }
 }
 
@@ -152,17 +120,9 @@ impl Kind for WarmupCosineDecay {
         CosineDecay { init_value: peak_value, decay_steps, alpha, exponent }.value(count - warmup_steps)
     }
 
-    fn check(&self) -> Result<()> {
-        self.check_as("warmup_cosine_decay")
-    }
-}
-
-impl fmt::Display for WarmupCosineDecay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let WarmupCosineDecay { init_value, peak_value, warmup_steps, decay_steps, end_value, exponent } = self;
-        let values = format_args!("{init_value:?}, {peak_value:?}, {warmup_steps}, {decay_steps}, {end_value:?}");
-        write!(f, "warmup_cosine_decay({values})")?;
-        option(f, "exponent", exponent, &1.0)
+    fn check(&self, function: &str) -> Result<()> {
+        let expected = format!("more than `warmup_steps` ({}), which it includes", self.warmup_steps);
+        require(self.decay_steps > self.warmup_steps, function, "decay_steps", &expected, self.decay_steps)
     }
 }
 
@@ -200,65 +160,45 @@ pub fn warmup_exponential_decay(
     transition_steps: u64,
     decay_rate: f64,
 ) -> WarmupExponentialDecay {
-    WarmupExponentialDecay {
-        init_value,
-        warmup_steps,
-        decay: exponential_decay(peak_value, transition_steps, decay_rate),
-    }
+    WarmupExponentialDecay::with(init_value, peak_value, warmup_steps, transition_steps, decay_rate)
 }
 
-/// See [`warmup_exponential_decay`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct WarmupExponentialDecay {
-    /// The first value.
-    pub init_value: f64,
-    /// How many steps the way up takes; 0 starts at the peak.
-    pub warmup_steps: u64,
-    /// What comes after; its `init_value` is the peak, its counts start where the warm-up ends.
-    pub decay: ExponentialDecay,
-}
-
-impl WarmupExponentialDecay {
-    /// Sets how many steps to stay at the peak. Default: 0.
-    pub fn transition_begin(mut self, transition_begin: u64) -> WarmupExponentialDecay {
-        self.decay.transition_begin = transition_begin;
-        self
-    }
-
-    /// Sets whether the value falls only every `transition_steps`. Default: no.
-    pub fn staircase(mut self, staircase: bool) -> WarmupExponentialDecay {
-        self.decay.staircase = staircase;
-        self
-    }
-
-    /// Sets where to stop. Default: nowhere.
-    pub fn end_value(mut self, end_value: impl Into<Option<f64>>) -> WarmupExponentialDecay {
-        self.decay.end_value = end_value.into();
-        self
+schedule! {
+    /// See [`warmup_exponential_decay`].
+    #[derive(Copy)]
+    WarmupExponentialDecay as "warmup_exponential_decay" (
+        /// The first value.
+        init_value: f64 in FINITE,
+        /// The value at `warmup_steps`.
+        peak_value: f64 in FINITE,
+        /// How many steps the way up takes; 0 starts at the peak.
+        warmup_steps: u64,
+        /// In how many steps the value is multiplied by the rate once; 0 never.
+        transition_steps: u64,
+        /// The rate: below 1 the value falls, above 1 it grows, 0 stays at the peak.
+        decay_rate: f64 in NOT_NEGATIVE,
+    ) {
+        /// How many steps to stay at the peak.
+        transition_begin: u64 = 0;
+        /// Whether the value changes only every `transition_steps`.
+        staircase: bool = false;
+        /// Where to stop, if anywhere: a lower bound for a rate below 1, else an upper bound.
+        end_value: Option<f64> = None;
     }
 }
 
 impl Kind for WarmupExponentialDecay {
     fn value(&self, count: u64) -> f64 {
-        match count.checked_sub(self.warmup_steps) {
-            Some(since) => self.decay.value(since),
-            None => linear(self.init_value, self.decay.init_value, self.warmup_steps).value(count),
-        }
+        let WarmupExponentialDecay { peak_value, transition_steps, decay_rate, .. } = *self;
+        let WarmupExponentialDecay { transition_begin, staircase, end_value, .. } = *self;
+        let Some(since) = count.checked_sub(self.warmup_steps) else {
+            return linear(self.init_value, peak_value, self.warmup_steps).value(count);
+        };
+        let decay = exponential_decay(peak_value, transition_steps, decay_rate);
+        decay.transition_begin(transition_begin).staircase(staircase).end_value(end_value).value(since)
     }
 
-    fn check(&self) -> Result<()> {
-        finite("warmup_exponential_decay", &[("init_value", self.init_value)])?;
-        self.decay.check_as("warmup_exponential_decay", "peak_value")
-    }
-}
-
-impl fmt::Display for WarmupExponentialDecay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let WarmupExponentialDecay { init_value, warmup_steps, decay } = self;
-        let ExponentialDecay { init_value: peak_value, transition_steps, decay_rate, .. } = decay;
-        let values = format_args!("{init_value:?}, {peak_value:?}, {warmup_steps}, {transition_steps}, {decay_rate:?}");
-        write!(f, "warmup_exponential_decay({values})")?;
-        decay.fmt_options(f)
+    fn check(&self, function: &str) -> Result<()> {
+        finite(function, &[("end_value", self.end_value.unwrap_or(0.0))])
     }
 }

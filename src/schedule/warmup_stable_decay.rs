@@ -1,10 +1,8 @@
 //! Up, along, and down.
 
+use super::said::schedule;
+use super::{Kind, fraction, linear};
 use core::f64::consts::PI;
-use core::fmt;
-
-use super::{Kind, finite, fraction, linear, option};
-use crate::error::Result;
 
 /// Warms up on a line, stays, and goes down at the end: "WSD", the trapezoid.
 ///
@@ -50,15 +48,7 @@ pub fn warmup_stable_decay(
     stable_steps: u64,
     decay_steps: u64,
 ) -> WarmupStableDecay {
-    WarmupStableDecay {
-        peak_value,
-        warmup_steps,
-        stable_steps,
-        decay_steps,
-        init_value: 0.0,
-        end_value: 0.0,
-        shape: DecayShape::Linear,
-    }
+    WarmupStableDecay::with(peak_value, warmup_steps, stable_steps, decay_steps)
 }
 
 /// How [`warmup_stable_decay`] goes down.
@@ -83,43 +73,25 @@ impl DecayShape {
     }
 }
 
-/// See [`warmup_stable_decay`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
-pub struct WarmupStableDecay {
-    /// The value in the middle.
-    pub peak_value: f64,
-    /// How many steps the way up takes; 0 starts at the peak.
-    pub warmup_steps: u64,
-    /// How many steps the value stays.
-    pub stable_steps: u64,
-    /// How many steps the way down takes; 0 falls at once.
-    pub decay_steps: u64,
-    /// The first value; 0 unless set.
-    pub init_value: f64,
-    /// The last value; 0 unless set.
-    pub end_value: f64,
-    /// How it goes down; on a line unless set.
-    pub shape: DecayShape,
-}
-
-impl WarmupStableDecay {
-    /// Sets the first value. Default: 0.
-    pub fn init_value(mut self, init_value: f64) -> WarmupStableDecay {
-        self.init_value = init_value;
-        self
-    }
-
-    /// Sets the last value. Default: 0.
-    pub fn end_value(mut self, end_value: f64) -> WarmupStableDecay {
-        self.end_value = end_value;
-        self
-    }
-
-    /// Sets how it goes down. Default: on a line.
-    pub fn shape(mut self, shape: DecayShape) -> WarmupStableDecay {
-        self.shape = shape;
-        self
+schedule! {
+    /// See [`warmup_stable_decay`].
+    #[derive(Copy)]
+    WarmupStableDecay as "warmup_stable_decay" (
+        /// The value in the middle.
+        peak_value: f64 in FINITE,
+        /// How many steps the way up takes; 0 starts at the peak.
+        warmup_steps: u64,
+        /// How many steps the value stays.
+        stable_steps: u64,
+        /// How many steps the way down takes; 0 falls at once.
+        decay_steps: u64,
+    ) {
+        /// The first value.
+        init_value: f64 in FINITE = 0.0;
+        /// The last value.
+        end_value: f64 in FINITE = 0.0;
+        /// How it goes down.
+        shape: DecayShape = DecayShape::Linear;
     }
 }
 
@@ -133,21 +105,5 @@ impl Kind for WarmupStableDecay {
         let Some(since) = (count - warmup_steps).checked_sub(stable_steps) else { return peak_value };
         let left = if since < decay_steps { shape.left(fraction(since, decay_steps)) } else { 0.0 };
         end_value + (peak_value - end_value) * left
-    }
-
-    fn check(&self) -> Result<()> {
-        let values = [("peak_value", self.peak_value), ("init_value", self.init_value), ("end_value", self.end_value)];
-        finite("warmup_stable_decay", &values)
-    }
-}
-
-impl fmt::Display for WarmupStableDecay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let WarmupStableDecay { peak_value, warmup_steps, stable_steps, decay_steps, init_value, end_value, shape } =
-            self;
-        write!(f, "warmup_stable_decay({peak_value:?}, {warmup_steps}, {stable_steps}, {decay_steps})")?;
-        option(f, "init_value", init_value, &0.0)?;
-        option(f, "end_value", end_value, &0.0)?;
-        if *shape == DecayShape::Linear { Ok(()) } else { write!(f, ".shape(DecayShape::{shape:?})") }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::pattern::Pattern;
 use super::subtree;
 use crate::error::{Error, Result};
-use crate::recipe::{Recipe, ToRecipe};
+use crate::recipe::{self, Entries, FromRecipe, Node, Recipe, ToRecipe};
 use crate::tree::{LeafSpec, Structure};
 
 /// To which group each leaf belongs: what `partition` goes by.
@@ -203,5 +203,31 @@ impl ToRecipe for Labels {
             }
         };
         Recipe::map([Some(rule), self.otherwise.as_ref().map(|l| ("otherwise", label(l)))].into_iter().flatten())
+    }
+}
+
+/// From path (of a leaf or a subtree) to label; or the same under `by_path`, or a list of pairs of pattern and label under
+/// `paths`, either with the label of the rest under `otherwise`.
+impl FromRecipe for Labels {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Labels> {
+        let is = |name: &str, list: bool| match node.value().get(name) {
+            Some(Recipe::List(_)) => list,
+            Some(Recipe::Map(_)) => !list,
+            _ => false,
+        };
+        if !is("paths", true) && !is("by_path", false) {
+            return node.read().map(|Entries(entries)| Labels::tree::<String, String>(entries));
+        }
+        let fields = node.fields(&[if is("paths", true) { "paths" } else { "by_path" }, "otherwise"])?;
+        let labels = match fields.get("paths") {
+            Some(paths) => Labels::paths(paths.read::<Vec<(String, String)>>()?),
+            None => Labels::tree::<String, String>(fields.required::<Entries<String>>("by_path")?.0),
+        };
+        let otherwise = fields.or::<Option<String>>("otherwise", None)?;
+        Ok(otherwise.into_iter().fold(labels, Labels::otherwise))
+    }
+
+    fn schema() -> String {
+        r##"{"$ref": "#/$defs/labels"}"##.into()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::pattern::Pattern;
 use super::subtree;
 use crate::error::Result;
-use crate::recipe::{Recipe, ToRecipe};
+use crate::recipe::{self, ConfigError, Entries, FromRecipe, Node, Recipe, ToRecipe};
 use crate::tree::{LeafSpec, Structure};
 
 /// On which leaves a transformation acts.
@@ -228,7 +228,28 @@ impl Not for Mask {
     }
 }
 
+impl Mask {
+    /// Whether it takes every leaf.
+    pub(crate) fn is_all(&self) -> bool {
+        matches!(self.0, Rule::Constant(true))
+    }
+
+    /// Whether it is data: no function is in it.
+    pub(crate) fn is_data(&self) -> bool {
+        self.0.is_data()
+    }
+}
+
 impl Rule {
+    fn is_data(&self) -> bool {
+        match self {
+            Rule::By(_) => false,
+            Rule::Not(rule) => rule.is_data(),
+            Rule::And(a, b) | Rule::Or(a, b) => a.is_data() && b.is_data(),
+            _ => true,
+        }
+    }
+
     fn resolve(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
         let each = |taken: &dyn Fn(&LeafSpec) -> bool| Ok(structure.leaves().iter().map(taken).collect());
         match self {
@@ -253,6 +274,13 @@ impl Rule {
 
 fn zip(a: Vec<bool>, b: Vec<bool>, with: impl Fn(bool, bool) -> bool) -> Vec<bool> {
     a.into_iter().zip(b).map(|(a, b)| with(a, b)).collect()
+}
+
+/// The leaves whose path matches a pattern, as [`Mask::path`].
+impl From<&str> for Mask {
+    fn from(pattern: &str) -> Mask {
+        Mask::path(pattern)
+    }
 }
 
 impl ToRecipe for Mask {
@@ -282,29 +310,34 @@ impl ToRecipe for Rule {
     }
 }
 
-impl Mask {
-    /// The mask of a recipe, unless it is a function or no mask at all.
-    pub(crate) fn from_recipe(recipe: &Recipe) -> Option<Mask> {
-        let two = |recipe: &Recipe| match recipe.items() {
-            [a, b] => Some((Mask::from_recipe(a)?, Mask::from_recipe(b)?)),
-            _ => None,
-        };
-        match (recipe, recipe.as_call()) {
-            (Recipe::Null, _) => Some(Mask::all()),
-            (Recipe::Bool(taken), _) => Some(Mask(Rule::Constant(*taken))),
-            (_, Some(("min_ndim", ndim))) => Some(Mask::min_ndim(ndim.as_number()? as usize)),
-            (_, Some(("paths", patterns))) => {
-                let text = |pattern: &Recipe| if let Recipe::Text(text) = pattern { Some(text.clone()) } else { None };
-                Some(Mask::paths(patterns.items().iter().map(text).collect::<Option<Vec<_>>>()?))
-            }
-            (_, Some(("by_path", Recipe::Map(entries)))) => {
-                let entry = |(path, on): &(String, Recipe)| Some((path.clone(), *on == Recipe::Bool(true)));
-                Some(Mask::tree(entries.iter().map(entry).collect::<Option<Vec<_>>>()?))
-            }
-            (_, Some(("not", mask))) => Mask::from_recipe(mask).map(Not::not),
-            (_, Some(("and", pair))) => two(pair).map(|(a, b)| a.and(b)),
-            (_, Some(("or", pair))) => two(pair).map(|(a, b)| a.or(b)),
-            _ => None,
+/// `null` takes every leaf: no mask is no restriction.
+impl FromRecipe for Mask {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Mask> {
+        const FORMS: &str = "null, true, false, a pattern, or one of {\"by_path\": ..}, {\"path\": ..}, {\"paths\": [..]}, \
+                             {\"min_ndim\": ..}, {\"not\": ..}, {\"and\": [..]}, {\"or\": [..]}";
+        match node.value() {
+            _ if node.is_none() => return Ok(Mask::all()),
+            Recipe::Bool(taken) => return Ok(Mask(Rule::Constant(*taken))),
+            Recipe::Text(pattern) => return Ok(Mask::path(&**pattern)),
+            _ => {}
         }
+        let (name, inside) = node.single(FORMS)?;
+        match name {
+            "by_path" => inside.read().map(|Entries(entries)| Mask::tree(entries)),
+            "path" => inside.text("a pattern").map(Mask::path),
+            "paths" => inside.read::<Vec<String>>().map(Mask::paths),
+            "not" => inside.read::<Mask>().map(|mask| !mask),
+            "and" => inside.read().map(|(a, b): (Mask, Mask)| a.and(b)),
+            "or" => inside.read().map(|(a, b): (Mask, Mask)| a.or(b)),
+            "min_ndim" => inside.read().map(Mask::min_ndim),
+            other => {
+                let known = ["by_path", "path", "paths", "min_ndim", "not", "and", "or"];
+                Err(ConfigError::unknown(node.place(), "kind of mask", other, known))
+            }
+        }
+    }
+
+    fn schema() -> String {
+        r##"{"$ref": "#/$defs/mask"}"##.into()
     }
 }

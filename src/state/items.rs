@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::walk::Standing;
 use super::{Count, Entry, EntryMut, Flag, Kind, RandomKey, Scalar, State, StateWalk, StateWalkMut};
 use crate::tree::{LeafMut, LeafRef, Structure};
 
@@ -98,7 +99,7 @@ impl ItemMut<'_> {
 /// Every value of a state, in order.
 pub(crate) fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(ItemName, Item<'a>)> {
     let mut all = Vec::new();
-    let mut show = |field: &str, entry: Entry<'a>, apart: bool| {
+    let mut show = |field: &str, entry: Entry<'a>, Standing { apart, .. }: Standing| {
         let mut add = |leaf: Option<usize>, item| all.push((name(structure, field, leaf, apart), item));
         match entry {
             Entry::Moments(moments) => {
@@ -120,7 +121,7 @@ pub(crate) fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(I
 /// Every value of a state, in the same order.
 pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -> Vec<(ItemName, ItemMut<'a>)> {
     let mut all = Vec::new();
-    let mut show = |field: &str, entry: EntryMut<'a>, apart: bool| {
+    let mut show = |field: &str, entry: EntryMut<'a>, Standing { apart, .. }: Standing| {
         let mut add = |leaf: Option<usize>, item| all.push((name(structure, field, leaf, apart), item));
         match entry {
             EntryMut::Moments(moments) => {
@@ -137,6 +138,43 @@ pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -
     };
     state.walk_mut(&mut StateWalkMut::of_fields(&mut show));
     all
+}
+
+/// Copies a value; `None` if the kinds differ, which callers have made sure they do not.
+pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
+    match (into, from) {
+        (ItemMut::Array(mut into), Item::Array(from)) => into.copy_from(from),
+        (ItemMut::Array(_), Item::Single(_)) | (_, Item::Array(_)) => return None,
+        (into, Item::Single(single)) => {
+            if !into.set(*single) {
+                return None;
+            }
+        }
+    }
+    Some(())
+}
+
+/// Puts a state that `init` has made in the place of one that has been trained with, in which stays what users have set.
+pub(crate) fn start_anew<S: State>(old: &mut S, mut fresh: S) {
+    let mut set = Vec::new();
+    let mut show = |_: &str, entry, standing: Standing| set.extend(standing.set.then_some(entry));
+    old.walk(&mut StateWalk::of_fields(&mut show));
+    let mut set = set.into_iter();
+    let mut keep = |_: &str, entry: EntryMut<'_>, standing: Standing| match (entry, standing.set) {
+        (EntryMut::Scalar(to), true) => {
+            if let Some(Entry::Scalar(from)) = set.next() {
+                *to = *from;
+            }
+        }
+        (EntryMut::Flags(to), true) => {
+            if let Some(Entry::Flags(from)) = set.next() {
+                to.clone_from(from);
+            }
+        }
+        _ => {}
+    };
+    fresh.walk_mut(&mut StateWalkMut::of_fields(&mut keep));
+    *old = fresh;
 }
 
 fn name(structure: &Structure, field: &str, leaf: Option<usize>, apart: bool) -> ItemName {

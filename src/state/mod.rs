@@ -21,6 +21,7 @@ pub(crate) mod data;
 pub(crate) mod exact;
 mod items;
 mod kinds;
+mod layout;
 mod moments;
 mod moves;
 mod schema;
@@ -34,8 +35,9 @@ pub use data::StateData;
 pub use gradchain_derive::State;
 #[cfg(feature = "serde")]
 pub(crate) use items::Single;
-pub(crate) use items::{Item, ItemMut, ItemName, Owner, items, items_mut};
+pub(crate) use items::{Item, ItemMut, ItemName, Owner, items, items_mut, put, start_anew};
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
+pub(crate) use layout::Layout;
 pub use moments::Moments;
 pub(crate) use moves::{ItemSpec, Moves, sources};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
@@ -44,7 +46,8 @@ pub use walk::{Entry, EntryMut, EvaluateAs, Evaluation, StateWalk, StateWalkMut}
 /// A struct of typed fields, shown one by one.
 ///
 /// Derive it: `#[derive(State)]` on a struct whose fields are kinds or states; `#[state(skip)]` leaves a field out that
-/// is worked out again from the configuration, such as a resolved mask.
+/// is worked out again from the configuration, such as a resolved mask. If what it is depends on the parameters, implement the
+/// trait by hand, and show it as a [`fact`](StateWalk::fact).
 ///
 /// # Example
 ///
@@ -113,11 +116,17 @@ impl<S: State> State for Option<S> {
     }
 }
 
-/// Says that a struct's state is its fields of these names.
+/// Says that a struct's state is its fields of these names. Fields in `knows` are [facts](StateWalk::fact); of arrays in `room`, which
+/// hold nothing between steps, it is one how they lie in memory.
 macro_rules! state_fields {
-    ($S:ident<$($G:ident: $B:path),*> { $($field:ident),* }) => {
-        impl<$($G: $B),*> $crate::state::State for $S<$($G),*> {
+    (
+        $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }
+        $(knows { $($fact:ident),* })? $(room { $($room:ident),* })?
+    ) => {
+        impl $(<$G: $B>)? $crate::state::State for $S $(<$G>)? {
             fn walk<'a>(&'a self, _walk: &mut $crate::state::StateWalk<'a, '_>) {
+                $($(_walk.fact(stringify!($fact), &self.$fact);)*)?
+                $($(_walk.fact(stringify!($room), &self.$room.laid());)*)?
                 $(_walk.child(stringify!($field), &self.$field);)*
             }
             fn walk_mut<'a>(&'a mut self, _walk: &mut $crate::state::StateWalkMut<'a, '_>) {

@@ -1,5 +1,7 @@
 //! Float arrays, one for each leaf.
 
+use core::hash::{Hash, Hasher};
+
 use ndarray::ArrayD;
 
 use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
@@ -158,6 +160,11 @@ impl Moments {
         }
     }
 
+    /// How the arrays lie in memory.
+    pub(crate) fn laid(&self) -> impl Hash + '_ {
+        Laid(self)
+    }
+
     pub(crate) fn raw(&self, leaf: usize) -> Option<RawSlice> {
         self.array(leaf).map(|a| a.data.raw())
     }
@@ -205,6 +212,16 @@ impl Moments {
 
     fn array(&self, leaf: usize) -> Option<&MomentArray> {
         self.arrays.get(leaf)?.as_ref()
+    }
+}
+
+/// Arrays without their values.
+struct Laid<'a>(&'a Moments);
+
+impl Hash for Laid<'_> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let arrays = self.0.arrays.iter().map(|array| array.as_ref().map(|a| (a.data.dtype(), &a.shape, &a.strides)));
+        arrays.for_each(|array| array.hash(hasher));
     }
 }
 

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
+use super::walk::Standing;
 use super::{Entry, State, StateWalk};
 use crate::element::DType;
 use crate::tree::Structure;
@@ -71,23 +72,11 @@ impl Schema {
     /// The schema of a state that was made for parameters of this structure.
     pub fn of<S: State>(state: &S, structure: &Structure) -> Schema {
         let mut entries = Vec::new();
-        let mut add = |(field, apart): (&str, bool), leaf: Option<usize>, kind, dtype, shape: &[usize]| {
-            let leaf = leaf.filter(|_| !apart).and_then(|i| structure.leaves().get(i)).map(|l| l.path().into());
-            entries.push(SchemaEntry { field: field.into(), leaf, kind, dtype, shape: shape.into() });
-        };
-        let mut show = |field: &str, entry: Entry<'_>, apart: bool| match entry {
-            Entry::Moments(m) => m.leaves().for_each(|leaf| {
-                add((field, apart), Some(leaf), Kind::Moment, m.dtype(leaf), m.shape(leaf).unwrap_or_default());
-            }),
-            Entry::Count(_) => add((field, apart), None, Kind::Count, None, &[]),
-            Entry::Flag(_) => add((field, apart), None, Kind::Flag, None, &[]),
-            Entry::Scalar(_) => add((field, apart), None, Kind::Scalar, None, &[]),
-            Entry::Key(_) => add((field, apart), None, Kind::Key, None, &[]),
-            Entry::Counts(v) => v.iter().for_each(|(leaf, _)| add((field, apart), Some(leaf), Kind::Count, None, &[])),
-            Entry::Flags(v) => v.iter().for_each(|(leaf, _)| add((field, apart), Some(leaf), Kind::Flag, None, &[])),
-            Entry::Scalars(v) => {
-                v.iter().for_each(|(leaf, _)| add((field, apart), Some(leaf), Kind::Scalar, None, &[]))
-            }
+        let mut show = |field: &str, entry: Entry<'_>, Standing { apart, .. }: Standing| {
+            each_value(entry, &mut |leaf, kind, dtype, shape, _| {
+                let leaf = leaf.filter(|_| !apart).and_then(|i| structure.leaves().get(i)).map(|l| l.path().into());
+                entries.push(SchemaEntry { field: field.into(), leaf, kind, dtype, shape: shape.into() });
+            });
         };
         state.walk(&mut StateWalk::of_fields(&mut show));
         Schema { entries }
@@ -125,6 +114,26 @@ impl Schema {
 impl fmt::Display for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.entries.iter().try_for_each(|entry| writeln!(f, "{entry}"))
+    }
+}
+
+/// Shows what each value of a field is: of which leaf, and of arrays type, shape and strides.
+pub(super) fn each_value(
+    entry: Entry<'_>,
+    show: &mut dyn FnMut(Option<usize>, Kind, Option<DType>, &[usize], &[isize]),
+) {
+    let mut one = |leaf, kind| show(leaf, kind, None, &[], &[]);
+    match entry {
+        Entry::Moments(m) => m.leaves().for_each(|leaf| {
+            show(Some(leaf), Kind::Moment, m.dtype(leaf), m.shape(leaf).unwrap_or_default(), m.strides(leaf));
+        }),
+        Entry::Count(_) => one(None, Kind::Count),
+        Entry::Flag(_) => one(None, Kind::Flag),
+        Entry::Scalar(_) => one(None, Kind::Scalar),
+        Entry::Key(_) => one(None, Kind::Key),
+        Entry::Counts(v) => v.iter().for_each(|(leaf, _)| one(Some(leaf), Kind::Count)),
+        Entry::Flags(v) => v.iter().for_each(|(leaf, _)| one(Some(leaf), Kind::Flag)),
+        Entry::Scalars(v) => v.iter().for_each(|(leaf, _)| one(Some(leaf), Kind::Scalar)),
     }
 }
 

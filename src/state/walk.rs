@@ -2,6 +2,8 @@
 
 use core::any::Any;
 use core::fmt::{Display, Write};
+use core::hash::Hash;
+use std::hash::DefaultHasher;
 
 use super::{Count, Flag, Moments, PerLeaf, RandomKey, Scalar, State};
 
@@ -62,45 +64,64 @@ pub struct EvaluateAs {
     pub of_array: f64,
 }
 
+/// How a field stands in a state.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Standing {
+    /// It does not belong to the parameters' leaves, whatever its numbers.
+    pub(crate) apart: bool,
+    /// It is as a user has set it, and nothing that was learned in training.
+    pub(crate) set: bool,
+}
+
 /// A walk over the fields of a state, for reading.
 pub struct StateWalk<'a, 'w> {
     path: String,
     /// Names that take the place of the next level's numbers.
     names: Vec<String>,
-    /// The fields do not belong to the parameters' leaves, whatever their numbers.
-    apart: bool,
+    standing: Standing,
     sink: ReadSink<'a, 'w>,
 }
 
 /// What a walk is for: every field, the parts of one type, or the evaluations.
 enum ReadSink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
-    Fields(&'w mut dyn FnMut(&str, Entry<'a>, bool)),
+    Fields(&'w mut dyn FnMut(&str, Entry<'a>, Standing)),
     Parts(&'w mut dyn FnMut(&str, &'a dyn Any)),
     Evaluations(&'w mut dyn FnMut(&str, Evaluation<'a>, bool)),
+    Facts(&'w mut dyn FnMut(&str, &dyn Fn(&mut DefaultHasher))),
 }
 
 impl<'a, 'w> StateWalk<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, Entry<'a>)) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), apart: false, sink: ReadSink::Entries(sink) }
+        StateWalk {
+            path: String::new(),
+            names: Vec::new(),
+            standing: Standing::default(),
+            sink: ReadSink::Entries(sink),
+        }
     }
 
-    /// A walk that also says whether a field is [`apart`](Self::apart) from the parameters' leaves.
-    pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, Entry<'a>, bool)) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), apart: false, sink: ReadSink::Fields(sink) }
+    /// A walk that also says how a field stands.
+    pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, Entry<'a>, Standing)) -> Self {
+        StateWalk {
+            path: String::new(),
+            names: Vec::new(),
+            standing: Standing::default(),
+            sink: ReadSink::Fields(sink),
+        }
     }
 
     /// Walks fields whose leaves are not the parameters'.
     pub(crate) fn apart(&mut self, inside: impl FnOnce(&mut Self)) {
-        let outer = core::mem::replace(&mut self.apart, true);
+        let outer = core::mem::replace(&mut self.standing.apart, true);
         inside(self);
-        self.apart = outer;
+        self.standing.apart = outer;
     }
 
     /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
     pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a dyn Any)) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), apart: false, sink: ReadSink::Parts(sink) }
+        StateWalk { path: String::new(), names: Vec::new(), standing: Standing::default(), sink: ReadSink::Parts(sink) }
     }
 
     /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
@@ -115,19 +136,46 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     /// A walk that shows each [`evaluation`](Self::evaluation), with the path of the state it belongs to, instead of the
     /// fields; and whether it is [`apart`](Self::apart) from the parameters' leaves.
     pub(crate) fn of_evaluations(sink: &'w mut dyn FnMut(&str, Evaluation<'a>, bool)) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), apart: false, sink: ReadSink::Evaluations(sink) }
+        StateWalk {
+            path: String::new(),
+            names: Vec::new(),
+            standing: Standing::default(),
+            sink: ReadSink::Evaluations(sink),
+        }
     }
 
     /// Says which parameters to evaluate with, if that is what the walk is for.
     pub fn evaluation(&mut self, evaluation: Evaluation<'a>) {
         if let ReadSink::Evaluations(sink) = &mut self.sink {
-            sink(&self.path, evaluation, self.apart);
+            sink(&self.path, evaluation, self.standing.apart);
+        }
+    }
+
+    /// A walk that shows each [`fact`](Self::fact), with its path, instead of the fields.
+    pub(crate) fn of_facts(sink: &'w mut dyn FnMut(&str, &dyn Fn(&mut DefaultHasher))) -> Self {
+        StateWalk { path: String::new(), names: Vec::new(), standing: Standing::default(), sink: ReadSink::Facts(sink) }
+    }
+
+    /// Says what `init` has decided that is no field, such as which leaves to act on, or how they lie in memory. A state in which
+    /// it is something else is refused in the place of this one.
+    pub fn fact<H: Hash>(&mut self, name: &str, fact: &H) {
+        if let ReadSink::Facts(sink) = &mut self.sink {
+            let parent = enter(&mut self.path, name);
+            sink(&self.path, &|hasher| fact.hash(hasher));
+            self.path.truncate(parent);
         }
     }
 
     /// Walks a field under its name.
     pub fn child<S: State>(&mut self, name: &str, state: &'a S) {
         self.within(name, |walk| state.walk(walk));
+    }
+
+    /// Walks a field that users set.
+    pub(crate) fn setting<S: State>(&mut self, name: &str, state: &'a S) {
+        let outer = core::mem::replace(&mut self.standing.set, true);
+        self.child(name, state);
+        self.standing.set = outer;
     }
 
     /// Walks a field under a number.
@@ -144,8 +192,8 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     pub fn entry(&mut self, entry: Entry<'a>) {
         match &mut self.sink {
             ReadSink::Entries(sink) => sink(&self.path, entry),
-            ReadSink::Fields(sink) => sink(&self.path, entry, self.apart),
-            ReadSink::Parts(_) | ReadSink::Evaluations(_) => {}
+            ReadSink::Fields(sink) => sink(&self.path, entry, self.standing),
+            ReadSink::Parts(_) | ReadSink::Evaluations(_) | ReadSink::Facts(_) => {}
         }
     }
 
@@ -167,38 +215,43 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 pub struct StateWalkMut<'a, 'w> {
     path: String,
     names: Vec<String>,
-    apart: bool,
+    standing: Standing,
     sink: Sink<'a, 'w>,
 }
 
 /// What a walk is for: every field, or the parts of one type.
 enum Sink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, EntryMut<'a>)),
-    Fields(&'w mut dyn FnMut(&str, EntryMut<'a>, bool)),
+    Fields(&'w mut dyn FnMut(&str, EntryMut<'a>, Standing)),
     Parts(&'w mut dyn FnMut(&str, &'a mut dyn Any)),
 }
 
 impl<'a, 'w> StateWalkMut<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, EntryMut<'a>)) -> Self {
-        StateWalkMut { path: String::new(), names: Vec::new(), apart: false, sink: Sink::Entries(sink) }
+        StateWalkMut {
+            path: String::new(),
+            names: Vec::new(),
+            standing: Standing::default(),
+            sink: Sink::Entries(sink),
+        }
     }
 
-    /// A walk that also says whether a field is [`apart`](Self::apart) from the parameters' leaves.
-    pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, EntryMut<'a>, bool)) -> Self {
-        StateWalkMut { path: String::new(), names: Vec::new(), apart: false, sink: Sink::Fields(sink) }
+    /// A walk that also says how a field stands.
+    pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, EntryMut<'a>, Standing)) -> Self {
+        StateWalkMut { path: String::new(), names: Vec::new(), standing: Standing::default(), sink: Sink::Fields(sink) }
     }
 
     /// Walks fields whose leaves are not the parameters'.
     pub(crate) fn apart(&mut self, inside: impl FnOnce(&mut Self)) {
-        let outer = core::mem::replace(&mut self.apart, true);
+        let outer = core::mem::replace(&mut self.standing.apart, true);
         inside(self);
-        self.apart = outer;
+        self.standing.apart = outer;
     }
 
     /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
     pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a mut dyn Any)) -> Self {
-        StateWalkMut { path: String::new(), names: Vec::new(), apart: false, sink: Sink::Parts(sink) }
+        StateWalkMut { path: String::new(), names: Vec::new(), standing: Standing::default(), sink: Sink::Parts(sink) }
     }
 
     /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
@@ -217,6 +270,13 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
         self.within(name, |walk| state.walk_mut(walk));
     }
 
+    /// Walks a field that users set.
+    pub(crate) fn setting<S: State>(&mut self, name: &str, state: &'a mut S) {
+        let outer = core::mem::replace(&mut self.standing.set, true);
+        self.child(name, state);
+        self.standing.set = outer;
+    }
+
     /// Walks a field under a number.
     pub fn index<S: State>(&mut self, index: usize, state: &'a mut S) {
         let names = core::mem::take(&mut self.names);
@@ -231,7 +291,7 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
     pub fn entry(&mut self, entry: EntryMut<'a>) {
         match &mut self.sink {
             Sink::Entries(sink) => sink(&self.path, entry),
-            Sink::Fields(sink) => sink(&self.path, entry, self.apart),
+            Sink::Fields(sink) => sink(&self.path, entry, self.standing),
             Sink::Parts(_) => {}
         }
     }

@@ -1,9 +1,6 @@
 //! What rules with running means have in common.
 
-use crate::element::Real;
-use crate::engine::Clock;
-use crate::error::Result;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// How much of a running mean is kept, and how much of what is new is taken: 1 together.
 #[derive(Clone, Copy, Debug)]
@@ -38,15 +35,4 @@ pub(super) fn first_moment(clock: Clock, decay: f64, nesterov: bool) -> (f64, f6
         true => (decay / next.bias_correction(decay), (1.0 - decay) * unbias),
         false => (unbias, 0.0),
     }
-}
-
-/// Checks decays of running means.
-pub(super) fn check_decays<const N: usize>(function: &str, decays: [(&str, &Hyperparam); N]) -> Result<()> {
-    decays.into_iter().try_for_each(|(name, h)| h.validate(function, name, "in [0, 1)", |x| (0.0..1.0).contains(&x)))
-}
-
-/// Checks what is added to keep away from zero, and the like.
-pub(super) fn check_not_negative<const N: usize>(function: &str, small: [(&str, &Hyperparam); N]) -> Result<()> {
-    let fits = |x: f64| x >= 0.0 && x.is_finite();
-    small.into_iter().try_for_each(|(name, h)| h.validate(function, name, "finite and not negative", fits))
 }

@@ -1,11 +1,8 @@
 //! Multiplying each leaf by a number that follows from sums over elements: one barrier, nothing stored.
 
-use crate::element::Real;
-use crate::engine::{self, InitContext, Part, SlotArray, StepContext, Sums, TwoPass, TwoPasses};
-use crate::error::Result;
+use crate::engine;
 use crate::needs::Needs;
-use crate::state::Count;
-use crate::state::state_fields;
+use crate::part::prelude::*;
 
 /// A part of two passes that only multiplies each leaf by a number, which follows from sums over elements.
 pub trait Rescale: Part<Form = TwoPass> {
@@ -81,7 +78,7 @@ pub struct RescaleState {
     pub(super) factors: Vec<f64>,
 }
 
-state_fields!(RescaleState<> { count });
+state_fields!(RescaleState { count });
 
 impl RescaleState {
     pub(super) fn new(leaves: usize) -> RescaleState {

@@ -93,8 +93,11 @@ impl LeafMut<'_> {
     /// Takes the elements of a leaf of the same type and shape, which may lie in another order.
     pub(crate) fn copy_from(&mut self, from: &LeafRef<'_>) {
         debug_assert!(self.dtype() == from.dtype() && self.shape() == from.shape(), "checked by the caller");
-        let bytes = from.to_bytes();
-        let mut rest = &bytes[..];
+        self.take_bytes(&from.to_bytes());
+    }
+
+    /// Takes as many bytes as it has.
+    pub(crate) fn take_bytes(&mut self, mut rest: &[u8]) {
         let Ok(()) = self.write_bytes(|piece| -> Result<(), core::convert::Infallible> {
             let (now, later) = rest.split_at(piece.len());
             piece.copy_from_slice(now);

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Difference, LeafSpec};
 
 /// The leaves of a tree without their values: paths, types, shapes, in order.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct Structure {
     leaves: Vec<LeafSpec>,
 }
@@ -106,6 +106,22 @@ impl Structure {
     /// order. Empty if they agree.
     pub fn differences<T: Tree + ?Sized>(&self, tree: &T) -> Vec<Difference> {
         self.compare(&Structure::observed(tree), |ours, theirs| ours == theirs)
+    }
+
+    /// As `differences`, in memory orders too.
+    pub(crate) fn differences_in_memory(&self, other: &Structure) -> Vec<Difference> {
+        let mut found = self.compare(other, |ours, theirs| ours == theirs);
+        let pairs = self.leaves.iter().filter_map(|ours| Some((ours, &other.leaves[other.index_of(ours.path())?])));
+        found.extend(
+            pairs.filter(|(ours, theirs)| ours.shape() == theirs.shape() && ours.strides() != theirs.strides()).map(
+                |(ours, theirs)| Difference::MemoryOrder {
+                    path: ours.path().into(),
+                    expected: ours.strides().to_vec(),
+                    found: theirs.strides().to_vec(),
+                },
+            ),
+        );
+        found
     }
 
     /// As `differences`, where `fits(ours, theirs)` says which types are good enough.

@@ -1,8 +1,5 @@
-use super::macros::memory;
 use super::multi_steps::not_finite;
-use crate::element::Real;
-use crate::engine::{Around, Decision, Stage, StepContext, Wrapper, WrapperState};
-use crate::state::{Count, Flag};
+use crate::part::prelude::*;
 
 /// Runs a transformation only if all gradients are finite; otherwise the update is zero and nothing inside is touched.
 ///
@@ -45,7 +42,7 @@ pub fn apply_if_finite<T: Stage>(inner: T, max_consecutive_errors: u32) -> Apply
     ApplyIfFinite::with(inner, max_consecutive_errors)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`apply_if_finite`].
     pub ApplyIfFinite<T> as "apply_if_finite" around inner: Around {
         max_consecutive_errors: u32;

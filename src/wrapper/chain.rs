@@ -1,7 +1,4 @@
-use crate::element::Real;
-use crate::engine::{
-    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
-};
+use crate::engine::{Keeps, Named, OfChain, Optimizer, Outline, Part, Stage};
 use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
@@ -126,101 +123,61 @@ impl<S: State> State for NamedState<S> {
     }
 }
 
-impl<T: Stage> Stage for NamedChain<T> {
-    type Needs = T::Needs;
+/// In [`Named`]: the state has the members' names.
+pub enum WithNames {}
+
+impl<T: Stage> Keeps<NamedChain<T>> for WithNames {
     type State = NamedState<T::State>;
-    type Run = T::Run;
-    type Kernel<C: Real> = T::Kernel<C>;
 
-    const SHAPE: Shape = T::SHAPE;
-    const FUSES: bool = T::FUSES;
-    const SLOTS: usize = T::SLOTS;
-
-    fn shape(&self) -> Shape {
-        self.members.shape()
+    fn around(part: &NamedChain<T>, members: T::State) -> NamedState<T::State> {
+        NamedState { names: part.names.clone(), members }
     }
 
-    fn needs(&self) -> crate::needs::Level {
-        self.members.needs()
+    fn inside(state: &NamedState<T::State>) -> &T::State {
+        &state.members
     }
+
+    fn inside_mut(state: &mut NamedState<T::State>) -> &mut T::State {
+        &mut state.members
+    }
+
+    fn outline(chain: Outline) -> Outline {
+        match chain {
+            Outline::Chain(members) => Outline::NamedChain(members),
+            other => other,
+        }
+    }
+}
+
+impl<T: Stage> Part for NamedChain<T> {
+    const NAME: &'static str = "named_chain";
+    type Form = Named<OfChain, WithNames>;
 
     fn validate(&self) -> Result<()> {
-        if let Some((i, name)) = self.names.iter().enumerate().find(|(i, name)| self.names[..*i].contains(name)) {
-            return Err(Error::argument("named_chain", "names", "all different", format!("`{name}` again at {i}")));
+        match self.names.iter().enumerate().find(|(i, name)| self.names[..*i].contains(name)) {
+            Some((i, name)) => {
+                Err(Error::argument(Self::NAME, "names", "all different", format!("`{name}` again at {i}")))
+            }
+            None => Ok(()),
         }
-        self.members.validate()
-    }
-
-    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        Ok(NamedState { names: self.names.clone(), members: self.members.init_state(at)? })
-    }
-
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        self.members.check(state, at)
-    }
-
-    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> T::Run {
-        self.members.begin(state, at)
-    }
-
-    fn barrier(
-        &self,
-        state: &mut Self::State,
-        run: &mut T::Run,
-        at: &StepContext<'_>,
-        index: usize,
-        sums: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
-        self.members.barrier(state, run, at, index, sums, tree);
-    }
-
-    fn finish(&self, state: &mut Self::State, run: T::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        self.members.finish(state, run, sums, outcome);
-    }
-
-    fn ends_at(&self, state: &Self::State, run: &T::Run) -> Option<usize> {
-        self.members.ends_at(state, run)
-    }
-
-    fn tile<C: Real>(&self, state: &Self::State, run: &T::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        self.members.tile(state, run, place, span, tile);
-    }
-
-    fn fuses_now(&self, state: &Self::State, run: &T::Run, leaf: usize) -> bool {
-        self.members.fuses_now(state, run, leaf)
-    }
-
-    #[inline]
-    fn kernel<C: Real>(&self, state: &Self::State, run: &T::Run, leaf: usize) -> T::Kernel<C> {
-        self.members.kernel(state, run, leaf)
-    }
-
-    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
-        self.members.slots(state, leaf, list);
-    }
-
-    #[inline(always)]
-    fn apply<C: Real>(k: &T::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, terms: &mut [Term]) -> C {
-        T::apply::<C>(k, at, span, slots, u, p, terms)
-    }
-
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        self.members.state_bytes(state, leaf, at, span)
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        self.members.unused(&state.members, report);
     }
 
     fn recipe(&self) -> Recipe {
         let members = self.members.recipe();
         let named = self.names.iter().zip(members.get("chain").map_or(&[][..], Recipe::items));
         let pairs = named.map(|(name, member)| Recipe::List(vec![Recipe::text(name), member.clone()]));
-        Recipe::Map(vec![("named_chain".into(), Recipe::List(pairs.collect()))])
+        Recipe::Map(vec![(Self::NAME.into(), Recipe::List(pairs.collect()))])
     }
 
     fn describe(&self) -> String {
         format!("named_{}", self.members.describe())
+    }
+}
+
+impl<T: Stage> Optimizer for NamedChain<T> {
+    type Chain = T;
+
+    fn chain(&self) -> &T {
+        &self.members
     }
 }

@@ -1,12 +1,9 @@
-use crate::element::{DType, Element, Real, convert};
+use crate::element::{Element, convert};
 use crate::engine::table::Table;
-use crate::engine::{
-    Arrays, Ask, InitContext, LeafVisitor, Nested, Outcome, Shape, Stage, StepContext, Whole, WholeLeaf, WholeTree,
-    WholeTreeTransformation,
-};
-use crate::error::Result;
+use crate::engine::{Arrays, Ask, Nested, Shape};
 use crate::needs::Level;
-use crate::state::{Moments, State, StateWalk, StateWalkMut};
+use crate::part::prelude::*;
+use crate::state::{StateWalk, StateWalkMut};
 use crate::tree::{LeafSpec, Structure};
 
 /// Shows a transformation all leaves as one: a vector of all their elements, each leaf's in row-major order.
@@ -54,7 +51,7 @@ pub fn flatten<T: Stage>(inner: T) -> Flatten<T> {
     Flatten::with(inner)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`flatten`].
     pub Flatten<T> as "flatten" around inner: Whole {}
     check Self::check_inner;
@@ -87,6 +84,7 @@ impl<S> FlattenState<S> {
 
 impl<S: State> State for FlattenState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("vector", &(&self.room.nested, &self.room.leaves, &self.room.active));
         walk.apart(|walk| walk.child("inner", &self.inner));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
@@ -97,6 +95,9 @@ impl<S: State> State for FlattenState<S> {
 /// What a step needs besides state: the vectors, and leaves to ask for the loss at.
 #[derive(Clone, Debug)]
 struct Room {
+    /// The leaves that the vector is made of.
+    leaves: Structure,
+    active: Vec<bool>,
     nested: Nested,
     grads: Moments,
     params: Moments,
@@ -116,8 +117,9 @@ impl Room {
         let [grads, params, updates] = [vector()?, vector()?, vector()?];
         let asking = if asks { Some([at.moments()?, at.moments()?]) } else { None };
         let nested = Nested::new(&structure, &[true], shape);
-        let outcome = Outcome { emitted: true, skipped: false };
-        Ok(Room { nested, grads, params, updates, asking, outcome })
+        let outcome = Outcome::GRADIENTS;
+        let (leaves, active) = (at.structure().clone(), at.active().into());
+        Ok(Room { leaves, active, nested, grads, params, updates, asking, outcome })
     }
 }
 
@@ -263,7 +265,7 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let FlattenState { inner, room: Room { nested, grads, params, updates, asking, outcome } } = state;
+        let FlattenState { inner, room: Room { nested, grads, params, updates, asking, outcome, .. } } = state;
         let shape = self.inner.shape();
         let reads = shape.reads_params != 0 || shape.materializes != 0;
         let params_along = if reads { Some(Along::start(params)) } else { None };

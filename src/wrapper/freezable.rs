@@ -1,8 +1,7 @@
-use super::macros::memory;
-use crate::engine::{Around, InitContext, Stage, Wrapper, WrapperState};
-use crate::error::{Error, Result};
+use super::multi_steps::Window;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::state::{Flag, PerLeaf};
+use crate::state::StateWalk;
 use crate::tree::Structure;
 
 /// Lets leaves be frozen and thawed while training runs; their state waits.
@@ -12,7 +11,7 @@ use crate::tree::Structure;
 /// better left out for good, which saves its state: [`masked(..).freeze_others()`](crate::Masked::freeze_others).
 ///
 /// Counts of steps are for all leaves together and go on. So a leaf that is frozen from the first step on should not be
-/// thawed into Adam: its moments would be zero, and their bias no longer corrected for. Put it inside
+/// thawed into Adam: its moments would be zero, and their bias no longer corrected for. It goes inside
 /// [`multi_steps`](crate::multi_steps), not around: a window that a leaf saw half of has no mean for it.
 ///
 /// # Arithmetic
@@ -29,7 +28,8 @@ use crate::tree::Structure;
 /// # Errors
 ///
 /// `init` fails if a part inside works on whole leaves or on the whole tree in memory, as
-/// [`scale_by_lbfgs`](crate::scale_by_lbfgs) does: the history of a vector is not that of a part of it.
+/// [`scale_by_lbfgs`](crate::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or if there is a
+/// [`multi_steps`](crate::multi_steps) inside.
 ///
 /// # Example
 ///
@@ -63,7 +63,7 @@ pub fn freezable<T: Stage>(inner: T) -> Freezable<T> {
     Freezable::with(inner)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`freezable`].
     pub Freezable<T> as "freezable" around inner: Around {}
     check Self::check_inner;
@@ -85,7 +85,8 @@ pub type FreezableState<S> = WrapperState<Frozen, S>;
 
 memory! {
     /// Which leaves of a [`freezable`] are frozen.
-    pub Frozen {
+    pub Frozen {}
+    set {
         frozen: PerLeaf<Flag>,
     }
     beside {
@@ -132,7 +133,13 @@ impl<T: Stage> Wrapper for Freezable<T> {
     type Memory = Frozen;
     const CHOOSES: bool = true;
 
-    fn start(&self, memory: &mut Frozen, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut Frozen, at: &InitContext<'_>, inner: &T::State) -> Result<()> {
+        let mut has_windows = false;
+        inner.walk(&mut StateWalk::of_parts(&mut |_, part| has_windows |= part.is::<Window>()));
+        if has_windows {
+            let expected = "without `multi_steps`: that goes around `freezable`, so that no leaf sees half of a window";
+            return Err(Error::argument("freezable", "inner", expected, self.inner.describe()));
+        }
         *memory = Frozen { frozen: PerLeaf::new(at.active(), Flag::default()), structure: at.structure().clone() };
         Ok(())
     }

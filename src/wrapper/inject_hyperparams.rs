@@ -1,13 +1,11 @@
 use core::any::Any;
 use core::fmt;
 
-use super::macros::memory;
 use crate::arguments::{Argument, Arguments};
-use crate::element::{DType, Element, with_dtype};
-use crate::engine::{Around, Decision, InitContext, Stage, StepContext, Wrapper, WrapperState};
-use crate::error::{Error, Result};
-use crate::schedule::{Hyperparam, Schedule};
-use crate::state::{Count, Scalar, State, StateWalk, StateWalkMut};
+use crate::element::{Element, with_dtype};
+use crate::part::prelude::*;
+use crate::schedule::Schedule;
+use crate::state::{StateWalk, StateWalkMut};
 
 /// Makes the numbers that a transformation was built with part of its state, where they can be read and changed while
 /// training runs.
@@ -60,7 +58,7 @@ pub fn inject_hyperparams<T: Arguments + Stage>(inner: T) -> InjectHyperparams<T
     InjectHyperparams::with(inner, Vec::new())
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`inject_hyperparams`].
     pub InjectHyperparams<T: Arguments> as "inject_hyperparams" around inner: Around {
         static_args: Vec<String>;
@@ -169,11 +167,11 @@ impl fmt::Display for Hyperparams {
 
 impl State for Hyperparams {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        self.values.iter().for_each(|v| walk.child(v.name, &v.value));
+        self.values.iter().for_each(|v| walk.setting(v.name, &v.value));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         if let Some(hyperparams) = walk.part(self) {
-            hyperparams.values.iter_mut().for_each(|v| walk.child(v.name, &mut v.value));
+            hyperparams.values.iter_mut().for_each(|v| walk.setting(v.name, &mut v.value));
         }
     }
 }

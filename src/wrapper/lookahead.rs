@@ -1,11 +1,5 @@
-use super::macros::memory;
-use crate::element::Real;
-use crate::engine::{
-    Arithmetic, AroundWithArithmetic, Decision, InitContext, Outcome, Stage, StepContext, Wrapper, WrapperState,
-};
-use crate::error::Result;
-use crate::schedule::Hyperparam;
-use crate::state::{Count, EvaluateAs, Moments, State};
+use crate::part::prelude::*;
+use crate::state::{EvaluateAs, start_anew};
 
 /// Lets a fast optimizer run ahead, and every `sync_period` steps moves slow parameters part of the way to where it got;
 /// the fast ones start again from there.
@@ -56,13 +50,13 @@ pub fn lookahead<T: Stage>(fast_optimizer: T, sync_period: u64, slow_step_size: 
     Lookahead::with(fast_optimizer, sync_period, slow_step_size.into())
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`lookahead`].
     pub Lookahead<T> as "lookahead" around fast_optimizer: AroundWithArithmetic {
         sync_period: u64 in AT_LEAST_1;
         slow_step_size: Hyperparam in FINITE;
-        /// Whether the fast optimizer forgets its state when synchronizing. It is copied from the first state then, which
-        /// allocates.
+        /// Whether the fast optimizer forgets its state when synchronizing. Then it starts anew, as `init` makes it for the parameters
+        /// that the step was given, which allocates; what was set in it by name, and which leaves are frozen, stays.
         reset_state: bool = false;
     }
     shows "{}, {}": sync_period, slow_step_size;
@@ -78,8 +72,10 @@ memory! {
         syncs: Count,
     }
     beside {
-        /// The fast optimizer's first state, if it is going to be reset to it.
-        first: Option<Box<S>>,
+        /// The state that the fast optimizer has after this step, if it forgets the one that it has.
+        fresh: Option<Box<S>>,
+        /// The leaves acted on.
+        active: Vec<bool>,
         /// How far to go in this step.
         step_size: f64,
     }
@@ -101,12 +97,12 @@ impl<S: State> LookaheadState<S> {
 impl<T: Stage> Wrapper for Lookahead<T> {
     type Memory = SlowSteps<T::State>;
 
-    fn start(&self, memory: &mut SlowSteps<T::State>, _: &InitContext<'_>, inner: &T::State) -> Result<()> {
-        memory.first = self.reset_state.then(|| Box::new(inner.clone()));
+    fn start(&self, memory: &mut SlowSteps<T::State>, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+        memory.active = at.active().into();
         Ok(())
     }
 
-    fn decide(&self, memory: &mut SlowSteps<T::State>, _: &StepContext<'_>, _: f64) -> Decision {
+    fn decide(&self, memory: &mut SlowSteps<T::State>, at: &StepContext<'_>, _: f64) -> Decision {
         memory.steps_since_sync.increment();
         if memory.steps_since_sync.get() < self.sync_period {
             return Decision::Inside;
@@ -114,12 +110,13 @@ impl<T: Stage> Wrapper for Lookahead<T> {
         memory.step_size = self.slow_step_size.at(memory.syncs.get());
         memory.steps_since_sync.reset();
         memory.syncs.increment();
+        memory.fresh = self.reset_state.then(|| Box::new(at.anew(&self.inner, &memory.active)));
         Decision::Run
     }
 
-    fn finish(&self, memory: &mut SlowSteps<T::State>, did: Decision, _: Option<Outcome>, inner: &mut T::State) {
-        if let (Decision::Run, Some(first)) = (did, &memory.first) {
-            *inner = (**first).clone();
+    fn finish(&self, memory: &mut SlowSteps<T::State>, _: Decision, _: Option<Outcome>, inner: &mut T::State) {
+        if let Some(fresh) = memory.fresh.take() {
+            start_anew(inner, *fresh);
         }
     }
 }

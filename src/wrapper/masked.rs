@@ -1,5 +1,4 @@
-use crate::engine::{Around, Elsewhere, InitContext, Stage, Wrapper, WrapperState};
-use crate::error::Result;
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Mask;
 
@@ -48,11 +47,11 @@ pub fn masked<T>(inner: T, mask: impl Into<Mask>) -> Masked<T> {
     Masked::with(inner, mask.into(), false)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`masked`].
     pub Masked<T> as "masked" around inner: Around {
         mask: Mask;
-        freeze_others: bool;
+        freeze_others: @may bool;
     }
     recipe Self::data;
     arguments inside;
@@ -80,10 +79,6 @@ impl<T> Masked<T> {
 impl<T: Stage> Masked<T> {
     fn data(&self) -> Recipe {
         let mask = self.mask.to_recipe();
-        // A mask that takes every leaf is no mask.
-        if mask == Recipe::Bool(true) {
-            return self.inner.recipe();
-        }
         let frozen = self.freeze_others.then_some(("freeze_others", Recipe::Bool(true)));
         Recipe::call("masked", [("inner", self.inner.recipe()), ("mask", mask)].into_iter().chain(frozen))
     }
@@ -103,9 +98,8 @@ impl<T: Stage> Wrapper for Masked<T> {
     type Memory = ();
     const CHOOSES: bool = true;
 
-    fn leaves(&self, at: &InitContext<'_>) -> Result<Option<Vec<bool>>> {
-        let what = format!("mask of {}", self.inner.describe());
-        self.mask.resolve(at.structure(), &what).map(Some)
+    fn mask(&self) -> Option<&Mask> {
+        Some(&self.mask)
     }
 
     fn elsewhere(&self) -> Elsewhere {

@@ -1,15 +1,4 @@
-use crate::arguments::{Argument, Arguments};
-use crate::element::Real;
-use crate::engine::Inner;
-use crate::engine::{
-    InitContext, Outcome, Place, Shape, SlotsJob, SlotsWriter, Span, Stage, StepContext, Sums, Tile, WholeTree,
-    slots_read, slots_write, sum_pairs, sum_tile, sum_triples,
-};
-use crate::error::{Error, Result};
-use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Moments, Scalar, State};
+use crate::part::prelude::*;
 
 /// Learns how far to go in the direction in which an optimizer has come: its learning rate, in effect.
 ///
@@ -67,70 +56,44 @@ use crate::state::{Count, Moments, Scalar, State};
 /// [`contrib.mechanize`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: none but `f64` sums. Both clip `h`,
 /// which the paper does not.
 pub fn mechanize<T: Stage>(base_optimizer: T) -> Mechanize<T> {
-    Mechanize { inner: base_optimizer, weight_decay: 1e-2.into(), eps: 1e-8.into(), s_init: 1e-6.into(), num_betas: 6 }
+    Mechanize::with(base_optimizer)
 }
 
-/// See [`mechanize`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Mechanize<T> {
-    inner: T,
-    weight_decay: Hyperparam,
-    eps: Hyperparam,
-    s_init: Hyperparam,
-    num_betas: usize,
+wrapper! {
+    /// See [`mechanize`].
+    pub Mechanize<T> as "mechanize" around base_optimizer: AroundWithSums {
+        /// Sets how strongly parameters are drawn to zero.
+        weight_decay: Hyperparam in FINITE = 1e-2;
+        /// Sets what is added to what is divided by.
+        eps: Hyperparam in NOT_NEGATIVE = 1e-8;
+        /// Sets the first factor of each tuner: positive, and rather too small.
+        s_init: Hyperparam in POSITIVE = 1e-6;
+        /// Sets how many tuners there are.
+        num_betas: usize = 6;
+    }
+    check Self::check_number;
 }
 
-impl<T> Mechanize<T> {
-    /// Sets how strongly parameters are drawn to zero.
-    pub fn weight_decay(mut self, weight_decay: impl Into<Hyperparam>) -> Self {
-        self.weight_decay = weight_decay.into();
-        self
+memory! {
+    /// What a [`mechanize`] remembers, besides the array `x0`, the first parameters.
+    pub MechanizeMemory {
+        count: Count,
+        tuners: Vec<Tuner>,
     }
-
-    /// Sets what is added to what is divided by.
-    pub fn eps(mut self, eps: impl Into<Hyperparam>) -> Self {
-        self.eps = eps.into();
-        self
-    }
-
-    /// Sets the first factor of each tuner: positive, and rather too small.
-    pub fn s_init(mut self, s_init: impl Into<Hyperparam>) -> Self {
-        self.s_init = s_init.into();
-        self
-    }
-
-    /// Sets how many tuners there are.
-    pub fn num_betas(mut self, num_betas: usize) -> Self {
-        self.num_betas = num_betas;
-        self
+    beside {
+        /// The step count of this step.
+        step: u64,
+        /// What `x₀ − p` is multiplied by to give `Δ`.
+        of_distance: f64,
+        /// `S` before this step, and after it.
+        factors: [f64; 2],
     }
 }
 
-impl<T: Stage> Arguments for Mechanize<T> {
-    const NAME: &'static str = "mechanize";
+/// The state of a [`mechanize`], around that of the base optimizer.
+pub type MechanizeState<S> = WrapperState<MechanizeMemory, S>;
 
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        visit("base_optimizer", Argument::Static(&Inner(&self.inner)));
-        visit("weight_decay", Argument::Hyperparam(&mut self.weight_decay));
-        visit("eps", Argument::Hyperparam(&mut self.eps));
-        visit("s_init", Argument::Hyperparam(&mut self.s_init));
-        visit("num_betas", Argument::Static(&self.num_betas));
-    }
-}
-
-/// The state of a [`mechanize`].
-#[derive(Clone, Debug)]
-pub struct MechanizeState<S> {
-    count: Count,
-    tuners: Vec<Tuner>,
-    x0: Moments,
-    inner: S,
-}
-
-state_fields!(MechanizeState<S: State> { count, tuners, x0, inner });
-
-impl<S> MechanizeState<S> {
+impl MechanizeMemory {
     /// Steps done.
     pub fn count(&self) -> Count {
         self.count
@@ -140,20 +103,10 @@ impl<S> MechanizeState<S> {
     pub fn factor(&self) -> f64 {
         self.tuners.iter().map(|tuner| tuner.s.get()).sum()
     }
-
-    /// The base optimizer's state.
-    pub fn inner(&self) -> &S {
-        &self.inner
-    }
-
-    /// The base optimizer's state, to write.
-    pub fn inner_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
 }
 
 /// One of the learners whose factors are added.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Tuner {
     r: Scalar,
     m: Scalar,
@@ -161,7 +114,7 @@ struct Tuner {
     s: Scalar,
 }
 
-state_fields!(Tuner<> { r, m, v, s });
+state_fields!(Tuner { r, m, v, s });
 
 impl Tuner {
     fn learn(&mut self, h: f64, beta: f64, eps: f64, share: f64) {
@@ -177,185 +130,90 @@ impl Tuner {
     }
 }
 
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct MechanizeRun<R> {
-    count: u64,
-    /// What `x₀ − p` is multiplied by to give `Δ`.
-    of_distance: f64,
-    /// `S` before this step, and after it.
-    factors: [f64; 2],
-    inner: R,
+impl<T: Stage> Mechanize<T> {
+    fn check_number(&self) -> Result<()> {
+        match self.num_betas {
+            1..=64 => Ok(()),
+            found => Err(Error::argument("mechanize", "num_betas", "from 1 to 64", found)),
+        }
+    }
 }
 
-/// What is summed up while the base optimizer begins.
-const MEASURE: Shape = Shape { barriers: 0, stateful: 0, reads_params: 1, materializes: 0, sums: 4 };
-/// What comes after it.
-const MOVE: Shape = Shape { barriers: 1, stateful: 0, reads_params: 0b10, materializes: 0, sums: 0 };
+impl<T: Stage> Wrapper for Mechanize<T> {
+    type Memory = MechanizeMemory;
 
-impl<T: Stage> Mechanize<T> {
-    /// The barrier, of those of the whole, before which the base optimizer is done.
-    fn own_barrier(&self) -> usize {
-        self.inner.shape().barriers
+    fn start(&self, memory: &mut MechanizeMemory, _: &InitContext<'_>, _: &T::State) -> Result<()> {
+        let s = Scalar::new(self.s_init.at(0));
+        memory.tuners = vec![Tuner { s, ..Tuner::default() }; self.num_betas];
+        Ok(())
     }
 
-    /// Learns from the sums.
-    fn learn(&self, state: &mut MechanizeState<T::State>, run: &mut MechanizeRun<T::Run>, sums: Sums<'_>) {
+    fn decide(&self, memory: &mut MechanizeMemory, _: &StepContext<'_>, _: f64) -> Decision {
+        memory.step = memory.count.get();
+        memory.count.increment();
+        let factor = memory.factor();
+        memory.of_distance = 1.0 / (factor + self.eps.at(memory.step));
+        memory.factors = [factor; 2];
+        Decision::Run
+    }
+}
+
+impl<T: Stage> Weighing for Mechanize<T> {
+    const SLOTS: &'static [&'static str] = &["x0"];
+    const READS_PARAMS: [bool; 2] = [true; 2];
+    const ACCESS: [&'static [Access]; 3] = [&[Access::Read], &[], &[Access::Read]];
+    const RARELY: [&'static [Access]; 3] = [&[Access::Write], &[], &[Access::Read]];
+    type Slots<C: Real> = [C; 1];
+    /// Squares of gradients and parameters, and both times the distance to `x₀`.
+    type TakenIn<W: Real> = [W; 4];
+    type Measured<W: Real> = [W; 0];
+    /// Whether the parameters are those to start from.
+    type First<C: Real> = bool;
+    type Second<C: Real> = [C; 2];
+
+    fn slot_starts_as_params(&self, _: usize) -> bool {
+        true
+    }
+
+    fn is_rare(&self, memory: &MechanizeMemory) -> bool {
+        memory.step == 0
+    }
+
+    fn first<C: Real>(&self, memory: &MechanizeMemory, _: usize) -> bool {
+        memory.step == 0
+    }
+
+    #[inline(always)]
+    fn take_in<C: Real>(first: bool, [x0]: &mut [C; 1], u: C, p: C) -> [C::Wide; 4] {
+        *x0 = if first { p } else { *x0 };
+        let distance = x0.wide() - p.wide();
+        [u.wide() * u.wide(), p.wide() * p.wide(), u.wide() * distance, p.wide() * distance]
+    }
+
+    #[inline(always)]
+    fn measure<C: Real>(_: bool, _: C) -> [C::Wide; 0] {
+        []
+    }
+
+    fn weigh(&self, memory: &mut MechanizeMemory, sums: Sums<'_>) {
         let [gradients, params, along, outward] = [0, 1, 2, 3].map(|i| sums.total(i));
-        let eps = self.eps.at(run.count);
-        let decay = self.weight_decay.at(run.count) * run.factors[0] * gradients.sqrt() / (params.sqrt() + eps);
-        let h = run.of_distance * (along + decay * outward);
-        let share = self.s_init.at(run.count) / state.tuners.len() as f64;
-        for (i, tuner) in state.tuners.iter_mut().enumerate() {
+        let eps = self.eps.at(memory.step);
+        let decay = self.weight_decay.at(memory.step) * memory.factors[0] * gradients.sqrt() / (params.sqrt() + eps);
+        let h = memory.of_distance * (along + decay * outward);
+        let share = self.s_init.at(memory.step) / memory.tuners.len() as f64;
+        for (i, tuner) in memory.tuners.iter_mut().enumerate() {
             tuner.learn(h, 1.0 - 0.1_f64.powi(i as i32 + 1), eps, share);
         }
-        run.factors[1] = state.factor();
-    }
-}
-
-impl<T: Stage> Stage for Mechanize<T> {
-    type Needs = T::Needs;
-    type State = MechanizeState<T::State>;
-    type Run = MechanizeRun<T::Run>;
-    type Kernel<C: Real> = ();
-
-    const SHAPE: Shape = MEASURE.then(T::SHAPE).then(MOVE);
-    const FUSES: bool = false;
-
-    fn shape(&self) -> Shape {
-        MEASURE.then(self.inner.shape()).then(MOVE)
+        memory.factors[1] = memory.factor();
     }
 
-    fn needs(&self) -> crate::needs::Level {
-        self.inner.needs()
+    fn second<C: Real>(&self, memory: &MechanizeMemory, _: usize) -> [C; 2] {
+        [memory.of_distance, memory.factors[1]].map(C::of)
     }
 
-    fn validate(&self) -> Result<()> {
-        const NAME: &str = "mechanize";
-        self.weight_decay.validate(NAME, "weight_decay", "finite", f64::is_finite)?;
-        self.eps.validate(NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        self.s_init.validate(NAME, "s_init", "positive and finite", |x| x > 0.0 && x.is_finite())?;
-        if !(1..=64).contains(&self.num_betas) {
-            return Err(Error::argument(NAME, "num_betas", "from 1 to 64", self.num_betas));
-        }
-        self.inner.validate()
-    }
-
-    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let s = Scalar::new(self.s_init.at(0));
-        let tuner = Tuner { r: Scalar::default(), m: Scalar::default(), v: Scalar::default(), s };
-        Ok(MechanizeState {
-            count: Count::default(),
-            tuners: vec![tuner; self.num_betas],
-            x0: at.params_as_moments()?,
-            inner: self.inner.init_state(at)?,
-        })
-    }
-
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        self.inner.check(&state.inner, at)
-    }
-
-    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
-        let count = state.count.get();
-        state.count.increment();
-        let factor = state.factor();
-        let of_distance = 1.0 / (factor + self.eps.at(count));
-        MechanizeRun { count, of_distance, factors: [factor; 2], inner: self.inner.begin(&mut state.inner, at) }
-    }
-
-    fn barrier(
-        &self,
-        state: &mut Self::State,
-        run: &mut Self::Run,
-        at: &StepContext<'_>,
-        index: usize,
-        sums: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
-        if index < self.own_barrier() {
-            return self.inner.barrier(&mut state.inner, &mut run.inner, at, index, sums.skip(MEASURE.sums), tree);
-        }
-        self.learn(state, run, sums);
-    }
-
-    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        self.inner.finish(&mut state.inner, run.inner, sums.skip(MEASURE.sums), outcome);
-    }
-
-    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        // The one pass that ends here counts, whatever is run again later.
-        if place.at == span.to {
-            slots_read([&state.x0], place.sum, tile, &Measure { first: run.count == 0 });
-        }
-        let place = place.after(MEASURE);
-        self.inner.tile(&state.inner, &run.inner, place, span, tile);
-        if span.has(place.at + self.own_barrier() + 1) {
-            let [of_distance, factor] = [run.of_distance, run.factors[1]].map(C::of);
-            slots_write([&state.x0], 0, tile, &Move { of_distance, factor });
-        }
-    }
-
-    fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}
-
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        let own = state.x0.dtype(leaf).map_or(0, |dtype| dtype.size());
-        let measures = if at == span.to { own } else { 0 };
-        let moves = if span.has(at + self.own_barrier() + 1) { own } else { 0 };
-        self.inner.state_bytes(&state.inner, leaf, at, span) + measures + moves
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        self.inner.unused(&state.inner, report);
-    }
-
-    fn recipe(&self) -> Recipe {
-        Recipe::call(
-            "mechanize",
-            [
-                ("base_optimizer", self.inner.recipe()),
-                ("weight_decay", self.weight_decay.to_recipe()),
-                ("eps", self.eps.to_recipe()),
-                ("s_init", self.s_init.to_recipe()),
-                ("num_betas", self.num_betas.to_recipe()),
-            ],
-        )
-    }
-
-    fn describe(&self) -> String {
-        format!("mechanize({})", self.inner.describe())
-    }
-}
-
-struct Measure {
-    /// Whether the parameters are those to start from.
-    first: bool,
-}
-
-impl<C: Real> SlotsJob<C, 1> for Measure {
     #[inline(always)]
-    fn read(&self, u: &[C], p: &[C], [x0]: [&mut [C]; 1], sums: &mut [f64]) {
-        if self.first {
-            x0.copy_from_slice(p);
-        }
-        sums[0] += sum_tile(u, |u| u.as_f64() * u.as_f64());
-        sums[1] += sum_tile(p, |p| p.as_f64() * p.as_f64());
-        sums[2] += sum_triples(u, p, x0, |u, p, x0| u.as_f64() * (x0.as_f64() - p.as_f64()));
-        sums[3] += sum_pairs(p, x0, |p, x0| p.as_f64() * (x0.as_f64() - p.as_f64()));
-    }
-}
-
-struct Move<C> {
-    of_distance: C,
-    factor: C,
-}
-
-impl<C: Real> SlotsWriter<C, 1> for Move<C> {
-    #[inline(always)]
-    fn write(&self, u: &mut [C], p: &[C], [x0]: [&mut [C]; 1], _: &mut [f64]) {
-        for ((u, p), x0) in u.iter_mut().zip(p).zip(x0) {
-            let distance = *x0 - *p;
-            *u = distance - self.factor * (self.of_distance * distance - *u);
-        }
+    fn give_out<C: Real>([of_distance, factor]: [C; 2], [x0]: &mut [C; 1], u: C, p: C) -> C {
+        let distance = *x0 - p;
+        distance - factor * (of_distance * distance - u)
     }
 }

@@ -10,7 +10,6 @@ mod freezable;
 mod freeze;
 mod inject_hyperparams;
 mod lookahead;
-mod macros;
 mod masked;
 mod mechanize;
 mod multi_steps;
@@ -26,7 +25,7 @@ mod skip_on_spike;
 pub use crate::engine::WholeTreeTransformation;
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
 pub use boxed::{Boxed, BoxedState, DynNamed, DynTransformation, Named, boxed, narrow};
-pub use cautious::{Cautious, CautiousState, cautious};
+pub use cautious::{Cautious, CautiousMemory, CautiousState, cautious};
 pub use chain::{NamedChain, NamedState, chain, named_chain};
 pub use conditionally::{
     Condition, Conditionally, ConditionallyMask, ConditionallyState, ConditionallyTransform, StepGe, StepIf, StepLt,
@@ -41,7 +40,7 @@ pub use inject_hyperparams::{
 };
 pub use lookahead::{Lookahead, LookaheadState, lookahead};
 pub use masked::{Masked, MaskedState, masked};
-pub use mechanize::{Mechanize, MechanizeState, mechanize};
+pub use mechanize::{Mechanize, MechanizeMemory, MechanizeState, mechanize};
 pub use multi_steps::{
     EveryK, MultiSteps, MultiStepsState, NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, multi_steps,
     skip_large_updates, skip_not_finite,

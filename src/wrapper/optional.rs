@@ -1,10 +1,7 @@
 //! A member of a chain that may be absent.
 
-use crate::element::Real;
-use crate::engine::{
-    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
-};
-use crate::error::Result;
+use crate::engine::{Outline, Place, Shape, SlotList, Span, Term, Tile};
+use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
 /// What an absent member's element loop needs: nothing.
@@ -119,6 +116,10 @@ impl<T: Stage> Stage for Option<T> {
         if let (Some(t), Some(state)) = (self, state) {
             t.unused(state, report);
         }
+    }
+
+    fn outline(&self) -> Outline {
+        self.as_ref().map_or(Outline::Chain(Vec::new()), Stage::outline)
     }
 
     fn recipe(&self) -> Recipe {

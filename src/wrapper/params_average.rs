@@ -1,11 +1,8 @@
 //! What [`params_ema`](super::params_ema()) and [`params_swa`](super::params_swa()) share: an optimizer, and beside it an
 //! average of the parameters that it trains.
 
-use super::macros::memory;
-use crate::element::{DType, Real};
-use crate::engine::{Arithmetic, Decision, Holds, InitContext, Outcome, Stage, StepContext, Wrapper, WrapperState};
-use crate::error::Result;
-use crate::state::{Count, EvaluateAs, Scalar};
+use crate::part::prelude::*;
+use crate::state::EvaluateAs;
 
 /// An optimizer, and an average of what it trains: which parameters are averaged, and how much each of them counts.
 ///
@@ -13,7 +10,6 @@ use crate::state::{Count, EvaluateAs, Scalar};
 /// given them: rounded to their type, and after whatever comes behind this in a chain. So each step takes up into the
 /// average the parameters that it is given, with the share that was written down at the end of the one before; and until
 /// then [`EvaluateAs`] mixes them in.
-#[doc(hidden)]
 pub trait Averages: Holds {
     /// Whether the average begins with the parameters of `init`, which count for 1, instead of with nothing.
     fn starts_as_params(&self) -> bool;
@@ -90,7 +86,6 @@ impl<P: Averages> Wrapper for P {
 }
 
 /// The average moves to the parameters: `average ← (1 − share)·average + share·parameter`.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Take<C> {
     share: C,

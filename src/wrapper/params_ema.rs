@@ -1,8 +1,5 @@
 use super::params_average::Averages;
-use crate::element::DType;
-use crate::engine::{AroundWithArithmetic, Stage};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Scalar};
+use crate::part::prelude::*;
 
 /// Keeps an exponential moving average of the parameters that an optimizer trains, to evaluate with.
 ///
@@ -82,7 +79,7 @@ pub fn params_ema<T: Stage>(inner: T, decay: impl Into<Hyperparam>) -> ParamsEma
     ParamsEma::with(inner, decay.into())
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`params_ema`].
     ///
     /// Its state is a [`ParamsAverageState`](crate::ParamsAverageState).

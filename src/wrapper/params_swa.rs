@@ -1,7 +1,5 @@
 use super::params_average::Averages;
-use crate::element::DType;
-use crate::engine::{AroundWithArithmetic, Stage};
-use crate::state::{Count, Scalar};
+use crate::part::prelude::*;
 
 /// Keeps the equal mean of parameters that an optimizer passes through, to evaluate with: stochastic weight averaging.
 ///
@@ -63,7 +61,7 @@ pub fn params_swa<T: Stage>(inner: T) -> ParamsSwa<T> {
     ParamsSwa::with(inner)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`params_swa`].
     ///
     /// Its state is a [`ParamsAverageState`](crate::ParamsAverageState).

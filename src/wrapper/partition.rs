@@ -1,10 +1,9 @@
-use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
-use crate::error::{Error, Result};
+use crate::engine::{Outline, Place, Shape, Span, Tile};
 use crate::needs::{Level, Needs};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Labels;
-use crate::state::{State, StateWalk, StateWalkMut};
+use crate::state::{StateWalk, StateWalkMut};
 
 use super::{Boxed, BoxedState};
 
@@ -70,12 +69,33 @@ pub struct PartitionState<S> {
     which: Vec<usize>,
     /// The leaves of each member.
     active: Vec<Vec<bool>>,
+    /// What the last step did to each.
+    outcomes: Vec<Outcome>,
 }
 
 impl<S> PartitionState<S> {
     /// The number of the member that a leaf belongs to.
     pub fn member_of(&self, leaf: usize) -> Option<usize> {
         self.which.get(leaf).copied()
+    }
+
+    /// What the last step did to the leaves of this label; `None` before the first step, and if there is no such label.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let labels = Labels::tree([("0", "each"), ("1", "every second")]);
+    /// let optimizer = partition((("each", sgd(1.0)), ("every second", multi_steps(sgd(1.0), 2))), labels);
+    /// let mut params = (1.0_f64, 1.0_f64);
+    /// let mut state = optimizer.init(&params)?;
+    /// let outcome = optimizer.step(&mut params, &(1.0, 1.0), &mut state)?;
+    /// assert!(outcome.emitted() && params == (0.0, 1.0));
+    /// assert!(!state.outcome("every second").unwrap().emitted());
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn outcome(&self, label: &str) -> Option<Outcome> {
+        let member = self.names.iter().position(|name| name == label)?;
+        self.outcomes.get(member).copied()
     }
 }
 
@@ -94,6 +114,7 @@ impl<S> core::ops::DerefMut for PartitionState<S> {
 
 impl<S: State> State for PartitionState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("groups", &(&self.names, &self.which));
         walk.renamed(&self.names, |walk| self.members.walk(walk));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
@@ -134,7 +155,7 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
         tree: &mut WholeTree<'_>,
         active: &[Vec<bool>],
     );
-    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome);
+    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcomes: &mut [Outcome]);
     #[allow(clippy::too_many_arguments, reason = "those of `Stage::tile`, and the member")]
     fn tile<C: Real>(
         &self,
@@ -147,6 +168,7 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
     );
     fn state_bytes(&self, member: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str));
+    fn outlines(&self) -> Vec<Outline>;
     fn recipes(&self) -> Vec<Recipe>;
     fn describe(&self) -> Vec<String>;
 }
@@ -199,10 +221,10 @@ macro_rules! groups {
                     _sums = _sums.skip(shape.sums);
                 )+
             }
-            fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+            fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcomes: &mut [Outcome]) {
                 let mut _sums = sums;
                 $(
-                    self.$i.finish(&mut state.$i, run.$i, _sums, outcome);
+                    self.$i.finish(&mut state.$i, run.$i, _sums, &mut outcomes[$i]);
                     _sums = _sums.skip(self.$i.shape().sums);
                 )+
             }
@@ -223,6 +245,9 @@ macro_rules! groups {
             }
             fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
                 $(self.$i.unused(&state.$i, report);)+
+            }
+            fn outlines(&self) -> Vec<Outline> {
+                vec![$(self.$i.outline()),+]
             }
             fn recipes(&self) -> Vec<Recipe> {
                 vec![$(self.$i.recipe()),+]
@@ -283,8 +308,8 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
             sums = sums.skip(shape.sums);
         }
     }
-    fn finish(&self, state: &mut Self::State, (): (), mut sums: Sums<'_>, outcome: &mut Outcome) {
-        for (member, state) in self.iter().zip(state) {
+    fn finish(&self, state: &mut Self::State, (): (), mut sums: Sums<'_>, outcomes: &mut [Outcome]) {
+        for ((member, state), outcome) in self.iter().zip(state).zip(outcomes) {
             member.finish(state, (), sums, outcome);
             sums = sums.skip(member.shape().sums);
         }
@@ -306,6 +331,9 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     }
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
+    }
+    fn outlines(&self) -> Vec<Outline> {
+        self.iter().map(Stage::outline).collect()
     }
     fn recipes(&self) -> Vec<Recipe> {
         self.iter().map(Stage::recipe).collect()
@@ -346,7 +374,8 @@ impl<G: Group> Stage for Partition<G> {
         let of = |member: usize| at.restricted(&which.iter().map(|w| *w == member).collect::<Vec<_>>());
         let active: Vec<Vec<bool>> = (0..known.len()).map(of).collect();
         let members = self.members.init(at, &active)?;
-        Ok(PartitionState { names: self.names.clone(), members, which, active })
+        let outcomes = Vec::with_capacity(known.len());
+        Ok(PartitionState { names: self.names.clone(), members, which, active, outcomes })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
@@ -370,7 +399,12 @@ impl<G: Group> Stage for Partition<G> {
     }
 
     fn finish(&self, state: &mut Self::State, run: G::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        self.members.finish(&mut state.members, run, sums, outcome);
+        let PartitionState { members, active, outcomes, .. } = state;
+        outcomes.clear();
+        outcomes.extend(active.iter().map(|_| *outcome));
+        self.members.finish(members, run, sums, outcomes);
+        outcome.emitted = outcomes.iter().zip(active).any(|(did, active)| did.emitted && active.contains(&true));
+        outcome.skipped = outcomes.iter().any(|did| did.skipped);
     }
 
     fn tile<C: Real>(&self, state: &Self::State, run: &G::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
@@ -390,6 +424,10 @@ impl<G: Group> Stage for Partition<G> {
             }
         }
         self.members.unused(&state.members, report);
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::Partition { groups: self.members.outlines(), labels: self.labels.clone(), names: self.names.clone() }
     }
 
     fn recipe(&self) -> Recipe {

@@ -1,15 +1,9 @@
 use crate::arguments::recipe_of_arguments;
-use crate::arguments::{Argument, Arguments};
-use crate::element::{DType, Element, Real, convert, with_dtype};
-use crate::engine::Inner;
-use crate::engine::{
-    InitContext, Named, OneElementWithMemory, Optimizer, Part, RuleWithMemory, Stage, StepContext, Stretch,
-};
-use crate::error::Result;
-use crate::needs::Nothing;
+use crate::arguments::{Argument, Arguments, Visit};
+use crate::element::{Element, convert, with_dtype};
+use crate::part::prelude::*;
 use crate::range::{FINITE, NOT_NEGATIVE, PART};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, EvaluateAs, Scalar, State, StateWalk, StateWalkMut};
+use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 
 /// Averages where an optimizer goes, and trains on a mix of the average and where it is: as good as a learning rate that
 /// goes down on a schedule, without one.
@@ -116,13 +110,13 @@ impl<T> ScheduleFree<T> {
 impl<T: Stage> Arguments for ScheduleFree<T> {
     const NAME: &'static str = "schedule_free";
 
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+    fn arguments(&mut self, visit: &mut Visit<'_>) {
         let (base, interpolate) = &mut self.chain;
-        visit("base_optimizer", Argument::Static(&Inner(&*base)));
+        visit("base_optimizer", Argument::Static(&mut Inner(base)));
         visit("learning_rate", Argument::Hyperparam(&mut interpolate.learning_rate));
         visit("b1", Argument::Hyperparam(&mut interpolate.b1));
         visit("weight_lr_power", Argument::Hyperparam(&mut interpolate.weight_lr_power));
-        visit("state_dtype", Argument::Static(&interpolate.state_dtype));
+        visit("state_dtype", Argument::Static(&mut interpolate.state_dtype));
     }
 }
 
@@ -146,7 +140,6 @@ impl<T: Stage> Optimizer for ScheduleFree<T> {
 }
 
 /// The part of [`schedule_free`] that comes after the base optimizer: turns its update of `z` into one of `y`.
-#[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct Interpolate {
     pub(crate) learning_rate: Hyperparam,
@@ -190,7 +183,6 @@ impl State for ScheduleFreeState {
 }
 
 /// An update of `y` is `of_gap·(z − y) + of_step·d`, with `z` before the step `d`.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mix<C> {
     of_gap: C,
@@ -216,6 +208,10 @@ impl Interpolate {
 impl Part for Interpolate {
     const NAME: &'static str = "interpolate";
     type Form = OneElementWithMemory;
+
+    fn effect(&self) -> Effect {
+        Effect::ALONG
+    }
 
     fn validate(&self) -> Result<()> {
         self.learning_rate.within("schedule_free", "learning_rate", NOT_NEGATIVE)?;

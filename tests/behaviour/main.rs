@@ -7,8 +7,7 @@ mod anchored;
 #[cfg(feature = "derive")]
 mod averaging;
 mod beyond;
-#[cfg(feature = "derive")]
-mod constraint;
+mod exchanged;
 mod freezable;
 mod layerwise;
 #[cfg(all(feature = "config", feature = "half"))]
@@ -16,11 +15,11 @@ mod linesearch;
 mod lint;
 #[path = "../common/oracle.rs"]
 mod oracle;
+mod outcomes;
 mod parameter_free;
-mod projection;
 #[cfg(feature = "derive")]
 mod regressions;
-mod schedule;
+mod reset_state;
 mod select;
 mod sign;
 #[cfg(feature = "derive")]

@@ -556,6 +556,34 @@ fn sophia_divides_by_the_diagonal_that_it_knew_before() {
 }
 
 #[test]
+fn a_step_in_which_only_what_is_inside_holds_back_emits() {
+    let mut p = 1.0_f64;
+    // Nothing is known of the diagonal yet, and the clipped mean is taken.
+    let optimizer = scale_by_sophia(multi_steps(identity(), 2)).update_interval(1);
+    let mut state = optimizer.init(&p).unwrap();
+    assert!(optimizer.step(&mut p, &0.5, &mut state).unwrap().emitted());
+    assert_eq!(p, 2.0);
+    assert_eq!(state.inner().mini_step().get(), 1);
+
+    let optimizer = mechanize(multi_steps(sgd(1.0), 2)).s_init(1.0);
+    let mut state = optimizer.init(&p).unwrap();
+    for gradient in [0.5, 0.5, 0.25] {
+        let before = p;
+        let emitted = optimizer.step(&mut p, &gradient, &mut state).unwrap().emitted();
+        assert!(emitted || p == before, "what has moved was emitted");
+    }
+
+    // Zeros stay zeros.
+    let optimizer = cautious(multi_steps(sgd(1.0), 2));
+    let mut state = optimizer.init(&p).unwrap();
+    let before = p;
+    assert!(!optimizer.step(&mut p, &0.5, &mut state).unwrap().emitted());
+    assert_eq!(p, before);
+    assert!(optimizer.step(&mut p, &0.5, &mut state).unwrap().emitted());
+    assert!(p < before);
+}
+
+#[test]
 fn differences_of_gradients_estimate_the_diagonal() {
     // Σ wᵢ·pᵢ² + (Σ pᵢ)²/17: the diagonal of the Hessian is 2·wᵢ + 2/17, off it there is 2/17.
     fn loss(p: &Params) -> (f64, Params) {

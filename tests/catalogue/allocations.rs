@@ -59,10 +59,18 @@ fn counted(work: impl FnOnce()) -> usize {
 
 /// Entries that allocate in some steps, and what for; their documentation says so under `Cost`.
 const DOCUMENTED: &[(&str, &str)] = &[
-    ("lookahead_reset", "copies the first state when it synchronizes"),
-    ("sam", "copies the adversary's first state when it synchronizes"),
-    ("sam_of_matrices", "copies the adversary's first state when it synchronizes"),
-    ("sam_opaque", "copies the adversary's first state, and runs it inside a step"),
+    ("lookahead_reset", "makes a state anew when it synchronizes"),
+    ("lookahead_reset_dog", "makes a state anew when it synchronizes"),
+    ("lookahead_reset_of_windows", "makes a state anew when it synchronizes"),
+    ("lookahead_reset_prodigy", "makes a state anew when it synchronizes"),
+    ("lookahead_reset_schedule_free", "makes a state anew when it synchronizes"),
+    ("lookahead_reset_settings", "makes a state anew when it synchronizes"),
+    ("sam", "makes the adversary's state anew when it synchronizes"),
+    ("sam_dog", "makes the adversary's state anew when it synchronizes"),
+    ("sam_of_matrices", "makes the adversary's state anew when it synchronizes"),
+    ("sam_opaque", "makes the adversary's state anew, and runs it inside a step"),
+    ("sam_opaque_dog", "makes the adversary's state anew, and runs it inside a step"),
+    ("sam_schedule_free", "makes the adversary's state anew when it synchronizes"),
     ("galore", PRODUCTS),
     ("inject_muon", PRODUCTS),
     ("muon", PRODUCTS),

@@ -52,6 +52,8 @@ pub trait Session {
     fn schema(&self) -> Schema;
     /// A copy of what is remembered.
     fn state(&self) -> AnyState;
+    /// Puts another state in the place of this one, as users can in safe code.
+    fn put(&mut self, state: AnyState);
     /// As `OptState::replace`.
     fn replace(&mut self, state: AnyState) -> Result<()>;
     fn copy(&self) -> Box<dyn Session>;
@@ -155,6 +157,9 @@ impl<T: Registered> Session for Running<T> {
     }
     fn state(&self) -> AnyState {
         AnyState::of(&*self.state)
+    }
+    fn put(&mut self, state: AnyState) {
+        *self.state = *state.0.into_any().downcast().expect("a state of this transformation");
     }
     fn replace(&mut self, state: AnyState) -> Result<()> {
         let state = state.0.into_any().downcast().expect("a state of this transformation");

@@ -187,7 +187,7 @@ fn schedules_of_no_steps_have_a_value() {
         (linear(1.0, 0.5, 0).into(), 1.0),
         (polynomial(1.0, 0.5, 2.0, 0).into(), 1.0),
         (warmup_constant(0.0, 0.5, 0).into(), 0.0),
-        (warmup_cosine_decay(0.0, 0.5, 0, 10, 0.0).into(), 0.5),
+        (warmup_cosine_decay(0.0, 0.5, 0, 10).into(), 0.5),
         (warmup_stable_decay(0.5, 0, 10, 10).into(), 0.5),
     ];
     for (schedule, first) in firsts {

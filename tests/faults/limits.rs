@@ -115,7 +115,7 @@ fn schedules_at_a_limit() {
         exponential_decay(1.0, 1, 0.9).staircase(true).into(),
         cosine_decay(1.0, u64::MAX).into(),
         warmup_constant(0.0, 1.0, u64::MAX).into(),
-        warmup_cosine_decay(0.0, 1.0, u64::MAX - 1, u64::MAX, 0.1).into(),
+        warmup_cosine_decay(0.0, 1.0, u64::MAX - 1, u64::MAX).end_value(0.1).into(),
         warmup_exponential_decay(0.0, 1.0, u64::MAX, u64::MAX, 0.9).transition_begin(u64::MAX).into(),
         warmup_stable_decay(1.0, u64::MAX, u64::MAX, u64::MAX).into(),
         inverse_sqrt(1.0, u64::MAX).into(),
@@ -129,7 +129,11 @@ fn schedules_at_a_limit() {
         piecewise_constant(1.0, [(u64::MAX, 0.5)]).into(),
         piecewise_interpolate(InterpolateType::Cosine, 1.0, [(u64::MAX - 1, 0.5), (u64::MAX, 0.5)]).into(),
         join([constant(1.0).into(), rex(1.0, 10).into()], [u64::MAX]).into(),
-        sgdr([warmup_cosine_decay(0.0, 1.0, 1, u64::MAX, 0.1), warmup_cosine_decay(0.0, 1.0, 1, u64::MAX, 0.1)]).into(),
+        sgdr([
+            warmup_cosine_decay(0.0, 1.0, 1, u64::MAX).end_value(0.1),
+            warmup_cosine_decay(0.0, 1.0, 1, u64::MAX).end_value(0.1),
+        ])
+        .into(),
     ] as [Schedule; 21]
     {
         schedule.validate().unwrap();

@@ -42,7 +42,7 @@ fn gradient(model: &Model, step: u64) -> Model {
 type Optimizer = MultiSteps<(ClipByGlobalNorm, Adamw)>;
 
 fn optimizer() -> Optimizer {
-    let rate = warmup_cosine_decay(0.0, 0.05, 20, 100, 1e-4);
+    let rate = warmup_cosine_decay(0.0, 0.05, 20, 100).end_value(1e-4);
     multi_steps(chain((clip_by_global_norm(1.0), adamw(rate).weight_decay(0.01).mask(Mask::path("weight")))), 3)
 }
 

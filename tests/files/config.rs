@@ -73,3 +73,136 @@ fn an_argument_out_of_range_is_refused_where_it_is_built() {
     let expected = "$.multi_steps.inner.adam: scale_by_adam: argument `b1` must be in [0, 1), found 1.5";
     assert_eq!(error.to_string(), expected);
 }
+
+#[test]
+fn all_mistakes_are_said_at_once_each_with_its_place() {
+    let config = json!({"adamw": {"lerning_rate": 0.1, "b1": true, "mask": {"min_dim": 2}}});
+    let expected = [
+        "$.adamw: there is no argument `lerning_rate`; did you mean `learning_rate`? (the nearest of 10: learning_rate, \
+         eps_root, nu_dtype, nesterov, eps)",
+        "$.adamw: expected an argument `learning_rate`, found none",
+        "$.adamw.b1: expected a number or a schedule, found true",
+        "$.adamw.mask: there is no kind of mask `min_dim`; did you mean `min_ndim`? (the nearest of 7: min_ndim, and, not, \
+         by_path, path)",
+    ];
+    assert_eq!(error(config).to_string(), expected.join("\n"));
+}
+
+#[test]
+fn a_name_that_goes_on_is_meant() {
+    let config = json!({"multi_steps": {"inner": {"sgd": {"learning_rate": 0.1}}, "every_k": 2}});
+    let said = error(config).to_string();
+    assert!(said.contains("there is no argument `every_k`; did you mean `every_k_schedule`?"), "{said}");
+    let config =
+        json!({"sgd": {"learning_rate": {"schedule": {"cosine_decay": {"init_value": 1.0, "total_steps": 9}}}}});
+    let said = error(config).to_string();
+    assert!(said.contains("there is no argument `total_steps`; did you mean `decay_steps`?"), "{said}");
+    let said = error(json!({"clip_by_global_norm": {"maxnorm": 1.0}})).to_string();
+    assert!(said.contains("did you mean `max_norm`?"), "{said}");
+}
+
+#[test]
+fn a_key_that_is_there_twice_is_refused() {
+    let twice = r#"{"sgd": {"learning_rate": 0.1, "learning_rate": 0.2}}"#;
+    let error = config::Config::from_json(twice).unwrap_err().to_string();
+    assert!(error.contains("the key `learning_rate` is there twice"), "{error}");
+    assert!(serde_json::from_str::<config::Config>(twice).is_err());
+    assert!(config::Config::from_toml("[sgd]\nlearning_rate = 0.1\nlearning_rate = 0.2").is_err());
+}
+
+mod own {
+    use gradchain::Real;
+    use gradchain::arguments::required;
+    use gradchain::config::{Config, Registry};
+    use gradchain::part::{Clock, Decision, Rule, StepContext, Wrapper};
+    use gradchain::prelude::*;
+    use gradchain::state::{Count, State};
+
+    gradchain::part! {
+        /// Multiplies by a number, on some leaves.
+        #[derive(Clone, Debug)]
+        pub(super) Stretch as "stretch": OneElement, ALONG;
+        required {
+            /// By how much.
+            by: POSITIVE;
+        }
+        integers {
+            /// How often.
+            times: u64 = 1, AT_LEAST_1;
+        }
+    }
+
+    impl Rule for Stretch {
+        type Slots<C: Real> = [C; 0];
+        type Scalars<C: Real> = C;
+
+        fn scalars<C: Real>(&self, clock: Clock) -> C {
+            C::of(self.by.at(clock.count).powi(self.times as i32))
+        }
+        fn apply<C: Real>(by: C, _: &mut [C; 0], u: C, _: C) -> C {
+            by * u
+        }
+    }
+
+    #[derive(State, Clone, Debug, Default)]
+    pub(super) struct Steps {
+        steps: Count,
+    }
+
+    gradchain::wrapper! {
+        /// Runs what is inside in every so many steps.
+        pub(super) Seldom<T> as "seldom" around inner: gradchain::part::Around {
+            /// In every how many.
+            every: u64 in AT_LEAST_1 = 2;
+        }
+    }
+
+    impl<T: gradchain::GradientTransformation> Wrapper for Seldom<T> {
+        type Memory = Steps;
+
+        fn decide(&self, memory: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
+            memory.steps.increment();
+            if memory.steps.get() % self.every == 0 { Decision::Run } else { Decision::Skip }
+        }
+    }
+
+    #[test]
+    fn parts_of_users_are_read_checked_and_shown_in_the_schema() {
+        let mut registry = Registry::new();
+        registry.part(|| Stretch::with(required())).wrapper(Seldom::with);
+        let config = serde_json::json!({"seldom": {"inner": {"chain": [
+            {"stretch": {"by": 2.0, "times": 2}},
+            {"sgd": {"learning_rate": {"schedule": {"constant": {"value": 0.5}}}}},
+        ]}, "every": 3}});
+        let optimizer = registry.build(&config).unwrap();
+        let mut params = 1.0_f64;
+        let mut state = optimizer.init(&params).unwrap();
+        for _ in 0..6 {
+            optimizer.step(&mut params, &0.25, &mut state).unwrap();
+        }
+        assert_eq!(params, 1.0 - 2.0 * 4.0 * 0.25 * 0.5);
+        for (config, expected) in [
+            (serde_json::json!({"stretch": {}}), "$.stretch: expected an argument `by`, found none"),
+            (
+                serde_json::json!({"stretch": {"by": -1.0}}),
+                "$.stretch: stretch: argument `by` must be positive and finite",
+            ),
+            (
+                serde_json::json!({"stretch": {"by": 1.0, "time": 1}}),
+                "$.stretch: there is no argument `time`; did you mean `times`?",
+            ),
+            (serde_json::json!({"seldom": {"every": 2}}), "$.seldom: expected an argument `inner`, found none"),
+        ] {
+            let error = registry.build(&config).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        let schema = registry.json_schema();
+        let arguments = &schema["$defs"]["arguments"]["stretch"];
+        assert_eq!(arguments["required"], serde_json::json!(["by"]));
+        assert_eq!(arguments["properties"]["times"]["default"], 1);
+        // What is built says how it is made, as the crate's own do; only that registry has the name.
+        let inside = registry.build(&serde_json::json!({"stretch": {"by": 2.0}})).unwrap();
+        let error = Config::of(&inside).unwrap_err().to_string();
+        assert!(error.starts_with("$: there is no transformation `stretch`"), "{error}");
+    }
+}

@@ -67,7 +67,7 @@ fn a_built_optimizer_and_its_config_do_the_same() {
     let optimizer = multi_steps(
         chain((
             clip_by_global_norm(1.0),
-            adamw(warmup_cosine_decay(0.0, 3e-3, 10, 100, 1e-5)).weight_decay(0.1).mask(!Mask::path("b")),
+            adamw(warmup_cosine_decay(0.0, 3e-3, 10, 100).end_value(1e-5)).weight_decay(0.1).mask(!Mask::path("b")),
         )),
         2,
     );

@@ -1,76 +1,44 @@
 //! What goes by curvature: by differences of gradients, or by an estimate of the Hessian's diagonal.
 
-use serde_json::Value;
-
-use crate::config::error::Result;
-use crate::config::member::{Either, family};
-use crate::config::node::{Args, Member, Node, Read};
+use crate::arguments::required;
+use crate::config::given::Given;
+use crate::config::registry::{Made, Member, Registry, nothing};
 use crate::optimizer::*;
-use crate::schedule::Hyperparam;
-use crate::select::Mask;
+use crate::recipe::Result;
 use crate::transform::*;
 
-family! { |a|
-    "hutchinson_estimator_diag_hessian" => hutchinson_estimator_diag_hessian(a.or("random_seed", 0)?)
-        .step_size(a.or::<Option<f64>>("step_size", None)?),
+pub(super) fn register(r: &mut Registry) {
+    r.part(|| hutchinson_estimator_diag_hessian(0)).part(|| scale_by_lbfgs());
     // A line search that is left out is the usual one, and `null` is none. Without a learning rate the direction is the step.
-    "lbfgs" => {
-        let plain = lbfgs()
-            .learning_rate(a.or::<Option<Hyperparam>>("learning_rate", None)?.unwrap_or(1.0.into()))
-            .memory_size(a.or("memory_size", 10)?)
-            .scale_init_precond(a.or("scale_init_precond", true)?);
-        match a.or("linesearch", Linesearch::Usual)? {
-            Linesearch::Usual => Either::This(plain),
-            Linesearch::Given(None) => Either::That(Either::This(plain.without_linesearch())),
-            Linesearch::Given(Some(linesearch)) => Either::That(Either::That(plain.linesearch(linesearch))),
-        }
-    },
-    "scale_by_lbfgs" => scale_by_lbfgs()
-        .memory_size(a.or("memory_size", 10)?)
-        .scale_init_precond(a.or("scale_init_precond", true)?),
-    "scale_by_sophia" => {
-        let scaled = scale_by_sophia(diagonal(a)?)
-            .update_interval(a.or("update_interval", 10)?)
-            .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?);
-        match a.or("clip_threshold", Some(Hyperparam::from(1.0)))? {
-            Some(clip) => scaled.clip_threshold(clip),
-            None => scaled.without_clipping(),
-        }
-    },
-    "sophia" => {
-        // The win rate is in the state; nothing is printed.
-        a.or("verbose", false)?;
-        a.or::<u64>("print_win_rate_every_n_steps", 0)?;
-        let sophia = sophia(a.required::<Hyperparam>("learning_rate")?, diagonal(a)?)
-            .weight_decay_mask(a.or("weight_decay_mask", Mask::all())?)
-            .update_interval(a.or("update_interval", 10)?)
-            .mu_dtype(a.or::<Option<_>>("mu_dtype", None)?);
-        match a.or("clip_threshold", Some(Hyperparam::from(1.0)))? {
-            Some(clip) => sophia.clip_threshold(clip),
-            None => sophia.without_clipping(),
-        }
-    },
+    r.choosing("lbfgs", |given| {
+        Ok(match given.get("linesearch") {
+            Some(search) => {
+                let mut other = nothing();
+                search.build_into(&mut other)?;
+                Made::named(lbfgs().linesearch(other))
+            }
+            None if given.has("linesearch") => Made::named(lbfgs().without_linesearch()),
+            None => Made::named(lbfgs()),
+        })
+    })
+    .taking(&["linesearch"]);
+    r.choosing("scale_by_sophia", |given| {
+        let scaled = scale_by_sophia(diagonal(given)?);
+        let clips = given.get("clip_threshold").is_some() || !given.has("clip_threshold");
+        Ok(Made::named(if clips { scaled } else { scaled.without_clipping() }))
+    })
+    .taking(&["hessian_diagonal_fn"]);
+    // The win rate is in the state; nothing is printed.
+    r.choosing("sophia", |given| {
+        let scaled = sophia(required(), diagonal(given)?);
+        let clips = given.get("clip_threshold").is_some() || !given.has("clip_threshold");
+        Ok(Made::named(if clips { scaled } else { scaled.without_clipping() }))
+    })
+    .taking(&["hessian_diagonal_fn", "verbose", "print_win_rate_every_n_steps"]);
 }
 
-fn diagonal(a: &Args<'_>) -> Result<Member> {
-    let given = a.or::<Option<Member>>("hessian_diagonal_fn", None)?;
-    Ok(given.unwrap_or_else(|| Box::new(hutchinson_estimator_diag_hessian(0))))
-}
-
-/// What decides how long the steps of L-BFGS are.
-pub(in crate::config) enum Linesearch {
-    /// What it has where nothing is said.
-    Usual,
-    /// This, or nothing.
-    Given(Option<Member>),
-}
-
-impl Read for Linesearch {
-    fn read(node: &Node<'_>) -> Result<Linesearch> {
-        node.read().map(Linesearch::Given)
-    }
-
-    fn schema() -> Value {
-        Option::<Member>::schema()
-    }
+fn diagonal(given: &Given<'_>) -> Result<Member> {
+    let mut diagonal: Member = Box::new(hutchinson_estimator_diag_hessian(0));
+    given.get("hessian_diagonal_fn").map_or(Ok(()), |node| node.build_into(&mut diagonal))?;
+    Ok(diagonal)
 }

@@ -1,43 +1,38 @@
 //! What is done to each element by itself: products, sums, bounds, means over time.
 
-use crate::config::member::{Either, family};
-use crate::config::schedules::Scheduled;
-use crate::element::DType;
+use crate::arguments::required;
+use crate::config::registry::{Made, Registry};
 use crate::optimizer::*;
-use crate::schedule::Hyperparam;
+use crate::schedule::constant;
+use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::masked;
 
-family! { |a|
-    "add_decayed_weights" => masked(add_decayed_weights(0.0), a.or("mask", crate::Mask::all())?),
-    "apply_every" => apply_every(a.or("k", 1)?),
-    "clip" => clip(a.required::<Hyperparam>("max_delta")?),
-    "ema" => ema(a.required::<Hyperparam>("decay")?)
-        .debias(a.or("debias", true)?)
-        .accumulator_dtype(a.or::<Option<_>>("accumulator_dtype", None)?),
-    "identity" => identity(),
-    "optimistic_gradient_descent" => optimistic_gradient_descent(a.required::<Hyperparam>("learning_rate")?),
-    "reduce_variance" => reduce_variance(),
-    "scale" => scale(a.required::<Hyperparam>("step_size")?),
-    "scale_by_learning_rate" => scale_by_learning_rate(a.required::<Hyperparam>("learning_rate")?)
-        .flip_sign(a.or("flip_sign", true)?),
-    "scale_by_optimistic_gradient" => scale_by_optimistic_gradient(),
-    "scale_by_schedule" => scale_by_schedule(a.required::<Scheduled>("step_size_fn")?.0),
-    "set_to_zero" => set_to_zero(),
+pub(super) fn register(r: &mut Registry) {
+    r.part(|| apply_every(1))
+        .part(|| clip(required()))
+        .part(|| ema(required()))
+        .part(|| identity())
+        .part(|| optimistic_gradient_descent(required()))
+        .part(|| reduce_variance())
+        .part(|| scale(required()))
+        .part(|| scale_by_learning_rate(required()))
+        .part(|| scale_by_optimistic_gradient())
+        .part(|| scale_by_schedule(constant(0.0)))
+        .part(|| set_to_zero())
+        .part(|| trace(required()))
+        .part(|| zero_nans());
+    // Optax's has a mask of its own.
+    r.choosing("add_decayed_weights", |given| {
+        let decay = add_decayed_weights(0.0);
+        let Some(mask) = given.get("mask") else { return Ok(Made::named(decay)) };
+        Ok(Made::inside(masked(decay, mask.read::<Mask>()?)))
+    })
+    .beside(&["mask"]);
     // Without momentum the arguments that concern it mean nothing, as in Optax.
-    "sgd" => {
-        let plain = sgd(a.required::<Hyperparam>("learning_rate")?);
-        let nesterov = a.or("nesterov", false)?;
-        let accumulator_dtype = a.or::<Option<DType>>("accumulator_dtype", None)?;
-        match a.or::<Option<Hyperparam>>("momentum", None)? {
-            None => Either::This(plain),
-            Some(momentum) => {
-                Either::That(plain.momentum(momentum).nesterov(nesterov).accumulator_dtype(accumulator_dtype))
-            }
-        }
-    },
-    "trace" => trace(a.required::<Hyperparam>("decay")?)
-        .nesterov(a.or("nesterov", false)?)
-        .accumulator_dtype(a.or::<Option<_>>("accumulator_dtype", None)?),
-    "zero_nans" => zero_nans(),
+    r.choosing("sgd", |given| {
+        let plain = sgd(required());
+        Ok(if given.get("momentum").is_some() { Made::named(plain.momentum(0.0)) } else { Made::named(plain) })
+    })
+    .beside(&["momentum", "nesterov", "accumulator_dtype"]);
 }

@@ -1,14 +1,50 @@
-//! The transformations by name, a file for each family.
+//! The transformations of the crate, in their families: how each is made, for its arguments to be read into.
 
-pub(super) mod adaptive;
-pub(super) mod curvature;
-pub(super) mod elementwise;
-pub(super) mod loss;
-pub(super) mod matrix;
+mod adaptive;
+mod curvature;
+mod elementwise;
+mod loss;
+mod matrix;
 pub(super) mod noise;
-pub(super) mod norms;
-pub(super) mod parameter_free;
-pub(super) mod projection;
-pub(super) mod sign;
-pub(super) mod watching;
-pub(super) mod wrappers;
+mod norms;
+mod parameter_free;
+mod projection;
+mod sign;
+mod watching;
+mod wrappers;
+
+use std::sync::LazyLock;
+
+use super::registry::Registry;
+
+/// Every name of the crate.
+pub(super) static ALL: LazyLock<Registry> = LazyLock::new(Registry::new);
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry::new()
+    }
+}
+
+impl Registry {
+    /// All transformations of the crate.
+    pub fn new() -> Registry {
+        let mut registry = Registry::empty();
+        let families = [
+            adaptive::register,
+            curvature::register,
+            elementwise::register,
+            loss::register,
+            matrix::register,
+            noise::register,
+            norms::register,
+            parameter_free::register,
+            projection::register,
+            sign::register,
+            watching::register,
+            wrappers::register,
+        ];
+        families.into_iter().for_each(|register| register(&mut registry));
+        registry
+    }
+}

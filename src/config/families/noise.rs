@@ -2,20 +2,20 @@
 
 pub(in crate::config) mod per_example;
 
-use crate::config::member::family;
+use crate::arguments::required;
+use crate::config::given::Given;
+use crate::config::registry::{Made, Registry};
 use crate::optimizer::noisy_sgd;
-use crate::schedule::Hyperparam;
+use crate::recipe::Result;
 use crate::transform::add_noise;
 
-family! { |a|
-    // Optax takes either a key or a seed. Its random numbers are others, whichever it is.
-    "add_noise" => {
-        let seed = a.or::<Option<u64>>("seed", None)?.or(a.or("key", None)?).unwrap_or(0);
-        add_noise(a.required::<Hyperparam>("eta")?, a.required::<Hyperparam>("gamma")?, seed)
-    },
-    // As for `add_noise`: a key or a seed.
-    "noisy_sgd" => {
-        let seed = a.or::<Option<u64>>("seed", None)?.or(a.or("key", None)?).unwrap_or(0);
-        noisy_sgd(a.required::<Hyperparam>("learning_rate")?, seed)
-    },
+pub(super) fn register(r: &mut Registry) {
+    r.choosing("add_noise", |given| Ok(Made::named(add_noise(required(), required(), seed(given)?))))
+        .taking(&["key", "seed"]);
+    r.choosing("noisy_sgd", |given| Ok(Made::named(noisy_sgd(required(), seed(given)?)))).taking(&["key", "seed"]);
+}
+
+/// Optax takes either a key or a seed. Its random numbers are others, whichever it is.
+fn seed(given: &Given<'_>) -> Result<u64> {
+    Ok(given.or::<Option<u64>>("seed", None)?.or(given.or("key", None)?).unwrap_or(0))
 }

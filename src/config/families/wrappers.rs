@@ -1,191 +1,248 @@
 //! What holds other transformations.
 
-mod conditions;
-pub(in crate::config) mod named;
-mod spikes;
-
-use serde_json::{Value, json};
-
-use crate::arguments::Arguments;
-use crate::config::error::{ConfigError, Result};
-use crate::config::member::{checked, with_arguments};
-use crate::config::node::{Args, Member, Named, Node, Read};
-use crate::config::schedules::schedule_argument;
-use crate::config::values::{OneOrMore, Unused};
+use crate::arguments::{Arguments, required};
+use crate::config::given::Given;
+use crate::config::registry::{Inside, Made, Member, Registry, nothing};
 use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::recipe::{ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, Result, words};
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
-    EveryK, NamedChain, apply_if_finite, flatten, freezable, freeze, inject_hyperparams, lookahead, masked,
-    multi_steps, partition, sam, selective_transform, skip_large_updates, skip_not_finite,
+    NamedChain, apply_if_finite, cautious, conditionally_mask, conditionally_transform, flatten, freezable, freeze,
+    inject_hyperparams, lookahead, masked, mechanize, multi_steps, params_ema, params_swa, partition, sam,
+    schedule_free, selective_transform, skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_lt, step_mod,
+    value_lt,
 };
 
-pub(in crate::config) const NAMES: &[&str] = &[
-    "apply_if_finite",
-    "chain",
-    "conditionally_mask",
-    "conditionally_transform",
-    "flatten",
-    "freezable",
-    "freeze",
-    "inject_hyperparams",
-    "lookahead",
-    "masked",
-    "multi_steps",
-    "named_chain",
-    "partition",
-    "sam",
-    "selective_transform",
-    "skip_on_spike",
-];
-
-/// The wrapper of this name, if it is one.
-pub(in crate::config) fn build(name: &str, node: &Node<'_>) -> Option<Result<Member>> {
-    Some(match name {
-        "chain" => node.read::<Vec<Member>>().and_then(|members| checked(node, members)),
-        "named_chain" => {
-            let members = node.read::<Vec<(String, Member)>>();
-            members.and_then(|members| checked(node, NamedChain::from_iter(members)))
-        }
-        "apply_if_finite" => with_arguments(name, node, |a| {
-            checked(node, apply_if_finite(a.required::<Member>("inner")?, a.required("max_consecutive_errors")?))
-        }),
-        "conditionally_mask" => with_arguments(name, node, conditions::mask),
-        "conditionally_transform" => with_arguments(name, node, conditions::transform),
-        "flatten" => with_arguments(name, node, |a| checked(node, flatten(a.required::<Member>("inner")?))),
-        "freeze" => with_arguments(name, node, |a| checked(node, freeze(a.required::<Mask>("mask")?))),
-        "freezable" => with_arguments(name, node, |a| checked(node, freezable(a.required::<Member>("inner")?))),
-        "inject_hyperparams" => with_arguments(name, node, inject),
-        "lookahead" => with_arguments(name, node, |a| {
-            let step_size = a.required::<Hyperparam>("slow_step_size")?;
-            let wrapped = lookahead(a.required::<Member>("fast_optimizer")?, a.required("sync_period")?, step_size);
-            checked(node, wrapped.reset_state(a.or("reset_state", false)?))
-        }),
-        "masked" => with_arguments(name, node, |a| {
-            // Which extra arguments are masked along: there are none whose leaves are the parameters'.
-            a.or("mask_compatible_extra_args", false)?;
-            let wrapped = masked(a.required::<Member>("inner")?, a.required::<Mask>("mask")?);
-            checked(node, if a.or("freeze_others", false)? { wrapped.freeze_others() } else { wrapped })
-        }),
-        "multi_steps" => with_arguments(name, node, accumulate),
-        "partition" => with_arguments(name, node, |a| {
-            let transforms = a.get("transforms").map_or(Ok(Vec::new()), |node| node.entries())?;
-            let each = |(label, node): (&str, Node<'_>)| Ok((String::from(label), node.read()?));
-            let transforms = transforms.into_iter().map(each).collect::<Result<Vec<(String, Member)>>>()?;
-            checked(node, partition(transforms, a.required::<Labels>("labels")?))
-        }),
-        "sam" => with_arguments(name, node, adversarial),
-        "selective_transform" => with_arguments(name, node, |a| {
-            let mask = a.required::<Mask>("freeze_mask")?;
-            checked(node, selective_transform(a.required::<Member>("optimizer")?, mask))
-        }),
-        "skip_on_spike" => with_arguments(name, node, spikes::build),
-        _ => return None,
+pub(super) fn register(r: &mut Registry) {
+    r.wrapper(|inner| apply_if_finite(inner, 1))
+        .wrapper(cautious)
+        .wrapper(flatten)
+        .wrapper(|inner| lookahead(inner, 1, required()))
+        .wrapper(mechanize)
+        .wrapper(|inner| params_ema(inner, required()))
+        .wrapper(params_swa)
+        .wrapper(|inner| schedule_free(inner, required()))
+        // These show the arguments of what is inside, if it has any.
+        .named("freezable", || Made::member(freezable(nothing())));
+    // Which extra arguments are masked along: there are none whose leaves are the parameters'.
+    r.choosing("masked", |_| Ok(Made::member(masked(nothing(), Mask::all())))).taking(&["mask_compatible_extra_args"]);
+    r.choosing("multi_steps", |given| {
+        let wrapped = multi_steps(nothing(), 1);
+        Ok(match given.or("should_skip_update_fn", None)? {
+            None => Made::named(wrapped),
+            Some(Skip::NotFinite) => Made::named(wrapped.should_skip_update_fn(skip_not_finite())),
+            Some(Skip::Large(norm)) => Made::named(wrapped.should_skip_update_fn(skip_large_updates(norm))),
+        })
     })
+    .taking(&["should_skip_update_fn"]);
+    r.choosing("skip_on_spike", |given| {
+        let wrapped = skip_on_spike(nothing(), 0.0);
+        Ok(match given.or("of", Of::Norm)? {
+            Of::Norm => Made::named(wrapped),
+            Of::Loss => Made::named(wrapped.of_loss()),
+        })
+    })
+    .taking(&["of"]);
+    for (name, mask) in [("conditionally_transform", false), ("conditionally_mask", true)] {
+        r.choosing(name, move |given| conditionally(given, mask))
+            .taking(&["should_transform_fn", "forward_extra_args"]);
+    }
+    r.whole("chain", |node| Ok(Box::new(node.read::<Vec<Member>>()?)), <Vec<Member> as FromRecipe>::schema);
+    r.whole(
+        "named_chain",
+        |node| Ok(Box::new(NamedChain::from_iter(node.read::<Vec<(String, Member)>>()?))),
+        <Vec<(String, Member)> as FromRecipe>::schema,
+    );
+    r.whole("freeze", read_freeze, || object(&[("mask", <Mask as FromRecipe>::schema())], &["mask"]));
+    r.whole("selective_transform", read_selective, || {
+        let arguments =
+            [("optimizer", <Member as FromRecipe>::schema()), ("freeze_mask", <Mask as FromRecipe>::schema())];
+        object(&arguments, &["optimizer", "freeze_mask"])
+    });
+    r.whole("partition", read_partition, || {
+        let transforms = <Entries<Member> as FromRecipe>::schema();
+        object(&[("transforms", transforms), ("labels", <Labels as FromRecipe>::schema())], &["transforms", "labels"])
+    });
+    r.whole("sam", read_sam, || {
+        let member = <Member as FromRecipe>::schema;
+        let flag = <bool as FromRecipe>::schema;
+        let arguments = [
+            ("optimizer", member()),
+            ("adv_optimizer", member()),
+            ("sync_period", <u64 as FromRecipe>::schema()),
+            ("reset_state", flag()),
+            ("opaque_mode", flag()),
+            ("batch_axis_name", r#"{"enum": [null, "none", false]}"#.into()),
+        ];
+        object(&arguments, &["optimizer", "adv_optimizer"])
+    });
+    r.whole("inject_hyperparams", read_inject, || {
+        let arguments = [
+            ("inner", <Member as FromRecipe>::schema()),
+            ("static_args", <OneOrMore<String> as FromRecipe>::schema()),
+            ("hyperparam_dtype", <Option<DType> as FromRecipe>::schema()),
+        ];
+        object(&arguments, &["inner"])
+    });
 }
 
-fn inject(a: &Args<'_>) -> Result<Member> {
-    let missing = || ConfigError::wrong(&a.node.place, "an argument `inner`", "none");
-    let inner = a.get("inner").ok_or_else(missing)?;
-    let OneOrMore(mut static_args) = a.or("static_args", OneOrMore(Vec::<String>::new()))?;
-    let mut inside = with_hyperparams(&inner)?;
+/// The JSON Schema of an object of arguments.
+fn object(arguments: &[(&str, String)], required: &[&str]) -> String {
+    let properties: Vec<_> = arguments.iter().map(|(name, schema)| format!("{name:?}: {schema}")).collect();
+    let properties = properties.join(", ");
+    format!(
+        r#"{{"type": "object", "properties": {{{properties}}}, "required": {required:?}, "additionalProperties": false}}"#
+    )
+}
+
+impl FromRecipe for Member {
+    fn from_recipe(node: &Node<'_>) -> Result<Member> {
+        let mut member = nothing();
+        node.build_into(&mut member)?;
+        Ok(member)
+    }
+
+    fn schema() -> String {
+        r##"{"$ref": "#/$defs/transformation"}"##.into()
+    }
+}
+
+fn read_freeze(node: &Node<'_>) -> Result<Member> {
+    Ok(Box::new(freeze(node.fields(&["mask"])?.required::<Mask>("mask")?)))
+}
+
+fn read_selective(node: &Node<'_>) -> Result<Member> {
+    let fields = node.fields(&["optimizer", "freeze_mask"])?;
+    let mask = fields.required::<Mask>("freeze_mask")?;
+    Ok(Box::new(selective_transform(fields.required::<Member>("optimizer")?, mask)))
+}
+
+fn read_partition(node: &Node<'_>) -> Result<Member> {
+    let fields = node.fields(&["transforms", "labels"])?;
+    let Entries(transforms) = fields.or("transforms", Entries::<Member>(Vec::new()))?;
+    Ok(Box::new(partition(transforms, fields.required::<Labels>("labels")?)))
+}
+
+fn read_sam(node: &Node<'_>) -> Result<Member> {
+    let known = ["optimizer", "adv_optimizer", "sync_period", "reset_state", "opaque_mode", "batch_axis_name"];
+    let fields = node.fields(&known)?;
+    // There is one process: nothing to take a mean over.
+    if let Some(axis) = fields.get("batch_axis_name").filter(|axis| !axis.is_none() && axis.read() != Ok(false)) {
+        return Err(axis.wrong("null or false"));
+    }
+    let wrapped = sam(fields.required::<Member>("optimizer")?, fields.required::<Member>("adv_optimizer")?)
+        .sync_period(fields.or("sync_period", 2)?)
+        .reset_state(fields.or("reset_state", true)?);
+    Ok(if fields.or("opaque_mode", false)? { Box::new(wrapped.opaque_mode()) } else { Box::new(wrapped) })
+}
+
+fn read_inject(node: &Node<'_>) -> Result<Member> {
+    let fields = node.fields(&["inner", "static_args", "hyperparam_dtype"])?;
+    let missing = || ConfigError::wrong(node.place(), "an argument `inner`", "none");
+    let inner = fields.get("inner").ok_or_else(missing)?;
+    let OneOrMore(mut static_args) = fields.or("static_args", OneOrMore(Vec::<String>::new()))?;
+    let Inside(mut inside, of_config) = inner.read()?;
     // What a config has and the builder says otherwise, such as a `key`, is never injected.
     let mut of_builder = Vec::new();
     inside.arguments(&mut |name, _| of_builder.push(name));
-    let of_config = arguments(&inner)?;
     static_args.retain(|name| of_builder.contains(&&**name) || !of_config.contains(&&**name));
     let injected = inject_hyperparams(inside).static_args(static_args);
-    match a.or::<Option<DType>>("hyperparam_dtype", None)? {
-        Some(dtype) => checked(&inner, injected.hyperparam_dtype(dtype)),
-        None => checked(&inner, injected),
+    Ok(match fields.or::<Option<DType>>("hyperparam_dtype", None)? {
+        Some(dtype) => Box::new(injected.hyperparam_dtype(dtype)),
+        None => Box::new(injected),
+    })
+}
+
+impl FromRecipe for Inside {
+    fn from_recipe(node: &Node<'_>) -> Result<Inside> {
+        let (name, inside) = node.single("a transformation: {name: arguments}")?;
+        if name != "masked" {
+            let mut named = Inside(Box::new(crate::transform::identity()), Vec::new());
+            node.build_into(&mut named)?;
+            return Ok(named);
+        }
+        let fields = inside.fields(&["inner", "mask", "freeze_others", "mask_compatible_extra_args"])?;
+        let Inside(inner, names) = fields.required("inner")?;
+        let wrapped = masked(inner, fields.required::<Mask>("mask")?);
+        let frozen = fields.or("freeze_others", false)?;
+        Ok(Inside(Box::new(if frozen { wrapped.freeze_others() } else { wrapped }), names))
     }
 }
 
-/// The names of the arguments that a config of this can have, masked or not.
-fn arguments(node: &Node<'_>) -> Result<Vec<&'static str>> {
-    let (name, inside) = node.single("a transformation: {name: arguments}")?;
-    match Args::new(name, inside)?.get("inner") {
-        Some(inner) if name == "masked" => arguments(&inner),
-        _ => Ok(node.known.asked(name).into_iter().map(|asked| asked.name).collect()),
-    }
+#[derive(Clone, Copy)]
+enum Of {
+    Norm,
+    Loss,
 }
 
-/// What has named arguments, masked or not.
-fn with_hyperparams(node: &Node<'_>) -> Result<Named> {
-    let (name, inside) = node.single("a transformation: {name: arguments}")?;
-    if name == "masked" {
-        let a = Args::new(name, inside)?;
-        let missing = || ConfigError::wrong(&a.node.place, "an argument `inner`", "none");
-        let inner = with_hyperparams(&a.get("inner").ok_or_else(missing)?)?;
-        let wrapped = masked(inner, a.required::<Mask>("mask")?);
-        let frozen = a.or("freeze_others", false)?;
-        a.finish()?;
-        return Ok(Box::new(if frozen { wrapped.freeze_others() } else { wrapped }));
-    }
-    node.known.named(name, node, inside)
-}
-
-fn accumulate(a: &Args<'_>) -> Result<Member> {
-    let wrapped = multi_steps(a.required::<Member>("inner")?, a.required::<EveryK>("every_k_schedule")?)
-        .use_grad_mean(a.or("use_grad_mean", true)?)
-        .accumulator_dtype(a.or("accumulator_dtype", None)?);
-    match a.or("should_skip_update_fn", None)? {
-        None => checked(&a.node, wrapped),
-        Some(Skip::NotFinite) => checked(&a.node, wrapped.should_skip_update_fn(skip_not_finite())),
-        Some(Skip::Large(norm)) => checked(&a.node, wrapped.should_skip_update_fn(skip_large_updates(norm))),
-    }
-}
-
-fn adversarial(a: &Args<'_>) -> Result<Member> {
-    let wrapped = sam(a.required::<Member>("optimizer")?, a.required::<Member>("adv_optimizer")?)
-        .sync_period(a.or("sync_period", 2)?)
-        .reset_state(a.or("reset_state", true)?);
-    // There is one process: nothing to take a mean over.
-    a.or("batch_axis_name", Unused)?;
-    match a.or("opaque_mode", false)? {
-        false => checked(&a.node, wrapped),
-        true => checked(&a.node, wrapped.opaque_mode()),
-    }
-}
+words!(Of { Norm = "norm", Loss = "loss" });
 
 enum Skip {
     NotFinite,
     Large(f64),
 }
 
-impl Read for Skip {
-    fn read(node: &Node<'_>) -> Result<Skip> {
-        if let Some(name) = node.value.as_str() {
-            return node.choice(&[("skip_not_finite", ())]).map(|()| Skip::NotFinite).map_err(|e| match name {
-                "skip_large_updates" => node.wrong("{\"skip_large_updates\": {\"max_squared_norm\": ..}}"),
-                _ => e,
-            });
+impl FromRecipe for Skip {
+    fn from_recipe(node: &Node<'_>) -> Result<Skip> {
+        const LARGE: &str = "{\"skip_large_updates\": {\"max_squared_norm\": ..}}";
+        if let Recipe::Text(name) = node.value() {
+            return match &**name {
+                "skip_large_updates" => Err(node.wrong(LARGE)),
+                _ => node.choice(&[("skip_not_finite", ())]).map(|()| Skip::NotFinite),
+            };
         }
         let (name, inside) = node.single("\"skip_not_finite\" or {\"skip_large_updates\": ..}")?;
         if name != "skip_large_updates" {
-            return Err(ConfigError::unknown(&node.place, "skip function", name, ["skip_large_updates"]));
+            return Err(ConfigError::unknown(node.place(), "skip function", name, ["skip_large_updates"]));
         }
-        let a = Args::new(name, inside)?;
-        let norm = a.required("max_squared_norm")?;
-        a.finish()?;
-        Ok(Skip::Large(norm))
+        Ok(Skip::Large(inside.fields(&["max_squared_norm"])?.required("max_squared_norm")?))
     }
 }
 
-/// A whole number, or a schedule.
-impl Read for EveryK {
-    fn read(node: &Node<'_>) -> Result<EveryK> {
-        match node.value.as_u64() {
-            Some(_) => Ok(node.read::<Hyperparam>()?.into()),
-            None => schedule_argument(node).map(EveryK::from),
+enum When {
+    Less(u64),
+    AtLeast(u64),
+    Mod(u64, u64),
+    ValueLess(f64),
+}
+
+impl FromRecipe for When {
+    fn from_recipe(node: &Node<'_>) -> Result<When> {
+        let (name, inside) = node.single("a condition: {\"step_lt\": n} or the like")?;
+        match name {
+            "step_lt" => inside.read().map(When::Less),
+            "step_ge" => inside.read().map(When::AtLeast),
+            "step_mod" => match inside.read::<Vec<u64>>()?[..] {
+                [n, remainder] => Ok(When::Mod(n, remainder)),
+                _ => Err(inside.wrong("two whole numbers: by how much the step is divided, and what must be left")),
+            },
+            "value_lt" => inside.read().map(When::ValueLess),
+            other => {
+                let known = ["step_lt", "step_ge", "step_mod", "value_lt"];
+                Err(ConfigError::unknown(node.place(), "condition", other, known))
+            }
         }
     }
+}
 
-    fn schema() -> Value {
-        json!({"anyOf": [{"type": "integer", "minimum": 1}, {"$ref": "#/$defs/scheduled"}]})
+/// One of the two, by what the condition is.
+fn conditionally(given: &Given<'_>, mask: bool) -> Result<Made> {
+    macro_rules! made {
+        ($condition:expr) => {
+            Ok(match mask {
+                true => Made::named(conditionally_mask(nothing(), $condition)),
+                false => Made::named(conditionally_transform(nothing(), $condition)),
+            })
+        };
     }
-
-    fn example() -> Value {
-        json!(1)
+    let told = given.or("forward_extra_args", false)?;
+    match given.required("should_transform_fn", When::Less(0))? {
+        When::Less(n) => made!(step_lt(n)),
+        When::AtLeast(n) => made!(step_ge(n)),
+        When::Mod(n, remainder) => made!(step_mod(n, remainder)),
+        When::ValueLess(limit) if told => made!(value_lt(limit)),
+        When::ValueLess(_) => {
+            Err(given.refuse("`forward_extra_args` true, so that the condition is told the value", "false"))
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch};
 use super::super::kernel::Slots;
 use super::super::sums::LANES;
-use super::super::{SlotList, Tile};
+use super::super::{SlotList, Term, Tile};
 use super::SlotArray;
 use super::state::Arrays;
 use crate::element::Real;
@@ -30,6 +30,11 @@ impl Access {
         !matches!(self, Access::None)
     }
 
+    /// How many times the array's bytes go through memory.
+    pub(super) const fn times(self) -> usize {
+        self as usize
+    }
+
     pub(super) const fn writes(self) -> bool {
         matches!(self, Access::Write)
     }
@@ -37,6 +42,12 @@ impl Access {
 
 /// The most sums of one loop.
 pub(super) const MOST_SUMS: usize = 4;
+
+/// Says what an element of a fused loop adds up.
+#[inline(always)]
+pub(super) fn add_sums<W: Real>(terms: &mut [Term], sums: &impl SlotArray<W>) {
+    terms.iter_mut().zip(sums.as_slice()).for_each(|(term, sum)| term.sum = Some(sum.as_f64()));
+}
 
 /// What is done to one element.
 pub(super) trait OnElement<C: Real>: Copy {
@@ -207,11 +218,22 @@ impl<F: OnElement<C>, C: Real> Job for Each<'_, F, C> {
 
 /// Does it to the elements of a tile, and adds to the sums that begin at `sum`. The updates are read where they are.
 pub(super) fn each<F: OnElement<C>, C: Real>(f: F, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
+    each_beside(f, arrays, sum, tile, tile.p);
+}
+
+/// The same with other elements in the place of the parameters.
+pub(super) fn each_beside<F: OnElement<C>, C: Real>(
+    f: F,
+    arrays: &Arrays,
+    sum: usize,
+    tile: &mut Tile<'_, C>,
+    p: &[C],
+) {
     if !arrays.has(tile.leaf) {
         return;
     }
     let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
-    let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
+    let spare = core::mem::take(&mut tile.spare);
     let all_sums = core::mem::take(&mut tile.sums);
     let (from, to): (&[C], &mut [C]) = if F::REWRITES { tile.io() } else { (tile.input(), &mut []) };
     let sums = &mut all_sums[sum..];

@@ -4,7 +4,7 @@ use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch};
 use super::super::kernel::MOST_SUMS;
 use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile};
-use super::rule::checked_slots;
+use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::{DType, Real};
@@ -208,7 +208,14 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         rule.begin(&mut state.memory, at);
     }
 
-    fn finish(rule: &R, state: &mut Self::State, (): (), sums: Sums<'_>, _: &mut Outcome) {
+    fn finish(rule: &R, state: &mut Self::State, (): (), sums: Sums<'_>, outcome: &mut Outcome) {
+        let memory = &state.memory;
+        let mut keeps = (0..sums.structure.len()).map(|leaf| {
+            let of_zero =
+                |slots: &mut _| R::apply(rule.scalars::<f64>(memory, leaf), slots, 0.0, 0.0, &mut [0; MOST_SUMS]);
+            !rule.is_apart(memory, leaf) && keeps_zeros::<R::Slots<f64>>(R::READS_PARAMS, of_zero)
+        });
+        outcome.emitted = !R::ZERO && (outcome.emitted || !keeps.all(|keeps| keeps));
         rule.finish(&mut state.memory, sums);
     }
 
@@ -259,7 +266,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         let u = R::apply(*k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS]);
         // A pass that computes this again must not count again.
         if at == span.to {
-            terms.iter_mut().zip(counts).for_each(|(add, count)| add.count = count);
+            terms.iter_mut().zip(counts).for_each(|(term, count)| term.count = count);
         }
         u
     }

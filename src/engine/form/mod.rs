@@ -4,8 +4,9 @@
 //! |---|---|---|
 //! | [`OneElement`] | [`Rule`], [`RuleWithMemory`] | arithmetic on one element |
 //! | [`TwoPass`] | [`TwoPasses`] | what takes in all gradients, decides, and gives out updates |
-//! | [`Around`] | [`Wrapper`], [`Arithmetic`] | what holds another transformation |
+//! | [`Around`] | [`Wrapper`], [`Arithmetic`], [`Weighing`] | what holds another transformation |
 //! | [`Whole`] | [`WholeTreeTransformation`] | whole leaves, or all of them |
+//! | [`LooksOn`] | [`Onlooker`] | what looks at updates and changes nothing |
 //! | [`Named`] | [`Optimizer`] | a chain under a name of its own |
 //!
 //! Each form is made a [`Stage`], the engine's own protocol, in one file of this folder. Nothing else in the crate, but what
@@ -15,24 +16,31 @@ mod around;
 mod loops;
 mod memory;
 mod named;
+mod onlooker;
 mod rule;
 mod state;
 mod two_passes;
 mod whole;
 
 pub use around::{
-    Arithmetic, Around, AroundWithArithmetic, Decision, Elsewhere, Holds, NoArithmetic, WithArithmetic, Wrapper,
+    Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Decision, Elsewhere, Holds, NoArithmetic, Weighing,
+    WithArithmetic, WithSums, Wrapper,
 };
 pub use loops::Access;
 pub use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
-pub(crate) use named::Exactly;
+pub(crate) use named::{Exactly, Keeps, OfChain};
 pub use named::{Named, Optimizer};
+pub use onlooker::{LooksOn, Onlooker};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};
 pub use two_passes::{TwoPass, TwoPasses};
 pub use whole::{Whole, WholeTreeTransformation};
 
-use super::{InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree};
+use super::{
+    Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile,
+    WholeTree,
+};
+use crate::arguments::Visit;
 use crate::element::Real;
 use crate::error::Result;
 use crate::needs::{Level, Needs};
@@ -53,7 +61,8 @@ use crate::state::State;
 pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// The name, as in messages and configs.
     const NAME: &'static str;
-    /// Which form it has: `OneElement`, `OneElementWithMemory`, `TwoPass`, `Around`, `AroundWithArithmetic`, `Whole` or `Named`.
+    /// Which form it has: `OneElement`, `OneElementWithMemory`, `TwoPass`, `Around`,
+    /// `AroundWithArithmetic`, `AroundWithSums`, `Whole`, `LooksOn` or `Named`.
     type Form: Form<Self>;
 
     /// Checks the arguments.
@@ -63,6 +72,17 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// If one is out of its range; see [`Error::argument`](crate::Error::argument).
     fn validate(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Shows the part's own arguments, each under its name, in a fixed order: what configs set. None unless it says so.
+    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+        let _ = visit;
+    }
+
+    /// What it does to updates, so that [`plan`](crate::GradientTransformation::plan) can warn of mistakes; nothing is known unless it
+    /// says so. Wrappers and named optimizers have what is inside.
+    fn effect(&self) -> Effect {
+        Effect::UNKNOWN
     }
 
     /// How the part is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.
@@ -144,6 +164,11 @@ pub trait Form<P: ?Sized> {
     fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str)) {
         let _ = (part, state, report);
     }
+    /// What is inside, if anything.
+    fn inside(part: &P) -> Option<Outline> {
+        let _ = part;
+        None
+    }
 }
 
 /// Every part is run as its form says: the one place where the two protocols meet.
@@ -223,6 +248,12 @@ impl<P: Part> Stage for P {
     }
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         P::Form::unused(self, state, report);
+    }
+    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+        Part::own_arguments(self, visit);
+    }
+    fn outline(&self) -> Outline {
+        P::Form::inside(self).unwrap_or_else(|| Outline::part(P::NAME, Part::effect(self)))
     }
     fn recipe(&self) -> Recipe {
         Part::recipe(self)

@@ -3,21 +3,50 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
+    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
 };
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
 use crate::needs::{Level, Needs};
+use crate::state::State;
 
 /// The form of an [`Optimizer`]: what it does is done by a chain in one of its fields.
-pub struct Named<Given = OfChain>(PhantomData<fn() -> Given>);
+pub struct Named<Given = OfChain, Keeps = AsItIs>(PhantomData<fn() -> (Given, Keeps)>);
 
 /// In [`Named`]: a step must be given what the chain needs.
 pub enum OfChain {}
 
 /// In [`Named`]: a step is given this, which the part has made sure is enough.
 pub(crate) struct Exactly<N>(PhantomData<fn() -> N>);
+
+/// In [`Named`]: the state is the chain's.
+pub enum AsItIs {}
+
+/// What the state of a part is, around that of its chain.
+#[allow(missing_docs, reason = "there and back")]
+pub trait Keeps<P: Optimizer> {
+    type State: State;
+    fn around(part: &P, state: StateOf<P>) -> Self::State;
+    fn inside(state: &Self::State) -> &StateOf<P>;
+    fn inside_mut(state: &mut Self::State) -> &mut StateOf<P>;
+    fn outline(chain: Outline) -> Outline {
+        if P::HIDDEN { chain } else { Outline::Optimizer { name: P::NAME, chain: Box::new(chain) } }
+    }
+}
+
+impl<P: Optimizer> Keeps<P> for AsItIs {
+    type State = StateOf<P>;
+    fn around(_: &P, state: StateOf<P>) -> StateOf<P> {
+        state
+    }
+    fn inside(state: &StateOf<P>) -> &StateOf<P> {
+        state
+    }
+    fn inside_mut(state: &mut StateOf<P>) -> &mut StateOf<P> {
+        state
+    }
+}
 
 /// What a step of a part with this chain must be given.
 pub trait Given<C> {
@@ -70,6 +99,9 @@ impl<C, N: Needs> Given<C> for Exactly<N> {
 ///
 /// None.
 pub trait Optimizer: Part {
+    /// Whether messages speak of the chain alone.
+    const HIDDEN: bool = false;
+
     /// What it is.
     type Chain: Stage;
 
@@ -78,12 +110,12 @@ pub trait Optimizer: Part {
 }
 
 type Chain<P> = <P as Optimizer>::Chain;
-type State<P> = <Chain<P> as Stage>::State;
+type StateOf<P> = <Chain<P> as Stage>::State;
 type Run<P> = <Chain<P> as Stage>::Run;
 
-impl<P: Optimizer, G: Given<Chain<P>>> Form<P> for Named<G> {
+impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     type Needs = G::Needs;
-    type State = State<P>;
+    type State = K::State;
     type Run = Run<P>;
     type Kernel<C: Real> = <Chain<P> as Stage>::Kernel<C>;
 
@@ -100,44 +132,44 @@ impl<P: Optimizer, G: Given<Chain<P>>> Form<P> for Named<G> {
     fn validate(part: &P) -> Result<()> {
         part.chain().validate()
     }
-    fn init_state(part: &P, at: &InitContext<'_>) -> Result<State<P>> {
-        part.chain().init_state(at)
+    fn init_state(part: &P, at: &InitContext<'_>) -> Result<K::State> {
+        Ok(K::around(part, part.chain().init_state(at)?))
     }
-    fn check(part: &P, state: &State<P>, at: &StepContext<'_>) -> Result<()> {
-        part.chain().check(state, at)
+    fn check(part: &P, state: &K::State, at: &StepContext<'_>) -> Result<()> {
+        part.chain().check(K::inside(state), at)
     }
-    fn begin(part: &P, state: &mut State<P>, at: &StepContext<'_>) -> Run<P> {
-        part.chain().begin(state, at)
+    fn begin(part: &P, state: &mut K::State, at: &StepContext<'_>) -> Run<P> {
+        part.chain().begin(K::inside_mut(state), at)
     }
     fn barrier(
         part: &P,
-        state: &mut State<P>,
+        state: &mut K::State,
         run: &mut Run<P>,
         at: &StepContext<'_>,
         index: usize,
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        part.chain().barrier(state, run, at, index, sums, tree);
+        part.chain().barrier(K::inside_mut(state), run, at, index, sums, tree);
     }
-    fn finish(part: &P, state: &mut State<P>, run: Run<P>, sums: Sums<'_>, outcome: &mut Outcome) {
-        part.chain().finish(state, run, sums, outcome);
+    fn finish(part: &P, state: &mut K::State, run: Run<P>, sums: Sums<'_>, outcome: &mut Outcome) {
+        part.chain().finish(K::inside_mut(state), run, sums, outcome);
     }
-    fn ends_at(part: &P, state: &State<P>, run: &Run<P>) -> Option<usize> {
-        part.chain().ends_at(state, run)
+    fn ends_at(part: &P, state: &K::State, run: &Run<P>) -> Option<usize> {
+        part.chain().ends_at(K::inside(state), run)
     }
-    fn tile<C: Real>(part: &P, state: &State<P>, run: &Run<P>, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        part.chain().tile(state, run, place, span, tile);
+    fn tile<C: Real>(part: &P, state: &K::State, run: &Run<P>, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        part.chain().tile(K::inside(state), run, place, span, tile);
     }
-    fn fuses_now(part: &P, state: &State<P>, run: &Run<P>, leaf: usize) -> bool {
-        part.chain().fuses_now(state, run, leaf)
+    fn fuses_now(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> bool {
+        part.chain().fuses_now(K::inside(state), run, leaf)
     }
     #[inline]
-    fn kernel<C: Real>(part: &P, state: &State<P>, run: &Run<P>, leaf: usize) -> Self::Kernel<C> {
-        part.chain().kernel::<C>(state, run, leaf)
+    fn kernel<C: Real>(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> Self::Kernel<C> {
+        part.chain().kernel::<C>(K::inside(state), run, leaf)
     }
-    fn slots(part: &P, state: &State<P>, leaf: usize, list: &mut SlotList) {
-        part.chain().slots(state, leaf, list);
+    fn slots(part: &P, state: &K::State, leaf: usize, list: &mut SlotList) {
+        part.chain().slots(K::inside(state), leaf, list);
     }
     #[inline(always)]
     fn apply<C: Real>(
@@ -151,10 +183,13 @@ impl<P: Optimizer, G: Given<Chain<P>>> Form<P> for Named<G> {
     ) -> C {
         Chain::<P>::apply::<C>(k, at, span, slots, u, p, terms)
     }
-    fn state_bytes(part: &P, state: &State<P>, leaf: usize, at: usize, span: Span) -> usize {
-        part.chain().state_bytes(state, leaf, at, span)
+    fn state_bytes(part: &P, state: &K::State, leaf: usize, at: usize, span: Span) -> usize {
+        part.chain().state_bytes(K::inside(state), leaf, at, span)
     }
-    fn unused(part: &P, state: &State<P>, report: &mut dyn FnMut(&str)) {
-        part.chain().unused(state, report);
+    fn unused(part: &P, state: &K::State, report: &mut dyn FnMut(&str)) {
+        part.chain().unused(K::inside(state), report);
+    }
+    fn inside(part: &P) -> Option<Outline> {
+        Some(K::outline(part.chain().outline()))
     }
 }

@@ -3,12 +3,12 @@
 use core::marker::PhantomData;
 
 use super::super::kernel::MOST_SLOTS;
-use super::super::{InitContext, Place, Shape, SlotList, Span, StepContext, Term, Tile, fused_tile};
+use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState};
 use crate::element::{Both, DType, PerReal, Real};
 use crate::error::Result;
-use crate::state::{Count, State, StateWalk, StateWalkMut};
+use crate::state::{Count, state_fields};
 
 /// The form of a [`Rule`]: arithmetic on one element, a count of steps, and state arrays.
 #[derive(Clone, Copy, Debug)]
@@ -158,14 +158,7 @@ pub struct Steps {
     pub count: Count,
 }
 
-impl State for Steps {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-    }
-}
+state_fields!(Steps { count });
 
 pub(crate) struct ScalarsOf<R>(PhantomData<R>);
 
@@ -238,7 +231,17 @@ impl<R: Rule> Form<R> for OneElement {
         if span.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
     }
 
+    fn finish(_: &R, _: &mut Self::State, run: RuleRun<R>, _: Sums<'_>, outcome: &mut Outcome) {
+        let of_zero = |slots: &mut _| R::apply(run.0.double, slots, 0.0, 0.0);
+        outcome.emitted = outcome.emitted || !keeps_zeros::<R::Slots<f64>>(R::READS_PARAMS, of_zero);
+    }
+
     fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         if span.has(at) { state.arrays.bytes(leaf, |_| 2) } else { 0 }
     }
+}
+
+/// Whether zeros are all that comes out of a rule if zeros are all that comes in: what depends on nothing but the update is asked.
+pub(super) fn keeps_zeros<S: SlotArray<f64>>(reads_params: bool, of_zero: impl FnOnce(&mut S) -> f64) -> bool {
+    S::LEN == 0 && !reads_params && of_zero(S::of(&mut [])) == 0.0
 }

@@ -10,7 +10,7 @@ use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkM
 /// State arrays by name. They belong to the engine: while a step runs nobody else can reach them, which is why a part in safe
 /// code cannot make it read or write memory that is gone or somebody else's.
 #[derive(Clone, Debug)]
-pub(super) struct Arrays {
+pub struct Arrays {
     names: &'static [&'static str],
     pub(super) all: Vec<Moments>,
 }
@@ -88,6 +88,10 @@ pub struct WrapperState<M, S> {
     pub(super) inner: S,
     /// The leaves acted on, if they are not all.
     pub(super) active: Option<Vec<bool>>,
+    /// What the state of what is inside is called.
+    pub(super) name: &'static str,
+    /// The gradients of this step, for what must see them again. No part of the state.
+    pub(super) kept: Arrays,
 }
 
 impl<M, S> WrapperState<M, S> {
@@ -167,14 +171,15 @@ impl<M: State> State for PartState<M> {
 
 impl<M: State, S: State> State for WrapperState<M, S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("active", &self.active);
         evaluation(&self.memory, &self.arrays, walk);
         self.memory.walk(walk);
         self.arrays.walk(walk);
-        walk.child("inner", &self.inner);
+        walk.child(self.name, &self.inner);
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         self.memory.walk_mut(walk);
         self.arrays.walk_mut(walk);
-        walk.child("inner", &mut self.inner);
+        walk.child(self.name, &mut self.inner);
     }
 }

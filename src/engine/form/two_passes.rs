@@ -4,11 +4,11 @@ use super::super::kernel::MOST_SLOTS;
 use super::super::{
     InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree, fused_tile,
 };
-use super::loops::{Access, MOST_SUMS, OnElement, each};
-use super::rule::checked_slots;
+use super::loops::{Access, MOST_SUMS, OnElement, add_sums, each};
+use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
-use crate::element::{DType, Element, Real};
+use crate::element::{DType, Real};
 use crate::error::Result;
 use crate::needs::Needs;
 use crate::state::State;
@@ -235,7 +235,13 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         part.decide(&mut state.memory, run, sums);
     }
 
-    fn finish(part: &P, state: &mut Self::State, mut run: P::Run, sums: Sums<'_>, _: &mut Outcome) {
+    fn finish(part: &P, state: &mut Self::State, mut run: P::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        let memory = &state.memory;
+        let mut keeps = (0..sums.structure.len()).map(|leaf| {
+            let of_zero = |slots: &mut _| P::give_out(part.second::<f64>(memory, &run, leaf), slots, 0.0, 0.0);
+            P::GIVES_OUT && !P::TRANSFORMS && keeps_zeros::<P::Slots<f64>>(P::READS_PARAMS[1], of_zero)
+        });
+        outcome.emitted = outcome.emitted || !keeps.all(|keeps| keeps);
         if !P::GIVES_OUT {
             part.decide(&mut state.memory, &mut run, sums);
         }
@@ -275,7 +281,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         // The one pass that ends here takes in, whatever is run again later.
         if span.to == at {
             let (_, sums) = on_slots(P::FIRST, slots, |slots| P::take_in(k.0, slots, u, p));
-            terms.iter_mut().zip(sums.as_slice()).for_each(|(add, sum)| add.sum = Some(sum.as_f64()));
+            add_sums(terms, &sums);
             u
         } else if span.has(at + 1) {
             on_slots(P::SECOND, slots, |slots| P::give_out(k.1, slots, u, p))
@@ -287,11 +293,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         let first = span.to == at || !P::GIVES_OUT && span.has(at);
         let second = P::GIVES_OUT && span.has(at + 1);
-        let times = |pass: bool, accesses, slot| match Access::of(accesses, slot) {
-            Access::Write if pass => 2,
-            Access::Read if pass => 1,
-            _ => 0,
-        };
+        let times = |pass: bool, accesses, slot| if pass { Access::of(accesses, slot).times() } else { 0 };
         state.arrays.bytes(leaf, |slot| times(first, P::FIRST, slot) + times(second, P::SECOND, slot))
     }
 }

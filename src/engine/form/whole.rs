@@ -102,7 +102,7 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     /// What [`transform`](WholeTreeTransformation::transform) did: where it has held updates back.
     fn outcome(&self, state: &Self::State) -> Outcome {
         let _ = state;
-        Outcome { emitted: true, skipped: false }
+        Outcome::GRADIENTS
     }
 
     /// Names the masks and groups inside that take no leaf, where it holds another transformation.
@@ -159,8 +159,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     fn finish(part: &W, state: &mut W::State, done: bool, _: Sums<'_>, outcome: &mut Outcome) {
         if done {
             let did = part.outcome(state);
-            outcome.emitted &= did.emitted;
-            outcome.skipped |= did.skipped;
+            *outcome = Outcome { emitted: did.emitted, skipped: outcome.skipped | did.skipped };
         }
     }
 

@@ -1,9 +1,6 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAcprop, ScaleByLearningRate, add_decayed_weights, scale_by_acprop, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// ACProp: steps along the gradient over how much earlier gradients differed from their running mean.
@@ -53,17 +50,9 @@ pub fn acprop(learning_rate: impl Into<Hyperparam>) -> Acprop {
     Acprop { chain: (scale_by_acprop(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAcprop, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`acprop`](acprop()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Acprop {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Acprop as "acprop" = Chain {
+    /// See [`acprop`](acprop()).
+    Acprop as "acprop" = (ScaleByAcprop, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",

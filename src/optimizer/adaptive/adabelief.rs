@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scale_by_learning_rate};
 
@@ -46,17 +45,10 @@ pub fn adabelief(learning_rate: impl Into<Hyperparam>) -> Adabelief {
     Adabelief { chain: (scale_by_belief(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByBelief, ScaleByLearningRate);
-
-/// See [`adabelief`](adabelief()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adabelief {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adabelief as "adabelief" = Chain {
+    /// See [`adabelief`](adabelief()).
+    #[derive(PartialEq)]
+    Adabelief as "adabelief" = (ScaleByBelief, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",

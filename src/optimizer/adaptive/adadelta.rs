@@ -1,10 +1,6 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdadelta, ScaleByLearningRate, add_decayed_weights, scale_by_adadelta,
-    scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Adadelta: steps of the size that steps have had, so that they have the parameters' units; the learning rate is 1 in
@@ -53,17 +49,9 @@ pub fn adadelta(learning_rate: impl Into<Hyperparam>) -> Adadelta {
     Adadelta { chain: (decay, scale_by_adadelta(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (Masked<AddDecayedWeights>, ScaleByAdadelta, ScaleByLearningRate);
-
-/// See [`adadelta`](adadelta()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adadelta {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adadelta as "adadelta" = Chain {
+    /// See [`adadelta`](adadelta()).
+    Adadelta as "adadelta" = (Masked<AddDecayedWeights>, ScaleByAdadelta, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             rho [1.rho] "Sets the decay of both means, in `[0, 1)`.",

@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, scale_by_rss};
 
@@ -45,21 +44,13 @@ pub fn adagrad(learning_rate: impl Into<Hyperparam>) -> Adagrad {
     Adagrad { chain: (scale_by_rss(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByRss, ScaleByLearningRate);
-
-/// See [`adagrad`](adagrad()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adagrad {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adagrad as "adagrad" = Chain {
+    /// See [`adagrad`](adagrad()).
+    #[derive(PartialEq)]
+    Adagrad as "adagrad" = (ScaleByRss, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             initial_accumulator_value [0.initial_accumulator_value] "Sets what the sum of squares starts from.",
             eps [0.eps] "Sets what is added under the root.";
-        options: ;
     }
 }

@@ -1,6 +1,4 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{ScaleByAdam, ScaleByLearningRate, scale_by_adam, scale_by_learning_rate};
 
 /// Adam: steps of about the learning rate, along a running mean of the gradient over its running magnitude.
@@ -44,17 +42,10 @@ pub fn adam(learning_rate: impl Into<Hyperparam>) -> Adam {
     Adam { chain: (scale_by_adam(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdam, ScaleByLearningRate);
-
-/// See [`adam`](adam()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adam {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adam as "adam" = Chain {
+    /// See [`adam`](adam()).
+    #[derive(PartialEq)]
+    Adam as "adam" = (ScaleByAdam, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

@@ -1,11 +1,6 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, Blocks, ScaleByAdamMini, ScaleByLearningRate, add_decayed_weights, scale_by_adam_mini,
-    scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Adam-mini: [`adamw`](crate::adamw()) with one second moment for each block of elements, which halves its state.
@@ -53,17 +48,9 @@ pub fn adam_mini(learning_rate: impl Into<Hyperparam>) -> AdamMini {
     AdamMini { chain: (scale_by_adam_mini(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdamMini, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`adam_mini`](adam_mini()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct AdamMini {
-    chain: Chain,
-}
-
 optimizer! {
-    AdamMini as "adam_mini" = Chain {
+    /// See [`adam_mini`](adam_mini()).
+    AdamMini as "adam_mini" = (ScaleByAdamMini, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByAdamax, ScaleByLearningRate, scale_by_adamax, scale_by_learning_rate};
 
@@ -44,22 +43,14 @@ pub fn adamax(learning_rate: impl Into<Hyperparam>) -> Adamax {
     Adamax { chain: (scale_by_adamax(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdamax, ScaleByLearningRate);
-
-/// See [`adamax`](adamax()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adamax {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adamax as "adamax" = Chain {
+    /// See [`adamax`](adamax()).
+    #[derive(PartialEq)]
+    Adamax as "adamax" = (ScaleByAdamax, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the largest size, in `[0, 1)`.",
             eps [0.eps] "Sets what is added to every size.";
-        options: ;
     }
 }

@@ -1,9 +1,6 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdamax, ScaleByLearningRate, add_decayed_weights, scale_by_adamax, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// AdamaxW: [`adamax`](crate::adamax()) with weight decay that the gradient's scaling does not touch.
@@ -53,17 +50,9 @@ pub fn adamaxw(learning_rate: impl Into<Hyperparam>) -> Adamaxw {
     Adamaxw { chain: (scale_by_adamax(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdamax, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`adamaxw`](adamaxw()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adamaxw {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adamaxw as "adamaxw" = Chain {
+    /// See [`adamaxw`](adamaxw()).
+    Adamaxw as "adamaxw" = (ScaleByAdamax, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",

@@ -1,10 +1,6 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdam, ScaleByLearningRate, add_decayed_weights, scale_by_adam, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// AdamW: [`adam`](crate::adam()) with weight decay that the gradient's scaling does not touch.
@@ -53,17 +49,9 @@ pub fn adamw(learning_rate: impl Into<Hyperparam>) -> Adamw {
     Adamw { chain: (scale_by_adam(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdam, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`adamw`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adamw {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adamw as "adamw" = Chain {
+    /// See [`adamw`].
+    Adamw as "adamw" = (ScaleByAdam, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

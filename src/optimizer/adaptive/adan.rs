@@ -1,9 +1,6 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdan, ScaleByLearningRate, add_decayed_weights, scale_by_adan, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Adan: [`adamw`](crate::adamw()) with Nesterov momentum made of the changes of the gradient.
@@ -55,17 +52,9 @@ pub fn adan(learning_rate: impl Into<Hyperparam>) -> Adan {
     Adan { chain: (scale_by_adan().eps_root(1e-8), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdan, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`adan`](adan()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adan {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adan as "adan" = Chain {
+    /// See [`adan`](adan()).
+    Adan as "adan" = (ScaleByAdan, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",

@@ -1,11 +1,6 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdemamix, ScaleByLearningRate, add_decayed_weights, scale_by_ademamix,
-    scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// AdEMAMix: [`adamw`](crate::adamw()) with a second, slow running mean, which remembers gradients for thousands of
@@ -56,17 +51,9 @@ pub fn ademamix(learning_rate: impl Into<Hyperparam>) -> Ademamix {
     Ademamix { chain: (scale_by_ademamix().alpha(5.0), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdemamix, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`ademamix`](ademamix()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Ademamix {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Ademamix as "ademamix" = Chain {
+    /// See [`ademamix`](ademamix()).
+    Ademamix as "ademamix" = (ScaleByAdemamix, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the fast mean, in `[0, 1)`.",

@@ -1,6 +1,4 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{ScaleByAdopt, ScaleByLearningRate, StepLimit, scale_by_adopt, scale_by_learning_rate};
 
 /// ADOPT: [`adam`](crate::adam()) that divides by what was known before the gradient came, and converges with any `b2`.
@@ -48,17 +46,10 @@ pub fn adopt(learning_rate: impl Into<Hyperparam>) -> Adopt {
     Adopt { chain: (scale_by_adopt(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdopt, ScaleByLearningRate);
-
-/// See [`adopt`](adopt()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adopt {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Adopt as "adopt" = Chain {
+    /// See [`adopt`](adopt()).
+    #[derive(PartialEq)]
+    Adopt as "adopt" = (ScaleByAdopt, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",

@@ -1,6 +1,4 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{ScaleByAmsgrad, ScaleByLearningRate, scale_by_amsgrad, scale_by_learning_rate};
 
 /// AMSGrad: [`adam`](crate::adam()) whose steps never grow back, since it divides by the largest magnitude so far.
@@ -46,17 +44,10 @@ pub fn amsgrad(learning_rate: impl Into<Hyperparam>) -> Amsgrad {
     Amsgrad { chain: (scale_by_amsgrad(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAmsgrad, ScaleByLearningRate);
-
-/// See [`amsgrad`](amsgrad()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Amsgrad {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Amsgrad as "amsgrad" = Chain {
+    /// See [`amsgrad`](amsgrad()).
+    #[derive(PartialEq)]
+    Amsgrad as "amsgrad" = (ScaleByAmsgrad, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

@@ -1,10 +1,6 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdam, ScaleByLearningRate, add_decayed_weights, scale_by_adam, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Cautious, Masked, cautious, masked};
 
 /// Cautious AdamW: [`adamw`](crate::adamw()) without those elements of a step that the gradient does not agree with.
@@ -54,17 +50,9 @@ pub fn cautious_adamw(learning_rate: impl Into<Hyperparam>) -> CautiousAdamw {
     CautiousAdamw { chain: (adam, decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (Cautious<ScaleByAdam>, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`cautious_adamw`](cautious_adamw()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct CautiousAdamw {
-    chain: Chain,
-}
-
 optimizer! {
-    CautiousAdamw as "cautious_adamw" = Chain {
+    /// See [`cautious_adamw`](cautious_adamw()).
+    CautiousAdamw as "cautious_adamw" = (Cautious<ScaleByAdam>, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.inner.b1] "Sets the decay of the first moment, in `[0, 1)`.",

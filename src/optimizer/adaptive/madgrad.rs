@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{AddDecayedWeights, ScaleByMadgrad, add_decayed_weights, scale_by_madgrad};
 
@@ -42,22 +41,14 @@ pub fn madgrad(learning_rate: impl Into<Hyperparam>) -> Madgrad {
     Madgrad { chain: (add_decayed_weights(0.0), scale_by_madgrad(learning_rate)) }
 }
 
-type Chain = (AddDecayedWeights, ScaleByMadgrad);
-
-/// See [`madgrad`](madgrad()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Madgrad {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Madgrad as "madgrad" = Chain {
+    /// See [`madgrad`](madgrad()).
+    #[derive(PartialEq)]
+    Madgrad as "madgrad" = (AddDecayedWeights, ScaleByMadgrad) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             momentum [1.momentum] "Sets which part of the way is not gone in a step, in `[0, 1)`.",
             weight_decay [0.weight_decay] "Sets how much of the parameters is added to the gradients.",
             eps [1.eps] "Sets what is added to the cube root, and to the learning rate.";
-        options: ;
     }
 }

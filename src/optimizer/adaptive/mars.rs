@@ -1,11 +1,6 @@
-use crate::arguments::{Argument, Arguments};
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ClipByBlockNorm, ReduceVariance, ScaleByAdam, ScaleByLearningRate, add_decayed_weights,
-    clip_by_block_norm, reduce_variance, scale_by_adam, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// MARS-AdamW: [`adamw`](crate::adamw()) on gradients whose variance is reduced by the gradient of the last step.
@@ -60,101 +55,29 @@ pub fn mars(learning_rate: impl Into<Hyperparam>) -> Mars {
     Mars { chain: (reduce_variance(), clip_by_block_norm(1.0), adam, decay, rate) }
 }
 
-type Chain = (ReduceVariance, ClipByBlockNorm, ScaleByAdam, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`mars`](mars()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Mars {
-    chain: Chain,
+optimizer! {
+    /// See [`mars`](mars()).
+    Mars as "mars" = (ReduceVariance, ClipByBlockNorm, ScaleByAdam, Masked<AddDecayedWeights>, ScaleByLearningRate) {
+        hyperparams:
+            learning_rate [4.learning_rate] "Sets the learning rate.",
+            b1 [2.b1] "Sets the decay of the first moment, in `[0, 1)`.",
+            b2 [2.b2] "Sets the decay of the second moment, in `[0, 1)`.",
+            eps [2.eps] "Sets what is added to the root.",
+            gamma [0.gamma]
+                "Sets how much of the difference to the last gradient is made up for; with 0 it is AdamW with clipped gradients.",
+            max_norm [1.max_norm] "Sets the largest norm of a leaf's corrected gradient.",
+            weight_decay [3.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+        options:
+            mask: Mask [3.mask] "Sets which leaves decay.",
+            mu_dtype: Option<DType> [2.mu_dtype] "Sets the type of the first moment.",
+            nu_dtype: Option<DType> [2.nu_dtype] "Sets the type of the second moment.";
+        then share;
+    }
 }
 
 impl Mars {
-    /// Sets the learning rate.
-    pub fn learning_rate(mut self, learning_rate: impl Into<Hyperparam>) -> Self {
-        self.chain.4.learning_rate = learning_rate.into();
-        self
-    }
-
-    /// Sets the decay of the first moment, in `[0, 1)`.
-    pub fn b1(mut self, b1: impl Into<Hyperparam>) -> Self {
-        self.chain.2.b1 = b1.into();
-        self.share();
-        self
-    }
-
-    /// Sets the decay of the second moment, in `[0, 1)`.
-    pub fn b2(mut self, b2: impl Into<Hyperparam>) -> Self {
-        self.chain.2.b2 = b2.into();
-        self
-    }
-
-    /// Sets what is added to the root.
-    pub fn eps(mut self, eps: impl Into<Hyperparam>) -> Self {
-        self.chain.2.eps = eps.into();
-        self
-    }
-
-    /// Sets how much of the difference to the last gradient is made up for; with 0 it is AdamW with clipped gradients.
-    pub fn gamma(mut self, gamma: impl Into<Hyperparam>) -> Self {
-        self.chain.0.gamma = gamma.into();
-        self
-    }
-
-    /// Sets the largest norm of a leaf's corrected gradient.
-    pub fn max_norm(mut self, max_norm: impl Into<Hyperparam>) -> Self {
-        self.chain.1.max_norm = max_norm.into();
-        self
-    }
-
-    /// Sets the decay of the weights for each unit of learning rate.
-    pub fn weight_decay(mut self, weight_decay: impl Into<Hyperparam>) -> Self {
-        self.chain.3.inner.weight_decay = weight_decay.into();
-        self
-    }
-
-    /// Sets which leaves decay.
-    pub fn mask(mut self, mask: impl Into<Mask>) -> Self {
-        self.chain.3.mask = mask.into();
-        self
-    }
-
-    /// Sets the type of the first moment.
-    pub fn mu_dtype(mut self, mu_dtype: impl Into<Option<DType>>) -> Self {
-        self.chain.2.mu_dtype = mu_dtype.into();
-        self
-    }
-
-    /// Sets the type of the second moment.
-    pub fn nu_dtype(mut self, nu_dtype: impl Into<Option<DType>>) -> Self {
-        self.chain.2.nu_dtype = nu_dtype.into();
-        self
-    }
-
     /// Tells the correction how slow the running mean is.
     fn share(&mut self) {
         self.chain.0.b1.clone_from(&self.chain.2.b1);
     }
 }
-
-impl Arguments for Mars {
-    const NAME: &'static str = "mars";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        let (correction, clip, adam, decay, rate) = &mut self.chain;
-        visit("learning_rate", Argument::Hyperparam(&mut rate.learning_rate));
-        visit("b1", Argument::Hyperparam(&mut adam.b1));
-        visit("b2", Argument::Hyperparam(&mut adam.b2));
-        visit("eps", Argument::Hyperparam(&mut adam.eps));
-        visit("gamma", Argument::Hyperparam(&mut correction.gamma));
-        visit("max_norm", Argument::Hyperparam(&mut clip.max_norm));
-        visit("weight_decay", Argument::Hyperparam(&mut decay.inner.weight_decay));
-        visit("mask", Argument::Static(&decay.mask));
-        visit("mu_dtype", Argument::Static(&adam.mu_dtype));
-        visit("nu_dtype", Argument::Static(&adam.nu_dtype));
-        // What was visited may have been set.
-        self.share();
-    }
-}
-
-crate::engine::delegate_stage!(Mars => chain: Chain);

@@ -1,10 +1,5 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
-use crate::transform::{
-    ScaleByAdam, ScaleByLearningRate, ScaleByOptimisticGradient, scale_by_adam, scale_by_learning_rate,
-    scale_by_optimistic_gradient,
-};
+use crate::part::prelude::*;
+use crate::transform::*;
 
 /// Optimistic Adam as it was first written: [`optimistic_adam_v2`](crate::optimistic_adam_v2()) is the one to use.
 ///
@@ -80,7 +75,7 @@ type Apart = OptimisticAdam<true>;
 macro_rules! variants {
     ($($T:ident {$($rates:tt)*})*) => {$(
         optimizer! {
-            $T as "optimistic_adam" = Chain {
+            for $T as "optimistic_adam" = Chain {
                 hyperparams:
                     $($rates)*,
                     b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

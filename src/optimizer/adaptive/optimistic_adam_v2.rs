@@ -1,10 +1,5 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
-use crate::transform::{
-    ScaleByAdam, ScaleByLearningRate, ScaleByOptimisticGradient, scale_by_adam, scale_by_learning_rate,
-    scale_by_optimistic_gradient,
-};
+use crate::part::prelude::*;
+use crate::transform::*;
 
 /// Optimistic Adam: [`adam`](crate::adam()) that also steps along the latest change of its direction, for games and
 /// saddle points.
@@ -54,17 +49,10 @@ pub fn optimistic_adam_v2(learning_rate: impl Into<Hyperparam>) -> OptimisticAda
     OptimisticAdamV2 { chain: (adam, scale_by_optimistic_gradient(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByAdam, ScaleByOptimisticGradient, ScaleByLearningRate);
-
-/// See [`optimistic_adam_v2`](optimistic_adam_v2()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct OptimisticAdamV2 {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    OptimisticAdamV2 as "optimistic_adam_v2" = Chain {
+    /// See [`optimistic_adam_v2`](optimistic_adam_v2()).
+    #[derive(PartialEq)]
+    OptimisticAdamV2 as "optimistic_adam_v2" = (ScaleByAdam, ScaleByOptimisticGradient, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             alpha [1.alpha] "Sets how much of Adam's direction there is.",

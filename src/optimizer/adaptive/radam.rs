@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByRadam, scale_by_learning_rate, scale_by_radam};
 
@@ -47,17 +46,10 @@ pub fn radam(learning_rate: impl Into<Hyperparam>) -> Radam {
     Radam { chain: (scale_by_radam(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByRadam, ScaleByLearningRate);
-
-/// See [`radam`](radam()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Radam {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Radam as "radam" = Chain {
+    /// See [`radam`](radam()).
+    #[derive(PartialEq)]
+    Radam as "radam" = (ScaleByRadam, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

@@ -1,8 +1,5 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
-use crate::transform::{
-    ScaleByLearningRate, ScaleByRms, ScaleByStddev, Trace, scale_by_learning_rate, scale_by_rms, trace,
-};
+use crate::transform::*;
 
 /// RMSProp: steps along the gradient over its running magnitude, with or without momentum.
 ///
@@ -85,7 +82,7 @@ type HeavyCentered = Rmsprop<ScaleByStddev, Trace>;
 macro_rules! variants {
     ($($T:ident = ($Scale:ty, $Momentum:ty) {$($hyperparams:tt)*} {$($options:tt)*} $centered:literal)*) => {$(
         optimizer! {
-            $T as "rmsprop" = ($Scale, ScaleByLearningRate, $Momentum) {
+            for $T as "rmsprop" = ($Scale, ScaleByLearningRate, $Momentum) {
                 hyperparams:
                     learning_rate [1.learning_rate] "Sets the learning rate.",
                     decay [0.decay] "Sets the decay of the mean of squares, in `[0, 1)`.",
@@ -96,7 +93,7 @@ macro_rules! variants {
                     eps_in_sqrt: bool [0.eps_in_sqrt] "Sets whether `eps` is under the root.",
                     bias_correction: bool [0.bias_correction] "Sets whether the mean is freed of its start at zero."
                     $($options)*;
-                constants: centered = $centered;
+                shown: centered |_| $centered;
             }
         }
     )*};

@@ -1,10 +1,6 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleBySimplifiedAdemamix, add_decayed_weights, scale_by_learning_rate,
-    scale_by_simplified_ademamix,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Simplified AdEMAMix: [`adamw`](crate::adamw()) with one long memory for the gradient, and more of the newest.
@@ -55,17 +51,9 @@ pub fn simplified_ademamix(learning_rate: impl Into<Hyperparam>) -> SimplifiedAd
     SimplifiedAdemamix { chain: (scale_by_simplified_ademamix(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleBySimplifiedAdemamix, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`simplified_ademamix`](simplified_ademamix()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct SimplifiedAdemamix {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    SimplifiedAdemamix as "simplified_ademamix" = Chain {
+    /// See [`simplified_ademamix`](simplified_ademamix()).
+    SimplifiedAdemamix as "simplified_ademamix" = (ScaleBySimplifiedAdemamix, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets how much of the sum is kept from one step to the next.",

@@ -1,6 +1,4 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::transform::{ScaleByLearningRate, ScaleByStableAdam, scale_by_learning_rate, scale_by_stable_adam};
 
@@ -52,17 +50,9 @@ pub fn stable_adamw(learning_rate: impl Into<Hyperparam>) -> StableAdamw {
     StableAdamw { chain: (adam, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByStableAdam, ScaleByLearningRate);
-
-/// See [`stable_adamw`](stable_adamw()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct StableAdamw {
-    chain: Chain,
-}
-
 optimizer! {
-    StableAdamw as "stable_adamw" = Chain {
+    /// See [`stable_adamw`](stable_adamw()).
+    StableAdamw as "stable_adamw" = (ScaleByStableAdam, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate, scale_by_yogi};
 
@@ -46,22 +45,14 @@ pub fn yogi(learning_rate: impl Into<Hyperparam>) -> Yogi {
     Yogi { chain: (scale_by_yogi(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByYogi, ScaleByLearningRate);
-
-/// See [`yogi`](yogi()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Yogi {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Yogi as "yogi" = Chain {
+    /// See [`yogi`](yogi()).
+    #[derive(PartialEq)]
+    Yogi as "yogi" = (ScaleByYogi, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets 1 less how much of each square the second moment moves by; in `[0, 1)`.",
             eps [0.eps] "Sets what is added to the root.";
-        options: ;
     }
 }

@@ -1,11 +1,6 @@
-use crate::arguments::{Argument, Arguments};
 use crate::engine::Stage;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::transform::{
-    Identity, InitialGuess, Interpolation, ScaleByLbfgs, ScaleByLearningRate, ScaleByZoomLinesearch, identity,
-    scale_by_lbfgs, scale_by_learning_rate, scale_by_zoom_linesearch,
-};
+use crate::recipe::Recipe;
+use crate::transform::*;
 
 /// L-BFGS: a quasi-Newton method for smooth losses and full-batch gradients.
 ///
@@ -72,32 +67,23 @@ pub fn lbfgs() -> Lbfgs {
     Lbfgs { chain: (scale_by_lbfgs(), scale_by_learning_rate(1.0), search) }
 }
 
-/// See [`lbfgs`](lbfgs()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Lbfgs<L = ScaleByZoomLinesearch> {
-    pub(crate) chain: (ScaleByLbfgs, ScaleByLearningRate, L),
+optimizer! {
+    /// See [`lbfgs`](lbfgs()).
+    #[derive(PartialEq)]
+    Lbfgs<L: Stage = ScaleByZoomLinesearch> as "lbfgs" = (ScaleByLbfgs, ScaleByLearningRate, L) {
+        hyperparams:
+            learning_rate [1.learning_rate]
+                "Sets the learning rate: how long the steps are, or the ones that the line search begins with.";
+        options:
+            scale_init_precond: bool [0.scale_init_precond]
+                "Sets whether the estimate of the inverse Hessian starts from a scaled identity.";
+        integers:
+            memory_size: usize [0.memory_size] "Sets how many differences are kept; at least 1.";
+        shown: linesearch |it| it.linesearch_recipe();
+    }
 }
 
-impl<L> Lbfgs<L> {
-    /// Sets the learning rate: how long the steps are, or the ones that the line search begins with.
-    pub fn learning_rate(mut self, learning_rate: impl Into<Hyperparam>) -> Self {
-        self.chain.1.learning_rate = learning_rate.into();
-        self
-    }
-
-    /// Sets how many differences are kept; at least 1.
-    pub fn memory_size(mut self, memory_size: usize) -> Self {
-        self.chain.0.memory_size = memory_size;
-        self
-    }
-
-    /// Sets whether the estimate of the inverse Hessian starts from a scaled identity.
-    pub fn scale_init_precond(mut self, scale_init_precond: impl Into<bool>) -> Self {
-        self.chain.0.scale_init_precond = scale_init_precond.into();
-        self
-    }
-
+impl<L: Stage> Lbfgs<L> {
     /// Sets the line search, or whatever else is to decide how long a step is.
     ///
     /// ```
@@ -134,42 +120,9 @@ impl<L> Lbfgs<L> {
     pub fn without_linesearch(self) -> Lbfgs<Identity> {
         self.linesearch(identity())
     }
-}
 
-impl<L: Stage> Lbfgs<L> {
     /// `null` is no line search.
     fn linesearch_recipe(&self) -> Option<Recipe> {
         Some(self.chain.2.recipe()).filter(|recipe| *recipe != Recipe::call("identity", []))
     }
-
-    fn to_recipe(&self) -> Recipe {
-        let (direction, rate, _) = &self.chain;
-        Recipe::call(
-            "lbfgs",
-            [
-                ("learning_rate", rate.learning_rate.to_recipe()),
-                ("scale_init_precond", direction.scale_init_precond.to_recipe()),
-                ("memory_size", direction.memory_size.to_recipe()),
-                ("linesearch", self.linesearch_recipe().to_recipe()),
-            ],
-        )
-    }
-}
-
-impl<L: Stage> Arguments for Lbfgs<L> {
-    const NAME: &'static str = "lbfgs";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        visit("learning_rate", Argument::Hyperparam(&mut self.chain.1.learning_rate));
-        visit("scale_init_precond", Argument::Static(&self.chain.0.scale_init_precond));
-        visit("memory_size", Argument::Static(&self.chain.0.memory_size));
-        visit("linesearch", Argument::Static(&self.linesearch_recipe()));
-    }
-}
-
-crate::engine::delegate_stage! {
-    Lbfgs<L> where L: Stage => chain: (ScaleByLbfgs, ScaleByLearningRate, L);
-    needs <(ScaleByLbfgs, ScaleByLearningRate, L) as Stage>::Needs;
-    recipe |this: &Lbfgs<L>| this.to_recipe();
-    describe |this: &Lbfgs<L>| format!("lbfgs[{}]", this.chain.describe())
 }

@@ -1,12 +1,6 @@
-use crate::arguments::{Argument, Arguments};
-use crate::element::DType;
-use crate::engine::{Stage, delegate_stage};
-use crate::recipe::Recipe;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleBySophia, add_decayed_weights, scale_by_learning_rate, scale_by_sophia,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Sophia: momentum divided by an estimate of the Hessian's diagonal that is renewed now and then, clipped, with decoupled
@@ -73,52 +67,27 @@ pub fn sophia<H: Stage>(learning_rate: impl Into<Hyperparam>, hessian_diagonal_f
     }
 }
 
-type Chain<H> = (ScaleBySophia<H>, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`sophia`](sophia()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Sophia<H> {
-    chain: Chain<H>,
+optimizer! {
+    /// See [`sophia`](sophia()).
+    Sophia<H: Stage> as "sophia" = (ScaleBySophia<H>, Masked<AddDecayedWeights>, ScaleByLearningRate) {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            b1 [0.b1] "Sets the decay of the mean of the gradients, in `[0, 1)`.",
+            b2 [0.b2] "Sets the decay of the mean of the diagonals, in `[0, 1)`.",
+            eps [0.eps] "Sets the least that is divided by.",
+            gamma [0.gamma] "Sets what the mean of the diagonals is multiplied by.",
+            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+        options:
+            weight_decay_mask: Mask [1.mask] "Sets which leaves decay.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean of the gradients.";
+        integers:
+            update_interval: u64 [0.update_interval] "Sets every how many steps the diagonal is estimated; at least 1.";
+        optional: clip_threshold |it| it.chain.0.clip_threshold.as_mut();
+        shown: hessian_diagonal_fn |it| Stage::recipe(&it.chain.0.inner);
+    }
 }
 
-impl<H> Sophia<H> {
-    /// Sets the decay of the mean of the gradients, in `[0, 1)`.
-    pub fn b1(mut self, b1: impl Into<Hyperparam>) -> Self {
-        self.chain.0 = self.chain.0.b1(b1);
-        self
-    }
-
-    /// Sets the decay of the mean of the diagonals, in `[0, 1)`.
-    pub fn b2(mut self, b2: impl Into<Hyperparam>) -> Self {
-        self.chain.0 = self.chain.0.b2(b2);
-        self
-    }
-
-    /// Sets the least that is divided by.
-    pub fn eps(mut self, eps: impl Into<Hyperparam>) -> Self {
-        self.chain.0 = self.chain.0.eps(eps);
-        self
-    }
-
-    /// Sets the decay of the weights for each unit of learning rate.
-    pub fn weight_decay(mut self, weight_decay: impl Into<Hyperparam>) -> Self {
-        self.chain.1.inner.weight_decay = weight_decay.into();
-        self
-    }
-
-    /// Sets which leaves decay.
-    pub fn weight_decay_mask(mut self, weight_decay_mask: impl Into<Mask>) -> Self {
-        self.chain.1.mask = weight_decay_mask.into();
-        self
-    }
-
-    /// Sets what the mean of the diagonals is multiplied by.
-    pub fn gamma(mut self, gamma: impl Into<Hyperparam>) -> Self {
-        self.chain.0 = self.chain.0.gamma(gamma);
-        self
-    }
-
+impl<H: Stage> Sophia<H> {
     /// Sets the largest update before the learning rate.
     pub fn clip_threshold(mut self, clip_threshold: impl Into<Hyperparam>) -> Self {
         self.chain.0 = self.chain.0.clip_threshold(clip_threshold);
@@ -130,45 +99,4 @@ impl<H> Sophia<H> {
         self.chain.0 = self.chain.0.without_clipping();
         self
     }
-
-    /// Sets every how many steps the diagonal is estimated; at least 1.
-    pub fn update_interval(mut self, update_interval: u64) -> Self {
-        self.chain.0 = self.chain.0.update_interval(update_interval);
-        self
-    }
-
-    /// Sets the type of the mean of the gradients.
-    pub fn mu_dtype(mut self, mu_dtype: impl Into<Option<DType>>) -> Self {
-        self.chain.0 = self.chain.0.mu_dtype(mu_dtype);
-        self
-    }
-}
-
-impl<H: Stage> Arguments for Sophia<H> {
-    const NAME: &'static str = "sophia";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        let (scale, decay, rate) = &mut self.chain;
-        visit("learning_rate", Argument::Hyperparam(&mut rate.learning_rate));
-        scale.arguments(visit);
-        visit("weight_decay", Argument::Hyperparam(&mut decay.inner.weight_decay));
-        visit("weight_decay_mask", Argument::Static(&decay.mask));
-    }
-}
-
-delegate_stage! {
-    Sophia<H> where H: Stage => chain: Chain<H>;
-    needs H::Needs;
-    recipe |this: &Sophia<H>| {
-        let (scale, decay, rate) = &this.chain;
-        use crate::recipe::ToRecipe;
-        let mut entries = vec![("learning_rate".to_owned(), rate.learning_rate.to_recipe())];
-        if let Some((_, Recipe::Map(of_scale))) = scale.recipe().as_call() {
-            entries.extend(of_scale.iter().cloned());
-        }
-        entries.push(("weight_decay".to_owned(), decay.inner.weight_decay.to_recipe()));
-        entries.push(("weight_decay_mask".to_owned(), decay.mask.to_recipe()));
-        Recipe::Map(vec![("sophia".to_owned(), Recipe::Map(entries))])
-    };
-    describe |this: &Sophia<H>| format!("sophia[{}]", this.chain.describe())
 }

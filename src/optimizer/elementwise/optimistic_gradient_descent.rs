@@ -1,8 +1,5 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
-use crate::transform::{
-    ScaleByLearningRate, ScaleByOptimisticGradient, scale_by_learning_rate, scale_by_optimistic_gradient,
-};
+use crate::transform::*;
 
 /// Optimistic gradient descent: steps against the gradient and its latest change, for games and saddle points.
 ///
@@ -50,21 +47,13 @@ pub fn optimistic_gradient_descent(learning_rate: impl Into<Hyperparam>) -> Opti
     OptimisticGradientDescent { chain: (scale_by_optimistic_gradient(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByOptimisticGradient, ScaleByLearningRate);
-
-/// See [`optimistic_gradient_descent`](optimistic_gradient_descent()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct OptimisticGradientDescent {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    OptimisticGradientDescent as "optimistic_gradient_descent" = Chain {
+    /// See [`optimistic_gradient_descent`](optimistic_gradient_descent()).
+    #[derive(PartialEq)]
+    OptimisticGradientDescent as "optimistic_gradient_descent" = (ScaleByOptimisticGradient, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             alpha [0.alpha] "Sets how much of the gradient there is.",
             beta [0.beta] "Sets how much of its change there is.";
-        options: ;
     }
 }

@@ -1,6 +1,4 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace};
 
 /// Stochastic gradient descent: a step against the gradient; with [`momentum`](Sgd::momentum), against a decaying sum of
@@ -68,15 +66,14 @@ impl Sgd<()> {
 }
 
 optimizer! {
-    Plain as "sgd" = ((), ScaleByLearningRate) {
+    for Plain as "sgd" = ((), ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.";
-        options: ;
     }
 }
 
 optimizer! {
-    Heavy as "sgd" = (Trace, ScaleByLearningRate) {
+    for Heavy as "sgd" = (Trace, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             momentum [0.decay] "Sets how much of the sum of gradients is kept from one step to the next.";

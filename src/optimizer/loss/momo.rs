@@ -1,11 +1,6 @@
-use crate::element::Real;
-use crate::engine::{Access, InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Value;
 use crate::numeric::order::{larger, smaller};
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::part::prelude::*;
 
 /// MoMo: gradient descent with momentum whose step size follows from the loss, as Polyak's does, and is at most the learning
 /// rate.
@@ -72,7 +67,7 @@ pub fn momo() -> Momo {
 part! {
     /// See [`momo`](momo()).
     #[derive(Clone, Debug, PartialEq)]
-    Momo as "momo": TwoPass;
+    pub Momo as "momo": TwoPass;
     hyperparams {
         /// The largest step size.
         learning_rate: FINITE = 1.0;
@@ -86,6 +81,13 @@ part! {
     options {
         /// Whether a better bound is estimated.
         adapt_lower_bound: bool = false;
+    }
+    effect Self::effect_of;
+}
+
+impl Momo {
+    fn effect_of(&self) -> Effect {
+        Effect::AGAINST.at_rate(&self.learning_rate).decays(&self.weight_decay)
     }
 }
 
@@ -102,10 +104,9 @@ pub struct MomoState {
     pub lb: Scalar,
 }
 
-state_fields!(MomoState<> { count, barf, gamma, lb });
+state_fields!(MomoState { count, barf, gamma, lb });
 
 /// What [`Momo`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct MomoRun {
     beta: f64,

@@ -1,11 +1,6 @@
 use super::momo::Model;
-use crate::element::Real;
-use crate::engine::{Access, Clock, InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
-use crate::macros::part;
 use crate::needs::Value;
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::part::prelude::*;
 
 /// MoMo-Adam: [`adamw`](crate::adamw()) whose step size follows from the loss, as Polyak's does, and is at most the learning
 /// rate.
@@ -77,7 +72,7 @@ pub fn momo_adam() -> MomoAdam {
 part! {
     /// See [`momo_adam`](momo_adam()).
     #[derive(Clone, Debug, PartialEq)]
-    MomoAdam as "momo_adam": TwoPass;
+    pub MomoAdam as "momo_adam": TwoPass;
     hyperparams {
         /// The largest step size.
         learning_rate: FINITE = 1e-2;
@@ -96,6 +91,13 @@ part! {
         /// Whether a better bound is estimated.
         adapt_lower_bound: bool = false;
     }
+    effect Self::effect_of;
+}
+
+impl MomoAdam {
+    fn effect_of(&self) -> Effect {
+        Effect::STEP.at_rate(&self.learning_rate).decays(&self.weight_decay)
+    }
 }
 
 /// What [`momo_adam`](momo_adam()) remembers, besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments.
@@ -111,10 +113,9 @@ pub struct MomoAdamState {
     pub lb: Scalar,
 }
 
-state_fields!(MomoAdamState<> { count, barf, gamma, lb });
+state_fields!(MomoAdamState { count, barf, gamma, lb });
 
 /// What [`MomoAdam`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct MomoAdamRun {
     betas: [f64; 2],

@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::transform::{PolyakVariant, ScaleByLearningRate, ScaleByPolyak, scale_by_learning_rate, scale_by_polyak};
 
 /// Gradient descent with Polyak's step size, which follows from the value of the loss.
@@ -51,17 +50,9 @@ pub fn polyak_sgd() -> PolyakSgd {
     PolyakSgd { chain: (scale_by_learning_rate(1.0), scale_by_polyak()) }
 }
 
-type Chain = (ScaleByLearningRate, ScaleByPolyak);
-
-/// See [`polyak_sgd`](polyak_sgd()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct PolyakSgd {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    PolyakSgd as "polyak_sgd" = Chain {
+    /// See [`polyak_sgd`](polyak_sgd()).
+    PolyakSgd as "polyak_sgd" = (ScaleByLearningRate, ScaleByPolyak) {
         hyperparams:
             max_learning_rate [1.max_learning_rate] "Sets the largest step size.",
             scaling [0.learning_rate] "Sets what the gradient is multiplied by first.",

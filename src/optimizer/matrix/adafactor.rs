@@ -1,13 +1,6 @@
-use crate::arguments::{Argument, Arguments};
-use crate::element::DType;
-use crate::recipe::Recipe;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ClipByBlockRms, Ema, Scale, ScaleByFactoredRms, ScaleByLearningRate, ScaleByParamBlockRms,
-    add_decayed_weights, clip_by_block_rms, ema, scale, scale_by_factored_rms, scale_by_learning_rate,
-    scale_by_param_block_rms,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Adafactor: steps relative to the size of the parameters, with a second moment that takes hardly any memory.
@@ -75,44 +68,43 @@ pub fn adafactor(learning_rate: impl Into<Hyperparam>) -> Adafactor {
     }
 }
 
-type Chain = (
-    ScaleByFactoredRms,
-    Option<ClipByBlockRms>,
-    ScaleByLearningRate,
-    Option<ScaleByParamBlockRms>,
-    Option<Ema>,
-    Option<Masked<AddDecayedWeights>>,
-    Scale,
-);
-
-/// See [`adafactor`](adafactor()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Adafactor {
-    weight_decay_mask: Mask,
-    dtype_momentum: Option<DType>,
-    pub(crate) chain: Chain,
+optimizer! {
+    /// See [`adafactor`](adafactor()).
+    Adafactor as "adafactor" = (
+        ScaleByFactoredRms,
+        Option<ClipByBlockRms>,
+        ScaleByLearningRate,
+        Option<ScaleByParamBlockRms>,
+        Option<Ema>,
+        Option<Masked<AddDecayedWeights>>,
+        Scale,
+    ), beside {
+        weight_decay_mask: Mask,
+        dtype_momentum: Option<DType>
+    } {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            decay_rate [0.decay_rate] "Sets how fast the mean of squares becomes long.",
+            eps [0.epsilon] "Sets what is added to squares.";
+        options:
+            dtype_momentum: Option<DType> [.dtype_momentum]
+                "Sets the type of the running mean; by default the one that arithmetic is done in.",
+            weight_decay_mask: Mask [.weight_decay_mask] "Sets which leaves decay.";
+        integers:
+            min_dim_size_to_factor: usize [0.min_dim_size_to_factor]
+                "Sets how long at least the second longest axis of a factored leaf is.",
+            decay_offset: i64 [0.step_offset] "Sets the step at which fine-tuning begins.",
+            factored: bool [0.factored] "Sets whether any leaf is factored.";
+        optional:
+            clipping_threshold |it| it.chain.1.as_mut().map(|clip| &mut clip.threshold),
+            momentum |it| it.chain.4.as_mut().map(|ema| &mut ema.decay),
+            weight_decay_rate |it| it.chain.5.as_mut().map(|decay| &mut decay.inner.weight_decay);
+        shown: multiply_by_parameter_scale |it| it.chain.3.is_some();
+        then share;
+    }
 }
 
 impl Adafactor {
-    /// Sets how long at least the second longest axis of a factored leaf is.
-    pub fn min_dim_size_to_factor(mut self, min_dim_size_to_factor: usize) -> Self {
-        self.chain.0.min_dim_size_to_factor = min_dim_size_to_factor;
-        self
-    }
-
-    /// Sets how fast the mean of squares becomes long.
-    pub fn decay_rate(mut self, decay_rate: impl Into<Hyperparam>) -> Self {
-        self.chain.0.decay_rate = decay_rate.into();
-        self
-    }
-
-    /// Sets the step at which fine-tuning begins.
-    pub fn decay_offset(mut self, decay_offset: i64) -> Self {
-        self.chain.0.step_offset = decay_offset;
-        self
-    }
-
     /// Sets whether steps are relative to the size of the parameters.
     pub fn multiply_by_parameter_scale(mut self, multiply_by_parameter_scale: bool) -> Self {
         self.chain.3 = multiply_by_parameter_scale.then(scale_by_param_block_rms);
@@ -127,72 +119,23 @@ impl Adafactor {
 
     /// Sets how much of a running mean of the updates is kept, in `[0, 1)`; `None` for no momentum.
     pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> Self {
-        let dtype = self.dtype_momentum;
-        self.chain.4 = momentum.into().map(|decay| ema(decay).debias(false).accumulator_dtype(dtype));
-        self
-    }
-
-    /// Sets the type of the running mean; by default the one that arithmetic is done in.
-    pub fn dtype_momentum(mut self, dtype_momentum: impl Into<Option<DType>>) -> Self {
-        self.dtype_momentum = dtype_momentum.into();
-        if let Some(ema) = &mut self.chain.4 {
-            ema.accumulator_dtype = self.dtype_momentum;
-        }
-        self
+        self.chain.4 = momentum.into().map(|decay| ema(decay).debias(false));
+        self.settled()
     }
 
     /// Sets the part of the weights that each step takes away; `None` for no decay.
     pub fn weight_decay_rate(mut self, weight_decay_rate: impl Into<Option<f64>>) -> Self {
-        let mask = self.weight_decay_mask.clone();
-        self.chain.5 = weight_decay_rate.into().map(|rate| masked(add_decayed_weights(rate), mask));
-        self
+        self.chain.5 = weight_decay_rate.into().map(|rate| masked(add_decayed_weights(rate), Mask::all()));
+        self.settled()
     }
 
-    /// Sets which leaves decay.
-    pub fn weight_decay_mask(mut self, weight_decay_mask: impl Into<Mask>) -> Self {
-        self.weight_decay_mask = weight_decay_mask.into();
-        if let Some(decay) = &mut self.chain.5 {
-            decay.mask = self.weight_decay_mask.clone();
+    /// Tells momentum and decay, if there are any, what is said of them.
+    fn share(&mut self) {
+        if let Some(ema) = &mut self.chain.4 {
+            ema.accumulator_dtype = self.dtype_momentum;
         }
-        self
-    }
-
-    /// Sets what is added to squares.
-    pub fn eps(mut self, eps: impl Into<Hyperparam>) -> Self {
-        self.chain.0.epsilon = eps.into();
-        self
-    }
-
-    /// Sets whether any leaf is factored.
-    pub fn factored(mut self, factored: bool) -> Self {
-        self.chain.0.factored = factored;
-        self
+        if let Some(decay) = &mut self.chain.5 {
+            decay.mask.clone_from(&self.weight_decay_mask);
+        }
     }
 }
-
-impl Arguments for Adafactor {
-    const NAME: &'static str = "adafactor";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        let (rms, clip, rate, scale, momentum, decay, _) = &mut self.chain;
-        // What is absent cannot be set while running: it has no place in the state.
-        let mut optional = |name, hyperparam: Option<&mut Hyperparam>| match hyperparam {
-            Some(hyperparam) => visit(name, Argument::Hyperparam(hyperparam)),
-            None => visit(name, Argument::Static(&Recipe::Null)),
-        };
-        optional("learning_rate", Some(&mut rate.learning_rate));
-        optional("decay_rate", Some(&mut rms.decay_rate));
-        optional("clipping_threshold", clip.as_mut().map(|clip| &mut clip.threshold));
-        optional("momentum", momentum.as_mut().map(|ema| &mut ema.decay));
-        optional("weight_decay_rate", decay.as_mut().map(|decay| &mut decay.inner.weight_decay));
-        optional("eps", Some(&mut rms.epsilon));
-        visit("min_dim_size_to_factor", Argument::Static(&rms.min_dim_size_to_factor));
-        visit("decay_offset", Argument::Static(&rms.step_offset));
-        visit("multiply_by_parameter_scale", Argument::Static(&scale.is_some()));
-        visit("dtype_momentum", Argument::Static(&self.dtype_momentum));
-        visit("factored", Argument::Static(&rms.factored));
-        visit("weight_decay_mask", Argument::Static(&self.weight_decay_mask));
-    }
-}
-
-crate::engine::delegate_stage!(Adafactor => chain: Chain);

@@ -1,13 +1,6 @@
-use crate::arguments::{Argument, Arguments};
-use crate::engine::{Stage, delegate_stage};
-use crate::needs::Nothing;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdam, ScaleByGalore, ScaleByLearningRate, WeightDimensionNumbers, add_decayed_weights,
-    scale_by_galore, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// GaLore: Adam, or another optimizer, on gradients that are projected to a space of low rank.
@@ -56,88 +49,30 @@ pub fn galore(learning_rate: impl Into<Hyperparam>) -> Galore {
     Galore { chain: (scale_by_galore(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain<T> = (ScaleByGalore<T>, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`galore`](galore()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Galore<T = ScaleByAdam> {
-    chain: Chain<T>,
+optimizer! {
+    /// See [`galore`](galore()).
+    Galore<T: Stage<Needs = Nothing> = ScaleByAdam> as "galore"
+        = (ScaleByGalore<T>, Masked<AddDecayedWeights>, ScaleByLearningRate)
+    {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            scale [0.scale] "Sets what the updates of matrices are multiplied by.",
+            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+        options:
+            weight_dimension_numbers: WeightDimensionNumbers [0.weight_dimension_numbers]
+                "Sets which axes of a leaf are the rows and columns of a matrix.",
+            mask: Mask [1.mask] "Sets which leaves decay.";
+        integers:
+            rank: usize [0.rank] "Sets the most dimensions of the space that a matrix is projected to.",
+            update_proj_gap: u64 [0.update_proj_gap] "Sets how many steps a projection is kept.";
+        shown: base_optimizer |it| Stage::recipe(&it.chain.0.base_optimizer);
+    }
 }
 
-impl<T> Galore<T> {
-    /// Sets the learning rate.
-    pub fn learning_rate(mut self, learning_rate: impl Into<Hyperparam>) -> Self {
-        self.chain.2.learning_rate = learning_rate.into();
-        self
-    }
-
-    /// Sets the most dimensions of the space that a matrix is projected to.
-    pub fn rank(mut self, rank: usize) -> Self {
-        self.chain.0.rank = rank;
-        self
-    }
-
-    /// Sets how many steps a projection is kept.
-    pub fn update_proj_gap(mut self, update_proj_gap: u64) -> Self {
-        self.chain.0.update_proj_gap = update_proj_gap;
-        self
-    }
-
-    /// Sets what the updates of matrices are multiplied by.
-    pub fn scale(mut self, scale: impl Into<Hyperparam>) -> Self {
-        self.chain.0.scale = scale.into();
-        self
-    }
-
-    /// Sets which axes of a leaf are the rows and columns of a matrix.
-    pub fn weight_dimension_numbers(mut self, weight_dimension_numbers: impl Into<WeightDimensionNumbers>) -> Self {
-        self.chain.0.weight_dimension_numbers = weight_dimension_numbers.into();
-        self
-    }
-
-    /// Sets the decay of the weights for each unit of learning rate.
-    pub fn weight_decay(mut self, weight_decay: impl Into<Hyperparam>) -> Self {
-        self.chain.1.inner.weight_decay = weight_decay.into();
-        self
-    }
-
-    /// Sets which leaves decay.
-    pub fn mask(mut self, mask: impl Into<Mask>) -> Self {
-        self.chain.1.mask = mask.into();
-        self
-    }
-
+impl<T: Stage<Needs = Nothing>> Galore<T> {
     /// Sets what is run in the space of low rank.
     pub fn base_optimizer<B: Stage<Needs = Nothing>>(self, base_optimizer: B) -> Galore<B> {
         let (galore, decay, rate) = self.chain;
         Galore { chain: (galore.base_optimizer(base_optimizer), decay, rate) }
     }
-}
-
-impl<T: Stage<Needs = Nothing>> Arguments for Galore<T> {
-    const NAME: &'static str = "galore";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        let (galore, decay, rate) = &mut self.chain;
-        visit("learning_rate", Argument::Hyperparam(&mut rate.learning_rate));
-        galore.arguments(visit);
-        visit("weight_decay", Argument::Hyperparam(&mut decay.inner.weight_decay));
-        visit("mask", Argument::Static(&decay.mask));
-    }
-}
-
-delegate_stage! {
-    Galore<T> where T: Stage<Needs = Nothing> => chain: Chain<T>;
-    needs Nothing;
-    recipe |this: &Galore<T>| {
-        let (galore, decay, rate) = &this.chain;
-        let own = [
-            ("learning_rate", rate.learning_rate.to_recipe()),
-            ("weight_decay", decay.inner.weight_decay.to_recipe()),
-            ("mask", decay.mask.to_recipe()),
-        ];
-        Recipe::call("galore", own.into_iter().chain(galore.entries()))
-    };
-    describe |this: &Galore<T>| format!("galore[{}]", this.chain.describe())
 }

@@ -1,13 +1,7 @@
-use crate::arguments::{Argument, Arguments};
-use crate::element::DType;
 use crate::optimizer::adaptive::{Adamw, adamw};
-use crate::recipe::Recipe;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::{Labels, Mask};
-use crate::transform::{
-    AddDecayedWeights, NsCoeffs, Preconditioning, ScaleByLearningRate, ScaleByMuon, ScaleByShape,
-    WeightDimensionNumbers, add_decayed_weights, scale_by_learning_rate, scale_by_muon, scale_by_shape,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, Partition, masked, partition};
 
 /// Muon: orthogonalized momentum for matrices, [`adamw`](crate::adamw) for all other leaves.
@@ -75,147 +69,60 @@ pub fn muon(learning_rate: impl Into<Hyperparam>) -> Muon {
     let matrices = (scale_by_muon(), scale_by_shape(), decay, scale_by_learning_rate(learning_rate.clone()));
     let others = adamw(learning_rate).weight_decay(0.0).nesterov(true);
     let chain = parted((matrices, others), WeightDimensionNumbers::default());
-    Muon { chain, adam_learning_rate_given: false }
+    Muon { chain, adam_learning_rate: None }
 }
 
 type Matrices = (ScaleByMuon, ScaleByShape, Masked<AddDecayedWeights>, ScaleByLearningRate);
-type Chain = Partition<(Matrices, Adamw)>;
 
-fn parted((matrices, others): (Matrices, Adamw), numbers: WeightDimensionNumbers) -> Chain {
+fn parted((matrices, others): (Matrices, Adamw), numbers: WeightDimensionNumbers) -> Partition<(Matrices, Adamw)> {
     let labels = Labels::by(move |leaf| if numbers.of(leaf).is_some() { "muon" } else { "adam" });
     partition((("muon", matrices), ("adam", others)), labels)
 }
 
-/// See [`muon`](muon()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Muon {
-    chain: Chain,
-    /// If not, the other leaves have the learning rate of the matrices.
-    adam_learning_rate_given: bool,
+optimizer! {
+    /// See [`muon`](muon()).
+    Muon as "muon" = Partition<(Matrices, Adamw)>, beside {
+        /// If there is none, the other leaves have the learning rate of the matrices.
+        adam_learning_rate: Option<Hyperparam>
+    } {
+        hyperparams:
+            learning_rate [members_mut().0.3.learning_rate]
+                "Sets the learning rate, of the other leaves too unless they have one of their own.",
+            beta [members_mut().0.0.beta] "Sets the decay of the matrices' running mean, in `[0, 1)`.",
+            eps [members_mut().0.0.eps] "Sets what is added to norms, and to the root in adam.",
+            weight_decay [members_mut().0.2.inner.weight_decay]
+                "Sets the decay of the matrices for each unit of learning rate.",
+            adam_b1 [members_mut().1.chain.0.b1] "Sets the decay of adam's first moment, in `[0, 1)`.",
+            adam_b2 [members_mut().1.chain.0.b2] "Sets the decay of adam's second moment, in `[0, 1)`.",
+            adam_eps_root [members_mut().1.chain.0.eps_root] "Sets what adam adds under the root.",
+            adam_weight_decay [members_mut().1.chain.1.inner.weight_decay]
+                "Sets the decay of the other leaves for each unit of learning rate.";
+        options:
+            ns_coeffs: NsCoeffs [members_mut().0.0.ns_coeffs]
+                "Sets the coefficients of the Newton-Schulz iteration: three numbers, or a row of three for each step.",
+            weight_decay_mask: Mask [members_mut().0.2.mask] "Sets which matrices decay.",
+            mu_dtype: Option<DType> [members_mut().0.0.mu_dtype] "Sets the type of the running means.",
+            nesterov: bool [members_mut().0.0.nesterov] "Sets whether running means look one step ahead.",
+            adaptive: bool [members_mut().0.0.adaptive]
+                "Sets whether the update of a matrix is multiplied by the dual norm of its mean.",
+            preconditioning: Preconditioning [members_mut().0.0.preconditioning]
+                "Sets how singular values are brought to at most 1.",
+            consistent_rms: Option<f64> [members_mut().0.1.consistent_rms]
+                "Sets the root mean square of a matrix's updates for a learning rate of 1, whatever its shape. 0.2 is about \
+                 that of adam.";
+        integers:
+            ns_steps: usize [members_mut().0.0.ns_steps] "Sets the number of steps of the Newton-Schulz iteration.";
+        optional: adam_learning_rate |it| it.adam_learning_rate.as_mut();
+        shown: muon_weight_dimension_numbers |it| it.chain.members_mut().0.0.weight_dimension_numbers.clone();
+        then share;
+    }
 }
 
 impl Muon {
-    fn matrices(&mut self) -> &mut Matrices {
-        &mut self.chain.members_mut().0
-    }
-
-    fn others(&mut self) -> &mut Adamw {
-        &mut self.chain.members_mut().1
-    }
-
-    /// Gives the other leaves what they have in common with the matrices.
-    fn share(&mut self) {
-        let given = self.adam_learning_rate_given;
-        let ((muon, .., rate), adamw) = self.chain.members_mut();
-        let (adam, _, adam_rate) = &mut adamw.chain;
-        if !given {
-            adam_rate.learning_rate.clone_from(&rate.learning_rate);
-        }
-        adam.eps.clone_from(&muon.eps);
-        adam.mu_dtype = muon.mu_dtype;
-        adam.nesterov = muon.nesterov;
-    }
-
-    /// Sets the learning rate, of the other leaves too unless they have one of their own.
-    pub fn learning_rate(mut self, learning_rate: impl Into<Hyperparam>) -> Self {
-        self.matrices().3.learning_rate = learning_rate.into();
-        self.share();
-        self
-    }
-
-    /// Sets the coefficients of the Newton-Schulz iteration: three numbers, or a row of three for each step.
-    pub fn ns_coeffs(mut self, ns_coeffs: impl Into<NsCoeffs>) -> Self {
-        self.matrices().0.ns_coeffs = ns_coeffs.into();
-        self
-    }
-
-    /// Sets the number of steps of the Newton-Schulz iteration.
-    pub fn ns_steps(mut self, ns_steps: usize) -> Self {
-        self.matrices().0.ns_steps = ns_steps;
-        self
-    }
-
-    /// Sets the decay of the matrices' running mean, in `[0, 1)`.
-    pub fn beta(mut self, beta: impl Into<Hyperparam>) -> Self {
-        self.matrices().0.beta = beta.into();
-        self
-    }
-
-    /// Sets what is added to norms, and to the root in adam.
-    pub fn eps(mut self, eps: impl Into<Hyperparam>) -> Self {
-        self.matrices().0.eps = eps.into();
-        self.share();
-        self
-    }
-
-    /// Sets the decay of the matrices for each unit of learning rate.
-    pub fn weight_decay(mut self, weight_decay: impl Into<Hyperparam>) -> Self {
-        self.matrices().2.inner.weight_decay = weight_decay.into();
-        self
-    }
-
-    /// Sets which matrices decay.
-    pub fn weight_decay_mask(mut self, weight_decay_mask: impl Into<Mask>) -> Self {
-        self.matrices().2.mask = weight_decay_mask.into();
-        self
-    }
-
-    /// Sets the type of the running means.
-    pub fn mu_dtype(mut self, mu_dtype: impl Into<Option<DType>>) -> Self {
-        self.matrices().0.mu_dtype = mu_dtype.into();
-        self.share();
-        self
-    }
-
-    /// Sets whether running means look one step ahead.
-    pub fn nesterov(mut self, nesterov: bool) -> Self {
-        self.matrices().0.nesterov = nesterov;
-        self.share();
-        self
-    }
-
-    /// Sets whether the update of a matrix is multiplied by the dual norm of its mean.
-    pub fn adaptive(mut self, adaptive: bool) -> Self {
-        self.matrices().0.adaptive = adaptive;
-        self
-    }
-
-    /// Sets how singular values are brought to at most 1.
-    pub fn preconditioning(mut self, preconditioning: Preconditioning) -> Self {
-        self.matrices().0.preconditioning = preconditioning;
-        self
-    }
-
-    /// Sets the decay of adam's first moment, in `[0, 1)`.
-    pub fn adam_b1(mut self, adam_b1: impl Into<Hyperparam>) -> Self {
-        self.others().chain.0.b1 = adam_b1.into();
-        self
-    }
-
-    /// Sets the decay of adam's second moment, in `[0, 1)`.
-    pub fn adam_b2(mut self, adam_b2: impl Into<Hyperparam>) -> Self {
-        self.others().chain.0.b2 = adam_b2.into();
-        self
-    }
-
-    /// Sets what adam adds under the root.
-    pub fn adam_eps_root(mut self, adam_eps_root: impl Into<Hyperparam>) -> Self {
-        self.others().chain.0.eps_root = adam_eps_root.into();
-        self
-    }
-
-    /// Sets the decay of the other leaves for each unit of learning rate.
-    pub fn adam_weight_decay(mut self, adam_weight_decay: impl Into<Hyperparam>) -> Self {
-        self.others().chain.1.inner.weight_decay = adam_weight_decay.into();
-        self
-    }
-
     /// Sets the learning rate of the other leaves.
     pub fn adam_learning_rate(mut self, adam_learning_rate: impl Into<Hyperparam>) -> Self {
-        self.others().chain.2.learning_rate = adam_learning_rate.into();
-        self.adam_learning_rate_given = true;
-        self
+        self.adam_learning_rate = Some(adam_learning_rate.into());
+        self.settled()
     }
 
     /// Sets which leaves are for muon, and which of their axes are rows and columns.
@@ -227,45 +134,13 @@ impl Muon {
         self
     }
 
-    /// Sets the root mean square of a matrix's updates for a learning rate of 1, whatever its shape. 0.2 is about that of
-    /// adam.
-    pub fn consistent_rms(mut self, consistent_rms: impl Into<Option<f64>>) -> Self {
-        self.matrices().1.consistent_rms = consistent_rms.into();
-        self
+    /// Gives the other leaves what they have in common with the matrices.
+    fn share(&mut self) {
+        let ((muon, .., rate), adamw) = self.chain.members_mut();
+        let (adam, _, adam_rate) = &mut adamw.chain;
+        adam_rate.learning_rate.clone_from(self.adam_learning_rate.as_ref().unwrap_or(&rate.learning_rate));
+        adam.eps.clone_from(&muon.eps);
+        adam.mu_dtype = muon.mu_dtype;
+        adam.nesterov = muon.nesterov;
     }
 }
-
-impl Arguments for Muon {
-    const NAME: &'static str = "muon";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        let given = self.adam_learning_rate_given;
-        let ((muon, shape, decay, rate), adamw) = self.chain.members_mut();
-        let (adam, adam_decay, adam_rate) = &mut adamw.chain;
-        visit("learning_rate", Argument::Hyperparam(&mut rate.learning_rate));
-        visit("beta", Argument::Hyperparam(&mut muon.beta));
-        visit("eps", Argument::Hyperparam(&mut muon.eps));
-        visit("weight_decay", Argument::Hyperparam(&mut decay.inner.weight_decay));
-        visit("adam_b1", Argument::Hyperparam(&mut adam.b1));
-        visit("adam_b2", Argument::Hyperparam(&mut adam.b2));
-        visit("adam_eps_root", Argument::Hyperparam(&mut adam.eps_root));
-        visit("adam_weight_decay", Argument::Hyperparam(&mut adam_decay.inner.weight_decay));
-        match given {
-            true => visit("adam_learning_rate", Argument::Hyperparam(&mut adam_rate.learning_rate)),
-            false => visit("adam_learning_rate", Argument::Static(&Recipe::Null)),
-        }
-        visit("ns_coeffs", Argument::Static(&muon.ns_coeffs));
-        visit("ns_steps", Argument::Static(&muon.ns_steps));
-        visit("weight_decay_mask", Argument::Static(&decay.mask));
-        visit("mu_dtype", Argument::Static(&muon.mu_dtype));
-        visit("nesterov", Argument::Static(&muon.nesterov));
-        visit("adaptive", Argument::Static(&muon.adaptive));
-        visit("preconditioning", Argument::Static(&muon.preconditioning));
-        visit("muon_weight_dimension_numbers", Argument::Static(&muon.weight_dimension_numbers));
-        visit("consistent_rms", Argument::Static(&shape.consistent_rms));
-        // What was visited may have been set.
-        self.share();
-    }
-}
-
-crate::engine::delegate_stage!(Muon => chain: Chain);

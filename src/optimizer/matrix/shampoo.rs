@@ -1,11 +1,6 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleByShampoo, Trace, WeightDimensionNumbers, add_decayed_weights,
-    scale_by_learning_rate, scale_by_shampoo, trace,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Shampoo: gradients of matrices multiplied from both sides by inverse roots of what they have been, then momentum.
@@ -59,17 +54,9 @@ pub fn shampoo(learning_rate: impl Into<Hyperparam>) -> Shampoo {
     Shampoo { chain: (scale_by_shampoo(), trace(0.9), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByShampoo, Trace, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`shampoo`](shampoo()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Shampoo {
-    chain: Chain,
-}
-
 optimizer! {
-    Shampoo as "shampoo" = Chain {
+    /// See [`shampoo`](shampoo()).
+    Shampoo as "shampoo" = (ScaleByShampoo, Trace, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [3.learning_rate] "Sets the learning rate.",
             b2 [0.b2] "Sets the decay of the factors, in `(0, 1]`; 1 is no decay.",

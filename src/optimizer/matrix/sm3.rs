@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleBySm3, scale_by_learning_rate, scale_by_sm3};
 
@@ -42,20 +41,12 @@ pub fn sm3(learning_rate: impl Into<Hyperparam>) -> Sm3 {
     Sm3 { chain: (scale_by_sm3(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleBySm3, ScaleByLearningRate);
-
-/// See [`sm3`](sm3()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Sm3 {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Sm3 as "sm3" = Chain {
+    /// See [`sm3`](sm3()).
+    #[derive(PartialEq)]
+    Sm3 as "sm3" = (ScaleBySm3, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             momentum [0.b1] "Sets the decay of the mean of scaled gradients, in `[0, 1)`.";
-        options: ;
     }
 }

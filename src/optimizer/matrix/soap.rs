@@ -1,10 +1,6 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleBySoap, WeightDimensionNumbers, add_decayed_weights,
-    scale_by_learning_rate, scale_by_soap,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// SOAP: [`adamw`](crate::adamw()) in the basis of Shampoo's preconditioner for matrices, and as it is for all other leaves.
@@ -55,17 +51,9 @@ pub fn soap(learning_rate: impl Into<Hyperparam>) -> Soap {
     Soap { chain: (scale_by_soap(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleBySoap, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`soap`](soap()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Soap {
-    chain: Chain,
-}
-
 optimizer! {
-    Soap as "soap" = Chain {
+    /// See [`soap`](soap()).
+    Soap as "soap" = (ScaleBySoap, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

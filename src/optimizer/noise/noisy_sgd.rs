@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{AddNoise, ScaleByLearningRate, add_noise, scale_by_learning_rate};
 
@@ -49,22 +48,14 @@ pub fn noisy_sgd(learning_rate: impl Into<Hyperparam>, seed: u64) -> NoisySgd {
     NoisySgd { chain: (add_noise(0.01, 0.55, seed), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (AddNoise, ScaleByLearningRate);
-
-/// See [`noisy_sgd`](noisy_sgd()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct NoisySgd {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    NoisySgd as "noisy_sgd" = Chain {
+    /// See [`noisy_sgd`](noisy_sgd()).
+    #[derive(PartialEq)]
+    NoisySgd as "noisy_sgd" = (AddNoise, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             eta [0.eta] "Sets the variance of the noise at the first step.",
             gamma [0.gamma] "Sets how fast the variance decays.";
-        options: ;
         integers: seed: u64 [0.seed] "Chooses the random numbers.";
     }
 }

@@ -1,9 +1,5 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::optimizer;
+use crate::part::prelude::*;
 use crate::range::FINITE;
-use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByTrustRatio, scale_by_trust_ratio};
 
 /// Fromage: each leaf's step has the norm of its parameters times the learning rate, and the result is shrunk, so that
@@ -53,34 +49,30 @@ pub fn fromage(learning_rate: impl Into<Hyperparam>) -> Fromage {
     Fromage { chain: (ratio, FromageStep { learning_rate: learning_rate.into() }) }
 }
 
-type Chain = (ScaleByTrustRatio, FromageStep);
-
-/// See [`fromage`](fromage()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Fromage {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Fromage as "fromage" = Chain {
+    /// See [`fromage`](fromage()).
+    #[derive(PartialEq)]
+    Fromage as "fromage" = (ScaleByTrustRatio, FromageStep) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             min_norm [0.min_norm] "Sets what smaller norms are taken to be.";
-        options: ;
     }
 }
 
 /// The second half of [`fromage`](fromage()).
-#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct FromageStep {
+    /// What gradients are multiplied by, before the parameters shrink.
     pub learning_rate: Hyperparam,
 }
 
 impl crate::engine::Part for FromageStep {
     const NAME: &'static str = "fromage_step";
     type Form = crate::engine::OneElement;
+
+    fn effect(&self) -> crate::engine::Effect {
+        crate::engine::Effect::STEP.at_rate(&self.learning_rate)
+    }
 
     fn validate(&self) -> Result<()> {
         self.learning_rate.within("fromage", "learning_rate", FINITE)

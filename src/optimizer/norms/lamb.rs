@@ -1,11 +1,6 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByAdam, ScaleByLearningRate, ScaleByTrustRatio, add_decayed_weights, scale_by_adam,
-    scale_by_learning_rate, scale_by_trust_ratio,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// LAMB: [`adamw`](crate::adamw()) with each leaf's step in proportion to the norm of its parameters, for large batches.
@@ -57,17 +52,9 @@ pub fn lamb(learning_rate: impl Into<Hyperparam>) -> Lamb {
     Lamb { chain: (scale_by_adam().eps(1e-6), decay, scale_by_trust_ratio(), rate) }
 }
 
-type Chain = (ScaleByAdam, Masked<AddDecayedWeights>, ScaleByTrustRatio, ScaleByLearningRate);
-
-/// See [`lamb`](lamb()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Lamb {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Lamb as "lamb" = Chain {
+    /// See [`lamb`](lamb()).
+    Lamb as "lamb" = (ScaleByAdam, Masked<AddDecayedWeights>, ScaleByTrustRatio, ScaleByLearningRate) {
         hyperparams:
             learning_rate [3.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",

@@ -1,10 +1,6 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleByTrustRatio, Trace, add_decayed_weights, scale_by_learning_rate,
-    scale_by_trust_ratio, trace,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// LARS: momentum with each leaf's step in proportion to the norm of its parameters, for large batches.
@@ -56,17 +52,9 @@ pub fn lars(learning_rate: impl Into<Hyperparam>) -> Lars {
     Lars { chain: (decay, ratio, scale_by_learning_rate(learning_rate), trace(0.9)) }
 }
 
-type Chain = (Masked<AddDecayedWeights>, Masked<ScaleByTrustRatio>, ScaleByLearningRate, Trace);
-
-/// See [`lars`](lars()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Lars {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Lars as "lars" = Chain {
+    /// See [`lars`](lars()).
+    Lars as "lars" = (Masked<AddDecayedWeights>, Masked<ScaleByTrustRatio>, ScaleByLearningRate, Trace) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.",

@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_rate, scale_by_novograd};
 
@@ -47,17 +46,10 @@ pub fn novograd(learning_rate: impl Into<Hyperparam>) -> Novograd {
     Novograd { chain: (scale_by_novograd().eps(1e-6), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByNovograd, ScaleByLearningRate);
-
-/// See [`novograd`](novograd()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Novograd {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Novograd as "novograd" = Chain {
+    /// See [`novograd`](novograd()).
+    #[derive(PartialEq)]
+    Novograd as "novograd" = (ScaleByNovograd, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets how much of the sum is kept from one step to the next, in `[0, 1)`.",
@@ -65,6 +57,5 @@ optimizer! {
             eps [0.eps] "Sets what is added to the root.",
             eps_root [0.eps_root] "Sets what is added under the root.",
             weight_decay [0.weight_decay] "Sets how much of the parameters is added to the sum.";
-        options: ;
     }
 }

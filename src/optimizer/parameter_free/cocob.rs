@@ -1,8 +1,5 @@
-use crate::macros::optimizer;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByCocob, ScaleByLearningRate, add_decayed_weights, scale_by_cocob, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// COCOB: optimizes by betting on coins; nothing has to be tuned.
@@ -53,17 +50,9 @@ pub fn cocob() -> Cocob {
     Cocob { chain: (decay, scale_by_learning_rate(1.0).flip_sign(false), scale_by_cocob()) }
 }
 
-type Chain = (Masked<AddDecayedWeights>, ScaleByLearningRate, ScaleByCocob);
-
-/// See [`cocob`](cocob()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Cocob {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Cocob as "cocob" = Chain {
+    /// See [`cocob`](cocob()).
+    Cocob as "cocob" = (Masked<AddDecayedWeights>, ScaleByLearningRate, ScaleByCocob) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets what gradients are multiplied by.",
             alpha [2.alpha] "Sets how small first bets are.",

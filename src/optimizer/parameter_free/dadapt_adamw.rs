@@ -1,12 +1,6 @@
-use crate::element::Real;
-use crate::engine::{Access, Clock, InitContext, Part, StepContext, Sums, TwoPasses};
-use crate::error::{Error, Result};
-use crate::macros::part;
-use crate::needs::Nothing;
 use crate::numeric::order::larger;
+use crate::part::prelude::*;
 use crate::range::DECAY;
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
 
 /// AdamW by D-adaptation: it finds its learning rate by itself, from how the gradients agree with each other.
 ///
@@ -69,7 +63,7 @@ pub fn dadapt_adamw() -> DadaptAdamw {
 part! {
     /// See [`dadapt_adamw`](dadapt_adamw()).
     #[derive(Clone, Debug, PartialEq)]
-    DadaptAdamw as "dadapt_adamw": TwoPass;
+    pub DadaptAdamw as "dadapt_adamw": TwoPass;
     hyperparams {
         /// What the estimate is multiplied by.
         learning_rate: FINITE = 1.0;
@@ -85,6 +79,13 @@ part! {
         betas: (f64, f64) = (0.9, 0.999);
     }
     check Self::check_betas;
+    effect Self::effect_of;
+}
+
+impl DadaptAdamw {
+    fn effect_of(&self) -> Effect {
+        Effect::STEP.at_rate(&self.learning_rate).decays(&self.weight_decay)
+    }
 }
 
 /// What [`dadapt_adamw`](dadapt_adamw()) remembers, besides the arrays `exp_avg`, the first moments with the learning rate in them,
@@ -99,10 +100,9 @@ pub struct DadaptAdamwState {
     pub numerator_weighted: Scalar,
 }
 
-state_fields!(DadaptAdamwState<> { count, estim_lr, numerator_weighted });
+state_fields!(DadaptAdamwState { count, estim_lr, numerator_weighted });
 
 /// What [`DadaptAdamw`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct DadaptAdamwRun {
     betas: [f64; 3],

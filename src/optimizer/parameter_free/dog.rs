@@ -1,9 +1,5 @@
-use crate::macros::optimizer;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, InitStep, ScaleByDog, ScaleByLearningRate, add_decayed_weights, scale_by_dog,
-    scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// DoG: gradient descent whose learning rate is the distance gone so far over the root of all squared gradients.
@@ -54,17 +50,9 @@ pub fn dog() -> Dog {
     Dog { chain: (decay, scale_by_dog(InitStep::Heuristic(1e-6)), scale_by_learning_rate(1.0)) }
 }
 
-type Chain = (Masked<AddDecayedWeights>, ScaleByDog, ScaleByLearningRate);
-
-/// See [`dog`](dog()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Dog {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Dog as "dog" = Chain {
+    /// See [`dog`](dog()).
+    Dog as "dog" = (Masked<AddDecayedWeights>, ScaleByDog, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets what steps are multiplied by.",
             eps [1.eps] "Sets what is added to the squared gradients.",

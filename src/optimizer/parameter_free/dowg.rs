@@ -1,10 +1,6 @@
-use crate::arguments::{Argument, Arguments};
-use crate::engine::delegate_stage;
 use crate::schedule::Hyperparam;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, ScaleByDowg, ScaleByLearningRate, add_decayed_weights, scale_by_dowg, scale_by_learning_rate,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// DoWG: as [`dog`](crate::dog()), with each gradient weighted by the distance gone when it was taken.
@@ -54,57 +50,23 @@ pub fn dowg() -> Dowg {
     Dowg { chain: (decay, scale_by_dowg(), scale_by_learning_rate(1.0)) }
 }
 
-type Chain = (Masked<AddDecayedWeights>, ScaleByDowg, ScaleByLearningRate);
-
-/// See [`dowg`](dowg()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Dowg {
-    chain: Chain,
+optimizer! {
+    /// See [`dowg`](dowg()).
+    Dowg as "dowg" = (Masked<AddDecayedWeights>, ScaleByDowg, ScaleByLearningRate) {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets what steps are multiplied by.",
+            eps [1.eps] "Sets what is added to the root, and the first guess unless there is another.",
+            weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.";
+        options:
+            mask: Mask [0.mask] "Sets which leaves decay.";
+        optional: init_estim_sq_dist |it| it.chain.1.init_estim_sq_dist.as_mut();
+    }
 }
 
 impl Dowg {
-    /// Sets what steps are multiplied by.
-    pub fn learning_rate(mut self, learning_rate: impl Into<Hyperparam>) -> Self {
-        self.chain.2.learning_rate = learning_rate.into();
-        self
-    }
-
     /// Sets the first guess of the squared distance to the solution.
     pub fn init_estim_sq_dist(mut self, init_estim_sq_dist: impl Into<Hyperparam>) -> Self {
-        self.chain.1 = self.chain.1.init_estim_sq_dist(init_estim_sq_dist);
-        self
-    }
-
-    /// Sets what is added to the root, and the first guess unless there is another.
-    pub fn eps(mut self, eps: impl Into<Hyperparam>) -> Self {
-        self.chain.1.eps = eps.into();
-        self
-    }
-
-    /// Sets how much of the parameters is added to the gradients.
-    pub fn weight_decay(mut self, weight_decay: impl Into<Hyperparam>) -> Self {
-        self.chain.0.inner.weight_decay = weight_decay.into();
-        self
-    }
-
-    /// Sets which leaves decay.
-    pub fn mask(mut self, mask: impl Into<Mask>) -> Self {
-        self.chain.0.mask = mask.into();
+        self.chain.1.init_estim_sq_dist = Some(init_estim_sq_dist.into());
         self
     }
 }
-
-impl Arguments for Dowg {
-    const NAME: &'static str = "dowg";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        let (decay, scaled, rate) = &mut self.chain;
-        visit("learning_rate", Argument::Hyperparam(&mut rate.learning_rate));
-        scaled.arguments(visit);
-        visit("weight_decay", Argument::Hyperparam(&mut decay.inner.weight_decay));
-        visit("mask", Argument::Static(&decay.mask));
-    }
-}
-
-delegate_stage!(Dowg => chain: Chain);

@@ -1,12 +1,6 @@
-use crate::element::Real;
-use crate::engine::{Access, Clock, InitContext, Part, StepContext, Sums, TwoPasses};
-use crate::error::{Error, Result};
-use crate::macros::part;
-use crate::needs::Nothing;
 use crate::numeric::order::larger;
+use crate::part::prelude::*;
 use crate::range::DECAY;
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
 
 /// Prodigy: AdamW that finds its learning rate by itself, from how far the parameters have come.
 ///
@@ -71,7 +65,7 @@ pub fn prodigy() -> Prodigy {
 part! {
     /// See [`prodigy`](prodigy()).
     #[derive(Clone, Debug, PartialEq)]
-    Prodigy as "prodigy": TwoPass;
+    pub Prodigy as "prodigy": TwoPass;
     hyperparams {
         /// What the estimate is multiplied by.
         learning_rate: FINITE = 1.0;
@@ -95,6 +89,13 @@ part! {
         beta3: DECAY;
     }
     check Self::check_betas;
+    effect Self::effect_of;
+}
+
+impl Prodigy {
+    fn effect_of(&self) -> Effect {
+        Effect::STEP.at_rate(&self.learning_rate).decays(&self.weight_decay)
+    }
 }
 
 /// What [`prodigy`](prodigy()) remembers, besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments, `grad_sum`, the
@@ -109,10 +110,9 @@ pub struct ProdigyState {
     pub numerator_weighted: Scalar,
 }
 
-state_fields!(ProdigyState<> { count, estim_lr, numerator_weighted });
+state_fields!(ProdigyState { count, estim_lr, numerator_weighted });
 
 /// What [`Prodigy`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProdigyRun {
     count: u64,

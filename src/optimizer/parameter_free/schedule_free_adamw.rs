@@ -1,10 +1,6 @@
 use super::warm_up::warmed_up;
-use crate::arguments::{Argument, Arguments};
-use crate::element::DType;
-use crate::schedule::Hyperparam;
-use crate::transform::{
-    AddDecayedWeights, ScaleByLearningRate, ScaleByRms, add_decayed_weights, scale_by_learning_rate, scale_by_rms,
-};
+use crate::part::prelude::*;
+use crate::transform::*;
 use crate::wrapper::{ScheduleFree, schedule_free};
 
 /// AdamW without momentum that averages itself instead, by [`schedule_free`]: no schedule, only a warm-up.
@@ -56,95 +52,37 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 pub fn schedule_free_adamw() -> ScheduleFreeAdamw {
     let rms = scale_by_rms().decay(0.999).eps_in_sqrt(false).bias_correction(true);
     let base = (rms, add_decayed_weights(0.0), scale_by_learning_rate(0.0025));
-    ScheduleFreeAdamw { learning_rate: 0.0025.into(), warmup_steps: None, wrapped: schedule_free(base, 0.0025) }
+    ScheduleFreeAdamw { learning_rate: 0.0025.into(), warmup_steps: None, chain: schedule_free(base, 0.0025) }
 }
 
-type Wrapped = ScheduleFree<(ScaleByRms, AddDecayedWeights, ScaleByLearningRate)>;
-
-/// See [`schedule_free_adamw`](schedule_free_adamw()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScheduleFreeAdamw {
-    learning_rate: Hyperparam,
-    warmup_steps: Option<u64>,
-    wrapped: Wrapped,
+optimizer! {
+    /// See [`schedule_free_adamw`](schedule_free_adamw()).
+    ScheduleFreeAdamw as "schedule_free_adamw" = ScheduleFree<(ScaleByRms, AddDecayedWeights, ScaleByLearningRate)>, beside {
+        learning_rate: Hyperparam,
+        warmup_steps: Option<u64>
+    } {
+        hyperparams:
+            learning_rate [.learning_rate] "Sets the learning rate.",
+            b1 [chain.1.b1] "Sets how much of the average is in the parameters that are trained, in `(0, 1]`.",
+            b2 [chain.0.0.decay] "Sets the decay of the mean of squares, in `[0, 1)`.",
+            eps [chain.0.0.eps] "Sets what is added to the root.",
+            weight_decay [chain.0.1.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
+            weight_lr_power [chain.1.weight_lr_power] "Sets the power of the learning rate that a step's weight is.";
+        options:
+            warmup_steps: Option<u64> [.warmup_steps]
+                "Sets how many steps the learning rate takes up from 0; `None` for none.",
+            state_dtype: Option<DType> [chain.1.state_dtype]
+                "Sets the type of the parameters in the state; by default the one that arithmetic is done in.";
+        then share;
+    }
 }
 
 impl ScheduleFreeAdamw {
     /// The learning rate is in two places.
     fn share(&mut self) {
         let rate = warmed_up(&self.learning_rate, self.warmup_steps);
-        self.wrapped.chain.0.2.learning_rate.clone_from(&rate);
-        self.wrapped.chain.1.learning_rate = rate;
-    }
-
-    /// Sets the learning rate.
-    pub fn learning_rate(mut self, learning_rate: impl Into<Hyperparam>) -> Self {
-        self.learning_rate = learning_rate.into();
-        self.share();
-        self
-    }
-
-    /// Sets how many steps the learning rate takes up from 0; `None` for none.
-    pub fn warmup_steps(mut self, warmup_steps: impl Into<Option<u64>>) -> Self {
-        self.warmup_steps = warmup_steps.into();
-        self.share();
-        self
-    }
-
-    /// Sets how much of the average is in the parameters that are trained, in `(0, 1]`.
-    pub fn b1(mut self, b1: impl Into<Hyperparam>) -> Self {
-        self.wrapped.chain.1.b1 = b1.into();
-        self
-    }
-
-    /// Sets the decay of the mean of squares, in `[0, 1)`.
-    pub fn b2(mut self, b2: impl Into<Hyperparam>) -> Self {
-        self.wrapped.chain.0.0.decay = b2.into();
-        self
-    }
-
-    /// Sets what is added to the root.
-    pub fn eps(mut self, eps: impl Into<Hyperparam>) -> Self {
-        self.wrapped.chain.0.0.eps = eps.into();
-        self
-    }
-
-    /// Sets the decay of the weights for each unit of learning rate.
-    pub fn weight_decay(mut self, weight_decay: impl Into<Hyperparam>) -> Self {
-        self.wrapped.chain.0.1.weight_decay = weight_decay.into();
-        self
-    }
-
-    /// Sets the power of the learning rate that a step's weight is.
-    pub fn weight_lr_power(mut self, weight_lr_power: impl Into<Hyperparam>) -> Self {
-        self.wrapped.chain.1.weight_lr_power = weight_lr_power.into();
-        self
-    }
-
-    /// Sets the type of the parameters in the state; by default the one that arithmetic is done in.
-    pub fn state_dtype(mut self, state_dtype: impl Into<Option<DType>>) -> Self {
-        self.wrapped.chain.1.state_dtype = state_dtype.into();
-        self
+        let (base, interpolate) = &mut self.chain.chain;
+        base.2.learning_rate.clone_from(&rate);
+        interpolate.learning_rate = rate;
     }
 }
-
-impl Arguments for ScheduleFreeAdamw {
-    const NAME: &'static str = "schedule_free_adamw";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        let ((rms, decay, _), interpolate) = &mut self.wrapped.chain;
-        visit("learning_rate", Argument::Hyperparam(&mut self.learning_rate));
-        visit("b1", Argument::Hyperparam(&mut interpolate.b1));
-        visit("b2", Argument::Hyperparam(&mut rms.decay));
-        visit("eps", Argument::Hyperparam(&mut rms.eps));
-        visit("weight_decay", Argument::Hyperparam(&mut decay.weight_decay));
-        visit("weight_lr_power", Argument::Hyperparam(&mut interpolate.weight_lr_power));
-        visit("warmup_steps", Argument::Static(&self.warmup_steps));
-        visit("state_dtype", Argument::Static(&interpolate.state_dtype));
-        // What was visited may have been set.
-        self.share();
-    }
-}
-
-crate::engine::delegate_stage!(ScheduleFreeAdamw => wrapped: Wrapped);

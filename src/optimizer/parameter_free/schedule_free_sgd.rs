@@ -1,7 +1,5 @@
 use super::warm_up::warmed_up;
-use crate::arguments::{Argument, Arguments};
-use crate::element::DType;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{AddDecayedWeights, ScaleByLearningRate, add_decayed_weights, scale_by_learning_rate};
 use crate::wrapper::{ScheduleFree, schedule_free};
 
@@ -49,81 +47,35 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 /// a schedule also where there is a warm-up, and 0 `warmup_steps` are none, where Optax's rate stays 0.
 pub fn schedule_free_sgd() -> ScheduleFreeSgd {
     let base = (add_decayed_weights(0.0), scale_by_learning_rate(1.0));
-    ScheduleFreeSgd { learning_rate: 1.0.into(), warmup_steps: None, wrapped: schedule_free(base, 1.0) }
+    ScheduleFreeSgd { learning_rate: 1.0.into(), warmup_steps: None, chain: schedule_free(base, 1.0) }
 }
 
-type Wrapped = ScheduleFree<(AddDecayedWeights, ScaleByLearningRate)>;
-
-/// See [`schedule_free_sgd`](schedule_free_sgd()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScheduleFreeSgd {
-    learning_rate: Hyperparam,
-    warmup_steps: Option<u64>,
-    wrapped: Wrapped,
+optimizer! {
+    /// See [`schedule_free_sgd`](schedule_free_sgd()).
+    ScheduleFreeSgd as "schedule_free_sgd" = ScheduleFree<(AddDecayedWeights, ScaleByLearningRate)>, beside {
+        learning_rate: Hyperparam,
+        warmup_steps: Option<u64>
+    } {
+        hyperparams:
+            learning_rate [.learning_rate] "Sets the learning rate.",
+            b1 [chain.1.b1] "Sets how much of the average is in the parameters that are trained, in `(0, 1]`.",
+            weight_decay [chain.0.0.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
+            weight_lr_power [chain.1.weight_lr_power] "Sets the power of the learning rate that a step's weight is.";
+        options:
+            warmup_steps: Option<u64> [.warmup_steps]
+                "Sets how many steps the learning rate takes up from 0; `None` for none.",
+            state_dtype: Option<DType> [chain.1.state_dtype]
+                "Sets the type of the parameters in the state; by default the one that arithmetic is done in.";
+        then share;
+    }
 }
 
 impl ScheduleFreeSgd {
     /// The learning rate is in two places.
     fn share(&mut self) {
         let rate = warmed_up(&self.learning_rate, self.warmup_steps);
-        self.wrapped.chain.0.1.learning_rate.clone_from(&rate);
-        self.wrapped.chain.1.learning_rate = rate;
-    }
-
-    /// Sets the learning rate.
-    pub fn learning_rate(mut self, learning_rate: impl Into<Hyperparam>) -> Self {
-        self.learning_rate = learning_rate.into();
-        self.share();
-        self
-    }
-
-    /// Sets how many steps the learning rate takes up from 0; `None` for none.
-    pub fn warmup_steps(mut self, warmup_steps: impl Into<Option<u64>>) -> Self {
-        self.warmup_steps = warmup_steps.into();
-        self.share();
-        self
-    }
-
-    /// Sets how much of the average is in the parameters that are trained, in `(0, 1]`.
-    pub fn b1(mut self, b1: impl Into<Hyperparam>) -> Self {
-        self.wrapped.chain.1.b1 = b1.into();
-        self
-    }
-
-    /// Sets the decay of the weights for each unit of learning rate.
-    pub fn weight_decay(mut self, weight_decay: impl Into<Hyperparam>) -> Self {
-        self.wrapped.chain.0.0.weight_decay = weight_decay.into();
-        self
-    }
-
-    /// Sets the power of the learning rate that a step's weight is.
-    pub fn weight_lr_power(mut self, weight_lr_power: impl Into<Hyperparam>) -> Self {
-        self.wrapped.chain.1.weight_lr_power = weight_lr_power.into();
-        self
-    }
-
-    /// Sets the type of the parameters in the state; by default the one that arithmetic is done in.
-    pub fn state_dtype(mut self, state_dtype: impl Into<Option<DType>>) -> Self {
-        self.wrapped.chain.1.state_dtype = state_dtype.into();
-        self
+        let (base, interpolate) = &mut self.chain.chain;
+        base.1.learning_rate.clone_from(&rate);
+        interpolate.learning_rate = rate;
     }
 }
-
-impl Arguments for ScheduleFreeSgd {
-    const NAME: &'static str = "schedule_free_sgd";
-
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        let ((decay, _), interpolate) = &mut self.wrapped.chain;
-        visit("learning_rate", Argument::Hyperparam(&mut self.learning_rate));
-        visit("b1", Argument::Hyperparam(&mut interpolate.b1));
-        visit("weight_decay", Argument::Hyperparam(&mut decay.weight_decay));
-        visit("weight_lr_power", Argument::Hyperparam(&mut interpolate.weight_lr_power));
-        visit("warmup_steps", Argument::Static(&self.warmup_steps));
-        visit("state_dtype", Argument::Static(&interpolate.state_dtype));
-        // What was visited may have been set.
-        self.share();
-    }
-}
-
-crate::engine::delegate_stage!(ScheduleFreeSgd => wrapped: Wrapped);

@@ -1,11 +1,6 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, LionMode, ScaleByLearningRate, ScaleByLion, add_decayed_weights, scale_by_learning_rate,
-    scale_by_lion,
-};
+use crate::transform::*;
 use crate::wrapper::{Cautious, Masked, cautious, masked};
 
 /// Cautious Lion: [`lion`](crate::lion()) without those elements of a step that the gradient does not agree with.
@@ -55,17 +50,9 @@ pub fn cautious_lion(learning_rate: impl Into<Hyperparam>) -> CautiousLion {
     CautiousLion { chain: (lion, decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (Cautious<ScaleByLion>, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`cautious_lion`](cautious_lion()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct CautiousLion {
-    chain: Chain,
-}
-
 optimizer! {
-    CautiousLion as "cautious_lion" = Chain {
+    /// See [`cautious_lion`](cautious_lion()).
+    CautiousLion as "cautious_lion" = (Cautious<ScaleByLion>, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.inner.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",

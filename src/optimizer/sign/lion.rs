@@ -1,11 +1,6 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::transform::{
-    AddDecayedWeights, LionMode, ScaleByLearningRate, ScaleByLion, add_decayed_weights, scale_by_learning_rate,
-    scale_by_lion,
-};
+use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Lion: steps of exactly the learning rate, in the direction of the sign of a momentum.
@@ -53,17 +48,9 @@ pub fn lion(learning_rate: impl Into<Hyperparam>) -> Lion {
     Lion { chain: (scale_by_lion(), decay, scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleByLion, Masked<AddDecayedWeights>, ScaleByLearningRate);
-
-/// See [`lion`](lion()).
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Lion {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Lion as "lion" = Chain {
+    /// See [`lion`](lion()).
+    Lion as "lion" = (ScaleByLion, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",

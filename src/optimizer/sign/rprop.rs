@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{Scale, ScaleByRprop, scale, scale_by_rprop};
 
@@ -47,23 +46,15 @@ pub fn rprop(learning_rate: impl Into<Hyperparam>) -> Rprop {
     Rprop { chain: (scale_by_rprop(learning_rate), scale(-1.0)) }
 }
 
-type Chain = (ScaleByRprop, Scale);
-
-/// See [`rprop`](rprop()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Rprop {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Rprop as "rprop" = Chain {
+    /// See [`rprop`](rprop()).
+    #[derive(PartialEq)]
+    Rprop as "rprop" = (ScaleByRprop, Scale) {
         hyperparams:
             learning_rate [0.learning_rate] "Sets the size of the first step.",
             eta_minus [0.eta_minus] "Sets what a step is multiplied by when the sign changes.",
             eta_plus [0.eta_plus] "Sets what a step is multiplied by while the sign stays.",
             min_step_size [0.min_step_size] "Sets the smallest step.",
             max_step_size [0.max_step_size] "Sets the largest step.";
-        options: ;
     }
 }

@@ -1,4 +1,3 @@
-use crate::macros::optimizer;
 use crate::schedule::Hyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleBySign, scale_by_learning_rate, scale_by_sign};
 
@@ -41,19 +40,11 @@ pub fn sign_sgd(learning_rate: impl Into<Hyperparam>) -> SignSgd {
     SignSgd { chain: (scale_by_sign(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (ScaleBySign, ScaleByLearningRate);
-
-/// See [`sign_sgd`](sign_sgd()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct SignSgd {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    SignSgd as "sign_sgd" = Chain {
+    /// See [`sign_sgd`](sign_sgd()).
+    #[derive(PartialEq)]
+    SignSgd as "sign_sgd" = (ScaleBySign, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.";
-        options: ;
     }
 }

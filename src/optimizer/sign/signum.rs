@@ -1,6 +1,4 @@
-use crate::element::DType;
-use crate::macros::optimizer;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::{Ema, ScaleByLearningRate, ScaleBySign, ema, scale_by_learning_rate, scale_by_sign};
 
 /// Signum: [`sign_sgd`](crate::sign_sgd()) with momentum. The signs are those of the gradients' running mean.
@@ -49,17 +47,10 @@ pub fn signum(learning_rate: impl Into<Hyperparam>) -> Signum {
     Signum { chain: (ema(0.9).debias(false), scale_by_sign(), scale_by_learning_rate(learning_rate)) }
 }
 
-type Chain = (Ema, ScaleBySign, ScaleByLearningRate);
-
-/// See [`signum`](signum()).
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Signum {
-    pub(crate) chain: Chain,
-}
-
 optimizer! {
-    Signum as "signum" = Chain {
+    /// See [`signum`](signum()).
+    #[derive(PartialEq)]
+    Signum as "signum" = (Ema, ScaleBySign, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             beta [0.decay] "Sets the decay of the running mean, in `[0, 1)`.";

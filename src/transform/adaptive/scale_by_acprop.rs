@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Divides updates by the root of how much earlier updates, this one not among them, differed from their running mean.
@@ -54,7 +52,7 @@ pub fn scale_by_acprop() -> ScaleByAcprop {
 part! {
     /// See [`scale_by_acprop`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAcprop as "scale_by_acprop": OneElement;
+    pub ScaleByAcprop as "scale_by_acprop": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;
@@ -68,7 +66,6 @@ part! {
 }
 
 /// What [`ScaleByAcprop`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AcpropScalars<C> {
     mean1: Mean<C>,

@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Scales updates to the running size of the updates that it made before.
@@ -47,7 +45,7 @@ pub fn scale_by_adadelta() -> ScaleByAdadelta {
 part! {
     /// See [`scale_by_adadelta`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAdadelta as "scale_by_adadelta": OneElement;
+    pub ScaleByAdadelta as "scale_by_adadelta": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of both means.
         rho: DECAY = 0.9;
@@ -57,7 +55,6 @@ part! {
 }
 
 /// What [`ScaleByAdadelta`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AdadeltaScalars<C> {
     mean: Mean<C>,

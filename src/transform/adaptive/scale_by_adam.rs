@@ -1,6 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::{Mean, first_moment};
 
 /// Divides a running mean of the updates by the root of a running mean of their squares.
@@ -54,7 +52,7 @@ pub fn scale_by_adam() -> ScaleByAdam {
 part! {
     /// See [`scale_by_adam`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAdam as "scale_by_adam": OneElement;
+    pub ScaleByAdam as "scale_by_adam": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -77,7 +75,6 @@ part! {
 }
 
 /// What [`ScaleByAdam`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AdamScalars<C> {
     mean1: Mean<C>,

@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Divides a running mean of the updates by their largest size, which fades.
@@ -52,7 +50,7 @@ pub fn scale_by_adamax() -> ScaleByAdamax {
 part! {
     /// See [`scale_by_adamax`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAdamax as "scale_by_adamax": OneElement;
+    pub ScaleByAdamax as "scale_by_adamax": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;
@@ -64,7 +62,6 @@ part! {
 }
 
 /// What [`ScaleByAdamax`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AdamaxScalars<C> {
     mean: Mean<C>,

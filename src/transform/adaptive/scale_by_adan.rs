@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Adds to a running mean of the updates a running mean of their changes, and divides by the root of a running mean of
@@ -58,7 +56,7 @@ pub fn scale_by_adan() -> ScaleByAdan {
 part! {
     /// See [`scale_by_adan`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAdan as "scale_by_adan": OneElement;
+    pub ScaleByAdan as "scale_by_adan": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.98;
@@ -74,7 +72,6 @@ part! {
 }
 
 /// What [`ScaleByAdan`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AdanScalars<C> {
     first: bool,

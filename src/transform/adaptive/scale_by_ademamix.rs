@@ -1,6 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Divides a mix of a fast and a slow running mean of the updates by the root of a running mean of their squares.
@@ -54,7 +52,7 @@ pub fn scale_by_ademamix() -> ScaleByAdemamix {
 part! {
     /// See [`scale_by_ademamix`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAdemamix as "scale_by_ademamix": OneElement;
+    pub ScaleByAdemamix as "scale_by_ademamix": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the fast mean.
         b1: DECAY = 0.9;
@@ -76,7 +74,6 @@ part! {
 }
 
 /// What [`ScaleByAdemamix`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AdemamixScalars<C> {
     fast: Mean<C>,

@@ -1,8 +1,5 @@
-use crate::element::{DType, Real};
-use crate::engine::{Clock, Part, Rule};
-use crate::error::{Error, Result};
-use crate::macros::part;
-use crate::recipe::{Recipe, ToRecipe};
+use crate::part::prelude::*;
+use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
 use crate::schedule::Schedule;
 use crate::transform::moment::Mean;
 
@@ -61,7 +58,7 @@ pub fn scale_by_adopt() -> ScaleByAdopt {
 part! {
     /// See [`scale_by_adopt`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAdopt as "scale_by_adopt": OneElement;
+    pub ScaleByAdopt as "scale_by_adopt": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;
@@ -132,8 +129,24 @@ impl ToRecipe for StepLimit {
     }
 }
 
+impl FromRecipe for StepLimit {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<StepLimit> {
+        const FORMS: &str = "{\"power\": ..} or {\"schedule\": ..}";
+        match node.single(FORMS)? {
+            ("power", inside) => inside.read().map(StepLimit::Power),
+            ("schedule", inside) => inside.read().map(StepLimit::Schedule),
+            _ => Err(node.wrong(FORMS)),
+        }
+    }
+
+    fn schema() -> String {
+        r##"{"anyOf": [{"type": "object", "properties": {"power": {"type": "number"}}, "required": ["power"]},
+                       {"$ref": "#/$defs/scheduled"}]}"##
+            .into()
+    }
+}
+
 /// What [`ScaleByAdopt`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AdoptScalars<C> {
     mean1: Mean<C>,

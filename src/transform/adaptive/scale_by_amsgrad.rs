@@ -1,6 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::{Mean, unbias};
 
 /// Divides a running mean of the updates by the root of the largest running mean of their squares so far.
@@ -56,7 +54,7 @@ pub fn scale_by_amsgrad() -> ScaleByAmsgrad {
 part! {
     /// See [`scale_by_amsgrad`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByAmsgrad as "scale_by_amsgrad": OneElement;
+    pub ScaleByAmsgrad as "scale_by_amsgrad": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -78,7 +76,6 @@ part! {
 }
 
 /// What [`ScaleByAmsgrad`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AmsgradScalars<C> {
     mean1: Mean<C>,

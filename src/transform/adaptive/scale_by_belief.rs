@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::{Mean, first_moment};
 
 /// Divides a running mean of the updates by the root of how much they differ from it.
@@ -51,7 +49,7 @@ pub fn scale_by_belief() -> ScaleByBelief {
 part! {
     /// See [`scale_by_belief`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByBelief as "scale_by_belief": OneElement;
+    pub ScaleByBelief as "scale_by_belief": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;
@@ -69,7 +67,6 @@ part! {
 }
 
 /// What [`ScaleByBelief`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct BeliefScalars<C> {
     mean1: Mean<C>,

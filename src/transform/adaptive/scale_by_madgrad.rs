@@ -1,7 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Goes part of the way to the minimizer of a model made of all gradients so far, measured from where the parameters began:
 /// dual averaging, scaled by a cube root.
@@ -58,7 +55,7 @@ pub fn scale_by_madgrad(learning_rate: impl Into<Hyperparam>) -> ScaleByMadgrad 
 part! {
     /// See [`scale_by_madgrad`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByMadgrad as "scale_by_madgrad": OneElement;
+    pub ScaleByMadgrad as "scale_by_madgrad": OneElement;
     required {
         /// How much a gradient counts.
         learning_rate: FINITE;
@@ -69,10 +66,16 @@ part! {
         /// Added to the cube root, and to the learning rate.
         eps: NOT_NEGATIVE = 1e-6;
     }
+    effect Self::effect_of;
+}
+
+impl ScaleByMadgrad {
+    fn effect_of(&self) -> Effect {
+        Effect::STEP.at_rate(&self.learning_rate)
+    }
 }
 
 /// What [`ScaleByMadgrad`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct MadgradScalars<C> {
     lambda: C,

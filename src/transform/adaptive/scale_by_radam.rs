@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::{Mean, first_moment};
 
 /// Adam that does not trust its second moment in the first steps: until that is known well enough the update is the
@@ -58,7 +56,7 @@ pub fn scale_by_radam() -> ScaleByRadam {
 part! {
     /// See [`scale_by_radam`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByRadam as "scale_by_radam": OneElement;
+    pub ScaleByRadam as "scale_by_radam": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -78,7 +76,6 @@ part! {
 }
 
 /// What [`ScaleByRadam`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct RadamScalars<C> {
     mean1: Mean<C>,

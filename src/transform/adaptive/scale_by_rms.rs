@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::{Mean, unbias};
 
 /// Divides updates by the root of a running mean of their squares.
@@ -52,7 +50,7 @@ pub fn scale_by_rms() -> ScaleByRms {
 part! {
     /// See [`scale_by_rms`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByRms as "scale_by_rms": OneElement;
+    pub ScaleByRms as "scale_by_rms": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean of squares.
         decay: DECAY = 0.9;
@@ -70,7 +68,6 @@ part! {
 }
 
 /// What [`ScaleByRms`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct RmsScalars<C> {
     mean: Mean<C>,

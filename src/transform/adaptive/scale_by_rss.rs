@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 
 /// Divides updates by the root of the sum of all their squares so far.
 ///
@@ -49,7 +47,7 @@ pub fn scale_by_rss() -> ScaleByRss {
 part! {
     /// See [`scale_by_rss`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByRss as "scale_by_rss": OneElement;
+    pub ScaleByRss as "scale_by_rss": OneElement, OWN_SIZE;
     hyperparams {
         /// What the sum starts from.
         initial_accumulator_value: NOT_NEGATIVE = 0.1;

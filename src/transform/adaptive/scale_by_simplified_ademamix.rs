@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Divides a decaying sum of the updates, with more of the newest, by the root of a running mean of their squares.
@@ -56,7 +54,7 @@ pub fn scale_by_simplified_ademamix() -> ScaleBySimplifiedAdemamix {
 part! {
     /// See [`scale_by_simplified_ademamix`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleBySimplifiedAdemamix as "scale_by_simplified_ademamix": OneElement;
+    pub ScaleBySimplifiedAdemamix as "scale_by_simplified_ademamix": OneElement, OWN_SIZE;
     hyperparams {
         /// How much of the sum is kept from one step to the next; the sum grows without bound from 1 on.
         b1: FINITE = 0.99;
@@ -72,7 +70,6 @@ part! {
 }
 
 /// What [`ScaleBySimplifiedAdemamix`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct SimplifiedAdemamixScalars<C> {
     keep: C,

@@ -1,11 +1,5 @@
-use crate::element::{DType, Real};
-use crate::engine::{Access, Clock, InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
-use crate::macros::part;
-use crate::needs::Nothing;
+use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::state::Count;
-use crate::state::state_fields;
 use crate::transform::moment::Mean;
 use crate::transform::rescale::{factor_in, shrink};
 
@@ -65,7 +59,7 @@ pub fn scale_by_stable_adam() -> ScaleByStableAdam {
 part! {
     /// See [`scale_by_stable_adam`].
     #[derive(Clone, Debug)]
-    ScaleByStableAdam as "scale_by_stable_adam": TwoPass;
+    pub ScaleByStableAdam as "scale_by_stable_adam": TwoPass;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -84,6 +78,14 @@ part! {
         /// Type of the second moment; if none is said, the one that arithmetic is done in.
         nu_dtype: Option<DType> = None;
     }
+    effect Self::effect_of;
+}
+
+impl ScaleByStableAdam {
+    fn effect_of(&self) -> Effect {
+        // What a mask leaves out was left out on purpose.
+        if self.mask.is_all() { Effect::OWN_SIZE.decays(&self.weight_decay) } else { Effect::OWN_SIZE }
+    }
 }
 
 /// What [`scale_by_stable_adam`] remembers, besides the arrays `mu` and `nu`, the first and second moments.
@@ -95,7 +97,7 @@ pub struct ScaleByStableAdamState {
     factors: Vec<f64>,
 }
 
-state_fields!(ScaleByStableAdamState<> { count });
+state_fields!(ScaleByStableAdamState { count });
 
 impl ScaleByStableAdamState {
     /// What a leaf's step was multiplied by in the last step that this state saw; 1 before the first.
@@ -105,7 +107,6 @@ impl ScaleByStableAdamState {
 }
 
 /// The hyperparameters of one step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct StableAdamRun {
     betas: [f64; 2],
@@ -115,7 +116,6 @@ pub struct StableAdamRun {
 }
 
 /// What the first pass over a leaf needs.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct StableAdamScalars<C> {
     mean1: Mean<C>,

@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::{Mean, unbias};
 
 /// Divides updates by their running standard deviation.
@@ -54,7 +52,7 @@ pub fn scale_by_stddev() -> ScaleByStddev {
 part! {
     /// See [`scale_by_stddev`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByStddev as "scale_by_stddev": OneElement;
+    pub ScaleByStddev as "scale_by_stddev": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of both means.
         decay: DECAY = 0.9;
@@ -72,7 +70,6 @@ part! {
 }
 
 /// What [`ScaleByStddev`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct StddevScalars<C> {
     mean: Mean<C>,

@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
 /// Divides a running mean of the updates by the root of a second moment that moves towards each square, by a step which
@@ -56,7 +54,7 @@ pub fn scale_by_yogi() -> ScaleByYogi {
 part! {
     /// See [`scale_by_yogi`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByYogi as "scale_by_yogi": OneElement;
+    pub ScaleByYogi as "scale_by_yogi": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -72,7 +70,6 @@ part! {
 }
 
 /// What [`ScaleByYogi`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct YogiScalars<C> {
     mean1: Mean<C>,

@@ -1,10 +1,7 @@
-use crate::element::{DType, Real};
-use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree};
-use crate::error::{Error, Result};
-use crate::macros::builder;
 use crate::needs::ValueAndGradFn;
 use crate::numeric::random::{halves, leaf_key, path_hash, philox};
-use crate::state::{Count, Moments, RandomKey, State, StateWalk, StateWalkMut};
+use crate::part::prelude::*;
+use crate::state::RandomKey;
 
 /// Replaces the updates by an estimate of the Hessian's diagonal, from two more gradients of the loss: for
 /// [`sophia`](crate::sophia()).
@@ -59,24 +56,20 @@ use crate::state::{Count, Moments, RandomKey, State, StateWalk, StateWalkMut};
 /// [`contrib.hutchinson_estimator_diag_hessian`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: the
 /// Hessian times a vector is a difference of gradients, not a derivative of them; other random numbers.
 pub fn hutchinson_estimator_diag_hessian(random_seed: u64) -> HutchinsonEstimatorDiagHessian {
-    HutchinsonEstimatorDiagHessian { random_seed, step_size: None }
+    HutchinsonEstimatorDiagHessian::with(random_seed)
 }
 
-/// See [`hutchinson_estimator_diag_hessian`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct HutchinsonEstimatorDiagHessian {
-    /// Chooses the signs.
-    pub random_seed: u64,
-    /// How far from the parameters the gradients are taken; by default as the types of the leaves suggest.
-    pub step_size: Option<f64>,
-}
-
-builder! {
-    HutchinsonEstimatorDiagHessian as "hutchinson_estimator_diag_hessian" {
-        hyperparams: ;
-        options: step_size: Option<f64>;
-        integers: random_seed: u64;
+part! {
+    /// See [`hutchinson_estimator_diag_hessian`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub HutchinsonEstimatorDiagHessian as "hutchinson_estimator_diag_hessian": Whole;
+    given {
+        /// Chooses the signs.
+        random_seed: u64;
+    }
+    options {
+        /// How far from the parameters the gradients are taken; if it is not said, as the types of the leaves suggest.
+        step_size: Option<f64> = None, POSITIVE;
     }
 }
 
@@ -94,16 +87,7 @@ pub struct HutchinsonState {
     behind: Moments,
 }
 
-impl State for HutchinsonState {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("key", &self.key);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("key", &mut self.key);
-    }
-}
+state_fields!(HutchinsonState { count, key } room { point, ahead, behind });
 
 /// The spacing of numbers near 1.
 fn spacing(dtype: DType) -> f64 {
@@ -176,23 +160,7 @@ impl LeafVisitor for Estimate<'_> {
     }
 }
 
-impl crate::engine::Part for HutchinsonEstimatorDiagHessian {
-    const NAME: &'static str = "hutchinson_estimator_diag_hessian";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        match self.step_size {
-            Some(h) if !(h > 0.0 && h.is_finite()) => {
-                Err(Error::argument(<Self as crate::engine::Part>::NAME, "step_size", "positive and finite", h))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    crate::arguments::recipe_of_arguments!();
-}
-
-impl crate::engine::WholeTreeTransformation for HutchinsonEstimatorDiagHessian {
+impl WholeTreeTransformation for HutchinsonEstimatorDiagHessian {
     const READS_PARAMS: bool = true;
     type State = HutchinsonState;
     type Needs = ValueAndGradFn;

@@ -8,4 +8,4 @@ pub use hutchinson_estimator_diag_hessian::{
     HutchinsonEstimatorDiagHessian, HutchinsonState, hutchinson_estimator_diag_hessian,
 };
 pub use scale_by_lbfgs::{ScaleByLbfgs, ScaleByLbfgsState, scale_by_lbfgs};
-pub use scale_by_sophia::{ScaleBySophia, ScaleBySophiaState, SophiaRun, scale_by_sophia};
+pub use scale_by_sophia::{ScaleBySophia, ScaleBySophiaState, SophiaMemory, scale_by_sophia};

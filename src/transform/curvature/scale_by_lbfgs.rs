@@ -1,8 +1,5 @@
-use crate::element::{DType, Real};
-use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, sum_tile};
-use crate::error::{Error, Result};
-use crate::macros::builder;
-use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
+use crate::engine::sum_tile;
+use crate::part::prelude::*;
 use crate::tree::{Cursor, dense_strides};
 
 /// Multiplies the updates by an estimate of the inverse Hessian, made of the last few differences of parameters and
@@ -64,26 +61,24 @@ use crate::tree::{Cursor, dense_strides};
 /// are summed in `f64`. Neither tests the curvature `s_jᵀ y_j` for its sign; a line search with the Wolfe conditions keeps
 /// it positive, and so does a convex loss.
 pub fn scale_by_lbfgs() -> ScaleByLbfgs {
-    ScaleByLbfgs { memory_size: 10, scale_init_precond: true }
+    ScaleByLbfgs::with()
 }
 
-/// See [`scale_by_lbfgs`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByLbfgs {
-    /// How many differences are kept; at least 1.
-    pub memory_size: usize,
-    /// Whether the estimate starts from a scaled identity, `γ` above, or from the identity.
-    pub scale_init_precond: bool,
-}
-
-builder! {
-    ScaleByLbfgs as "scale_by_lbfgs" {
-        hyperparams: ;
-        options: scale_init_precond: bool;
-        integers: memory_size: usize;
+part! {
+    /// See [`scale_by_lbfgs`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleByLbfgs as "scale_by_lbfgs": Whole, ALONG;
+    options {
+        /// Whether the estimate starts from a scaled identity, `γ` above, or from the identity.
+        scale_init_precond: bool = true;
     }
+    integers {
+        /// How many differences are kept.
+        memory_size: usize = 10, AT_LEAST_1;
+    }
+    check Self::check_memory;
 }
+
 /// What [`scale_by_lbfgs`] remembers. All arrays are in row-major order.
 #[derive(Clone, Debug)]
 pub struct ScaleByLbfgsState {
@@ -104,46 +99,21 @@ pub struct ScaleByLbfgsState {
     alphas: Vec<f64>,
 }
 
-impl State for ScaleByLbfgsState {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("params", &self.params);
-        walk.child("updates", &self.updates);
-        walk.child("diff_params_memory", &self.diff_params_memory);
-        walk.child("diff_updates_memory", &self.diff_updates_memory);
-        walk.child("weights_memory", &self.weights_memory);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("params", &mut self.params);
-        walk.child("updates", &mut self.updates);
-        walk.child("diff_params_memory", &mut self.diff_params_memory);
-        walk.child("diff_updates_memory", &mut self.diff_updates_memory);
-        walk.child("weights_memory", &mut self.weights_memory);
+state_fields!(ScaleByLbfgsState { count, params, updates, diff_params_memory, diff_updates_memory, weights_memory });
+
+impl ScaleByLbfgs {
+    /// Also where every leaf is empty, there is room for as many numbers.
+    fn check_memory(&self) -> Result<()> {
+        Vec::<[f64; 2]>::new().try_reserve_exact(self.memory_size).map_err(|_| {
+            Error::argument(Self::NAME, "memory_size", "so small that it fits into memory", self.memory_size)
+        })
     }
 }
 
-impl crate::engine::Part for ScaleByLbfgs {
-    const NAME: &'static str = "scale_by_lbfgs";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        // Also where every leaf is empty, there is room for as many numbers.
-        let fits = Vec::<[f64; 2]>::new().try_reserve_exact(self.memory_size).is_ok();
-        match self.memory_size {
-            0 => Err(Error::argument(Self::NAME, "memory_size", "at least 1", 0)),
-            size if !fits => Err(Error::argument(Self::NAME, "memory_size", "so small that it fits into memory", size)),
-            _ => Ok(()),
-        }
-    }
-
-    crate::arguments::recipe_of_arguments!();
-}
-
-impl crate::engine::WholeTreeTransformation for ScaleByLbfgs {
+impl WholeTreeTransformation for ScaleByLbfgs {
     const READS_PARAMS: bool = true;
     type State = ScaleByLbfgsState;
-    type Needs = crate::needs::Nothing;
+    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByLbfgsState> {
         let of = |places: Option<usize>| {

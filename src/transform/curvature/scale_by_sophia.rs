@@ -1,14 +1,5 @@
-use crate::arguments::{Argument, Arguments};
-use crate::element::{DType, Real};
-use crate::engine::{
-    Clock, InitContext, Nested, Outcome, Place, Shape, SlotsWriter, Span, Stage, StepContext, Sums, Tile, WholeTree,
-    slots_write,
-};
-use crate::error::{Error, Result};
-use crate::needs::Level;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
+use crate::part::prelude::*;
+use crate::transform::moment::Mean;
 
 /// Divides a running mean of the updates by a running mean of the Hessian's diagonal, and clips the quotient.
 ///
@@ -63,369 +54,160 @@ use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
 /// clipped is in the state instead of being printed. Differs from the paper, as Optax: there the estimate is used in the step
 /// that makes it.
 pub fn scale_by_sophia<H: Stage>(hessian_diagonal_fn: H) -> ScaleBySophia<H> {
-    ScaleBySophia {
-        b1: 0.965.into(),
-        b2: 0.99.into(),
-        eps: 1e-8.into(),
-        gamma: 0.01.into(),
-        clip_threshold: Some(1.0.into()),
-        update_interval: 10,
-        mu_dtype: None,
-        hessian_diagonal_fn,
-    }
+    ScaleBySophia::with(hessian_diagonal_fn)
 }
 
-/// See [`scale_by_sophia`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleBySophia<H> {
-    /// Decay of the mean of the updates, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the mean of the diagonals, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// The least that is divided by; not negative.
-    pub eps: Hyperparam,
-    /// What the mean of the diagonals is multiplied by; not negative.
-    pub gamma: Hyperparam,
-    /// The largest update, if there is one; not negative.
-    pub clip_threshold: Option<Hyperparam>,
-    /// Every how many steps the diagonal is estimated; at least 1.
-    pub update_interval: u64,
-    /// Type of the mean of the updates; by default the one that arithmetic is done in.
-    pub mu_dtype: Option<DType>,
-    /// What makes the diagonal of the updates.
-    pub hessian_diagonal_fn: H,
+wrapper! {
+    /// See [`scale_by_sophia`].
+    pub ScaleBySophia<H> as "scale_by_sophia" around hessian_diagonal_fn, with state hessian_fn_state: AroundWithSums {
+        /// Sets the decay of the mean of the updates, in `[0, 1)`.
+        b1: Hyperparam in DECAY = 0.965;
+        /// Sets the decay of the mean of the diagonals, in `[0, 1)`.
+        b2: Hyperparam in DECAY = 0.99;
+        /// Sets the least that is divided by; not negative.
+        eps: Hyperparam in AT_LEAST_0 = 1e-8;
+        /// Sets what the mean of the diagonals is multiplied by; not negative.
+        gamma: Hyperparam in AT_LEAST_0 = 0.01;
+        /// Sets the largest update; not negative.
+        clip_threshold: Option<Hyperparam> in AT_LEAST_0 = Some(1.0.into());
+        /// Sets every how many steps the diagonal is estimated; at least 1.
+        update_interval: u64 in AT_LEAST_1 = 10;
+        /// Sets the type of the mean of the updates; by default the one that arithmetic is done in.
+        mu_dtype: Option<DType> = None;
+    }
+    effect OWN_SIZE;
 }
 
 impl<H> ScaleBySophia<H> {
-    /// Sets [`b1`](struct@ScaleBySophia).
-    pub fn b1(mut self, b1: impl Into<Hyperparam>) -> Self {
-        self.b1 = b1.into();
-        self
-    }
-
-    /// Sets [`b2`](struct@ScaleBySophia).
-    pub fn b2(mut self, b2: impl Into<Hyperparam>) -> Self {
-        self.b2 = b2.into();
-        self
-    }
-
-    /// Sets [`eps`](struct@ScaleBySophia).
-    pub fn eps(mut self, eps: impl Into<Hyperparam>) -> Self {
-        self.eps = eps.into();
-        self
-    }
-
-    /// Sets [`gamma`](struct@ScaleBySophia).
-    pub fn gamma(mut self, gamma: impl Into<Hyperparam>) -> Self {
-        self.gamma = gamma.into();
-        self
-    }
-
-    /// Sets [`clip_threshold`](struct@ScaleBySophia).
-    pub fn clip_threshold(mut self, clip_threshold: impl Into<Hyperparam>) -> Self {
-        self.clip_threshold = Some(clip_threshold.into());
-        self
-    }
-
     /// Does not clip.
     pub fn without_clipping(mut self) -> Self {
         self.clip_threshold = None;
         self
     }
+}
 
-    /// Sets [`update_interval`](struct@ScaleBySophia).
-    pub fn update_interval(mut self, update_interval: u64) -> Self {
-        self.update_interval = update_interval;
-        self
+memory! {
+    /// What [`scale_by_sophia`] remembers, besides the arrays `mu`, the mean of the updates, and `nu`, that of the diagonals.
+    pub SophiaMemory {
+        count: Count,
+        win_rate: Scalar,
     }
-
-    /// Sets [`mu_dtype`](struct@ScaleBySophia).
-    pub fn mu_dtype(mut self, mu_dtype: impl Into<Option<DType>>) -> Self {
-        self.mu_dtype = mu_dtype.into();
-        self
+    beside {
+        /// The step count of this step.
+        step: u64,
+        /// How many elements there are.
+        elements: usize,
     }
 }
 
-impl<H: Stage> Arguments for ScaleBySophia<H> {
-    const NAME: &'static str = "scale_by_sophia";
+/// The state of a [`scale_by_sophia`], around that of what estimates the diagonal.
+pub type ScaleBySophiaState<H> = WrapperState<SophiaMemory, H>;
 
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
-        visit("b1", Argument::Hyperparam(&mut self.b1));
-        visit("b2", Argument::Hyperparam(&mut self.b2));
-        visit("eps", Argument::Hyperparam(&mut self.eps));
-        visit("gamma", Argument::Hyperparam(&mut self.gamma));
-        match &mut self.clip_threshold {
-            Some(clip) => visit("clip_threshold", Argument::Hyperparam(clip)),
-            None => visit("clip_threshold", Argument::Static(&Recipe::Null)),
-        }
-        visit("update_interval", Argument::Static(&self.update_interval));
-        visit("hessian_diagonal_fn", Argument::Static(&self.hessian_diagonal_fn.recipe()));
-        visit("mu_dtype", Argument::Static(&self.mu_dtype));
-    }
-}
-
-/// What [`scale_by_sophia`] remembers.
-#[derive(Clone, Debug)]
-pub struct ScaleBySophiaState<H> {
-    count: Count,
-    mu: Moments,
-    nu: Moments,
-    win_rate: Scalar,
-    hessian_fn_state: H,
-    nested: Nested,
-    /// The diagonal, in steps that estimate it.
-    diagonal: Moments,
-    elements: usize,
-}
-
-impl<H> ScaleBySophiaState<H> {
-    /// The mean of the updates.
-    pub fn mu(&self) -> &Moments {
-        &self.mu
-    }
-
-    /// The mean of the diagonals.
-    pub fn nu(&self) -> &Moments {
-        &self.nu
-    }
-
+impl SophiaMemory {
     /// Which part of the elements was not clipped in the last step. The authors would see it between 0.1 and 0.5; a larger
     /// `gamma` makes it larger.
     pub fn win_rate(&self) -> f64 {
         self.win_rate.get()
     }
-
-    /// The state of what estimates the diagonal.
-    pub fn hessian_fn_state(&self) -> &H {
-        &self.hessian_fn_state
-    }
-}
-
-impl<H: State> State for ScaleBySophiaState<H> {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("mu", &self.mu);
-        walk.child("nu", &self.nu);
-        walk.child("win_rate", &self.win_rate);
-        walk.child("hessian_fn_state", &self.hessian_fn_state);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("mu", &mut self.mu);
-        walk.child("nu", &mut self.nu);
-        walk.child("win_rate", &mut self.win_rate);
-        walk.child("hessian_fn_state", &mut self.hessian_fn_state);
-    }
 }
 
 /// What [`ScaleBySophia`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct SophiaRun {
-    b1: f64,
-    b2: f64,
-    unbias: f64,
-    eps: f64,
-    gamma: f64,
-    clip: f64,
-    /// Whether the diagonal is estimated in this step.
-    due: bool,
-}
-
-/// The arithmetic of one tile.
-#[derive(Clone, Copy)]
-struct Scale<C> {
-    keep1: C,
-    take1: C,
-    keep2: C,
-    take2: C,
+pub struct SophiaScalars<C> {
+    mean1: Mean<C>,
+    /// That of the diagonals moves on in steps that estimate one.
+    mean2: Option<Mean<C>>,
     unbias: C,
     eps: C,
     gamma: C,
     clip: C,
 }
 
-impl<C: Real> Scale<C> {
-    fn of(k: &SophiaRun) -> Scale<C> {
-        Scale {
-            keep1: C::of(k.b1),
-            take1: C::of(1.0 - k.b1),
-            keep2: C::of(k.b2),
-            take2: C::of(1.0 - k.b2),
-            unbias: C::of(k.unbias),
-            eps: C::of(k.eps),
-            gamma: C::of(k.gamma),
-            clip: C::of(k.clip),
-        }
-    }
-
-    /// The update, and whether it was not clipped. Written with comparisons instead of `max`, which loses a NaN.
-    #[inline(always)]
-    fn next(self, u: C, m: &mut C, h: C) -> (C, u32) {
-        *m = self.keep1 * *m + self.take1 * u;
-        let scaled = self.gamma * h;
-        let divisor = if scaled < self.eps { self.eps } else { scaled };
-        let d = self.unbias * *m / divisor;
-        let inside = u32::from(d.abs() < self.clip);
-        let d = if d > self.clip { self.clip } else { d };
-        (if d < -self.clip { -self.clip } else { d }, inside)
+impl<H: Stage> ScaleBySophia<H> {
+    /// Whether the diagonal is estimated in this step.
+    fn is_due(&self, memory: &SophiaMemory) -> bool {
+        memory.step.is_multiple_of(self.update_interval)
     }
 }
 
-impl<C: Real> SlotsWriter<C, 2> for Scale<C> {
-    #[inline(always)]
-    fn write(&self, u: &mut [C], _: &[C], [m, h]: [&mut [C]; 2], sums: &mut [f64]) {
-        let mut inside = 0;
-        for ((u, m), h) in u.iter_mut().zip(m).zip(h) {
-            let (d, counts) = self.next(*u, m, *h);
-            *u = d;
-            inside += counts;
-        }
-        sums[0] += f64::from(inside);
-    }
-}
+impl<H: Stage> Wrapper for ScaleBySophia<H> {
+    type Memory = SophiaMemory;
 
-impl<C: Real> SlotsWriter<C, 3> for Scale<C> {
-    #[inline(always)]
-    fn write(&self, u: &mut [C], _: &[C], [m, h, diagonal]: [&mut [C]; 3], sums: &mut [f64]) {
-        let mut inside = 0;
-        for (((u, m), h), diagonal) in u.iter_mut().zip(m).zip(h).zip(diagonal) {
-            let (d, counts) = self.next(*u, m, *h);
-            *u = d;
-            *h = self.keep2 * *h + self.take2 * *diagonal;
-            inside += counts;
-        }
-        sums[0] += f64::from(inside);
-    }
-}
-
-const STORE: Shape = Shape { barriers: 1, stateful: 0, reads_params: 1, materializes: 1, sums: 0 };
-
-impl<H: Stage> Stage for ScaleBySophia<H> {
-    type Needs = H::Needs;
-    type State = ScaleBySophiaState<H::State>;
-    type Run = SophiaRun;
-    type Kernel<C: Real> = ();
-
-    const SHAPE: Shape = STORE.then(Shape { sums: 1, ..Shape::elementwise(true, false) });
-    const FUSES: bool = false;
-
-    fn needs(&self) -> Level {
-        self.hessian_diagonal_fn.needs()
-    }
-
-    fn validate(&self) -> Result<()> {
-        let name = <Self as Arguments>::NAME;
-        for (argument, beta) in [("b1", &self.b1), ("b2", &self.b2)] {
-            beta.validate(name, argument, "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
-        }
-        let others =
-            [("eps", Some(&self.eps)), ("gamma", Some(&self.gamma)), ("clip_threshold", self.clip_threshold.as_ref())];
-        for (argument, value) in others {
-            value.map_or(Ok(()), |value| value.validate(name, argument, "not negative", |x| x >= 0.0))?;
-        }
-        if self.update_interval == 0 {
-            return Err(Error::argument(name, "update_interval", "at least 1", 0));
-        }
-        self.hessian_diagonal_fn.validate()
-    }
-
-    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let mut nested = Nested::new(at.structure(), at.active(), self.hessian_diagonal_fn.shape());
+    fn start(&self, memory: &mut SophiaMemory, at: &InitContext<'_>, _: &H::State) -> Result<()> {
         let leaves = at.structure().leaves().iter().zip(at.active());
-        Ok(ScaleBySophiaState {
-            count: Count::default(),
-            mu: at.moments_of(self.mu_dtype)?,
-            nu: at.moments()?,
-            win_rate: Scalar::default(),
-            hessian_fn_state: nested.init(&self.hessian_diagonal_fn, &at.params_as_moments()?)?,
-            nested,
-            diagonal: at.moments()?,
-            elements: leaves.map(|(leaf, on)| if *on { leaf.len() } else { 0 }).sum(),
-        })
+        memory.elements = leaves.map(|(leaf, on)| if *on { leaf.len() } else { 0 }).sum();
+        Ok(())
     }
 
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        state.nested.check(&self.hessian_diagonal_fn, &state.hessian_fn_state, at)
+    fn decide(&self, memory: &mut SophiaMemory, _: &StepContext<'_>, _: f64) -> Decision {
+        memory.step = memory.count.get();
+        memory.count.increment();
+        if self.is_due(memory) { Decision::Run } else { Decision::Alone }
+    }
+}
+
+impl<H: Stage> Weighing for ScaleBySophia<H> {
+    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    const MEETS: bool = true;
+    const GIVES_OUT: bool = false;
+    const ACCESS: [&'static [Access]; 3] = [&[], &[Access::Write, Access::Read], &[]];
+    const RARELY: [&'static [Access]; 3] = [&[], &[Access::Write; 2], &[]];
+    type Slots<C: Real> = [C; 2];
+    type TakenIn<W: Real> = [W; 0];
+    /// How many elements were not clipped.
+    type Measured<W: Real> = [W; 1];
+    type First<C: Real> = SophiaScalars<C>;
+    type Second<C: Real> = ();
+
+    fn slot_dtype(&self, slot: usize) -> Option<DType> {
+        [self.mu_dtype, None][slot]
     }
 
-    fn begin(&self, state: &mut Self::State, _: &StepContext<'_>) -> SophiaRun {
-        let clock = Clock { count: state.count.get() };
-        state.count.increment();
+    fn is_rare(&self, memory: &SophiaMemory) -> bool {
+        self.is_due(memory)
+    }
+
+    fn first<C: Real>(&self, memory: &SophiaMemory, _: usize) -> SophiaScalars<C> {
+        let clock = Clock { count: memory.step };
         let at = |h: &Hyperparam| h.at(clock.count);
         let b1 = at(&self.b1);
-        SophiaRun {
-            b1,
-            b2: at(&self.b2),
-            unbias: 1.0 / clock.bias_correction(b1),
-            eps: at(&self.eps),
-            gamma: at(&self.gamma),
-            clip: self.clip_threshold.as_ref().map_or(f64::INFINITY, at),
-            due: clock.count.is_multiple_of(self.update_interval),
+        SophiaScalars {
+            mean1: Mean::of(b1),
+            mean2: self.is_due(memory).then(|| Mean::of(at(&self.b2))),
+            unbias: C::of(1.0 / clock.bias_correction(b1)),
+            eps: C::of(at(&self.eps)),
+            gamma: C::of(at(&self.gamma)),
+            clip: C::of(self.clip_threshold.as_ref().map_or(f64::INFINITY, at)),
         }
     }
 
-    fn barrier(
-        &self,
-        state: &mut Self::State,
-        run: &mut SophiaRun,
-        at: &StepContext<'_>,
-        _: usize,
-        _: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
-        if run.due {
-            let ScaleBySophiaState { nested, hessian_fn_state, diagonal, .. } = state;
-            nested.run_beside(&self.hessian_diagonal_fn, hessian_fn_state, at, tree, diagonal);
+    #[inline(always)]
+    fn take_in<C: Real>(_: SophiaScalars<C>, _: &mut [C; 2], _: C, _: C) -> [C::Wide; 0] {
+        []
+    }
+
+    /// Written with comparisons instead of `max`, which loses a NaN.
+    #[inline(always)]
+    fn meet<C: Real>(k: SophiaScalars<C>, [m, h]: &mut [C; 2], diagonal: C, gradient: C) -> C {
+        *m = k.mean1.with(*m, gradient);
+        let scaled = k.gamma * *h;
+        let divisor = if scaled < k.eps { k.eps } else { scaled };
+        let d = k.unbias * *m / divisor;
+        if let Some(mean2) = k.mean2 {
+            *h = mean2.with(*h, diagonal);
         }
+        let d = if d > k.clip { k.clip } else { d };
+        if d < -k.clip { -k.clip } else { d }
     }
 
-    fn finish(&self, state: &mut Self::State, _: SophiaRun, sums: Sums<'_>, _: &mut Outcome) {
-        state.win_rate.set(sums.total(0) / state.elements.max(1) as f64);
+    #[inline(always)]
+    fn measure<C: Real>(k: SophiaScalars<C>, u: C) -> [C::Wide; 1] {
+        [if u.abs() < k.clip { C::Wide::of(1.0) } else { C::Wide::of(0.0) }]
     }
 
-    fn tile<C: Real>(&self, state: &Self::State, run: &SophiaRun, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        let inside = place.after(STORE);
-        if !span.has(inside.at) {
-            return;
-        }
-        let scale = Scale::<C>::of(run);
-        match run.due {
-            false => slots_write([&state.mu, &state.nu], inside.sum, tile, &scale),
-            true => slots_write([&state.mu, &state.nu, &state.diagonal], inside.sum, tile, &scale),
-        }
+    fn weigh(&self, memory: &mut SophiaMemory, sums: Sums<'_>) {
+        memory.win_rate.set(sums.total(0) / memory.elements.max(1) as f64);
     }
 
-    fn kernel<C: Real>(&self, _: &Self::State, _: &SophiaRun, _: usize) {}
-
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        let each = |m: &Moments| m.dtype(leaf).map_or(0, |dtype| dtype.size());
-        if span.has(at + 1) { 2 * each(&state.mu) + each(&state.nu) } else { 0 }
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        self.hessian_diagonal_fn.unused(&state.hessian_fn_state, report);
-    }
-
-    fn recipe(&self) -> Recipe {
-        let hyperparam = |h: &Hyperparam| h.to_recipe();
-        Recipe::call(
-            <Self as Arguments>::NAME,
-            [
-                ("b1", hyperparam(&self.b1)),
-                ("b2", hyperparam(&self.b2)),
-                ("eps", hyperparam(&self.eps)),
-                ("gamma", hyperparam(&self.gamma)),
-                ("clip_threshold", self.clip_threshold.to_recipe()),
-                ("update_interval", self.update_interval.to_recipe()),
-                ("hessian_diagonal_fn", self.hessian_diagonal_fn.recipe()),
-                ("mu_dtype", self.mu_dtype.to_recipe()),
-            ],
-        )
-    }
-
-    fn describe(&self) -> String {
-        format!("scale_by_sophia({})", self.hessian_diagonal_fn.describe())
-    }
+    fn second<C: Real>(&self, _: &SophiaMemory, _: usize) {}
 }

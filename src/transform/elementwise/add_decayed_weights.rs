@@ -1,7 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Adds a multiple of the parameters to the updates.
 ///
@@ -46,10 +43,17 @@ pub fn add_decayed_weights(weight_decay: impl Into<Hyperparam>) -> AddDecayedWei
 part! {
     /// See [`add_decayed_weights`].
     #[derive(Clone, Debug, PartialEq)]
-    AddDecayedWeights as "add_decayed_weights": OneElement;
+    pub AddDecayedWeights as "add_decayed_weights": OneElement;
     required {
         /// The multiple.
         weight_decay: FINITE;
+    }
+    effect Self::effect_of;
+}
+
+impl AddDecayedWeights {
+    fn effect_of(&self) -> Effect {
+        Effect::ALONG.decays(&self.weight_decay)
     }
 }
 

@@ -1,8 +1,5 @@
+use crate::part::prelude::*;
 use core::hint::select_unpredictable;
-
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
 
 /// Adds up updates, and emits the sum every `k` steps and zero between.
 ///
@@ -48,21 +45,20 @@ use crate::macros::part;
 /// not multiplied by, so that a NaN is in the sum that it belongs to and nowhere else; the count goes on instead of starting
 /// again.
 pub fn apply_every(k: u64) -> ApplyEvery {
-    ApplyEvery::with(k)
+    ApplyEvery::with().k(k)
 }
 
 part! {
     /// See [`apply_every`].
     #[derive(Clone, Debug, PartialEq, Eq)]
-    ApplyEvery as "apply_every": OneElement;
-    given {
+    pub ApplyEvery as "apply_every": OneElement, ALONG;
+    integers {
         /// How many steps there are to a sum.
-        k: u64, AT_LEAST_1;
+        k: u64 = 1, AT_LEAST_1;
     }
 }
 
 /// What [`ApplyEvery`] works out once a step: whether a sum begins, and whether it is emitted.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyEveryScalars {
     begins: bool,

@@ -1,9 +1,5 @@
+use crate::part::prelude::*;
 use core::hint::select_unpredictable;
-
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
-use crate::schedule::Hyperparam;
 
 /// Limits each element of the updates to an interval around zero.
 ///
@@ -45,7 +41,7 @@ pub fn clip(max_delta: impl Into<Hyperparam>) -> Clip {
 part! {
     /// See [`clip`](clip()).
     #[derive(Clone, Debug, PartialEq)]
-    Clip as "clip": OneElement;
+    pub Clip as "clip": OneElement, LIMITS;
     required {
         /// The largest absolute value.
         max_delta: AT_LEAST_0;

@@ -1,7 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Replaces updates by a running mean of themselves.
 ///
@@ -51,7 +48,7 @@ pub fn ema(decay: impl Into<Hyperparam>) -> Ema {
 part! {
     /// See [`ema`](ema()).
     #[derive(Clone, Debug, PartialEq)]
-    Ema as "ema": OneElement;
+    pub Ema as "ema": OneElement, ALONG;
     required {
         /// How much of the mean is kept from one step to the next.
         decay: DECAY;
@@ -65,7 +62,6 @@ part! {
 }
 
 /// What [`Ema`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct EmaScalars<C> {
     keep: C,

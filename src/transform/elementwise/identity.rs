@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 
 /// Leaves updates as they are.
 ///
@@ -39,7 +37,7 @@ pub fn identity() -> Identity {
 part! {
     /// See [`identity`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    Identity as "identity": OneElement;
+    pub Identity as "identity": OneElement, ALONG;
 }
 
 impl Rule for Identity {

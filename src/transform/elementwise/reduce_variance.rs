@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 
 /// Adds to updates some of how far they are from those of the last step: what a running mean with that decay is behind.
 ///
@@ -48,7 +46,7 @@ pub fn reduce_variance() -> ReduceVariance {
 part! {
     /// See [`reduce_variance`].
     #[derive(Clone, Debug, PartialEq)]
-    ReduceVariance as "reduce_variance": OneElement;
+    pub ReduceVariance as "reduce_variance": OneElement, ALONG;
     hyperparams {
         /// How much of the difference is made up for; 1 is all of it.
         gamma: FINITE = 0.025;

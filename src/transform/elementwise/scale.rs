@@ -1,7 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Multiplies updates by a number.
 ///
@@ -43,10 +40,17 @@ pub fn scale(step_size: impl Into<Hyperparam>) -> Scale {
 part! {
     /// See [`scale`].
     #[derive(Clone, Debug, PartialEq)]
-    Scale as "scale": OneElement;
+    pub Scale as "scale": OneElement;
     required {
         /// The factor.
         step_size: FINITE;
+    }
+    effect Self::effect_of;
+}
+
+impl Scale {
+    fn effect_of(&self) -> Effect {
+        Effect::times(&self.step_size)
     }
 }
 

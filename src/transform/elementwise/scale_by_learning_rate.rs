@@ -1,7 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Multiplies updates by minus the learning rate: the last member of most optimizers.
 ///
@@ -45,7 +42,7 @@ pub fn scale_by_learning_rate(learning_rate: impl Into<Hyperparam>) -> ScaleByLe
 part! {
     /// See [`scale_by_learning_rate`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByLearningRate as "scale_by_learning_rate": OneElement;
+    pub ScaleByLearningRate as "scale_by_learning_rate": OneElement;
     required {
         /// The learning rate.
         learning_rate: FINITE;
@@ -53,6 +50,13 @@ part! {
     options {
         /// Whether to go down (true) or up.
         flip_sign: bool = true;
+    }
+    effect Self::effect_of;
+}
+
+impl ScaleByLearningRate {
+    fn effect_of(&self) -> Effect {
+        if self.flip_sign { Effect::AGAINST } else { Effect::ALONG }.at_rate(&self.learning_rate)
     }
 }
 

@@ -1,6 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
+use crate::part::prelude::*;
 
 /// Adds to each update how much it has changed, as if it would change as much again.
 ///
@@ -48,7 +46,7 @@ pub fn scale_by_optimistic_gradient() -> ScaleByOptimisticGradient {
 part! {
     /// See [`scale_by_optimistic_gradient`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByOptimisticGradient as "scale_by_optimistic_gradient": OneElement;
+    pub ScaleByOptimisticGradient as "scale_by_optimistic_gradient": OneElement, ALONG;
     hyperparams {
         /// How much of the update there is.
         alpha: FINITE = 1.0;
@@ -58,7 +56,6 @@ part! {
 }
 
 /// What [`ScaleByOptimisticGradient`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct OptimisticScalars<C> {
     first: bool,

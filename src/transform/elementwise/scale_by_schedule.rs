@@ -1,7 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::error::Result;
-use crate::macros::part;
+use crate::part::prelude::*;
 use crate::schedule::Schedule;
 
 /// Multiplies updates by a schedule's value.
@@ -50,7 +47,7 @@ pub fn scale_by_schedule(step_size_fn: impl Into<Schedule>) -> ScaleBySchedule {
 part! {
     /// See [`scale_by_schedule`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleBySchedule as "scale_by_schedule": OneElement;
+    pub ScaleBySchedule as "scale_by_schedule": OneElement;
     given {
         /// The factor at each step count; the first step has count 0.
         step_size_fn: Schedule;

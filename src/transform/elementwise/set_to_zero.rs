@@ -1,8 +1,4 @@
-use crate::element::Real;
-use crate::engine::{InitContext, RuleWithMemory};
-use crate::error::Result;
-use crate::macros::part;
-use crate::needs::Nothing;
+use crate::part::prelude::*;
 
 /// Replaces all updates by zero, NaNs too: the parameters stay as they are, to the last bit.
 ///
@@ -41,7 +37,7 @@ pub fn set_to_zero() -> SetToZero {
 part! {
     /// See [`set_to_zero`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    SetToZero as "set_to_zero": OneElementWithMemory;
+    pub SetToZero as "set_to_zero": OneElementWithMemory, ZERO;
 }
 
 // Not a rule without memory, which would count its steps.

@@ -1,7 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Replaces updates by a decaying sum of themselves: momentum.
 ///
@@ -51,7 +48,7 @@ pub fn trace(decay: impl Into<Hyperparam>) -> Trace {
 part! {
     /// See [`trace`](trace()).
     #[derive(Clone, Debug, PartialEq)]
-    Trace as "trace": OneElement;
+    pub Trace as "trace": OneElement, ALONG;
     required {
         /// How much of the sum is kept from one step to the next; the sum grows without bound from 1 on.
         decay: FINITE;

@@ -1,10 +1,4 @@
-use crate::element::Real;
-use crate::engine::{InitContext, RuleWithMemory, Sums};
-use crate::error::Result;
-use crate::macros::part;
-use crate::needs::Nothing;
-use crate::state::state_fields;
-use crate::state::{Count, Flag, PerLeaf};
+use crate::part::prelude::*;
 
 /// Replaces NaNs by zeros, and remembers in which leaves there were any.
 ///
@@ -45,7 +39,7 @@ pub fn zero_nans() -> ZeroNans {
 part! {
     /// See [`zero_nans`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    ZeroNans as "zero_nans": OneElementWithMemory;
+    pub ZeroNans as "zero_nans": OneElementWithMemory, ALONG;
 }
 
 /// Where a [`zero_nans`] found NaNs.
@@ -57,7 +51,7 @@ pub struct ZeroNansState {
     pub zeroed: PerLeaf<Count>,
 }
 
-state_fields!(ZeroNansState<> { found_nan, zeroed });
+state_fields!(ZeroNansState { found_nan, zeroed });
 
 impl ZeroNansState {
     /// Whether any leaf had a NaN, the last time this ran.

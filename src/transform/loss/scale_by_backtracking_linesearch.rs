@@ -1,10 +1,6 @@
 use super::linesearch::{Backtracking, Point, Stretch, TreeLine};
-use crate::engine::{InitContext, StepContext, WholeTree};
-use crate::error::{Error, Result};
-use crate::macros::builder;
 use crate::needs;
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
+use crate::part::prelude::*;
 
 /// Multiplies the updates by a step size at which the loss decreases by enough, found by trying shorter and shorter ones.
 ///
@@ -65,44 +61,34 @@ use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
 /// state the value after a search that ended at 0 is that of where it stayed; no `store_grad`, since
 /// [`minimize_step`](crate::Minimize::minimize_step) keeps the gradient of what it evaluates.
 pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleByBacktrackingLinesearch {
-    ScaleByBacktrackingLinesearch {
-        max_backtracking_steps,
-        slope_rtol: 1e-4.into(),
-        decrease_factor: 0.8.into(),
-        increase_factor: 1.5.into(),
-        max_learning_rate: 1.0.into(),
-        atol: 0.0.into(),
-        rtol: 0.0.into(),
-    }
+    ScaleByBacktrackingLinesearch::with(max_backtracking_steps)
 }
 
-/// See [`scale_by_backtracking_linesearch`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByBacktrackingLinesearch {
-    /// How often the step is made shorter at most.
-    pub max_backtracking_steps: usize,
-    /// Which part of the decrease that the slope promises there must be; in `[0, 1)`.
-    pub slope_rtol: Hyperparam,
-    /// What a step that is too long is multiplied by; in `(0, 1)`.
-    pub decrease_factor: Hyperparam,
-    /// What the last step is multiplied by for the first guess; positive, and infinite to start at the maximum.
-    pub increase_factor: Hyperparam,
-    /// How long a step may be; positive.
-    pub max_learning_rate: Hyperparam,
-    /// How much higher the loss may be; not negative.
-    pub atol: Hyperparam,
-    /// How much higher the loss may be, as a part of its value; not negative.
-    pub rtol: Hyperparam,
+part! {
+    /// See [`scale_by_backtracking_linesearch`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole, ALONG;
+    given {
+        /// How often the step is made shorter at most.
+        max_backtracking_steps: usize;
+    }
+    hyperparams {
+        /// Which part of the decrease that the slope promises there must be.
+        slope_rtol: DECAY = 1e-4;
+        /// What a step that is too long is multiplied by.
+        decrease_factor: INSIDE = 0.8;
+        /// What the last step is multiplied by for the first guess; infinite to start at the maximum.
+        increase_factor: ABOVE_0 = 1.5;
+        /// How long a step may be.
+        max_learning_rate: POSITIVE = 1.0;
+        /// How much higher the loss may be.
+        atol: NOT_NEGATIVE = 0.0;
+        /// How much higher the loss may be, as a part of its value.
+        rtol: NOT_NEGATIVE = 0.0;
+    }
+    check Self::check_steps;
 }
 
-builder! {
-    ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch" {
-        hyperparams: slope_rtol, decrease_factor, increase_factor, max_learning_rate, atol, rtol;
-        options: ;
-        integers: max_backtracking_steps: usize;
-    }
-}
 /// What [`scale_by_backtracking_linesearch`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleByBacktrackingLinesearchState {
@@ -127,56 +113,21 @@ pub struct BacktrackingLinesearchInfo {
     pub decrease_error: Scalar,
 }
 
-impl State for BacktrackingLinesearchInfo {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("num_linesearch_steps", &self.num_linesearch_steps);
-        walk.child("decrease_error", &self.decrease_error);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("num_linesearch_steps", &mut self.num_linesearch_steps);
-        walk.child("decrease_error", &mut self.decrease_error);
-    }
-}
+state_fields!(BacktrackingLinesearchInfo { num_linesearch_steps, decrease_error });
 
-impl State for ScaleByBacktrackingLinesearchState {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("learning_rate", &self.learning_rate);
-        walk.child("value", &self.value);
-        walk.child("info", &self.info);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("learning_rate", &mut self.learning_rate);
-        walk.child("value", &mut self.value);
-        walk.child("info", &mut self.info);
-    }
-}
+state_fields!(ScaleByBacktrackingLinesearchState { count, learning_rate, value, info } room { point });
 
-impl crate::engine::Part for ScaleByBacktrackingLinesearch {
-    const NAME: &'static str = "scale_by_backtracking_linesearch";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
-        self.slope_rtol.validate(Self::NAME, "slope_rtol", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
-        self.decrease_factor.validate(Self::NAME, "decrease_factor", "in (0, 1)", |x| x > 0.0 && x < 1.0)?;
-        self.increase_factor.validate(Self::NAME, "increase_factor", "positive", |x| x > 0.0)?;
-        let positive = |x: f64| x > 0.0 && x.is_finite();
-        self.max_learning_rate.validate(Self::NAME, "max_learning_rate", "finite and positive", positive)?;
-        self.atol.validate(Self::NAME, "atol", "finite and not negative", not_negative)?;
-        self.rtol.validate(Self::NAME, "rtol", "finite and not negative", not_negative)?;
-        // One more than it must be a number of evaluations.
+impl ScaleByBacktrackingLinesearch {
+    /// One more than it must be a number of evaluations.
+    fn check_steps(&self) -> Result<()> {
         match self.max_backtracking_steps {
-            usize::MAX => Err(Error::argument(Self::NAME, "max_backtracking_steps", "a smaller number", usize::MAX)),
+            most @ usize::MAX => Err(Error::argument(Self::NAME, "max_backtracking_steps", "a smaller number", most)),
             _ => Ok(()),
         }
     }
-
-    crate::arguments::recipe_of_arguments!();
 }
 
-impl crate::engine::WholeTreeTransformation for ScaleByBacktrackingLinesearch {
+impl WholeTreeTransformation for ScaleByBacktrackingLinesearch {
     const READS_PARAMS: bool = true;
     type State = ScaleByBacktrackingLinesearchState;
     type Needs = needs::ValueFn;

@@ -1,10 +1,6 @@
-use crate::element::Real;
-use crate::engine::{Part, Sums, TwoPass};
-use crate::error::{Error, Result};
-use crate::macros::builder;
 use crate::needs::Value;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
+use crate::recipe::words;
 use crate::transform::rescale::Rescale;
 
 /// Multiplies updates by Polyak's step size: how far the loss is above its least value, for each unit of the squared norm
@@ -55,32 +51,24 @@ use crate::transform::rescale::Rescale;
 /// value learning](https://arxiv.org/abs/2307.14528), 2023, for `sps+`. Optax,
 /// [`scale_by_polyak`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum is `f64`.
 pub fn scale_by_polyak() -> ScaleByPolyak {
-    ScaleByPolyak {
-        f_min: 0.0.into(),
-        max_learning_rate: 1.0.into(),
-        eps: 0.0.into(),
-        variant: PolyakVariant::default(),
+    ScaleByPolyak::with()
+}
+
+part! {
+    /// See [`scale_by_polyak`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleByPolyak as "scale_by_polyak": TwoPass, ALONG;
+    hyperparams {
+        /// The least value that the loss can have, or a guess at it.
+        f_min: FINITE = 0.0;
+        /// The largest step size.
+        max_learning_rate: NUMBER = 1.0;
+        /// Added to the squared norm.
+        eps: NOT_NEGATIVE = 0.0;
     }
-}
-
-/// See [`scale_by_polyak`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByPolyak {
-    /// The least value that the loss can have, or a guess at it.
-    pub f_min: Hyperparam,
-    /// The largest step size.
-    pub max_learning_rate: Hyperparam,
-    /// Added to the squared norm; not negative.
-    pub eps: Hyperparam,
-    /// What a loss below `f_min` means.
-    pub variant: PolyakVariant,
-}
-
-builder! {
-    ScaleByPolyak as "scale_by_polyak" {
-        hyperparams: f_min, max_learning_rate, eps;
-        options: variant: PolyakVariant;
+    options {
+        /// What a loss below `f_min` means.
+        variant: PolyakVariant = PolyakVariant::Sps;
     }
 }
 
@@ -94,51 +82,14 @@ pub enum PolyakVariant {
     SpsPlus,
 }
 
-impl PolyakVariant {
-    /// The variant of this name: `sps` or `sps+`.
-    ///
-    /// # Errors
-    ///
-    /// If there is none.
-    pub fn from_name(name: &str) -> Result<PolyakVariant> {
-        match name {
-            "sps" => Ok(PolyakVariant::Sps),
-            "sps+" => Ok(PolyakVariant::SpsPlus),
-            _ => Err(Error::unknown_name("scale_by_polyak", "variant", name, ["sps", "sps+"])),
-        }
-    }
-}
-
-impl ToRecipe for PolyakVariant {
-    fn to_recipe(&self) -> Recipe {
-        Recipe::text(match self {
-            PolyakVariant::Sps => "sps",
-            PolyakVariant::SpsPlus => "sps+",
-        })
-    }
-}
+words!(PolyakVariant { Sps = "sps", SpsPlus = "sps+" });
 
 /// What [`ScaleByPolyak`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct PolyakScalars {
     gap: f64,
     max_learning_rate: f64,
     eps: f64,
-}
-
-impl Part for ScaleByPolyak {
-    const NAME: &'static str = "scale_by_polyak";
-    type Form = TwoPass;
-
-    fn validate(&self) -> Result<()> {
-        let name = Self::NAME;
-        self.f_min.validate(name, "f_min", "finite", f64::is_finite)?;
-        self.max_learning_rate.validate(name, "max_learning_rate", "a number", |x| !x.is_nan())?;
-        self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
-    }
-
-    crate::arguments::recipe_of_arguments!();
 }
 
 impl Rescale for ScaleByPolyak {

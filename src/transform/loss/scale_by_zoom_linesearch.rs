@@ -1,11 +1,7 @@
 use super::linesearch::{Point, Stretch, TreeLine, Zoom};
-use crate::engine::{InitContext, StepContext, WholeTree};
-use crate::error::{Error, Result};
-use crate::macros::builder;
 use crate::needs;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
+use crate::part::prelude::*;
+use crate::recipe::words;
 
 /// Multiplies the updates by a step size that satisfies the strong Wolfe conditions: the loss decreases by enough, and its
 /// slope along the updates becomes flat enough.
@@ -72,54 +68,41 @@ use crate::state::{Count, Moments, Scalar, State, StateWalk, StateWalkMut};
 /// one starts from 1, where Optax stays at 0 for good; a loss of −∞ is not accepted; the errors in the state are those of the point taken, where Optax has those of the point tried last;
 /// [`interpolation`](ScaleByZoomLinesearch::interpolation) can be by slopes, as in Nocedal and Wright's equation 3.59.
 pub fn scale_by_zoom_linesearch(max_linesearch_steps: usize) -> ScaleByZoomLinesearch {
-    ScaleByZoomLinesearch {
-        max_linesearch_steps,
-        max_learning_rate: None,
-        tol: 0.0.into(),
-        increase_factor: 2.0.into(),
-        slope_rtol: 1e-4.into(),
-        curv_rtol: 0.9.into(),
-        approx_dec_rtol: Some(1e-6),
-        stepsize_precision: 1e-5.into(),
-        initial_guess_strategy: InitialGuess::Keep,
-        interpolation: Interpolation::Values,
+    ScaleByZoomLinesearch::with(max_linesearch_steps)
+}
+
+part! {
+    /// See [`scale_by_zoom_linesearch`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole, ALONG;
+    given {
+        /// How many points are tried at most.
+        max_linesearch_steps: usize, AT_LEAST_1;
+    }
+    hyperparams {
+        /// By how much the conditions may be violated.
+        tol: NOT_NEGATIVE = 0.0;
+        /// What a step that is too short is multiplied by.
+        increase_factor: ABOVE_1 = 2.0;
+        /// Which part of the decrease that the slope promises there must be.
+        slope_rtol: DECAY = 1e-4;
+        /// Which part of the slope may be left; infinite to accept any.
+        curv_rtol: AT_LEAST_0 = 0.9;
+        /// How short an interval is not worth narrowing further.
+        stepsize_precision: NOT_NEGATIVE = 1e-5;
+    }
+    options {
+        /// How long a step may be, if there is a limit.
+        max_learning_rate: Option<f64> = None, ABOVE_0;
+        /// How near to the first value the approximate condition is used, as a part of it; `None` not to use it.
+        approx_dec_rtol: Option<f64> = Some(1e-6), AT_LEAST_0;
+        /// Where a search begins.
+        initial_guess_strategy: InitialGuess = InitialGuess::Keep;
+        /// How the next point inside an interval is guessed.
+        interpolation: Interpolation = Interpolation::Values;
     }
 }
 
-/// See [`scale_by_zoom_linesearch`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByZoomLinesearch {
-    /// How many points are tried at most; at least 1.
-    pub max_linesearch_steps: usize,
-    /// How long a step may be, if there is a limit; positive.
-    pub max_learning_rate: Option<f64>,
-    /// By how much the conditions may be violated; not negative.
-    pub tol: Hyperparam,
-    /// What a step that is too short is multiplied by; more than 1.
-    pub increase_factor: Hyperparam,
-    /// Which part of the decrease that the slope promises there must be; in `[0, 1)`.
-    pub slope_rtol: Hyperparam,
-    /// Which part of the slope may be left; not negative, and infinite to accept any.
-    pub curv_rtol: Hyperparam,
-    /// How near to the first value the approximate condition is used, as a part of it; `None` not to use it.
-    pub approx_dec_rtol: Option<f64>,
-    /// How short an interval is not worth narrowing further; not negative.
-    pub stepsize_precision: Hyperparam,
-    /// Where a search begins.
-    pub initial_guess_strategy: InitialGuess,
-    /// How the next point inside an interval is guessed.
-    pub interpolation: Interpolation,
-}
-
-builder! {
-    ScaleByZoomLinesearch as "scale_by_zoom_linesearch" {
-        hyperparams: tol, increase_factor, slope_rtol, curv_rtol, stepsize_precision;
-        options: max_learning_rate: Option<f64>, approx_dec_rtol: Option<f64>, initial_guess_strategy: InitialGuess,
-            interpolation: Interpolation;
-        integers: max_linesearch_steps: usize;
-    }
-}
 /// Where a [`scale_by_zoom_linesearch`] begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -154,34 +137,8 @@ pub enum Interpolation {
     Slopes,
 }
 
-impl Interpolation {
-    /// The kind of this name, if there is one: `values`, `slopes`.
-    pub fn from_name(name: &str) -> Option<Interpolation> {
-        match name {
-            "values" => Some(Interpolation::Values),
-            "slopes" => Some(Interpolation::Slopes),
-            _ => None,
-        }
-    }
-}
-
-impl ToRecipe for Interpolation {
-    fn to_recipe(&self) -> Recipe {
-        Recipe::text(match self {
-            Interpolation::Values => "values",
-            Interpolation::Slopes => "slopes",
-        })
-    }
-}
-
-impl ToRecipe for InitialGuess {
-    fn to_recipe(&self) -> Recipe {
-        Recipe::text(match self {
-            InitialGuess::One => "one",
-            InitialGuess::Keep => "keep",
-        })
-    }
-}
+words!(Interpolation { Values = "values", Slopes = "slopes" });
+words!(InitialGuess { One = "one", Keep = "keep" });
 
 /// What [`scale_by_zoom_linesearch`] remembers.
 #[derive(Clone, Debug)]
@@ -212,63 +169,11 @@ pub struct ZoomLinesearchInfo {
     pub curvature_error: Scalar,
 }
 
-impl State for ZoomLinesearchInfo {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("num_linesearch_steps", &self.num_linesearch_steps);
-        walk.child("decrease_error", &self.decrease_error);
-        walk.child("curvature_error", &self.curvature_error);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("num_linesearch_steps", &mut self.num_linesearch_steps);
-        walk.child("decrease_error", &mut self.decrease_error);
-        walk.child("curvature_error", &mut self.curvature_error);
-    }
-}
+state_fields!(ZoomLinesearchInfo { num_linesearch_steps, decrease_error, curvature_error });
 
-impl State for ScaleByZoomLinesearchState {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("learning_rate", &self.learning_rate);
-        walk.child("value", &self.value);
-        walk.child("grad", &self.grad);
-        walk.child("info", &self.info);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("learning_rate", &mut self.learning_rate);
-        walk.child("value", &mut self.value);
-        walk.child("grad", &mut self.grad);
-        walk.child("info", &mut self.info);
-    }
-}
+state_fields!(ScaleByZoomLinesearchState { count, learning_rate, value, grad, info });
 
-impl crate::engine::Part for ScaleByZoomLinesearch {
-    const NAME: &'static str = "scale_by_zoom_linesearch";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
-        let option = |argument, value: Option<f64>, expected, fits: fn(f64) -> bool| match value {
-            Some(x) if !fits(x) => Err(Error::argument(Self::NAME, argument, expected, x)),
-            _ => Ok(()),
-        };
-        if self.max_linesearch_steps == 0 {
-            return Err(Error::argument(Self::NAME, "max_linesearch_steps", "at least 1", 0));
-        }
-        option("max_learning_rate", self.max_learning_rate, "positive", |x| x > 0.0)?;
-        self.tol.validate(Self::NAME, "tol", "finite and not negative", not_negative)?;
-        self.increase_factor
-            .validate(Self::NAME, "increase_factor", "finite and more than 1", |x| x > 1.0 && x.is_finite())?;
-        self.slope_rtol.validate(Self::NAME, "slope_rtol", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
-        self.curv_rtol.validate(Self::NAME, "curv_rtol", "not negative", |x| x >= 0.0)?;
-        option("approx_dec_rtol", self.approx_dec_rtol, "not negative", |x| x >= 0.0)?;
-        self.stepsize_precision.validate(Self::NAME, "stepsize_precision", "finite and not negative", not_negative)
-    }
-
-    crate::arguments::recipe_of_arguments!();
-}
-
-impl crate::engine::WholeTreeTransformation for ScaleByZoomLinesearch {
+impl WholeTreeTransformation for ScaleByZoomLinesearch {
     const READS_PARAMS: bool = true;
     type State = ScaleByZoomLinesearchState;
     type Needs = needs::ValueAndGradFn;

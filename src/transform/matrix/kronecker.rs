@@ -8,13 +8,11 @@ use ndarray::ArrayView2;
 
 use super::WeightDimensionNumbers;
 use super::scale_by_muon::one_matrix;
-use crate::element::{DType, Real};
-use crate::engine::{InitContext, current_isa};
-use crate::error::Result;
+use crate::engine::current_isa;
 use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::orthogonal::orthogonalize;
 use crate::numeric::symmetric::Symmetric;
-use crate::state::Moments;
+use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
 /// Where the matrix that a leaf is lies in it: element `[i, j]` at `rows[i] + cols[j]`.

@@ -1,9 +1,4 @@
-use crate::element::Real;
-use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Moments, State, StateWalk, StateWalkMut};
+use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
 /// Divides updates by the root of a running mean of their squares, of which only row and column means are kept where a
@@ -64,38 +59,31 @@ use crate::tree::LeafSpec;
 /// Differs: until step `step_offset` is past, `β` is 0, where Optax gives NaN; squares are summed in `f64`; the arrays of
 /// the other kind of leaf are absent instead of of length 1; no `decay_rate_fn`, since `decay_rate` takes a schedule.
 pub fn scale_by_factored_rms() -> ScaleByFactoredRms {
-    ScaleByFactoredRms {
-        factored: true,
-        decay_rate: 0.8.into(),
-        step_offset: 0,
-        min_dim_size_to_factor: 128,
-        epsilon: 1e-30.into(),
+    ScaleByFactoredRms::with()
+}
+
+part! {
+    /// See [`scale_by_factored_rms`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleByFactoredRms as "scale_by_factored_rms": Whole, OWN_SIZE;
+    hyperparams {
+        /// How fast the mean becomes long.
+        decay_rate: NOT_NEGATIVE = 0.8;
+        /// Added to squares.
+        epsilon: NOT_NEGATIVE = 1e-30;
+    }
+    options {
+        /// Whether any leaf is factored.
+        factored: bool = true;
+    }
+    integers {
+        /// The step at which fine-tuning begins; may be negative, to start with a long mean.
+        step_offset: i64 = 0;
+        /// How long at least the second longest axis of a factored leaf is.
+        min_dim_size_to_factor: usize = 128;
     }
 }
 
-/// See [`scale_by_factored_rms`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByFactoredRms {
-    /// Whether any leaf is factored.
-    pub factored: bool,
-    /// How fast the mean becomes long; not negative.
-    pub decay_rate: Hyperparam,
-    /// The step at which fine-tuning begins; may be negative, to start with a long mean.
-    pub step_offset: i64,
-    /// How long at least the second longest axis of a factored leaf is.
-    pub min_dim_size_to_factor: usize,
-    /// Added to squares; not negative.
-    pub epsilon: Hyperparam,
-}
-
-builder! {
-    ScaleByFactoredRms as "scale_by_factored_rms" {
-        hyperparams: decay_rate, epsilon;
-        options: factored: bool;
-        integers: step_offset: i64, min_dim_size_to_factor: usize;
-    }
-}
 /// What [`scale_by_factored_rms`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleByFactoredRmsState {
@@ -111,20 +99,7 @@ pub struct ScaleByFactoredRmsState {
     room: Vec<f64>,
 }
 
-impl State for ScaleByFactoredRmsState {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("count", &self.count);
-        walk.child("v_row", &self.v_row);
-        walk.child("v_col", &self.v_col);
-        walk.child("v", &self.v);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("count", &mut self.count);
-        walk.child("v_row", &mut self.v_row);
-        walk.child("v_col", &mut self.v_col);
-        walk.child("v", &mut self.v);
-    }
-}
+state_fields!(ScaleByFactoredRmsState { count, v_row, v_col, v });
 
 impl ScaleByFactoredRms {
     /// The axes that a leaf's rows and columns go along: its second longest and its longest.
@@ -138,22 +113,9 @@ impl ScaleByFactoredRms {
     }
 }
 
-impl crate::engine::Part for ScaleByFactoredRms {
-    const NAME: &'static str = "scale_by_factored_rms";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
-        self.decay_rate.validate(Self::NAME, "decay_rate", "finite and not negative", not_negative)?;
-        self.epsilon.validate(Self::NAME, "epsilon", "finite and not negative", not_negative)
-    }
-
-    crate::arguments::recipe_of_arguments!();
-}
-
-impl crate::engine::WholeTreeTransformation for ScaleByFactoredRms {
+impl WholeTreeTransformation for ScaleByFactoredRms {
     type State = ScaleByFactoredRmsState;
-    type Needs = crate::needs::Nothing;
+    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByFactoredRmsState> {
         let compute = |leaf: &LeafSpec| leaf.dtype().compute();

@@ -1,13 +1,6 @@
 use super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, Of, Rooms, square, squares};
-use crate::arguments::Arguments;
-use crate::element::Real;
-use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree};
-use crate::error::{Error, Result};
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Moments};
+use crate::part::prelude::*;
 
 /// Multiplies the updates of a matrix from both sides by inverse roots of what its gradients have been.
 ///
@@ -68,38 +61,31 @@ use crate::state::{Count, Moments};
 /// added where a root is taken instead of once at the start, which is the same where `b2` is 1; leaves of more than two axes are
 /// matrices if they are described as such, never tensors.
 pub fn scale_by_shampoo() -> ScaleByShampoo {
-    ScaleByShampoo {
-        b2: 1.0.into(),
-        eps: 1e-6.into(),
-        precondition_frequency: 10,
-        max_precond_dim: 1024,
-        weight_dimension_numbers: WeightDimensionNumbers::default(),
+    ScaleByShampoo::with()
+}
+
+part! {
+    /// See [`scale_by_shampoo`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleByShampoo as "scale_by_shampoo": Whole, OWN_SIZE;
+    hyperparams {
+        /// Decay of the factors; 1 is no decay.
+        b2: PART = 1.0;
+        /// Added to the eigenvalues.
+        eps: POSITIVE = 1e-6;
+    }
+    options {
+        /// Which axes of a leaf are the rows and columns of a matrix; if none are said, those of a leaf with two axes.
+        weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
+    }
+    integers {
+        /// How many steps a root is kept.
+        precondition_frequency: u64 = 10, AT_LEAST_1;
+        /// The longest side that has a factor.
+        max_precond_dim: usize = 1024;
     }
 }
 
-/// See [`scale_by_shampoo`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByShampoo {
-    /// Decay of the factors, in `(0, 1]`; 1 is no decay.
-    pub b2: Hyperparam,
-    /// Added to the eigenvalues; positive.
-    pub eps: Hyperparam,
-    /// How many steps a root is kept; at least 1.
-    pub precondition_frequency: u64,
-    /// The longest side that has a factor.
-    pub max_precond_dim: usize,
-    /// Which axes of a leaf are the rows and columns of a matrix; by default those of a leaf with two axes.
-    pub weight_dimension_numbers: WeightDimensionNumbers,
-}
-
-builder! {
-    ScaleByShampoo as "scale_by_shampoo" {
-        hyperparams: b2, eps;
-        options: weight_dimension_numbers: WeightDimensionNumbers;
-        integers: precondition_frequency: u64, max_precond_dim: usize;
-    }
-}
 /// What [`scale_by_shampoo`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleByShampooState {
@@ -119,32 +105,15 @@ pub struct ScaleByShampooState {
     rooms: Rooms,
 }
 
-state_fields!(ScaleByShampooState<> { count, left, right, left_root, right_root, v });
+state_fields!(ScaleByShampooState { count, left, right, left_root, right_root, v });
 
-impl crate::engine::Part for ScaleByShampoo {
-    const NAME: &'static str = "scale_by_shampoo";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        let name = <Self as crate::engine::Part>::NAME;
-        self.b2.validate(name, "b2", "in (0, 1]", |x| x > 0.0 && x <= 1.0)?;
-        self.eps.validate(name, "eps", "positive and finite", |x| x > 0.0 && x.is_finite())?;
-        match self.precondition_frequency {
-            0 => Err(Error::argument(name, "precondition_frequency", "at least 1", 0)),
-            _ => Ok(()),
-        }
-    }
-
-    crate::arguments::recipe_of_arguments!();
-}
-
-impl crate::engine::WholeTreeTransformation for ScaleByShampoo {
+impl WholeTreeTransformation for ScaleByShampoo {
     type State = ScaleByShampooState;
-    type Needs = crate::needs::Nothing;
+    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {
         let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);
-        let matrices = Matrices::new(numbers, most, at, <Self as Arguments>::NAME)?;
+        let matrices = Matrices::new(numbers, most, at, Self::NAME)?;
         let [left, right] = squares(numbers, most, at)?;
         let others: Vec<bool> = at.active().iter().enumerate().map(|(i, on)| *on && matrices.of(i).is_none()).collect();
         Ok(ScaleByShampooState {

@@ -1,10 +1,6 @@
 use super::scale_by_muon::{WeightDimensionNumbers, fans};
-use crate::element::Real;
-use crate::engine::{InitContext, Part, RuleWithMemory};
-use crate::error::{Error, Result};
-use crate::macros::part;
-use crate::needs::Nothing;
-use crate::state::{State, StateWalk, StateWalkMut};
+use crate::part::prelude::*;
+use crate::state::{StateWalk, StateWalkMut};
 
 /// Multiplies the updates of each leaf by a number that follows from its shape, so that one learning rate suits layers of
 /// every width after [`scale_by_muon`](crate::scale_by_muon).
@@ -51,7 +47,7 @@ pub fn scale_by_shape() -> ScaleByShape {
 part! {
     /// See [`scale_by_shape`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByShape as "scale_by_shape": OneElementWithMemory;
+    pub ScaleByShape as "scale_by_shape": OneElementWithMemory, ALONG;
     options {
         /// Which axes of a leaf are the rows and columns of its matrices; if none are said, those of a leaf with two axes.
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
@@ -68,7 +64,9 @@ pub struct ScaleByShapeState {
 }
 
 impl State for ScaleByShapeState {
-    fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("factors", &self.factors.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
+    }
     fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
 }
 

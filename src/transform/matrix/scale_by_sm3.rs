@@ -1,13 +1,8 @@
 use core::hint::select_unpredictable;
 use std::sync::Arc;
 
-use crate::element::Real;
-use crate::engine::{InitContext, Job, LeafVisitor, StepContext, WholeLeaf, WholeTree, current_isa, dispatch};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Moments};
+use crate::engine::{Job, current_isa, dispatch};
+use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
 /// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of each
@@ -59,27 +54,23 @@ use crate::tree::LeafSpec;
 /// Optax, [`scale_by_sm3`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: Optax fails on leaves
 /// that are single numbers.
 pub fn scale_by_sm3() -> ScaleBySm3 {
-    ScaleBySm3 { b1: 0.9.into(), b2: 1.0.into(), eps: 1e-8.into() }
+    ScaleBySm3::with()
 }
 
-/// See [`scale_by_sm3`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleBySm3 {
-    /// Decay of the mean of what is emitted, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the squares, in `[0, 1]`; 1 adds them up.
-    pub b2: Hyperparam,
-    /// Added under the root; not negative.
-    pub eps: Hyperparam,
-}
-
-builder! {
-    ScaleBySm3 as "scale_by_sm3" {
-        hyperparams: b1, b2, eps;
-        options: ;
+part! {
+    /// See [`scale_by_sm3`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleBySm3 as "scale_by_sm3": Whole, OWN_SIZE;
+    hyperparams {
+        /// Decay of the mean of what is emitted.
+        b1: DECAY = 0.9;
+        /// Decay of the squares; 1 adds them up.
+        b2: SHARE = 1.0;
+        /// Added under the root.
+        eps: NOT_NEGATIVE = 1e-8;
     }
 }
+
 /// What [`scale_by_sm3`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleBySm3State {
@@ -94,10 +85,10 @@ pub struct ScaleBySm3State {
     layouts: Arc<[Layout]>,
 }
 
-state_fields!(ScaleBySm3State<> { count, mu, nu });
+state_fields!(ScaleBySm3State { count, mu, nu } knows { layouts });
 
 /// The axes of a leaf in memory order, outermost first: how long each is, and where its numbers begin.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Layout(Vec<[usize; 2]>);
 
 impl Layout {
@@ -110,22 +101,9 @@ impl Layout {
     }
 }
 
-impl crate::engine::Part for ScaleBySm3 {
-    const NAME: &'static str = "scale_by_sm3";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        self.b1.validate(Self::NAME, "b1", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
-        self.b2.validate(Self::NAME, "b2", "in [0, 1]", |x| (0.0..=1.0).contains(&x))?;
-        self.eps.validate(Self::NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
-    }
-
-    crate::arguments::recipe_of_arguments!();
-}
-
-impl crate::engine::WholeTreeTransformation for ScaleBySm3 {
+impl WholeTreeTransformation for ScaleBySm3 {
     type State = ScaleBySm3State;
-    type Needs = crate::needs::Nothing;
+    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySm3State> {
         let compute = |leaf: &LeafSpec| leaf.dtype().compute();

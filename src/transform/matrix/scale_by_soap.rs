@@ -1,14 +1,7 @@
 use super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, Of, Places, Rooms, square, squares};
-use crate::arguments::Arguments;
-use crate::element::Real;
-use crate::engine::{Clock, InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree};
-use crate::error::{Error, Result};
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Moments};
-use crate::transform::moment::{Mean, check_decays, check_not_negative};
+use crate::part::prelude::*;
+use crate::transform::moment::Mean;
 
 /// Scales the updates of a matrix as Adam does, in a basis in which the elements have little to do with each other: that of
 /// Shampoo's preconditioner.
@@ -73,44 +66,35 @@ use crate::transform::moment::{Mean, check_decays, check_not_negative};
 /// the columns are those of the authors' code, which the paper does not tell; it makes a zero step of leaves that are no
 /// matrices too, and merges axes.
 pub fn scale_by_soap() -> ScaleBySoap {
-    ScaleBySoap {
-        b1: 0.95.into(),
-        b2: 0.95.into(),
-        eps: 1e-8.into(),
-        shampoo_beta: None,
-        precondition_frequency: 10,
-        max_precond_dim: 10_000,
-        weight_dimension_numbers: WeightDimensionNumbers::default(),
+    ScaleBySoap::with()
+}
+
+part! {
+    /// See [`scale_by_soap`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleBySoap as "scale_by_soap": Whole, OWN_SIZE;
+    hyperparams {
+        /// Decay of the first moment.
+        b1: DECAY = 0.95;
+        /// Decay of the second moment.
+        b2: DECAY = 0.95;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-8;
+    }
+    options {
+        /// Decay of the preconditioner; if none is said, that of the second moment.
+        shampoo_beta: Option<f64> = None, DECAY;
+        /// Which axes of a leaf are the rows and columns of a matrix; if none are said, those of a leaf with two axes.
+        weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
+    }
+    integers {
+        /// How many steps a basis is kept.
+        precondition_frequency: u64 = 10, AT_LEAST_1;
+        /// The longest side that has a basis.
+        max_precond_dim: usize = 10_000;
     }
 }
 
-/// See [`scale_by_soap`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleBySoap {
-    /// Decay of the first moment, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the second moment, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Decay of the preconditioner, in `[0, 1)`; by default that of the second moment.
-    pub shampoo_beta: Option<f64>,
-    /// How many steps a basis is kept; at least 1.
-    pub precondition_frequency: u64,
-    /// The longest side that has a basis.
-    pub max_precond_dim: usize,
-    /// Which axes of a leaf are the rows and columns of a matrix; by default those of a leaf with two axes.
-    pub weight_dimension_numbers: WeightDimensionNumbers,
-}
-
-builder! {
-    ScaleBySoap as "scale_by_soap" {
-        hyperparams: b1, b2, eps;
-        options: shampoo_beta: Option<f64>, weight_dimension_numbers: WeightDimensionNumbers;
-        integers: precondition_frequency: u64, max_precond_dim: usize;
-    }
-}
 /// What [`scale_by_soap`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleBySoapState {
@@ -132,38 +116,15 @@ pub struct ScaleBySoapState {
     rooms: Rooms,
 }
 
-state_fields!(ScaleBySoapState<> { count, mu, nu, left, right, left_basis, right_basis });
+state_fields!(ScaleBySoapState { count, mu, nu, left, right, left_basis, right_basis });
 
-impl crate::engine::Part for ScaleBySoap {
-    const NAME: &'static str = "scale_by_soap";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        let name = <Self as crate::engine::Part>::NAME;
-        check_decays(name, [("b1", &self.b1), ("b2", &self.b2)])?;
-        check_not_negative(name, [("eps", &self.eps)])?;
-        match self.shampoo_beta {
-            Some(beta) if !(0.0..1.0).contains(&beta) => {
-                return Err(Error::argument(name, "shampoo_beta", "in [0, 1)", beta));
-            }
-            _ => {}
-        }
-        match self.precondition_frequency {
-            0 => Err(Error::argument(name, "precondition_frequency", "at least 1", 0)),
-            _ => Ok(()),
-        }
-    }
-
-    crate::arguments::recipe_of_arguments!();
-}
-
-impl crate::engine::WholeTreeTransformation for ScaleBySoap {
+impl WholeTreeTransformation for ScaleBySoap {
     type State = ScaleBySoapState;
-    type Needs = crate::needs::Nothing;
+    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySoapState> {
         let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);
-        let matrices = Matrices::new(numbers, most, at, <Self as Arguments>::NAME)?;
+        let matrices = Matrices::new(numbers, most, at, Self::NAME)?;
         let [left, right] = squares(numbers, most, at)?;
         Ok(ScaleBySoapState {
             count: Count::default(),

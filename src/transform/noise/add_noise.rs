@@ -1,12 +1,6 @@
-use crate::element::Real;
-use crate::engine::{InitContext, RuleWithMemory, StepContext, Stretch};
-use crate::error::Result;
-use crate::macros::part;
-use crate::needs::Nothing;
 use crate::numeric::random::{BLOCK, leaf_key, normal, normals, path_hash};
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, RandomKey};
+use crate::part::prelude::*;
+use crate::state::RandomKey;
 use crate::tree::{Cursor, Strides, dense_strides, is_dense};
 
 /// Adds Gaussian noise whose variance decays with the steps.
@@ -60,7 +54,7 @@ pub fn add_noise(eta: impl Into<Hyperparam>, gamma: impl Into<Hyperparam>, seed:
 part! {
     /// See [`add_noise`].
     #[derive(Clone, Debug, PartialEq)]
-    AddNoise as "add_noise": OneElementWithMemory;
+    pub AddNoise as "add_noise": OneElementWithMemory, ALONG;
     required {
         /// The variance at the first step.
         eta: NOT_NEGATIVE;
@@ -86,9 +80,9 @@ pub struct AddNoiseState {
     deviation: f64,
 }
 
-state_fields!(AddNoiseState<> { count, key });
+state_fields!(AddNoiseState { count, key } knows { leaves });
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct NoiseLeaf {
     /// FNV-1a of the path.
     hash: u64,

@@ -1,13 +1,10 @@
-use crate::element::DType;
-use crate::engine::{Examples, Outcome, Stage, Updates};
-use crate::error::Result;
+use crate::engine::{Examples, Updates};
 use crate::extra::Extra;
 use crate::needs::Provides;
 use crate::numeric::random::{BLOCK, leaf_key, normals, path_hash};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, RandomKey};
+use crate::state::RandomKey;
 use crate::transform::rescale::shrink;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{LeafSpec, Tree, TreeMut};
@@ -129,7 +126,7 @@ pub struct PrivateAggregateState {
     pub rng_key: RandomKey,
 }
 
-state_fields!(PrivateAggregateState<> { count, rng_key });
+state_fields!(PrivateAggregateState { count, rng_key });
 
 /// The state of a [`PerExample`], for parameters of one structure.
 #[derive(Clone, Debug)]

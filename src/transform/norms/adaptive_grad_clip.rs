@@ -1,13 +1,8 @@
 use std::sync::Arc;
 
 use super::units::{AddUp, Change, Units};
-use crate::element::Real;
-use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, current_isa, dispatch};
-use crate::error::{Error, Result};
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::state::Count;
-use crate::state::state_fields;
+use crate::engine::{current_isa, dispatch};
+use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 use crate::tree::LeafSpec;
 
@@ -66,27 +61,27 @@ use crate::tree::LeafSpec;
 /// [`adaptive_grad_clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: norms are summed in
 /// `f64`; what has too many axes is refused in `init`.
 pub fn adaptive_grad_clip(clipping: impl Into<Hyperparam>) -> AdaptiveGradClip {
-    AdaptiveGradClip { clipping: clipping.into(), eps: 1e-3.into(), axis: None }
+    AdaptiveGradClip::with(clipping)
 }
 
-/// See [`adaptive_grad_clip`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct AdaptiveGradClip {
-    /// The largest ratio of norms; not negative.
-    pub clipping: Hyperparam,
-    /// What smaller norms of parameters are taken to be, so that zeros can move; not negative.
-    pub eps: Hyperparam,
-    /// The axes that a unit lies along, negative ones counted from the end; by default as in the table above.
-    pub axis: Option<Vec<isize>>,
-}
-
-builder! {
-    AdaptiveGradClip as "adaptive_grad_clip" {
-        hyperparams: clipping, eps;
-        options: axis: Option<Vec<isize>>;
+part! {
+    /// See [`adaptive_grad_clip`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub AdaptiveGradClip as "adaptive_grad_clip": Whole, LIMITS;
+    required {
+        /// The largest ratio of norms.
+        clipping: AT_LEAST_0;
+    }
+    hyperparams {
+        /// What smaller norms of parameters are taken to be, so that zeros can move.
+        eps: NOT_NEGATIVE = 1e-3;
+    }
+    options {
+        /// The axes that a unit lies along, negative ones counted from the end; if none are said, as in the table above.
+        axis: Option<Vec<isize>> = None;
     }
 }
+
 /// What [`adaptive_grad_clip`] remembers; room for norms.
 #[derive(Clone, Debug)]
 pub struct AdaptiveGradClipState {
@@ -97,13 +92,11 @@ pub struct AdaptiveGradClipState {
     of_params: Vec<f64>,
 }
 
-state_fields!(AdaptiveGradClipState<> { count });
+state_fields!(AdaptiveGradClipState { count } knows { units });
 
 impl AdaptiveGradClip {
     fn units(&self, leaf: &LeafSpec) -> Result<Units> {
-        let refused = |expected: &str| {
-            Err(Error::argument(<Self as crate::engine::Part>::NAME, "axis", expected, format!("the leaf `{leaf}`")))
-        };
+        let refused = |expected: &str| Err(Error::argument(Self::NAME, "axis", expected, format!("the leaf `{leaf}`")));
         let n = leaf.ndim();
         let Some(axes) = &self.axis else {
             let long = leaf.shape().iter().filter(|&&len| len != 1).count();
@@ -127,22 +120,10 @@ impl AdaptiveGradClip {
     }
 }
 
-impl crate::engine::Part for AdaptiveGradClip {
-    const NAME: &'static str = "adaptive_grad_clip";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        self.clipping.validate(Self::NAME, "clipping", "not negative", |x| x >= 0.0)?;
-        self.eps.validate(Self::NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
-    }
-
-    crate::arguments::recipe_of_arguments!();
-}
-
-impl crate::engine::WholeTreeTransformation for AdaptiveGradClip {
+impl WholeTreeTransformation for AdaptiveGradClip {
     const READS_PARAMS: bool = true;
     type State = AdaptiveGradClipState;
-    type Needs = crate::needs::Nothing;
+    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<AdaptiveGradClipState> {
         let leaves = at.structure().leaves().iter().zip(at.active());

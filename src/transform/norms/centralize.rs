@@ -1,11 +1,8 @@
 use std::sync::Arc;
 
 use super::units::{AddUp, Change, Units};
-use crate::element::Real;
-use crate::engine::{InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree, current_isa, dispatch};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::state::{State, StateWalk, StateWalkMut};
+use crate::engine::{current_isa, dispatch};
+use crate::part::prelude::*;
 
 /// Subtracts from the updates their mean over all axes but the first.
 ///
@@ -44,20 +41,15 @@ use crate::state::{State, StateWalk, StateWalkMut};
 /// networks](https://arxiv.org/abs/2004.01461), 2020, equation 1: the mean over all that goes into one output. Optax,
 /// [`centralize`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
 pub fn centralize() -> Centralize {
-    Centralize
+    Centralize::with()
 }
 
-/// See [`centralize`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Centralize;
-
-builder! {
-    Centralize as "centralize" {
-        hyperparams: ;
-        options: ;
-    }
+part! {
+    /// See [`centralize`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub Centralize as "centralize": Whole, ALONG;
 }
+
 /// Nothing that [`centralize`] remembers; room for means.
 #[derive(Clone, Debug)]
 pub struct CentralizeState {
@@ -65,25 +57,11 @@ pub struct CentralizeState {
     means: Vec<f64>,
 }
 
-impl State for CentralizeState {
-    fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
-    fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
-}
+state_fields!(CentralizeState {} knows { units });
 
-impl crate::engine::Part for Centralize {
-    const NAME: &'static str = "centralize";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
-    crate::arguments::recipe_of_arguments!();
-}
-
-impl crate::engine::WholeTreeTransformation for Centralize {
+impl WholeTreeTransformation for Centralize {
     type State = CentralizeState;
-    type Needs = crate::needs::Nothing;
+    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<CentralizeState> {
         let leaves = at.structure().leaves().iter().zip(at.active());

@@ -1,9 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Part, Sums, TwoPass};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::needs::Nothing;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, shrink};
 
 /// Scales each leaf's updates down, so that their norm is at most a given one.
@@ -46,33 +41,17 @@ use crate::transform::rescale::{Rescale, shrink};
 /// 2012, algorithm 1, for each leaf. Optax has none; [`clip_by_block_rms`](crate::clip_by_block_rms) is its relative. Differs:
 /// the sum is `f64`.
 pub fn clip_by_block_norm(max_norm: impl Into<Hyperparam>) -> ClipByBlockNorm {
-    ClipByBlockNorm { max_norm: max_norm.into() }
+    ClipByBlockNorm::with(max_norm)
 }
 
-/// See [`clip_by_block_norm`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ClipByBlockNorm {
-    /// The largest norm of a leaf: not negative.
-    pub max_norm: Hyperparam,
-}
-
-builder! {
-    ClipByBlockNorm as "clip_by_block_norm" {
-        hyperparams: max_norm;
-        options: ;
+part! {
+    /// See [`clip_by_block_norm`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ClipByBlockNorm as "clip_by_block_norm": TwoPass, LIMITS;
+    required {
+        /// The largest norm of a leaf.
+        max_norm: AT_LEAST_0;
     }
-}
-
-impl Part for ClipByBlockNorm {
-    const NAME: &'static str = "clip_by_block_norm";
-    type Form = TwoPass;
-
-    fn validate(&self) -> Result<()> {
-        self.max_norm.validate(Self::NAME, "max_norm", "not negative", |x| x >= 0.0)
-    }
-
-    crate::arguments::recipe_of_arguments!();
 }
 
 impl Rescale for ClipByBlockNorm {

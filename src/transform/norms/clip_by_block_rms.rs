@@ -1,9 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Part, Sums, TwoPass};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::needs::Nothing;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, shrink};
 
 /// Scales each leaf's updates down, so that their root mean square is at most a given one.
@@ -48,33 +43,17 @@ use crate::transform::rescale::{Rescale, shrink};
 /// [`clip_by_block_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum is `f64`, and
 /// zeros with a `threshold` of 0 stay zeros instead of becoming NaN.
 pub fn clip_by_block_rms(threshold: impl Into<Hyperparam>) -> ClipByBlockRms {
-    ClipByBlockRms { threshold: threshold.into() }
+    ClipByBlockRms::with(threshold)
 }
 
-/// See [`clip_by_block_rms`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ClipByBlockRms {
-    /// The largest root mean square: not negative.
-    pub threshold: Hyperparam,
-}
-
-builder! {
-    ClipByBlockRms as "clip_by_block_rms" {
-        hyperparams: threshold;
-        options: ;
+part! {
+    /// See [`clip_by_block_rms`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ClipByBlockRms as "clip_by_block_rms": TwoPass, ALONG;
+    required {
+        /// The largest root mean square.
+        threshold: AT_LEAST_0;
     }
-}
-
-impl Part for ClipByBlockRms {
-    const NAME: &'static str = "clip_by_block_rms";
-    type Form = TwoPass;
-
-    fn validate(&self) -> Result<()> {
-        self.threshold.validate(Self::NAME, "threshold", "not negative", |x| x >= 0.0)
-    }
-
-    crate::arguments::recipe_of_arguments!();
 }
 
 impl Rescale for ClipByBlockRms {

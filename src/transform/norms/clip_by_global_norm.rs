@@ -1,9 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Part, Sums, TwoPass};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::needs::Nothing;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, shrink};
 
 /// Scales all updates down together, so that their norm is at most a given one.
@@ -51,33 +46,17 @@ use crate::transform::rescale::{Rescale, shrink};
 /// so that large `f32` updates have a norm; zeros with a `max_norm` of 0, and infinities with an infinite one, are left
 /// alone instead of becoming NaN. PyTorch's `clip_grad_norm_` divides by the norm plus 1e-6.
 pub fn clip_by_global_norm(max_norm: impl Into<Hyperparam>) -> ClipByGlobalNorm {
-    ClipByGlobalNorm { max_norm: max_norm.into() }
+    ClipByGlobalNorm::with(max_norm)
 }
 
-/// See [`clip_by_global_norm`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ClipByGlobalNorm {
-    /// The largest norm: not negative.
-    pub max_norm: Hyperparam,
-}
-
-builder! {
-    ClipByGlobalNorm as "clip_by_global_norm" {
-        hyperparams: max_norm;
-        options: ;
+part! {
+    /// See [`clip_by_global_norm`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ClipByGlobalNorm as "clip_by_global_norm": TwoPass, LIMITS;
+    required {
+        /// The largest norm.
+        max_norm: AT_LEAST_0;
     }
-}
-
-impl Part for ClipByGlobalNorm {
-    const NAME: &'static str = "clip_by_global_norm";
-    type Form = TwoPass;
-
-    fn validate(&self) -> Result<()> {
-        self.max_norm.validate(Self::NAME, "max_norm", "not negative", |x| x >= 0.0)
-    }
-
-    crate::arguments::recipe_of_arguments!();
 }
 
 impl Rescale for ClipByGlobalNorm {

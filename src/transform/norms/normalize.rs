@@ -1,8 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Part, Sums, TwoPass};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::needs::Nothing;
+use crate::part::prelude::*;
 use crate::transform::rescale::Rescale;
 
 /// Divides the updates of all leaves by their common norm.
@@ -37,30 +33,13 @@ use crate::transform::rescale::Rescale;
 /// [`contrib.normalize`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: Optax makes NaN of updates that
 /// are all zero; the sum is `f64`.
 pub fn normalize() -> Normalize {
-    Normalize
+    Normalize::with()
 }
 
-/// See [`normalize`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Normalize;
-
-builder! {
-    Normalize as "normalize" {
-        hyperparams: ;
-        options: ;
-    }
-}
-
-impl Part for Normalize {
-    const NAME: &'static str = "normalize";
-    type Form = TwoPass;
-
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
-    crate::arguments::recipe_of_arguments!();
+part! {
+    /// See [`normalize`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub Normalize as "normalize": TwoPass, OWN_SIZE;
 }
 
 impl Rescale for Normalize {

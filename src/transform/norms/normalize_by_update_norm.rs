@@ -1,9 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Part, Sums, TwoPass};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::needs::Nothing;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::rescale::Rescale;
 
 /// Gives the updates of all leaves together a given norm, or nearly.
@@ -40,37 +35,19 @@ use crate::transform::rescale::Rescale;
 /// Optax, [`normalize_by_update_norm`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: with an
 /// `eps` of 0, Optax makes NaN of updates that are all zero; the sum is `f64`.
 pub fn normalize_by_update_norm() -> NormalizeByUpdateNorm {
-    NormalizeByUpdateNorm { scale_factor: 1.0.into(), eps: 1e-6.into() }
+    NormalizeByUpdateNorm::with()
 }
 
-/// See [`normalize_by_update_norm`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct NormalizeByUpdateNorm {
-    /// The norm that updates get: any finite number.
-    pub scale_factor: Hyperparam,
-    /// Added to the norm; not negative.
-    pub eps: Hyperparam,
-}
-
-builder! {
-    NormalizeByUpdateNorm as "normalize_by_update_norm" {
-        hyperparams: scale_factor, eps;
-        options: ;
+part! {
+    /// See [`normalize_by_update_norm`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub NormalizeByUpdateNorm as "normalize_by_update_norm": TwoPass, ALONG;
+    hyperparams {
+        /// The norm that updates get.
+        scale_factor: FINITE = 1.0;
+        /// Added to the norm.
+        eps: NOT_NEGATIVE = 1e-6;
     }
-}
-
-impl Part for NormalizeByUpdateNorm {
-    const NAME: &'static str = "normalize_by_update_norm";
-    type Form = TwoPass;
-
-    fn validate(&self) -> Result<()> {
-        let name = Self::NAME;
-        self.scale_factor.validate(name, "scale_factor", "finite", f64::is_finite)?;
-        self.eps.validate(name, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())
-    }
-
-    crate::arguments::recipe_of_arguments!();
 }
 
 impl Rescale for NormalizeByUpdateNorm {

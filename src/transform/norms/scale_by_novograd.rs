@@ -1,10 +1,4 @@
-use crate::element::{DType, Real};
-use crate::engine::{Access, InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
-use crate::macros::part;
-use crate::needs::Nothing;
-use crate::state::state_fields;
-use crate::state::{Count, PerLeaf, Scalar};
+use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
 /// Divides the updates of each leaf by the root of a running mean of their squared norm, adds decayed weights, and keeps a
@@ -61,7 +55,7 @@ pub fn scale_by_novograd() -> ScaleByNovograd {
 part! {
     /// See [`scale_by_novograd`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByNovograd as "scale_by_novograd": TwoPass;
+    pub ScaleByNovograd as "scale_by_novograd": TwoPass;
     hyperparams {
         /// How much of the sum is kept.
         b1: DECAY = 0.9;
@@ -78,6 +72,13 @@ part! {
         /// Type of the sum; if none is said, the one that arithmetic is done in.
         mu_dtype: Option<DType> = None;
     }
+    effect Self::effect_of;
+}
+
+impl ScaleByNovograd {
+    fn effect_of(&self) -> Effect {
+        Effect::OWN_SIZE.decays(&self.weight_decay)
+    }
 }
 
 /// What [`scale_by_novograd`] remembers, besides the array `mu`, the decaying sum.
@@ -89,10 +90,9 @@ pub struct ScaleByNovogradState {
     pub nu: PerLeaf<Scalar>,
 }
 
-state_fields!(ScaleByNovogradState<> { count, nu });
+state_fields!(ScaleByNovogradState { count, nu });
 
 /// The hyperparameters of one step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct NovogradRun {
     first: bool,

@@ -1,9 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Part, Sums, TwoPass};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::needs::Nothing;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::rescale::Rescale;
 
 /// Multiplies the updates of each leaf by the norm of its parameters.
@@ -41,34 +36,17 @@ use crate::transform::rescale::Rescale;
 /// Optax, [`scale_by_param_block_norm`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: squares
 /// are summed in `f64`.
 pub fn scale_by_param_block_norm() -> ScaleByParamBlockNorm {
-    ScaleByParamBlockNorm { min_scale: 1e-3.into() }
+    ScaleByParamBlockNorm::with()
 }
 
-/// See [`scale_by_param_block_norm`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByParamBlockNorm {
-    /// The least factor; not negative.
-    pub min_scale: Hyperparam,
-}
-
-builder! {
-    ScaleByParamBlockNorm as "scale_by_param_block_norm" {
-        hyperparams: min_scale;
-        options: ;
+part! {
+    /// See [`scale_by_param_block_norm`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleByParamBlockNorm as "scale_by_param_block_norm": TwoPass, ALONG;
+    hyperparams {
+        /// The least factor.
+        min_scale: NOT_NEGATIVE = 1e-3;
     }
-}
-
-impl Part for ScaleByParamBlockNorm {
-    const NAME: &'static str = "scale_by_param_block_norm";
-    type Form = TwoPass;
-
-    fn validate(&self) -> Result<()> {
-        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
-        self.min_scale.validate(Self::NAME, "min_scale", "finite and not negative", not_negative)
-    }
-
-    crate::arguments::recipe_of_arguments!();
 }
 
 impl Rescale for ScaleByParamBlockNorm {

@@ -1,9 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Part, Sums, TwoPass};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::needs::Nothing;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::rescale::Rescale;
 
 /// Multiplies the updates of each leaf by the root mean square of its parameters.
@@ -43,34 +38,17 @@ use crate::transform::rescale::Rescale;
 /// [`scale_by_param_block_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: squares are
 /// summed in `f64`.
 pub fn scale_by_param_block_rms() -> ScaleByParamBlockRms {
-    ScaleByParamBlockRms { min_scale: 1e-3.into() }
+    ScaleByParamBlockRms::with()
 }
 
-/// See [`scale_by_param_block_rms`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByParamBlockRms {
-    /// The least factor; not negative.
-    pub min_scale: Hyperparam,
-}
-
-builder! {
-    ScaleByParamBlockRms as "scale_by_param_block_rms" {
-        hyperparams: min_scale;
-        options: ;
+part! {
+    /// See [`scale_by_param_block_rms`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleByParamBlockRms as "scale_by_param_block_rms": TwoPass, ALONG;
+    hyperparams {
+        /// The least factor.
+        min_scale: NOT_NEGATIVE = 1e-3;
     }
-}
-
-impl Part for ScaleByParamBlockRms {
-    const NAME: &'static str = "scale_by_param_block_rms";
-    type Form = TwoPass;
-
-    fn validate(&self) -> Result<()> {
-        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
-        self.min_scale.validate(Self::NAME, "min_scale", "finite and not negative", not_negative)
-    }
-
-    crate::arguments::recipe_of_arguments!();
 }
 
 impl Rescale for ScaleByParamBlockRms {

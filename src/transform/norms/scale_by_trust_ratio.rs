@@ -1,9 +1,4 @@
-use crate::element::Real;
-use crate::engine::{Part, Sums, TwoPass};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::needs::Nothing;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 use crate::transform::rescale::Rescale;
 
 /// Gives each leaf's updates a norm in proportion to the parameters' own.
@@ -52,41 +47,21 @@ use crate::transform::rescale::Rescale;
 /// [`scale_by_trust_ratio`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: norms are summed
 /// in `f64`, so that those of tiny `f32` updates are not 0.
 pub fn scale_by_trust_ratio() -> ScaleByTrustRatio {
-    ScaleByTrustRatio { min_norm: 0.0.into(), trust_coefficient: 1.0.into(), eps: 0.0.into() }
+    ScaleByTrustRatio::with()
 }
 
-/// See [`scale_by_trust_ratio`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByTrustRatio {
-    /// What smaller norms are taken to be; not negative.
-    pub min_norm: Hyperparam,
-    /// Multiplies the quotient: any finite number.
-    pub trust_coefficient: Hyperparam,
-    /// Added to the updates' norm; not negative.
-    pub eps: Hyperparam,
-}
-
-builder! {
-    ScaleByTrustRatio as "scale_by_trust_ratio" {
-        hyperparams: min_norm, trust_coefficient, eps;
-        options: ;
+part! {
+    /// See [`scale_by_trust_ratio`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleByTrustRatio as "scale_by_trust_ratio": TwoPass, ALONG;
+    hyperparams {
+        /// What smaller norms are taken to be.
+        min_norm: NOT_NEGATIVE = 0.0;
+        /// Multiplies the quotient.
+        trust_coefficient: FINITE = 1.0;
+        /// Added to the updates' norm.
+        eps: NOT_NEGATIVE = 0.0;
     }
-}
-
-impl Part for ScaleByTrustRatio {
-    const NAME: &'static str = "scale_by_trust_ratio";
-    type Form = TwoPass;
-
-    fn validate(&self) -> Result<()> {
-        let name = Self::NAME;
-        for (argument, value) in [("min_norm", &self.min_norm), ("eps", &self.eps)] {
-            value.validate(name, argument, "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
-        }
-        self.trust_coefficient.validate(name, "trust_coefficient", "finite", f64::is_finite)
-    }
-
-    crate::arguments::recipe_of_arguments!();
 }
 
 impl Rescale for ScaleByTrustRatio {

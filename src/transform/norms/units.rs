@@ -7,7 +7,7 @@ use crate::engine::{Job, sum_tile};
 use crate::tree::LeafSpec;
 
 /// How a leaf lies in memory, as seen by its units. Units are numbered in memory order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Units {
     /// Lengths in memory order, outermost first, and whether places along that axis belong to the same unit; axes that lie
     /// next to each other and are of the same kind are one.

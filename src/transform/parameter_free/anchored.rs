@@ -1,10 +1,8 @@
 //! Multiplying updates by how far the parameters are from where they began, in some proportion to the gradients so far: two
 //! sums over elements, and a copy of the first parameters that is only read.
 
-use crate::element::Real;
-use crate::engine::{InitContext, sum_tile};
-use crate::error::Result;
-use crate::state::Moments;
+use crate::engine::sum_tile;
+use crate::part::prelude::*;
 
 /// What the parts of this kind have in common, in their [`TwoPasses`](crate::engine::TwoPasses): a copy of the first parameters, the
 /// [`squares`] of the first pass, and the multiplication of the second, by the factor that [`second`](crate::engine::TwoPasses::second)

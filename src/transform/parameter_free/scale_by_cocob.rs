@@ -1,8 +1,5 @@
+use crate::part::prelude::*;
 use core::hint::select_unpredictable;
-
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
 
 /// Bets on each element's gradient as on a coin, with what earlier bets have won: no learning rate.
 ///
@@ -56,7 +53,7 @@ pub fn scale_by_cocob() -> ScaleByCocob {
 part! {
     /// See [`scale_by_cocob`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByCocob as "scale_by_cocob": OneElement;
+    pub ScaleByCocob as "scale_by_cocob": OneElement, STEP;
     hyperparams {
         /// How small first bets are.
         alpha: NOT_NEGATIVE = 100.0;

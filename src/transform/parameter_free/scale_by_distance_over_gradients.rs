@@ -1,11 +1,6 @@
 use super::anchored::{anchored, squared_norms};
-use crate::element::{DType, Real};
-use crate::engine::{InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
-use crate::macros::part;
 use crate::numeric::order::larger;
-use crate::state::state_fields;
-use crate::state::{Count, PerLeaf, Scalar};
+use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
 /// Multiplies the updates of each leaf by how far its parameters ever were from where they began, divided by the root of all
@@ -57,7 +52,7 @@ pub fn scale_by_distance_over_gradients() -> ScaleByDistanceOverGradients {
 part! {
     /// See [`scale_by_distance_over_gradients`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass;
+    pub ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass, ALONG;
     hyperparams {
         /// The first distance, for each unit of the parameters' norm plus 1. It is read once, in `init`.
         reps_rel: NOT_NEGATIVE = 1e-6;
@@ -84,7 +79,7 @@ pub struct ScaleByDistanceOverGradientsState {
     pub grad_sum_of_squares: PerLeaf<Scalar>,
 }
 
-state_fields!(ScaleByDistanceOverGradientsState<> { count, max_dist, grad_sum_of_squares });
+state_fields!(ScaleByDistanceOverGradientsState { count, max_dist, grad_sum_of_squares });
 
 impl TwoPasses for ScaleByDistanceOverGradients {
     anchored!();

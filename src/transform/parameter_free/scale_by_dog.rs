@@ -1,12 +1,7 @@
 use super::anchored::{anchored, squared_norms};
-use crate::element::Real;
-use crate::engine::{InitContext, Part, StepContext, Sums, TwoPasses};
-use crate::error::{Error, Result};
-use crate::macros::part;
 use crate::numeric::order::larger;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::part::prelude::*;
+use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
 use crate::transform::rescale::factor_in;
 
 /// Multiplies updates by how far the parameters ever were from where they began, divided by the root of all squared
@@ -56,7 +51,7 @@ pub fn scale_by_dog(init_step: InitStep) -> ScaleByDog {
 part! {
     /// See [`scale_by_dog`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByDog as "scale_by_dog": TwoPass;
+    pub ScaleByDog as "scale_by_dog": TwoPass, ALONG;
     given {
         /// How large the first step is.
         init_step: InitStep;
@@ -81,22 +76,6 @@ pub enum InitStep {
     Heuristic(f64),
 }
 
-impl InitStep {
-    /// The one of this name, as in Optax: `distance`, `learning_rate`, `heuristic`.
-    ///
-    /// # Errors
-    ///
-    /// If there is none.
-    pub fn from_name(name: &str, value: f64) -> Result<InitStep> {
-        match name {
-            "distance" => Ok(InitStep::Distance(value)),
-            "learning_rate" => Ok(InitStep::LearningRate(value)),
-            "heuristic" => Ok(InitStep::Heuristic(value)),
-            _ => Err(Error::unknown_name("init_step", "kind", name, ["distance", "learning_rate", "heuristic"])),
-        }
-    }
-}
-
 /// `[kind, number]`
 impl ToRecipe for InitStep {
     fn to_recipe(&self) -> Recipe {
@@ -106,6 +85,24 @@ impl ToRecipe for InitStep {
             InitStep::Heuristic(x) => ("heuristic", x),
         };
         Recipe::List(vec![Recipe::text(kind), Recipe::Number(number)])
+    }
+}
+
+impl FromRecipe for InitStep {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<InitStep> {
+        let [kind, number] = &node.list()?[..] else { return Err(node.wrong("a kind and a number")) };
+        let kinds: [(&str, fn(f64) -> InitStep); 3] = [
+            ("distance", InitStep::Distance),
+            ("learning_rate", InitStep::LearningRate),
+            ("heuristic", InitStep::Heuristic),
+        ];
+        Ok(kind.choice(&kinds)?(number.read()?))
+    }
+
+    fn schema() -> String {
+        r#"{"type": "array", "prefixItems": [{"enum": ["distance", "learning_rate", "heuristic"]}, {"type": "number"}],
+            "minItems": 2, "maxItems": 2}"#
+            .into()
     }
 }
 
@@ -120,10 +117,9 @@ pub struct ScaleByDogState {
     pub sum_sq_norm_grads: Scalar,
 }
 
-state_fields!(ScaleByDogState<> { count, max_dist, sum_sq_norm_grads });
+state_fields!(ScaleByDogState { count, max_dist, sum_sq_norm_grads });
 
 /// The hyperparameters of one step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct DogScalars {
     eps: f64,

@@ -1,11 +1,6 @@
 use super::anchored::anchored;
-use crate::element::Real;
-use crate::engine::{InitContext, StepContext, Sums, TwoPasses};
-use crate::error::Result;
-use crate::macros::part;
 use crate::numeric::order::larger;
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
 /// Multiplies updates by how far the parameters ever were from where they began, squared, divided by the root of all
@@ -55,7 +50,7 @@ pub fn scale_by_dowg() -> ScaleByDowg {
 part! {
     /// See [`scale_by_dowg`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByDowg as "scale_by_dowg": TwoPass;
+    pub ScaleByDowg as "scale_by_dowg": TwoPass, ALONG;
     hyperparams {
         /// Added to the root.
         eps: NOT_NEGATIVE = 1e-4;
@@ -77,7 +72,7 @@ pub struct ScaleByDowgState {
     pub estim_sq_dist: Scalar,
 }
 
-state_fields!(ScaleByDowgState<> { count, weighted_sq_norm_grads, estim_sq_dist });
+state_fields!(ScaleByDowgState { count, weighted_sq_norm_grads, estim_sq_dist });
 
 impl TwoPasses for ScaleByDowg {
     anchored!();

@@ -1,8 +1,5 @@
+use crate::part::prelude::*;
 use core::hint::select_unpredictable;
-
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
 
 /// Shortens updates that would make a parameter negative, so that it becomes zero.
 ///
@@ -42,7 +39,7 @@ pub fn keep_params_nonnegative() -> KeepParamsNonnegative {
 part! {
     /// See [`keep_params_nonnegative`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    KeepParamsNonnegative as "keep_params_nonnegative": OneElement;
+    pub KeepParamsNonnegative as "keep_params_nonnegative": OneElement;
 }
 
 impl Rule for KeepParamsNonnegative {

@@ -1,11 +1,5 @@
-use crate::element::{DType, Real};
-use crate::engine::{InitContext, RuleWithMemory, StepContext, Stretch};
-use crate::error::Result;
-use crate::macros::part;
-use crate::needs::Nothing;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::state::Count;
-use crate::state::state_fields;
+use crate::part::prelude::*;
+use crate::recipe::words;
 
 /// Replaces updates by the sign of their mix with a running mean.
 ///
@@ -52,7 +46,7 @@ pub fn scale_by_lion() -> ScaleByLion {
 part! {
     /// See [`scale_by_lion`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByLion as "scale_by_lion": OneElementWithMemory;
+    pub ScaleByLion as "scale_by_lion": OneElementWithMemory, OWN_SIZE;
     hyperparams {
         /// The mean's share in the mix.
         b1: SHARE = 0.9;
@@ -82,27 +76,7 @@ pub enum LionMode {
     Refined,
 }
 
-impl LionMode {
-    /// The mode of this name, if there is one: `hard`, `smooth`, `refined`.
-    pub fn from_name(name: &str) -> Option<LionMode> {
-        match name {
-            "hard" => Some(LionMode::Hard),
-            "smooth" => Some(LionMode::Smooth),
-            "refined" => Some(LionMode::Refined),
-            _ => None,
-        }
-    }
-}
-
-impl ToRecipe for LionMode {
-    fn to_recipe(&self) -> Recipe {
-        Recipe::text(match self {
-            LionMode::Hard => "hard",
-            LionMode::Smooth => "smooth",
-            LionMode::Refined => "refined",
-        })
-    }
-}
+words!(LionMode { Hard = "hard", Smooth = "smooth", Refined = "refined" });
 
 /// What a [`scale_by_lion`] remembers besides the running mean, `mu`.
 #[derive(Clone, Debug, Default)]
@@ -113,10 +87,9 @@ pub struct ScaleByLionState {
     now: LionScalars<f64>,
 }
 
-state_fields!(ScaleByLionState<> { count });
+state_fields!(ScaleByLionState { count });
 
 /// What [`ScaleByLion`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LionScalars<C> {
     keep1: C,

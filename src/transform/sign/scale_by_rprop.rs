@@ -1,10 +1,7 @@
 use core::hint::select_unpredictable;
 
 use super::scale_by_sign::sign;
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
-use crate::schedule::Hyperparam;
+use crate::part::prelude::*;
 
 /// Replaces updates by steps of a size that each element has for itself: larger while the sign of its gradient stays,
 /// smaller when it changes.
@@ -66,7 +63,7 @@ pub fn scale_by_rprop(learning_rate: impl Into<Hyperparam>) -> ScaleByRprop {
 part! {
     /// See [`scale_by_rprop`].
     #[derive(Clone, Debug, PartialEq)]
-    ScaleByRprop as "scale_by_rprop": OneElement;
+    pub ScaleByRprop as "scale_by_rprop": OneElement, OWN_SIZE;
     required {
         /// The first step's size. It is read once, in `init`: of a schedule, the value at 0.
         learning_rate: FINITE;
@@ -84,7 +81,6 @@ part! {
 }
 
 /// What [`ScaleByRprop`] works out once a step.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct RpropScalars<C> {
     eta_minus: C,

@@ -1,8 +1,5 @@
+use crate::part::prelude::*;
 use core::hint::select_unpredictable;
-
-use crate::element::Real;
-use crate::engine::{Clock, Rule};
-use crate::macros::part;
 
 /// Replaces updates by their signs.
 ///
@@ -41,7 +38,7 @@ pub fn scale_by_sign() -> ScaleBySign {
 part! {
     /// See [`scale_by_sign`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    ScaleBySign as "scale_by_sign": OneElement;
+    pub ScaleBySign as "scale_by_sign": OneElement, OWN_SIZE;
 }
 
 impl Rule for ScaleBySign {

@@ -1,11 +1,5 @@
-use crate::element::Real;
-use crate::engine::{InitContext, Part, RuleWithMemory, StepContext};
-use crate::error::{Error, Result};
-use crate::macros::part;
 use crate::needs::Value;
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Scalar};
+use crate::part::prelude::*;
 
 /// Multiplies updates by a factor that becomes smaller whenever the loss has stopped improving.
 ///
@@ -69,7 +63,7 @@ pub fn reduce_on_plateau() -> ReduceOnPlateau {
 part! {
     /// See [`reduce_on_plateau`].
     #[derive(Clone, Debug, PartialEq)]
-    ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory;
+    pub ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory, ALONG;
     hyperparams {
         /// What the scale is multiplied by.
         factor: INSIDE = 0.1;
@@ -110,7 +104,7 @@ pub struct ReduceOnPlateauState {
     pub avg_value: Scalar,
 }
 
-state_fields!(ReduceOnPlateauState<> { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value });
+state_fields!(ReduceOnPlateauState { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value });
 
 impl ReduceOnPlateau {
     fn check_tolerances(&self) -> Result<()> {

@@ -1,10 +1,9 @@
 //! Chains of boxes.
 
 use super::{Boxed, BoxedState};
-use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
-use crate::error::{Error, Result};
+use crate::engine::{Outline, Place, Shape, Span, Tile};
 use crate::needs::{Level, Needs};
+use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
 /// A chain whose length is known at run time.
@@ -97,6 +96,10 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
 
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::Chain(self.iter().map(Stage::outline).collect())
     }
 
     fn recipe(&self) -> Recipe {

@@ -13,7 +13,8 @@ pub use narrow::narrow;
 pub use state::{BoxedState, ErasedState};
 use state::{Held, held, held_mut};
 
-use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::arguments::Visit;
+use crate::engine::{InitContext, Outcome, Outline, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};
 use crate::recipe::Recipe;
@@ -93,6 +94,10 @@ pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
     #[doc(hidden)]
     fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str));
     #[doc(hidden)]
+    fn dyn_own_arguments(&mut self, visit: &mut Visit<'_>);
+    #[doc(hidden)]
+    fn dyn_outline(&self) -> Outline;
+    #[doc(hidden)]
     fn dyn_recipe(&self) -> Recipe;
     #[doc(hidden)]
     fn dyn_describe(&self) -> String;
@@ -122,10 +127,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_check(&self, state: &dyn ErasedState, at: &StepContext<'_>) -> Result<()> {
         let Some(held) = state.as_any().downcast_ref::<Held<T>>() else {
-            return Err(Error::state(
-                self.describe(),
-                "the state was made by another transformation; make one with `init`",
-            ));
+            return Err(Error::other_transformation(self.describe()));
         };
         self.check(&held.state, at)
     }
@@ -169,6 +171,12 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str)) {
         self.unused(&held::<T>(state).state, report);
+    }
+    fn dyn_own_arguments(&mut self, visit: &mut Visit<'_>) {
+        self.own_arguments(visit);
+    }
+    fn dyn_outline(&self) -> Outline {
+        self.outline()
     }
     fn dyn_recipe(&self) -> Recipe {
         self.recipe()

@@ -1,7 +1,7 @@
 //! Boxes that can be asked for their arguments.
 
 use super::DynTransformation;
-use crate::arguments::{Argument, Arguments};
+use crate::arguments::{Arguments, Visit};
 use crate::engine::Stage;
 use crate::needs::{Includes, Needs, Nothing};
 
@@ -29,7 +29,7 @@ pub trait DynNamed<N = Nothing>: DynTransformation<N> {
     #[doc(hidden)]
     fn dyn_name(&self) -> &'static str;
     #[doc(hidden)]
-    fn dyn_arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>));
+    fn dyn_arguments(&mut self, visit: &mut Visit<'_>);
 }
 
 impl<N: Needs + Includes<T::Needs>, T: Arguments + Stage + Clone + 'static> DynNamed<N> for T {
@@ -39,7 +39,7 @@ impl<N: Needs + Includes<T::Needs>, T: Arguments + Stage + Clone + 'static> DynN
     fn dyn_name(&self) -> &'static str {
         self.name()
     }
-    fn dyn_arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+    fn dyn_arguments(&mut self, visit: &mut Visit<'_>) {
         self.arguments(visit);
     }
 }
@@ -58,7 +58,7 @@ impl<N: Needs> Arguments for Named<N> {
         (**self).dyn_name()
     }
 
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+    fn arguments(&mut self, visit: &mut Visit<'_>) {
         (**self).dyn_arguments(visit);
     }
 }

@@ -68,6 +68,7 @@ impl<N: Needs> Part for Narrow<N> {
 }
 
 impl<N: Needs> Optimizer for Narrow<N> {
+    const HIDDEN: bool = true;
     type Chain = Boxed<ValueAndGradFn>;
     fn chain(&self) -> &Boxed<ValueAndGradFn> {
         &self.inner

@@ -3,8 +3,9 @@
 use core::marker::PhantomData;
 
 use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
+use crate::arguments::Visit;
 use crate::element::{ByReal, Real};
-use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::engine::{InitContext, Outcome, Outline, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
@@ -101,6 +102,14 @@ macro_rules! boxed_stage {
 
             fn unused(&self, state: &BoxedState, report: &mut dyn FnMut(&str)) {
                 (**self).dyn_unused(&*state.0, report);
+            }
+
+            fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+                (**self).dyn_own_arguments(visit);
+            }
+
+            fn outline(&self) -> Outline {
+                (**self).dyn_outline()
             }
 
             fn recipe(&self) -> Recipe {

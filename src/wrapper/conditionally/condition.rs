@@ -1,9 +1,8 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::engine::StepContext;
-use crate::error::{Error, Result};
-use crate::needs::{Needs, Nothing, Value};
+use crate::needs::{Needs, Value};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 
 /// Decides, step by step, whether what is inside a [`conditionally_transform`](crate::conditionally_transform) or a

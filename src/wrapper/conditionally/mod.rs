@@ -5,12 +5,9 @@ pub use condition::{
     value_lt,
 };
 
-use super::macros::memory;
-use crate::engine::{Around, Decision, Part, Stage, StepContext, Wrapper, WrapperState};
-use crate::error::Result;
 use crate::needs::{Level, Needs};
+use crate::part::prelude::*;
 use crate::recipe::Recipe;
-use crate::state::Count;
 
 /// Runs a transformation in some steps only; in the others the updates pass through unchanged.
 ///
@@ -136,13 +133,13 @@ pub fn conditionally_mask<T: Stage, W: Condition>(inner: T, should_transform_fn:
     Conditionally::with(inner, should_transform_fn)
 }
 
-crate::wrapper! {
+wrapper! {
     /// What [`conditionally_transform`] and [`conditionally_mask`] make; `ZERO` says what becomes of the updates in steps in
     /// which the transformation does not run.
     pub Conditionally<T, W: Condition; const ZERO: bool>
         as { if ZERO { "conditionally_mask" } else { "conditionally_transform" } } around inner: Around<W::Needs>
     {
-        should_transform_fn: W;
+        should_transform_fn: @decides W;
     }
     shows "{:?}": should_transform_fn;
     check Self::check_condition;

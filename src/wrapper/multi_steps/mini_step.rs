@@ -1,11 +1,8 @@
 //! What a `multi_steps` does in one mini-step.
 
 use super::{MultiSteps, SkipUpdate, Window};
-use crate::element::{DType, Real};
-use crate::engine::{Arithmetic, Decision, InitContext, Stage, StepContext, Wrapper};
-use crate::error::Result;
 use crate::needs::Level;
-use crate::state::Scalar;
+use crate::part::prelude::*;
 
 /// How the gradient of one mini-step is taken up.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,13 +19,11 @@ pub struct Taking<C = f64> {
 }
 
 impl Window {
-    /// Counts a mini-step that is not thrown away, and says whether it was the last of its window.
-    fn count<T, S>(&mut self, steps: &MultiSteps<T, S>, at: &StepContext<'_>) -> Taking {
+    /// Counts a mini-step, unless there are no gradients or they are thrown away, and says whether the window is emitted.
+    fn count<T, S>(&mut self, steps: &MultiSteps<T, S>, at: &StepContext<'_>, takes: bool) -> Taking {
         let mean = steps.use_grad_mean;
-        let mut taking = Taking { factor: 1.0, mean, flush: at.is_flush(), emit: false, value: None };
-        if taking.flush {
-            taking.emit = self.mini_step.get() > 0;
-        } else {
+        let mut taking = Taking { factor: 1.0, mean, flush: !takes, emit: at.flush, value: None };
+        if takes {
             let weight = self.next_weight.get();
             let total = self.weight.get() + weight;
             taking.factor = if mean { weight / total } else { weight };
@@ -39,7 +34,7 @@ impl Window {
             self.weight.set(total);
             self.next_weight.set(1.0);
             self.mini_step.increment();
-            taking.emit = self.mini_step.get() as f64 >= steps.every_k_schedule.window(self.gradient_step.get());
+            taking.emit |= self.mini_step.get() as f64 >= steps.every_k_schedule.window(self.gradient_step.get());
         }
         if taking.emit {
             self.mini_step.reset();
@@ -76,9 +71,18 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
         let skips = S::DECIDES && !at.is_flush() && self.should_skip_update_fn.skips(seen);
         window.skipped.set(skips);
         if skips {
-            return Decision::Skip;
+            // The weight was that of this mini-step.
+            window.next_weight.set(1.0);
         }
-        window.taking = window.count(self, at);
+        let takes = !at.is_flush() && !skips;
+        if !takes && !(at.flush && window.mini_step.get() > 0) {
+            return match (skips, window.pending_inside && at.is_flush()) {
+                (true, _) => Decision::Skip,
+                (_, true) => Decision::Inside,
+                _ => Decision::Hold,
+            };
+        }
+        window.taking = window.count(self, at, takes);
         if window.taking.emit { Decision::Run } else { Decision::Hold }
     }
 

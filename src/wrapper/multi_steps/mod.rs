@@ -8,14 +8,10 @@ use core::fmt;
 
 use mini_step::Taking;
 
-use super::macros::memory;
-use crate::element::DType;
-use crate::engine::{AroundWithArithmetic, Outcome, Stage, WrapperState};
-use crate::error::{Error, Result};
+use crate::part::prelude::*;
 use crate::range::ANY;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::{Count, Flag, Moments, Scalar};
+use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
+use crate::state::StateWalkMut;
 use crate::transformation::OptState;
 use crate::tree::TreeMut;
 
@@ -115,6 +111,20 @@ impl ToRecipe for EveryK {
     }
 }
 
+/// A whole number, or a schedule.
+impl FromRecipe for EveryK {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<EveryK> {
+        match node.value() {
+            Recipe::Integer(_) | Recipe::Map(_) => Ok(node.read::<Hyperparam>()?.into()),
+            _ => Err(node.wrong("a whole number or a schedule")),
+        }
+    }
+
+    fn schema() -> String {
+        r##"{"anyOf": [{"type": "integer", "minimum": 1}, {"$ref": "#/$defs/scheduled"}]}"##.into()
+    }
+}
+
 impl From<u32> for EveryK {
     fn from(k: u32) -> EveryK {
         EveryK(Hyperparam::Number(f64::from(k)))
@@ -150,13 +160,13 @@ macro_rules! from_schedules {
 }
 from_schedules!(Constant, Linear, Polynomial, PiecewiseConstant, PiecewiseInterpolate, Join, FromFn);
 
-crate::wrapper! {
+wrapper! {
     /// See [`multi_steps`].
     pub MultiSteps<T, S: SkipUpdate = NoSkip> as "multi_steps" around inner: AroundWithArithmetic {
         every_k_schedule: EveryK;
         /// Whether the mean of the gradients is accumulated, or their sum.
         use_grad_mean: bool = true;
-        should_skip_update_fn: S;
+        should_skip_update_fn: @decides S;
         /// Sets the type of the accumulator; by default the one that arithmetic is done in (`f32` for 16-bit leaves).
         accumulator_dtype: Option<DType> = None;
     }
@@ -186,7 +196,8 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
 
     /// Emits what a window that is not full has accumulated, as if it were: for the end of an epoch.
     ///
-    /// The mean is over the mini-steps there were. Does nothing, and says so in the outcome, if there were none.
+    /// The mean is over the mini-steps there were. A `multi_steps` inside emits too what it has, and what it is given now; if only that
+    /// has something, what is between the two has gradients of zero. Does nothing, and says so in the outcome, if all are empty.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -206,6 +217,8 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
     ///
     /// As [`step`](crate::GradientTransformation::step).
     pub fn flush<P: TreeMut + ?Sized>(&self, params: &mut P, state: &mut OptState<Self>) -> Result<Outcome> {
+        state.usable()?;
+        find_pending(&mut **state);
         state.flush(self, params)
     }
 
@@ -218,6 +231,22 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
 
 /// The state of a [`multi_steps`].
 pub type MultiStepsState<I> = WrapperState<Window, I>;
+
+/// Tells each window whether there is one inside it that is not empty.
+fn find_pending<S: State>(state: &mut S) {
+    let mut windows: Vec<(String, &mut Window)> = Vec::new();
+    state.walk_mut(&mut StateWalkMut::of_parts(&mut |path, part| {
+        windows.extend(part.downcast_mut().map(|window| (path.to_owned(), window)));
+    }));
+    let pending = windows.iter().filter(|(_, window)| window.mini_step.get() > 0);
+    let pending: Vec<String> = pending.map(|(path, _)| path.clone()).collect();
+    for (path, window) in windows {
+        let inside = if path.is_empty() { "inner".to_owned() } else { path + ".inner" };
+        let is_inside =
+            |other: &String| other.strip_prefix(&*inside).is_some_and(|r| r.is_empty() || r.starts_with('.'));
+        window.pending_inside = pending.iter().any(is_inside);
+    }
+}
 
 memory! {
     /// What a [`multi_steps`] remembers besides the accumulator and what is inside.
@@ -235,7 +264,10 @@ memory! {
     }
     beside {
         taking: Taking,
+        /// In a flush: some window inside is not empty.
+        pending_inside: bool,
     }
+    shown as part;
 }
 
 impl Window {

@@ -1,7 +1,6 @@
 use core::fmt;
 
-use crate::element::Real;
-use crate::error::{Error, Result};
+use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
 /// Decides, from a sum over all gradients, whether [`multi_steps`](crate::multi_steps) throws a mini-step away.

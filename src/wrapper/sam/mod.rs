@@ -3,9 +3,8 @@ mod stage;
 
 pub use opaque::{AdversarialGradient, AdversarialGradientState, OpaqueSam};
 
-use crate::engine::Stage;
-use crate::error::{Error, Result};
-use crate::state::{Count, Evaluation, Moments, State, StateWalk, StateWalkMut};
+use crate::part::prelude::*;
+use crate::state::{Evaluation, StateWalk, StateWalkMut};
 
 /// Sharpness-aware minimization: climbs with an adversarial optimizer for some steps, and lets the optimizer take its step
 /// with the gradient from there, but from where the climb began.
@@ -31,8 +30,8 @@ use crate::state::{Count, Evaluation, Moments, State, StateWalk, StateWalkMut};
 /// # Cost
 ///
 /// One float of state for each parameter, besides what is inside. No pass of its own; as many passes as the one of the two
-/// that needs more. Every `sync_period` gradients are one step of the optimizer. With `reset_state` the adversary's first
-/// state is copied at each, which allocates.
+/// that needs more. Every `sync_period` gradients are one step of the optimizer. With `reset_state` the adversary's state is
+/// made anew at each, which allocates.
 ///
 /// # Errors
 ///
@@ -62,8 +61,8 @@ use crate::state::{Count, Evaluation, Moments, State, StateWalk, StateWalkMut};
 /// generalization](https://arxiv.org/abs/2010.01412), 2021, algorithm 1. Optax,
 /// [`contrib.sam`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: with a `sync_period` of 1 it is the
 /// optimizer alone, while in Optax each step starts from where the one before it did; a value that is not finite in the
-/// update that is not taken does not reach the parameters; resetting goes back to the first state, not to one made for the
-/// parameters at hand.
+/// update that is not taken does not reach the parameters; a reset is to the state for the parameters where the round began,
+/// as in Optax's opaque mode, while its other mode takes the adversarial ones.
 pub fn sam<O: Stage, A: Stage>(optimizer: O, adv_optimizer: A) -> Sam<O, A> {
     Sam { optimizer, adv_optimizer, sync_period: 2, reset_state: true }
 }
@@ -85,7 +84,8 @@ impl<O, A> Sam<O, A> {
         self
     }
 
-    /// Whether the adversarial optimizer forgets its state after each round; true by default.
+    /// Whether the adversarial optimizer forgets its state after each round; true by default. Then it starts anew, as `init`
+    /// makes it for the parameters where the round began; what was set in it by name, and which leaves are frozen, stays.
     pub fn reset_state(mut self, reset_state: bool) -> Self {
         self.reset_state = reset_state;
         self
@@ -134,8 +134,6 @@ pub struct SamState<O, A> {
     opt_state: O,
     adv_state: A,
     cache: Moments,
-    /// The adversarial optimizer's first state, if it is going to be reset to it.
-    first: Option<Box<A>>,
 }
 
 impl<O, A> SamState<O, A> {

@@ -1,15 +1,11 @@
 //! How a `sam` runs that does a whole round in each step.
 
 use super::check_period;
-use crate::element::{DType, Real};
-use crate::engine::{
-    Arrays, InitContext, LeafVisitor, Named, Nested, Optimizer, Part, Stage, StepContext, Whole, WholeLeaf, WholeTree,
-    WholeTreeTransformation,
-};
-use crate::error::Result;
+use crate::engine::{Arrays, Nested};
 use crate::needs::{Level, ValueAndGradFn};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{Moments, State, StateWalk, StateWalkMut};
+use crate::state::start_anew;
 
 /// A [`sam`](crate::sam) in [opaque mode](crate::Sam::opaque_mode): each step asks for the gradients at adversarial points.
 #[derive(Clone, Debug)]
@@ -46,7 +42,7 @@ impl<O: Stage, A: Stage> Optimizer for OpaqueSam<O, A> {
     }
 }
 
-crate::wrapper! {
+wrapper! {
     /// Puts in the place of the gradient the one at the point to which an adversarial optimizer climbs: the first half of an
     /// [`OpaqueSam`].
     pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole {
@@ -67,7 +63,6 @@ impl<A: Stage> AdversarialGradient<A> {
 #[derive(Clone, Debug)]
 pub struct AdversarialGradientState<A> {
     adv_state: A,
-    first: Option<Box<A>>,
     nested: Nested,
     /// The adversarial point, the gradient there, and the way to the next one.
     point: Moments,
@@ -82,14 +77,7 @@ impl<A> AdversarialGradientState<A> {
     }
 }
 
-impl<A: State> State for AdversarialGradientState<A> {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.child("adv_state", &self.adv_state);
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.child("adv_state", &mut self.adv_state);
-    }
-}
+state_fields!(AdversarialGradientState<A: State> { adv_state } knows { nested });
 
 /// Copies parameters and gradients.
 struct Depart<'a> {
@@ -144,9 +132,8 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
         let mut nested = Nested::new(at.structure(), at.active(), self.inner.shape());
         let point = at.params_as_moments()?;
         let adv_state = nested.init(&self.inner, &point)?;
-        let first = self.reset_state.then(|| Box::new(adv_state.clone()));
         let [gradient, updates] = [at.moments()?, at.moments()?];
-        Ok(AdversarialGradientState { adv_state, first, nested, point, gradient, updates })
+        Ok(AdversarialGradientState { adv_state, nested, point, gradient, updates })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
@@ -158,7 +145,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
         if at.is_flush() {
             return;
         }
-        let AdversarialGradientState { adv_state, first, nested, point, gradient, updates } = state;
+        let AdversarialGradientState { adv_state, nested, point, gradient, updates } = state;
         tree.visit(&mut Depart { point, gradient });
         let mut value = at.value();
         for _ in 1..self.sync_period {
@@ -169,8 +156,8 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
             value = Some(tree.value_and_grad_at(point, gradient));
         }
         tree.visit(&mut Arrive(gradient));
-        if let Some(first) = first {
-            *adv_state = (**first).clone();
+        if self.reset_state {
+            start_anew(adv_state, nested.anew(&self.inner, at));
         }
     }
 

@@ -1,23 +1,20 @@
 //! How a `sam` runs whose adversarial steps are seen.
 
 use super::{Sam, SamState, check_period};
-use crate::element::Real;
-use crate::engine::{
-    InitContext, Outcome, Place, Shape, SlotJob, Span, Stage, StepContext, Sums, Tile, WholeTree, at_point, slot_tile,
-};
-use crate::error::Result;
+use crate::engine::{Outline, Place, Shape, SlotJob, Span, Tile, at_point, slot_tile};
 use crate::needs::{Level, Needs};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::Count;
+use crate::state::start_anew;
 
 /// What runs in a step.
-#[doc(hidden)]
 #[derive(Debug)]
-pub enum SamRun<O, A> {
+pub enum SamRun<O, A, S> {
     /// The adversarial optimizer; from where the parameters are remembered, if the round begins.
     Climb(A, bool),
-    /// The optimizer, from where the round began; in rounds of one step that is here.
-    Descend(O, bool),
+    /// The optimizer, from where the round began; in rounds of one step that is here. And the state that the adversarial optimizer
+    /// has afterwards, if it forgets the one that it has.
+    Descend(O, bool, Option<Box<S>>),
 }
 
 struct Remember;
@@ -55,10 +52,15 @@ impl<O: Stage, A: Stage> Sam<O, A> {
     }
 }
 
+/// A step, for what is told that the parameters are where the round began.
+fn seen_from<'a>(cache: &'a Moments, here: bool, at: &StepContext<'a>) -> StepContext<'a> {
+    StepContext { point: if here { at.point } else { Some(cache) }, ..*at }
+}
+
 impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     type Needs = <O::Needs as Needs>::Or<A::Needs>;
     type State = SamState<O::State, A::State>;
-    type Run = SamRun<O::Run, A::Run>;
+    type Run = SamRun<O::Run, A::Run, A::State>;
     type Kernel<C: Real> = ();
 
     const SHAPE: Shape = READS.then(A::SHAPE.beside(O::SHAPE)).then(READS);
@@ -79,12 +81,10 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let adv_state = self.adv_optimizer.init_state(at)?;
         Ok(SamState {
             steps_since_sync: Count::default(),
             opt_state: self.optimizer.init_state(at)?,
-            first: self.reset_state.then(|| Box::new(adv_state.clone())),
-            adv_state,
+            adv_state: self.adv_optimizer.init_state(at)?,
             cache: at.params_as_moments()?,
         })
     }
@@ -101,7 +101,14 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
             return SamRun::Climb(self.adv_optimizer.begin(&mut state.adv_state, at), first);
         }
         state.steps_since_sync.reset();
-        SamRun::Descend(self.optimizer.begin(&mut state.opt_state, at), first)
+        let SamState { opt_state, cache, .. } = state;
+        let at = seen_from(cache, first, at);
+        let fresh = || {
+            let active: Vec<bool> = (0..cache.len()).map(|leaf| cache.dtype(leaf).is_some()).collect();
+            Box::new(at.anew(&self.adv_optimizer, &active))
+        };
+        let fresh = self.reset_state.then(fresh);
+        SamRun::Descend(self.optimizer.begin(opt_state, &at), first, fresh)
     }
 
     fn barrier(
@@ -118,9 +125,10 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
             SamRun::Climb(run, _) if index < adversary.barriers => {
                 self.adv_optimizer.barrier(&mut state.adv_state, run, at, index, sums, tree);
             }
-            SamRun::Descend(run, here) if index < self.optimizer.shape().barriers => {
+            SamRun::Descend(run, here, _) if index < self.optimizer.shape().barriers => {
                 let SamState { opt_state, cache, .. } = state;
                 let sums = sums.skip(adversary.sums);
+                let at = &seen_from(cache, *here, at);
                 let mut inside = |tree: &mut WholeTree<'_>| {
                     self.optimizer.barrier(opt_state, run, at, index, sums, tree);
                 };
@@ -137,11 +145,12 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         match run {
             SamRun::Climb(run, _) => self.adv_optimizer.finish(&mut state.adv_state, run, sums, outcome),
-            SamRun::Descend(run, _) => {
+            SamRun::Descend(run, here, fresh) => {
                 let sums = sums.skip(self.adv_optimizer.shape().sums);
                 self.optimizer.finish(&mut state.opt_state, run, sums, outcome);
-                if let Some(first) = &state.first {
-                    state.adv_state = (**first).clone();
+                outcome.emitted |= !here;
+                if let Some(fresh) = fresh {
+                    start_anew(&mut state.adv_state, *fresh);
                 }
             }
         }
@@ -149,7 +158,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         let end = place.at + self.shape().barriers;
-        let (SamRun::Climb(_, first) | SamRun::Descend(_, first)) = run;
+        let (SamRun::Climb(_, first) | SamRun::Descend(_, first, _)) = run;
         // Once: a later pass that begins here too must not do it again.
         if *first && place.at == span.to {
             slot_tile(&state.cache, tile, Remember);
@@ -161,7 +170,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                     tile.u().iter_mut().for_each(|u| *u = -*u);
                 }
             }
-            SamRun::Descend(run, here) => {
+            SamRun::Descend(run, here, _) => {
                 let inside = self.of_optimizer(place);
                 if *here {
                     return self.optimizer.tile(&state.opt_state, run, inside, span, tile);
@@ -186,6 +195,10 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.optimizer.unused(&state.opt_state, report);
         self.adv_optimizer.unused(&state.adv_state, report);
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::around("sam", "optimizer", &self.optimizer)
     }
 
     fn recipe(&self) -> Recipe {

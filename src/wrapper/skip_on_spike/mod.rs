@@ -2,10 +2,7 @@ mod statistic;
 
 pub use statistic::{OfLoss, OfNorm, SpikeStatistic};
 
-use super::macros::memory;
-use crate::element::Real;
-use crate::engine::{Around, Decision, Stage, StepContext, Wrapper, WrapperState};
-use crate::state::{Count, Flag, Scalar};
+use crate::part::prelude::*;
 
 /// Throws away steps whose gradient has a norm far above what it was lately: the update is zero, and nothing inside is
 /// touched.
@@ -68,11 +65,11 @@ pub fn skip_on_spike<T: Stage>(inner: T, deviations: f64) -> SkipOnSpike<T> {
     SkipOnSpike::with(inner, deviations, OfNorm)
 }
 
-crate::wrapper! {
+wrapper! {
     /// See [`skip_on_spike`].
     pub SkipOnSpike<T, S: SpikeStatistic = OfNorm> as "skip_on_spike" around inner: Around<S::Needs> {
         deviations: f64 in AT_LEAST_0;
-        of: S;
+        of: @decides S;
         /// How much of mean and variance is kept from one step to the next, once there are enough steps; 0.97 by default.
         decay: f64 in DECAY = 0.97;
         /// How many steps must count before one can be a spike; 25 by default.

@@ -1,8 +1,11 @@
 //! The laws, one to a file. Each is a function of an entry and a problem.
 
 mod arguments;
+#[cfg(feature = "config")]
+mod configs;
 mod cuts;
 mod errors;
+mod exchanged;
 mod fusing;
 mod instruction_sets;
 mod layouts;

@@ -44,10 +44,17 @@ family! {
     apply_if_finite_in_chain, WHOLE, chain((ema(0.5), apply_if_finite(chain((clip_by_global_norm(0.1), adam(0.1))), 2)));
     lookahead, WINDOWS, lookahead(adam(0.1), 2, 0.5);
     lookahead_reset, WINDOWS, lookahead(sgd(0.1).momentum(0.9), 3, 0.5).reset_state(true);
+    lookahead_reset_schedule_free, WINDOWS, lookahead(schedule_free_sgd().learning_rate(0.1), 2, 0.5).reset_state(true);
+    lookahead_reset_dog, WHOLE_WINDOWS, lookahead(dog(), 2, 0.5).reset_state(true);
+    lookahead_reset_prodigy, WHOLE_WINDOWS, lookahead(prodigy().estim_lr0(0.01), 2, 0.5).reset_state(true);
+    lookahead_reset_settings, WINDOWS, lookahead(freezable(inject_hyperparams(adam(0.1))), 2, 0.5).reset_state(true);
+    // It is asked for the parameters at a barrier.
+    lookahead_reset_of_windows, WHOLE_WINDOWS,
+        skip_on_spike(lookahead(dowg(), 2, 0.5).reset_state(true), 6.0).warmup_steps(1);
     architecture_example, WHOLE_WINDOWS, multi_steps(chain((
         zero_nans(),
         clip_by_global_norm(1.0),
-        inject_hyperparams(adamw(warmup_cosine_decay(0.0, 3e-3, 100, 2_000, 1e-5)).weight_decay(1e-2).mask(Mask::min_ndim(2)))
+        inject_hyperparams(adamw(warmup_cosine_decay(0.0, 3e-3, 100, 2_000).end_value(1e-5)).weight_decay(1e-2).mask(Mask::min_ndim(2)))
             .static_args(["mask"]),
     )), 4);
     optional_members, ELEMENT, chain((Some(trace(0.9)), None::<gradchain::transform::Ema>, Some(scale(-0.1))));
@@ -80,6 +87,9 @@ family! {
     sam_lamb, WHOLE, sam(lamb(0.1), trace(0.5)).sync_period(3).reset_state(false);
     sam_of_matrices, WHOLE, sam(chain((scale_by_factored_rms(), scale(-0.1))), normalize());
     sam_opaque, WHOLE_WINDOWS, sam(adamw(0.1), chain((clip_by_global_norm(0.1), adam(0.01)))).sync_period(3).opaque_mode();
+    sam_dog, WHOLE, sam(lookahead(dog(), 1, 0.5).reset_state(true), dog());
+    sam_schedule_free, WHOLE, sam(sgd(0.1), schedule_free_sgd().learning_rate(0.1)).sync_period(3);
+    sam_opaque_dog, WHOLE_WINDOWS, sam(adam(0.1), dog()).sync_period(3).opaque_mode();
     params_ema, ELEMENT, params_ema(adam(0.1), 0.9);
     params_ema_of_passes, WHOLE, params_ema(chain((clip_by_global_norm(0.1), adamw(0.1))), 0.9).debias(true).update_every(2);
     params_ema_in_chain, WHOLE, chain((trace(0.5), params_ema(sgd(0.1), 0.9).warmup(true), clip_by_global_norm(0.1)));

@@ -108,3 +108,26 @@ fn other_files_are_not_taken_for_checkpoints() {
     let strange = safetensors::serialize([("weight", view)], None).unwrap();
     assert!(refused(&strange).contains("not a checkpoint of this crate"));
 }
+
+/// A file that is changed after it has been verified, in any byte of any tensor.
+#[test]
+fn a_file_that_changes_while_it_is_open_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.safetensors");
+    let (bytes, _) = whole();
+    let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    for place in header..bytes.len() {
+        std::fs::write(&path, &bytes).unwrap();
+        let file = Checkpoint::open(&path).unwrap();
+        file.verify().unwrap();
+        let mut changed = bytes.clone();
+        changed[place] ^= 0x40;
+        std::fs::write(&path, &changed).unwrap();
+        let mut params = model();
+        let loaded = file.load(&optimizer(), &mut params);
+        assert!(loaded.is_err_and(|error| error.to_string().contains("check sum")), "byte {place}");
+        assert_eq!(params, model(), "byte {place}");
+        let loaded = file.load_params(&mut params);
+        assert!(loaded.is_ok() || params == model(), "byte {place}");
+    }
+}

@@ -49,6 +49,64 @@ fn a_damaged_file_is_skipped_with_a_reason() {
 }
 
 #[test]
+fn a_run_that_goes_back_gives_up_what_came_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let rotation = Rotation::new(folder.path()).unwrap().keep_last(3);
+    let optimizer = optimizer();
+    let (params, state) = trained(&optimizer, 1);
+    let save = |step| drop(rotation.save(step, None, Save::new(&optimizer, &state).params(&params)).unwrap());
+    let latest = || latest_valid(folder.path()).unwrap().found.map(|(step, _)| step);
+    assert_eq!(latest(), None);
+    (1..=10).for_each(save);
+    assert_eq!((rotation.steps().unwrap(), latest()), (vec![8, 9, 10], Some(10)));
+    save(5);
+    assert_eq!((rotation.steps().unwrap(), latest()), (vec![5, 9, 10], Some(5)));
+    save(6);
+    save(7);
+    assert_eq!((rotation.steps().unwrap(), latest()), (vec![5, 6, 7], Some(7)));
+    // The same step again is the last one written.
+    save(6);
+    assert_eq!((rotation.steps().unwrap(), latest()), (vec![5, 6, 7], Some(6)));
+    save(8);
+    assert_eq!((rotation.steps().unwrap(), latest()), (vec![6, 7, 8], Some(8)));
+
+    // Where all are kept, all stay, and the last one written is the one to go on from.
+    let rotation = Rotation::new(folder.path()).unwrap();
+    rotation.save(2, None, Save::new(&optimizer, &state).params(&params)).unwrap();
+    assert_eq!((rotation.steps().unwrap(), latest()), (vec![2, 6, 7, 8], Some(2)));
+}
+
+#[test]
+fn only_its_own_files_are_counted_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let rotation = Rotation::new(folder.path()).unwrap().keep_last(1).keep_best(1);
+    let optimizer = optimizer();
+    let (params, state) = trained(&optimizer, 1);
+    let others = [
+        "step-7",
+        "step-+5",
+        "step-0000000000007",
+        "step-000000000003 (copy)",
+        "step--00000000001",
+        "best-000000000001",
+    ];
+    let path = |name: &str| folder.path().join(format!("{name}.safetensors"));
+    for name in others {
+        Save::new(&optimizer, &state).params(&params).to_file(path(name)).unwrap();
+    }
+    // Under the name of one, but none.
+    fs::write(path("step-000000000002"), "something else").unwrap();
+    for step in [3, 4, 5] {
+        rotation.save(step, Some(step as f64), Save::new(&optimizer, &state).params(&params)).unwrap();
+    }
+    assert_eq!(rotation.steps().unwrap(), [2, 3, 5]);
+    for name in others.iter().chain(&["step-000000000002"]) {
+        assert!(path(name).exists(), "{name}");
+    }
+    assert_eq!(latest_valid(folder.path()).unwrap().found.map(|(step, _)| step), Some(5));
+}
+
+#[test]
 fn what_was_begun_and_not_ended_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let left = folder.path().join(".gradchain-a1b2.tmp");

@@ -1,7 +1,9 @@
 //! What wrappers do to elements themselves.
 
+use super::super::super::{Sums, Term, Tile};
 use super::super::SlotArray;
 use super::super::loops::{Access, OnElement};
+use super::super::state::Arrays;
 use super::{Around, Wrapper};
 use crate::element::{DType, Real};
 use crate::engine::kernel::MOST_SLOTS;
@@ -139,14 +141,46 @@ pub trait Own<P: Wrapper> {
     fn after<C: Real>(_: Self::Scalars<C>, _: &mut Self::Slots<C>, u: C, _: C) -> C {
         u
     }
+
+    /// How many bytes of a leaf's arrays go through memory, for each element: where what is inside begins, where it ends, and in the
+    /// last pass.
+    fn bytes(_: &P, _: &P::Memory, arrays: &Arrays, leaf: usize, [begins, ends, _]: [bool; 3]) -> usize {
+        arrays.bytes(leaf, |_| 2 * (Self::BEFORE && begins || Self::AFTER && ends) as usize)
+    }
+
+    // What only those have that are `Weighing`.
+    const TAKES_IN: bool = false;
+    const MEETS: bool = false;
+    const WAITS: bool = false;
+    const SUMS: usize = 0;
+    const KEEPS_ZEROS: bool = false;
+    const FUSES: bool = true;
+    const READS_PARAMS_LAST: bool = false;
+    type Last<C: Real>: Copy + Send + Sync;
+
+    fn last_scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> Self::Last<C>;
+    #[inline(always)]
+    fn last<C: Real>(_: Self::Last<C>, _: &mut Self::Slots<C>, u: C, _: C) -> C {
+        u
+    }
+    fn take_in<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
+    fn meet<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &[C], _: &mut Tile<'_, C>) {}
+    fn measure<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
+    fn give_out<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &mut Tile<'_, C>) {}
+    #[inline(always)]
+    fn add<C: Real>(_: Self::Scalars<C>, _: C, _: &mut [Term]) {}
+    fn weigh(_: &P, _: &mut P::Memory, _: Sums<'_>) {}
 }
 
 impl<P: Wrapper> Own<P> for NoArithmetic {
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();
+    type Last<C: Real> = ();
 
     #[inline(always)]
     fn scalars<C: Real>(_: &P, _: &P::Memory, _: usize) {}
+    #[inline(always)]
+    fn last_scalars<C: Real>(_: &P, _: &P::Memory, _: usize) {}
 }
 
 impl<P: Arithmetic> Own<P> for WithArithmetic {
@@ -157,6 +191,7 @@ impl<P: Arithmetic> Own<P> for WithArithmetic {
     const READS_PARAMS: bool = P::READS_PARAMS;
     type Slots<C: Real> = P::Slots<C>;
     type Scalars<C: Real> = P::Scalars<C>;
+    type Last<C: Real> = ();
 
     fn slot_dtype(part: &P, slot: usize) -> Option<DType> {
         part.slot_dtype(slot)
@@ -168,6 +203,8 @@ impl<P: Arithmetic> Own<P> for WithArithmetic {
     fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::Scalars<C> {
         part.scalars(memory, leaf)
     }
+    #[inline(always)]
+    fn last_scalars<C: Real>(_: &P, _: &P::Memory, _: usize) {}
     #[inline(always)]
     fn before<C: Real>(k: P::Scalars<C>, slots: &mut P::Slots<C>, u: C, p: C) -> C {
         P::before(k, slots, u, p)

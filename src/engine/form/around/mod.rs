@@ -2,10 +2,13 @@
 
 mod arithmetic;
 mod run;
+mod weighing;
 
+use crate::select::Mask;
 use core::marker::PhantomData;
 
 pub use arithmetic::{Arithmetic, AroundWithArithmetic, NoArithmetic, WithArithmetic};
+pub use weighing::{AroundWithSums, Weighing, WithSums};
 
 use super::super::{InitContext, Outcome, Stage, StepContext};
 use super::Part;
@@ -17,7 +20,7 @@ use crate::state::State;
 /// The form of a [`Wrapper`].
 ///
 /// `Asks` is what a step must be given for the wrapper itself, besides what is inside needs; `Own` says whether it does
-/// [`Arithmetic`], see [`AroundWithArithmetic`].
+/// [`Arithmetic`], see [`AroundWithArithmetic`], or is [`Weighing`], see [`AroundWithSums`].
 pub struct Around<Asks = Nothing, Own = NoArithmetic>(PhantomData<fn() -> (Asks, Own)>);
 
 /// What a wrapper does in a step.
@@ -27,6 +30,8 @@ pub enum Decision {
     Run,
     /// What is inside alone: the wrapper's own arrays are not touched.
     Inside,
+    /// Its own arithmetic alone, on the gradients as they are.
+    Alone,
     /// Its own arithmetic before alone, to collect something. The update is zero, and nothing is emitted.
     Hold,
     /// Nothing: the gradients go through as they are.
@@ -48,6 +53,11 @@ pub enum Elsewhere {
 pub trait Holds: Part {
     /// What is inside.
     type Inner: Stage;
+    /// The name under which the state of what is inside is found.
+    const STATE: &'static str = "inner";
+
+    /// What configs call it.
+    const KEY: &'static str;
 
     /// What is inside.
     fn inner(&self) -> &Self::Inner;
@@ -113,14 +123,20 @@ pub trait Wrapper: Holds {
         self.inner()
     }
 
-    /// The leaves to act on, if not all; what is inside makes state for these only.
+    /// The mask of the leaves to act on, if there is one.
+    fn mask(&self) -> Option<&Mask> {
+        None
+    }
+
+    /// The leaves to act on, if not all: those of the [mask](Wrapper::mask), unless it says otherwise. What is inside makes state for
+    /// these only.
     ///
     /// # Errors
     ///
     /// If a mask does not fit the parameters.
     fn leaves(&self, at: &InitContext<'_>) -> Result<Option<Vec<bool>>> {
-        let _ = at;
-        Ok(None)
+        let what = || format!("mask of {}", self.inner().describe());
+        self.mask().map(|mask| mask.resolve(at.structure(), &what())).transpose()
     }
 
     /// Whether it acts on a leaf in this step; what is inside has state for it whether or not.

@@ -2,12 +2,13 @@
 
 use core::marker::PhantomData;
 
+use super::super::super::fused::with_slots;
 use super::super::super::isa::{Job, dispatch};
 use super::super::super::{
-    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree, fits,
-    fused_tile, sum_tile,
+    Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, TILE, Term, Tile,
+    WholeTree, fits, fused_tile, sum_tile,
 };
-use super::super::loops::each;
+use super::super::loops::{Access, OnElement, each};
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState};
@@ -29,9 +30,10 @@ pub struct AroundRun<R> {
 
 /// What the element loop of one leaf needs.
 #[derive(Clone, Copy)]
-pub struct AroundKernel<K, I> {
+pub struct AroundKernel<K, I, L> {
     own: K,
     inner: I,
+    last: L,
     on: bool,
     zero: bool,
 }
@@ -45,7 +47,22 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
     const fn own<P: Wrapper, O: Own<P>>(is_there: bool) -> Shape {
         Shape::elementwise(is_there && !O::SLOTS.is_empty(), is_there && O::READS_PARAMS)
     }
-    look::<P>().then(own::<P, O>(O::BEFORE)).then(inner).then(own::<P, O>(O::AFTER))
+    // What is given out is written nowhere but to the updates. What is taken in may be written to arrays; it is run in the one pass that
+    // ends there, whatever is run again later, so that the engine need not store the updates for that.
+    let last = Shape {
+        barriers: O::WAITS as usize,
+        stateful: 0,
+        reads_params: (O::READS_PARAMS_LAST as u32) << 1,
+        materializes: 0,
+        sums: O::SUMS,
+    };
+    let begins = if O::TAKES_IN { Shape::elementwise(false, O::READS_PARAMS) } else { own::<P, O>(O::BEFORE) };
+    look::<P>().then(begins).then(inner).then(own::<P, O>(O::AFTER)).then(last)
+}
+
+/// Whether the gradients are kept until what is inside has done its passes.
+fn keeps<P: Wrapper, O: Own<P>>(part: &P) -> bool {
+    O::MEETS && part.inner().shape().barriers > 0
 }
 
 const fn arrays<P: Wrapper, O: Own<P>>() -> usize {
@@ -80,11 +97,14 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     type Needs = <<Inner<P> as Stage>::Needs as Needs>::Or<A>;
     type State = StateOf<P>;
     type Run = AroundRun<<Inner<P> as Stage>::Run>;
-    type Kernel<C: Real> = AroundKernel<O::Scalars<C>, <Inner<P> as Stage>::Kernel<C>>;
+    type Kernel<C: Real> = AroundKernel<O::Scalars<C>, <Inner<P> as Stage>::Kernel<C>, O::Last<C>>;
 
     const SHAPE: Shape = around::<P, O>(Inner::<P>::SHAPE);
     const SLOTS: usize = arrays::<P, O>() + Inner::<P>::SLOTS;
-    const FUSES: bool = Inner::<P>::FUSES && fits(<P as Stage>::SHAPE, <P as Stage>::SLOTS);
+    const FUSES: bool = Inner::<P>::FUSES
+        && O::FUSES
+        && !(O::MEETS && Inner::<P>::SHAPE.barriers > 0)
+        && fits(<P as Stage>::SHAPE, <P as Stage>::SLOTS);
 
     fn shape(part: &P) -> Shape {
         around::<P, O>(part.inner().shape())
@@ -111,7 +131,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             as_params: O::slot_starts_as_params(part, slot),
         };
         let arrays = Arrays::new(O::SLOTS, at, start)?;
-        Ok(WrapperState { memory, arrays, inner, active })
+        let kept: &[_] = if keeps::<P, O>(part) { &["gradient"] } else { &[] };
+        let kept = Arrays::new(kept, at, |_| Start { dtype: None, value: 0.0, as_params: false })?;
+        Ok(WrapperState { memory, arrays, inner, active, name: P::STATE, kept })
     }
 
     fn check(part: &P, state: &StateOf<P>, at: &StepContext<'_>) -> Result<()> {
@@ -139,6 +161,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         if P::LOOKS && index == 0 {
             return decide(part, state, run, at, sums.total(0));
         }
+        let inside = part.inner().shape();
+        if O::WAITS && index == P::LOOKS as usize + inside.barriers {
+            return O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + inside.sums));
+        }
         let (Some(decision), Some(inner)) = (run.decision, &mut run.inner) else { return };
         let at = told(part, state, decision, at);
         let (index, sums) = (index - P::LOOKS as usize, sums.skip(P::LOOKS as usize));
@@ -154,21 +180,29 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn finish(part: &P, state: &mut StateOf<P>, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         // What is inside is asked alone: elsewhere in a chain or partition something may hold back its own updates.
+        let runs = run.decision == Some(Decision::Run);
         let inside = run.inner.map(|inner| {
-            let mut inside = Outcome { emitted: true, skipped: false };
+            let mut inside = Outcome { emitted: outcome.emitted || O::BEFORE && runs, skipped: false };
             let sums = sums.skip(P::LOOKS as usize);
             part.inner_now(&state.memory).finish(&mut state.inner, inner, sums, &mut inside);
             inside
         });
         let Some(decision) = run.decision else { return };
+        if !O::WAITS && O::SUMS > 0 {
+            O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + part.inner().shape().sums));
+        }
+        let is_any = |on: bool| P::CHOOSES && (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf) == on);
+        let (acts, passes) = (!P::CHOOSES || is_any(true), part.elsewhere() == Elsewhere::Pass && is_any(false));
         part.finish(&mut state.memory, decision, inside, &mut state.inner);
         let did = match decision {
-            Decision::Skip => Outcome { emitted: false, skipped: true },
-            Decision::Hold => Outcome { emitted: false, skipped: false },
-            _ => inside.unwrap_or(Outcome { emitted: true, skipped: false }),
+            Decision::Skip | Decision::Hold => Outcome { emitted: false, skipped: decision == Decision::Skip },
+            _ => inside.unwrap_or(*outcome),
         };
-        outcome.emitted &= did.emitted;
+        // What is given out may be more than what comes out of what is inside.
+        let gives = O::SUMS > 0 && !O::KEEPS_ZEROS && matches!(decision, Decision::Run | Decision::Alone);
+        let rewrites = O::AFTER && O::REWRITES && runs || gives;
         outcome.skipped |= did.skipped;
+        outcome.emitted = acts && (did.emitted || rewrites) || passes && outcome.emitted;
     }
 
     fn ends_at(part: &P, state: &StateOf<P>, run: &Self::Run) -> Option<usize> {
@@ -179,19 +213,19 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         }
         match run.decision? {
             // What is done after what is inside is done in the last pass.
-            Decision::Run if O::AFTER => None,
+            Decision::Run if (O::AFTER || O::WAITS) && !O::KEEPS_ZEROS => None,
             Decision::Run | Decision::Inside => {
                 let end = part.inner_now(&state.memory).ends_at(&state.inner, run.inner.as_ref()?)?;
                 Some(P::LOOKS as usize + end)
             }
             Decision::Hold | Decision::Skip => Some(P::LOOKS as usize),
-            Decision::Pass => None,
+            Decision::Pass | Decision::Alone => None,
         }
     }
 
     fn tile<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         // A wrapper without arithmetic has no loop of its own: what is inside fuses by itself.
-        if (O::BEFORE || O::AFTER) && part.fuses_now(state, run, tile.leaf) {
+        if (O::BEFORE || O::AFTER || O::WAITS) && part.fuses_now(state, run, tile.leaf) {
             return fused_tile(part, state, run, place, span, tile);
         }
         if P::LOOKS && place.at == span.to {
@@ -207,9 +241,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             }
             return;
         }
-        let runs = run.decision == Some(Decision::Run);
+        let runs = matches!(run.decision, Some(Decision::Run | Decision::Alone));
         let own = || O::scalars::<C>(part, &state.memory, tile.leaf);
-        let Some(inner) = &run.inner else {
+        if run.inner.is_none() && !runs {
             if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(inside.at) {
                 if O::BEFORE && run.decision == Some(Decision::Hold) {
                     each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
@@ -217,13 +251,22 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
                 tile.set_zero();
             }
             return;
-        };
+        }
         if O::BEFORE && runs && span.has(inside.at) {
             each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
         }
         let transformation = part.inner_now(&state.memory);
-        transformation.tile(&state.inner, inner, inside, span, tile);
-        if O::AFTER && runs && span.has(inside.after(transformation.shape()).at) {
+        let end = inside.after(transformation.shape());
+        let run_inside = |tile: &mut Tile<'_, C>| {
+            if let Some(inner) = &run.inner {
+                transformation.tile(&state.inner, inner, inside, span, tile);
+            }
+        };
+        if O::SUMS > 0 || O::MEETS || O::WAITS {
+            return weighed::<P, O, C>(part, state, [inside, end], span, tile, run.inner.is_some(), run_inside);
+        }
+        run_inside(tile);
+        if O::AFTER && runs && span.has(end.at) {
             let own = O::scalars::<C>(part, &state.memory, tile.leaf);
             match O::REWRITES {
                 true => each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile),
@@ -237,7 +280,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         // In a step in which the wrapper does nothing of its own, its arrays are not to be touched, not even read; nor are those of
         // a leaf that is not acted on.
         <P as Stage>::FUSES
-            && (run.decision == Some(Decision::Run) || !O::BEFORE && !O::AFTER)
+            && (run.decision == Some(Decision::Run) || !O::BEFORE && !O::AFTER && !O::WAITS)
             && (<P as Stage>::SLOTS == 0 || is_on(part, state, leaf))
             && part.inner_now(&state.memory).fuses_now(&state.inner, inner, leaf)
     }
@@ -248,6 +291,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         AroundKernel {
             own: O::scalars(part, &state.memory, leaf),
             inner: part.inner_now(&state.memory).kernel(&state.inner, inner, leaf),
+            last: O::last_scalars(part, &state.memory, leaf),
             on: is_on(part, state, leaf),
             zero: part.elsewhere() == Elsewhere::Zero,
         }
@@ -274,9 +318,16 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         }
         let (own, slots) = slots.split_at_mut(const { arrays::<P, O>() });
         let u = if O::BEFORE && span.has(at) { O::before(k.own, O::Slots::of(own), u, p) } else { u };
-        let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, p, &mut terms[P::LOOKS as usize..]);
-        let after = O::AFTER && span.has(at + Inner::<P>::SHAPE.barriers);
-        if after { O::after(k.own, O::Slots::of(own), u, p) } else { u }
+        let beside = if O::MEETS { u } else { p };
+        let (inside, own_terms) = terms[P::LOOKS as usize..].split_at_mut(Inner::<P>::SHAPE.sums);
+        let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, p, inside);
+        let end = at + Inner::<P>::SHAPE.barriers;
+        let u = if O::AFTER && span.has(end) { O::after(k.own, O::Slots::of(own), u, beside) } else { u };
+        // The one pass that ends here counts, whatever is run again later.
+        if O::SUMS > 0 && end == span.to {
+            O::add(k.own, u, own_terms);
+        }
+        if O::WAITS && span.has(end + 1) { O::last(k.last, O::Slots::of(own), u, p) } else { u }
     }
 
     fn state_bytes(part: &P, state: &StateOf<P>, leaf: usize, at: usize, span: Span) -> usize {
@@ -284,8 +335,13 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             return 0;
         }
         let (at, inner) = (at + P::LOOKS as usize, part.inner_now(&state.memory));
-        let own = O::BEFORE && span.has(at) || O::AFTER && span.has(at + inner.shape().barriers);
-        inner.state_bytes(&state.inner, leaf, at, span) + state.arrays.bytes(leaf, |_| 2 * own as usize)
+        let end = at + inner.shape().barriers;
+        let begins = if O::TAKES_IN { at == span.to } else { span.has(at) };
+        let passes = [begins, span.has(end), O::WAITS && span.has(end + 1)];
+        let kept = (at == span.to) as usize + span.has(end) as usize;
+        inner.state_bytes(&state.inner, leaf, at, span)
+            + O::bytes(part, &state.memory, &state.arrays, leaf, passes)
+            + state.kept.bytes(leaf, |_| kept)
     }
 
     fn unused(part: &P, state: &StateOf<P>, report: &mut dyn FnMut(&str)) {
@@ -293,6 +349,77 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             report(&format!("the mask of {}", part.inner().describe()));
         }
         part.inner().unused(&state.inner, report);
+    }
+    fn inside(part: &P) -> Option<Outline> {
+        if part.effect() != Effect::UNKNOWN {
+            return None;
+        }
+        let (mask, zero) = (part.mask().cloned(), matches!(part.elsewhere(), Elsewhere::Zero));
+        Some(Outline::Around { name: P::NAME, key: P::KEY, inner: Box::new(part.inner().outline()), mask, zero })
+    }
+}
+
+/// What a wrapper with sums does to a tile. `begin` is where what is inside begins and `end` where it ends; `ran` is whether it runs.
+fn weighed<P: Wrapper, O: Own<P>, C: Real>(
+    part: &P,
+    state: &StateOf<P>,
+    [begin, end]: [Place; 2],
+    span: Span,
+    tile: &mut Tile<'_, C>,
+    ran: bool,
+    run_inside: impl FnOnce(&mut Tile<'_, C>),
+) {
+    let (memory, arrays) = (&state.memory, &state.arrays);
+    // What adds up, or keeps, does it in the one pass that ends here, whatever is run again later.
+    if O::TAKES_IN && begin.at == span.to {
+        O::take_in(part, memory, arrays, end.sum, tile);
+    }
+    let kept = state.kept.all.first().filter(|_| O::MEETS && ran);
+    if kept.is_some() && begin.at == span.to {
+        each(Keep, &state.kept, 0, tile);
+    }
+    let meets = O::MEETS && span.has(end.at);
+    match kept {
+        Some(kept) => {
+            run_inside(tile);
+            if meets {
+                let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
+                // They are of the compute type, so that no room is needed to bring them there.
+                with_slots([kept], leaf, start, n, isa, &mut [], |[gradient]| {
+                    O::meet(part, memory, arrays, gradient, tile)
+                });
+            }
+        }
+        None if meets => {
+            let (mut room, n) = ([C::zero(); TILE], tile.u.len());
+            let gradient = &mut room[..n];
+            gradient.copy_from_slice(tile.input());
+            run_inside(tile);
+            O::meet(part, memory, arrays, gradient, tile);
+        }
+        None => run_inside(tile),
+    }
+    if end.at == span.to {
+        O::measure(part, memory, arrays, end.sum, tile);
+    }
+    if O::WAITS && span.has(end.at + 1) {
+        O::give_out(part, memory, arrays, tile);
+    }
+}
+
+/// Writes the gradients down.
+#[derive(Clone, Copy)]
+struct Keep;
+
+impl<C: Real> OnElement<C> for Keep {
+    type Slots = [C; 1];
+    type Sums = [C::Wide; 0];
+    const ACCESS: &'static [Access] = &[Access::Write];
+    const REWRITES: bool = false;
+    #[inline(always)]
+    fn apply(self, [kept]: &mut [C; 1], u: C, _: C) -> (C, [C::Wide; 0]) {
+        *kept = u;
+        (u, [])
     }
 }
 

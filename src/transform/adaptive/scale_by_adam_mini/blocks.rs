@@ -1,8 +1,7 @@
 //! Which elements of a leaf share a second moment.
 
-use crate::engine::InitContext;
-use crate::error::{Error, Result};
-use crate::recipe::{Recipe, ToRecipe};
+use crate::part::prelude::*;
+use crate::recipe::{self, Entries, FromRecipe, Node, Recipe, ToRecipe};
 use crate::select::subtree;
 use crate::tree::LeafSpec;
 
@@ -113,5 +112,36 @@ impl ToRecipe for Blocks {
     fn to_recipe(&self) -> Recipe {
         let Some(entries) = &self.0 else { return Recipe::Null };
         Recipe::map([("by_path", Recipe::map(entries.iter().map(|(path, block)| (&**path, block.to_recipe()))))])
+    }
+}
+
+/// `null` gives each leaf the blocks that follow from its shape; else `{"by_path": {path: "leaf" | {"axis", "groups"}}}`.
+impl FromRecipe for Blocks {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Blocks> {
+        if node.is_none() {
+            return Ok(Blocks::default());
+        }
+        node.fields(&["by_path"])?.required("by_path").map(|Entries(blocks)| Blocks::tree::<String>(blocks))
+    }
+
+    fn schema() -> String {
+        let one = r#"{"anyOf": [{"enum": ["leaf"]}, {"type": "object", "required": ["axis"], "additionalProperties": false,
+                     "properties": {"axis": {"type": "integer"}, "groups": {"type": ["integer", "null", "string"]}}}]}"#;
+        format!(
+            r#"{{"anyOf": [{{"enum": [null, "none"]}}, {{"type": "object", "required": ["by_path"],
+                "additionalProperties": false, "properties":
+                {{"by_path": {{"type": "object", "additionalProperties": {one}}}}}}}]}}"#
+        )
+    }
+}
+
+impl FromRecipe for Block {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Block> {
+        if let Recipe::Text(_) = node.value() {
+            return node.choice(&[("leaf", Block::Leaf)]);
+        }
+        let fields = node.fields(&["axis", "groups"])?;
+        let axis = fields.required("axis")?;
+        Ok(fields.or("groups", None)?.map_or(Block::Axis(axis), |groups| Block::Groups { axis, groups }))
     }
 }

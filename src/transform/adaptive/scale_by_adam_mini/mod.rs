@@ -1,16 +1,9 @@
 mod blocks;
 
 pub use self::blocks::{Block, Blocks};
-use crate::element::{DType, Element, Real, convert, with_dtype};
-use crate::engine::{
-    Clock, InitContext, Job, LeafVisitor, StepContext, WholeLeaf, WholeTree, current_isa, dispatch, sum_tile,
-};
-use crate::error::Result;
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Moments};
-use crate::transform::moment::{check_decays, check_not_negative};
+use crate::element::{Element, convert, with_dtype};
+use crate::engine::{Job, current_isa, dispatch, sum_tile};
+use crate::part::prelude::*;
 
 /// Divides a running mean of the updates by the root of one second moment for each block of elements.
 ///
@@ -59,31 +52,29 @@ use crate::transform::moment::{check_decays, check_not_negative};
 /// Optax has none. Differs: blocks do not follow from names; by default they are the outputs of a layer (algorithm 3's choice
 /// but for queries and keys, which want a block for each head, and embeddings, one for each token).
 pub fn scale_by_adam_mini() -> ScaleByAdamMini {
-    ScaleByAdamMini { b1: 0.9.into(), b2: 0.999.into(), eps: 1e-8.into(), blocks: Blocks::default(), mu_dtype: None }
+    ScaleByAdamMini::with()
 }
 
-/// See [`scale_by_adam_mini`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByAdamMini {
-    /// Decay of the first moment, in `[0, 1)`.
-    pub b1: Hyperparam,
-    /// Decay of the second moment, in `[0, 1)`.
-    pub b2: Hyperparam,
-    /// Added to the root; not negative.
-    pub eps: Hyperparam,
-    /// Which elements of a leaf have a second moment in common.
-    pub blocks: Blocks,
-    /// Type of the first moment; by default the one that arithmetic is done in.
-    pub mu_dtype: Option<DType>,
-}
-
-builder! {
-    ScaleByAdamMini as "scale_by_adam_mini" {
-        hyperparams: b1, b2, eps;
-        options: blocks: Blocks, mu_dtype: Option<DType>;
+part! {
+    /// See [`scale_by_adam_mini`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleByAdamMini as "scale_by_adam_mini": Whole, OWN_SIZE;
+    hyperparams {
+        /// Decay of the first moment.
+        b1: DECAY = 0.9;
+        /// Decay of the second moment.
+        b2: DECAY = 0.999;
+        /// Added to the root.
+        eps: NOT_NEGATIVE = 1e-8;
+    }
+    options {
+        /// Which elements of a leaf have a second moment in common.
+        blocks: Blocks = Blocks::default();
+        /// Type of the first moment; if none is said, the one that arithmetic is done in.
+        mu_dtype: Option<DType> = None;
     }
 }
+
 /// What [`scale_by_adam_mini`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleByAdamMiniState {
@@ -97,26 +88,14 @@ pub struct ScaleByAdamMiniState {
     room: Vec<f64>,
 }
 
-state_fields!(ScaleByAdamMiniState<> { count, mu, nu });
+state_fields!(ScaleByAdamMiniState { count, mu, nu });
 
-impl crate::engine::Part for ScaleByAdamMini {
-    const NAME: &'static str = "scale_by_adam_mini";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        check_decays(Self::NAME, [("b1", &self.b1), ("b2", &self.b2)])?;
-        check_not_negative(Self::NAME, [("eps", &self.eps)])
-    }
-
-    crate::arguments::recipe_of_arguments!();
-}
-
-impl crate::engine::WholeTreeTransformation for ScaleByAdamMini {
+impl WholeTreeTransformation for ScaleByAdamMini {
     type State = ScaleByAdamMiniState;
-    type Needs = crate::needs::Nothing;
+    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByAdamMiniState> {
-        self.blocks.check(at, <Self as crate::engine::Part>::NAME)?;
+        self.blocks.check(at, Self::NAME)?;
         let count = |leaf: &_| self.blocks.of(leaf).map(|runs| vec![runs.count]);
         let nu = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), count)?;
         let most = nu.leaves().filter_map(|leaf| nu.shape(leaf)).map(|shape| shape[0]).max().unwrap_or(0);

@@ -1,22 +1,15 @@
 use core::any::Any;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::WeightDimensionNumbers;
 use super::scale_by_muon::one_matrix;
-use crate::arguments::{Argument, Arguments};
-use crate::element::{DType, Real};
-use crate::engine::{
-    InitContext, LeafVisitor, Shape, Sink, Stage, StepContext, Updates, WholeLeaf, WholeTree, Work, current_isa, table,
-};
-use crate::error::{Error, Result};
-use crate::needs::Nothing;
+use crate::arguments::{Argument, Arguments, Visit};
+use crate::engine::{Shape, Sink, Updates, Work, current_isa, table};
 use crate::numeric::matmul::{matmul, matrix};
 use crate::numeric::svd::Svd;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Moments, State};
+use crate::part::prelude::*;
 use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
 
@@ -139,12 +132,12 @@ impl<T> ScaleByGalore<T> {
 impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
     const NAME: &'static str = "scale_by_galore";
 
-    fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, Argument<'_>)) {
+    fn arguments(&mut self, visit: &mut Visit<'_>) {
         visit("scale", Argument::Hyperparam(&mut self.scale));
-        visit("rank", Argument::Static(&self.rank));
-        visit("update_proj_gap", Argument::Static(&self.update_proj_gap));
-        visit("base_optimizer", Argument::Static(&crate::engine::Inner(&self.base_optimizer)));
-        visit("weight_dimension_numbers", Argument::Static(&self.weight_dimension_numbers));
+        visit("rank", Argument::Static(&mut self.rank));
+        visit("update_proj_gap", Argument::Static(&mut self.update_proj_gap));
+        visit("base_optimizer", Argument::Static(&mut crate::engine::Inner(&mut self.base_optimizer)));
+        visit("weight_dimension_numbers", Argument::Static(&mut self.weight_dimension_numbers));
     }
 }
 
@@ -160,7 +153,7 @@ pub struct ScaleByGaloreState<S> {
     inside: Inside,
 }
 
-state_fields!(ScaleByGaloreState<S: State> { count, projector, base_optimizer_state });
+state_fields!(ScaleByGaloreState<S: State> { count, projector, base_optimizer_state } knows { inside });
 
 /// What it takes to run the base optimizer: its leaves, and their gradients and updates.
 struct Inside {
@@ -181,6 +174,12 @@ struct Inside {
 impl Clone for Inside {
     fn clone(&self) -> Inside {
         Inside::new(self.matrices.clone(), self.structure.clone(), self.active.clone(), self.shape)
+    }
+}
+
+impl Hash for Inside {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (&self.matrices, &self.structure, &self.active, self.shape).hash(hasher);
     }
 }
 
@@ -209,7 +208,7 @@ impl Inside {
 }
 
 /// Where a matrix lies in its leaf, the longer side first; of equal ones, the rows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Places {
     long: Vec<usize>,
     short: Vec<usize>,
@@ -226,17 +225,6 @@ struct Rooms {
 }
 
 impl<T: Stage<Needs = Nothing>> ScaleByGalore<T> {
-    /// The arguments, as data.
-    pub(crate) fn entries(&self) -> [(&'static str, Recipe); 5] {
-        [
-            ("rank", self.rank.to_recipe()),
-            ("update_proj_gap", self.update_proj_gap.to_recipe()),
-            ("scale", self.scale.to_recipe()),
-            ("base_optimizer", self.base_optimizer.recipe()),
-            ("weight_dimension_numbers", self.weight_dimension_numbers.to_recipe()),
-        ]
-    }
-
     fn places(&self, leaf: &LeafSpec) -> Result<Option<Places>> {
         let matrix = one_matrix(&self.weight_dimension_numbers, leaf, <Self as Arguments>::NAME)?;
         Ok(matrix.map(|[rows, cols]| {
@@ -278,9 +266,11 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
         self.base_optimizer.validate()
     }
 
-    fn recipe(&self) -> Recipe {
-        Recipe::call("scale_by_galore", self.entries())
+    fn effect(&self) -> crate::engine::Effect {
+        crate::engine::Effect::OWN_SIZE
     }
+
+    crate::arguments::recipe_of_arguments!();
 }
 
 impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for ScaleByGalore<T> {
@@ -307,13 +297,17 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         let mut inside = Inside::new(matrices, structure, at.active().into(), self.base_optimizer.shape());
         let work = &mut inside.work;
         table::params(&inside.zeros, &inside.structure, &mut work.params, &mut work.path)?;
-        let within = InitContext { structure: &inside.structure, active: at.active(), params: &work.params };
+        let within =
+            InitContext { structure: &inside.structure, active: at.active(), params: &work.params, point: None };
         let base_optimizer_state = self.base_optimizer.init_state(&within)?;
         work.params.clear();
         Ok(ScaleByGaloreState { count: Count::default(), projector, base_optimizer_state, inside })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        if state.inside.shape != self.base_optimizer.shape() {
+            return Err(Error::other_transformation(self.base_optimizer.describe()));
+        }
         self.base_optimizer
             .check(&state.base_optimizer_state, &StepContext { structure: &state.inside.structure, ..*at })
     }

@@ -1,8 +1,7 @@
 //! Which axes of a leaf are the rows and columns of matrices.
 
-use crate::engine::InitContext;
-use crate::error::{Error, Result};
-use crate::recipe::{Recipe, ToRecipe};
+use crate::part::prelude::*;
+use crate::recipe::{self, Entries, FromRecipe, Node, OneOrMore, Recipe, ToRecipe};
 use crate::select::subtree;
 use crate::tree::LeafSpec;
 
@@ -164,5 +163,25 @@ impl ToRecipe for WeightDimensionNumbers {
         let Some(entries) = &self.0 else { return Recipe::Null };
         let by_path = entries.iter().map(|(path, numbers)| (&**path, numbers.to_recipe()));
         Recipe::map([("by_path", Recipe::map(by_path))])
+    }
+}
+
+/// `null` takes the leaves with two axes; else `{"by_path": {path: null | {"reduction_axis", "output_axis"}}}`.
+impl FromRecipe for WeightDimensionNumbers {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<WeightDimensionNumbers> {
+        if node.is_none() {
+            return Ok(WeightDimensionNumbers::default());
+        }
+        node.fields(&["by_path"])?
+            .required("by_path")
+            .map(|Entries(numbers)| WeightDimensionNumbers::tree::<String>(numbers))
+    }
+}
+
+impl FromRecipe for DimensionNumbers {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<DimensionNumbers> {
+        let fields = node.fields(&["reduction_axis", "output_axis"])?;
+        let axes = |name| fields.required::<OneOrMore<isize>>(name).map(|axes| axes.0);
+        Ok(DimensionNumbers::new(axes("reduction_axis")?, axes("output_axis")?))
     }
 }

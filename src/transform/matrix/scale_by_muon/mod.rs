@@ -5,13 +5,8 @@ use std::sync::Arc;
 
 use self::dimensions::{Layout, layouts};
 use self::newton_schulz::Scratch;
-use crate::element::{DType, Element, Real, convert, with_dtype};
-use crate::engine::{Clock, InitContext, LeafVisitor, StepContext, WholeLeaf, WholeTree};
-use crate::error::{Error, Result};
-use crate::macros::builder;
-use crate::schedule::Hyperparam;
-use crate::state::state_fields;
-use crate::state::{Count, Moments};
+use crate::element::{Element, convert, with_dtype};
+use crate::part::prelude::*;
 
 pub use self::dimensions::{DimensionNumbers, WeightDimensionNumbers};
 pub(super) use self::dimensions::{fans, one_matrix};
@@ -71,51 +66,40 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 /// are summed in `f64`; with rows of coefficients, `ns_steps` does not count at all. Jordan's code works in bf16, without
 /// bias correction, and its mean is `beta·m + u`.
 pub fn scale_by_muon() -> ScaleByMuon {
-    ScaleByMuon {
-        ns_coeffs: NsCoeffs::standard(),
-        ns_steps: 5,
-        beta: 0.95.into(),
-        eps: 1e-8.into(),
-        mu_dtype: None,
-        nesterov: true,
-        adaptive: false,
-        preconditioning: Preconditioning::Frobenius,
-        weight_dimension_numbers: WeightDimensionNumbers::default(),
-    }
+    ScaleByMuon::with()
 }
 
-/// See [`scale_by_muon`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct ScaleByMuon {
-    /// The coefficients of the iteration: three numbers for all steps, or a row of three for each step.
-    pub ns_coeffs: NsCoeffs,
-    /// How many steps of the iteration; the number of rows of coefficients, if there are rows.
-    pub ns_steps: usize,
-    /// Decay of the running mean, in `[0, 1)`.
-    pub beta: Hyperparam,
-    /// Added to the norm; not negative.
-    pub eps: Hyperparam,
-    /// Type of the running mean; by default the one that arithmetic is done in.
-    pub mu_dtype: Option<DType>,
-    /// Whether the running mean looks one step ahead.
-    pub nesterov: bool,
-    /// Whether the result is multiplied by its inner product with the mean: the dual norm of the mean.
-    pub adaptive: bool,
-    /// How singular values are brought to at most 1 before the iteration.
-    pub preconditioning: Preconditioning,
-    /// Which axes of a leaf are the rows and columns of its matrices; by default those of a leaf with two axes.
-    pub weight_dimension_numbers: WeightDimensionNumbers,
+part! {
+    /// See [`scale_by_muon`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub ScaleByMuon as "scale_by_muon": Whole, OWN_SIZE;
+    hyperparams {
+        /// Decay of the running mean.
+        beta: DECAY = 0.95;
+        /// Added to the norm.
+        eps: NOT_NEGATIVE = 1e-8;
+    }
+    options {
+        /// The coefficients of the iteration: three numbers for all steps, or a row of three for each step.
+        ns_coeffs: NsCoeffs = NsCoeffs::standard();
+        /// Type of the running mean; if none is said, the one that arithmetic is done in.
+        mu_dtype: Option<DType> = None;
+        /// Whether the running mean looks one step ahead.
+        nesterov: bool = true;
+        /// Whether the result is multiplied by its inner product with the mean: the dual norm of the mean.
+        adaptive: bool = false;
+        /// How singular values are brought to at most 1 before the iteration.
+        preconditioning: Preconditioning = Preconditioning::Frobenius;
+        /// Which axes of a leaf are the rows and columns of its matrices; if none are said, those of a leaf with two axes.
+        weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
+    }
+    integers {
+        /// How many steps of the iteration; the number of rows of coefficients, if there are rows.
+        ns_steps: usize = 5;
+    }
+    check Self::check_coeffs;
 }
 
-builder! {
-    ScaleByMuon as "scale_by_muon" {
-        hyperparams: beta, eps;
-        options: ns_coeffs: NsCoeffs, mu_dtype: Option<DType>, nesterov: bool, adaptive: bool,
-            preconditioning: Preconditioning, weight_dimension_numbers: WeightDimensionNumbers;
-        integers: ns_steps: usize;
-    }
-}
 /// What [`scale_by_muon`] remembers.
 #[derive(Clone, Debug)]
 pub struct ScaleByMuonState {
@@ -127,30 +111,23 @@ pub struct ScaleByMuonState {
     scratch: Scratch,
 }
 
-state_fields!(ScaleByMuonState<> { count, mu });
+state_fields!(ScaleByMuonState { count, mu });
 
-impl crate::engine::Part for ScaleByMuon {
-    const NAME: &'static str = "scale_by_muon";
-    type Form = crate::engine::Whole;
-
-    fn validate(&self) -> Result<()> {
-        self.beta.validate(Self::NAME, "beta", "in [0, 1)", |x| (0.0..1.0).contains(&x))?;
-        self.eps.validate(Self::NAME, "eps", "finite and not negative", |x| x >= 0.0 && x.is_finite())?;
+impl ScaleByMuon {
+    fn check_coeffs(&self) -> Result<()> {
         match self.ns_coeffs.is_empty() {
             true => Err(Error::argument(Self::NAME, "ns_coeffs", "three numbers, or rows of three", "no row")),
             false => Ok(()),
         }
     }
-
-    crate::arguments::recipe_of_arguments!();
 }
 
-impl crate::engine::WholeTreeTransformation for ScaleByMuon {
+impl WholeTreeTransformation for ScaleByMuon {
     type State = ScaleByMuonState;
-    type Needs = crate::needs::Nothing;
+    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByMuonState> {
-        let layouts = layouts(&self.weight_dimension_numbers, at, <Self as crate::engine::Part>::NAME)?;
+        let layouts = layouts(&self.weight_dimension_numbers, at, Self::NAME)?;
         let mu = at.moments_of(self.mu_dtype)?;
         Ok(ScaleByMuonState { count: Count::default(), mu, layouts: layouts.into(), scratch: Scratch::default() })
     }

@@ -1,14 +1,12 @@
 //! The iteration that brings the singular values of a matrix near 1.
 
-use crate::recipe::{Recipe, ToRecipe};
-use core::any::Any;
-
 use super::dimensions::Layout;
-use crate::element::{DType, Real};
 use crate::engine::{Isa, Job, current_isa, dispatch, sum_tile};
-use crate::error::{Error, Result};
 use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::spectral::spectral_norm;
+use crate::part::prelude::*;
+use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, ToRecipe, words};
+use core::any::Any;
 
 /// The coefficients `(a, b, c)` of `X ← a·X + (b·A + c·A²)·X`: the same for all steps, or a row for each.
 #[derive(Clone, Debug, PartialEq)]
@@ -316,13 +314,21 @@ impl ToRecipe for NsCoeffs {
     }
 }
 
-impl ToRecipe for Preconditioning {
-    fn to_recipe(&self) -> Recipe {
-        Recipe::text(match self {
-            Preconditioning::Frobenius => "frobenius",
-            Preconditioning::Spectral => "spectral",
-            Preconditioning::Aol => "aol",
-            Preconditioning::Schatten => "schatten",
-        })
+/// The name of a preset, three numbers, or rows of three.
+impl FromRecipe for NsCoeffs {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<NsCoeffs> {
+        if let Recipe::Text(name) = node.value() {
+            return NsCoeffs::preset(name).map_err(|error| ConfigError::refused(node.place(), error));
+        }
+        let three = |node: &Node<'_>| -> recipe::Result<[f64; 3]> {
+            node.read::<Vec<f64>>()?.try_into().map_err(|_| node.wrong("three numbers"))
+        };
+        let rows = node.list()?;
+        match rows.first().is_some_and(|row| matches!(row.value(), Recipe::List(_))) {
+            true => Ok(rows.iter().map(three).collect::<recipe::Result<Vec<_>>>()?.into()),
+            false => three(node).map(NsCoeffs::from),
+        }
     }
 }
+
+words!(Preconditioning { Frobenius = "frobenius", Spectral = "spectral", Aol = "aol", Schatten = "schatten" });

@@ -3,11 +3,10 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::element::{Both, DType, PerReal, Real};
+use crate::element::{Both, PerReal};
 use crate::engine::{Isa, Job, dispatch, sum_tile};
-use crate::error::{Error, Result};
+use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::schedule::Hyperparam;
 
 /// A number that follows from a sum over the elements of all updates; see [`monitor`](crate::monitor).
 ///

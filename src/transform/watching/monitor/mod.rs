@@ -4,9 +4,8 @@ mod state;
 pub use measure::{GlobalNorm, Measure, MeasureFn, MeasureWithEma, Measured, TreeSum, measure_fn, measure_with_ema};
 pub use state::{Measurements, MonitorState, measurements};
 
-use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile};
-use crate::error::{Error, Result};
+use crate::engine::current_isa;
+use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
 /// Measures the updates that pass through, under names to read in the state; changes nothing.
@@ -96,64 +95,59 @@ impl Monitor {
     }
 }
 
-impl Stage for Monitor {
-    type Needs = crate::needs::Nothing;
-    type State = MonitorState;
-    type Run = ();
-    type Kernel<C: Real> = ();
+impl Part for Monitor {
+    const NAME: &'static str = "monitor";
+    type Form = LooksOn;
 
-    const SHAPE: Shape = Shape::elementwise(false, false);
-    /// In one loop with others it would see what the last of them makes of an element.
-    const FUSES: bool = false;
-
-    fn shape(&self) -> Shape {
-        Shape { sums: self.measures.len(), ..Self::SHAPE }
+    fn effect(&self) -> Effect {
+        Effect::ALONG
     }
 
     fn validate(&self) -> Result<()> {
         let names: Vec<_> = self.measures.iter().map(|(name, _)| name).collect();
         if let Some((i, name)) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
-            return Err(Error::argument("monitor", "measures", "of different names", format!("`{name}` again at {i}")));
+            return Err(Error::argument(
+                Self::NAME,
+                "measures",
+                "of different names",
+                format!("`{name}` again at {i}"),
+            ));
         }
         self.measures.iter().try_for_each(|(_, measure)| measure.validate())
     }
 
-    fn init_state(&self, at: &InitContext<'_>) -> Result<MonitorState> {
-        let leaves = at.structure().leaves().iter().zip(at.active());
-        let elements = leaves.map(|(leaf, on)| if *on { leaf.len() } else { 0 }).sum();
-        Ok(MonitorState::new(&self.measures, elements))
-    }
-
-    fn begin(&self, _: &mut MonitorState, _: &StepContext<'_>) {}
-
-    fn finish(&self, state: &mut MonitorState, (): (), sums: Sums<'_>, _: &mut Outcome) {
-        state.record(&self.measures, sums);
-    }
-
-    fn tile<C: Real>(&self, _: &MonitorState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        // A later pass that computes the same updates again must not measure them again.
-        if place.at != span.to {
-            return;
-        }
-        for (i, (_, measure)) in self.measures.iter().enumerate() {
-            let sum = measure.sum(tile.isa(), tile.input());
-            tile.sums()[place.sum + i] += sum;
-        }
-    }
-
-    fn kernel<C: Real>(&self, _: &MonitorState, (): &(), _: usize) {}
-
-    fn state_bytes(&self, _: &MonitorState, _: usize, _: usize, _: Span) -> usize {
-        0
-    }
-
     fn recipe(&self) -> Recipe {
         let measures = self.measures.iter().map(|(name, measure)| (&**name, measure.to_recipe()));
-        Recipe::call("monitor", [("measures", Recipe::map(measures))])
+        Recipe::call(Self::NAME, [("measures", Recipe::map(measures))])
     }
 
     fn describe(&self) -> String {
         let names: Vec<_> = self.measures.iter().map(|(name, _)| &**name).collect();
         format!("monitor({})", names.join(", "))
+    }
+}
+
+impl Onlooker for Monitor {
+    type Memory = MonitorState;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<MonitorState> {
+        let leaves = at.structure().leaves().iter().zip(at.active());
+        let elements = leaves.map(|(leaf, on)| if *on { leaf.len() } else { 0 }).sum();
+        Ok(MonitorState::new(&self.measures, elements))
+    }
+
+    fn sums(&self) -> usize {
+        self.measures.len()
+    }
+
+    #[inline(always)]
+    fn look<C: Real>(&self, u: &[C], sums: &mut [f64]) {
+        for (sum, (_, measure)) in sums.iter_mut().zip(&self.measures) {
+            *sum += measure.sum(current_isa(), u);
+        }
+    }
+
+    fn finish(&self, state: &mut MonitorState, sums: Sums<'_>) {
+        state.record(&self.measures, sums);
     }
 }

@@ -78,10 +78,11 @@ struct MeanState {
     ema: Scalar,
 }
 
-crate::state::state_fields!(MeanState<> { count, ema });
+crate::state::state_fields!(MeanState { count, ema });
 
 impl State for MonitorState {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("elements", &self.elements);
         walk.child("measurements", &self.measurements);
         walk.within("measure_states", |walk| self.means.iter().for_each(|(name, mean)| walk.child(name, mean)));
     }

@@ -48,6 +48,21 @@ fn raw_of(constraint: impl Constraint, params: &ArrayD<f64>) -> Raw<ArrayD<f64>>
     Constraints::new().at("", constraint).unconstrain(params).unwrap()
 }
 
+/// Bounds of both signs, on both sides of 1, about 0 and far from it.
+const INTERVALS: [(f64, f64); 11] = [
+    (0.0, 1.0),
+    (-1.0, 0.0),
+    (0.25, 0.75),
+    (-0.75, -0.25),
+    (-0.1, 0.2),
+    (1.5, 4.0),
+    (-4.0, -1.5),
+    (-30.0, 1.25),
+    (1e6, 3e6),
+    (1e-6, 2e-6),
+    (-3e-6, -1e-6),
+];
+
 /// Each constraint, for each sort of shape, with a point of its set.
 fn cases() -> Vec<(String, Raw<ArrayD<f64>>)> {
     let mut cases = Vec::new();
@@ -56,9 +71,12 @@ fn cases() -> Vec<(String, Raw<ArrayD<f64>>)> {
         cases.push((format!("{name} {shape:?}"), raw));
     };
     let half = |shape: &[usize]| array(shape, vec![0.5; shape.iter().product()]);
+    for (lower, upper) in INTERVALS {
+        let inside = |shape: &[usize]| array(shape, vec![0.4 * lower + 0.6 * upper; shape.iter().product()]);
+        case(&format!("interval({lower}, {upper})"), raw_of(interval(lower, upper), &inside(&[5])));
+    }
     for shape in [&[][..], &[5], &[2, 3]] {
         case("interval(-2, 3)", raw_of(interval(-2.0, 3.0), &half(shape)));
-        case("interval(0, 1)", raw_of(interval(0.0, 1.0), &half(shape)));
         case("positive", raw_of(positive(), &half(shape)));
         case("positive_exp", raw_of(positive_exp(), &half(shape)));
     }

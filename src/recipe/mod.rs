@@ -6,6 +6,14 @@
 
 use core::fmt;
 
+mod error;
+mod read;
+mod values;
+
+pub use error::{ConfigError, Result};
+pub use read::{Builder, Decided, Fields, FromRecipe, Node, Required, Setting};
+pub(crate) use values::{Entries, OneOrMore, words};
+
 use crate::element::DType;
 
 /// A value of a config: what JSON has, whole numbers apart from floats, and what cannot be written down.
@@ -216,16 +224,6 @@ impl<T: ToRecipe, const N: usize> ToRecipe for [T; N] {
 impl<A: ToRecipe, B: ToRecipe> ToRecipe for (A, B) {
     fn to_recipe(&self) -> Recipe {
         Recipe::List(vec![self.0.to_recipe(), self.1.to_recipe()])
-    }
-}
-
-/// An argument that says itself how it is made, asked only when its recipe is asked for.
-#[doc(hidden)]
-pub struct Later<F>(pub F);
-
-impl<F: Fn() -> Recipe> ToRecipe for Later<F> {
-    fn to_recipe(&self) -> Recipe {
-        (self.0)()
     }
 }
 

@@ -21,8 +21,8 @@ fn one_of_each() -> Vec<(Schedule, &'static str)> {
         ),
         (warmup_constant(0.0, 1.0, 10).into(), "warmup_constant(0.0, 1.0, 10)"),
         (
-            warmup_cosine_decay(0.0, 1.0, 2, 10, 0.1).exponent(2.0).into(),
-            "warmup_cosine_decay(0.0, 1.0, 2, 10, 0.1).exponent(2.0)",
+            warmup_cosine_decay(0.0, 1.0, 2, 10).end_value(0.1).exponent(2.0).into(),
+            "warmup_cosine_decay(0.0, 1.0, 2, 10).end_value(0.1).exponent(2.0)",
         ),
         (
             warmup_exponential_decay(0.0, 1.0, 2, 10, 0.5).end_value(0.1).into(),
@@ -33,7 +33,10 @@ fn one_of_each() -> Vec<(Schedule, &'static str)> {
             "linear_onecycle(10, 1.0).pct_start(0.5).pct_final(0.9).div_factor(10.0).final_div_factor(2.0)",
         ),
         (cosine_onecycle(10, 1.0).pct_start(0.5).into(), "cosine_onecycle(10, 1.0).pct_start(0.5)"),
-        (sgdr([warmup_cosine_decay(0.0, 1.0, 2, 10, 0.1)]).into(), "sgdr([warmup_cosine_decay(0.0, 1.0, 2, 10, 0.1)])"),
+        (
+            sgdr([warmup_cosine_decay(0.0, 1.0, 2, 10).end_value(0.1)]).into(),
+            "sgdr([warmup_cosine_decay(0.0, 1.0, 2, 10).end_value(0.1)])",
+        ),
         (
             join([constant(1.0).into(), linear(1.0, 0.0, 5).into()], [3]).into(),
             "join([constant(1.0).into(), linear(1.0, 0.0, 5).into()], [3])",
@@ -89,7 +92,7 @@ fn refuses_what_is_out_of_range() {
             piecewise_interpolate(InterpolateType::Linear, 0.054, [(3, -0.5)]).into(),
             "piecewise_interpolate: argument `boundaries_and_scales`",
         ),
-        (warmup_cosine_decay(0.0, 0.006, 10, 10, 0.0).into(), "warmup_cosine_decay: argument `decay_steps`"),
+        (warmup_cosine_decay(0.0, 0.006, 10, 10).into(), "warmup_cosine_decay: argument `decay_steps`"),
         // Those that only we refuse.
         (constant(f64::NAN).into(), "constant: argument `value`"),
         (linear(0.0, f64::INFINITY, 9).into(), "linear: argument `end_value`"),
@@ -104,7 +107,7 @@ fn refuses_what_is_out_of_range() {
         (linear_onecycle(9, 1.0).pct_final(0.1).into(), "linear_onecycle: argument `pct_final`"),
         (cosine_onecycle(9, 1.0).div_factor(0.0).into(), "cosine_onecycle: argument `div_factor`"),
         (sgdr([]).into(), "sgdr: argument `cycles`"),
-        (sgdr([warmup_cosine_decay(0.0, 1.0, 5, 5, 0.0)]).into(), "sgdr: cycle 0: argument `decay_steps`"),
+        (sgdr([warmup_cosine_decay(0.0, 1.0, 5, 5)]).into(), "sgdr: cycle 0: argument `decay_steps`"),
         (join([], []).into(), "join: argument `schedules`"),
         (join([constant(1.0).into()], [3]).into(), "join: argument `boundaries` must be 0, one fewer"),
         (join([constant(1.0).into(), constant(1.0).into(), constant(1.0).into()], [3, 2]).into(), "ascending"),

@@ -49,7 +49,12 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
 }
 
 fn close(found: &[f64], expected: &[f64], what: &str) {
-    let size = expected.iter().fold(1e-3_f64, |most, x| most.max(x.abs()));
+    close_for(1e-3, found, expected, what);
+}
+
+/// As `close`, where numbers of this size were added up.
+fn close_for(size: f64, found: &[f64], expected: &[f64], what: &str) {
+    let size = expected.iter().fold(size, |most, x| most.max(x.abs()));
     assert_eq!(found.len(), expected.len());
     for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
         assert!((found - expected).abs() <= 1e-13 * size, "{what}[{i}]: {found:e} is not {expected:e}");
@@ -86,9 +91,19 @@ fn check(name: &str, set: &impl Projection, oracle: impl Fn(&[f64]) -> Vec<f64>)
     }
 }
 
+/// Of sets that all numbers of a point have a part in: what is far less than those is not known better.
+fn check_sums(name: &str, set: &impl Projection, oracle: impl Fn(&[f64]) -> Vec<f64>) {
+    for point in points() {
+        let mut tree = tree_of(&point);
+        set.project(&mut tree).unwrap();
+        let size = point.iter().fold(1e-3_f64, |most, x| most.max(x.abs()));
+        close_for(size, &flat(&tree), &oracle(&point), name);
+    }
+}
+
 #[test]
 fn each_projection_agrees_with_a_naive_one() {
-    for scale in [0.05, 1.0, 30.0] {
+    for scale in [1e-3, 0.05, 0.5, 1.0, 3.0, 30.0, 4e5] {
         check("simplex", &simplex(scale), |x| naive_simplex(x, scale));
         check("l1_sphere", &l1_sphere(scale), |x| naive_l1_sphere(x, scale));
         let inside = |x: &[f64]| x.iter().map(|x| x.abs()).sum::<f64>() <= scale;
@@ -97,14 +112,23 @@ fn each_projection_agrees_with_a_naive_one() {
         check("l2_ball", &l2_ball(scale), |x| times(x, (scale / dot(x, x).sqrt()).min(1.0)));
         check("linf_ball", &linf_ball(scale), |x| x.iter().map(|x| x.max(-scale).min(scale)).collect());
         check("hypercube", &hypercube(scale), |x| x.iter().map(|x| x.clamp(0.0, scale)).collect());
-        check("box", &box_set(-scale, 0.3 * scale), |x| x.iter().map(|x| x.clamp(-scale, 0.3 * scale)).collect());
+        for (lower, upper) in [(-1.0, 0.3), (-0.5, -0.25), (0.25, 0.5), (0.0, 2.0), (-2.0, 0.0), (-1.0, -1.0)] {
+            let (lower, upper) = (lower * scale, upper * scale);
+            check("box", &box_set(lower, upper), |x| x.iter().map(|x| x.clamp(lower, upper)).collect());
+        }
     }
     check("non_negative", &non_negative(), |x| x.iter().map(|x| x.max(0.0)).collect());
-    check("vector", &vector(1.0), |x| vec![x.iter().sum::<f64>() / x.len() as f64; x.len()]);
-    for b in [-3.0, 0.0, 5.0] {
-        let off = move |x: &[f64], a: f64| (b - a * x.iter().sum::<f64>()) / (a * a * x.len() as f64);
-        check("hyperplane", &hyperplane(2.0, b), |x| x.iter().map(|y| y + 2.0 * off(x, 2.0)).collect());
-        check("halfspace", &halfspace(-0.5, b), |x| x.iter().map(|y| y - 0.5 * off(x, -0.5).min(0.0)).collect());
+    for a in [-30.0, -2.0, -0.5, 0.25, 1.0, 3.0, 1e3] {
+        // Which multiple it is does not matter.
+        check_sums("vector", &vector(a), |x| vec![x.iter().sum::<f64>() / x.len() as f64; x.len()]);
+        for b in [-1e3, -3.0, -0.5, 0.0, 0.25, 5.0, 1e4] {
+            let off = |x: &[f64]| (b - a * x.iter().sum::<f64>()) / (a * x.len() as f64);
+            check_sums("hyperplane", &hyperplane(a, b), |x| x.iter().map(|y| y + off(x)).collect());
+            let is_inside = |x: &[f64]| a * x.iter().sum::<f64>() <= b;
+            check_sums("halfspace", &halfspace(a, b), |x| {
+                if is_inside(x) { x.to_vec() } else { x.iter().map(|y| y + off(x)).collect() }
+            });
+        }
     }
 }
 

@@ -31,6 +31,7 @@
 /// | `check path;` | a function `fn(&Self) -> Result<()>` for what ranges cannot say |
 /// | `recipe path;` | a function `fn(&Self) -> Recipe` in place of name and arguments |
 /// | `arguments inside;` | the named arguments are those of what is inside, if it has any, and its own |
+/// | `effect OWN_SIZE;` | what it does to updates, if that is not what what is inside does: an [`Effect`](crate::part::Effect) |
 ///
 /// After `T` there may be another parameter of the type, with its bound: `<T, S: SkipUpdate = NoSkip>`; and a constant:
 /// `<T; const ZERO: bool>`.
@@ -39,16 +40,17 @@ macro_rules! wrapper {
     (
         $(#[$meta:meta])*
         $vis:vis $W:ident<$T:ident $(: $TB:path)? $(, $X:ident: $XB:path $(= $XD:ty)?)? $(; const $Z:ident: $ZT:ty)?>
-            as $name:tt around $key:ident: $Form:ty {
+            as $name:tt around $key:ident $(, with state $state:ident)?: $Form:ty {
             $(
                 $(#[$doc:meta])*
-                $a:ident: $A:ident $(<$G:ident>)? $(in $range:ident)? $(= $default:expr)?;
+                $a:ident: $(@$how:ident)? $A:ident $(<$G:ident>)? $(in $range:ident)? $(= $default:expr)?;
             )*
         }
         $(shows $shows:literal: $($shown:ident),+;)?
         $(check $check:path;)?
         $(recipe $recipe:path;)?
         $(arguments $arguments:ident;)?
+        $(effect $effect:ident;)?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
@@ -71,20 +73,31 @@ macro_rules! wrapper {
             type Form = $Form;
 
             fn validate(&self) -> $crate::Result<()> {
-                $($($crate::wrapper!(@within self $a ($A) $range);)?)*
+                #[allow(unused_imports, reason = "a wrapper may have no argument with a range")]
+                use $crate::arguments::Within as _;
+                $($(self.$a.within(<Self as $crate::part::Part>::NAME, stringify!($a), $crate::range::$range)?;)?)*
                 $($check(self)?;)?
                 Ok(())
             }
 
             fn recipe(&self) -> $crate::recipe::Recipe {
                 $crate::wrapper!(@or [$($recipe(self))?] [{
-                    #[allow(unused_imports, reason = "a wrapper may have no arguments")]
-                    use $crate::recipe::ToRecipe as _;
-                    let inner = (stringify!($key), self.inner.recipe());
-                    let arguments = [inner, $((stringify!($a), self.$a.to_recipe()),)*];
-                    $crate::recipe::Recipe::call(<Self as $crate::part::Part>::NAME, arguments)
+                    let name = <Self as $crate::part::Part>::NAME;
+                    let show = |visit: &mut $crate::arguments::Visit<'_>| {
+                        $crate::part::Part::own_arguments(&mut self.clone(), visit);
+                    };
+                    $crate::arguments::recipe_of(name, show)
                 }])
             }
+
+            fn own_arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
+                visit(stringify!($key), $crate::arguments::Argument::Static(&mut $crate::part::Inner(&mut self.inner)));
+                $(visit(stringify!($a), $crate::wrapper!(@argument self $a ($(@$how)? $A) ($($default)?)));)*
+            }
+
+            $(fn effect(&self) -> $crate::part::Effect {
+                $crate::part::Effect::$effect
+            })?
 
             fn describe(&self) -> String {
                 let (name, inner) = (<Self as $crate::part::Part>::NAME, self.inner.describe());
@@ -99,6 +112,8 @@ macro_rules! wrapper {
             for $W<$T $(, $X)? $(, $Z)?>
         {
             type Inner = $T;
+            const KEY: &'static str = stringify!($key);
+            $(const STATE: &'static str = stringify!($state);)?
 
             fn inner(&self) -> &$T {
                 &self.inner
@@ -107,7 +122,7 @@ macro_rules! wrapper {
 
         $crate::wrapper! {
             @arguments ($($arguments)?) ($W<$T $(, $X)? $(, $Z)?>) $T ($crate::GradientTransformation $(+ $TB)?)
-            ($(, $X: $XB)? $(, const $Z: $ZT)?) $name $key $([$a ($A)])*
+            ($(, $X: $XB)? $(, const $Z: $ZT)?) $name $key $([$a ($A $(<$G>)?)])*
         }
     };
 
@@ -137,6 +152,9 @@ macro_rules! wrapper {
     (@setter $docs:tt $a:ident (Hyperparam) $default:tt) => {
         $crate::wrapper!(@setter $docs $a (impl Into<Hyperparam>), $a.into());
     };
+    (@setter $docs:tt $a:ident (Option<Hyperparam>) $default:tt) => {
+        $crate::wrapper!(@setter $docs $a (impl Into<Hyperparam>), Some($a.into()));
+    };
     (@setter $docs:tt $a:ident (Option<$G:ident>) $default:tt) => {
         $crate::wrapper!(@setter $docs $a (impl Into<Option<$G>>), $a.into());
     };
@@ -151,70 +169,79 @@ macro_rules! wrapper {
         }
     };
 
-    (@within $self:ident $a:ident (Hyperparam) $range:ident) => {
-        $self.$a.within(<Self as $crate::part::Part>::NAME, stringify!($a), $crate::range::$range)?
+    // What decides on the type cannot be set.
+    (@argument $self:ident $a:ident (@decides $A:ident) $default:tt) => {
+        $crate::arguments::Argument::Static(&mut $crate::recipe::Decided($self.$a.to_recipe()))
     };
-    (@within $self:ident $a:ident $A:tt $range:ident) => {
-        if !($crate::range::$range.holds)($self.$a as f64) {
-            let (name, expected) = (<Self as $crate::part::Part>::NAME, $crate::range::$range.text);
-            return Err($crate::Error::argument(name, stringify!($a), expected, $self.$a));
-        }
+    // What is no parameter of the constructor need not be given.
+    (@argument $self:ident $a:ident (@may $A:ident) $default:tt) => {
+        $crate::arguments::Argument::Static(&mut $self.$a)
     };
-
-    (@argument $self:ident $a:ident (Hyperparam)) => {
+    (@argument $self:ident $a:ident (Hyperparam) $default:tt) => {
         $crate::arguments::Argument::Hyperparam(&mut $self.$a)
     };
-    (@argument $self:ident $a:ident $A:tt) => {
-        $crate::arguments::Argument::Static(&$crate::recipe::Later(|| $self.$a.to_recipe()))
+    (@argument $self:ident $a:ident (Option<Hyperparam>) $default:tt) => {
+        $crate::arguments::optional(&mut $self.$a)
+    };
+    (@argument $self:ident $a:ident $A:tt ()) => {
+        $crate::arguments::Argument::Static(&mut $crate::recipe::Required(&mut $self.$a))
+    };
+    (@argument $self:ident $a:ident $A:tt $default:tt) => {
+        $crate::arguments::Argument::Static(&mut $self.$a)
     };
 
-    (@arguments () ($W:ty) $T:ident ($($bound:tt)*) ($($more:tt)*) $name:tt $key:ident $([$a:ident $A:tt])*) => {
+    (@arguments () ($W:ty) $T:ident ($($bound:tt)*) ($($more:tt)*) $name:tt $key:ident $($argument:tt)*) => {
         impl<$T: $($bound)* $($more)*> $crate::arguments::Arguments for $W {
             const NAME: &'static str = $name;
 
-            fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
-                #[allow(unused_imports, reason = "a wrapper may have no arguments")]
-                use $crate::recipe::ToRecipe as _;
-                visit(stringify!($key), $crate::arguments::Argument::Static(&$crate::part::Inner(&self.inner)));
-                $(visit(stringify!($a), $crate::wrapper!(@argument self $a $A));)*
+            fn arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
+                $crate::part::Part::own_arguments(self, visit);
             }
         }
     };
-    (@arguments (inside) ($W:ty) $T:ident $bound:tt ($($more:tt)*) $name:tt $key:ident $([$a:ident $A:tt])*) => {
+    (@arguments (inside) ($W:ty) $T:ident $bound:tt ($($more:tt)*) $name:tt $key:ident $($argument:tt)*) => {
         /// Those of what is inside, and its own.
-        impl<$T: $crate::arguments::Arguments $($more)*> $crate::arguments::Arguments for $W {
+        impl<$T: $crate::arguments::Arguments + $crate::GradientTransformation $($more)*> $crate::arguments::Arguments
+            for $W
+        {
             const NAME: &'static str = <$T as $crate::arguments::Arguments>::NAME;
 
             fn name(&self) -> &'static str {
                 self.inner.name()
             }
 
-            fn arguments(&mut self, visit: &mut dyn FnMut(&'static str, $crate::arguments::Argument<'_>)) {
-                #[allow(unused_imports, reason = "as above")]
-                use $crate::recipe::ToRecipe as _;
+            fn arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
                 self.inner.arguments(visit);
-                $(visit(stringify!($a), $crate::wrapper!(@argument self $a $A));)*
+                $crate::part::Part::own_arguments(self, &mut |name, argument| {
+                    if name != stringify!($key) {
+                        visit(name, argument);
+                    }
+                });
             }
         }
     };
 }
 
 /// Says once what a part remembers: makes the struct, its default, and [`State`](crate::state::State). A field starts at what follows
-/// its type, or else at its default. Those `beside` are no part of the state. `evaluate |memory| expr` says how parameters to evaluate
-/// with are made, see [`EvaluateAs`](crate::state::EvaluateAs).
+/// its type, or else at its default. Those in `set` are set by users, and stay when the state starts anew
+/// ([`StepContext::anew`](crate::part::StepContext)). Those `beside` are no part of the state. `evaluate |memory| expr` says how parameters to evaluate
+/// with are made, see [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` lets a walk over [parts](crate::state::StateWalk) find it.
 macro_rules! memory {
     (
         $(#[$meta:meta])*
         $vis:vis $M:ident $(<$G:ident: $GB:path>)? {
             $($(#[$doc:meta])* $field:ident: $F:ty $(= $start:expr)?,)*
         }
+        $(set { $($(#[$sdoc:meta])* $set:ident: $St:ty,)* })?
         $(beside { $($(#[$bdoc:meta])* $beside:ident: $B:ty $(= $bstart:expr)?,)* })?
         $(evaluate |$memory:ident| $as:expr;)?
+        $(shown as $part:ident;)?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
         $vis struct $M $(<$G: $GB>)? {
             $($(#[$doc])* $field: $F,)*
+            $($($(#[$sdoc])* $set: $St,)*)?
             $($($(#[$bdoc])* $beside: $B,)*)?
         }
 
@@ -222,6 +249,7 @@ macro_rules! memory {
             fn default() -> Self {
                 $M {
                     $($field: $crate::wrapper!(@or [$($start)?] [<$F>::default()]),)*
+                    $($($set: <$St>::default(),)*)?
                     $($($beside: $crate::wrapper!(@or [$($bstart)?] [<$B>::default()]),)*)?
                 }
             }
@@ -229,10 +257,14 @@ macro_rules! memory {
 
         impl $(<$G: $GB>)? $crate::state::State for $M $(<$G>)? {
             fn walk<'a>(&'a self, walk: &mut $crate::state::StateWalk<'a, '_>) {
-                $(walk.child(stringify!($field), &self.$field);)*
+                let this = $crate::wrapper!(@or [$(match walk.$part(self) { Some(this) => this, None => return })?] [self]);
+                $(walk.child(stringify!($field), &this.$field);)*
+                $($(walk.setting(stringify!($set), &this.$set);)*)?
             }
             fn walk_mut<'a>(&'a mut self, walk: &mut $crate::state::StateWalkMut<'a, '_>) {
-                $(walk.child(stringify!($field), &mut self.$field);)*
+                let this = $crate::wrapper!(@or [$(match walk.$part(self) { Some(this) => this, None => return })?] [self]);
+                $(walk.child(stringify!($field), &mut this.$field);)*
+                $($(walk.setting(stringify!($set), &mut this.$set);)*)?
             }
             $(fn evaluate_as(&self) -> Option<$crate::state::EvaluateAs> {
                 let $memory = self;
@@ -241,4 +273,3 @@ macro_rules! memory {
         }
     };
 }
-pub(crate) use memory;

@@ -108,8 +108,11 @@ fn inside(name: &str, x: &ArrayD<f64>) {
         all.chunks(rows * cols).map(|m| Array2::from_shape_vec((rows, cols), m.to_vec()).unwrap()).collect::<Vec<_>>()
     };
     match name.split([' ', '(']).next().unwrap() {
-        "interval" if name.contains("-2") => assert!(x.iter().all(|x| *x > -2.0 && *x < 3.0), "{name}"),
-        "interval" => assert!(x.iter().all(|x| *x > 0.0 && *x < 1.0), "{name}"),
+        "interval" => {
+            let bounds = name.split(['(', ')']).nth(1).unwrap().split_once(", ").unwrap();
+            let (lower, upper): (f64, f64) = (bounds.0.parse().unwrap(), bounds.1.parse().unwrap());
+            assert!(x.iter().all(|x| *x > lower && *x < upper), "{name}");
+        }
         "positive" | "positive_exp" => assert!(x.iter().all(|x| *x > 0.0 && x.is_finite()), "{name}"),
         "simplex" => lanes().for_each(|lane| {
             assert!(lane.iter().all(|x| *x >= 0.0) && (lane.sum() - 1.0).abs() <= unit, "{name}");

@@ -1,0 +1,323 @@
+//! Wrappers that add up over all elements, and do something to the updates when they have seen them all.
+
+use super::super::super::{Sums, Term, Tile};
+use super::super::SlotArray;
+use super::super::loops::{Access, MOST_SUMS, OnElement, add_sums, each_beside};
+use super::super::state::Arrays;
+use super::arithmetic::Own;
+use super::{Around, Wrapper};
+use crate::element::{DType, Real};
+use crate::needs::Nothing;
+
+/// The form of a [`Wrapper`] that is [`Weighing`].
+pub type AroundWithSums<Asks = Nothing> = Around<Asks, WithSums>;
+
+/// In [`Around`]: the wrapper is [`Weighing`].
+pub enum WithSums {}
+
+/// A [`Wrapper`] that adds up over what goes into what is inside, or over what comes out of it, and gives out the updates when it has
+/// seen all of that. It may also meet each update with the gradient that it was made of.
+///
+/// In the order of a step: [`take_in`](Weighing::take_in), what is inside, [`meet`](Weighing::meet), [`measure`](Weighing::measure),
+/// [`weigh`](Weighing::weigh), which is told the sums, and [`give_out`](Weighing::give_out).
+///
+/// # Example
+///
+/// Takes the direction of what is inside, and the length of the gradients:
+///
+/// ```
+/// use gradchain::Real;
+/// use gradchain::part::{AroundWithSums, Sums, Weighing, Wrapper};
+/// use gradchain::prelude::*;
+/// use gradchain::state::{Scalar, State};
+///
+/// gradchain::wrapper! {
+///     /// Gives updates the norm of the gradients.
+///     pub Graft<T> as "graft" around inner: AroundWithSums {}
+/// }
+///
+/// #[derive(State, Clone, Debug, Default)]
+/// pub struct Ratio { ratio: Scalar }
+///
+/// impl<T: GradientTransformation> Wrapper for Graft<T> {
+///     type Memory = Ratio;
+/// }
+///
+/// impl<T: GradientTransformation> Weighing for Graft<T> {
+///     type Slots<C: Real> = [C; 0];
+///     type TakenIn<W: Real> = [W; 1];
+///     type Measured<W: Real> = [W; 1];
+///     type First<C: Real> = ();
+///     type Second<C: Real> = C;
+///
+///     fn first<C: Real>(&self, _: &Ratio, _: usize) {}
+///
+///     #[inline(always)]
+///     fn take_in<C: Real>((): (), _: &mut [C; 0], u: C, _: C) -> [C::Wide; 1] {
+///         [u.wide() * u.wide()]
+///     }
+///
+///     #[inline(always)]
+///     fn measure<C: Real>((): (), u: C) -> [C::Wide; 1] {
+///         [u.wide() * u.wide()]
+///     }
+///
+///     fn weigh(&self, memory: &mut Ratio, sums: Sums<'_>) {
+///         memory.ratio.set((sums.total(0) / sums.total(1)).sqrt());
+///     }
+///
+///     fn second<C: Real>(&self, memory: &Ratio, _: usize) -> C {
+///         C::of(memory.ratio.get())
+///     }
+///
+///     #[inline(always)]
+///     fn give_out<C: Real>(ratio: C, _: &mut [C; 0], u: C, _: C) -> C {
+///         u * ratio
+///     }
+/// }
+///
+/// let optimizer = Graft::with(sign_sgd(0.1));
+/// let mut params = vec![0.0_f64, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![3.0, 4.0], &mut state)?;
+/// approx::assert_relative_eq!(params[0].hypot(params[1]), 5.0);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # Cost
+///
+/// One more pass if it [`GIVES_OUT`](Weighing::GIVES_OUT). If it [`MEETS`](Weighing::MEETS) the gradients and what is inside has passes of
+/// its own, a copy of the gradients is kept meanwhile, which is no part of the state. It fuses with what is inside and with its neighbours if
+/// it has no state arrays, takes nothing in, and gives out.
+pub trait Weighing: Wrapper {
+    /// The names of the state arrays, as many as [`Slots`](Weighing::Slots) has; at most 8.
+    const SLOTS: &'static [&'static str] = &[];
+    /// Whether it rewrites what comes out, given the gradient.
+    const MEETS: bool = false;
+    /// Whether it rewrites the updates when it has seen all. If not, [`weigh`](Weighing::weigh) comes at the end of the step.
+    const GIVES_OUT: bool = true;
+    /// Whether it makes zeros of zeros, so that it need not run where what is inside holds its updates back.
+    const KEEPS_ZEROS: bool = false;
+    /// Whether `take_in` and `give_out` read the parameter.
+    const READS_PARAMS: [bool; 2] = [false; 2];
+    /// What `take_in`, `meet` and `give_out` do to each state array; to those not listed nothing. `give_out` only reads.
+    const ACCESS: [&'static [Access]; 3] = [&[]; 3];
+    /// The same in a step that [`is_rare`](Weighing::is_rare).
+    const RARELY: [&'static [Access]; 3] = Self::ACCESS;
+    /// The state of one element: `[C; N]`.
+    type Slots<C: Real>: SlotArray<C>;
+    /// What is added up over what goes in: `[W; N]`, at most 4. The first of the sums.
+    type TakenIn<W: Real>: SlotArray<W>;
+    /// What is added up over what comes out: `[W; N]`, at most 4. The others.
+    type Measured<W: Real>: SlotArray<W>;
+    /// What must be known of a leaf before the sums are.
+    type First<C: Real>: Copy + Send + Sync;
+    /// What must be known of a leaf then.
+    type Second<C: Real>: Copy + Send + Sync;
+
+    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in.
+    fn slot_dtype(&self, slot: usize) -> Option<DType> {
+        let _ = slot;
+        None
+    }
+
+    /// Whether a state array starts as a copy of the parameters instead of at zero.
+    fn slot_starts_as_params(&self, slot: usize) -> bool {
+        let _ = slot;
+        false
+    }
+
+    /// Whether this step does to state arrays what [`RARELY`](Weighing::RARELY) says: one that starts them, for instance.
+    fn is_rare(&self, memory: &Self::Memory) -> bool {
+        let _ = memory;
+        false
+    }
+
+    /// Works out, in `f64`, what must be known of a leaf before the sums are, and rounds it once with [`Real::of`].
+    fn first<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::First<C>;
+
+    /// What one element that goes in adds to the sums. Write `#[inline(always)]` on it.
+    fn take_in<C: Real>(k: Self::First<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> Self::TakenIn<C::Wide>;
+
+    /// What becomes of the update `u`, given the gradient that went in. Where what is inside has not run, `u` is that gradient. Write
+    /// `#[inline(always)]` on it.
+    fn meet<C: Real>(k: Self::First<C>, slots: &mut Self::Slots<C>, u: C, gradient: C) -> C {
+        let _ = (k, slots, gradient);
+        u
+    }
+
+    /// What one element that has come out, and was met, adds to the sums. Write `#[inline(always)]` on it.
+    fn measure<C: Real>(k: Self::First<C>, u: C) -> Self::Measured<C::Wide>;
+
+    /// The sums are complete, over the tree and by leaf.
+    fn weigh(&self, memory: &mut Self::Memory, sums: Sums<'_>);
+
+    /// Works out what must be known of a leaf to give out its updates. Also called before [`weigh`](Weighing::weigh), for nothing.
+    fn second<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Second<C>;
+
+    /// The update that comes of `u` when all have been seen. Write `#[inline(always)]` on it.
+    fn give_out<C: Real>(k: Self::Second<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
+        let _ = (k, slots, p);
+        u
+    }
+}
+
+const fn taken_in<P: Weighing>() -> usize {
+    <P::TakenIn<f64> as SlotArray<f64>>::LEN
+}
+
+const fn measured<P: Weighing>() -> usize {
+    <P::Measured<f64> as SlotArray<f64>>::LEN
+}
+
+impl<P: Weighing> Own<P> for WithSums {
+    const SLOTS: &'static [&'static str] = P::SLOTS;
+    const AFTER: bool = P::MEETS;
+    const TAKES_IN: bool = taken_in::<P>() > 0;
+    const MEETS: bool = P::MEETS;
+    const WAITS: bool = P::GIVES_OUT;
+    const SUMS: usize = {
+        assert!(taken_in::<P>() <= MOST_SUMS && measured::<P>() <= MOST_SUMS, "a wrapper has at most 4 sums of a kind");
+        taken_in::<P>() + measured::<P>()
+    };
+    const KEEPS_ZEROS: bool = P::KEEPS_ZEROS;
+    const FUSES: bool = P::SLOTS.is_empty() && taken_in::<P>() == 0 && P::GIVES_OUT;
+    const READS_PARAMS: bool = P::READS_PARAMS[0];
+    const READS_PARAMS_LAST: bool = P::READS_PARAMS[1];
+    type Slots<C: Real> = P::Slots<C>;
+    type Scalars<C: Real> = P::First<C>;
+    type Last<C: Real> = P::Second<C>;
+
+    fn slot_dtype(part: &P, slot: usize) -> Option<DType> {
+        part.slot_dtype(slot)
+    }
+    fn slot_starts_as_params(part: &P, slot: usize) -> bool {
+        part.slot_starts_as_params(slot)
+    }
+    #[inline(always)]
+    fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::First<C> {
+        part.first(memory, leaf)
+    }
+    #[inline(always)]
+    fn after<C: Real>(k: P::First<C>, slots: &mut P::Slots<C>, u: C, gradient: C) -> C {
+        P::meet(k, slots, u, gradient)
+    }
+    #[inline(always)]
+    fn last_scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::Second<C> {
+        part.second(memory, leaf)
+    }
+    #[inline(always)]
+    fn last<C: Real>(k: P::Second<C>, slots: &mut P::Slots<C>, u: C, p: C) -> C {
+        P::give_out(k, slots, u, p)
+    }
+
+    fn take_in<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
+        let (k, p) = (part.first(memory, tile.leaf), tile.p);
+        match part.is_rare(memory) {
+            true => each_beside(TakeIn::<P, C, true>(k), arrays, sum, tile, p),
+            false => each_beside(TakeIn::<P, C, false>(k), arrays, sum, tile, p),
+        }
+    }
+    fn meet<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, gradient: &[C], tile: &mut Tile<'_, C>) {
+        let k = part.first(memory, tile.leaf);
+        match part.is_rare(memory) {
+            true => each_beside(Meet::<P, C, true>(k), arrays, 0, tile, gradient),
+            false => each_beside(Meet::<P, C, false>(k), arrays, 0, tile, gradient),
+        }
+    }
+    fn measure<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
+        if measured::<P>() > 0 {
+            let (k, p) = (part.first(memory, tile.leaf), tile.p);
+            each_beside(Out::<P, C>(k), arrays, sum + taken_in::<P>(), tile, p);
+        }
+    }
+    fn give_out<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, tile: &mut Tile<'_, C>) {
+        let (k, p) = (part.second(memory, tile.leaf), tile.p);
+        each_beside(GiveOut::<P, C>(k), arrays, 0, tile, p);
+    }
+
+    #[inline(always)]
+    fn add<C: Real>(k: P::First<C>, u: C, terms: &mut [Term]) {
+        add_sums(terms, &P::measure(k, u));
+    }
+
+    fn weigh(part: &P, memory: &mut P::Memory, sums: Sums<'_>) {
+        part.weigh(memory, sums);
+    }
+
+    fn bytes(part: &P, memory: &P::Memory, arrays: &Arrays, leaf: usize, passes: [bool; 3]) -> usize {
+        let accesses = if part.is_rare(memory) { P::RARELY } else { P::ACCESS };
+        let times = |slot, pass: usize| if passes[pass] { Access::of(accesses[pass], slot).times() } else { 0 };
+        arrays.bytes(leaf, |slot| (0..3).map(|pass| times(slot, pass)).sum())
+    }
+}
+
+/// What goes in.
+struct TakeIn<P: Weighing, C: Real, const RARE: bool>(P::First<C>);
+/// What has come out, with the gradient in the place of the parameter.
+struct Meet<P: Weighing, C: Real, const RARE: bool>(P::First<C>);
+/// What has been met.
+struct Out<P: Weighing, C: Real>(P::First<C>);
+/// What is given out.
+struct GiveOut<P: Weighing, C: Real>(P::Second<C>);
+
+macro_rules! passes {
+    ($($Pass:ident $(<$RARE:ident>)?),*) => {$(
+        impl<P: Weighing, C: Real $(, const $RARE: bool)?> Clone for $Pass<P, C $(, $RARE)?> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<P: Weighing, C: Real $(, const $RARE: bool)?> Copy for $Pass<P, C $(, $RARE)?> {}
+    )*};
+}
+passes!(TakeIn<RARE>, Meet<RARE>, Out, GiveOut);
+
+const fn access<P: Weighing>(rare: bool, pass: usize) -> &'static [Access] {
+    if rare { P::RARELY[pass] } else { P::ACCESS[pass] }
+}
+
+impl<P: Weighing, C: Real, const RARE: bool> OnElement<C> for TakeIn<P, C, RARE> {
+    type Slots = P::Slots<C>;
+    type Sums = P::TakenIn<C::Wide>;
+    const ACCESS: &'static [Access] = access::<P>(RARE, 0);
+    const REWRITES: bool = false;
+    #[inline(always)]
+    fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> (C, P::TakenIn<C::Wide>) {
+        (u, P::take_in(self.0, slots, u, p))
+    }
+}
+
+impl<P: Weighing, C: Real, const RARE: bool> OnElement<C> for Meet<P, C, RARE> {
+    type Slots = P::Slots<C>;
+    type Sums = [C::Wide; 0];
+    const ACCESS: &'static [Access] = access::<P>(RARE, 1);
+    const REWRITES: bool = true;
+    #[inline(always)]
+    fn apply(self, slots: &mut P::Slots<C>, u: C, gradient: C) -> (C, [C::Wide; 0]) {
+        (P::meet(self.0, slots, u, gradient), [])
+    }
+}
+
+impl<P: Weighing, C: Real> OnElement<C> for Out<P, C> {
+    type Slots = [C; 0];
+    type Sums = P::Measured<C::Wide>;
+    const ACCESS: &'static [Access] = &[];
+    const REWRITES: bool = false;
+    #[inline(always)]
+    fn apply(self, _: &mut [C; 0], u: C, _: C) -> (C, P::Measured<C::Wide>) {
+        (u, P::measure(self.0, u))
+    }
+}
+
+impl<P: Weighing, C: Real> OnElement<C> for GiveOut<P, C> {
+    type Slots = P::Slots<C>;
+    type Sums = [C::Wide; 0];
+    const ACCESS: &'static [Access] = access::<P>(false, 2);
+    const REWRITES: bool = true;
+    #[inline(always)]
+    fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> (C, [C::Wide; 0]) {
+        (P::give_out(self.0, slots, u, p), [])
+    }
+}

@@ -1,0 +1,364 @@
+//! What there is to know of a part or an optimizer, said once.
+
+#[macro_use]
+mod wrapper;
+
+/// Says once what there is to know of a part's arguments: makes the struct, the methods that set them, the checks of their ranges, and
+/// the list of them that configs, messages and [`inject_hyperparams`](crate::inject_hyperparams()) read.
+///
+/// | section | its arguments are | in the constructor |
+/// |---|---|---|
+/// | `required` | [`Hyperparam`](crate::schedule::Hyperparam)s without a default | yes |
+/// | `given` | of any type, without a default: `name: u64, RANGE;`, the range may be left out | yes |
+/// | `hyperparams` | [`Hyperparam`](crate::schedule::Hyperparam)s: `name: RANGE = default;` | no |
+/// | `options` | of any type: `name: Type = default, RANGE;`, the range may be left out | no |
+/// | `integers` | numbers of any type: `name: u64 = 1, RANGE;`, the range may be left out | no |
+/// | `optional` | hyperparameters that there may be none of | no |
+///
+/// All sections may be left out, in this order. Ranges are those of [`range`](crate::range) by name. `check path;` at the end names a
+/// function `fn(&Self) -> Result<()>` for what ranges cannot say. What a part does to the direction and the size of updates is said
+/// after its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement, OWN_SIZE;`, or, where it follows from arguments, by
+/// `effect path;` at the end, a function `fn(&Self) -> Effect`. The associated function `with(..)` takes what is required and given.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::arguments::required;
+/// use gradchain::part::{Clock, Rule};
+/// use gradchain::prelude::*;
+/// use gradchain::Real;
+///
+/// gradchain::part! {
+///     /// Multiplies by a number.
+///     #[derive(Clone, Debug)]
+///     pub Stretch as "stretch": OneElement;
+///     required {
+///         /// By how much.
+///         by: POSITIVE;
+///     }
+/// }
+///
+/// impl Rule for Stretch {
+///     type Slots<C: Real> = [C; 0];
+///     type Scalars<C: Real> = C;
+///
+///     fn scalars<C: Real>(&self, clock: Clock) -> C {
+///         C::of(self.by.at(clock.count))
+///     }
+///     fn apply<C: Real>(by: C, _: &mut [C; 0], u: C, _: C) -> C {
+///         by * u
+///     }
+/// }
+///
+/// let error = Stretch::with(-1.0).init(&0.0_f32).unwrap_err();
+/// assert_eq!(error.to_string(), "stretch: argument `by` must be positive and finite, found -1.0");
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+#[macro_export]
+macro_rules! part {
+    (
+        $(#[$meta:meta])*
+        $vis:vis $T:ident as $name:literal: $Form:ident $(, $effect:ident)?;
+        $(required { $($(#[$rdoc:meta])* $r:ident: $rrange:ident;)* })?
+        $(given { $($(#[$gdoc:meta])* $g:ident: $G:ty $(, $grange:ident)?;)* })?
+        $(hyperparams { $($(#[$hdoc:meta])* $h:ident: $hrange:ident = $hdefault:expr;)* })?
+        $(options { $($(#[$odoc:meta])* $o:ident: $O:ty = $odefault:expr $(, $orange:ident)?;)* })?
+        $(integers { $($(#[$ndoc:meta])* $n:ident: $N:ty = $ndefault:expr $(, $nrange:ident)?;)* })?
+        $(optional { $($(#[$qdoc:meta])* $q:ident: $qrange:ident;)* })?
+        $(check $check:path;)?
+        $(effect $effect_of:path;)?
+    ) => {
+        $(#[$meta])*
+        #[non_exhaustive]
+        #[must_use = "a transformation does nothing until it is given gradients"]
+        $vis struct $T {
+            $($(
+                $(#[$rdoc])*
+                #[doc = concat!("\n\nRange: [`", stringify!($rrange), "`](crate::range::", stringify!($rrange), ").")]
+                pub $r: $crate::schedule::Hyperparam,
+            )*)?
+            $($(
+                $(#[$gdoc])*
+                $(#[doc = concat!("\n\nRange: [`", stringify!($grange), "`](crate::range::", stringify!($grange), ").")])?
+                pub $g: $G,
+            )*)?
+            $($(
+                $(#[$hdoc])*
+                #[doc = concat!(
+                    "\n\nRange: [`", stringify!($hrange), "`](crate::range::", stringify!($hrange), "); by default ",
+                    stringify!($hdefault), "."
+                )]
+                pub $h: $crate::schedule::Hyperparam,
+            )*)?
+            $($(
+                $(#[$odoc])*
+                #[doc = concat!("\n\n", $("Range: [`", stringify!($orange), "`](crate::range::", stringify!($orange), "). ",)? "By default `", stringify!($odefault), "`.")]
+                pub $o: $O,
+            )*)?
+            $($(
+                $(#[$ndoc])*
+                #[doc = concat!("\n\n", $("Range: [`", stringify!($nrange), "`](crate::range::", stringify!($nrange), "); ",)? "by default ", stringify!($ndefault), ".")]
+                pub $n: $N,
+            )*)?
+            $($(
+                $(#[$qdoc])*
+                #[doc = concat!(
+                    "\n\nRange: [`", stringify!($qrange), "`](crate::range::", stringify!($qrange), "); by default none."
+                )]
+                pub $q: Option<$crate::schedule::Hyperparam>,
+            )*)?
+        }
+
+        #[allow(dead_code, reason = "a transformation may have no optional argument")]
+        impl $T {
+            /// With these arguments, and the defaults of the others.
+            pub(crate) fn with(
+                $($($r: impl Into<$crate::schedule::Hyperparam>,)*)?
+                $($($g: impl Into<$G>,)*)?
+            ) -> Self {
+                $T {
+                    $($($r: $r.into(),)*)?
+                    $($($g: $g.into(),)*)?
+                    $($($h: $crate::schedule::Hyperparam::from($hdefault),)*)?
+                    $($($o: $odefault,)*)?
+                    $($($n: $ndefault,)*)?
+                    $($($q: None,)*)?
+                }
+            }
+
+            $($(
+                #[doc = concat!("Sets [`", stringify!($r), "`](struct@", stringify!($T), ").")]
+                pub fn $r(mut self, $r: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                    self.$r = $r.into();
+                    self
+                }
+            )*)?
+            $($(
+                #[doc = concat!("Sets [`", stringify!($g), "`](struct@", stringify!($T), ").")]
+                pub fn $g(mut self, $g: $G) -> Self {
+                    self.$g = $g;
+                    self
+                }
+            )*)?
+            $($(
+                #[doc = concat!("Sets [`", stringify!($h), "`](struct@", stringify!($T), ").")]
+                pub fn $h(mut self, $h: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                    self.$h = $h.into();
+                    self
+                }
+            )*)?
+            $($(
+                #[doc = concat!("Sets [`", stringify!($o), "`](struct@", stringify!($T), ").")]
+                pub fn $o(mut self, $o: impl Into<$O>) -> Self {
+                    self.$o = $o.into();
+                    self
+                }
+            )*)?
+            // Not `impl Into<usize>`, which a plain `5` is not.
+            $($(
+                #[doc = concat!("Sets [`", stringify!($n), "`](struct@", stringify!($T), ").")]
+                pub fn $n(mut self, $n: $N) -> Self {
+                    self.$n = $n;
+                    self
+                }
+            )*)?
+            $($(
+                #[doc = concat!("Sets [`", stringify!($q), "`](struct@", stringify!($T), ").")]
+                pub fn $q(mut self, $q: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                    self.$q = Some($q.into());
+                    self
+                }
+            )*)?
+        }
+
+        impl $crate::part::Part for $T {
+            const NAME: &'static str = $name;
+            type Form = $crate::part::$Form;
+
+            fn validate(&self) -> $crate::Result<()> {
+                #[allow(unused_imports, reason = "a transformation may have no argument with a range")]
+                use $crate::arguments::Within as _;
+                $($(self.$r.within($name, stringify!($r), $crate::range::$rrange)?;)*)?
+                $($($(self.$g.within($name, stringify!($g), $crate::range::$grange)?;)?)*)?
+                $($(self.$h.within($name, stringify!($h), $crate::range::$hrange)?;)*)?
+                $($($(self.$o.within($name, stringify!($o), $crate::range::$orange)?;)?)*)?
+                $($($(self.$n.within($name, stringify!($n), $crate::range::$nrange)?;)?)*)?
+                $($(self.$q.within($name, stringify!($q), $crate::range::$qrange)?;)*)?
+                $($check(self)?;)?
+                Ok(())
+            }
+
+            fn own_arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
+                $crate::arguments::Arguments::arguments(self, visit);
+            }
+
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                let show = |visit: &mut $crate::arguments::Visit<'_>| {
+                    $crate::part::Part::own_arguments(&mut self.clone(), visit);
+                };
+                $crate::arguments::recipe_of($name, show)
+            }
+
+            $(fn effect(&self) -> $crate::part::Effect {
+                $crate::part::Effect::$effect
+            })?
+            $(fn effect(&self) -> $crate::part::Effect {
+                $effect_of(self)
+            })?
+        }
+
+        impl $crate::arguments::Arguments for $T {
+            const NAME: &'static str = $name;
+
+            fn arguments(&mut self, _visit: &mut $crate::arguments::Visit<'_>) {
+                $($(_visit(stringify!($r), $crate::arguments::Argument::Hyperparam(&mut self.$r));)*)?
+                $($(_visit(stringify!($h), $crate::arguments::Argument::Hyperparam(&mut self.$h));)*)?
+                $($(_visit(stringify!($g), $crate::arguments::Argument::Static(&mut $crate::recipe::Required(&mut self.$g)));)*)?
+                $($(_visit(stringify!($o), $crate::arguments::Argument::Static(&mut self.$o));)*)?
+                $($(_visit(stringify!($n), $crate::arguments::Argument::Static(&mut self.$n));)*)?
+                $($(_visit(stringify!($q), $crate::arguments::optional(&mut self.$q));)*)?
+            }
+        }
+    };
+}
+
+/// Says once what there is to know of a named optimizer: makes a struct around a chain called `chain`, the methods that set its
+/// arguments, the list of them, and the optimizer itself a transformation.
+///
+/// ```text
+/// optimizer! {
+///     /// See [`adam`](adam()).
+///     Adam as "adam" = (ScaleByAdam, ScaleByLearningRate) {
+///         hyperparams:
+///             learning_rate [1.learning_rate] "Sets the learning rate.";
+///     }
+/// }
+/// ```
+///
+/// In brackets stands where in the chain an argument is, or with a dot in front where in the struct. The sections, which may all be left
+/// out, in this order:
+///
+/// | section | its arguments are |
+/// |---|---|
+/// | `hyperparams` | [`Hyperparam`](crate::schedule::Hyperparam)s |
+/// | `options` | of any type: `mask: Mask [1.mask] "..."` |
+/// | `integers` | numbers: `seed: u64 [0.seed] "..."` |
+/// | `optional` | hyperparameters that there may be none of, whose methods are written by hand: <code>name \|it\| Option<&mut Hyperparam></code> |
+/// | `shown` | only shown: by hand again, or decided by the type: <code>name \|it\| value</code> |
+///
+/// `then name;` at the end names a method `fn(&mut self)` that is called when any argument has been set: for one that goes to several
+/// places. The type may have a parameter: `Lbfgs<L: Stage = ScaleByZoomLinesearch>`; and fields beside the chain:
+/// `= Chain, beside { field: Type } {`. `for Type as` writes all but the struct.
+macro_rules! optimizer {
+    (
+        $(#[$meta:meta])*
+        $T:ident $(<$G:ident: $B:path $(= $D:ty)?>)? as $name:literal = $Chain:ty
+            $(, beside { $($(#[$fdoc:meta])* $field:ident: $F:ty),+ })?
+        { $($arguments:tt)* }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        #[must_use = "a transformation does nothing until it is given gradients"]
+        pub struct $T $(<$G $(= $D)?>)? {
+            pub(crate) chain: $Chain,
+            $($($(#[$fdoc])* pub(crate) $field: $F,)+)?
+        }
+
+        optimizer!(@of ($T $(<$G>)?) ($(<$G: $B>)?) $name ($Chain) $($arguments)*);
+    };
+
+    (for $T:ty as $name:literal = $Chain:ty { $($arguments:tt)* }) => {
+        optimizer!(@of ($T) () $name ($Chain) $($arguments)*);
+    };
+
+    (
+        @of ($T:ty) ($($generics:tt)*) $name:literal ($Chain:ty)
+        $(hyperparams: $($h:ident [$($hpath:tt)*] $hdoc:literal),+;)?
+        $(options: $($o:ident: $O:ty [$($opath:tt)*] $odoc:literal),+;)?
+        $(integers: $($n:ident: $N:ty [$($npath:tt)*] $ndoc:literal),+;)?
+        $(optional: $($q:ident |$q_of:ident| $given:expr),+;)?
+        $(shown: $($c:ident |$c_of:tt| $value:expr),+;)?
+        $(then $then:ident;)?
+    ) => {
+        impl $($generics)* $T {
+            $($(
+                #[doc = $hdoc]
+                pub fn $h(mut self, $h: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                    let place = &mut optimizer!(@place self $($hpath)*);
+                    *place = $h.into();
+                    self.settled()
+                }
+            )+)?
+            $($(
+                #[doc = $odoc]
+                pub fn $o(mut self, $o: impl Into<$O>) -> Self {
+                    let place = &mut optimizer!(@place self $($opath)*);
+                    *place = $o.into();
+                    self.settled()
+                }
+            )+)?
+            $($(
+                #[doc = $ndoc]
+                pub fn $n(mut self, $n: $N) -> Self {
+                    let place = &mut optimizer!(@place self $($npath)*);
+                    *place = $n;
+                    self.settled()
+                }
+            )+)?
+
+            /// With all that follows from its arguments.
+            #[allow(unused_mut, reason = "in most, nothing does")]
+            fn settled(mut self) -> Self {
+                $(self.$then();)?
+                self
+            }
+        }
+
+        impl $($generics)* $crate::arguments::Arguments for $T {
+            const NAME: &'static str = $name;
+
+            fn arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
+                use $crate::arguments::Argument;
+                $($(visit(stringify!($h), Argument::Hyperparam(&mut optimizer!(@place self $($hpath)*)));)+)?
+                $($(visit(stringify!($o), Argument::Static(&mut optimizer!(@place self $($opath)*)));)+)?
+                $($(visit(stringify!($n), Argument::Static(&mut optimizer!(@place self $($npath)*)));)+)?
+                $($({
+                    let $q_of = &mut *self;
+                    match $given {
+                        Some(given) => visit(stringify!($q), Argument::Hyperparam(given)),
+                        // What is absent cannot be set while running: it has no place in the state.
+                        None => visit(stringify!($q), Argument::Static(&mut $crate::recipe::Decided($crate::recipe::Recipe::Null))),
+                    }
+                })+)?
+                $($({
+                    let $c_of = &mut *self;
+                    visit(stringify!($c), Argument::Static(&mut $crate::recipe::Decided($value)));
+                })+)?
+                // What was visited may have been set.
+                $(self.$then();)?
+            }
+        }
+
+        impl $($generics)* $crate::engine::Part for $T {
+            const NAME: &'static str = $name;
+            type Form = $crate::engine::Named;
+
+            $crate::arguments::recipe_of_arguments!();
+
+            fn describe(&self) -> String {
+                format!("{}[{}]", $name, $crate::engine::Stage::describe(&self.chain))
+            }
+        }
+
+        impl $($generics)* $crate::engine::Optimizer for $T {
+            type Chain = $Chain;
+
+            fn chain(&self) -> &$Chain {
+                &self.chain
+            }
+        }
+    };
+
+    (@place $it:ident .$($path:tt)*) => { $it.$($path)* };
+    (@place $it:ident $($path:tt)*) => { $it.chain.$($path)* };
+}

@@ -1,0 +1,91 @@
+use core::fmt;
+
+use crate::error::Error;
+
+/// What is wrong with a config, and where in it: everything that is wrong, not only the first thing.
+///
+/// Places are JSON paths: `$.chain[1].adamw.mask`. Each problem is printed on a line of its own.
+///
+/// `{:?}` is the same, so that a `main` that returns one prints it.
+#[derive(Clone, PartialEq)]
+pub struct ConfigError(Vec<Problem>);
+
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The result of everything that reads configs.
+pub type Result<T, E = ConfigError> = core::result::Result<T, E>;
+
+#[derive(Clone, PartialEq)]
+enum Problem {
+    /// The error says where.
+    Unknown(Error),
+    Wrong {
+        place: String,
+        expected: String,
+        found: String,
+    },
+    Refused {
+        place: String,
+        error: Error,
+    },
+}
+
+impl ConfigError {
+    /// A name that is nothing anywhere; the nearest known one is suggested.
+    pub fn unknown(
+        place: &str,
+        what: &'static str,
+        name: &str,
+        known: impl IntoIterator<Item = impl Into<String>>,
+    ) -> ConfigError {
+        ConfigError(vec![Problem::Unknown(Error::unknown_name(place, what, name, known))])
+    }
+
+    /// A value of another type or form than there must be.
+    pub fn wrong(place: &str, expected: impl Into<String>, found: impl fmt::Display) -> ConfigError {
+        ConfigError(vec![Problem::Wrong { place: place.into(), expected: expected.into(), found: found.to_string() }])
+    }
+
+    /// What the transformation itself refuses.
+    pub fn refused(place: &str, error: Error) -> ConfigError {
+        ConfigError(vec![Problem::Refused { place: place.into(), error }])
+    }
+
+    /// The first of all problems, if there is any.
+    pub(crate) fn all(problems: impl IntoIterator<Item = ConfigError>) -> Result<()> {
+        let problems: Vec<Problem> = problems.into_iter().flat_map(|error| error.0).collect();
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
+    }
+
+    /// Whether a name (of a transformation, a schedule, an argument) is not known.
+    pub fn is_unknown_name(&self) -> bool {
+        self.0.iter().any(|problem| matches!(problem, Problem::Unknown(_)))
+    }
+
+    /// What the transformation said, if an argument was out of its range.
+    pub fn refusal(&self) -> Option<&Error> {
+        self.0.iter().find_map(|problem| if let Problem::Refused { error, .. } = problem { Some(error) } else { None })
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            match problem {
+                Problem::Unknown(error) => error.fmt(f)?,
+                Problem::Wrong { place, expected, found } => write!(f, "{place}: expected {expected}, found {found}")?,
+                Problem::Refused { place, error } => write!(f, "{place}: {error}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for ConfigError {}

@@ -1,0 +1,307 @@
+//! Recipes read back: values with the place where they stand.
+
+use core::any::Any;
+
+use super::{ConfigError, Recipe, Result, ToRecipe};
+
+/// A value of a config, and its place in it: `$.chain[1].adamw.mask`.
+#[derive(Clone)]
+pub struct Node<'a> {
+    place: String,
+    value: &'a Recipe,
+    builder: &'a dyn Builder,
+}
+
+/// Who builds the transformations inside a config.
+pub trait Builder {
+    /// Puts the transformation that stands at `node` in place of `into`, which is of the builder's own type of transformations.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be built.
+    fn build_into(&self, node: &Node<'_>, into: &mut dyn Any) -> Result<()>;
+}
+
+/// What can be read from a config: the other direction of [`ToRecipe`].
+pub trait FromRecipe: Sized {
+    /// The value that stands at a place.
+    ///
+    /// # Errors
+    ///
+    /// If there is something else: what was expected, what was found, and where.
+    fn from_recipe(node: &Node<'_>) -> Result<Self>;
+
+    /// The [JSON Schema](https://json-schema.org/draft/2020-12) of what can be read; `true` is anything.
+    fn schema() -> String {
+        String::from("true")
+    }
+
+    /// Takes what stands at a place instead of what it was.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_recipe`](FromRecipe::from_recipe).
+    fn set(&mut self, node: &Node<'_>) -> Result<()> {
+        *self = Self::from_recipe(node)?;
+        Ok(())
+    }
+
+    /// Whether it is no value, but holds the place of one that must be given.
+    fn is_missing(&self) -> bool {
+        false
+    }
+}
+
+/// An argument that is written to configs and read from them, whatever its type: all that is [`ToRecipe`] and [`FromRecipe`].
+pub trait Setting: ToRecipe {
+    /// Takes what stands at a place instead of what it was.
+    ///
+    /// # Errors
+    ///
+    /// If there is something else.
+    fn set(&mut self, node: &Node<'_>) -> Result<()>;
+
+    /// The JSON Schema of what can be given.
+    fn schema(&self) -> String;
+
+    /// Whether it must be given.
+    fn is_missing(&self) -> bool;
+}
+
+impl<T: ToRecipe + FromRecipe> Setting for T {
+    fn set(&mut self, node: &Node<'_>) -> Result<()> {
+        FromRecipe::set(self, node)
+    }
+    fn schema(&self) -> String {
+        T::schema()
+    }
+    fn is_missing(&self) -> bool {
+        FromRecipe::is_missing(self)
+    }
+}
+
+/// An argument without a default: a config must give it, whatever its value is now.
+pub struct Required<'a, T>(pub &'a mut T);
+
+impl<T: ToRecipe> ToRecipe for Required<'_, T> {
+    fn to_recipe(&self) -> Recipe {
+        self.0.to_recipe()
+    }
+}
+
+impl<T: ToRecipe + FromRecipe> Setting for Required<'_, T> {
+    fn set(&mut self, node: &Node<'_>) -> Result<()> {
+        FromRecipe::set(self.0, node)
+    }
+    fn schema(&self) -> String {
+        T::schema()
+    }
+    fn is_missing(&self) -> bool {
+        true
+    }
+}
+
+/// An argument that the type has decided: only the same will do.
+pub struct Decided<T>(pub T);
+
+impl<T: ToRecipe> ToRecipe for Decided<T> {
+    fn to_recipe(&self) -> Recipe {
+        self.0.to_recipe()
+    }
+}
+
+impl<T: ToRecipe> Setting for Decided<T> {
+    fn set(&mut self, node: &Node<'_>) -> Result<()> {
+        let own = self.0.to_recipe();
+        let none = own == Recipe::Null && node.is_none();
+        if none || *node.value() == own { Ok(()) } else { Err(node.wrong(&own.to_string())) }
+    }
+    fn schema(&self) -> String {
+        format!("{{\"enum\": [{}]}}", self.0.to_recipe())
+    }
+    fn is_missing(&self) -> bool {
+        false
+    }
+}
+
+impl<'a> Node<'a> {
+    /// The whole of a config.
+    pub fn root(value: &'a Recipe, builder: &'a dyn Builder) -> Node<'a> {
+        Node { place: "$".into(), value, builder }
+    }
+
+    /// Where it stands.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// What stands there.
+    pub fn value(&self) -> &'a Recipe {
+        self.value
+    }
+
+    fn inside(&self, place: String, value: &'a Recipe) -> Node<'a> {
+        Node { place, value, builder: self.builder }
+    }
+
+    /// An error: here should be something else.
+    pub fn wrong(&self, expected: &str) -> ConfigError {
+        ConfigError::wrong(&self.place, expected, self.value)
+    }
+
+    /// The entries of an object, in order.
+    ///
+    /// # Errors
+    ///
+    /// If it is none.
+    pub fn entries(&self) -> Result<Vec<(&'a str, Node<'a>)>> {
+        let Recipe::Map(entries) = self.value else { return Err(self.wrong("an object")) };
+        let inside = |(key, value): &'a (String, Recipe)| (&**key, self.inside(format!("{}.{key}", self.place), value));
+        Ok(entries.iter().map(inside).collect())
+    }
+
+    /// The name and the value of an object of one entry.
+    ///
+    /// # Errors
+    ///
+    /// If it is none; `expected` says what it should be.
+    pub fn single(&self, expected: &str) -> Result<(&'a str, Node<'a>)> {
+        match <[_; 1]>::try_from(self.entries().map_err(|_| self.wrong(expected))?) {
+            Ok([entry]) => Ok(entry),
+            Err(_) => Err(self.wrong(expected)),
+        }
+    }
+
+    /// The values of a list.
+    ///
+    /// # Errors
+    ///
+    /// If it is none.
+    pub fn list(&self) -> Result<Vec<Node<'a>>> {
+        let Recipe::List(items) = self.value else { return Err(self.wrong("a list")) };
+        Ok(items.iter().enumerate().map(|(i, item)| self.inside(format!("{}[{i}]", self.place), item)).collect())
+    }
+
+    /// Whether it says that there is nothing: `null`, or `"none"` where there is no null, as in TOML.
+    pub fn is_none(&self) -> bool {
+        matches!(self.value, Recipe::Null) || matches!(self.value, Recipe::Text(text) if text == "none")
+    }
+
+    /// A text.
+    ///
+    /// # Errors
+    ///
+    /// If it is none; `expected` says what it should be.
+    pub fn text(&self, expected: &str) -> Result<&'a str> {
+        if let Recipe::Text(text) = self.value { Ok(text) } else { Err(self.wrong(expected)) }
+    }
+
+    /// One of a few words.
+    ///
+    /// # Errors
+    ///
+    /// If it is none of them.
+    pub fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T> {
+        let found = self.text("a string")?;
+        let names = || choices.iter().map(|(name, _)| *name);
+        let chosen = choices.iter().find(|(name, _)| *name == found);
+        chosen.map(|(_, value)| *value).ok_or_else(|| ConfigError::unknown(&self.place, "choice", found, names()))
+    }
+
+    /// What can be read here.
+    ///
+    /// # Errors
+    ///
+    /// If there is something else.
+    pub fn read<T: FromRecipe>(&self) -> Result<T> {
+        T::from_recipe(self)
+    }
+
+    /// Puts the transformation that stands here in place of `into`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be built.
+    pub fn build_into(&self, into: &mut dyn Any) -> Result<()> {
+        self.builder.build_into(self, into)
+    }
+
+    /// The entries of an object with the names `known`, and no others.
+    ///
+    /// # Errors
+    ///
+    /// If it is no object, or has other names: all of them are listed.
+    pub fn fields(&self, known: &[&str]) -> Result<Fields<'a>> {
+        let entries = self.entries()?;
+        let others = entries.iter().filter(|(key, _)| !known.contains(key));
+        let unknown = |(key, _): &(&str, _)| ConfigError::unknown(&self.place, "argument", key, known.iter().copied());
+        ConfigError::all(others.map(unknown))?;
+        Ok(Fields { place: self.place.clone(), entries })
+    }
+
+    /// Sets arguments from the entries of an object, all that `arguments` shows but those in `taken`. Those in `taken` and `beside`
+    /// may be there whatever it shows.
+    ///
+    /// # Errors
+    ///
+    /// All at once: entries that are no argument, arguments that are missing, values of another form.
+    pub fn set_all(
+        &self,
+        taken: &[&'static str],
+        beside: &[&'static str],
+        arguments: &mut dyn FnMut(&mut dyn FnMut(&'static str, &mut dyn Setting)),
+    ) -> Result<()> {
+        let entries = self.entries()?;
+        let (mut known, mut missing, mut problems) = ([taken, beside].concat(), Vec::new(), Vec::new());
+        arguments(&mut |name, setting| {
+            if taken.contains(&name) {
+                return;
+            }
+            known.push(name);
+            match entries.iter().find(|(key, _)| *key == name) {
+                Some((_, node)) => problems.extend(setting.set(node).err()),
+                None if setting.is_missing() => missing.push(name),
+                None => {}
+            }
+        });
+        let unknown = entries.iter().filter(|(key, _)| !known.contains(key));
+        let unknown = unknown.map(|(key, _)| ConfigError::unknown(&self.place, "argument", key, known.iter().copied()));
+        let missing = missing.iter().map(|name| absent(&self.place, name));
+        ConfigError::all(unknown.chain(missing).chain(problems))
+    }
+}
+
+fn absent(place: &str, name: &str) -> ConfigError {
+    ConfigError::wrong(place, format!("an argument `{name}`"), "none")
+}
+
+/// The entries of an object, by name.
+pub struct Fields<'a> {
+    place: String,
+    entries: Vec<(&'a str, Node<'a>)>,
+}
+
+impl<'a> Fields<'a> {
+    /// The value of this name, if it is given.
+    pub fn get(&self, name: &str) -> Option<&Node<'a>> {
+        self.entries.iter().find(|(key, _)| *key == name).map(|(_, node)| node)
+    }
+
+    /// A value that must be given.
+    ///
+    /// # Errors
+    ///
+    /// If it is not, or is of another form.
+    pub fn required<T: FromRecipe>(&self, name: &str) -> Result<T> {
+        self.get(name).ok_or_else(|| absent(&self.place, name))?.read()
+    }
+
+    /// A value, or what stands for it where none is given.
+    ///
+    /// # Errors
+    ///
+    /// If it is of another form.
+    pub fn or<T: FromRecipe>(&self, name: &str, default: T) -> Result<T> {
+        self.get(name).map_or(Ok(default), Node::read)
+    }
+}

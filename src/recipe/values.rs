@@ -1,0 +1,166 @@
+//! How plain values are read.
+
+use super::{ConfigError, FromRecipe, Node, Recipe, Result};
+use crate::element::DType;
+
+/// JSON has no NaN and no infinities: they are strings.
+impl FromRecipe for f64 {
+    fn from_recipe(node: &Node<'_>) -> Result<f64> {
+        let special = || match node.text("a number")? {
+            "inf" => Ok(f64::INFINITY),
+            "-inf" => Ok(f64::NEG_INFINITY),
+            "nan" => Ok(f64::NAN),
+            _ => Err(node.wrong("a number")),
+        };
+        node.value().as_number().map_or_else(special, Ok)
+    }
+
+    fn schema() -> String {
+        r#"{"type": ["number", "string"]}"#.into()
+    }
+}
+
+macro_rules! integers {
+    ($($T:ty, $expected:literal, $schema:literal;)*) => {$(
+        /// A number too large for JSON may be a string.
+        impl FromRecipe for $T {
+            fn from_recipe(node: &Node<'_>) -> Result<$T> {
+                let number = match node.value() {
+                    Recipe::Integer(n) => *n,
+                    Recipe::Text(text) => text.parse::<i128>().map_err(|_| node.wrong($expected))?,
+                    _ => return Err(node.wrong($expected)),
+                };
+                <$T>::try_from(number).map_err(|_| node.wrong($expected))
+            }
+
+            fn schema() -> String {
+                $schema.into()
+            }
+        }
+    )*};
+}
+integers! {
+    u32, "a whole number that is not negative, of at most 32 bits", r#"{"type": "integer", "minimum": 0}"#;
+    u64, "a whole number that is not negative", r#"{"type": "integer", "minimum": 0}"#;
+    usize, "a whole number that is not negative", r#"{"type": "integer", "minimum": 0}"#;
+    i64, "a whole number", r#"{"type": "integer"}"#;
+    isize, "a whole number", r#"{"type": "integer"}"#;
+}
+
+impl FromRecipe for bool {
+    fn from_recipe(node: &Node<'_>) -> Result<bool> {
+        if let Recipe::Bool(b) = node.value() { Ok(*b) } else { Err(node.wrong("true or false")) }
+    }
+
+    fn schema() -> String {
+        r#"{"type": "boolean"}"#.into()
+    }
+}
+
+impl FromRecipe for String {
+    fn from_recipe(node: &Node<'_>) -> Result<String> {
+        node.text("a string").map(String::from)
+    }
+
+    fn schema() -> String {
+        r#"{"type": "string"}"#.into()
+    }
+}
+
+impl<T: FromRecipe> FromRecipe for Option<T> {
+    fn from_recipe(node: &Node<'_>) -> Result<Option<T>> {
+        if node.is_none() { Ok(None) } else { T::from_recipe(node).map(Some) }
+    }
+
+    fn schema() -> String {
+        format!(r#"{{"anyOf": [{{"enum": [null, "none"]}}, {}]}}"#, T::schema())
+    }
+}
+
+impl<T: FromRecipe> FromRecipe for Vec<T> {
+    fn from_recipe(node: &Node<'_>) -> Result<Vec<T>> {
+        node.list()?.iter().map(T::from_recipe).collect()
+    }
+
+    fn schema() -> String {
+        format!(r#"{{"type": "array", "items": {}}}"#, T::schema())
+    }
+}
+
+impl<A: FromRecipe, B: FromRecipe> FromRecipe for (A, B) {
+    fn from_recipe(node: &Node<'_>) -> Result<(A, B)> {
+        match &node.list()?[..] {
+            [a, b] => Ok((a.read()?, b.read()?)),
+            _ => Err(node.wrong("a pair")),
+        }
+    }
+
+    fn schema() -> String {
+        let (a, b) = (A::schema(), B::schema());
+        format!(r#"{{"type": "array", "prefixItems": [{a}, {b}], "minItems": 2, "maxItems": 2}}"#)
+    }
+}
+
+/// One of what there can be a list of, or the list.
+pub(crate) struct OneOrMore<T>(pub(crate) Vec<T>);
+
+impl<T: FromRecipe> FromRecipe for OneOrMore<T> {
+    fn from_recipe(node: &Node<'_>) -> Result<OneOrMore<T>> {
+        Ok(OneOrMore(if let Recipe::List(_) = node.value() { node.read()? } else { vec![node.read()?] }))
+    }
+
+    fn schema() -> String {
+        format!(r#"{{"anyOf": [{}, {}]}}"#, T::schema(), Vec::<T>::schema())
+    }
+}
+
+/// Values by name, in order.
+pub(crate) struct Entries<T>(pub(crate) Vec<(String, T)>);
+
+impl<T: FromRecipe> FromRecipe for Entries<T> {
+    fn from_recipe(node: &Node<'_>) -> Result<Entries<T>> {
+        let each = |(name, node): (&str, Node<'_>)| Ok((String::from(name), node.read()?));
+        node.entries()?.into_iter().map(each).collect::<Result<_>>().map(Entries)
+    }
+
+    fn schema() -> String {
+        format!(r#"{{"type": "object", "additionalProperties": {}}}"#, T::schema())
+    }
+}
+
+impl FromRecipe for DType {
+    fn from_recipe(node: &Node<'_>) -> Result<DType> {
+        let name = node.text("a type: \"f16\", \"bf16\", \"f32\" or \"f64\"")?;
+        let known = ["f16", "bf16", "f32", "f64"];
+        let dtype = DType::from_name(name).ok_or_else(|| ConfigError::unknown(node.place(), "type", name, known))?;
+        if dtype.is_supported() { Ok(dtype) } else { Err(node.wrong("f32 or f64, or the feature `half`")) }
+    }
+
+    fn schema() -> String {
+        r#"{"enum": ["f16", "bf16", "f32", "f64"]}"#.into()
+    }
+}
+
+/// How the kinds of an enum are called in configs: makes it [`ToRecipe`](crate::recipe::ToRecipe) and [`FromRecipe`].
+macro_rules! words {
+    ($T:ty { $($variant:ident = $word:literal),* $(,)? }) => {
+        impl $crate::recipe::ToRecipe for $T {
+            fn to_recipe(&self) -> $crate::recipe::Recipe {
+                $crate::recipe::Recipe::text(match self {
+                    $(<$T>::$variant => $word,)*
+                })
+            }
+        }
+
+        impl $crate::recipe::FromRecipe for $T {
+            fn from_recipe(node: &$crate::recipe::Node<'_>) -> $crate::recipe::Result<Self> {
+                node.choice(&[$(($word, <$T>::$variant)),*])
+            }
+
+            fn schema() -> String {
+                format!("{{\"enum\": {:?}}}", [$($word),*])
+            }
+        }
+    };
+}
+pub(crate) use words;

@@ -1,0 +1,155 @@
+//! What there is to know of a kind of schedule, said once.
+
+use core::fmt;
+
+use super::several::list;
+use super::{DecayShape, Schedule};
+use crate::error::Result;
+use crate::recipe::Setting;
+
+/// What is known of a schedule from its arguments: it prints as the call that makes it.
+pub(super) trait Said: fmt::Display {
+    /// The function that makes it.
+    fn name(&self) -> &'static str;
+    /// Checks arguments that have a range; `function` is the name to complain by.
+    fn check_ranges(&self, function: &str) -> Result<()>;
+    /// Shows every argument under its name.
+    fn arguments(&mut self, visit: &mut Show<'_>);
+}
+
+/// What is shown arguments, one after the other.
+pub(super) type Show<'a> = dyn FnMut(&'static str, &mut dyn Setting) + 'a;
+
+/// An argument, as in the call.
+pub(super) trait Shown {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+macro_rules! shown {
+    ($($T:ty = |$it:ident, $f:ident| $show:expr;)*) => {$(
+        impl Shown for $T {
+            fn show(&self, $f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let $it = self;
+                $show
+            }
+        }
+    )*};
+}
+shown! {
+    f64 = |it, f| write!(f, "{it:?}");
+    u64 = |it, f| write!(f, "{it}");
+    bool = |it, f| write!(f, "{it}");
+    Vec<f64> = |it, f| write!(f, "{it:?}");
+    Vec<u64> = |it, f| write!(f, "{it:?}");
+    Vec<Schedule> = |it, f| list(f, it);
+    Box<Schedule> = |it, f| write!(f, "{it}");
+    Option<f64> = |it, f| it.map_or(Ok(()), |it| it.show(f));
+    DecayShape = |it, f| write!(f, "DecayShape::{it:?}");
+}
+
+/// Says once what there is to know of a schedule's arguments: makes the struct, the methods that set what has a default, the checks of
+/// ranges, how it prints, and its [recipe](crate::recipe).
+///
+/// In parentheses stand the arguments of the call, in braces those with a default. Ranges are those of [`range`](crate::range) by name,
+/// and may be left out. What they cannot say is in `Kind::check`.
+macro_rules! schedule {
+    (
+        $(#[$meta:meta])*
+        $T:ident as $name:literal (
+            $($(#[$rdoc:meta])* $r:ident: $R:ident $(<$RG:ident>)? $(in $rrange:ident)?),+ $(,)?
+        )
+        $({ $($(#[$odoc:meta])* $o:ident: $O:ident $(<$G:ident>)? $(in $orange:ident)? = $default:expr;)+ })?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[must_use = "a schedule does nothing until it is asked for a value"]
+        pub struct $T {
+            $(
+                $(#[$rdoc])*
+                $(#[doc = concat!("\n\nRange: [`", stringify!($rrange), "`](crate::range::", stringify!($rrange), ").")])?
+                pub $r: $R $(<$RG>)?,
+            )+
+            $($(
+                $(#[$odoc])*
+                #[doc = concat!("\n\n", $("Range: [`", stringify!($orange), "`](crate::range::", stringify!($orange), "). ",)? "By default `", stringify!($default), "`.")]
+                pub $o: $O $(<$G>)?,
+            )+)?
+        }
+
+        impl $T {
+            /// With these arguments, and the defaults of the others.
+            pub(super) fn with($($r: $R $(<$RG>)?),+) -> $T {
+                $T { $($r,)+ $($($o: $default,)+)? }
+            }
+
+            $($($crate::schedule::said::schedule!(@setter $T $o ($O $(<$G>)?));)+)?
+        }
+
+        impl $crate::schedule::said::Said for $T {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn check_ranges(&self, _function: &str) -> $crate::Result<()> {
+                $($($crate::schedule::said::schedule!(@within self _function $r $rrange);)?)+
+                $($($($crate::schedule::said::schedule!(@within self _function $o $orange);)?)+)?
+                Ok(())
+            }
+
+            fn arguments(&mut self, visit: &mut $crate::schedule::said::Show<'_>) {
+                $(visit(stringify!($r), $crate::schedule::said::schedule!(@required self $r ($R $(<$RG>)?)));)+
+                $($(visit(stringify!($o), $crate::schedule::said::schedule!(@optional self $o ($O $(<$G>)?)));)+)?
+            }
+        }
+
+        impl core::fmt::Display for $T {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                use $crate::schedule::said::Shown as _;
+                f.write_str(concat!($name, "("))?;
+                let mut between = "";
+                $(
+                    f.write_str(core::mem::replace(&mut between, ", "))?;
+                    self.$r.show(f)?;
+                )+
+                let _ = between;
+                f.write_str(")")?;
+                $($(
+                    if self.$o != $default {
+                        f.write_str(concat!(".", stringify!($o), "("))?;
+                        self.$o.show(f)?;
+                        f.write_str(")")?;
+                    }
+                )+)?
+                Ok(())
+            }
+        }
+    };
+
+    // Steps that are negative are none, as in Optax.
+    (@required $it:ident $a:ident (u64)) => { &mut $crate::schedule::recipe::Steps(&mut $it.$a) };
+    (@required $it:ident $a:ident (Vec<u64>)) => { &mut $crate::schedule::recipe::Boundaries(&mut $it.$a) };
+    (@required $it:ident $a:ident (Box<Schedule>)) => { &mut $crate::recipe::Required(&mut *$it.$a) };
+    (@required $it:ident $a:ident $A:tt) => { &mut $crate::recipe::Required(&mut $it.$a) };
+    (@optional $it:ident $a:ident (u64)) => { &mut $crate::schedule::recipe::MaySteps(&mut $it.$a) };
+    (@optional $it:ident $a:ident $A:tt) => { &mut $it.$a };
+
+    (@setter $T:ident $o:ident (Option<$G:ident>)) => {
+        $crate::schedule::said::schedule!(@setter $T $o, impl Into<Option<$G>>, $o.into());
+    };
+    (@setter $T:ident $o:ident ($O:ident)) => {
+        $crate::schedule::said::schedule!(@setter $T $o, $O, $o);
+    };
+    (@setter $T:ident $o:ident, $O:ty, $value:expr) => {
+        #[doc = concat!("Sets [`", stringify!($o), "`](struct@", stringify!($T), ").")]
+        pub fn $o(mut self, $o: $O) -> $T {
+            self.$o = $value;
+            self
+        }
+    };
+
+    (@within $it:ident $function:ident $a:ident $range:ident) => {{
+        let range = $crate::range::$range;
+        $crate::schedule::require((range.holds)($it.$a as f64), $function, stringify!($a), range.text, $it.$a)?;
+    }};
+}
+pub(super) use schedule;

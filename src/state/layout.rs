@@ -1,0 +1,103 @@
+//! What a state is besides its values: which fields it has, how its arrays lie in memory, and which leaves it is for.
+
+use core::hash::Hasher;
+use std::hash::DefaultHasher;
+
+use super::schema::{SchemaEntry, each_value};
+use super::walk::Standing;
+use super::{Entry, Kind, State, StateWalk};
+use crate::element::DType;
+use crate::layout::{Shape, Strides};
+use crate::tree::Structure;
+
+/// One value or array.
+#[derive(Clone, Debug, PartialEq)]
+struct Row {
+    field: String,
+    leaf: Option<usize>,
+    apart: bool,
+    kind: Kind,
+    dtype: Option<DType>,
+    shape: Shape,
+    strides: Strides,
+}
+
+impl Row {
+    fn entry(&self, structure: &Structure) -> SchemaEntry {
+        let leaf = self.leaf.filter(|_| !self.apart).and_then(|i| structure.leaves().get(i));
+        let leaf = leaf.map(|leaf| leaf.path().into());
+        SchemaEntry { field: self.field.clone(), leaf, kind: self.kind, dtype: self.dtype, shape: self.shape.to_vec() }
+    }
+}
+
+/// What a state was when `init` had made it, to hold a state to that was put in its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    rows: Vec<Row>,
+    /// What is decided by `init` and is no field, by a number that tells it from others.
+    facts: Vec<(String, u64)>,
+}
+
+fn number(fact: &dyn Fn(&mut DefaultHasher)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    fact(&mut hasher);
+    hasher.finish()
+}
+
+impl Layout {
+    pub(crate) fn of<S: State>(state: &S) -> Layout {
+        let (mut rows, mut facts) = (Vec::new(), Vec::new());
+        let mut show = |field: &str, entry: Entry<'_>, Standing { apart, .. }: Standing| {
+            each_value(entry, &mut |leaf, kind, dtype, shape, strides| {
+                let (shape, strides) = (shape.into(), strides.into());
+                rows.push(Row { field: field.into(), leaf, apart, kind, dtype, shape, strides });
+            });
+        };
+        state.walk(&mut StateWalk::of_fields(&mut show));
+        state.walk(&mut StateWalk::of_facts(&mut |path, fact| facts.push((path.into(), number(fact)))));
+        Layout { rows, facts }
+    }
+
+    /// Compares a state with this, row by row: nothing is made of one that fits.
+    ///
+    /// # Errors
+    ///
+    /// In words, the first thing in which it differs.
+    pub(crate) fn compare<S: State>(&self, state: &S, structure: &Structure) -> Result<(), String> {
+        let (mut ours, mut same) = (self.rows.iter(), true);
+        let mut show = |field: &str, entry: Entry<'_>, _: Standing| {
+            each_value(entry, &mut |leaf, kind, dtype, shape, strides| {
+                let Some(row) = ours.next() else { return same = false };
+                same &= (row.leaf, row.kind, row.dtype) == (leaf, kind, dtype);
+                same &= row.field == field && row.shape[..] == *shape && row.strides[..] == *strides;
+            });
+        };
+        state.walk(&mut StateWalk::of_fields(&mut show));
+        if !same || ours.next().is_some() {
+            return Err(self.difference(&Layout::of(state), structure));
+        }
+        let (mut ours, mut other) = (self.facts.iter(), None);
+        state.walk(&mut StateWalk::of_facts(&mut |path, fact| {
+            if ours.next().is_none_or(|(name, ours)| name != path || *ours != number(fact)) {
+                other.get_or_insert_with(|| path.to_owned());
+            }
+        }));
+        match other {
+            Some(path) => Err(format!("`{path}` is for other leaves, or was made by another transformation")),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn difference(&self, other: &Layout, structure: &Structure) -> String {
+        let mut pairs = self.rows.iter().zip(&other.rows);
+        let Some((ours, theirs)) = pairs.find(|(ours, theirs)| ours != theirs) else {
+            return format!("expected {} fields, found {}", self.rows.len(), other.rows.len());
+        };
+        let [entry, found] = [ours, theirs].map(|row| row.entry(structure));
+        if entry == found {
+            return format!("`{entry}` lies in another memory order; `OptState::replace` takes its values over");
+        }
+        format!("expected {entry}, found {found}")
+    }
+}

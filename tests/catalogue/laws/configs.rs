@@ -1,0 +1,25 @@
+use gradchain::GradientTransformation;
+use gradchain::config::Config;
+use gradchain::needs::ValueAndGradFn;
+
+use super::{Problem, Subject, holds, registry, same_state};
+use crate::common::{run, same_values};
+
+/// What a config of a transformation builds has the same state, so that what was saved by the one can be loaded by the other, and
+/// takes the same steps. What is no data, such as a function, has no config.
+fn rebuilding(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
+    let Ok(config) = Config::of(&entry.boxed()) else { return };
+    let name = entry.name();
+    let built = config.build_with::<ValueAndGradFn>().unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(entry.init(params).unwrap().schema(), built.init(params).unwrap().schema(), "{name}: {config}");
+    let (ours, theirs) = (entry.run(params, grads), run(&built, params, grads));
+    same_values(&ours.params, &theirs.params).unwrap_or_else(|at| panic!("{name}: {at}"));
+    assert!(same_state(&ours.state, &*theirs.state), "{name}: the states differ");
+}
+
+#[test]
+fn what_a_config_builds_is_what_it_is_of() {
+    let data = registry().iter().filter(|entry| Config::of(&entry.boxed()).is_ok()).count();
+    assert!(data > 180, "{data} entries have a config");
+    holds(rebuilding, 3);
+}
