@@ -59,14 +59,18 @@ impl Lanes {
     }
 
     #[inline(always)]
-    fn add_counts(&mut self, counts: &[u32; MOST_SUMS]) {
-        self.counts.iter_mut().zip(counts).for_each(|(lanes, count)| lanes[0] += count);
+    fn add_counts<S: Stage>(&mut self, counts: &[u32; MOST_SUMS]) {
+        self.counts[..S::SHAPE.sums].iter_mut().zip(counts).for_each(|(lanes, count)| lanes[0] += count);
     }
 
+    /// What a chain has no sums for is not looked at, so that there is nothing to clear either.
     #[inline(always)]
-    fn total(&self) -> Added {
-        let of = |k: usize| f64::from(self.counts[k].iter().sum::<u32>()) + self.sums[k].iter().sum::<f64>();
-        core::array::from_fn(of)
+    fn total<S: Stage>(&self) -> Added {
+        let mut total = [0.0; MOST_SUMS];
+        for (k, total) in total[..S::SHAPE.sums].iter_mut().enumerate() {
+            *total = f64::from(self.counts[k].iter().sum::<u32>()) + self.sums[k].iter().sum::<f64>();
+        }
+        total
     }
 }
 /// The state arrays of one piece; those past the chain's own are empty.
@@ -134,7 +138,7 @@ macro_rules! loops {
                 lanes.add_sums::<S>(i % LANES, &terms);
                 count(&mut counts, &terms);
             }
-            lanes.add_counts(&counts);
+            lanes.add_counts::<S>(&counts);
         }
 
         /// As `map`, up to a barrier: a lane's numbers are added up side by side. All that is indexed is an argument as it is,
@@ -179,7 +183,7 @@ macro_rules! loops {
                 [$($s[i]),*] = slots;
                 count(&mut counts, &terms);
             }
-            lanes.add_counts(&counts);
+            lanes.add_counts::<S>(&counts);
         }
 
         #[inline(always)]
@@ -256,7 +260,7 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Map<'_, S, C
             7 => map_7 sum_7 (a, b, c, d, e, f, g);
             _ => map_8 sum_8 (a, b, c, d, e, f, g, h);
         }
-        lanes.total()
+        lanes.total::<S>()
     }
 }
 
@@ -279,7 +283,7 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S,
             7 => apply_7::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, t),
             _ => apply_8::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, h, t),
         }
-        lanes.total()
+        lanes.total::<S>()
     }
 }
 
