@@ -1,7 +1,7 @@
 //! What the engine runs, and what it tells it.
 
 use super::table::TableLeaf;
-use super::{Outline, Shape, SlotList, Span, Sums, Tile, WholeTree};
+use super::{Outline, Shape, SlotList, Span, Sums, Term, Tile, WholeTree};
 use crate::arguments::Visit;
 use crate::element::{DType, Real};
 use crate::error::Result;
@@ -311,7 +311,7 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         let _ = (state, leaf, list);
     }
 
-    /// Transforms one element.
+    /// Transforms one element, and says what it adds to the sums of this stage.
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
@@ -319,15 +319,10 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         slots: &mut [C],
         u: C,
         p: C,
-        tally: &mut [u32],
+        terms: &mut [Term],
     ) -> C {
-        let _ = (kernel, at, span, slots, p, tally);
+        let _ = (kernel, at, span, slots, p, terms);
         u
-    }
-
-    /// Adds up a tile that has reached a barrier of this stage.
-    fn reduce<C: Real>(kernel: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        let _ = (kernel, place, span, u, p, sums);
     }
 
     /// How many bytes of state a pass reads and writes for each element of a leaf, counted from this stage's own place.
