@@ -320,7 +320,8 @@ impl<T: Stage> OptState<T> {
         let active = vec![true; structure.len()];
         let mut work = Work::new(&structure, shape);
         table::params(params, &structure, &mut work.params, &mut work.path)?;
-        let at = InitContext { structure: &structure, active: &active, params: &work.params, point: None };
+        let at =
+            InitContext { structure: &structure, active: &active, params: &work.params, point: None, by_leaf: false };
         let inner = transformation.init_state(&at)?;
         work.params.clear();
         Ok(OptState {

@@ -37,8 +37,13 @@ impl Nested {
     /// The state before the first step.
     pub(crate) fn init<T: Stage>(&mut self, transformation: &T, params: &Moments) -> Result<T::State> {
         fill(&mut self.work.params, &self.structure, params);
-        let at =
-            InitContext { structure: &self.structure, active: &self.active, params: &self.work.params, point: None };
+        let at = InitContext {
+            structure: &self.structure,
+            active: &self.active,
+            params: &self.work.params,
+            point: None,
+            by_leaf: false,
+        };
         let state = transformation.init_state(&at);
         self.work.params.clear();
         state

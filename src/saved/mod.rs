@@ -50,7 +50,9 @@ impl Saved<'_> {
         let mut state = OptState::new(transformation, params)?;
         let here = state.shared_structure();
         let (mut lines, mut differed) = (Vec::new(), Vec::new());
-        compare::differences(&as_json(&transformation.recipe()), self.optimizer, &mut |place, what| {
+        let ours = as_json(&transformation.recipe());
+        may_differ.iter().try_for_each(|allowed| exists(allowed, &[&ours, self.optimizer]))?;
+        compare::differences(&ours, self.optimizer, &mut |place, what| {
             if may_differ.iter().any(|allowed| compare::is_at(place, allowed)) {
                 differed.push(format!("{place}: {what}"));
             } else {
@@ -69,6 +71,21 @@ impl Saved<'_> {
             }
         }
     }
+}
+
+/// Whether an argument that may differ is one of either optimizer: a name that is not would allow nothing, in silence.
+fn exists(allowed: &str, optimizers: &[&Value]) -> Result<()> {
+    let (mut is_there, mut known) = (false, Vec::new());
+    for optimizer in optimizers {
+        compare::places("$", optimizer, &mut |place| {
+            is_there |= compare::is_at(place, allowed);
+            let name = place.rsplit('.').next().and_then(|name| name.split('[').next()).unwrap_or(place);
+            if !known.iter().any(|known| known == name) {
+                known.push(name.to_owned());
+            }
+        });
+    }
+    if is_there { Ok(()) } else { Err(Error::unknown_name("may_differ", "argument", allowed, known)) }
 }
 
 /// What becomes of the leaves; `None` if no verb says so, with the differences as lines.

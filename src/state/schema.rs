@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::walk::Standing;
 use super::{Entry, State, StateWalk};
 use crate::element::DType;
+use crate::layout::elements;
 use crate::tree::Structure;
 
 /// The kind of a state field; see the [table](crate::state).
@@ -98,7 +99,7 @@ impl Schema {
     pub fn size(&self) -> SizeReport {
         let mut kinds: BTreeMap<Kind, (usize, usize)> = BTreeMap::new();
         for entry in &self.entries {
-            let values: usize = entry.shape.iter().product();
+            let values = elements(&entry.shape).unwrap_or(usize::MAX);
             let bytes = match entry.kind {
                 Kind::Moment => values * entry.dtype.map_or(0, DType::size),
                 Kind::Flag => 1,

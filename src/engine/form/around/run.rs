@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use super::super::super::fused::with_slots;
 use super::super::super::isa::{Job, dispatch};
 use super::super::super::{
-    Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, TILE, Tile,
+    Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, TILE, Term, Tile,
     WholeTree, fits, fused_tile, sum_tile,
 };
 use super::super::loops::{Access, OnElement, each};
@@ -79,14 +79,14 @@ fn decide<P: Wrapper>(
     let decision = part.decide(&mut state.memory, at, seen);
     run.decision = Some(decision);
     if matches!(decision, Decision::Run | Decision::Inside) {
-        let at = told(part, state, decision, at);
+        let at = told(part, &state.memory, decision, at);
         run.inner = Some(part.inner_now(&state.memory).begin(&mut state.inner, &at));
     }
 }
 
 /// What is inside is told of a step.
-fn told<'a, P: Wrapper>(part: &P, state: &StateOf<P>, decision: Decision, at: &StepContext<'a>) -> StepContext<'a> {
-    if decision == Decision::Run { part.tell(&state.memory, at) } else { *at }
+fn told<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, decision: Decision, at: &StepContext<'a>) -> StepContext<'a> {
+    if decision == Decision::Run { part.tell(memory, at) } else { *at }
 }
 
 fn is_on<P: Wrapper>(part: &P, state: &StateOf<P>, leaf: usize) -> bool {
@@ -121,7 +121,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<StateOf<P>> {
         let active = part.leaves(at)?.map(|on| at.restricted(&on));
-        let at = &at.with_active(active.as_deref().unwrap_or(at.active));
+        let at =
+            &InitContext { by_leaf: at.by_leaf || P::RESTS, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
         let inner = part.inner().init_state(at)?;
         let mut memory = P::Memory::default();
         part.start(&mut memory, at, &inner)?;
@@ -166,7 +167,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             return O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + inside.sums));
         }
         let (Some(decision), Some(inner)) = (run.decision, &mut run.inner) else { return };
-        let at = told(part, state, decision, at);
+        let at = told(part, &state.memory, decision, at);
         let (index, sums) = (index - P::LOOKS as usize, sums.skip(P::LOOKS as usize));
         let transformation = part.inner_now(&state.memory);
         match &state.active {
@@ -303,7 +304,15 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
+    fn apply<C: Real>(
+        k: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term],
+    ) -> C {
         let at = at + P::LOOKS as usize;
         if P::CHOOSES && !k.on {
             return if k.zero && span.has(at) { C::zero() } else { u };
@@ -311,24 +320,15 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let (own, slots) = slots.split_at_mut(const { arrays::<P, O>() });
         let u = if O::BEFORE && span.has(at) { O::before(k.own, O::Slots::of(own), u, p) } else { u };
         let beside = if O::MEETS { u } else { p };
-        let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, p, &mut tally[P::LOOKS as usize..]);
+        let (inside, own_terms) = terms[P::LOOKS as usize..].split_at_mut(Inner::<P>::SHAPE.sums);
+        let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, p, inside);
         let end = at + Inner::<P>::SHAPE.barriers;
         let u = if O::AFTER && span.has(end) { O::after(k.own, O::Slots::of(own), u, beside) } else { u };
-        if O::WAITS && span.has(end + 1) { O::last(k.last, O::Slots::of(own), u, p) } else { u }
-    }
-
-    #[inline(always)]
-    fn reduce<C: Real>(k: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        if P::CHOOSES && !k.on {
-            return;
-        }
-        let inside = place.after(look::<P>());
-        Inner::<P>::reduce::<C>(&k.inner, inside, span, u, p, sums);
-        let end = inside.after(Inner::<P>::SHAPE);
         // The one pass that ends here counts, whatever is run again later.
-        if O::SUMS > 0 && end.at == span.to {
-            O::reduce(k.own, u, p, &mut sums[end.sum..]);
+        if O::SUMS > 0 && end == span.to {
+            O::add(k.own, u, own_terms);
         }
+        if O::WAITS && span.has(end + 1) { O::last(k.last, O::Slots::of(own), u, p) } else { u }
     }
 
     fn state_bytes(part: &P, state: &StateOf<P>, leaf: usize, at: usize, span: Span) -> usize {
