@@ -2,7 +2,9 @@
 
 use super::said::Said as _;
 use super::*;
-use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, Required, Setting, ToRecipe, words};
+#[cfg(feature = "config")]
+use crate::recipe::Required;
+use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, Setting, ToRecipe, words};
 
 /// For each name one to read into.
 const PROTOTYPES: &[(&str, fn() -> Schedule)] = &[
