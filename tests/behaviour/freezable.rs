@@ -146,7 +146,9 @@ fn a_thawed_leaf_begins_as_training_does() {
         }
         // The others went through all steps, of which each is counted.
         let (mut all, mut other) = (params(), plain.init(&params()).unwrap());
-        (0..12).for_each(|step| drop(plain.step(&mut all, &gradient(step), &mut other).unwrap()));
+        for step in 0..12 {
+            plain.step(&mut all, &gradient(step), &mut other).unwrap();
+        }
         assert_eq!((&model.1, model.2), (&all.1, all.2), "{plain:?}");
     }
     check(adam(0.1));
@@ -197,7 +199,9 @@ fn a_leaf_that_is_reset_begins_anew() {
     let (plain, optimizer) = (adam(0.1), freezable(adam(0.1)));
     let mut model = params();
     let mut state = optimizer.init(&model).unwrap();
-    (0..5).for_each(|step| drop(optimizer.step(&mut model, &gradient(step), &mut state).unwrap()));
+    for step in 0..5 {
+        optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
+    }
     state.reset(&optimizer, &model, &Mask::path("1")).unwrap();
     let (mut expected, mut other) = (model.clone(), plain.init(&model).unwrap());
     for step in 5..9 {
@@ -240,7 +244,7 @@ fn a_leaf_that_is_added_later_begins_as_training_does() {
     let optimizer = adam(0.1);
     let tree = |leaves: &[(&str, f64)]| {
         let mut tree = DynTree::new();
-        leaves.iter().for_each(|(path, x)| drop(tree.insert(*path, ndarray::arr1(&[*x, -2.0 * x]))));
+        leaves.iter().for_each(|(path, x)| tree.insert(*path, ndarray::arr1(&[*x, -2.0 * x])));
         tree
     };
     let gradient = |step: i32, x: f64| (0.7 * f64::from(step) + x).sin();

@@ -22,7 +22,9 @@ fn steps<T: GradientTransformation<Needs = Nothing>>(
     state: &mut OptState<T>,
     which: core::ops::Range<i32>,
 ) {
-    which.for_each(|step| drop(t.step(p, &gradient(step), state).unwrap()));
+    for step in which {
+        t.step(p, &gradient(step), state).unwrap();
+    }
 }
 
 /// Goes on in the other optimizer, and there and back again; both do the same steps, so that the numbers are those of the first.
