@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::select::{Mask, subtree};
-use crate::state::{ItemSpec, Moves, Owner, Parts, State, items, items_mut, put, sources};
+use crate::state::{ItemSpec, Moves, Owner, Parts, State, counts_by_leaf, items, items_mut, put, sources};
 use crate::transformation::OptState;
 use crate::tree::{Difference, LeafSpec, Structure, Tree};
 
@@ -114,6 +114,11 @@ impl Moves for Resolved {
 }
 
 impl Resolved {
+    /// Whether leaves begin later than others, so that their updates are counted apart.
+    pub(crate) fn starts_leaves(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
     /// What no verb explains: the new leaves are what is expected, the old ones, under their new names, what is found.
     pub(crate) fn differences(&self, old: &Structure, new: &Structure) -> Vec<Difference> {
         let mut found = Vec::new();
@@ -144,7 +149,8 @@ impl Resolved {
 
 impl<T: Stage> OptState<T> {
     /// The state for parameters of another structure: every leaf's own values come along by its path, counts and other
-    /// values that there is one of stay as they are. This state is not changed.
+    /// values that there is one of stay as they are. If some leaves are [fresh](Migration::fresh), updates are counted for each leaf
+    /// from then on, so that corrections of bias begin anew for those. This state is not changed.
     ///
     /// `transformation` is the one that the state was made by, or another, for which the migration says what becomes of the parts of
     /// the state: [`insert_part`](Migration::insert_part), [`wrap_part`](Migration::wrap_part) and the like. Masks and labels are
@@ -189,13 +195,14 @@ impl<T: Stage> OptState<T> {
         migration: &Migration,
     ) -> Result<OptState<U>> {
         self.usable()?;
-        let mut new = OptState::new(transformation, params)?;
-        let moves = migration.resolve(self.structure(), new.structure())?;
-        let differences = moves.differences(self.structure(), new.structure());
+        let here = Structure::of(params)?;
+        let moves = migration.resolve(self.structure(), &here)?;
+        let differences = moves.differences(self.structure(), &here);
         if !differences.is_empty() {
             let what = "the state does not fit the parameters, and no verb of the migration says why";
             return Err(Error::structure(what, differences));
         }
+        let mut new = OptState::new_counting(transformation, params, moves.starts_leaves() || self.counts_by_leaf())?;
         new.take_over(&**self, self.structure(), &moves)?;
         Ok(new)
     }
@@ -222,7 +229,7 @@ impl<T: Stage> OptState<T> {
     /// state belongs to all leaves together.
     pub fn reset<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P, leaves: &Mask) -> Result<()> {
         self.usable()?;
-        let fresh = OptState::new(transformation, params)?;
+        let fresh = OptState::new_counting(transformation, params, self.counts_by_leaf())?;
         let differences = self.structure().compare(fresh.structure(), |a, b| a == b);
         if !differences.is_empty() {
             return Err(Error::structure(
@@ -250,6 +257,10 @@ impl<T: Stage> OptState<T> {
             put(into, from).ok_or_else(|| Error::state("reset", format!("`{name}` is of another kind")))?;
         }
         Ok(())
+    }
+
+    fn counts_by_leaf(&self) -> bool {
+        counts_by_leaf(&items(&**self, self.structure()).iter().map(ItemSpec::of).collect::<Vec<_>>())
     }
 
     /// Takes the values of another state.

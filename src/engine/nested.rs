@@ -59,7 +59,7 @@ impl Nested {
 
     /// A state as `init` makes it for the parameters of the step around, if its leaves are those.
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
-        at.anew(transformation, &self.active)
+        at.inside(&self.structure).anew(transformation, &self.active)
     }
 
     /// Does a step. In one without gradients, `arrays.grads` does not count.
@@ -73,7 +73,7 @@ impl Nested {
     ) -> Outcome {
         fill(&mut self.work.params, &self.structure, arrays.params);
         fill(&mut self.work.grads, &self.structure, arrays.grads);
-        let at = StepContext { structure: &self.structure, ..*at };
+        let at = at.inside(&self.structure);
         let outcome = self.work.step(transformation, state, &at, objective, Sink::Arrays(arrays.updates));
         self.work.params.clear();
         self.work.grads.clear();

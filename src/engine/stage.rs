@@ -114,11 +114,22 @@ pub struct StepContext<'a> {
     pub(crate) point: Option<&'a Moments>,
     /// Which leaves rest in this step; empty where none may.
     pub(crate) resting: &'a [bool],
+    /// Whether updates are counted for each leaf.
+    pub(crate) by_leaf: bool,
 }
 
 impl<'a> StepContext<'a> {
     pub(crate) fn new(structure: &'a Structure, flush: bool, value: Option<f64>) -> StepContext<'a> {
-        StepContext { structure, gradients: !flush, flush, value, params: &[], point: None, resting: &[] }
+        StepContext {
+            structure,
+            gradients: !flush,
+            flush,
+            value,
+            params: &[],
+            point: None,
+            resting: &[],
+            by_leaf: false,
+        }
     }
 
     /// The parameters' leaves.
@@ -146,10 +157,17 @@ impl<'a> StepContext<'a> {
         self.value
     }
 
+    /// The same step, for what has leaves of its own or is run to its end in the middle of it.
+    pub(crate) fn inside<'b>(&self, structure: &'b Structure) -> StepContext<'b>
+    where
+        'a: 'b,
+    {
+        StepContext { structure, resting: &[], by_leaf: false, ..*self }
+    }
+
     /// A state as `init` makes it, for the parameters of this step.
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
-        let StepContext { structure, params, point, resting, .. } = *self;
-        let by_leaf = !resting.is_empty();
+        let StepContext { structure, params, point, by_leaf, .. } = *self;
         let fresh = transformation.init_state(&InitContext { structure, active, params, point, by_leaf });
         fresh.expect("there is memory for a second state like the first")
     }

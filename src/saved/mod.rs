@@ -9,7 +9,7 @@ pub(crate) use self::compare::as_json;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::{Migration, Resolved};
-use crate::state::{ItemSpec, items_mut, sources};
+use crate::state::{ItemSpec, counts_by_leaf, items_mut, sources};
 use crate::transformation::OptState;
 use crate::tree::{Structure, Tree};
 
@@ -47,8 +47,8 @@ impl Saved<'_> {
         transformation: &T,
         params: &P,
     ) -> Result<Fit<T>> {
-        let mut state = OptState::new(transformation, params)?;
-        let here = state.shared_structure();
+        transformation.validate()?;
+        let here = Structure::of(params)?;
         let (mut lines, mut differed) = (Vec::new(), Vec::new());
         let ours = as_json(&transformation.recipe());
         may_differ.iter().try_for_each(|allowed| exists(allowed, &[&ours, self.optimizer]))?;
@@ -61,6 +61,8 @@ impl Saved<'_> {
         });
         let moves = moves(migration, self.structure, &here, &mut lines)?;
         let Some(moves) = moves else { return Err(Error::misfit(&self.called, lines)) };
+        let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
+        let mut state = OptState::new_counting(transformation, params, by_leaf)?;
         let new: Vec<_> = items_mut(&mut *state, &here).iter().map(ItemSpec::of_mut).collect();
         match sources(&self.items, &new, &moves) {
             Ok(sources) if lines.is_empty() => Ok(Fit { state, sources, moves, differed }),

@@ -44,6 +44,12 @@ impl ItemSpec {
     }
 }
 
+/// Whether a state counts updates for each leaf.
+pub(crate) fn counts_by_leaf(items: &[ItemSpec]) -> bool {
+    let is_one = |field: &str| field == "updates" || field.ends_with(".updates");
+    items.iter().any(|item| item.kind == Kind::Count && item.name.of != Owner::State && is_one(&item.name.field))
+}
+
 /// What becomes of leaves on the way.
 pub(crate) trait Moves {
     /// The path that a leaf of the old state has in the new one; `None` if it is not to come along.

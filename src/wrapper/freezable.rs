@@ -162,7 +162,7 @@ impl<T: Stage> Wrapper for Freezable<T> {
     }
 
     fn tell<'a>(&self, memory: &'a Frozen, at: &StepContext<'a>) -> StepContext<'a> {
-        StepContext { resting: &memory.resting, ..*at }
+        StepContext { resting: &memory.resting, by_leaf: true, ..*at }
     }
 
     fn acts_on(&self, memory: &Frozen, leaf: usize) -> bool {

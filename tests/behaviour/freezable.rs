@@ -235,3 +235,39 @@ fn counts_of_leaves_are_where_leaves_may_rest() {
         ["inner.count: count", "inner.updates[0]: count", "inner.updates[1]: count", "inner.updates[2]: count"]
     );
 }
+
+/// A leaf that a migration adds begins as training does, beside others that have gone on for long.
+#[test]
+fn a_leaf_that_is_added_later_begins_as_training_does() {
+    use gradchain::Migration;
+    use gradchain::tree::DynTree;
+    let optimizer = adam(0.1);
+    let tree = |leaves: &[(&str, f64)]| {
+        let mut tree = DynTree::new();
+        leaves.iter().for_each(|(path, x)| tree.insert(*path, ndarray::arr1(&[*x, -2.0 * x])));
+        tree
+    };
+    let gradient = |step: i32, x: f64| (0.7 * f64::from(step) + x).sin();
+    let mut params = tree(&[("body", 1.0)]);
+    let mut state = optimizer.init(&params).unwrap();
+    for step in 0..50 {
+        optimizer.step(&mut params, &tree(&[("body", gradient(step, 0.0))]), &mut state).unwrap();
+    }
+    let body = params.get::<f64>("body").unwrap().to_owned();
+    let mut both = tree(&[("body", 0.0), ("head", 1.0)]);
+    both.get_mut::<f64>("body").unwrap().assign(&body);
+    let mut grown = state.migrate(&optimizer, &both, &Migration::new().fresh(Mask::path("head"))).unwrap();
+    let (mut head, mut alone) = (tree(&[("head", 1.0)]), optimizer.init(&tree(&[("head", 1.0)])).unwrap());
+    for step in 50..60 {
+        let [g, h] = [gradient(step, 0.0), gradient(step, 1.0)];
+        optimizer.step(&mut both, &tree(&[("body", g), ("head", h)]), &mut grown).unwrap();
+        optimizer.step(&mut params, &tree(&[("body", g)]), &mut state).unwrap();
+        optimizer.step(&mut head, &tree(&[("head", h)]), &mut alone).unwrap();
+        assert_eq!(both.get::<f64>("body").unwrap(), params.get::<f64>("body").unwrap(), "step {step}");
+        assert_eq!(both.get::<f64>("head").unwrap(), head.get::<f64>("head").unwrap(), "step {step}");
+    }
+    // A further migration keeps the counts, and one that adds nothing adds no counts.
+    let again = grown.migrate(&optimizer, &both, &Migration::new()).unwrap();
+    assert!(same_bits(&*again, &*grown));
+    assert_eq!(state.migrate(&optimizer, &params, &Migration::new()).unwrap().schema(), state.schema());
+}

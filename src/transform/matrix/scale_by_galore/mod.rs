@@ -331,7 +331,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             &mut work.path,
         ));
         debug_assert!(fits.is_ok(), "both were made for this structure");
-        let within = StepContext { structure: &structure, ..*at };
+        let within = at.inside(&structure);
         work.step(&self.base_optimizer, base_optimizer_state, &within, None, Sink::Updates(&updates.leaves));
         work.params.clear();
         work.grads.clear();
