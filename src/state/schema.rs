@@ -118,11 +118,11 @@ impl fmt::Display for Schema {
     }
 }
 
+/// What is shown a value: of which leaf, what it is, and of arrays type, shape and strides.
+type ShowValue<'a> = dyn FnMut(Option<usize>, Kind, Option<DType>, &[usize], &[isize]) + 'a;
+
 /// Shows what each value of a field is: of which leaf, and of arrays type, shape and strides.
-pub(super) fn each_value(
-    entry: Entry<'_>,
-    show: &mut dyn FnMut(Option<usize>, Kind, Option<DType>, &[usize], &[isize]),
-) {
+pub(super) fn each_value(entry: Entry<'_>, show: &mut ShowValue<'_>) {
     let mut one = |leaf, kind| show(leaf, kind, None, &[], &[]);
     match entry {
         Entry::Moments(m) => m.leaves().for_each(|leaf| {
