@@ -1,6 +1,7 @@
 //! One step: the passes over all leaves, and what happens between them.
 #![allow(unsafe_code, reason = "pieces of raw leaves on many threads; see `memory`")]
 
+use core::ops::Range;
 use core::ptr::NonNull;
 
 use super::isa::{Isa, Job, current_isa, dispatch};
@@ -187,27 +188,24 @@ struct Pass<'a, T: Stage> {
 
 impl<T: Stage> Pass<'_, T> {
     fn run(&self, spare: &mut Spare) {
+        let all = 0..self.pieces.all.len();
         #[cfg(feature = "rayon")]
-        if rayon::current_num_threads() > 1 && self.pieces.all.len() > 4 {
-            return self.split(&self.pieces.all, 0);
+        if rayon::current_num_threads() > 1 && self.pieces.middle(&all).is_some() {
+            return self.split(all);
         }
-        self.some(&self.pieces.all, 0, spare);
+        self.some(all, spare);
     }
 
-    fn some(&self, pieces: &[Piece], first: usize, spare: &mut Spare) {
-        let numbered = pieces.iter().enumerate();
-        let one = |(i, piece)| self.piece(first + i, piece, spare);
-        if self.backwards { numbered.rev().for_each(one) } else { numbered.for_each(one) }
+    fn some(&self, pieces: Range<usize>, spare: &mut Spare) {
+        let one = |i: usize| self.piece(i, &self.pieces.all[i], spare);
+        if self.backwards { pieces.rev().for_each(one) } else { pieces.for_each(one) }
     }
 
-    /// Halves the pieces until there are few, so that idle threads can take the other half.
+    /// Halves the pieces until there are few elements, so that idle threads can take the other half.
     #[cfg(feature = "rayon")]
-    fn split(&self, pieces: &[Piece], first: usize) {
-        if pieces.len() <= 4 {
-            return self.few(pieces, first);
-        }
-        let (left, right) = pieces.split_at(pieces.len() / 2);
-        let (left, right) = (|| self.split(left, first), || self.split(right, first + left.len()));
+    fn split(&self, pieces: Range<usize>) {
+        let Some(middle) = self.pieces.middle(&pieces) else { return self.few(pieces) };
+        let (left, right) = (|| self.split(pieces.start..middle), || self.split(middle..pieces.end));
         if self.backwards {
             rayon::join(right, left)
         } else {
@@ -219,9 +217,8 @@ impl<T: Stage> Pass<'_, T> {
     /// thread that waits does what it finds on top of these, are more than the two megabytes that threads have.
     #[cfg(feature = "rayon")]
     #[inline(never)]
-    fn few(&self, pieces: &[Piece], first: usize) {
-        let mut spare = Spare::default();
-        self.some(pieces, first, &mut spare);
+    fn few(&self, pieces: Range<usize>) {
+        self.some(pieces, &mut Spare::default());
     }
 
     fn piece(&self, number: usize, piece: &Piece, spare: &mut Spare) {

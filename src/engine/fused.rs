@@ -3,7 +3,7 @@
 
 use super::convert::{load, store};
 use super::isa::{Isa, Job, dispatch};
-use super::kernel::{self, MOST_SLOTS, Slots, Tally};
+use super::kernel::{self, Added, MOST_SLOTS, Slots};
 use super::tile::TILE;
 use super::{Place, Span, Stage, Tile};
 use crate::element::Real;
@@ -74,11 +74,10 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
     let (from, to) = tile.io();
     let run = |slots: Slots<'_, C>| kernel::map::<S, C>(isa, local, kernel, from, to, p, slots);
-    let tally = with_list(&list, start, n, isa, spare, run);
+    let added = with_list(&list, start, n, isa, spare, run);
     tile.spare = spare;
     if counts {
-        count::<S>(&tally, place, tile.sums);
-        dispatch(isa, Reduce::<S, C> { kernel, place, span: local, u: tile.u, p: tile.p, sums: tile.sums });
+        add::<S>(&added, place, tile.sums);
     }
 }
 
@@ -137,16 +136,14 @@ pub(crate) unsafe fn apply_piece<S: Stage, C: Real>(
     let kernel = stage.kernel::<C>(state, run, leaf);
     // SAFETY: by the caller's promise.
     let slots = unsafe { list.slices(start, p.len()) };
-    let tally = kernel::apply::<S, C>(isa, kernel, g, p, slots);
-    count::<S>(&tally, Place::default(), sums);
+    let added = kernel::apply::<S, C>(isa, kernel, g, p, slots);
+    add::<S>(&added, Place::default(), sums);
     true
 }
 
-fn count<S: Stage>(tally: &Tally, place: Place, sums: &mut [f64]) {
+fn add<S: Stage>(added: &Added, place: Place, sums: &mut [f64]) {
     let own = S::SHAPE.sums;
-    for (sum, n) in sums[place.sum..place.sum + own].iter_mut().zip(&tally[..own]) {
-        *sum += f64::from(*n);
-    }
+    sums[place.sum..place.sum + own].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
 }
 
 /// A pass, as a stage with so many barriers of its own sees it; `None` if the stage has nothing to do in it.
@@ -154,24 +151,6 @@ fn local_span(barriers: usize, at: usize, span: Span) -> Option<Span> {
     let to = span.to.checked_sub(at)?.min(barriers);
     let from = span.from.saturating_sub(at);
     (from <= to).then_some(Span { from, to })
-}
-
-struct Reduce<'a, S: Stage, C: Real> {
-    kernel: S::Kernel<C>,
-    place: Place,
-    span: Span,
-    u: &'a [C],
-    p: &'a [C],
-    sums: &'a mut [f64],
-}
-
-impl<S: Stage, C: Real> Job for Reduce<'_, S, C> {
-    type Output = ();
-    #[inline(always)]
-    fn run(self) {
-        let own = Place { at: 0, sum: self.place.sum };
-        S::reduce::<C>(&self.kernel, own, self.span, self.u, self.p, self.sums);
-    }
 }
 
 /// Something done to a tile and the one state array that belongs to it.

@@ -8,6 +8,7 @@
 #![allow(unsafe_code, reason = "a hint to the processor; see `ahead`")]
 
 use super::isa::{Isa, Job, dispatch};
+use super::sums::LANES;
 use super::{Span, Stage};
 use crate::element::Real;
 use crate::tree::add_update;
@@ -19,8 +20,59 @@ pub(crate) const MOST_SUMS: usize = 8;
 /// The most barriers that a fused chain may have.
 pub(crate) const MOST_BARRIERS: usize = 2;
 
-/// Counts of elements, one place for each sum of a chain.
-pub(crate) type Tally = [u32; MOST_SUMS];
+/// What one element adds to one of the sums of a chain: it is counted, or a number is added up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Term {
+    pub(crate) count: u32,
+    pub(crate) sum: Option<f64>,
+}
+
+/// What a stretch adds to each sum of a chain.
+pub(crate) type Added = [f64; MOST_SUMS];
+
+/// The counts and sums of a stretch: side by side in lanes, so that adding up can be vectorised and stays in registers; see
+/// [`LANES`].
+struct Lanes {
+    counts: [[u32; LANES]; MOST_SUMS],
+    sums: [[f64; LANES]; MOST_SUMS],
+}
+
+impl Lanes {
+    #[inline(always)]
+    fn new() -> Lanes {
+        Lanes { counts: [[0; LANES]; MOST_SUMS], sums: [[0.0; LANES]; MOST_SUMS] }
+    }
+
+    /// Whether there is a number to add is known where this is compiled into a loop.
+    #[inline(always)]
+    fn add_sums<S: Stage>(&mut self, lane: usize, terms: &[Term; MOST_SUMS]) {
+        for (lanes, term) in self.sums[..S::SHAPE.sums].iter_mut().zip(terms) {
+            if let Some(sum) = term.sum {
+                lanes[lane] += sum;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn count<S: Stage>(&mut self, lane: usize, terms: &[Term; MOST_SUMS]) {
+        self.counts[..S::SHAPE.sums].iter_mut().zip(terms).for_each(|(lanes, term)| lanes[lane] += term.count);
+    }
+
+    #[inline(always)]
+    fn add_counts<S: Stage>(&mut self, counts: &[u32; MOST_SUMS]) {
+        self.counts[..S::SHAPE.sums].iter_mut().zip(counts).for_each(|(lanes, count)| lanes[0] += count);
+    }
+
+    /// What a chain has no sums for is not looked at, so that there is nothing to clear either.
+    #[inline(always)]
+    fn total<S: Stage>(&self) -> Added {
+        let mut total = [0.0; MOST_SUMS];
+        for (k, total) in total[..S::SHAPE.sums].iter_mut().enumerate() {
+            *total = f64::from(self.counts[k].iter().sum::<u32>()) + self.sums[k].iter().sum::<f64>();
+        }
+        total
+    }
+}
 /// The state arrays of one piece; those past the chain's own are empty.
 pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 
@@ -31,6 +83,11 @@ const BLOCK: usize = 32;
 /// page and falls behind where the arithmetic of a block takes long; further ahead is slower again.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const AHEAD: usize = 384;
+
+#[inline(always)]
+fn count(counts: &mut [u32; MOST_SUMS], terms: &[Term; MOST_SUMS]) {
+    counts.iter_mut().zip(terms).for_each(|(count, term)| *count += term.count);
+}
 
 /// Asks for the memory that the loop comes to so many bytes (`AHEAD`) after the start of this block; elsewhere than on x86-64
 /// there is no way to ask.
@@ -63,52 +120,80 @@ pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usiz
 }
 
 macro_rules! loops {
-    ($($map:ident $flat:ident $apply:ident ($($s:ident $i:tt),*);)*) => {$(
+    ($($map:ident $sum:ident $flat:ident $apply:ident ($($s:ident $i:tt),*);)*) => {$(
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
         fn $map<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* tally: &mut Tally,
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes,
         ) {
             let (n, span) = (u.len(), Span { from: FROM, to: TO });
             let (from, p) = (&from[..n], &p[..n]);
             $(let $s = &mut $s[..n];)*
             // Of its own, so that it lives in registers.
-            let mut counts: Tally = [0; MOST_SUMS];
+            let mut counts = [0; MOST_SUMS];
             for i in 0..n {
-                let mut slots = [$($s[i]),*];
-                u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[i], p[i], &mut counts);
+                let (mut slots, mut terms) = ([$($s[i]),*], [Term::default(); MOST_SUMS]);
+                u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[i], p[i], &mut terms);
                 [$($s[i]),*] = slots;
+                lanes.add_sums::<S>(i % LANES, &terms);
+                count(&mut counts, &terms);
             }
-            *tally = counts;
+            lanes.add_counts::<S>(&counts);
+        }
+
+        /// As `map`, up to a barrier: a lane's numbers are added up side by side. All that is indexed is an argument as it is,
+        /// since of what is cut off one it is not known that it overlaps with nothing.
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "as above")]
+        fn $sum<S: Stage, C: Real, const FROM: usize, const TO: usize>(
+            kernel: S::Kernel<C>,
+            from: &[[C; LANES]],
+            u: &mut [[C; LANES]],
+            p: &[[C; LANES]],
+            $($s: &mut [[C; LANES]],)*
+            lanes: &mut Lanes,
+        ) {
+            let (n, span) = (u.len(), Span { from: FROM, to: TO });
+            assert!(from.len() == n && p.len() == n $(&& $s.len() == n)*);
+            for b in 0..n {
+                for i in 0..LANES {
+                    let (mut slots, mut terms) = ([$($s[b][i]),*], [Term::default(); MOST_SUMS]);
+                    u[b][i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[b][i], p[b][i], &mut terms);
+                    [$($s[b][i]),*] = slots;
+                    lanes.add_sums::<S>(i, &terms);
+                    lanes.count::<S>(i, &terms);
+                }
+            }
         }
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn $flat<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* tally: &mut Tally,
+            kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes,
         ) {
             let (n, span) = (p.len(), Span { from: FROM, to: TO });
             let g = &g[..n];
             $(let $s = &mut $s[..n];)*
             // Of its own, so that it lives in registers.
-            let mut counts: Tally = [0; MOST_SUMS];
+            let mut counts = [0; MOST_SUMS];
             for i in 0..n {
-                let mut slots = [$($s[i]),*];
-                let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut counts);
+                let (mut slots, mut terms) = ([$($s[i]),*], [Term::default(); MOST_SUMS]);
+                let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut terms);
                 p[i] = add_update(p[i], u);
                 [$($s[i]),*] = slots;
+                count(&mut counts, &terms);
             }
-            *tally = counts;
+            lanes.add_counts::<S>(&counts);
         }
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn $apply<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* tally: &mut Tally,
+            kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes,
         ) {
             if S::SHAPE.sums > 0 {
                 // A sum over the lanes after each block would cost more than the blocks bring.
-                return $flat::<S, C, FROM, TO>(kernel, g, p, $($s,)* tally);
+                return $flat::<S, C, FROM, TO>(kernel, g, p, $($s,)* lanes);
             }
             let (g, g_end) = g.as_chunks::<BLOCK>();
             let (p, p_end) = p.as_chunks_mut::<BLOCK>();
@@ -119,65 +204,86 @@ macro_rules! loops {
                 ahead(&g[b]);
                 ahead(&p[b]);
                 $(ahead(&$s.0[b]);)*
-                $flat::<S, C, FROM, TO>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)* tally);
+                $flat::<S, C, FROM, TO>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)* lanes);
             }
-            $flat::<S, C, FROM, TO>(kernel, g_end, p_end, $($s.1,)* tally);
+            $flat::<S, C, FROM, TO>(kernel, g_end, p_end, $($s.1,)* lanes);
         }
     )*};
 }
 loops! {
-    map_0 flat_0 apply_0 ();
-    map_1 flat_1 apply_1 (a 0);
-    map_2 flat_2 apply_2 (a 0, b 1);
-    map_3 flat_3 apply_3 (a 0, b 1, c 2);
-    map_4 flat_4 apply_4 (a 0, b 1, c 2, d 3);
-    map_5 flat_5 apply_5 (a 0, b 1, c 2, d 3, e 4);
-    map_6 flat_6 apply_6 (a 0, b 1, c 2, d 3, e 4, f 5);
-    map_7 flat_7 apply_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
-    map_8 flat_8 apply_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
+    map_0 sum_0 flat_0 apply_0 ();
+    map_1 sum_1 flat_1 apply_1 (a 0);
+    map_2 sum_2 flat_2 apply_2 (a 0, b 1);
+    map_3 sum_3 flat_3 apply_3 (a 0, b 1, c 2);
+    map_4 sum_4 flat_4 apply_4 (a 0, b 1, c 2, d 3);
+    map_5 sum_5 flat_5 apply_5 (a 0, b 1, c 2, d 3, e 4);
+    map_6 sum_6 flat_6 apply_6 (a 0, b 1, c 2, d 3, e 4, f 5);
+    map_7 sum_7 flat_7 apply_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
+    map_8 sum_8 flat_8 apply_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
+}
+
+/// Calls the loops of `Map` for as many arrays as there are.
+macro_rules! map_by_arrays {
+    ($k:ident, $from:ident, $u:ident, $p:ident, $lanes:ident; $($n:pat => $map:ident $sum:ident ($($s:ident),*);)*) => {
+        match S::SLOTS {
+            $(
+                $n if TO < S::SHAPE.barriers => {
+                    let ($from, $u, $p) = ($from.as_chunks(), $u.as_chunks_mut(), $p.as_chunks());
+                    $(let $s = $s.as_chunks_mut();)*
+                    $sum::<S, C, FROM, TO>($k, $from.0, $u.0, $p.0, $($s.0,)* $lanes);
+                    $map::<S, C, FROM, TO>($k, $from.1, $u.1, $p.1, $($s.1,)* $lanes);
+                }
+                $n => $map::<S, C, FROM, TO>($k, $from, $u, $p, $($s,)* $lanes),
+            )*
+        }
+    };
 }
 
 impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Map<'_, S, C, FROM, TO> {
-    type Output = Tally;
+    type Output = Added;
     #[inline(always)]
-    fn run(self) -> Tally {
-        let mut t = [0; MOST_SUMS];
-        let (k, x, u, p) = (self.kernel, self.from, self.u, self.p);
-        let [a, b, c, d, e, f, g_, h] = self.slots;
-        match S::SLOTS {
-            0 => map_0::<S, C, FROM, TO>(k, x, u, p, &mut t),
-            1 => map_1::<S, C, FROM, TO>(k, x, u, p, a, &mut t),
-            2 => map_2::<S, C, FROM, TO>(k, x, u, p, a, b, &mut t),
-            3 => map_3::<S, C, FROM, TO>(k, x, u, p, a, b, c, &mut t),
-            4 => map_4::<S, C, FROM, TO>(k, x, u, p, a, b, c, d, &mut t),
-            5 => map_5::<S, C, FROM, TO>(k, x, u, p, a, b, c, d, e, &mut t),
-            6 => map_6::<S, C, FROM, TO>(k, x, u, p, a, b, c, d, e, f, &mut t),
-            7 => map_7::<S, C, FROM, TO>(k, x, u, p, a, b, c, d, e, f, g_, &mut t),
-            _ => map_8::<S, C, FROM, TO>(k, x, u, p, a, b, c, d, e, f, g_, h, &mut t),
+    fn run(self) -> Added {
+        let lanes = &mut Lanes::new();
+        let (k, from, u) = (self.kernel, self.from, self.u);
+        let n = u.len();
+        let (from, p) = (&from[..n], &self.p[..n]);
+        let [a, b, c, d, e, f, g, h] = self.slots;
+        map_by_arrays! {
+            k, from, u, p, lanes;
+            0 => map_0 sum_0 ();
+            1 => map_1 sum_1 (a);
+            2 => map_2 sum_2 (a, b);
+            3 => map_3 sum_3 (a, b, c);
+            4 => map_4 sum_4 (a, b, c, d);
+            5 => map_5 sum_5 (a, b, c, d, e);
+            6 => map_6 sum_6 (a, b, c, d, e, f);
+            7 => map_7 sum_7 (a, b, c, d, e, f, g);
+            _ => map_8 sum_8 (a, b, c, d, e, f, g, h);
         }
-        t
+        lanes.total::<S>()
     }
 }
 
 impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S, C, FROM, TO> {
-    type Output = Tally;
+    type Output = Added;
     #[inline(always)]
-    fn run(self) -> Tally {
-        let mut t = [0; MOST_SUMS];
+    fn run(self) -> Added {
+        let mut lanes = Lanes::new();
+        let t = &mut lanes;
         let (k, g, p) = (self.kernel, self.g, self.p);
         let [a, b, c, d, e, f, g_, h] = self.slots;
         match S::SLOTS {
-            0 => apply_0::<S, C, FROM, TO>(k, g, p, &mut t),
-            1 => apply_1::<S, C, FROM, TO>(k, g, p, a, &mut t),
-            2 => apply_2::<S, C, FROM, TO>(k, g, p, a, b, &mut t),
-            3 => apply_3::<S, C, FROM, TO>(k, g, p, a, b, c, &mut t),
-            4 => apply_4::<S, C, FROM, TO>(k, g, p, a, b, c, d, &mut t),
-            5 => apply_5::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, &mut t),
-            6 => apply_6::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, &mut t),
-            7 => apply_7::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, &mut t),
-            _ => apply_8::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, h, &mut t),
+            0 => apply_0::<S, C, FROM, TO>(k, g, p, t),
+            1 => apply_1::<S, C, FROM, TO>(k, g, p, a, t),
+            2 => apply_2::<S, C, FROM, TO>(k, g, p, a, b, t),
+            3 => apply_3::<S, C, FROM, TO>(k, g, p, a, b, c, t),
+            4 => apply_4::<S, C, FROM, TO>(k, g, p, a, b, c, d, t),
+            5 => apply_5::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, t),
+            6 => apply_6::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, t),
+            7 => apply_7::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, t),
+            _ => apply_8::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, h, t),
         }
-        t
+        lanes.total::<S>()
     }
 }
 
@@ -191,7 +297,7 @@ pub(crate) fn map<S: Stage, C: Real>(
     u: &mut [C],
     p: &[C],
     slots: Slots<'_, C>,
-) -> Tally {
+) -> Added {
     // Only the spans that a chain with so many barriers can have are compiled.
     match (S::SHAPE.barriers, span.from, span.to) {
         (_, 0, 0) => dispatch(isa, Map::<S, C, 0, 0> { kernel, from, u, p, slots }),
@@ -211,7 +317,7 @@ pub(crate) fn apply<S: Stage, C: Real>(
     g: &[C],
     p: &mut [C],
     slots: Slots<'_, C>,
-) -> Tally {
+) -> Added {
     let span = S::SHAPE.span(S::SHAPE.barriers);
     match (S::SHAPE.barriers, span.from) {
         (0, _) => dispatch(isa, Apply::<S, C, 0, 0> { kernel, g, p, slots }),

@@ -41,6 +41,7 @@ pub(crate) use form::{Exactly, Keeps, OfChain};
 pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, at_point, fused_tile, slot_tile};
 pub use inner::Inner;
+pub use kernel::Term;
 pub use lint::{Warning, WarningKind};
 pub(crate) use nested::{Arrays, Nested};
 pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial, write_leaf};

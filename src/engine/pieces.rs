@@ -8,6 +8,10 @@ use crate::tree::Structure;
 /// large leaf evenly. It fixes the order in which sums are added, and so their bits.
 const PIECE: usize = 16 * 1024;
 
+/// Elements that are work enough for a thread: with half as many, waking it and its room take longer than what it does.
+#[cfg(feature = "rayon")]
+const TASK: usize = 4 * PIECE;
+
 /// A stretch of one leaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Piece {
@@ -21,6 +25,9 @@ pub(crate) struct Piece {
 pub(crate) struct Pieces {
     pub(crate) all: Vec<Piece>,
     pub(crate) of_leaf: Vec<Range<usize>>,
+    /// How many elements there are before each piece, and in all.
+    #[cfg(feature = "rayon")]
+    before: Vec<usize>,
 }
 
 impl Pieces {
@@ -32,7 +39,25 @@ impl Pieces {
             all.extend((0..len).step_by(PIECE).map(|start| Piece { leaf, start, len: PIECE.min(len - start) }));
             of_leaf.push(first..all.len());
         }
-        Pieces { all, of_leaf }
+        Pieces {
+            #[cfg(feature = "rayon")]
+            before: all
+                .iter()
+                .map(|piece| piece.len)
+                .chain([0])
+                .scan(0, |sum, len| Some(core::mem::replace(sum, *sum + len)))
+                .collect(),
+            all,
+            of_leaf,
+        }
+    }
+
+    /// Where to cut some pieces into halves of as many elements, for two threads; nowhere if that is not worth it.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn middle(&self, pieces: &Range<usize>) -> Option<usize> {
+        let before = &self.before[pieces.start..=pieces.end];
+        let (first, last) = (before[0], before[pieces.len()]);
+        (last - first >= 2 * TASK).then(|| pieces.start + before.partition_point(|n| n - first < (last - first) / 2))
     }
 }
 
@@ -49,5 +74,26 @@ mod tests {
         assert_eq!(lens, [(0, 0, PIECE), (0, PIECE, PIECE), (0, 2 * PIECE, 1), (1, 0, 1)]);
         assert_eq!(pieces.of_leaf, [0..3, 3..4, 4..4]);
         assert_eq!(Pieces::new(&structure, &[false, true, true]).of_leaf, [0..0, 0..1, 1..1]);
+    }
+
+    #[cfg(feature = "rayon")]
+    #[test]
+    fn halves_have_as_many_elements_and_little_work_is_not_cut() {
+        let sizes = |sizes: &[usize]| {
+            let leaves: Vec<_> = sizes.iter().map(|n| vec![0.0_f32; *n]).collect();
+            let structure = Structure::of(&leaves).unwrap();
+            Pieces::new(&structure, &vec![true; sizes.len()])
+        };
+        assert_eq!(sizes(&[2 * TASK - 1]).middle(&(0..8)), None);
+        assert_eq!(sizes(&[]).middle(&(0..0)), None);
+        assert_eq!(sizes(&[2 * TASK]).middle(&(0..8)), Some(4));
+        // A thousand small leaves and a large one.
+        let mut leaves = vec![100; 1000];
+        leaves.push(8 * PIECE);
+        let pieces = sizes(&leaves);
+        let middle = pieces.middle(&(0..1008)).unwrap();
+        let before: usize = pieces.all[..middle].iter().map(|piece| piece.len).sum();
+        assert!(before.abs_diff((100_000 + 8 * PIECE) / 2) <= PIECE && middle > 1000);
+        assert_eq!(pieces.middle(&(0..1000)), None);
     }
 }

@@ -1,7 +1,7 @@
 //! What the engine runs, and what it tells it.
 
 use super::table::TableLeaf;
-use super::{Outline, Shape, SlotList, Span, Sums, Tile, WholeTree};
+use super::{Outline, Shape, SlotList, Span, Sums, Term, Tile, WholeTree};
 use crate::arguments::Visit;
 use crate::element::{DType, Real};
 use crate::error::Result;
@@ -220,6 +220,14 @@ impl Outcome {
 /// leaves or the whole tree is a [`WholeTree`](crate::part::WholeTreeTransformation). `docs/architecture.md` describes the
 /// phases of a step: `check` (may fail, changes nothing), `begin`, then passes of `tile` (or of the fused `apply`) with
 /// `barrier` between them, then `finish`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a transformation of gradients",
+    label = "not a transformation of gradients",
+    note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
+            chains: `chain((chain((a, b)), c))`), a `Vec` or a box of some, or a type of your own that implements `Part` and the \
+            trait of its form, such as `Rule`",
+    note = "in a generic function, ask for `T: GradientTransformation`"
+)]
 pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// What a step must be given besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).
     type Needs: Needs;
@@ -321,7 +329,7 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         let _ = (state, leaf, list);
     }
 
-    /// Transforms one element.
+    /// Transforms one element, and says what it adds to the sums of this stage.
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
@@ -329,15 +337,10 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         slots: &mut [C],
         u: C,
         p: C,
-        tally: &mut [u32],
+        terms: &mut [Term],
     ) -> C {
-        let _ = (kernel, at, span, slots, p, tally);
+        let _ = (kernel, at, span, slots, p, terms);
         u
-    }
-
-    /// Adds up a tile that has reached a barrier of this stage.
-    fn reduce<C: Real>(kernel: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        let _ = (kernel, place, span, u, p, sums);
     }
 
     /// How many bytes of state a pass reads and writes for each element of a leaf, counted from this stage's own place.

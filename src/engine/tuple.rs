@@ -2,7 +2,8 @@
 
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS, MOST_SUMS};
 use super::{
-    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree, fused_tile,
+    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
+    fused_tile,
 };
 use crate::element::Real;
 use crate::error::Result;
@@ -124,24 +125,15 @@ macro_rules! chains {
             }
 
             #[inline(always)]
-            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, span: Span, slots: &mut [Cx], u: Cx, p: Cx, tally: &mut [u32]) -> Cx {
-                let (mut at, mut u, mut slots, mut tally) = (at, u, slots, tally);
+            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, span: Span, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Term]) -> Cx {
+                let (mut at, mut u, mut slots, mut terms) = (at, u, slots, terms);
                 $(
                     let (own, slots) = slots.split_at_mut($T::SLOTS);
-                    let (sums, tally) = tally.split_at_mut($T::SHAPE.sums);
+                    let (sums, terms) = terms.split_at_mut($T::SHAPE.sums);
                     u = $T::apply::<Cx>(&kernel.$i, at, span, own, u, p, sums);
                     at += $T::SHAPE.barriers;
                 )*
                 u
-            }
-
-            #[inline(always)]
-            fn reduce<Cx: Real>(kernel: &Self::Kernel<Cx>, place: Place, span: Span, u: &[Cx], p: &[Cx], sums: &mut [f64]) {
-                let mut place = place;
-                $(
-                    $T::reduce::<Cx>(&kernel.$i, place, span, u, p, sums);
-                    place = place.after($T::SHAPE);
-                )*
             }
 
             fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {

@@ -9,7 +9,7 @@ use core::num::FpCategory;
 use super::traced::{Traced, TracedTally};
 use super::{Program, Signature, Type, record};
 use crate::element::{DType, Element, Real};
-use crate::engine::{InitContext, Span, Stage, StepContext, Work, table};
+use crate::engine::{InitContext, Span, Stage, StepContext, Term, Work, table};
 use crate::error::Result;
 use crate::optimizer::sgd;
 use crate::select::Mask;
@@ -380,9 +380,9 @@ fn check_chain<F: super::Kind, S: Stage>(chain: &S, span: Span) -> Program {
         || chain.kernel::<Traced<F>>(&state, &run, 0),
         |kernel, slots, u, p, tallies, _| {
             // On each way counts are numbers, so the protocol can be recorded as it is.
-            let mut counts = vec![0; tallies.len()];
-            let u = S::apply(kernel, 0, span, slots, u, p, &mut counts);
-            tallies.iter_mut().zip(counts).for_each(|(tally, count)| *tally += count);
+            let mut terms = vec![Term::default(); tallies.len()];
+            let u = S::apply(kernel, 0, span, slots, u, p, &mut terms);
+            tallies.iter_mut().zip(terms).for_each(|(tally, term)| *tally += term.count);
             u
         },
     )
@@ -390,12 +390,13 @@ fn check_chain<F: super::Kind, S: Stage>(chain: &S, span: Span) -> Program {
     let kernel = chain.kernel::<F>(&state, &run, 0);
     for u in numbers::<F>() {
         for p in numbers::<F>() {
-            let (mut slots, mut counts) = (vec![p / F::of(2.0); S::SLOTS], vec![0; S::SHAPE.sums]);
+            let (mut slots, mut terms) = (vec![p / F::of(2.0); S::SLOTS], vec![Term::default(); S::SHAPE.sums]);
             let mut interpreted = slots.clone();
-            let update = S::apply(&kernel, 0, span, &mut slots, u, p, &mut counts);
+            let update = S::apply(&kernel, 0, span, &mut slots, u, p, &mut terms);
             let made = program.run(&scalars, &mut interpreted, u, p).unwrap();
             let all = slots.iter().zip(&interpreted).all(|(a, b)| same(*a, *b)) && same(update, made.update);
-            assert!(all && counts == made.tallies, "{chain:?} of {u}, {p}\n{program}");
+            let counts = terms.iter().map(|term| term.count);
+            assert!(all && counts.eq(made.tallies.iter().copied()), "{chain:?} of {u}, {p}\n{program}");
         }
     }
     program

@@ -1,6 +1,6 @@
 //! A member of a chain that may be absent.
 
-use crate::engine::{Outline, Place, Shape, SlotList, Span, Tile};
+use crate::engine::{Outline, Place, Shape, SlotList, Span, Term, Tile};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
@@ -93,9 +93,17 @@ impl<T: Stage> Stage for Option<T> {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
+    fn apply<C: Real>(
+        k: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term],
+    ) -> C {
         match &k.0 {
-            Some(k) => T::apply::<C>(k, at, span, slots, u, p, tally),
+            Some(k) => T::apply::<C>(k, at, span, slots, u, p, terms),
             None => u,
         }
     }
@@ -115,7 +123,8 @@ impl<T: Stage> Stage for Option<T> {
     }
 
     fn recipe(&self) -> Recipe {
-        self.as_ref().map_or(Recipe::call("identity", []), Stage::recipe)
+        // An empty chain, which has no state either.
+        self.as_ref().map_or_else(|| Stage::recipe(&()), Stage::recipe)
     }
 
     fn describe(&self) -> String {

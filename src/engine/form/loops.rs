@@ -4,7 +4,7 @@ use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch};
 use super::super::kernel::Slots;
 use super::super::sums::LANES;
-use super::super::{SlotList, Tile};
+use super::super::{SlotList, Term, Tile};
 use super::SlotArray;
 use super::state::Arrays;
 use crate::element::Real;
@@ -42,6 +42,12 @@ impl Access {
 
 /// The most sums of one loop.
 pub(super) const MOST_SUMS: usize = 4;
+
+/// Says what an element of a fused loop adds up.
+#[inline(always)]
+pub(super) fn add_sums<W: Real>(terms: &mut [Term], sums: &impl SlotArray<W>) {
+    terms.iter_mut().zip(sums.as_slice()).for_each(|(term, sum)| term.sum = Some(sum.as_f64()));
+}
 
 /// What is done to one element.
 pub(super) trait OnElement<C: Real>: Copy {

@@ -3,7 +3,7 @@
 use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch};
 use super::super::kernel::MOST_SUMS;
-use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Tile, fused_tile};
+use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile};
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
@@ -258,14 +258,17 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
+    fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, terms: &mut [Term]) -> C {
         if !span.has(at) {
             return u;
         }
+        let mut counts = [0; MOST_SUMS];
+        let u = R::apply(*k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS]);
         // A pass that computes this again must not count again.
-        let mut again = [0; MOST_SUMS];
-        let counts = if at == span.to { tally } else { &mut again[..] };
-        R::apply(*k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS])
+        if at == span.to {
+            terms.iter_mut().zip(counts).for_each(|(term, count)| term.count = count);
+        }
+        u
     }
 
     fn state_bytes(rule: &R, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {

@@ -37,7 +37,8 @@ pub use two_passes::{TwoPass, TwoPasses};
 pub use whole::{Whole, WholeTreeTransformation};
 
 use super::{
-    Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree,
+    Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile,
+    WholeTree,
 };
 use crate::arguments::Visit;
 use crate::element::Real;
@@ -157,11 +158,8 @@ pub trait Form<P: ?Sized> {
         slots: &mut [C],
         u: C,
         p: C,
-        tally: &mut [u32],
+        terms: &mut [Term],
     ) -> C;
-    fn reduce<C: Real>(kernel: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        let _ = (kernel, place, span, u, p, sums);
-    }
     fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
     fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str)) {
         let _ = (part, state, report);
@@ -234,12 +232,16 @@ impl<P: Part> Stage for P {
         P::Form::slots(self, state, leaf, list);
     }
     #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
-        P::Form::apply::<C>(k, at, span, slots, u, p, tally)
-    }
-    #[inline(always)]
-    fn reduce<C: Real>(k: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        P::Form::reduce::<C>(k, place, span, u, p, sums);
+    fn apply<C: Real>(
+        k: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term],
+    ) -> C {
+        P::Form::apply::<C>(k, at, span, slots, u, p, terms)
     }
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         P::Form::state_bytes(self, state, leaf, at, span)

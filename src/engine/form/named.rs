@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Tile, WholeTree,
+    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
 };
 use super::{Form, Part};
 use crate::element::Real;
@@ -172,12 +172,16 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         part.chain().slots(K::inside(state), leaf, list);
     }
     #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
-        Chain::<P>::apply::<C>(k, at, span, slots, u, p, tally)
-    }
-    #[inline(always)]
-    fn reduce<C: Real>(k: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        Chain::<P>::reduce::<C>(k, place, span, u, p, sums);
+    fn apply<C: Real>(
+        k: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term],
+    ) -> C {
+        Chain::<P>::apply::<C>(k, at, span, slots, u, p, terms)
     }
     fn state_bytes(part: &P, state: &K::State, leaf: usize, at: usize, span: Span) -> usize {
         part.chain().state_bytes(K::inside(state), leaf, at, span)

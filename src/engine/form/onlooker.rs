@@ -1,7 +1,7 @@
 //! Looking on.
 
 use super::super::isa::{Job, dispatch};
-use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Tile};
+use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile};
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
@@ -152,7 +152,7 @@ impl<P: Onlooker> Form<P> for LooksOn {
     fn kernel<C: Real>(_: &P, _: &P::Memory, (): &(), _: usize) {}
 
     #[inline(always)]
-    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [u32]) -> C {
+    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term]) -> C {
         u
     }
 

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::super::kernel::MOST_SLOTS;
-use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Tile, fused_tile};
+use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState};
 use crate::element::{Both, DType, PerReal, Real};
@@ -261,7 +261,7 @@ impl<R: Rule> Form<R> for OneElement {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, _: &mut [u32]) -> C {
+    fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, _: &mut [Term]) -> C {
         if span.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
     }
 

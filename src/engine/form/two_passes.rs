@@ -1,11 +1,10 @@
 //! Two passes: take in, decide, give out.
 
-use super::super::isa::Job;
-use super::super::kernel::{MOST_SLOTS, Slots};
+use super::super::kernel::MOST_SLOTS;
 use super::super::{
-    InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Tile, WholeTree, fused_tile,
+    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree, fused_tile,
 };
-use super::loops::{Access, Each, MOST_SUMS, OnElement, each};
+use super::loops::{Access, MOST_SUMS, OnElement, add_sums, each};
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
@@ -180,13 +179,15 @@ const fn writes(accesses: &[Access]) -> bool {
     slot < accesses.len()
 }
 
-/// Whether the first pass needs no arrays and changes nothing, so that it can be done to what a fused loop has left.
-const fn only_measures<P: TwoPasses>() -> bool {
-    let mut slot = 0;
-    while slot < MOST_SLOTS && !Access::of(P::FIRST, slot).reads() {
-        slot += 1;
-    }
-    P::GIVES_OUT && !P::TRANSFORMS && slot == MOST_SLOTS
+/// Does something to the state of one element: what is not read is zero, and what is not written stays.
+#[inline(always)]
+fn on_slots<C: Real, S: SlotArray<C>, T>(accesses: &[Access], slots: &mut [C], f: impl FnOnce(&mut S) -> T) -> T {
+    let mut own = [C::zero(); MOST_SLOTS];
+    let with = |slot: &usize, may: fn(Access) -> bool| may(Access::of(accesses, *slot));
+    (0..S::LEN).filter(|slot| with(slot, Access::reads)).for_each(|slot| own[slot] = slots[slot]);
+    let done = f(S::of(&mut own[..S::LEN]));
+    (0..S::LEN).filter(|slot| with(slot, Access::writes)).for_each(|slot| slots[slot] = own[slot]);
+    done
 }
 
 impl<P: TwoPasses> Form<P> for TwoPass {
@@ -204,7 +205,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         materializes: 0,
         sums: sums_of::<P>(),
     };
-    const FUSES: bool = only_measures::<P>();
+    const FUSES: bool = P::GIVES_OUT && !P::TRANSFORMS;
     const SLOTS: usize = checked_slots(P::SLOTS, arrays::<P>());
 
     fn validate(_: &P) -> Result<()> {
@@ -247,7 +248,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     }
 
     fn tile<C: Real>(part: &P, state: &Self::State, run: &P::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        if only_measures::<P>() {
+        if <P as Stage>::FUSES {
             return fused_tile(part, state, run, place, span, tile);
         }
         // The one pass that ends here takes in, whatever is run again later; a part that transforms is stored there.
@@ -268,16 +269,24 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, _: &mut [u32]) -> C {
-        if span.has(at + 1) { P::give_out(k.1, P::Slots::of(slots), u, p) } else { u }
-    }
-
-    #[inline(always)]
-    fn reduce<C: Real>(k: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        // The one pass that ends here counts, whatever is run again later.
-        if place.at == span.to {
-            let (to, slots) = (&mut [][..], Slots::default());
-            Each { f: TakeIn::<P, C>(k.0), from: u, to, p, slots, sums: &mut sums[place.sum..] }.run();
+    fn apply<C: Real>(
+        k: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term],
+    ) -> C {
+        // The one pass that ends here takes in, whatever is run again later.
+        if span.to == at {
+            let (_, sums) = on_slots(P::FIRST, slots, |slots| P::take_in(k.0, slots, u, p));
+            add_sums(terms, &sums);
+            u
+        } else if span.has(at + 1) {
+            on_slots(P::SECOND, slots, |slots| P::give_out(k.1, slots, u, p))
+        } else {
+            u
         }
     }
 

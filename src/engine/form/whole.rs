@@ -1,6 +1,6 @@
 //! Whole leaves, or the whole tree.
 
-use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Tile, WholeTree};
+use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile, WholeTree};
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
@@ -168,7 +168,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     fn kernel<C: Real>(_: &W, _: &W::State, _: &bool, _: usize) {}
 
     #[inline(always)]
-    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [u32]) -> C {
+    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term]) -> C {
         u
     }
 

@@ -47,7 +47,7 @@ use crate::tree::{Cursor, Strides, dense_strides, is_dense};
 /// 3](https://doi.org/10.1145/2063384.2063405), 2011, for Philox4x32-10; Box and Muller, A note on the generation of random
 /// normal deviates, 1958. Optax, [`add_noise`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
 /// other random numbers; the seed must be given.
-pub fn add_noise(eta: impl Into<Hyperparam>, gamma: impl Into<Hyperparam>, seed: u64) -> AddNoise {
+pub fn add_noise(eta: impl IntoHyperparam, gamma: impl IntoHyperparam, seed: u64) -> AddNoise {
     AddNoise::with(eta, gamma, seed)
 }
 
@@ -148,14 +148,25 @@ impl RuleWithMemory for AddNoise {
 }
 
 /// Adds noise to elements that follow one another in row-major order, `first` being the number of the first.
+///
+/// Plain loops: what iterators call for each block may not be inlined, and is compiled without vectors then.
 #[inline(always)]
 fn add_normals<C: Real>(u: &mut [C], first: usize, key: [u32; 2], deviation: f64) {
-    let add = |u: &mut C, x: f64| *u += C::of(deviation * x);
     // Only the first block of a stretch may be begun.
     let (head, rest) = u.split_at_mut(first.next_multiple_of(BLOCK).min(first + u.len()) - first);
-    head.iter_mut().zip(first as u64..).for_each(|(u, place)| add(u, normal(place, key)));
-    let blocks = (first.div_ceil(BLOCK) as u64..).map(|block| normals(block, key));
-    for (u, block) in rest.chunks_mut(BLOCK).zip(blocks) {
-        u.iter_mut().zip(block).for_each(|(u, x)| add(u, x));
+    for (i, u) in head.iter_mut().enumerate() {
+        *u += C::of(deviation * normal((first + i) as u64, key));
+    }
+    let block = first.div_ceil(BLOCK) as u64;
+    let (blocks, tail) = rest.as_chunks_mut::<BLOCK>();
+    for (i, u) in blocks.iter_mut().enumerate() {
+        let numbers = normals(block + i as u64, key);
+        for (u, x) in u.iter_mut().zip(&numbers) {
+            *u += C::of(deviation * x);
+        }
+    }
+    let numbers = normals(block + blocks.len() as u64, key);
+    for (u, x) in tail.iter_mut().zip(&numbers) {
+        *u += C::of(deviation * x);
     }
 }

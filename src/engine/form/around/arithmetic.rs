@@ -1,6 +1,6 @@
 //! What wrappers do to elements themselves.
 
-use super::super::super::{Sums, Tile};
+use super::super::super::{Sums, Term, Tile};
 use super::super::SlotArray;
 use super::super::loops::{Access, OnElement};
 use super::super::state::Arrays;
@@ -168,7 +168,7 @@ pub trait Own<P: Wrapper> {
     fn measure<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
     fn give_out<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &mut Tile<'_, C>) {}
     #[inline(always)]
-    fn reduce<C: Real>(_: Self::Scalars<C>, _: &[C], _: &[C], _: &mut [f64]) {}
+    fn add<C: Real>(_: Self::Scalars<C>, _: C, _: &mut [Term]) {}
     fn weigh(_: &P, _: &mut P::Memory, _: Sums<'_>) {}
 }
 

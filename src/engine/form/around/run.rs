@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use super::super::super::fused::with_slots;
 use super::super::super::isa::{Job, dispatch};
 use super::super::super::{
-    Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, TILE, Tile,
+    Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, TILE, Term, Tile,
     WholeTree, fits, fused_tile, sum_tile,
 };
 use super::super::loops::{Access, OnElement, each};
@@ -304,7 +304,15 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &Self::Kernel<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, tally: &mut [u32]) -> C {
+    fn apply<C: Real>(
+        k: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term],
+    ) -> C {
         let at = at + P::LOOKS as usize;
         if P::CHOOSES && !k.on {
             return if k.zero && span.has(at) { C::zero() } else { u };
@@ -312,24 +320,15 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let (own, slots) = slots.split_at_mut(const { arrays::<P, O>() });
         let u = if O::BEFORE && span.has(at) { O::before(k.own, O::Slots::of(own), u, p) } else { u };
         let beside = if O::MEETS { u } else { p };
-        let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, p, &mut tally[P::LOOKS as usize..]);
+        let (inside, own_terms) = terms[P::LOOKS as usize..].split_at_mut(Inner::<P>::SHAPE.sums);
+        let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, p, inside);
         let end = at + Inner::<P>::SHAPE.barriers;
         let u = if O::AFTER && span.has(end) { O::after(k.own, O::Slots::of(own), u, beside) } else { u };
-        if O::WAITS && span.has(end + 1) { O::last(k.last, O::Slots::of(own), u, p) } else { u }
-    }
-
-    #[inline(always)]
-    fn reduce<C: Real>(k: &Self::Kernel<C>, place: Place, span: Span, u: &[C], p: &[C], sums: &mut [f64]) {
-        if P::CHOOSES && !k.on {
-            return;
-        }
-        let inside = place.after(look::<P>());
-        Inner::<P>::reduce::<C>(&k.inner, inside, span, u, p, sums);
-        let end = inside.after(Inner::<P>::SHAPE);
         // The one pass that ends here counts, whatever is run again later.
-        if O::SUMS > 0 && end.at == span.to {
-            O::reduce(k.own, u, p, &mut sums[end.sum..]);
+        if O::SUMS > 0 && end == span.to {
+            O::add(k.own, u, own_terms);
         }
+        if O::WAITS && span.has(end + 1) { O::last(k.last, O::Slots::of(own), u, p) } else { u }
     }
 
     fn state_bytes(part: &P, state: &StateOf<P>, leaf: usize, at: usize, span: Span) -> usize {

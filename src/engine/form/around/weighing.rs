@@ -1,10 +1,8 @@
 //! Wrappers that add up over all elements, and do something to the updates when they have seen them all.
 
-use super::super::super::isa::Job;
-use super::super::super::kernel::Slots;
-use super::super::super::{Sums, Tile};
+use super::super::super::{Sums, Term, Tile};
 use super::super::SlotArray;
-use super::super::loops::{Access, Each, MOST_SUMS, OnElement, each_beside};
+use super::super::loops::{Access, MOST_SUMS, OnElement, add_sums, each_beside};
 use super::super::state::Arrays;
 use super::arithmetic::Own;
 use super::{Around, Wrapper};
@@ -239,8 +237,8 @@ impl<P: Weighing> Own<P> for WithSums {
     }
 
     #[inline(always)]
-    fn reduce<C: Real>(k: P::First<C>, u: &[C], p: &[C], sums: &mut [f64]) {
-        Each { f: Out::<P, C>(k), from: u, to: &mut [], p, slots: Slots::default(), sums }.run();
+    fn add<C: Real>(k: P::First<C>, u: C, terms: &mut [Term]) {
+        add_sums(terms, &P::measure(k, u));
     }
 
     fn weigh(part: &P, memory: &mut P::Memory, sums: Sums<'_>) {

@@ -111,7 +111,7 @@ impl<T> ScaleByGalore<T> {
     }
 
     /// Sets [`scale`](struct@ScaleByGalore).
-    pub fn scale(mut self, scale: impl Into<Hyperparam>) -> Self {
+    pub fn scale(mut self, scale: impl IntoHyperparam) -> Self {
         self.scale = scale.into();
         self
     }
