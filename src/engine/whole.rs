@@ -98,8 +98,12 @@ impl WholeTree<'_> {
         }
     }
 
-    /// Does something to one leaf, if the transformation acts on it.
+    /// Does something to one leaf, if the transformation acts on it. Nothing is to be done where there are no elements: the other axes
+    /// may be so long that there is no room for a row.
     pub fn visit_leaf<V: LeafVisitor>(&mut self, leaf: usize, visitor: &mut V) {
+        if self.structure.leaves()[leaf].len() == 0 {
+            return;
+        }
         match self.structure.leaves()[leaf].dtype().compute() {
             DType::F64 => {
                 if let Some(leaf) = self.leaf::<f64>(leaf) {

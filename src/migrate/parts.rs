@@ -32,12 +32,12 @@ pub(crate) struct Verbs(Vec<Verb>);
 /// let (before, after) = (adam(0.1), chain((zero_nans(), inject_hyperparams(adam(0.1)))));
 /// let mut params = vec![1.0_f32, 2.0];
 /// let mut state = before.init(&params)?;
-/// before.step(&mut params, &vec![0.5, -0.5], &mut state)?;
+/// before.step(&mut params, &vec![0.5_f32, -0.5], &mut state)?;
 ///
 /// assert!(state.migrate(&after, &params, &Migration::new()).is_err());
 /// let migration = Migration::new().wrap_part("").wrap_in_chain("", 1);
 /// let mut state = state.migrate(&after, &params, &migration)?;
-/// after.step(&mut params, &vec![0.5, -0.5], &mut state)?;
+/// after.step(&mut params, &vec![0.5_f32, -0.5], &mut state)?;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 impl Migration {

@@ -22,6 +22,10 @@ impl Units {
     /// The units of a leaf whose elements differ in their places along the axes for which `within` holds.
     pub(super) fn new(leaf: &LeafSpec, within: impl Fn(usize) -> bool) -> Units {
         let shape = leaf.shape();
+        // However long the other axes are.
+        if leaf.len() == 0 {
+            return Units { axes: Vec::new(), count: 0, len: 0 };
+        }
         let mut order: Vec<usize> = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
         order.sort_by_key(|&a| core::cmp::Reverse(leaf.strides()[a]));
         let mut axes: Vec<(usize, bool)> = Vec::new();

@@ -161,3 +161,25 @@ fn weight_norm_lengths_are_those_of_the_rows() {
         assert!((found - expected).abs() <= 1e-15 * 8.0, "{found} is not {expected}");
     }
 }
+
+/// Gram and Schmidt: the first vectors span what the first raw vectors span, in all their elements.
+#[test]
+fn orthonormal_vectors_span_what_their_raw_vectors_span() {
+    for shape in [[5, 3], [3, 5], [4, 4], [7, 1], [1, 6]] {
+        let mut raw = raw_of(orthogonal(), &identities(&shape));
+        let numbers: Vec<f64> = wave(shape[0] * shape[1], 0.7);
+        put(&mut raw, &numbers);
+        let matrix = |values: Vec<f64>| {
+            let matrix = Array2::from_shape_vec((shape[0], shape[1]), values).unwrap();
+            if shape[0] >= shape[1] { matrix } else { matrix.reversed_axes() }
+        };
+        let (raw_vectors, basis) = (matrix(numbers), matrix(flat(&raw.constrain().unwrap())));
+        let coordinates = basis.t().dot(&raw_vectors);
+        let again = basis.dot(&coordinates);
+        again.iter().zip(&raw_vectors).for_each(|(x, y)| assert!((x - y).abs() <= 1e-14, "{shape:?}: {x} is not {y}"));
+        for ((i, k), x) in coordinates.indexed_iter() {
+            assert!(i <= k || x.abs() <= 1e-14, "{shape:?}: vector {k} of {i}: {x}");
+            assert!(i != k || *x > 0.0, "{shape:?}: vector {k} points the other way");
+        }
+    }
+}

@@ -98,7 +98,8 @@ impl WholeTreeTransformation for ScaleByAdamMini {
         self.blocks.check(at, Self::NAME)?;
         let count = |leaf: &_| self.blocks.of(leaf).map(|runs| vec![runs.count]);
         let nu = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), count)?;
-        let most = nu.leaves().filter_map(|leaf| nu.shape(leaf)).map(|shape| shape[0]).max().unwrap_or(0);
+        let full = nu.leaves().filter(|leaf| at.structure().leaves()[*leaf].len() > 0);
+        let most = full.filter_map(|leaf| nu.shape(leaf)).map(|shape| shape[0]).max().unwrap_or(0);
         let room = Vec::with_capacity(most);
         Ok(ScaleByAdamMiniState { count: Count::default(), mu: at.moments_of(self.mu_dtype)?, nu, room })
     }
