@@ -6,6 +6,11 @@ use crate::recipe::{Recipe, Setting};
 use crate::schedule::Hyperparam;
 
 /// A transformation with named arguments.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no arguments by name",
+    label = "no arguments by name",
+    note = "a chain has none of its own: inject its members, `chain((clip(1.0), inject_hyperparams(adam(0.1))))`"
+)]
 pub trait Arguments {
     /// The name of the transformation, as in messages and configs.
     const NAME: &'static str;

@@ -1,16 +1,18 @@
 //! A state for parameters of another structure: nothing is lost, moved or started afresh unless it is asked for.
 
+mod parts;
+
 use std::collections::{HashMap, HashSet};
 
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::select::{Mask, subtree};
-use crate::state::{ItemSpec, Moves, Owner, items, items_mut, put, sources};
+use crate::state::{ItemSpec, Moves, Owner, Parts, State, counts_by_leaf, items, items_mut, put, sources};
 use crate::transformation::OptState;
 use crate::tree::{Difference, LeafSpec, Structure, Tree};
 
-/// What is to become of the state of leaves that were renamed, added or removed: see
-/// [`OptState::migrate`](crate::OptState::migrate).
+/// What is to become of the state of leaves that were renamed, added or removed, and of the parts of the state when the optimizer is
+/// another one: see [`OptState::migrate`](crate::OptState::migrate).
 ///
 /// Without any verb it says that the leaves are the same, in any order.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +21,7 @@ pub struct Migration {
     renames: Vec<(String, String)>,
     fresh: Vec<Mask>,
     dropped: Vec<Mask>,
+    parts: parts::Verbs,
 }
 
 impl Migration {
@@ -61,7 +64,7 @@ impl Migration {
         let fresh = new.paths().zip(fresh).filter(|(_, fresh)| *fresh).map(|(path, _)| path.to_owned()).collect();
         let verbs = [self.renames.is_empty(), self.dropped.is_empty(), self.fresh.is_empty()];
         let identity = verbs == [true; 3] && old.compare(new, |a, b| a == b).is_empty();
-        Ok(Resolved { to, fresh, identity })
+        Ok(Resolved { to, fresh, identity, parts: self.parts.clone() })
     }
 }
 
@@ -92,6 +95,7 @@ pub(crate) struct Resolved {
     to: HashMap<String, String>,
     fresh: HashSet<String>,
     identity: bool,
+    parts: parts::Verbs,
 }
 
 impl Moves for Resolved {
@@ -104,9 +108,17 @@ impl Moves for Resolved {
     fn is_identity(&self) -> bool {
         self.identity
     }
+    fn parts(&self, old: &[&str]) -> Result<Parts, String> {
+        self.parts.parts(old)
+    }
 }
 
 impl Resolved {
+    /// Whether leaves begin later than others, so that their updates are counted apart.
+    pub(crate) fn starts_leaves(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
     /// What no verb explains: the new leaves are what is expected, the old ones, under their new names, what is found.
     pub(crate) fn differences(&self, old: &Structure, new: &Structure) -> Vec<Difference> {
         let mut found = Vec::new();
@@ -137,9 +149,12 @@ impl Resolved {
 
 impl<T: Stage> OptState<T> {
     /// The state for parameters of another structure: every leaf's own values come along by its path, counts and other
-    /// values that there is one of stay as they are. This state is not changed.
+    /// values that there is one of stay as they are. If some leaves are [fresh](Migration::fresh), updates are counted for each leaf
+    /// from then on, so that corrections of bias begin anew for those. This state is not changed.
     ///
-    /// `transformation` is the one that the state was made by; masks and labels are resolved again.
+    /// `transformation` is the one that the state was made by, or another, for which the migration says what becomes of the parts of
+    /// the state: [`insert_part`](Migration::insert_part), [`wrap_part`](Migration::wrap_part) and the like. Masks and labels are
+    /// resolved again.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -173,20 +188,21 @@ impl<T: Stage> OptState<T> {
     /// If a leaf was added, removed, renamed, reshaped or has another type, and `migration` does not say what is to become
     /// of it; every such leaf is listed. If a verb matches no leaf. If part of the state belongs to all leaves together, as
     /// that of [`flatten`](crate::flatten), and they are not all the same. If this state was left half written by a panic.
-    pub fn migrate<P: Tree + ?Sized>(
+    pub fn migrate<U: Stage, P: Tree + ?Sized>(
         &self,
-        transformation: &T,
+        transformation: &U,
         params: &P,
         migration: &Migration,
-    ) -> Result<OptState<T>> {
+    ) -> Result<OptState<U>> {
         self.usable()?;
-        let mut new = OptState::new(transformation, params)?;
-        let moves = migration.resolve(self.structure(), new.structure())?;
-        let differences = moves.differences(self.structure(), new.structure());
+        let here = Structure::of(params)?;
+        let moves = migration.resolve(self.structure(), &here)?;
+        let differences = moves.differences(self.structure(), &here);
         if !differences.is_empty() {
             let what = "the state does not fit the parameters, and no verb of the migration says why";
             return Err(Error::structure(what, differences));
         }
+        let mut new = OptState::new_counting(transformation, params, moves.starts_leaves() || self.counts_by_leaf())?;
         new.take_over(&**self, self.structure(), &moves)?;
         Ok(new)
     }
@@ -213,7 +229,7 @@ impl<T: Stage> OptState<T> {
     /// state belongs to all leaves together.
     pub fn reset<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P, leaves: &Mask) -> Result<()> {
         self.usable()?;
-        let fresh = OptState::new(transformation, params)?;
+        let fresh = OptState::new_counting(transformation, params, self.counts_by_leaf())?;
         let differences = self.structure().compare(fresh.structure(), |a, b| a == b);
         if !differences.is_empty() {
             return Err(Error::structure(
@@ -243,8 +259,12 @@ impl<T: Stage> OptState<T> {
         Ok(())
     }
 
+    fn counts_by_leaf(&self) -> bool {
+        counts_by_leaf(&items(&**self, self.structure()).iter().map(ItemSpec::of).collect::<Vec<_>>())
+    }
+
     /// Takes the values of another state.
-    fn take_over(&mut self, from: &T::State, structure: &Structure, moves: &impl Moves) -> Result<()> {
+    fn take_over<S: State>(&mut self, from: &S, structure: &Structure, moves: &impl Moves) -> Result<()> {
         let from = items(from, structure);
         let own = self.shared_structure();
         let into = items_mut(&mut **self, &own);

@@ -29,6 +29,6 @@ pub mod prelude {
     pub use crate::element::{DType, Real};
     pub use crate::error::{Error, Result};
     pub use crate::needs::Nothing;
-    pub use crate::schedule::Hyperparam;
+    pub use crate::schedule::{Hyperparam, IntoHyperparam};
     pub use crate::state::{Count, Flag, Moments, PerLeaf, Scalar, State};
 }

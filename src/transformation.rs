@@ -304,12 +304,19 @@ pub struct OptState<T: Stage> {
     layout: Option<Box<Layout>>,
     /// It was lent since it was last compared with that.
     lent: bool,
+    /// Updates are counted for each leaf.
+    by_leaf: bool,
     /// What is known of the loss since [`minimize_step`](crate::Minimize::minimize_step) evaluated it.
     pub(crate) recall: Option<Box<Recall>>,
 }
 
 impl<T: Stage> OptState<T> {
     pub(crate) fn new<P: Tree + ?Sized>(transformation: &T, params: &P) -> Result<OptState<T>> {
+        OptState::new_counting(transformation, params, false)
+    }
+
+    /// The same; `by_leaf` says whether updates are counted for each leaf, since some begin later than others.
+    pub(crate) fn new_counting<P: Tree + ?Sized>(transformation: &T, params: &P, by_leaf: bool) -> Result<OptState<T>> {
         transformation.validate()?;
         let structure = Structure::of(params)?;
         let shape = transformation.shape();
@@ -320,7 +327,7 @@ impl<T: Stage> OptState<T> {
         let active = vec![true; structure.len()];
         let mut work = Work::new(&structure, shape);
         table::params(params, &structure, &mut work.params, &mut work.path)?;
-        let at = InitContext { structure: &structure, active: &active, params: &work.params, point: None };
+        let at = InitContext { structure: &structure, active: &active, params: &work.params, point: None, by_leaf };
         let inner = transformation.init_state(&at)?;
         work.params.clear();
         Ok(OptState {
@@ -330,6 +337,7 @@ impl<T: Stage> OptState<T> {
             poisoned: false,
             layout: None,
             lent: false,
+            by_leaf,
             recall: None,
         })
     }
@@ -377,7 +385,16 @@ impl<T: Stage> OptState<T> {
     /// A state of the same structure that holds another of the same schema.
     pub(crate) fn holding(&self, inner: T::State) -> OptState<T> {
         let (structure, work) = (self.structure.clone(), self.work.fresh(&self.structure));
-        OptState { inner, structure, work, poisoned: false, layout: self.layout.clone(), lent: false, recall: None }
+        OptState {
+            inner,
+            structure,
+            work,
+            poisoned: false,
+            layout: self.layout.clone(),
+            lent: false,
+            by_leaf: self.by_leaf,
+            recall: None,
+        }
     }
 
     /// Whether it can be used: it is whole, and it fits.
@@ -410,7 +427,12 @@ impl<T: Stage> OptState<T> {
         sink: Sink<'_>,
     ) -> Result<Outcome> {
         let structure = self.structure.clone();
-        self.run_at(transformation, &StepContext::new(&structure, false, value), objective, sink)
+        self.run_at(
+            transformation,
+            &StepContext { by_leaf: self.by_leaf, ..StepContext::new(&structure, false, value) },
+            objective,
+            sink,
+        )
     }
 
     fn run_at(
@@ -459,7 +481,12 @@ impl<T: Stage> OptState<T> {
         self.ready(transformation)?;
         table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
         let structure = self.structure.clone();
-        self.run_at(transformation, &StepContext::new(&structure, true, None), None, Sink::Params)
+        self.run_at(
+            transformation,
+            &StepContext { by_leaf: self.by_leaf, ..StepContext::new(&structure, true, None) },
+            None,
+            Sink::Params,
+        )
     }
 }
 

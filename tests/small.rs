@@ -97,6 +97,11 @@ small! {
     a_window: multi_steps(adam(0.1), 2);
     finite_steps_only: apply_if_finite(adam(0.1), 3);
     slow_weights: lookahead(sgd(0.1), 2, 0.5);
+    gradients_met: cautious(sgd(0.1).momentum(0.9));
+    gradients_kept: cautious(chain((sgd(0.1).momentum(0.9), clip_by_global_norm(0.5))));
+    arrays_of_what_weighs: mechanize(sgd(0.1)).s_init(0.1);
+    inside_now_and_then: sophia(0.1, clip_by_global_norm(0.5)).update_interval(2).mu_dtype(gradchain::DType::F64);
+    onlookers: chain((monitor().measure("norm", GlobalNorm), clip_by_global_norm(0.5), sgd(0.1)));
     whole_leaves: adafactor(0.1);
     matrix_products: muon(0.1);
     the_whole_tree: lbfgs_direction();

@@ -99,7 +99,9 @@ impl Load {
     /// This argument of the optimizer may differ: by its name, wherever it is, or by its place as messages show it, such as
     /// `$.chain[1].adamw.learning_rate`. The one that is here is used.
     ///
-    /// It may not change what the state consists of: `may_differ("mu_dtype")` does not make a state of another type fit.
+    /// It may not change what the state consists of: `may_differ("mu_dtype")` does not make a state of another type fit. For an
+    /// optimizer that is another one altogether say `may_differ("$")`, and in a [migration](Load::migrating) what becomes of its
+    /// state. A name that neither optimizer has is an error.
     pub fn may_differ(mut self, argument: impl Into<String>) -> Load {
         self.may_differ.push(argument.into());
         self

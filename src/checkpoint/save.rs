@@ -11,6 +11,7 @@ use super::manifest::{Crc, FORMAT, KEY, Manifest, check_of};
 use super::tensors::tensor_dtype;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
+use crate::layout::elements;
 use crate::saved::as_json;
 use crate::state::data::Leaves;
 use crate::state::{Item, ItemName, Owner, items};
@@ -203,7 +204,7 @@ fn header(shown: &str, tensors: &[(String, LeafRef<'_>)], manifest: &Manifest) -
     let mut offset = 0;
     let infos = tensors.iter().map(|(name, leaf)| {
         let begin = offset;
-        offset += leaf.shape().iter().product::<usize>() * leaf.dtype().size();
+        offset += elements(leaf.shape()).unwrap_or(0) * leaf.dtype().size();
         (
             name.clone(),
             TensorInfo { dtype: tensor_dtype(leaf.dtype()), shape: leaf.shape().into(), data_offsets: (begin, offset) },

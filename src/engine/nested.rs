@@ -37,8 +37,13 @@ impl Nested {
     /// The state before the first step.
     pub(crate) fn init<T: Stage>(&mut self, transformation: &T, params: &Moments) -> Result<T::State> {
         fill(&mut self.work.params, &self.structure, params);
-        let at =
-            InitContext { structure: &self.structure, active: &self.active, params: &self.work.params, point: None };
+        let at = InitContext {
+            structure: &self.structure,
+            active: &self.active,
+            params: &self.work.params,
+            point: None,
+            by_leaf: false,
+        };
         let state = transformation.init_state(&at);
         self.work.params.clear();
         state
@@ -54,7 +59,7 @@ impl Nested {
 
     /// A state as `init` makes it for the parameters of the step around, if its leaves are those.
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
-        at.anew(transformation, &self.active)
+        at.inside(&self.structure).anew(transformation, &self.active)
     }
 
     /// Does a step. In one without gradients, `arrays.grads` does not count.
@@ -68,7 +73,7 @@ impl Nested {
     ) -> Outcome {
         fill(&mut self.work.params, &self.structure, arrays.params);
         fill(&mut self.work.grads, &self.structure, arrays.grads);
-        let at = StepContext { structure: &self.structure, ..*at };
+        let at = at.inside(&self.structure);
         let outcome = self.work.step(transformation, state, &at, objective, Sink::Arrays(arrays.updates));
         self.work.params.clear();
         self.work.grads.clear();

@@ -7,7 +7,7 @@ use crate::element::{DType, Real};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
-use crate::state::{Moments, State};
+use crate::state::{Count, Moments, PerLeaf, State};
 use crate::tree::{LeafSpec, Structure};
 
 /// What `init` is told: the parameters' structure, and which of its leaves to act on.
@@ -18,6 +18,8 @@ pub struct InitContext<'a> {
     pub(crate) params: &'a [TableLeaf],
     /// Arrays in place of the parameters that they are for.
     pub(crate) point: Option<&'a Moments>,
+    /// Whether leaves may rest for some steps, so that updates are counted for each.
+    pub(crate) by_leaf: bool,
 }
 
 impl<'a> InitContext<'a> {
@@ -47,6 +49,11 @@ impl<'a> InitContext<'a> {
     /// If there is not enough memory for them, or the type needs the feature `half`.
     pub fn moments_of(&self, dtype: Option<DType>) -> Result<Moments> {
         Moments::like(self.structure, self.active, 0.0, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
+    }
+
+    /// No updates so far, counted for each leaf to act on: of none, where all leaves have the same number.
+    pub(crate) fn updates(&self) -> PerLeaf<Count> {
+        if self.by_leaf { PerLeaf::new(self.active, Count::default()) } else { PerLeaf::default() }
     }
 
     /// Copies of the parameters, in the types that their arithmetic is done in.
@@ -105,11 +112,24 @@ pub struct StepContext<'a> {
     pub(crate) params: &'a [TableLeaf],
     /// Arrays in place of the parameters that they are for.
     pub(crate) point: Option<&'a Moments>,
+    /// Which leaves rest in this step; empty where none may.
+    pub(crate) resting: &'a [bool],
+    /// Whether updates are counted for each leaf.
+    pub(crate) by_leaf: bool,
 }
 
 impl<'a> StepContext<'a> {
     pub(crate) fn new(structure: &'a Structure, flush: bool, value: Option<f64>) -> StepContext<'a> {
-        StepContext { structure, gradients: !flush, flush, value, params: &[], point: None }
+        StepContext {
+            structure,
+            gradients: !flush,
+            flush,
+            value,
+            params: &[],
+            point: None,
+            resting: &[],
+            by_leaf: false,
+        }
     }
 
     /// The parameters' leaves.
@@ -137,10 +157,18 @@ impl<'a> StepContext<'a> {
         self.value
     }
 
+    /// The same step, for what has leaves of its own or is run to its end in the middle of it.
+    pub(crate) fn inside<'b>(&self, structure: &'b Structure) -> StepContext<'b>
+    where
+        'a: 'b,
+    {
+        StepContext { structure, resting: &[], by_leaf: false, ..*self }
+    }
+
     /// A state as `init` makes it, for the parameters of this step.
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
-        let StepContext { structure, params, point, .. } = *self;
-        let fresh = transformation.init_state(&InitContext { structure, active, params, point });
+        let StepContext { structure, params, point, by_leaf, .. } = *self;
+        let fresh = transformation.init_state(&InitContext { structure, active, params, point, by_leaf });
         fresh.expect("there is memory for a second state like the first")
     }
 }
@@ -192,6 +220,14 @@ impl Outcome {
 /// leaves or the whole tree is a [`WholeTree`](crate::part::WholeTreeTransformation). `docs/architecture.md` describes the
 /// phases of a step: `check` (may fail, changes nothing), `begin`, then passes of `tile` (or of the fused `apply`) with
 /// `barrier` between them, then `finish`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a transformation of gradients",
+    label = "not a transformation of gradients",
+    note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
+            chains: `chain((chain((a, b)), c))`), a `Vec` or a box of some, or a type of your own that implements `Part` and the \
+            trait of its form, such as `Rule`",
+    note = "in a generic function, ask for `T: GradientTransformation`"
+)]
 pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// What a step must be given besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).
     type Needs: Needs;

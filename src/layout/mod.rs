@@ -4,4 +4,4 @@ mod spec;
 mod strided;
 
 pub use spec::{Difference, LeafSpec};
-pub(crate) use strided::{Cursor, Run, Shape, Strides, dense_strides, is_dense, matching_strides};
+pub(crate) use strided::{Cursor, Run, Shape, Strides, dense_strides, elements, is_dense, matching_strides};

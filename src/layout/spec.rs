@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use super::{Cursor, Strides, dense_strides, matching_strides};
+use super::{Cursor, Strides, dense_strides, elements, matching_strides};
 use crate::element::DType;
 
 /// Path, type, shape and memory order of one leaf.
@@ -60,7 +60,7 @@ impl LeafSpec {
     /// How many elements.
     #[allow(clippy::len_without_is_empty, reason = "a leaf is not a collection")]
     pub fn len(&self) -> usize {
-        self.shape.iter().product()
+        elements(&self.shape).unwrap_or(usize::MAX)
     }
 
     /// How many axes.

@@ -7,13 +7,19 @@ pub(crate) type Shape = SmallVec<[usize; 6]>;
 /// Axis strides in elements.
 pub(crate) type Strides = SmallVec<[isize; 6]>;
 
-/// The strides of a row-major array without gaps.
+/// How many elements an array of this shape has; `None` if there cannot be so many. Where an axis has length 0 there are none, however
+/// long the others are.
+pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
+    if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1_usize, |len, axis| len.checked_mul(*axis)) }
+}
+
+/// The strides of a row-major array without gaps; of one without elements they mean nothing.
 pub(crate) fn dense_strides(shape: &[usize]) -> Strides {
     let mut strides = Strides::from_elem(0, shape.len());
     let mut step = 1;
     for (stride, &len) in strides.iter_mut().zip(shape).rev() {
         *stride = step;
-        step *= len.max(1) as isize;
+        step = step.saturating_mul(len.max(1) as isize);
     }
     strides
 }
@@ -34,7 +40,7 @@ pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
     let mut step = 1;
     for &a in axes.iter().rev() {
         dense[a] = step;
-        step *= shape[a].max(1) as isize;
+        step = step.saturating_mul(shape[a].max(1) as isize);
     }
     if is_dense(shape, strides, &dense) { dense } else { dense_strides(shape) }
 }

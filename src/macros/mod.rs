@@ -113,7 +113,7 @@ macro_rules! part {
         impl $T {
             /// With these arguments, and the defaults of the others.
             pub(crate) fn with(
-                $($($r: impl Into<$crate::schedule::Hyperparam>,)*)?
+                $($($r: impl $crate::schedule::IntoHyperparam,)*)?
                 $($($g: impl Into<$G>,)*)?
             ) -> Self {
                 $T {
@@ -128,7 +128,7 @@ macro_rules! part {
 
             $($(
                 #[doc = concat!("Sets [`", stringify!($r), "`](struct@", stringify!($T), ").")]
-                pub fn $r(mut self, $r: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                pub fn $r(mut self, $r: impl $crate::schedule::IntoHyperparam) -> Self {
                     self.$r = $r.into();
                     self
                 }
@@ -142,7 +142,7 @@ macro_rules! part {
             )*)?
             $($(
                 #[doc = concat!("Sets [`", stringify!($h), "`](struct@", stringify!($T), ").")]
-                pub fn $h(mut self, $h: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                pub fn $h(mut self, $h: impl $crate::schedule::IntoHyperparam) -> Self {
                     self.$h = $h.into();
                     self
                 }
@@ -164,7 +164,7 @@ macro_rules! part {
             )*)?
             $($(
                 #[doc = concat!("Sets [`", stringify!($q), "`](struct@", stringify!($T), ").")]
-                pub fn $q(mut self, $q: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                pub fn $q(mut self, $q: impl $crate::schedule::IntoHyperparam) -> Self {
                     self.$q = Some($q.into());
                     self
                 }
@@ -283,7 +283,7 @@ macro_rules! optimizer {
         impl $($generics)* $T {
             $($(
                 #[doc = $hdoc]
-                pub fn $h(mut self, $h: impl Into<$crate::schedule::Hyperparam>) -> Self {
+                pub fn $h(mut self, $h: impl $crate::schedule::IntoHyperparam) -> Self {
                     let place = &mut optimizer!(@place self $($hpath)*);
                     *place = $h.into();
                     self.settled()

@@ -150,10 +150,10 @@ macro_rules! wrapper {
     // The others have a method each. Not `impl Into<u64>`, which a plain `5` is not.
     (@setter $docs:tt $a:ident $A:tt ()) => {};
     (@setter $docs:tt $a:ident (Hyperparam) $default:tt) => {
-        $crate::wrapper!(@setter $docs $a (impl Into<Hyperparam>), $a.into());
+        $crate::wrapper!(@setter $docs $a (impl $crate::schedule::IntoHyperparam), $a.into());
     };
     (@setter $docs:tt $a:ident (Option<Hyperparam>) $default:tt) => {
-        $crate::wrapper!(@setter $docs $a (impl Into<Hyperparam>), Some($a.into()));
+        $crate::wrapper!(@setter $docs $a (impl $crate::schedule::IntoHyperparam), Some($a.into()));
     };
     (@setter $docs:tt $a:ident (Option<$G:ident>) $default:tt) => {
         $crate::wrapper!(@setter $docs $a (impl Into<Option<$G>>), $a.into());

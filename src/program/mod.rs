@@ -39,7 +39,7 @@ use crate::error::{Error, Result};
 /// use gradchain::part::Clock;
 ///
 /// let momentum = trace(cosine_decay(0.9, 100));
-/// let (program, scalars) = Program::of_rule(&momentum, Clock { count: 0 }, DType::F32)?;
+/// let (program, scalars) = Program::of_rule(&momentum, Clock::after(0), DType::F32)?;
 /// let shown = program.to_string();
 /// assert_eq!(
 ///     shown.lines().collect::<Vec<_>>(),
@@ -50,7 +50,7 @@ use crate::error::{Error, Result};
 /// let made = program.run(&scalars, &mut trace, 1.0, 0.0)?;
 /// assert_eq!((made.update, trace), (2.8, [2.8])); // 1 + 0.9·2
 ///
-/// let (later, scalars) = Program::of_rule(&momentum, Clock { count: 50 }, DType::F32)?;
+/// let (later, scalars) = Program::of_rule(&momentum, Clock::after(50), DType::F32)?;
 /// assert_eq!(later, program);
 /// assert!((scalars[0] - 0.45).abs() < 1e-12); // half of it by now
 /// # Ok::<(), gradchain::Error>(())

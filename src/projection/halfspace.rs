@@ -46,7 +46,7 @@ pub fn projection_halfspace<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Oper
 }
 
 /// All points with `⟨a, x⟩ ≤ b`; see [`projection_halfspace`].
-pub fn halfspace(a: impl Into<Operand>, b: impl Into<Hyperparam>) -> Halfspace {
+pub fn halfspace(a: impl Into<Operand>, b: impl IntoHyperparam) -> Halfspace {
     Halfspace::with(a, b)
 }
 

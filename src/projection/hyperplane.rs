@@ -45,7 +45,7 @@ pub fn projection_hyperplane<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Ope
 }
 
 /// All points with `⟨a, x⟩ = b`; see [`projection_hyperplane`].
-pub fn hyperplane(a: impl Into<Operand>, b: impl Into<Hyperparam>) -> Hyperplane {
+pub fn hyperplane(a: impl Into<Operand>, b: impl IntoHyperparam) -> Hyperplane {
     Hyperplane::with(a, b)
 }
 

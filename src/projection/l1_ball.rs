@@ -47,7 +47,7 @@ pub fn projection_l1_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Resu
 }
 
 /// All points whose absolute values have a sum of at most `scale`; see [`projection_l1_ball`].
-pub fn l1_ball(scale: impl Into<Hyperparam>) -> L1Ball {
+pub fn l1_ball(scale: impl IntoHyperparam) -> L1Ball {
     L1Ball::with(scale)
 }
 

@@ -46,7 +46,7 @@ pub fn projection_l1_sphere<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Re
 }
 
 /// All points whose absolute values have the sum `scale`; see [`projection_l1_sphere`].
-pub fn l1_sphere(scale: impl Into<Hyperparam>) -> L1Sphere {
+pub fn l1_sphere(scale: impl IntoHyperparam) -> L1Sphere {
     L1Sphere::with(scale)
 }
 

@@ -43,7 +43,7 @@ pub fn projection_l2_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Resu
 }
 
 /// All points of a Euclidean length of at most `scale`; see [`projection_l2_ball`].
-pub fn l2_ball(scale: impl Into<Hyperparam>) -> L2Ball {
+pub fn l2_ball(scale: impl IntoHyperparam) -> L2Ball {
     L2Ball::with(scale)
 }
 

@@ -42,7 +42,7 @@ pub fn projection_l2_sphere<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Re
 }
 
 /// All points of the Euclidean length `scale`; see [`projection_l2_sphere`].
-pub fn l2_sphere(scale: impl Into<Hyperparam>) -> L2Sphere {
+pub fn l2_sphere(scale: impl IntoHyperparam) -> L2Sphere {
     L2Sphere::with(scale)
 }
 

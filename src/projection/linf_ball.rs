@@ -38,7 +38,7 @@ pub fn projection_linf_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Re
 }
 
 /// All points whose elements have at most this absolute value; see [`projection_linf_ball`].
-pub fn linf_ball(scale: impl Into<Hyperparam>) -> LinfBall {
+pub fn linf_ball(scale: impl IntoHyperparam) -> LinfBall {
     LinfBall::with(scale)
 }
 

@@ -49,7 +49,7 @@ pub fn projection_simplex<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Resu
 }
 
 /// All points without a negative element whose sum is `scale`; see [`projection_simplex`].
-pub fn simplex(scale: impl Into<Hyperparam>) -> Simplex {
+pub fn simplex(scale: impl IntoHyperparam) -> Simplex {
     Simplex::with(scale)
 }
 

@@ -11,7 +11,7 @@ mod read;
 mod values;
 
 pub use error::{ConfigError, Result};
-pub use read::{Builder, Decided, Fields, FromRecipe, Node, Required, Setting};
+pub use read::{Builder, Decided, Fields, FromRecipe, Node, Required, Setting, Show};
 pub(crate) use values::{Entries, OneOrMore, words};
 
 use crate::element::DType;

@@ -249,7 +249,7 @@ impl<'a> Node<'a> {
         &self,
         taken: &[&'static str],
         beside: &[&'static str],
-        arguments: &mut dyn FnMut(&mut dyn FnMut(&'static str, &mut dyn Setting)),
+        arguments: &mut dyn FnMut(&mut Show<'_>),
     ) -> Result<()> {
         let entries = self.entries()?;
         let (mut known, mut missing, mut problems) = ([taken, beside].concat(), Vec::new(), Vec::new());
@@ -274,6 +274,9 @@ impl<'a> Node<'a> {
 fn absent(place: &str, name: &str) -> ConfigError {
     ConfigError::wrong(place, format!("an argument `{name}`"), "none")
 }
+
+/// What is shown arguments, one after the other.
+pub type Show<'a> = dyn FnMut(&'static str, &mut dyn Setting) + 'a;
 
 /// The entries of an object, by name.
 pub struct Fields<'a> {

@@ -68,6 +68,18 @@ fn or_nothing(value: Option<&Value>) -> String {
     value.map_or_else(|| "nothing".into(), Value::to_string)
 }
 
+/// Shows every place of an optimizer as data.
+pub(crate) fn places(place: &str, value: &Value, show: &mut dyn FnMut(&str)) {
+    show(place);
+    match value {
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(i, item)| places(&format!("{place}[{i}]"), item, show));
+        }
+        Value::Object(entries) => entries.iter().for_each(|(key, item)| places(&format!("{place}.{key}"), item, show)),
+        _ => {}
+    }
+}
+
 /// Whether a place is one that may differ: an argument of that name, what is below one, or the place itself.
 pub(crate) fn is_at(place: &str, allowed: &str) -> bool {
     place == allowed

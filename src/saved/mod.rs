@@ -9,7 +9,7 @@ pub(crate) use self::compare::as_json;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::{Migration, Resolved};
-use crate::state::{ItemSpec, items_mut, sources};
+use crate::state::{ItemSpec, counts_by_leaf, items_mut, sources};
 use crate::transformation::OptState;
 use crate::tree::{Structure, Tree};
 
@@ -47,10 +47,12 @@ impl Saved<'_> {
         transformation: &T,
         params: &P,
     ) -> Result<Fit<T>> {
-        let mut state = OptState::new(transformation, params)?;
-        let here = state.shared_structure();
+        transformation.validate()?;
+        let here = Structure::of(params)?;
         let (mut lines, mut differed) = (Vec::new(), Vec::new());
-        compare::differences(&as_json(&transformation.recipe()), self.optimizer, &mut |place, what| {
+        let ours = as_json(&transformation.recipe());
+        may_differ.iter().try_for_each(|allowed| exists(allowed, &[&ours, self.optimizer]))?;
+        compare::differences(&ours, self.optimizer, &mut |place, what| {
             if may_differ.iter().any(|allowed| compare::is_at(place, allowed)) {
                 differed.push(format!("{place}: {what}"));
             } else {
@@ -59,6 +61,8 @@ impl Saved<'_> {
         });
         let moves = moves(migration, self.structure, &here, &mut lines)?;
         let Some(moves) = moves else { return Err(Error::misfit(&self.called, lines)) };
+        let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
+        let mut state = OptState::new_counting(transformation, params, by_leaf)?;
         let new: Vec<_> = items_mut(&mut *state, &here).iter().map(ItemSpec::of_mut).collect();
         match sources(&self.items, &new, &moves) {
             Ok(sources) if lines.is_empty() => Ok(Fit { state, sources, moves, differed }),
@@ -69,6 +73,21 @@ impl Saved<'_> {
             }
         }
     }
+}
+
+/// Whether an argument that may differ is one of either optimizer: a name that is not would allow nothing, in silence.
+fn exists(allowed: &str, optimizers: &[&Value]) -> Result<()> {
+    let (mut is_there, mut known) = (false, Vec::new());
+    for optimizer in optimizers {
+        compare::places("$", optimizer, &mut |place| {
+            is_there |= compare::is_at(place, allowed);
+            let name = place.rsplit('.').next().and_then(|name| name.split('[').next()).unwrap_or(place);
+            if !known.iter().any(|known| known == name) {
+                known.push(name.to_owned());
+            }
+        });
+    }
+    if is_there { Ok(()) } else { Err(Error::unknown_name("may_differ", "argument", allowed, known)) }
 }
 
 /// What becomes of the leaves; `None` if no verb says so, with the differences as lines.

@@ -8,16 +8,16 @@ use crate::range::Range;
 
 /// A number or a schedule: what optimizers take for a learning rate and the like.
 ///
-/// Functions take `impl Into<Hyperparam>`, so that a plain `0.1` and `cosine_decay(0.1, 1000)` can both be written.
+/// Functions take `impl IntoHyperparam`, so that a plain `0.1` and `cosine_decay(0.1, 1000)` can both be written.
 /// Which of the two it is, is in the type of what was written; nothing is found out by calling it. Numbers are `f64`
 /// whatever the type of the parameters, since 0.999 is 1 in bf16.
 ///
 /// # Example
 ///
 /// ```
-/// use gradchain::schedule::{Hyperparam, linear};
+/// use gradchain::schedule::{Hyperparam, IntoHyperparam, linear};
 ///
-/// fn learning_rate(value: impl Into<Hyperparam>) -> Hyperparam {
+/// fn learning_rate(value: impl IntoHyperparam) -> Hyperparam {
 ///     value.into()
 /// }
 /// assert_eq!(learning_rate(0.1).at(1000), 0.1);
@@ -95,6 +95,28 @@ impl Hyperparam {
     pub fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
         self.validate(function, argument, range.text, range.holds)
     }
+}
+
+/// What can be given for a [`Hyperparam`]: an `f64`, a schedule, or one that is either.
+///
+/// Closed, so that the compiler can say what is wanted where something else is given.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a number nor a schedule",
+    label = "an `f64` or a schedule is expected here",
+    note = "numbers are `f64`, whatever the type of the parameters: write `1.0` for `1`, and `f64::from(x)` for an `f32`",
+    note = "a function of the step is a schedule by `schedule::from_fn(\"its name\", |step| ...)`"
+)]
+pub trait IntoHyperparam: Into<Hyperparam> + private::Sealed {}
+
+impl IntoHyperparam for f64 {}
+impl IntoHyperparam for Schedule {}
+impl IntoHyperparam for Hyperparam {}
+
+pub(super) mod private {
+    pub trait Sealed {}
+    impl Sealed for f64 {}
+    impl Sealed for super::Schedule {}
+    impl Sealed for super::Hyperparam {}
 }
 
 impl From<f64> for Hyperparam {

@@ -67,7 +67,7 @@ pub use cosine::{CosineDecay, cosine_decay};
 pub use cosine_restarts::{CosineRestarts, cosine_restarts};
 pub use exponential::{ExponentialDecay, exponential_decay};
 pub use from_fn::{FromFn, from_fn};
-pub use hyperparam::Hyperparam;
+pub use hyperparam::{Hyperparam, IntoHyperparam};
 pub use inverse_sqrt::{InverseSqrt, inverse_sqrt, noam};
 pub use join::{Join, join};
 pub use onecycle::{CosineOnecycle, LinearOnecycle, cosine_onecycle, linear_onecycle};
@@ -247,6 +247,9 @@ macro_rules! kinds {
                     Schedule::$Kind(kind)
                 }
             }
+
+            impl IntoHyperparam for $Kind {}
+            impl hyperparam::private::Sealed for $Kind {}
 
             impl From<$Kind> for Hyperparam {
                 fn from(kind: $Kind) -> Hyperparam {

@@ -2,10 +2,15 @@
 
 use super::said::Said as _;
 use super::*;
-use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, Required, Setting, ToRecipe, words};
+#[cfg(feature = "config")]
+use crate::recipe::Required;
+use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, Setting, ToRecipe, words};
+
+/// A name, and what makes one to read into.
+type Prototype = (&'static str, fn() -> Schedule);
 
 /// For each name one to read into.
-const PROTOTYPES: &[(&str, fn() -> Schedule)] = &[
+const PROTOTYPES: &[Prototype] = &[
     ("constant", || constant(0.0).into()),
     ("linear", || linear(0.0, 0.0, 1).into()),
     ("polynomial", || polynomial(0.0, 0.0, 1.0, 1).into()),

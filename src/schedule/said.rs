@@ -5,7 +5,7 @@ use core::fmt;
 use super::several::list;
 use super::{DecayShape, Schedule};
 use crate::error::Result;
-use crate::recipe::Setting;
+pub(super) use crate::recipe::Show;
 
 /// What is known of a schedule from its arguments: it prints as the call that makes it.
 pub(super) trait Said: fmt::Display {
@@ -16,9 +16,6 @@ pub(super) trait Said: fmt::Display {
     /// Shows every argument under its name.
     fn arguments(&mut self, visit: &mut Show<'_>);
 }
-
-/// What is shown arguments, one after the other.
-pub(super) type Show<'a> = dyn FnMut(&'static str, &mut dyn Setting) + 'a;
 
 /// An argument, as in the call.
 pub(super) trait Shown {

@@ -7,6 +7,7 @@ use ndarray::ArrayD;
 use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 use crate::element::{DType, Element, with_dtype};
 use crate::error::{Error, Result};
+use crate::layout::elements;
 use crate::memory::{Buffer, InPage, RawSlice, RawStrided};
 use crate::tree::{Cursor, LeafMut, LeafParts, LeafRef, LeafSpec, Structure, dense_strides};
 
@@ -232,8 +233,8 @@ fn zeros(leaf: &LeafSpec, dtype: DType, shape: &[usize], place: InPage) -> Resul
     if !dtype.is_supported() {
         return refused("16-bit types need the feature `half`");
     }
-    let len = shape.iter().try_fold(1_usize, |len, axis| len.checked_mul(*axis));
-    len.and_then(|len| Buffer::try_zeros(dtype, len, place))
+    elements(shape)
+        .and_then(|len| Buffer::try_zeros(dtype, len, place))
         .map_or_else(|| refused("there is not enough memory for it"), Ok)
 }
 

@@ -44,6 +44,12 @@ impl ItemSpec {
     }
 }
 
+/// Whether a state counts updates for each leaf.
+pub(crate) fn counts_by_leaf(items: &[ItemSpec]) -> bool {
+    let is_one = |field: &str| field == "updates" || field.ends_with(".updates");
+    items.iter().any(|item| item.kind == Kind::Count && item.name.of != Owner::State && is_one(&item.name.field))
+}
+
 /// What becomes of leaves on the way.
 pub(crate) trait Moves {
     /// The path that a leaf of the old state has in the new one; `None` if it is not to come along.
@@ -54,6 +60,26 @@ pub(crate) trait Moves {
 
     /// Whether nothing at all changes in the structure.
     fn is_identity(&self) -> bool;
+
+    /// What becomes of the old state's fields.
+    fn parts(&self, old: &[&str]) -> Result<Parts, String>;
+}
+
+/// What becomes of the fields of a state on the way.
+pub(crate) struct Parts {
+    /// For each of the old state, its paths in the new one.
+    pub(crate) to: Vec<Vec<String>>,
+    /// Parts of the new state that start afresh, each but for one inside.
+    pub(crate) fresh: Vec<(String, Option<String>)>,
+}
+
+impl Parts {
+    fn is_fresh(&self, field: &str) -> bool {
+        let is_in = |part: &str| {
+            field.strip_prefix(part).is_some_and(|r| part.is_empty() || r.is_empty() || r.starts_with('.'))
+        };
+        self.fresh.iter().any(|(part, but)| is_in(part) && !but.as_deref().is_some_and(is_in))
+    }
 }
 
 /// For each value of the new state, the number of the old one that it becomes; `None` where it stays as it is.
@@ -67,14 +93,14 @@ pub(crate) fn sources(
     moves: &impl Moves,
 ) -> Result<Vec<Option<usize>>, Vec<String>> {
     let (mut lines, mut by_name) = (Vec::new(), HashMap::new());
+    let parts =
+        moves.parts(&old.iter().map(|spec| &*spec.name.field).collect::<Vec<_>>()).map_err(|line| vec![line])?;
     for (i, spec) in old.iter().enumerate() {
-        let name = match &spec.name.of {
-            _ if moves.is_identity() => spec.name.clone(),
-            Owner::State => spec.name.clone(),
+        let of = match &spec.name.of {
+            of if moves.is_identity() => of.clone(),
+            Owner::State => Owner::State,
             Owner::Leaf(path) => match moves.to(path) {
-                Some(path) if !moves.is_fresh(path) => {
-                    ItemName { field: spec.name.field.clone(), of: Owner::Leaf(path.to_owned()) }
-                }
+                Some(path) if !moves.is_fresh(path) => Owner::Leaf(path.to_owned()),
                 _ => continue,
             },
             Owner::Apart(_) => {
@@ -82,11 +108,20 @@ pub(crate) fn sources(
                 continue;
             }
         };
-        if by_name.insert(name, i).is_some() {
-            lines.push(format!("`{}`: there are two of it", spec.name));
+        for field in &parts.to[i] {
+            if by_name.insert(ItemName { field: field.clone(), of: of.clone() }, i).is_some() {
+                lines.push(format!("`{}`: there are two of it", spec.name));
+            }
         }
     }
-    let mut from = Vec::with_capacity(new.len());
+    // How often each leaf was updated, where the old state has one number for all of them.
+    let of_all = |spec: &ItemSpec| {
+        let field = spec.name.field.strip_suffix("updates").filter(|_| matches!(spec.name.of, Owner::Leaf(_)))?;
+        let is_count =
+            |old: &ItemSpec| old.name.of == Owner::State && old.name.field.strip_prefix(field) == Some("count");
+        old.iter().position(|old| is_count(old) && old.kind == spec.kind)
+    };
+    let (mut from, mut missing) = (Vec::with_capacity(new.len()), Vec::new());
     for spec in new {
         if let (Owner::Leaf(path), false) = (&spec.name.of, moves.is_identity())
             && moves.is_fresh(path)
@@ -94,18 +129,51 @@ pub(crate) fn sources(
             from.push(None);
             continue;
         }
-        let found = by_name.remove(&spec.name);
+        let found = by_name.remove(&spec.name).or_else(|| of_all(spec));
+        if found.is_none() && parts.is_fresh(&spec.name.field) {
+            from.push(None);
+            continue;
+        }
         match found.map(|i| (i, &old[i])) {
             Some((_, old)) if old.kind != spec.kind || old.array != spec.array => {
                 lines.push(format!("`{}`: expected {}, found {}", spec.name, spec.what(), old.what()));
             }
             Some(_) => {}
-            None => lines.push(format!("`{}`: expected {}, found nothing", spec.name, spec.what())),
+            None => {
+                missing.push(spec);
+                lines.push(format!("`{}`: expected {}, found nothing", spec.name, spec.what()));
+            }
         }
         from.push(found);
     }
     let mut left: Vec<usize> = by_name.into_values().collect();
     left.sort_unstable();
-    lines.extend(left.into_iter().map(|i| format!("`{}`: unexpected {}", old[i].name, old[i].what())));
+    lines.extend(left.iter().map(|i| format!("`{}`: unexpected {}", old[*i].name, old[*i].what())));
+    let left: Vec<&ItemSpec> = left.into_iter().map(|i| &old[i]).collect();
+    lines.extend(proposals(&missing, &left).map(|(from, to)| {
+        format!("what was `{from}` has the fields of `{to}`: `rename_part({from:?}, {to:?})` takes them over")
+    }));
     if lines.is_empty() { Ok(from) } else { Err(lines) }
+}
+
+/// By which names of parts what is missing would be what is left, where there is one way only.
+fn proposals<'a>(missing: &[&'a ItemSpec], left: &[&'a ItemSpec]) -> impl Iterator<Item = (String, String)> + use<> {
+    let last = |spec: &ItemSpec| spec.name.field.rsplit('.').next().map(str::to_owned);
+    let fits =
+        |a: &ItemSpec, b: &ItemSpec| (&a.name.of, a.kind, &a.array, last(a)) == (&b.name.of, b.kind, &b.array, last(b));
+    let mut found = std::collections::BTreeSet::new();
+    for new in missing {
+        let mut olds = left.iter().filter(|old| fits(old, new));
+        let one = olds.next().filter(|_| olds.next().is_none());
+        if let Some(old) = one.filter(|old| missing.iter().filter(|new| fits(old, new)).count() == 1) {
+            let (mut from, mut to) = (old.name.field.as_str(), new.name.field.as_str());
+            while let (Some((a, x)), Some((b, y))) = (from.rsplit_once('.'), to.rsplit_once('.'))
+                && x == y
+            {
+                (from, to) = (a, b);
+            }
+            found.insert((from.to_owned(), to.to_owned()));
+        }
+    }
+    found.into_iter()
 }

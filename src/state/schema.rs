@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::walk::Standing;
 use super::{Entry, State, StateWalk};
 use crate::element::DType;
+use crate::layout::elements;
 use crate::tree::Structure;
 
 /// The kind of a state field; see the [table](crate::state).
@@ -98,7 +99,7 @@ impl Schema {
     pub fn size(&self) -> SizeReport {
         let mut kinds: BTreeMap<Kind, (usize, usize)> = BTreeMap::new();
         for entry in &self.entries {
-            let values: usize = entry.shape.iter().product();
+            let values = elements(&entry.shape).unwrap_or(usize::MAX);
             let bytes = match entry.kind {
                 Kind::Moment => values * entry.dtype.map_or(0, DType::size),
                 Kind::Flag => 1,
@@ -117,11 +118,11 @@ impl fmt::Display for Schema {
     }
 }
 
+/// What is shown a value: of which leaf, what it is, and of arrays type, shape and strides.
+type ShowValue<'a> = dyn FnMut(Option<usize>, Kind, Option<DType>, &[usize], &[isize]) + 'a;
+
 /// Shows what each value of a field is: of which leaf, and of arrays type, shape and strides.
-pub(super) fn each_value(
-    entry: Entry<'_>,
-    show: &mut dyn FnMut(Option<usize>, Kind, Option<DType>, &[usize], &[isize]),
-) {
+pub(super) fn each_value(entry: Entry<'_>, show: &mut ShowValue<'_>) {
     let mut one = |leaf, kind| show(leaf, kind, None, &[], &[]);
     match entry {
         Entry::Moments(m) => m.leaves().for_each(|leaf| {

@@ -82,13 +82,16 @@ pub struct StateWalk<'a, 'w> {
     sink: ReadSink<'a, 'w>,
 }
 
+/// What is shown a fact: its path, and what puts it into a number.
+pub(crate) type ShowFact<'a> = dyn FnMut(&str, &dyn Fn(&mut DefaultHasher)) + 'a;
+
 /// What a walk is for: every field, the parts of one type, or the evaluations.
 enum ReadSink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
     Fields(&'w mut dyn FnMut(&str, Entry<'a>, Standing)),
     Parts(&'w mut dyn FnMut(&str, &'a dyn Any)),
     Evaluations(&'w mut dyn FnMut(&str, Evaluation<'a>, bool)),
-    Facts(&'w mut dyn FnMut(&str, &dyn Fn(&mut DefaultHasher))),
+    Facts(&'w mut ShowFact<'w>),
 }
 
 impl<'a, 'w> StateWalk<'a, 'w> {
@@ -152,7 +155,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     /// A walk that shows each [`fact`](Self::fact), with its path, instead of the fields.
-    pub(crate) fn of_facts(sink: &'w mut dyn FnMut(&str, &dyn Fn(&mut DefaultHasher))) -> Self {
+    pub(crate) fn of_facts(sink: &'w mut ShowFact<'w>) -> Self {
         StateWalk { path: String::new(), names: Vec::new(), standing: Standing::default(), sink: ReadSink::Facts(sink) }
     }
 

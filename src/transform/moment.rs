@@ -30,7 +30,7 @@ pub(super) fn unbias(clock: Clock, decay: f64, wanted: bool) -> f64 {
 /// step ahead.
 pub(super) fn first_moment(clock: Clock, decay: f64, nesterov: bool) -> (f64, f64) {
     let unbias = 1.0 / clock.bias_correction(decay);
-    let next = Clock { count: clock.count.saturating_add(1) };
+    let next = Clock { updates: clock.updates.saturating_add(1), ..clock };
     match nesterov {
         true => (decay / next.bias_correction(decay), (1.0 - decay) * unbias),
         false => (unbias, 0.0),

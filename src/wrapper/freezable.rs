@@ -10,9 +10,12 @@ use crate::tree::Structure;
 /// for each of its elements is neither read nor written. Thawed, it goes on from there. What is never to be trained is
 /// better left out for good, which saves its state: [`masked(..).freeze_others()`](crate::Masked::freeze_others).
 ///
-/// Counts of steps are for all leaves together and go on. So a leaf that is frozen from the first step on should not be
-/// thawed into Adam: its moments would be zero, and their bias no longer corrected for. It goes inside
-/// [`multi_steps`](crate::multi_steps), not around: a window that a leaf saw half of has no mean for it.
+/// Updates are counted for each leaf: what depends on how many there were, as Adam's correction of bias does, goes by those of the
+/// leaf, so that one that was frozen from the first step on begins as if training did. Schedules go by the steps of all. What is no
+/// arithmetic on elements, such as [`adam_mini`](crate::adam_mini) or [`lamb`](crate::lamb)'s norms, and what keeps a count of its
+/// own, counts steps of all leaves too.
+///
+/// It goes inside [`multi_steps`](crate::multi_steps), not around: a window that a leaf saw half of has no mean for it.
 ///
 /// # Arithmetic
 ///
@@ -23,7 +26,8 @@ use crate::tree::Structure;
 ///
 /// # Cost
 ///
-/// A flag for each leaf. A frozen leaf costs nothing in the passes but for reading its gradient.
+/// A flag for each leaf, and a count for each part inside that has arrays. Scalars of a step are worked out once for leaves that were
+/// never frozen, and for each that was. A frozen leaf costs nothing in the passes but for reading its gradient.
 ///
 /// # Errors
 ///
@@ -92,6 +96,8 @@ memory! {
     beside {
         /// What masks are resolved against.
         structure: Structure,
+        /// Which leaves rest in this step, here or in another `freezable` around this one.
+        resting: Vec<bool>,
     }
 }
 
@@ -132,6 +138,7 @@ impl Frozen {
 impl<T: Stage> Wrapper for Freezable<T> {
     type Memory = Frozen;
     const CHOOSES: bool = true;
+    const RESTS: bool = true;
 
     fn start(&self, memory: &mut Frozen, at: &InitContext<'_>, inner: &T::State) -> Result<()> {
         let mut has_windows = false;
@@ -140,8 +147,22 @@ impl<T: Stage> Wrapper for Freezable<T> {
             let expected = "without `multi_steps`: that goes around `freezable`, so that no leaf sees half of a window";
             return Err(Error::argument("freezable", "inner", expected, self.inner.describe()));
         }
-        *memory = Frozen { frozen: PerLeaf::new(at.active(), Flag::default()), structure: at.structure().clone() };
+        let structure = at.structure().clone();
+        let resting = vec![false; structure.len()];
+        *memory = Frozen { frozen: PerLeaf::new(at.active(), Flag::default()), structure, resting };
         Ok(())
+    }
+
+    fn decide(&self, memory: &mut Frozen, at: &StepContext<'_>, _: f64) -> Decision {
+        for (leaf, rests) in memory.resting.iter_mut().enumerate() {
+            let rests_around = at.resting.get(leaf).is_some_and(|rests| *rests);
+            *rests = rests_around || memory.frozen.get(leaf).is_some_and(Flag::get);
+        }
+        Decision::Run
+    }
+
+    fn tell<'a>(&self, memory: &'a Frozen, at: &StepContext<'a>) -> StepContext<'a> {
+        StepContext { resting: &memory.resting, by_leaf: true, ..*at }
     }
 
     fn acts_on(&self, memory: &Frozen, leaf: usize) -> bool {

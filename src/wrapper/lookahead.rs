@@ -46,7 +46,7 @@ use crate::state::{EvaluateAs, start_anew};
 /// Zhang, Lucas, Hinton and Ba, [Lookahead optimizer: k steps forward, 1 step back](https://arxiv.org/abs/1907.08610),
 /// 2019, algorithm 1. Optax, [`lookahead`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs:
 /// the slow parameters are state, so that the parameters are a plain tree as everywhere else.
-pub fn lookahead<T: Stage>(fast_optimizer: T, sync_period: u64, slow_step_size: impl Into<Hyperparam>) -> Lookahead<T> {
+pub fn lookahead<T: Stage>(fast_optimizer: T, sync_period: u64, slow_step_size: impl IntoHyperparam) -> Lookahead<T> {
     Lookahead::with(fast_optimizer, sync_period, slow_step_size.into())
 }
 

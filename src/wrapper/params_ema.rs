@@ -75,7 +75,7 @@ use crate::part::prelude::*;
 /// TensorFlow's `ExponentialMovingAverage`, whose `num_updates` is `warmup`. Differs: it begins with the parameters of `init`,
 /// as timm's and TensorFlow's; PyTorch's with those after the first update, which is what `debias` does for its first value.
 /// Buffers that are no leaves are not averaged. Optax has `incremental_update` alone, as does this crate for loops by hand.
-pub fn params_ema<T: Stage>(inner: T, decay: impl Into<Hyperparam>) -> ParamsEma<T> {
+pub fn params_ema<T: Stage>(inner: T, decay: impl IntoHyperparam) -> ParamsEma<T> {
     ParamsEma::with(inner, decay.into())
 }
 

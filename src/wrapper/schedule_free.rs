@@ -62,7 +62,7 @@ use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 /// weights. Optax, [`contrib.schedule_free`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: scalars are
 /// `f64`, and `z` of a 16-bit leaf is `f32` unless `state_dtype` asks otherwise. Both evaluate a schedule for the weights one
 /// step ahead of the base optimizer.
-pub fn schedule_free<T: Stage>(base_optimizer: T, learning_rate: impl Into<Hyperparam>) -> ScheduleFree<T> {
+pub fn schedule_free<T: Stage>(base_optimizer: T, learning_rate: impl IntoHyperparam) -> ScheduleFree<T> {
     let interpolate = Interpolate {
         learning_rate: learning_rate.into(),
         b1: 0.9.into(),
@@ -83,19 +83,19 @@ pub struct ScheduleFree<T> {
 
 impl<T> ScheduleFree<T> {
     /// Sets the learning rate by which steps are weighted; the base optimizer has its own.
-    pub fn learning_rate(mut self, learning_rate: impl Into<Hyperparam>) -> Self {
+    pub fn learning_rate(mut self, learning_rate: impl IntoHyperparam) -> Self {
         self.chain.1.learning_rate = learning_rate.into();
         self
     }
 
     /// Sets how much of the average is in the parameters that are trained, in `(0, 1]`.
-    pub fn b1(mut self, b1: impl Into<Hyperparam>) -> Self {
+    pub fn b1(mut self, b1: impl IntoHyperparam) -> Self {
         self.chain.1.b1 = b1.into();
         self
     }
 
     /// Sets the power of the learning rate that a step's weight is.
-    pub fn weight_lr_power(mut self, weight_lr_power: impl Into<Hyperparam>) -> Self {
+    pub fn weight_lr_power(mut self, weight_lr_power: impl IntoHyperparam) -> Self {
         self.chain.1.weight_lr_power = weight_lr_power.into();
         self
     }

@@ -125,3 +125,149 @@ fn mistakes_are_errors() {
     assert!(error.is_argument());
     assert!(error.to_string().contains("without parts that work on whole leaves"), "{error}");
 }
+
+/// What a leaf becomes that is frozen in the first steps is what it becomes without them: in chains, boxes, groups and wrappers.
+#[test]
+fn a_thawed_leaf_begins_as_training_does() {
+    fn check<T: gradchain::GradientTransformation<Needs = gradchain::needs::Nothing> + Clone>(plain: T) {
+        let optimizer = freezable(plain.clone());
+        let (mut model, mut expected) = (params(), params());
+        let (mut state, mut other) = (optimizer.init(&model).unwrap(), plain.init(&expected).unwrap());
+        state.freeze(&Mask::path("0")).unwrap();
+        for step in 0..12 {
+            if step == 5 {
+                state.thaw(&Mask::path("0")).unwrap();
+            }
+            optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
+            if step >= 5 {
+                plain.step(&mut expected, &gradient(step), &mut other).unwrap();
+                assert_eq!(model.0, expected.0, "{plain:?}, step {step}");
+            }
+        }
+        // The others went through all steps, of which each is counted.
+        let (mut all, mut other) = (params(), plain.init(&params()).unwrap());
+        for step in 0..12 {
+            plain.step(&mut all, &gradient(step), &mut other).unwrap();
+        }
+        assert_eq!((&model.1, model.2), (&all.1, all.2), "{plain:?}");
+    }
+    check(adam(0.1));
+    check(chain((clip(0.5), boxed(adamw(0.1).weight_decay(0.01)))));
+    check(apply_if_finite(nadam(0.1), 3));
+    check(inject_hyperparams(radam(0.1)));
+    check(partition((("a", adam(0.1)), ("b", rmsprop(0.1))), Labels::tree([("0", "a"), ("1", "b"), ("2", "a")])));
+    check(freezable(adamax(0.1)));
+    let more = [
+        boxed(adan(0.1)),
+        boxed(adopt(0.1).use_clipping(false)),
+        boxed(acprop(0.1)),
+        boxed(adabelief(0.1)),
+        boxed(yogi(0.1)),
+        boxed(amsgrad(0.1)),
+        boxed(ademamix(0.1)),
+        boxed(optimistic_adam_v2(0.1)),
+        boxed(adadelta(0.1)),
+        boxed(chain((ema(0.9), scale(-0.1)))),
+    ];
+    more.into_iter().for_each(check);
+}
+
+#[test]
+fn an_inner_freezable_counts_what_an_outer_one_lets_through() {
+    let (plain, optimizer) = (adam(0.1), freezable(chain((freezable(adam(0.1)),))));
+    let (mut model, mut expected) = (params(), params());
+    let (mut state, mut other) = (optimizer.init(&model).unwrap(), plain.init(&expected).unwrap());
+    state.freeze(&Mask::path("0")).unwrap();
+    for step in 0..9 {
+        match step {
+            3 => state.inner_mut().0.freeze(&Mask::path("0")).unwrap(),
+            4 => state.thaw(&Mask::path("0")).unwrap(),
+            6 => state.inner_mut().0.thaw(&Mask::path("0")).unwrap(),
+            _ => {}
+        }
+        optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
+        if step >= 6 {
+            plain.step(&mut expected, &gradient(step), &mut other).unwrap();
+            assert_eq!(model.0, expected.0);
+        }
+    }
+}
+
+/// `reset` begins a leaf anew, as a whole; schedules go on.
+#[test]
+fn a_leaf_that_is_reset_begins_anew() {
+    let (plain, optimizer) = (adam(0.1), freezable(adam(0.1)));
+    let mut model = params();
+    let mut state = optimizer.init(&model).unwrap();
+    for step in 0..5 {
+        optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
+    }
+    state.reset(&optimizer, &model, &Mask::path("1")).unwrap();
+    let (mut expected, mut other) = (model.clone(), plain.init(&model).unwrap());
+    for step in 5..9 {
+        optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
+        plain.step(&mut expected, &gradient(step), &mut other).unwrap();
+        assert_eq!(model.1, expected.1);
+        assert_ne!(model.0, expected.0);
+    }
+
+    // The learning rate of the thawed leaf is that of the step.
+    let optimizer = freezable(sgd(linear(1.0, 0.0, 4)));
+    let mut p = (0.0_f64, 0.0_f64);
+    let mut state = optimizer.init(&p).unwrap();
+    state.freeze(&Mask::path("0")).unwrap();
+    optimizer.step(&mut p, &(1.0, 1.0), &mut state).unwrap();
+    state.thaw(&Mask::path("0")).unwrap();
+    optimizer.step(&mut p, &(1.0, 1.0), &mut state).unwrap();
+    assert_eq!(p, (-0.75, -1.75));
+}
+
+/// Where every leaf has the same number of updates there is one count.
+#[test]
+fn counts_of_leaves_are_where_leaves_may_rest() {
+    let counts = |schema: gradchain::state::Schema| {
+        let is_count = |entry: &&gradchain::state::SchemaEntry| entry.kind == gradchain::state::Kind::Count;
+        schema.entries.iter().filter(is_count).map(|entry| entry.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(scale_by_adam().init(&params()).unwrap().schema()), ["count: count"]);
+    assert_eq!(
+        counts(freezable(scale_by_adam()).init(&params()).unwrap().schema()),
+        ["inner.count: count", "inner.updates[0]: count", "inner.updates[1]: count", "inner.updates[2]: count"]
+    );
+}
+
+/// A leaf that a migration adds begins as training does, beside others that have gone on for long.
+#[test]
+fn a_leaf_that_is_added_later_begins_as_training_does() {
+    use gradchain::Migration;
+    use gradchain::tree::DynTree;
+    let optimizer = adam(0.1);
+    let tree = |leaves: &[(&str, f64)]| {
+        let mut tree = DynTree::new();
+        leaves.iter().for_each(|(path, x)| tree.insert(*path, ndarray::arr1(&[*x, -2.0 * x])));
+        tree
+    };
+    let gradient = |step: i32, x: f64| (0.7 * f64::from(step) + x).sin();
+    let mut params = tree(&[("body", 1.0)]);
+    let mut state = optimizer.init(&params).unwrap();
+    for step in 0..50 {
+        optimizer.step(&mut params, &tree(&[("body", gradient(step, 0.0))]), &mut state).unwrap();
+    }
+    let body = params.get::<f64>("body").unwrap().to_owned();
+    let mut both = tree(&[("body", 0.0), ("head", 1.0)]);
+    both.get_mut::<f64>("body").unwrap().assign(&body);
+    let mut grown = state.migrate(&optimizer, &both, &Migration::new().fresh(Mask::path("head"))).unwrap();
+    let (mut head, mut alone) = (tree(&[("head", 1.0)]), optimizer.init(&tree(&[("head", 1.0)])).unwrap());
+    for step in 50..60 {
+        let [g, h] = [gradient(step, 0.0), gradient(step, 1.0)];
+        optimizer.step(&mut both, &tree(&[("body", g), ("head", h)]), &mut grown).unwrap();
+        optimizer.step(&mut params, &tree(&[("body", g)]), &mut state).unwrap();
+        optimizer.step(&mut head, &tree(&[("head", h)]), &mut alone).unwrap();
+        assert_eq!(both.get::<f64>("body").unwrap(), params.get::<f64>("body").unwrap(), "step {step}");
+        assert_eq!(both.get::<f64>("head").unwrap(), head.get::<f64>("head").unwrap(), "step {step}");
+    }
+    // A further migration keeps the counts, and one that adds nothing adds no counts.
+    let again = grown.migrate(&optimizer, &both, &Migration::new()).unwrap();
+    assert!(same_bits(&*again, &*grown));
+    assert_eq!(state.migrate(&optimizer, &params, &Migration::new()).unwrap().schema(), state.schema());
+}

@@ -17,6 +17,7 @@ mod lint;
 mod oracle;
 mod outcomes;
 mod parameter_free;
+mod parts_of_states;
 #[cfg(feature = "derive")]
 mod regressions;
 mod reset_state;

@@ -162,7 +162,7 @@ mod own {
 
         fn decide(&self, memory: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
             memory.steps.increment();
-            if memory.steps.get() % self.every == 0 { Decision::Run } else { Decision::Skip }
+            if memory.steps.get().is_multiple_of(self.every) { Decision::Run } else { Decision::Skip }
         }
     }
 

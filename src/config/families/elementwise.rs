@@ -12,16 +12,16 @@ pub(super) fn register(r: &mut Registry) {
     r.part(|| apply_every(1))
         .part(|| clip(required()))
         .part(|| ema(required()))
-        .part(|| identity())
+        .part(identity)
         .part(|| optimistic_gradient_descent(required()))
-        .part(|| reduce_variance())
+        .part(reduce_variance)
         .part(|| scale(required()))
         .part(|| scale_by_learning_rate(required()))
-        .part(|| scale_by_optimistic_gradient())
+        .part(scale_by_optimistic_gradient)
         .part(|| scale_by_schedule(constant(0.0)))
-        .part(|| set_to_zero())
+        .part(set_to_zero)
         .part(|| trace(required()))
-        .part(|| zero_nans());
+        .part(zero_nans);
     // Optax's has a mask of its own.
     r.choosing("add_decayed_weights", |given| {
         let decay = add_decayed_weights(0.0);

@@ -9,11 +9,11 @@ use crate::transform::*;
 use crate::wrapper::{Boxed, boxed};
 
 pub(super) fn register(r: &mut Registry) {
-    r.part(|| scale_by_factored_rms())
-        .part(|| scale_by_muon())
-        .part(|| scale_by_shampoo())
-        .part(|| scale_by_sm3())
-        .part(|| scale_by_soap())
+    r.part(scale_by_factored_rms)
+        .part(scale_by_muon)
+        .part(scale_by_shampoo)
+        .part(scale_by_sm3)
+        .part(scale_by_soap)
         .part(|| shampoo(required()))
         .part(|| sm3(required()))
         .part(|| soap(required()));

@@ -13,18 +13,18 @@ pub(super) fn register(r: &mut Registry) {
         Ok(Made::named(adaptive_grad_clip(required()).axis(axis)))
     })
     .taking(&["axis"]);
-    r.part(|| centralize())
+    r.part(centralize)
         .part(|| clip_by_block_norm(required()))
         .part(|| clip_by_block_rms(required()))
         .part(|| clip_by_global_norm(required()))
         .part(|| fromage(required()))
         .part(|| lamb(required()))
         .part(|| lars(required()))
-        .part(|| normalize())
-        .part(|| normalize_by_update_norm())
+        .part(normalize)
+        .part(normalize_by_update_norm)
         .part(|| novograd(required()))
-        .part(|| scale_by_novograd())
-        .part(|| scale_by_param_block_norm())
-        .part(|| scale_by_param_block_rms())
-        .part(|| scale_by_trust_ratio());
+        .part(scale_by_novograd)
+        .part(scale_by_param_block_norm)
+        .part(scale_by_param_block_rms)
+        .part(scale_by_trust_ratio);
 }

@@ -6,8 +6,11 @@ use crate::projection::*;
 use crate::recipe::ConfigError;
 use crate::transform::{keep_params_nonnegative, project};
 
+/// A name, and what makes a projection on its set.
+type Set = (&'static str, fn() -> Made);
+
 /// The sets, by name.
-const SETS: &[(&str, fn() -> Made)] = &[
+const SETS: &[Set] = &[
     ("projection_box", || Made::named(project(box_set(required(), required())))),
     ("projection_halfspace", || Made::named(project(halfspace(required(), required())))),
     ("projection_hypercube", || Made::named(project(hypercube(1.0)))),
@@ -23,7 +26,7 @@ const SETS: &[(&str, fn() -> Made)] = &[
 ];
 
 pub(super) fn register(r: &mut Registry) {
-    r.part(|| keep_params_nonnegative());
+    r.part(keep_params_nonnegative);
     r.choosing("project", |given| {
         let name = given.required("projection", String::from("projection_l2_ball"))?;
         let place = given.get("projection").map_or("$", |node| node.place());

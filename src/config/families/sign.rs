@@ -9,9 +9,9 @@ pub(super) fn register(r: &mut Registry) {
     r.part(|| cautious_lion(required()))
         .part(|| lion(required()))
         .part(|| rprop(required()))
-        .part(|| scale_by_lion())
+        .part(scale_by_lion)
         .part(|| scale_by_rprop(required()))
-        .part(|| scale_by_sign())
+        .part(scale_by_sign)
         .part(|| sign_sgd(required()))
         .part(|| signum(required()));
 }

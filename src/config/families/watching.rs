@@ -7,7 +7,7 @@ use crate::schedule::Hyperparam;
 use crate::transform::{GlobalNorm, Measured, TreeSum, measure_with_ema, monitor, reduce_on_plateau, snapshot};
 
 pub(super) fn register(r: &mut Registry) {
-    r.part(|| reduce_on_plateau());
+    r.part(reduce_on_plateau);
     r.whole("monitor", read_monitor, monitor_schema);
     r.whole("snapshot", read_snapshot, snapshot_schema);
 }

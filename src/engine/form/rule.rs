@@ -8,7 +8,7 @@ use super::state::{Arrays, Start};
 use super::{Form, Part, PartState};
 use crate::element::{Both, DType, PerReal, Real};
 use crate::error::Result;
-use crate::state::{Count, state_fields};
+use crate::state::{Count, PerLeaf, state_fields};
 
 /// The form of a [`Rule`]: arithmetic on one element, a count of steps, and state arrays.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,8 @@ pub trait Rule: Part<Form = OneElement> {
         false
     }
 
-    /// Works out, in `f64`, what is the same for all elements of a step, and rounds it once with [`Real::of`].
+    /// Works out, in `f64`, what is the same for all elements of a step, and rounds it once with [`Real::of`]. Once for leaves that
+    /// have been updated in every step, and for each that has not.
     fn scalars<C: Real>(&self, clock: Clock) -> Self::Scalars<C>;
 
     /// Transforms the update `u` of one element with parameter `p`. Write `#[inline(always)]` on it.
@@ -98,17 +99,25 @@ pub trait Rule: Part<Form = OneElement> {
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
 }
 
-/// How many steps a transformation has done.
+/// How many steps a transformation has done, and how many of them updated a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Steps done before this one: what schedules are evaluated at.
     pub count: u64,
+    /// Updates of the leaf before this one: what its state arrays have seen. Less than `count` where it was
+    /// [frozen](crate::freezable) for some steps.
+    pub updates: u64,
 }
 
 impl Clock {
-    /// The number of this step, from 1: the `t` of bias corrections.
+    /// After so many steps, all of which updated the leaf.
+    pub fn after(count: u64) -> Clock {
+        Clock { count, updates: count }
+    }
+
+    /// The number of this update of the leaf, from 1: the `t` of bias corrections.
     pub fn t(self) -> f64 {
-        self.count.saturating_add(1) as f64
+        self.updates.saturating_add(1) as f64
     }
 
     /// `1 − decayᵗ`, which a running mean that started at zero is divided by; 1 from where it no longer matters.
@@ -156,9 +165,32 @@ impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
 pub struct Steps {
     /// Steps done.
     pub count: Count,
+    /// How many of them updated each leaf; of no leaf where all are updated in every step, which is everywhere but inside
+    /// [`freezable`](crate::freezable).
+    pub updates: PerLeaf<Count>,
 }
 
-state_fields!(Steps { count });
+state_fields!(Steps { count, updates });
+
+impl Steps {
+    /// Counts a step: the time before it.
+    fn count(&mut self, resting: &[bool]) -> Clock {
+        let clock = Clock::after(self.count.get());
+        self.count.increment();
+        for (leaf, updates) in self.updates.iter_mut() {
+            if !resting.get(leaf).is_some_and(|rests| *rests) {
+                updates.increment();
+            }
+        }
+        clock
+    }
+
+    /// The time before the step that began at `clock`, as a leaf has it.
+    fn of_leaf(&self, clock: Clock, leaf: usize) -> Clock {
+        let updates = self.updates.get(leaf).map_or(clock.updates, |updates| updates.get().saturating_sub(1));
+        Clock { updates, ..clock }
+    }
+}
 
 pub(crate) struct ScalarsOf<R>(PhantomData<R>);
 
@@ -197,12 +229,12 @@ impl<R: Rule> Form<R> for OneElement {
             value: rule.slot_start(slot),
             as_params: rule.slot_starts_as_params(slot),
         };
-        Ok(PartState { memory: Steps::default(), arrays: Arrays::new(R::SLOTS, at, start)? })
+        let memory = Steps { count: Count::default(), updates: at.updates() };
+        Ok(PartState { memory, arrays: Arrays::new(R::SLOTS, at, start)? })
     }
 
-    fn begin(rule: &R, state: &mut PartState<Steps>, _: &StepContext<'_>) -> RuleRun<R> {
-        let clock = Clock { count: state.count.get() };
-        state.count.increment();
+    fn begin(rule: &R, state: &mut PartState<Steps>, at: &StepContext<'_>) -> RuleRun<R> {
+        let clock = state.memory.count(at.resting);
         RuleRun(Both { single: rule.scalars(clock), double: rule.scalars(clock) }, clock)
     }
 
@@ -218,8 +250,10 @@ impl<R: Rule> Form<R> for OneElement {
     }
 
     #[inline]
-    fn kernel<C: Real>(rule: &R, _: &Self::State, run: &RuleRun<R>, _: usize) -> R::Scalars<C> {
-        C::pick(&run.0).copied().unwrap_or_else(|| rule.scalars(run.1))
+    fn kernel<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, leaf: usize) -> R::Scalars<C> {
+        let clock = state.memory.of_leaf(run.1, leaf);
+        let of_all = if clock == run.1 { C::pick(&run.0).copied() } else { None };
+        of_all.unwrap_or_else(|| rule.scalars(clock))
     }
 
     fn slots(_: &R, state: &Self::State, leaf: usize, list: &mut SlotList) {

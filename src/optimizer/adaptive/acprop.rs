@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
@@ -45,7 +45,7 @@ use crate::wrapper::{Masked, masked};
 /// methods](https://arxiv.org/abs/2110.05454), 2021. Optax,
 /// [`acprop`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
 /// [`scale_by_acprop`](crate::scale_by_acprop) says; a mask is a [`Mask`]. PyTorch has none.
-pub fn acprop(learning_rate: impl Into<Hyperparam>) -> Acprop {
+pub fn acprop(learning_rate: impl IntoHyperparam) -> Acprop {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Acprop { chain: (scale_by_acprop(), decay, scale_by_learning_rate(learning_rate)) }
 }

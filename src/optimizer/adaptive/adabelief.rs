@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scale_by_learning_rate};
 
 /// AdaBelief: [`adam`](crate::adam()) that divides by how much the gradient surprises, so that it takes large steps
@@ -41,7 +41,7 @@ use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scal
 /// gradients](https://arxiv.org/abs/2010.07468), 2020. Optax,
 /// [`adabelief`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
 /// [`scale_by_belief`](crate::scale_by_belief) says. PyTorch has none.
-pub fn adabelief(learning_rate: impl Into<Hyperparam>) -> Adabelief {
+pub fn adabelief(learning_rate: impl IntoHyperparam) -> Adabelief {
     Adabelief { chain: (scale_by_belief(), scale_by_learning_rate(learning_rate)) }
 }
 

@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
@@ -44,7 +44,7 @@ use crate::wrapper::{Masked, masked};
 /// [`adadelta`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: there is always a learning rate.
 /// Without one Optax does not flip the sign either, which is `chain((add_decayed_weights(w), scale_by_adadelta()))`
 /// here. A mask is a [`Mask`]. PyTorch's `Adadelta`: the same, with a learning rate of 1.
-pub fn adadelta(learning_rate: impl Into<Hyperparam>) -> Adadelta {
+pub fn adadelta(learning_rate: impl IntoHyperparam) -> Adadelta {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Adadelta { chain: (decay, scale_by_adadelta(), scale_by_learning_rate(learning_rate)) }
 }

@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, scale_by_rss};
 
 /// Adagrad: steps that get smaller with the sum of the squared gradients of each element.
@@ -40,7 +40,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, 
 /// optimization](https://jmlr.org/papers/v12/duchi11a.html), 2011. Optax,
 /// [`adagrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`scale_by_rss`]
 /// says. PyTorch's `Adagrad` has another `eps` and another start, see there; its `lr_decay` is a schedule here.
-pub fn adagrad(learning_rate: impl Into<Hyperparam>) -> Adagrad {
+pub fn adagrad(learning_rate: impl IntoHyperparam) -> Adagrad {
     Adagrad { chain: (scale_by_rss(), scale_by_learning_rate(learning_rate)) }
 }
 

@@ -43,7 +43,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Zhang and others, [Adam-mini: use fewer learning rates to gain more](https://arxiv.org/abs/2406.16793), 2024, algorithm 1.
 /// Optax has none. Differs: see [`scale_by_adam_mini`].
-pub fn adam_mini(learning_rate: impl Into<Hyperparam>) -> AdamMini {
+pub fn adam_mini(learning_rate: impl IntoHyperparam) -> AdamMini {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     AdamMini { chain: (scale_by_adam_mini(), decay, scale_by_learning_rate(learning_rate)) }
 }

@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByAdamax, ScaleByLearningRate, scale_by_adamax, scale_by_learning_rate};
 
 /// Adamax: [`adam`](crate::adam()) that divides by the largest size of the gradient, which fades, not by a mean.
@@ -39,7 +39,7 @@ use crate::transform::{ScaleByAdamax, ScaleByLearningRate, scale_by_adamax, scal
 /// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 2.
 /// Optax, [`adamax`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
 /// [`scale_by_adamax`](crate::scale_by_adamax) says. PyTorch's `Adamax` has a learning rate of 2e-3.
-pub fn adamax(learning_rate: impl Into<Hyperparam>) -> Adamax {
+pub fn adamax(learning_rate: impl IntoHyperparam) -> Adamax {
     Adamax { chain: (scale_by_adamax(), scale_by_learning_rate(learning_rate)) }
 }
 

@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
@@ -45,7 +45,7 @@ use crate::wrapper::{Masked, masked};
 /// Loshchilov and Hutter, [Decoupled weight decay regularization](https://arxiv.org/abs/1711.05101), 2017. Optax,
 /// [`adamaxw`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; its state
 /// does not depend on whether one is given. PyTorch has none: its `Adamax(weight_decay=...)` adds L2 regularization.
-pub fn adamaxw(learning_rate: impl Into<Hyperparam>) -> Adamaxw {
+pub fn adamaxw(learning_rate: impl IntoHyperparam) -> Adamaxw {
     let decay = masked(add_decayed_weights(1e-4), Mask::all());
     Adamaxw { chain: (scale_by_adamax(), decay, scale_by_learning_rate(learning_rate)) }
 }

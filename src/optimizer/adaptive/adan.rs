@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
@@ -47,7 +47,7 @@ use crate::wrapper::{Masked, masked};
 /// models](https://arxiv.org/abs/2208.06677), 2022, algorithm 1, which divides by `1 + learning_rate·weight_decay`
 /// instead of subtracting. Optax, [`adan`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask
 /// is a [`Mask`]; its state does not depend on whether one is given. PyTorch has none.
-pub fn adan(learning_rate: impl Into<Hyperparam>) -> Adan {
+pub fn adan(learning_rate: impl IntoHyperparam) -> Adan {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Adan { chain: (scale_by_adan().eps_root(1e-8), decay, scale_by_learning_rate(learning_rate)) }
 }

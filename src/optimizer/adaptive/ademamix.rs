@@ -46,7 +46,7 @@ use crate::wrapper::{Masked, masked};
 /// 2024. Optax, [`ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
 /// [`scale_by_ademamix`](crate::scale_by_ademamix) says; a mask is a [`Mask`]. Its default `alpha` is not that of the
 /// part, as in Optax. PyTorch has none.
-pub fn ademamix(learning_rate: impl Into<Hyperparam>) -> Ademamix {
+pub fn ademamix(learning_rate: impl IntoHyperparam) -> Ademamix {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Ademamix { chain: (scale_by_ademamix().alpha(5.0), decay, scale_by_learning_rate(learning_rate)) }
 }

@@ -42,7 +42,7 @@ use crate::transform::{ScaleByAdopt, ScaleByLearningRate, StepLimit, scale_by_ad
 /// rate](https://arxiv.org/abs/2411.02853), 2024, algorithm 2. Optax,
 /// [`adopt`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
 /// [`scale_by_adopt`](crate::scale_by_adopt) says. PyTorch has none.
-pub fn adopt(learning_rate: impl Into<Hyperparam>) -> Adopt {
+pub fn adopt(learning_rate: impl IntoHyperparam) -> Adopt {
     Adopt { chain: (scale_by_adopt(), scale_by_learning_rate(learning_rate)) }
 }
 

@@ -40,7 +40,7 @@ use crate::transform::{ScaleByAmsgrad, ScaleByLearningRate, scale_by_amsgrad, sc
 /// Reddi, Kale and Kumar, [On the convergence of Adam and beyond](https://arxiv.org/abs/1904.09237), 2018. Optax,
 /// [`amsgrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`scale_by_amsgrad`]
 /// says. PyTorch: `Adam(amsgrad=True)`, see there.
-pub fn amsgrad(learning_rate: impl Into<Hyperparam>) -> Amsgrad {
+pub fn amsgrad(learning_rate: impl IntoHyperparam) -> Amsgrad {
     Amsgrad { chain: (scale_by_amsgrad(), scale_by_learning_rate(learning_rate)) }
 }
 

@@ -44,7 +44,7 @@ use crate::wrapper::{Cautious, Masked, cautious, masked};
 ///
 /// Liang, Chen, Liu and Liu, [Cautious optimizers: improving training with one line of
 /// code](https://arxiv.org/abs/2411.16085), 2024, algorithm 2. Optax has none. Differs: see [`cautious`].
-pub fn cautious_adamw(learning_rate: impl Into<Hyperparam>) -> CautiousAdamw {
+pub fn cautious_adamw(learning_rate: impl IntoHyperparam) -> CautiousAdamw {
     let decay = masked(add_decayed_weights(1e-4), Mask::all());
     let adam = cautious(scale_by_adam()).against_gradient(false);
     CautiousAdamw { chain: (adam, decay, scale_by_learning_rate(learning_rate)) }

@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::{AddDecayedWeights, ScaleByMadgrad, add_decayed_weights, scale_by_madgrad};
 
 /// MADGRAD: dual averaging with momentum, scaled by the cube root of a sum of squares.
@@ -37,7 +37,7 @@ use crate::transform::{AddDecayedWeights, ScaleByMadgrad, add_decayed_weights, s
 ///
 /// As [`scale_by_madgrad`]. Optax, [`contrib.madgrad`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
 /// as there.
-pub fn madgrad(learning_rate: impl Into<Hyperparam>) -> Madgrad {
+pub fn madgrad(learning_rate: impl IntoHyperparam) -> Madgrad {
     Madgrad { chain: (add_decayed_weights(0.0), scale_by_madgrad(learning_rate)) }
 }
 

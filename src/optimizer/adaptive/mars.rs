@@ -48,7 +48,7 @@ use crate::wrapper::{Masked, masked};
 /// models](https://arxiv.org/abs/2411.10438), 2024, algorithm 2, in the approximate form, which needs no second gradient. Optax
 /// has none. Differs: all leaves are treated alike, where the authors' code gives those of fewer than two axes to AdamW with
 /// other hyperparameters; [`partition`](crate::partition) does that.
-pub fn mars(learning_rate: impl Into<Hyperparam>) -> Mars {
+pub fn mars(learning_rate: impl IntoHyperparam) -> Mars {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     let adam = scale_by_adam().b1(0.95).b2(0.99);
     let rate = scale_by_learning_rate(learning_rate);

@@ -1,5 +1,5 @@
 use super::{Adam, adam};
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 
 /// NAdam: [`adam`](adam()) with Nesterov's momentum.
 ///
@@ -31,6 +31,6 @@ use crate::schedule::Hyperparam;
 /// Optax, [`nadam`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
 /// [`adam`](adam()) says. PyTorch's `NAdam` lets the momentum grow over the first steps (`momentum_decay`), as the
 /// paper does; this does not.
-pub fn nadam(learning_rate: impl Into<Hyperparam>) -> Adam {
+pub fn nadam(learning_rate: impl IntoHyperparam) -> Adam {
     adam(learning_rate).nesterov(true)
 }

@@ -1,5 +1,5 @@
 use super::{Adamw, adamw};
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 
 /// NAdamW: [`adamw`] with Nesterov's momentum.
 ///
@@ -38,6 +38,6 @@ use crate::schedule::Hyperparam;
 /// Loshchilov and Hutter, [Decoupled weight decay regularization](https://arxiv.org/abs/1711.05101), 2017. Optax,
 /// [`nadamw`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`adamw`] says.
 /// PyTorch: `NAdam(decoupled_weight_decay=True)`, with the difference that [`nadam`](crate::nadam) has.
-pub fn nadamw(learning_rate: impl Into<Hyperparam>) -> Adamw {
+pub fn nadamw(learning_rate: impl IntoHyperparam) -> Adamw {
     adamw(learning_rate).nesterov(true)
 }

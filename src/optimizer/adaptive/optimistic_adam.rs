@@ -60,7 +60,7 @@ pub struct OptimisticAdam<const APART: bool = false> {
 
 impl OptimisticAdam<false> {
     /// Sets how much of the latest change of direction there is.
-    pub fn optimism(self, optimism: impl Into<Hyperparam>) -> OptimisticAdam<true> {
+    pub fn optimism(self, optimism: impl IntoHyperparam) -> OptimisticAdam<true> {
         let (adam, optimistic, rate) = self.chain;
         // Each has a factor of its own, and there is none for both.
         let optimistic = optimistic.alpha(rate.learning_rate).beta(optimism);

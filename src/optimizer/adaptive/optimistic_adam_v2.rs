@@ -44,7 +44,7 @@ use crate::transform::*;
 /// Daskalakis, Ilyas, Syrgkanis and Zeng, [Training GANs with optimism](https://arxiv.org/abs/1711.00141), 2017,
 /// algorithm 1. Optax, [`optimistic_adam_v2`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs:
 /// `alpha` and `beta` may be schedules. PyTorch has none.
-pub fn optimistic_adam_v2(learning_rate: impl Into<Hyperparam>) -> OptimisticAdamV2 {
+pub fn optimistic_adam_v2(learning_rate: impl IntoHyperparam) -> OptimisticAdamV2 {
     let adam = scale_by_adam().nesterov(true);
     OptimisticAdamV2 { chain: (adam, scale_by_optimistic_gradient(), scale_by_learning_rate(learning_rate)) }
 }

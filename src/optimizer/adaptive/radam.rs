@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByRadam, scale_by_learning_rate, scale_by_radam};
 
 /// RAdam: [`adam`](crate::adam()) with a warm-up of its own, since the second moment is not used before it is known.
@@ -42,7 +42,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByRadam, scale_by_learning_rate
 /// Optax, [`radam`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
 /// [`scale_by_radam`](crate::scale_by_radam) says. PyTorch's `RAdam(weight_decay=...)` adds L2 regularization; here
 /// that is an [`add_decayed_weights`](crate::add_decayed_weights) before this.
-pub fn radam(learning_rate: impl Into<Hyperparam>) -> Radam {
+pub fn radam(learning_rate: impl IntoHyperparam) -> Radam {
     Radam { chain: (scale_by_radam(), scale_by_learning_rate(learning_rate)) }
 }
 

@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::*;
 
 /// RMSProp: steps along the gradient over its running magnitude, with or without momentum.
@@ -46,7 +46,7 @@ use crate::transform::*;
 /// there is momentum is in the type; `nesterov` can only be set where there is momentum. PyTorch's `RMSprop` has `eps`
 /// outside the root, a decay (`alpha`) of 0.99, and the learning rate after the momentum, which differs where the rate
 /// changes.
-pub fn rmsprop(learning_rate: impl Into<Hyperparam>) -> Rmsprop {
+pub fn rmsprop(learning_rate: impl IntoHyperparam) -> Rmsprop {
     Rmsprop { chain: (scale_by_rms(), scale_by_learning_rate(learning_rate), ()) }
 }
 
@@ -68,7 +68,7 @@ impl<M> Rmsprop<ScaleByRms, M> {
 
 impl<S> Rmsprop<S, ()> {
     /// Steps along a decaying sum of the scaled gradients, of which this much is kept from one step to the next.
-    pub fn momentum(self, momentum: impl Into<Hyperparam>) -> Rmsprop<S, Trace> {
+    pub fn momentum(self, momentum: impl IntoHyperparam) -> Rmsprop<S, Trace> {
         Rmsprop { chain: (self.chain.0, self.chain.1, trace(momentum)) }
     }
 }

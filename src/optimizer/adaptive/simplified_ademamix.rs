@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
@@ -46,7 +46,7 @@ use crate::wrapper::{Masked, masked};
 /// variants](https://arxiv.org/abs/2502.02431), 2025. Optax,
 /// [`simplified_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
 /// [`scale_by_simplified_ademamix`](crate::scale_by_simplified_ademamix) says; a mask is a [`Mask`]. PyTorch has none.
-pub fn simplified_ademamix(learning_rate: impl Into<Hyperparam>) -> SimplifiedAdemamix {
+pub fn simplified_ademamix(learning_rate: impl IntoHyperparam) -> SimplifiedAdemamix {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     SimplifiedAdemamix { chain: (scale_by_simplified_ademamix(), decay, scale_by_learning_rate(learning_rate)) }
 }

@@ -45,7 +45,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByStableAdam, scale_by_learning
 /// Wortsman, Dettmers, Zettlemoyer, Morcos, Farhadi and Schmidt, [Stable and low-precision training for large-scale
 /// vision-language models](https://arxiv.org/abs/2304.13013), 2023, algorithm 2. Optax has none. Differs: see
 /// [`scale_by_stable_adam`].
-pub fn stable_adamw(learning_rate: impl Into<Hyperparam>) -> StableAdamw {
+pub fn stable_adamw(learning_rate: impl IntoHyperparam) -> StableAdamw {
     let adam = scale_by_stable_adam().weight_decay(1e-4);
     StableAdamw { chain: (adam, scale_by_learning_rate(learning_rate)) }
 }

@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate, scale_by_yogi};
 
 /// Yogi: [`adam`](crate::adam()) whose second moment falls slowly, so that steps do not grow at once after large
@@ -41,7 +41,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate,
 /// optimization](https://papers.nips.cc/paper/8186-adaptive-methods-for-nonconvex-optimization), 2018. Optax,
 /// [`yogi`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
 /// [`scale_by_yogi`](crate::scale_by_yogi) says. PyTorch has none.
-pub fn yogi(learning_rate: impl Into<Hyperparam>) -> Yogi {
+pub fn yogi(learning_rate: impl IntoHyperparam) -> Yogi {
     Yogi { chain: (scale_by_yogi(), scale_by_learning_rate(learning_rate)) }
 }
 

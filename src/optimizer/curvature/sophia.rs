@@ -57,7 +57,7 @@ use crate::wrapper::{Masked, masked};
 /// pre-training](https://arxiv.org/abs/2305.14342), 2023, algorithm 3. Optax,
 /// [`contrib.sophia`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as [`scale_by_sophia`]; what
 /// estimates the diagonal is always given.
-pub fn sophia<H: Stage>(learning_rate: impl Into<Hyperparam>, hessian_diagonal_fn: H) -> Sophia<H> {
+pub fn sophia<H: Stage>(learning_rate: impl IntoHyperparam, hessian_diagonal_fn: H) -> Sophia<H> {
     Sophia {
         chain: (
             scale_by_sophia(hessian_diagonal_fn),
@@ -89,7 +89,7 @@ optimizer! {
 
 impl<H: Stage> Sophia<H> {
     /// Sets the largest update before the learning rate.
-    pub fn clip_threshold(mut self, clip_threshold: impl Into<Hyperparam>) -> Self {
+    pub fn clip_threshold(mut self, clip_threshold: impl IntoHyperparam) -> Self {
         self.chain.0 = self.chain.0.clip_threshold(clip_threshold);
         self
     }

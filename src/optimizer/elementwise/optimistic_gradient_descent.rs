@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::*;
 
 /// Optimistic gradient descent: steps against the gradient and its latest change, for games and saddle points.
@@ -43,7 +43,7 @@ use crate::transform::*;
 /// point problems](https://arxiv.org/abs/1901.08511), 2019. Optax,
 /// [`optimistic_gradient_descent`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: `alpha` and
 /// `beta` may be schedules. PyTorch has none.
-pub fn optimistic_gradient_descent(learning_rate: impl Into<Hyperparam>) -> OptimisticGradientDescent {
+pub fn optimistic_gradient_descent(learning_rate: impl IntoHyperparam) -> OptimisticGradientDescent {
     OptimisticGradientDescent { chain: (scale_by_optimistic_gradient(), scale_by_learning_rate(learning_rate)) }
 }
 

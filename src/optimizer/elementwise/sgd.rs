@@ -44,7 +44,7 @@ use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace
 /// and what only concerns momentum can only be set where there is some; a momentum of 0 keeps a trace. PyTorch's `SGD`
 /// has the same momentum and nesterov; its `weight_decay` is an [`add_decayed_weights`](crate::add_decayed_weights)
 /// before this, its `dampening` (from the second step on) is not here.
-pub fn sgd(learning_rate: impl Into<Hyperparam>) -> Sgd {
+pub fn sgd(learning_rate: impl IntoHyperparam) -> Sgd {
     Sgd { chain: ((), scale_by_learning_rate(learning_rate)) }
 }
 
@@ -60,7 +60,7 @@ type Heavy = Sgd<Trace>;
 
 impl Sgd<()> {
     /// Steps against a decaying sum of gradients, of which this much is kept from one step to the next.
-    pub fn momentum(self, momentum: impl Into<Hyperparam>) -> Sgd<Trace> {
+    pub fn momentum(self, momentum: impl IntoHyperparam) -> Sgd<Trace> {
         Sgd { chain: (trace(momentum), self.chain.1) }
     }
 }

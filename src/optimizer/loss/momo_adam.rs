@@ -157,7 +157,7 @@ impl TwoPasses for MomoAdam {
     }
 
     fn begin(&self, memory: &mut MomoAdamState, at: &StepContext<'_>) -> MomoAdamRun {
-        let clock = Clock { count: memory.count.get() };
+        let clock = Clock::after(memory.count.get());
         memory.count.increment();
         let count = clock.count;
         let [b1, b2] = [&self.b1, &self.b2].map(|b| b.at(count));

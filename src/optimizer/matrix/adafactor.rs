@@ -52,7 +52,7 @@ use crate::wrapper::{Masked, masked};
 /// 2018. Optax, [`adafactor`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate must
 /// be given (none is 1 there); the momentum of `f64` leaves is `f64` unless `dtype_momentum` asks otherwise. PyTorch's
 /// `Adafactor` works the learning rate out of the step number too.
-pub fn adafactor(learning_rate: impl Into<Hyperparam>) -> Adafactor {
+pub fn adafactor(learning_rate: impl IntoHyperparam) -> Adafactor {
     Adafactor {
         weight_decay_mask: Mask::all(),
         dtype_momentum: None,

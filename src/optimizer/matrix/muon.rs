@@ -63,7 +63,7 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 /// Jordan et al., [Muon: an optimizer for hidden layers in neural networks](https://kellerjordan.github.io/posts/muon/),
 /// 2024. Optax, [`contrib.muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: dimension numbers need
 /// not be given for every leaf, see [`WeightDimensionNumbers`].
-pub fn muon(learning_rate: impl Into<Hyperparam>) -> Muon {
+pub fn muon(learning_rate: impl IntoHyperparam) -> Muon {
     let learning_rate = learning_rate.into();
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     let matrices = (scale_by_muon(), scale_by_shape(), decay, scale_by_learning_rate(learning_rate.clone()));
@@ -120,7 +120,7 @@ optimizer! {
 
 impl Muon {
     /// Sets the learning rate of the other leaves.
-    pub fn adam_learning_rate(mut self, adam_learning_rate: impl Into<Hyperparam>) -> Self {
+    pub fn adam_learning_rate(mut self, adam_learning_rate: impl IntoHyperparam) -> Self {
         self.adam_learning_rate = Some(adam_learning_rate.into());
         self.settled()
     }

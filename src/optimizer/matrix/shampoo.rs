@@ -49,7 +49,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Gupta, Koren and Singer, [Shampoo: preconditioned stochastic tensor optimization](https://arxiv.org/abs/1802.09568), 2018,
 /// algorithm 1. Optax has none. Differs: see [`scale_by_shampoo`]; no grafting of another optimizer's step size.
-pub fn shampoo(learning_rate: impl Into<Hyperparam>) -> Shampoo {
+pub fn shampoo(learning_rate: impl IntoHyperparam) -> Shampoo {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Shampoo { chain: (scale_by_shampoo(), trace(0.9), decay, scale_by_learning_rate(learning_rate)) }
 }

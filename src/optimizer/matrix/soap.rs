@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
@@ -46,7 +46,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Vyas, Morwani, Zhao, Shapira, Brandfonbrener, Janson and Kakade, [SOAP: improving and stabilizing Shampoo using
 /// Adam](https://arxiv.org/abs/2409.11321), 2024, algorithm 3. Optax has none. Differs: see [`scale_by_soap`].
-pub fn soap(learning_rate: impl Into<Hyperparam>) -> Soap {
+pub fn soap(learning_rate: impl IntoHyperparam) -> Soap {
     let decay = masked(add_decayed_weights(0.01), Mask::all());
     Soap { chain: (scale_by_soap(), decay, scale_by_learning_rate(learning_rate)) }
 }

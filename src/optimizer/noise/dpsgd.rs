@@ -1,5 +1,5 @@
 use crate::optimizer::elementwise::{Sgd, sgd};
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::{PerExample, Trace, differentially_private_aggregate};
 
 /// Differentially private stochastic gradient descent: each example's gradient is clipped, noise is added to their sum, and
@@ -47,9 +47,9 @@ use crate::transform::{PerExample, Trace, differentially_private_aggregate};
 /// [`contrib.dpsgd`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
 /// [`differentially_private_aggregate`].
 pub fn dpsgd(
-    learning_rate: impl Into<Hyperparam>,
-    l2_norm_clip: impl Into<Hyperparam>,
-    noise_multiplier: impl Into<Hyperparam>,
+    learning_rate: impl IntoHyperparam,
+    l2_norm_clip: impl IntoHyperparam,
+    noise_multiplier: impl IntoHyperparam,
     seed: u64,
 ) -> Dpsgd {
     differentially_private_aggregate(l2_norm_clip, noise_multiplier, seed).then(sgd(learning_rate))
@@ -60,7 +60,7 @@ pub type Dpsgd<M = ()> = PerExample<Sgd<M>>;
 
 impl Dpsgd {
     /// Steps against a decaying sum of means, of which this much is kept from one step to the next.
-    pub fn momentum(self, momentum: impl Into<Hyperparam>) -> Dpsgd<Trace> {
+    pub fn momentum(self, momentum: impl IntoHyperparam) -> Dpsgd<Trace> {
         self.map(|sgd| sgd.momentum(momentum))
     }
 }

@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::{AddNoise, ScaleByLearningRate, add_noise, scale_by_learning_rate};
 
 /// Gradient descent with Gaussian noise on the gradients, whose variance decays with the steps.
@@ -44,7 +44,7 @@ use crate::transform::{AddNoise, ScaleByLearningRate, add_noise, scale_by_learni
 /// networks](https://arxiv.org/abs/1511.06807), 2015. Optax,
 /// [`noisy_sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: other random numbers; the seed must
 /// be given.
-pub fn noisy_sgd(learning_rate: impl Into<Hyperparam>, seed: u64) -> NoisySgd {
+pub fn noisy_sgd(learning_rate: impl IntoHyperparam, seed: u64) -> NoisySgd {
     NoisySgd { chain: (add_noise(0.01, 0.55, seed), scale_by_learning_rate(learning_rate)) }
 }
 

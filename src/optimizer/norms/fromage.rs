@@ -44,7 +44,7 @@ use crate::transform::{ScaleByTrustRatio, scale_by_trust_ratio};
 /// Bernstein, Vahdat, Yue and Liu, [On the distance between two neural networks and the stability of
 /// learning](https://arxiv.org/abs/2002.03432), 2020, algorithm 1. Optax,
 /// [`fromage`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: norms are summed in `f64`.
-pub fn fromage(learning_rate: impl Into<Hyperparam>) -> Fromage {
+pub fn fromage(learning_rate: impl IntoHyperparam) -> Fromage {
     let ratio = scale_by_trust_ratio().min_norm(1e-6);
     Fromage { chain: (ratio, FromageStep { learning_rate: learning_rate.into() }) }
 }

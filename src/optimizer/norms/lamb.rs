@@ -46,7 +46,7 @@ use crate::wrapper::{Masked, masked};
 /// minutes](https://arxiv.org/abs/1904.00962), 2019, algorithm 2, with the identity for φ. Optax,
 /// [`lamb`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; moments of 16-bit
 /// leaves are `f32` unless `mu_dtype` and `nu_dtype` ask otherwise. PyTorch has no LAMB.
-pub fn lamb(learning_rate: impl Into<Hyperparam>) -> Lamb {
+pub fn lamb(learning_rate: impl IntoHyperparam) -> Lamb {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     let rate = scale_by_learning_rate(learning_rate);
     Lamb { chain: (scale_by_adam().eps(1e-6), decay, scale_by_trust_ratio(), rate) }

@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
@@ -46,7 +46,7 @@ use crate::wrapper::{Masked, masked};
 /// algorithm 1. Optax, [`lars`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`];
 /// norms are summed in `f64`. The paper's norm of a step is `‖g‖ + weight_decay·‖p‖`, here and in Optax it is
 /// `‖g + weight_decay·p‖`.
-pub fn lars(learning_rate: impl Into<Hyperparam>) -> Lars {
+pub fn lars(learning_rate: impl IntoHyperparam) -> Lars {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     let ratio = masked(scale_by_trust_ratio().trust_coefficient(1e-3), Mask::all());
     Lars { chain: (decay, ratio, scale_by_learning_rate(learning_rate), trace(0.9)) }

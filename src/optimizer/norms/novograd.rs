@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_rate, scale_by_novograd};
 
 /// NovoGrad: momentum on gradients that are divided by a running norm of their leaf.
@@ -42,7 +42,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_r
 /// networks](https://arxiv.org/abs/1905.11286), 2019, algorithm 1. Optax,
 /// [`novograd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the squared norm is summed and kept
 /// in `f64`.
-pub fn novograd(learning_rate: impl Into<Hyperparam>) -> Novograd {
+pub fn novograd(learning_rate: impl IntoHyperparam) -> Novograd {
     Novograd { chain: (scale_by_novograd().eps(1e-6), scale_by_learning_rate(learning_rate)) }
 }
 

@@ -146,7 +146,7 @@ impl TwoPasses for DadaptAdamw {
     }
 
     fn begin(&self, memory: &mut DadaptAdamwState, _: &StepContext<'_>) -> DadaptAdamwRun {
-        let clock = Clock { count: memory.count.get() };
+        let clock = Clock::after(memory.count.get());
         memory.count.increment();
         let (b1, b2) = self.betas;
         let unbias = clock.bias_correction(b2).sqrt() / clock.bias_correction(b1);

@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
@@ -65,7 +65,7 @@ optimizer! {
 
 impl Dowg {
     /// Sets the first guess of the squared distance to the solution.
-    pub fn init_estim_sq_dist(mut self, init_estim_sq_dist: impl Into<Hyperparam>) -> Self {
+    pub fn init_estim_sq_dist(mut self, init_estim_sq_dist: impl IntoHyperparam) -> Self {
         self.chain.1.init_estim_sq_dist = Some(init_estim_sq_dist.into());
         self
     }

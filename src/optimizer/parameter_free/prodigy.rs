@@ -163,7 +163,7 @@ impl TwoPasses for Prodigy {
     }
 
     fn begin(&self, memory: &mut ProdigyState, _: &StepContext<'_>) -> ProdigyRun {
-        let clock = Clock { count: memory.count.get() };
+        let clock = Clock::after(memory.count.get());
         memory.count.increment();
         let (b1, b2) = self.betas;
         let (estimate, start) = (memory.estim_lr.get(), self.estim_lr0.at(clock.count));

@@ -44,7 +44,7 @@ use crate::wrapper::{Cautious, Masked, cautious, masked};
 ///
 /// Liang, Chen, Liu and Liu, [Cautious optimizers: improving training with one line of
 /// code](https://arxiv.org/abs/2411.16085), 2024. Optax has none. Differs: see [`cautious`].
-pub fn cautious_lion(learning_rate: impl Into<Hyperparam>) -> CautiousLion {
+pub fn cautious_lion(learning_rate: impl IntoHyperparam) -> CautiousLion {
     let decay = masked(add_decayed_weights(1e-3), Mask::all());
     let lion = cautious(scale_by_lion()).against_gradient(false);
     CautiousLion { chain: (lion, decay, scale_by_learning_rate(learning_rate)) }

@@ -43,7 +43,7 @@ use crate::wrapper::{Masked, masked};
 /// Optax, [`lion`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; `mode` and
 /// `smooth_beta` can be set here too; the mean of a 16-bit leaf is `f32` unless `mu_dtype` asks otherwise. PyTorch has no
 /// Lion; the authors' version for it has no decay by default.
-pub fn lion(learning_rate: impl Into<Hyperparam>) -> Lion {
+pub fn lion(learning_rate: impl IntoHyperparam) -> Lion {
     let decay = masked(add_decayed_weights(1e-3), Mask::all());
     Lion { chain: (scale_by_lion(), decay, scale_by_learning_rate(learning_rate)) }
 }

@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::{Scale, ScaleByRprop, scale, scale_by_rprop};
 
 /// Rprop: steps of a size that each element has for itself, against the sign of its gradient.
@@ -42,7 +42,7 @@ use crate::transform::{Scale, ScaleByRprop, scale, scale_by_rprop};
 ///
 /// As [`scale_by_rprop`]. Optax, [`rprop`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: Optax's
 /// update is always that of the step before.
-pub fn rprop(learning_rate: impl Into<Hyperparam>) -> Rprop {
+pub fn rprop(learning_rate: impl IntoHyperparam) -> Rprop {
     Rprop { chain: (scale_by_rprop(learning_rate), scale(-1.0)) }
 }
 

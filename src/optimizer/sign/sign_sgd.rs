@@ -1,4 +1,4 @@
-use crate::schedule::Hyperparam;
+use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleBySign, scale_by_learning_rate, scale_by_sign};
 
 /// Steps of the same length for every element, against the sign of its gradient.
@@ -36,7 +36,7 @@ use crate::transform::{ScaleByLearningRate, ScaleBySign, scale_by_learning_rate,
 /// problems](https://arxiv.org/abs/1802.04434), 2018, algorithm 1; Balles, Pedregosa and Le Roux, [The geometry of sign
 /// gradient descent](https://arxiv.org/abs/2002.08056), 2020. Optax,
 /// [`sign_sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none.
-pub fn sign_sgd(learning_rate: impl Into<Hyperparam>) -> SignSgd {
+pub fn sign_sgd(learning_rate: impl IntoHyperparam) -> SignSgd {
     SignSgd { chain: (scale_by_sign(), scale_by_learning_rate(learning_rate)) }
 }
 

@@ -84,9 +84,9 @@ impl Rule for ScaleByAcprop {
 
     fn scalars<C: Real>(&self, clock: Clock) -> AcpropScalars<C> {
         let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));
-        let (of_nu, start) = match clock.count {
+        let (of_nu, start) = match clock.updates {
             0 => (0.0, 1.0),
-            count => (1.0 / Clock { count: count - 1 }.bias_correction(b2), 0.0),
+            updates => (1.0 / Clock { updates: updates - 1, ..clock }.bias_correction(b2), 0.0),
         };
         AcpropScalars {
             mean1: Mean::of(b1),

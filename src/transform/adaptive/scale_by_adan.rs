@@ -95,7 +95,7 @@ impl Rule for ScaleByAdan {
     fn scalars<C: Real>(&self, clock: Clock) -> AdanScalars<C> {
         let [b1, b2, b3] = [&self.b1, &self.b2, &self.b3].map(|h| h.at(clock.count));
         AdanScalars {
-            first: clock.count == 0,
+            first: clock.updates == 0,
             of_updates: Mean::of(b1),
             of_changes: Mean::of(b2),
             of_squares: Mean::of(b3),

@@ -166,7 +166,7 @@ impl Rule for ScaleByAdopt {
     }
 
     fn scalars<C: Real>(&self, clock: Clock) -> AdoptScalars<C> {
-        let first = clock.count == 0;
+        let first = clock.updates == 0;
         let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));
         let limit = match self.use_clipping {
             // Nothing is taken at the first step; limited, so that no zero is multiplied with an infinity.

@@ -48,7 +48,7 @@ use crate::part::prelude::*;
 /// [`contrib.scale_by_madgrad`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: with an `eps` of 0,
 /// Optax makes NaN where all gradients were zero; state of 16-bit leaves is `f32`. The authors' code adds `eps` to the
 /// learning rate, as here, which the paper does not.
-pub fn scale_by_madgrad(learning_rate: impl Into<Hyperparam>) -> ScaleByMadgrad {
+pub fn scale_by_madgrad(learning_rate: impl IntoHyperparam) -> ScaleByMadgrad {
     ScaleByMadgrad::with(learning_rate)
 }
 

@@ -153,7 +153,7 @@ impl TwoPasses for ScaleByStableAdam {
     }
 
     fn begin(&self, memory: &mut ScaleByStableAdamState, _: &StepContext<'_>) -> StableAdamRun {
-        let clock = Clock { count: memory.count.get() };
+        let clock = Clock::after(memory.count.get());
         memory.count.increment();
         let [b1, b2, eps, weight_decay] =
             [&self.b1, &self.b2, &self.eps, &self.weight_decay].map(|h| h.at(clock.count));

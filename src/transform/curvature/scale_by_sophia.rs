@@ -168,7 +168,7 @@ impl<H: Stage> Weighing for ScaleBySophia<H> {
     }
 
     fn first<C: Real>(&self, memory: &SophiaMemory, _: usize) -> SophiaScalars<C> {
-        let clock = Clock { count: memory.step };
+        let clock = Clock::after(memory.step);
         let at = |h: &Hyperparam| h.at(clock.count);
         let b1 = at(&self.b1);
         SophiaScalars {

@@ -36,7 +36,7 @@ use crate::part::prelude::*;
 ///
 /// Optax, [`add_decayed_weights`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: its `mask`
 /// argument is [`masked`](crate::masked) here.
-pub fn add_decayed_weights(weight_decay: impl Into<Hyperparam>) -> AddDecayedWeights {
+pub fn add_decayed_weights(weight_decay: impl IntoHyperparam) -> AddDecayedWeights {
     AddDecayedWeights::with(weight_decay)
 }
 

@@ -71,7 +71,7 @@ impl Rule for ApplyEvery {
     type Scalars<C: Real> = ApplyEveryScalars;
 
     fn scalars<C: Real>(&self, clock: Clock) -> ApplyEveryScalars {
-        let place = clock.count % self.k;
+        let place = clock.updates % self.k;
         ApplyEveryScalars { begins: place == 0, ends: place == self.k - 1 }
     }
 

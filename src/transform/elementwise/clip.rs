@@ -34,7 +34,7 @@ use core::hint::select_unpredictable;
 ///
 /// Optax, [`clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none. PyTorch:
 /// `clip_grad_value_`.
-pub fn clip(max_delta: impl Into<Hyperparam>) -> Clip {
+pub fn clip(max_delta: impl IntoHyperparam) -> Clip {
     Clip::with(max_delta)
 }
 

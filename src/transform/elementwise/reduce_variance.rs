@@ -62,7 +62,7 @@ impl Rule for ReduceVariance {
 
     fn scalars<C: Real>(&self, clock: Clock) -> C {
         let [gamma, b1] = [&self.gamma, &self.b1].map(|h| h.at(clock.count));
-        C::of(if clock.count == 0 { 0.0 } else { gamma * b1 / (1.0 - b1) })
+        C::of(if clock.updates == 0 { 0.0 } else { gamma * b1 / (1.0 - b1) })
     }
 
     #[inline(always)]

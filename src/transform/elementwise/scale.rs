@@ -33,7 +33,7 @@ use crate::part::prelude::*;
 ///
 /// Optax, [`scale`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a schedule can be given
 /// too, which makes it Optax's `scale_by_schedule`.
-pub fn scale(step_size: impl Into<Hyperparam>) -> Scale {
+pub fn scale(step_size: impl IntoHyperparam) -> Scale {
     Scale::with(step_size)
 }
 

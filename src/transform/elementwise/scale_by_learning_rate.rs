@@ -35,7 +35,7 @@ use crate::part::prelude::*;
 ///
 /// Optax, [`scale_by_learning_rate`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: there is
 /// no default of "none", with which a chain would climb; the state does not depend on whether a schedule is given.
-pub fn scale_by_learning_rate(learning_rate: impl Into<Hyperparam>) -> ScaleByLearningRate {
+pub fn scale_by_learning_rate(learning_rate: impl IntoHyperparam) -> ScaleByLearningRate {
     ScaleByLearningRate::with(learning_rate)
 }
 

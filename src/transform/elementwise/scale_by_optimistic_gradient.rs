@@ -70,7 +70,7 @@ impl Rule for ScaleByOptimisticGradient {
 
     fn scalars<C: Real>(&self, clock: Clock) -> OptimisticScalars<C> {
         let [alpha, beta] = [&self.alpha, &self.beta].map(|h| h.at(clock.count));
-        OptimisticScalars { first: clock.count == 0, of_update: C::of(alpha + beta), of_before: C::of(beta) }
+        OptimisticScalars { first: clock.updates == 0, of_update: C::of(alpha + beta), of_before: C::of(beta) }
     }
 
     #[inline(always)]

@@ -41,7 +41,7 @@ use crate::part::prelude::*;
 /// learning](https://proceedings.mlr.press/v28/sutskever13.html), 2013. Optax,
 /// [`trace`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the trace of a 16-bit leaf is
 /// `f32` unless `accumulator_dtype` asks otherwise.
-pub fn trace(decay: impl Into<Hyperparam>) -> Trace {
+pub fn trace(decay: impl IntoHyperparam) -> Trace {
     Trace::with(decay)
 }
 

@@ -162,7 +162,7 @@ struct Scale<'a> {
 
 impl Scale<'_> {
     fn adam<C: Real>(&self, steps: u64) -> Adam<C> {
-        let clock = Clock { count: steps };
+        let clock = Clock::after(steps);
         Adam {
             mean1: Mean::of(self.b1),
             mean2: Mean::of(self.b2),

@@ -47,7 +47,7 @@ use crate::tree::{Cursor, Strides, dense_strides, is_dense};
 /// 3](https://doi.org/10.1145/2063384.2063405), 2011, for Philox4x32-10; Box and Muller, A note on the generation of random
 /// normal deviates, 1958. Optax, [`add_noise`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
 /// other random numbers; the seed must be given.
-pub fn add_noise(eta: impl Into<Hyperparam>, gamma: impl Into<Hyperparam>, seed: u64) -> AddNoise {
+pub fn add_noise(eta: impl IntoHyperparam, gamma: impl IntoHyperparam, seed: u64) -> AddNoise {
     AddNoise::with(eta, gamma, seed)
 }
 

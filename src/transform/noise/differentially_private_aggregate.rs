@@ -72,8 +72,8 @@ use crate::tree::{LeafSpec, Tree, TreeMut};
 /// [`contrib.differentially_private_aggregate`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: it must
 /// come first, which the types see to; other random numbers; where a norm is NaN, Optax adds that example without clipping.
 pub fn differentially_private_aggregate(
-    l2_norm_clip: impl Into<Hyperparam>,
-    noise_multiplier: impl Into<Hyperparam>,
+    l2_norm_clip: impl IntoHyperparam,
+    noise_multiplier: impl IntoHyperparam,
     key: u64,
 ) -> PerExample<()> {
     let aggregate =

@@ -60,7 +60,7 @@ use crate::tree::LeafSpec;
 /// normalization](https://arxiv.org/abs/2102.06171), 2021, equation 3. Optax,
 /// [`adaptive_grad_clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: norms are summed in
 /// `f64`; what has too many axes is refused in `init`.
-pub fn adaptive_grad_clip(clipping: impl Into<Hyperparam>) -> AdaptiveGradClip {
+pub fn adaptive_grad_clip(clipping: impl IntoHyperparam) -> AdaptiveGradClip {
     AdaptiveGradClip::with(clipping)
 }
 

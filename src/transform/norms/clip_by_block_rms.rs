@@ -42,7 +42,7 @@ use crate::transform::rescale::{Rescale, shrink};
 /// Shazeer and Stern, [Adafactor](https://arxiv.org/abs/1804.04235), 2018, section 6. Optax,
 /// [`clip_by_block_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum is `f64`, and
 /// zeros with a `threshold` of 0 stay zeros instead of becoming NaN.
-pub fn clip_by_block_rms(threshold: impl Into<Hyperparam>) -> ClipByBlockRms {
+pub fn clip_by_block_rms(threshold: impl IntoHyperparam) -> ClipByBlockRms {
     ClipByBlockRms::with(threshold)
 }
 

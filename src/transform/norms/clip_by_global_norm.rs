@@ -45,7 +45,7 @@ use crate::transform::rescale::{Rescale, shrink};
 /// [`clip_by_global_norm`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum is `f64`,
 /// so that large `f32` updates have a norm; zeros with a `max_norm` of 0, and infinities with an infinite one, are left
 /// alone instead of becoming NaN. PyTorch's `clip_grad_norm_` divides by the norm plus 1e-6.
-pub fn clip_by_global_norm(max_norm: impl Into<Hyperparam>) -> ClipByGlobalNorm {
+pub fn clip_by_global_norm(max_norm: impl IntoHyperparam) -> ClipByGlobalNorm {
     ClipByGlobalNorm::with(max_norm)
 }
 

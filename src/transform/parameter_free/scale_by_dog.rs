@@ -91,12 +91,12 @@ impl ToRecipe for InitStep {
 impl FromRecipe for InitStep {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<InitStep> {
         let [kind, number] = &node.list()?[..] else { return Err(node.wrong("a kind and a number")) };
-        let kinds: [(&str, fn(f64) -> InitStep); 3] = [
-            ("distance", InitStep::Distance),
-            ("learning_rate", InitStep::LearningRate),
-            ("heuristic", InitStep::Heuristic),
-        ];
-        Ok(kind.choice(&kinds)?(number.read()?))
+        let number = number.read()?;
+        kind.choice(&[
+            ("distance", InitStep::Distance(number)),
+            ("learning_rate", InitStep::LearningRate(number)),
+            ("heuristic", InitStep::Heuristic(number)),
+        ])
     }
 
     fn schema() -> String {

@@ -56,7 +56,7 @@ use crate::part::prelude::*;
 /// PyTorch's `Rprop` too. Optax, [`scale_by_rprop`](https://optax.readthedocs.io/en/latest/api/transformations.html).
 /// Differs: Optax's update is always that of the step before, zero at first. PyTorch limits the first step too; Riedmiller
 /// and Braun take the last step back when the sign changes.
-pub fn scale_by_rprop(learning_rate: impl Into<Hyperparam>) -> ScaleByRprop {
+pub fn scale_by_rprop(learning_rate: impl IntoHyperparam) -> ScaleByRprop {
     ScaleByRprop::with(learning_rate)
 }
 

@@ -75,7 +75,7 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
             window.next_weight.set(1.0);
         }
         let takes = !at.is_flush() && !skips;
-        if !takes && !(at.flush && window.mini_step.get() > 0) {
+        if !(takes || at.flush && window.mini_step.get() > 0) {
             return match (skips, window.pending_inside && at.is_flush()) {
                 (true, _) => Decision::Skip,
                 (_, true) => Decision::Inside,

@@ -17,6 +17,7 @@ mod nestings;
 mod resuming;
 mod schemas;
 mod step_and_update;
+mod thawing;
 mod threads;
 mod zero_gradients;
 

@@ -116,6 +116,9 @@ pub trait Wrapper: Holds {
     const LOOKS: bool = false;
     /// Whether it acts on some leaves only: whether [`leaves`](Wrapper::leaves) or [`acts_on`](Wrapper::acts_on) say anything.
     const CHOOSES: bool = false;
+    /// Whether a leaf may rest in some steps and not in others, so that what is inside counts updates leaf by leaf.
+    #[doc(hidden)]
+    const RESTS: bool = false;
 
     /// What is inside, as it is in this step; usually the same.
     fn inner_now<'a>(&'a self, memory: &'a Self::Memory) -> &'a Self::Inner {
@@ -190,7 +193,7 @@ pub trait Wrapper: Holds {
     }
 
     /// What is inside is told of a step in which all [`Run`](Decision::Run): usually what the wrapper was told.
-    fn tell<'a>(&self, memory: &Self::Memory, at: &StepContext<'a>) -> StepContext<'a> {
+    fn tell<'a>(&self, memory: &'a Self::Memory, at: &StepContext<'a>) -> StepContext<'a> {
         let _ = memory;
         *at
     }

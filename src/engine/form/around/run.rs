@@ -79,14 +79,14 @@ fn decide<P: Wrapper>(
     let decision = part.decide(&mut state.memory, at, seen);
     run.decision = Some(decision);
     if matches!(decision, Decision::Run | Decision::Inside) {
-        let at = told(part, state, decision, at);
+        let at = told(part, &state.memory, decision, at);
         run.inner = Some(part.inner_now(&state.memory).begin(&mut state.inner, &at));
     }
 }
 
 /// What is inside is told of a step.
-fn told<'a, P: Wrapper>(part: &P, state: &StateOf<P>, decision: Decision, at: &StepContext<'a>) -> StepContext<'a> {
-    if decision == Decision::Run { part.tell(&state.memory, at) } else { *at }
+fn told<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, decision: Decision, at: &StepContext<'a>) -> StepContext<'a> {
+    if decision == Decision::Run { part.tell(memory, at) } else { *at }
 }
 
 fn is_on<P: Wrapper>(part: &P, state: &StateOf<P>, leaf: usize) -> bool {
@@ -121,7 +121,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<StateOf<P>> {
         let active = part.leaves(at)?.map(|on| at.restricted(&on));
-        let at = &at.with_active(active.as_deref().unwrap_or(at.active));
+        let at =
+            &InitContext { by_leaf: at.by_leaf || P::RESTS, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
         let inner = part.inner().init_state(at)?;
         let mut memory = P::Memory::default();
         part.start(&mut memory, at, &inner)?;
@@ -166,7 +167,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             return O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + inside.sums));
         }
         let (Some(decision), Some(inner)) = (run.decision, &mut run.inner) else { return };
-        let at = told(part, state, decision, at);
+        let at = told(part, &state.memory, decision, at);
         let (index, sums) = (index - P::LOOKS as usize, sums.skip(P::LOOKS as usize));
         let transformation = part.inner_now(&state.memory);
         match &state.active {

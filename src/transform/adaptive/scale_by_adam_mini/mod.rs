@@ -104,7 +104,7 @@ impl WholeTreeTransformation for ScaleByAdamMini {
     }
 
     fn transform(&self, state: &mut ScaleByAdamMiniState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let clock = Clock { count: state.count.get() };
+        let clock = Clock::after(state.count.get());
         state.count.increment();
         let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));
         let unbias = [b1, b2].map(|b| 1.0 / clock.bias_correction(b));

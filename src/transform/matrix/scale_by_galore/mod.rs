@@ -111,7 +111,7 @@ impl<T> ScaleByGalore<T> {
     }
 
     /// Sets [`scale`](struct@ScaleByGalore).
-    pub fn scale(mut self, scale: impl Into<Hyperparam>) -> Self {
+    pub fn scale(mut self, scale: impl IntoHyperparam) -> Self {
         self.scale = scale.into();
         self
     }
@@ -297,8 +297,13 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         let mut inside = Inside::new(matrices, structure, at.active().into(), self.base_optimizer.shape());
         let work = &mut inside.work;
         table::params(&inside.zeros, &inside.structure, &mut work.params, &mut work.path)?;
-        let within =
-            InitContext { structure: &inside.structure, active: at.active(), params: &work.params, point: None };
+        let within = InitContext {
+            structure: &inside.structure,
+            active: at.active(),
+            params: &work.params,
+            point: None,
+            by_leaf: false,
+        };
         let base_optimizer_state = self.base_optimizer.init_state(&within)?;
         work.params.clear();
         Ok(ScaleByGaloreState { count: Count::default(), projector, base_optimizer_state, inside })
@@ -326,7 +331,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             &mut work.path,
         ));
         debug_assert!(fits.is_ok(), "both were made for this structure");
-        let within = StepContext { structure: &structure, ..*at };
+        let within = at.inside(&structure);
         work.step(&self.base_optimizer, base_optimizer_state, &within, None, Sink::Updates(&updates.leaves));
         work.params.clear();
         work.grads.clear();

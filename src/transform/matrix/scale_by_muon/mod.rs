@@ -133,11 +133,11 @@ impl WholeTreeTransformation for ScaleByMuon {
     }
 
     fn transform(&self, state: &mut ScaleByMuonState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let clock = Clock { count: state.count.get() };
+        let clock = Clock::after(state.count.get());
         state.count.increment();
         let beta = self.beta.at(clock.count);
         let unbias = 1.0 / clock.bias_correction(beta);
-        let next = Clock { count: clock.count.saturating_add(1) };
+        let next = Clock::after(clock.count.saturating_add(1));
         let (of_mean, of_update) = match self.nesterov {
             true => (beta / next.bias_correction(beta), (1.0 - beta) * unbias),
             false => (unbias, 0.0),

@@ -207,7 +207,7 @@ where
 ///
 /// Optax, [`measure_with_ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean is `f64`
 /// unless `accumulator_dtype` asks otherwise.
-pub fn measure_with_ema(measure: impl Measure, decay: impl Into<Hyperparam>) -> MeasureWithEma {
+pub fn measure_with_ema(measure: impl Measure, decay: impl IntoHyperparam) -> MeasureWithEma {
     MeasureWithEma { measure: Arc::new(measure), decay: decay.into(), debias: true, accumulator_dtype: None }
 }
 

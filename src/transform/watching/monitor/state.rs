@@ -125,7 +125,7 @@ impl MonitorState {
 impl MeanState {
     /// The running mean with one more measurement in it.
     fn next(&mut self, mean: &Mean, measured: f64) -> f64 {
-        let clock = Clock { count: self.count.get() };
+        let clock = Clock::after(self.count.get());
         self.count.increment();
         let decay = mean.decay.at(clock.count);
         let ema = decay * self.ema.get() + (1.0 - decay) * measured;

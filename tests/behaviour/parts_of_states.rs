@@ -1,0 +1,144 @@
+//! The state of an optimizer goes on in another one: parts of it are renamed, inserted, removed, wrapped, unwrapped, copied.
+
+use gradchain::needs::Nothing;
+use gradchain::prelude::*;
+use gradchain::{GradientTransformation, Migration};
+use ndarray::array;
+
+type Params = (Vec<f32>, ndarray::Array2<f64>);
+
+fn params() -> Params {
+    (vec![1.0, -2.0, 3.0], array![[0.5, 0.25], [-1.0, 2.0]])
+}
+
+fn gradient(step: i32) -> Params {
+    let x = (0.7 * f64::from(step)).sin() + 0.1;
+    (vec![x as f32, 1.0, -x as f32], array![[x, -x], [1.0, 0.5 * x]])
+}
+
+fn steps<T: GradientTransformation<Needs = Nothing>>(
+    t: &T,
+    p: &mut Params,
+    state: &mut OptState<T>,
+    which: core::ops::Range<i32>,
+) {
+    for step in which {
+        t.step(p, &gradient(step), state).unwrap();
+    }
+}
+
+/// Goes on in the other optimizer, and there and back again; both do the same steps, so that the numbers are those of the first.
+fn goes_on<A, B>(before: &A, after: &B, there: Migration, back: Migration)
+where
+    A: GradientTransformation<Needs = Nothing>,
+    B: GradientTransformation<Needs = Nothing>,
+{
+    let (mut straight, mut p) = (params(), params());
+    let mut state = before.init(&straight).unwrap();
+    steps(before, &mut straight, &mut state, 0..9);
+
+    let mut state = before.init(&p).unwrap();
+    steps(before, &mut p, &mut state, 0..3);
+    let error = state.migrate(after, &p, &Migration::new()).unwrap_err();
+    assert!(error.to_string().contains("found nothing"), "{error}");
+    let mut moved = state.migrate(after, &p, &there).unwrap();
+    steps(after, &mut p, &mut moved, 3..6);
+    let mut state = moved.migrate(before, &p, &back).unwrap();
+    steps(before, &mut p, &mut state, 6..9);
+    assert_eq!(p, straight, "{before:?} and {after:?}");
+}
+
+#[test]
+fn a_state_goes_on_in_another_optimizer() {
+    let m = Migration::new;
+    goes_on(
+        &chain((scale_by_adam(), scale(-0.1))),
+        &chain((zero_nans(), scale_by_adam(), scale(-0.1))),
+        m().insert_part("0"),
+        m().remove_part("0"),
+    );
+    goes_on(
+        &chain((ema(0.5), scale_by_adam(), scale(-0.1))),
+        &chain((ema(0.5), zero_nans(), zero_nans(), scale_by_adam(), scale(-0.1))),
+        m().insert_part("1").insert_part("1"),
+        m().remove_part("2").remove_part("1"),
+    );
+    goes_on(&adam(0.1), &inject_hyperparams(adam(0.1)), m().wrap_part(""), m().unwrap_part(""));
+    goes_on(
+        &adam(0.1),
+        &chain((zero_nans(), inject_hyperparams(adam(0.1)))),
+        m().wrap_part("").wrap_in_chain("", 1),
+        m().remove_part("0").rename_part("0", "").unwrap_part(""),
+    );
+    goes_on(
+        &chain((scale_by_adam(), scale(-0.1))),
+        &named_chain(["adam", "rate"], (scale_by_adam(), scale(-0.1))),
+        m().rename_part("0", "adam").rename_part("1", "rate"),
+        m().rename_part("adam", "0").rename_part("rate", "1"),
+    );
+    let groups = |optimizer| partition((("all", optimizer), ("none", sgd(0.1))), Labels::by(|_| "all"));
+    goes_on(
+        &adam(0.1),
+        &groups(adam(0.1)),
+        m().rename_part("", "all").fresh_part("none"),
+        m().drop_part("none").rename_part("all", ""),
+    );
+}
+
+#[test]
+fn adam_goes_on_as_adamw() {
+    let (before, after) = (adam(0.1), adamw(0.1).weight_decay(0.0));
+    let (mut straight, mut p) = (params(), params());
+    let mut state = before.init(&p).unwrap();
+    steps(&before, &mut p, &mut state, 0..3);
+    let error = state.migrate(&after, &p, &Migration::new()).unwrap_err().to_string();
+    // Between Adam and the learning rate there is the decay now.
+    let mut moved =
+        state.migrate(&after, &p, &Migration::new().insert_part("1")).unwrap_or_else(|e| panic!("{error}\n{e}"));
+    steps(&after, &mut p, &mut moved, 3..6);
+    let mut state = before.init(&straight).unwrap();
+    steps(&before, &mut straight, &mut state, 0..6);
+    assert_eq!(p, straight);
+}
+
+#[test]
+fn a_part_starts_as_a_copy_of_another() {
+    let (before, after) = (chain((ema(0.5), scale(-0.1))), chain((ema(0.5), scale(-0.1), ema(0.5))));
+    let mut p = params();
+    let mut state = before.init(&p).unwrap();
+    steps(&before, &mut p, &mut state, 0..3);
+    let moved = state.migrate(&after, &p, &Migration::new().take_part("0", "2")).unwrap();
+    assert_eq!(moved.0.count, moved.2.count);
+    let arrays = [moved.0.moment("ema"), moved.2.moment("ema")].map(|m| m.unwrap().to_array(1).unwrap());
+    assert_eq!(arrays[0], arrays[1]);
+    assert!(arrays[0].iter().any(|x| *x != 0.0));
+}
+
+#[test]
+fn what_is_not_said_is_an_error_that_proposes_the_one_way_there_is() {
+    let p = params();
+    let state = chain((scale_by_adam(), scale(-0.1))).init(&p).unwrap();
+    let after = named_chain(["adam", "rate"], (scale_by_adam(), scale(-0.1)));
+    let error = state.migrate(&after, &p, &Migration::new()).unwrap_err().to_string();
+    assert!(error.contains("`adam.mu[0]`: expected moment f32 [3], found nothing"), "{error}");
+    assert!(error.contains("`0.mu[0]`: unexpected moment f32 [3]"), "{error}");
+    assert!(error.contains("`rename_part(\"0\", \"adam\")` takes them over"), "{error}");
+    // Two counts, of which nobody knows which is which.
+    assert!(!error.contains("rename_part(\"1\", \"rate\")"), "{error}");
+
+    for (migration, message) in [
+        (Migration::new().rename_part("2", "adam"), "rename_part: there is no part `2` of the state"),
+        (Migration::new().drop_part("0.nu.x"), "drop_part: there is no part `0.nu.x`"),
+        (Migration::new().unwrap_part("0"), "`0.mu[0]`"),
+        (Migration::new().take_part("a", "b"), "take_part: there is no part `a`"),
+        (Migration::new().insert_part("adam"), "`adam` is no member of a chain"),
+        (Migration::new().rename_part("0", "adam").rename_part("0", "rate"), "rename_part: there is no part `0`"),
+    ] {
+        let error = state.migrate(&after, &p, &migration).unwrap_err().to_string();
+        assert!(error.contains(message) || message == "`0.mu[0]`", "{error}");
+    }
+    // A part of another type is no part to take over.
+    let other = chain((scale_by_adam().mu_dtype(gradchain::DType::F64), scale(-0.1)));
+    let error = state.migrate(&other, &p, &Migration::new()).unwrap_err().to_string();
+    assert!(error.contains("expected moment f64 [3], found moment f32 [3]"), "{error}");
+}

@@ -1,0 +1,11 @@
+//! What is given for a learning rate, and is no `f64` and no schedule.
+
+use gradchain::prelude::*;
+
+fn main() {
+    let rate = 0.1_f32;
+    adam(rate);
+    adam(1);
+    adam(|step: u64| 0.1 / step as f64);
+    trace(0.9).decay(rate);
+}
