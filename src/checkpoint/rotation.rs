@@ -182,8 +182,11 @@ struct Written {
     file: Checkpoint,
 }
 
+/// What has a checkpoint's name, of this step, and cannot be opened.
+type Unreadable = (u64, Skipped);
+
 /// The checkpoints of a folder in the order in which they were written, and what has their name and cannot be opened.
-fn sorted(folder: &Path) -> Result<(Vec<Written>, Vec<(u64, Skipped)>)> {
+fn sorted(folder: &Path) -> Result<(Vec<Written>, Vec<Unreadable>)> {
     let (mut all, mut unreadable) = (Vec::new(), Vec::new());
     for (step, path) in files(folder)? {
         match Checkpoint::open(&path) {
