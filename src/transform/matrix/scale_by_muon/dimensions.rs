@@ -141,8 +141,11 @@ fn size(leaf: &LeafSpec, axes: &[usize]) -> usize {
     axes.iter().map(|&a| leaf.shape()[a]).product()
 }
 
-/// Where the elements along some axes lie, the last axis fastest.
+/// Where the elements along some axes lie, the last axis fastest. None, however long the axes are, of a leaf without elements.
 fn places(leaf: &LeafSpec, axes: &[usize]) -> Vec<usize> {
+    if leaf.len() == 0 {
+        return Vec::new();
+    }
     axes.iter().fold(vec![0], |places, &a| {
         let stride = leaf.strides()[a] as usize;
         places.iter().flat_map(|place| (0..leaf.shape()[a]).map(move |i| place + i * stride)).collect()
