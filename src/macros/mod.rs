@@ -51,7 +51,7 @@ mod wrapper;
 /// }
 ///
 /// let error = Stretch::with(-1.0).init(&0.0_f32).unwrap_err();
-/// assert_eq!(error.to_string(), "stretch: argument `by` must be positive and finite, found -1.0");
+/// assert_eq!(error.to_string(), "stretch: argument `by` must be positive and finite, found -1");
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 #[macro_export]

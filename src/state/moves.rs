@@ -117,9 +117,12 @@ pub(crate) fn sources(
     // How often each leaf was updated, where the old state has one number for all of them.
     let of_all = |spec: &ItemSpec| {
         let field = spec.name.field.strip_suffix("updates").filter(|_| matches!(spec.name.of, Owner::Leaf(_)))?;
-        let is_count =
-            |old: &ItemSpec| old.name.of == Owner::State && old.name.field.strip_prefix(field) == Some("count");
-        old.iter().position(|old| is_count(old) && old.kind == spec.kind)
+        // Under the name that it has in the new state: parts may have moved too.
+        let is_count = |i: &usize| {
+            let named = parts.to[*i].iter().any(|to| to.strip_prefix(field) == Some("count"));
+            named && old[*i].name.of == Owner::State && old[*i].kind == spec.kind
+        };
+        (0..old.len()).find(is_count)
     };
     let (mut from, mut missing) = (Vec::with_capacity(new.len()), Vec::new());
     for spec in new {
