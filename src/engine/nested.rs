@@ -57,6 +57,11 @@ impl Nested {
         transformation.check(state, &StepContext { structure: &self.structure, ..*at })
     }
 
+    /// Whether [`anew`](Self::anew) will find a state.
+    pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
+        at.inside(&self.structure).can_begin_anew(transformation, &self.active)
+    }
+
     /// A state as `init` makes it for the parameters of the step around, if its leaves are those.
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
         at.inside(&self.structure).anew(transformation, &self.active)

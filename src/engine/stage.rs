@@ -166,10 +166,23 @@ impl<'a> StepContext<'a> {
     }
 
     /// A state as `init` makes it, for the parameters of this step.
-    pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
+    ///
+    /// # Errors
+    ///
+    /// Those of `init`. Asked for before the step begins, by [`can_begin_anew`](Self::can_begin_anew).
+    fn try_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<T::State> {
         let StepContext { structure, params, point, by_leaf, .. } = *self;
-        let fresh = transformation.init_state(&InitContext { structure, active, params, point, by_leaf });
-        fresh.expect("there is memory for a second state like the first")
+        transformation.init_state(&InitContext { structure, active, params, point, by_leaf })
+    }
+
+    /// Whether [`anew`](Self::anew) will find a state: for [`Stage::check`], before anything is changed.
+    pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<()> {
+        self.try_anew(transformation, active).map(drop)
+    }
+
+    /// A state as `init` makes it, in a step for which it was found that there is one.
+    pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
+        self.try_anew(transformation, active).expect("what `check` could begin anew can begin")
     }
 }
 

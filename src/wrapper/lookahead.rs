@@ -102,6 +102,14 @@ impl<T: Stage> Wrapper for Lookahead<T> {
         Ok(())
     }
 
+    /// The optimizer may have a reason not to begin with parameters that training has come to.
+    fn check(&self, memory: &SlowSteps<T::State>, at: &StepContext<'_>) -> Result<()> {
+        match self.reset_state && memory.steps_since_sync.get() + 1 >= self.sync_period {
+            true => at.can_begin_anew(&self.inner, &memory.active),
+            false => Ok(()),
+        }
+    }
+
     fn decide(&self, memory: &mut SlowSteps<T::State>, at: &StepContext<'_>, _: f64) -> Decision {
         memory.steps_since_sync.increment();
         if memory.steps_since_sync.get() < self.sync_period {

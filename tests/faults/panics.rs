@@ -341,3 +341,46 @@ fn in_a_mask() {
     let optimizer = masked(adam(0.1), Mask::by(|_| panic!("a bug in a mask")));
     assert_eq!(panics(|| optimizer.init(&params())), "a bug in a mask");
 }
+
+/// Begins only with parameters that are small.
+#[derive(Clone, Debug)]
+struct Choosy;
+
+impl Part for Choosy {
+    const NAME: &'static str = "choosy";
+    type Form = Whole;
+}
+
+impl WholeTreeTransformation for Choosy {
+    type State = gradchain::state::Count;
+    type Needs = Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        match at.params_as_moments()?.get::<f32>(0).is_none_or(|x| x[0] < 3.0) {
+            true => Ok(Self::State::default()),
+            false => Err(gradchain::Error::argument(Self::NAME, "params", "small", "3 or more")),
+        }
+    }
+
+    fn transform(&self, _: &mut Self::State, _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
+}
+
+#[test]
+fn a_state_that_cannot_begin_anew_is_an_error_before_the_step() {
+    fn check<T: GradientTransformation<Needs = Nothing>>(optimizer: T) {
+        let mut params = vec![1.0_f32];
+        let mut state = optimizer.init(&params).unwrap();
+        for _ in 0..9 {
+            let (before, held) = (params.clone(), state.clone());
+            if let Err(error) = optimizer.step(&mut params, &vec![-1.0_f32], &mut state) {
+                assert!(error.to_string().contains("choosy: argument `params` must be small"), "{error}");
+                assert_eq!(params, before);
+                assert!(same_bits(&*state, &*held));
+                return;
+            }
+        }
+        panic!("{params:?} are too large to begin with");
+    }
+    check(lookahead(chain((Choosy, sgd(1.0))), 2, 1.0).reset_state(true));
+    check(sam(sgd(1.0), chain((Choosy, scale(0.5)))));
+}

@@ -137,6 +137,9 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        if self.reset_state && !at.is_flush() {
+            state.nested.can_begin_anew(&self.inner, at)?;
+        }
         state.nested.check(&self.inner, &state.adv_state, at)
     }
 

@@ -90,8 +90,13 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        self.optimizer.check(&state.opt_state, at)?;
-        self.adv_optimizer.check(&state.adv_state, at)
+        let SamState { steps_since_sync, opt_state, adv_state, cache, .. } = state;
+        let begun = seen_from(cache, steps_since_sync.get() == 0, at);
+        if self.reset_state && steps_since_sync.get() + 1 >= self.sync_period {
+            begun.can_begin_anew(&self.adv_optimizer, &active(cache))?;
+        }
+        self.optimizer.check(opt_state, &begun)?;
+        self.adv_optimizer.check(adv_state, at)
     }
 
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
@@ -103,10 +108,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         state.steps_since_sync.reset();
         let SamState { opt_state, cache, .. } = state;
         let at = seen_from(cache, first, at);
-        let fresh = || {
-            let active: Vec<bool> = (0..cache.len()).map(|leaf| cache.dtype(leaf).is_some()).collect();
-            Box::new(at.anew(&self.adv_optimizer, &active))
-        };
+        let fresh = || Box::new(at.anew(&self.adv_optimizer, &active(cache)));
         let fresh = self.reset_state.then(fresh);
         SamRun::Descend(self.optimizer.begin(opt_state, &at), first, fresh)
     }
@@ -216,4 +218,9 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn describe(&self) -> String {
         format!("sam({}, {})", self.optimizer.describe(), self.adv_optimizer.describe())
     }
+}
+
+/// The leaves that there is a copy of.
+fn active(cache: &Moments) -> Vec<bool> {
+    (0..cache.len()).map(|leaf| cache.dtype(leaf).is_some()).collect()
 }
