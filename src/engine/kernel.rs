@@ -81,7 +81,6 @@ pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 const BLOCK: usize = 32;
 /// How far ahead memory is asked for. The processor's own prefetcher follows each array, but it stops at the end of each
 /// page and falls behind where the arithmetic of a block takes long; further ahead is slower again.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
 const AHEAD: usize = 384;
 
 #[inline(always)]
@@ -191,8 +190,9 @@ macro_rules! loops {
         fn $apply<S: Stage, C: Real, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes,
         ) {
-            if S::SHAPE.sums > 0 {
-                // A sum over the lanes after each block would cost more than the blocks bring.
+            // A sum over the lanes after each block would cost more than the blocks bring. What comes after a piece as short as a
+            // row is nobody's.
+            if S::SHAPE.sums > 0 || size_of_val(p) <= AHEAD {
                 return $flat::<S, C, FROM, TO>(kernel, g, p, $($s,)* lanes);
             }
             let (g, g_end) = g.as_chunks::<BLOCK>();

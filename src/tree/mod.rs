@@ -28,6 +28,7 @@ mod containers;
 mod dynamic;
 mod leaf;
 mod math;
+mod rows;
 mod slices;
 mod structure;
 mod walk;
@@ -44,6 +45,7 @@ pub use math::{
     tree_scale, tree_sum, tree_vdot, tree_zeros_like,
 };
 pub(crate) use math::{add_update, fingerprint, is_safe, shares, stretch, weighted_mean};
+pub use rows::SparseRows;
 pub use slices::{Slices, SlicesMut};
 pub use structure::Structure;
 pub use walk::{Walk, WalkMut};

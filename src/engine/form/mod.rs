@@ -107,6 +107,8 @@ pub trait Form<P: ?Sized> {
     const SHAPE: Shape;
     const FUSES: bool;
     const SLOTS: usize;
+    /// Whether it can work on some rows of a leaf.
+    const ROWS: bool;
 
     fn shape(part: &P) -> Shape {
         let _ = part;
@@ -196,6 +198,9 @@ impl<P: Part> Stage for P {
         P::Form::init_state(self, at)
     }
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        if !P::Form::ROWS {
+            at.whole_leaves(P::NAME)?;
+        }
         P::Form::check(self, state, at)
     }
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
