@@ -1,8 +1,9 @@
 //! A step in which 64 rows of an embedding have gradients, against a loop over these rows written by hand.
 //!
-//! `cargo bench --bench rows [-- ROWS]` prints a line for each optimizer and number of rows: the median time of a step and of the
-//! loop, and the median of their ratios. Both are given the same rows in turn, other ones each time and in no order, and end
-//! with the same parameters. A step in which all rows have gradients is timed beside them, up to a million rows.
+//! `cargo bench --bench rows [-- ROWS]` prints a line for each optimizer and number of rows: the median time of a step
+//! and of the loop, and the median of their ratios. Both are given the same rows in turn, other ones each time and in
+//! no order, and end with the same parameters. A step in which all rows have gradients is timed beside them, up to a
+//! million rows.
 #![allow(missing_docs, reason = "a program")]
 
 use std::time::Instant;
@@ -139,7 +140,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
         assert!((ours - theirs).abs() <= 1e-5 * theirs.abs(), "element {i} is {ours} instead of {theirs}");
     }
     println!(
-        "rows optimizer={name} rows={rows} touched={TOUCHED} us_per_step={:.2} us_by_hand={:.2} ratio={:.2} us_of_all_rows={}",
+        "rows optimizer={name} rows={rows} us_per_step={:.2} us_by_hand={:.2} ratio={:.2} us_of_all_rows={}",
         median(&mut ours) * 1e6,
         median(&mut theirs) * 1e6,
         median(&mut ratios),

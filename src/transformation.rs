@@ -48,7 +48,8 @@ pub trait GradientTransformation: Stage {
         OptState::new(self, params)
     }
 
-    /// Transforms gradients and adds the updates to the parameters, in one go.
+    /// Transforms gradients and adds the updates to the parameters, in one go. Those of a leaf may be of some of its
+    /// [rows](crate::tree::SparseRows) only.
     ///
     /// The result has the same bits as [`update`](Self::update) followed by
     /// [`apply_updates`](crate::apply_updates), without the updates ever being in memory.

@@ -105,7 +105,7 @@ impl Work {
         let pieces = if self.rows.leaves.is_empty() { &self.pieces } else { &self.rows.pieces };
         if let Sink::Updates(buffers) = sink {
             for updates in self.rows.leaves.iter().map(|leaf| &buffers[*leaf]) {
-                // SAFETY: the updates are lent for the step to be written, and no pass is running. Zero is all bits zero.
+                // SAFETY: the updates are lent for the step to be written, and no pass is running.
                 unsafe { updates.raw().bytes_mut(0, updates.len()) }.fill(0);
             }
         }

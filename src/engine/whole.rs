@@ -38,8 +38,8 @@ pub struct WholeLeaf<'a, C> {
     pub u: &'a mut [C],
     /// The parameters.
     pub p: &'a [C],
-    /// If the step has gradients of some rows only, which, ascending: then `u` has these rows, one after another, and `p` nothing.
-    /// Only what works on [rows](crate::part::WholeTreeTransformation::ROWS) is shown such a leaf.
+    /// If the step has gradients of some rows only, which, ascending: then `u` has these rows, one after another, and
+    /// `p` nothing. Only what works on [rows](crate::part::WholeTreeTransformation::ROWS) is shown such a leaf.
     pub rows: Option<&'a [usize]>,
 }
 
@@ -180,7 +180,7 @@ impl WholeTree<'_> {
     ///
     /// # Panics
     ///
-    /// If `to` is not as long as the leaf.
+    /// If `to` is not as long as the leaf, or the step has gradients of some of its [rows](WholeLeaf::rows) only.
     pub fn gradient<C: Real>(&self, leaf: usize, to: &mut [C]) {
         match self.grads.get(leaf) {
             Some(grad) => read_leaf(grad, &self.structure.leaves()[leaf], Some(to)),
@@ -211,7 +211,8 @@ pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, is
     unsafe { read_in_order(leaf, spec.shape(), spec.strides(), isa, start, to) }
 }
 
-/// Copies a stretch of an array of any type and layout into the compute type and the order of a dense one with these strides.
+/// Copies a stretch of an array of any type and layout into the compute type, in the order of a dense one with these
+/// strides.
 ///
 /// # Safety
 ///

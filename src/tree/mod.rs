@@ -9,6 +9,7 @@
 //! * `f32`, `f64` (and with the feature `half` also `f16`, `bf16`): a leaf without axes; `Vec`, boxed slices and arrays
 //!   of them: a leaf with one axis;
 //! * `Vec`, arrays, tuples, `Option`, `Box`, `Arc`, `BTreeMap<String, _>` of trees, and [`DynTree`], names to arrays;
+//! * [`SparseRows`], of leaves of which only some rows have gradients;
 //! * integers, `bool`, `char`, strings and arrays of them: no leaves; they are carried along and never touched.
 //!
 //! | field | path |

@@ -4,27 +4,27 @@ use super::{Tree, TreeMut, Walk, WalkMut};
 
 /// The gradient of a leaf of which only some rows have one: an embedding of which a batch looked up a few.
 ///
-/// It stands in a tree of gradients where a leaf would. A step then touches these rows of the parameter and of its state
-/// arrays, and no other: [the guide](https://docs.rs/gradchain) has a page on what each part makes of that, "Embeddings by rows".
+/// It stands in a tree of gradients where a leaf would. A step then touches these rows of the parameter and of its
+/// state arrays, and no other. What each part makes of them is in the guide, under "Embeddings by rows".
 ///
 /// # Shapes
 ///
-/// For a leaf of shape `[rows, ..]`, `values` has the shape `[indices.len(), ..]`: any tree with one leaf, such as an array or
-/// a view of any float type whose conversion to the leaf's arithmetic loses nothing, in any memory order. With more leaves in
-/// it, all have these rows. Indices come in any order, and may be none. Where one comes again, its rows are added up, in
-/// the order in which they come, in the type that the leaf's arithmetic is done in. The indices are anything that shows a
-/// `[usize]`: a `Vec`, an array, a slice.
+/// For a leaf of shape `[rows, ..]`, `values` has the shape `[indices.len(), ..]`: any tree with one leaf, such as an
+/// array or a view of any float type whose conversion to the leaf's arithmetic loses nothing, in any memory order. With
+/// more leaves in it, all have these rows. Indices come in any order, and may be none. Where one comes again, its rows
+/// are added up, in the order in which they come, in the type that the leaf's arithmetic is done in. The indices are
+/// anything that shows a `[usize]`: a `Vec`, an array, a slice.
 ///
 /// # Errors
 ///
 /// A step fails, and changes nothing, if an index is not less than the number of the leaf's rows, if there is not one
-/// index for each row of `values`, if the leaf does not lie row by row in memory (in column-major order, say), or if a part of
-/// the transformation needs gradients of whole leaves.
+/// index for each row of `values`, if the leaf does not lie row by row in memory (in column-major order, say), or if a
+/// part of the transformation needs gradients of whole leaves.
 ///
 /// # As a tree
 ///
-/// Everywhere but as gradients of a step, rows are a tree with the child `values`: norms, scaling and printing see these rows
-/// only; where whole leaves are wanted, as in [`init`](crate::GradientTransformation::init) or
+/// Everywhere but as gradients of a step, rows are a tree with the child `values`: norms, scaling and printing see
+/// these rows only; where whole leaves are wanted, as in [`init`](crate::GradientTransformation::init) or
 /// [`apply_updates`](crate::apply_updates()), the structures differ, which is an error.
 ///
 /// # Cost
@@ -61,8 +61,8 @@ use super::{Tree, TreeMut, Walk, WalkMut};
 ///
 /// # References
 ///
-/// PyTorch's gradients of `torch.nn.Embedding(sparse=True)`, after `coalesce`; TensorFlow's `IndexedSlices`. Optax has none.
-/// Differs: PyTorch adds the rows of an index up in their own type, here 16-bit rows are added in `f32`.
+/// PyTorch's gradients of `torch.nn.Embedding(sparse=True)`, after `coalesce`; TensorFlow's `IndexedSlices`. Optax has
+/// none. Differs: PyTorch adds the rows of an index up in their own type, here 16-bit rows are added in `f32`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SparseRows<V, I = Vec<usize>> {
     /// Which rows, in any order.

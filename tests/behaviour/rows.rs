@@ -44,8 +44,8 @@ fn naive_momentum(memory: &mut [[f64; 2]], _: i32, g: &[f64]) -> Vec<f64> {
     })
 }
 
-/// PyTorch's `SparseAdam`: moments of the rows of the gradient only, both corrections by the number of steps. There `eps` is added
-/// to the root of the second moment before that is corrected, so it is given as what that makes it here.
+/// PyTorch's `SparseAdam`: moments of the rows of the gradient only, both corrections by the number of steps. There
+/// `eps` is added to the root of the second moment before that is corrected, so it is given as what that makes it here.
 fn naive_sparse_adam(memory: &mut [[f64; 2]], t: i32, g: &[f64]) -> Vec<f64> {
     let correction = [1.0 - 0.9_f64.powi(t), 1.0 - 0.999_f64.powi(t)];
     let eps = 1e-3 * correction[1].sqrt();

@@ -66,7 +66,8 @@ pub trait Rule: Part<Form = OneElement> {
     const SLOTS: &'static [&'static str] = &[];
     /// Whether `apply` reads the parameter.
     const READS_PARAMS: bool = false;
-    /// Whether it may run on some [rows](crate::tree::SparseRows) of a leaf: not if what it holds back of the others would be due.
+    /// Whether it may run on some [rows](crate::tree::SparseRows) of a leaf: not if what it holds back of the others
+    /// would be due.
     const ROWS: bool = true;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;

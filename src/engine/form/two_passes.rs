@@ -106,8 +106,8 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     const TRANSFORMS: bool = false;
     /// Whether there is a second pass. Without one the updates are those of the first, and `decide` comes at the end of the step.
     const GIVES_OUT: bool = true;
-    /// Whether it may run on some [rows](crate::tree::SparseRows) of a leaf. Unless it says otherwise: if what it adds up is zero
-    /// where the update is, since it depends on neither parameters nor state arrays.
+    /// Whether it may run on some [rows](crate::tree::SparseRows) of a leaf. Unless it says otherwise: if what it adds
+    /// up depends on neither parameters nor state arrays, and so is zero where there is no gradient.
     const ROWS: bool = !Self::READS_PARAMS[0] && !reads_any(Self::FIRST);
     /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
     type Needs: Needs;

@@ -1,7 +1,8 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByRowwiseRss, scale_by_learning_rate, scale_by_rowwise_rss};
 
-/// Row-wise Adagrad: steps that get smaller with the sum of the mean squares of the gradients of each row; for embeddings.
+/// Row-wise Adagrad: steps that get smaller with the sum of the mean squares of the gradients of each row; for
+/// embeddings.
 ///
 /// # Arithmetic
 ///
@@ -13,7 +14,8 @@ use crate::transform::{ScaleByLearningRate, ScaleByRowwiseRss, scale_by_learning
 ///
 /// # Cost
 ///
-/// One float of state for each row; two passes. Of gradients that are [rows](crate::tree::SparseRows) only these rows are touched.
+/// One float of state for each row; two passes. Of gradients that are [rows](crate::tree::SparseRows) only these rows
+/// are touched.
 ///
 /// # Errors
 ///

@@ -3,7 +3,8 @@ use crate::part::prelude::*;
 
 /// Divides updates by the root of the sum of the mean squares of their row so far: one number for each row.
 ///
-/// A row is what has one place along the first axis: the vector of a word in an embedding. A leaf without axes is one row.
+/// A row is what has one place along the first axis: the vector of a word in an embedding. A leaf without axes is one
+/// row.
 ///
 /// # Arithmetic
 ///
@@ -16,8 +17,9 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each row. One more pass, before which the updates are stored; reads no parameters. Of gradients that are
-/// [rows](crate::tree::SparseRows) only these rows are touched, and their updates take the place of their gradients.
+/// One float of state for each row. One more pass, before which the updates are stored; reads no parameters. Of
+/// gradients that are [rows](crate::tree::SparseRows) only these rows are touched, and their updates take the place of
+/// their gradients.
 ///
 /// # Errors
 ///
@@ -44,9 +46,9 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// Duchi, Hazan and Singer, [Adaptive subgradient methods for online learning and stochastic
-/// optimization](https://jmlr.org/papers/v12/duchi11a.html), 2011, with one number for a row: `EXACT_ROWWISE_ADAGRAD` of
-/// [FBGEMM](https://docs.pytorch.org/FBGEMM/), `RWSAdagrad` of [DLRM](https://github.com/facebookresearch/dlrm). Optax has none.
-/// Differs: FBGEMM has no `initial_accumulator_value` and sums up in `f32`; DLRM's `eps` is 1e-10.
+/// optimization](https://jmlr.org/papers/v12/duchi11a.html), 2011, with one number for a row: `EXACT_ROWWISE_ADAGRAD`
+/// of [FBGEMM](https://docs.pytorch.org/FBGEMM/), `RWSAdagrad` of [DLRM](https://github.com/facebookresearch/dlrm).
+/// Optax has none. Differs: FBGEMM has no `initial_accumulator_value` and sums up in `f32`; DLRM's `eps` is 1e-10.
 pub fn scale_by_rowwise_rss() -> ScaleByRowwiseRss {
     ScaleByRowwiseRss::with()
 }

@@ -1,5 +1,5 @@
-//! Gradients of rows: all rows are the whole leaf; of some rows, no others are touched; and where each element goes by itself,
-//! the rows fare as a leaf of these rows would.
+//! Gradients of rows: all rows are the whole leaf; of some rows, no others are touched; and where each element goes by
+//! itself, the rows fare as a leaf of these rows would.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use crate::common::{same_values, values};
 
 type Trees = BTreeMap<String, Box<dyn Tree>>;
 
-/// A leaf by its name, if it is of type `T`: as a whole if it has no axes, else as what `of` gives for its number of rows.
+/// A leaf by its name, if it is of type `T`: as a whole if it has no axes, else as what `of` gives for its number of
+/// rows.
 fn leaf<T: DynElement>(tree: &DynTree, name: &str, of: &dyn Fn(usize) -> Vec<usize>) -> Option<Box<dyn Tree>> {
     let array = tree.get::<T>(name)?;
     if array.ndim() == 0 {

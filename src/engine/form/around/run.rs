@@ -111,7 +111,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         && !P::LOOKS
         && (!P::CHOOSES || <P as Stage>::SLOTS == 0)
         && Inner::<P>::FUSES_ALWAYS;
-    // Arrays of its own would have to follow the rows that are not touched; sums are compared with those of whole leaves.
+    // Arrays of its own would have to follow the rows that are not touched, and sums are compared with whole leaves.
     const ROWS: bool = O::SLOTS.is_empty() && O::SUMS == 0;
 
     fn shape(part: &P) -> Shape {
