@@ -10,6 +10,8 @@ use ndarray::{Array1, Array2, Array3, Axis, ShapeBuilder, array, s};
 use proptest::prelude::*;
 
 type Gradients = SparseRows<Array2<f64>>;
+/// An embedding, and a matrix beside it.
+type Pair = (Array2<f64>, Array2<f64>);
 
 /// A number in (−2, 2) that depends on its argument alone.
 fn number(i: usize) -> f64 {
@@ -351,7 +353,7 @@ fn what_needs_whole_leaves_says_so_unless_it_acts_on_others() {
     expect(refused(&prodigy(), &params, &grads), "prodigy");
     expect(refused(&boxed(chain((sgd(1.0), apply_every(2)))), &params, &grads), "apply_every");
 
-    let step = |optimizer: &dyn Fn(&mut (Array2<f64>, Array2<f64>))| {
+    let step = |optimizer: &dyn Fn(&mut Pair)| {
         let mut params = params.clone();
         optimizer(&mut params);
         assert_eq!(params.0.row(2), embedding(4, 3).row(2));
