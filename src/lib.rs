@@ -19,6 +19,9 @@
 //! approx::assert_relative_eq!(model.bias[0], -0.1, max_relative = 1e-6);
 //! # Ok::<(), gradchain::Error>(())
 //! ```
+//!
+//! The [guide](https://docs.rs/crate/gradchain/latest/source/docs/introduction.md) goes on from here;
+//! [its table of contents](https://docs.rs/crate/gradchain/latest/source/docs/SUMMARY.md) lists the pages.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Lets the derive macros name this crate by `::gradchain`, here as elsewhere.
