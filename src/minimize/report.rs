@@ -167,7 +167,7 @@ pub enum Stop {
     MaxEvaluations,
     /// The [callback](super::Minimization::callback) said so.
     Callback,
-    /// The value or the gradient at the parameters is infinite or NaN.
+    /// The value or the gradient at the parameters is infinite or NaN, or so large that the norm overflows.
     NotFinite,
 }
 

@@ -96,23 +96,43 @@ pub struct Minimization<'a, T: GradientTransformation, P, F> {
 type Callback<'a, P> = Box<dyn FnMut(&Progress<'_, P>) -> ControlFlow<()> + 'a>;
 
 macro_rules! until {
-    ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr;)*) => {
+    (
+        tolerances { $($(#[$of_tolerance:meta])* $tolerance:ident = $tolerated:expr;)* }
+        limits { $($(#[$of_limit:meta])* $limit:ident = $most:expr;)* }
+    ) => {
         #[derive(Debug)]
         struct Until {
-            $($name: $type,)*
+            $($tolerance: f64,)*
+            $($limit: usize,)*
         }
 
         impl Default for Until {
             fn default() -> Until {
-                Until { $($name: $default,)* }
+                Until { $($tolerance: $tolerated,)* $($limit: $most,)* }
+            }
+        }
+
+        impl Until {
+            fn check(&self) -> Result<()> {
+                let Range { text, holds } = AT_LEAST_0;
+                let mut tolerances = [$((stringify!($tolerance), self.$tolerance)),*].into_iter();
+                let wrong = tolerances.find(|(_, tolerance)| !holds(*tolerance));
+                wrong.map_or(Ok(()), |(name, found)| Err(Error::argument("minimize", name, text, found)))
             }
         }
 
         /// Each has a default, which [`Minimization`] lists.
         impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
-            $($(#[$doc])*
-            pub fn $name(mut self, $name: $type) -> Self {
-                self.until.$name = $name;
+            $($(#[$of_tolerance])*
+            ///
+            /// [At least 0](AT_LEAST_0).
+            pub fn $tolerance(mut self, $tolerance: f64) -> Self {
+                self.until.$tolerance = $tolerance;
+                self
+            })*
+            $($(#[$of_limit])*
+            pub fn $limit(mut self, $limit: usize) -> Self {
+                self.until.$limit = $limit;
                 self
             })*
         }
@@ -120,43 +140,33 @@ macro_rules! until {
 }
 
 until! {
-    /// Sets how long the gradient may be; [at least 0](AT_LEAST_0).
-    gradient_atol: f64 = 1e-8;
-    /// Sets how long the gradient may be, as a part of the one where this began; [at least 0](AT_LEAST_0).
-    gradient_rtol: f64 = 0.0;
-    /// Sets by how much less the value must have changed; [at least 0](AT_LEAST_0), which no step meets.
-    value_atol: f64 = 0.0;
-    /// Sets by how much less the value must have changed, as a part of it; [at least 0](AT_LEAST_0).
-    value_rtol: f64 = 0.0;
-    /// Sets how short a step must be; [at least 0](AT_LEAST_0), which no step meets.
-    step_atol: f64 = 0.0;
-    /// Sets how short a step must be, as a part of the length of the parameters; [at least 0](AT_LEAST_0).
-    step_rtol: f64 = 0.0;
-    /// Sets how many steps may be done.
-    max_steps: usize = 10_000;
-    /// Sets after how many evaluations no further step begins; the one that has begun is finished. At least one is
-    /// done where the value at the parameters is not known yet.
-    max_evaluations: usize = usize::MAX;
-    /// Sets after how many steps in a row without a lower value or a smaller gradient it has stalled. Give more to
-    /// what goes up and down on its way, as Adam does.
-    patience: usize = 100;
+    tolerances {
+        /// Sets the norm of the gradient at which it has converged.
+        gradient_atol = 1e-8;
+        /// The same, as a part of the norm where this began; the two are added.
+        gradient_rtol = 0.0;
+        /// Sets the change of the value below which it has converged; with 0 this never ends it.
+        value_atol = 0.0;
+        /// The same, as a part of the value; the two are added.
+        value_rtol = 0.0;
+        /// Sets the length of a step below which it has converged; with 0 this never ends it.
+        step_atol = 0.0;
+        /// The same, as a part of the norm of the parameters; the two are added.
+        step_rtol = 0.0;
+    }
+    limits {
+        /// Sets how many steps may be done.
+        max_steps = 10_000;
+        /// Sets the number of evaluations after which no further step begins. A step that has begun is finished. The
+        /// parameters are evaluated at least once, if the value there is not known yet.
+        max_evaluations = usize::MAX;
+        /// Sets how many steps in a row may bring neither a lower value nor a smaller gradient. Give more to optimizers
+        /// whose loss goes up and down on its way, such as Adam.
+        patience = 100;
+    }
 }
 
 impl Until {
-    fn check(&self) -> Result<()> {
-        let Range { text, holds } = AT_LEAST_0;
-        let tolerances = [
-            ("gradient_atol", self.gradient_atol),
-            ("gradient_rtol", self.gradient_rtol),
-            ("value_atol", self.value_atol),
-            ("value_rtol", self.value_rtol),
-            ("step_atol", self.step_atol),
-            ("step_rtol", self.step_rtol),
-        ];
-        let wrong = tolerances.into_iter().find(|(_, tolerance)| !holds(*tolerance));
-        wrong.map_or(Ok(()), |(name, found)| Err(Error::argument("minimize", name, text, found)))
-    }
-
     fn measures_steps(&self) -> bool {
         self.step_atol > 0.0 || self.step_rtol > 0.0
     }
