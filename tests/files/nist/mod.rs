@@ -104,15 +104,18 @@ fn as_many_digits_as_are_recorded() {
 
 /// The rows of the guide, made of the records of this crate and of scipy's.
 fn table() -> String {
-    let cell = |reached: Reached| format!("{:.1} / {}", reached.digits, reached.evaluations);
+    let mut good = [0; 5];
     let (ours, theirs) = (record("tests/data/nist_lbfgs.json"), record("tests/data/nist_scipy.json"));
     assert_eq!(ours.len(), theirs.len());
-    let rows = ours.iter().zip(&theirs).map(|(ours, theirs)| {
+    let mut rows = String::new();
+    for (ours, theirs) in ours.iter().zip(&theirs) {
         assert_eq!((&ours.problem, ours.start), (&theirs.problem, theirs.start));
-        let cells = [ours.scaled, theirs.scaled, ours.lbfgs, theirs.lbfgs, theirs.lm.unwrap()].map(cell);
-        format!("| {}, {} | {} |\n", ours.problem, ours.start, cells.join(" | "))
-    });
-    rows.collect()
+        let all = [ours.scaled, theirs.scaled, ours.lbfgs, theirs.lbfgs, theirs.lm.unwrap()];
+        good.iter_mut().zip(all).for_each(|(good, reached)| *good += usize::from(reached.digits >= 8.0));
+        let cells = all.map(|reached| format!("{:.1} / {}", reached.digits, reached.evaluations));
+        rows += &format!("| {}, {} | {} |\n", ours.problem, ours.start, cells.join(" | "));
+    }
+    rows + &format!("| 8 digits or more | {} |\n", good.map(|good| format!("{good} of {}", ours.len())).join(" | "))
 }
 
 fn the_guide_shows_what_is_recorded() {
