@@ -6,7 +6,9 @@ use crate::layout::Difference;
 
 /// What went wrong, where, what was expected and what was found.
 ///
-/// Whatever returned it changed nothing: parameters, state and updates are as they were before the call.
+/// Whatever returned it changed nothing: parameters, state and updates are as they were before the call. There is one
+/// exception: after an error of a loss that was asked in the middle of a step the parameters are as they were, and the
+/// state [cannot be used any more](Error::is_poisoned).
 ///
 /// The kinds are private so that messages can improve; the `is_*` predicates tell them apart.
 ///
