@@ -4,7 +4,9 @@
 use std::cell::{Cell, RefCell};
 
 use gradchain::needs::{ValueAndGradFn, ValueFn};
+use gradchain::part::WholeTreeTransformation;
 use gradchain::prelude::*;
+use gradchain::transform::{InitialGuess, Interpolation};
 use gradchain::{config, extra};
 use half::bf16;
 use ndarray::{Array1, Array2, ShapeBuilder, array};

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use gradchain::minimize::{Minimization, Report, Stop};
+use gradchain::optimizer::{Lbfgs, Sgd};
 use gradchain::prelude::*;
 use gradchain::{Error, extra};
 
