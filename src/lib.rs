@@ -41,6 +41,9 @@
 //! | [`part`], [`range`](mod@range), [`arguments`], [`program`] | for transformations of your own |
 //! | [`recipe`], `config` | optimizers as data |
 //! | `checkpoint` | state and parameters in files |
+//!
+//! The [guide](https://docs.rs/crate/gradchain/latest/source/docs/introduction.md) goes on from here;
+//! [its table of contents](https://docs.rs/crate/gradchain/latest/source/docs/SUMMARY.md) lists the pages.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Lets the derive macros name this crate by `::gradchain`, here as elsewhere.
