@@ -7,6 +7,7 @@
 
 use gradchain::Tree;
 use gradchain::prelude::*;
+use gradchain::transform::GlobalNorm;
 use ndarray::{Array1, Array2, ArrayViewMut2, ShapeBuilder, s};
 
 /// In row-major order, in column-major order, with gaps, without axes, without elements, and of 16 bits.

@@ -148,6 +148,10 @@ impl Work {
                     objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
                 };
                 transformation.barrier(state, &mut run, at, number, sums, &mut tree);
+                if objective.as_ref().is_some_and(|objective| objective.failed()) {
+                    // Only the last pass writes parameters.
+                    return Outcome { emitted: false, skipped: false };
+                }
             }
         }
         let sums = Sums { pieces, values: &self.sums, width: shape.sums, first: 0, structure: at.structure };

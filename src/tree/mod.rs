@@ -1,5 +1,7 @@
 //! Parameters and gradients as trees of leaves.
 //!
+//! Guide: [Trees](https://docs.rs/crate/gradchain/latest/source/docs/trees.md).
+//!
 //! A *tree* is anything that can show its leaves, float arrays, in a fixed order and under stable paths such as
 //! `layers/0/weight`. [`Tree`] shows them for reading, which is all that gradients need; [`TreeMut`] for writing, which
 //! parameters need. Both come from `#[derive(Tree)]` for your own structs and enums, and are there for

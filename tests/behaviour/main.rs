@@ -13,6 +13,8 @@ mod layerwise;
 #[cfg(all(feature = "config", feature = "half"))]
 mod linesearch;
 mod lint;
+#[cfg(all(feature = "config", feature = "half"))]
+mod minimize;
 #[path = "../common/oracle.rs"]
 mod oracle;
 mod outcomes;

@@ -1,8 +1,9 @@
 //! A transformation whose type is forgotten, so that it is compiled once, however many laws there are. What is forgotten is
 //! only how to name the type: a [`Session`] steps the transformation itself, with the loops that its users get.
 
+use gradchain::arguments::Arguments;
 use gradchain::needs::{Includes, ValueAndGradFn};
-use gradchain::prelude::{Arguments, OptState, Outcome, Updates};
+use gradchain::prelude::{OptState, Outcome, Updates};
 use gradchain::state::{Schema, State, StateWalk, StateWalkMut};
 use gradchain::tree::DynTree;
 use gradchain::{GradientTransformation, Result, Tree, wrapper};

@@ -1,6 +1,7 @@
 //! What goes by the axes of a leaf: rows and columns, factors, singular values.
 
 use gradchain::prelude::*;
+use gradchain::transform::Preconditioning;
 
 use super::{WHOLE, family};
 

@@ -1,4 +1,5 @@
 use gradchain::Result;
+use gradchain::part::WholeTreeTransformation;
 use gradchain::part::{InitContext, StepContext, WholeTree};
 use gradchain::state::{Count, Flag, PerLeaf, RandomKey, Scalar, same_bits};
 use ndarray::ShapeBuilder;
