@@ -22,6 +22,7 @@ pages! {
     projections: "../docs/projections.md",
     constraints: "../docs/constraints.md",
     multi_steps: "../docs/multi-steps.md",
+    sparse: "../docs/sparse.md",
     state: "../docs/state.md",
     averaging: "../docs/averaging.md",
     checkpoints: "../docs/checkpoints.md",

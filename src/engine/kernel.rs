@@ -81,7 +81,6 @@ pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 const BLOCK: usize = 32;
 /// How far ahead memory is asked for. The processor's own prefetcher follows each array, but it stops at the end of each
 /// page and falls behind where the arithmetic of a block takes long; further ahead is slower again.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
 const AHEAD: usize = 384;
 
 #[inline(always)]
@@ -203,11 +202,13 @@ macro_rules! loops {
                 // A sum over the lanes after each block would cost more than the blocks bring.
                 return $flat::<S, C, FROM, TO>(kernel, g, p, $($s,)* lanes);
             }
-            let (g, g_end) = g.as_chunks::<BLOCK>();
-            let (p, p_end) = p.as_chunks_mut::<BLOCK>();
+            // What lies ahead of a piece as short as a row is not its own.
+            let cut = if size_of_val(p) <= AHEAD { 0 } else { p.len() / BLOCK * BLOCK };
+            let ((g, g_end), (p, p_end)) = (g.split_at(cut), p.split_at_mut(cut));
+            let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
             let n = p.len();
             let g = &g[..n];
-            $(let $s = $s.as_chunks_mut::<BLOCK>(); let $s = (&mut $s.0[..n], $s.1);)*
+            $(let $s = $s.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], $s.1);)*
             for b in 0..n {
                 ahead(&g[b]);
                 ahead(&p[b]);

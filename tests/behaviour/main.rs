@@ -23,6 +23,7 @@ mod parts_of_states;
 #[cfg(feature = "derive")]
 mod regressions;
 mod reset_state;
+mod rows;
 mod select;
 mod sign;
 #[cfg(feature = "derive")]
