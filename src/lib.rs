@@ -30,7 +30,7 @@
 //! |---|---|
 //! | [`optimizer`] | whole optimizers, as chains: `adamw`, `muon`, `prodigy`, and their types |
 //! | [`transform`] | what chains are made of: clips, moments, noise, projections, measurements |
-//! | [`wrapper`] | what holds another transformation: masks, accumulation, lookahead, boxes, partitions |
+//! | [`wrapper`](mod@wrapper) | what holds another transformation: masks, accumulation, lookahead, boxes, partitions |
 //! | [`schedule`] | numbers that change with the step |
 //! | [`state`] | typed state: counts, flags, numbers, arrays; schemas and averages |
 //! | [`tree`] | leaves, paths, arithmetic on trees |
@@ -38,7 +38,7 @@
 //! | [`constraint`], [`projection`] | parameters that must stay in a set |
 //! | [`minimize`] | fitting by L-BFGS until it converges |
 //! | [`needs`], [`extra`] | losses and other things that a step may need |
-//! | [`part`], [`range`](mod@range), [`arguments`], [`program`] | for transformations of your own |
+//! | [`part`](mod@part), [`range`](mod@range), [`arguments`], [`program`] | for transformations of your own |
 //! | [`recipe`], `config` | optimizers as data |
 //! | `checkpoint` | state and parameters in files |
 //!

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use gradchain::transform::GlobalNorm;
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
+use gradchain::transform::GlobalNorm;
 use gradchain::tree::{Difference, SparseRows};
 use gradchain::{Error, GradientTransformation};
 use ndarray::{Array1, Array2, Array3, Axis, ShapeBuilder, array, s};
