@@ -13,7 +13,7 @@ use crate::extra::Extra;
 use crate::needs::{Level, Provides};
 use crate::recall::{Known, Recall};
 use crate::state::{Layout, Schema, items, items_mut, put};
-use crate::tree::{LeafSpec, Structure, Tree, TreeMut};
+use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
 ///
@@ -40,7 +40,8 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Errors
     ///
-    /// If an argument is out of its range, or a mask or label does not fit the parameters.
+    /// If an argument is out of its range, or a mask or label does not fit the parameters; if two leaves share memory, as clones of an
+    /// `ArcArray` do: the first step would make two parameters of what was one.
     fn init<P: Tree + ?Sized>(&self, params: &P) -> Result<OptState<Self>>
     where
         Self: Sized,
@@ -319,6 +320,7 @@ impl<T: Stage> OptState<T> {
     pub(crate) fn new_counting<P: Tree + ?Sized>(transformation: &T, params: &P, by_leaf: bool) -> Result<OptState<T>> {
         transformation.validate()?;
         let structure = Structure::of(params)?;
+        refuse_shared(params)?;
         let shape = transformation.shape();
         if shape.barriers > crate::engine::Shape::MOST_BARRIERS {
             let found = format!("{} in {}", shape.barriers, transformation.describe());
