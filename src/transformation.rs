@@ -74,7 +74,7 @@ pub trait GradientTransformation: Stage {
     {
         state.ready(self)?;
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        state.lend_grads(self, grads)?;
         state.run(self, None, None, Sink::Params)
     }
 
@@ -107,7 +107,7 @@ pub trait GradientTransformation: Stage {
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        state.lend_grads(self, grads)?;
         state.run(self, value, objective.as_deref_mut(), Sink::Params)
     }
 
@@ -191,7 +191,7 @@ pub trait GradientTransformation: Stage {
             return Err(Error::structure("the updates were made for other parameters", differences));
         }
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        state.lend_grads(self, grads)?;
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Updates(&updates.leaves))?;
@@ -252,7 +252,8 @@ pub trait GradientTransformation: Stage {
     {
         state.ready(self)?;
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        table::grads_mut(&mut grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        let Work { grads: to, path, absent, .. } = &mut state.work;
+        table::grads_mut(&mut grads, &state.structure, to, path, self.skips_absent().then_some(absent))?;
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Gradients)?;
@@ -415,10 +416,17 @@ impl<T: Stage> OptState<T> {
     fn ready(&mut self, transformation: &T) -> Result<()> {
         self.usable()?;
         self.lent = false;
+        self.work.absent.clear();
         if self.work.shape() == transformation.shape() {
             return Ok(());
         }
         Err(Error::other_transformation(transformation.describe()))
+    }
+
+    /// Finds the gradients of a step.
+    fn lend_grads<G: Tree + ?Sized>(&mut self, transformation: &T, grads: &G) -> Result<()> {
+        let Work { grads: to, path, absent, .. } = &mut self.work;
+        table::grads(grads, &self.structure, to, path, transformation.skips_absent().then_some(absent))
     }
 
     fn run(
@@ -444,7 +452,8 @@ impl<T: Stage> OptState<T> {
         objective: Option<&mut (dyn Evaluate + '_)>,
         sink: Sink<'_>,
     ) -> Result<Outcome> {
-        transformation.check(&self.inner, &StepContext { params: &self.work.params, ..*at })?;
+        let Work { params, absent, .. } = &self.work;
+        transformation.check(&self.inner, &StepContext { params, absent, ..*at })?;
         #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
         let mut objective = objective.map(|evaluate| Objective::new(evaluate));
         self.poisoned = true;

@@ -7,6 +7,7 @@ use core::ptr::NonNull;
 use super::isa::{Isa, Job, current_isa, dispatch};
 use super::kernel::MOST_SLOTS;
 use super::pieces::{Piece, Pieces};
+use super::stage::is_among;
 use super::table::{Table, TableLeaf};
 use super::tile::TILE;
 use super::whole::read_stretch;
@@ -35,6 +36,8 @@ pub(crate) struct Work {
     pieces: Pieces,
     pub(crate) params: Table,
     pub(crate) grads: Table,
+    /// Which gradients are not there; of none if all are.
+    pub(crate) absent: Vec<bool>,
     pub(crate) path: String,
     sums: Vec<f64>,
     stored: Vec<Buffer>,
@@ -58,6 +61,7 @@ impl Work {
         Work {
             params: Table::with_capacity(structure.len()),
             grads: Table::with_capacity(structure.len()),
+            absent: Vec::with_capacity(structure.len()),
             path: String::new(),
             stored: if shape.stores_any() {
                 structure.leaves().iter().zip(active).map(stored).collect()
@@ -98,7 +102,7 @@ impl Work {
         sink: Sink<'_>,
     ) -> Outcome {
         let shape = self.shape;
-        let at = &StepContext { params: &self.params, point: None, ..*at };
+        let at = &StepContext { params: &self.params, absent: &self.absent, point: None, ..*at };
         self.sums.fill(0.0);
         let mut run = transformation.begin(state, at);
         for number in 0..=shape.barriers {
@@ -111,6 +115,7 @@ impl Work {
                 pieces: &self.pieces,
                 params: &self.params,
                 grads: if at.gradients { &self.grads } else { &[] },
+                absent: at.absent,
                 stored: &self.stored,
                 sums: RawSlice::new(NonNull::from(self.sums.as_mut_slice()).cast::<f64>(), self.sums.len()),
                 span: shape.span(number),
@@ -131,10 +136,12 @@ impl Work {
                     width: shape.sums,
                     first: 0,
                     structure: at.structure,
+                    resting: at.absent,
                 };
                 let mut tree = WholeTree {
                     structure: at.structure,
                     active: &self.active,
+                    resting: at.absent,
                     stored: &mut self.stored,
                     params: &self.params,
                     grads: if at.gradients { &self.grads } else { &[] },
@@ -144,8 +151,14 @@ impl Work {
                 transformation.barrier(state, &mut run, at, number, sums, &mut tree);
             }
         }
-        let sums =
-            Sums { pieces: &self.pieces, values: &self.sums, width: shape.sums, first: 0, structure: at.structure };
+        let sums = Sums {
+            pieces: &self.pieces,
+            values: &self.sums,
+            width: shape.sums,
+            first: 0,
+            structure: at.structure,
+            resting: at.absent,
+        };
         let mut outcome = Outcome { emitted: at.gradients, skipped: false };
         transformation.finish(state, run, sums, &mut outcome);
         outcome
@@ -173,6 +186,7 @@ struct Pass<'a, T: Stage> {
     pieces: &'a Pieces,
     params: &'a [TableLeaf],
     grads: &'a [TableLeaf],
+    absent: &'a [bool],
     stored: &'a [Buffer],
     sums: RawSlice,
     span: Span,
@@ -266,8 +280,12 @@ impl<T: Stage> Pass<'_, T> {
         if self.span.from > 0 {
             Some(TableLeaf { data: self.stored[leaf].raw(), strides: None })
         } else {
-            self.grads.get(leaf).cloned()
+            self.gradient(leaf).cloned()
         }
+    }
+
+    fn gradient(&self, leaf: usize) -> Option<&TableLeaf> {
+        self.grads.get(leaf).filter(|_| !is_among(self.absent, leaf))
     }
 
     fn tile<C: Real>(
@@ -350,7 +368,7 @@ impl<T: Stage> Pass<'_, T> {
                 }
                 // SAFETY: gradients are lent for the step to be written, no pass comes after this one, and each piece is
                 // run once in a pass; what `source` borrowed is not used any more.
-                self.grads.get(leaf).inspect(|to| unsafe { store_stretch(to, spec, self.isa, start, tile.u) });
+                self.gradient(leaf).inspect(|to| unsafe { store_stretch(to, spec, self.isa, start, tile.u) });
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::memory::RawSlice;
 use crate::state::Moments;
-use crate::tree::{LeafParts, Strides, Structure, Tree, TreeMut, Walk, WalkMut};
+use crate::tree::{Difference, LeafParts, Strides, Structure, Tree, TreeMut, Walk, WalkMut};
 
 /// Where a leaf's elements are, for the time of one step.
 #[derive(Clone, Debug)]
@@ -14,18 +14,36 @@ pub(crate) struct TableLeaf {
     pub(crate) strides: Option<Strides>,
 }
 
+impl TableLeaf {
+    /// Stands for a leaf that is not there.
+    pub(crate) fn none(dtype: DType) -> TableLeaf {
+        TableLeaf { data: RawSlice::empty(dtype), strides: None }
+    }
+}
+
 /// The leaves of one tree. The allocation is kept from step to step, the pointers are not.
 pub(crate) type Table = Vec<TableLeaf>;
 
 /// Compares leaves with the structure as they come, so that a tree that fits is walked once and nothing is built.
 struct Check<'s> {
+    what: &'static str,
     structure: &'s Structure,
     fits: fn(DType, DType) -> bool,
+    /// Where it is written down which leaves are not there, if they may be: of none if all are.
+    absent: Option<&'s mut Vec<bool>>,
     same: bool,
 }
 
-impl Check<'_> {
+impl<'s> Check<'s> {
+    fn of(what: &'static str, structure: &'s Structure) -> Check<'s> {
+        Check { what, structure, fits: |ours, theirs| ours == theirs, absent: None, same: true }
+    }
+
     fn leaf(&mut self, table: &mut Table, path: &str, parts: LeafParts) {
+        let ahead = &self.structure.leaves()[table.len()..];
+        if self.absent.is_some() {
+            self.lacks(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
+        }
         let Some(spec) = self.structure.leaves().get(table.len()) else {
             self.same = false;
             return;
@@ -37,18 +55,39 @@ impl Check<'_> {
         table.push(TableLeaf { data: parts.data, strides });
     }
 
-    fn done(&self, table: &Table) -> bool {
-        self.same && table.len() == self.structure.len()
+    /// Writes down that the next leaves are not there.
+    fn lacks(&mut self, table: &mut Table, leaves: usize) {
+        let Some(absent) = self.absent.as_deref_mut().filter(|_| leaves > 0) else { return };
+        absent.resize(self.structure.len(), false);
+        for spec in &self.structure.leaves()[table.len()..][..leaves] {
+            absent[table.len()] = true;
+            table.push(TableLeaf::none(spec.dtype()));
+        }
     }
-}
 
-fn same(ours: DType, theirs: DType) -> bool {
-    ours == theirs
-}
+    fn done<T: Tree + ?Sized>(mut self, table: &mut Table, tree: &T) -> Result<()> {
+        if self.absent.is_some() {
+            self.lacks(table, self.structure.len() - table.len());
+        }
+        if self.same && table.len() == self.structure.len() { Ok(()) } else { Err(self.misfit(tree)) }
+    }
 
-/// Gradients are converted to the type that the leaf's arithmetic is done in, as long as that loses nothing.
-fn exact(ours: DType, theirs: DType) -> bool {
-    theirs.size() <= ours.compute().size()
+    #[cold]
+    fn misfit<T: Tree + ?Sized>(&self, tree: &T) -> Error {
+        let found = match Structure::of(tree) {
+            Ok(found) => found,
+            Err(error) => return error,
+        };
+        let what = format!("the {} do not fit the parameters that the state was made for", self.what);
+        let mut differences = self.structure.compare(&found, self.fits);
+        if self.absent.is_some() {
+            differences.retain(|difference| !matches!(difference, Difference::Missing { .. }));
+            if differences.is_empty() {
+                differences.push(self.structure.order(&found));
+            }
+        }
+        Error::structure(what, differences)
+    }
 }
 
 /// Fills a table with parameters to write.
@@ -58,7 +97,7 @@ pub(crate) fn params_mut<P: TreeMut + ?Sized>(
     table: &mut Table,
     path: &mut String,
 ) -> Result<()> {
-    write(tree, structure, table, path, "parameters")
+    write(tree, table, path, Check::of("parameters", structure))
 }
 
 /// Fills a table with gradients in whose place the updates are written, so that they have to be of the same types.
@@ -67,8 +106,9 @@ pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     structure: &Structure,
     table: &mut Table,
     path: &mut String,
+    absent: Option<&mut Vec<bool>>,
 ) -> Result<()> {
-    write(tree, structure, table, path, "gradients")
+    write(tree, table, path, Check { absent, ..Check::of("gradients", structure) })
 }
 
 /// Fills a table with parameters to read.
@@ -78,17 +118,19 @@ pub(crate) fn params<P: Tree + ?Sized>(
     table: &mut Table,
     path: &mut String,
 ) -> Result<()> {
-    read(tree, structure, table, path, "parameters", same)
+    read(tree, table, path, Check::of("parameters", structure))
 }
 
-/// Fills a table with gradients.
+/// Fills a table with gradients. They are converted to the type that the leaf's arithmetic is done in, as long as that loses nothing.
 pub(crate) fn grads<G: Tree + ?Sized>(
     tree: &G,
     structure: &Structure,
     table: &mut Table,
     path: &mut String,
+    absent: Option<&mut Vec<bool>>,
 ) -> Result<()> {
-    read(tree, structure, table, path, "gradients", exact)
+    let fits = |ours: DType, theirs: DType| theirs.size() <= ours.compute().size();
+    read(tree, table, path, Check { fits, absent, ..Check::of("gradients", structure) })
 }
 
 /// Fills a table with gradients that lie as the state does.
@@ -97,40 +139,14 @@ pub(crate) fn moments(gradient: &Moments, table: &mut Table) {
     table.extend((0..gradient.len()).filter_map(|leaf| Some(TableLeaf { data: gradient.raw(leaf)?, strides: None })));
 }
 
-fn write<T: TreeMut + ?Sized>(
-    tree: &mut T,
-    structure: &Structure,
-    table: &mut Table,
-    path: &mut String,
-    what: &str,
-) -> Result<()> {
+fn write<T: TreeMut + ?Sized>(tree: &mut T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
     table.clear();
-    let mut check = Check { structure, fits: same, same: true };
     tree.walk_mut(&mut WalkMut::new(path, &mut |path, leaf| check.leaf(table, path, leaf.parts)));
-    if check.done(table) { Ok(()) } else { Err(misfit(what, tree, structure, same)) }
+    check.done(table, tree)
 }
 
-fn read<T: Tree + ?Sized>(
-    tree: &T,
-    structure: &Structure,
-    table: &mut Table,
-    path: &mut String,
-    what: &str,
-    fits: fn(DType, DType) -> bool,
-) -> Result<()> {
+fn read<T: Tree + ?Sized>(tree: &T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
     table.clear();
-    let mut check = Check { structure, fits, same: true };
     tree.walk(&mut Walk::new(path, &mut |path, leaf| check.leaf(table, path, leaf.parts)));
-    if check.done(table) { Ok(()) } else { Err(misfit(what, tree, structure, fits)) }
-}
-
-#[cold]
-fn misfit<T: Tree + ?Sized>(what: &str, tree: &T, structure: &Structure, fits: fn(DType, DType) -> bool) -> Error {
-    match Structure::of(tree) {
-        Ok(found) => {
-            let what = format!("the {what} do not fit the parameters that the state was made for");
-            Error::structure(what, structure.compare(&found, fits))
-        }
-        Err(error) => error,
-    }
+    check.done(table, tree)
 }

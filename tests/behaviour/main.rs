@@ -23,6 +23,7 @@ mod regressions;
 mod reset_state;
 mod select;
 mod sign;
+mod skip_absent;
 #[cfg(feature = "derive")]
 mod state;
 mod transforms_elementwise;

@@ -329,6 +329,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             &structure,
             &mut work.grads,
             &mut work.path,
+            None,
         ));
         debug_assert!(fits.is_ok(), "both were made for this structure");
         let within = at.inside(&structure);
