@@ -131,6 +131,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         ..Shape::NOTHING
     };
     const FUSES: bool = false;
+    const FUSES_ALWAYS: bool = false;
     const SLOTS: usize = 0;
 
     fn needs(part: &W) -> Level {
