@@ -49,7 +49,8 @@ pub trait GradientTransformation: Stage {
         OptState::new(self, params)
     }
 
-    /// Transforms gradients and adds the updates to the parameters, in one go.
+    /// Transforms gradients and adds the updates to the parameters, in one go. Those of a leaf may be of some of its
+    /// [rows](crate::tree::SparseRows) only.
     ///
     /// The result has the same bits as [`update`](Self::update) followed by
     /// [`apply_updates`](crate::apply_updates), without the updates ever being in memory.
@@ -74,7 +75,7 @@ pub trait GradientTransformation: Stage {
     {
         state.ready(self)?;
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        state.lend_grads(self, grads)?;
+        state.find_gradients(self, grads)?;
         state.run(self, None, None, Sink::Params)
     }
 
@@ -107,7 +108,7 @@ pub trait GradientTransformation: Stage {
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        state.lend_grads(self, grads)?;
+        state.find_gradients(self, grads)?;
         state.run(self, value, objective.as_deref_mut(), Sink::Params)
     }
 
@@ -191,7 +192,7 @@ pub trait GradientTransformation: Stage {
             return Err(Error::structure("the updates were made for other parameters", differences));
         }
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        state.lend_grads(self, grads)?;
+        state.find_gradients(self, grads)?;
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Updates(&updates.leaves))?;
@@ -416,6 +417,7 @@ impl<T: Stage> OptState<T> {
     fn ready(&mut self, transformation: &T) -> Result<()> {
         self.usable()?;
         self.lent = false;
+        self.work.rows.clear();
         self.work.absent.clear();
         if self.work.shape() == transformation.shape() {
             return Ok(());
@@ -423,10 +425,11 @@ impl<T: Stage> OptState<T> {
         Err(Error::other_transformation(transformation.describe()))
     }
 
-    /// Finds the gradients of a step.
-    fn lend_grads<G: Tree + ?Sized>(&mut self, transformation: &T, grads: &G) -> Result<()> {
-        let Work { grads: to, path, absent, .. } = &mut self.work;
-        table::grads(grads, &self.structure, to, path, transformation.skips_absent().then_some(absent))
+    /// Finds the gradients of whole leaves, and of rows, and which are not there.
+    fn find_gradients<G: Tree + ?Sized>(&mut self, transformation: &T, grads: &G) -> Result<()> {
+        let Work { grads: table, rows, path, absent, .. } = &mut self.work;
+        let absent = transformation.skips_absent().then_some(absent);
+        table::grads_or_rows(grads, &self.structure, table, rows, path, absent)
     }
 
     fn run(
@@ -452,8 +455,8 @@ impl<T: Stage> OptState<T> {
         objective: Option<&mut (dyn Evaluate + '_)>,
         sink: Sink<'_>,
     ) -> Result<Outcome> {
-        let Work { params, absent, .. } = &self.work;
-        transformation.check(&self.inner, &StepContext { params, absent, ..*at })?;
+        let Work { params, rows, absent, .. } = &self.work;
+        transformation.check(&self.inner, &StepContext { params, rows: &rows.leaves, absent, ..*at })?;
         #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
         let mut objective = objective.map(|evaluate| Objective::new(evaluate));
         self.poisoned = true;

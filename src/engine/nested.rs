@@ -53,7 +53,7 @@ impl Nested {
         if self.work.shape() != transformation.shape() {
             return Err(Error::other_transformation(transformation.describe()));
         }
-        transformation.check(state, &StepContext { structure: &self.structure, ..*at })
+        transformation.check(state, &at.inside(&self.structure))
     }
 
     /// Whether [`anew`](Self::anew) will find a state.
@@ -89,8 +89,7 @@ impl Nested {
 fn fill(table: &mut Table, structure: &Structure, arrays: &Moments) {
     table.clear();
     table.extend(structure.leaves().iter().enumerate().map(|(leaf, spec)| {
-        let array = |data| TableLeaf { data, strides: None };
-        arrays.raw(leaf).map_or_else(|| TableLeaf::none(spec.dtype().compute()), array)
+        arrays.raw(leaf).map_or_else(|| TableLeaf::none(spec.dtype().compute()), TableLeaf::dense)
     }));
 }
 

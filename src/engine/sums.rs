@@ -2,7 +2,7 @@
 
 use super::pieces::Pieces;
 use super::stage::is_among;
-pub(crate) use crate::numeric::sums::{LANES, sum_tile};
+pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
 
 /// What a pass added up, by leaf or for the whole tree.

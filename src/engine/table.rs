@@ -1,10 +1,11 @@
 //! Finding the leaves of the trees that a step is given, and making sure that they fit.
 
+use super::rows::{Rows, misfits};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::memory::RawSlice;
 use crate::state::Moments;
-use crate::tree::{Difference, LeafParts, Strides, Structure, Tree, TreeMut, Walk, WalkMut};
+use crate::tree::{Difference, LeafParts, LeafSpec, Strides, Structure, Tree, TreeMut, Walk, WalkMut};
 
 /// Where a leaf's elements are, for the time of one step.
 #[derive(Clone, Debug)]
@@ -12,12 +13,24 @@ pub(crate) struct TableLeaf {
     pub(crate) data: RawSlice,
     /// The strides, unless the elements lie as the state does.
     pub(crate) strides: Option<Strides>,
+    /// Whether it is the engine's own, so that updates may be stored in its place: of gradients those of rows.
+    pub(crate) own: bool,
 }
 
 impl TableLeaf {
+    /// An array that lies as the state does.
+    pub(crate) fn dense(data: RawSlice) -> TableLeaf {
+        TableLeaf { data, strides: None, own: false }
+    }
+
     /// Stands for a leaf that is not there.
     pub(crate) fn none(dtype: DType) -> TableLeaf {
-        TableLeaf { data: RawSlice::empty(dtype), strides: None }
+        TableLeaf::dense(RawSlice::empty(dtype))
+    }
+
+    /// An array of the engine's own.
+    pub(crate) fn own(data: RawSlice) -> TableLeaf {
+        TableLeaf { own: true, ..TableLeaf::dense(data) }
     }
 }
 
@@ -40,10 +53,7 @@ impl<'s> Check<'s> {
     }
 
     fn leaf(&mut self, table: &mut Table, path: &str, parts: LeafParts) {
-        let ahead = &self.structure.leaves()[table.len()..];
-        if self.absent.is_some() {
-            self.lacks(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
-        }
+        self.come_to(table, path);
         let Some(spec) = self.structure.leaves().get(table.len()) else {
             self.same = false;
             return;
@@ -52,7 +62,29 @@ impl<'s> Check<'s> {
             && spec.shape() == parts.shape.as_slice()
             && (self.fits)(spec.dtype(), parts.data.dtype());
         let strides = if self.same { parts.strides_unless(spec.strides()) } else { None };
-        table.push(TableLeaf { data: parts.data, strides });
+        table.push(TableLeaf { strides, ..TableLeaf::dense(parts.data) });
+    }
+
+    /// Some rows of a leaf.
+    fn rows(&mut self, table: &mut Table, path: &str, parts: &LeafParts, indices: &[usize], rows: &mut Rows) {
+        self.come_to(table, path);
+        let spec = self.structure.leaves().get(table.len());
+        let fits = |spec: &&LeafSpec| {
+            let dtype = (self.fits)(spec.dtype(), parts.data.dtype());
+            spec.path() == path && dtype && misfits(spec, parts, indices).is_empty()
+        };
+        match spec.filter(fits) {
+            Some(spec) => table.push(rows.take(table.len(), spec, parts, indices)),
+            None => self.same = false,
+        }
+    }
+
+    /// Writes down that the leaves before the one of this path are not there, if they may be.
+    fn come_to(&mut self, table: &mut Table, path: &str) {
+        if self.absent.is_some() {
+            let ahead = &self.structure.leaves()[table.len()..];
+            self.lacks(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
+        }
     }
 
     /// Writes down that the next leaves are not there.
@@ -65,6 +97,7 @@ impl<'s> Check<'s> {
         }
     }
 
+    /// At the end of the walk over a tree.
     fn done<T: Tree + ?Sized>(mut self, table: &mut Table, tree: &T) -> Result<()> {
         if self.absent.is_some() {
             self.lacks(table, self.structure.len() - table.len());
@@ -74,18 +107,33 @@ impl<'s> Check<'s> {
 
     #[cold]
     fn misfit<T: Tree + ?Sized>(&self, tree: &T) -> Error {
-        let found = match Structure::of(tree) {
-            Ok(found) => found,
-            Err(error) => return error,
-        };
-        let what = format!("the {} do not fit the parameters that the state was made for", self.what);
+        let (mut leaves, mut of_rows) = (Vec::new(), Vec::new());
+        tree.walk(&mut Walk::of_rows(&mut String::new(), &mut |path, leaf| {
+            let whole = self.structure.index_of(path).map(|leaf| &self.structure.leaves()[leaf]);
+            leaves.push(match (leaf.rows, whole) {
+                // Rows that fit stand for their leaf; what else there is to say of them is said here.
+                (Some(indices), Some(whole)) => {
+                    of_rows.extend(misfits(whole, &leaf.parts, indices));
+                    whole.standing_for(leaf.dtype(), Some(whole.shape().into()))
+                }
+                _ => LeafSpec::with_strides(path, leaf.dtype(), leaf.shape(), &leaf.parts.strides),
+            });
+        }));
+        let found = Structure::from_leaves(leaves);
         let mut differences = self.structure.compare(&found, self.fits);
         if self.absent.is_some() {
             differences.retain(|difference| !matches!(difference, Difference::Missing { .. }));
-            if differences.is_empty() {
-                differences.push(self.structure.order(&found));
+        }
+        differences.extend(of_rows);
+        if differences.is_empty() {
+            // A path that is there twice, rows where there can be none, or another order.
+            match Structure::of(tree) {
+                Ok(found) if self.absent.is_some() => differences.push(self.structure.order(&found)),
+                Ok(found) => differences = self.structure.compare(&found, self.fits),
+                Err(error) => return error,
             }
         }
+        let what = format!("the {} do not fit the parameters that the state was made for", self.what);
         Error::structure(what, differences)
     }
 }
@@ -121,22 +169,43 @@ pub(crate) fn params<P: Tree + ?Sized>(
     read(tree, table, path, Check::of("parameters", structure))
 }
 
-/// Fills a table with gradients. They are converted to the type that the leaf's arithmetic is done in, as long as that loses nothing.
+/// Fills a table with gradients of whole leaves.
 pub(crate) fn grads<G: Tree + ?Sized>(
     tree: &G,
     structure: &Structure,
     table: &mut Table,
     path: &mut String,
+) -> Result<()> {
+    read(tree, table, path, Check { fits: exact, ..Check::of("gradients", structure) })
+}
+
+/// Fills a table with gradients, of which those of some leaves may be rows; and where that is asked for, not be there.
+pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
+    tree: &G,
+    structure: &Structure,
+    table: &mut Table,
+    rows: &mut Rows,
+    path: &mut String,
     absent: Option<&mut Vec<bool>>,
 ) -> Result<()> {
-    let fits = |ours: DType, theirs: DType| theirs.size() <= ours.compute().size();
-    read(tree, table, path, Check { fits, absent, ..Check::of("gradients", structure) })
+    table.clear();
+    let mut check = Check { fits: exact, absent, ..Check::of("gradients", structure) };
+    tree.walk(&mut Walk::of_rows(path, &mut |path, leaf| match leaf.rows {
+        Some(indices) => check.rows(table, path, &leaf.parts, indices, rows),
+        None => check.leaf(table, path, leaf.parts),
+    }));
+    check.done(table, tree)
+}
+
+/// Gradients are converted to the type that the leaf's arithmetic is done in, as long as that loses nothing.
+fn exact(ours: DType, theirs: DType) -> bool {
+    theirs.size() <= ours.compute().size()
 }
 
 /// Fills a table with gradients that lie as the state does.
 pub(crate) fn moments(gradient: &Moments, table: &mut Table) {
     table.clear();
-    table.extend((0..gradient.len()).filter_map(|leaf| Some(TableLeaf { data: gradient.raw(leaf)?, strides: None })));
+    table.extend((0..gradient.len()).filter_map(|leaf| Some(TableLeaf::dense(gradient.raw(leaf)?))));
 }
 
 fn write<T: TreeMut + ?Sized>(tree: &mut T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {

@@ -3,6 +3,7 @@
 use super::convert::load;
 use super::isa::{Isa, current_isa};
 use super::objective::Ask;
+use super::rows::LeafRows;
 use super::stage::is_among;
 use super::table::{Table, TableLeaf};
 use crate::element::{DType, Real, with_dtype};
@@ -17,6 +18,8 @@ pub struct WholeTree<'a> {
     /// Which leaves rest in this step; empty where none may.
     pub(crate) resting: &'a [bool],
     pub(crate) stored: &'a mut [Buffer],
+    /// Where the updates are of leaves that have gradients of rows only.
+    pub(crate) rows: &'a mut [LeafRows],
     pub(crate) params: &'a Table,
     /// The gradients that the step was given; none in a flush.
     pub(crate) grads: &'a [TableLeaf],
@@ -38,6 +41,9 @@ pub struct WholeLeaf<'a, C> {
     pub u: &'a mut [C],
     /// The parameters.
     pub p: &'a [C],
+    /// If the step has gradients of some rows only, which, ascending: then `u` has these rows, one after another, and
+    /// `p` nothing. Only what works on [rows](crate::part::WholeTreeTransformation::ROWS) is shown such a leaf.
+    pub rows: Option<&'a [usize]>,
 }
 
 impl<C> WholeLeaf<'_, C> {
@@ -76,6 +82,10 @@ impl WholeTree<'_> {
         if !self.is_active(leaf) || spec.dtype().compute() != C::DTYPE {
             return None;
         }
+        if self.grads.get(leaf).is_some_and(|grads| grads.own) {
+            let (rows, u) = self.rows[leaf].updates();
+            return Some(WholeLeaf { index: leaf, spec, u, p: &[], rows: Some(rows) });
+        }
         let table = &self.params[leaf];
         let p = if table.data.dtype() == C::DTYPE && table.strides.is_none() {
             // SAFETY: the engine lends the parameters for the step, and no pass is running.
@@ -91,7 +101,7 @@ impl WholeTree<'_> {
             &*copy
         };
         let u = self.stored[leaf].get_mut().unwrap_or_default();
-        Some(WholeLeaf { index: leaf, spec, u, p })
+        Some(WholeLeaf { index: leaf, spec, u, p, rows: None })
     }
 
     /// Does something to each leaf that the transformation acts on, whatever its type.
@@ -128,6 +138,7 @@ impl WholeTree<'_> {
             active,
             resting: self.resting,
             stored: &mut *self.stored,
+            rows: &mut *self.rows,
             params: self.params,
             grads: self.grads,
             copies: &mut *self.copies,
@@ -148,7 +159,7 @@ impl WholeTree<'_> {
     /// The same tree as if the parameters were at another point: at arrays of their shapes and compute types.
     pub(crate) fn at_point(&mut self, point: &Moments, inside: impl FnOnce(&mut WholeTree<'_>)) {
         let arrays = self.params.iter().enumerate().map(|(leaf, here)| match point.raw(leaf) {
-            Some(data) => TableLeaf { data, strides: None },
+            Some(data) => TableLeaf::dense(data),
             None => here.clone(),
         });
         let params: Table = arrays.collect();
@@ -178,7 +189,7 @@ impl WholeTree<'_> {
     ///
     /// # Panics
     ///
-    /// If `to` is not as long as the leaf.
+    /// If `to` is not as long as the leaf, or the step has gradients of some of its [rows](WholeLeaf::rows) only.
     pub fn gradient<C: Real>(&self, leaf: usize, to: &mut [C]) {
         match self.grads.get(leaf).filter(|_| !is_among(self.resting, leaf)) {
             Some(grad) => read_leaf(grad, &self.structure.leaves()[leaf], Some(to)),
@@ -205,6 +216,25 @@ pub(crate) fn read_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&
 /// The leaf is lent for the step, nobody writes to this stretch meanwhile, and it has as many elements from `start` on.
 #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
 pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, to: &mut [C]) {
+    // SAFETY: by the caller's promise.
+    unsafe { read_in_order(leaf, spec.shape(), spec.strides(), isa, start, to) }
+}
+
+/// Copies a stretch of an array of any type and layout into the compute type, in the order of a dense one with these
+/// strides.
+///
+/// # Safety
+///
+/// As [`read_stretch`].
+#[allow(unsafe_code, reason = "raw leaves; see `memory`")]
+pub(crate) unsafe fn read_in_order<C: Real>(
+    leaf: &TableLeaf,
+    shape: &[usize],
+    order: &[isize],
+    isa: Isa,
+    start: usize,
+    to: &mut [C],
+) {
     let Some(strides) = &leaf.strides else {
         // SAFETY: by the caller's promise.
         return unsafe { load(isa, leaf.data, start, to) };
@@ -213,7 +243,7 @@ pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, is
     let n = to.len();
     let mut to = to.iter_mut();
     with_dtype!(leaf.data.dtype(), T => {
-        for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(n) {
+        for run in Cursor::new(shape, order, strides, start).take(n) {
             // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
             unsafe {
                 view.read::<T>(run, |x| {

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use gradchain::optimizer::Adam;
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
 use gradchain::tree::DynTree;
+use gradchain::wrapper::SkipAbsent;
 
 type Params = (Vec<f32>, Vec<f64>, f32);
 type Gradients = (Option<Vec<f32>>, Option<Vec<f64>>, Option<f32>);

@@ -78,6 +78,8 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     /// [`skip_absent`](crate::skip_absent), which refuse other parts of this form. What depends on how many updates there were goes by
     /// [`Clock::of_leaf`](crate::part::Clock::of_leaf).
     const BY_LEAF: bool = false;
+    /// Whether it can work on some [rows](super::super::WholeLeaf::rows) of a leaf.
+    const ROWS: bool = false;
 
     /// The state before the first step.
     ///
@@ -132,6 +134,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     };
     const FUSES: bool = false;
     const FUSES_ALWAYS: bool = false;
+    const ROWS: bool = W::ROWS;
     const SLOTS: usize = 0;
 
     fn needs(part: &W) -> Level {

@@ -12,7 +12,6 @@ const BY_ALL_STEPS: &[(&str, &str)] = &[
     ("ademamix", "a schedule"),
     ("optimistic_adam_v2", "a schedule"),
     ("inject_rmsprop", "a schedule"),
-    ("sophia_without_clipping", "when the diagonal is estimated"),
     ("scale_by_learning_rate", "a schedule"),
     ("scale_by_schedule", "a schedule"),
     ("polyak_sgd_plus", "a schedule"),

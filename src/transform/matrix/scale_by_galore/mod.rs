@@ -313,8 +313,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         if state.inside.shape != self.base_optimizer.shape() {
             return Err(Error::other_transformation(self.base_optimizer.describe()));
         }
-        self.base_optimizer
-            .check(&state.base_optimizer_state, &StepContext { structure: &state.inside.structure, ..*at })
+        self.base_optimizer.check(&state.base_optimizer_state, &at.inside(&state.inside.structure))
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
@@ -329,7 +328,6 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             &structure,
             &mut work.grads,
             &mut work.path,
-            None,
         ));
         debug_assert!(fits.is_ok(), "both were made for this structure");
         let within = at.inside(&structure);

@@ -12,6 +12,7 @@ use crate::recipe::{Recipe, ToRecipe};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::Measure;
 ///
 /// /// The largest power of two that the mean square has in it, for a histogram.
 /// #[derive(Clone, Debug)]
@@ -192,6 +193,7 @@ where
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::GlobalNorm;
 ///
 /// let watch = monitor().measure("norm", measure_with_ema(GlobalNorm, 0.5));
 /// let mut params = vec![0.0_f64, 0.0];

@@ -37,6 +37,7 @@ use crate::recipe::Recipe;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::GlobalNorm;
 ///
 /// let watch = monitor().measure("norm", GlobalNorm).measure("norm_ema", measure_with_ema(GlobalNorm, 0.9));
 /// let optimizer = chain((watch, clip_by_global_norm(1.0), sgd(0.1)));
@@ -63,6 +64,7 @@ pub fn monitor() -> Monitor {
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::GlobalNorm;
 ///
 /// let optimizer = chain((clip_by_global_norm(1.0), snapshot("clipped_norm", GlobalNorm), sgd(0.5)));
 /// let mut params = vec![0.0_f32, 0.0];
