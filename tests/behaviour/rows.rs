@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gradchain::transform::GlobalNorm;
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
 use gradchain::tree::{Difference, SparseRows};
