@@ -13,7 +13,7 @@ struct Gradients {
 /// The weights have a gradient from the third step on, the bias in the others and in every second after that.
 fn gradients(step: usize) -> Gradients {
     let Model { weight, bias } = gradient(step as f32);
-    Gradients { weight: (step > 1).then_some(weight), bias: (step <= 1 || step % 2 == 0).then_some(bias) }
+    Gradients { weight: (step > 1).then_some(weight), bias: (step <= 1 || step.is_multiple_of(2)).then_some(bias) }
 }
 
 #[test]
