@@ -73,6 +73,11 @@ impl RawSlice {
         self.dtype
     }
 
+    /// Where the first element is, to compare with where others are.
+    pub(crate) fn address(&self) -> usize {
+        self.ptr.as_ptr().addr()
+    }
+
     pub(crate) fn pointer<T: Element>(&self) -> *mut T {
         assert_eq!(self.dtype, T::DTYPE, "a slice of {} is read as {}", self.dtype, T::DTYPE);
         self.ptr.as_ptr().cast()

@@ -13,7 +13,7 @@ use crate::extra::Extra;
 use crate::needs::{Level, Provides};
 use crate::recall::{Known, Recall};
 use crate::state::{Layout, Schema, items, items_mut, put};
-use crate::tree::{LeafSpec, Structure, Tree, TreeMut};
+use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
 ///
@@ -40,7 +40,8 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Errors
     ///
-    /// If an argument is out of its range, or a mask or label does not fit the parameters.
+    /// If an argument is out of its range, or a mask or label does not fit the parameters; if two leaves share memory, as clones of an
+    /// `ArcArray` do: the first step would make two parameters of what was one.
     fn init<P: Tree + ?Sized>(&self, params: &P) -> Result<OptState<Self>>
     where
         Self: Sized,
@@ -74,7 +75,7 @@ pub trait GradientTransformation: Stage {
     {
         state.ready(self)?;
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        state.find_gradients(grads)?;
+        state.find_gradients(self, grads)?;
         state.run(self, None, None, Sink::Params)
     }
 
@@ -107,7 +108,7 @@ pub trait GradientTransformation: Stage {
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        state.find_gradients(grads)?;
+        state.find_gradients(self, grads)?;
         state.run(self, value, objective.as_deref_mut(), Sink::Params)
     }
 
@@ -191,7 +192,7 @@ pub trait GradientTransformation: Stage {
             return Err(Error::structure("the updates were made for other parameters", differences));
         }
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        state.find_gradients(grads)?;
+        state.find_gradients(self, grads)?;
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Updates(&updates.leaves))?;
@@ -252,7 +253,8 @@ pub trait GradientTransformation: Stage {
     {
         state.ready(self)?;
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        table::grads_mut(&mut grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        let Work { grads: to, path, absent, .. } = &mut state.work;
+        table::grads_mut(&mut grads, &state.structure, to, path, self.skips_absent().then_some(absent))?;
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Gradients)?;
@@ -320,6 +322,7 @@ impl<T: Stage> OptState<T> {
     pub(crate) fn new_counting<P: Tree + ?Sized>(transformation: &T, params: &P, by_leaf: bool) -> Result<OptState<T>> {
         transformation.validate()?;
         let structure = Structure::of(params)?;
+        refuse_shared(params)?;
         let shape = transformation.shape();
         if shape.barriers > crate::engine::Shape::MOST_BARRIERS {
             let found = format!("{} in {}", shape.barriers, transformation.describe());
@@ -415,16 +418,18 @@ impl<T: Stage> OptState<T> {
         self.usable()?;
         self.lent = false;
         self.work.rows.clear();
+        self.work.absent.clear();
         if self.work.shape() == transformation.shape() {
             return Ok(());
         }
         Err(Error::other_transformation(transformation.describe()))
     }
 
-    /// Finds the gradients of whole leaves, and of rows.
-    fn find_gradients<G: Tree + ?Sized>(&mut self, grads: &G) -> Result<()> {
-        let Work { grads: table, rows, path, .. } = &mut self.work;
-        table::grads_or_rows(grads, &self.structure, table, rows, path)
+    /// Finds the gradients of whole leaves, and of rows, and which are not there.
+    fn find_gradients<G: Tree + ?Sized>(&mut self, transformation: &T, grads: &G) -> Result<()> {
+        let Work { grads: table, rows, path, absent, .. } = &mut self.work;
+        let absent = transformation.skips_absent().then_some(absent);
+        table::grads_or_rows(grads, &self.structure, table, rows, path, absent)
     }
 
     fn run(
@@ -450,8 +455,8 @@ impl<T: Stage> OptState<T> {
         objective: Option<&mut (dyn Evaluate + '_)>,
         sink: Sink<'_>,
     ) -> Result<Outcome> {
-        let Work { params, rows, .. } = &self.work;
-        transformation.check(&self.inner, &StepContext { params, rows: &rows.leaves, ..*at })?;
+        let Work { params, rows, absent, .. } = &self.work;
+        transformation.check(&self.inner, &StepContext { params, rows: &rows.leaves, absent, ..*at })?;
         #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
         let mut objective = objective.map(|evaluate| Objective::new(evaluate));
         self.poisoned = true;

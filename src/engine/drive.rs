@@ -8,6 +8,7 @@ use super::isa::{Isa, Job, current_isa, dispatch};
 use super::kernel::MOST_SLOTS;
 use super::pieces::{Piece, Pieces};
 use super::rows::Rows;
+use super::stage::is_among;
 use super::table::{Table, TableLeaf};
 use super::tile::TILE;
 use super::whole::read_stretch;
@@ -37,6 +38,8 @@ pub(crate) struct Work {
     pub(crate) params: Table,
     pub(crate) grads: Table,
     pub(crate) rows: Rows,
+    /// Which gradients are not there; of none if all are.
+    pub(crate) absent: Vec<bool>,
     pub(crate) path: String,
     sums: Vec<f64>,
     stored: Vec<Buffer>,
@@ -60,6 +63,7 @@ impl Work {
             params: Table::with_capacity(structure.len()),
             grads: Table::with_capacity(structure.len()),
             rows: Rows::default(),
+            absent: Vec::with_capacity(structure.len()),
             path: String::new(),
             stored: if shape.stores_any() {
                 structure.leaves().iter().zip(active).map(stored).collect()
@@ -100,7 +104,7 @@ impl Work {
         sink: Sink<'_>,
     ) -> Outcome {
         let shape = self.shape;
-        let at = &StepContext { params: &self.params, point: None, ..*at };
+        let at = &StepContext { params: &self.params, absent: &self.absent, point: None, ..*at };
         self.rows.cut(at.structure, &self.active);
         let pieces = if self.rows.leaves.is_empty() { &self.pieces } else { &self.rows.pieces };
         if let Sink::Updates(buffers) = sink {
@@ -122,6 +126,7 @@ impl Work {
                 pieces,
                 params: &self.params,
                 grads: if at.gradients { &self.grads } else { &[] },
+                absent: at.absent,
                 stored: &self.stored,
                 sums: RawSlice::new(NonNull::from(self.sums.as_mut_slice()).cast::<f64>(), self.sums.len()),
                 span: shape.span(number),
@@ -136,10 +141,18 @@ impl Work {
                 break;
             }
             if number < shape.barriers {
-                let sums = Sums { pieces, values: &self.sums, width: shape.sums, first: 0, structure: at.structure };
+                let sums = Sums {
+                    pieces,
+                    values: &self.sums,
+                    width: shape.sums,
+                    first: 0,
+                    structure: at.structure,
+                    resting: at.absent,
+                };
                 let mut tree = WholeTree {
                     structure: at.structure,
                     active: &self.active,
+                    resting: at.absent,
                     stored: &mut self.stored,
                     rows: &mut self.rows.of_leaf,
                     params: &self.params,
@@ -154,7 +167,14 @@ impl Work {
                 }
             }
         }
-        let sums = Sums { pieces, values: &self.sums, width: shape.sums, first: 0, structure: at.structure };
+        let sums = Sums {
+            pieces,
+            values: &self.sums,
+            width: shape.sums,
+            first: 0,
+            structure: at.structure,
+            resting: at.absent,
+        };
         let mut outcome = Outcome { emitted: at.gradients, skipped: false };
         transformation.finish(state, run, sums, &mut outcome);
         outcome
@@ -182,6 +202,7 @@ struct Pass<'a, T: Stage> {
     pieces: &'a Pieces,
     params: &'a [TableLeaf],
     grads: &'a [TableLeaf],
+    absent: &'a [bool],
     stored: &'a [Buffer],
     sums: RawSlice,
     span: Span,
@@ -272,7 +293,7 @@ impl<T: Stage> Pass<'_, T> {
 
     /// Where this pass starts from: the gradients, or what an earlier pass stored.
     fn source(&self, leaf: usize) -> Option<TableLeaf> {
-        if self.span.from > 0 { Some(TableLeaf::own(self.stored(leaf))) } else { self.grads.get(leaf).cloned() }
+        if self.span.from > 0 { Some(TableLeaf::own(self.stored(leaf))) } else { self.gradient(leaf).cloned() }
     }
 
     /// Where updates are stored between passes: of rows in the place of their gradients.
@@ -281,6 +302,10 @@ impl<T: Stage> Pass<'_, T> {
             Some(grads) if grads.own => grads.data,
             _ => self.stored[leaf].raw(),
         }
+    }
+
+    fn gradient(&self, leaf: usize) -> Option<&TableLeaf> {
+        self.grads.get(leaf).filter(|_| !is_among(self.absent, leaf))
     }
 
     fn tile<C: Real>(
@@ -361,7 +386,7 @@ impl<T: Stage> Pass<'_, T> {
                 }
                 // SAFETY: gradients are lent for the step to be written, no pass comes after this one, and each piece is
                 // run once in a pass; what `source` borrowed is not used any more.
-                self.grads.get(leaf).inspect(|to| unsafe { store_stretch(to, spec, self.isa, start, tile.u) });
+                self.gradient(leaf).inspect(|to| unsafe { store_stretch(to, spec, self.isa, start, tile.u) });
             }
         }
     }

@@ -7,7 +7,6 @@ use super::objective::Ask;
 use super::table::{Table, TableLeaf};
 use super::{InitContext, Outcome, Shape, Sink, Stage, StepContext, Work};
 use crate::error::{Error, Result};
-use crate::memory::RawSlice;
 use crate::state::Moments;
 use crate::tree::Structure;
 
@@ -90,8 +89,7 @@ impl Nested {
 fn fill(table: &mut Table, structure: &Structure, arrays: &Moments) {
     table.clear();
     table.extend(structure.leaves().iter().enumerate().map(|(leaf, spec)| {
-        let data = arrays.raw(leaf).unwrap_or(RawSlice::empty(spec.dtype().compute()));
-        TableLeaf::dense(data)
+        arrays.raw(leaf).map_or_else(|| TableLeaf::none(spec.dtype().compute()), TableLeaf::dense)
     }));
 }
 

@@ -14,6 +14,8 @@ pub struct Shape {
     pub materializes: u32,
     /// How many sums over elements it adds up.
     pub sums: usize,
+    /// Whether it works on several leaves together, in memory, so that none of them may rest.
+    pub joins: bool,
 }
 
 /// The barriers whose work one pass does: more than one where an earlier pass only added up and stored nothing, so that
@@ -38,9 +40,13 @@ impl Shape {
     /// The most barriers that a chain can have.
     pub const MOST_BARRIERS: usize = 31;
 
+    /// The shape of what does nothing.
+    pub const NOTHING: Shape =
+        Shape { barriers: 0, stateful: 0, reads_params: 0, materializes: 0, sums: 0, joins: false };
+
     /// The shape of an element-wise stage.
     pub const fn elementwise(stateful: bool, reads_params: bool) -> Shape {
-        Shape { barriers: 0, stateful: stateful as u32, reads_params: reads_params as u32, materializes: 0, sums: 0 }
+        Shape { stateful: stateful as u32, reads_params: reads_params as u32, ..Shape::NOTHING }
     }
 
     /// The shape of this stage followed by another.
@@ -51,6 +57,7 @@ impl Shape {
             reads_params: self.reads_params | next.reads_params << self.barriers,
             materializes: self.materializes | next.materializes << self.barriers,
             sums: self.sums + next.sums,
+            joins: self.joins | next.joins,
         }
     }
 
@@ -62,6 +69,7 @@ impl Shape {
             reads_params: self.reads_params | other.reads_params,
             materializes: self.materializes | other.materializes,
             sums: self.sums + other.sums,
+            joins: self.joins | other.joins,
         }
     }
 
@@ -111,7 +119,7 @@ impl Shape {
 mod tests {
     use super::*;
 
-    const CLIP: Shape = Shape { barriers: 1, stateful: 0, reads_params: 0, materializes: 0, sums: 1 };
+    const CLIP: Shape = Shape { barriers: 1, sums: 1, ..Shape::NOTHING };
     const ADAM: Shape = Shape::elementwise(true, false);
     const DECAY: Shape = Shape::elementwise(false, true);
 

@@ -51,8 +51,9 @@ impl<'a> InitContext<'a> {
         Moments::like(self.structure, self.active, 0.0, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
     }
 
-    /// No updates so far, counted for each leaf to act on: of none, where all leaves have the same number.
-    pub(crate) fn updates(&self) -> PerLeaf<Count> {
+    /// No updates so far, counted for each leaf to act on: of none, where all leaves have the same number. See
+    /// [`Clock::begin`](crate::part::Clock::begin).
+    pub fn updates(&self) -> PerLeaf<Count> {
         if self.by_leaf { PerLeaf::new(self.active, Count::default()) } else { PerLeaf::default() }
     }
 
@@ -112,6 +113,8 @@ pub struct StepContext<'a> {
     pub(crate) params: &'a [TableLeaf],
     /// Arrays in place of the parameters that they are for.
     pub(crate) point: Option<&'a Moments>,
+    /// Which leaves have no gradient in this step; empty where all have one.
+    pub(crate) absent: &'a [bool],
     /// Which leaves rest in this step; empty where none may.
     pub(crate) resting: &'a [bool],
     /// Whether updates are counted for each leaf.
@@ -131,6 +134,7 @@ impl<'a> StepContext<'a> {
             value,
             params: &[],
             point: None,
+            absent: &[],
             resting: &[],
             by_leaf: false,
             rows: &[],
@@ -146,6 +150,17 @@ impl<'a> StepContext<'a> {
     /// One leaf's path, type and shape.
     pub fn leaf(&self, leaf: usize) -> &'a LeafSpec {
         &self.structure.leaves()[leaf]
+    }
+
+    /// Whether a leaf rests in this step, since it is [frozen](crate::freezable) or [has no gradient](crate::skip_absent): its
+    /// elements are not gone through, and what is remembered of it must stay as it is.
+    pub fn rests(&self, leaf: usize) -> bool {
+        is_among(self.resting, leaf)
+    }
+
+    /// Whether a leaf has no gradient in this step, where that may be.
+    pub(crate) fn is_absent(&self, leaf: usize) -> bool {
+        is_among(self.absent, leaf)
     }
 
     /// Whether there are no gradients in this step: what has been accumulated is to be emitted.
@@ -168,7 +183,7 @@ impl<'a> StepContext<'a> {
     where
         'a: 'b,
     {
-        StepContext { structure, resting: &[], by_leaf: false, rows: &[], active: &[], ..*self }
+        StepContext { structure, absent: &[], resting: &[], by_leaf: false, rows: &[], active: &[], ..*self }
     }
 
     /// The same step, for what acts on some leaves only.
@@ -207,6 +222,11 @@ impl<'a> StepContext<'a> {
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
         self.try_anew(transformation, active).expect("what `check` could begin anew can begin")
     }
+}
+
+/// Whether a leaf is among some; of none if there are no entries.
+pub(crate) fn is_among(leaves: &[bool], leaf: usize) -> bool {
+    leaves.get(leaf).is_some_and(|is| *is)
 }
 
 /// How many barriers and sums come before a stage in its chain.
@@ -292,6 +312,12 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     fn needs(&self) -> Level {
         <Self::Needs as Needs>::LEVEL
+    }
+
+    /// Whether steps may lack gradients of some leaves: whether all that would be done with them rests then.
+    #[doc(hidden)]
+    fn skips_absent(&self) -> bool {
+        false
     }
 
     /// Checks the arguments.

@@ -1,6 +1,7 @@
 //! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
 
 use super::pieces::Pieces;
+use super::stage::is_among;
 pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
 
@@ -14,6 +15,8 @@ pub struct Sums<'a> {
     /// Where the asking stage's own begin.
     pub(crate) first: usize,
     pub(crate) structure: &'a Structure,
+    /// Which leaves rest in this step; empty where none may.
+    pub(crate) resting: &'a [bool],
 }
 
 impl<'a> Sums<'a> {
@@ -30,6 +33,11 @@ impl<'a> Sums<'a> {
     /// The stage's sum `i` over one leaf.
     pub fn leaf(&self, i: usize, leaf: usize) -> f64 {
         self.over(i, self.pieces.of_leaf[leaf].clone())
+    }
+
+    /// Whether a leaf rests in this step, so that nothing of it was added up; see [`StepContext::rests`](super::StepContext::rests).
+    pub fn rests(&self, leaf: usize) -> bool {
+        is_among(self.resting, leaf)
     }
 
     /// How many leaves there are.

@@ -23,6 +23,11 @@ impl TableLeaf {
         TableLeaf { data, strides: None, own: false }
     }
 
+    /// Stands for a leaf that is not there.
+    pub(crate) fn none(dtype: DType) -> TableLeaf {
+        TableLeaf::dense(RawSlice::empty(dtype))
+    }
+
     /// An array of the engine's own.
     pub(crate) fn own(data: RawSlice) -> TableLeaf {
         TableLeaf { own: true, ..TableLeaf::dense(data) }
@@ -34,13 +39,21 @@ pub(crate) type Table = Vec<TableLeaf>;
 
 /// Compares leaves with the structure as they come, so that a tree that fits is walked once and nothing is built.
 struct Check<'s> {
+    what: &'static str,
     structure: &'s Structure,
     fits: fn(DType, DType) -> bool,
+    /// Where it is written down which leaves are not there, if they may be: of none if all are.
+    absent: Option<&'s mut Vec<bool>>,
     same: bool,
 }
 
-impl Check<'_> {
+impl<'s> Check<'s> {
+    fn of(what: &'static str, structure: &'s Structure) -> Check<'s> {
+        Check { what, structure, fits: |ours, theirs| ours == theirs, absent: None, same: true }
+    }
+
     fn leaf(&mut self, table: &mut Table, path: &str, parts: LeafParts) {
+        self.come_to(table, path);
         let Some(spec) = self.structure.leaves().get(table.len()) else {
             self.same = false;
             return;
@@ -54,6 +67,7 @@ impl Check<'_> {
 
     /// Some rows of a leaf.
     fn rows(&mut self, table: &mut Table, path: &str, parts: &LeafParts, indices: &[usize], rows: &mut Rows) {
+        self.come_to(table, path);
         let spec = self.structure.leaves().get(table.len());
         let fits = |spec: &&LeafSpec| {
             let dtype = (self.fits)(spec.dtype(), parts.data.dtype());
@@ -65,18 +79,63 @@ impl Check<'_> {
         }
     }
 
-    fn done(&self, table: &Table) -> bool {
-        self.same && table.len() == self.structure.len()
+    /// Writes down that the leaves before the one of this path are not there, if they may be.
+    fn come_to(&mut self, table: &mut Table, path: &str) {
+        if self.absent.is_some() {
+            let ahead = &self.structure.leaves()[table.len()..];
+            self.lacks(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
+        }
     }
-}
 
-fn same(ours: DType, theirs: DType) -> bool {
-    ours == theirs
-}
+    /// Writes down that the next leaves are not there.
+    fn lacks(&mut self, table: &mut Table, leaves: usize) {
+        let Some(absent) = self.absent.as_deref_mut().filter(|_| leaves > 0) else { return };
+        absent.resize(self.structure.len(), false);
+        for spec in &self.structure.leaves()[table.len()..][..leaves] {
+            absent[table.len()] = true;
+            table.push(TableLeaf::none(spec.dtype()));
+        }
+    }
 
-/// Gradients are converted to the type that the leaf's arithmetic is done in, as long as that loses nothing.
-fn exact(ours: DType, theirs: DType) -> bool {
-    theirs.size() <= ours.compute().size()
+    /// At the end of the walk over a tree.
+    fn done<T: Tree + ?Sized>(mut self, table: &mut Table, tree: &T) -> Result<()> {
+        if self.absent.is_some() {
+            self.lacks(table, self.structure.len() - table.len());
+        }
+        if self.same && table.len() == self.structure.len() { Ok(()) } else { Err(self.misfit(tree)) }
+    }
+
+    #[cold]
+    fn misfit<T: Tree + ?Sized>(&self, tree: &T) -> Error {
+        let (mut leaves, mut of_rows) = (Vec::new(), Vec::new());
+        tree.walk(&mut Walk::of_rows(&mut String::new(), &mut |path, leaf| {
+            let whole = self.structure.index_of(path).map(|leaf| &self.structure.leaves()[leaf]);
+            leaves.push(match (leaf.rows, whole) {
+                // Rows that fit stand for their leaf; what else there is to say of them is said here.
+                (Some(indices), Some(whole)) => {
+                    of_rows.extend(misfits(whole, &leaf.parts, indices));
+                    whole.standing_for(leaf.dtype(), Some(whole.shape().into()))
+                }
+                _ => LeafSpec::with_strides(path, leaf.dtype(), leaf.shape(), &leaf.parts.strides),
+            });
+        }));
+        let found = Structure::from_leaves(leaves);
+        let mut differences = self.structure.compare(&found, self.fits);
+        if self.absent.is_some() {
+            differences.retain(|difference| !matches!(difference, Difference::Missing { .. }));
+        }
+        differences.extend(of_rows);
+        if differences.is_empty() {
+            // A path that is there twice, rows where there can be none, or another order.
+            match Structure::of(tree) {
+                Ok(found) if self.absent.is_some() => differences.push(self.structure.order(&found)),
+                Ok(found) => differences = self.structure.compare(&found, self.fits),
+                Err(error) => return error,
+            }
+        }
+        let what = format!("the {} do not fit the parameters that the state was made for", self.what);
+        Error::structure(what, differences)
+    }
 }
 
 /// Fills a table with parameters to write.
@@ -86,7 +145,7 @@ pub(crate) fn params_mut<P: TreeMut + ?Sized>(
     table: &mut Table,
     path: &mut String,
 ) -> Result<()> {
-    write(tree, structure, table, path, "parameters")
+    write(tree, table, path, Check::of("parameters", structure))
 }
 
 /// Fills a table with gradients in whose place the updates are written, so that they have to be of the same types.
@@ -95,8 +154,9 @@ pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     structure: &Structure,
     table: &mut Table,
     path: &mut String,
+    absent: Option<&mut Vec<bool>>,
 ) -> Result<()> {
-    write(tree, structure, table, path, "gradients")
+    write(tree, table, path, Check { absent, ..Check::of("gradients", structure) })
 }
 
 /// Fills a table with parameters to read.
@@ -106,7 +166,7 @@ pub(crate) fn params<P: Tree + ?Sized>(
     table: &mut Table,
     path: &mut String,
 ) -> Result<()> {
-    read(tree, structure, table, path, "parameters", same)
+    read(tree, table, path, Check::of("parameters", structure))
 }
 
 /// Fills a table with gradients of whole leaves.
@@ -116,24 +176,30 @@ pub(crate) fn grads<G: Tree + ?Sized>(
     table: &mut Table,
     path: &mut String,
 ) -> Result<()> {
-    read(tree, structure, table, path, "gradients", exact)
+    read(tree, table, path, Check { fits: exact, ..Check::of("gradients", structure) })
 }
 
-/// Fills a table with gradients, of which those of some leaves may be rows.
+/// Fills a table with gradients, of which those of some leaves may be rows; and where that is asked for, not be there.
 pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
     tree: &G,
     structure: &Structure,
     table: &mut Table,
     rows: &mut Rows,
     path: &mut String,
+    absent: Option<&mut Vec<bool>>,
 ) -> Result<()> {
     table.clear();
-    let mut check = Check { structure, fits: exact, same: true };
+    let mut check = Check { fits: exact, absent, ..Check::of("gradients", structure) };
     tree.walk(&mut Walk::of_rows(path, &mut |path, leaf| match leaf.rows {
         Some(indices) => check.rows(table, path, &leaf.parts, indices, rows),
         None => check.leaf(table, path, leaf.parts),
     }));
-    if check.done(table) { Ok(()) } else { Err(misfit_of_rows(tree, structure)) }
+    check.done(table, tree)
+}
+
+/// Gradients are converted to the type that the leaf's arithmetic is done in, as long as that loses nothing.
+fn exact(ours: DType, theirs: DType) -> bool {
+    theirs.size() <= ours.compute().size()
 }
 
 /// Fills a table with gradients that lie as the state does.
@@ -142,60 +208,14 @@ pub(crate) fn moments(gradient: &Moments, table: &mut Table) {
     table.extend((0..gradient.len()).filter_map(|leaf| Some(TableLeaf::dense(gradient.raw(leaf)?))));
 }
 
-fn write<T: TreeMut + ?Sized>(
-    tree: &mut T,
-    structure: &Structure,
-    table: &mut Table,
-    path: &mut String,
-    what: &str,
-) -> Result<()> {
+fn write<T: TreeMut + ?Sized>(tree: &mut T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
     table.clear();
-    let mut check = Check { structure, fits: same, same: true };
     tree.walk_mut(&mut WalkMut::new(path, &mut |path, leaf| check.leaf(table, path, leaf.parts)));
-    if check.done(table) { Ok(()) } else { Err(misfit(what, tree, structure, same)) }
+    check.done(table, tree)
 }
 
-fn read<T: Tree + ?Sized>(
-    tree: &T,
-    structure: &Structure,
-    table: &mut Table,
-    path: &mut String,
-    what: &str,
-    fits: fn(DType, DType) -> bool,
-) -> Result<()> {
+fn read<T: Tree + ?Sized>(tree: &T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
     table.clear();
-    let mut check = Check { structure, fits, same: true };
     tree.walk(&mut Walk::new(path, &mut |path, leaf| check.leaf(table, path, leaf.parts)));
-    if check.done(table) { Ok(()) } else { Err(misfit(what, tree, structure, fits)) }
-}
-
-#[cold]
-fn misfit<T: Tree + ?Sized>(what: &str, tree: &T, structure: &Structure, fits: fn(DType, DType) -> bool) -> Error {
-    match Structure::of(tree) {
-        Ok(found) => differ(what, structure.compare(&found, fits)),
-        Err(error) => error,
-    }
-}
-
-#[cold]
-fn misfit_of_rows<T: Tree + ?Sized>(tree: &T, structure: &Structure) -> Error {
-    let (mut leaves, mut found) = (Vec::new(), Vec::new());
-    tree.walk(&mut Walk::of_rows(&mut String::new(), &mut |path, leaf| {
-        let whole = structure.index_of(path).map(|leaf| &structure.leaves()[leaf]);
-        leaves.push(match (leaf.rows, whole) {
-            // Rows that fit stand for their leaf; what else there is to say of them is said here.
-            (Some(indices), Some(whole)) => {
-                found.extend(misfits(whole, &leaf.parts, indices));
-                whole.standing_for(leaf.dtype(), Some(whole.shape().into()))
-            }
-            _ => LeafSpec::with_strides(path, leaf.dtype(), leaf.shape(), &leaf.parts.strides),
-        });
-    }));
-    let mut differences = structure.compare(&Structure::from_leaves(leaves), exact);
-    differences.extend(found);
-    if differences.is_empty() { misfit("gradients", tree, structure, exact) } else { differ("gradients", differences) }
-}
-
-fn differ(what: &str, differences: Vec<Difference>) -> Error {
-    Error::structure(format!("the {what} do not fit the parameters that the state was made for"), differences)
+    check.done(table, tree)
 }

@@ -54,6 +54,10 @@ macro_rules! chains {
                 Level::Nothing$(.max(self.$i.needs()))*
             }
 
+            fn skips_absent(&self) -> bool {
+                true $(&& self.$i.skips_absent())*
+            }
+
             fn validate(&self) -> Result<()> {
                 $(self.$i.validate()?;)*
                 Ok(())

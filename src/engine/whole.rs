@@ -4,6 +4,7 @@ use super::convert::load;
 use super::isa::{Isa, current_isa};
 use super::objective::Ask;
 use super::rows::LeafRows;
+use super::stage::is_among;
 use super::table::{Table, TableLeaf};
 use crate::element::{DType, Real, with_dtype};
 use crate::memory::{Buffer, RawStrided};
@@ -14,6 +15,8 @@ use crate::tree::{Cursor, LeafSpec, Structure};
 pub struct WholeTree<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) active: &'a [bool],
+    /// Which leaves rest in this step; empty where none may.
+    pub(crate) resting: &'a [bool],
     pub(crate) stored: &'a mut [Buffer],
     /// Where the updates are of leaves that have gradients of rows only.
     pub(crate) rows: &'a mut [LeafRows],
@@ -62,21 +65,21 @@ impl WholeTree<'_> {
         self.structure
     }
 
-    /// Whether the transformation acts on a leaf.
+    /// Whether the transformation acts on a leaf in this step.
     pub fn is_active(&self, leaf: usize) -> bool {
-        self.active[leaf]
+        self.active[leaf] && !is_among(self.resting, leaf)
     }
 
-    /// The leaves that the transformation acts on.
+    /// The leaves that the transformation acts on in this step.
     pub fn leaves(&self) -> impl Iterator<Item = usize> + use<> {
-        let on: Vec<usize> = (0..self.active.len()).filter(|&i| self.active[i]).collect();
+        let on: Vec<usize> = (0..self.active.len()).filter(|&i| self.is_active(i)).collect();
         on.into_iter()
     }
 
     /// One leaf, if the transformation acts on it and its arithmetic is done in `C`.
     pub fn leaf<C: Real>(&mut self, leaf: usize) -> Option<WholeLeaf<'_, C>> {
         let spec = &self.structure.leaves()[leaf];
-        if !self.active[leaf] || spec.dtype().compute() != C::DTYPE {
+        if !self.is_active(leaf) || spec.dtype().compute() != C::DTYPE {
             return None;
         }
         if self.grads.get(leaf).is_some_and(|grads| grads.own) {
@@ -133,6 +136,7 @@ impl WholeTree<'_> {
         WholeTree {
             structure: self.structure,
             active,
+            resting: self.resting,
             stored: &mut *self.stored,
             rows: &mut *self.rows,
             params: self.params,
@@ -140,6 +144,11 @@ impl WholeTree<'_> {
             copies: &mut *self.copies,
             objective: self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
         }
+    }
+
+    /// The same tree for a step in which some leaves rest.
+    pub(crate) fn without<'b>(&'b mut self, resting: &'b [bool]) -> WholeTree<'b> {
+        WholeTree { resting, ..self.with_active(self.active) }
     }
 
     /// Whether the loss can be asked for: not in a step without gradients.
@@ -176,13 +185,13 @@ impl WholeTree<'_> {
     }
 
     /// Copies the gradient of a leaf that the step was given, before any transformation, into the compute type and the
-    /// state's order; zero in a step without gradients.
+    /// state's order; zero in a step without gradients, and where the leaf rests.
     ///
     /// # Panics
     ///
     /// If `to` is not as long as the leaf, or the step has gradients of some of its [rows](WholeLeaf::rows) only.
     pub fn gradient<C: Real>(&self, leaf: usize, to: &mut [C]) {
-        match self.grads.get(leaf) {
+        match self.grads.get(leaf).filter(|_| !is_among(self.resting, leaf)) {
             Some(grad) => read_leaf(grad, &self.structure.leaves()[leaf], Some(to)),
             None => to.fill(C::zero()),
         }

@@ -154,6 +154,13 @@ pub enum Difference {
         /// The paths as found.
         found: Vec<String>,
     },
+    /// A leaf has elements in the same place in memory as another.
+    Shared {
+        /// Its path.
+        path: String,
+        /// The path of the other.
+        with: String,
+    },
     /// Two leaves with the same path.
     Duplicate {
         /// The path.
@@ -183,6 +190,7 @@ impl fmt::Display for Difference {
                 write!(f, "{}: expected a memory order of strides {expected:?}, found {found:?}", Named(path))
             }
             Difference::Order { expected, found } => write!(f, "expected the order {expected:?}, found {found:?}"),
+            Difference::Shared { path, with } => write!(f, "{}: shares memory with `{}`", Named(path), Named(with)),
             Difference::Duplicate { path } => write!(f, "{}: more than one leaf has this path", Named(path)),
         }
     }

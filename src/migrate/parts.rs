@@ -1,7 +1,7 @@
 //! What becomes of parts of the state when the optimizer is another one.
 
 use super::Migration;
-use crate::state::Parts;
+use crate::state::{Parts, below, no_part};
 
 /// One verb, of fields of the state by their paths.
 #[derive(Clone, Debug)]
@@ -93,15 +93,6 @@ impl Migration {
     }
 }
 
-/// What of a path comes after that of a part, if it is the part's or below it.
-pub(crate) fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
-    match path.strip_prefix(part)? {
-        "" => Some(""),
-        rest if part.is_empty() => Some(rest),
-        rest => rest.strip_prefix('.'),
-    }
-}
-
 fn joined(part: &str, rest: &str) -> String {
     let between = if part.is_empty() || rest.is_empty() { "" } else { "." };
     format!("{part}{between}{rest}")
@@ -174,7 +165,8 @@ impl Verbs {
     ///
     /// In words, the first verb that speaks of a part that is not there.
     pub(crate) fn parts(&self, old: &[&str]) -> Result<Parts, String> {
-        let mut parts = Parts { to: old.iter().map(|field| vec![(*field).to_owned()]).collect(), fresh: Vec::new() };
+        let to = old.iter().map(|field| vec![(*field).to_owned()]).collect();
+        let mut parts = Parts { to, fresh: Vec::new(), asked: Vec::new() };
         for verb in &self.0 {
             if let Verb::Insert(at) | Verb::Remove(at) = verb
                 && member(at).is_none()
@@ -194,8 +186,11 @@ impl Verbs {
                 *to = moved.into_iter().filter_map(|(path, _)| path).collect();
             }
             if let (Some((verb, path)), false) = (verb.needs(), meant) {
-                return Err(format!("{verb}: there is no part `{path}` of the state"));
+                return Err(no_part(verb, path));
             }
+            let asked = core::mem::take(&mut parts.asked).into_iter().filter_map(|at| verb.moved(&at).0);
+            let own = if let Verb::Fresh(at) = verb { Some(at.clone()) } else { None };
+            parts.asked = asked.chain(own).collect();
             let later = |(at, but): (String, Option<String>)| {
                 Some((verb.moved(&at).0?, but.and_then(|but| verb.moved(&but).0)))
             };

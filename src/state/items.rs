@@ -3,7 +3,9 @@
 use core::fmt;
 
 use super::walk::Standing;
-use super::{Count, Entry, EntryMut, Flag, Kind, RandomKey, Scalar, State, StateWalk, StateWalkMut};
+use super::{
+    Count, Entry, EntryMut, Flag, Kind, PerLeaf, PerLeafKind, RandomKey, Scalar, State, StateWalk, StateWalkMut,
+};
 use crate::tree::{LeafMut, LeafRef, Structure};
 
 /// Where a value of a state is: the path of its field, and which leaf it belongs to.
@@ -154,27 +156,33 @@ pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
     Some(())
 }
 
-/// Puts a state that `init` has made in the place of one that has been trained with, in which stays what users have set.
-pub(crate) fn start_anew<S: State>(old: &mut S, mut fresh: S) {
-    let mut set = Vec::new();
-    let mut show = |_: &str, entry, standing: Standing| set.extend(standing.set.then_some(entry));
+/// Puts a state that `init` has made in the place of one that has been trained with, in which stays what users have set, and what is
+/// remembered of the leaves that rest.
+pub(crate) fn start_anew<S: State>(old: &mut S, mut fresh: S, resting: &[bool]) {
+    let mut entries = Vec::new();
+    let mut show = |_: &str, entry, _: Standing| entries.push(entry);
     old.walk(&mut StateWalk::of_fields(&mut show));
-    let mut set = set.into_iter();
-    let mut keep = |_: &str, entry: EntryMut<'_>, standing: Standing| match (entry, standing.set) {
-        (EntryMut::Scalar(to), true) => {
-            if let Some(Entry::Scalar(from)) = set.next() {
-                *to = *from;
+    let mut entries = entries.into_iter();
+    let mut keep = |_: &str, to: EntryMut<'_>, Standing { set, apart }: Standing| {
+        let Some(from) = entries.next() else { return };
+        let rests = |leaf: usize| set || !apart && resting.get(leaf).is_some_and(|rests| *rests);
+        match (to, from) {
+            (EntryMut::Scalar(to), Entry::Scalar(from)) if set => *to = *from,
+            (EntryMut::Moments(to), Entry::Moments(from)) => {
+                from.leaves().filter(|leaf| rests(*leaf)).for_each(|leaf| to.take(from, leaf))
             }
+            (EntryMut::Counts(to), Entry::Counts(from)) => keep_leaves(to, from, rests),
+            (EntryMut::Flags(to), Entry::Flags(from)) => keep_leaves(to, from, rests),
+            (EntryMut::Scalars(to), Entry::Scalars(from)) => keep_leaves(to, from, rests),
+            _ => {}
         }
-        (EntryMut::Flags(to), true) => {
-            if let Some(Entry::Flags(from)) = set.next() {
-                to.clone_from(from);
-            }
-        }
-        _ => {}
     };
     fresh.walk_mut(&mut StateWalkMut::of_fields(&mut keep));
     *old = fresh;
+}
+
+fn keep_leaves<K: PerLeafKind>(to: &mut PerLeaf<K>, from: &PerLeaf<K>, which: impl Fn(usize) -> bool) {
+    from.iter().filter(|(leaf, _)| which(*leaf)).for_each(|(leaf, value)| to.set(leaf, value));
 }
 
 fn name(structure: &Structure, field: &str, leaf: Option<usize>, apart: bool) -> ItemName {

@@ -41,7 +41,7 @@ pub(crate) use items::{Item, ItemMut, ItemName, Owner, items, items_mut, put, st
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub(crate) use layout::Layout;
 pub use moments::Moments;
-pub(crate) use moves::{ItemSpec, Moves, Parts, counts_by_leaf, sources};
+pub(crate) use moves::{ItemSpec, Moves, Parts, below, counts_by_leaf, no_part, sources};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
 pub use walk::{Entry, EntryMut, EvaluateAs, Evaluation, StateWalk, StateWalkMut};
 

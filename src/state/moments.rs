@@ -181,6 +181,11 @@ impl Moments {
         }
     }
 
+    /// Takes over a leaf's array.
+    pub(crate) fn take(&mut self, from: &Moments, leaf: usize) {
+        self.arrays[leaf].clone_from(&from.arrays[leaf]);
+    }
+
     /// How the arrays lie in memory.
     pub(crate) fn laid(&self) -> impl Hash + '_ {
         Laid(self)

@@ -71,15 +71,29 @@ pub(crate) struct Parts {
     pub(crate) to: Vec<Vec<String>>,
     /// Parts of the new state that start afresh, each but for one inside.
     pub(crate) fresh: Vec<(String, Option<String>)>,
+    /// Those of them that must be there.
+    pub(crate) asked: Vec<String>,
 }
 
 impl Parts {
     fn is_fresh(&self, field: &str) -> bool {
-        let is_in = |part: &str| {
-            field.strip_prefix(part).is_some_and(|r| part.is_empty() || r.is_empty() || r.starts_with('.'))
-        };
+        let is_in = |part: &str| below(field, part).is_some();
         self.fresh.iter().any(|(part, but)| is_in(part) && !but.as_deref().is_some_and(is_in))
     }
+}
+
+/// What of a path comes after that of a part, if it is the part's or below it.
+pub(crate) fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
+    match path.strip_prefix(part)? {
+        "" => Some(""),
+        rest if part.is_empty() => Some(rest),
+        rest => rest.strip_prefix('.'),
+    }
+}
+
+/// That a verb speaks of a part that is not there.
+pub(crate) fn no_part(verb: &str, part: &str) -> String {
+    format!("{verb}: there is no part `{part}` of the state")
 }
 
 /// For each value of the new state, the number of the old one that it becomes; `None` where it stays as it is.
@@ -124,6 +138,8 @@ pub(crate) fn sources(
         };
         (0..old.len()).find(is_count)
     };
+    let is_in = |part: &str| new.iter().any(|spec| below(&spec.name.field, part).is_some());
+    lines.extend(parts.asked.iter().filter(|part| !is_in(part)).map(|part| no_part("fresh_part", part)));
     let (mut from, mut missing) = (Vec::with_capacity(new.len()), Vec::new());
     for spec in new {
         if let (Owner::Leaf(path), false) = (&spec.name.of, moves.is_identity())

@@ -10,6 +10,13 @@ use crate::memory::RawSlice;
 
 /// What the arrays in a tree may hold: floats, which make the array a leaf, or anything listed below, which makes the
 /// array a part of the tree that is carried along and never touched.
+#[diagnostic::on_unimplemented(
+    message = "arrays of `{Self}` are no trees of float leaves",
+    note = "leaves are arrays of `f32`, `f64` and, with the feature `half`, `f16` and `bf16`; arrays of integers, `bool`, `char` and \
+            strings may stand beside them",
+    note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
+            them; see \"Complex numbers\" in `docs/trees.md`"
+)]
 pub trait ArrayElement: Sized {
     #[doc(hidden)]
     fn raw(first: NonNull<Self>, len: usize) -> Option<RawLeaf>;

@@ -47,6 +47,12 @@ enum DynArray {
 }
 
 /// The element types that a [`DynTree`] holds.
+#[diagnostic::on_unimplemented(
+    message = "a `DynTree` holds no arrays of `{Self}`",
+    note = "it holds arrays of `f32`, `f64` and, with the feature `half`, `f16` and `bf16`",
+    note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
+            them; see \"Complex numbers\" in `docs/trees.md`"
+)]
 pub trait DynElement: Element + ArrayElement {
     #[doc(hidden)]
     #[allow(private_interfaces, reason = "sealed by it")]

@@ -32,6 +32,7 @@ mod dynamic;
 mod leaf;
 mod math;
 mod rows;
+mod sharing;
 mod slices;
 mod structure;
 mod walk;
@@ -49,6 +50,7 @@ pub use math::{
 };
 pub(crate) use math::{add_update, fingerprint, is_safe, shares, stretch, weighted_mean};
 pub use rows::SparseRows;
+pub(crate) use sharing::refuse_shared;
 pub use slices::{Slices, SlicesMut};
 pub use structure::Structure;
 pub use walk::{Walk, WalkMut};
@@ -88,7 +90,9 @@ pub use crate::layout::{Difference, LeafSpec};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tree of float leaves",
-    note = "derive it with `#[derive(Tree)]`; fields that are no trees can be left out with `#[tree(skip)]`"
+    note = "derive it with `#[derive(Tree)]`; fields that are no trees can be left out with `#[tree(skip)]`",
+    note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
+            them; see \"Complex numbers\" in `docs/trees.md`"
 )]
 pub trait Tree {
     /// Shows every leaf, in a fixed order.

@@ -147,10 +147,15 @@ impl Structure {
         let unexpected = other.leaves.iter().filter(|l| self.index_of(l.path()).is_none());
         found.extend(unexpected.map(|l| Difference::Unexpected { found: l.clone() }));
         if found.is_empty() && !self.paths().eq(other.paths()) {
-            let [expected, found_] = [self, other].map(|s| s.paths().map(String::from).collect());
-            found.push(Difference::Order { expected, found: found_ });
+            found.push(self.order(other));
         }
         found
+    }
+
+    /// That the leaves of another are in another order.
+    pub(crate) fn order(&self, other: &Structure) -> Difference {
+        let [expected, found] = [self, other].map(|s| s.paths().map(String::from).collect());
+        Difference::Order { expected, found }
     }
 }
 

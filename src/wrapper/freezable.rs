@@ -11,9 +11,9 @@ use crate::tree::Structure;
 /// better left out for good, which saves its state: [`masked(..).freeze_others()`](crate::wrapper::Masked::freeze_others).
 ///
 /// Updates are counted for each leaf: what depends on how many there were, as Adam's correction of bias does, goes by those of the
-/// leaf, so that one that was frozen from the first step on begins as if training did. Schedules go by the steps of all. What is no
-/// arithmetic on elements, such as [`adam_mini`](crate::adam_mini) or [`lamb`](crate::lamb)'s norms, and what keeps a count of its
-/// own, counts steps of all leaves too.
+/// leaf, so that one that was frozen from the first step on begins as if training did. Schedules go by the steps of all, and so does
+/// what is worked out from all leaves together, such as the distance of [`prodigy`](crate::prodigy). A leaf that lacks a gradient rests
+/// in the same way in [`skip_absent`](crate::skip_absent).
 ///
 /// It goes inside [`multi_steps`](crate::multi_steps), not around: a window that a leaf saw half of has no mean for it.
 ///
@@ -31,7 +31,7 @@ use crate::tree::Structure;
 ///
 /// # Errors
 ///
-/// `init` fails if a part inside works on whole leaves or on the whole tree in memory, as
+/// `init` fails if a part inside works on several leaves together in memory, as
 /// [`scale_by_lbfgs`](crate::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or if there is a
 /// [`multi_steps`](crate::multi_steps) inside.
 ///
@@ -76,12 +76,29 @@ wrapper! {
 
 impl<T: Stage> Freezable<T> {
     fn check_inner(&self) -> Result<()> {
-        if self.shape().materializes == 0 {
-            return Ok(());
-        }
-        let found = self.inner.describe();
-        Err(Error::argument("freezable", "inner", "without parts that work on whole leaves", found))
+        leaves_are_apart(self)
     }
+}
+
+/// Whether what is inside works on each leaf by itself, but for sums over elements.
+pub(super) fn leaves_are_apart<P: Holds>(part: &P) -> Result<()> {
+    if !part.inner().shape().joins {
+        return Ok(());
+    }
+    let expected = "without parts that work on several leaves together in memory";
+    Err(Error::argument(P::NAME, P::KEY, expected, part.inner().describe()))
+}
+
+/// Whether nothing inside holds windows over steps, of which a leaf that rests would see a part.
+pub(super) fn holds_no_windows<P: Holds>(part: &P, inner: &<P::Inner as Stage>::State) -> Result<()> {
+    let mut has_windows = false;
+    inner.walk(&mut StateWalk::of_parts(&mut |_, part| has_windows |= part.is::<Window>()));
+    if !has_windows {
+        return Ok(());
+    }
+    let expected =
+        format!("without `multi_steps`, which goes around `{}`, so that no leaf sees half of a window", P::NAME);
+    Err(Error::argument(P::NAME, P::KEY, &expected, part.inner().describe()))
 }
 
 /// The state of what is inside a [`freezable`], and which leaves are frozen.
@@ -141,12 +158,7 @@ impl<T: Stage> Wrapper for Freezable<T> {
     const RESTS: bool = true;
 
     fn start(&self, memory: &mut Frozen, at: &InitContext<'_>, inner: &T::State) -> Result<()> {
-        let mut has_windows = false;
-        inner.walk(&mut StateWalk::of_parts(&mut |_, part| has_windows |= part.is::<Window>()));
-        if has_windows {
-            let expected = "without `multi_steps`: that goes around `freezable`, so that no leaf sees half of a window";
-            return Err(Error::argument("freezable", "inner", expected, self.inner.describe()));
-        }
+        holds_no_windows(self, inner)?;
         let structure = at.structure().clone();
         let resting = vec![false; structure.len()];
         *memory = Frozen { frozen: PerLeaf::new(at.active(), Flag::default()), structure, resting };
@@ -155,17 +167,12 @@ impl<T: Stage> Wrapper for Freezable<T> {
 
     fn decide(&self, memory: &mut Frozen, at: &StepContext<'_>, _: f64) -> Decision {
         for (leaf, rests) in memory.resting.iter_mut().enumerate() {
-            let rests_around = at.resting.get(leaf).is_some_and(|rests| *rests);
-            *rests = rests_around || memory.frozen.get(leaf).is_some_and(Flag::get);
+            *rests = at.rests(leaf) || memory.frozen.get(leaf).is_some_and(Flag::get);
         }
         Decision::Run
     }
 
-    fn tell<'a>(&self, memory: &'a Frozen, at: &StepContext<'a>) -> StepContext<'a> {
-        StepContext { resting: &memory.resting, by_leaf: true, ..*at }
-    }
-
-    fn acts_on(&self, memory: &Frozen, leaf: usize) -> bool {
-        !memory.frozen.get(leaf).is_some_and(Flag::get)
+    fn resting<'a>(&self, memory: &'a Frozen) -> &'a [bool] {
+        &memory.resting
     }
 }

@@ -76,6 +76,8 @@ memory! {
         fresh: Option<Box<S>>,
         /// The leaves acted on.
         active: Vec<bool>,
+        /// Those that rest in this step, and so keep what is remembered of them.
+        resting: Vec<bool>,
         /// How far to go in this step.
         step_size: f64,
     }
@@ -118,13 +120,15 @@ impl<T: Stage> Wrapper for Lookahead<T> {
         memory.step_size = self.slow_step_size.at(memory.syncs.get());
         memory.steps_since_sync.reset();
         memory.syncs.increment();
+        memory.resting.clear();
+        memory.resting.extend_from_slice(at.resting);
         memory.fresh = self.reset_state.then(|| Box::new(at.anew(&self.inner, &memory.active)));
         Decision::Run
     }
 
     fn finish(&self, memory: &mut SlowSteps<T::State>, _: Decision, _: Option<Outcome>, inner: &mut T::State) {
         if let Some(fresh) = memory.fresh.take() {
-            start_anew(inner, *fresh);
+            start_anew(inner, *fresh, &memory.resting);
         }
     }
 }

@@ -30,6 +30,10 @@ impl<T: Stage> Stage for Option<T> {
         self.as_ref().map_or(crate::needs::Level::Nothing, Stage::needs)
     }
 
+    fn skips_absent(&self) -> bool {
+        self.as_ref().is_none_or(Stage::skips_absent)
+    }
+
     fn validate(&self) -> Result<()> {
         self.as_ref().map_or(Ok(()), Stage::validate)
     }

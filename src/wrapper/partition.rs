@@ -140,6 +140,7 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
     type Run: Send + Sync;
     fn shape(&self) -> Shape;
     fn needs(&self) -> Level;
+    fn skip_absent(&self) -> bool;
     fn validate(&self) -> Result<()>;
     fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State>;
     fn check(&self, state: &Self::State, at: &StepContext<'_>, active: &[Vec<bool>]) -> Result<()>;
@@ -195,6 +196,9 @@ macro_rules! groups {
             }
             fn needs(&self) -> Level {
                 Level::Nothing$(.max(self.$i.needs()))+
+            }
+            fn skip_absent(&self) -> bool {
+                true $(&& self.$i.skips_absent())+
             }
             fn validate(&self) -> Result<()> {
                 $(self.$i.validate()?;)+
@@ -278,6 +282,9 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     fn needs(&self) -> Level {
         self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)
     }
+    fn skip_absent(&self) -> bool {
+        self.iter().all(Stage::skips_absent)
+    }
     fn validate(&self) -> Result<()> {
         self.iter().try_for_each(Stage::validate)
     }
@@ -360,6 +367,10 @@ impl<G: Group> Stage for Partition<G> {
 
     fn needs(&self) -> crate::needs::Level {
         self.members.needs()
+    }
+
+    fn skips_absent(&self) -> bool {
+        self.members.skip_absent()
     }
 
     fn validate(&self) -> Result<()> {

@@ -123,7 +123,7 @@ fn mistakes_are_errors() {
     assert!(state.freeze(&Mask::path("body")).unwrap_err().is_no_match());
     let error = freezable(lbfgs()).init(&params()).unwrap_err();
     assert!(error.is_argument());
-    assert!(error.to_string().contains("without parts that work on whole leaves"), "{error}");
+    assert!(error.to_string().contains("without parts that work on several leaves together in memory"), "{error}");
 }
 
 /// What a leaf becomes that is frozen in the first steps is what it becomes without them: in chains, boxes, groups and wrappers.

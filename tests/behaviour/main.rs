@@ -26,6 +26,7 @@ mod reset_state;
 mod rows;
 mod select;
 mod sign;
+mod skip_absent;
 #[cfg(feature = "derive")]
 mod state;
 mod transforms_elementwise;

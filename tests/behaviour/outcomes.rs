@@ -143,7 +143,7 @@ fn what_freezes_leaves_goes_inside_windows() {
         [boxed(multi_steps(sgd(1.0), 2)), boxed(chain((clip(1.0), masked(multi_steps(adam(0.1), 2), Mask::path("0")))))]
     {
         let error = freezable(inner).init(&(1.0_f64, 1.0_f64)).unwrap_err();
-        let expected = "without `multi_steps`: that goes around `freezable`, so that no leaf sees half of a window";
+        let expected = "without `multi_steps`, which goes around `freezable`, so that no leaf sees half of a window";
         assert!(error.to_string().contains(expected), "{error}");
     }
     assert!(multi_steps(freezable(sgd(1.0)), 2).init(&1.0_f64).is_ok());

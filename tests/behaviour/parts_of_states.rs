@@ -142,3 +142,33 @@ fn what_is_not_said_is_an_error_that_proposes_the_one_way_there_is() {
     let error = state.migrate(&other, &p, &Migration::new()).unwrap_err().to_string();
     assert!(error.contains("expected moment f64 [3], found moment f32 [3]"), "{error}");
 }
+
+/// Where everything would fit if nothing were said.
+#[test]
+fn verbs_that_speak_of_parts_that_are_not_there_are_errors() {
+    let same = chain((scale_by_adam(), scale(-0.1)));
+    let p = params();
+    let state = same.init(&p).unwrap();
+    let m = Migration::new;
+    for (migration, message) in [
+        (m().rename_part("adam", "0"), "rename_part: there is no part `adam` of the state"),
+        (m().drop_part("0.mo"), "drop_part: there is no part `0.mo` of the state"),
+        (m().unwrap_part("inner"), "unwrap_part: there is no part `inner` of the state"),
+        (m().take_part("2", "0"), "take_part: there is no part `2` of the state"),
+        (m().fresh_part("0.mo"), "fresh_part: there is no part `0.mo` of the state"),
+        (m().fresh_part("2"), "fresh_part: there is no part `2` of the state"),
+        (
+            m().rename_part("1", "rate").rename_part("rate", "1").fresh_part("rate"),
+            "fresh_part: there is no part `rate`",
+        ),
+        (m().remove_part("adam"), "`adam` is no member of a chain"),
+        (m().insert_part("0.mu"), "`0.mu` is no member of a chain"),
+        (m().wrap_in_chain("0", 1), "`0.mu[0]`: unexpected moment"),
+        (m().wrap_part("0"), "`0.mu[0]`: unexpected moment"),
+    ] {
+        let error = state.migrate(&same, &p, &migration).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}\n\nhas not\n\n{message}");
+    }
+    let fresh = state.migrate(&same, &p, &m().fresh_part("0.mu").fresh_part("1")).unwrap();
+    assert_eq!(fresh.schema(), state.schema());
+}

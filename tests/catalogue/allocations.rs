@@ -78,6 +78,7 @@ const DOCUMENTED: &[(&str, &str)] = &[
     ("scale_by_galore", PRODUCTS),
     ("scale_by_muon", PRODUCTS),
     ("scale_by_muon_spectral", PRODUCTS),
+    ("skip_absent_of_matrices", PRODUCTS),
     ("shampoo", PRODUCTS),
     ("soap", PRODUCTS),
 ];

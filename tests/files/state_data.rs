@@ -204,3 +204,23 @@ fn data_that_was_changed_is_refused() {
         assert!(postcard::from_bytes::<StateData>(&bytes[..len]).is_err(), "{len} bytes");
     }
 }
+
+/// A state of before updates were counted by leaf: every leaf has had as many as there were steps.
+#[test]
+fn a_state_without_counts_by_leaf_is_read_with_that_of_all() {
+    fn check<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) {
+        let (mut params, mut state) = (model(), optimizer.init(&model()).unwrap());
+        for _ in 0..3 {
+            optimizer.step(&mut params, &model(), &mut state).unwrap();
+        }
+        let mut data = serde_json::to_value(StateData::of(optimizer, &state).unwrap()).unwrap();
+        let items = data["items"].as_array_mut().unwrap();
+        let all = items.len();
+        items.retain(|item| !item["field"].as_str().unwrap().ends_with("updates"));
+        assert!(items.len() < all);
+        let old: StateData = serde_json::from_value(data).unwrap();
+        assert!(same_bits(&*old.load(optimizer, &params).unwrap(), &*state));
+    }
+    check(&freezable(chain((adam(0.1), masked(trace(0.5), Mask::path("weight"))))));
+    check(&skip_absent(chain((scale_by_novograd(), scale_by_stable_adam(), prodigy()))));
+}

@@ -9,8 +9,8 @@ use crate::select::{Labels, Mask};
 use crate::wrapper::{
     NamedChain, apply_if_finite, cautious, conditionally_mask, conditionally_transform, flatten, freezable, freeze,
     inject_hyperparams, lookahead, masked, mechanize, multi_steps, params_ema, params_swa, partition, sam,
-    schedule_free, selective_transform, skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_lt, step_mod,
-    value_lt,
+    schedule_free, selective_transform, skip_absent, skip_large_updates, skip_not_finite, skip_on_spike, step_ge,
+    step_lt, step_mod, value_lt,
 };
 
 pub(super) fn register(r: &mut Registry) {
@@ -23,7 +23,8 @@ pub(super) fn register(r: &mut Registry) {
         .wrapper(params_swa)
         .wrapper(|inner| schedule_free(inner, required()))
         // These show the arguments of what is inside, if it has any.
-        .named("freezable", || Made::member(freezable(nothing())));
+        .named("freezable", || Made::member(freezable(nothing())))
+        .named("skip_absent", || Made::member(skip_absent(nothing())));
     // Which extra arguments are masked along: there are none whose leaves are the parameters'.
     r.choosing("masked", |_| Ok(Made::member(masked(nothing(), Mask::all())))).taking(&["mask_compatible_extra_args"]);
     r.choosing("multi_steps", |given| {

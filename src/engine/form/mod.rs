@@ -119,6 +119,10 @@ pub trait Form<P: ?Sized> {
         let _ = part;
         <Self::Needs as Needs>::LEVEL
     }
+    fn skips_absent(part: &P) -> bool {
+        let _ = part;
+        false
+    }
     fn validate(part: &P) -> Result<()>;
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State>;
     fn check(part: &P, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
@@ -191,6 +195,9 @@ impl<P: Part> Stage for P {
     }
     fn needs(&self) -> Level {
         P::Form::needs(self)
+    }
+    fn skips_absent(&self) -> bool {
+        P::Form::skips_absent(self)
     }
     fn validate(&self) -> Result<()> {
         Part::validate(self)?;

@@ -131,6 +131,9 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn needs(part: &P) -> Level {
         part.chain().needs()
     }
+    fn skips_absent(part: &P) -> bool {
+        part.chain().skips_absent()
+    }
     fn validate(part: &P) -> Result<()> {
         part.chain().validate()
     }

@@ -108,7 +108,7 @@ pub struct Clock {
     /// Steps done before this one: what schedules are evaluated at.
     pub count: u64,
     /// Updates of the leaf before this one: what its state arrays have seen. Less than `count` where it was
-    /// [frozen](crate::freezable) for some steps.
+    /// [frozen](crate::freezable) for some steps, or had [no gradient](crate::skip_absent).
     pub updates: u64,
 }
 
@@ -116,6 +116,21 @@ impl Clock {
     /// After so many steps, all of which updated the leaf.
     pub fn after(count: u64) -> Clock {
         Clock { count, updates: count }
+    }
+
+    /// Counts a step, and the updates of the leaves that do not [rest](StepContext::rests) in it: the time before it. Where updates are
+    /// not counted by leaf, `updates` has [no leaf](InitContext::updates).
+    pub fn begin(count: &mut Count, updates: &mut PerLeaf<Count>, at: &StepContext<'_>) -> Clock {
+        let clock = Clock::after(count.get());
+        count.increment();
+        updates.iter_mut().filter(|(leaf, _)| !at.rests(*leaf)).for_each(|(_, updates)| updates.increment());
+        clock
+    }
+
+    /// The time before the step that [began](Clock::begin) so, as a leaf that was updated in it has it.
+    pub fn of_leaf(self, updates: &PerLeaf<Count>, leaf: usize) -> Clock {
+        let updates = updates.get(leaf).map_or(self.updates, |updates| updates.get().saturating_sub(1));
+        Clock { updates, ..self }
     }
 
     /// The number of this update of the leaf, from 1: the `t` of bias corrections.
@@ -169,31 +184,11 @@ pub struct Steps {
     /// Steps done.
     pub count: Count,
     /// How many of them updated each leaf; of no leaf where all are updated in every step, which is everywhere but inside
-    /// [`freezable`](crate::freezable).
+    /// [`freezable`](crate::freezable) and [`skip_absent`](crate::skip_absent).
     pub updates: PerLeaf<Count>,
 }
 
 state_fields!(Steps { count, updates });
-
-impl Steps {
-    /// Counts a step: the time before it.
-    fn count(&mut self, resting: &[bool]) -> Clock {
-        let clock = Clock::after(self.count.get());
-        self.count.increment();
-        for (leaf, updates) in self.updates.iter_mut() {
-            if !resting.get(leaf).is_some_and(|rests| *rests) {
-                updates.increment();
-            }
-        }
-        clock
-    }
-
-    /// The time before the step that began at `clock`, as a leaf has it.
-    fn of_leaf(&self, clock: Clock, leaf: usize) -> Clock {
-        let updates = self.updates.get(leaf).map_or(clock.updates, |updates| updates.get().saturating_sub(1));
-        Clock { updates, ..clock }
-    }
-}
 
 pub(crate) struct ScalarsOf<R>(PhantomData<R>);
 
@@ -239,7 +234,8 @@ impl<R: Rule> Form<R> for OneElement {
     }
 
     fn begin(rule: &R, state: &mut PartState<Steps>, at: &StepContext<'_>) -> RuleRun<R> {
-        let clock = state.memory.count(at.resting);
+        let Steps { count, updates } = &mut state.memory;
+        let clock = Clock::begin(count, updates, at);
         RuleRun(Both { single: rule.scalars(clock), double: rule.scalars(clock) }, clock)
     }
 
@@ -256,7 +252,7 @@ impl<R: Rule> Form<R> for OneElement {
 
     #[inline]
     fn kernel<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, leaf: usize) -> R::Scalars<C> {
-        let clock = state.memory.of_leaf(run.1, leaf);
+        let clock = run.1.of_leaf(&state.memory.updates, leaf);
         let of_all = if clock == run.1 { C::pick(&run.0).copied() } else { None };
         of_all.unwrap_or_else(|| rule.scalars(clock))
     }

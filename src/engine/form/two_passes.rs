@@ -205,8 +205,8 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         barriers: P::GIVES_OUT as usize,
         stateful: (P::TRANSFORMS || !P::GIVES_OUT) as u32 | (writes(P::SECOND) as u32) << 1,
         reads_params: P::READS_PARAMS[0] as u32 | (P::READS_PARAMS[1] as u32) << 1,
-        materializes: 0,
         sums: sums_of::<P>(),
+        ..Shape::NOTHING
     };
     const FUSES: bool = P::GIVES_OUT && !P::TRANSFORMS;
     const FUSES_ALWAYS: bool = <P as Stage>::FUSES;

@@ -73,6 +73,11 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     type Needs: Needs;
     /// Whether it looks at parameters; for [`plan`](crate::GradientTransformation::plan).
     const READS_PARAMS: bool = false;
+    /// Whether each leaf's update follows from that leaf and its own state alone, and those of leaves that are not
+    /// [acted on](WholeTree::is_active) are left as they are. Then leaves may rest: inside [`freezable`](crate::freezable) and
+    /// [`skip_absent`](crate::skip_absent), which refuse other parts of this form. What depends on how many updates there were goes by
+    /// [`Clock::of_leaf`](crate::part::Clock::of_leaf).
+    const BY_LEAF: bool = false;
     /// Whether it can work on some [rows](super::super::WholeLeaf::rows) of a leaf.
     const ROWS: bool = false;
 
@@ -120,8 +125,13 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     type Run = bool;
     type Kernel<C: Real> = ();
 
-    const SHAPE: Shape =
-        Shape { barriers: 1, stateful: 0, reads_params: W::READS_PARAMS as u32, materializes: 1, sums: 0 };
+    const SHAPE: Shape = Shape {
+        barriers: 1,
+        reads_params: W::READS_PARAMS as u32,
+        materializes: 1,
+        joins: !W::BY_LEAF,
+        ..Shape::NOTHING
+    };
     const FUSES: bool = false;
     const FUSES_ALWAYS: bool = false;
     const ROWS: bool = W::ROWS;
@@ -156,7 +166,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         _: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        part.transform(state, at, tree);
+        part.transform(state, at, &mut tree.without(at.resting));
         *done = true;
     }
 

@@ -105,6 +105,8 @@ impl MomoAdam {
 pub struct MomoAdamState {
     /// Steps done.
     pub count: Count,
+    /// As [`Steps::updates`](crate::part::Steps::updates).
+    pub updates: PerLeaf<Count>,
     /// The running mean of losses, `f`.
     pub barf: Scalar,
     /// The running mean of products of gradients and parameters, `g`.
@@ -113,7 +115,7 @@ pub struct MomoAdamState {
     pub lb: Scalar,
 }
 
-state_fields!(MomoAdamState { count, barf, gamma, lb });
+state_fields!(MomoAdamState { count, updates, barf, gamma, lb });
 
 /// What [`MomoAdam`] works out once a step.
 #[derive(Clone, Copy, Debug)]
@@ -121,8 +123,8 @@ pub struct MomoAdamRun {
     betas: [f64; 2],
     value: f64,
     model: Model,
-    /// What `v` is multiplied by, and what is added to its root.
-    divisor: [f64; 2],
+    clock: Clock,
+    eps: f64,
     tau: f64,
 }
 
@@ -130,6 +132,14 @@ pub struct MomoAdamRun {
 #[inline(always)]
 fn divisor<C: Real>([unbias, eps]: [C; 2], v: C) -> C {
     eps + (unbias * v).sqrt()
+}
+
+impl MomoAdamRun {
+    /// What `v` is multiplied by in a leaf, and what is added to its root.
+    fn divisor(&self, memory: &MomoAdamState, leaf: usize) -> [f64; 2] {
+        let clock = self.clock.of_leaf(&memory.updates, leaf);
+        [1.0 / clock.bias_correction(self.betas[1]), self.eps]
+    }
 }
 
 impl TwoPasses for MomoAdam {
@@ -147,9 +157,10 @@ impl TwoPasses for MomoAdam {
     /// `τ` and the decay of the weights, and the divisor.
     type Second<C: Real> = [[C; 2]; 2];
 
-    fn start(&self, _: &InitContext<'_>) -> Result<MomoAdamState> {
+    fn start(&self, at: &InitContext<'_>) -> Result<MomoAdamState> {
         Ok(MomoAdamState {
             count: Count::default(),
+            updates: at.updates(),
             barf: Scalar::default(),
             gamma: Scalar::default(),
             lb: Scalar::new(self.lower_bound.at(0)),
@@ -157,8 +168,7 @@ impl TwoPasses for MomoAdam {
     }
 
     fn begin(&self, memory: &mut MomoAdamState, at: &StepContext<'_>) -> MomoAdamRun {
-        let clock = Clock::after(memory.count.get());
-        memory.count.increment();
+        let clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
         let count = clock.count;
         let [b1, b2] = [&self.b1, &self.b2].map(|b| b.at(count));
         MomoAdamRun {
@@ -171,13 +181,14 @@ impl TwoPasses for MomoAdam {
                 adapts: self.adapt_lower_bound,
                 unbias: clock.bias_correction(b1),
             },
-            divisor: [1.0 / clock.bias_correction(b2), self.eps.at(count)],
+            clock,
+            eps: self.eps.at(count),
             tau: 0.0,
         }
     }
 
-    fn first<C: Real>(&self, _: &MomoAdamState, run: &MomoAdamRun, _: usize) -> [[C; 2]; 3] {
-        [run.betas, run.betas.map(|b| 1.0 - b), run.divisor].map(|pair| pair.map(C::of))
+    fn first<C: Real>(&self, memory: &MomoAdamState, run: &MomoAdamRun, leaf: usize) -> [[C; 2]; 3] {
+        [run.betas, run.betas.map(|b| 1.0 - b), run.divisor(memory, leaf)].map(|pair| pair.map(C::of))
     }
 
     #[inline(always)]
@@ -196,8 +207,8 @@ impl TwoPasses for MomoAdam {
         run.tau = run.model.step(&mut memory.lb, memory.barf.get() - memory.gamma.get(), product, norm);
     }
 
-    fn second<C: Real>(&self, _: &MomoAdamState, run: &MomoAdamRun, _: usize) -> [[C; 2]; 2] {
-        [[run.tau, run.model.decay()], run.divisor].map(|pair| pair.map(C::of))
+    fn second<C: Real>(&self, memory: &MomoAdamState, run: &MomoAdamRun, leaf: usize) -> [[C; 2]; 2] {
+        [[run.tau, run.model.decay()], run.divisor(memory, leaf)].map(|pair| pair.map(C::of))
     }
 
     #[inline(always)]

@@ -1,3 +1,4 @@
+use super::unbias;
 use crate::numeric::order::larger;
 use crate::part::prelude::*;
 use crate::range::DECAY;
@@ -94,18 +95,23 @@ impl DadaptAdamw {
 pub struct DadaptAdamwState {
     /// Steps done.
     pub count: Count,
+    /// As [`Steps::updates`](crate::part::Steps::updates).
+    pub updates: PerLeaf<Count>,
     /// The estimate of the distance to the solution, which is the learning rate.
     pub estim_lr: Scalar,
     /// The running sum `n`.
     pub numerator_weighted: Scalar,
 }
 
-state_fields!(DadaptAdamwState { count, estim_lr, numerator_weighted });
+state_fields!(DadaptAdamwState { count, updates, estim_lr, numerator_weighted });
 
 /// What [`DadaptAdamw`] works out once a step.
 #[derive(Clone, Copy, Debug)]
 pub struct DadaptAdamwRun {
+    clock: Clock,
     betas: [f64; 3],
+    /// The learning rate before the means are corrected for where they began, and for a leaf that was updated in every step.
+    uncorrected: f64,
     rate: f64,
     eps: f64,
     decay: f64,
@@ -137,32 +143,34 @@ impl TwoPasses for DadaptAdamw {
     type First<C: Real> = ([[C; 3]; 2], [C; 2]);
     type Second<C: Real> = ();
 
-    fn start(&self, _: &InitContext<'_>) -> Result<DadaptAdamwState> {
+    fn start(&self, at: &InitContext<'_>) -> Result<DadaptAdamwState> {
         Ok(DadaptAdamwState {
             count: Count::default(),
+            updates: at.updates(),
             estim_lr: Scalar::new(self.estim_lr0.at(0)),
             numerator_weighted: Scalar::default(),
         })
     }
 
-    fn begin(&self, memory: &mut DadaptAdamwState, _: &StepContext<'_>) -> DadaptAdamwRun {
-        let clock = Clock::after(memory.count.get());
-        memory.count.increment();
+    fn begin(&self, memory: &mut DadaptAdamwState, at: &StepContext<'_>) -> DadaptAdamwRun {
+        let clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
         let (b1, b2) = self.betas;
-        let unbias = clock.bias_correction(b2).sqrt() / clock.bias_correction(b1);
-        let rate = memory.estim_lr.get() * self.learning_rate.at(clock.count) * unbias;
+        let uncorrected = memory.estim_lr.get() * self.learning_rate.at(clock.count);
         DadaptAdamwRun {
             betas: [b1, b2, b2.sqrt()],
-            rate,
+            clock,
+            uncorrected,
+            rate: uncorrected * unbias(clock, self.betas),
             eps: self.eps.at(clock.count),
-            decay: rate * self.weight_decay.at(clock.count),
+            decay: self.weight_decay.at(clock.count),
         }
     }
 
-    fn first<C: Real>(&self, _: &DadaptAdamwState, run: &DadaptAdamwRun, _: usize) -> ([[C; 3]; 2], [C; 2]) {
+    fn first<C: Real>(&self, memory: &DadaptAdamwState, run: &DadaptAdamwRun, leaf: usize) -> ([[C; 3]; 2], [C; 2]) {
         let [b1, b2, b3] = run.betas;
-        let means = [[b1, b2, b3], [(1.0 - b1) * run.rate, 1.0 - b2, (1.0 - b3) * run.rate]];
-        (means.map(|three| three.map(C::of)), [run.eps, run.decay].map(C::of))
+        let rate = run.uncorrected * unbias(run.clock.of_leaf(&memory.updates, leaf), self.betas);
+        let means = [[b1, b2, b3], [(1.0 - b1) * rate, 1.0 - b2, (1.0 - b3) * rate]];
+        (means.map(|three| three.map(C::of)), [run.eps, rate * run.decay].map(C::of))
     }
 
     #[inline(always)]

@@ -16,3 +16,8 @@ pub use dowg::{Dowg, dowg};
 pub use prodigy::{Prodigy, ProdigyRun, ProdigyState, prodigy};
 pub use schedule_free_adamw::{ScheduleFreeAdamw, schedule_free_adamw};
 pub use schedule_free_sgd::{ScheduleFreeSgd, schedule_free_sgd};
+
+/// What the learning rate is multiplied by in place of correcting both means of Adam for where they began.
+fn unbias(clock: crate::part::Clock, (b1, b2): (f64, f64)) -> f64 {
+    clock.bias_correction(b2).sqrt() / clock.bias_correction(b1)
+}

@@ -1,3 +1,4 @@
+use super::unbias;
 use crate::numeric::order::larger;
 use crate::part::prelude::*;
 use crate::range::DECAY;
@@ -104,22 +105,25 @@ impl Prodigy {
 pub struct ProdigyState {
     /// Steps done.
     pub count: Count,
+    /// As [`Steps::updates`](crate::part::Steps::updates).
+    pub updates: PerLeaf<Count>,
     /// The estimate of the distance to the solution, which is the learning rate.
     pub estim_lr: Scalar,
     /// The running sum `n`.
     pub numerator_weighted: Scalar,
 }
 
-state_fields!(ProdigyState { count, estim_lr, numerator_weighted });
+state_fields!(ProdigyState { count, updates, estim_lr, numerator_weighted });
 
 /// What [`Prodigy`] works out once a step.
 #[derive(Clone, Copy, Debug)]
 pub struct ProdigyRun {
-    count: u64,
+    clock: Clock,
     betas: [f64; 3],
     /// The estimate before this step, and after it.
     estimates: [f64; 2],
-    /// The learning rate.
+    /// The learning rate before the means are corrected for where they began, and for a leaf that was updated in every step.
+    uncorrected: f64,
     rate: f64,
     /// What `s` grows by for each unit of gradient.
     of_gradient: f64,
@@ -154,25 +158,26 @@ impl TwoPasses for Prodigy {
         slot == 3
     }
 
-    fn start(&self, _: &InitContext<'_>) -> Result<ProdigyState> {
+    fn start(&self, at: &InitContext<'_>) -> Result<ProdigyState> {
         Ok(ProdigyState {
             count: Count::default(),
+            updates: at.updates(),
             estim_lr: Scalar::new(self.estim_lr0.at(0)),
             numerator_weighted: Scalar::default(),
         })
     }
 
-    fn begin(&self, memory: &mut ProdigyState, _: &StepContext<'_>) -> ProdigyRun {
-        let clock = Clock::after(memory.count.get());
-        memory.count.increment();
+    fn begin(&self, memory: &mut ProdigyState, at: &StepContext<'_>) -> ProdigyRun {
+        let clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
         let (b1, b2) = self.betas;
         let (estimate, start) = (memory.estim_lr.get(), self.estim_lr0.at(clock.count));
-        let unbias = clock.bias_correction(b2).sqrt() / clock.bias_correction(b1);
-        let rate = estimate * self.learning_rate.at(clock.count) * unbias;
+        let uncorrected = estimate * self.learning_rate.at(clock.count);
+        let rate = uncorrected * unbias(clock, self.betas);
         ProdigyRun {
-            count: clock.count,
+            clock,
             betas: [b1, b2, self.beta3.as_ref().map_or(b2.sqrt(), |beta3| beta3.at(clock.count))],
             estimates: [estimate; 2],
+            uncorrected,
             rate,
             of_gradient: if self.safeguard_warmup { estimate } else { rate } * estimate / start,
             start,
@@ -199,14 +204,15 @@ impl TwoPasses for Prodigy {
         memory.numerator_weighted.set(numerator);
         // Nothing has been learnt of the distance while all gradients were zero.
         if path != 0.0 {
-            run.estimates[1] = larger(d, self.estim_lr_coef.at(run.count) * numerator / path);
+            run.estimates[1] = larger(d, self.estim_lr_coef.at(run.clock.count) * numerator / path);
         }
         memory.estim_lr.set(run.estimates[1]);
     }
 
-    fn second<C: Real>(&self, _: &ProdigyState, run: &ProdigyRun, _: usize) -> [C; 3] {
-        let (eps, decay) = (self.eps.at(run.count), self.weight_decay.at(run.count));
-        [run.rate, run.estimates[1] * eps, run.rate * decay].map(C::of)
+    fn second<C: Real>(&self, memory: &ProdigyState, run: &ProdigyRun, leaf: usize) -> [C; 3] {
+        let [eps, decay] = [&self.eps, &self.weight_decay].map(|h| h.at(run.clock.count));
+        let rate = run.uncorrected * unbias(run.clock.of_leaf(&memory.updates, leaf), self.betas);
+        [rate, run.estimates[1] * eps, rate * decay].map(C::of)
     }
 
     #[inline(always)]

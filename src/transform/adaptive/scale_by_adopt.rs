@@ -94,7 +94,7 @@ impl ScaleByAdopt {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StepLimit {
-    /// A power of the step.
+    /// A power of how many updates the leaf has had: of the step, unless it [rested](crate::freezable).
     Power(f64),
     /// Whatever a schedule says.
     Schedule(Schedule),
@@ -171,6 +171,8 @@ impl Rule for ScaleByAdopt {
         let limit = match self.use_clipping {
             // Nothing is taken at the first step; limited, so that no zero is multiplied with an infinity.
             _ if first => 0.0,
+            // A power grows with the means, which are the leaf's.
+            true if matches!(self.clip_value_fn, StepLimit::Power(_)) => self.clip_value_fn.at(clock.updates),
             true => self.clip_value_fn.at(clock.count),
             false => f64::INFINITY,
         };

@@ -93,11 +93,13 @@ impl ScaleByStableAdam {
 pub struct ScaleByStableAdamState {
     /// Steps done.
     pub count: Count,
+    /// As [`Steps::updates`](crate::part::Steps::updates).
+    pub updates: PerLeaf<Count>,
     decays: Vec<bool>,
     factors: Vec<f64>,
 }
 
-state_fields!(ScaleByStableAdamState { count });
+state_fields!(ScaleByStableAdamState { count, updates });
 
 impl ScaleByStableAdamState {
     /// What a leaf's step was multiplied by in the last step that this state saw; 1 before the first.
@@ -109,8 +111,8 @@ impl ScaleByStableAdamState {
 /// The hyperparameters of one step.
 #[derive(Clone, Copy, Debug)]
 pub struct StableAdamRun {
+    clock: Clock,
     betas: [f64; 2],
-    unbias: [f64; 2],
     eps: f64,
     weight_decay: f64,
 }
@@ -147,17 +149,17 @@ impl TwoPasses for ScaleByStableAdam {
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByStableAdamState> {
         Ok(ScaleByStableAdamState {
             count: Count::default(),
+            updates: at.updates(),
             decays: self.mask.resolve(at.structure(), "mask of scale_by_stable_adam")?,
             factors: vec![1.0; at.structure().len()],
         })
     }
 
-    fn begin(&self, memory: &mut ScaleByStableAdamState, _: &StepContext<'_>) -> StableAdamRun {
-        let clock = Clock::after(memory.count.get());
-        memory.count.increment();
+    fn begin(&self, memory: &mut ScaleByStableAdamState, at: &StepContext<'_>) -> StableAdamRun {
+        let clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
         let [b1, b2, eps, weight_decay] =
             [&self.b1, &self.b2, &self.eps, &self.weight_decay].map(|h| h.at(clock.count));
-        StableAdamRun { betas: [b1, b2], unbias: [b1, b2].map(|b| 1.0 / clock.bias_correction(b)), eps, weight_decay }
+        StableAdamRun { clock, betas: [b1, b2], eps, weight_decay }
     }
 
     fn first<C: Real>(
@@ -166,12 +168,13 @@ impl TwoPasses for ScaleByStableAdam {
         run: &StableAdamRun,
         leaf: usize,
     ) -> StableAdamScalars<C> {
+        let clock = run.clock.of_leaf(&memory.updates, leaf);
         let [mean1, mean2] = run.betas.map(Mean::of);
         let weight_decay = if memory.decays[leaf] { run.weight_decay } else { 0.0 };
         StableAdamScalars {
             mean1,
             mean2,
-            unbias: run.unbias.map(C::of),
+            unbias: run.betas.map(|b| C::of(1.0 / clock.bias_correction(b))),
             eps: C::of(run.eps),
             least: C::of(run.eps * run.eps).max(C::min_positive_value()),
             weight_decay: C::of(weight_decay),

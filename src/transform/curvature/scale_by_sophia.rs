@@ -90,13 +90,14 @@ memory! {
     /// What [`scale_by_sophia`] remembers, besides the arrays `mu`, the mean of the updates, and `nu`, that of the diagonals.
     pub SophiaMemory {
         count: Count,
+        updates: PerLeaf<Count>,
         win_rate: Scalar,
     }
     beside {
-        /// The step count of this step.
-        step: u64,
-        /// How many elements there are.
-        elements: usize,
+        /// The time before this step.
+        clock: Clock = Clock::after(0),
+        /// How many elements of each leaf there are to act on.
+        elements: Vec<usize>,
     }
 }
 
@@ -126,7 +127,7 @@ pub struct SophiaScalars<C> {
 impl<H: Stage> ScaleBySophia<H> {
     /// Whether the diagonal is estimated in this step.
     fn is_due(&self, memory: &SophiaMemory) -> bool {
-        memory.step.is_multiple_of(self.update_interval)
+        memory.clock.count.is_multiple_of(self.update_interval)
     }
 }
 
@@ -135,13 +136,13 @@ impl<H: Stage> Wrapper for ScaleBySophia<H> {
 
     fn start(&self, memory: &mut SophiaMemory, at: &InitContext<'_>, _: &H::State) -> Result<()> {
         let leaves = at.structure().leaves().iter().zip(at.active());
-        memory.elements = leaves.map(|(leaf, on)| if *on { leaf.len() } else { 0 }).sum();
+        memory.elements = leaves.map(|(leaf, on)| if *on { leaf.len() } else { 0 }).collect();
+        memory.updates = at.updates();
         Ok(())
     }
 
-    fn decide(&self, memory: &mut SophiaMemory, _: &StepContext<'_>, _: f64) -> Decision {
-        memory.step = memory.count.get();
-        memory.count.increment();
+    fn decide(&self, memory: &mut SophiaMemory, at: &StepContext<'_>, _: f64) -> Decision {
+        memory.clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
         if self.is_due(memory) { Decision::Run } else { Decision::Alone }
     }
 }
@@ -167,8 +168,8 @@ impl<H: Stage> Weighing for ScaleBySophia<H> {
         self.is_due(memory)
     }
 
-    fn first<C: Real>(&self, memory: &SophiaMemory, _: usize) -> SophiaScalars<C> {
-        let clock = Clock::after(memory.step);
+    fn first<C: Real>(&self, memory: &SophiaMemory, leaf: usize) -> SophiaScalars<C> {
+        let clock = memory.clock.of_leaf(&memory.updates, leaf);
         let at = |h: &Hyperparam| h.at(clock.count);
         let b1 = at(&self.b1);
         SophiaScalars {
@@ -206,7 +207,9 @@ impl<H: Stage> Weighing for ScaleBySophia<H> {
     }
 
     fn weigh(&self, memory: &mut SophiaMemory, sums: Sums<'_>) {
-        memory.win_rate.set(sums.total(0) / memory.elements.max(1) as f64);
+        let seen = memory.elements.iter().enumerate().filter(|(leaf, _)| !sums.rests(*leaf));
+        let elements: usize = seen.map(|(_, elements)| elements).sum();
+        memory.win_rate.set(sums.total(0) / elements.max(1) as f64);
     }
 
     fn second<C: Real>(&self, _: &SophiaMemory, _: usize) {}

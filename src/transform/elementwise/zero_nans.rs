@@ -45,7 +45,7 @@ part! {
 /// Where a [`zero_nans`] found NaNs.
 #[derive(Clone, Debug)]
 pub struct ZeroNansState {
-    /// Whether each leaf had a NaN, the last time this ran.
+    /// Whether each leaf had a NaN, the last time this ran on it.
     pub found_nan: PerLeaf<Flag>,
     /// How many elements of each leaf have been replaced, in all steps together.
     pub zeroed: PerLeaf<Count>,
@@ -91,7 +91,8 @@ impl RuleWithMemory for ZeroNans {
     }
 
     fn finish(&self, memory: &mut ZeroNansState, nans: Sums<'_>) {
-        for ((leaf, found), (_, zeroed)) in memory.found_nan.iter_mut().zip(memory.zeroed.iter_mut()) {
+        let leaves = memory.found_nan.iter_mut().zip(memory.zeroed.iter_mut());
+        for ((leaf, found), (_, zeroed)) in leaves.filter(|((leaf, _), _)| !nans.rests(*leaf)) {
             let n = nans.leaf(0, leaf) as u64;
             found.set(n > 0);
             zeroed.increment_by(n);

@@ -89,6 +89,8 @@ part! {
 pub struct ScaleByFactoredRmsState {
     /// Steps done.
     pub count: Count,
+    /// As [`Steps::updates`](crate::part::Steps::updates).
+    pub updates: PerLeaf<Count>,
     /// Row means of factored leaves: the leaf's shape without its longest axis.
     pub v_row: Moments,
     /// Column means of factored leaves: the leaf's shape without its second longest axis.
@@ -99,7 +101,7 @@ pub struct ScaleByFactoredRmsState {
     room: Vec<f64>,
 }
 
-state_fields!(ScaleByFactoredRmsState { count, v_row, v_col, v });
+state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v });
 
 impl ScaleByFactoredRms {
     /// The axes that a leaf's rows and columns go along: its second longest and its longest.
@@ -114,6 +116,7 @@ impl ScaleByFactoredRms {
 }
 
 impl WholeTreeTransformation for ScaleByFactoredRms {
+    const BY_LEAF: bool = true;
     type State = ScaleByFactoredRmsState;
     type Needs = Nothing;
 
@@ -130,6 +133,7 @@ impl WholeTreeTransformation for ScaleByFactoredRms {
         let v = Moments::like(at.structure(), &whole, 0.0, compute)?;
         Ok(ScaleByFactoredRmsState {
             count: Count::default(),
+            updates: at.updates(),
             v_row: without(1)?,
             v_col: without(0)?,
             v,
@@ -137,28 +141,30 @@ impl WholeTreeTransformation for ScaleByFactoredRms {
         })
     }
 
-    fn transform(&self, state: &mut ScaleByFactoredRmsState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let count = state.count.get();
-        state.count.increment();
-        let t = i64::try_from(count).unwrap_or(i64::MAX).saturating_sub(self.step_offset).saturating_add(1);
-        let keep = if t > 1 { 1.0 - (t as f64).powf(-self.decay_rate.at(count)) } else { 0.0 };
-        tree.visit(&mut Scale { rule: self, state, keep, epsilon: self.epsilon.at(count) });
+    fn transform(&self, state: &mut ScaleByFactoredRmsState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let clock = Clock::begin(&mut state.count, &mut state.updates, at);
+        let [decay_rate, epsilon] = [&self.decay_rate, &self.epsilon].map(|h| h.at(clock.count));
+        tree.visit(&mut Scale { rule: self, state, clock, decay_rate, epsilon });
     }
 }
 
 struct Scale<'a> {
     rule: &'a ScaleByFactoredRms,
     state: &'a mut ScaleByFactoredRmsState,
-    keep: f64,
+    clock: Clock,
+    decay_rate: f64,
     epsilon: f64,
 }
 
 impl LeafVisitor for Scale<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let i = leaf.index;
-        let ScaleByFactoredRmsState { v_row, v_col, v, room, .. } = &mut *self.state;
+        let ScaleByFactoredRmsState { updates, v_row, v_col, v, room, .. } = &mut *self.state;
+        let before = i64::try_from(self.clock.of_leaf(updates, i).updates).unwrap_or(i64::MAX);
+        let t = before.saturating_sub(self.rule.step_offset).saturating_add(1);
+        let keep = if t > 1 { 1.0 - (t as f64).powf(-self.decay_rate) } else { 0.0 };
         if let Some(v) = v.get_mut::<C>(i) {
-            return scale_whole(leaf.u, v, self.keep, self.epsilon);
+            return scale_whole(leaf.u, v, keep, self.epsilon);
         }
         let (Some([down, along]), Some(row), Some(col)) =
             (self.rule.axes(leaf.spec), v_row.get_mut::<C>(i), v_col.get_mut::<C>(i))
@@ -190,7 +196,7 @@ impl LeafVisitor for Scale<'_> {
             let row = Line { data: &mut *row, first: at_row, step: row_step };
             let col = Line { data: &mut *col, first: at_col, step: col_step };
             let steps = [strides[down] as usize, strides[along] as usize];
-            Factored { u: &mut leaf.u[at..], steps, size: [n, m], row, col, room }.scale(self.keep, self.epsilon);
+            Factored { u: &mut leaf.u[at..], steps, size: [n, m], row, col, room }.scale(keep, self.epsilon);
         }
     }
 }

@@ -80,6 +80,7 @@ pub struct ScaleByRowwiseRssState {
 state_fields!(ScaleByRowwiseRssState { count, sum_of_squares });
 
 impl WholeTreeTransformation for ScaleByRowwiseRss {
+    const BY_LEAF: bool = true;
     type State = ScaleByRowwiseRssState;
     type Needs = Nothing;
     const ROWS: bool = true;

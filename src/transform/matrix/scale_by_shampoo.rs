@@ -91,6 +91,8 @@ part! {
 pub struct ScaleByShampooState {
     /// Steps done.
     pub count: Count,
+    /// As [`Steps::updates`](crate::part::Steps::updates).
+    pub updates: PerLeaf<Count>,
     /// Sums or running means of `G·Gᵀ`.
     pub left: Moments,
     /// Sums or running means of `Gᵀ·G`.
@@ -105,9 +107,10 @@ pub struct ScaleByShampooState {
     rooms: Rooms,
 }
 
-state_fields!(ScaleByShampooState { count, left, right, left_root, right_root, v });
+state_fields!(ScaleByShampooState { count, updates, left, right, left_root, right_root, v });
 
 impl WholeTreeTransformation for ScaleByShampoo {
+    const BY_LEAF: bool = true;
     type State = ScaleByShampooState;
     type Needs = Nothing;
 
@@ -118,6 +121,7 @@ impl WholeTreeTransformation for ScaleByShampoo {
         let others: Vec<bool> = at.active().iter().enumerate().map(|(i, on)| *on && matrices.of(i).is_none()).collect();
         Ok(ScaleByShampooState {
             count: Count::default(),
+            updates: at.updates(),
             left_root: left.clone(),
             right_root: right.clone(),
             left,
@@ -128,29 +132,30 @@ impl WholeTreeTransformation for ScaleByShampoo {
         })
     }
 
-    fn transform(&self, state: &mut ScaleByShampooState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let count = state.count.get();
-        state.count.increment();
-        let [b2, eps] = [&self.b2, &self.eps].map(|h| h.at(count));
+    fn transform(&self, state: &mut ScaleByShampooState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let clock = Clock::begin(&mut state.count, &mut state.updates, at);
+        let [b2, eps] = [&self.b2, &self.eps].map(|h| h.at(clock.count));
         let take = if b2 < 1.0 { 1.0 - b2 } else { 1.0 };
-        let anew = count.is_multiple_of(self.precondition_frequency);
-        tree.visit(&mut Precondition { state, keep: b2, take, eps, anew });
+        tree.visit(&mut Precondition { state, clock, every: self.precondition_frequency, keep: b2, take, eps });
     }
 }
 
 struct Precondition<'a> {
     state: &'a mut ScaleByShampooState,
+    clock: Clock,
+    /// Updates of a leaf from one time that its roots are worked out to the next.
+    every: u64,
     keep: f64,
     take: f64,
     eps: f64,
-    /// Whether roots are taken.
-    anew: bool,
 }
 
 impl LeafVisitor for Precondition<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let (i, u) = (leaf.index, leaf.u);
-        let ScaleByShampooState { left, right, left_root, right_root, v, matrices, rooms, .. } = &mut *self.state;
+        let ScaleByShampooState { updates, left, right, left_root, right_root, v, matrices, rooms, .. } =
+            &mut *self.state;
+        let anew = self.clock.of_leaf(updates, i).updates.is_multiple_of(self.every);
         if let Some(v) = v.get_mut::<C>(i) {
             let [keep, take, eps] = [self.keep, self.take, self.eps].map(C::of);
             for (u, v) in u.iter_mut().zip(v) {
@@ -167,7 +172,7 @@ impl LeafVisitor for Precondition<'_> {
         for (factor, root, of_rows) in [(&mut *left, &mut *left_root, true), (&mut *right, &mut *right_root, false)] {
             let (Some(factor), Some(root)) = (factor.get_mut::<C>(i), root.get_mut::<C>(i)) else { continue };
             room.accumulate(size, of_rows, self.keep, self.take, factor);
-            if self.anew {
+            if anew {
                 room.eigen.power(factor, size[usize::from(!of_rows)], self.eps, power, root);
             }
         }

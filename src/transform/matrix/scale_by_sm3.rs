@@ -102,6 +102,7 @@ impl Layout {
 }
 
 impl WholeTreeTransformation for ScaleBySm3 {
+    const BY_LEAF: bool = true;
     type State = ScaleBySm3State;
     type Needs = Nothing;
 
@@ -117,7 +118,6 @@ impl WholeTreeTransformation for ScaleBySm3 {
         let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(state.count.get()));
         state.count.increment();
         tree.visit(&mut Sm3 { state, b1, b2, eps });
-        core::mem::swap(&mut state.mu, &mut state.next);
     }
 }
 
@@ -132,7 +132,7 @@ impl LeafVisitor for Sm3<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let ScaleBySm3State { mu, nu, next, layouts, .. } = &mut *self.state;
         let (Some(mu), Some(nu), Some(next)) =
-            (mu.get::<C>(leaf.index), nu.get_mut::<C>(leaf.index), next.get_mut::<C>(leaf.index))
+            (mu.get_mut::<C>(leaf.index), nu.get_mut::<C>(leaf.index), next.get_mut::<C>(leaf.index))
         else {
             return;
         };
@@ -145,6 +145,7 @@ impl LeafVisitor for Sm3<'_> {
             eps: C::of(self.eps),
         };
         dispatch(current_isa(), OfLeaf { k, layout: &layouts[leaf.index], u: leaf.u, nu, mu, next });
+        mu.copy_from_slice(next);
     }
 }
 

@@ -100,6 +100,8 @@ part! {
 pub struct ScaleBySoapState {
     /// Steps done.
     pub count: Count,
+    /// As [`Steps::updates`](crate::part::Steps::updates).
+    pub updates: PerLeaf<Count>,
     /// First moments.
     pub mu: Moments,
     /// Second moments, of matrices in the basis.
@@ -116,9 +118,10 @@ pub struct ScaleBySoapState {
     rooms: Rooms,
 }
 
-state_fields!(ScaleBySoapState { count, mu, nu, left, right, left_basis, right_basis });
+state_fields!(ScaleBySoapState { count, updates, mu, nu, left, right, left_basis, right_basis });
 
 impl WholeTreeTransformation for ScaleBySoap {
+    const BY_LEAF: bool = true;
     type State = ScaleBySoapState;
     type Needs = Nothing;
 
@@ -128,6 +131,7 @@ impl WholeTreeTransformation for ScaleBySoap {
         let [left, right] = squares(numbers, most, at)?;
         Ok(ScaleBySoapState {
             count: Count::default(),
+            updates: at.updates(),
             mu: at.moments()?,
             nu: at.moments()?,
             left_basis: left.clone(),
@@ -139,25 +143,23 @@ impl WholeTreeTransformation for ScaleBySoap {
         })
     }
 
-    fn transform(&self, state: &mut ScaleBySoapState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let count = state.count.get();
-        state.count.increment();
-        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(count));
+    fn transform(&self, state: &mut ScaleBySoapState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let clock = Clock::begin(&mut state.count, &mut state.updates, at);
+        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));
         let shampoo = self.shampoo_beta.unwrap_or(b2);
-        let anew = count.is_multiple_of(self.precondition_frequency);
-        tree.visit(&mut Scale { state, count, b1, b2, eps, shampoo, anew });
+        tree.visit(&mut Scale { state, clock, every: self.precondition_frequency, b1, b2, eps, shampoo });
     }
 }
 
 struct Scale<'a> {
     state: &'a mut ScaleBySoapState,
-    count: u64,
+    clock: Clock,
+    /// Updates of a leaf from one time that its bases are refreshed to the next.
+    every: u64,
     b1: f64,
     b2: f64,
     eps: f64,
     shampoo: f64,
-    /// Whether the bases are refreshed.
-    anew: bool,
 }
 
 impl Scale<'_> {
@@ -214,8 +216,8 @@ impl Scale<'_> {
     }
 
     /// One step in the basis.
-    fn step<C: Real>(&mut self, leaf: usize, places: &Places, u: &mut [C]) {
-        let adam = self.adam::<C>(self.count - 1);
+    fn step<C: Real>(&mut self, leaf: usize, places: &Places, u: &mut [C], updates: u64) {
+        let adam = self.adam::<C>(updates - 1);
         let ScaleBySoapState { mu, nu, left_basis, right_basis, rooms, .. } = &mut *self.state;
         let (room, size) = (rooms.of::<C>(), places.size());
         let (Some(mu), Some(nu)) = (mu.get_mut::<C>(leaf), nu.get_mut::<C>(leaf)) else { return };
@@ -238,8 +240,9 @@ impl Scale<'_> {
 impl LeafVisitor for Scale<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let (i, matrices) = (leaf.index, self.state.matrices.clone());
+        let updates = self.clock.of_leaf(&self.state.updates, i).updates;
         let Some(places) = matrices.of(i) else {
-            let adam = self.adam::<C>(self.count);
+            let adam = self.adam::<C>(updates);
             let ScaleBySoapState { mu, nu, .. } = &mut *self.state;
             let moments = mu.get_mut::<C>(i).unwrap_or_default().iter_mut().zip(nu.get_mut::<C>(i).unwrap_or_default());
             for (u, (m, v)) in leaf.u.iter_mut().zip(moments) {
@@ -255,12 +258,12 @@ impl LeafVisitor for Scale<'_> {
         places.read(leaf.u, &mut self.state.rooms.of::<C>().gradient);
         // The step goes by the bases, not by the factors: it does not matter that these are a step ahead.
         self.accumulate::<C>(i, size);
-        if self.count == 0 {
+        if updates == 0 {
             self.begin::<C>(i, size);
             return leaf.u.fill(C::zero());
         }
-        self.step(i, places, leaf.u);
-        if self.anew {
+        self.step(i, places, leaf.u, updates);
+        if updates.is_multiple_of(self.every) {
             self.refresh::<C>(i, places);
         }
     }

@@ -122,6 +122,7 @@ impl AdaptiveGradClip {
 
 impl WholeTreeTransformation for AdaptiveGradClip {
     const READS_PARAMS: bool = true;
+    const BY_LEAF: bool = true;
     type State = AdaptiveGradClipState;
     type Needs = Nothing;
 

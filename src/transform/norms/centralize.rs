@@ -60,6 +60,7 @@ pub struct CentralizeState {
 state_fields!(CentralizeState {} knows { units });
 
 impl WholeTreeTransformation for Centralize {
+    const BY_LEAF: bool = true;
     type State = CentralizeState;
     type Needs = Nothing;
 

@@ -86,16 +86,18 @@ impl ScaleByNovograd {
 pub struct ScaleByNovogradState {
     /// Steps done.
     pub count: Count,
+    /// As [`Steps::updates`](crate::part::Steps::updates).
+    pub updates: PerLeaf<Count>,
     /// The running mean of each leaf's squared norm.
     pub nu: PerLeaf<Scalar>,
 }
 
-state_fields!(ScaleByNovogradState { count, nu });
+state_fields!(ScaleByNovogradState { count, updates, nu });
 
 /// The hyperparameters of one step.
 #[derive(Clone, Copy, Debug)]
 pub struct NovogradRun {
-    first: bool,
+    clock: Clock,
     b1: f64,
     b2: f64,
     eps: f64,
@@ -121,15 +123,18 @@ impl TwoPasses for ScaleByNovograd {
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByNovogradState> {
-        Ok(ScaleByNovogradState { count: Count::default(), nu: PerLeaf::new(at.active(), Scalar::default()) })
+        Ok(ScaleByNovogradState {
+            count: Count::default(),
+            updates: at.updates(),
+            nu: PerLeaf::new(at.active(), Scalar::default()),
+        })
     }
 
-    fn begin(&self, memory: &mut ScaleByNovogradState, _: &StepContext<'_>) -> NovogradRun {
-        let count = memory.count.get();
-        memory.count.increment();
+    fn begin(&self, memory: &mut ScaleByNovogradState, at: &StepContext<'_>) -> NovogradRun {
+        let clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
         let [b1, b2, eps, eps_root, weight_decay] =
-            [&self.b1, &self.b2, &self.eps, &self.eps_root, &self.weight_decay].map(|h| h.at(count));
-        NovogradRun { first: count == 0, b1, b2, eps, eps_root, weight_decay }
+            [&self.b1, &self.b2, &self.eps, &self.eps_root, &self.weight_decay].map(|h| h.at(clock.count));
+        NovogradRun { clock, b1, b2, eps, eps_root, weight_decay }
     }
 
     fn first<C: Real>(&self, _: &ScaleByNovogradState, _: &NovogradRun, _: usize) {}
@@ -140,10 +145,12 @@ impl TwoPasses for ScaleByNovograd {
     }
 
     fn decide(&self, memory: &mut ScaleByNovogradState, run: &mut NovogradRun, sums: Sums<'_>) {
-        let keep = if run.first { 0.0 } else { run.b2 };
-        for (leaf, nu) in memory.nu.iter_mut() {
+        let ScaleByNovogradState { updates, nu, .. } = memory;
+        for (leaf, nu) in nu.iter_mut().filter(|(leaf, _)| !sums.rests(*leaf)) {
             // A first norm replaces what was there.
-            let kept = if run.first { 0.0 } else { keep * nu.get() };
+            let first = run.clock.of_leaf(updates, leaf).updates == 0;
+            let keep = if first { 0.0 } else { run.b2 };
+            let kept = if first { 0.0 } else { keep * nu.get() };
             nu.set(kept + (1.0 - keep) * sums.leaf(0, leaf));
         }
     }

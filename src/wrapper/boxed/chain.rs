@@ -24,6 +24,10 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)
     }
 
+    fn skips_absent(&self) -> bool {
+        self.iter().all(Stage::skips_absent)
+    }
+
     fn validate(&self) -> Result<()> {
         self.iter().try_for_each(Stage::validate)
     }

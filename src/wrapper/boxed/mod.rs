@@ -65,6 +65,8 @@ pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
     #[doc(hidden)]
     fn dyn_shape(&self) -> Shape;
     #[doc(hidden)]
+    fn dyn_skips_absent(&self) -> bool;
+    #[doc(hidden)]
     fn dyn_validate(&self) -> Result<()>;
     #[doc(hidden)]
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>>;
@@ -118,6 +120,9 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_shape(&self) -> Shape {
         self.shape()
+    }
+    fn dyn_skips_absent(&self) -> bool {
+        self.skips_absent()
     }
     fn dyn_validate(&self) -> Result<()> {
         self.validate()

@@ -53,6 +53,10 @@ macro_rules! boxed_stage {
                 (**self).dyn_needs()
             }
 
+            fn skips_absent(&self) -> bool {
+                (**self).dyn_skips_absent()
+            }
+
             fn validate(&self) -> Result<()> {
                 (**self).dyn_validate()
             }

@@ -160,7 +160,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
         }
         tree.visit(&mut Arrive(gradient));
         if self.reset_state {
-            start_anew(adv_state, nested.anew(&self.inner, at));
+            start_anew(adv_state, nested.anew(&self.inner, at), &[]);
         }
     }
 

@@ -153,7 +153,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 self.optimizer.finish(&mut state.opt_state, run, sums, outcome);
                 outcome.emitted |= !here;
                 if let Some(fresh) = fresh {
-                    start_anew(&mut state.adv_state, *fresh);
+                    start_anew(&mut state.adv_state, *fresh, sums.resting);
                 }
             }
         }

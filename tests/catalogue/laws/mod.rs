@@ -1,5 +1,6 @@
 //! The laws, one to a file. Each is a function of an entry and a problem.
 
+mod absent;
 mod arguments;
 #[cfg(feature = "config")]
 mod configs;

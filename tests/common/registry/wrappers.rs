@@ -23,6 +23,8 @@ family! {
     masked_state, ELEMENT, chain((masked(scale_by_adam(), !Mask::min_ndim(2)), scale(-0.1)));
     frozen, ELEMENT, masked(adam(0.1), Mask::min_ndim(1)).freeze_others();
     freezable, ELEMENT, freezable(adam(0.1));
+    skip_absent, ELEMENT, skip_absent(adam(0.1));
+    skip_absent_of_matrices, WHOLE, skip_absent(chain((clip_by_global_norm(1.0), muon(0.1))));
     partition, WHOLE, partition(
         (("a", chain((clip_by_global_norm(0.1), adam(0.1)))), ("b", sgd(0.1)), ("c", set_to_zero())),
         Labels::by(|leaf| ["a", "b", "c"][leaf.ndim() % 3]),

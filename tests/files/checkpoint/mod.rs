@@ -1,5 +1,6 @@
 //! Checkpoints: what is saved comes back bit for bit, what does not fit or is damaged is refused and changes nothing.
 
+mod absent;
 mod bad_loads;
 mod damage;
 mod fixtures;

@@ -140,3 +140,21 @@ fn a_file_without_parameters_has_a_state() {
     assert!(error.is_file() && error.to_string().contains("no parameters"), "{error}");
     assert!(same_bits(&*file.load_state(&optimizer, &params).unwrap(), &*state));
 }
+
+/// What may differ is an argument of one of the two optimizers, by its name or by its place.
+#[test]
+fn what_may_differ_is_there() {
+    let params = dyn_tree(&[("a", &[1.0, 2.0])]);
+    let (before, after) = (chain((clip(1.0), adam(0.1))), chain((clip(1.0), adam(0.2))));
+    let file = saved(&before, &params);
+    let load = |name: &str| Load::strict().may_differ(name).load(&file, &after, &mut params.clone()).map(drop);
+    for name in ["learning_rate", "$.chain[1].adam.learning_rate", "$.chain[1]", "$"] {
+        load(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    assert!(load("b1").unwrap_err().is_mismatch());
+    for name in ["learning_rat", "adamw", "chain[1].adam.lr", "$.chain[2]", ""] {
+        let error = load(name).unwrap_err().to_string();
+        assert!(error.starts_with("may_differ: there is no argument"), "{name}: {error}");
+    }
+    assert!(load("learning_rat").unwrap_err().to_string().contains("learning_rate"));
+}

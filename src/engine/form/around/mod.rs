@@ -10,6 +10,7 @@ use core::marker::PhantomData;
 pub use arithmetic::{Arithmetic, AroundWithArithmetic, NoArithmetic, WithArithmetic};
 pub use weighing::{AroundWithSums, Weighing, WithSums};
 
+use super::super::stage::is_among;
 use super::super::{InitContext, Outcome, Stage, StepContext};
 use super::Part;
 use crate::element::Real;
@@ -123,6 +124,9 @@ pub trait Wrapper: Holds {
     /// Whether a leaf may rest in some steps and not in others, so that what is inside counts updates leaf by leaf.
     #[doc(hidden)]
     const RESTS: bool = false;
+    /// Whether a leaf without a gradient [rests](Wrapper::RESTS).
+    #[doc(hidden)]
+    const SKIPS_ABSENT: bool = false;
 
     /// What is inside, as it is in this step; usually the same.
     fn inner_now<'a>(&'a self, memory: &'a Self::Memory) -> &'a Self::Inner {
@@ -148,8 +152,14 @@ pub trait Wrapper: Holds {
 
     /// Whether it acts on a leaf in this step; what is inside has state for it whether or not.
     fn acts_on(&self, memory: &Self::Memory, leaf: usize) -> bool {
-        let _ = (memory, leaf);
-        true
+        !is_among(self.resting(memory), leaf)
+    }
+
+    /// Which leaves rest in this step, here or in a wrapper around this one, if any [may](Wrapper::RESTS).
+    #[doc(hidden)]
+    fn resting<'a>(&self, memory: &'a Self::Memory) -> &'a [bool] {
+        let _ = memory;
+        &[]
     }
 
     /// What happens to the leaves that it does not act on.

@@ -40,7 +40,7 @@ pub struct AroundKernel<K, I, L> {
 
 /// A look at all gradients.
 const fn look<P: Wrapper>() -> Shape {
-    Shape { barriers: P::LOOKS as usize, stateful: 0, reads_params: 0, materializes: 0, sums: P::LOOKS as usize }
+    Shape { barriers: P::LOOKS as usize, sums: P::LOOKS as usize, ..Shape::NOTHING }
 }
 
 const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
@@ -51,10 +51,9 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
     // ends there, whatever is run again later, so that the engine need not store the updates for that.
     let last = Shape {
         barriers: O::WAITS as usize,
-        stateful: 0,
         reads_params: (O::READS_PARAMS_LAST as u32) << 1,
-        materializes: 0,
         sums: O::SUMS,
+        ..Shape::NOTHING
     };
     let begins = if O::TAKES_IN { Shape::elementwise(false, O::READS_PARAMS) } else { own::<P, O>(O::BEFORE) };
     look::<P>().then(begins).then(inner).then(own::<P, O>(O::AFTER)).then(last)
@@ -87,7 +86,13 @@ fn decide<P: Wrapper>(
 
 /// What is inside is told of a step.
 fn told<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, decision: Decision, at: &StepContext<'a>) -> StepContext<'a> {
-    if decision == Decision::Run { part.tell(memory, at) } else { *at }
+    let at = if decision == Decision::Run { part.tell(memory, at) } else { *at };
+    if P::RESTS { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
+}
+
+/// What was added up, and of which leaves nothing was.
+fn summed<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, sums: Sums<'a>) -> Sums<'a> {
+    if P::RESTS { Sums { resting: part.resting(memory), ..sums } } else { sums }
 }
 
 fn is_on<P: Wrapper>(part: &P, state: &StateOf<P>, leaf: usize) -> bool {
@@ -120,6 +125,11 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn needs(part: &P) -> Level {
         part.inner().needs().max(A::LEVEL)
+    }
+
+    fn skips_absent(part: &P) -> bool {
+        let does_nothing = !(O::BEFORE || O::AFTER || O::WAITS || O::SUMS > 0 || P::LOOKS);
+        P::SKIPS_ABSENT || does_nothing && part.inner().skips_absent()
     }
 
     fn validate(part: &P) -> Result<()> {
@@ -177,7 +187,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         }
         let (Some(decision), Some(inner)) = (run.decision, &mut run.inner) else { return };
         let at = told(part, &state.memory, decision, at);
-        let (index, sums) = (index - P::LOOKS as usize, sums.skip(P::LOOKS as usize));
+        let (index, sums) = (index - P::LOOKS as usize, summed(part, &state.memory, sums).skip(P::LOOKS as usize));
         let transformation = part.inner_now(&state.memory);
         match &state.active {
             Some(active) => {
@@ -193,7 +203,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let runs = run.decision == Some(Decision::Run);
         let inside = run.inner.map(|inner| {
             let mut inside = Outcome { emitted: outcome.emitted || O::BEFORE && runs, skipped: false };
-            let sums = sums.skip(P::LOOKS as usize);
+            let sums = summed(part, &state.memory, sums).skip(P::LOOKS as usize);
             part.inner_now(&state.memory).finish(&mut state.inner, inner, sums, &mut inside);
             inside
         });

@@ -80,6 +80,8 @@ part! {
 pub struct ScaleByAdamMiniState {
     /// Steps done.
     pub count: Count,
+    /// As [`Steps::updates`](crate::part::Steps::updates).
+    pub updates: PerLeaf<Count>,
     /// First moments.
     pub mu: Moments,
     /// Second moments: a number for each block.
@@ -88,9 +90,10 @@ pub struct ScaleByAdamMiniState {
     room: Vec<f64>,
 }
 
-state_fields!(ScaleByAdamMiniState { count, mu, nu });
+state_fields!(ScaleByAdamMiniState { count, updates, mu, nu });
 
 impl WholeTreeTransformation for ScaleByAdamMini {
+    const BY_LEAF: bool = true;
     type State = ScaleByAdamMiniState;
     type Needs = Nothing;
 
@@ -101,30 +104,36 @@ impl WholeTreeTransformation for ScaleByAdamMini {
         let full = nu.leaves().filter(|leaf| at.structure().leaves()[*leaf].len() > 0);
         let most = full.filter_map(|leaf| nu.shape(leaf)).map(|shape| shape[0]).max().unwrap_or(0);
         let room = Vec::with_capacity(most);
-        Ok(ScaleByAdamMiniState { count: Count::default(), mu: at.moments_of(self.mu_dtype)?, nu, room })
+        Ok(ScaleByAdamMiniState {
+            count: Count::default(),
+            updates: at.updates(),
+            mu: at.moments_of(self.mu_dtype)?,
+            nu,
+            room,
+        })
     }
 
-    fn transform(&self, state: &mut ScaleByAdamMiniState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let clock = Clock::after(state.count.get());
-        state.count.increment();
+    fn transform(&self, state: &mut ScaleByAdamMiniState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let clock = Clock::begin(&mut state.count, &mut state.updates, at);
         let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));
-        let unbias = [b1, b2].map(|b| 1.0 / clock.bias_correction(b));
-        tree.visit(&mut Scale { rule: self, state, b1, b2, unbias, eps });
+        tree.visit(&mut Scale { rule: self, state, clock, b1, b2, eps });
     }
 }
 
 struct Scale<'a> {
     rule: &'a ScaleByAdamMini,
     state: &'a mut ScaleByAdamMiniState,
+    clock: Clock,
     b1: f64,
     b2: f64,
-    unbias: [f64; 2],
     eps: f64,
 }
 
 impl LeafVisitor for Scale<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let ScaleByAdamMiniState { mu, nu, room, .. } = &mut *self.state;
+        let ScaleByAdamMiniState { updates, mu, nu, room, .. } = &mut *self.state;
+        let clock = self.clock.of_leaf(updates, leaf.index);
+        let unbias = [self.b1, self.b2].map(|b| 1.0 / clock.bias_correction(b));
         let (Some(runs), Some(dtype)) = (self.rule.blocks.of(leaf.spec), mu.dtype(leaf.index)) else { return };
         let Some(nu) = nu.get_mut::<C>(leaf.index) else { return };
         room.clear();
@@ -135,7 +144,7 @@ impl LeafVisitor for Scale<'_> {
         let size = leaf.u.len() as f64 / runs.count as f64;
         for (v, sum) in nu.iter_mut().zip(&mut *room) {
             *v = C::of(self.b2 * v.as_f64() + (1.0 - self.b2) * (*sum / size));
-            *sum = self.unbias[0] / ((self.unbias[1] * v.as_f64()).sqrt() + self.eps);
+            *sum = unbias[0] / ((unbias[1] * v.as_f64()).sqrt() + self.eps);
         }
         let [keep, take] = [self.b1, 1.0 - self.b1].map(C::of);
         with_dtype!(dtype, M => {

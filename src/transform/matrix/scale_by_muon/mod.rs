@@ -105,13 +105,15 @@ part! {
 pub struct ScaleByMuonState {
     /// Steps done.
     pub count: Count,
+    /// As [`Steps::updates`](crate::part::Steps::updates).
+    pub updates: PerLeaf<Count>,
     /// Running means.
     pub mu: Moments,
     layouts: Arc<[Option<Layout>]>,
     scratch: Scratch,
 }
 
-state_fields!(ScaleByMuonState { count, mu });
+state_fields!(ScaleByMuonState { count, updates, mu });
 
 impl ScaleByMuon {
     fn check_coeffs(&self) -> Result<()> {
@@ -123,27 +125,26 @@ impl ScaleByMuon {
 }
 
 impl WholeTreeTransformation for ScaleByMuon {
+    const BY_LEAF: bool = true;
     type State = ScaleByMuonState;
     type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByMuonState> {
         let layouts = layouts(&self.weight_dimension_numbers, at, Self::NAME)?;
         let mu = at.moments_of(self.mu_dtype)?;
-        Ok(ScaleByMuonState { count: Count::default(), mu, layouts: layouts.into(), scratch: Scratch::default() })
+        Ok(ScaleByMuonState {
+            count: Count::default(),
+            updates: at.updates(),
+            mu,
+            layouts: layouts.into(),
+            scratch: Scratch::default(),
+        })
     }
 
-    fn transform(&self, state: &mut ScaleByMuonState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let clock = Clock::after(state.count.get());
-        state.count.increment();
-        let beta = self.beta.at(clock.count);
-        let unbias = 1.0 / clock.bias_correction(beta);
-        let next = Clock::after(clock.count.saturating_add(1));
-        let (of_mean, of_update) = match self.nesterov {
-            true => (beta / next.bias_correction(beta), (1.0 - beta) * unbias),
-            false => (unbias, 0.0),
-        };
-        let momentum = Momentum { keep: beta, take: 1.0 - beta, of_mean, of_update };
-        tree.visit(&mut Orthogonalize { rule: self, state, momentum, eps: self.eps.at(clock.count) });
+    fn transform(&self, state: &mut ScaleByMuonState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let clock = Clock::begin(&mut state.count, &mut state.updates, at);
+        let [beta, eps] = [&self.beta, &self.eps].map(|h| h.at(clock.count));
+        tree.visit(&mut Orthogonalize { rule: self, state, clock, beta, eps });
     }
 }
 
@@ -157,6 +158,16 @@ struct Momentum {
 }
 
 impl Momentum {
+    fn of(beta: f64, nesterov: bool, clock: Clock) -> Momentum {
+        let unbias = 1.0 / clock.bias_correction(beta);
+        let next = Clock::after(clock.updates.saturating_add(1));
+        let (of_mean, of_update) = match nesterov {
+            true => (beta / next.bias_correction(beta), (1.0 - beta) * unbias),
+            false => (unbias, 0.0),
+        };
+        Momentum { keep: beta, take: 1.0 - beta, of_mean, of_update }
+    }
+
     /// Moves the mean on, and puts in place of the updates what the mean is held to be.
     fn apply<C: Real, M: Element>(self, mean: &mut [M], u: &mut [C]) {
         let [keep, take] = [C::of(self.keep), C::of(self.take)];
@@ -172,16 +183,18 @@ impl Momentum {
 struct Orthogonalize<'a> {
     rule: &'a ScaleByMuon,
     state: &'a mut ScaleByMuonState,
-    momentum: Momentum,
+    clock: Clock,
+    beta: f64,
     eps: f64,
 }
 
 impl LeafVisitor for Orthogonalize<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let ScaleByMuonState { mu, layouts, scratch, .. } = &mut *self.state;
+        let ScaleByMuonState { updates, mu, layouts, scratch, .. } = &mut *self.state;
+        let momentum = Momentum::of(self.beta, self.rule.nesterov, self.clock.of_leaf(updates, leaf.index));
         let (Some(dtype), Some(layout)) = (mu.dtype(leaf.index), &layouts[leaf.index]) else { return };
         with_dtype!(dtype, M => {
-            self.momentum.apply::<C, M>(mu.get_mut(leaf.index).unwrap_or_default(), leaf.u);
+            momentum.apply::<C, M>(mu.get_mut(leaf.index).unwrap_or_default(), leaf.u);
         });
         let rule = self.rule;
         let coeffs = rule.ns_coeffs.rows(rule.ns_steps);

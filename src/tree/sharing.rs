@@ -1,0 +1,134 @@
+//! Leaves that share memory.
+
+use core::ops::Range;
+
+use super::{Tree, Walk};
+use crate::error::{Error, Result};
+use crate::layout::{Cursor, Difference, Run, dense_strides};
+use crate::tree::LeafParts;
+
+/// Refuses trees in which two leaves have elements in the same place, as clones of an `ArcArray` have. Writing to one makes it an
+/// array of its own, so that what was one parameter would silently become two.
+///
+/// Costs a walk over the leaves. Elements are looked at only where leaves with gaps lie across each other.
+pub(crate) fn refuse_shared<T: Tree + ?Sized>(tree: &T) -> Result<()> {
+    let mut leaves = Vec::new();
+    tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| {
+        if leaf.parts.data.len() > 0 {
+            leaves.push(Placed { path: path.to_owned(), extent: extent(&leaf.parts), parts: leaf.parts });
+        }
+    }));
+    // What begins at the same place stays in the order of the tree.
+    leaves.sort_by_key(|leaf| leaf.extent.start);
+    let (mut found, mut rest) = (Vec::new(), &leaves[..]);
+    while let Some(first) = rest.first() {
+        let (mut end, mut across) = (first.extent.end, 1);
+        while let Some(next) = rest.get(across).filter(|next| next.extent.start < end) {
+            (end, across) = (end.max(next.extent.end), across + 1);
+        }
+        if across > 1 {
+            meetings(&rest[..across], end, &mut found);
+        }
+        rest = &rest[across..];
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let what = "leaves of the parameters share memory, which a step would part; show one of them only, or make copies";
+    Err(Error::structure(what, found))
+}
+
+/// A leaf, and the bytes from its first element in memory to its last.
+struct Placed {
+    path: String,
+    extent: Range<isize>,
+    parts: LeafParts,
+}
+
+fn extent(parts: &LeafParts) -> Range<isize> {
+    let (mut least, mut most) = (0, 0);
+    for (len, stride) in parts.shape.iter().zip(&parts.strides) {
+        let far = (*len as isize - 1) * stride;
+        least += far.min(0);
+        most += far.max(0);
+    }
+    let (first, size) = (parts.data.address() as isize, parts.data.dtype().size() as isize);
+    first + least * size..first + (most + 1) * size
+}
+
+/// Of leaves that lie across each other, those that have an element in the same place as one before.
+fn meetings(leaves: &[Placed], end: isize, found: &mut Vec<Difference>) {
+    let start = leaves[0].extent.start;
+    // Clones begin at the same place; then there is no need to look at elements.
+    let clones = leaves.iter().enumerate().filter_map(|(i, leaf)| {
+        let is_clone = |before: &&Placed| before.parts.data.address() == leaf.parts.data.address();
+        Some(shared(leaf, leaves[..i].iter().find(is_clone)?))
+    });
+    let before = found.len();
+    found.extend(clones);
+    if found.len() > before {
+        return;
+    }
+    let mut taken = vec![0_u64; (end - start) as usize / 64 + 1];
+    let bit = |place: isize| ((place - start) as usize / 64, 1 << ((place - start) % 64));
+    for (i, leaf) in leaves.iter().enumerate() {
+        let is_taken = |place: &isize| taken[bit(*place).0] & bit(*place).1 != 0;
+        if let Some(place) = leaf.places().find(is_taken) {
+            found.extend(
+                leaves[..i].iter().find(|before| before.places().any(|x| x == place)).map(|of| shared(leaf, of)),
+            );
+        }
+        leaf.places().for_each(|place| taken[bit(place).0] |= bit(place).1);
+    }
+}
+
+fn shared(leaf: &Placed, with: &Placed) -> Difference {
+    Difference::Shared { path: leaf.path.clone(), with: with.path.clone() }
+}
+
+impl Placed {
+    /// Where each element is.
+    fn places(&self) -> impl Iterator<Item = isize> {
+        let LeafParts { data, shape, strides } = &self.parts;
+        let (first, size) = (data.address() as isize, data.dtype().size() as isize);
+        let mut cursor = Cursor::new(shape, &dense_strides(shape), strides, 0);
+        let runs: Vec<Run> = cursor.take(data.len()).collect();
+        let places = move |run: Run| (0..run.len as isize).map(move |i| first + (run.offset + i * run.stride) * size);
+        runs.into_iter().flat_map(places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{ArcArray2, Array2, ArrayView2, s};
+
+    fn message<T: Tree>(tree: &T) -> Option<String> {
+        refuse_shared(tree).err().map(|error| error.to_string().lines().skip(1).collect::<Vec<_>>().join("|"))
+    }
+
+    #[test]
+    fn leaves_that_share_an_element_are_found_and_others_are_not() {
+        let shared = ArcArray2::<f32>::zeros((4, 6));
+        let parts = |a, b| message(&(ArcArray2::<f32>::zeros((4, 6)), a, b));
+        let turned = shared.clone().reversed_axes();
+        assert_eq!(parts(shared.clone(), turned.clone()), Some("  2: shares memory with `1`".into()));
+        assert_eq!(parts(shared.clone(), ArcArray2::zeros((4, 6))), None);
+        assert_eq!(parts(shared.clone(), shared.to_owned().into_shared()), None);
+
+        // Pieces of one array: beside each other, across each other without and with an element of both, backwards.
+        let piece = |slice: ndarray::SliceInfo<_, _, _>| shared.clone().slice_move(slice);
+        assert_eq!(parts(piece(s![..2, ..]), piece(s![2.., ..])), None);
+        assert_eq!(parts(piece(s![.., 0..6;2]), piece(s![.., 1..6;2])), None);
+        assert_eq!(parts(piece(s![.., ..3]), piece(s![.., 3..])), None);
+        assert!(parts(piece(s![.., ..4]), piece(s![.., 3..])).is_some());
+        assert!(parts(piece(s![..3, ..]), piece(s![2..;-1, ..;-1])).is_some());
+        assert!(parts(piece(s![3.., ..]), piece(s![..;-1, ..])).is_some());
+
+        // Leaves without elements are nowhere.
+        assert_eq!(parts(piece(s![..0, ..]), piece(s![..0, ..])), None);
+        let array = Array2::<f64>::zeros((2, 2));
+        let views: Vec<ArrayView2<'_, f64>> = vec![array.view(); 3];
+        assert_eq!(message(&views), Some("  1: shares memory with `0`|  2: shares memory with `0`".into()));
+    }
+}
