@@ -15,4 +15,14 @@ family! {
         snapshot("clipped", GlobalNorm),
         adam(0.1),
     ));
+    monitor_of_parts, WHOLE, chain((
+        clip_by_global_norm(0.1),
+        sgd(0.1),
+        monitor()
+            .measure("far", ratio(GlobalNorm, of_params(GlobalNorm)))
+            .measure("mean", measure_with_ema(ratio(GlobalNorm, of_params(GlobalNorm)), 0.9))
+            .measure("bad", NotFinite)
+            .by_leaf(true)
+            .by_group(Labels::paths([("**", "all")])),
+    ));
 }
