@@ -108,7 +108,7 @@ pub fn required() -> Hyperparam {
 }
 
 /// The recipe of what shows its arguments.
-pub fn recipe_of(name: &str, arguments: impl FnOnce(&mut Visit<'_>)) -> Recipe {
+pub fn recipe_of(name: &str, arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Recipe {
     let mut entries = Vec::new();
     arguments(&mut |name, argument| entries.push((String::from(name), argument.setting().to_recipe())));
     Recipe::Map(vec![(name.into(), Recipe::Map(entries))])
@@ -134,7 +134,7 @@ macro_rules! recipe_of_arguments {
 
         fn recipe(&self) -> $crate::recipe::Recipe {
             let name = $crate::arguments::Arguments::name(self);
-            $crate::arguments::recipe_of(name, |visit| {
+            $crate::arguments::recipe_of(name, &mut |visit| {
                 $crate::arguments::Arguments::arguments(&mut self.clone(), visit)
             })
         }

@@ -239,8 +239,10 @@ impl<T: Stage> Pass<'_, T> {
         let p = &self.params[leaf];
         let direct = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == C::DTYPE;
         let source = self.source(leaf);
-        let fuses = T::FUSES && self.is_last() && !self.ends && matches!(self.sink, Sink::Params);
-        if fuses && direct(p) && source.as_ref().is_some_and(direct) && t.fuses_now(self.state, self.run, leaf) {
+        let fuses = self.is_last() && !self.ends && matches!(self.sink, Sink::Params);
+        let fuses = fuses && direct(p) && source.as_ref().is_some_and(direct);
+        // The constant stands alone, so that the loop is compiled only where it can run.
+        if const { T::FUSES } && fuses && t.fuses_now(self.state, self.run, leaf) {
             let source = source.as_ref().map_or(RawSlice::empty(C::DTYPE), |s| s.data);
             // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a pass;
             // gradients, parameters and stored updates are different memory.

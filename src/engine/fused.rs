@@ -73,23 +73,26 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
     let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
     let (from, to) = tile.io();
-    let run = |slots: Slots<'_, C>| kernel::map::<S, C>(isa, local, kernel, from, to, p, slots);
-    let added = with_list(&list, start, n, isa, spare, run);
+    let mut added = Added::default();
+    with_list(&list, start, n, isa, spare, &mut |slots: Slots<'_, C>| {
+        added = kernel::map::<S, C>(isa, local, kernel, from, to, p, slots);
+    });
     tile.spare = spare;
     if counts {
         add::<S>(&added, place, tile.sums);
     }
 }
 
-/// Calls a function with the stretches of the listed state arrays that belong to a tile, in the compute type.
-pub(crate) fn with_list<C: Real, T>(
+/// Calls a function with the stretches of the listed state arrays that belong to a tile, in the compute type. The function comes
+/// as a reference, here and below, so that this is compiled once and not for every loop there is.
+pub(crate) fn with_list<C: Real>(
     list: &SlotList,
     start: usize,
     n: usize,
     isa: Isa,
     spare: &mut [C],
-    f: impl FnOnce(Slots<'_, C>) -> T,
-) -> T {
+    f: &mut dyn FnMut(Slots<'_, C>),
+) {
     if list.is_native::<C>() {
         // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
         return f(unsafe { list.slices(start, n) });
@@ -102,12 +105,11 @@ pub(crate) fn with_list<C: Real, T>(
         // SAFETY: as above.
         unsafe { load(isa, raw, start, slice) };
     }
-    let done = f(slots.each_mut().map(|s| &mut **s));
+    f(slots.each_mut().map(|s| &mut **s));
     for (slice, raw) in slots.iter().zip(list.slots) {
         // SAFETY: as above.
         raw.inspect(|raw| unsafe { store(isa, *raw, start, slice) });
     }
-    done
 }
 
 /// Does the last pass on a whole piece, where everything has the compute type and lies dense.
@@ -182,7 +184,7 @@ pub(crate) fn with_slots<C: Real, const N: usize>(
     n: usize,
     isa: Isa,
     spare: &mut [C],
-    f: impl FnOnce([&mut [C]; N]),
+    f: &mut dyn FnMut([&mut [C]; N]),
 ) {
     const { assert!(N <= MOST_SLOTS, "there is room for so many arrays") };
     let mut slots: [&mut [C]; N] = core::array::from_fn(|_| <&mut [C]>::default());

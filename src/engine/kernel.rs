@@ -227,13 +227,16 @@ macro_rules! map_by_arrays {
     ($k:ident, $from:ident, $u:ident, $p:ident, $lanes:ident; $($n:pat => $map:ident $sum:ident ($($s:ident),*);)*) => {
         match S::SLOTS {
             $(
-                $n if TO < S::SHAPE.barriers => {
-                    let ($from, $u, $p) = ($from.as_chunks(), $u.as_chunks_mut(), $p.as_chunks());
-                    $(let $s = $s.as_chunks_mut();)*
-                    $sum::<S, C, FROM, TO>($k, $from.0, $u.0, $p.0, $($s.0,)* $lanes);
-                    $map::<S, C, FROM, TO>($k, $from.1, $u.1, $p.1, $($s.1,)* $lanes);
+                $n => {
+                    if const { TO < S::SHAPE.barriers } {
+                        let ($from, $u, $p) = ($from.as_chunks(), $u.as_chunks_mut(), $p.as_chunks());
+                        $(let $s = $s.as_chunks_mut();)*
+                        $sum::<S, C, FROM, TO>($k, $from.0, $u.0, $p.0, $($s.0,)* $lanes);
+                        $map::<S, C, FROM, TO>($k, $from.1, $u.1, $p.1, $($s.1,)* $lanes);
+                    } else {
+                        $map::<S, C, FROM, TO>($k, $from, $u, $p, $($s,)* $lanes)
+                    }
                 }
-                $n => $map::<S, C, FROM, TO>($k, $from, $u, $p, $($s,)* $lanes),
             )*
         }
     };
@@ -298,15 +301,27 @@ pub(crate) fn map<S: Stage, C: Real>(
     p: &[C],
     slots: Slots<'_, C>,
 ) -> Added {
-    // Only the spans that a chain with so many barriers can have are compiled.
-    match (S::SHAPE.barriers, span.from, span.to) {
-        (_, 0, 0) => dispatch(isa, Map::<S, C, 0, 0> { kernel, from, u, p, slots }),
-        (1.., 0, 1) => dispatch(isa, Map::<S, C, 0, 1> { kernel, from, u, p, slots }),
-        (1.., 1, 1) => dispatch(isa, Map::<S, C, 1, 1> { kernel, from, u, p, slots }),
-        (2.., 0, 2) => dispatch(isa, Map::<S, C, 0, 2> { kernel, from, u, p, slots }),
-        (2.., 1, 2) => dispatch(isa, Map::<S, C, 1, 2> { kernel, from, u, p, slots }),
-        (2.., 2, 2) => dispatch(isa, Map::<S, C, 2, 2> { kernel, from, u, p, slots }),
-        _ => unreachable!("a fused chain has at most {MOST_BARRIERS} barriers"),
+    macro_rules! from_to {
+        ($from:literal, $to:literal) => {
+            dispatch(isa, Map::<S, C, $from, $to> { kernel, from, u, p, slots })
+        };
+    }
+    // The number of barriers stands alone, so that only the spans that a chain can have are compiled.
+    match const { S::SHAPE.barriers } {
+        0 => from_to!(0, 0),
+        1 => match (span.from, span.to) {
+            (0, 0) => from_to!(0, 0),
+            (0, _) => from_to!(0, 1),
+            _ => from_to!(1, 1),
+        },
+        _ => match (span.from, span.to) {
+            (0, 0) => from_to!(0, 0),
+            (0, 1) => from_to!(0, 1),
+            (1, 1) => from_to!(1, 1),
+            (0, _) => from_to!(0, 2),
+            (1, _) => from_to!(1, 2),
+            _ => from_to!(2, 2),
+        },
     }
 }
 
@@ -318,13 +333,18 @@ pub(crate) fn apply<S: Stage, C: Real>(
     p: &mut [C],
     slots: Slots<'_, C>,
 ) -> Added {
-    let span = S::SHAPE.span(S::SHAPE.barriers);
-    match (S::SHAPE.barriers, span.from) {
-        (0, _) => dispatch(isa, Apply::<S, C, 0, 0> { kernel, g, p, slots }),
-        (1, 0) => dispatch(isa, Apply::<S, C, 0, 1> { kernel, g, p, slots }),
-        (1, _) => dispatch(isa, Apply::<S, C, 1, 1> { kernel, g, p, slots }),
-        (_, 0) => dispatch(isa, Apply::<S, C, 0, 2> { kernel, g, p, slots }),
-        (_, 1) => dispatch(isa, Apply::<S, C, 1, 2> { kernel, g, p, slots }),
-        _ => dispatch(isa, Apply::<S, C, 2, 2> { kernel, g, p, slots }),
+    macro_rules! from_to {
+        ($from:literal, $to:literal) => {
+            dispatch(isa, Apply::<S, C, $from, $to> { kernel, g, p, slots })
+        };
+    }
+    // As above: one number, so that one loop is compiled.
+    match const { S::SHAPE.barriers * 3 + S::SHAPE.span(S::SHAPE.barriers).from } {
+        0 => from_to!(0, 0),
+        3 => from_to!(0, 1),
+        4 => from_to!(1, 1),
+        6 => from_to!(0, 2),
+        7 => from_to!(1, 2),
+        _ => from_to!(2, 2),
     }
 }

@@ -255,6 +255,8 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     const SHAPE: Shape;
     /// Whether the whole stage can run as one element loop.
     const FUSES: bool;
+    /// Whether it does so in every step: then [`fuses_now`](Stage::fuses_now) is not asked, and no member gets a loop of its own.
+    const FUSES_ALWAYS: bool = false;
     /// State arrays in that loop.
     const SLOTS: usize = 0;
 

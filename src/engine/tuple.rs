@@ -43,6 +43,7 @@ macro_rules! chains {
             const SHAPE: Shape = { let s = Shape::elementwise(false, false); $(let s = s.then($T::SHAPE);)* s };
             const SLOTS: usize = 0 $(+ $T::SLOTS)*;
             const FUSES: bool = true $(&& $T::FUSES)* && fits(Self::SHAPE, Self::SLOTS);
+            const FUSES_ALWAYS: bool = Self::FUSES $(&& $T::FUSES_ALWAYS)*;
 
             fn shape(&self) -> Shape {
                 let s = Shape::elementwise(false, false);
@@ -102,7 +103,8 @@ macro_rules! chains {
             }
 
             fn tile<Cx: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
-                if Self::FUSES && self.fuses_now(state, run, tile.leaf) {
+                // The constant stands alone, so that what cannot be reached is not compiled.
+                if const { Self::FUSES_ALWAYS } || Self::FUSES && self.fuses_now(state, run, tile.leaf) {
                     return fused_tile(self, state, run, place, span, tile);
                 }
                 let mut place = place;
@@ -113,7 +115,7 @@ macro_rules! chains {
             }
 
             fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
-                Self::FUSES $(&& self.$i.fuses_now(&state.$i, &run.$i, leaf))*
+                Self::FUSES_ALWAYS || Self::FUSES $(&& self.$i.fuses_now(&state.$i, &run.$i, leaf))*
             }
 
             #[inline]

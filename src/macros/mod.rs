@@ -193,10 +193,9 @@ macro_rules! part {
             }
 
             fn recipe(&self) -> $crate::recipe::Recipe {
-                let show = |visit: &mut $crate::arguments::Visit<'_>| {
-                    $crate::part::Part::own_arguments(&mut self.clone(), visit);
-                };
-                $crate::arguments::recipe_of($name, show)
+                $crate::arguments::recipe_of($name, &mut |visit| {
+                    $crate::part::Part::own_arguments(&mut self.clone(), visit)
+                })
             }
 
             $(fn effect(&self) -> $crate::part::Effect {

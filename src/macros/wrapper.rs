@@ -82,11 +82,9 @@ macro_rules! wrapper {
 
             fn recipe(&self) -> $crate::recipe::Recipe {
                 $crate::wrapper!(@or [$($recipe(self))?] [{
-                    let name = <Self as $crate::part::Part>::NAME;
-                    let show = |visit: &mut $crate::arguments::Visit<'_>| {
-                        $crate::part::Part::own_arguments(&mut self.clone(), visit);
-                    };
-                    $crate::arguments::recipe_of(name, show)
+                    $crate::arguments::recipe_of(<Self as $crate::part::Part>::NAME, &mut |visit| {
+                        $crate::part::Part::own_arguments(&mut self.clone(), visit)
+                    })
                 }])
             }
 

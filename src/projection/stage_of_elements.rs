@@ -55,11 +55,12 @@ impl<S: ElementSet> Part for ProjectElements<S> {
     }
 
     fn recipe(&self) -> Recipe {
-        recipe_of("project", |visit| own(&mut self.projection.clone(), visit))
+        recipe_of("project", &mut |visit| own(&mut self.projection.clone(), visit))
     }
 }
 
 impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
+    const APART: bool = true;
     const READS_PARAMS: bool = true;
     type Needs = Nothing;
     type Memory = ProjectElementsState;

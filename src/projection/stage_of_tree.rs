@@ -51,7 +51,7 @@ impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
     }
 
     fn recipe(&self) -> Recipe {
-        recipe_of("project", |visit| own(&mut self.projection.clone(), visit))
+        recipe_of("project", &mut |visit| own(&mut self.projection.clone(), visit))
     }
 }
 

@@ -51,6 +51,16 @@ impl Moments {
         value: f64,
         dtype: impl Fn(&LeafSpec) -> DType,
     ) -> Result<Moments> {
+        Moments::filled(structure, active, value, &dtype)
+    }
+
+    /// The same, compiled once.
+    fn filled(
+        structure: &Structure,
+        active: &[bool],
+        value: f64,
+        dtype: &dyn Fn(&LeafSpec) -> DType,
+    ) -> Result<Moments> {
         let place = InPage::next();
         let arrays = structure.leaves().iter().zip(active).map(|(leaf, on)| {
             if !on {
@@ -75,6 +85,16 @@ impl Moments {
         active: &[bool],
         dtype: impl Fn(&LeafSpec) -> DType,
         shape: impl Fn(&LeafSpec) -> Option<Vec<usize>>,
+    ) -> Result<Moments> {
+        Moments::shaped(structure, active, &dtype, &shape)
+    }
+
+    /// The same, compiled once.
+    fn shaped(
+        structure: &Structure,
+        active: &[bool],
+        dtype: &dyn Fn(&LeafSpec) -> DType,
+        shape: &dyn Fn(&LeafSpec) -> Option<Vec<usize>>,
     ) -> Result<Moments> {
         let place = InPage::next();
         let arrays = structure.leaves().iter().zip(active).map(|(leaf, on)| {

@@ -102,6 +102,7 @@ impl<T: Stage> Cautious<T> {
 }
 
 impl<T: Stage> Wrapper for Cautious<T> {
+    const ALWAYS_RUNS: bool = true;
     type Memory = CautiousMemory;
 
     fn start(&self, memory: &mut CautiousMemory, at: &InitContext<'_>, _: &T::State) -> Result<()> {

@@ -244,6 +244,7 @@ impl<T: Arguments + Stage> InjectHyperparams<T> {
 }
 
 impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
+    const ALWAYS_RUNS: bool = true;
     type Memory = Injected<T>;
 
     fn inner_now<'a>(&'a self, memory: &'a Injected<T>) -> &'a T {

@@ -97,6 +97,7 @@ impl<S> MaskedState<S> {
 impl<T: Stage> Wrapper for Masked<T> {
     type Memory = ();
     const CHOOSES: bool = true;
+    const ALWAYS_RUNS: bool = true;
 
     fn mask(&self) -> Option<&Mask> {
         Some(&self.mask)

@@ -146,6 +146,7 @@ impl<T: Stage> Mechanize<T> {
 }
 
 impl<T: Stage> Wrapper for Mechanize<T> {
+    const ALWAYS_RUNS: bool = true;
     type Memory = MechanizeMemory;
 
     fn start(&self, memory: &mut MechanizeMemory, _: &InitContext<'_>, _: &T::State) -> Result<()> {

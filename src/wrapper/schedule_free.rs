@@ -221,6 +221,7 @@ impl Part for Interpolate {
 }
 
 impl RuleWithMemory for Interpolate {
+    const APART: bool = true;
     const SLOTS: &'static [&'static str] = &["z"];
     const READS_PARAMS: bool = true;
     type Needs = Nothing;

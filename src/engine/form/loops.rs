@@ -161,14 +161,17 @@ loops! {
 /// Calls the loops for as many arrays as there are.
 macro_rules! by_arrays {
     ($f:ident, $from:ident, $to:ident, $p:ident, $lanes:ident; $($n:pat => $chunks:ident $flat:ident ($($s:ident),*);)*) => {
-        match (F::Sums::LEN, <F::Slots as SlotArray<C>>::LEN) {
+        match <F::Slots as SlotArray<C>>::LEN {
             $(
-                (0, $n) => $flat($f, $from, $to, $p, $($s,)* $lanes),
-                (_, $n) => {
-                    let ($from, $to, $p) = ($from.as_chunks(), $to.as_chunks_mut(), $p.as_chunks());
-                    $(let $s = $s.as_chunks_mut();)*
-                    $chunks($f, $from.0, $to.0, $p.0, $($s.0,)* $lanes);
-                    $flat($f, $from.1, $to.1, $p.1, $($s.1,)* $lanes);
+                $n => {
+                    if const { F::Sums::LEN == 0 } {
+                        $flat($f, $from, $to, $p, $($s,)* $lanes)
+                    } else {
+                        let ($from, $to, $p) = ($from.as_chunks(), $to.as_chunks_mut(), $p.as_chunks());
+                        $(let $s = $s.as_chunks_mut();)*
+                        $chunks($f, $from.0, $to.0, $p.0, $($s.0,)* $lanes);
+                        $flat($f, $from.1, $to.1, $p.1, $($s.1,)* $lanes);
+                    }
                 }
             )*
         }
@@ -241,7 +244,9 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
         let mut list = SlotList::new();
         let read = arrays.all.iter().enumerate().filter(|(slot, _)| access::<F, C>(*slot).reads());
         read.for_each(|(_, array)| list.push(array, leaf));
-        with_list(&list, start, n, isa, spare, |slots| dispatch(isa, Each { f, from, to, p, slots, sums }));
+        with_list(&list, start, n, isa, spare, &mut |slots| {
+            dispatch(isa, Each { f, from, to: &mut *to, p, slots, sums: &mut *sums });
+        });
     } else {
         dispatch(isa, Each { f, from, to, p, slots: Slots::default(), sums });
     }

@@ -122,6 +122,10 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// Transforms the update `u` of one element with parameter `p`, and adds to what is counted. Write `#[inline(always)]` on it.
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C, counts: &mut [u32]) -> C;
 
+    /// Whether there may be leaves that go through [`apply_apart`](RuleWithMemory::apply_apart). If not,
+    /// [`is_apart`](RuleWithMemory::is_apart) is not asked, and no loop is compiled for them.
+    const APART: bool = false;
+
     /// Whether a leaf goes through [`apply_apart`](RuleWithMemory::apply_apart) in this step, and not through `apply` in the loop of
     /// the whole chain: for arithmetic that depends on where an element is, or that would keep that loop from being vectorised.
     fn is_apart(&self, memory: &Self::Memory, leaf: usize) -> bool {
@@ -191,6 +195,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
 
     const SHAPE: Shape = Shape { sums: R::COUNTS, ..Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS) };
     const FUSES: bool = true;
+    const FUSES_ALWAYS: bool = !R::APART;
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
 
     fn validate(_: &R) -> Result<()> {
@@ -201,7 +206,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     fn init_state(rule: &R, at: &InitContext<'_>) -> Result<Self::State> {
         let start =
             |slot| Start { dtype: rule.slot_dtype(slot), value: 0.0, as_params: rule.slot_starts_as_params(slot) };
-        Ok(PartState { memory: rule.start(at)?, arrays: Arrays::new(R::SLOTS, at, start)? })
+        Ok(PartState { memory: rule.start(at)?, arrays: Arrays::new(R::SLOTS, at, &start)? })
     }
 
     fn begin(rule: &R, state: &mut Self::State, at: &StepContext<'_>) {
@@ -213,7 +218,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         let mut keeps = (0..sums.structure.len()).map(|leaf| {
             let of_zero =
                 |slots: &mut _| R::apply(rule.scalars::<f64>(memory, leaf), slots, 0.0, 0.0, &mut [0; MOST_SUMS]);
-            !rule.is_apart(memory, leaf) && keeps_zeros::<R::Slots<f64>>(R::READS_PARAMS, of_zero)
+            !(R::APART && rule.is_apart(memory, leaf)) && keeps_zeros::<R::Slots<f64>>(R::READS_PARAMS, of_zero)
         });
         outcome.emitted = !R::ZERO && (outcome.emitted || !keeps.all(|keeps| keeps));
         rule.finish(&mut state.memory, sums);
@@ -229,15 +234,15 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
             if span.has(place.at) {
                 tile.set_zero();
             }
-        } else if !rule.is_apart(&state.memory, leaf) {
+        } else if const { !R::APART } || !rule.is_apart(&state.memory, leaf) {
             fused_tile(rule, state, run, place, span, tile);
         } else if span.has(place.at) {
             let Some(list) = state.arrays.of_leaf(leaf) else { return };
             tile.settle();
             let (memory, k, isa) = (&state.memory, rule.scalars(&state.memory, leaf), tile.isa);
             let spare = core::mem::take(&mut tile.spare);
-            with_list(&list, tile.start, tile.u.len(), isa, spare, |slots| {
-                let stretch = Stretch { leaf, start: tile.start, u: tile.u, p: tile.p };
+            with_list(&list, tile.start, tile.u.len(), isa, spare, &mut |slots| {
+                let stretch = Stretch { leaf, start: tile.start, u: &mut *tile.u, p: tile.p };
                 dispatch(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
             });
             tile.spare = spare;
@@ -245,7 +250,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     }
 
     fn fuses_now(rule: &R, state: &Self::State, (): &(), leaf: usize) -> bool {
-        !rule.is_apart(&state.memory, leaf)
+        !(R::APART && rule.is_apart(&state.memory, leaf))
     }
 
     #[inline]
@@ -272,6 +277,6 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     }
 
     fn state_bytes(rule: &R, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        if span.has(at) { state.arrays.bytes(leaf, |_| 2) + rule.memory_bytes(&state.memory, leaf) } else { 0 }
+        if span.has(at) { state.arrays.bytes(leaf, &|_| 2) + rule.memory_bytes(&state.memory, leaf) } else { 0 }
     }
 }

@@ -106,6 +106,7 @@ pub trait Form<P: ?Sized> {
 
     const SHAPE: Shape;
     const FUSES: bool;
+    const FUSES_ALWAYS: bool;
     const SLOTS: usize;
 
     fn shape(part: &P) -> Shape {
@@ -194,6 +195,7 @@ impl<P: Part> Stage for P {
 
     const SHAPE: Shape = <P::Form as Form<P>>::SHAPE;
     const FUSES: bool = <P::Form as Form<P>>::FUSES;
+    const FUSES_ALWAYS: bool = <P::Form as Form<P>>::FUSES_ALWAYS;
     const SLOTS: usize = <P::Form as Form<P>>::SLOTS;
 
     fn shape(&self) -> Shape {

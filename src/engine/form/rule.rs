@@ -216,6 +216,7 @@ impl<R: Rule> Form<R> for OneElement {
 
     const SHAPE: Shape = Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS);
     const FUSES: bool = true;
+    const FUSES_ALWAYS: bool = true;
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
 
     fn validate(_: &R) -> Result<()> {
@@ -230,7 +231,7 @@ impl<R: Rule> Form<R> for OneElement {
             as_params: rule.slot_starts_as_params(slot),
         };
         let memory = Steps { count: Count::default(), updates: at.updates() };
-        Ok(PartState { memory, arrays: Arrays::new(R::SLOTS, at, start)? })
+        Ok(PartState { memory, arrays: Arrays::new(R::SLOTS, at, &start)? })
     }
 
     fn begin(rule: &R, state: &mut PartState<Steps>, at: &StepContext<'_>) -> RuleRun<R> {
@@ -271,7 +272,7 @@ impl<R: Rule> Form<R> for OneElement {
     }
 
     fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        if span.has(at) { state.arrays.bytes(leaf, |_| 2) } else { 0 }
+        if span.has(at) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
     }
 }
 

@@ -26,7 +26,7 @@ impl Arrays {
     pub(super) fn new(
         names: &'static [&'static str],
         at: &InitContext<'_>,
-        start: impl Fn(usize) -> Start,
+        start: &dyn Fn(usize) -> Start,
     ) -> Result<Arrays> {
         let one = |slot| {
             let Start { dtype, value, as_params } = start(slot);
@@ -55,7 +55,7 @@ impl Arrays {
     }
 
     /// Bytes of one element of each array of a leaf, times what `times` says of the array's number.
-    pub(super) fn bytes(&self, leaf: usize, times: impl Fn(usize) -> usize) -> usize {
+    pub(super) fn bytes(&self, leaf: usize, times: &dyn Fn(usize) -> usize) -> usize {
         let sizes = self.all.iter().map(|array| array.dtype(leaf).map_or(0, DType::size));
         sizes.enumerate().map(|(slot, size)| times(slot) * size).sum()
     }

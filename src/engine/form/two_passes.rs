@@ -206,6 +206,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         sums: sums_of::<P>(),
     };
     const FUSES: bool = P::GIVES_OUT && !P::TRANSFORMS;
+    const FUSES_ALWAYS: bool = <P as Stage>::FUSES;
     const SLOTS: usize = checked_slots(P::SLOTS, arrays::<P>());
 
     fn validate(_: &P) -> Result<()> {
@@ -216,7 +217,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State> {
         let start =
             |slot| Start { dtype: part.slot_dtype(slot), value: 0.0, as_params: part.slot_starts_as_params(slot) };
-        Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, start)? })
+        Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &start)? })
     }
 
     fn begin(part: &P, state: &mut Self::State, at: &StepContext<'_>) -> P::Run {
@@ -294,7 +295,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         let first = span.to == at || !P::GIVES_OUT && span.has(at);
         let second = P::GIVES_OUT && span.has(at + 1);
         let times = |pass: bool, accesses, slot| if pass { Access::of(accesses, slot).times() } else { 0 };
-        state.arrays.bytes(leaf, |slot| times(first, P::FIRST, slot) + times(second, P::SECOND, slot))
+        state.arrays.bytes(leaf, &|slot| times(first, P::FIRST, slot) + times(second, P::SECOND, slot))
     }
 }
 

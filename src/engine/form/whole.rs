@@ -132,6 +132,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     const SHAPE: Shape =
         Shape { barriers: 1, stateful: 0, reads_params: W::READS_PARAMS as u32, materializes: 1, sums: 0 };
     const FUSES: bool = false;
+    const FUSES_ALWAYS: bool = false;
     const SLOTS: usize = 0;
 
     fn needs(part: &W) -> Level {

@@ -92,6 +92,7 @@ struct NoiseLeaf {
 }
 
 impl RuleWithMemory for AddNoise {
+    const APART: bool = true;
     type Needs = Nothing;
     type Memory = AddNoiseState;
     type Slots<C: Real> = [C; 0];

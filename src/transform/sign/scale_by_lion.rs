@@ -112,6 +112,7 @@ impl<C: Real> LionScalars<C> {
 }
 
 impl RuleWithMemory for ScaleByLion {
+    const APART: bool = true;
     const SLOTS: &'static [&'static str] = &["mu"];
     type Needs = Nothing;
     type Memory = ScaleByLionState;

@@ -145,7 +145,7 @@ pub trait Own<P: Wrapper> {
     /// How many bytes of a leaf's arrays go through memory, for each element: where what is inside begins, where it ends, and in the
     /// last pass.
     fn bytes(_: &P, _: &P::Memory, arrays: &Arrays, leaf: usize, [begins, ends, _]: [bool; 3]) -> usize {
-        arrays.bytes(leaf, |_| 2 * (Self::BEFORE && begins || Self::AFTER && ends) as usize)
+        arrays.bytes(leaf, &|_| 2 * (Self::BEFORE && begins || Self::AFTER && ends) as usize)
     }
 
     // What only those have that are `Weighing`.

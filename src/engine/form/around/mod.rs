@@ -117,6 +117,10 @@ pub trait Wrapper: Holds {
     /// Whether it acts on some leaves only: whether [`leaves`](Wrapper::leaves) or [`acts_on`](Wrapper::acts_on) say anything.
     const CHOOSES: bool = false;
     /// Whether a leaf may rest in some steps and not in others, so that what is inside counts updates leaf by leaf.
+    /// Whether what is inside runs in every step: whatever [`decide`](Wrapper::decide) says is [`Run`](Decision::Run), and no loops
+    /// are compiled for steps in which it does not.
+    const ALWAYS_RUNS: bool = false;
+
     #[doc(hidden)]
     const RESTS: bool = false;
 

@@ -78,6 +78,7 @@ fn decide<P: Wrapper>(
     seen: f64,
 ) {
     let decision = part.decide(&mut state.memory, at, seen);
+    let decision = if P::ALWAYS_RUNS { Decision::Run } else { decision };
     run.decision = Some(decision);
     if matches!(decision, Decision::Run | Decision::Inside) {
         let at = told(part, &state.memory, decision, at);
@@ -106,6 +107,11 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         && O::FUSES
         && !(O::MEETS && Inner::<P>::SHAPE.barriers > 0)
         && fits(<P as Stage>::SHAPE, <P as Stage>::SLOTS);
+    const FUSES_ALWAYS: bool = Self::FUSES
+        && P::ALWAYS_RUNS
+        && !P::LOOKS
+        && (!P::CHOOSES || <P as Stage>::SLOTS == 0)
+        && Inner::<P>::FUSES_ALWAYS;
 
     fn shape(part: &P) -> Shape {
         around::<P, O>(part.inner().shape())
@@ -132,9 +138,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             value: 0.0,
             as_params: O::slot_starts_as_params(part, slot),
         };
-        let arrays = Arrays::new(O::SLOTS, at, start)?;
+        let arrays = Arrays::new(O::SLOTS, at, &start)?;
         let kept: &[_] = if keeps::<P, O>(part) { &["gradient"] } else { &[] };
-        let kept = Arrays::new(kept, at, |_| Start { dtype: None, value: 0.0, as_params: false })?;
+        let kept = Arrays::new(kept, at, &|_| Start { dtype: None, value: 0.0, as_params: false })?;
         Ok(WrapperState { memory, arrays, inner, active, name: P::STATE, kept })
     }
 
@@ -227,7 +233,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn tile<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         // A wrapper without arithmetic has no loop of its own: what is inside fuses by itself.
-        if (O::BEFORE || O::AFTER || O::WAITS) && part.fuses_now(state, run, tile.leaf) {
+        let is_loop = const { O::BEFORE || O::AFTER || O::WAITS };
+        if is_loop && (const { Self::FUSES_ALWAYS } || part.fuses_now(state, run, tile.leaf)) {
             return fused_tile(part, state, run, place, span, tile);
         }
         if P::LOOKS && place.at == span.to {
@@ -343,7 +350,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let kept = (at == span.to) as usize + span.has(end) as usize;
         inner.state_bytes(&state.inner, leaf, at, span)
             + O::bytes(part, &state.memory, &state.arrays, leaf, passes)
-            + state.kept.bytes(leaf, |_| kept)
+            + state.kept.bytes(leaf, &|_| kept)
     }
 
     fn read<'a>(part: &P, state: &'a StateOf<P>, walk: &mut StateWalk<'a, '_>) -> Result<()> {
@@ -394,7 +401,7 @@ fn weighed<P: Wrapper, O: Own<P>, C: Real>(
             if meets {
                 let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
                 // They are of the compute type, so that no room is needed to bring them there.
-                with_slots([kept], leaf, start, n, isa, &mut [], |[gradient]| {
+                with_slots([kept], leaf, start, n, isa, &mut [], &mut |[gradient]| {
                     O::meet(part, memory, arrays, gradient, tile)
                 });
             }

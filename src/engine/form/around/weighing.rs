@@ -248,7 +248,7 @@ impl<P: Weighing> Own<P> for WithSums {
     fn bytes(part: &P, memory: &P::Memory, arrays: &Arrays, leaf: usize, passes: [bool; 3]) -> usize {
         let accesses = if part.is_rare(memory) { P::RARELY } else { P::ACCESS };
         let times = |slot, pass: usize| if passes[pass] { Access::of(accesses[pass], slot).times() } else { 0 };
-        arrays.bytes(leaf, |slot| (0..3).map(|pass| times(slot, pass)).sum())
+        arrays.bytes(leaf, &|slot| (0..3).map(|pass| times(slot, pass)).sum())
     }
 }
 
