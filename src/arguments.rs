@@ -115,7 +115,7 @@ pub fn recipe_of(name: &str, arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Recip
 }
 
 /// The numbers and schedules among arguments.
-pub(crate) fn hyperparams_of(arguments: impl FnOnce(&mut Visit<'_>)) -> Given {
+pub(crate) fn hyperparams_of(arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Given {
     let mut all = Vec::new();
     arguments(&mut |name, argument| {
         if let Argument::Hyperparam(hyperparam) = argument {

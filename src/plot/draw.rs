@@ -24,6 +24,8 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(0xb0, 0x80, 0x00),
     RGBColor(0x56, 0x50, 0xc4),
 ];
+/// Beyond it labels cannot be worked out.
+const LARGEST: f64 = 1e100;
 /// Points have whole numbers for coordinates: with so many to a pixel curves are smooth.
 const PIXEL: u32 = 4;
 /// The height of a line of text below a chart, and the width of one of its letters, which are all of the same width.
@@ -108,9 +110,10 @@ impl<'a> Frame<'a> {
             None => y.start - room..y.end + room,
         };
         let (x, y) = (wide(x), wide(y));
-        if !((x.end - x.start) + (y.end - y.start)).is_finite() {
-            let found = format!("{x:?} by {y:?}");
-            return Err(Error::argument("plot", "range", "such that differences are finite", found));
+        let fits = [x.start, x.end, y.start, y.end].into_iter().all(|edge| edge.abs() <= LARGEST);
+        if !fits || chart.logarithmic && y.start < 1.0 / LARGEST {
+            let expected = "of numbers up to 1e100, from 1e-100 on a logarithmic scale";
+            return Err(Error::argument("plot", "range", expected, format!("{x:?} by {y:?}")));
         }
         Ok(Frame { chart, x, y })
     }
@@ -193,7 +196,7 @@ impl<'a> Frame<'a> {
 /// A range that has room for labels: numbers between its edges that differ.
 fn wide(range: Range<f64>) -> Range<f64> {
     let size = range.start.abs().max(range.end.abs());
-    let least = if size == 0.0 { 1.0 } else { size * 1e-9 };
+    let least = if size == 0.0 { 1.0 } else { (size * 1e-9).max(1.0 / LARGEST) };
     if range.end - range.start >= least { range } else { range.start - least..range.end + least }
 }
 

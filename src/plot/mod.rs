@@ -92,7 +92,7 @@ impl Chart {
     /// # Errors
     ///
     /// If there is nothing to draw: no line with two points that are finite, and positive on a logarithmic scale; if the range is
-    /// not of numbers that go up; if the size is not at least 120 by 80.
+    /// not of numbers that go up, up to 1e100; if the size is not at least 120 by 80.
     pub fn svg(&self, size: [u32; 2]) -> Result<String> {
         grid(core::slice::from_ref(self), 1, size)
     }

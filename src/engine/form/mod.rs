@@ -183,7 +183,7 @@ pub trait Form<P: ?Sized> {
 
 /// The numbers and schedules that a part was given.
 fn own_hyperparams<P: Part>(part: &P) -> Given {
-    hyperparams_of(|visit| Part::own_arguments(&mut part.clone(), visit))
+    hyperparams_of(&mut |visit| Part::own_arguments(&mut part.clone(), visit))
 }
 
 /// Every part is run as its form says: the one place where the two protocols meet.
