@@ -112,7 +112,7 @@ impl Readings {
     /// If the key means none, or several: all of them are named.
     pub fn get(&self, key: &str) -> Result<f64> {
         let meant: Vec<&Reading> = self.all.iter().filter(|reading| reading.is(key)).collect();
-        let holds = |one: &&&Reading| meant.iter().all(|other| core::ptr::eq(*one, *other) || one.holds(other));
+        let holds = |one: &&&Reading| meant.iter().all(|other| core::ptr::eq(**one, *other) || one.holds(other));
         let one = meant.iter().find(|reading| reading.to_string() == key).or_else(|| meant.iter().find(holds));
         if let Some(one) = one {
             return Ok(one.value);
