@@ -11,6 +11,7 @@ awk -v line="$last" 'BEGIN {
 }' >&2
 
 cargo run --quiet --release --example fit_lbfgs
+cargo run --quiet --release --example fit_thurber
 cargo run --quiet --release --example constrained
 cargo run --quiet --release --example diloco
 cargo run --quiet --release --example resume

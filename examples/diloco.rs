@@ -22,7 +22,9 @@ use std::error::Error;
 use std::thread;
 
 use gradchain::average_params;
+use gradchain::optimizer::{Adamw, Sgd};
 use gradchain::prelude::*;
+use gradchain::transform::Trace;
 use gradchain::tree::{for_each_leaf, tree_add_scaled};
 
 use crate::data::{Digits, Random};

@@ -6,7 +6,9 @@ use crate::layout::Difference;
 
 /// What went wrong, where, what was expected and what was found.
 ///
-/// Whatever returned it changed nothing: parameters, state and updates are as they were before the call.
+/// Whatever returned it changed nothing: parameters, state and updates are as they were before the call. There is one
+/// exception: after an error of a loss that was asked in the middle of a step the parameters are as they were, and the
+/// state [cannot be used any more](Error::is_poisoned).
 ///
 /// The kinds are private so that messages can improve; the `is_*` predicates tell them apart.
 ///
@@ -183,8 +185,9 @@ impl Error {
         matches!(*self.0, Kind::Unrecordable { .. })
     }
 
-    /// Whether the state was left half written by a panic in code that a step called: a rule, a schedule, a loss. Go on from
-    /// a copy or a checkpoint; see [`step`](crate::GradientTransformation::step) for what the parameters are then.
+    /// Whether the state was left half written by a panic in code that a step called (a rule, a schedule, a loss), or
+    /// by an error of a loss. Go on from a copy or a checkpoint; see [`step`](crate::GradientTransformation::step)
+    /// for what the parameters are then.
     pub fn is_poisoned(&self) -> bool {
         matches!(*self.0, Kind::Poisoned)
     }
@@ -209,8 +212,8 @@ impl fmt::Display for Error {
             Kind::State { place, problem } => write!(f, "{place}: {problem}"),
             Kind::Unrecordable { part, problem } => write!(f, "{part} cannot be recorded as a program: {problem}"),
             Kind::Poisoned => f.write_str(
-                "this state was left half written by a panic in an earlier step; restore it from a copy or call `init` \
-                 again",
+                "this state was left half written by a panic, or by an error of the loss, in an earlier step; restore \
+                 it from a copy or call `init` again",
             ),
         }
     }

@@ -1,5 +1,7 @@
 //! What a step is given besides gradients: [`value`], [`value_fn`], [`value_and_grad_fn`], or `()` for nothing.
 //!
+//! Guide: [More than gradients](https://docs.rs/crate/gradchain/latest/source/docs/extra.md).
+//!
 //! Whether it is enough is decided by the compiler; see [`needs`]. More than is needed may be given.
 
 use core::fmt;
@@ -172,17 +174,15 @@ where
     #[allow(private_interfaces, reason = "called by the engine only")]
     fn objective<'a>(&'a mut self, params: &P) -> Option<Box<dyn Evaluate + 'a>> {
         let f = &mut self.f;
-        Some(Box::new(Trial::new(Some(params.clone()), move |p: &P, to: Option<GradientSink<'_>>| evaluate(f, p, to))))
+        Some(Box::new(Trial::new(Some(params.clone()), move |p: &P, to: Option<GradientSink<'_>>| deliver(f(p), to))))
     }
 }
 
-/// Calls a function, and puts the gradient where it is wanted.
-pub(crate) fn evaluate<P: ?Sized, V: Into<f64>, G: Tree>(
-    f: &mut impl FnMut(&P) -> (V, G),
-    point: &P,
+/// The value; the gradient goes where it is wanted.
+pub(crate) fn deliver<V: Into<f64>, G: Tree>(
+    (value, gradient): (V, G),
     to: Option<GradientSink<'_>>,
 ) -> crate::Result<f64> {
-    let (value, gradient) = f(point);
     to.map_or(Ok(()), |to| to.take(&gradient))?;
     Ok(value.into())
 }

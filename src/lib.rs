@@ -19,6 +19,31 @@
 //! approx::assert_relative_eq!(model.bias[0], -0.1, max_relative = 1e-6);
 //! # Ok::<(), gradchain::Error>(())
 //! ```
+//!
+//! # Where things are
+//!
+//! The root has what everybody uses: [trees](Tree) of parameters, [transformations](GradientTransformation) and their
+//! [state](OptState), [masks](Mask), the [plan](Plan) of a step, and each transformation by the function that makes it. The
+//! [`prelude`] has the same, and schedules. Everything else is in the module of its subject:
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`optimizer`] | whole optimizers, as chains: `adamw`, `muon`, `prodigy`, and their types |
+//! | [`transform`] | what chains are made of: clips, moments, noise, projections, measurements |
+//! | [`wrapper`] | what holds another transformation: masks, accumulation, lookahead, boxes, partitions |
+//! | [`schedule`] | numbers that change with the step |
+//! | [`state`] | typed state: counts, flags, numbers, arrays; schemas and averages |
+//! | [`tree`] | leaves, paths, arithmetic on trees |
+//! | [`select`] | masks and labels by path, shape and type |
+//! | [`constraint`], [`projection`] | parameters that must stay in a set |
+//! | [`minimize`] | fitting by L-BFGS until it converges |
+//! | [`needs`], [`extra`] | losses and other things that a step may need |
+//! | [`part`], [`range`](mod@range), [`arguments`], [`program`] | for transformations of your own |
+//! | [`recipe`], `config` | optimizers as data |
+//! | `checkpoint` | state and parameters in files |
+//!
+//! The [guide](https://docs.rs/crate/gradchain/latest/source/docs/introduction.md) goes on from here;
+//! [its table of contents](https://docs.rs/crate/gradchain/latest/source/docs/SUMMARY.md) lists the pages.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Lets the derive macros name this crate by `::gradchain`, here as elsewhere.
@@ -39,6 +64,7 @@ mod engine;
 mod error;
 mod evaluation;
 pub mod extra;
+mod functions;
 mod layout;
 #[macro_use]
 mod macros;
@@ -74,28 +100,32 @@ pub use element::{DType, Element, Real};
 pub use engine::{Isa, Outcome, PassPlan, Plan, Updates, Warning, WarningKind, detected_isa, force_isa};
 pub use error::{Error, Result};
 pub use evaluation::EvalParams;
+pub use functions::*;
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
 pub use migrate::Migration;
 pub use minimize::Minimize;
-pub use optimizer::*;
 pub use select::{Labels, Mask};
-pub use transform::*;
 pub use transformation::{GradientTransformation, OptState};
 pub use tree::{
     Tree, TreeMut, apply_updates, average_params, incremental_update, per_example_global_norm_clip,
     per_example_layer_norm_clip, periodic_update,
 };
-pub use wrapper::*;
+pub use wrapper::Boxed;
 
 /// Everything that training code uses: `use gradchain::prelude::*`.
 pub mod prelude {
+    pub use crate::functions::*;
     pub use crate::minimize::Minimize;
     pub use crate::needs::Nothing;
-    pub use crate::optimizer::*;
-    pub use crate::schedule::*;
+    pub use crate::schedule::{
+        Hyperparam, IntoHyperparam, Schedule, clamp, constant, cosine_decay, cosine_onecycle, cosine_restarts,
+        exponential_decay, from_fn, inverse_sqrt, join, linear, linear_onecycle, noam, piecewise_constant,
+        piecewise_interpolate, polynomial, product, rex, sgdr, sum, table, warmup_constant, warmup_cosine_decay,
+        warmup_exponential_decay, warmup_stable_decay,
+    };
     pub use crate::select::{Labels, Mask};
-    pub use crate::transform::*;
-    pub use crate::wrapper::*;
-    pub use crate::{EvalParams, GradientTransformation, OptState, Outcome, Tree, TreeMut, Updates, apply_updates};
+    pub use crate::{
+        Boxed, EvalParams, GradientTransformation, OptState, Outcome, Tree, TreeMut, Updates, apply_updates,
+    };
 }

@@ -1,5 +1,7 @@
 //! What a transformation must be given besides gradients, as a type.
 //!
+//! Guide: [More than gradients](https://docs.rs/crate/gradchain/latest/source/docs/extra.md).
+//!
 //! Most transformations need [`Nothing`]. Some need the [`Value`] of the loss
 //! ([`reduce_on_plateau`](crate::reduce_on_plateau)), some must be able to ask for it at other points ([`ValueFn`]), line
 //! searches also for the gradient there ([`ValueAndGradFn`]). Each includes those before it. What a chain or a wrapper

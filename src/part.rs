@@ -2,15 +2,21 @@
 //!
 //! | form | what you implement besides [`Part`] | guide |
 //! |---|---|---|
-//! | [`OneElement`] | [`Rule`]: arithmetic on one element; [`RuleWithMemory`] for more than a count of steps | own rule |
-//! | [`TwoPass`] | [`TwoPasses`]: take in all elements, decide, give out | own two-pass part |
-//! | [`Around`] | [`Wrapper`]: hold another transformation; [`Arithmetic`] or [`Weighing`] to do something to elements too | own wrapper |
-//! | [`Whole`] | [`WholeTreeTransformation`]: whole leaves, or all of them | own whole-tree part |
-//! | [`LooksOn`] | [`Onlooker`]: look at the updates, and change nothing | own onlooker |
-//! | [`Named`] | [`Optimizer`]: a chain under a name | own optimizer |
+//! | [`OneElement`] | [`Rule`]: arithmetic on one element; [`RuleWithMemory`] for more than a count of steps | [own rule][rule] |
+//! | [`TwoPass`] | [`TwoPasses`]: take in all elements, decide, give out | [own two-pass part][two-pass] |
+//! | [`Around`] | [`Wrapper`]: hold another transformation; [`Arithmetic`] or [`Weighing`] to do something to elements too | [own wrapper][wrapper] |
+//! | [`Whole`] | [`WholeTreeTransformation`]: whole leaves, or all of them | [own whole-tree part][whole-tree] |
+//! | [`LooksOn`] | [`Onlooker`]: look at the updates, and change nothing | [own onlooker][onlooker] |
+//! | [`Named`] | [`Optimizer`]: a chain under a name | – |
 //!
 //! A part has no loop, no tree, no number type and no threads of its own. It is chained, masked, boxed, saved, resumed and averaged like
 //! those of the crate, and is safe code: no part can make the engine read or write memory that is not its own.
+//!
+//! [rule]: https://docs.rs/crate/gradchain/latest/source/docs/own-rule.md
+//! [two-pass]: https://docs.rs/crate/gradchain/latest/source/docs/own-two-pass.md
+//! [wrapper]: https://docs.rs/crate/gradchain/latest/source/docs/own-wrapper.md
+//! [whole-tree]: https://docs.rs/crate/gradchain/latest/source/docs/own-whole-tree.md
+//! [onlooker]: https://docs.rs/crate/gradchain/latest/source/docs/own-onlooker.md
 
 pub use crate::engine::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Effect, Elsewhere, Holds,

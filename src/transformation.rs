@@ -48,7 +48,8 @@ pub trait GradientTransformation: Stage {
         OptState::new(self, params)
     }
 
-    /// Transforms gradients and adds the updates to the parameters, in one go.
+    /// Transforms gradients and adds the updates to the parameters, in one go. Those of a leaf may be of some of its
+    /// [rows](crate::tree::SparseRows) only.
     ///
     /// The result has the same bits as [`update`](Self::update) followed by
     /// [`apply_updates`](crate::apply_updates), without the updates ever being in memory.
@@ -73,7 +74,7 @@ pub trait GradientTransformation: Stage {
     {
         state.ready(self)?;
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        state.find_gradients(grads)?;
         state.run(self, None, None, Sink::Params)
     }
 
@@ -106,7 +107,7 @@ pub trait GradientTransformation: Stage {
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        state.find_gradients(grads)?;
         state.run(self, value, objective.as_deref_mut(), Sink::Params)
     }
 
@@ -190,7 +191,7 @@ pub trait GradientTransformation: Stage {
             return Err(Error::structure("the updates were made for other parameters", differences));
         }
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
-        table::grads(grads, &state.structure, &mut state.work.grads, &mut state.work.path)?;
+        state.find_gradients(grads)?;
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Updates(&updates.leaves))?;
@@ -451,6 +452,7 @@ impl<T: Stage> OptState<T> {
     fn ready(&mut self, transformation: &T) -> Result<()> {
         self.belongs(transformation)?;
         self.lent = false;
+        self.work.rows.clear();
         Ok(())
     }
 
@@ -468,6 +470,12 @@ impl<T: Stage> OptState<T> {
         let mut reader = Reader::new(self.structure.clone());
         transformation.read(&self.inner, &mut StateWalk::of_readings(&mut reader))?;
         Ok(reader.found())
+    }
+
+    /// Finds the gradients of whole leaves, and of rows.
+    fn find_gradients<G: Tree + ?Sized>(&mut self, grads: &G) -> Result<()> {
+        let Work { grads: table, rows, path, .. } = &mut self.work;
+        table::grads_or_rows(grads, &self.structure, table, rows, path)
     }
 
     fn run(
@@ -493,7 +501,8 @@ impl<T: Stage> OptState<T> {
         objective: Option<&mut (dyn Evaluate + '_)>,
         sink: Sink<'_>,
     ) -> Result<Outcome> {
-        transformation.check(&self.inner, &StepContext { params: &self.work.params, ..*at })?;
+        let Work { params, rows, .. } = &self.work;
+        transformation.check(&self.inner, &StepContext { params, rows: &rows.leaves, ..*at })?;
         #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
         let mut objective = objective.map(|evaluate| Objective::new(evaluate));
         self.poisoned = true;

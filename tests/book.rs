@@ -20,6 +20,18 @@ fn pages() -> BTreeSet<String> {
     names.filter(|name| name.ends_with(".md") && name != "SUMMARY.md").collect()
 }
 
+/// Code that needs other crates is run as an example, in the same words.
+#[test]
+fn code_that_is_not_run_here_is_that_of_an_example() {
+    let example = read("programs/examples/fit_thurber.rs");
+    for page in pages() {
+        for block in read(Path::new("docs").join(&page)).split("```rust,ignore\n").skip(1) {
+            let block = block.split("```").next().expect("a block ends");
+            assert!(block.split("\n\n").all(|part| example.contains(part.trim_end())), "docs/{page}:\n{block}");
+        }
+    }
+}
+
 /// The targets of the links of a page, outside of code.
 fn links(text: &str) -> Vec<String> {
     let mut code = false;
@@ -62,6 +74,67 @@ fn links_lead_to_files_and_headings() {
             let found = heading.is_empty()
                 || read(&target).lines().filter(|line| line.starts_with('#')).any(|line| slug(line) == heading);
             assert!(found, "{}: {link} leads to no heading", document.display());
+        }
+    }
+}
+
+/// A name in code that is a link leads to a page that has it.
+#[test]
+fn links_lead_to_their_subject() {
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut names = 0;
+    for page in pages() {
+        let text = read(Path::new("docs").join(&page));
+        for (before, rest) in text.match_indices("](").map(|(at, _)| text.split_at(at)) {
+            let target = rest[2..].split([')', '#']).next().expect("a link ends");
+            let Some(name) = before.rsplit('[').next().and_then(|link| link.strip_prefix('`')) else { continue };
+            let name = name.split(|c| !word(c)).next().expect("a name");
+            if target.ends_with(".md") && !target.contains("://") && !name.is_empty() {
+                names += 1;
+                let has = read(Path::new("docs").join(target)).split(|c| !word(c)).any(|found| found == name);
+                assert!(has, "docs/{page}: the link of `{name}` leads to {target}, which does not have it");
+            }
+        }
+    }
+    assert!(names > 10, "the links were found");
+}
+
+/// `transform` links to the page of each family, and no link of the documentation leads to a page that is not there.
+#[test]
+fn the_documentation_links_to_the_guide() {
+    const GUIDE: &str = "https://docs.rs/crate/gradchain/latest/source/docs/";
+    let mut files = vec![root().join("src")];
+    let mut linked = 0;
+    while let Some(file) = files.pop() {
+        if file.is_dir() {
+            files.extend(fs::read_dir(file).expect("a folder").map(|entry| entry.expect("readable").path()));
+            continue;
+        }
+        for rest in read(&file).split(GUIDE).skip(1) {
+            linked += 1;
+            let page = rest.split([')', '#', '\n']).next().expect("a link ends");
+            assert!(root().join("docs").join(page).exists(), "{}: {page} is not there", file.display());
+        }
+    }
+    assert!(linked > 20, "the links were found");
+    let families = read("src/transform/mod.rs");
+    for entry in fs::read_dir(root().join("src/transform")).expect("the families") {
+        let entry = entry.expect("readable");
+        let family = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().is_dir() {
+            assert!(families.contains(&format!("//! [{family}]: {GUIDE}")), "the page of {family}");
+        }
+    }
+}
+
+#[test]
+fn every_example_is_in_the_index() {
+    let index = read("docs/examples.md");
+    for folder in ["examples", "programs/examples"] {
+        for entry in fs::read_dir(root().join(folder)).expect("examples") {
+            let path = entry.expect("readable").path();
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            assert!(name == "data" || index.contains(&format!("`{name}`")), "docs/examples.md should have {name}");
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use gradchain::optimizer::FromageStep;
 use gradchain::part::{Clock, Rule, SlotArray};
 use gradchain::prelude::*;
 use gradchain::program::Program;
 use gradchain::transform::StepLimit;
-use gradchain::{DType, Error, FromageStep, Real};
+use gradchain::{DType, Error, Real};
 
 /// Elements, which the rule and its program are both run on.
 const ELEMENTS: usize = 2500;

@@ -7,6 +7,7 @@
 
 use gradchain::Tree;
 use gradchain::prelude::*;
+use gradchain::transform::GlobalNorm;
 use ndarray::{Array1, Array2, ArrayViewMut2, ShapeBuilder, s};
 
 /// In row-major order, in column-major order, with gaps, without axes, without elements, and of 16 bits.
@@ -107,6 +108,37 @@ small! {
     the_whole_tree: lbfgs_direction();
     sums_over_the_tree: prodigy();
     groups: partition((("a", adam(0.1)), ("b", sgd(0.1))), Labels::paths([("d*", "a")]).otherwise("b"));
+}
+
+/// Some rows of leaves of every layout that has them, twice among them: the same bits in place and by updates.
+#[test]
+fn rows() {
+    use gradchain::tree::SparseRows;
+
+    let optimizer = chain((scale_by_adam(), clip_by_global_norm(0.5), add_decayed_weights(0.1), rowwise_adagrad(0.1)));
+    let number = |i: usize| ((i * 7919) % 101) as f32 / 50.0 - 1.0;
+    let mut memory = [(); 2].map(|()| memory());
+    let [mut params, mut other] = memory.each_mut().map(|memory| {
+        let dense = Array2::from_shape_fn((5, 7), |(i, j)| number(i * 7 + j));
+        (dense, memory.slice_mut(s![.., ..;2]), Array1::from_shape_fn(9, |i| f64::from(number(i))))
+    });
+    let mut state = optimizer.init(&params).unwrap();
+    let mut state_of_other = state.clone();
+    for step in 1..=3 {
+        let values = |n| Array2::from_shape_fn((4, n).f(), |(i, j)| number(i * n + j + 100 * step));
+        let dense = SparseRows { indices: [4, step, 0, step], values: values(7) };
+        let gaps = SparseRows { indices: vec![1, 1, 1, 1], values: values(4) };
+        let few = SparseRows { indices: vec![], values: Array1::<f32>::zeros(0) };
+        let gradient = (dense, gaps, few);
+        optimizer.step(&mut params, &gradient, &mut state).unwrap();
+        let updates = optimizer.update(&gradient, &mut state_of_other, &other).unwrap();
+        apply_updates(&mut other, &updates).unwrap();
+        assert!(params == other, "step {step}");
+    }
+    assert!(gradchain::state::same_bits(&*state, &*state_of_other));
+    for memory in memory {
+        assert!(memory.slice(s![.., 1..;2]).iter().chain(memory.row(0)).all(|x| *x == 7.0), "it wrote elsewhere");
+    }
 }
 
 fn lbfgs_direction() -> impl GradientTransformation<Needs = Nothing> {

@@ -38,7 +38,7 @@ pub fn model() -> Model {
 }
 
 /// The optimizer that every state is loaded for.
-pub fn optimizer() -> gradchain::Adamw {
+pub fn optimizer() -> gradchain::optimizer::Adamw {
     adamw(0.1).weight_decay(0.01).mask(Mask::path("weight"))
 }
 

@@ -1,5 +1,7 @@
 //! Checkpoints: optimizer state and parameters in one safetensors file.
 //!
+//! Guide: [Checkpoints](https://docs.rs/crate/gradchain/latest/source/docs/checkpoints.md).
+//!
 //! ```
 //! use gradchain::checkpoint::{Checkpoint, Save};
 //! use gradchain::prelude::*;

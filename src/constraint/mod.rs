@@ -1,5 +1,7 @@
 //! Parameters that stay in a set, because what the optimizer steps are other numbers: raw ones, which are free.
 //!
+//! Guide: [Constraints](https://docs.rs/crate/gradchain/latest/source/docs/constraints.md).
+//!
 //! A [`Constraint`] maps raw numbers to a leaf of a set. [`Constraints`] says which leaf has which, and makes a [`Raw`] tree
 //! of a tree of parameters. The raw tree is what the optimizer steps; the model is called with what
 //! [`constrain`](Raw::constrain) gives, which is worked out when it is asked for; and gradients go the way back by

@@ -7,6 +7,7 @@ use core::ptr::NonNull;
 use super::isa::{Isa, Job, current_isa, dispatch};
 use super::kernel::MOST_SLOTS;
 use super::pieces::{Piece, Pieces};
+use super::rows::Rows;
 use super::table::{Table, TableLeaf};
 use super::tile::TILE;
 use super::whole::read_stretch;
@@ -35,6 +36,7 @@ pub(crate) struct Work {
     pieces: Pieces,
     pub(crate) params: Table,
     pub(crate) grads: Table,
+    pub(crate) rows: Rows,
     pub(crate) path: String,
     sums: Vec<f64>,
     stored: Vec<Buffer>,
@@ -52,12 +54,12 @@ impl Work {
     /// For passes over the active leaves only.
     pub(crate) fn new_for(structure: &Structure, active: &[bool], shape: Shape) -> Work {
         let pieces = Pieces::new(structure, active);
-        let sums = vec![0.0; pieces.all.len() * shape.sums];
         let stored =
             |(leaf, on): (&LeafSpec, &bool)| Buffer::zeros(leaf.dtype().compute(), if *on { leaf.len() } else { 0 });
         Work {
             params: Table::with_capacity(structure.len()),
             grads: Table::with_capacity(structure.len()),
+            rows: Rows::default(),
             path: String::new(),
             stored: if shape.stores_any() {
                 structure.leaves().iter().zip(active).map(stored).collect()
@@ -67,8 +69,8 @@ impl Work {
             copies: Vec::new(),
             active: active.into(),
             spare: Box::default(),
+            sums: vec![0.0; pieces.all.len() * shape.sums],
             pieces,
-            sums,
             shape,
         }
     }
@@ -99,7 +101,16 @@ impl Work {
     ) -> Outcome {
         let shape = self.shape;
         let at = &StepContext { params: &self.params, point: None, ..*at };
-        self.sums.fill(0.0);
+        self.rows.cut(at.structure, &self.active);
+        let pieces = if self.rows.leaves.is_empty() { &self.pieces } else { &self.rows.pieces };
+        if let Sink::Updates(buffers) = sink {
+            for updates in self.rows.leaves.iter().map(|leaf| &buffers[*leaf]) {
+                // SAFETY: the updates are lent for the step to be written, and no pass is running.
+                unsafe { updates.raw().bytes_mut(0, updates.len()) }.fill(0);
+            }
+        }
+        self.sums.clear();
+        self.sums.resize(pieces.all.len() * shape.sums, 0.0);
         let mut run = transformation.begin(state, at);
         for number in 0..=shape.barriers {
             let ends = transformation.ends_at(state, &run);
@@ -108,7 +119,7 @@ impl Work {
                 state: &*state,
                 run: &run,
                 structure: at.structure,
-                pieces: &self.pieces,
+                pieces,
                 params: &self.params,
                 grads: if at.gradients { &self.grads } else { &[] },
                 stored: &self.stored,
@@ -125,27 +136,25 @@ impl Work {
                 break;
             }
             if number < shape.barriers {
-                let sums = Sums {
-                    pieces: &self.pieces,
-                    values: &self.sums,
-                    width: shape.sums,
-                    first: 0,
-                    structure: at.structure,
-                };
+                let sums = Sums { pieces, values: &self.sums, width: shape.sums, first: 0, structure: at.structure };
                 let mut tree = WholeTree {
                     structure: at.structure,
                     active: &self.active,
                     stored: &mut self.stored,
+                    rows: &mut self.rows.of_leaf,
                     params: &self.params,
                     grads: if at.gradients { &self.grads } else { &[] },
                     copies: &mut self.copies,
                     objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
                 };
                 transformation.barrier(state, &mut run, at, number, sums, &mut tree);
+                if objective.as_ref().is_some_and(|objective| objective.failed()) {
+                    // Only the last pass writes parameters.
+                    return Outcome { emitted: false, skipped: false };
+                }
             }
         }
-        let sums =
-            Sums { pieces: &self.pieces, values: &self.sums, width: shape.sums, first: 0, structure: at.structure };
+        let sums = Sums { pieces, values: &self.sums, width: shape.sums, first: 0, structure: at.structure };
         let mut outcome = Outcome { emitted: at.gradients, skipped: false };
         transformation.finish(state, run, sums, &mut outcome);
         outcome
@@ -247,36 +256,36 @@ impl<T: Stage> Pass<'_, T> {
             // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a pass;
             // gradients, parameters and stored updates are different memory.
             let done = unsafe {
-                let (g, p) = (source.slice(piece.start, piece.len), p.data.slice_mut(piece.start, piece.len));
+                let (g, p) = (source.slice(piece.from, piece.len), p.data.slice_mut(piece.start, piece.len));
                 fused::apply_piece::<T, C>(self.isa, t, self.state, self.run, leaf, piece.start, g, p, sums)
             };
             if done {
                 return;
             }
         }
-        let mut start = piece.start;
-        let end = piece.start + piece.len;
-        while start < end {
-            let len = TILE.min(end - start);
-            self.tile(leaf, start, len, source.as_ref(), sums, spare);
-            start += len;
+        for done in (0..piece.len).step_by(TILE) {
+            let len = TILE.min(piece.len - done);
+            let tile = Piece { leaf, start: piece.start + done, from: piece.from + done, len };
+            self.tile(&tile, source.as_ref(), sums, spare);
         }
     }
 
     /// Where this pass starts from: the gradients, or what an earlier pass stored.
     fn source(&self, leaf: usize) -> Option<TableLeaf> {
-        if self.span.from > 0 {
-            Some(TableLeaf { data: self.stored[leaf].raw(), strides: None })
-        } else {
-            self.grads.get(leaf).cloned()
+        if self.span.from > 0 { Some(TableLeaf::own(self.stored(leaf))) } else { self.grads.get(leaf).cloned() }
+    }
+
+    /// Where updates are stored between passes: of rows in the place of their gradients.
+    fn stored(&self, leaf: usize) -> RawSlice {
+        match self.grads.get(leaf) {
+            Some(grads) if grads.own => grads.data,
+            _ => self.stored[leaf].raw(),
         }
     }
 
     fn tile<C: Real>(
         &self,
-        leaf: usize,
-        start: usize,
-        len: usize,
+        &Piece { leaf, start, len, from }: &Piece,
         source: Option<&TableLeaf>,
         sums: &mut [f64],
         spare: &mut [C],
@@ -287,18 +296,18 @@ impl<T: Stage> Pass<'_, T> {
         let (p, spare) = spare.split_at_mut(TILE);
         let stores = self.shape.stores(self.span.to) && !self.ends;
         // SAFETY: stored updates belong to the engine, and each piece is run once in a pass.
-        let u = if stores { unsafe { self.stored[leaf].raw().slice_mut(start, len) } } else { &mut u[..len] };
+        let u = if stores { unsafe { self.stored(leaf).slice_mut(from, len) } } else { &mut u[..len] };
         let mut unread = None;
         match source {
             // What was stored is already where it is going to be stored again.
-            Some(_) if stores && self.span.from > 0 => {}
+            Some(source) if stores && source.own => {}
             Some(source) if source.strides.is_none() && source.data.dtype() == C::DTYPE => {
                 // SAFETY: gradients are lent for the step; while this is borrowed only stored updates, another stretch of
                 // memory, are written.
-                unread = Some(unsafe { source.data.slice(start, len) });
+                unread = Some(unsafe { source.data.slice(from, len) });
             }
             // SAFETY: as above.
-            Some(source) => unsafe { read_stretch(source, spec, self.isa, start, u) },
+            Some(source) => unsafe { read_stretch(source, spec, self.isa, from, u) },
             None => u.fill(C::zero()),
         }
         let table = &self.params[leaf];

@@ -78,7 +78,7 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
         added = kernel::map::<S, C>(isa, local, kernel, from, to, p, slots);
     });
     tile.spare = spare;
-    if counts {
+    if const { S::SHAPE.sums > 0 } && counts {
         add::<S>(&added, place, tile.sums);
     }
 }
@@ -139,7 +139,9 @@ pub(crate) unsafe fn apply_piece<S: Stage, C: Real>(
     // SAFETY: by the caller's promise.
     let slots = unsafe { list.slices(start, p.len()) };
     let added = kernel::apply::<S, C>(isa, kernel, g, p, slots);
-    add::<S>(&added, Place::default(), sums);
+    if const { S::SHAPE.sums > 0 } {
+        add::<S>(&added, Place::default(), sums);
+    }
     true
 }
 

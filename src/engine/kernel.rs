@@ -81,7 +81,6 @@ pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 const BLOCK: usize = 32;
 /// How far ahead memory is asked for. The processor's own prefetcher follows each array, but it stops at the end of each
 /// page and falls behind where the arithmetic of a block takes long; further ahead is slower again.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
 const AHEAD: usize = 384;
 
 #[inline(always)]
@@ -135,10 +134,14 @@ macro_rules! loops {
                 let (mut slots, mut terms) = ([$($s[i]),*], [Term::default(); MOST_SUMS]);
                 u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[i], p[i], &mut terms);
                 [$($s[i]),*] = slots;
-                lanes.add_sums::<S>(i % LANES, &terms);
-                count(&mut counts, &terms);
+                if const { S::SHAPE.sums > 0 } {
+                    lanes.add_sums::<S>(i % LANES, &terms);
+                    count(&mut counts, &terms);
+                }
             }
-            lanes.add_counts::<S>(&counts);
+            if const { S::SHAPE.sums > 0 } {
+                lanes.add_counts::<S>(&counts);
+            }
         }
 
         /// As `map`, up to a barrier: a lane's numbers are added up side by side. All that is indexed is an argument as it is,
@@ -181,9 +184,13 @@ macro_rules! loops {
                 let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut terms);
                 p[i] = add_update(p[i], u);
                 [$($s[i]),*] = slots;
-                count(&mut counts, &terms);
+                if const { S::SHAPE.sums > 0 } {
+                    count(&mut counts, &terms);
+                }
             }
-            lanes.add_counts::<S>(&counts);
+            if const { S::SHAPE.sums > 0 } {
+                lanes.add_counts::<S>(&counts);
+            }
         }
 
         #[inline(always)]
@@ -191,15 +198,17 @@ macro_rules! loops {
         fn $apply<S: Stage, C: Real, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes,
         ) {
-            if S::SHAPE.sums > 0 {
+            if const { S::SHAPE.sums > 0 } {
                 // A sum over the lanes after each block would cost more than the blocks bring.
                 return $flat::<S, C, FROM, TO>(kernel, g, p, $($s,)* lanes);
             }
-            let (g, g_end) = g.as_chunks::<BLOCK>();
-            let (p, p_end) = p.as_chunks_mut::<BLOCK>();
+            // What lies ahead of a piece as short as a row is not its own.
+            let cut = if size_of_val(p) <= AHEAD { 0 } else { p.len() / BLOCK * BLOCK };
+            let ((g, g_end), (p, p_end)) = (g.split_at(cut), p.split_at_mut(cut));
+            let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
             let n = p.len();
             let g = &g[..n];
-            $(let $s = $s.as_chunks_mut::<BLOCK>(); let $s = (&mut $s.0[..n], $s.1);)*
+            $(let $s = $s.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], $s.1);)*
             for b in 0..n {
                 ahead(&g[b]);
                 ahead(&p[b]);
@@ -263,7 +272,7 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Map<'_, S, C
             7 => map_7 sum_7 (a, b, c, d, e, f, g);
             _ => map_8 sum_8 (a, b, c, d, e, f, g, h);
         }
-        lanes.total::<S>()
+        if const { S::SHAPE.sums > 0 } { lanes.total::<S>() } else { Added::default() }
     }
 }
 
@@ -286,7 +295,7 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S,
             7 => apply_7::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, t),
             _ => apply_8::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, h, t),
         }
-        lanes.total::<S>()
+        if const { S::SHAPE.sums > 0 } { lanes.total::<S>() } else { Added::default() }
     }
 }
 

@@ -54,7 +54,7 @@ impl Nested {
         if self.work.shape() != transformation.shape() {
             return Err(Error::other_transformation(transformation.describe()));
         }
-        transformation.check(state, &StepContext { structure: &self.structure, ..*at })
+        transformation.check(state, &at.inside(&self.structure))
     }
 
     /// Whether [`anew`](Self::anew) will find a state.
@@ -91,7 +91,7 @@ fn fill(table: &mut Table, structure: &Structure, arrays: &Moments) {
     table.clear();
     table.extend(structure.leaves().iter().enumerate().map(|(leaf, spec)| {
         let data = arrays.raw(leaf).unwrap_or(RawSlice::empty(spec.dtype().compute()));
-        TableLeaf { data, strides: None }
+        TableLeaf::dense(data)
     }));
 }
 

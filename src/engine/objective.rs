@@ -122,7 +122,7 @@ pub(crate) fn write_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, from: &[C])
 /// The objective of a step, and whether asking it went wrong.
 pub(crate) struct Objective<'a> {
     evaluate: &'a mut dyn Evaluate,
-    /// The first error: the gradient at a point did not have the structure of the parameters.
+    /// The gradient at a point did not have the structure of the parameters, or the loss failed.
     pub(crate) error: Option<crate::error::Error>,
 }
 
@@ -134,15 +134,25 @@ impl<'a> Objective<'a> {
 
 /// Asks for the loss; what goes wrong is kept for the end of the step.
 pub(crate) trait Ask {
+    /// Whether it went wrong, after which the loss is not asked again and the step is given up.
+    fn failed(&self) -> bool;
+
     fn ask(&mut self, structure: &Structure, params: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64;
 }
 
 impl Ask for Objective<'_> {
+    fn failed(&self) -> bool {
+        self.error.is_some()
+    }
+
     fn ask(&mut self, structure: &Structure, params: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
+        if self.failed() {
+            return f64::NAN;
+        }
         match self.evaluate.evaluate(structure, params, point, gradient) {
             Ok(value) => value,
             Err(error) => {
-                self.error.get_or_insert(error);
+                self.error = Some(error);
                 f64::NAN
             }
         }

@@ -18,10 +18,12 @@ pub(crate) struct Piece {
     pub(crate) leaf: usize,
     pub(crate) start: usize,
     pub(crate) len: usize,
+    /// Where its gradient begins: at `start` too, or among the rows that have one.
+    pub(crate) from: usize,
 }
 
 /// The active leaves, cut into pieces, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces {
     pub(crate) all: Vec<Piece>,
     pub(crate) of_leaf: Vec<Range<usize>>,
@@ -32,23 +34,51 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     pub(crate) fn new(structure: &Structure, active: &[bool]) -> Pieces {
-        let (mut all, mut of_leaf) = (Vec::new(), Vec::new());
+        let mut pieces = Pieces::default();
+        pieces.cut(structure, active, |_| None);
+        pieces
+    }
+
+    /// Cuts them anew; of a leaf for which `rows` gives some, ascending, these only. Rows that lie next to each other are
+    /// cut as the whole leaf would be, so that sums over all rows have the bits of those over the leaf.
+    pub(crate) fn cut<'r>(
+        &mut self,
+        structure: &Structure,
+        active: &[bool],
+        rows: impl Fn(usize) -> Option<&'r [usize]>,
+    ) {
+        self.all.clear();
+        self.of_leaf.clear();
         for (leaf, (spec, on)) in structure.leaves().iter().zip(active).enumerate() {
-            let first = all.len();
-            let len = if *on { spec.len() } else { 0 };
-            all.extend((0..len).step_by(PIECE).map(|start| Piece { leaf, start, len: PIECE.min(len - start) }));
-            of_leaf.push(first..all.len());
+            let first = self.all.len();
+            match rows(leaf).filter(|_| *on) {
+                Some(rows) => {
+                    let columns = spec.len() / spec.shape()[0].max(1);
+                    let mut from = 0;
+                    for run in rows.chunk_by(|row, next| row + 1 == *next) {
+                        self.stretch(leaf, run[0] * columns, run.len() * columns, from);
+                        from += run.len() * columns;
+                    }
+                }
+                None => self.stretch(leaf, 0, if *on { spec.len() } else { 0 }, 0),
+            }
+            self.of_leaf.push(first..self.all.len());
         }
-        Pieces {
-            #[cfg(feature = "rayon")]
-            before: all
-                .iter()
-                .map(|piece| piece.len)
-                .chain([0])
-                .scan(0, |sum, len| Some(core::mem::replace(sum, *sum + len)))
-                .collect(),
-            all,
-            of_leaf,
+        #[cfg(feature = "rayon")]
+        {
+            self.before.clear();
+            let lens = self.all.iter().map(|piece| piece.len).chain([0]);
+            self.before.extend(lens.scan(0, |sum, len| Some(core::mem::replace(sum, *sum + len))));
+        }
+    }
+
+    /// Cuts a stretch of a leaf where the whole leaf is cut.
+    fn stretch(&mut self, leaf: usize, mut start: usize, len: usize, mut from: usize) {
+        let end = start + len;
+        while start < end {
+            let len = (PIECE - start % PIECE).min(end - start);
+            self.all.push(Piece { leaf, start, len, from });
+            (start, from) = (start + len, from + len);
         }
     }
 
@@ -74,6 +104,24 @@ mod tests {
         assert_eq!(lens, [(0, 0, PIECE), (0, PIECE, PIECE), (0, 2 * PIECE, 1), (1, 0, 1)]);
         assert_eq!(pieces.of_leaf, [0..3, 3..4, 4..4]);
         assert_eq!(Pieces::new(&structure, &[false, true, true]).of_leaf, [0..0, 0..1, 1..1]);
+    }
+
+    #[test]
+    fn pieces_of_rows_are_cut_where_those_of_the_leaf_are() {
+        let structure = Structure::of(&(ndarray::Array2::<f32>::zeros((PIECE, 3)), 1.0_f32)).unwrap();
+        let mut pieces = Pieces::new(&structure, &[true; 2]);
+        let whole: Vec<_> = pieces.all.clone();
+        let mut cut = |rows: &[usize]| {
+            pieces.cut(&structure, &[true; 2], |leaf| (leaf == 0).then_some(rows));
+            pieces.all.clone()
+        };
+        assert_eq!(cut(&Vec::from_iter(0..PIECE)), whole);
+        let piece = |start, len, from| Piece { leaf: 0, start, len, from };
+        let last = Piece { leaf: 1, start: 0, len: 1, from: 0 };
+        // Row 5461 begins one element before the first cut.
+        let rows = [piece(0, 6, 0), piece(12, 3, 6), piece(PIECE - 1, 1, 9), piece(PIECE, 5, 10), last];
+        assert_eq!(cut(&[0, 1, 4, 5461, 5462]), rows);
+        assert_eq!(cut(&[]), [last]);
     }
 
     #[cfg(feature = "rayon")]

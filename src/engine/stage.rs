@@ -4,7 +4,7 @@ use super::table::TableLeaf;
 use super::{Outline, Shape, SlotList, Span, Sums, Term, Tile, WholeTree};
 use crate::arguments::Visit;
 use crate::element::{DType, Real};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
 use crate::state::{Count, Moments, PerLeaf, State, StateWalk};
@@ -116,6 +116,10 @@ pub struct StepContext<'a> {
     pub(crate) resting: &'a [bool],
     /// Whether updates are counted for each leaf.
     pub(crate) by_leaf: bool,
+    /// The leaves of which only some rows have gradients.
+    pub(crate) rows: &'a [usize],
+    /// The leaves that are acted on; empty where all are. For [`Stage::check`].
+    pub(crate) active: &'a [bool],
 }
 
 impl<'a> StepContext<'a> {
@@ -129,6 +133,8 @@ impl<'a> StepContext<'a> {
             point: None,
             resting: &[],
             by_leaf: false,
+            rows: &[],
+            active: &[],
         }
     }
 
@@ -162,7 +168,24 @@ impl<'a> StepContext<'a> {
     where
         'a: 'b,
     {
-        StepContext { structure, resting: &[], by_leaf: false, ..*self }
+        StepContext { structure, resting: &[], by_leaf: false, rows: &[], active: &[], ..*self }
+    }
+
+    /// The same step, for what acts on some leaves only.
+    pub(crate) fn on<'b>(&self, active: &'b [bool]) -> StepContext<'b>
+    where
+        'a: 'b,
+    {
+        StepContext { active, ..*self }
+    }
+
+    /// Refuses gradients of rows, for what must have those of whole leaves.
+    pub(crate) fn whole_leaves(&self, part: &str) -> Result<()> {
+        let mut rows = self.rows.iter().filter(|leaf| self.active.get(**leaf) != Some(&false));
+        rows.next().map_or(Ok(()), |leaf| {
+            let found = format!("rows of `{}`", self.leaf(*leaf));
+            Err(Error::argument(part, "gradients", "of whole leaves", found))
+        })
     }
 
     /// A state as `init` makes it, for the parameters of this step.

@@ -1,7 +1,7 @@
 //! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
 
 use super::pieces::Pieces;
-pub(crate) use crate::numeric::sums::{LANES, sum_tile};
+pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
 
 /// What a pass added up, by leaf or for the whole tree.

@@ -3,6 +3,7 @@
 use super::convert::load;
 use super::isa::{Isa, current_isa};
 use super::objective::Ask;
+use super::rows::LeafRows;
 use super::table::{Table, TableLeaf};
 use crate::element::{DType, Real, with_dtype};
 use crate::memory::{Buffer, RawStrided};
@@ -14,6 +15,8 @@ pub struct WholeTree<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) active: &'a [bool],
     pub(crate) stored: &'a mut [Buffer],
+    /// Where the updates are of leaves that have gradients of rows only.
+    pub(crate) rows: &'a mut [LeafRows],
     pub(crate) params: &'a Table,
     /// The gradients that the step was given; none in a flush.
     pub(crate) grads: &'a [TableLeaf],
@@ -35,6 +38,9 @@ pub struct WholeLeaf<'a, C> {
     pub u: &'a mut [C],
     /// The parameters.
     pub p: &'a [C],
+    /// If the step has gradients of some rows only, which, ascending: then `u` has these rows, one after another, and
+    /// `p` nothing. Only what works on [rows](crate::part::WholeTreeTransformation::ROWS) is shown such a leaf.
+    pub rows: Option<&'a [usize]>,
 }
 
 impl<C> WholeLeaf<'_, C> {
@@ -73,6 +79,10 @@ impl WholeTree<'_> {
         if !self.active[leaf] || spec.dtype().compute() != C::DTYPE {
             return None;
         }
+        if self.grads.get(leaf).is_some_and(|grads| grads.own) {
+            let (rows, u) = self.rows[leaf].updates();
+            return Some(WholeLeaf { index: leaf, spec, u, p: &[], rows: Some(rows) });
+        }
         let table = &self.params[leaf];
         let p = if table.data.dtype() == C::DTYPE && table.strides.is_none() {
             // SAFETY: the engine lends the parameters for the step, and no pass is running.
@@ -88,7 +98,7 @@ impl WholeTree<'_> {
             &*copy
         };
         let u = self.stored[leaf].get_mut().unwrap_or_default();
-        Some(WholeLeaf { index: leaf, spec, u, p })
+        Some(WholeLeaf { index: leaf, spec, u, p, rows: None })
     }
 
     /// Does something to each leaf that the transformation acts on, whatever its type.
@@ -124,6 +134,7 @@ impl WholeTree<'_> {
             structure: self.structure,
             active,
             stored: &mut *self.stored,
+            rows: &mut *self.rows,
             params: self.params,
             grads: self.grads,
             copies: &mut *self.copies,
@@ -139,7 +150,7 @@ impl WholeTree<'_> {
     /// The same tree as if the parameters were at another point: at arrays of their shapes and compute types.
     pub(crate) fn at_point(&mut self, point: &Moments, inside: impl FnOnce(&mut WholeTree<'_>)) {
         let arrays = self.params.iter().enumerate().map(|(leaf, here)| match point.raw(leaf) {
-            Some(data) => TableLeaf { data, strides: None },
+            Some(data) => TableLeaf::dense(data),
             None => here.clone(),
         });
         let params: Table = arrays.collect();
@@ -169,7 +180,7 @@ impl WholeTree<'_> {
     ///
     /// # Panics
     ///
-    /// If `to` is not as long as the leaf.
+    /// If `to` is not as long as the leaf, or the step has gradients of some of its [rows](WholeLeaf::rows) only.
     pub fn gradient<C: Real>(&self, leaf: usize, to: &mut [C]) {
         match self.grads.get(leaf) {
             Some(grad) => read_leaf(grad, &self.structure.leaves()[leaf], Some(to)),
@@ -196,6 +207,25 @@ pub(crate) fn read_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&
 /// The leaf is lent for the step, nobody writes to this stretch meanwhile, and it has as many elements from `start` on.
 #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
 pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, to: &mut [C]) {
+    // SAFETY: by the caller's promise.
+    unsafe { read_in_order(leaf, spec.shape(), spec.strides(), isa, start, to) }
+}
+
+/// Copies a stretch of an array of any type and layout into the compute type, in the order of a dense one with these
+/// strides.
+///
+/// # Safety
+///
+/// As [`read_stretch`].
+#[allow(unsafe_code, reason = "raw leaves; see `memory`")]
+pub(crate) unsafe fn read_in_order<C: Real>(
+    leaf: &TableLeaf,
+    shape: &[usize],
+    order: &[isize],
+    isa: Isa,
+    start: usize,
+    to: &mut [C],
+) {
     let Some(strides) = &leaf.strides else {
         // SAFETY: by the caller's promise.
         return unsafe { load(isa, leaf.data, start, to) };
@@ -204,7 +234,7 @@ pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, is
     let n = to.len();
     let mut to = to.iter_mut();
     with_dtype!(leaf.data.dtype(), T => {
-        for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(n) {
+        for run in Cursor::new(shape, order, strides, start).take(n) {
             // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
             unsafe {
                 view.read::<T>(run, |x| {

@@ -129,6 +129,15 @@ pub enum Difference {
         /// The type that was found.
         found: DType,
     },
+    /// A row that a leaf does not have.
+    Row {
+        /// Its path.
+        path: String,
+        /// How many rows it has.
+        rows: usize,
+        /// The number of the row, from 0.
+        found: usize,
+    },
     /// A leaf's elements lie in another order in memory, where that counts.
     MemoryOrder {
         /// Its path.
@@ -166,6 +175,9 @@ impl fmt::Display for Difference {
                     write!(f, "; convert this leaf first, it is never narrowed in silence")?;
                 }
                 Ok(())
+            }
+            Difference::Row { path, rows, found } => {
+                write!(f, "{}: expected rows below {rows}, found row {found}", Named(path))
             }
             Difference::MemoryOrder { path, expected, found } => {
                 write!(f, "{}: expected a memory order of strides {expected:?}, found {found:?}", Named(path))

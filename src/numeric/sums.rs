@@ -1,5 +1,6 @@
 //! Sums whose order does not depend on the instruction set.
 
+use super::isa::{Job, current_isa, dispatch};
 use crate::element::Real;
 
 /// How many sums are kept side by side, so that adding up can be vectorised; their number fixes the order of addition
@@ -22,7 +23,23 @@ pub(crate) fn sum_tile<C: Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
     lanes.iter().sum()
 }
 
-/// The same over two stretches of one length.
+/// The sum of the squares of a stretch.
+pub(crate) fn squares<C: Real>(x: &[C]) -> f64 {
+    dispatch(current_isa(), Squares(x))
+}
+
+struct Squares<'a, C>(&'a [C]);
+
+impl<C: Real> Job for Squares<'_, C> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        sum_tile(self.0, |x| x.as_f64() * x.as_f64())
+    }
+}
+
+/// The sum of `f` over two stretches of one length, in the order of [`sum_tile`].
 #[inline(always)]
 pub(crate) fn sum_pairs<C: Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f64 {
     sum_triples(x, y, y, |x, y, _| f(x, y))

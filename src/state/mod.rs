@@ -1,5 +1,7 @@
 //! What a transformation remembers, by kind.
 //!
+//! Guide: [What a transformation remembers](https://docs.rs/crate/gradchain/latest/source/docs/state.md).
+//!
 //! A state is a struct whose fields each have a *kind*. What may be done with a field follows from its kind alone:
 //!
 //! | kind | holds | averaging | arithmetic |

@@ -1,4 +1,33 @@
 //! The transformations that chains are made of, a file each.
+//!
+//! They come in families, and so do the named [optimizers](crate::optimizer) that are made of them. The guide has a
+//! page for each:
+//!
+//! | family | guide |
+//! |---|---|
+//! | what is done to each element by itself | [One element at a time][elementwise] |
+//! | what scales each element by what its gradients have been | [Adaptive optimizers][adaptive] |
+//! | what goes by norms and means of leaves, or of the whole tree | [By norms and means][norms] |
+//! | what goes by the sign of each element | [Steps by sign][sign] |
+//! | what goes by rows and columns | [By rows and columns][matrix] |
+//! | what finds its step size by itself | [Without a learning rate][parameter_free] |
+//! | what is given the loss | [From the loss][loss] |
+//! | what goes by curvature | [By curvature][curvature] |
+//! | what adds noise | [Noise and privacy][noise] |
+//! | what keeps parameters in a set | [Projections][projection] |
+//! | what watches the steps go by | [Watching][watching] |
+//!
+//! [elementwise]: https://docs.rs/crate/gradchain/latest/source/docs/elementwise.md
+//! [adaptive]: https://docs.rs/crate/gradchain/latest/source/docs/adaptive.md
+//! [norms]: https://docs.rs/crate/gradchain/latest/source/docs/norms.md
+//! [sign]: https://docs.rs/crate/gradchain/latest/source/docs/sign.md
+//! [matrix]: https://docs.rs/crate/gradchain/latest/source/docs/matrix.md
+//! [parameter_free]: https://docs.rs/crate/gradchain/latest/source/docs/parameter-free.md
+//! [loss]: https://docs.rs/crate/gradchain/latest/source/docs/loss.md
+//! [curvature]: https://docs.rs/crate/gradchain/latest/source/docs/curvature.md
+//! [noise]: https://docs.rs/crate/gradchain/latest/source/docs/noise.md
+//! [projection]: https://docs.rs/crate/gradchain/latest/source/docs/projections.md
+//! [watching]: https://docs.rs/crate/gradchain/latest/source/docs/watching.md
 
 mod adaptive;
 mod curvature;

@@ -66,6 +66,8 @@ impl LeafParts {
 #[derive(Clone, Debug)]
 pub struct LeafRef<'a> {
     pub(crate) parts: LeafParts,
+    /// If it has only some rows of the leaf in whose place it is shown: which.
+    pub(crate) rows: Option<&'a [usize]>,
     borrow: PhantomData<&'a [u8]>,
 }
 
@@ -77,22 +79,20 @@ impl<'a> LeafRef<'a> {
     /// If the slice is not as long as the product of the shape, or the lengths of its axes without the zeros multiply to more
     /// than memory can have.
     pub fn from_slice<T: Element>(data: &'a [T], shape: &[usize]) -> Result<LeafRef<'a>> {
-        let parts = LeafParts::dense(NonNull::from(data).cast::<T>(), data.len(), shape)?;
-        Ok(LeafRef { parts, borrow: PhantomData })
+        LeafParts::dense(NonNull::from(data).cast::<T>(), data.len(), shape).map(LeafRef::lend)
     }
 
     /// A leaf over parts whose memory is borrowed for `'a`, as the caller knows: it has a reference with that lifetime to
     /// what owns the memory.
     pub(crate) fn lend(parts: LeafParts) -> LeafRef<'a> {
-        LeafRef { parts, borrow: PhantomData }
+        LeafRef { parts, rows: None, borrow: PhantomData }
     }
 
     /// A leaf over an array of any layout; `None` if its elements are not floats.
     pub fn from_array<A: ArrayElement, S: Data<Elem = A>, D: Dimension>(
         array: &'a ArrayBase<S, D>,
     ) -> Option<LeafRef<'a>> {
-        let parts = LeafParts::array(array.as_ptr(), array.len(), array.shape(), array.strides())?;
-        Some(LeafRef { parts, borrow: PhantomData })
+        LeafParts::array(array.as_ptr(), array.len(), array.shape(), array.strides()).map(LeafRef::lend)
     }
 
     /// The type of the elements.

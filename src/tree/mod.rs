@@ -1,5 +1,7 @@
 //! Parameters and gradients as trees of leaves.
 //!
+//! Guide: [Trees](https://docs.rs/crate/gradchain/latest/source/docs/trees.md).
+//!
 //! A *tree* is anything that can show its leaves, float arrays, in a fixed order and under stable paths such as
 //! `layers/0/weight`. [`Tree`] shows them for reading, which is all that gradients need; [`TreeMut`] for writing, which
 //! parameters need. Both come from `#[derive(Tree)]` for your own structs and enums, and are there for
@@ -9,6 +11,7 @@
 //! * `f32`, `f64` (and with the feature `half` also `f16`, `bf16`): a leaf without axes; `Vec`, boxed slices and arrays
 //!   of them: a leaf with one axis;
 //! * `Vec`, arrays, tuples, `Option`, `Box`, `Arc`, `BTreeMap<String, _>` of trees, and [`DynTree`], names to arrays;
+//! * [`SparseRows`], of leaves of which only some rows have gradients;
 //! * integers, `bool`, `char`, strings and arrays of them: no leaves; they are carried along and never touched.
 //!
 //! | field | path |
@@ -28,6 +31,7 @@ mod containers;
 mod dynamic;
 mod leaf;
 mod math;
+mod rows;
 mod slices;
 mod structure;
 mod walk;
@@ -44,6 +48,7 @@ pub use math::{
     tree_scale, tree_sum, tree_vdot, tree_zeros_like,
 };
 pub(crate) use math::{add_update, fingerprint, is_safe, shares, stretch, weighted_mean};
+pub use rows::SparseRows;
 pub use slices::{Slices, SlicesMut};
 pub use structure::Structure;
 pub use walk::{Walk, WalkMut};

@@ -11,6 +11,18 @@ pub struct Walk<'a, 'w> {
     sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
     /// What constraints are told to, where somebody asks for them.
     constraints: Option<&'w mut ConstraintSink<'w>>,
+    rows: Rows<'a>,
+}
+
+/// What a walk makes of [`SparseRows`](super::SparseRows).
+#[derive(Clone, Copy)]
+enum Rows<'a> {
+    /// They are a tree with the one child `values`.
+    Apart,
+    /// They stand in the place of a leaf.
+    Asked,
+    /// The walk is inside some, of these indices.
+    Of(&'a [usize]),
 }
 
 type ConstraintSink<'w> = dyn FnMut(&str, Arc<dyn Constraint>) + 'w;
@@ -18,7 +30,12 @@ type ConstraintSink<'w> = dyn FnMut(&str, Arc<dyn Constraint>) + 'w;
 impl<'a, 'w> Walk<'a, 'w> {
     pub(crate) fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
         path.clear();
-        Walk { path, sink, constraints: None }
+        Walk { path, sink, constraints: None, rows: Rows::Apart }
+    }
+
+    /// A walk that is shown rows in the place of the leaf that they are of, with their indices.
+    pub(crate) fn of_rows(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
+        Walk { rows: Rows::Asked, ..Walk::new(path, sink) }
     }
 
     /// A walk that is also told which leaves are constrained.
@@ -28,7 +45,7 @@ impl<'a, 'w> Walk<'a, 'w> {
         constraints: &'w mut dyn FnMut(&str, Arc<dyn Constraint>),
     ) -> Self {
         path.clear();
-        Walk { path, sink, constraints: Some(constraints) }
+        Walk { constraints: Some(constraints), ..Walk::new(path, sink) }
     }
 
     /// Says that the leaves of the child of this name are constrained: what `#[tree(constraint = ...)]` does.
@@ -83,8 +100,20 @@ impl<'a, 'w> Walk<'a, 'w> {
         self.path.truncate(parent);
     }
 
+    /// Walks the rows of a leaf at the current path.
+    pub(crate) fn rows<T: Tree + ?Sized>(&mut self, indices: &'a [usize], values: &'a T) {
+        // Rows of rows are of no leaf.
+        let Rows::Asked = self.rows else { return self.child("values", values) };
+        self.rows = Rows::Of(indices);
+        values.walk(self);
+        self.rows = Rows::Asked;
+    }
+
     /// Shows a leaf at the current path.
-    pub fn leaf(&mut self, leaf: LeafRef<'a>) {
+    pub fn leaf(&mut self, mut leaf: LeafRef<'a>) {
+        if let Rows::Of(indices) = self.rows {
+            leaf.rows = Some(indices);
+        }
         (self.sink)(self.path, leaf);
     }
 
@@ -115,7 +144,7 @@ impl<'a, 'w> Walk<'a, 'w> {
             }
             number += 1;
         };
-        tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None });
+        tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None, rows: Rows::Apart });
     }
 }
 

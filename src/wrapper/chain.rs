@@ -8,7 +8,7 @@ use crate::state::{State, StateWalk, StateWalkMut};
 ///
 /// A chain is the tuple of its members, of up to twelve; chains nest, so there is no limit to the length. It fuses: the
 /// intermediate updates live in registers. A chain whose length is known at run time only is a `Vec` of
-/// [`Boxed`](crate::Boxed) members. The empty chain `()` changes nothing.
+/// [`Boxed`](crate::wrapper::Boxed) members. The empty chain `()` changes nothing.
 ///
 /// # Cost
 ///

@@ -233,6 +233,10 @@ struct AskFlat<'a> {
 }
 
 impl Ask for AskFlat<'_> {
+    fn failed(&self) -> bool {
+        self.ask.failed()
+    }
+
     fn ask(&mut self, _: &Structure, _: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
         let leaves = || self.structure.leaves().iter().enumerate();
         let mut along = Split { vector: point, at: 0 };

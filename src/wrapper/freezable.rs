@@ -8,7 +8,7 @@ use crate::tree::Structure;
 ///
 /// A frozen leaf has an update of zero, so its parameter keeps its bits, and what the transformation inside remembers
 /// for each of its elements is neither read nor written. Thawed, it goes on from there. What is never to be trained is
-/// better left out for good, which saves its state: [`masked(..).freeze_others()`](crate::Masked::freeze_others).
+/// better left out for good, which saves its state: [`masked(..).freeze_others()`](crate::wrapper::Masked::freeze_others).
 ///
 /// Updates are counted for each leaf: what depends on how many there were, as Adam's correction of bias does, goes by those of the
 /// leaf, so that one that was frozen from the first step on begins as if training did. Schedules go by the steps of all. What is no

@@ -82,7 +82,7 @@ pub fn params_ema<T: Stage>(inner: T, decay: impl IntoHyperparam) -> ParamsEma<T
 wrapper! {
     /// See [`params_ema`].
     ///
-    /// Its state is a [`ParamsAverageState`](crate::ParamsAverageState).
+    /// Its state is a [`ParamsAverageState`](crate::wrapper::ParamsAverageState).
     pub ParamsEma<T> as "params_ema" around inner: AroundWithArithmetic {
         decay: Hyperparam in DECAY;
         /// Sets whether the average begins with the parameters after the first step instead of those before it.

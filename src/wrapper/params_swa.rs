@@ -64,7 +64,7 @@ pub fn params_swa<T: Stage>(inner: T) -> ParamsSwa<T> {
 wrapper! {
     /// See [`params_swa`].
     ///
-    /// Its state is a [`ParamsAverageState`](crate::ParamsAverageState).
+    /// Its state is a [`ParamsAverageState`](crate::wrapper::ParamsAverageState).
     pub ParamsSwa<T> as "params_swa" around inner: AroundWithArithmetic {
         /// Sets the first step, counted from 1, whose parameters are averaged; 0 is as 1 unless `every` says otherwise.
         start: u64 = 0;

@@ -142,7 +142,7 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
     fn needs(&self) -> Level;
     fn validate(&self) -> Result<()>;
     fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State>;
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()>;
+    fn check(&self, state: &Self::State, at: &StepContext<'_>, active: &[Vec<bool>]) -> Result<()>;
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run;
     #[allow(clippy::too_many_arguments, reason = "those of `Stage::barrier`, and the leaves")]
     fn barrier(
@@ -204,8 +204,8 @@ macro_rules! groups {
             fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State> {
                 Ok(($(self.$i.init_state(&at.with_active(&active[$i]))?,)+))
             }
-            fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-                $(self.$i.check(&state.$i, at)?;)+
+            fn check(&self, state: &Self::State, at: &StepContext<'_>, active: &[Vec<bool>]) -> Result<()> {
+                $(self.$i.check(&state.$i, &at.on(&active[$i]))?;)+
                 Ok(())
             }
             fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
@@ -288,8 +288,9 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State> {
         self.iter().zip(active).map(|(member, active)| member.init_state(&at.with_active(active))).collect()
     }
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        self.iter().zip(state).try_for_each(|(member, state)| member.check(state, at))
+    fn check(&self, state: &Self::State, at: &StepContext<'_>, active: &[Vec<bool>]) -> Result<()> {
+        let mut members = self.iter().zip(state).zip(active);
+        members.try_for_each(|((member, state), active)| member.check(state, &at.on(active)))
     }
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) {
         self.iter().zip(state).for_each(|(member, state)| member.begin(state, at));
@@ -386,7 +387,7 @@ impl<G: Group> Stage for Partition<G> {
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        self.members.check(&state.members, at)
+        self.members.check(&state.members, at, &state.active)
     }
 
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> G::Run {

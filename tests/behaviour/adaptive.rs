@@ -3,6 +3,7 @@
 
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
+use gradchain::transform::StepLimit;
 use gradchain::{Element, GradientTransformation};
 
 /// The update of an element, from every gradient it has had, the last one now, and the parameter.

@@ -3,6 +3,7 @@
 use crate::oracle::{Leaf, Oracle, check, check_to, each_element, each_leaf, global_norm, norm};
 use gradchain::DType;
 use gradchain::prelude::*;
+use gradchain::transform::InitStep;
 
 /// Algorithm 2 of Orabona and Tommasi, in its own letters; `g` there is the negative gradient.
 #[derive(Clone, Default)]

@@ -2,6 +2,7 @@
 
 use crate::oracle::{Leaf, Oracle, SHAPES, check, check_to, each_leaf, global_norm, norm};
 use gradchain::prelude::*;
+use gradchain::transform::{Block, Blocks, LionMode, WeightDimensionNumbers};
 
 /// Leaves out what does not agree with the gradient: equation 5 of Liang and others.
 fn restrained(g: &Leaf, mut d: Leaf, xi: f64) -> Leaf {

@@ -2,6 +2,7 @@
 
 use crate::oracle::{Leaf, Oracle, check, check_to, each_leaf, global_norm, norm, wave};
 use gradchain::prelude::*;
+use gradchain::transform::{DimensionNumbers, WeightDimensionNumbers};
 use gradchain::tree::DynTree;
 use ndarray::{Array2, Axis, ShapeBuilder};
 

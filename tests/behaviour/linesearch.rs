@@ -3,9 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 
-use gradchain::minimize::Stop;
 use gradchain::needs::{ValueAndGradFn, ValueFn};
+use gradchain::part::WholeTreeTransformation;
 use gradchain::prelude::*;
+use gradchain::transform::{InitialGuess, Interpolation};
 use gradchain::{config, extra};
 use half::bf16;
 use ndarray::{Array1, Array2, ShapeBuilder, array};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 type Loss = fn(&Vec<f64>) -> (f64, Vec<f64>);
 
-fn rosenbrock(x: &Vec<f64>) -> (f64, Vec<f64>) {
+pub(crate) fn rosenbrock(x: &Vec<f64>) -> (f64, Vec<f64>) {
     let (mut value, mut gradient) = (0.0, vec![0.0; x.len()]);
     for i in 0..x.len() - 1 {
         let (a, b) = (1.0 - x[i], x[i + 1] - x[i] * x[i]);
@@ -103,7 +104,7 @@ fn numbers(value: &Value) -> Vec<f64> {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
@@ -149,7 +150,12 @@ fn lbfgs_needs_no_more_evaluations_than_scipys() {
         let first = !by_problem.contains_key(name);
         let (mut params, optimizer) = (start.clone(), lbfgs());
         let mut state = optimizer.init(&params).unwrap();
-        let report = optimizer.minimize(&mut params, problem(name), &mut state, 1e-8, 1000).unwrap();
+        let report = optimizer
+            .minimize(&mut params, problem(name), &mut state)
+            .gradient_atol(1e-8)
+            .max_steps(1000)
+            .run()
+            .unwrap();
         assert!(report.converged(), "{name} from {start:?}: {report:?}");
         let ours = report.evaluations as u64;
         println!("{name:16} {ours:4} and {theirs:4} from {start:?}");
@@ -376,7 +382,7 @@ fn points_are_rounded_as_parameters_are() {
     let optimizer = lbfgs();
     let mut state = optimizer.init(&params).unwrap();
     seen.borrow_mut().clear();
-    let report = optimizer.minimize(&mut params, watched, &mut state, 1e-3, 30).unwrap();
+    let report = optimizer.minimize(&mut params, watched, &mut state).gradient_atol(1e-3).max_steps(30).run().unwrap();
     let mut distinct = seen.borrow().clone();
     assert_eq!(distinct.len(), report.evaluations);
     distinct.dedup();
@@ -398,7 +404,7 @@ fn memory_order_changes_no_bit() {
     let optimizer = lbfgs();
     let run = |mut params: Array2<f32>| {
         let mut state = optimizer.init(&params).unwrap();
-        let report = optimizer.minimize(&mut params, loss, &mut state, 0.0, 8).unwrap();
+        let report = optimizer.minimize(&mut params, loss, &mut state).gradient_atol(0.0).max_steps(8).run().unwrap();
         (report, params.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
     };
     assert_eq!(run(rows), run(columns));
@@ -527,142 +533,14 @@ fn a_gradient_of_another_structure_is_an_error_and_changes_no_parameter() {
     let mut narrow = vec![1.0_f32, 2.0];
     let mut of_narrow = optimizer.init(&narrow).unwrap();
     assert!(optimizer.minimize_step(&mut narrow, wider, &mut of_narrow).unwrap_err().is_structure());
-    assert!(optimizer.minimize(&mut p, right, &mut state, 1e-10, 20).unwrap().converged());
+    assert!(
+        optimizer.minimize(&mut p, right, &mut state).gradient_atol(1e-10).max_steps(20).run().unwrap().converged()
+    );
 
     // Other parameters are an error too.
     let mut other = vec![1.0_f64; 3];
     assert!(optimizer.minimize_step(&mut other, right, &mut state).unwrap_err().is_structure());
     assert_eq!(other, [1.0; 3]);
-}
-
-#[test]
-fn what_is_known_is_not_evaluated_again() {
-    let calls = Cell::new(0);
-    let loss = |p: &Vec<f64>| {
-        calls.set(calls.get() + 1);
-        rosenbrock(p)
-    };
-    let optimizer = lbfgs();
-    let mut p = vec![-1.2, 1.0];
-    let mut state = optimizer.init(&p).unwrap();
-    let mut total = 0;
-    for _ in 0..10 {
-        let before = rosenbrock(&p).0;
-        let step = optimizer.minimize_step(&mut p, loss, &mut state).unwrap();
-        assert_eq!(step.value, before);
-        total += step.evaluations;
-        assert_eq!(calls.get(), total);
-    }
-    // One more at the very first point, and then only what the searches tried.
-    let (mut q, mut same) = (vec![-1.2, 1.0], optimizer.init(&p).unwrap());
-    let mut searched = 1;
-    for _ in 0..10 {
-        let (value, gradient) = rosenbrock(&q);
-        optimizer.step_with(&mut q, &gradient, extra::value_and_grad_fn(value, rosenbrock), &mut same).unwrap();
-        searched += same.2.info.num_linesearch_steps.get();
-    }
-    assert_eq!(q, p);
-    assert_eq!(calls.get(), searched as usize);
-
-    // Any change of the parameters is seen; a change back as well.
-    let kept = p.clone();
-    for i in 0..2 {
-        for other in [f64::from_bits(p[i].to_bits() + 1), -p[i], 0.0] {
-            let (mut changed, mut state) = (kept.clone(), state.clone());
-            changed[i] = other;
-            let before = rosenbrock(&changed).0;
-            let step = optimizer.minimize_step(&mut changed, loss, &mut state).unwrap();
-            assert_eq!(step.value, before);
-        }
-    }
-    calls.set(0);
-    let step = optimizer.minimize_step(&mut p, loss, &mut state).unwrap();
-    assert_eq!(step.evaluations, same_search(&state));
-    // A saved state forgets: it costs an evaluation, and changes no bit.
-    let mut restored = optimizer.init(&p).unwrap();
-    restored.replace((*state).clone()).unwrap();
-    let mut other = p.clone();
-    let a = optimizer.minimize_step(&mut p, loss, &mut state).unwrap();
-    let b = optimizer.minimize_step(&mut other, loss, &mut restored).unwrap();
-    assert_eq!(a.evaluations + 1, b.evaluations);
-    assert_eq!((a.value, p), (b.value, other));
-}
-
-fn same_search(state: &OptState<Lbfgs>) -> usize {
-    state.2.info.num_linesearch_steps.get() as usize
-}
-
-#[test]
-fn what_a_later_member_changes_is_seen() {
-    let optimizer = chain((lbfgs(), scale(0.5)));
-    let mut p = vec![-1.2, 1.0];
-    let mut state = optimizer.init(&p).unwrap();
-    let mut after = rosenbrock(&p).0;
-    for _ in 0..5 {
-        let step = optimizer.minimize_step(&mut p, rosenbrock, &mut state).unwrap();
-        assert_eq!(step.value, after);
-        assert!(step.evaluations >= 2, "the search ended elsewhere");
-        after = rosenbrock(&p).0;
-    }
-}
-
-#[test]
-fn minimizing_says_why_it_ended() {
-    let optimizer = lbfgs();
-    let fresh = || (vec![-1.2, 1.0], optimizer.init(&vec![-1.2, 1.0]).unwrap());
-
-    let (mut p, mut state) = fresh();
-    let report = optimizer.minimize(&mut p, rosenbrock, &mut state, 1e-10, 5).unwrap();
-    assert_eq!((report.stop, report.steps), (Stop::MaxSteps, 5));
-    let (value, gradient) = rosenbrock(&p);
-    assert_eq!((report.value, report.gradient_norm), (value, dot(&gradient, &gradient).sqrt()));
-    // It goes on from there, and knows where it is.
-    let (mut q, mut whole) = fresh();
-    let all = optimizer.minimize(&mut q, rosenbrock, &mut whole, 1e-10, 200).unwrap();
-    let rest = optimizer.minimize(&mut p, rosenbrock, &mut state, 1e-10, 200).unwrap();
-    assert_eq!(
-        (all.stop, all.steps, all.evaluations),
-        (Stop::Converged, 5 + rest.steps, report.evaluations + rest.evaluations)
-    );
-    assert_eq!(p, q);
-    let none = optimizer.minimize(&mut p, rosenbrock, &mut state, 1e-10, 200).unwrap();
-    assert_eq!((none.steps, none.evaluations), (0, 0));
-
-    // A norm that rounding errors do not allow.
-    let flat = |p: &Vec<f64>| (1.0 + 1e-3 * (p[0] - 0.1).abs().sqrt(), vec![1.0, 1.0]);
-    let (mut p, mut state) = fresh();
-    let report = optimizer.minimize(&mut p, flat, &mut state, 1e-10, 1000).unwrap();
-    assert_eq!(report.stop, Stop::Stalled);
-
-    let (mut p, mut state) = fresh();
-    let report = optimizer.minimize(&mut p, |_: &Vec<f64>| (f64::NAN, vec![1.0, 1.0]), &mut state, 1e-10, 9).unwrap();
-    assert_eq!((report.stop, report.steps, report.evaluations), (Stop::NotFinite, 0, 1));
-}
-
-#[test]
-fn everything_minimizes() {
-    fn goes_down<T: GradientTransformation>(optimizer: T, steps: usize) {
-        let mut p = vec![2.0, -1.0];
-        let mut state = optimizer.init(&p).unwrap();
-        let bowl = |p: &Vec<f64>| (p[0] * p[0] + 3.0 * p[1] * p[1], vec![2.0 * p[0], 6.0 * p[1]]);
-        let report = optimizer.minimize(&mut p, bowl, &mut state, 1e-6, steps).unwrap();
-        assert!(report.converged(), "{optimizer:?}: {report:?}");
-    }
-    goes_down(adam(exponential_decay(0.3, 50, 0.5)), 1000);
-    goes_down(multi_steps(sgd(0.1), 2), 1000);
-    goes_down(chain((sgd(1.0), scale_by_backtracking_linesearch(30))), 200);
-    goes_down(chain((sgd(1.0), scale_by_zoom_linesearch(30))), 200);
-    goes_down(lbfgs().linesearch(scale_by_backtracking_linesearch(30)), 50);
-    goes_down(lbfgs().without_linesearch(), 50);
-    goes_down(boxed(lbfgs()), 50);
-    goes_down(inject_hyperparams(lbfgs()), 50);
-    goes_down(masked(lbfgs(), Mask::all()), 50);
-    goes_down(partition((("all", lbfgs()),), Labels::by(|_| "all")), 50);
-    goes_down(
-        named_chain(["direction", "search"], (scale_by_lbfgs(), chain((scale(-1.0), scale_by_zoom_linesearch(20))))),
-        50,
-    );
-    goes_down(apply_if_finite(lbfgs(), 3), 50);
 }
 
 /// Two groups with a search each: each search leaves the other's leaves where the parameters are.
@@ -716,11 +594,16 @@ fn leaves_without_elements_or_axes_are_fine() {
         (value, (p.0.clone(), 2.0 * p.1, p.2.mapv(|x| 2.0 * (x - 2.0))))
     };
     let mut state = optimizer.init(&p).unwrap();
-    let report = optimizer.minimize(&mut p, loss, &mut state, 1e-5, 30).unwrap();
+    let report = optimizer.minimize(&mut p, loss, &mut state).gradient_atol(1e-5).max_steps(30).run().unwrap();
     assert!(report.converged(), "{report:?}");
     let mut nothing = Array1::<f64>::zeros(0);
     let mut state = optimizer.init(&nothing).unwrap();
-    let report = optimizer.minimize(&mut nothing, |p: &Array1<f64>| (0.0, p.clone()), &mut state, 0.0, 3).unwrap();
+    let report = optimizer
+        .minimize(&mut nothing, |p: &Array1<f64>| (0.0, p.clone()), &mut state)
+        .gradient_atol(0.0)
+        .max_steps(3)
+        .run()
+        .unwrap();
     assert!(report.converged());
 }
 

@@ -13,6 +13,8 @@ mod layerwise;
 #[cfg(all(feature = "config", feature = "half"))]
 mod linesearch;
 mod lint;
+#[cfg(all(feature = "config", feature = "half"))]
+mod minimize;
 #[path = "../common/oracle.rs"]
 mod oracle;
 mod outcomes;
@@ -21,6 +23,7 @@ mod parts_of_states;
 #[cfg(feature = "derive")]
 mod regressions;
 mod reset_state;
+mod rows;
 mod select;
 mod sign;
 #[cfg(feature = "derive")]

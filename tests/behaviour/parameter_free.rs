@@ -3,6 +3,8 @@
 
 use gradchain::needs::Value;
 use gradchain::prelude::*;
+use gradchain::transform::PolyakVariant;
+use gradchain::transform::ReduceOnPlateau;
 use gradchain::{DType, GradientTransformation, extra};
 use ndarray::{Array1, Array2};
 

@@ -1,6 +1,7 @@
 //! Failures reported in the wild, each under the name of what went wrong there.
 
 use gradchain::Tree;
+use gradchain::optimizer::Adam;
 use gradchain::prelude::*;
 use gradchain::state::{Entry, Flag, Kind, State, StateWalk};
 use ndarray::{Array1, array};

@@ -1,7 +1,10 @@
 //! Clipping, momentum and other small transformations against naive `f64` versions of their definitions, which share
 //! nothing with the library.
 
+use gradchain::arguments::Arguments;
 use gradchain::prelude::*;
+use gradchain::transform::LionMode;
+use gradchain::transform::ZeroNansState;
 use gradchain::{Element, GradientTransformation};
 use proptest::prelude::*;
 

@@ -2,6 +2,7 @@
 //! about memory order, threads and the other leaves.
 
 use gradchain::prelude::*;
+use gradchain::transform::{DimensionNumbers, Preconditioning, WeightDimensionNumbers};
 use gradchain::tree::DynTree;
 use gradchain::{Isa, force_isa};
 use ndarray::{Array1, Array2, Array3, ShapeBuilder};

@@ -1,8 +1,11 @@
 //! Wrappers, and what looks on: held to naive oracles in `f64` written from the papers, and to what they promise.
 
 use gradchain::extra;
+use gradchain::part::WholeTreeTransformation;
 use gradchain::prelude::*;
+use gradchain::transform::{GlobalNorm, TreeSum};
 use gradchain::tree::tree_norm;
+use gradchain::wrapper::Condition;
 use ndarray::{Array1, Array2};
 
 /// Numbers between −1 and 1 that differ from place to place.

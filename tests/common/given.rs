@@ -23,7 +23,7 @@ pub fn member<T: Registered>(transformation: T) -> Member {
 /// A transformation that can be given all it needs.
 pub trait Registered: GradientTransformation + Clone + 'static {
     fn member(self) -> Member;
-    fn step_given(&self, params: &mut DynTree, grads: &DynTree, state: &mut OptState<Self>) -> Result<Outcome>;
+    fn step_given(&self, params: &mut DynTree, grads: &dyn Tree, state: &mut OptState<Self>) -> Result<Outcome>;
     fn update_given(&self, grads: &DynTree, state: &mut OptState<Self>, params: &DynTree) -> Result<Updates>;
     fn update_into_given(
         &self,
@@ -56,7 +56,7 @@ where
         Box::new(self)
     }
 
-    fn step_given(&self, params: &mut DynTree, grads: &DynTree, state: &mut OptState<T>) -> Result<Outcome> {
+    fn step_given(&self, params: &mut DynTree, grads: &dyn Tree, state: &mut OptState<T>) -> Result<Outcome> {
         let mut bowl = in_loss(|| Bowl::of(self.needs(), params, grads));
         self.step_with(params, grads, given(&mut |p| in_loss(|| bowl.loss(p))), state)
     }
@@ -110,7 +110,7 @@ struct Bowl {
 
 impl Bowl {
     /// Nothing is worked out, or allocated, for those who do not ask.
-    fn of(needs: Level, params: &DynTree, grads: &DynTree) -> Bowl {
+    fn of(needs: Level, params: &DynTree, grads: &dyn Tree) -> Bowl {
         let mut bowl = Bowl { at: Vec::new(), grads: Vec::new(), shift: BTreeMap::new() };
         if needs >= Level::ValueFn {
             (bowl.at, bowl.grads) = (values(params), values(grads));

@@ -1,12 +1,13 @@
 //! A transformation whose type is forgotten, so that it is compiled once, however many laws there are. What is forgotten is
 //! only how to name the type: a [`Session`] steps the transformation itself, with the loops that its users get.
 
+use gradchain::arguments::Arguments;
 use gradchain::needs::{Includes, ValueAndGradFn};
-use gradchain::prelude::{Arguments, OptState, Outcome, Updates};
+use gradchain::prelude::{OptState, Outcome, Updates};
 use gradchain::state::{Schema, State, StateWalk, StateWalkMut};
 use gradchain::tree::DynTree;
 use gradchain::watch::Readings;
-use gradchain::{GradientTransformation, Result, wrapper};
+use gradchain::{GradientTransformation, Result, Tree, wrapper};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -45,7 +46,7 @@ impl dyn Subject + '_ {
 
 /// A transformation and its state.
 pub trait Session {
-    fn step(&mut self, params: &mut DynTree, grads: &DynTree) -> Result<Outcome>;
+    fn step(&mut self, params: &mut DynTree, grads: &dyn Tree) -> Result<Outcome>;
     fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates>;
     fn update_into(&mut self, grads: &DynTree, params: &DynTree, updates: &mut Updates) -> Result<Outcome>;
     fn update_owned(&mut self, grads: DynTree, params: &DynTree) -> Result<(DynTree, Outcome)>;
@@ -139,7 +140,7 @@ struct Running<T: GradientTransformation> {
 }
 
 impl<T: Registered> Session for Running<T> {
-    fn step(&mut self, params: &mut DynTree, grads: &DynTree) -> Result<Outcome> {
+    fn step(&mut self, params: &mut DynTree, grads: &dyn Tree) -> Result<Outcome> {
         self.transformation.step_given(params, grads, &mut self.state)
     }
     fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates> {

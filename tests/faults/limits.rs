@@ -1,6 +1,7 @@
 //! Counts at the end of their range: what goes on from there neither wraps nor panics.
 
 use gradchain::checkpoint::{Checkpoint, Save};
+use gradchain::schedule::InterpolateType;
 use gradchain::state::{Count, EntryMut, State, StateWalkMut};
 use gradchain::tree::DynTree;
 

@@ -16,8 +16,11 @@ mod panics;
 mod process;
 mod sound;
 
+use gradchain::optimizer::Adamw;
 use gradchain::prelude::*;
+use gradchain::transform::ClipByGlobalNorm;
 use gradchain::tree::for_each_leaf;
+use gradchain::wrapper::MultiSteps;
 use ndarray::{Array1, Array2};
 
 /// A model of two types.

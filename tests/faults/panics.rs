@@ -1,7 +1,9 @@
 //! A panic in a user's code: whatever the step had begun with is untouched, or the state says that it cannot be used.
 
 use gradchain::checkpoint::{Checkpoint, Save};
+use gradchain::part::WholeTreeTransformation;
 use gradchain::part::{Clock, InitContext, OneElement, Part, Rule, StepContext, Whole, WholeTree};
+use gradchain::schedule::FromFn;
 use gradchain::state::{AverageOptions, same_bits};
 use gradchain::tree::{Walk, WalkMut};
 use gradchain::{Migration, Real, Result, TreeMut, extra};

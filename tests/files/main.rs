@@ -1,5 +1,6 @@
-//! What is read and written: configs, states as values, checkpoints, the recorded cases of Optax, and what fuzzing has found.
-//! A file is a module, so `cargo test --test files corpus` runs the tests of `corpus.rs`.
+//! What is read and written: configs, states as values, checkpoints, the recorded cases of Optax, the problems of
+//! NIST, and what fuzzing has found. A file is a module, so `cargo test --test files corpus` runs the tests of
+//! `corpus.rs`.
 #![allow(missing_docs, reason = "a test program")]
 
 #[cfg(all(feature = "checkpoint", feature = "derive"))]
@@ -12,5 +13,6 @@ mod config_data;
 mod conformance;
 #[cfg(all(feature = "checkpoint", feature = "config", feature = "derive", feature = "half"))]
 mod corpus;
+mod nist;
 #[cfg(all(feature = "derive", feature = "serde"))]
 mod state_data;

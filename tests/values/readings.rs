@@ -2,7 +2,7 @@
 
 use gradchain::part::{Named, Optimizer, Part};
 use gradchain::prelude::*;
-use gradchain::transform::ClipByGlobalNorm;
+use gradchain::transform::{ClipByGlobalNorm, GlobalNorm, NotFinite};
 
 type Params = (Vec<f64>, Vec<f32>);
 

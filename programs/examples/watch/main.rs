@@ -20,6 +20,7 @@ use std::path::PathBuf;
 
 use gradchain::plot::{Chart, grid};
 use gradchain::prelude::*;
+use gradchain::transform::GlobalNorm;
 use gradchain::watch::{JsonLines, read_json_lines};
 use indicatif::{ProgressBar, ProgressStyle};
 

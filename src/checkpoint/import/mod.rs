@@ -50,7 +50,7 @@ use crate::tree::{Tree, TreeMut};
 ///
 /// Loading compares everything before anything is changed, and lists every difference: a tensor that is missing or that
 /// nothing wants, another shape, another type (an `f64` is not rounded, nor a `bf16` widened: ask for
-/// [`mu_dtype`](crate::Adam::mu_dtype)), counts that differ from parameter to parameter.
+/// [`mu_dtype`](crate::optimizer::Adam::mu_dtype)), counts that differ from parameter to parameter.
 ///
 /// Nothing is filled in. PyTorch has no state for a parameter that has had no gradient, and its `SGD` has neither a buffer
 /// before the first step nor ever a count: say [`fresh`](Migration::fresh) of such leaves, and [`at_step`](Import::at_step).

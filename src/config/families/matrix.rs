@@ -9,8 +9,10 @@ use crate::transform::*;
 use crate::wrapper::{Boxed, boxed};
 
 pub(super) fn register(r: &mut Registry) {
-    r.part(scale_by_factored_rms)
+    r.part(|| rowwise_adagrad(required()))
+        .part(scale_by_factored_rms)
         .part(scale_by_muon)
+        .part(scale_by_rowwise_rss)
         .part(scale_by_shampoo)
         .part(scale_by_sm3)
         .part(scale_by_soap)

@@ -196,6 +196,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     const SHAPE: Shape = Shape { sums: R::COUNTS, ..Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS) };
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = !R::APART;
+    const ROWS: bool = true;
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
 
     fn validate(_: &R) -> Result<()> {

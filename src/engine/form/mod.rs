@@ -108,6 +108,8 @@ pub trait Form<P: ?Sized> {
     const FUSES: bool;
     const FUSES_ALWAYS: bool;
     const SLOTS: usize;
+    /// Whether it can work on some rows of a leaf.
+    const ROWS: bool;
 
     fn shape(part: &P) -> Shape {
         let _ = part;
@@ -212,6 +214,9 @@ impl<P: Part> Stage for P {
         P::Form::init_state(self, at)
     }
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        if !P::Form::ROWS {
+            at.whole_leaves(P::NAME)?;
+        }
         P::Form::check(self, state, at)
     }
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {

@@ -126,6 +126,7 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     const SHAPE: Shape = Chain::<P>::SHAPE;
     const FUSES: bool = Chain::<P>::FUSES;
     const FUSES_ALWAYS: bool = Chain::<P>::FUSES_ALWAYS;
+    const ROWS: bool = true;
     const SLOTS: usize = Chain::<P>::SLOTS;
 
     fn shape(part: &P) -> Shape {

@@ -127,6 +127,7 @@ impl<P: Onlooker> Form<P> for LooksOn {
     const SHAPE: Shape = Shape::elementwise(false, false);
     const FUSES: bool = false;
     const FUSES_ALWAYS: bool = false;
+    const ROWS: bool = true;
     const SLOTS: usize = 0;
 
     fn shape(part: &P) -> Shape {

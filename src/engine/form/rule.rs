@@ -66,6 +66,9 @@ pub trait Rule: Part<Form = OneElement> {
     const SLOTS: &'static [&'static str] = &[];
     /// Whether `apply` reads the parameter.
     const READS_PARAMS: bool = false;
+    /// Whether it may run on some [rows](crate::tree::SparseRows) of a leaf: not if what it holds back of the others
+    /// would be due.
+    const ROWS: bool = true;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
     /// What is worked out once a step.
@@ -217,6 +220,7 @@ impl<R: Rule> Form<R> for OneElement {
     const SHAPE: Shape = Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS);
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = true;
+    const ROWS: bool = R::ROWS;
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
 
     fn validate(_: &R) -> Result<()> {

@@ -4,7 +4,7 @@ use super::super::kernel::MOST_SLOTS;
 use super::super::{
     InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree, fused_tile,
 };
-use super::loops::{Access, MOST_SUMS, OnElement, add_sums, each};
+use super::loops::{Access, MOST_SUMS, OnElement, add_sums, each, reads_any};
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
@@ -106,6 +106,9 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     const TRANSFORMS: bool = false;
     /// Whether there is a second pass. Without one the updates are those of the first, and `decide` comes at the end of the step.
     const GIVES_OUT: bool = true;
+    /// Whether it may run on some [rows](crate::tree::SparseRows) of a leaf. Unless it says otherwise: if what it adds
+    /// up depends on neither parameters nor state arrays, and so is zero where there is no gradient.
+    const ROWS: bool = !Self::READS_PARAMS[0] && !reads_any(Self::FIRST);
     /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
     type Needs: Needs;
     /// What is remembered besides the state arrays.
@@ -208,6 +211,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     const FUSES: bool = P::GIVES_OUT && !P::TRANSFORMS;
     const FUSES_ALWAYS: bool = <P as Stage>::FUSES;
     const SLOTS: usize = checked_slots(P::SLOTS, arrays::<P>());
+    const ROWS: bool = P::ROWS;
 
     fn validate(_: &P) -> Result<()> {
         const { checked_slots(P::SLOTS, arrays::<P>()) };

@@ -73,6 +73,8 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     type Needs: Needs;
     /// Whether it looks at parameters; for [`plan`](crate::GradientTransformation::plan).
     const READS_PARAMS: bool = false;
+    /// Whether it can work on some [rows](super::super::WholeLeaf::rows) of a leaf.
+    const ROWS: bool = false;
 
     /// The state before the first step.
     ///
@@ -133,6 +135,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         Shape { barriers: 1, stateful: 0, reads_params: W::READS_PARAMS as u32, materializes: 1, sums: 0 };
     const FUSES: bool = false;
     const FUSES_ALWAYS: bool = false;
+    const ROWS: bool = W::ROWS;
     const SLOTS: usize = 0;
 
     fn needs(part: &W) -> Level {

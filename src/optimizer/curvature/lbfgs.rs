@@ -45,7 +45,7 @@ use crate::transform::*;
 /// let optimizer = lbfgs();
 /// let mut params = [-1.2, 1.0];
 /// let mut state = optimizer.init(&params)?;
-/// let report = optimizer.minimize(&mut params, rosenbrock, &mut state, 1e-10, 100)?;
+/// let report = optimizer.minimize(&mut params, rosenbrock, &mut state).gradient_atol(1e-10).max_steps(100).run()?;
 /// assert!(report.converged() && report.evaluations < 60);
 /// assert!((params[0] - 1.0).abs() < 1e-10 && (params[1] - 1.0).abs() < 1e-10);
 /// # Ok::<(), gradchain::Error>(())
@@ -93,7 +93,7 @@ impl<L: Stage> Lbfgs<L> {
     /// let optimizer = lbfgs().linesearch(armijo);
     /// let mut x = 3.0_f64;
     /// let mut state = optimizer.init(&x)?;
-    /// let report = optimizer.minimize(&mut x, |x| (2.0 * x * x, 4.0 * x), &mut state, 1e-12, 10)?;
+    /// let report = optimizer.minimize(&mut x, |x| (2.0 * x * x, 4.0 * x), &mut state).max_steps(10).run()?;
     /// assert!(report.converged());
     /// # Ok::<(), gradchain::Error>(())
     /// ```

@@ -3,6 +3,7 @@
 mod adafactor;
 mod galore;
 mod muon;
+mod rowwise_adagrad;
 mod shampoo;
 mod sm3;
 mod soap;
@@ -10,6 +11,7 @@ mod soap;
 pub use adafactor::{Adafactor, adafactor};
 pub use galore::{Galore, galore};
 pub use muon::{Muon, muon};
+pub use rowwise_adagrad::{RowwiseAdagrad, rowwise_adagrad};
 pub use shampoo::{Shampoo, shampoo};
 pub use sm3::{Sm3, sm3};
 pub use soap::{Soap, soap};

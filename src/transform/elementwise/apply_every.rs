@@ -67,6 +67,8 @@ pub struct ApplyEveryScalars {
 
 impl Rule for ApplyEvery {
     const SLOTS: &'static [&'static str] = &["sum"];
+    // What is held back of the rows that are not touched would be due.
+    const ROWS: bool = false;
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ApplyEveryScalars;
 

@@ -4,6 +4,7 @@ mod kronecker;
 mod scale_by_factored_rms;
 mod scale_by_galore;
 mod scale_by_muon;
+mod scale_by_rowwise_rss;
 mod scale_by_shampoo;
 mod scale_by_shape;
 mod scale_by_sm3;
@@ -14,6 +15,7 @@ pub use scale_by_galore::{ScaleByGalore, ScaleByGaloreState, scale_by_galore};
 pub use scale_by_muon::{
     DimensionNumbers, NsCoeffs, Preconditioning, ScaleByMuon, ScaleByMuonState, WeightDimensionNumbers, scale_by_muon,
 };
+pub use scale_by_rowwise_rss::{ScaleByRowwiseRss, ScaleByRowwiseRssState, scale_by_rowwise_rss};
 pub use scale_by_shampoo::{ScaleByShampoo, ScaleByShampooState, scale_by_shampoo};
 pub use scale_by_shape::{ScaleByShape, ScaleByShapeState, scale_by_shape};
 pub use scale_by_sm3::{ScaleBySm3, ScaleBySm3State, scale_by_sm3};

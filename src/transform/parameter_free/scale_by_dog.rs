@@ -30,6 +30,7 @@ use crate::transform::rescale::factor_in;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::InitStep;
 ///
 /// let optimizer = scale_by_dog(InitStep::Distance(0.5)).eps(0.0);
 /// let mut params = vec![1.0_f64, 1.0];

@@ -6,11 +6,12 @@ use crate::engine::Stage;
 use crate::needs::{Includes, Needs, Nothing};
 
 /// A transformation with named arguments whose type is forgotten: for
-/// [`inject_hyperparams`](crate::inject_hyperparams) of what is chosen at run time. It is a [`Boxed`](crate::Boxed) too: a `Named<N>`
+/// [`inject_hyperparams`](crate::inject_hyperparams) of what is chosen at run time. It is a [`Boxed`](crate::wrapper::Boxed) too: a `Named<N>`
 /// can be given where a `Boxed<N>` is expected.
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::Named;
 ///
 /// let nesterov = true;
 /// let chosen: Named = if nesterov { Box::new(adam(0.1).nesterov(true)) } else { Box::new(sgd(0.1)) };

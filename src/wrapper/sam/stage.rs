@@ -90,6 +90,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        at.whole_leaves("sam")?;
         let SamState { steps_since_sync, opt_state, adv_state, cache, .. } = state;
         let begun = seen_from(cache, steps_since_sync.get() == 0, at);
         if self.reset_state && steps_since_sync.get() + 1 >= self.sync_period {

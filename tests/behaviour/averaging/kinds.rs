@@ -3,6 +3,7 @@
 
 use gradchain::prelude::*;
 use gradchain::state::{AverageOptions, CountPolicy, Entry, FlagPolicy, KeyPolicy, State, StateWalk};
+use gradchain::transform::GlobalNorm;
 use gradchain::{GradientTransformation, Result};
 use ndarray::{Array2, array};
 use proptest::prelude::*;

@@ -159,7 +159,7 @@ fn each_kind_goes_by_its_policy() -> Result<()> {
 }
 
 fn traced<A: gradchain::GradientTransformation, B: gradchain::GradientTransformation>(
-    state: &OptState<(A, B, gradchain::Trace)>,
+    state: &OptState<(A, B, gradchain::transform::Trace)>,
 ) -> Vec<f64> {
     let trace = state.2.moment("trace").unwrap();
     (0..trace.len()).flat_map(|leaf| trace.to_array(leaf).unwrap().into_iter()).collect()

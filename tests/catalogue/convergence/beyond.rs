@@ -17,6 +17,8 @@ pub(super) fn optimizers() -> Vec<Trial> {
         trial("stable_adamw", |rate| member(stable_adamw(rate)), [0.02, 0.02, 0.01], [1e-14, 1e-9, 1e-14],
             Leaf(stable_adamw_naive)),
         trial("adam_mini", |rate| member(adam_mini(rate)), [0.2, 0.5, 0.2], [1e-14; 3], Leaf(adam_mini_naive)),
+        trial("rowwise_adagrad", |rate| member(rowwise_adagrad(rate)), [1.0; 3], [1e-14, 0.1, 1e-14],
+            Leaf(rowwise_adagrad_naive)),
         trial("mars", |rate| member(mars(rate)), [0.2, 0.1, 0.2], [1e-14; 3], Leaf(mars_naive)),
         trial("soap", |rate| member(soap(rate).max_precond_dim(2).precondition_frequency(3).weight_decay(0.0)),
             [0.01, 0.003, 0.01], [1e-12, 1e-13, 1e-14], Whole(soap_naive)),
@@ -82,6 +84,15 @@ fn adam_mini_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], _: &[f64]) -> Vec
         unbiased(*m, 0.9, t) / (unbiased(*v, 0.999, t).sqrt() + 1e-8)
     };
     memory.iter_mut().enumerate().map(one).collect()
+}
+
+/// A leaf of ten is a matrix of two rows of five; in another each element is a row.
+fn rowwise_adagrad_naive(memory: &mut [[f64; 4]], _: i32, g: &[f64], _: &[f64]) -> Vec<f64> {
+    let columns = if g.len() == 10 { 5 } else { 1 };
+    for (memory, g) in memory.chunks_mut(columns).zip(g.chunks(columns)) {
+        memory[0][0] += g.iter().map(|g| g * g).sum::<f64>() / columns as f64;
+    }
+    g.iter().enumerate().map(|(i, g)| g / (memory[i / columns * columns][0].sqrt() + 1e-8)).collect()
 }
 
 fn mars_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], _: &[f64]) -> Vec<f64> {

@@ -3,6 +3,7 @@
 use gradchain::Real;
 use gradchain::part::{Clock, OneElement, Part, Rule};
 use gradchain::prelude::*;
+use gradchain::transform::{InitStep, InitialGuess};
 
 use super::naive;
 use super::naive::Naive::{self, *};

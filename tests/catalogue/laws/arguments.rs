@@ -1,3 +1,4 @@
+use gradchain::arguments::{Argument, Arguments};
 use gradchain::prelude::*;
 
 use super::{Problem, Subject, holds, same_state};

@@ -16,6 +16,7 @@ mod nestings;
 mod readings;
 #[cfg(feature = "checkpoint")]
 mod resuming;
+mod rows;
 mod schemas;
 mod step_and_update;
 mod thawing;

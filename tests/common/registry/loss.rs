@@ -2,6 +2,7 @@
 //! batch.
 
 use gradchain::prelude::*;
+use gradchain::transform::PolyakVariant;
 
 use super::{WHOLE, WHOLE_WINDOWS, family};
 

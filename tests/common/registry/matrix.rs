@@ -1,6 +1,7 @@
 //! What goes by the axes of a leaf: rows and columns, factors, singular values.
 
 use gradchain::prelude::*;
+use gradchain::transform::Preconditioning;
 
 use super::{WHOLE, family};
 
@@ -18,6 +19,7 @@ family! {
     scale_by_muon_spectral, WHOLE,
         masked(scale_by_muon().preconditioning(Preconditioning::Spectral).adaptive(true), matrices());
     scale_by_shape, WHOLE, masked(scale_by_shape(), matrices());
+    scale_by_rowwise_rss, WHOLE, scale_by_rowwise_rss().initial_accumulator_value(0.1);
     scale_by_sm3, WHOLE, scale_by_sm3().b2(0.9);
     scale_by_galore, WHOLE, scale_by_galore().rank(2).update_proj_gap(2).base_optimizer(
         chain((clip_by_global_norm(1.0), scale_by_adam())),
@@ -29,5 +31,6 @@ family! {
     muon, WHOLE, muon(0.1);
     inject_muon, WHOLE, inject_hyperparams(muon(linear(0.1, 0.0, 4)));
     sm3, WHOLE, sm3(0.1);
+    rowwise_adagrad, WHOLE, rowwise_adagrad(0.1);
     galore, WHOLE, galore(0.1).rank(1);
 }

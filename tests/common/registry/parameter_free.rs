@@ -1,6 +1,7 @@
 //! What finds its step size from how far the parameters have come.
 
 use gradchain::prelude::*;
+use gradchain::transform::InitStep;
 
 use super::{ELEMENT, WHOLE, family};
 

@@ -1,6 +1,7 @@
 //! What goes by the sign of each element.
 
 use gradchain::prelude::*;
+use gradchain::transform::LionMode;
 
 use super::{ELEMENT, WHOLE, family};
 

@@ -1,6 +1,7 @@
 //! What watches the steps go by.
 
 use gradchain::prelude::*;
+use gradchain::transform::{GlobalNorm, NotFinite, TreeSum};
 
 use super::{ELEMENT, WHOLE, family};
 

@@ -7,7 +7,7 @@ type Leaves<'a> = [(&'a str, &'a [f32])];
 
 const TWO: &Leaves<'_> = &[("a", &[1.0, 2.0]), ("b", &[3.0, 4.0])];
 
-fn adamw_() -> gradchain::Adamw {
+fn adamw_() -> gradchain::optimizer::Adamw {
     adamw(0.1)
 }
 

@@ -38,7 +38,7 @@ trait Each {
 
 fn each_case(each: &impl Each) {
     let gradients = |n: usize| -> Vec<Model> { (0..n).map(|t| gradient(t as f32)).collect() };
-    let decays = |adamw: gradchain::Adamw| adamw.b1(0.5).b2(0.75);
+    let decays = |adamw: gradchain::optimizer::Adamw| adamw.b1(0.5).b2(0.75);
     let masked = decays(adamw(0.1)).weight_decay(0.25).mask(Mask::path("weight"));
     each.case("adamw-in-a-chain", &chain((clip_by_global_norm(1.0), masked)), model(), &gradients(3));
     let window = multi_steps(sgd(0.125).momentum(0.5), 3);

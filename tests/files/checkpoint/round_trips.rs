@@ -1,4 +1,5 @@
 use gradchain::Result;
+use gradchain::part::WholeTreeTransformation;
 use gradchain::part::{InitContext, StepContext, WholeTree};
 use gradchain::state::{Count, Flag, PerLeaf, RandomKey, Scalar, same_bits};
 use ndarray::ShapeBuilder;
@@ -202,4 +203,36 @@ fn a_mapped_file_is_the_same() {
     let mut loaded = model();
     let back = file.load(&optimizer, &mut loaded).unwrap();
     assert!(loaded == params && same_bits(&*back, &*state));
+}
+
+#[test]
+fn a_run_with_rows_goes_on_as_the_run() {
+    use gradchain::tree::SparseRows;
+
+    #[derive(Tree)]
+    struct Gradients {
+        weight: SparseRows<Array2<f32>>,
+        bias: Array1<f64>,
+    }
+    let optimizer = chain((clip_by_global_norm(1.0), adam(0.1), scale_by_rowwise_rss()));
+    let start = Model { weight: Array2::from_elem((6, 3), 0.5), bias: array![0.1, 0.2] };
+    let step = |params: &mut Model, state: &mut _, t: usize| {
+        let values = Array2::from_shape_fn((3, 3), |(i, j)| (t + 2 * i) as f32 - j as f32);
+        let weight = SparseRows { indices: vec![t, 5, t], values };
+        optimizer.step(params, &Gradients { weight, bias: array![t as f64, -1.0] }, state).unwrap();
+    };
+    let (mut straight, mut state) = (start.clone(), optimizer.init(&start).unwrap());
+    (0..2).for_each(|t| step(&mut straight, &mut state, t));
+    let saved = file(&optimizer, &state, &straight);
+    (2..4).for_each(|t| step(&mut straight, &mut state, t));
+    let mut resumed = start.clone();
+    let mut state_of_resumed = saved.load(&optimizer, &mut resumed).unwrap();
+    (2..4).for_each(|t| step(&mut resumed, &mut state_of_resumed, t));
+    assert_eq!(straight, resumed);
+    assert!(same_bits(&*state, &*state_of_resumed));
+    // One number for each row, by path.
+    let schema = state.schema();
+    let sums = schema.entries.iter().filter(|entry| entry.field.ends_with("sum_of_squares"));
+    let sums: Vec<_> = sums.map(|entry| (entry.leaf.as_deref(), &entry.shape[..])).collect();
+    assert_eq!(sums, [(Some("weight"), &[6][..]), (Some("bias"), &[2][..])]);
 }

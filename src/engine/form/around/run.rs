@@ -112,6 +112,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         && !P::LOOKS
         && (!P::CHOOSES || <P as Stage>::SLOTS == 0)
         && Inner::<P>::FUSES_ALWAYS;
+    // Arrays of its own would have to follow the rows that are not touched, and sums are compared with whole leaves.
+    const ROWS: bool = O::SLOTS.is_empty() && O::SUMS == 0;
 
     fn shape(part: &P) -> Shape {
         around::<P, O>(part.inner().shape())
@@ -146,7 +148,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn check(part: &P, state: &StateOf<P>, at: &StepContext<'_>) -> Result<()> {
         part.check(&state.memory, at)?;
-        part.inner_now(&state.memory).check(&state.inner, at)
+        let inside = at.on(state.active.as_deref().unwrap_or(at.active));
+        part.inner_now(&state.memory).check(&state.inner, &inside)
     }
 
     fn begin(part: &P, state: &mut StateOf<P>, at: &StepContext<'_>) -> Self::Run {

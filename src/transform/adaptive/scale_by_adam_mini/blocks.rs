@@ -30,6 +30,7 @@ pub enum Block {
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::{Block, Blocks};
 ///
 /// let blocks = Blocks::tree([
 ///     ("embedding", Block::Axis(0)), // [token, model]

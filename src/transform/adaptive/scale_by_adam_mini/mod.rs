@@ -2,7 +2,7 @@ mod blocks;
 
 pub use self::blocks::{Block, Blocks};
 use crate::element::{Element, convert, with_dtype};
-use crate::engine::{Job, current_isa, dispatch, sum_tile};
+use crate::engine::{Job, current_isa, dispatch, squares};
 use crate::part::prelude::*;
 
 /// Divides a running mean of the updates by the root of one second moment for each block of elements.
@@ -130,7 +130,7 @@ impl LeafVisitor for Scale<'_> {
         room.clear();
         room.resize(runs.count, 0.0);
         for (i, run) in leaf.u.chunks(runs.len.max(1)).enumerate() {
-            room[i % runs.count] += dispatch(current_isa(), Squares(run));
+            room[i % runs.count] += squares(run);
         }
         let size = leaf.u.len() as f64 / runs.count as f64;
         for (v, sum) in nu.iter_mut().zip(&mut *room) {
@@ -147,17 +147,6 @@ impl LeafVisitor for Scale<'_> {
                 dispatch(current_isa(), Step { keep, take, factor, u: run, mu });
             }
         });
-    }
-}
-
-struct Squares<'a, C>(&'a [C]);
-
-impl<C: Real> Job for Squares<'_, C> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run(self) -> f64 {
-        sum_tile(self.0, |u| u.as_f64() * u.as_f64())
     }
 }
 

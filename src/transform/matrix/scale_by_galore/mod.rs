@@ -314,8 +314,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         if state.inside.shape != self.base_optimizer.shape() {
             return Err(Error::other_transformation(self.base_optimizer.describe()));
         }
-        self.base_optimizer
-            .check(&state.base_optimizer_state, &StepContext { structure: &state.inside.structure, ..*at })
+        self.base_optimizer.check(&state.base_optimizer_state, &at.inside(&state.inside.structure))
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {

@@ -12,6 +12,7 @@ use crate::recipe::Recipe;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::Measure;
 ///
 /// /// The largest power of two that the mean square has in it, for a histogram.
 /// #[derive(Clone, Debug)]

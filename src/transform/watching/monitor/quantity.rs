@@ -34,6 +34,7 @@ impl<M: Measure> From<M> for Quantity {
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::GlobalNorm;
 ///
 /// let optimizer = chain((snapshot("size", of_params(GlobalNorm)), sgd(1.0)));
 /// let mut params = vec![3.0_f32, 4.0];
@@ -54,6 +55,7 @@ pub fn of_params(measure: impl Measure) -> Quantity {
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::GlobalNorm;
 ///
 /// let how_far = snapshot("how far", ratio(GlobalNorm, of_params(GlobalNorm)));
 /// let optimizer = chain((sgd(0.5), how_far));
@@ -142,6 +144,7 @@ impl ToRecipe for Quantity {
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::GlobalNorm;
 ///
 /// let watch = monitor().measure("norm", measure_with_ema(GlobalNorm, 0.5));
 /// let mut params = vec![0.0_f64, 0.0];

@@ -43,6 +43,7 @@ impl State for Measurements {
 /// ```
 /// use gradchain::measurements;
 /// use gradchain::prelude::*;
+/// use gradchain::transform::GlobalNorm;
 ///
 /// let optimizer: Boxed = boxed(chain((snapshot("norm", GlobalNorm), sgd(0.5))));
 /// let mut params = vec![0.0_f32, 0.0];

@@ -1,0 +1,123 @@
+//! Evaluations of the function, and what is kept of them, so that no point is evaluated twice.
+
+use crate::element::{DType, Real};
+use crate::engine::{Evaluate, GradientSink, Outcome, Trial, dot, table::Table};
+use crate::error::Result;
+use crate::needs::Level;
+use crate::recall::{Known, Recall};
+use crate::state::Moments;
+use crate::transformation::{GradientTransformation, OptState};
+use crate::tree::{Structure, TreeMut, fingerprint};
+
+/// The function, and what is known of it.
+pub(super) struct Memory<P, F> {
+    trial: Trial<P, F>,
+    pub(super) recall: Box<Recall>,
+    structure: std::sync::Arc<Structure>,
+    pub(super) evaluations: usize,
+}
+
+impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Memory<P, F> {
+    pub(super) fn of<T: GradientTransformation>(state: &mut OptState<T>, f: F) -> Result<Self> {
+        state.usable()?;
+        let recall = state.recall.take().unwrap_or_default();
+        let mut memory =
+            Memory { trial: Trial::new(None, f), recall, structure: state.shared_structure(), evaluations: 0 };
+        memory.make_room(|recall| &mut recall.here)?;
+        Ok(memory)
+    }
+
+    fn make_room(&mut self, of: fn(&mut Recall) -> &mut Known) -> Result<()> {
+        let Known { gradient, .. } = of(&mut self.recall);
+        if gradient.is_empty() {
+            let active = vec![true; self.structure.len()];
+            *gradient = Moments::like(&self.structure, &active, 0.0, |leaf| leaf.dtype().compute())?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that value and gradient at the parameters are known.
+    pub(super) fn look(&mut self, params: &P) -> Result<()> {
+        let (print, here) = (Some(fingerprint(params)), &mut self.recall.here);
+        if here.fingerprint != print {
+            here.fingerprint = None;
+            here.value = self.trial.call(params, &self.structure, &mut here.gradient)?;
+            here.fingerprint = print;
+            self.evaluations += 1;
+        }
+        Ok(())
+    }
+
+    /// A step from where one has looked.
+    pub(super) fn step<T: GradientTransformation>(
+        &mut self,
+        transformation: &T,
+        params: &mut P,
+        state: &mut OptState<T>,
+    ) -> Result<Outcome> {
+        if transformation.needs() >= Level::ValueFn {
+            self.make_room(|recall| &mut recall.last)?;
+            self.make_room(|recall| &mut recall.best)?;
+            self.trial.point().get_or_insert_with(|| params.clone());
+        }
+        let Memory { trial, recall, evaluations, .. } = self;
+        let Recall { here, last, best } = &mut **recall;
+        (last.fingerprint, best.fingerprint) = (None, None);
+        let mut watched = Watched { trial, last, best, evaluations };
+        let outcome = state.step_from(transformation, params, here, Some(&mut watched))?;
+        let print = Some(fingerprint(params));
+        if here.fingerprint != print {
+            if last.fingerprint == print {
+                core::mem::swap(here, last);
+            } else if best.fingerprint == print {
+                core::mem::swap(here, best);
+            } else {
+                here.fingerprint = None;
+            }
+        }
+        Ok(outcome)
+    }
+
+    pub(super) fn gradient_norm(&self) -> f64 {
+        let gradient = &self.recall.here.gradient;
+        fn square<C: Real>(structure: &Structure, gradient: &Moments, leaf: usize) -> f64 {
+            let g = gradient.get::<C>(leaf).unwrap_or_default();
+            dot(&structure.leaves()[leaf], g, g)
+        }
+        let squares = gradient.leaves().map(|leaf| match gradient.dtype(leaf) {
+            Some(DType::F64) => square::<f64>(&self.structure, gradient, leaf),
+            _ => square::<f32>(&self.structure, gradient, leaf),
+        });
+        squares.sum::<f64>().sqrt()
+    }
+}
+
+/// Keeps what is evaluated.
+struct Watched<'a, P, F> {
+    trial: &'a mut Trial<P, F>,
+    last: &'a mut Known,
+    best: &'a mut Known,
+    evaluations: &'a mut usize,
+}
+
+impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate for Watched<'_, P, F> {
+    fn evaluate(
+        &mut self,
+        structure: &Structure,
+        params: &Table,
+        point: &Moments,
+        gradient: Option<&mut Moments>,
+    ) -> Result<f64> {
+        let Watched { trial, last, best, evaluations } = self;
+        let worth_keeping = best.fingerprint.is_none() || best.value.is_nan() || last.value < best.value;
+        if last.fingerprint.is_some() && worth_keeping {
+            core::mem::swap(*last, *best);
+        }
+        last.fingerprint = None;
+        **evaluations += 1;
+        last.value = trial.evaluate(structure, params, point, Some(&mut last.gradient))?;
+        last.fingerprint = trial.point().as_ref().map(fingerprint);
+        gradient.into_iter().for_each(|to| to.copy_from(&last.gradient));
+        Ok(last.value)
+    }
+}

@@ -1,0 +1,109 @@
+//! Steps of what is given the loss as a function, without evaluating it twice anywhere.
+//!
+//! Guide: [Least squares](https://docs.rs/crate/gradchain/latest/source/docs/least-squares.md).
+//!
+//! [`Minimize`] does one step, or steps until there is a reason to end; [`Stop`] has the reasons.
+
+mod memory;
+mod report;
+mod run;
+
+pub use report::{Evaluated, MinimizeStep, Progress, Report, Stop};
+pub use run::Minimization;
+
+use crate::recall::Known;
+use crate::transformation::{GradientTransformation, OptState};
+use crate::tree::TreeMut;
+
+/// Minimizes a function: steps that evaluate it themselves, for every [`GradientTransformation`].
+///
+/// A line search has evaluated the function where it ended, and that is where the next step begins. What is known
+/// there is kept in the [`OptState`], with a fingerprint of the parameters' bits: if they are the ones that the next
+/// step is given, nothing is evaluated again. A change of the parameters, by you or by a later member of the chain,
+/// is never missed.
+///
+/// The function must be the same in every step. Where it changes from step to step, as the loss over mini-batches
+/// does, use [`step_with`](GradientTransformation::step_with).
+///
+/// The function gives value and gradient, or a `Result` of the two; see [`Evaluated`].
+pub trait Minimize: GradientTransformation + Sized {
+    /// One step, for a function that gives value and gradient.
+    ///
+    /// # Cost
+    ///
+    /// Up to three copies of the gradient and one of the parameters.
+    ///
+    /// # Errors
+    ///
+    /// As [`step_with`](GradientTransformation::step_with), and those of the function, unchanged. After an error the
+    /// parameters are as they were. The state is as it was if the error came before the step, at the parameters
+    /// themselves; an error from a point that a line search tried leaves it [poisoned](crate::Error::is_poisoned).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = lbfgs();
+    /// let mut p = 2.0_f64;
+    /// let mut state = optimizer.init(&p)?;
+    /// let step = optimizer.minimize_step(&mut p, |p| (p * p / 2.0, *p), &mut state)?;
+    /// // Once at 2, and once at 1, where the line search ended: a first step of length 1 was right.
+    /// assert_eq!((step.value, step.evaluations, p), (2.0, 2, 1.0));
+    ///
+    /// let step = optimizer.minimize_step(&mut p, |p| (p * p / 2.0, *p), &mut state)?;
+    /// assert_eq!((step.value, step.evaluations, p), (0.5, 1, 0.0)); // what it is at 1 was known
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    fn minimize_step<P, F, R>(&self, params: &mut P, f: F, state: &mut OptState<Self>) -> Result<MinimizeStep, R::Error>
+    where
+        P: TreeMut + Clone,
+        F: FnMut(&P) -> R,
+        R: Evaluated,
+    {
+        run::fallible(f, |f| {
+            let mut memory = memory::Memory::of(state, f)?;
+            memory.look(params)?;
+            let Known { value, .. } = memory.recall.here;
+            let gradient_norm = memory.gradient_norm();
+            let outcome = memory.step(self, params, state)?;
+            let evaluations = memory.evaluations;
+            state.recall = Some(memory.recall);
+            Ok(MinimizeStep { value, gradient_norm, evaluations, outcome })
+        })
+    }
+
+    /// Steps until the function is minimized, or there is another reason to end: see [`Minimization`] for tolerances,
+    /// limits and a callback, and [`run`](Minimization::run) to do it.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use gradchain::minimize::Stop;
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = lbfgs();
+    /// let mut p = [3.0_f64, -1.0];
+    /// let mut state = optimizer.init(&p)?;
+    /// let bowl = |p: &[f64; 2]| (p[0] * p[0] + 5.0 * p[1] * p[1], [2.0 * p[0], 10.0 * p[1]]);
+    /// let report = optimizer.minimize(&mut p, bowl, &mut state).gradient_atol(1e-12).max_steps(100).run()?;
+    /// assert_eq!(report.stop, Stop::Gradient);
+    /// assert!(report.converged() && report.value < 1e-24 && report.gradient_norm <= 1e-12);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    fn minimize<'a, P, F, R>(
+        &'a self,
+        params: &'a mut P,
+        f: F,
+        state: &'a mut OptState<Self>,
+    ) -> Minimization<'a, Self, P, F>
+    where
+        P: TreeMut + Clone,
+        F: FnMut(&P) -> R,
+        R: Evaluated,
+    {
+        Minimization::new(self, params, f, state)
+    }
+}
+
+impl<T: GradientTransformation + Sized> Minimize for T {}

@@ -1,0 +1,314 @@
+//! Steps until there is a reason to end.
+
+use core::cell::Cell;
+use core::fmt;
+use core::ops::ControlFlow;
+
+use super::memory::Memory;
+use super::report::{Evaluated, Progress, Report, Stop};
+use crate::engine::GradientSink;
+use crate::error::{Error, Result};
+use crate::extra::deliver;
+use crate::range::{AT_LEAST_0, Range};
+use crate::transformation::{GradientTransformation, OptState};
+use crate::tree::{TreeMut, tree_add_scaled, tree_norm};
+
+/// What [`minimize`](crate::Minimize::minimize) is to do: tolerances, limits, a callback; [`run`](Self::run) does it.
+///
+/// # Arithmetic
+///
+/// With the value `f`, the Euclidean norm `‖·‖` over all leaves, the gradient `g₀` where it began, `g` where it is,
+/// and the parameters `p₋` and the value `f₋` before the last step, it has converged if
+///
+/// ```text
+/// ‖g‖      ≤ gradient_atol + gradient_rtol·‖g₀‖
+/// |f − f₋| < value_atol + value_rtol·|f|             and the step moved the parameters
+/// ‖p − p₋‖ < step_atol + step_rtol·‖p‖               and the step moved the parameters
+/// ```
+///
+/// A line search that fails does not move the parameters, which is no convergence. Else it ends after `max_steps`
+/// steps or `max_evaluations` evaluations, when the callback says so, or when it stalls: when `patience` steps in a
+/// row brought neither a value lower than all before nor a gradient smaller than all before, or 20 in a row left the
+/// parameters as they were.
+///
+/// Defaults: `gradient_atol` 1e-8, all other tolerances 0; `max_steps` 10000, no limit of evaluations, `patience` 100.
+///
+/// # Cost
+///
+/// As [`minimize_step`](crate::Minimize::minimize_step) for each step; a copy of the parameters in each if there is a
+/// tolerance of the step.
+///
+/// # Example
+///
+/// The value changes little in the flat valley of Rosenbrock's function, so that a tolerance of the value ends too
+/// early:
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use gradchain::minimize::Stop;
+/// use gradchain::prelude::*;
+///
+/// let rosenbrock = |&[x, y]: &[f64; 2]| {
+///     let (a, b) = (1.0 - x, y - x * x);
+///     (a * a + 100.0 * b * b, [-2.0 * a - 400.0 * b * x, 200.0 * b])
+/// };
+/// let optimizer = lbfgs();
+/// let start = [-1.2, 1.0];
+///
+/// let (mut p, mut state) = (start, optimizer.init(&start)?);
+/// let report = optimizer.minimize(&mut p, rosenbrock, &mut state).value_rtol(0.1).run()?;
+/// assert_eq!((report.stop, report.converged()), (Stop::Value, true));
+/// assert!(report.value > 1.0);
+///
+/// let (mut p, mut state) = (start, optimizer.init(&start)?);
+/// let mut values = Vec::new();
+/// let report = optimizer
+///     .minimize(&mut p, rosenbrock, &mut state)
+///     .gradient_atol(1e-10)
+///     .max_evaluations(100)
+///     .callback(|progress| {
+///         values.push(progress.value);
+///         ControlFlow::Continue(())
+///     })
+///     .run()?;
+/// assert_eq!(report.stop, Stop::Gradient);
+/// assert_eq!(values.len(), report.steps + 1);
+/// assert!(values.is_sorted_by(|a, b| a > b));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// PyTorch's `LBFGS` has `tolerance_grad`, of the largest element of the gradient, and `tolerance_change`, of value
+/// and step in one. scipy's `minimize` has `gtol`, of the largest element, and `ftol`, relative to the value or 1.
+/// Differs: Euclidean norms, each with an absolute and a relative tolerance, and no tolerance that is met by a step
+/// that went nowhere.
+#[must_use = "nothing is minimized until `run` is called"]
+pub struct Minimization<'a, T: GradientTransformation, P, F> {
+    transformation: &'a T,
+    params: &'a mut P,
+    f: F,
+    state: &'a mut OptState<T>,
+    until: Until,
+    callback: Option<Callback<'a, P>>,
+}
+
+type Callback<'a, P> = Box<dyn FnMut(&Progress<'_, P>) -> ControlFlow<()> + 'a>;
+
+macro_rules! until {
+    (
+        tolerances { $($(#[$of_tolerance:meta])* $tolerance:ident = $tolerated:expr;)* }
+        limits { $($(#[$of_limit:meta])* $limit:ident = $most:expr;)* }
+    ) => {
+        #[derive(Debug)]
+        struct Until {
+            $($tolerance: f64,)*
+            $($limit: usize,)*
+        }
+
+        impl Default for Until {
+            fn default() -> Until {
+                Until { $($tolerance: $tolerated,)* $($limit: $most,)* }
+            }
+        }
+
+        impl Until {
+            fn check(&self) -> Result<()> {
+                let Range { text, holds } = AT_LEAST_0;
+                let mut tolerances = [$((stringify!($tolerance), self.$tolerance)),*].into_iter();
+                let wrong = tolerances.find(|(_, tolerance)| !holds(*tolerance));
+                wrong.map_or(Ok(()), |(name, found)| Err(Error::argument("minimize", name, text, found)))
+            }
+        }
+
+        /// Each has a default, which [`Minimization`] lists.
+        impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
+            $($(#[$of_tolerance])*
+            ///
+            /// [At least 0](AT_LEAST_0).
+            pub fn $tolerance(mut self, $tolerance: f64) -> Self {
+                self.until.$tolerance = $tolerance;
+                self
+            })*
+            $($(#[$of_limit])*
+            pub fn $limit(mut self, $limit: usize) -> Self {
+                self.until.$limit = $limit;
+                self
+            })*
+        }
+    };
+}
+
+until! {
+    tolerances {
+        /// Sets the norm of the gradient at which it has converged.
+        gradient_atol = 1e-8;
+        /// The same, as a part of the norm where this began; the two are added.
+        gradient_rtol = 0.0;
+        /// Sets the change of the value below which it has converged; with 0 this never ends it.
+        value_atol = 0.0;
+        /// The same, as a part of the value; the two are added.
+        value_rtol = 0.0;
+        /// Sets the length of a step below which it has converged; with 0 this never ends it.
+        step_atol = 0.0;
+        /// The same, as a part of the norm of the parameters; the two are added.
+        step_rtol = 0.0;
+    }
+    limits {
+        /// Sets how many steps may be done.
+        max_steps = 10_000;
+        /// Sets the number of evaluations after which no further step begins. A step that has begun is finished. The
+        /// parameters are evaluated at least once, if the value there is not known yet.
+        max_evaluations = usize::MAX;
+        /// Sets how many steps in a row may bring neither a lower value nor a smaller gradient. Give more to optimizers
+        /// whose loss goes up and down on its way, such as Adam.
+        patience = 100;
+    }
+}
+
+impl Until {
+    fn measures_steps(&self) -> bool {
+        self.step_atol > 0.0 || self.step_rtol > 0.0
+    }
+}
+
+/// How many steps in a row may leave the parameters as they were. More than L-BFGS has differences in memory: each
+/// such step drops one, and the last searches go along the gradient.
+const STILL: usize = 20;
+
+impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P, F> {
+    pub(super) fn new(transformation: &'a T, params: &'a mut P, f: F, state: &'a mut OptState<T>) -> Self {
+        Minimization { transformation, params, f, state, until: Until::default(), callback: None }
+    }
+
+    /// Sets what is called where it begins and after each step; it ends there if that is `ControlFlow::Break`.
+    pub fn callback(mut self, callback: impl FnMut(&Progress<'_, P>) -> ControlFlow<()> + 'a) -> Self {
+        self.callback = Some(Box::new(callback));
+        self
+    }
+
+    /// Steps until there is a reason to end.
+    ///
+    /// # Errors
+    ///
+    /// If a tolerance is negative or NaN; else as [`minimize_step`](crate::Minimize::minimize_step). The parameters
+    /// are then as the last step that was finished left them.
+    pub fn run<R>(self) -> Result<Report, R::Error>
+    where
+        F: FnMut(&P) -> R,
+        R: Evaluated,
+    {
+        let Minimization { transformation, params, f, state, until, mut callback } = self;
+        fallible(f, |f| {
+            until.check()?;
+            let mut memory = Memory::of(state, f)?;
+            let mut course = Course { until, first: None, lowest: [f64::INFINITY; 2], vain: 0, still: 0 };
+            let (mut steps, mut last) = (0, None);
+            let (stop, value, gradient_norm) = loop {
+                memory.look(params)?;
+                let (value, print) = (memory.recall.here.value, memory.recall.here.fingerprint);
+                let (gradient_norm, evaluations) = (memory.gradient_norm(), memory.evaluations);
+                let progress = Progress { params: &*params, steps, evaluations, value, gradient_norm };
+                let told = callback.as_mut().is_some_and(|callback| callback(&progress).is_break());
+                if let Some(stop) = course.ends(&progress, last, told) {
+                    break (stop, value, gradient_norm);
+                }
+                let before = course.until.measures_steps().then(|| params.clone());
+                let outcome = memory.step(transformation, params, state)?;
+                steps += 1;
+                let moved = memory.recall.here.fingerprint != print;
+                let mut step = Step { from: value, length: f64::INFINITY, moved };
+                if let Some(mut before) = before {
+                    tree_add_scaled(&mut before, -1.0, params)?;
+                    step.length = tree_norm(&before);
+                }
+                last = outcome.emitted().then_some(step);
+            };
+            let evaluations = memory.evaluations;
+            state.recall = Some(memory.recall);
+            Ok(Report { steps, evaluations, value, gradient_norm, stop })
+        })
+    }
+}
+
+impl<T: GradientTransformation, P, F> fmt::Debug for Minimization<'_, T, P, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Minimization { transformation, until, .. } = self;
+        f.debug_struct("Minimization")
+            .field("transformation", transformation)
+            .field("until", until)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A step that emitted updates.
+#[derive(Clone, Copy)]
+struct Step {
+    /// The value before it.
+    from: f64,
+    length: f64,
+    moved: bool,
+}
+
+/// What is remembered of the way so far.
+struct Course {
+    until: Until,
+    /// The norm of the gradient where it began.
+    first: Option<f64>,
+    /// The lowest value and the smallest norm so far.
+    lowest: [f64; 2],
+    /// Steps since then.
+    vain: usize,
+    /// Steps since the parameters moved.
+    still: usize,
+}
+
+impl Course {
+    fn ends<P: TreeMut>(&mut self, at: &Progress<'_, P>, last: Option<Step>, told: bool) -> Option<Stop> {
+        let Until { gradient_atol, gradient_rtol, value_atol, value_rtol, step_atol, step_rtol, .. } = self.until;
+        let first = *self.first.get_or_insert(at.gradient_norm);
+        self.count(at, last);
+        let moved = last.filter(|step| step.moved);
+        let reasons = [
+            (Stop::NotFinite, !at.value.is_finite() || !at.gradient_norm.is_finite()),
+            (Stop::Gradient, at.gradient_norm <= gradient_atol + gradient_rtol * first),
+            (Stop::Value, moved.is_some_and(|s| (s.from - at.value).abs() < value_atol + value_rtol * at.value.abs())),
+            (Stop::Step, moved.is_some_and(|s| s.length < step_atol + step_rtol * tree_norm(at.params))),
+            (Stop::Callback, told),
+            (Stop::MaxSteps, at.steps >= self.until.max_steps),
+            (Stop::MaxEvaluations, at.evaluations >= self.until.max_evaluations),
+            (Stop::Stalled, self.vain >= self.until.patience || self.still >= STILL),
+        ];
+        reasons.into_iter().find_map(|(stop, holds)| holds.then_some(stop))
+    }
+
+    fn count<P>(&mut self, at: &Progress<'_, P>, last: Option<Step>) {
+        let [value, norm] = self.lowest;
+        if let Some(step) = last {
+            self.vain = if at.value < value || at.gradient_norm < norm { 0 } else { self.vain + 1 };
+            self.still = if step.moved { 0 } else { self.still + 1 };
+        }
+        self.lowest = [value.min(at.value), norm.min(at.gradient_norm)];
+    }
+}
+
+/// Lends a function that may fail to what expects the errors of this crate; its own error comes back in the place of
+/// those.
+pub(super) fn fallible<P, F, R, A>(
+    mut f: F,
+    work: impl FnOnce(&mut dyn FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>) -> Result<A>,
+) -> Result<A, R::Error>
+where
+    F: FnMut(&P) -> R,
+    R: Evaluated,
+{
+    let failed = Cell::new(None);
+    let done = work(&mut |point, to| match f(point).into_result() {
+        Ok(evaluated) => deliver(evaluated, to),
+        Err(error) => {
+            failed.set(Some(error));
+            Err(Error::state("minimize", "the function failed"))
+        }
+    });
+    done.map_err(|error| failed.take().unwrap_or_else(|| error.into()))
+}
