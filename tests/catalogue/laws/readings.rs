@@ -1,5 +1,6 @@
 //! What there is to read is the same however a transformation is made, and is what the step went by.
 
+use gradchain::arguments::{Argument, Arguments};
 use gradchain::prelude::*;
 use gradchain::watch::Readings;
 
