@@ -1,14 +1,14 @@
 //! Draws every schedule: the pictures on the guide's page about schedules.
 //!
 //! ```text
-//! cargo run --example schedule_gallery            writes docs/images/schedules/*.svg
-//! cargo run --example schedule_gallery -- DIR     writes them there
+//! cargo run --features plot --example schedule_gallery            writes docs/images/schedules/*.svg
+//! cargo run --features plot --example schedule_gallery -- DIR     writes them there
 //! ```
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{env, fs, io};
 
+use gradchain::plot::Chart;
 use gradchain::schedule::*;
 
 /// Steps shown in each picture.
@@ -63,72 +63,6 @@ fn gallery() -> Vec<(&'static str, Vec<Schedule>)> {
     ]
 }
 
-const WIDTH: f64 = 400.0;
-const LEFT: f64 = 36.0;
-const TOP: f64 = 34.0;
-const HEIGHT: f64 = 130.0;
-const COLORS: [&str; 3] = ["#1f6feb", "#d1570b", "#1a7f37"];
-
-/// The picture of some schedules, each named by the call that makes it.
-fn picture(name: &str, schedules: &[Schedule]) -> Result<String, std::fmt::Error> {
-    let right = WIDTH - LEFT - 14.0;
-    let x = |count: u64| LEFT + right * count as f64 / STEPS as f64;
-    let y = |value: f64| TOP + HEIGHT * (1.05 - value) / 1.1;
-    let calls: Vec<String> = schedules.iter().map(Schedule::to_string).collect();
-    let lines: Vec<(usize, &str)> =
-        calls.iter().enumerate().flat_map(|(i, call)| wrap(call).map(move |l| (i, l))).collect();
-    let height = TOP + HEIGHT + 30.0 + 13.0 * lines.len() as f64;
-    let mut svg = String::new();
-    writeln!(
-        svg,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">"#
-    )?;
-    writeln!(
-        svg,
-        "<style>text {{ font: 11px sans-serif; fill: #57606a; }} .name {{ font: bold 14px sans-serif; fill: #24292f; }} .call {{ font: 10px monospace; }} .grid {{ stroke: #d0d7de; stroke-width: 1; fill: none; }} .line {{ fill: none; stroke-width: 2; stroke-linejoin: round; }}</style>"
-    )?;
-    writeln!(svg, r##"<rect width="{WIDTH}" height="{height}" rx="6" fill="#ffffff"/>"##)?;
-    writeln!(svg, r#"<text class="name" x="{LEFT}" y="20">{name}</text>"#)?;
-    for value in [0.0, 0.5, 1.0] {
-        let at = y(value);
-        writeln!(svg, r#"<path class="grid" d="M{LEFT} {at:.1}h{right}"/>"#)?;
-        writeln!(svg, r#"<text text-anchor="end" x="{}" y="{:.1}">{value}</text>"#, LEFT - 6.0, at + 4.0)?;
-    }
-    for count in (0..=STEPS).step_by(50) {
-        let (at, below) = (x(count), TOP + HEIGHT + 14.0);
-        writeln!(svg, r#"<text text-anchor="middle" x="{at:.1}" y="{below}">{count}</text>"#)?;
-    }
-    for (schedule, color) in schedules.iter().zip(COLORS) {
-        let values = schedule.sample(0..=STEPS).into_iter().enumerate();
-        let points: Vec<String> = values.map(|(i, value)| format!("{:.1},{:.1}", x(i as u64), y(value))).collect();
-        writeln!(svg, r#"<polyline class="line" stroke="{color}" points="{}"/>"#, points.join(" "))?;
-    }
-    for (row, (i, line)) in lines.into_iter().enumerate() {
-        let (at, color) = (TOP + HEIGHT + 32.0 + 13.0 * row as f64, COLORS[i % COLORS.len()]);
-        let line = line.replace('&', "&amp;").replace('<', "&lt;");
-        writeln!(svg, r#"<text class="call" style="fill: {color}" x="8" y="{at}">{line}</text>"#)?;
-    }
-    svg.push_str("</svg>\n");
-    Ok(svg)
-}
-
-/// Cuts a call into lines that fit, between arguments that are calls themselves or before a method.
-fn wrap(mut call: &str) -> impl Iterator<Item = &str> {
-    const MOST: usize = 64;
-    std::iter::from_fn(move || {
-        if call.is_empty() {
-            return None;
-        }
-        let arguments = call.match_indices("), ").map(|(at, _)| at + 3);
-        let methods =
-            call.match_indices(").").filter(|(at, _)| !call[*at..].starts_with(").into")).map(|(at, _)| at + 1);
-        let cut = arguments.chain(methods).filter(|at| *at <= MOST).max().filter(|_| call.len() > MOST);
-        let (line, rest) = call.split_at(cut.unwrap_or(call.len()));
-        call = rest;
-        Some(line)
-    })
-}
-
 fn main() -> io::Result<()> {
     let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/images/schedules");
     let folder = env::args_os().nth(1).map_or_else(|| PathBuf::from(kept), PathBuf::from);
@@ -137,7 +71,9 @@ fn main() -> io::Result<()> {
         for schedule in &schedules {
             schedule.validate().map_err(io::Error::other)?;
         }
-        let svg = picture(name, &schedules).map_err(io::Error::other)?;
+        let frame = Chart::new(name).range(-0.05, 1.05);
+        let chart = schedules.iter().fold(frame, |chart, schedule| chart.schedule(schedule, STEPS));
+        let svg = chart.svg([400, 190]).map_err(io::Error::other)?;
         fs::write(folder.join(name).with_extension("svg"), svg)?;
     }
     println!("{} pictures in {}", gallery().len(), folder.display());

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::range::Range;
 use crate::recipe::{Recipe, Setting};
 use crate::schedule::Hyperparam;
+use crate::state::Given;
 
 /// A transformation with named arguments.
 #[diagnostic::on_unimplemented(
@@ -111,6 +112,17 @@ pub fn recipe_of(name: &str, arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Recip
     let mut entries = Vec::new();
     arguments(&mut |name, argument| entries.push((String::from(name), argument.setting().to_recipe())));
     Recipe::Map(vec![(name.into(), Recipe::Map(entries))])
+}
+
+/// The numbers and schedules among arguments.
+pub(crate) fn hyperparams_of(arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Given {
+    let mut all = Vec::new();
+    arguments(&mut |name, argument| {
+        if let Argument::Hyperparam(hyperparam) = argument {
+            all.push((name, hyperparam.clone()));
+        }
+    });
+    all
 }
 
 /// In the `impl Part` of what has [`Arguments`]: they are its own, and its recipe.

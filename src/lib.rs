@@ -75,6 +75,9 @@ pub mod needs;
 mod numeric;
 pub mod optimizer;
 pub mod part;
+#[cfg(feature = "plot")]
+#[cfg_attr(docsrs, doc(cfg(feature = "plot")))]
+pub mod plot;
 pub mod program;
 pub mod projection;
 pub mod range;
@@ -90,6 +93,7 @@ pub mod transform;
 mod transformation;
 pub mod tree;
 mod tuples;
+pub mod watch;
 pub mod wrapper;
 
 pub use element::{DType, Element, Real};

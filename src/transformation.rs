@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::extra::Extra;
 use crate::needs::{Level, Provides};
 use crate::recall::{Known, Recall};
-use crate::state::{Layout, Schema, items, items_mut, put};
+use crate::state::{Layout, Reader, Readings, Schema, StateWalk, items, items_mut, put};
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
@@ -261,6 +261,44 @@ pub trait GradientTransformation: Stage {
         Ok((grads, outcome))
     }
 
+    /// What there is to read of the last step, by path: learning rates and other arguments as they were in it, norms and factors that
+    /// it found on its way, counts of NaN, and what a [`monitor`](crate::monitor) measured.
+    ///
+    /// Nothing is measured for it: the numbers are in the state, or follow from its counts. Arguments that a named optimizer was
+    /// given are its own, and not those of the parts that it is made of. A number that no step has found yet, since the state was
+    /// made or loaded, is NaN; a schedule has the value of the first step until it was taken.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer: Boxed = boxed(chain((clip_by_global_norm(1.0), adamw(cosine_decay(0.5, 10)))));
+    /// let mut params = vec![0.0_f64, 0.0];
+    /// let mut state = optimizer.init(&params)?;
+    /// for _ in 0..6 {
+    ///     optimizer.step(&mut params, &vec![3.0, 4.0], &mut state)?;
+    /// }
+    /// let readings = optimizer.readings(&state)?;
+    /// assert_eq!(readings.get("learning_rate")?, 0.25); // that of the step with count 5, half way down
+    /// assert_eq!(readings.get("clip_by_global_norm.norm")?, 5.0);
+    /// assert_eq!(readings.get("clip_by_global_norm.factor")?, 0.2);
+    /// assert_eq!(readings.get("1.b1")?, 0.9);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Cost
+    ///
+    /// A walk over the chain, whatever the size of the parameters; a text for each number.
+    ///
+    /// # Errors
+    ///
+    /// If the state was made by another transformation, or [cannot be used any more](crate::Error::is_poisoned).
+    fn readings(&self, state: &OptState<Self>) -> Result<Readings>
+    where
+        Self: Sized,
+    {
+        state.readings(self)
+    }
+
     /// What a step does to memory, for parameters of this structure and gradients of the same types.
     ///
     /// ```
@@ -415,14 +453,27 @@ impl<T: Stage> OptState<T> {
 
     /// Whether a step of this transformation can be done.
     fn ready(&mut self, transformation: &T) -> Result<()> {
-        self.usable()?;
+        self.belongs(transformation)?;
         self.lent = false;
         self.work.rows.clear();
         self.work.absent.clear();
+        Ok(())
+    }
+
+    /// Whether it can be used, and this transformation could have made it.
+    fn belongs(&self, transformation: &T) -> Result<()> {
+        self.usable()?;
         if self.work.shape() == transformation.shape() {
             return Ok(());
         }
         Err(Error::other_transformation(transformation.describe()))
+    }
+
+    fn readings(&self, transformation: &T) -> Result<Readings> {
+        self.belongs(transformation)?;
+        let mut reader = Reader::new(self.structure.clone());
+        transformation.read(&self.inner, &mut StateWalk::of_readings(&mut reader))?;
+        Ok(reader.found())
     }
 
     /// Finds the gradients of whole leaves, and of rows, and which are not there.
@@ -468,6 +519,8 @@ impl<T: Stage> OptState<T> {
             return Err(error);
         }
         self.poisoned = false;
+        #[cfg(feature = "tracing")]
+        warn_of_skipped(outcome);
         Ok(outcome)
     }
 
@@ -501,6 +554,14 @@ impl<T: Stage> OptState<T> {
             None,
             Sink::Params,
         )
+    }
+}
+
+/// Apart from the step, which is compiled for each transformation.
+#[cfg(feature = "tracing")]
+fn warn_of_skipped(outcome: Outcome) {
+    if outcome.skipped {
+        tracing::warn!(target: "gradchain", emitted = outcome.emitted, "a step threw its gradients away");
     }
 }
 

@@ -41,6 +41,9 @@ const LAYERS: &[&str] = &[
     "migrate",
     "saved",
     "checkpoint",
+    // Numbers and pictures of a run.
+    "watch",
+    "plot",
     // Transformations, by family.
     "projection",
     "transform/moment",

@@ -1,7 +1,7 @@
 //! Trains a network to read handwritten digits, from the first line to a picture of how it went.
 //!
 //! ```text
-//! cargo run --release --example train_digits
+//! cargo run --release --features plot --example train_digits
 //! ```
 //!
 //! The files beside this one are the model with its gradient written out, the data, and the picture; nothing in them

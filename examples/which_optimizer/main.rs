@@ -1,8 +1,8 @@
 //! Races the optimizers on the digits network: the picture and the table on the guide's page "Which optimizer?".
 //!
 //! ```text
-//! cargo run --release --example which_optimizer            writes docs/images/which-optimizer.svg and prints the table
-//! cargo run --release --example which_optimizer -- FILE    writes the picture there
+//! cargo run --release --features plot --example which_optimizer            writes docs/images/which-optimizer.svg and prints the table
+//! cargo run --release --features plot --example which_optimizer -- FILE    writes the picture there
 //! ```
 //!
 //! Each optimizer is tried with several learning rates, three runs each with other initial weights and other batches; the

@@ -7,7 +7,7 @@ use crate::element::{DType, Real};
 use crate::error::{Error, Result};
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
-use crate::state::{Count, Moments, PerLeaf, State};
+use crate::state::{Count, Moments, PerLeaf, State, StateWalk};
 use crate::tree::{LeafSpec, Structure};
 
 /// What `init` is told: the parameters' structure, and which of its leaves to act on.
@@ -414,6 +414,14 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         let _ = (state, report);
     }
+
+    /// Shows what there is to read of the last step: single values of the state, what parts say besides, and arguments as they
+    /// were in that step.
+    ///
+    /// # Errors
+    ///
+    /// If the state was made by another transformation.
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()>;
 
     /// What it is made of, and what each part does to updates.
     fn outline(&self) -> Outline;

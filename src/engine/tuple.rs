@@ -9,6 +9,7 @@ use crate::element::Real;
 use crate::error::Result;
 use crate::needs::Level;
 use crate::recipe::Recipe;
+use crate::state::StateWalk;
 
 /// Whether an element loop can have so many state arrays, sums and barriers.
 pub(crate) const fn fits(shape: Shape, slots: usize) -> bool {
@@ -153,6 +154,11 @@ macro_rules! chains {
 
             fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
                 $(self.$i.unused(&state.$i, report);)*
+            }
+
+            fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+                $(walk.member($i, |walk| self.$i.read(&state.$i, walk))?;)*
+                Ok(())
             }
 
             fn outline(&self) -> Outline {

@@ -224,6 +224,8 @@ macro_rules! wrapper {
 /// its type, or else at its default. Those in `set` are set by users, and stay when the state starts anew
 /// ([`StepContext::anew`](crate::part::StepContext)). Those `beside` are no part of the state. `evaluate |memory| expr` says how parameters to evaluate
 /// with are made, see [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` lets a walk over [parts](crate::state::StateWalk) find it.
+/// `clock field;` is the count at which schedules are evaluated, if that is not `count`; `reads name;` names the method that says what
+/// there is to [read](crate::state::StateWalk::reading) besides fields.
 macro_rules! memory {
     (
         $(#[$meta:meta])*
@@ -234,6 +236,8 @@ macro_rules! memory {
         $(beside { $($(#[$bdoc:meta])* $beside:ident: $B:ty $(= $bstart:expr)?,)* })?
         $(evaluate |$memory:ident| $as:expr;)?
         $(shown as $part:ident;)?
+        $(clock $clock:ident;)?
+        $(reads $reads:ident;)?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
@@ -257,6 +261,8 @@ macro_rules! memory {
         impl $(<$G: $GB>)? $crate::state::State for $M $(<$G>)? {
             fn walk<'a>(&'a self, walk: &mut $crate::state::StateWalk<'a, '_>) {
                 let this = $crate::wrapper!(@or [$(match walk.$part(self) { Some(this) => this, None => return })?] [self]);
+                $(walk.clock(this.$clock);)?
+                $(this.$reads(walk);)?
                 $(walk.child(stringify!($field), &this.$field);)*
                 $($(walk.setting(stringify!($set), &this.$set);)*)?
             }

@@ -170,6 +170,25 @@ impl Labels {
         }
     }
 
+    /// The labels that leaves can have, each once, and the number among them of each leaf's.
+    pub(crate) fn groups(&self, structure: &Structure, what: &str) -> Result<(Vec<Label>, Vec<usize>)> {
+        let mut all: Vec<Label> = match &self.rule {
+            Rule::By(function) => structure.leaves().iter().map(|leaf| (function.0)(leaf)).collect(),
+            Rule::Tree(entries) => entries.iter().map(|(_, label)| label.clone()).collect(),
+            Rule::Paths(rules) => rules.iter().map(|(_, label)| label.clone()).collect(),
+        };
+        all.extend(self.otherwise.clone());
+        let mut known: Vec<Label> = Vec::new();
+        all.into_iter().for_each(|label| {
+            if !known.contains(&label) {
+                known.push(label)
+            }
+        });
+        let names: Vec<&str> = known.iter().map(|label| &**label).collect();
+        let which = self.resolve(structure, &names, what)?;
+        Ok((known, which))
+    }
+
     fn new(rule: Rule) -> Labels {
         Labels { rule, otherwise: None }
     }

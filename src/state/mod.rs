@@ -26,6 +26,7 @@ mod kinds;
 mod layout;
 mod moments;
 mod moves;
+mod readings;
 mod schema;
 mod walk;
 
@@ -42,6 +43,8 @@ pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub(crate) use layout::Layout;
 pub use moments::Moments;
 pub(crate) use moves::{ItemSpec, Moves, Parts, below, counts_by_leaf, no_part, sources};
+pub(crate) use readings::{Given, Reader};
+pub use readings::{Reading, Readings};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
 pub use walk::{Entry, EntryMut, EvaluateAs, Evaluation, StateWalk, StateWalkMut};
 
@@ -119,16 +122,18 @@ impl<S: State> State for Option<S> {
 }
 
 /// Says that a struct's state is its fields of these names. Fields in `knows` are [facts](StateWalk::fact); of arrays in `room`, which
-/// hold nothing between steps, it is one how they lie in memory.
+/// hold nothing between steps, it is one how they lie in memory. `reads name` names the method that says what else there is to
+/// [read](StateWalk::reading).
 macro_rules! state_fields {
     (
         $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }
-        $(knows { $($fact:ident),* })? $(room { $($room:ident),* })?
+        $(knows { $($fact:ident),* })? $(room { $($room:ident),* })? $(reads $reads:ident)?
     ) => {
         impl $(<$G: $B>)? $crate::state::State for $S $(<$G>)? {
             fn walk<'a>(&'a self, _walk: &mut $crate::state::StateWalk<'a, '_>) {
                 $($(_walk.fact(stringify!($fact), &self.$fact);)*)?
                 $($(_walk.fact(stringify!($room), &self.$room.laid());)*)?
+                $(self.$reads(_walk);)?
                 $(_walk.child(stringify!($field), &self.$field);)*
             }
             fn walk_mut<'a>(&'a mut self, _walk: &mut $crate::state::StateWalkMut<'a, '_>) {

@@ -5,7 +5,9 @@ use core::fmt::{Display, Write};
 use core::hash::Hash;
 use std::hash::DefaultHasher;
 
+use super::readings::{Given, Reader};
 use super::{Count, Flag, Moments, PerLeaf, RandomKey, Scalar, State};
+use crate::error::Result;
 
 /// One field of a state, to read.
 #[derive(Clone, Copy, Debug)]
@@ -85,46 +87,42 @@ pub struct StateWalk<'a, 'w> {
 /// What is shown a fact: its path, and what puts it into a number.
 pub(crate) type ShowFact<'a> = dyn FnMut(&str, &dyn Fn(&mut DefaultHasher)) + 'a;
 
-/// What a walk is for: every field, the parts of one type, or the evaluations.
+/// What a walk is for: every field, the parts of one type, the evaluations, what `init` decided, or what there is to read.
 enum ReadSink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
     Fields(&'w mut dyn FnMut(&str, Entry<'a>, Standing)),
     Parts(&'w mut dyn FnMut(&str, &'a dyn Any)),
     Evaluations(&'w mut dyn FnMut(&str, Evaluation<'a>, bool)),
     Facts(&'w mut ShowFact<'w>),
+    Readings(&'w mut Reader),
 }
 
 impl<'a, 'w> StateWalk<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, Entry<'a>)) -> Self {
-        StateWalk {
-            path: String::new(),
-            names: Vec::new(),
-            standing: Standing::default(),
-            sink: ReadSink::Entries(sink),
-        }
+        StateWalk::to(ReadSink::Entries(sink))
+    }
+
+    fn to(sink: ReadSink<'a, 'w>) -> Self {
+        StateWalk { path: String::new(), names: Vec::new(), standing: Standing::default(), sink }
     }
 
     /// A walk that also says how a field stands.
     pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, Entry<'a>, Standing)) -> Self {
-        StateWalk {
-            path: String::new(),
-            names: Vec::new(),
-            standing: Standing::default(),
-            sink: ReadSink::Fields(sink),
-        }
+        StateWalk::to(ReadSink::Fields(sink))
     }
 
     /// Walks fields whose leaves are not the parameters'.
-    pub(crate) fn apart(&mut self, inside: impl FnOnce(&mut Self)) {
+    pub(crate) fn apart<T>(&mut self, inside: impl FnOnce(&mut Self) -> T) -> T {
         let outer = core::mem::replace(&mut self.standing.apart, true);
-        inside(self);
+        let done = inside(self);
         self.standing.apart = outer;
+        done
     }
 
     /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
     pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a dyn Any)) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), standing: Standing::default(), sink: ReadSink::Parts(sink) }
+        StateWalk::to(ReadSink::Parts(sink))
     }
 
     /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
@@ -139,12 +137,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     /// A walk that shows each [`evaluation`](Self::evaluation), with the path of the state it belongs to, instead of the
     /// fields; and whether it is [`apart`](Self::apart) from the parameters' leaves.
     pub(crate) fn of_evaluations(sink: &'w mut dyn FnMut(&str, Evaluation<'a>, bool)) -> Self {
-        StateWalk {
-            path: String::new(),
-            names: Vec::new(),
-            standing: Standing::default(),
-            sink: ReadSink::Evaluations(sink),
-        }
+        StateWalk::to(ReadSink::Evaluations(sink))
     }
 
     /// Says which parameters to evaluate with, if that is what the walk is for.
@@ -156,7 +149,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// A walk that shows each [`fact`](Self::fact), with its path, instead of the fields.
     pub(crate) fn of_facts(sink: &'w mut ShowFact<'w>) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), standing: Standing::default(), sink: ReadSink::Facts(sink) }
+        StateWalk::to(ReadSink::Facts(sink))
     }
 
     /// Says what `init` has decided that is no field, such as which leaves to act on, or how they lie in memory. A state in which
@@ -167,6 +160,124 @@ impl<'a, 'w> StateWalk<'a, 'w> {
             sink(&self.path, &|hasher| fact.hash(hasher));
             self.path.truncate(parent);
         }
+    }
+
+    /// A walk that shows what there is to [read](Self::reading) instead of the fields: single values of the state, and what the
+    /// transformation says besides.
+    pub(crate) fn of_readings(reader: &'w mut Reader) -> Self {
+        StateWalk::to(ReadSink::Readings(reader))
+    }
+
+    /// Says a number that is known of the last step and is no field. Fields that are one value each are there to be read without it.
+    ///
+    /// See [`readings`](crate::GradientTransformation::readings).
+    ///
+    /// ```
+    /// use gradchain::Real;
+    /// use gradchain::part::{InitContext, LooksOn, Onlooker, Part, Sums};
+    /// use gradchain::prelude::*;
+    /// use gradchain::state::{State, StateWalk, StateWalkMut};
+    ///
+    /// /// Counts the gradients that are zero.
+    /// #[derive(Clone, Debug)]
+    /// struct CountZeros;
+    ///
+    /// /// Of the last step alone, so that it need not be saved.
+    /// #[derive(Clone, Debug)]
+    /// struct Zeros { found: f64 }
+    ///
+    /// impl State for Zeros {
+    ///     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+    ///         walk.reading("zeros", self.found);
+    ///     }
+    ///     fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
+    /// }
+    ///
+    /// impl Part for CountZeros {
+    ///     const NAME: &'static str = "count_zeros";
+    ///     type Form = LooksOn;
+    /// }
+    ///
+    /// impl Onlooker for CountZeros {
+    ///     type Memory = Zeros;
+    ///
+    ///     fn start(&self, _: &InitContext<'_>) -> gradchain::Result<Zeros> {
+    ///         Ok(Zeros { found: f64::NAN })
+    ///     }
+    ///     fn sums(&self) -> usize {
+    ///         1
+    ///     }
+    ///     fn look<C: Real>(&self, u: &[C], _: &[C], sums: &mut [f64]) {
+    ///         sums[0] += u.iter().filter(|u| **u == C::zero()).count() as f64;
+    ///     }
+    ///     fn finish(&self, memory: &mut Zeros, sums: Sums<'_>) {
+    ///         memory.found = sums.total(0);
+    ///     }
+    /// }
+    ///
+    /// let optimizer = chain((CountZeros, sgd(1.0)));
+    /// let mut params = vec![0.0_f32; 3];
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &vec![0.0_f32, 5.0, 0.0], &mut state)?;
+    /// assert_eq!(optimizer.readings(&state)?.get("count_zeros.zeros")?, 2.0);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn reading(&mut self, name: &str, value: f64) {
+        if let ReadSink::Readings(reader) = &mut self.sink {
+            let parent = enter(&mut self.path, name);
+            reader.add(&self.path, None, value);
+            self.path.truncate(parent);
+        }
+    }
+
+    /// As [`reading`](Self::reading), a number for each of some leaves.
+    pub fn readings_by_leaf(&mut self, name: &str, values: impl IntoIterator<Item = (usize, f64)>) {
+        if let ReadSink::Readings(reader) = &mut self.sink {
+            let parent = enter(&mut self.path, name);
+            reader.leaves(&self.path, self.standing.apart, values.into_iter());
+            self.path.truncate(parent);
+        }
+    }
+
+    /// Says at which count the schedules of the part are evaluated next, where that is not its field `count`.
+    pub(crate) fn clock(&mut self, count: Count) {
+        if let ReadSink::Readings(reader) = &mut self.sink {
+            reader.clock(count.get());
+        }
+    }
+
+    /// Walks the state of a part, of which the arguments are there to be read too.
+    pub(crate) fn of_part(
+        &mut self,
+        name: &'static str,
+        arguments: Given,
+        inside: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let path = self.path.len();
+        let ReadSink::Readings(reader) = &mut self.sink else { return inside(self) };
+        let outer = reader.enter(name, path);
+        let done = inside(self);
+        if let ReadSink::Readings(reader) = &mut self.sink {
+            reader.leave(&self.path, &arguments, outer);
+        }
+        done
+    }
+
+    /// Walks the state of an optimizer that is a chain: arguments of the chain's parts that are its own are read as its own.
+    pub(crate) fn of_optimizer(
+        &mut self,
+        name: &'static str,
+        arguments: Given,
+        inside: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        if let ReadSink::Readings(reader) = &mut self.sink {
+            reader.enter_optimizer(name, &self.path, arguments);
+        }
+        let done = inside(self);
+        if let ReadSink::Readings(reader) = &mut self.sink {
+            reader.leave_optimizer();
+        }
+        done
     }
 
     /// Walks a field under its name.
@@ -183,12 +294,18 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Walks a field under a number.
     pub fn index<S: State>(&mut self, index: usize, state: &'a S) {
+        self.member(index, |walk| state.walk(walk));
+    }
+
+    /// Walks what has a number, or a name that takes its place.
+    pub(crate) fn member<T>(&mut self, index: usize, inside: impl FnOnce(&mut Self) -> T) -> T {
         let names = core::mem::take(&mut self.names);
-        match names.get(index) {
-            Some(name) => self.within(name, |walk| state.walk(walk)),
-            None => self.within(index, |walk| state.walk(walk)),
-        }
+        let done = match names.get(index) {
+            Some(name) => self.within(name, inside),
+            None => self.within(index, inside),
+        };
         self.names = names;
+        done
     }
 
     /// Shows a field at the current path.
@@ -196,21 +313,25 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         match &mut self.sink {
             ReadSink::Entries(sink) => sink(&self.path, entry),
             ReadSink::Fields(sink) => sink(&self.path, entry, self.standing),
-            ReadSink::Parts(_) | ReadSink::Evaluations(_) | ReadSink::Facts(_) => {}
+            // What users set is no finding; what it is in a step, the part says that it is for.
+            ReadSink::Readings(reader) if !self.standing.set => reader.entry(&self.path, entry, self.standing.apart),
+            ReadSink::Parts(_) | ReadSink::Evaluations(_) | ReadSink::Facts(_) | ReadSink::Readings(_) => {}
         }
     }
 
     /// Walks members by number, under names instead.
-    pub(crate) fn renamed(&mut self, names: &[String], inside: impl FnOnce(&mut Self)) {
+    pub(crate) fn renamed<T>(&mut self, names: &[String], inside: impl FnOnce(&mut Self) -> T) -> T {
         let outer = core::mem::replace(&mut self.names, names.to_vec());
-        inside(self);
+        let done = inside(self);
         self.names = outer;
+        done
     }
 
-    pub(crate) fn within(&mut self, key: impl Display, inside: impl FnOnce(&mut Self)) {
+    pub(crate) fn within<T>(&mut self, key: impl Display, inside: impl FnOnce(&mut Self) -> T) -> T {
         let parent = enter(&mut self.path, key);
-        inside(self);
+        let done = inside(self);
         self.path.truncate(parent);
+        done
     }
 }
 

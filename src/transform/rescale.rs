@@ -3,11 +3,16 @@
 use crate::engine;
 use crate::needs::Needs;
 use crate::part::prelude::*;
+use crate::state::StateWalk;
 
 /// A part of two passes that only multiplies each leaf by a number, which follows from sums over elements.
 pub trait Rescale: Part<Form = TwoPass> {
     /// Whether the sums are over parameters too.
     const READS_PARAMS: bool;
+    /// What the roots of the sums, which are of squares, are called where they are read.
+    const NORMS: &'static [&'static str];
+    /// Whether leaves have factors of their own.
+    const BY_LEAF: bool;
     /// What a step must be given besides gradients.
     type Needs: Needs;
     /// What is added up: `[W; N]`.
@@ -36,7 +41,7 @@ impl<P: Rescale> TwoPasses for P {
     type Second<C: Real> = C;
 
     fn start(&self, at: &InitContext<'_>) -> Result<RescaleState> {
-        Ok(RescaleState::new(at.structure().len()))
+        Ok(RescaleState::new(at.active(), <P as Rescale>::NORMS, <P as Rescale>::BY_LEAF))
     }
 
     fn begin(&self, memory: &mut RescaleState, at: &StepContext<'_>) -> P::Scalars {
@@ -54,6 +59,7 @@ impl<P: Rescale> TwoPasses for P {
 
     fn decide(&self, memory: &mut RescaleState, scalars: &mut P::Scalars, sums: engine::Sums<'_>) {
         P::factors(*scalars, sums, &mut memory.factors);
+        memory.found(sums);
     }
 
     #[inline]
@@ -70,19 +76,55 @@ impl<P: Rescale> TwoPasses for P {
 /// The state of what multiplies each leaf by a number: [`clip_by_global_norm`](crate::clip_by_global_norm),
 /// [`clip_by_block_rms`](crate::clip_by_block_rms), [`scale_by_trust_ratio`](crate::scale_by_trust_ratio),
 /// [`scale_by_polyak`](crate::scale_by_polyak).
+///
+/// There is to [read](crate::GradientTransformation::readings) of it: the norms that the last step found, of all leaves together and of
+/// each (`norm`, `norm[leaf]`), and the `factor`, of each leaf where leaves have their own.
 #[derive(Clone, Debug)]
 pub struct RescaleState {
     /// Steps done.
     pub count: Count,
     /// Worked out anew in each step, so no part of what is saved; kept so that a step need not allocate.
     pub(super) factors: Vec<f64>,
+    /// The same, and kept to be read.
+    norms: Vec<Norms>,
+    by_leaf: bool,
 }
 
-state_fields!(RescaleState { count });
+/// Roots of one sum.
+#[derive(Clone, Debug)]
+struct Norms {
+    name: &'static str,
+    total: f64,
+    of_leaf: PerLeaf<Scalar>,
+}
+
+state_fields!(RescaleState { count } reads read);
 
 impl RescaleState {
-    pub(super) fn new(leaves: usize) -> RescaleState {
-        RescaleState { count: Count::default(), factors: vec![1.0; leaves] }
+    pub(super) fn new(active: &[bool], norms: &[&'static str], by_leaf: bool) -> RescaleState {
+        let none = PerLeaf::new(active, Scalar::new(f64::NAN));
+        let norms = norms.iter().map(|name| Norms { name, total: f64::NAN, of_leaf: none.clone() }).collect();
+        RescaleState { count: Count::default(), factors: vec![1.0; active.len()], norms, by_leaf }
+    }
+
+    fn found(&mut self, sums: Sums<'_>) {
+        for (i, Norms { total, of_leaf, .. }) in self.norms.iter_mut().enumerate() {
+            *total = sums.total(i).sqrt();
+            of_leaf.iter_mut().for_each(|(leaf, norm)| norm.set(sums.leaf(i, leaf).sqrt()));
+        }
+    }
+
+    fn read(&self, walk: &mut StateWalk<'_, '_>) {
+        for Norms { name, total, of_leaf } in &self.norms {
+            walk.reading(name, *total);
+            walk.readings_by_leaf(name, of_leaf.iter().map(|(leaf, norm)| (leaf, norm.get())));
+        }
+        let Some(Norms { of_leaf, .. }) = self.norms.first() else { return };
+        let mut factors = of_leaf.iter().map(|(leaf, _)| (leaf, self.factors[leaf]));
+        match self.by_leaf {
+            true => walk.readings_by_leaf("factor", factors),
+            false => factors.next().into_iter().for_each(|(_, factor)| walk.reading("factor", factor)),
+        }
     }
 
     /// What a leaf's updates were multiplied by in the last step that this state saw; 1 before the first.

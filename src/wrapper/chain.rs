@@ -141,6 +141,10 @@ impl<T: Stage> Keeps<NamedChain<T>> for WithNames {
         &mut state.members
     }
 
+    fn names(state: &NamedState<T::State>) -> &[String] {
+        &state.names
+    }
+
     fn outline(chain: Outline) -> Outline {
         match chain {
             Outline::Chain(members) => Outline::NamedChain(members),

@@ -290,6 +290,10 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
         state.room.outcome
     }
 
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        walk.apart(|walk| walk.within("inner", |walk| self.inner.read(&state.inner, walk)))
+    }
+
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.inner.unused(&state.inner, report);
     }

@@ -82,6 +82,7 @@ memory! {
         step_size: f64,
     }
     evaluate |_memory| EvaluateAs { slot: 0, of_params: 0.0, of_array: 1.0 };
+    clock syncs;
 }
 
 impl<S: State> LookaheadState<S> {

@@ -1,4 +1,5 @@
 use crate::part::prelude::*;
+use crate::state::StateWalk;
 
 /// Learns how far to go in the direction in which an optimizer has come: its learning rate, in effect.
 ///
@@ -88,6 +89,7 @@ memory! {
         /// `S` before this step, and after it.
         factors: [f64; 2],
     }
+    reads read;
 }
 
 /// The state of a [`mechanize`], around that of the base optimizer.
@@ -97,6 +99,10 @@ impl MechanizeMemory {
     /// Steps done.
     pub fn count(&self) -> Count {
         self.count
+    }
+
+    fn read(&self, walk: &mut StateWalk<'_, '_>) {
+        walk.reading("factor", self.factor());
     }
 
     /// The factor, `S`.

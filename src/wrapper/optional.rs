@@ -3,6 +3,7 @@
 use crate::engine::{Outline, Place, Shape, SlotList, Span, Term, Tile};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
+use crate::state::StateWalk;
 
 /// What an absent member's element loop needs: nothing.
 #[doc(hidden)]
@@ -121,6 +122,10 @@ impl<T: Stage> Stage for Option<T> {
         if let (Some(t), Some(state)) = (self, state) {
             t.unused(state, report);
         }
+    }
+
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        if let (Some(t), Some(state)) = (self, state) { t.read(state, walk) } else { Ok(()) }
     }
 
     fn outline(&self) -> Outline {

@@ -47,6 +47,7 @@ memory! {
         let share = if memory.mass.get() == 0.0 { 1.0 } else { memory.share.get() };
         EvaluateAs { slot: 0, of_params: share, of_array: 1.0 - share }
     };
+    clock averaged;
 }
 
 impl Averaged {

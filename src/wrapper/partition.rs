@@ -169,6 +169,7 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
     );
     fn state_bytes(&self, member: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str));
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()>;
     fn outlines(&self) -> Vec<Outline>;
     fn recipes(&self) -> Vec<Recipe>;
     fn describe(&self) -> Vec<String>;
@@ -249,6 +250,9 @@ macro_rules! groups {
             }
             fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
                 $(self.$i.unused(&state.$i, report);)+
+            }
+            fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+                Stage::read(self, state, walk)
             }
             fn outlines(&self) -> Vec<Outline> {
                 vec![$(self.$i.outline()),+]
@@ -339,6 +343,9 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     }
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
+    }
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        Stage::read(self, state, walk)
     }
     fn outlines(&self) -> Vec<Outline> {
         self.iter().map(Stage::outline).collect()
@@ -436,6 +443,10 @@ impl<G: Group> Stage for Partition<G> {
             }
         }
         self.members.unused(&state.members, report);
+    }
+
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        walk.renamed(&state.names, |walk| self.members.read(&state.members, walk))
     }
 
     fn outline(&self) -> Outline {

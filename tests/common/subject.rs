@@ -6,6 +6,7 @@ use gradchain::needs::{Includes, ValueAndGradFn};
 use gradchain::prelude::{OptState, Outcome, Updates};
 use gradchain::state::{Schema, State, StateWalk, StateWalkMut};
 use gradchain::tree::DynTree;
+use gradchain::watch::Readings;
 use gradchain::{GradientTransformation, Result, Tree, wrapper};
 use std::any::Any;
 use std::fmt::Debug;
@@ -51,6 +52,7 @@ pub trait Session {
     fn update_owned(&mut self, grads: DynTree, params: &DynTree) -> Result<(DynTree, Outcome)>;
     fn zero_updates(&self) -> Updates;
     fn schema(&self) -> Schema;
+    fn readings(&self) -> Result<Readings>;
     /// A copy of what is remembered.
     fn state(&self) -> AnyState;
     /// Puts another state in the place of this one, as users can in safe code.
@@ -155,6 +157,9 @@ impl<T: Registered> Session for Running<T> {
     }
     fn schema(&self) -> Schema {
         self.state.schema()
+    }
+    fn readings(&self) -> Result<Readings> {
+        self.transformation.readings(&self.state)
     }
     fn state(&self) -> AnyState {
         AnyState::of(&*self.state)

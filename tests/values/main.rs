@@ -5,5 +5,7 @@
 #[cfg(feature = "derive")]
 mod constraint;
 mod projection;
+mod readings;
 mod schedule;
 mod schedule_arguments;
+mod watch;

@@ -40,12 +40,12 @@ use super::{
     Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile,
     WholeTree,
 };
-use crate::arguments::Visit;
+use crate::arguments::{Visit, hyperparams_of};
 use crate::element::Real;
 use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
-use crate::state::State;
+use crate::state::{Given, State, StateWalk};
 
 /// A value with a name and arguments that transforms gradients.
 ///
@@ -171,11 +171,25 @@ pub trait Form<P: ?Sized> {
     fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str)) {
         let _ = (part, state, report);
     }
+    fn read<'a>(part: &P, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()>
+    where
+        P: Part,
+    {
+        walk.of_part(P::NAME, own_hyperparams(part), |walk| {
+            state.walk(walk);
+            Ok(())
+        })
+    }
     /// What is inside, if anything.
     fn inside(part: &P) -> Option<Outline> {
         let _ = part;
         None
     }
+}
+
+/// The numbers and schedules that a part was given.
+fn own_hyperparams<P: Part>(part: &P) -> Given {
+    hyperparams_of(&mut |visit| Part::own_arguments(&mut part.clone(), visit))
 }
 
 /// Every part is run as its form says: the one place where the two protocols meet.
@@ -262,6 +276,9 @@ impl<P: Part> Stage for P {
     }
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         P::Form::unused(self, state, report);
+    }
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        P::Form::read(self, state, walk)
     }
     fn own_arguments(&mut self, visit: &mut Visit<'_>) {
         Part::own_arguments(self, visit);

@@ -5,11 +5,11 @@ use core::marker::PhantomData;
 use super::super::{
     InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
 };
-use super::{Form, Part};
+use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
 use crate::error::Result;
 use crate::needs::{Level, Needs};
-use crate::state::State;
+use crate::state::{State, StateWalk};
 
 /// The form of an [`Optimizer`]: what it does is done by a chain in one of its fields.
 pub struct Named<Given = OfChain, Keeps = AsItIs>(PhantomData<fn() -> (Given, Keeps)>);
@@ -30,6 +30,10 @@ pub trait Keeps<P: Optimizer> {
     fn around(part: &P, state: StateOf<P>) -> Self::State;
     fn inside(state: &Self::State) -> &StateOf<P>;
     fn inside_mut(state: &mut Self::State) -> &mut StateOf<P>;
+    fn names(state: &Self::State) -> &[String] {
+        let _ = state;
+        &[]
+    }
     fn outline(chain: Outline) -> Outline {
         if P::HIDDEN { chain } else { Outline::Optimizer { name: P::NAME, chain: Box::new(chain) } }
     }
@@ -193,6 +197,12 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     }
     fn unused(part: &P, state: &K::State, report: &mut dyn FnMut(&str)) {
         part.chain().unused(K::inside(state), report);
+    }
+    fn read<'a>(part: &P, state: &'a K::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        walk.of_optimizer(P::NAME, own_hyperparams(part), |walk| match K::names(state) {
+            [] => part.chain().read(K::inside(state), walk),
+            names => walk.renamed(names, |walk| part.chain().read(K::inside(state), walk)),
+        })
     }
     fn inside(part: &P) -> Option<Outline> {
         Some(K::outline(part.chain().outline()))

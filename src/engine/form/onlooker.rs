@@ -48,7 +48,7 @@ pub enum LooksOn {}
 ///         self.bins
 ///     }
 ///
-///     fn look<C: Real>(&self, u: &[C], sums: &mut [f64]) {
+///     fn look<C: Real>(&self, u: &[C], _: &[C], sums: &mut [f64]) {
 ///         for size in u.iter().map(|u| u.abs().as_f64()).filter(|size| *size >= 1.0) {
 ///             if let Some(sum) = sums.get_mut(size.log10() as usize) {
 ///                 *sum += 1.0;
@@ -89,9 +89,15 @@ pub trait Onlooker: Part<Form = LooksOn> {
     /// How many sums there are.
     fn sums(&self) -> usize;
 
-    /// Adds what is seen in a stretch of a leaf's updates to the sums. Write `#[inline(always)]` on it. Stretches are the same for any number
-    /// of threads and any instruction set.
-    fn look<C: Real>(&self, u: &[C], sums: &mut [f64]);
+    /// Whether it looks at the parameters too, as they are before the step.
+    fn reads_params(&self) -> bool {
+        false
+    }
+
+    /// Adds what is seen in a stretch of a leaf's updates to the sums; `p` are the parameters that they belong to, or none if it does not
+    /// [read](Onlooker::reads_params) them. Write `#[inline(always)]` on it. Stretches are the same for any number of threads and any
+    /// instruction set.
+    fn look<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]);
 
     /// Ends a step: writes down what was seen.
     fn finish(&self, memory: &mut Self::Memory, sums: Sums<'_>);
@@ -100,6 +106,7 @@ pub trait Onlooker: Part<Form = LooksOn> {
 struct Look<'a, P, C> {
     part: &'a P,
     u: &'a [C],
+    p: &'a [C],
     sums: &'a mut [f64],
 }
 
@@ -107,7 +114,7 @@ impl<P: Onlooker, C: Real> Job for Look<'_, P, C> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        self.part.look(self.u, self.sums);
+        self.part.look(self.u, self.p, self.sums);
     }
 }
 
@@ -124,7 +131,7 @@ impl<P: Onlooker> Form<P> for LooksOn {
     const SLOTS: usize = 0;
 
     fn shape(part: &P) -> Shape {
-        Shape { sums: part.sums(), ..Shape::elementwise(false, false) }
+        Shape { sums: part.sums(), ..Shape::elementwise(false, part.reads_params()) }
     }
 
     fn validate(_: &P) -> Result<()> {
@@ -146,7 +153,8 @@ impl<P: Onlooker> Form<P> for LooksOn {
         if place.at == span.to {
             let (isa, all_sums) = (tile.isa, core::mem::take(&mut tile.sums));
             let sums = &mut all_sums[place.sum..][..part.sums()];
-            dispatch(isa, Look { part, u: tile.input(), sums });
+            let p = if part.reads_params() { tile.p } else { &[] };
+            dispatch(isa, Look { part, u: tile.input(), p, sums });
             tile.sums = all_sums;
         }
     }

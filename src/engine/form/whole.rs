@@ -1,11 +1,11 @@
 //! Whole leaves, or the whole tree.
 
 use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile, WholeTree};
-use super::{Form, Part};
+use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
 use crate::error::Result;
 use crate::needs::{Level, Needs};
-use crate::state::State;
+use crate::state::{State, StateWalk};
 
 /// The form of a [`WholeTreeTransformation`]: the updates lie in memory, and it rewrites them.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +116,17 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         let _ = (state, report);
     }
+
+    /// Shows the state, and what there is to read of a transformation inside, where it holds one.
+    ///
+    /// # Errors
+    ///
+    /// If the state was made by another transformation.
+    #[doc(hidden)]
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        state.walk(walk);
+        Ok(())
+    }
 }
 
 impl<W: WholeTreeTransformation> Form<W> for Whole {
@@ -188,6 +199,10 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
 
     fn state_bytes(_: &W, _: &W::State, _: usize, _: usize, _: Span) -> usize {
         0
+    }
+
+    fn read<'a>(part: &W, state: &'a W::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        walk.of_part(W::NAME, own_hyperparams(part), |walk| WholeTreeTransformation::read(part, state, walk))
     }
 
     fn unused(part: &W, state: &W::State, report: &mut dyn FnMut(&str)) {

@@ -94,6 +94,8 @@ pub struct PolyakScalars {
 
 impl Rescale for ScaleByPolyak {
     const READS_PARAMS: bool = false;
+    const NORMS: &'static [&'static str] = &["norm"];
+    const BY_LEAF: bool = false;
     type Needs = Value;
     type Sums<W: Real> = [W; 1];
     type Scalars = PolyakScalars;

@@ -58,6 +58,8 @@ part! {
 
 impl Rescale for ClipByBlockRms {
     const READS_PARAMS: bool = false;
+    const NORMS: &'static [&'static str] = &["norm"];
+    const BY_LEAF: bool = true;
     type Needs = Nothing;
     type Sums<W: Real> = [W; 1];
     type Scalars = f64;

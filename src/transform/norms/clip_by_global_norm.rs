@@ -61,6 +61,8 @@ part! {
 
 impl Rescale for ClipByGlobalNorm {
     const READS_PARAMS: bool = false;
+    const NORMS: &'static [&'static str] = &["norm"];
+    const BY_LEAF: bool = false;
     type Needs = Nothing;
     type Sums<W: Real> = [W; 1];
     type Scalars = f64;

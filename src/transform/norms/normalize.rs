@@ -44,6 +44,8 @@ part! {
 
 impl Rescale for Normalize {
     const READS_PARAMS: bool = false;
+    const NORMS: &'static [&'static str] = &["norm"];
+    const BY_LEAF: bool = false;
     type Needs = Nothing;
     type Sums<W: Real> = [W; 1];
     type Scalars = ();

@@ -51,6 +51,8 @@ part! {
 
 impl Rescale for ScaleByParamBlockNorm {
     const READS_PARAMS: bool = true;
+    const NORMS: &'static [&'static str] = &["param_norm"];
+    const BY_LEAF: bool = true;
     type Needs = Nothing;
     type Sums<W: Real> = [W; 1];
     type Scalars = f64;

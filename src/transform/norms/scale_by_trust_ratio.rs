@@ -66,6 +66,8 @@ part! {
 
 impl Rescale for ScaleByTrustRatio {
     const READS_PARAMS: bool = true;
+    const NORMS: &'static [&'static str] = &["update_norm", "param_norm"];
+    const BY_LEAF: bool = true;
     type Needs = Nothing;
     type Sums<W: Real> = [W; 2];
     type Scalars = [f64; 3];

@@ -5,6 +5,7 @@ use crate::engine::{Outline, Place, Shape, Span, Tile};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
+use crate::state::StateWalk;
 
 /// A chain whose length is known at run time.
 impl<N: Needs> Stage for Vec<Boxed<N>> {
@@ -100,6 +101,11 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
 
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
+    }
+
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        let mut members = self.iter().zip(state).enumerate();
+        members.try_for_each(|(i, (member, state))| walk.member(i, |walk| member.read(state, walk)))
     }
 
     fn outline(&self) -> Outline {

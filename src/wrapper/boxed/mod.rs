@@ -18,6 +18,7 @@ use crate::engine::{InitContext, Outcome, Outline, Place, Shape, Span, Stage, St
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};
 use crate::recipe::Recipe;
+use crate::state::StateWalk;
 
 /// A transformation whose type is forgotten: for chains that are put together at run time.
 ///
@@ -95,6 +96,8 @@ pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize;
     #[doc(hidden)]
     fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str));
+    #[doc(hidden)]
+    fn dyn_read<'a>(&self, state: &'a dyn ErasedState, walk: &mut StateWalk<'a, '_>) -> Result<()>;
     #[doc(hidden)]
     fn dyn_own_arguments(&mut self, visit: &mut Visit<'_>);
     #[doc(hidden)]
@@ -176,6 +179,12 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str)) {
         self.unused(&held::<T>(state).state, report);
+    }
+    fn dyn_read<'a>(&self, state: &'a dyn ErasedState, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        match state.as_any().downcast_ref::<Held<T>>() {
+            Some(held) => self.read(&held.state, walk),
+            None => Err(Error::other_transformation(self.describe())),
+        }
     }
     fn dyn_own_arguments(&mut self, visit: &mut Visit<'_>) {
         self.own_arguments(visit);

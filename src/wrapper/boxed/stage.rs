@@ -9,6 +9,7 @@ use crate::engine::{InitContext, Outcome, Outline, Place, Shape, Span, Stage, St
 use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
+use crate::state::StateWalk;
 
 /// A tile on its way through a box.
 struct DynTile<'a, 't, N> {
@@ -106,6 +107,10 @@ macro_rules! boxed_stage {
 
             fn unused(&self, state: &BoxedState, report: &mut dyn FnMut(&str)) {
                 (**self).dyn_unused(&*state.0, report);
+            }
+
+            fn read<'a>(&self, state: &'a BoxedState, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+                (**self).dyn_read(&*state.0, walk)
             }
 
             fn own_arguments(&mut self, visit: &mut Visit<'_>) {

@@ -5,7 +5,7 @@ use crate::engine::{Arrays, Nested};
 use crate::needs::{Level, ValueAndGradFn};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::start_anew;
+use crate::state::{StateWalk, start_anew};
 
 /// A [`sam`](crate::sam) in [opaque mode](crate::wrapper::Sam::opaque_mode): each step asks for the gradients at adversarial points.
 #[derive(Clone, Debug)]
@@ -162,6 +162,10 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
         if self.reset_state {
             start_anew(adv_state, nested.anew(&self.inner, at), &[]);
         }
+    }
+
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        walk.within("adv_state", |walk| self.inner.read(&state.adv_state, walk))
     }
 
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {

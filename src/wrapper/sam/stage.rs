@@ -5,7 +5,7 @@ use crate::engine::{Outline, Place, Shape, SlotJob, Span, Tile, at_point, slot_t
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::start_anew;
+use crate::state::{StateWalk, start_anew};
 
 /// What runs in a step.
 #[derive(Debug)]
@@ -198,6 +198,11 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         self.optimizer.unused(&state.opt_state, report);
         self.adv_optimizer.unused(&state.adv_state, report);
+    }
+
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        walk.within("opt_state", |walk| self.optimizer.read(&state.opt_state, walk))?;
+        walk.within("adv_state", |walk| self.adv_optimizer.read(&state.adv_state, walk))
     }
 
     fn outline(&self) -> Outline {

@@ -1,7 +1,7 @@
 //! What watches the steps go by.
 
 use gradchain::prelude::*;
-use gradchain::transform::{GlobalNorm, TreeSum};
+use gradchain::transform::{GlobalNorm, NotFinite, TreeSum};
 
 use super::{ELEMENT, WHOLE, family};
 
@@ -15,5 +15,15 @@ family! {
         clip_by_global_norm(0.1),
         snapshot("clipped", GlobalNorm),
         adam(0.1),
+    ));
+    monitor_of_parts, WHOLE, chain((
+        clip_by_global_norm(0.1),
+        sgd(0.1),
+        monitor()
+            .measure("far", ratio(GlobalNorm, of_params(GlobalNorm)))
+            .measure("mean", measure_with_ema(ratio(GlobalNorm, of_params(GlobalNorm)), 0.9))
+            .measure("bad", NotFinite)
+            .by_leaf(true)
+            .by_group(Labels::paths([("**", "all")])),
     ));
 }

@@ -11,12 +11,13 @@ use super::super::super::{
 use super::super::loops::{Access, OnElement, each};
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
-use super::super::{Form, Part, SlotArray, WrapperState};
+use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::{Half, Own};
 use super::{Around, Decision, Elsewhere, Holds, Wrapper};
 use crate::element::{Element, Real};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
+use crate::state::{State, StateWalk};
 
 type Inner<P> = <P as Holds>::Inner;
 type StateOf<P> = WrapperState<<P as Wrapper>::Memory, <Inner<P> as Stage>::State>;
@@ -363,6 +364,13 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         inner.state_bytes(&state.inner, leaf, at, span)
             + O::bytes(part, &state.memory, &state.arrays, leaf, passes)
             + state.kept.bytes(leaf, &|_| kept)
+    }
+
+    fn read<'a>(part: &P, state: &'a StateOf<P>, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        walk.of_part(P::NAME, own_hyperparams(part), |walk| {
+            state.memory.walk(walk);
+            walk.within(P::STATE, |walk| part.inner_now(&state.memory).read(&state.inner, walk))
+        })
     }
 
     fn unused(part: &P, state: &StateOf<P>, report: &mut dyn FnMut(&str)) {

@@ -10,6 +10,7 @@ use crate::engine::{Shape, Sink, Updates, Work, current_isa, table};
 use crate::numeric::matmul::{matmul, matrix};
 use crate::numeric::svd::Svd;
 use crate::part::prelude::*;
+use crate::state::StateWalk;
 use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
 
@@ -314,6 +315,11 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             return Err(Error::other_transformation(self.base_optimizer.describe()));
         }
         self.base_optimizer.check(&state.base_optimizer_state, &at.inside(&state.inside.structure))
+    }
+
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        walk.child("count", &state.count);
+        walk.within("base_optimizer_state", |walk| self.base_optimizer.read(&state.base_optimizer_state, walk))
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::element::{Both, PerReal};
 use crate::engine::{Isa, Job, dispatch, sum_tile};
 use crate::part::prelude::*;
-use crate::recipe::{Recipe, ToRecipe};
+use crate::recipe::Recipe;
 
 /// A number that follows from a sum over the elements of all updates; see [`monitor`](crate::monitor).
 ///
@@ -35,7 +35,7 @@ use crate::recipe::{Recipe, ToRecipe};
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub trait Measure: fmt::Debug + Send + Sync + 'static {
-    /// What is added up for one element.
+    /// What is added up for one element: an update, or a parameter for what is [of parameters](crate::of_params()).
     fn element(&self, u: f64) -> f64;
 
     /// The measurement, from the sum over all elements and their number.
@@ -74,16 +74,16 @@ impl<M: Measure + ?Sized, C: Real> Job for AddUp<'_, M, C> {
 }
 
 /// The method that adds up a tile, for either compute type.
-struct Sum;
+pub(super) struct Sum;
 
 impl PerReal for Sum {
     type Of<C: Real> = fn(&dyn Measure, Isa, &[C]) -> f64;
 }
 
-const SUM: Both<Sum> =
+pub(super) const SUM: Both<Sum> =
     Both { single: |measure, isa, u| measure.sum_f32(isa, u), double: |measure, isa, u| measure.sum_f64(isa, u) };
 
-/// The norm of all updates together.
+/// The norm of all updates together; of a leaf, or a group, that of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GlobalNorm;
 
@@ -114,6 +114,21 @@ impl Measure for TreeSum {
 
     fn to_recipe(&self) -> Recipe {
         Recipe::text("tree_sum")
+    }
+}
+
+/// How many updates are NaN or infinite.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotFinite;
+
+impl Measure for NotFinite {
+    #[inline(always)]
+    fn element(&self, u: f64) -> f64 {
+        f64::from(!u.is_finite())
+    }
+
+    fn to_recipe(&self) -> Recipe {
+        Recipe::text("not_finite")
     }
 }
 
@@ -167,134 +182,5 @@ where
 
     fn of_sum(&self, sum: f64, elements: usize) -> f64 {
         (self.of_sum)(sum, elements)
-    }
-}
-
-/// The running mean of a measurement, from one step to the next; for [`monitor`](crate::monitor).
-///
-/// # Arithmetic
-///
-/// At step `t`, counted from 1:
-///
-/// ```text
-/// mean ← decay·mean + (1 − decay)·measure(u)      starts at 0
-/// measurement = mean / (1 − decayᵗ)               with debias, the default; else the mean itself
-/// ```
-///
-/// # Cost
-///
-/// That of the measure; a count and an `f64`.
-///
-/// # Errors
-///
-/// `init` fails if `decay` is not in `[0, 1)`.
-///
-/// # Example
-///
-/// ```
-/// use gradchain::prelude::*;
-/// use gradchain::transform::GlobalNorm;
-///
-/// let watch = monitor().measure("norm", measure_with_ema(GlobalNorm, 0.5));
-/// let mut params = vec![0.0_f64, 0.0];
-/// let mut state = watch.init(&params)?;
-/// watch.step(&mut params, &vec![3.0, 4.0], &mut state)?;
-/// assert_eq!(state.get("norm"), Some(5.0));
-/// watch.step(&mut params, &vec![0.0, 2.0], &mut state)?; // (2.5·0.5 + 2·0.5) / (1 − 0.5²)
-/// assert_eq!(state.get("norm"), Some(3.0));
-/// # Ok::<(), gradchain::Error>(())
-/// ```
-///
-/// # References
-///
-/// Optax, [`measure_with_ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean is `f64`
-/// unless `accumulator_dtype` asks otherwise.
-pub fn measure_with_ema(measure: impl Measure, decay: impl IntoHyperparam) -> MeasureWithEma {
-    MeasureWithEma { measure: Arc::new(measure), decay: decay.into(), debias: true, accumulator_dtype: None }
-}
-
-/// See [`measure_with_ema`].
-#[derive(Clone, Debug)]
-#[must_use = "a measure does nothing until it is given to `monitor`"]
-pub struct MeasureWithEma {
-    measure: Arc<dyn Measure>,
-    decay: Hyperparam,
-    debias: bool,
-    accumulator_dtype: Option<DType>,
-}
-
-impl MeasureWithEma {
-    /// Whether to make up for the start at zero; true by default.
-    pub fn debias(mut self, debias: bool) -> Self {
-        self.debias = debias;
-        self
-    }
-
-    /// The type that the mean is kept in, rounded after each step; by default `f64`.
-    pub fn accumulator_dtype(mut self, accumulator_dtype: impl Into<Option<DType>>) -> Self {
-        self.accumulator_dtype = accumulator_dtype.into();
-        self
-    }
-}
-
-/// Something to measure, at once or as a running mean.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    measure: Arc<dyn Measure>,
-    pub(super) mean: Option<Mean>,
-}
-
-/// How a running mean is taken.
-#[derive(Clone, Debug)]
-pub(super) struct Mean {
-    pub(super) decay: Hyperparam,
-    pub(super) debias: bool,
-    pub(super) accumulator_dtype: Option<DType>,
-}
-
-impl<M: Measure> From<M> for Measured {
-    fn from(measure: M) -> Measured {
-        Measured { measure: Arc::new(measure), mean: None }
-    }
-}
-
-impl From<MeasureWithEma> for Measured {
-    fn from(with_ema: MeasureWithEma) -> Measured {
-        let MeasureWithEma { measure, decay, debias, accumulator_dtype } = with_ema;
-        Measured { measure, mean: Some(Mean { decay, debias, accumulator_dtype }) }
-    }
-}
-
-impl Measured {
-    pub(super) fn validate(&self) -> Result<()> {
-        let Some(mean) = &self.mean else { return Ok(()) };
-        if let Some(dtype) = mean.accumulator_dtype.filter(|dtype| !dtype.is_supported()) {
-            let expected = "a type that the crate was built with";
-            return Err(Error::argument("measure_with_ema", "accumulator_dtype", expected, dtype));
-        }
-        mean.decay.validate("measure_with_ema", "decay", "in [0, 1)", |x| (0.0..1.0).contains(&x))
-    }
-
-    pub(super) fn sum<C: Real>(&self, isa: Isa, u: &[C]) -> f64 {
-        let sum = C::pick(&SUM).expect("there are tiles of `f32` and `f64` only");
-        sum(&*self.measure, isa, u)
-    }
-
-    pub(super) fn of_sum(&self, sum: f64, elements: usize) -> f64 {
-        self.measure.of_sum(sum, elements)
-    }
-
-    pub(super) fn to_recipe(&self) -> Recipe {
-        let measure = ("measure", self.measure.to_recipe());
-        let Some(mean) = &self.mean else { return Recipe::map([measure]) };
-        Recipe::call(
-            "measure_with_ema",
-            [
-                measure,
-                ("decay", mean.decay.to_recipe()),
-                ("debias", mean.debias.to_recipe()),
-                ("accumulator_dtype", mean.accumulator_dtype.to_recipe()),
-            ],
-        )
     }
 }

@@ -1,18 +1,22 @@
 mod measure;
+mod quantity;
 mod state;
 
-pub use measure::{GlobalNorm, Measure, MeasureFn, MeasureWithEma, Measured, TreeSum, measure_fn, measure_with_ema};
+pub use measure::{GlobalNorm, Measure, MeasureFn, NotFinite, TreeSum, measure_fn};
+pub use quantity::{MeasureWithEma, Measured, Quantity, measure_with_ema, of_params, ratio};
 pub use state::{Measurements, MonitorState, measurements};
 
 use crate::engine::current_isa;
 use crate::part::prelude::*;
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, ToRecipe};
+use crate::select::Labels;
 
 /// Measures the updates that pass through, under names to read in the state; changes nothing.
 ///
-/// Give it something to measure with [`measure`](Monitor::measure): [`GlobalNorm`], [`TreeSum`], functions of your own
-/// ([`measure_fn`], [`Measure`]), or the running mean of one of these ([`measure_with_ema`]). For one measurement there is
-/// [`snapshot`].
+/// Give it something to measure with [`measure`](Monitor::measure): [`GlobalNorm`], [`TreeSum`], [`NotFinite`], functions of
+/// your own ([`measure_fn`], [`Measure`]), one of these [of the parameters](of_params()), the [`ratio`] of two, or the running
+/// mean of one ([`measure_with_ema`]). For one measurement there is [`snapshot`]. It measures the tree as a whole, and if asked
+/// each leaf ([`by_leaf`](Monitor::by_leaf)) and each group of leaves ([`by_group`](Monitor::by_group)) too.
 ///
 /// Inside [`multi_steps`](crate::multi_steps) it measures what is emitted; before it in a chain, every mini-batch.
 ///
@@ -27,11 +31,12 @@ use crate::recipe::Recipe;
 ///
 /// No pass of its own: sums are taken while updates are in the first-level cache. A chain with a monitor in it is run
 /// member by member on such tiles instead of as one loop. An `f64` for each measurement, two more values for each running
-/// mean.
+/// mean; as many for each leaf and each group, where it measures by these.
 ///
 /// # Errors
 ///
-/// `init` fails if two measurements have one name, or the decay of a running mean is not in `[0, 1)`.
+/// `init` fails if two measurements have one name, the decay of a running mean is not in `[0, 1)`, or a leaf has no group where
+/// it measures by group.
 ///
 /// # Example
 ///
@@ -53,7 +58,7 @@ use crate::recipe::Recipe;
 /// Optax, [`monitor`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a measurement is a number
 /// that follows from a sum over elements, so that it needs no pass of its own; before the first step it is NaN.
 pub fn monitor() -> Monitor {
-    Monitor { measures: Vec::new() }
+    Monitor { measures: Vec::new(), by_leaf: false, by_group: None }
 }
 
 /// Measures the updates that pass through, under a name to read in the state; changes nothing.
@@ -87,12 +92,53 @@ pub fn snapshot(measure_name: impl Into<String>, measure: impl Into<Measured>) -
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct Monitor {
     measures: Vec<(String, Measured)>,
+    by_leaf: bool,
+    by_group: Option<Labels>,
 }
 
 impl Monitor {
     /// Adds something to measure under a name.
     pub fn measure(mut self, name: impl Into<String>, measure: impl Into<Measured>) -> Self {
         self.measures.push((name.into(), measure.into()));
+        self
+    }
+
+    /// Sets whether each leaf is measured for itself too.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    /// use gradchain::transform::GlobalNorm;
+    ///
+    /// let optimizer = chain((monitor().measure("norm", GlobalNorm).by_leaf(true), sgd(1.0)));
+    /// let mut params = (0.0_f32, vec![0.0_f32, 0.0]);
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &(12.0_f32, vec![3.0_f32, 4.0]), &mut state)?;
+    /// let readings = optimizer.readings(&state)?;
+    /// assert_eq!([readings.get("norm")?, readings.get("norm[0]")?, readings.get("norm[1]")?], [13.0, 12.0, 5.0]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn by_leaf(mut self, by_leaf: bool) -> Self {
+        self.by_leaf = by_leaf;
+        self
+    }
+
+    /// Measures each group of leaves too: those that have one label.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    /// use gradchain::transform::GlobalNorm;
+    ///
+    /// let layers = Labels::tree([("0", "first"), ("1", "first"), ("2", "last")]);
+    /// let optimizer = chain((monitor().measure("norm", GlobalNorm).by_group(layers), sgd(1.0)));
+    /// let mut params = (0.0_f32, 0.0_f32, 0.0_f32);
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &(3.0_f32, 4.0_f32, 12.0_f32), &mut state)?;
+    /// let readings = optimizer.readings(&state)?;
+    /// assert_eq!([readings.get("norm")?, readings.get("norm.first")?, readings.get("norm.last")?], [13.0, 5.0, 12.0]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn by_group(mut self, labels: impl Into<Labels>) -> Self {
+        self.by_group = Some(labels.into());
         self
     }
 }
@@ -120,7 +166,9 @@ impl Part for Monitor {
 
     fn recipe(&self) -> Recipe {
         let measures = self.measures.iter().map(|(name, measure)| (&**name, measure.to_recipe()));
-        Recipe::call(Self::NAME, [("measures", Recipe::map(measures))])
+        let mut arguments = vec![("measures", Recipe::map(measures)), ("by_leaf", self.by_leaf.to_recipe())];
+        arguments.extend(self.by_group.as_ref().map(|labels| ("by_group", labels.to_recipe())));
+        Recipe::call(Self::NAME, arguments)
     }
 
     fn describe(&self) -> String {
@@ -133,20 +181,22 @@ impl Onlooker for Monitor {
     type Memory = MonitorState;
 
     fn start(&self, at: &InitContext<'_>) -> Result<MonitorState> {
-        let leaves = at.structure().leaves().iter().zip(at.active());
-        let elements = leaves.map(|(leaf, on)| if *on { leaf.len() } else { 0 }).sum();
-        Ok(MonitorState::new(&self.measures, elements))
+        let groups = self.by_group.as_ref().map(|labels| labels.groups(at.structure(), "by_group of monitor"));
+        Ok(MonitorState::new(&self.measures, at, self.by_leaf, groups.transpose()?))
     }
 
     fn sums(&self) -> usize {
-        self.measures.len()
+        self.measures.iter().map(|(_, measure)| measure.quantity.sums()).sum()
+    }
+
+    fn reads_params(&self) -> bool {
+        self.measures.iter().any(|(_, measure)| measure.quantity.reads_params())
     }
 
     #[inline(always)]
-    fn look<C: Real>(&self, u: &[C], sums: &mut [f64]) {
-        for (sum, (_, measure)) in sums.iter_mut().zip(&self.measures) {
-            *sum += measure.sum(current_isa(), u);
-        }
+    fn look<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]) {
+        let (isa, mut sums) = (current_isa(), sums.iter_mut());
+        self.measures.iter().for_each(|(_, measure)| measure.quantity.add(isa, u, p, &mut sums));
     }
 
     fn finish(&self, state: &mut MonitorState, sums: Sums<'_>) {

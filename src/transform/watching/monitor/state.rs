@@ -1,11 +1,12 @@
 //! What a monitor remembers.
 
 use core::any::Any;
+use std::borrow::Cow;
 
-use super::measure::{Mean, Measured};
+use super::quantity::{Mean, Measured};
 use crate::element::{Element, with_dtype};
-use crate::engine::{Clock, Sums};
-use crate::state::{Count, Scalar, State, StateWalk, StateWalkMut};
+use crate::engine::{Clock, InitContext, Sums};
+use crate::state::{Count, PerLeaf, Scalar, State, StateWalk, StateWalkMut};
 
 /// The measurements of a [`monitor`](crate::monitor), by name.
 #[derive(Clone, Debug, Default)]
@@ -68,37 +69,77 @@ pub fn measurements<'a, S: State>(state: &'a S) -> Vec<(String, &'a Measurements
 #[derive(Clone, Debug)]
 pub struct MonitorState {
     measurements: Measurements,
-    means: Vec<(String, MeanState)>,
-    /// How many elements are measured; known from the parameters.
-    elements: usize,
+    by_leaf: Named<PerLeaf<Scalar>>,
+    by_group: Named<Named<Scalar>>,
+    means: Named<MeanState>,
+    /// The leaves that are measured, and the groups that they are in; known from the parameters.
+    active: Vec<bool>,
+    group_of: Vec<usize>,
 }
 
+/// States by name.
 #[derive(Clone, Debug, Default)]
+struct Named<S>(Vec<(String, S)>);
+
+impl<S: State> State for Named<S> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        self.0.iter().for_each(|(name, state)| walk.child(name, state));
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.0.iter_mut().for_each(|(name, state)| walk.child(name, state));
+    }
+}
+
+/// The running means of one measurement.
+#[derive(Clone, Debug)]
 struct MeanState {
     count: Count,
     ema: Scalar,
+    by_leaf: PerLeaf<Scalar>,
+    by_group: Named<Scalar>,
 }
 
-crate::state::state_fields!(MeanState { count, ema });
+crate::state::state_fields!(MeanState { count, ema, by_leaf, by_group });
 
 impl State for MonitorState {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.fact("elements", &self.elements);
+        walk.fact("measured", &(&self.active, &self.group_of));
         walk.child("measurements", &self.measurements);
-        walk.within("measure_states", |walk| self.means.iter().for_each(|(name, mean)| walk.child(name, mean)));
+        walk.child("by_leaf", &self.by_leaf);
+        walk.child("by_group", &self.by_group);
+        walk.child("measure_states", &self.means);
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         walk.child("measurements", &mut self.measurements);
-        walk.within("measure_states", |walk| self.means.iter_mut().for_each(|(name, mean)| walk.child(name, mean)));
+        walk.child("by_leaf", &mut self.by_leaf);
+        walk.child("by_group", &mut self.by_group);
+        walk.child("measure_states", &mut self.means);
     }
 }
 
 impl MonitorState {
-    pub(super) fn new(measures: &[(String, Measured)], elements: usize) -> MonitorState {
-        let values = measures.iter().map(|(name, _)| (name.clone(), Scalar::new(f64::NAN))).collect();
-        let means = measures.iter().filter(|(_, measure)| measure.mean.is_some());
-        let means = means.map(|(name, _)| (name.clone(), MeanState::default())).collect();
-        MonitorState { measurements: Measurements { values }, means, elements }
+    pub(super) fn new(
+        measures: &[(String, Measured)],
+        at: &InitContext<'_>,
+        by_leaf: bool,
+        groups: Option<(Vec<Cow<'static, str>>, Vec<usize>)>,
+    ) -> MonitorState {
+        let (groups, group_of) = groups.unwrap_or_default();
+        let by_leaf = |start| by_leaf.then(|| PerLeaf::new(at.active(), Scalar::new(start)));
+        let by_group = |start| Named(groups.iter().map(|name| (name.to_string(), Scalar::new(start))).collect());
+        let names = || measures.iter().map(|(name, _)| name.clone());
+        let mean = |(name, _): &(String, Measured)| {
+            let (by_leaf, by_group) = (by_leaf(0.0).unwrap_or_default(), by_group(0.0));
+            (name.clone(), MeanState { count: Count::default(), ema: Scalar::default(), by_leaf, by_group })
+        };
+        MonitorState {
+            measurements: Measurements { values: names().map(|name| (name, Scalar::new(f64::NAN))).collect() },
+            by_leaf: Named(names().filter_map(|name| Some((name, by_leaf(f64::NAN)?))).collect()),
+            by_group: Named(names().filter(|_| !groups.is_empty()).map(|name| (name, by_group(f64::NAN))).collect()),
+            means: Named(measures.iter().filter(|(_, measure)| measure.mean.is_some()).map(mean).collect()),
+            active: at.active().into(),
+            group_of,
+        }
     }
 
     /// The last measurement of this name, if there is one; NaN before the first step.
@@ -106,32 +147,65 @@ impl MonitorState {
         self.measurements.get(name)
     }
 
-    /// All last measurements.
+    /// All last measurements of the tree as a whole. Those of leaves and groups are [read](crate::GradientTransformation::readings).
     pub fn measurements(&self) -> &Measurements {
         &self.measurements
     }
 
     pub(super) fn record(&mut self, measures: &[(String, Measured)], sums: Sums<'_>) {
-        let mut means = self.means.iter_mut();
-        for (i, ((_, measure), (_, value))) in measures.iter().zip(&mut self.measurements.values).enumerate() {
-            let measured = measure.of_sum(sums.total(i), self.elements);
-            value.set(match (&measure.mean, measure.mean.as_ref().and_then(|_| means.next())) {
-                (Some(mean), Some((_, state))) => state.next(mean, measured),
-                _ => measured,
-            });
+        let MonitorState { measurements, by_leaf, by_group, means, active, group_of } = self;
+        let leaves = || active.iter().enumerate().filter(|(_, on)| **on).map(|(leaf, _)| leaf);
+        let elements = leaves().map(|leaf| sums.leaf_len(leaf)).sum();
+        let (mut first, mut means) = (0, means.0.iter_mut());
+        for (i, ((_, measured), (_, value))) in measures.iter().zip(&mut measurements.values).enumerate() {
+            let quantity = &measured.quantity;
+            let mut state = if measured.mean.is_some() { means.next().map(|(_, state)| state) } else { None };
+            let mean = measured.mean.as_ref().zip(state.as_mut().map(|state| state.next()));
+            let put = |value: &mut Scalar, ema: Option<&mut Scalar>, number| {
+                value.set(mean.zip(ema).map_or(number, |((mean, clock), ema)| mean.next(clock, ema, number)));
+            };
+            put(
+                value,
+                state.as_mut().map(|state| &mut state.ema),
+                quantity.of_sums(first, &|i| sums.total(i), elements),
+            );
+            if let Some((_, by_leaf)) = by_leaf.0.get_mut(i) {
+                let mut emas = state.as_mut().map(|state| state.by_leaf.iter_mut());
+                for (leaf, value) in by_leaf.iter_mut() {
+                    let ema = emas.as_mut().and_then(Iterator::next).map(|(_, ema)| ema);
+                    put(value, ema, quantity.of_sums(first, &|i| sums.leaf(i, leaf), sums.leaf_len(leaf)));
+                }
+            }
+            if let Some((_, by_group)) = by_group.0.get_mut(i) {
+                let mut emas = state.as_mut().map(|state| state.by_group.0.iter_mut());
+                for (group, (_, value)) in by_group.0.iter_mut().enumerate() {
+                    let ema = emas.as_mut().and_then(Iterator::next).map(|(_, ema)| ema);
+                    let inside = || leaves().filter(|leaf| group_of[*leaf] == group);
+                    let sum = |i| inside().map(|leaf| sums.leaf(i, leaf)).sum();
+                    let elements = inside().map(|leaf| sums.leaf_len(leaf)).sum();
+                    put(value, ema, quantity.of_sums(first, &sum, elements));
+                }
+            }
+            first += quantity.sums();
         }
     }
 }
 
 impl MeanState {
-    /// The running mean with one more measurement in it.
-    fn next(&mut self, mean: &Mean, measured: f64) -> f64 {
+    /// Counts a measurement: the time before it.
+    fn next(&mut self) -> Clock {
         let clock = Clock::after(self.count.get());
         self.count.increment();
-        let decay = mean.decay.at(clock.count);
-        let ema = decay * self.ema.get() + (1.0 - decay) * measured;
-        let kept = mean.accumulator_dtype.map_or(ema, |dtype| with_dtype!(dtype, T => T::from_f64(ema).as_f64()));
-        self.ema.set(kept);
-        if mean.debias { ema / clock.bias_correction(decay) } else { ema }
+        clock
+    }
+}
+
+impl Mean {
+    /// The running mean with one more measurement in it.
+    fn next(&self, clock: Clock, kept: &mut Scalar, measured: f64) -> f64 {
+        let decay = self.decay.at(clock.count);
+        let ema = decay * kept.get() + (1.0 - decay) * measured;
+        kept.set(self.accumulator_dtype.map_or(ema, |dtype| with_dtype!(dtype, T => T::from_f64(ema).as_f64())));
+        if self.debias { ema / clock.bias_correction(decay) } else { ema }
     }
 }

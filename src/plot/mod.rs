@@ -1,0 +1,127 @@
+//! Pictures of schedules and of training, as SVG. Needs the feature `plot`.
+//!
+//! A [`Chart`] has lines in one frame; [`grid`] puts several into one picture. The text of the picture is returned, to be written to a
+//! file or shown in a notebook.
+//!
+//! ```
+//! use gradchain::plot::{Chart, grid};
+//! use gradchain::schedule::{Schedule, warmup_cosine_decay};
+//!
+//! let rate: Schedule = warmup_cosine_decay(0.0, 1e-3, 10, 100).into();
+//! let loss = Chart::new("loss").logarithmic(true).line("train", (0..100).map(|i| 0.97_f64.powi(i)));
+//! let picture = grid(&[loss, rate.plot(100)], 1, [600, 200])?;
+//! assert!(picture.starts_with("<svg") && picture.contains("loss"));
+//! # Ok::<(), gradchain::Error>(())
+//! ```
+
+mod draw;
+
+pub use draw::grid;
+
+use crate::error::Result;
+use crate::schedule::Schedule;
+
+/// Lines in one frame; see [the module](self).
+#[derive(Clone, Debug)]
+#[must_use = "a chart is nothing to see until it is drawn"]
+pub struct Chart {
+    title: String,
+    lines: Vec<Line>,
+    logarithmic: bool,
+    range: Option<[f64; 2]>,
+    notes: Vec<(f64, String)>,
+}
+
+#[derive(Clone, Debug)]
+struct Line {
+    name: String,
+    points: Vec<(f64, f64)>,
+    faint: bool,
+}
+
+impl Chart {
+    /// A chart without lines.
+    pub fn new(title: impl Into<String>) -> Chart {
+        Chart { title: title.into(), lines: Vec::new(), logarithmic: false, range: None, notes: Vec::new() }
+    }
+
+    /// Adds a line through values at 0, 1, 2 and so on. Its name, if it has one, is written below, in its colour.
+    pub fn line(self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Chart {
+        self.points(name, values.into_iter().enumerate().map(|(x, y)| (x as f64, y)))
+    }
+
+    /// Adds a line through points. It has gaps where numbers are not finite, or not positive on a logarithmic scale.
+    pub fn points(mut self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Chart {
+        self.lines.push(Line { name: name.into(), points: points.into_iter().collect(), faint: false });
+        self
+    }
+
+    /// Makes the line that was added last thin and pale, and behind the others: for what they are compared with.
+    pub fn faint(mut self) -> Chart {
+        self.lines.last_mut().into_iter().for_each(|line| line.faint = true);
+        self
+    }
+
+    /// Sets whether values have a logarithmic scale; by default not.
+    pub fn logarithmic(mut self, logarithmic: bool) -> Chart {
+        self.logarithmic = logarithmic;
+        self
+    }
+
+    /// Sets the values at the bottom and at the top; by default the lines fill the frame. Lines are cut off there.
+    pub fn range(mut self, bottom: f64, top: f64) -> Chart {
+        self.range = Some([bottom, top]);
+        self
+    }
+
+    /// Marks a place, from left to right, with a dashed line and a text.
+    pub fn note(mut self, x: f64, text: impl Into<String>) -> Chart {
+        self.notes.push((x, text.into()));
+        self
+    }
+
+    /// The picture, as the text of an SVG file; `size` is that of the frame with its scales and title, in pixels.
+    ///
+    /// ```
+    /// use gradchain::plot::Chart;
+    ///
+    /// let error = Chart::new("loss").line("", [f64::NAN]).svg([300, 200]).unwrap_err();
+    /// assert!(error.to_string().contains("a line with two finite points"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing to draw: no line with two points that are finite, and positive on a logarithmic scale; if the range is
+    /// not of numbers that go up, up to 1e100; if the size is not at least 120 by 80.
+    pub fn svg(&self, size: [u32; 2]) -> Result<String> {
+        grid(core::slice::from_ref(self), 1, size)
+    }
+}
+
+impl Schedule {
+    /// A picture of the values at the counts from 0 to `last`.
+    ///
+    /// ```
+    /// use gradchain::schedule::{Schedule, cosine_decay};
+    ///
+    /// let schedule: Schedule = cosine_decay(1.0, 100).into();
+    /// assert!(schedule.plot(100).svg([400, 200])?.contains("cosine_decay(1.0, 100)"));
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Cost
+    ///
+    /// At most 1000 values are drawn, whatever `last`.
+    pub fn plot(&self, last: u64) -> Chart {
+        Chart::new("").schedule(self, last)
+    }
+}
+
+impl Chart {
+    /// Adds the line of a [schedule](Schedule::plot), named by the call that makes it: several can be in one frame.
+    pub fn schedule(self, schedule: &Schedule, last: u64) -> Chart {
+        let step = (last / 1000).max(1) as usize;
+        let counts = (0..=last).step_by(step).chain(Some(last).filter(|last| last % step as u64 != 0));
+        self.points(schedule.to_string(), counts.map(|count| (count as f64, schedule.at(count))))
+    }
+}

@@ -1,0 +1,310 @@
+//! What there is to read of a run: numbers, each with a path.
+
+use core::fmt;
+use std::sync::Arc;
+
+use super::Entry;
+use crate::error::{Error, Result};
+use crate::schedule::Hyperparam;
+use crate::tree::Structure;
+
+/// One number of a run, as [`readings`](crate::GradientTransformation::readings) gives it.
+///
+/// Written out it is its path, the leaf's path in brackets where it is of one leaf: `0.norm`, `0.norm[encoder/weight]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    path: String,
+    /// How much of the path is that of the part.
+    owner: usize,
+    part: &'static str,
+    leaf: Option<String>,
+    value: f64,
+}
+
+impl Reading {
+    /// Where it is: the path of the part, as in the [schema](crate::OptState::schema) of the state, and its name.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The name alone, without the path of the part.
+    pub fn name(&self) -> &str {
+        self.path[self.owner..].trim_start_matches('.')
+    }
+
+    /// The name of the part that it is of, such as `clip_by_global_norm`; empty for what was [added](Readings::with).
+    pub fn part(&self) -> &'static str {
+        self.part
+    }
+
+    /// The path of the leaf that it is of; `None` if it is of all.
+    pub fn leaf(&self) -> Option<&str> {
+        self.leaf.as_deref()
+    }
+
+    /// The number: NaN where there has been no step that gives it.
+    pub fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Whether another is of a part inside the part that this is of.
+    fn holds(&self, other: &Reading) -> bool {
+        let inside = other.path[..other.owner].strip_prefix(&self.path[..self.owner]);
+        other.owner > self.owner && inside.is_some_and(|inside| self.owner == 0 || inside.starts_with('.'))
+    }
+
+    /// Whether a key means this one.
+    fn is(&self, key: &str) -> bool {
+        let whole = self.to_string();
+        let of_part = || key.strip_prefix(self.part)?.strip_prefix('.');
+        is_end(&whole, key) || of_part().is_some_and(|key| is_end(whole[self.owner..].trim_start_matches('.'), key))
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.leaf {
+            Some(leaf) => write!(f, "{}[{leaf}]", self.path),
+            None => f.write_str(&self.path),
+        }
+    }
+}
+
+/// Whether a path is, or ends with, these levels.
+fn is_end(path: &str, levels: &str) -> bool {
+    path.strip_suffix(levels).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+/// All there is to read of a run at one step: see [`readings`](crate::GradientTransformation::readings).
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+///
+/// let optimizer = named_chain(["clip", "descend"], (clip_by_global_norm(1.0), sgd(linear(0.5, 0.0, 10))));
+/// let mut params = vec![0.0_f32, 0.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![3.0_f32, 4.0], &mut state)?;
+///
+/// let readings = optimizer.readings(&state)?.with("loss", 0.25);
+/// assert_eq!(readings.get("clip.norm")?, 5.0);
+/// assert_eq!(readings.get("learning_rate")?, 0.5);
+/// assert_eq!(readings.get("loss")?, 0.25);
+///
+/// let error = readings.get("lerning_rate").unwrap_err();
+/// assert!(error.to_string().contains("did you mean `descend.learning_rate`?"), "{error}");
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Readings {
+    all: Vec<Reading>,
+}
+
+impl Readings {
+    /// The only number that a key means: a path or the last levels of one, with the leaf in brackets for that of one leaf
+    /// (`learning_rate`, `1.learning_rate`, `norm[encoder/weight]`), or the name of the part and that of the number
+    /// (`clip_by_global_norm.norm`). A whole path means that one, whatever others end with it; of several the one is meant that is
+    /// of a part which holds all the others.
+    ///
+    /// # Errors
+    ///
+    /// If the key means none, or several: all of them are named.
+    pub fn get(&self, key: &str) -> Result<f64> {
+        let meant: Vec<&Reading> = self.all.iter().filter(|reading| reading.is(key)).collect();
+        let holds = |one: &&&Reading| meant.iter().all(|other| core::ptr::eq(**one, *other) || one.holds(other));
+        let one = meant.iter().find(|reading| reading.to_string() == key).or_else(|| meant.iter().find(holds));
+        if let Some(one) = one {
+            return Ok(one.value);
+        }
+        if meant.is_empty() {
+            return Err(Error::unknown_name("readings", "reading", key, self.all.iter().map(Reading::to_string)));
+        }
+        let paths: Vec<String> = meant.iter().map(|reading| format!("`{reading}`")).collect();
+        Err(Error::state("readings", format!("`{key}` can mean {}", paths.join(", "))))
+    }
+
+    /// The numbers, part by part in the order of the chain.
+    pub fn iter(&self) -> core::slice::Iter<'_, Reading> {
+        self.all.iter()
+    }
+
+    /// The same, and a number of your own, such as the loss.
+    pub fn with(mut self, name: impl Into<String>, value: f64) -> Readings {
+        self.all.push(Reading { path: name.into(), owner: 0, part: "", leaf: None, value });
+        self
+    }
+
+    /// Those alone for which a function is true.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = adam(0.1);
+    /// let state = optimizer.init(&0.0_f32)?;
+    /// let rates = optimizer.readings(&state)?.filter(|reading| reading.name() == "learning_rate");
+    /// assert_eq!(rates.iter().count(), 1);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn filter(mut self, keep: impl FnMut(&Reading) -> bool) -> Readings {
+        self.all.retain(keep);
+        self
+    }
+}
+
+impl<'a> IntoIterator for &'a Readings {
+    type Item = &'a Reading;
+    type IntoIter = core::slice::Iter<'a, Reading>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// A number in a line.
+impl fmt::Display for Readings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter().try_for_each(|reading| writeln!(f, "{reading} = {:?}", reading.value))
+    }
+}
+
+/// The part that a walk is in.
+#[derive(Default)]
+pub(super) struct Owner {
+    name: &'static str,
+    path: usize,
+    /// How many steps there were, if it counts them: what its schedules are evaluated at.
+    clock: Option<u64>,
+}
+
+/// Arguments by name.
+pub(crate) type Given = Vec<(&'static str, Hyperparam)>;
+
+/// An optimizer that a walk is in.
+struct Around {
+    name: &'static str,
+    path: String,
+    arguments: Given,
+    /// The steps that its first part has counted of those that are least deep, and how long the path of that is.
+    clock: Option<(usize, u64)>,
+}
+
+impl Around {
+    fn is_given(&self, name: &str, argument: &Hyperparam) -> bool {
+        self.arguments.iter().any(|(n, a)| *n == name && a == argument)
+    }
+}
+
+/// What collects readings on a walk over a transformation and its state.
+pub(crate) struct Reader {
+    structure: Arc<Structure>,
+    owner: Owner,
+    optimizers: Vec<Around>,
+    found: Readings,
+}
+
+impl Reader {
+    pub(crate) fn new(structure: Arc<Structure>) -> Reader {
+        Reader { structure, owner: Owner::default(), optimizers: Vec::new(), found: Readings::default() }
+    }
+
+    pub(crate) fn found(self) -> Readings {
+        self.found
+    }
+
+    pub(super) fn add(&mut self, path: &str, leaf: Option<String>, value: f64) {
+        let Owner { name, path: owner, .. } = self.owner;
+        self.found.all.push(Reading { path: path.into(), owner, part: name, leaf, value });
+    }
+
+    pub(super) fn leaf(&self, leaf: usize, apart: bool) -> Option<String> {
+        let spec = self.structure.leaves().get(leaf).filter(|_| !apart);
+        Some(spec.map_or_else(|| format!("#{leaf}"), |spec| spec.path().into()))
+    }
+
+    pub(super) fn entry(&mut self, path: &str, entry: Entry<'_>, apart: bool) {
+        match entry {
+            Entry::Count(count) if path[self.owner.path..].trim_start_matches('.') == "count" => {
+                self.clock(count.get())
+            }
+            Entry::Count(count) => self.add(path, None, count.get() as f64),
+            Entry::Flag(flag) => self.add(path, None, f64::from(flag.get())),
+            Entry::Scalar(scalar) => self.add(path, None, scalar.get()),
+            Entry::Counts(all) => self.leaves(path, apart, all.iter().map(|(leaf, count)| (leaf, count.get() as f64))),
+            Entry::Flags(all) => self.leaves(path, apart, all.iter().map(|(leaf, flag)| (leaf, f64::from(flag.get())))),
+            Entry::Scalars(all) => self.leaves(path, apart, all.iter().map(|(leaf, scalar)| (leaf, scalar.get()))),
+            Entry::Moments(_) | Entry::Key(_) => {}
+        }
+    }
+
+    pub(super) fn leaves(&mut self, path: &str, apart: bool, values: impl Iterator<Item = (usize, f64)>) {
+        for (leaf, value) in values {
+            self.add(path, self.leaf(leaf, apart), value);
+        }
+    }
+
+    /// How many steps there were, for the schedules of the part that the walk is in.
+    pub(super) fn clock(&mut self, steps: u64) {
+        self.owner.clock = Some(steps);
+    }
+
+    /// Enters a part whose path is so long, and gives the one that it is in.
+    pub(super) fn enter(&mut self, name: &'static str, path: usize) -> Owner {
+        core::mem::replace(&mut self.owner, Owner { name, path, clock: None })
+    }
+
+    /// Goes back to the part that this one is in, with what this one was given.
+    pub(super) fn leave(&mut self, path: &str, arguments: &Given, outer: Owner) {
+        let Owner { name, clock, .. } = core::mem::replace(&mut self.owner, outer);
+        arguments.iter().for_each(|(argument, value)| self.argument((name, path), argument, value, clock));
+        let Some(steps) = clock else { return };
+        for around in &mut self.optimizers {
+            if around.clock.is_none_or(|(depth, _)| path.len() < depth) {
+                around.clock = Some((path.len(), steps));
+            }
+        }
+    }
+
+    pub(super) fn enter_optimizer(&mut self, name: &'static str, path: &str, arguments: Given) {
+        self.optimizers.push(Around { name, path: path.into(), arguments, clock: None });
+    }
+
+    /// Leaves an optimizer. What it was given and none of its parts is, is read too: as of its first part's steps.
+    pub(super) fn leave_optimizer(&mut self) {
+        let Some(Around { name, path, arguments, clock }) = self.optimizers.pop() else { return };
+        for (argument, value) in &arguments {
+            let outer = self.optimizers.iter().find(|around| around.is_given(argument, value));
+            let path = outer.map_or(&*path, |around| &around.path);
+            if !self.found.all.iter().any(|reading| reading.path == joined(path, argument)) {
+                let path = path.to_owned();
+                self.argument((name, &path), argument, value, clock.map(|(_, steps)| steps));
+            }
+        }
+    }
+
+    /// The value of an argument in the last step, or in the first if there was none. If it is one that an optimizer was
+    /// given, it is the optimizer's.
+    fn argument(
+        &mut self,
+        (part, path): (&'static str, &str),
+        name: &'static str,
+        argument: &Hyperparam,
+        clock: Option<u64>,
+    ) {
+        let value = argument.at(clock.unwrap_or(0).saturating_sub(1));
+        let (part, owner) = match self.optimizers.iter().find(|around| around.is_given(name, argument)) {
+            Some(around) => (around.name, &*around.path),
+            None => (part, path),
+        };
+        let path = joined(owner, name);
+        // One number of an optimizer may be an argument of several of its parts.
+        if !self.found.all.iter().any(|r| r.path == path && r.value.to_bits() == value.to_bits()) {
+            let owner = owner.len();
+            self.found.all.push(Reading { path, owner, part, leaf: None, value });
+        }
+    }
+}
+
+fn joined(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}

@@ -1,0 +1,242 @@
+//! What a monitor is given to measure: measures of updates and of parameters, ratios, running means.
+
+use std::sync::Arc;
+
+use super::measure::{Measure, SUM};
+use crate::engine::Isa;
+use crate::part::prelude::*;
+use crate::recipe::{Recipe, ToRecipe};
+
+/// A measure of the updates, [of the parameters](of_params), or a [`ratio`] of two such.
+#[derive(Clone, Debug)]
+pub struct Quantity(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Updates(Arc<dyn Measure>),
+    Params(Arc<dyn Measure>),
+    Ratio(Box<[Quantity; 2]>),
+}
+
+impl<M: Measure> From<M> for Quantity {
+    fn from(measure: M) -> Quantity {
+        Quantity(Kind::Updates(Arc::new(measure)))
+    }
+}
+
+/// A measure of the parameters, as they are before the step, in place of the updates; for [`monitor`](crate::monitor).
+///
+/// # Cost
+///
+/// The parameters are read in the pass in which it is measured, which for most chains is the last, where they are read anyway.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::transform::GlobalNorm;
+///
+/// let optimizer = chain((snapshot("size", of_params(GlobalNorm)), sgd(1.0)));
+/// let mut params = vec![3.0_f32, 4.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![1.0_f32, 1.0], &mut state)?;
+/// assert_eq!(state.0.get("size"), Some(5.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn of_params(measure: impl Measure) -> Quantity {
+    Quantity(Kind::Params(Arc::new(measure)))
+}
+
+/// One number divided by another; for [`monitor`](crate::monitor). Of a leaf or a group it is the ratio of its own numbers.
+///
+/// After an optimizer, the norm of the updates over that of the parameters says how far a step goes: for many networks about 10⁻³.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::transform::GlobalNorm;
+///
+/// let how_far = snapshot("how far", ratio(GlobalNorm, of_params(GlobalNorm)));
+/// let optimizer = chain((sgd(0.5), how_far));
+/// let mut params = vec![3.0_f32, 4.0];
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![0.0_f32, 1.0], &mut state)?;
+/// assert_eq!(state.1.get("how far"), Some(0.1));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn ratio(of: impl Into<Quantity>, to: impl Into<Quantity>) -> Quantity {
+    Quantity(Kind::Ratio(Box::new([of.into(), to.into()])))
+}
+
+impl Quantity {
+    /// How many sums it follows from.
+    pub(super) fn sums(&self) -> usize {
+        if let Kind::Ratio(both) = &self.0 { both.iter().map(Quantity::sums).sum() } else { 1 }
+    }
+
+    pub(super) fn reads_params(&self) -> bool {
+        match &self.0 {
+            Kind::Updates(_) => false,
+            Kind::Params(_) => true,
+            Kind::Ratio(both) => both.iter().any(Quantity::reads_params),
+        }
+    }
+
+    /// Adds a stretch of updates and parameters to its sums, which it takes from the front.
+    pub(super) fn add<C: Real>(&self, isa: Isa, u: &[C], p: &[C], sums: &mut core::slice::IterMut<'_, f64>) {
+        let (measure, x) = match &self.0 {
+            Kind::Updates(measure) => (measure, u),
+            Kind::Params(measure) => (measure, p),
+            Kind::Ratio(both) => return both.iter().for_each(|one| one.add(isa, u, p, sums)),
+        };
+        let sum = C::pick(&SUM).expect("there are tiles of `f32` and `f64` only");
+        if let Some(total) = sums.next() {
+            *total += sum(&**measure, isa, x);
+        }
+    }
+
+    /// The number, from sums by number of which its own begin with `first`, over so many elements.
+    pub(super) fn of_sums(&self, first: usize, sum: &dyn Fn(usize) -> f64, elements: usize) -> f64 {
+        match &self.0 {
+            Kind::Updates(measure) | Kind::Params(measure) => measure.of_sum(sum(first), elements),
+            Kind::Ratio(both) => {
+                let [of, to] = &**both;
+                of.of_sums(first, sum, elements) / to.of_sums(first + of.sums(), sum, elements)
+            }
+        }
+    }
+}
+
+impl ToRecipe for Quantity {
+    fn to_recipe(&self) -> Recipe {
+        match &self.0 {
+            Kind::Updates(measure) => measure.to_recipe(),
+            Kind::Params(measure) => Recipe::map([("of_params", measure.to_recipe())]),
+            Kind::Ratio(both) => {
+                let both = both.iter().map(ToRecipe::to_recipe).collect();
+                Recipe::map([("ratio", Recipe::List(both))])
+            }
+        }
+    }
+}
+
+/// The running mean of a measurement, from one step to the next; for [`monitor`](crate::monitor).
+///
+/// # Arithmetic
+///
+/// At step `t`, counted from 1:
+///
+/// ```text
+/// mean ← decay·mean + (1 − decay)·measure(u)      starts at 0
+/// measurement = mean / (1 − decayᵗ)               with debias, the default; else the mean itself
+/// ```
+///
+/// # Cost
+///
+/// That of the measure; a count and an `f64`.
+///
+/// # Errors
+///
+/// `init` fails if `decay` is not in `[0, 1)`.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::transform::GlobalNorm;
+///
+/// let watch = monitor().measure("norm", measure_with_ema(GlobalNorm, 0.5));
+/// let mut params = vec![0.0_f64, 0.0];
+/// let mut state = watch.init(&params)?;
+/// watch.step(&mut params, &vec![3.0, 4.0], &mut state)?;
+/// assert_eq!(state.get("norm"), Some(5.0));
+/// watch.step(&mut params, &vec![0.0, 2.0], &mut state)?; // (2.5·0.5 + 2·0.5) / (1 − 0.5²)
+/// assert_eq!(state.get("norm"), Some(3.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Optax, [`measure_with_ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean is `f64`
+/// unless `accumulator_dtype` asks otherwise.
+pub fn measure_with_ema(measure: impl Into<Quantity>, decay: impl IntoHyperparam) -> MeasureWithEma {
+    MeasureWithEma { measure: measure.into(), decay: decay.into(), debias: true, accumulator_dtype: None }
+}
+
+/// See [`measure_with_ema`].
+#[derive(Clone, Debug)]
+#[must_use = "a measure does nothing until it is given to `monitor`"]
+pub struct MeasureWithEma {
+    measure: Quantity,
+    decay: Hyperparam,
+    debias: bool,
+    accumulator_dtype: Option<DType>,
+}
+
+impl MeasureWithEma {
+    /// Whether to make up for the start at zero; true by default.
+    pub fn debias(mut self, debias: bool) -> Self {
+        self.debias = debias;
+        self
+    }
+
+    /// The type that the mean is kept in, rounded after each step; by default `f64`.
+    pub fn accumulator_dtype(mut self, accumulator_dtype: impl Into<Option<DType>>) -> Self {
+        self.accumulator_dtype = accumulator_dtype.into();
+        self
+    }
+}
+
+/// Something to measure, at once or as a running mean.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub(super) quantity: Quantity,
+    pub(super) mean: Option<Mean>,
+}
+
+/// How a running mean is taken.
+#[derive(Clone, Debug)]
+pub(super) struct Mean {
+    pub(super) decay: Hyperparam,
+    pub(super) debias: bool,
+    pub(super) accumulator_dtype: Option<DType>,
+}
+
+impl<Q: Into<Quantity>> From<Q> for Measured {
+    fn from(quantity: Q) -> Measured {
+        Measured { quantity: quantity.into(), mean: None }
+    }
+}
+
+impl From<MeasureWithEma> for Measured {
+    fn from(with_ema: MeasureWithEma) -> Measured {
+        let MeasureWithEma { measure, decay, debias, accumulator_dtype } = with_ema;
+        Measured { quantity: measure, mean: Some(Mean { decay, debias, accumulator_dtype }) }
+    }
+}
+
+impl Measured {
+    pub(super) fn validate(&self) -> Result<()> {
+        let Some(mean) = &self.mean else { return Ok(()) };
+        if let Some(dtype) = mean.accumulator_dtype.filter(|dtype| !dtype.is_supported()) {
+            let expected = "a type that the crate was built with";
+            return Err(Error::argument("measure_with_ema", "accumulator_dtype", expected, dtype));
+        }
+        mean.decay.validate("measure_with_ema", "decay", "in [0, 1)", |x| (0.0..1.0).contains(&x))
+    }
+
+    pub(super) fn to_recipe(&self) -> Recipe {
+        let measure = ("measure", self.quantity.to_recipe());
+        let Some(mean) = &self.mean else { return Recipe::map([measure]) };
+        Recipe::call(
+            "measure_with_ema",
+            [
+                measure,
+                ("decay", mean.decay.to_recipe()),
+                ("debias", mean.debias.to_recipe()),
+                ("accumulator_dtype", mean.accumulator_dtype.to_recipe()),
+            ],
+        )
+    }
+}

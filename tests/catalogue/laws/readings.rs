@@ -1,0 +1,131 @@
+//! What there is to read is the same however a transformation is made, and is what the step went by.
+
+use gradchain::arguments::{Argument, Arguments};
+use gradchain::prelude::*;
+use gradchain::watch::Readings;
+
+use super::{Problem, Subject, holds, registry};
+use crate::common::given::Registered;
+use crate::common::run;
+
+/// All of them as text, in which every NaN is the same; in the order of names, since a config has no other of what is named.
+fn written(readings: &Readings) -> Vec<String> {
+    let mut lines: Vec<String> = readings.to_string().lines().map(String::from).collect();
+    lines.sort();
+    lines
+}
+
+fn read<T: Registered>(transformation: &T, Problem { params, grads, .. }: &Problem) -> Readings {
+    let after = run(transformation, params, grads);
+    transformation.readings(&after.state).expect("the state is of this transformation")
+}
+
+/// A box is read as what is in it, before the first step and after some.
+fn boxes(entry: &dyn Subject, problem: &Problem) {
+    let member = entry.boxed();
+    let mut session = entry.init(&problem.params).unwrap();
+    let begun = member.readings(&member.init(&problem.params).unwrap()).unwrap();
+    assert_eq!(written(&session.readings().unwrap()), written(&begun), "{}", entry.name());
+    let mut params = problem.params.clone();
+    for grads in &problem.grads {
+        session.step(&mut params, grads).unwrap();
+    }
+    assert_eq!(written(&session.readings().unwrap()), written(&read(&member, problem)), "{}", entry.name());
+}
+
+#[test]
+fn a_box_is_read_as_what_is_in_it() {
+    holds(boxes, 3);
+}
+
+/// So is what a config builds.
+#[cfg(feature = "config")]
+fn configs(entry: &dyn Subject, problem: &Problem) {
+    use gradchain::config::Config;
+    use gradchain::needs::ValueAndGradFn;
+    let member = entry.boxed();
+    let Ok(config) = Config::of(&member) else { return };
+    let built = config.build_with::<ValueAndGradFn>().unwrap();
+    assert_eq!(written(&read(&member, problem)), written(&read(&built, problem)), "{}", entry.name());
+}
+
+#[cfg(feature = "config")]
+#[test]
+fn what_a_config_builds_is_read_as_what_it_is_of() {
+    holds(configs, 3);
+}
+
+/// Whether the rate that a step takes is not the one that was given, before it has warmed up.
+fn warms_up(named: &mut gradchain::wrapper::Named<gradchain::needs::ValueAndGradFn>) -> bool {
+    let mut warms_up = false;
+    named.arguments(&mut |name, argument| {
+        warms_up |= name == "warmup_steps" && argument.setting().to_recipe() != gradchain::recipe::Recipe::Null;
+    });
+    warms_up
+}
+
+/// A number that changes from step to step, and stays in every range that the first is in.
+fn changing(number: f64) -> Schedule {
+    linear(number, number * (1.0 - 1e-9), 100).into()
+}
+
+/// Every argument given as a schedule is read, with the value of the last step; of what has clocks of its own, of some step.
+fn schedules(entry: &dyn Subject, problem: &Problem) {
+    let Some(mut named) = entry.named() else { return };
+    let mut given: Vec<(&'static str, Schedule)> = Vec::new();
+    named.arguments(&mut |name, argument| {
+        if let Argument::Hyperparam(hyperparam) = argument
+            && let Hyperparam::Number(number) = *hyperparam
+            && number.is_finite()
+            && number.abs() < 1e100
+        {
+            let schedule = changing(number);
+            *hyperparam = schedule.clone().into();
+            given.push((name, schedule));
+        }
+    });
+    // The numbers of a set can be trees instead, and are no arguments of the part for that.
+    given.retain(|(name, _)| {
+        !entry.name().starts_with("project_") && !(*name == "learning_rate" && warms_up(&mut named))
+    });
+    let Ok(mut state) = named.init(&problem.params) else { return };
+    let mut params = problem.params.clone();
+    for (step, grads) in problem.grads.iter().enumerate() {
+        named.step_given(&mut params, grads, &mut state).unwrap();
+        let readings = named.readings(&state).unwrap();
+        for (name, schedule) in &given {
+            let values: Vec<f64> = readings.iter().filter(|r| r.name() == *name).map(|r| r.value()).collect();
+            let wanted = schedule.at(step as u64);
+            let earlier = || values.iter().any(|value| (0..=step as u64).any(|step| schedule.at(step) == *value));
+            let found = if entry.about().per_step { values.contains(&wanted) } else { earlier() };
+            assert!(found, "{}: `{name}` in step {step} is {wanted}, read as {values:?}\n{readings}", entry.name());
+        }
+    }
+}
+
+#[test]
+fn arguments_are_read_as_the_last_step_took_them() {
+    holds(schedules, 4);
+}
+
+/// The rate that most optimizers are given is what a user asks for first.
+#[test]
+fn the_rate_of_whatever_has_one_is_read_by_its_name() {
+    let mut found = 0;
+    for entry in registry() {
+        let Some(mut named) = entry.named() else { continue };
+        let mut rates = Vec::new();
+        named.arguments(&mut |name, argument| {
+            if let (true, Argument::Hyperparam(Hyperparam::Number(rate))) = (name == "learning_rate", argument) {
+                rates.push(*rate);
+            }
+        });
+        let Some(rate) = rates.first() else { continue };
+        let state = named.init(&(vec![1.0_f32, 2.0], 3.0_f64)).unwrap();
+        let readings = named.readings(&state).unwrap();
+        let rate = if warms_up(&mut named) { 0.0 } else { *rate };
+        assert_eq!(readings.get("learning_rate"), Ok(rate), "{}:\n{readings}", entry.name());
+        found += 1;
+    }
+    assert!(found > 40 || std::env::var("ENTRY").is_ok(), "{found} have a rate");
+}
