@@ -86,7 +86,7 @@ fn schedules(entry: &dyn Subject, problem: &Problem) {
     });
     // The numbers of a set can be trees instead, and are no arguments of the part for that.
     given.retain(|(name, _)| {
-        !entry.name().starts_with("project_") && !(*name == "learning_rate" && warms_up(&mut named))
+        !(entry.name().starts_with("project_") || *name == "learning_rate" && warms_up(&mut named))
     });
     let Ok(mut state) = named.init(&problem.params) else { return };
     let mut params = problem.params.clone();
