@@ -224,7 +224,9 @@ impl Reader {
 
     pub(super) fn entry(&mut self, path: &str, entry: Entry<'_>, apart: bool) {
         match entry {
-            Entry::Count(count) if path[self.owner.path..].trim_start_matches('.') == "count" => {
+            Entry::Count(count)
+                if self.owner.clock.is_none() && path[self.owner.path..].trim_start_matches('.') == "count" =>
+            {
                 self.clock(count.get())
             }
             Entry::Count(count) => self.add(path, None, count.get() as f64),

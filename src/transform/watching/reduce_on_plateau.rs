@@ -104,7 +104,14 @@ pub struct ReduceOnPlateauState {
     pub avg_value: Scalar,
 }
 
-state_fields!(ReduceOnPlateauState { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value });
+state_fields!(ReduceOnPlateauState { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value } reads read);
+
+impl ReduceOnPlateauState {
+    /// Its `count` is that of the losses in a window.
+    fn read(&self, walk: &mut crate::state::StateWalk<'_, '_>) {
+        walk.clock(self.steps);
+    }
+}
 
 impl ReduceOnPlateau {
     fn check_tolerances(&self) -> Result<()> {
