@@ -252,9 +252,9 @@ impl fmt::Display for Known<'_> {
         const SHOWN: usize = 5;
         let Known(name, known) = self;
         let mut nearest: Vec<&str> = known.iter().map(|k| &**k).collect();
-        nearest.sort_by_key(|k| (!k.starts_with(name), edit_distance(name, k)));
+        nearest.sort_by_key(|k| (!k.starts_with(name), distance(name, k)));
         if let Some(first) = nearest.first()
-            && (first.starts_with(name) || edit_distance(name, first) <= 1 + name.len() / 3)
+            && (first.starts_with(name) || distance(name, first) <= 1 + name.len() / 3)
         {
             write!(f, "; did you mean `{first}`?")?;
         }
@@ -264,6 +264,12 @@ impl fmt::Display for Known<'_> {
             n => write!(f, " (the nearest of {n}: {})", nearest[..SHOWN].join(", ")),
         }
     }
+}
+
+/// How far a name is from a known one, or from the last levels of it if it is a path with dots.
+fn distance(name: &str, known: &str) -> usize {
+    let tails = known.match_indices('.').map(|(dot, _)| &known[dot + 1..]);
+    tails.fold(edit_distance(name, known), |least, tail| least.min(edit_distance(name, tail)))
 }
 
 /// Levenshtein distance in characters.
@@ -295,5 +301,6 @@ mod tests {
              (known: b1, weight_decay)"
         );
         assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(distance("lerning_rate", "descend.learning_rate"), 1);
     }
 }
