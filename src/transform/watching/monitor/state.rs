@@ -72,9 +72,10 @@ pub struct MonitorState {
     by_leaf: Named<PerLeaf<Scalar>>,
     by_group: Named<Named<Scalar>>,
     means: Named<MeanState>,
-    /// The leaves that are measured, and the groups that they are in; known from the parameters.
+    /// The leaves that are measured, the groups that they are in, and their shapes; known from the parameters.
     active: Vec<bool>,
     group_of: Vec<usize>,
+    shapes: Vec<Vec<usize>>,
 }
 
 /// States by name.
@@ -94,16 +95,18 @@ impl<S: State> State for Named<S> {
 #[derive(Clone, Debug)]
 struct MeanState {
     count: Count,
+    /// How many measurements there are of each leaf, where leaves may rest.
+    updates: PerLeaf<Count>,
     ema: Scalar,
     by_leaf: PerLeaf<Scalar>,
     by_group: Named<Scalar>,
 }
 
-crate::state::state_fields!(MeanState { count, ema, by_leaf, by_group });
+crate::state::state_fields!(MeanState { count, updates, ema, by_leaf, by_group });
 
 impl State for MonitorState {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.fact("measured", &(&self.active, &self.group_of));
+        walk.fact("measured", &(&self.active, &self.group_of, &self.shapes));
         walk.child("measurements", &self.measurements);
         walk.child("by_leaf", &self.by_leaf);
         walk.child("by_group", &self.by_group);
@@ -125,12 +128,14 @@ impl MonitorState {
         groups: Option<(Vec<Cow<'static, str>>, Vec<usize>)>,
     ) -> MonitorState {
         let (groups, group_of) = groups.unwrap_or_default();
+        let of_leaves = by_leaf;
         let by_leaf = |start| by_leaf.then(|| PerLeaf::new(at.active(), Scalar::new(start)));
         let by_group = |start| Named(groups.iter().map(|name| (name.to_string(), Scalar::new(start))).collect());
         let names = || measures.iter().map(|(name, _)| name.clone());
         let mean = |(name, _): &(String, Measured)| {
             let (by_leaf, by_group) = (by_leaf(0.0).unwrap_or_default(), by_group(0.0));
-            (name.clone(), MeanState { count: Count::default(), ema: Scalar::default(), by_leaf, by_group })
+            let updates = if of_leaves { at.updates() } else { PerLeaf::default() };
+            (name.clone(), MeanState { count: Count::default(), updates, ema: Scalar::default(), by_leaf, by_group })
         };
         MonitorState {
             measurements: Measurements { values: names().map(|name| (name, Scalar::new(f64::NAN))).collect() },
@@ -139,6 +144,7 @@ impl MonitorState {
             means: Named(measures.iter().filter(|(_, measure)| measure.mean.is_some()).map(mean).collect()),
             active: at.active().into(),
             group_of,
+            shapes: at.structure().leaves().iter().map(|leaf| leaf.shape().into()).collect(),
         }
     }
 
@@ -153,27 +159,39 @@ impl MonitorState {
     }
 
     pub(super) fn record(&mut self, measures: &[(String, Measured)], sums: Sums<'_>) {
-        let MonitorState { measurements, by_leaf, by_group, means, active, group_of } = self;
+        let MonitorState { measurements, by_leaf, by_group, means, active, group_of, .. } = self;
         let leaves = || active.iter().enumerate().filter(|(_, on)| **on).map(|(leaf, _)| leaf);
         let elements = leaves().map(|leaf| sums.leaf_len(leaf)).sum();
         let (mut first, mut means) = (0, means.0.iter_mut());
         for (i, ((_, measured), (_, value))) in measures.iter().zip(&mut measurements.values).enumerate() {
             let quantity = &measured.quantity;
             let mut state = if measured.mean.is_some() { means.next().map(|(_, state)| state) } else { None };
-            let mean = measured.mean.as_ref().zip(state.as_mut().map(|state| state.next()));
-            let put = |value: &mut Scalar, ema: Option<&mut Scalar>, number| {
-                value.set(mean.zip(ema).map_or(number, |((mean, clock), ema)| mean.next(clock, ema, number)));
+            let mean = measured.mean.as_ref();
+            let clock = state.as_mut().map(|state| state.next(&sums));
+            let put = |clock: Option<Clock>, value: &mut Scalar, ema: Option<&mut Scalar>, number| {
+                value.set(match (mean, clock, ema) {
+                    (Some(mean), Some(clock), Some(ema)) => mean.next(clock, ema, number),
+                    _ => number,
+                });
             };
             put(
+                clock,
                 value,
                 state.as_mut().map(|state| &mut state.ema),
                 quantity.of_sums(first, &|i| sums.total(i), elements),
             );
             if let Some((_, by_leaf)) = by_leaf.0.get_mut(i) {
-                let mut emas = state.as_mut().map(|state| state.by_leaf.iter_mut());
+                let (mut emas, updates) = match state.as_mut() {
+                    Some(MeanState { by_leaf, updates, .. }) => (Some(by_leaf.iter_mut()), Some(&*updates)),
+                    None => (None, None),
+                };
                 for (leaf, value) in by_leaf.iter_mut() {
                     let ema = emas.as_mut().and_then(Iterator::next).map(|(_, ema)| ema);
-                    put(value, ema, quantity.of_sums(first, &|i| sums.leaf(i, leaf), sums.leaf_len(leaf)));
+                    if sums.rests(leaf) {
+                        continue;
+                    }
+                    let clock = clock.zip(updates).map(|(clock, updates)| clock.of_leaf(updates, leaf));
+                    put(clock, value, ema, quantity.of_sums(first, &|i| sums.leaf(i, leaf), sums.leaf_len(leaf)));
                 }
             }
             if let Some((_, by_group)) = by_group.0.get_mut(i) {
@@ -183,7 +201,7 @@ impl MonitorState {
                     let inside = || leaves().filter(|leaf| group_of[*leaf] == group);
                     let sum = |i| inside().map(|leaf| sums.leaf(i, leaf)).sum();
                     let elements = inside().map(|leaf| sums.leaf_len(leaf)).sum();
-                    put(value, ema, quantity.of_sums(first, &sum, elements));
+                    put(clock, value, ema, quantity.of_sums(first, &sum, elements));
                 }
             }
             first += quantity.sums();
@@ -193,9 +211,10 @@ impl MonitorState {
 
 impl MeanState {
     /// Counts a measurement: the time before it.
-    fn next(&mut self) -> Clock {
+    fn next(&mut self, sums: &Sums<'_>) -> Clock {
         let clock = Clock::after(self.count.get());
         self.count.increment();
+        self.updates.iter_mut().filter(|(leaf, _)| !sums.rests(*leaf)).for_each(|(_, updates)| updates.increment());
         clock
     }
 }
