@@ -27,6 +27,11 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(memory)
     }
 
+    /// Forgets what is known of the function: it may be another one than before.
+    pub(super) fn forget(&mut self) {
+        self.recall.here.fingerprint = None;
+    }
+
     fn make_room(&mut self, of: fn(&mut Recall) -> &mut Known) -> Result<()> {
         let Known { gradient, .. } = of(&mut self.recall);
         if gradient.is_empty() {

@@ -187,7 +187,8 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
         self
     }
 
-    /// Steps until there is a reason to end.
+    /// Steps until there is a reason to end. Where it begins the function is always evaluated, so that it may be another one than that
+    /// of a run before: a warm start. What the state has learnt, such as the curvature of [`lbfgs`](crate::lbfgs), stays.
     ///
     /// # Errors
     ///
@@ -202,6 +203,7 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
         fallible(f, |f| {
             until.check()?;
             let mut memory = Memory::of(state, f)?;
+            memory.forget();
             let mut course = Course { until, first: None, lowest: [f64::INFINITY; 2], vain: 0, still: 0 };
             let (mut steps, mut last) = (0, None);
             let (stop, value, gradient_norm) = loop {
