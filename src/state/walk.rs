@@ -300,10 +300,12 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     /// Walks what has a number, or a name that takes its place.
     pub(crate) fn member<T>(&mut self, index: usize, inside: impl FnOnce(&mut Self) -> T) -> T {
         let names = core::mem::take(&mut self.names);
-        let done = match names.get(index) {
-            Some(name) => self.within(name, inside),
-            None => self.within(index, inside),
+        let parent = match names.get(index) {
+            Some(name) => enter(&mut self.path, name),
+            None => enter(&mut self.path, index),
         };
+        let done = inside(self);
+        self.path.truncate(parent);
         self.names = names;
         done
     }
