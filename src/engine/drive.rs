@@ -115,6 +115,8 @@ impl Work {
         }
         self.sums.clear();
         self.sums.resize(pieces.all.len() * shape.sums, 0.0);
+        let (structure, resting) = (at.structure, at.absent);
+        let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting };
         let mut run = transformation.begin(state, at);
         for number in 0..=shape.barriers {
             let ends = transformation.ends_at(state, &run);
@@ -141,14 +143,6 @@ impl Work {
                 break;
             }
             if number < shape.barriers {
-                let sums = Sums {
-                    pieces,
-                    values: &self.sums,
-                    width: shape.sums,
-                    first: 0,
-                    structure: at.structure,
-                    resting: at.absent,
-                };
                 let mut tree = WholeTree {
                     structure: at.structure,
                     active: &self.active,
@@ -160,6 +154,7 @@ impl Work {
                     copies: &mut self.copies,
                     objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
                 };
+                let sums = Sums { values: &self.sums, ..none };
                 transformation.barrier(state, &mut run, at, number, sums, &mut tree);
                 if objective.as_ref().is_some_and(|objective| objective.failed()) {
                     // Only the last pass writes parameters.
@@ -167,16 +162,8 @@ impl Work {
                 }
             }
         }
-        let sums = Sums {
-            pieces,
-            values: &self.sums,
-            width: shape.sums,
-            first: 0,
-            structure: at.structure,
-            resting: at.absent,
-        };
         let mut outcome = Outcome { emitted: at.gradients, skipped: false };
-        transformation.finish(state, run, sums, &mut outcome);
+        transformation.finish(state, run, Sums { values: &self.sums, ..none }, &mut outcome);
         outcome
     }
 }

@@ -444,3 +444,22 @@ fn every_number_of_threads_gives_the_same_bits_of_rows() {
         assert!(params == other && same_bits(&*state, &*state_of_other), "{threads} threads");
     }
 }
+
+#[test]
+fn leaves_without_rows_and_rows_without_elements() {
+    fn step<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(optimizer: T) {
+        for shape in [(0, 3), (3, 0), (0, 0)] {
+            let mut params = (Array2::<f64>::zeros(shape), 1.0_f64);
+            let mut state = optimizer.init(&params).unwrap();
+            optimizer.step(&mut params, &(Array2::<f64>::zeros(shape), 1.0), &mut state).unwrap();
+            let indices: Vec<usize> = (0..shape.0).rev().collect();
+            let rows = SparseRows { indices, values: Array2::<f64>::zeros(shape) };
+            optimizer.step(&mut params, &(rows, 1.0), &mut state).unwrap();
+            assert!(params.1 < 1.0, "{shape:?}");
+        }
+    }
+    step(sgd(0.1));
+    step(adam(0.1));
+    step(rowwise_adagrad(0.1));
+    step(chain((clip_by_global_norm(1.0), adagrad(0.1))));
+}

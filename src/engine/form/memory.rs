@@ -8,7 +8,7 @@ use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::{DType, Real};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::needs::Needs;
 use crate::state::State;
 
@@ -208,6 +208,18 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         let start =
             |slot| Start { dtype: rule.slot_dtype(slot), value: 0.0, as_params: rule.slot_starts_as_params(slot) };
         Ok(PartState { memory: rule.start(at)?, arrays: Arrays::new(R::SLOTS, at, &start)? })
+    }
+
+    fn check(rule: &R, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        let is_apart = |leaf: &usize| !R::APART && rule.is_apart(&state.memory, *leaf);
+        (0..at.structure.len()).find(is_apart).map_or(Ok(()), |leaf| {
+            Err(Error::argument(
+                R::NAME,
+                "APART",
+                "true, since a leaf is apart",
+                format!("false, at `{}`", at.leaf(leaf).path()),
+            ))
+        })
     }
 
     fn begin(rule: &R, state: &mut Self::State, at: &StepContext<'_>) {

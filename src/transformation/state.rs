@@ -1,0 +1,279 @@
+//! The state of one, and what may be done with it.
+
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use crate::element::DType;
+use crate::engine::{Ask, Evaluate, InitContext, Objective, Outcome, Sink, Stage, StepContext, Updates, Work, table};
+use crate::error::{Error, Result};
+use crate::recall::{Known, Recall};
+use crate::state::{Layout, Reader, Readings, Schema, StateWalk, items, items_mut, put};
+use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
+
+/// The state of a transformation of type `T`, made by [`init`](GradientTransformation::init) for parameters of one
+/// structure.
+///
+/// It dereferences to the transformation's own typed state: fields of a struct, members of a chain by number, what is
+/// inside a wrapper by `inner()`.
+///
+/// If a panic goes through a step, the state and copies of it are refused from then on, with an error that
+/// [`is_poisoned`](crate::Error::is_poisoned): by every step, by [`migrate`](Self::migrate), [`reset`](Self::reset),
+/// [`average`](Self::average), and when it is saved. Copies from before go on.
+pub struct OptState<T: Stage> {
+    pub(super) inner: T::State,
+    pub(super) structure: Arc<Structure>,
+    pub(super) work: Work,
+    /// A step began and did not end: a panic went through it.
+    poisoned: bool,
+    /// What `init` made, from when the state was first lent to be written: then another may have been put in its place.
+    layout: Option<Box<Layout>>,
+    /// It was lent since it was last compared with that.
+    lent: bool,
+    /// Updates are counted for each leaf.
+    by_leaf: bool,
+    /// What is known of the loss since [`minimize_step`](crate::Minimize::minimize_step) evaluated it.
+    pub(crate) recall: Option<Box<Recall>>,
+}
+
+impl<T: Stage> OptState<T> {
+    pub(crate) fn new<P: Tree + ?Sized>(transformation: &T, params: &P) -> Result<OptState<T>> {
+        OptState::new_counting(transformation, params, false)
+    }
+
+    /// The same; `by_leaf` says whether updates are counted for each leaf, since some begin later than others.
+    pub(crate) fn new_counting<P: Tree + ?Sized>(transformation: &T, params: &P, by_leaf: bool) -> Result<OptState<T>> {
+        transformation.validate()?;
+        let structure = Structure::of(params)?;
+        refuse_shared(params)?;
+        let shape = transformation.shape();
+        if shape.barriers > crate::engine::Shape::MOST_BARRIERS {
+            let found = format!("{} in {}", shape.barriers, transformation.describe());
+            return Err(Error::argument("chain", "barriers", "at most 31 together", found));
+        }
+        let active = vec![true; structure.len()];
+        let mut work = Work::new(&structure, shape);
+        table::params(params, &structure, &mut work.params, &mut work.path)?;
+        let at = InitContext { structure: &structure, active: &active, params: &work.params, point: None, by_leaf };
+        let inner = transformation.init_state(&at)?;
+        work.params.clear();
+        Ok(OptState {
+            inner,
+            structure: Arc::new(structure),
+            work,
+            poisoned: false,
+            layout: None,
+            lent: false,
+            by_leaf,
+            recall: None,
+        })
+    }
+
+    /// The structure of the parameters that the state was made for.
+    pub fn structure(&self) -> &Structure {
+        &self.structure
+    }
+
+    /// Every value and array of the state: field, leaf, kind, type, shape.
+    pub fn schema(&self) -> Schema {
+        Schema::of(&self.inner, &self.structure)
+    }
+
+    /// Updates of zero, for [`update_into`](GradientTransformation::update_into).
+    pub fn zero_updates(&self) -> Updates {
+        Updates::new(self.structure.clone())
+    }
+
+    /// The same, of other types.
+    pub(crate) fn zero_updates_of(&self, dtype: impl Fn(&LeafSpec) -> DType) -> Updates {
+        Updates::of_types(self.structure.clone(), dtype)
+    }
+
+    /// Takes over the values of another state of the same schema, such as an [`average`](crate::state::average): counts, flags and
+    /// numbers, and arrays element by element, in whatever memory order they lie there. What is no part of the schema, such as
+    /// which leaves a mask has, stays as `init` made it here.
+    ///
+    /// # Errors
+    ///
+    /// If the schemas differ; then nothing has been changed.
+    pub fn replace(&mut self, inner: T::State) -> Result<()> {
+        self.fits()?;
+        let (ours, theirs) = (self.schema(), Schema::of(&inner, &self.structure));
+        if let Some(problem) = ours.difference(&theirs) {
+            return Err(Error::state("replace", problem));
+        }
+        let from = items(&inner, &self.structure);
+        for ((_, into), (name, from)) in items_mut(&mut self.inner, &self.structure).into_iter().zip(&from) {
+            put(into, from).ok_or_else(|| Error::state("replace", format!("`{name}` is of another kind")))?;
+        }
+        Ok(())
+    }
+
+    /// A state of the same structure that holds another of the same schema.
+    pub(crate) fn holding(&self, inner: T::State) -> OptState<T> {
+        let (structure, work) = (self.structure.clone(), self.work.fresh(&self.structure));
+        OptState {
+            inner,
+            structure,
+            work,
+            poisoned: false,
+            layout: self.layout.clone(),
+            lent: false,
+            by_leaf: self.by_leaf,
+            recall: None,
+        }
+    }
+
+    /// Whether it can be used: it is whole, and it fits.
+    pub(crate) fn usable(&self) -> Result<()> {
+        if self.poisoned { Err(Error::poisoned()) } else { self.fits() }
+    }
+
+    /// Whether what was put in the state's place, if something was, is what `init` could have made.
+    pub(crate) fn fits(&self) -> Result<()> {
+        let Some(layout) = self.layout.as_ref().filter(|_| self.lent) else { return Ok(()) };
+        let misfit = |problem| Error::state("a state was put in the place of the one that `init` made", problem);
+        layout.compare(&self.inner, &self.structure).map_err(misfit)
+    }
+
+    /// Whether a step of this transformation can be done.
+    pub(super) fn ready(&mut self, transformation: &T) -> Result<()> {
+        self.belongs(transformation)?;
+        self.lent = false;
+        self.work.rows.clear();
+        self.work.absent.clear();
+        Ok(())
+    }
+
+    /// Whether it can be used, and this transformation could have made it.
+    pub(super) fn belongs(&self, transformation: &T) -> Result<()> {
+        self.usable()?;
+        if self.work.shape() == transformation.shape() {
+            return Ok(());
+        }
+        Err(Error::other_transformation(transformation.describe()))
+    }
+
+    pub(super) fn readings(&self, transformation: &T) -> Result<Readings> {
+        self.belongs(transformation)?;
+        let mut reader = Reader::new(self.structure.clone());
+        transformation.read(&self.inner, &mut StateWalk::of_readings(&mut reader))?;
+        Ok(reader.found())
+    }
+
+    /// Finds the gradients of whole leaves, and of rows, and which are not there.
+    pub(super) fn find_gradients<G: Tree + ?Sized>(&mut self, transformation: &T, grads: &G) -> Result<()> {
+        let Work { grads: table, rows, path, absent, .. } = &mut self.work;
+        let absent = transformation.skips_absent().then_some(absent);
+        table::grads_or_rows(grads, &self.structure, table, rows, path, absent)
+    }
+
+    pub(super) fn run(
+        &mut self,
+        transformation: &T,
+        value: Option<f64>,
+        objective: Option<&mut (dyn Evaluate + '_)>,
+        sink: Sink<'_>,
+    ) -> Result<Outcome> {
+        let structure = self.structure.clone();
+        self.run_at(
+            transformation,
+            &StepContext { by_leaf: self.by_leaf, ..StepContext::new(&structure, false, value) },
+            objective,
+            sink,
+        )
+    }
+
+    fn run_at(
+        &mut self,
+        transformation: &T,
+        at: &StepContext<'_>,
+        objective: Option<&mut (dyn Evaluate + '_)>,
+        sink: Sink<'_>,
+    ) -> Result<Outcome> {
+        let Work { params, rows, absent, .. } = &self.work;
+        transformation.check(&self.inner, &StepContext { params, rows: &rows.leaves, absent, ..*at })?;
+        #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
+        let mut objective = objective.map(|evaluate| Objective::new(evaluate));
+        self.poisoned = true;
+        let asks = objective.as_mut().map(|objective| objective as &mut dyn Ask);
+        let outcome = self.work.step(transformation, &mut self.inner, at, asks, sink);
+        self.work.params.clear();
+        self.work.grads.clear();
+        if let Some(error) = objective.and_then(|objective| objective.error) {
+            return Err(error);
+        }
+        self.poisoned = false;
+        #[cfg(feature = "tracing")]
+        warn_of_skipped(outcome);
+        Ok(outcome)
+    }
+
+    /// A step from a value and a gradient that are known already.
+    pub(crate) fn step_from<P: TreeMut + ?Sized>(
+        &mut self,
+        transformation: &T,
+        params: &mut P,
+        known: &Known,
+        objective: Option<&mut (dyn Evaluate + '_)>,
+    ) -> Result<Outcome> {
+        self.ready(transformation)?;
+        table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
+        table::moments(&known.gradient, &mut self.work.grads);
+        self.run(transformation, Some(known.value), objective, Sink::Params)
+    }
+
+    /// The structure, to hold on to while the state changes.
+    pub(crate) fn shared_structure(&self) -> Arc<Structure> {
+        self.structure.clone()
+    }
+
+    /// A step without gradients, which emits what wrappers have accumulated.
+    pub(crate) fn flush<P: TreeMut + ?Sized>(&mut self, transformation: &T, params: &mut P) -> Result<Outcome> {
+        self.ready(transformation)?;
+        table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
+        let structure = self.structure.clone();
+        self.run_at(
+            transformation,
+            &StepContext { by_leaf: self.by_leaf, ..StepContext::new(&structure, true, None) },
+            None,
+            Sink::Params,
+        )
+    }
+}
+
+/// Apart from the step, which is compiled for each transformation.
+#[cfg(feature = "tracing")]
+fn warn_of_skipped(outcome: Outcome) {
+    if outcome.skipped {
+        tracing::warn!(target: "gradchain", emitted = outcome.emitted, "a step threw its gradients away");
+    }
+}
+
+impl<T: Stage> Deref for OptState<T> {
+    type Target = T::State;
+    fn deref(&self) -> &T::State {
+        &self.inner
+    }
+}
+
+impl<T: Stage> DerefMut for OptState<T> {
+    fn deref_mut(&mut self) -> &mut T::State {
+        self.layout.get_or_insert_with(|| Layout::of(&self.inner).into());
+        self.lent = true;
+        &mut self.inner
+    }
+}
+
+impl<T: Stage> Clone for OptState<T> {
+    fn clone(&self) -> Self {
+        let copy = self.holding(self.inner.clone());
+        OptState { poisoned: self.poisoned, lent: self.lent, recall: self.recall.clone(), ..copy }
+    }
+}
+
+impl<T: Stage> fmt::Debug for OptState<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OptState").field("inner", &self.inner).field("leaves", &self.structure.len()).finish()
+    }
+}
