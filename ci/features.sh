@@ -33,4 +33,4 @@ for feature in "${features[@]}"; do
     clippy -p gradchain --lib --no-default-features --features "$feature"
 done
 clippy -p gradchain -p gradchain-derive --all-targets
-clippy --workspace --all-targets --all-features
+clippy --all-targets --all-features
