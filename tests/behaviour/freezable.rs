@@ -271,3 +271,59 @@ fn a_leaf_that_is_added_later_begins_as_training_does() {
     assert!(same_bits(&*again, &*grown));
     assert_eq!(state.migrate(&optimizer, &params, &Migration::new()).unwrap().schema(), state.schema());
 }
+
+/// Its mean of gradients waits, and so does its part of what the plane goes through.
+#[test]
+fn a_leaf_of_momo_goes_on_from_its_own_means() {
+    let optimizer = freezable(momo().learning_rate(0.1).lower_bound(-1.0));
+    let run = |rest: core::ops::Range<usize>| {
+        let mut params = (vec![1.0_f64, -2.0], 3.0_f64);
+        let mut state = optimizer.init(&params).unwrap();
+        for step in 0..8 + rest.len() {
+            if rest.contains(&step) { state.freeze("0") } else { state.thaw("0") }.unwrap();
+            // The other leaf has no slope, and the loss stays: nothing but the first leaf's own means can make a difference.
+            let own = step - if step < rest.end { rest.len().min(step.saturating_sub(rest.start)) } else { rest.len() };
+            let gradient = (vec![(own as f64).sin(), 0.25 - 0.125 * own as f64], 0.0);
+            optimizer.step_with(&mut params, &gradient, gradchain::extra::value(2.0), &mut state).unwrap();
+        }
+        params.0
+    };
+    let straight = run(0..0);
+    assert_eq!(run(4..11), straight, "frozen in between");
+    assert_eq!(run(0..5), straight, "frozen from the first step on");
+}
+
+#[test]
+fn leaves_are_frozen_wherever_the_freezable_is() {
+    let deep = boxed(chain((clip(1.0), boxed(multi_steps(freezable(sgd(0.5).momentum(0.5)), 1)))));
+    let mut model = params();
+    let mut state = deep.init(&model).unwrap();
+    state.freeze(Mask::paths(["0", "2"])).unwrap();
+    deep.step(&mut model, &gradient(0), &mut state).unwrap();
+    assert_eq!((&model.0, model.2), (&params().0, params().2));
+    assert_ne!(model.1, params().1);
+    state.thaw("0").unwrap();
+    deep.step(&mut model, &gradient(1), &mut state).unwrap();
+    assert_ne!(model.0, params().0);
+
+    let error = state.freeze("3").unwrap_err();
+    assert!(error.is_no_match(), "{error}");
+    let plain = boxed(sgd(0.5));
+    let error = plain.init(&model).unwrap().freeze("0").unwrap_err().to_string();
+    assert_eq!(error, "freeze: there is no `freezable` in this optimizer; wrap all that makes the update in one");
+
+    // In each of several, but not where none is.
+    let labels = || Labels::tree([("0", "a"), ("1", "b"), ("2", "c")]);
+    let groups = partition((("a", freezable(sgd(0.5))), ("b", freezable(adam(0.5))), ("c", sgd(0.5))), labels());
+    let mut model = params();
+    let mut state = groups.init(&model).unwrap();
+    let error = state.freeze(Mask::all()).unwrap_err().to_string();
+    assert_eq!(error, "freeze: no `freezable` holds `2`");
+    groups.step(&mut model, &gradient(0), &mut state).unwrap();
+    assert!(model.0 != params().0 && model.1 != params().1, "nothing was frozen");
+    let before = model.clone();
+    state.freeze(!Mask::path("2")).unwrap();
+    groups.step(&mut model, &gradient(1), &mut state).unwrap();
+    assert_eq!((&model.0, &model.1), (&before.0, &before.1));
+    assert_ne!(model.2, before.2);
+}
