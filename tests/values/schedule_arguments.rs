@@ -240,6 +240,18 @@ fn what_is_not_given_has_the_value_that_is_documented() {
     let cycle = cosine_onecycle(200, 3.0).pct_start(0.3).div_factor(25.0).final_div_factor(1e4);
     assert_eq!(cosine_onecycle(200, 3.0), cycle);
     assert_eq!(cosine_restarts(1.0, 9), cosine_restarts(1.0, 9).steps_factor(1).value_factor(1.0).alpha(0.0));
+    assert_eq!(cosine_decay(1.0, 9), cosine_decay(1.0, 9).alpha(0.0).exponent(1.0));
+    assert_eq!(linear(1.0, 2.0, 9), linear(1.0, 2.0, 9).transition_begin(0));
+    assert_eq!(polynomial(1.0, 2.0, 3.0, 9), polynomial(1.0, 2.0, 3.0, 9).transition_begin(0));
+    let decay = exponential_decay(1.0, 9, 0.5);
+    assert_eq!(decay, decay.transition_begin(0).staircase(false).end_value(None));
+    let decay = warmup_exponential_decay(0.0, 1.0, 3, 9, 0.5);
+    assert_eq!(decay, decay.transition_begin(0).staircase(false).end_value(None));
+    let decay = warmup_cosine_decay(0.5, 1.0, 3, 9);
+    assert_eq!(decay, decay.end_value(0.0).exponent(1.0));
+    let decay = warmup_stable_decay(1.0, 1, 2, 3);
+    assert_eq!(decay, decay.init_value(0.0).end_value(0.0).shape(DecayShape::Linear));
+    assert_eq!(table([1.0, 2.0]), table([1.0, 2.0]).every(1));
 }
 
 #[test]
