@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 ///
 /// # Cost
 ///
-/// Four walks over the leaves, and a sort of them by address. No element is copied.
+/// Five walks over the leaves, and a sort of them by address. No element is copied.
 ///
 /// # Example
 ///

@@ -136,8 +136,8 @@ impl<'a, 'w> Walk<'a, 'w> {
     /// Walks a tree at the current path, where other leaves stand in the place of some: those that `parts` gives for the
     /// number of a leaf, one by one, with their paths from here. Allocates only where here has a path.
     pub(crate) fn instead<T: Tree + ?Sized>(&mut self, tree: &'a T, parts: &mut Parts<'_, LeafRef<'a>>) {
-        let here = self.path.len();
-        self.through(tree, &mut replacing(here, parts));
+        let (here, mut replacing) = (self.path.len(), Replacing::default());
+        self.through(tree, &mut |sink, path, _, leaf| replacing.next(parts, sink, (here, path), leaf));
     }
 }
 
@@ -147,18 +147,31 @@ pub(crate) type Pass<'p, L> = dyn FnMut(&mut dyn FnMut(&str, L), &str, &str, L) 
 /// What stands in the place of leaves; see [`Walk::instead`].
 pub(crate) type Parts<'p, L> = dyn FnMut(usize) -> Option<(Arc<str>, L)> + 'p;
 
-fn replacing<L>(here: usize, parts: &mut Parts<'_, L>) -> impl FnMut(&mut dyn FnMut(&str, L), &str, &str, L) {
-    let (mut room, mut number) = (String::new(), 0);
-    move |sink, path, _, leaf| {
+/// How far [`Walk::instead`] is.
+#[derive(Default)]
+struct Replacing {
+    room: String,
+    number: usize,
+}
+
+impl Replacing {
+    /// Passes on what stands in the place of the next leaf, if anything does, at the path `here`; else the leaf.
+    fn next<L>(
+        &mut self,
+        parts: &mut Parts<'_, L>,
+        sink: &mut dyn FnMut(&str, L),
+        (here, path): (usize, &str),
+        leaf: L,
+    ) {
         let mut replaced = false;
-        while let Some((name, part)) = parts(number) {
+        while let Some((name, part)) = parts(self.number) {
             replaced = true;
-            sink(joined(&mut room, &path[..here], &name), part);
+            sink(joined(&mut self.room, &path[..here], &name), part);
         }
         if !replaced {
             sink(path, leaf);
         }
-        number += 1;
+        self.number += 1;
     }
 }
 
@@ -244,8 +257,8 @@ impl<'a, 'w> WalkMut<'a, 'w> {
 
     /// As [`Walk::instead`].
     pub(crate) fn instead<T: TreeMut + ?Sized>(&mut self, tree: &'a mut T, parts: &mut Parts<'_, LeafMut<'a>>) {
-        let here = self.path.len();
-        self.through(tree, &mut replacing(here, parts));
+        let (here, mut replacing) = (self.path.len(), Replacing::default());
+        self.through(tree, &mut |sink, path, _, leaf| replacing.next(parts, sink, (here, path), leaf));
     }
 }
 

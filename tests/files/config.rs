@@ -108,7 +108,7 @@ fn mistakes_of_all_members_and_ranges_are_said_at_once() {
         "$.chain[1].partition.transforms.a.adam: scale_by_adam: argument `eps` must be finite and not negative, found -1",
         "$.chain[1].partition.transforms.b: there is no transformation `sdg`; did you mean `sgd`?",
         "$.chain[1].partition.labels: expected ",
-        "$.chain[2].multi_steps: there is no argument `evry_k`; did you mean `every_k_schedule`?",
+        "$.chain[2].multi_steps: there is no argument `evry_k`",
         "$.chain[2].multi_steps.inner.adamw: expected an argument `learning_rate`, found none",
         "$.chain[2].multi_steps.inner.adamw: scale_by_adam: argument `b2` must be in [0, 1), found 2",
         "$.chain[2].multi_steps: multi_steps: argument `every_k_schedule` must be ",
