@@ -222,3 +222,14 @@ fn what_is_symmetric_up_to_rounding_is_the_mean_of_both_sides() {
         assert_eq!(*raw.constrain().unwrap(), smallest);
     }
 }
+
+#[test]
+fn the_raw_numbers_of_a_simplex_are_around_nought() {
+    for values in [[0.25_f64, 0.25, 0.5], [0.9, 0.0625, 0.0375]] {
+        let raw = flat(&Constraints::new().at("", simplex()).unconstrain(&values.to_vec()).unwrap());
+        let mean = values.iter().map(|x| x.ln()).sum::<f64>() / 3.0;
+        for (raw, x) in raw.iter().zip(values) {
+            assert!((raw - (x.ln() - mean)).abs() < 1e-15, "{raw} for {x}");
+        }
+    }
+}
