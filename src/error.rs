@@ -65,6 +65,10 @@ enum Kind {
         part: String,
         problem: &'static str,
     },
+    Collective {
+        rank: usize,
+        problem: String,
+    },
     Poisoned,
 }
 
@@ -136,6 +140,19 @@ impl Error {
         Error(Box::new(Kind::Unrecordable { part: part.into(), problem }))
     }
 
+    /// Machines that do not come together: one is gone, late, or does something else. For use by a
+    /// [`Collective`](crate::collective::Collective) of your own; `rank` is the machine that noticed.
+    ///
+    /// ```
+    /// use gradchain::Error;
+    /// let error = Error::collective(2, "rank 0 has not come within 30 s");
+    /// assert!(error.is_collective());
+    /// assert_eq!(error.to_string(), "rank 2: rank 0 has not come within 30 s");
+    /// ```
+    pub fn collective(rank: usize, problem: impl Into<String>) -> Error {
+        Error(Box::new(Kind::Collective { rank, problem: problem.into() }))
+    }
+
     pub(crate) fn poisoned() -> Error {
         Error(Box::new(Kind::Poisoned))
     }
@@ -185,6 +202,12 @@ impl Error {
         matches!(*self.0, Kind::Unrecordable { .. })
     }
 
+    /// Whether [machines that work together](crate::collective) have lost each other, or disagree. After that they do not come
+    /// together any more: the process should end, and go on from its last checkpoint.
+    pub fn is_collective(&self) -> bool {
+        matches!(*self.0, Kind::Collective { .. })
+    }
+
     /// Whether the state was left half written by a panic in code that a step called (a rule, a schedule, a loss), or
     /// by an error of a loss. Go on from a copy or a checkpoint; see [`step`](crate::GradientTransformation::step)
     /// for what the parameters are then.
@@ -211,6 +234,7 @@ impl fmt::Display for Error {
             Kind::File { file, problem } => write!(f, "{file}: {problem}"),
             Kind::State { place, problem } => write!(f, "{place}: {problem}"),
             Kind::Unrecordable { part, problem } => write!(f, "{part} cannot be recorded as a program: {problem}"),
+            Kind::Collective { rank, problem } => write!(f, "rank {rank}: {problem}"),
             Kind::Poisoned => f.write_str(
                 "this state was left half written by a panic, or by an error of the loss, in an earlier step; restore \
                  it from a copy or call `init` again",
