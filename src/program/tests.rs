@@ -369,7 +369,8 @@ fn check_chain<F: super::Kind, S: Stage>(chain: &S, span: Span) -> Program {
     let structure = Structure::of(&params).unwrap();
     let mut work = Work::new(&structure, chain.shape());
     table::params(&params, &structure, &mut work.params, &mut work.path).unwrap();
-    let at = InitContext { structure: &structure, active: &[true], params: &work.params, point: None, by_leaf: false };
+    let (structure, params) = (&structure, &work.params[..]);
+    let at = InitContext { structure, active: &[true], params, point: None, by_leaf: false, whole: None };
     let mut state = chain.init_state(&at).unwrap();
     let run = chain.begin(&mut state, &StepContext::new(&structure, false, None));
 
