@@ -88,7 +88,10 @@ impl<'a> InitContext<'a> {
         let mut values = vec![C::zero(); spec.len()];
         match self.point.and_then(|point| point.get::<C>(leaf)) {
             Some(point) if point.len() == values.len() => values.copy_from_slice(point),
-            Some(_) => return Err(Error::state(spec.path(), "other machines have the rest of what is measured here")),
+            Some(_) => {
+                let expected = "of parts that work on each leaf by itself, or element by element";
+                return Err(Error::argument("sharded", "inner", expected, "a measure of leaves as they were"));
+            }
             None => super::whole::read_leaf::<C>(&self.params[leaf], spec, Some(&mut values)),
         }
         Ok(values)

@@ -24,7 +24,7 @@ use gradchain::collective::{Collective, gather};
 use crate::worker::{H, TRAIN, Worker};
 
 /// A rank that does not come for so long is lost.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);

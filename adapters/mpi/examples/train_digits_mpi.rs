@@ -32,7 +32,7 @@ const TRAIN: usize = 1200;
 /// Steps between two checkpoints.
 const SAVED: u64 = 10;
 /// A rank that does not come for so long is lost.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Four and a bit pieces of 16384 elements, for up to as many ranks.
 const HIDDEN: usize = 1024;

@@ -92,14 +92,17 @@ fn serve(requests: &Receiver<Request>, answers: &Sender<Answer>) {
         let displacements = |counts: &[i32]| -> Vec<i32> {
             counts.iter().scan(0, |sum, count| Some(std::mem::replace(sum, *sum + count))).collect()
         };
-        let places = displacements(from);
-        let mut received = PartitionMut::new(&mut received[..], &from[..], places);
+        // The address of a vector without elements is 1, which means something else to Open MPI: that the buffer is the other one.
+        let (mut nothing, nothing_sent) = ([0], [0]);
+        let send = if send.is_empty() { &nothing_sent[..0] } else { &send[..] };
+        let received = if received.is_empty() { &mut nothing[..0] } else { &mut received[..] };
+        let mut received = PartitionMut::new(received, &from[..], displacements(from));
         match to {
             Some(to) => {
                 let places = displacements(to);
-                world.all_to_all_varcount_into(&Partition::new(&send[..], &to[..], places), &mut received);
+                world.all_to_all_varcount_into(&Partition::new(send, &to[..], places), &mut received);
             }
-            None => world.all_gather_varcount_into(&send[..], &mut received),
+            None => world.all_gather_varcount_into(send, &mut received),
         }
         if answers.send(Answer::Done(request)).is_err() {
             // Who asked has given up: MPI cannot be ended in order, and is not.
