@@ -68,7 +68,7 @@ impl RawSlice {
     }
 
     /// The same elements, as a stretch of an array: they are asked for by their places in that.
-    pub(crate) fn from_place(self, first: usize) -> RawSlice {
+    pub(crate) fn placed_at(self, first: usize) -> RawSlice {
         RawSlice { first, ..self }
     }
 

@@ -107,7 +107,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
                 Item::Single(value) => values.push((name, value)),
                 Item::Array(leaf) => {
                     let tensor = state_name(&name);
-                    parts.extend(leaf.part.clone().map(|part| (tensor.clone(), part)));
+                    parts.extend(leaf.part.clone().map(|part| (tensor.clone(), *part)));
                     tensors.push((tensor.clone(), leaf));
                     arrays.push((name, tensor));
                 }

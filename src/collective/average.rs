@@ -72,6 +72,9 @@ fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> Result<()> 
             values.into_iter().map(|x| x.as_f64()).collect()
         })
     };
+    let mut add = |before: &mut Vec<f64>, last: &Vec<f64>| {
+        before.iter_mut().zip(last).for_each(|(before, last)| *before += last);
+    };
     let mut sums: Vec<(usize, Vec<f64>)> = Vec::new();
     for rank in 0..size {
         sums.push((1, values(&all[rank * len..][..len])));
@@ -83,8 +86,4 @@ fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> Result<()> 
         leaf.assign_f64(&sum);
     }
     Ok(())
-}
-
-fn add(before: &mut Vec<f64>, last: &Vec<f64>) {
-    before.iter_mut().zip(last).for_each(|(before, last)| *before += last);
 }

@@ -339,7 +339,7 @@ impl<T: Stage> Pass<'_, T> {
     fn stored(&self, leaf: usize) -> RawSlice {
         match self.grads.get(leaf) {
             Some(grads) if grads.own => grads.data,
-            _ => self.stored[leaf].raw().from_place(self.structure.leaves()[leaf].begins()),
+            _ => self.stored[leaf].raw().placed_at(self.structure.leaves()[leaf].begins()),
         }
     }
 

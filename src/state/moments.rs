@@ -26,7 +26,7 @@ struct MomentArray {
     strides: Vec<isize>,
     data: Buffer,
     /// If it is of some elements of its leaf only, in memory order: then it has one axis.
-    part: Option<PartOf>,
+    part: Option<Box<PartOf>>,
 }
 
 impl MomentArray {
@@ -69,10 +69,9 @@ impl Moments {
             if !on {
                 return Ok(None);
             }
-            let part = (!leaf.is_whole()).then(|| PartOf {
-                begins: leaf.begins(),
-                shape: leaf.shape().into(),
-                strides: leaf.strides().into(),
+            let part = (!leaf.is_whole()).then(|| {
+                let (shape, strides) = (leaf.shape().into(), leaf.strides().into());
+                Box::new(PartOf { begins: leaf.begins(), shape, strides })
             });
             let shape = if part.is_some() { vec![leaf.here().len()] } else { leaf.shape().into() };
             let mut data = zeros(leaf, dtype(leaf), &shape, place)?;
@@ -202,7 +201,7 @@ impl Moments {
     }
 
     pub(crate) fn raw(&self, leaf: usize) -> Option<RawSlice> {
-        self.array(leaf).map(|a| a.data.raw().from_place(a.part.as_ref().map_or(0, |part| part.begins)))
+        self.array(leaf).map(|a| a.data.raw().placed_at(a.part.as_ref().map_or(0, |part| part.begins)))
     }
 
     pub(crate) fn as_bytes(&self, leaf: usize) -> Option<&[u8]> {
@@ -211,13 +210,13 @@ impl Moments {
 
     /// The arrays, with the leaves they belong to.
     pub(crate) fn views(&self) -> impl Iterator<Item = (usize, LeafRef<'_>)> {
-        let leaf = |array: &MomentArray| LeafRef::lend(array.parts()).as_part(array.part.clone());
+        let leaf = |array: &MomentArray| LeafRef::lend(array.parts()).of_part(array.part.clone());
         self.arrays.iter().enumerate().filter_map(move |(i, array)| Some((i, leaf(array.as_ref()?))))
     }
 
     /// The arrays, with the leaves they belong to, to write.
     pub(crate) fn views_mut(&mut self) -> impl Iterator<Item = (usize, LeafMut<'_>)> {
-        let leaf = |array: &mut MomentArray| LeafMut::lend(array.parts()).as_part(array.part.clone());
+        let leaf = |array: &mut MomentArray| LeafMut::lend(array.parts()).of_part(array.part.clone());
         self.arrays.iter_mut().enumerate().filter_map(move |(i, array)| Some((i, leaf(array.as_mut()?))))
     }
 

@@ -46,7 +46,7 @@ impl ItemSpec {
 }
 
 /// The axis lengths of an array of which there is a part, or all.
-fn whole(part: &Option<PartOf>, shape: &[usize]) -> Vec<usize> {
+fn whole(part: &Option<Box<PartOf>>, shape: &[usize]) -> Vec<usize> {
     part.as_ref().map_or(shape, |part| &part.shape).to_vec()
 }
 

@@ -81,7 +81,7 @@ pub struct LeafRef<'a> {
     /// If it has only some rows of the leaf in whose place it is shown: which.
     pub(crate) rows: Option<&'a [usize]>,
     /// If it is an array of a state that others have the rest of.
-    pub(crate) part: Option<PartOf>,
+    pub(crate) part: Option<Box<PartOf>>,
     borrow: PhantomData<&'a [u8]>,
 }
 
@@ -103,7 +103,7 @@ impl<'a> LeafRef<'a> {
     }
 
     /// The same, as a stretch of an array.
-    pub(crate) fn as_part(self, part: Option<PartOf>) -> LeafRef<'a> {
+    pub(crate) fn of_part(self, part: Option<Box<PartOf>>) -> LeafRef<'a> {
         LeafRef { part, ..self }
     }
 
@@ -144,7 +144,7 @@ impl<'a> LeafRef<'a> {
 pub struct LeafMut<'a> {
     pub(crate) parts: LeafParts,
     /// If it is an array of a state that others have the rest of.
-    pub(crate) part: Option<PartOf>,
+    pub(crate) part: Option<Box<PartOf>>,
     borrow: PhantomData<&'a mut [u8]>,
 }
 
@@ -168,7 +168,7 @@ impl<'a> LeafMut<'a> {
     }
 
     /// The same, as a stretch of an array.
-    pub(crate) fn as_part(self, part: Option<PartOf>) -> LeafMut<'a> {
+    pub(crate) fn of_part(self, part: Option<Box<PartOf>>) -> LeafMut<'a> {
         LeafMut { part, ..self }
     }
 

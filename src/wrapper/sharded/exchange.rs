@@ -138,5 +138,5 @@ fn mean<C: Real>(parts: &[&[u8]], at: usize, to: Option<&mut [C]>, place: Range<
 }
 
 fn add<C: Real>(before: &mut [C; TILE], last: &[C; TILE]) {
-    before.iter_mut().zip(last).for_each(|(before, last)| *before = *before + *last);
+    before.iter_mut().zip(last).for_each(|(before, last)| *before += *last);
 }
