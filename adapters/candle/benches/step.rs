@@ -20,7 +20,8 @@ const STEPS: usize = 23;
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|a| !a.starts_with("--")).unwrap_or_default();
-    let mut trees = vec![("one_leaf", vec![vec![10_000_000]]), ("two_layers", two_layers()), ("gpt2_like", gpt2_like())];
+    let mut trees =
+        vec![("one_leaf", vec![vec![10_000_000]]), ("two_layers", two_layers()), ("gpt2_like", gpt2_like())];
     trees.push(("small_leaves", vec![vec![1000]; 1000]));
     for (tree, shapes) in trees {
         for dtype in [DType::F32, DType::BF16] {
@@ -68,7 +69,9 @@ fn compare<T: WithDType + gradchain::Element, O: GradientTransformation<Needs = 
     candle_has_it: bool,
 ) {
     let path = |i: usize| format!("{i:04}/{}", if shapes[i].len() > 1 { "weight" } else { "bias" });
-    let numbers = |n: usize, seed: usize| (0..n).map(move |i| <T as WithDType>::from_f64(((i * 37 + seed) % 1009) as f64 / 505.0 - 1.0));
+    let numbers = |n: usize, seed: usize| {
+        (0..n).map(move |i| <T as WithDType>::from_f64(((i * 37 + seed) % 1009) as f64 / 505.0 - 1.0))
+    };
     let lens: Vec<usize> = shapes.iter().map(|shape| shape.iter().product()).collect();
     let values = |seed: usize| -> Vec<Vec<T>> {
         lens.iter().enumerate().map(|(i, n)| numbers(*n, seed + i).collect()).collect()

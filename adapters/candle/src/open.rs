@@ -90,11 +90,7 @@ impl Vars {
     /// # Errors
     ///
     /// As [`write`](Self::write); and if a gradient is not on the CPU, has no floats, or lies in the memory of a variable.
-    pub fn write_with<R>(
-        &self,
-        grads: &GradStore,
-        f: impl FnOnce(&mut SlicesMut<'_>, &Slices<'_>) -> R,
-    ) -> Result<R> {
+    pub fn write_with<R>(&self, grads: &GradStore, f: impl FnOnce(&mut SlicesMut<'_>, &Slices<'_>) -> R) -> Result<R> {
         let found: Vec<_> = self.iter().filter_map(|(path, var)| Some((path, grads.get(var)?))).collect();
         for (path, gradient) in &found {
             if let Some(var) = self.sharing_with(gradient) {
