@@ -48,8 +48,8 @@ impl<'a> Slices<'a> {
         Ok(self)
     }
 
-    /// Adds a leaf of any layout: its elements may lie in another order, apart, or be one that is shown again and again.
-    /// Nothing is copied.
+    /// Adds a leaf of any layout: its elements may lie in another order, apart, or be one that is shown again and
+    /// again. Nothing is copied.
     ///
     /// ```
     /// use gradchain::prelude::*;

@@ -1,8 +1,8 @@
 //! A step of AdamW: candle's own, ours through the adapter, and ours on plain slices.
 //!
-//! `cargo bench -p gradchain-candle [-- WORD]` prints a line for each tree and type whose name contains the word: medians of
-//! times, and the medians of ratios between steps that were done one after the other. All three have the same values and the
-//! same gradients; those of ours end with the same bits.
+//! `cargo bench -p gradchain-candle [-- WORD]` prints a line for each tree and type whose name contains the word:
+//! medians of times, and the medians of ratios between steps that were done one after the other. All three have the
+//! same values and the same gradients; those of ours end with the same bits.
 #![allow(missing_docs, reason = "a program")]
 
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! [gradchain](gradchain)'s optimizers for models of [candle](candle_core): a step over all variables at once, in place, in the
-//! memory that candle has, with the paths of a [`VarMap`](candle_nn::VarMap).
+//! [gradchain](gradchain)'s optimizers for models of [candle](candle_core): a step over all variables at once, in
+//! place, in the memory that candle has, with the paths of a [`VarMap`](candle_nn::VarMap).
 //!
 //! ```
 //! use candle_core::{DType, Device, Tensor};

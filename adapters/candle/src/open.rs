@@ -35,8 +35,8 @@ impl Vars {
 
     /// Lends the variables for writing, as a tree: to load a checkpoint into them, to project them, to average.
     ///
-    /// Nothing is copied: `f` writes to the memory of the variables themselves. All are locked until `f` has returned. If it
-    /// uses one otherwise, as in a forward pass, it waits for ever.
+    /// Nothing is copied: `f` writes to the memory of the variables themselves. All are locked until `f` has returned.
+    /// If it uses one otherwise, as in a forward pass, it waits for ever.
     ///
     /// ```
     /// use candle_core::{DType, Device, Var};
@@ -61,11 +61,11 @@ impl Vars {
         opened.and_then(|()| made.ok_or(candle_core::Error::UnwrapNone)).map_err(crate::of_candle)
     }
 
-    /// Lends the variables for writing and their gradients for reading: what [`step`](crate::step) is made of, for steps that
-    /// need more than gradients.
+    /// Lends the variables for writing and their gradients for reading: what [`step`](crate::step) is made of, for
+    /// steps that need more than gradients.
     ///
-    /// A variable without a gradient has no leaf in the tree of gradients. Gradients that lie in another order, or are one
-    /// number for all elements, are lent as they lie.
+    /// A variable without a gradient has no leaf in the tree of gradients. Gradients that lie in another order, or are
+    /// one number for all elements, are lent as they lie.
     ///
     /// ```
     /// use candle_core::{Device, Var};
@@ -89,15 +89,10 @@ impl Vars {
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write); and if a gradient is not on the CPU, has no floats, or lies in the memory of a variable.
+    /// As [`write`](Self::write); and if a gradient is not on the CPU, has no floats, or lies in the memory of a
+    /// variable.
     pub fn write_with<R>(&self, grads: &GradStore, f: impl FnOnce(&mut SlicesMut<'_>, &Slices<'_>) -> R) -> Result<R> {
-        let found: Vec<_> = self.iter().filter_map(|(path, var)| Some((path, grads.get(var)?))).collect();
-        for (path, gradient) in &found {
-            if let Some(var) = self.sharing_with(gradient) {
-                let found = format!("the memory of the variable `{var}`");
-                return Err(Error::argument("gradient", path, "in memory of its own", found));
-            }
-        }
+        let found = self.gradients(grads)?;
         lend(found, |grads| self.write(|params| f(params, grads)))?
     }
 }
@@ -143,9 +138,9 @@ type Then<'t> = dyn FnMut(SlicesMut<'_>) + 't;
 const FRAME: usize = 32 << 10;
 const STACK: usize = 1 << 20;
 
-/// Opens one variable after another, each inside of the call that has opened the one before, and in the innermost call does
-/// what is to be done. candle lends the memory of a variable for the time of a call only, so this is how all of them are
-/// open at once.
+/// Opens one variable after another, each inside of the call that has opened the one before, and in the innermost call
+/// does what is to be done. candle lends the memory of a variable for the time of a call only, so this is how all of
+/// them are open at once.
 fn open(vars: &[(String, Var)], held: SlicesMut<'_>, then: &mut Then<'_>) -> candle_core::Result<()> {
     let Some(((path, var), rest)) = vars.split_first() else {
         then(held);

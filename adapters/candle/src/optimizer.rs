@@ -8,17 +8,18 @@ use gradchain::{Error, GradientTransformation, OptState, Result};
 
 use crate::{Vars, init, step};
 
-/// A transformation, its state and the variables it trains, as [`candle_nn::Optimizer`], for loops that are written for that
-/// trait.
+/// A transformation, its state and the variables it trains, as [`candle_nn::Optimizer`], for loops that are written for
+/// that trait.
 ///
-/// Its `Config` is the transformation. [`of`](Self::of) takes variables with their paths. The trait's `new` is given none,
-/// and numbers them: masks by path match nothing then, and since [`VarMap::all_vars`](candle_nn::VarMap::all_vars) has another
-/// order in each process, its state must not go into a checkpoint.
+/// Its `Config` is the transformation. [`of`](Self::of) takes variables with their paths. The trait's `new` is given
+/// none, and numbers them: masks by path match nothing then, and since
+/// [`VarMap::all_vars`](candle_nn::VarMap::all_vars) has another order in each process, its state must not go into a
+/// checkpoint.
 ///
-/// The learning rate of the trait is the argument `learning_rate` of the transformation, wherever it is in a chain. It can be
-/// read of every optimizer that has one; it can be set if it is a number and
-/// [injected](gradchain::inject_hyperparams). The trait has no room for an error there: what could not be set is the error of
-/// the next `step`, and of all after it until a rate was set.
+/// The learning rate of the trait is the argument `learning_rate` of the transformation, wherever it is in a chain. It
+/// can be read of every optimizer that has one; it can be set if it is a number and
+/// [injected](gradchain::inject_hyperparams). The trait has no room for an error there: what could not be set is the
+/// error of the next `step`, and of all after it until a rate was set.
 ///
 /// ```
 /// use candle_core::{Device, Var};

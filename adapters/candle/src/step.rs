@@ -8,8 +8,8 @@ use crate::Vars;
 
 /// The state of an optimizer before its first step, for these variables.
 ///
-/// It lies in gradchain's memory, beside the model: moments are `f32` where variables have 16 bits. Whatever gradchain can do
-/// with a state is done with it: checkpoints, migration, readings.
+/// It lies in gradchain's memory, beside the model: moments are `f32` where variables have 16 bits. Whatever gradchain
+/// can do with a state is done with it: checkpoints, migration, readings.
 ///
 /// # Errors
 ///
@@ -20,8 +20,8 @@ pub fn init<T: GradientTransformation>(optimizer: &T, vars: &Vars) -> Result<Opt
 
 /// Transforms gradients and adds the updates to the variables, in place.
 ///
-/// Reads the gradients and writes the variables where candle has them. Nothing is copied, and what is allocated is freed
-/// again: some hundred bytes for each variable, whatever its size.
+/// Reads the gradients and writes the variables where candle has them. Nothing is copied, and what is allocated is
+/// freed again: some hundred bytes for each variable, whatever its size.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -47,14 +47,14 @@ pub fn init<T: GradientTransformation>(optimizer: &T, vars: &Vars) -> Result<Opt
 ///
 /// # Errors
 ///
-/// As [`GradientTransformation::step`], of which nothing has been changed after: a gradient of another shape, or of a type
-/// that would lose by being converted; a variable that has none, unless the optimizer is a
+/// As [`GradientTransformation::step`], of which nothing has been changed after: a gradient of another shape, or of a
+/// type that would lose by being converted; a variable that has none, unless the optimizer is a
 /// [`skip_absent`](gradchain::skip_absent). And as [`Vars::write_with`].
 ///
 /// # Locks
 ///
-/// A step holds the locks of all variables at once. Do not run a forward pass on another thread meanwhile: it may hold one
-/// and wait for another, and then both wait for ever.
+/// A step holds the locks of all variables at once. Do not run a forward pass on another thread meanwhile: it may hold
+/// one and wait for another, and then both wait for ever.
 pub fn step<T>(optimizer: &T, vars: &Vars, grads: &GradStore, state: &mut OptState<T>) -> Result<Outcome>
 where
     T: GradientTransformation<Needs = Nothing>,

@@ -1,5 +1,6 @@
 //! The variables of a model, by path.
 
+use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Storage, Tensor, Var};
 use candle_nn::VarMap;
 use gradchain::{Error, Result};
@@ -9,8 +10,8 @@ use gradchain::{Error, Result};
 /// A path is the name that the variable has in its [`VarMap`], with `/` for each `.`: `encoder.0.weight` is
 /// `encoder/0/weight`, and masks, labels, checkpoints and migrations go by that.
 ///
-/// Variables of candle are handles: a clone is the same variable. So this is a list of handles, made once; the values are
-/// in the model. A variable that is added to the map later is not in it.
+/// Variables of candle are handles: a clone is the same variable. So this is a list of handles, made once; the values
+/// are in the model. A variable that is added to the map later is not in it.
 ///
 /// ```
 /// use candle_core::{DType, Device};
@@ -42,8 +43,8 @@ impl Vars {
         Self::of_some(map, |_| true)
     }
 
-    /// Those variables of a map whose path `keep` says yes to: of a fine-tuning the new ones, or all but the second name of
-    /// a variable that has two.
+    /// Those variables of a map whose path `keep` says yes to: of a fine-tuning the new ones, or all but the second
+    /// name of a variable that has two.
     ///
     /// ```
     /// use candle_core::{DType, Device};
@@ -123,10 +124,16 @@ impl Vars {
         &self.named
     }
 
-    /// The path of the variable that a tensor shares its storage with.
-    pub(crate) fn sharing_with(&self, tensor: &Tensor) -> Option<&str> {
-        let found = self.places.binary_search_by_key(&place(tensor), |(place, _)| *place).ok()?;
-        Some(&self.named[self.places[found].1].0)
+    /// The gradients that there are, by path.
+    pub(crate) fn gradients<'a>(&'a self, grads: &'a GradStore) -> Result<Vec<(&'a str, &'a Tensor)>> {
+        let found: Vec<_> = self.iter().filter_map(|(path, var)| Some((path, grads.get(var)?))).collect();
+        for (path, gradient) in &found {
+            if let Ok(at) = self.places.binary_search_by_key(&place(gradient), |(place, _)| *place) {
+                let found = format!("the memory of the variable `{}`", self.named[self.places[at].1].0);
+                return Err(Error::argument("gradient", path, "in memory of its own", found));
+            }
+        }
+        Ok(found)
     }
 
     /// What says that memory is elsewhere, if it is.

@@ -4,9 +4,10 @@
 //! cargo run --release -p gradchain-candle --example digits
 //! ```
 //!
-//! The model, the loss and the gradients are candle's. The optimizer is a chain: gradients of two mini-batches are added up,
-//! clipped by their norm, and AdamW decays the weights but not the biases, by the names that they have in the `VarMap`.
-//! In the end the run is taken up again from a checkpoint in the middle of it, and has to end with the same bits.
+//! The model, the loss and the gradients are candle's. The optimizer is a chain: gradients of two mini-batches are
+//! added up, clipped by their norm, and AdamW decays the weights but not the biases, by the names that they have in the
+//! `VarMap`. In the end the run is taken up again from a checkpoint in the middle of it, and has to end with the same
+//! bits.
 
 #[path = "../../../../examples/train_digits/data.rs"]
 mod data;

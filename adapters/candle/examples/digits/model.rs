@@ -30,8 +30,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Weights are drawn by `random`, so that each run is the same: candle's numbers on the CPU have no seed. They are small
-    /// enough that layers keep the size of what goes through them (He et al., 2015).
+    /// Weights are drawn by `random`, so that each run is the same: candle's numbers on the CPU have no seed. They are
+    /// small enough that layers keep the size of what goes through them (He et al., 2015).
     pub(crate) fn new(random: &mut Random) -> Result<Network> {
         let map = VarMap::new();
         let builder = VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu);

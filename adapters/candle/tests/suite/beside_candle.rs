@@ -38,16 +38,19 @@ fn sgd_has_the_same_bits() {
     }
 }
 
-/// With gradients between 0.25 and 2 in size, √v̂ is at least 0.25 and m̂ at most 2 in size, so an update u is at most 8 learning
-/// rates. In each of both programs, at step t, in units of ε/2 of the type (half a unit in the last place, relatively):
+/// With gradients between 0.25 and 2 in size, √v̂ is at least 0.25 and m̂ at most 2 in size, so an update u is at most
+/// 8 learning rates. In each of both programs, at step t, in units of ε/2 of the type (half a unit in the last place,
+/// relatively):
 ///
-/// * m is a mean that forgets: three roundings a step of at most 2 each, of which a tenth of the step before is forgotten, come to
-///   3·2/(1 − 0.9) = 60 at most, absolutely. Divided by 0.25, and by the correction, which is at least 0.1: 2400.
-/// * v is a sum of positive terms: four roundings a step, relatively, come to 4t; its root to 2t. Of an update of 8: 16t.
+/// * m is a mean that forgets: three roundings a step of at most 2 each, of which a tenth of the step before is
+///   forgotten, come to 3·2/(1 − 0.9) = 60 at most, absolutely. Divided by 0.25, and by the correction, which is at
+///   least 0.1: 2400.
+/// * v is a sum of positive terms: four roundings a step, relatively, come to 4t; its root to 2t. Of an update of 8:
+///   16t.
 /// * what follows is at most ten more roundings: of 8: 80.
 ///
-/// So an update is off by (2400 + 16t + 80)·ε/2·lr, and a parameter, of at most 2 + 8·lr·t in size, rounded three times a step, by
-/// 3·(2 + 8·lr·t)·ε/2. Both programs together are twice the sum over all steps.
+/// So an update is off by (2400 + 16t + 80)·ε/2·lr, and a parameter, of at most 2 + 8·lr·t in size, rounded three times
+/// a step, by 3·(2 + 8·lr·t)·ε/2. Both programs together are twice the sum over all steps.
 fn bound(epsilon: f64, lr: f64) -> f64 {
     let at = |t: u64| lr * (2400.0 + 16.0 * t as f64 + 80.0) + 3.0 * (2.0 + 8.0 * lr * t as f64);
     epsilon * (1..=STEPS).map(at).sum::<f64>()
