@@ -11,7 +11,8 @@
 //! let model = candle_nn::linear(2, 1, VarBuilder::from_varmap(&map, DType::F64, &Device::Cpu).pp("fc"))?;
 //! let vars = Vars::of(&map)?;
 //!
-//! let optimizer = chain((clip_by_global_norm(1.0), adamw(0.1).weight_decay(1e-3).mask(Mask::path("fc/weight"))));
+//! let rate = cosine_decay(0.1, 300);
+//! let optimizer = chain((clip_by_global_norm(1.0), adamw(rate).weight_decay(1e-3).mask(Mask::path("fc/weight"))));
 //! let mut state = init(&optimizer, &vars)?;
 //! let x = Tensor::new(&[[1.0, 2.0], [3.0, -1.0]], &Device::Cpu)?;
 //! for _ in 0..300 {

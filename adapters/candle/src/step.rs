@@ -33,7 +33,7 @@ pub fn init<T: GradientTransformation>(optimizer: &T, vars: &Vars) -> Result<Opt
 /// let model = candle_nn::linear(3, 1, VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu))?;
 /// let vars = Vars::of(&map)?;
 ///
-/// let optimizer = chain((clip_by_global_norm(1.0), adamw(0.05).mask(Mask::path("weight"))));
+/// let optimizer = chain((clip_by_global_norm(1.0), adamw(cosine_decay(0.05, 100)).mask(Mask::path("weight"))));
 /// let mut state = init(&optimizer, &vars)?;
 /// let (x, mut losses) = (Tensor::ones((4, 3), DType::F32, &Device::Cpu)?, Vec::new());
 /// for _ in 0..100 {
