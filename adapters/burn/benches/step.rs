@@ -1,9 +1,9 @@
 //! A step in burn: of burn's AdamW, of gradchain's, and of gradchain's on plain slices, in turn.
 //!
-//! `cargo bench -p gradchain-burn [-- ROUNDS]` prints a line for each tree and chain: the median times, and the medians of the ratios of
-//! each round. All are given the same gradients, each in memory of its own, and end with the same parameters: ours with the same bits,
-//! burn's but for its corrections of the bias in `f32`. The gradients of burn's optimizer are freed while it is timed, since it takes
-//! them; ours and those of the slices are freed before or after.
+//! `cargo bench -p gradchain-burn [-- ROUNDS]` prints a line for each tree and chain: the median times, and the medians
+//! of the ratios of each round. All are given the same gradients, each in memory of its own, and end with the same
+//! parameters: ours with the same bits, burn's but for its corrections of the bias in `f32`. The gradients of burn's
+//! optimizer are freed while it is timed, since it takes them; ours and those of the slices are freed before or after.
 #![allow(missing_docs, reason = "a program")]
 
 use std::time::Instant;

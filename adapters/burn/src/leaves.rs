@@ -12,8 +12,8 @@ use crate::walkers::{Found, Putter, Reader, Taker, Values};
 
 /// The values of a module's parameters, or their gradients, as a tree: a snapshot that shares their memory.
 ///
-/// Made by [`params`] and [`gradients`]. It stays as it is when the module changes, and writing it changes nothing else: whoever
-/// writes first makes a copy. So drop it before the next step, which else copies all parameters.
+/// Made by [`params`] and [`gradients`]. It stays as it is when the module changes, and writing it changes nothing
+/// else: whoever writes first makes a copy. So drop it before the next step, which else copies all parameters.
 #[derive(Clone, Debug, Default)]
 pub struct Leaves {
     pub(crate) leaves: Vec<Leaf>,
@@ -28,11 +28,13 @@ pub(crate) struct Leaf {
 }
 
 /// The trained parameters of a module, to read: for [`init`](gradchain::GradientTransformation::init),
-/// [`plan`](gradchain::GradientTransformation::plan), [checkpoints](gradchain::checkpoint), norms, and everything else that takes a tree.
+/// [`plan`](gradchain::GradientTransformation::plan), [checkpoints](gradchain::checkpoint), norms, and everything else
+/// that takes a tree.
 ///
-/// A leaf is a float parameter that requires gradients. Its path is made of the names of the fields, `fc1/weight`, with numbers for
-/// members of `Vec`s, arrays and tuples, and the name of the variant for enums. Frozen parameters and running statistics are no leaves.
-/// A parameter that is in two places (clones, with one `ParamId`) is one leaf, under its first path.
+/// A leaf is a float parameter that requires gradients. Its path is made of the names of the fields, `fc1/weight`, with
+/// numbers for members of `Vec`s, arrays and tuples, and the name of the variant for enums. Frozen parameters and
+/// running statistics are no leaves. A parameter that is in two places (clones, with one `ParamId`) is one leaf, under
+/// its first path.
 ///
 /// # Cost
 ///
@@ -40,8 +42,8 @@ pub(crate) struct Leaf {
 ///
 /// # Errors
 ///
-/// If no parameter requires gradients, as after `valid()`; if one is where the CPU cannot address it, or has elements of another type than
-/// `f64`, `f32`, `f16`, `bf16`; if two parameters have one `ParamId` and different values.
+/// If no parameter requires gradients, as after `valid()`; if one is where the CPU cannot address it, or has elements
+/// of another type than `f64`, `f32`, `f16`, `bf16`; if two parameters have one `ParamId` and different values.
 ///
 /// # Example
 ///
@@ -65,7 +67,8 @@ pub fn params<M: Module>(module: &M) -> Result<Leaves> {
 
 /// The gradients of a module's trained parameters, under the paths that [`params`] gives them.
 ///
-/// A parameter without a gradient has no leaf: an error in a step, unless the optimizer is a [`skip_absent`](gradchain::skip_absent).
+/// A parameter without a gradient has no leaf: an error in a step, unless the optimizer is a
+/// [`skip_absent`](gradchain::skip_absent).
 ///
 /// # Cost
 ///
@@ -73,8 +76,8 @@ pub fn params<M: Module>(module: &M) -> Result<Leaves> {
 ///
 /// # Errors
 ///
-/// If a gradient is where the CPU cannot address it, or belongs to none of the trained parameters. For a part of a module take
-/// `GradientsParams::from_module(&mut gradients, &part)`.
+/// If a gradient is where the CPU cannot address it, or belongs to none of the trained parameters. For a part of a
+/// module take `GradientsParams::from_module(&mut gradients, &part)`.
 ///
 /// # Panics
 ///
@@ -97,14 +100,15 @@ pub fn gradients<M: Module>(module: &M, grads: &GradientsParams) -> Result<Leave
 /// The trained parameters of a module, to write: what [`params`] shows, all open at once, in place.
 ///
 /// For what takes a tree to write: `step_with`, [`Checkpoint::load`](gradchain::checkpoint::Checkpoint::load),
-/// [`tree_assign`](gradchain::tree::tree_assign), [`flush`](gradchain::MultiSteps::flush). They are taken out of the module, and put back
-/// when this is dropped, also by an error or a panic: with their `ParamId`s, their mappers, and what they were to autodiff. One that was
-/// in two places is so again.
+/// [`tree_assign`](gradchain::tree::tree_assign), [`flush`](gradchain::MultiSteps::flush). They are taken out of the
+/// module, and put back when this is dropped, also by an error or a panic: with their `ParamId`s, their mappers, and
+/// what they were to autodiff. One that was in two places is so again.
 ///
 /// # Cost
 ///
-/// Two walks over the module, two clones of what in it is no tensor, and a tensor of one element for each parameter. Elements are copied
-/// only where something else has them too, such as a clone of the module, or where they do not lie in row-major order.
+/// Two walks over the module, two clones of what in it is no tensor, and a tensor of one element for each parameter.
+/// Elements are copied only where something else has them too, such as a clone of the module, or where they do not lie
+/// in row-major order.
 ///
 /// # Errors
 ///
@@ -153,8 +157,8 @@ impl<M: Module> LeavesMut<'_, M> {
         gradients(&*self.module, grads)
     }
 
-    /// The module with the values as they are now: for a loss at a point that a line search, `sam` or `minimize` tries. It shares their
-    /// memory, so drop it before they are written again.
+    /// The module with the values as they are now: for a loss at a point that a line search, `sam` or `minimize` tries.
+    /// It shares their memory, so drop it before they are written again.
     ///
     /// # Example
     ///

@@ -23,17 +23,19 @@
 //! # Ok::<(), gradchain::Error>(())
 //! ```
 //!
-//! [`init`] and [`step`] are what a training loop needs. [`params`], [`params_mut`] and [`gradients`] show a module as a tree to everything
-//! else of gradchain's: plans, checkpoints, norms, line searches. [`whole_tree`] with [`optimize`], and [`per_tensor`], are optimizers of
-//! burn's own, for its `Learner`.
+//! [`init`] and [`step`] are what a training loop needs. [`params`], [`params_mut`] and [`gradients`] show a module as
+//! a tree to everything else of gradchain's: plans, checkpoints, norms, line searches. [`whole_tree`] with
+//! [`optimize`], and [`per_tensor`], are optimizers of burn's own, for its `Learner`.
 //!
-//! The guide has a page on what stays the same [in burn](https://docs.rs/crate/gradchain/latest/source/docs/in-burn.md) and what does not.
+//! The guide has a page on what stays the same [in burn](https://docs.rs/crate/gradchain/latest/source/docs/in-burn.md)
+//! and what does not.
 //!
 //! # Features
 //!
 //! `flex`, on by default: modules on burn's CPU backend. `ndarray`: on its older one, which burn will take out.
 //!
-//! Differs: burn's optimizers are given one tensor at a time, keep state by `ParamId`, and make new tensors in each step.
+//! Differs: burn's optimizers are given one tensor at a time, keep state by `ParamId`, and make new tensors in each
+//! step.
 
 #[cfg(not(any(feature = "flex", feature = "ndarray")))]
 compile_error!("gradchain-burn needs one of the features `flex` and `ndarray`");

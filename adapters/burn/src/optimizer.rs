@@ -29,8 +29,8 @@ use crate::leaves::{Leaves, params_mut};
 /// p ← p + learning_rate·u          the rate that burn gives the step
 /// ```
 ///
-/// So give the transformation a rate of 1 and burn the schedule, or the transformation the schedule and burn a constant 1, which changes
-/// no bit.
+/// So give the transformation a rate of 1 and burn the schedule, or the transformation the schedule and burn a constant
+/// 1, which changes no bit.
 ///
 /// # Cost
 ///
@@ -38,13 +38,13 @@ use crate::leaves::{Leaves, params_mut};
 ///
 /// # Errors
 ///
-/// If the transformation needs more than one pass, as norms over all gradients do: it would be given one tensor where it means all. If
-/// an argument is out of its range. If a mask asks for a path: here there is none.
+/// If the transformation needs more than one pass, as norms over all gradients do: it would be given one tensor where
+/// it means all. If an argument is out of its range. If a mask asks for a path: here there is none.
 ///
 /// # Panics
 ///
-/// In a step, since burn's trait has no errors: if the tensors are not in memory that the CPU can address, or the state in a record was
-/// saved by another optimizer.
+/// In a step, since burn's trait has no errors: if the tensors are not in memory that the CPU can address, or the state
+/// in a record was saved by another optimizer.
 ///
 /// # Example
 ///
@@ -84,8 +84,8 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> R
 
 /// An optimizer of burn's that steps all parameters of a module together, for its `Learner`.
 ///
-/// The whole state is in the [`ModuleOptimizer`]: its records, and so the checkpoints of the `Learner`, save and load it, bit for bit. A
-/// step must be asked for by [`optimize`], which the model's `TrainStep` calls.
+/// The whole state is in the [`ModuleOptimizer`]: its records, and so the checkpoints of the `Learner`, save and load
+/// it, bit for bit. A step must be asked for by [`optimize`], which the model's `TrainStep` calls.
 ///
 /// The rate that burn gives the step multiplies the updates, as in [`per_tensor`].
 ///
@@ -97,8 +97,8 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> R
 ///
 /// ```
 /// use burn::nn::{Linear, LinearConfig};
-/// use burn::optim::GradientsParams;
 /// use burn::optim::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
+/// use burn::optim::{GradientsParams, ModuleOptimizer};
 /// use burn::prelude::*;
 /// use burn::train::{TrainOutput, TrainStep};
 /// use gradchain::prelude::*;
@@ -114,7 +114,7 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> R
 ///         TrainOutput::new(self, self.layer.forward(images).sum().backward(), ())
 ///     }
 ///
-///     fn optimize(mut self, optim: &mut burn::optim::ModuleOptimizer, lr: ModuleLearningRate, grads: GradientsParams) -> Self {
+///     fn optimize(mut self, optim: &mut ModuleOptimizer, lr: ModuleLearningRate, grads: GradientsParams) -> Self {
 ///         gradchain_burn::optimize(optim, lr, &mut self, &grads).expect("the gradients of this model");
 ///         self
 ///     }
@@ -136,13 +136,14 @@ pub fn whole_tree<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> M
 ///
 /// # Cost
 ///
-/// That of [`step`](crate::step). The `Learner` clones its model for it, so that there each step copies the parameters once.
+/// That of [`step`](crate::step). The `Learner` clones its model for it, so that there each step copies the parameters
+/// once.
 ///
 /// # Errors
 ///
-/// As [`step`](crate::step); if the optimizer was not made by [`whole_tree`]; if it has burn's clipping, which would see none of these
-/// gradients; if the learning rate is not the same for all parameters; if the state in a record was saved by another optimizer, or for other
-/// parameters. Module and state are as they were.
+/// As [`step`](crate::step); if the optimizer was not made by [`whole_tree`]; if it has burn's clipping, which would
+/// see none of these gradients; if the learning rate is not the same for all parameters; if the state in a record was
+/// saved by another optimizer, or for other parameters. Module and state are as they were.
 pub fn optimize<M: Module>(
     optim: &mut ModuleOptimizer,
     lr: impl Into<ModuleLearningRate>,

@@ -120,7 +120,8 @@ impl<S: Source> ModuleVisitor for Reader<S> {
     }
 }
 
-/// Takes the trained parameters out of a module and leaves tensors of one element, which are to autodiff what the parameters were.
+/// Takes the trained parameters out of a module and leaves tensors of one element, which are to autodiff what the
+/// parameters were.
 #[derive(Default)]
 pub(crate) struct Taker {
     pub(crate) found: Found,

@@ -4,9 +4,10 @@
 //! cargo run --release -p gradchain-burn --example digits
 //! ```
 //!
-//! burn has the layers and the gradients, gradchain the optimizer: two mini-batches for each update, clipping by the norm of all gradients,
-//! AdamW with a learning rate that warms up and decays, and decay of the weights only, by their paths. Half way a checkpoint is written,
-//! and at the end training goes on from there once more, to show that it comes to the same bits.
+//! burn has the layers and the gradients, gradchain the optimizer: two mini-batches for each update, clipping by the
+//! norm of all gradients, AdamW with a learning rate that warms up and decays, and decay of the weights only, by their
+//! paths. Half way a checkpoint is written, and at the end training goes on from there once more, to show that it comes
+//! to the same bits.
 
 #[path = "../../../../examples/train_digits/data.rs"]
 mod data;

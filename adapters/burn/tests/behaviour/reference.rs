@@ -69,8 +69,8 @@ fn single(x: f64) -> f64 {
 /// Roundings of a few operations in `f64` in each of the steps.
 const ROUNDED: f64 = 1e-12;
 
-/// How far burn's corrections of the bias, which are worked out in `f32`, can take parameters whose steps are `reach` long at most:
-/// `1 − βᵗ` has an error of `t` roundings of `βᵗ`, and one of the difference.
+/// How far burn's corrections of the bias, which are worked out in `f32`, can take parameters whose steps are `reach`
+/// long at most: `1 − βᵗ` has an error of `t` roundings of `βᵗ`, and one of the difference.
 fn by_corrections(b1: f64, b2: f64, reach: f64) -> f64 {
     let relative = |b: f64, t: i32| {
         let power = b.powi(t);
@@ -135,8 +135,8 @@ fn lion_with_decay() {
 fn lamb_with_decay() {
     let (b1, b2) = (single(0.9), single(0.999));
     let ours = lamb(RATE).b1(b1).b2(b2).eps(single(1e-6)).weight_decay(single(0.1));
-    // A step is as long as the rate times the norm of the parameters, which do not grow beyond 10; its direction is off on both sides
-    // of the ratio.
+    // A step is as long as the rate times the norm of the parameters, which do not grow beyond 10; its direction is off
+    // on both sides of the ratio.
     let bound = 2.0 * by_corrections(b1, b2, RATE * 10.0);
     assert!(apart(LambConfig::new().with_weight_decay(0.1).init(), &ours) < bound);
 }
@@ -151,7 +151,8 @@ fn muon_of_a_square_matrix() {
         .eps(0.0)
         .nesterov(false)
         .weight_decay(single(0.1));
-    // Five iterations of slope 3.4445 at most at zero magnify a rounding of 1e-16 five hundred times in each of a hundred steps.
+    // Five iterations of slope 3.4445 at most at zero magnify a rounding of 1e-16 five hundred times in each of a
+    // hundred steps.
     assert!(apart(theirs.init(), &ours) < 1e-10);
 }
 
