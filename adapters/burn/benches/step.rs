@@ -126,18 +126,19 @@ where
 }
 
 fn read<'a>(data: &'a [Vec<f32>], shapes: &[[usize; 2]]) -> Slices<'a> {
-    let leaves = data.iter().zip(shapes).enumerate();
-    leaves.fold(Slices::new(), |tree, (i, (data, shape))| {
-        tree.with(format!("{i}"), data, shape).expect("as long as it says")
-    })
+    let mut tree = Slices::new();
+    for (i, (data, shape)) in data.iter().zip(shapes).enumerate() {
+        tree = tree.with(i.to_string(), data, shape).expect("as long as the shape says");
+    }
+    tree
 }
 
-fn with_slices<R>(data: &mut [Vec<f32>], shapes: &[[usize; 2]], use_it: impl FnOnce(&mut SlicesMut<'_>) -> R) -> R {
-    let leaves = data.iter_mut().zip(shapes).enumerate();
-    let add = |tree: SlicesMut<'_>, (i, (data, shape)): (usize, (_, &[usize; 2]))| {
-        tree.with(format!("{i}"), data, shape).expect("as long as it says")
-    };
-    use_it(&mut leaves.fold(SlicesMut::new(), add))
+fn with_slices<R>(data: &mut [Vec<f32>], shapes: &[[usize; 2]], f: impl FnOnce(&mut SlicesMut<'_>) -> R) -> R {
+    let mut tree = SlicesMut::new();
+    for (i, (data, shape)) in data.iter_mut().zip(shapes).enumerate() {
+        tree = tree.with(i.to_string(), data, shape).expect("as long as the shape says");
+    }
+    f(&mut tree)
 }
 
 fn same(model: &Model, plain: &[Vec<f32>], apart: f64) {

@@ -165,7 +165,7 @@ impl<M: Module> LeavesMut<'_, M> {
     /// ```
     /// use burn::nn::{Linear, LinearConfig};
     /// use burn::optim::GradientsParams;
-    /// use burn::tensor::{Device, ElementConversion, Tensor};
+    /// use burn::tensor::{Device, Tensor};
     /// use gradchain::extra;
     /// use gradchain::prelude::*;
     /// use gradchain_burn::{LeavesMut, params_mut};

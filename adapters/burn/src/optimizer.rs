@@ -274,7 +274,7 @@ impl<T: GradientTransformation<Needs = Nothing>> Optimizer for InBurn<T> {
     ) -> (Tensor<D>, Option<Kept<T>>) {
         if self.whole {
             GIVEN.with_borrow_mut(|given| {
-                let given = given.as_mut().expect("`whole_tree` is asked by `gradchain_burn::optimize`: see there");
+                let given = given.as_mut().expect(UNASKED);
                 given.outcome = Some(self.step_tree(lr, &mut given.params, &given.grads, &mut state));
             });
             return (tensor, state);
@@ -316,6 +316,10 @@ impl<T: GradientTransformation<Needs = Nothing>> RecordState for Kept<T> {
         src.take_tensor(prefix, NAME).map(|data| Kept::Saved(data.as_bytes().to_vec()))
     }
 }
+
+/// What is wrong where burn steps a tree by itself.
+const UNASKED: &str =
+    "the optimizer of `whole_tree` is stepped by `gradchain_burn::optimize`, from `TrainStep::optimize`";
 
 /// Under which a record has the state.
 const NAME: &str = "gradchain";

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, ElementConversion, Tensor};
+use burn::tensor::{Device, Tensor};
 use gradchain::prelude::*;
 use gradchain_burn::{init, step};
 

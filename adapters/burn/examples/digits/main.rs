@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, ElementConversion};
+use burn::tensor::Device;
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::prelude::*;
 use gradchain::tree::for_each_leaf;

@@ -10,7 +10,7 @@ use burn::optim::{
     AdaGradConfig, AdamConfig, AdamWConfig, GradientsParams, LBFGSConfig, LambConfig, LineSearchFn, LionConfig,
     ModuleOptimizer, MuonConfig, RmsPropConfig, SgdConfig,
 };
-use burn::tensor::{DType, ElementConversion, Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData};
 use gradchain::prelude::*;
 use gradchain::{extra, needs};
 use gradchain_burn::{LeavesMut, init, params_mut, step};
