@@ -160,9 +160,9 @@ fn commands_name_examples_and_benches_that_exist() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let exists = |file: &str, folder: &str| {
                 let packages = [".".into(), "programs".into()].into_iter().chain(adapters());
-                let found = packages.map(|package| root().join(package)).any(|package| {
-                    [file, folder].iter().any(|path| package.join(path).exists())
-                });
+                let found = packages
+                    .map(|package| root().join(package))
+                    .any(|package| [file, folder].iter().any(|path| package.join(path).exists()));
                 assert!(found, "{document}: `{line}` needs {file}");
             };
             for pair in words.windows(2) {

@@ -131,7 +131,7 @@ pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usiz
 }
 
 macro_rules! loops {
-    ($($map:ident $sum:ident $flat:ident $apply:ident $halves:ident ($($s:ident $i:tt),*);)*) => {$(
+    ($($tile:ident $map:ident $sum:ident $flat:ident $apply:ident $halves:ident ($($s:ident $i:tt),*);)*) => {$(
         #[cfg(feature = "half")]
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
@@ -151,6 +151,27 @@ macro_rules! loops {
                 $map::<S, f32, FROM, TO>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
                 format.add(&here, &u, &mut p[b]);
             }
+        }
+
+        /// As `map`, block by block, with requests for memory as in `apply`: a tile is as long as a page, at whose end the
+        /// processor's own prefetcher stops. Updates are in the cache.
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
+        fn $tile<S: Stage, C: Real, const FROM: usize, const TO: usize>(
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes,
+        ) {
+            let cut = u.len() / BLOCK * BLOCK;
+            let ((from, from_end), (p, p_end), (u, u_end)) = (from.split_at(cut), p.split_at(cut), u.split_at_mut(cut));
+            let (from, p, u) = (from.as_chunks::<BLOCK>().0, p.as_chunks::<BLOCK>().0, u.as_chunks_mut::<BLOCK>().0);
+            let n = u.len();
+            let (from, p) = (&from[..n], &p[..n]);
+            $(let $s = $s.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], $s.1);)*
+            for b in 0..n {
+                ahead(&p[b]);
+                $(ahead(&$s.0[b]);)*
+                $map::<S, C, FROM, TO>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
+            }
+            $map::<S, C, FROM, TO>(kernel, from_end, u_end, p_end, $($s.1,)* lanes);
         }
 
         #[inline(always)]
@@ -253,20 +274,20 @@ macro_rules! loops {
     )*};
 }
 loops! {
-    map_0 sum_0 flat_0 apply_0 halves_0 ();
-    map_1 sum_1 flat_1 apply_1 halves_1 (a 0);
-    map_2 sum_2 flat_2 apply_2 halves_2 (a 0, b 1);
-    map_3 sum_3 flat_3 apply_3 halves_3 (a 0, b 1, c 2);
-    map_4 sum_4 flat_4 apply_4 halves_4 (a 0, b 1, c 2, d 3);
-    map_5 sum_5 flat_5 apply_5 halves_5 (a 0, b 1, c 2, d 3, e 4);
-    map_6 sum_6 flat_6 apply_6 halves_6 (a 0, b 1, c 2, d 3, e 4, f 5);
-    map_7 sum_7 flat_7 apply_7 halves_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
-    map_8 sum_8 flat_8 apply_8 halves_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
+    tile_0 map_0 sum_0 flat_0 apply_0 halves_0 ();
+    tile_1 map_1 sum_1 flat_1 apply_1 halves_1 (a 0);
+    tile_2 map_2 sum_2 flat_2 apply_2 halves_2 (a 0, b 1);
+    tile_3 map_3 sum_3 flat_3 apply_3 halves_3 (a 0, b 1, c 2);
+    tile_4 map_4 sum_4 flat_4 apply_4 halves_4 (a 0, b 1, c 2, d 3);
+    tile_5 map_5 sum_5 flat_5 apply_5 halves_5 (a 0, b 1, c 2, d 3, e 4);
+    tile_6 map_6 sum_6 flat_6 apply_6 halves_6 (a 0, b 1, c 2, d 3, e 4, f 5);
+    tile_7 map_7 sum_7 flat_7 apply_7 halves_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
+    tile_8 map_8 sum_8 flat_8 apply_8 halves_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
 }
 
 /// Calls the loops of `Map` for as many arrays as there are.
 macro_rules! map_by_arrays {
-    ($k:ident, $from:ident, $u:ident, $p:ident, $lanes:ident; $($n:pat => $map:ident $sum:ident ($($s:ident),*);)*) => {
+    ($k:ident, $from:ident, $u:ident, $p:ident, $lanes:ident; $($n:pat => $tile:ident $map:ident $sum:ident ($($s:ident),*);)*) => {
         match S::SLOTS {
             $(
                 $n => {
@@ -276,7 +297,7 @@ macro_rules! map_by_arrays {
                         $sum::<S, C, FROM, TO>($k, $from.0, $u.0, $p.0, $($s.0,)* $lanes);
                         $map::<S, C, FROM, TO>($k, $from.1, $u.1, $p.1, $($s.1,)* $lanes);
                     } else {
-                        $map::<S, C, FROM, TO>($k, $from, $u, $p, $($s,)* $lanes)
+                        $tile::<S, C, FROM, TO>($k, $from, $u, $p, $($s,)* $lanes)
                     }
                 }
             )*
@@ -295,15 +316,15 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Map<'_, S, C
         let [a, b, c, d, e, f, g, h] = self.slots;
         map_by_arrays! {
             k, from, u, p, lanes;
-            0 => map_0 sum_0 ();
-            1 => map_1 sum_1 (a);
-            2 => map_2 sum_2 (a, b);
-            3 => map_3 sum_3 (a, b, c);
-            4 => map_4 sum_4 (a, b, c, d);
-            5 => map_5 sum_5 (a, b, c, d, e);
-            6 => map_6 sum_6 (a, b, c, d, e, f);
-            7 => map_7 sum_7 (a, b, c, d, e, f, g);
-            _ => map_8 sum_8 (a, b, c, d, e, f, g, h);
+            0 => tile_0 map_0 sum_0 ();
+            1 => tile_1 map_1 sum_1 (a);
+            2 => tile_2 map_2 sum_2 (a, b);
+            3 => tile_3 map_3 sum_3 (a, b, c);
+            4 => tile_4 map_4 sum_4 (a, b, c, d);
+            5 => tile_5 map_5 sum_5 (a, b, c, d, e);
+            6 => tile_6 map_6 sum_6 (a, b, c, d, e, f);
+            7 => tile_7 map_7 sum_7 (a, b, c, d, e, f, g);
+            _ => tile_8 map_8 sum_8 (a, b, c, d, e, f, g, h);
         }
         if const { S::SHAPE.sums > 0 } { lanes.total::<S>() } else { Added::default() }
     }
