@@ -49,12 +49,20 @@ fn every_page_is_in_the_table_of_contents_once() {
     assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), pages());
 }
 
+/// The folders of the adapters, from the root.
+fn adapters() -> Vec<String> {
+    let folders = fs::read_dir(root().join("adapters")).expect("the adapters lie in adapters");
+    folders.map(|entry| format!("adapters/{}", entry.expect("readable").file_name().to_string_lossy())).collect()
+}
+
+/// Here, or where the crates are that it needs.
 #[test]
 fn the_code_of_every_page_is_tested() {
-    let book = read("src/book.rs");
+    let books = adapters().into_iter().map(|adapter| format!("{adapter}/src/lib.rs"));
+    let books: String = books.chain(["src/book.rs".into()]).map(read).collect();
     let documents = pages().into_iter().map(|page| format!("docs/{page}"));
     for path in documents.chain(["README.md".into(), "CONTRIBUTING.md".into()]) {
-        assert!(book.contains(&format!("\"../{path}\"")), "src/book.rs should include {path}");
+        assert!(books.contains(&format!("../{path}\"")), "src/book.rs or an adapter should include {path}");
     }
 }
 
@@ -130,7 +138,9 @@ fn the_documentation_links_to_the_guide() {
 #[test]
 fn every_example_is_in_the_index() {
     let index = read("docs/examples.md");
-    for folder in ["examples", "programs/examples"] {
+    let folders = adapters().into_iter().map(|adapter| format!("{adapter}/examples"));
+    let folders = folders.filter(|folder| root().join(folder).is_dir());
+    for folder in folders.chain(["examples", "programs/examples"].map(String::from)) {
         for entry in fs::read_dir(root().join(folder)).expect("examples") {
             let path = entry.expect("readable").path();
             let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
@@ -148,9 +158,9 @@ fn commands_name_examples_and_benches_that_exist() {
             commands += 1;
             let words: Vec<&str> = line.split_whitespace().collect();
             let exists = |file: &str, folder: &str| {
-                let in_programs = [file, folder].map(|path| format!("programs/{path}"));
-                let [own, theirs] = [[file, folder], in_programs.each_ref().map(String::as_str)];
-                let found = own.iter().chain(&theirs).any(|path| root().join(path).exists());
+                let mut places = [adapters(), vec![".".into(), "programs".into()]].concat().into_iter();
+                let found =
+                    places.any(|place| [file, folder].iter().any(|path| root().join(&place).join(path).exists()));
                 assert!(found, "{document}: `{line}` needs {file}");
             };
             for pair in words.windows(2) {

@@ -78,7 +78,7 @@ impl Nested {
         fill(&mut self.work.params, &self.structure, arrays.params);
         fill(&mut self.work.grads, &self.structure, arrays.grads);
         let at = at.inside(&self.structure);
-        let outcome = self.work.step(transformation, state, &at, objective, Sink::Arrays(arrays.updates));
+        let outcome = self.work.step(transformation, state, &at, objective, Sink::Arrays(arrays.updates), None);
         self.work.params.clear();
         self.work.grads.clear();
         outcome

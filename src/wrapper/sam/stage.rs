@@ -17,6 +17,7 @@ pub enum SamRun<O, A, S> {
     Descend(O, bool, Option<Box<S>>),
 }
 
+#[derive(Clone, Copy)]
 struct Remember;
 
 impl<C: Real> SlotJob<C> for Remember {
@@ -26,6 +27,7 @@ impl<C: Real> SlotJob<C> for Remember {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Return;
 
 impl<C: Real> SlotJob<C> for Return {
