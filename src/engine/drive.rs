@@ -13,6 +13,8 @@ use super::table::{Table, TableLeaf};
 use super::tile::TILE;
 use super::whole::read_stretch;
 use super::{Ask, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree, fused};
+#[cfg(feature = "half")]
+use super::{halves::Format, kernel::BLOCK};
 use crate::element::{DType, Element, Real, convert, with_dtype};
 use crate::error::Error;
 use crate::memory::{Buffer, RawSlice, RawStrided};
@@ -291,8 +293,43 @@ impl<T: Stage> Pass<'_, T> {
         let sums = unsafe { self.sums.slice_mut(number * self.shape.sums, self.shape.sums) };
         match self.structure.leaves()[piece.leaf].dtype().compute() {
             DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double),
-            _ => self.piece_in::<f32>(piece, sums, &mut spare.single),
+            _ => {
+                let done = self.halves(piece, sums);
+                let (start, from) = (piece.start + done, piece.from + done);
+                self.piece_in::<f32>(&Piece { start, from, len: piece.len - done, ..*piece }, sums, &mut spare.single);
+            }
         }
+    }
+
+    /// Does the blocks of a piece of 16 bits, where it can: how many elements these are.
+    #[cfg(feature = "half")]
+    fn halves(&self, piece: &Piece, sums: &mut [f64]) -> usize {
+        if const { !T::FUSES } || !self.writes_params() {
+            return 0;
+        }
+        let (t, leaf, len) = (self.transformation, piece.leaf, piece.len / BLOCK * BLOCK);
+        let p = &self.params[leaf];
+        let fits = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == p.data.dtype();
+        let (Some(format), Some(g)) = (Format::of(p.data.dtype()), self.source(leaf).filter(fits)) else { return 0 };
+        if p.strides.is_some() || !t.fuses_now(self.state, self.run, leaf) {
+            return 0;
+        }
+        // SAFETY: as in `piece_in`.
+        let done = unsafe {
+            let (g, p) = (format.bits(g.data, piece.from, len), format.bits_mut(p.data, piece.start, len));
+            fused::apply_halves::<T>(self.isa, t, self.state, self.run, leaf, piece.start, format, g, p, sums)
+        };
+        if done { len } else { 0 }
+    }
+
+    #[cfg(not(feature = "half"))]
+    fn halves(&self, _: &Piece, _: &mut [f64]) -> usize {
+        0
+    }
+
+    /// Whether this pass ends with parameters.
+    fn writes_params(&self) -> bool {
+        self.is_last() && !self.ends && matches!(self.sink, Sink::Params)
     }
 
     fn is_last(&self) -> bool {
@@ -304,8 +341,7 @@ impl<T: Stage> Pass<'_, T> {
         let p = &self.params[leaf];
         let direct = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == C::DTYPE;
         let source = self.source(leaf);
-        let fuses = self.is_last() && !self.ends && matches!(self.sink, Sink::Params);
-        let fuses = fuses && direct(p) && source.as_ref().is_some_and(direct);
+        let fuses = self.writes_params() && direct(p) && source.as_ref().is_some_and(direct);
         // The constant stands alone, so that the loop is compiled only where it can run.
         if const { T::FUSES } && fuses && t.fuses_now(self.state, self.run, leaf) {
             let source = source.as_ref().map_or(RawSlice::empty(C::DTYPE), |s| s.data);

@@ -7,6 +7,8 @@
 //! short block after the other, and asks for the memory of a later block before each.
 #![allow(unsafe_code, reason = "a hint to the processor; see `ahead`")]
 
+#[cfg(feature = "half")]
+use super::halves::Format;
 use super::isa::{Isa, Job, dispatch};
 use super::sums::LANES;
 use super::{Span, Stage};
@@ -71,7 +73,7 @@ pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 
 /// Elements between two requests for memory: two or four lines of each array, so that the requests of a block do not
 /// fill the queue that they wait in.
-const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 32;
 /// How far ahead memory is asked for. The processor's own prefetcher follows each array, but it stops at the end of each
 /// page and falls behind where the arithmetic of a block takes long; further ahead is slower again.
 const AHEAD: usize = 384;
@@ -104,6 +106,16 @@ pub(crate) struct Map<'a, S: Stage, C: Real, const FROM: usize, const TO: usize>
     pub(crate) slots: Slots<'a, C>,
 }
 
+/// As `Apply`, on leaves of 16 bits: a block is brought into `f32` in registers, and back.
+#[cfg(feature = "half")]
+pub(crate) struct ApplyHalves<'a, S: Stage, const FROM: usize, const TO: usize> {
+    pub(crate) kernel: S::Kernel<f32>,
+    pub(crate) format: Format,
+    pub(crate) g: &'a [u16],
+    pub(crate) p: &'a mut [u16],
+    pub(crate) slots: Slots<'a, f32>,
+}
+
 pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usize> {
     pub(crate) kernel: S::Kernel<C>,
     pub(crate) g: &'a [C],
@@ -112,7 +124,28 @@ pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usiz
 }
 
 macro_rules! loops {
-    ($($map:ident $sum:ident $flat:ident $apply:ident ($($s:ident $i:tt),*);)*) => {$(
+    ($($map:ident $sum:ident $flat:ident $apply:ident $halves:ident ($($s:ident $i:tt),*);)*) => {$(
+        #[cfg(feature = "half")]
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
+        fn $halves<S: Stage, const FROM: usize, const TO: usize>(
+            kernel: S::Kernel<f32>, format: Format, g: &[u16], p: &mut [u16], $($s: &mut [f32],)* lanes: &mut Lanes,
+        ) {
+            let p = p.as_chunks_mut::<BLOCK>().0;
+            let (n, g) = (p.len(), g.as_chunks::<BLOCK>().0);
+            let g = &g[..n];
+            $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
+            for b in 0..n {
+                ahead(&g[b]);
+                ahead(&p[b]);
+                $(ahead(&$s[b]);)*
+                let (from, here) = (format.widen(&g[b]), format.widen(&p[b]));
+                let mut u = [0.0; BLOCK];
+                $map::<S, f32, FROM, TO>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
+                format.add(&here, &u, &mut p[b]);
+            }
+        }
+
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
         fn $map<S: Stage, C: Real, const FROM: usize, const TO: usize>(
@@ -213,15 +246,15 @@ macro_rules! loops {
     )*};
 }
 loops! {
-    map_0 sum_0 flat_0 apply_0 ();
-    map_1 sum_1 flat_1 apply_1 (a 0);
-    map_2 sum_2 flat_2 apply_2 (a 0, b 1);
-    map_3 sum_3 flat_3 apply_3 (a 0, b 1, c 2);
-    map_4 sum_4 flat_4 apply_4 (a 0, b 1, c 2, d 3);
-    map_5 sum_5 flat_5 apply_5 (a 0, b 1, c 2, d 3, e 4);
-    map_6 sum_6 flat_6 apply_6 (a 0, b 1, c 2, d 3, e 4, f 5);
-    map_7 sum_7 flat_7 apply_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
-    map_8 sum_8 flat_8 apply_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
+    map_0 sum_0 flat_0 apply_0 halves_0 ();
+    map_1 sum_1 flat_1 apply_1 halves_1 (a 0);
+    map_2 sum_2 flat_2 apply_2 halves_2 (a 0, b 1);
+    map_3 sum_3 flat_3 apply_3 halves_3 (a 0, b 1, c 2);
+    map_4 sum_4 flat_4 apply_4 halves_4 (a 0, b 1, c 2, d 3);
+    map_5 sum_5 flat_5 apply_5 halves_5 (a 0, b 1, c 2, d 3, e 4);
+    map_6 sum_6 flat_6 apply_6 halves_6 (a 0, b 1, c 2, d 3, e 4, f 5);
+    map_7 sum_7 flat_7 apply_7 halves_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
+    map_8 sum_8 flat_8 apply_8 halves_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
 }
 
 /// Calls the loops of `Map` for as many arrays as there are.
@@ -292,6 +325,30 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S,
     }
 }
 
+#[cfg(feature = "half")]
+impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FROM, TO> {
+    type Output = Added;
+    #[inline(always)]
+    fn run(self) -> Added {
+        let mut lanes = Lanes::new();
+        let t = &mut lanes;
+        let (k, g, p, o) = (self.kernel, self.g, self.p, self.format);
+        let [a, b, c, d, e, f, g_, h] = self.slots;
+        match S::SLOTS {
+            0 => halves_0::<S, FROM, TO>(k, o, g, p, t),
+            1 => halves_1::<S, FROM, TO>(k, o, g, p, a, t),
+            2 => halves_2::<S, FROM, TO>(k, o, g, p, a, b, t),
+            3 => halves_3::<S, FROM, TO>(k, o, g, p, a, b, c, t),
+            4 => halves_4::<S, FROM, TO>(k, o, g, p, a, b, c, d, t),
+            5 => halves_5::<S, FROM, TO>(k, o, g, p, a, b, c, d, e, t),
+            6 => halves_6::<S, FROM, TO>(k, o, g, p, a, b, c, d, e, f, t),
+            7 => halves_7::<S, FROM, TO>(k, o, g, p, a, b, c, d, e, f, g_, t),
+            _ => halves_8::<S, FROM, TO>(k, o, g, p, a, b, c, d, e, f, g_, h, t),
+        }
+        if const { S::SHAPE.sums > 0 } { lanes.total::<S>() } else { Added::default() }
+    }
+}
+
 /// Transforms a tile of updates as the chain does in a pass, from one place to another: the first loop of a pass reads the
 /// gradients where they are.
 pub(crate) fn map<S: Stage, C: Real>(
@@ -324,6 +381,31 @@ pub(crate) fn map<S: Stage, C: Real>(
             (1, _) => from_to!(1, 2),
             _ => from_to!(2, 2),
         },
+    }
+}
+
+/// As [`apply`], on a leaf of 16 bits whose length is a multiple of [`BLOCK`].
+#[cfg(feature = "half")]
+pub(crate) fn apply_halves<S: Stage>(
+    isa: Isa,
+    kernel: S::Kernel<f32>,
+    format: Format,
+    g: &[u16],
+    p: &mut [u16],
+    slots: Slots<'_, f32>,
+) -> Added {
+    macro_rules! from_to {
+        ($from:literal, $to:literal) => {
+            dispatch(isa, ApplyHalves::<S, $from, $to> { kernel, format, g, p, slots })
+        };
+    }
+    match const { S::SHAPE.barriers * 3 + S::SHAPE.span(S::SHAPE.barriers).from } {
+        0 => from_to!(0, 0),
+        3 => from_to!(0, 1),
+        4 => from_to!(1, 1),
+        6 => from_to!(0, 2),
+        7 => from_to!(1, 2),
+        _ => from_to!(2, 2),
     }
 }
 

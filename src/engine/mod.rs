@@ -12,6 +12,8 @@ mod drive;
 mod examples;
 pub(crate) mod form;
 mod fused;
+#[cfg(feature = "half")]
+mod halves;
 mod inner;
 mod kernel;
 mod lint;

@@ -69,15 +69,19 @@ fn same_state<S: State>(ours: &AnyState, theirs: &S) -> bool {
 /// takes, since these laws are most of the time of the tests.
 fn large_problem() -> Problem {
     let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
-    let plan = vec![
-        leaf(Number::F32, &[36_000], Order::C),
+    let mut plan = vec![
+        leaf(Number::F32, &[33_000], Order::C),
         leaf(Number::F64, &[3], Order::C),
-        // Its products are cut into blocks that threads share.
-        leaf(Number::F32, &[300, 270], Order::Fortran),
+        // Its products are cut into blocks that threads share; few columns, since decompositions cost their cube.
+        leaf(Number::F32, &[300, 60], Order::Fortran),
         leaf(Number::F64, &[17_000], Order::Negative),
         leaf(Number::F32, &[], Order::C),
         leaf(Number::F32, &[100, 170], Order::Strided),
     ];
+    if cfg!(feature = "half") {
+        // Whole blocks in registers, and what is left of one.
+        plan.extend([leaf(Number::Bf16, &[1_000], Order::C), leaf(Number::F16, &[77], Order::C)]);
+    }
     let params = tree(&plan, |leaf, i| noise(1, leaf, i));
     let grads = (0..2).map(|t| tree(&plan, |leaf, i| noise(2 + t, leaf, i))).collect();
     Problem { plan, params, grads }
