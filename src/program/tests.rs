@@ -378,10 +378,10 @@ fn a_machine_that_fails_gives_the_step_up() {
             Ok(self.0.clone())
         }
     }
-    let (optimizer, params) = (clip_by_global_norm(1.0), vec![0.0_f32; 3]);
+    let (optimizer, params) = (clip_by_global_norm(1.0), (vec![0.0_f32; 3],));
     let mut state = optimizer.init(&params).unwrap();
     let error = optimizer.step_on(&mut Says(vec![vec![1.0, 2.0]]), (), &mut state).unwrap_err();
-    assert!(error.is_argument() && error.to_string().contains("1 sums of `$`"), "{error}");
+    assert!(error.is_argument() && error.to_string().contains("1 sums of `0`"), "{error}");
     let error = optimizer.step_on(&mut Says(vec![vec![1.0]]), (), &mut state).unwrap_err();
     assert!(error.is_poisoned(), "{error}");
 }

@@ -26,7 +26,7 @@ use crate::print::{self, Bound, PIECE};
 /// let mut params = vec![1.0_f32; 1000];
 /// let mut run = device.init(&optimizer, &params)?;
 /// for _ in 0..10 {
-///     run.set_gradients(&vec![0.5_f32; 1000])?; // or write them into `run.gradient("$")` on the device
+///     run.set_gradients(&vec![0.5_f32; 1000])?; // or write them into `run.gradient("")` on the device
 ///     device.step(&optimizer, &mut run)?;
 /// }
 /// run.params_into(&mut params)?;
