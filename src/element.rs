@@ -1,7 +1,7 @@
 //! The number types of leaves: how they are stored, and in which type their arithmetic is done.
 
 use core::fmt;
-use core::ops::AddAssign;
+use core::ops::Range;
 
 use num_traits::{Float, NumAssign};
 
@@ -133,23 +133,35 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     #[doc(hidden)]
     fn of_smallest() -> Self;
 
-    /// What elements are counted in, inside a loop.
+    /// Whether what is done to a value of this type is written down: it goes the engine's way, and is nowhere in memory.
     #[doc(hidden)]
-    type Tally: Copy + Default + AddAssign<u32> + fmt::Debug + Send + Sync + 'static;
+    const RECORDS: bool = false;
 
-    /// Runs a part of what is done to an element: its state, counts, sums, and the update that is returned.
+    /// Runs what is done to an element in one place of a chain: to the state of it in these arrays, to the update, which
+    /// is returned, and to those sums of the chain. Called for types that [record](Real::RECORDS) only.
     ///
-    /// To numbers it is a call. A type that records runs the part once for each way through it, and goes on with one
-    /// value for each result: so what one part compares does not multiply the ways through the next.
+    /// It is run once for each way through it, and what follows goes on with one value for each result: so what one part
+    /// compares does not multiply the ways through the next.
     #[doc(hidden)]
-    #[inline(always)]
-    fn joined(
-        slots: &mut [Self],
-        tallies: &mut [Self::Tally],
-        sums: &mut [Self::Wide],
-        part: impl Fn(&mut [Self], &mut [Self::Tally], &mut [Self::Wide]) -> Self,
+    fn record(
+        arrays: &[Option<InRecord>],
+        sums: Range<usize>,
+        part: impl Fn(&mut [Self], &mut [Term<Self::Wide>]) -> Self,
     ) -> Self {
-        part(slots, tallies, sums)
+        let _ = (arrays, sums, part);
+        unreachable!("numbers are in memory, and gone through in loops")
+    }
+
+    /// From here on the part of this name is recorded; which one was so far.
+    #[doc(hidden)]
+    fn enter(part: &'static str) -> &'static str {
+        part
+    }
+
+    /// Says why the part that was [entered](Real::enter) last cannot be recorded.
+    #[doc(hidden)]
+    fn refuse(why: &'static str) {
+        let _ = why;
     }
 
     /// The member of a pair that is made for this type; none for a type that records.
@@ -159,6 +171,29 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     /// Does what a job has for this type; nothing for a type that records.
     #[doc(hidden)]
     fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> Option<J::Output>;
+}
+
+/// What one element adds to one of the sums of a chain: it is counted, or a number is added up.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Term<W> {
+    pub(crate) count: u32,
+    pub(crate) sum: Option<W>,
+}
+
+impl<W> Default for Term<W> {
+    #[inline(always)]
+    fn default() -> Term<W> {
+        Term { count: 0, sum: None }
+    }
+}
+
+/// A leaf's array, where values are recorded: which array it is, by its address, and the type of its elements.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InRecord {
+    pub(crate) address: usize,
+    pub(crate) dtype: DType,
 }
 
 /// What is said apart for each compute type, since it cannot be generic: a call of a method of a trait object, say.
@@ -190,7 +225,6 @@ pub struct Both<F: PerReal> {
 
 impl Real for f32 {
     type Wide = f64;
-    type Tally = u32;
 
     #[inline(always)]
     fn wide(self) -> f64 {
@@ -219,7 +253,6 @@ impl Real for f32 {
 
 impl Real for f64 {
     type Wide = f64;
-    type Tally = u32;
 
     #[inline(always)]
     fn wide(self) -> f64 {

@@ -273,7 +273,7 @@ impl Error {
     }
 
     /// Whether the state was left half written by a panic in code that a step called (a rule, a schedule, a loss), or
-    /// by an error of a loss. Go on from a copy or a checkpoint; see [`step`](crate::GradientTransformation::step)
+    /// by an error of a loss or a machine. Go on from a copy or a checkpoint; see [`step`](crate::GradientTransformation::step)
     /// for what the parameters are then.
     pub fn is_poisoned(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Poisoned))

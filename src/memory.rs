@@ -210,6 +210,11 @@ impl Buffer {
         unsafe { core::slice::from_raw_parts(self.data.ptr.as_ptr(), self.data.len * self.data.dtype.size()) }
     }
 
+    pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed exclusively; every bit pattern is a value.
+        unsafe { core::slice::from_raw_parts_mut(self.data.ptr.as_ptr(), self.data.len * self.data.dtype.size()) }
+    }
+
     pub(crate) fn fill(&mut self, value: f64) {
         with_dtype!(self.data.dtype, T => {
             if let Some(data) = self.get_mut::<T>() {

@@ -17,6 +17,7 @@ use super::{Ask, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, Wh
 #[cfg(feature = "half")]
 use super::{halves::Format, kernel::BLOCK};
 use crate::element::{DType, Element, Real, convert, with_dtype};
+use crate::error::Error;
 use crate::memory::{Buffer, RawSlice, RawStrided};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, Structure, add_update};
@@ -32,6 +33,14 @@ pub(crate) enum Sink<'a> {
     Arrays(&'a Moments),
     /// They are written in place of the gradients, which are lent to be written and of the parameters' types.
     Gradients,
+}
+
+/// Whoever goes through the leaves in place of the engine, on another machine.
+pub(crate) trait Remote<T: Stage> {
+    /// Does a pass, and says what it added to each sum of each piece; none if it failed.
+    fn pass(&mut self, pass: &Pass<'_, T>) -> Option<Vec<f64>>;
+    /// Why a pass failed, if one did.
+    fn error(&mut self) -> Option<Error>;
 }
 
 /// What a state keeps between steps besides what it remembers: cuts, tables, sums, and where a chain needs it a place to
@@ -109,6 +118,7 @@ impl Work {
         at: &StepContext<'_>,
         mut objective: Option<&mut (dyn Ask + '_)>,
         sink: Sink<'_>,
+        mut elsewhere: Option<&mut (dyn Remote<T> + '_)>,
     ) -> Outcome {
         let shape = self.shape;
         let at = &StepContext { params: &self.params, absent: &self.absent, point: None, ..*at };
@@ -145,8 +155,12 @@ impl Work {
                 sink,
                 isa: current_isa(),
             };
-            pass.run(&mut self.spare);
             let last = pass.ends || number == shape.barriers;
+            match elsewhere.as_mut().map(|elsewhere| elsewhere.pass(&pass)) {
+                None => pass.run(&mut self.spare),
+                Some(None) => return Outcome { emitted: false, skipped: false },
+                Some(Some(added)) => self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added),
+            }
             if let Some(ranks) = self.ranks.as_mut().filter(|_| shape.sums > 0)
                 && let Err(error) = ranks.complete(&self.sums, shape.sums)
             {
@@ -199,7 +213,7 @@ impl Default for Spare {
 }
 
 /// One pass over all leaves.
-struct Pass<'a, T: Stage> {
+pub(crate) struct Pass<'a, T: Stage> {
     transformation: &'a T,
     state: &'a T::State,
     run: &'a T::Run,
@@ -219,6 +233,39 @@ struct Pass<'a, T: Stage> {
     ends: bool,
     sink: Sink<'a>,
     isa: Isa,
+}
+
+/// For who does it elsewhere.
+impl<T: Stage> Pass<'_, T> {
+    pub(crate) fn structure(&self) -> &Structure {
+        self.structure
+    }
+
+    /// How many barriers come before it.
+    pub(crate) fn number(&self) -> usize {
+        self.span.to
+    }
+
+    /// How many sums the chain has, and which pieces each leaf.
+    pub(crate) fn sums(&self) -> (usize, &[Range<usize>]) {
+        (self.shape.sums, &self.pieces.of_leaf)
+    }
+
+    /// Whether it starts from what an earlier pass has stored, and not from gradients; and whether it stores.
+    pub(crate) fn from_and_to_store(&self) -> [bool; 2] {
+        [self.span.from > 0, self.shape.stores(self.span.to) && !self.ends]
+    }
+
+    /// The update that one element of a leaf has after this pass, of a type that records; and whether it is to be added to
+    /// the parameter.
+    pub(crate) fn record<C: Real>(&self, leaf: usize, u: C, p: C) -> (C, bool) {
+        let (mut u, p) = ([u], [p]);
+        let mut tile = Tile::in_record(leaf, &mut u, &p, self.isa);
+        self.transformation.tile(self.state, self.run, Place::default(), self.span, &mut tile);
+        let adds = self.is_last() && !self.ends && !tile.zero;
+        tile.settle();
+        (u[0], adds)
+    }
 }
 
 impl<T: Stage> Pass<'_, T> {

@@ -5,22 +5,23 @@ use super::convert::{load, store};
 #[cfg(feature = "half")]
 use super::halves::Format;
 use super::isa::{Isa, Job, dispatch};
-use super::kernel::{self, Added, MOST_SLOTS, Slots};
+use super::kernel::{self, Added, MOST_SLOTS, MOST_SUMS, Slots};
 use super::tile::TILE;
 use super::{Place, Span, Stage, Tile};
-use crate::element::Real;
+use crate::element::{InRecord, Real, Term};
 use crate::memory::RawSlice;
 use crate::state::Moments;
 
 /// The state arrays of one leaf, in the order in which a fused loop has them.
 pub struct SlotList {
     slots: [Option<RawSlice>; MOST_SLOTS],
+    in_record: [Option<InRecord>; MOST_SLOTS],
     len: usize,
 }
 
 impl SlotList {
     pub(crate) fn new() -> SlotList {
-        SlotList { slots: [None; MOST_SLOTS], len: 0 }
+        SlotList { slots: [None; MOST_SLOTS], in_record: [None; MOST_SLOTS], len: 0 }
     }
 
     pub(crate) fn of<S: Stage>(stage: &S, state: &S::State, leaf: usize) -> SlotList {
@@ -34,6 +35,7 @@ impl SlotList {
     /// that is what the slices made of the list rest on.
     pub(crate) fn push(&mut self, moments: &Moments, leaf: usize) {
         self.slots[self.len] = moments.raw(leaf);
+        self.in_record[self.len] = moments.in_record(leaf);
         self.len += 1;
     }
 
@@ -72,6 +74,15 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     let counts = span.to <= place.at + S::SHAPE.barriers;
     let kernel = stage.kernel::<C>(state, run, tile.leaf);
     let list = SlotList::of(stage, state, tile.leaf);
+    if const { C::RECORDS } {
+        let (p, sums) = (tile.p[0], if counts { S::SHAPE.sums } else { 0 });
+        return tile.record(&list.in_record[..list.len], place.sum..place.sum + sums, |slots, u, terms| {
+            let mut all = [Term::default(); MOST_SUMS];
+            let u = S::apply::<C>(&kernel, 0, local, slots, u, p, &mut all);
+            terms.copy_from_slice(&all[..terms.len()]);
+            u
+        });
+    }
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
     let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
     let (from, to) = tile.io();
@@ -193,7 +204,7 @@ fn local_span(barriers: usize, at: usize, span: Span) -> Option<Span> {
 }
 
 /// Something done to a tile and the one state array that belongs to it.
-pub(crate) trait SlotJob<C> {
+pub(crate) trait SlotJob<C>: Copy {
     /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
     fn run(self, u: &mut [C], p: &[C], slot: &mut [C]);
 }
@@ -223,6 +234,14 @@ pub(crate) fn with_slots<C: Real, const N: usize>(
     spare: &mut [C],
     f: &mut dyn FnMut([&mut [C]; N]),
 ) {
+    if const { C::RECORDS } {
+        let arrays = moments.map(|moments| moments.in_record(leaf));
+        if arrays.iter().all(Option::is_some) {
+            let mut read = arrays.map(|array| [C::record(&[array], 0..0, |slots, _| slots[0])]);
+            f(read.each_mut().map(|slot| &mut slot[..]));
+        }
+        return;
+    }
     const { assert!(N <= MOST_SLOTS, "there is room for so many arrays") };
     let mut slots: [&mut [C]; N] = core::array::from_fn(|_| <&mut [C]>::default());
     let mut native = true;
@@ -259,6 +278,14 @@ pub(crate) fn with_slots<C: Real, const N: usize>(
 /// Does something to a tile and the stretch of a state array that belongs to it, whatever its type.
 pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Tile<'_, C>, job: J) {
     let Some(raw) = moments.raw(tile.leaf) else { return };
+    if const { C::RECORDS } {
+        let p = tile.p[0];
+        return tile.record(&[moments.in_record(tile.leaf)], 0..0, |slot, u, _| {
+            let mut u = [u];
+            job.run(&mut u, &[p], slot);
+            u[0]
+        });
+    }
     let (start, isa, n) = (tile.start, tile.isa, tile.u.len());
     tile.settle();
     if raw.dtype() == C::DTYPE {
@@ -278,6 +305,13 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
 /// Does something to a tile as if the parameters were at another point: at arrays of their shapes and compute types.
 pub(crate) fn at_point<C: Real>(point: &Moments, tile: &mut Tile<'_, C>, inside: impl FnOnce(&mut Tile<'_, C>)) {
     let Some(raw) = point.raw(tile.leaf).filter(|raw| raw.dtype() == C::DTYPE) else { return inside(tile) };
+    if const { C::RECORDS } {
+        let there = [C::record(&[point.in_record(tile.leaf)], 0..0, |slots, _| slots[0])];
+        tile.settle();
+        let mut moved = Tile::in_record(tile.leaf, tile.u, &there, tile.isa);
+        inside(&mut moved);
+        return tile.zero = moved.zero;
+    }
     // SAFETY: the arrays are part of a state that the engine holds for the step, and are only read in it from here on.
     let there = unsafe { raw.slice::<C>(tile.start, tile.u.len()) };
     let here = core::mem::replace(&mut tile.p, there);

@@ -12,7 +12,7 @@ use super::halves::Format;
 use super::isa::{Isa, Job, dispatch};
 use super::sums::LANES;
 use super::{Span, Stage};
-use crate::element::Real;
+use crate::element::{Real, Term};
 use crate::tree::add_update;
 
 /// The most state arrays that a fused chain may have.
@@ -21,13 +21,6 @@ pub(crate) const MOST_SLOTS: usize = 8;
 pub(crate) const MOST_SUMS: usize = 8;
 /// The most barriers that a fused chain may have.
 pub(crate) const MOST_BARRIERS: usize = 2;
-
-/// What one element adds to one of the sums of a chain: it is counted, or a number is added up.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Term {
-    pub(crate) count: u32,
-    pub(crate) sum: Option<f64>,
-}
 
 /// What a stretch adds to each sum of a chain.
 pub(crate) type Added = [f64; MOST_SUMS];
@@ -47,16 +40,16 @@ impl Lanes {
 
     /// Whether there is a number to add is known where this is compiled into a loop.
     #[inline(always)]
-    fn add_sums<S: Stage>(&mut self, lane: usize, terms: &[Term; MOST_SUMS]) {
+    fn add_sums<S: Stage, W: Real>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
         for (lanes, term) in self.sums[..S::SHAPE.sums].iter_mut().zip(terms) {
             if let Some(sum) = term.sum {
-                lanes[lane] += sum;
+                lanes[lane] += sum.as_f64();
             }
         }
     }
 
     #[inline(always)]
-    fn count<S: Stage>(&mut self, lane: usize, terms: &[Term; MOST_SUMS]) {
+    fn count<S: Stage, W>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
         self.counts[..S::SHAPE.sums].iter_mut().zip(terms).for_each(|(lanes, term)| lanes[lane] += term.count);
     }
 
@@ -86,7 +79,7 @@ pub(crate) const BLOCK: usize = 32;
 const AHEAD: usize = 384;
 
 #[inline(always)]
-fn count(counts: &mut [u32; MOST_SUMS], terms: &[Term; MOST_SUMS]) {
+fn count<W>(counts: &mut [u32; MOST_SUMS], terms: &[Term<W>; MOST_SUMS]) {
     counts.iter_mut().zip(terms).for_each(|(count, term)| *count += term.count);
 }
 
@@ -189,7 +182,7 @@ macro_rules! loops {
                 u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[i], p[i], &mut terms);
                 [$($s[i]),*] = slots;
                 if const { S::SHAPE.sums > 0 } {
-                    lanes.add_sums::<S>(i % LANES, &terms);
+                    lanes.add_sums::<S, C::Wide>(i % LANES, &terms);
                     count(&mut counts, &terms);
                 }
             }
@@ -217,8 +210,8 @@ macro_rules! loops {
                     let (mut slots, mut terms) = ([$($s[b][i]),*], [Term::default(); MOST_SUMS]);
                     u[b][i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[b][i], p[b][i], &mut terms);
                     [$($s[b][i]),*] = slots;
-                    lanes.add_sums::<S>(i, &terms);
-                    lanes.count::<S>(i, &terms);
+                    lanes.add_sums::<S, C::Wide>(i, &terms);
+                    lanes.count::<S, C::Wide>(i, &terms);
                 }
             }
         }

@@ -33,7 +33,7 @@ mod tuple;
 mod updates;
 mod whole;
 
-pub(crate) use drive::{Sink, Work, add_rounded};
+pub(crate) use drive::{Pass, Remote, Sink, Work, add_rounded};
 pub(crate) use examples::Examples;
 pub use form::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds, LooksOn,
@@ -45,11 +45,11 @@ pub(crate) use form::{Exactly, Keeps, OfChain};
 pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, at_point, fused_tile, slot_tile};
 pub use inner::Inner;
-pub use kernel::Term;
 pub use lint::{Warning, WarningKind};
 pub(crate) use nested::{Arrays, Nested};
 pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial, write_leaf};
 pub use outline::{Effect, Outline};
+pub(crate) use pieces::PIECE;
 pub use plan::{PassPlan, Plan};
 pub use shape::{Shape, Span};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
@@ -63,6 +63,7 @@ pub(crate) use whole::read_leaf;
 pub use whole::{LeafVisitor, WholeLeaf, WholeTree};
 
 // What the loops are made of, under the names that they have had here.
+pub use crate::element::Term;
 pub use crate::numeric::isa::{Isa, detected_isa, force_isa};
 pub(crate) use crate::numeric::isa::{Job, current_isa, dispatch};
 use crate::numeric::{convert, isa};

@@ -123,7 +123,7 @@ impl Nested {
     ) -> Outcome {
         fill(&mut self.work.grads, &self.structure, grads);
         let at = at.inside(&self.structure);
-        let outcome = self.work.step(transformation, state, &at, objective, Sink::Arrays(updates));
+        let outcome = self.work.step(transformation, state, &at, objective, Sink::Arrays(updates), None);
         self.work.params.clear();
         self.work.grads.clear();
         outcome

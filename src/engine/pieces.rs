@@ -6,7 +6,7 @@ use crate::tree::Structure;
 
 /// Elements of a piece: enough that what is worked out once for each costs nothing, few enough that threads share a
 /// large leaf evenly. It fixes the order in which sums are added, and so their bits.
-const PIECE: usize = 16 * 1024;
+pub(crate) const PIECE: usize = 16 * 1024;
 
 /// Elements that are work enough for a thread: with half as many, waking it and its room take longer than what it does.
 #[cfg(feature = "rayon")]

@@ -154,6 +154,8 @@ pub struct StepContext<'a> {
     pub(crate) by_leaf: bool,
     /// The leaves of which only some rows have gradients.
     pub(crate) rows: &'a [usize],
+    /// Leaves are gone through elsewhere: parameters and state arrays are not here.
+    pub(crate) elsewhere: bool,
     /// The leaves that are acted on; empty where all are. For [`Stage::check`].
     pub(crate) active: &'a [bool],
     /// Where it is said that a step cannot be ended, though it has begun.
@@ -173,6 +175,7 @@ impl<'a> StepContext<'a> {
             resting: &[],
             by_leaf: false,
             rows: &[],
+            elsewhere: false,
             active: &[],
             failure: None,
         }
@@ -258,6 +261,9 @@ impl<'a> StepContext<'a> {
     ///
     /// Those of `init`. Asked for before the step begins, by [`can_begin_anew`](Self::can_begin_anew).
     fn try_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<T::State> {
+        if self.elsewhere {
+            return Err(Error::unrecordable(&transformation.describe(), "its state begins anew from the parameters"));
+        }
         let StepContext { structure, params, point, by_leaf, .. } = *self;
         transformation.init_state(&InitContext { structure, active, params, point, by_leaf, whole: None })
     }
@@ -450,7 +456,7 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term],
+        terms: &mut [Term<C::Wide>],
     ) -> C {
         let _ = (kernel, at, span, slots, p, terms);
         u

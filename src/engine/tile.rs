@@ -1,7 +1,9 @@
 //! A stretch of one leaf on its way through a chain.
 
+use core::ops::Range;
+
 use super::isa::Isa;
-use crate::element::Real;
+use crate::element::{InRecord, Real, Term};
 
 /// Elements of a tile: small enough that a tile and its state stay in the first-level cache.
 pub(crate) const TILE: usize = 1024;
@@ -27,7 +29,13 @@ pub struct Tile<'t, C> {
     pub(crate) isa: Isa,
 }
 
-impl<C: Real> Tile<'_, C> {
+impl<'t, C: Real> Tile<'t, C> {
+    /// The one element that there is of a type that records.
+    pub(crate) fn in_record(leaf: usize, u: &'t mut [C], p: &'t [C], isa: Isa) -> Tile<'t, C> {
+        let (other, sums, spare): (&mut [C], &mut [f64], &mut [C]) = Default::default();
+        Tile { leaf, start: 0, source: None, u, other, swapped: false, p, sums, zero: false, spare, isa }
+    }
+
     /// The number of the leaf.
     pub fn leaf(&self) -> usize {
         self.leaf
@@ -56,6 +64,19 @@ impl<C: Real> Tile<'_, C> {
             self.settle();
         }
         self.source.unwrap_or(self.u)
+    }
+
+    /// Does something to the one element that there is of a type that records: to its state in these arrays, to its
+    /// update, and to those sums of the chain.
+    pub(crate) fn record(
+        &mut self,
+        arrays: &[Option<InRecord>],
+        sums: Range<usize>,
+        part: impl Fn(&mut [C], C, &mut [Term<C::Wide>]) -> C,
+    ) {
+        self.settle();
+        let u = self.u[0];
+        self.u[0] = C::record(arrays, sums, |slots, terms| part(slots, u, terms));
     }
 
     /// Makes `u` hold the updates.

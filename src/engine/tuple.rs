@@ -107,7 +107,10 @@ macro_rules! chains {
 
             fn tile<Cx: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
                 // The constant stands alone, so that what cannot be reached is not compiled.
-                if const { Self::FUSES_ALWAYS } || Self::FUSES && self.fuses_now(state, run, tile.leaf) {
+                // Members are recorded one by one, so that the ways through them do not multiply.
+                if const { Self::FUSES_ALWAYS && !Cx::RECORDS }
+                    || const { Self::FUSES && !Cx::RECORDS } && self.fuses_now(state, run, tile.leaf)
+                {
                     return fused_tile(self, state, run, place, span, tile);
                 }
                 let mut place = place;
@@ -131,7 +134,7 @@ macro_rules! chains {
             }
 
             #[inline(always)]
-            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, span: Span, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Term]) -> Cx {
+            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, span: Span, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Term<Cx::Wide>]) -> Cx {
                 let (mut at, mut u, mut slots, mut terms) = (at, u, slots, terms);
                 $(
                     let (own, slots) = slots.split_at_mut($T::SLOTS);

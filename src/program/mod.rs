@@ -7,8 +7,10 @@
 //! [record](Program::of_rule), it is a [`Program`]: lines of arithmetic that can be shown, compared, run, or written in
 //! another language.
 
+mod interpreter;
 mod of_rule;
 mod op;
+mod pass;
 mod recorder;
 mod run;
 mod show;
@@ -18,12 +20,15 @@ mod traced;
 
 use core::hash::{Hash, Hasher};
 
+pub use interpreter::Interpreter;
 pub use op::{Binary, Comparison, Op, Type, Unary, Value};
+pub(crate) use pass::Passes;
+pub use pass::{Array, LeafProgram, Machine, Pass, Programs, by_piece};
 pub use run::Made;
 
 use self::recorder::{Recording, Session};
-use self::traced::{Kind, Traced, TracedTally};
-use crate::element::{DType, Real};
+use self::traced::{Kind, Traced};
+use crate::element::{DType, InRecord};
 use crate::error::{Error, Result};
 
 /// What is done to one element in a step: arithmetic in one type, line by line, each line a value that later lines can
@@ -50,7 +55,7 @@ use crate::error::{Error, Result};
 ///
 /// let mut trace = [2.0_f32];
 /// let made = program.run(&scalars, &mut trace, 1.0, 0.0)?;
-/// assert_eq!((made.update, trace), (2.8, [2.8])); // 1 + 0.9·2
+/// assert_eq!((made.update, trace), (Some(2.8), [2.8])); // 1 + 0.9·2
 ///
 /// let (later, scalars) = Program::of_rule(&momentum, Clock::after(50), DType::F32)?;
 /// assert_eq!(later, program);
@@ -69,19 +74,11 @@ pub struct Program {
     slots: Vec<String>,
     scalars: usize,
     lines: Vec<(Op, Type)>,
-    update: u32,
+    update: Option<u32>,
+    param: Option<u32>,
     new_slots: Vec<u32>,
-    tallies: Vec<u32>,
     sums: Vec<u32>,
     paths: usize,
-}
-
-/// What is to be recorded, and how it is called in messages.
-pub(crate) struct Signature<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) slots: &'a [&'a str],
-    pub(crate) tallies: usize,
-    pub(crate) sums: usize,
 }
 
 impl Program {
@@ -105,9 +102,14 @@ impl Program {
         &self.lines
     }
 
-    /// The line that is the update which goes out.
-    pub fn update(&self) -> u32 {
+    /// The line that is the update which goes out, if one does.
+    pub fn update(&self) -> Option<u32> {
         self.update
+    }
+
+    /// The line that is the new parameter, if there is one.
+    pub fn param(&self) -> Option<u32> {
+        self.param
     }
 
     /// The lines that are the element's new state.
@@ -115,12 +117,27 @@ impl Program {
         &self.new_slots
     }
 
-    /// The lines that are added to counts of elements.
-    pub fn tallies(&self) -> &[u32] {
-        &self.tallies
+    /// Whether it changes a value of the state, by its place among them.
+    pub fn writes(&self, slot: usize) -> bool {
+        let new = self.new_slots.get(slot).map(|line| self.lines[*line as usize].0);
+        new.is_some_and(|op| op != Op::Slot(slot as u32))
     }
 
-    /// The lines that are added to sums over elements, which are kept in `f64`.
+    /// Whether it looks at a value of the state, otherwise than to leave it as it is.
+    pub fn reads(&self, slot: usize) -> bool {
+        let line = self.lines.iter().position(|(op, _)| *op == Op::Slot(slot as u32));
+        line.is_some_and(|line| self.writes(slot) || self.uses(line as u32, slot))
+    }
+
+    /// Whether a line is an operand or a result, but for the state that it is.
+    fn uses(&self, line: u32, slot: usize) -> bool {
+        let others = self.new_slots.iter().enumerate().filter(|(other, _)| *other != slot).map(|(_, line)| line);
+        let mut results = others.chain(&self.sums).chain(&self.update).chain(&self.param);
+        results.any(|result| *result == line)
+            || self.lines.iter().any(|(op, _)| op.operands().any(|operand| operand == line))
+    }
+
+    /// The lines that are added to sums over elements, which are kept in `f64`: numbers of that type, or of elements.
     pub fn sums(&self) -> &[u32] {
         &self.sums
     }
@@ -139,9 +156,9 @@ impl Program {
 impl Program {
     /// All but how it was recorded.
     #[allow(clippy::type_complexity, reason = "what equality and hashes go by")]
-    fn code(&self) -> (DType, &[String], usize, &[(Op, Type)], [&[u32]; 4]) {
-        let results = [core::slice::from_ref(&self.update), &self.new_slots, &self.tallies, &self.sums];
-        (self.dtype, &self.slots, self.scalars, &self.lines, results)
+    fn code(&self) -> (DType, &[String], usize, &[(Op, Type)], [Option<u32>; 2], [&[u32]; 2]) {
+        let results = ([self.update, self.param], [&self.new_slots[..], &self.sums]);
+        (self.dtype, &self.slots, self.scalars, &self.lines, results.0, results.1)
     }
 }
 
@@ -159,52 +176,44 @@ impl Hash for Program {
     }
 }
 
-/// Records what is done to an element: `scalars` is called once, `apply` at least once.
+/// What was recorded.
+struct Recorded {
+    /// Without names of the state.
+    program: Program,
+    scalars: Vec<f64>,
+    /// What its slots are.
+    arrays: Vec<InRecord>,
+    /// Which sums of the chain its sums are.
+    sums: Vec<usize>,
+}
+
+/// Records what is done to an element, given the update and the parameter that come in; it returns the update that goes
+/// out, and the new parameter.
 ///
 /// # Errors
 ///
-/// If that cannot be recorded.
-pub(crate) fn record<F: Kind, K>(
-    signature: Signature<'_>,
-    scalars: impl FnOnce() -> K,
-    apply: impl Fn(
-        &K,
-        &mut [Traced<F>],
-        Traced<F>,
-        Traced<F>,
-        &mut [TracedTally],
-        &mut [<Traced<F> as Real>::Wide],
-    ) -> Traced<F>,
-) -> Result<(Program, Vec<f64>)> {
+/// If that cannot be recorded, with the name of what was asked for where no part is to blame.
+fn record<F: Kind>(name: &str, does: impl FnOnce(Traced<F>, Traced<F>) -> [Option<Traced<F>>; 2]) -> Result<Recorded> {
     let session = Session::new(F::TYPE);
-    let scalars = scalars();
-    session.begin_elements();
-    let mut slots: Vec<Traced<F>> = (0..).map(Op::Slot).map(Traced::put).take(signature.slots.len()).collect();
-    let (u, p) = (Traced::put(Op::Update), Traced::put(Op::Param));
-    let mut tallies = vec![TracedTally::default(); signature.tallies];
-    let mut sums = vec![Traced::default(); signature.sums];
-    let update = Traced::joined(&mut slots, &mut tallies, &mut sums, |slots, tallies, sums| {
-        apply(&scalars, slots, u, p, tallies, sums)
-    });
+    let [update, param] = does(Traced::put(Op::Update), Traced::put(Op::Param)).map(|result| result.map(Traced::line));
+    let Recording { lines, scalars, paths, problem, arrays, sums } = session.finish();
+    if let Some((part, problem)) = problem {
+        return Err(Error::unrecordable(if part.is_empty() { name } else { part }, problem));
+    }
     let mut program = Program {
         dtype: F::DTYPE,
-        slots: signature.slots.iter().map(|name| (*name).into()).collect(),
-        scalars: 0,
+        slots: Vec::new(),
+        scalars: scalars.len(),
         lines: Vec::new(),
-        update: update.line(),
-        new_slots: slots.into_iter().map(Traced::line).collect(),
-        tallies: tallies.into_iter().map(TracedTally::line).collect(),
-        sums: sums.into_iter().map(Traced::line).collect(),
-        paths: 0,
+        update,
+        param,
+        new_slots: arrays.iter().map(|(_, line)| *line).collect(),
+        sums: sums.iter().map(|(_, line)| *line).collect(),
+        paths,
     };
-    let Recording { lines, scalars, paths, problem } = session.finish();
-    if let Some(problem) = problem {
-        return Err(Error::unrecordable(signature.name, problem));
-    }
-    program.scalars = scalars.len();
-    program.paths = paths;
     program.keep_what_is_needed(&lines);
-    Ok((program, scalars))
+    let arrays = arrays.into_iter().map(|(array, _)| array).collect();
+    Ok(Recorded { program, scalars, arrays, sums: sums.into_iter().map(|(sum, _)| sum).collect() })
 }
 
 impl Program {
@@ -234,7 +243,6 @@ impl Program {
     }
 
     fn results(&mut self) -> impl Iterator<Item = &mut u32> {
-        let new = self.new_slots.iter_mut().chain(&mut self.tallies).chain(&mut self.sums);
-        new.chain(core::iter::once(&mut self.update))
+        self.new_slots.iter_mut().chain(&mut self.sums).chain(&mut self.update).chain(&mut self.param)
     }
 }

@@ -1,8 +1,8 @@
-//! The program of a rule: the one place of this folder that knows of the engine.
+//! The program of a rule.
 
 use super::traced::{Kind, Traced};
-use super::{Program, Signature, record};
-use crate::element::DType;
+use super::{Program, record};
+use crate::element::{DType, InRecord, Real};
 use crate::engine::{Clock, Part, Rule, SlotArray};
 use crate::error::Result;
 
@@ -16,11 +16,14 @@ impl Program {
     /// otherwise than by arithmetic and comparisons (their bits, as `f64`), or compares without end.
     pub fn of_rule<R: Rule>(rule: &R, clock: Clock, dtype: DType) -> Result<(Program, Vec<f64>)> {
         fn of<F: Kind, R: Rule>(rule: &R, clock: Clock) -> Result<(Program, Vec<f64>)> {
-            record::<F, _>(
-                Signature { name: R::NAME, slots: R::SLOTS, tallies: 0, sums: 0 },
-                || rule.scalars::<Traced<F>>(clock),
-                |k, slots, u, p, _, _| R::apply(*k, R::Slots::of(slots), u, p),
-            )
+            let arrays: Vec<_> =
+                (0..R::SLOTS.len()).map(|address| Some(InRecord { address, dtype: F::DTYPE })).collect();
+            let recorded = record::<F>(R::NAME, |u, p| {
+                let k = rule.scalars::<Traced<F>>(clock);
+                [Some(Traced::record(&arrays, 0..0, |slots, _| R::apply(k, R::Slots::of(slots), u, p))), None]
+            })?;
+            let slots = R::SLOTS.iter().map(|name| (*name).into()).collect();
+            Ok((Program { slots, ..recorded.program }, recorded.scalars))
         }
         Part::validate(rule)?;
         if dtype.compute() == DType::F64 { of::<f64, R>(rule, clock) } else { of::<f32, R>(rule, clock) }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-use crate::element::Real;
+use crate::element::{DType, Real, convert, with_dtype};
 
 /// What kind of value a line of a [`Program`](super::Program) has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -253,6 +253,9 @@ pub enum Op {
     Slot(u32),
     /// A number in double precision, exactly.
     Widen(u32),
+    /// The nearest number of a smaller type, in which it is stored: of those the nearest one whose last bit is 0, if two
+    /// are as near.
+    Round(u32, DType),
     /// A function of one number.
     Unary(Unary, u32),
     /// A number to the power of a whole number.
@@ -277,7 +280,7 @@ impl Op {
     fn all_operands(self) -> ([u32; 3], usize) {
         match self {
             Op::Constant(_) | Op::Scalar(_) | Op::Update | Op::Param | Op::Slot(_) => ([0; 3], 0),
-            Op::Widen(a) | Op::Unary(_, a) | Op::Powi(a, _) => ([a, 0, 0], 1),
+            Op::Widen(a) | Op::Round(a, _) | Op::Unary(_, a) | Op::Powi(a, _) => ([a, 0, 0], 1),
             Op::Binary(_, a, b) | Op::Compare(_, a, b) => ([a, b, 0], 2),
             Op::MulAdd(a, b, c) | Op::Select(a, b, c) => ([a, b, c], 3),
         }
@@ -288,6 +291,7 @@ impl Op {
         match self {
             Op::Constant(_) | Op::Scalar(_) | Op::Update | Op::Param | Op::Slot(_) => self,
             Op::Widen(a) => Op::Widen(f(a)),
+            Op::Round(a, dtype) => Op::Round(f(a), dtype),
             Op::Unary(op, a) => Op::Unary(op, f(a)),
             Op::Powi(a, n) => Op::Powi(f(a), n),
             Op::Binary(op, a, b) => Op::Binary(op, f(a), f(b)),
@@ -309,7 +313,8 @@ impl Op {
             Op::Constant(value) => value.ty(),
             Op::Scalar(_) | Op::Update | Op::Param | Op::Slot(_) => input,
             Op::Widen(_) => Type::F64,
-            Op::Unary(_, a) | Op::Powi(a, _) | Op::Binary(_, a, _) | Op::MulAdd(a, _, _) | Op::Select(_, a, _) => of(a),
+            Op::Round(a, _) | Op::Unary(_, a) | Op::Powi(a, _) | Op::Binary(_, a, _) => of(a),
+            Op::MulAdd(a, _, _) | Op::Select(_, a, _) => of(a),
             Op::Compare(..) => Type::Bool,
         }
     }
@@ -321,6 +326,11 @@ impl Op {
             Op::Constant(value) => value,
             Op::Scalar(_) | Op::Update | Op::Param | Op::Slot(_) => return None,
             Op::Widen(a) => F64(of(a).as_f64()),
+            Op::Round(a, dtype) => with_dtype!(dtype, T => match of(a) {
+                F32(x) => F32(convert::<T, f32>(convert::<f32, T>(x))),
+                F64(x) => F64(convert::<T, f64>(convert::<f64, T>(x))),
+                other => ill_typed(other),
+            }),
             Op::Unary(op, a) => match of(a) {
                 F32(x) => F32(op.of(x)),
                 F64(x) => F64(op.of(x)),

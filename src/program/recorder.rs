@@ -9,6 +9,7 @@ use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
 
 use super::op::{Comparison, Op, Type, Value};
+use crate::element::{DType, InRecord};
 
 /// The most ways through one part.
 const MOST_PATHS: usize = 4096;
@@ -139,7 +140,14 @@ pub(super) struct Recorder {
     /// The ways that are gone now, each part of the one before.
     ways: Vec<Way>,
     paths: usize,
-    problem: Option<&'static str>,
+    /// The part that is recorded.
+    part: &'static str,
+    /// What cannot be recorded, in which part.
+    problem: Option<(&'static str, &'static str)>,
+    /// The arrays that were asked for, and the line that each holds for the element now.
+    arrays: Vec<(InRecord, u32)>,
+    /// What the element adds to sums of the chain, by their numbers.
+    sums: Vec<(usize, u32)>,
     chance: u64,
 }
 
@@ -148,7 +156,9 @@ pub(super) struct Recording {
     pub(super) lines: Vec<(Op, Type)>,
     pub(super) scalars: Vec<f64>,
     pub(super) paths: usize,
-    pub(super) problem: Option<&'static str>,
+    pub(super) problem: Option<(&'static str, &'static str)>,
+    pub(super) arrays: Vec<(InRecord, u32)>,
+    pub(super) sums: Vec<(usize, u32)>,
 }
 
 /// Records until it is finished or dropped; then what this thread recorded before goes on.
@@ -167,7 +177,10 @@ impl Session {
             in_scalars: true,
             ways: Vec::new(),
             paths: 0,
+            part: "",
             problem: None,
+            arrays: Vec::new(),
+            sums: Vec::new(),
             chance: 0x9e37_79b9_7f4a_7c15,
         };
         // So that no line which is asked for by number is missing; see `Traced`.
@@ -175,16 +188,11 @@ impl Session {
         Session { before: RECORDER.replace(Some(recorder)) }
     }
 
-    /// All scalars are there; now come elements.
-    pub(super) fn begin_elements(&self) {
-        with(|r| r.in_scalars = false);
-    }
-
     pub(super) fn finish(self) -> Recording {
-        let Recorder { lines, scalars, paths, problem, .. } =
+        let Recorder { lines, scalars, paths, problem, arrays, sums, .. } =
             RECORDER.take().expect("a session is the only one that ends its recorder");
         let lines = lines.into_iter().map(|(op, ty, _)| (op, ty)).collect();
-        Recording { lines, scalars, paths, problem }
+        Recording { lines, scalars, paths, problem, arrays, sums }
     }
 }
 
@@ -268,7 +276,43 @@ impl Recorder {
 
     /// What cannot be recorded: the recording goes on, with values that mean nothing, and its end is an error.
     pub(super) fn refuse(&mut self, problem: &'static str) {
-        self.problem.get_or_insert(problem);
+        self.problem.get_or_insert((self.part, problem));
+    }
+
+    /// From here on this part is recorded; says which one was.
+    pub(super) fn enter(&mut self, part: &'static str) -> &'static str {
+        core::mem::replace(&mut self.part, part)
+    }
+
+    /// The line that an array holds for the element.
+    pub(super) fn slot(&mut self, array: InRecord) -> u32 {
+        if let Some((_, line)) = self.arrays.iter().find(|(known, _)| *known == array) {
+            return *line;
+        }
+        let line = self.put(Op::Slot(self.arrays.len() as u32));
+        self.arrays.push((array, line));
+        line
+    }
+
+    /// Writes to an array, which rounds what it cannot hold.
+    pub(super) fn write(&mut self, array: InRecord, line: u32) {
+        if self.slot(array) != line {
+            let held = self.rounded(line, array.dtype);
+            self.arrays.iter_mut().filter(|(known, _)| *known == array).for_each(|(_, line)| *line = held);
+        }
+    }
+
+    /// The nearest number that an array of a type can hold.
+    pub(super) fn rounded(&mut self, line: u32, dtype: DType) -> u32 {
+        let size = if self.ty == Type::F64 { 8 } else { 4 };
+        if dtype.size() < size { self.put(Op::Round(line, dtype)) } else { line }
+    }
+
+    /// Adds to a sum of the chain; no elements that are counted are nothing to add.
+    pub(super) fn add(&mut self, sum: usize, line: u32) {
+        if self.lines[line as usize].0 != Op::Constant(Value::Count(0)) {
+            self.sums.push((sum, line));
+        }
     }
 
     /// The answer to a comparison, on the way that this run goes.
@@ -281,18 +325,6 @@ impl Recorder {
             self.refuse("it compares elements before it is given any");
             return false;
         };
-        if std::env::var("NOPRUNE").is_ok() {
-            let place = way.taken.len();
-            if let Some(d) = way.taken.iter().find(|d| d.condition == condition) {
-                return d.answer;
-            }
-            let answer = match way.given.get(place) {
-                Some(given) => given.answer,
-                None => true,
-            };
-            way.taken.push(Decision { condition, answer });
-            return answer;
-        }
         let pair = (a.min(b), a.max(b));
         let satisfying = Relations::that_satisfy(comparison, a > b);
         let at = way.possible.iter().position(|(p, _)| *p == pair).unwrap_or_else(|| {
@@ -309,13 +341,13 @@ impl Recorder {
         let answer = match way.given.get(place) {
             Some(given) => {
                 if given.condition != condition {
-                    self.problem.get_or_insert(DIFFERS);
+                    self.problem.get_or_insert((self.part, DIFFERS));
                 }
                 given.answer
             }
             None if place < MOST_DECISIONS => true,
             None => {
-                self.problem.get_or_insert("it compares without end");
+                self.problem.get_or_insert((self.part, "it compares without end"));
                 // By chance, so that a loop ends which waits for either answer.
                 self.chance = self.chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
                 self.chance >> 63 == 1
@@ -390,11 +422,16 @@ impl Recorder {
     }
 }
 
-/// Runs a part on each way through it. What it returns are the lines of its results, as many each time.
+/// Runs what is done to an element on each way through it. What it returns are the lines of its results, as many each
+/// time. Numbers that come in meanwhile are constants, before and afterwards scalars.
 pub(super) fn joined(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
-    if with(|r| r.in_scalars) {
-        return run();
-    }
+    let outside = with(|r| core::mem::replace(&mut r.in_scalars, false));
+    let results = on_each_way(run);
+    with(|r| r.in_scalars = outside);
+    results
+}
+
+fn on_each_way(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
     let mut ways = explore(run, Vec::new(), &mut 0);
     with(|r| {
         // Of what is refused any one way will do.

@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Made<C> {
-    /// The update that goes out.
-    pub update: C,
-    /// What is added to counts of elements.
-    pub tallies: Vec<u32>,
+    /// The update that goes out, if one does.
+    pub update: Option<C>,
+    /// The new parameter, if there is one.
+    pub param: Option<C>,
     /// What is added to sums over elements.
     pub sums: Vec<f64>,
 }
@@ -52,8 +52,8 @@ impl Program {
         let number = |line: &u32| values[*line as usize].as_f64();
         slots.iter_mut().zip(&self.new_slots).for_each(|(slot, line)| *slot = C::of(number(line)));
         Ok(Made {
-            update: C::of(number(&self.update)),
-            tallies: self.tallies.iter().map(|line| number(line) as u32).collect(),
+            update: self.update.as_ref().map(|line| C::of(number(line))),
+            param: self.param.as_ref().map(|line| C::of(number(line))),
             sums: self.sums.iter().map(number).collect(),
         })
     }

@@ -20,9 +20,9 @@ impl fmt::Display for Program {
 
         let mut results: Vec<(u32, String)> =
             self.new_slots.iter().zip(&slots).map(|(line, name)| (*line, format!("{name}'"))).collect();
-        results.extend(self.tallies.iter().enumerate().map(|(i, line)| (*line, format!("tally{i}'"))));
         results.extend(self.sums.iter().enumerate().map(|(i, line)| (*line, format!("sum{i}'"))));
-        results.push((self.update, "u'".into()));
+        results.extend(self.update.map(|line| (line, "u'".into())));
+        results.extend(self.param.map(|line| (line, "p'".into())));
         let (mut shown, mut intermediate) = (HashSet::new(), 0);
         for (line, (op, _)) in self.lines.iter().enumerate() {
             if op.is_input() {
@@ -70,6 +70,7 @@ impl Program {
         let name = |line: u32| &names[line as usize];
         match op {
             Op::Widen(a) => format!("{}({})", Type::F64.name(), name(a)),
+            Op::Round(a, dtype) => format!("{dtype}({})", name(a)),
             Op::Unary(op, a) if op.is_operator() => format!("{}{}", op.name(), name(a)),
             Op::Unary(op, a) => format!("{}({})", op.name(), name(a)),
             Op::Powi(a, n) => format!("powi({}, {n})", name(a)),

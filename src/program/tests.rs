@@ -1,4 +1,4 @@
-//! What rules of the catalogue do not do: every function there is, counts and sums, parts after parts, what is refused.
+//! What parts of the catalogue do not do: every function there is, counts and sums, parts after parts, what is refused.
 
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "what NaN does in these is what is tested")]
 
@@ -6,29 +6,24 @@ use core::cell::Cell;
 use core::cmp::Ordering;
 use core::num::FpCategory;
 
-use super::traced::{Traced, TracedTally};
-use super::{Program, Signature, Type, record};
-use crate::element::{DType, Element, Real};
-use crate::engine::{InitContext, Span, Stage, StepContext, Term, Work, table};
+use super::traced::{Kind, Traced};
+use super::{Machine, Pass, Program, Recorded, Type, record};
+use crate::element::{DType, Element, InRecord, Real, Term};
 use crate::error::Result;
-use crate::optimizer::sgd;
-use crate::select::Mask;
-use crate::transform::{
-    add_decayed_weights, clip, clip_by_global_norm, keep_params_nonnegative, scale_by_adam, scale_by_learning_rate,
-    scale_by_lion, zero_nans,
-};
-use crate::tree::{Structure, add_update};
-use crate::wrapper::{cautious, masked, multi_steps};
+use crate::optimizer::{adam, muon};
+use crate::transform::{clip, clip_by_global_norm};
+use crate::transformation::GradientTransformation;
+use crate::tree::add_update;
+use crate::wrapper::{chain, lookahead};
 
 /// Something done to two numbers.
 trait Function {
     fn call<C: Real>(&self, x: C, y: C) -> C;
 }
 
-const SIGNATURE: Signature<'_> = Signature { name: "it", slots: &[], tallies: 0, sums: 0 };
-
-fn program_of<F: super::Kind>(function: &impl Function) -> Result<Program> {
-    record::<F, _>(SIGNATURE, || (), |(), _, x, y, _, _| function.call(x, y)).map(|(program, _)| program)
+fn program_of<F: Kind>(function: &impl Function) -> Result<Program> {
+    let call = |x, y| [Some(Traced::record(&[], 0..0, |_, _| function.call(x, y))), None];
+    record::<F>("it", call).map(|recorded| recorded.program)
 }
 
 /// Numbers of which each kind of pair occurs among the pairs.
@@ -43,11 +38,11 @@ fn same<C: Real>(a: C, b: C) -> bool {
     a.is_nan() && b.is_nan() || a == b && a.is_sign_negative() == b.is_sign_negative()
 }
 
-fn check<C: super::Kind>(name: &str, function: &impl Function) {
+fn check<C: Kind>(name: &str, function: &impl Function) {
     let program = program_of::<C>(function).unwrap();
     for x in numbers::<C>() {
         for y in numbers::<C>() {
-            let (compiled, made) = (function.call(x, y), program.run(&[], &mut [], x, y).unwrap().update);
+            let (compiled, made) = (function.call(x, y), program.run(&[], &mut [], x, y).unwrap().update.unwrap());
             assert!(same(compiled, made), "{name} of {x}, {y}: {compiled} and {made}\n{program}");
         }
     }
@@ -190,14 +185,14 @@ fn each_constant_is_that_of_its_type() {
 }
 
 /// What a part may do: change its state, count, add up, send an update on.
-fn part<C: Real>(slots: &mut [C], u: C, p: C, tallies: &mut [C::Tally], sums: &mut [C::Wide]) -> C {
-    tallies[0] += u32::from(u.is_nan());
-    tallies[1] += u32::from(u > p);
-    tallies[1] += u32::from(u < -p);
-    sums[0] += u.wide() * u.wide();
+fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Term<C::Wide>]) -> C {
+    terms[0].count += u32::from(u.is_nan());
+    terms[1].count += u32::from(u > p);
+    terms[1].count += u32::from(u < -p);
+    terms[2].sum = Some(u.wide() * u.wide());
+    terms[3].sum = Some(if u > p { p.wide() * <C::Wide>::of(0.1) } else { p.wide() });
     if u > p {
         slots[0] = u;
-        sums[1] += p.wide() * <C::Wide>::of(0.1);
         slots[1]
     } else {
         slots[1] += slots[0] * u;
@@ -205,32 +200,47 @@ fn part<C: Real>(slots: &mut [C], u: C, p: C, tallies: &mut [C::Tally], sums: &m
     }
 }
 
-fn check_part<F: super::Kind>() {
-    let signature = Signature { name: "part", slots: &["a", "b"], tallies: 2, sums: 2 };
-    let (program, _) = record::<F, _>(signature, || (), |(), s, u, p, t, w| part(s, u, p, t, w)).unwrap();
+/// The second array is of 16 bits, where there are such types, and the sums are those of a longer chain.
+fn recorded_part<F: Kind>() -> Recorded {
+    let arrays = [F::DTYPE, if cfg!(feature = "half") { DType::Bf16 } else { F::DTYPE }];
+    let arrays = [0, 1].map(|address| Some(InRecord { address, dtype: arrays[address] }));
+    let one = |u, p| Some(Traced::record(&arrays, 5..9, |slots, terms| part(slots, u, p, terms)));
+    record::<F>("part", |u, p| [one(u, p), None]).unwrap()
+}
+
+/// What the second array can hold.
+fn stored<F: Kind>(x: F) -> F {
+    #[cfg(feature = "half")]
+    let x = F::of(<half::bf16 as Element>::from_f64(x.as_f64()).as_f64());
+    x
+}
+
+fn check_part<F: Kind>() {
+    let Recorded { mut program, sums, .. } = recorded_part::<F>();
+    assert_eq!(sums, [5, 6, 7, 8]);
+    program.slots = vec!["a".into(), "b".into()];
     for u in numbers::<F>() {
         for p in numbers::<F>() {
-            let (mut slots, mut tallies, mut sums) = ([F::one(), p], [F::Tally::default(); 2], [F::Wide::default(); 2]);
+            let (mut slots, mut terms) = ([F::one(), stored(p)], [Term::<F::Wide>::default(); 4]);
             let mut interpreted = slots;
-            let update = part(&mut slots, u, p, &mut tallies, &mut sums);
+            let update = part(&mut slots, u, p, &mut terms);
+            slots[1] = stored(slots[1]);
             let made = program.run(&[], &mut interpreted, u, p).unwrap();
-            let results = [(slots[0], interpreted[0]), (slots[1], interpreted[1]), (update, made.update)];
-            assert!(results.into_iter().all(|(a, b)| same(a, b)), "{u}, {p}\n{program}");
-            assert_eq!(format!("{tallies:?}"), format!("{:?}", made.tallies), "{u}, {p}\n{program}");
-            assert!(sums.iter().zip(&made.sums).all(|(a, b)| same(a.as_f64(), *b)), "{u}, {p}\n{program}");
+            let results = [(slots[0], interpreted[0]), (slots[1], interpreted[1]), (update, made.update.unwrap())];
+            assert!(results.into_iter().all(|(a, b)| same(a, b)), "{u}, {p}: {results:?}\n{program}");
+            let added = terms.map(|term| term.sum.map_or(term.count.into(), |sum| sum.as_f64()));
+            assert!(added.iter().zip(&made.sums).all(|(a, b)| same(*a, *b)), "{u}, {p}\n{program}");
         }
     }
 }
 
 #[test]
-fn counts_and_wide_sums_are_recorded() {
+fn state_counts_and_wide_sums_are_recorded() {
     check_part::<f32>();
     check_part::<f64>();
-    let signature = Signature { name: "part", slots: &["a", "b"], tallies: 2, sums: 2 };
-    let (program, _) = record::<f32, _>(signature, || (), |(), s, u, p, t, w| part(s, u, p, t, w)).unwrap();
+    let program = recorded_part::<f32>().program;
     let types = |lines: &[u32]| lines.iter().map(|line| program.lines()[*line as usize].1).collect::<Vec<_>>();
-    assert_eq!(types(program.tallies()), [Type::Count; 2]);
-    assert_eq!(types(program.sums()), [Type::F64; 2]);
+    assert_eq!(types(program.sums()), [Type::Count, Type::Count, Type::F64, Type::F64]);
     assert_eq!(types(program.new_slots()), [Type::F32; 2]);
 }
 
@@ -244,11 +254,11 @@ impl Function for Parts {
     fn call<C: Real>(&self, x: C, y: C) -> C {
         (1..=self.parts).fold(x, |x, i| {
             let most = y * C::of(i as f64);
-            let part = |_: &mut [C], _: &mut [C::Tally], _: &mut [C::Wide]| {
+            let part = || {
                 let x = x + C::one();
                 if x > most { most } else { x }
             };
-            if self.joined { C::joined(&mut [], &mut [], &mut [], part) } else { part(&mut [], &mut [], &mut []) }
+            if self.joined && C::RECORDS { C::record(&[], 0..0, |_, _| part()) } else { part() }
         })
     }
 }
@@ -312,35 +322,32 @@ fn what_cannot_be_recorded_is_refused() {
 
 #[test]
 fn scalars_are_numbered_and_constants_are_not() {
-    let signature = || Signature { name: "it", slots: &[], tallies: 0, sums: 0 };
-    let (program, scalars) = record::<f32, _>(
-        signature(),
+    let Recorded { program, scalars, .. } = record::<f32>("it", |u, _| {
         // A scalar may depend on what another one is, and be of the type of sums.
-        || {
-            let [a, b] = [0.1, -3.0].map(Traced::<f32>::of);
-            (a, if b > Traced::default() { b } else { -b }, Traced::<f64>::of(0.7))
-        },
-        |(a, b, wide), _, u, _, _, _| {
-            if (u + *a).wide() > *wide { *b } else { u * Traced::of(0.1) }
-        },
-    )
+        let [a, b] = [0.1, -3.0].map(Traced::<f32>::of);
+        let (b, wide) = (if b > Traced::default() { b } else { -b }, Traced::<f64>::of(0.7));
+        let one = |u: Traced<f32>| if (u + a).wide() > wide { b } else { u * Traced::of(0.1) };
+        [Some(Traced::record(&[], 0..0, |_, _| one(u))), None]
+    })
     .unwrap();
     assert_eq!(scalars, [0.1, -3.0, 0.7]);
     assert_eq!(
         program.to_string(),
         "f32: u; s0, s1, s2\nt1 = u + s0\nt2 = f64(t1)\nt3 = s2 < t2\nt4 = -s1\nt5 = u * 0.1\nu' = if t3 then t4 else t5\n"
     );
-    assert_eq!(program.run(&scalars, &mut [], 1.0_f32, 0.0).unwrap().update, 3.0);
-    assert_eq!(program.run(&[0.1, -4.0, 0.7], &mut [], 1.0_f32, 0.0).unwrap().update, 4.0);
-    assert_eq!(program.run(&[0.1, -4.0, 2.0], &mut [], 1.0_f32, 0.0).unwrap().update, 0.1);
+    assert_eq!(program.run(&scalars, &mut [], 1.0_f32, 0.0).unwrap().update, Some(3.0));
+    assert_eq!(program.run(&[0.1, -4.0, 0.7], &mut [], 1.0_f32, 0.0).unwrap().update, Some(4.0));
+    assert_eq!(program.run(&[0.1, -4.0, 2.0], &mut [], 1.0_f32, 0.0).unwrap().update, Some(0.1));
 }
 
 #[test]
 fn names_are_told_apart() {
-    let signature = Signature { name: "it", slots: &["u", "mu", "mu", "s0", "t1", "a/b"], tallies: 0, sums: 0 };
-    let (program, _) =
-        record::<f64, _>(signature, || (), |(), slots, u, _, _, _| slots.iter().copied().sum::<Traced<f64>>() + u)
-            .unwrap();
+    let arrays = [0, 1, 2, 3, 4, 5].map(|address| Some(InRecord { address, dtype: DType::F64 }));
+    let sum = |u| Traced::record(&arrays, 0..0, |slots, _| slots.iter().copied().sum::<Traced<f64>>() + u);
+    let recorded = record::<f64>("it", |u, _| [Some(sum(u)), None]).unwrap();
+    let slots = ["u", "mu", "mu", "s0", "t1", "a/b"].map(String::from).to_vec();
+    let program = Program { slots, ..recorded.program };
+    assert!(!program.writes(0) && program.reads(0));
     assert!(program.to_string().starts_with("f64: u, u_, mu, mu_, s0_, t1_, a_b\n"), "{program}");
     assert!(program.to_string().ends_with("\nmu' = mu\nmu_' = mu_\ns0_' = s0_\nt1_' = t1_\na_b' = a_b\n"), "{program}");
 }
@@ -359,64 +366,40 @@ fn a_number_that_records_is_laid_out_as_what_it_stands_for() {
     assert_eq!((size_of::<Traced<f64>>(), align_of::<Traced<f64>>()), (size_of::<f64>(), align_of::<f64>()));
     assert_eq!([<Traced<f32>>::DTYPE, <Traced<f64>>::DTYPE], [DType::F32, DType::F64]);
     // Where nothing is recorded there is a zero, and nothing else.
-    assert_eq!(format!("{:?} {:?}", Traced::<f64>::default(), TracedTally::default()), "line 0 TracedTally(0)");
+    assert_eq!(format!("{:?}", Traced::<f64>::default()), "line 0");
     assert!(std::panic::catch_unwind(|| Traced::<f32>::of(1.0)).is_err());
 }
 
-/// Compares what a chain does to an element in a pass with what its program does, through the engine's own protocol.
-fn check_chain<F: super::Kind, S: Stage>(chain: &S, span: Span) -> Program {
-    let params = vec![0.5_f64; 3];
-    let structure = Structure::of(&params).unwrap();
-    let mut work = Work::new(&structure, chain.shape());
-    table::params(&params, &structure, &mut work.params, &mut work.path).unwrap();
-    let (structure, params) = (&structure, &work.params[..]);
-    let at = InitContext { structure, active: &[true], params, point: None, by_leaf: false, whole: None };
-    let mut state = chain.init_state(&at).unwrap();
-    let run = chain.begin(&mut state, &StepContext::new(structure, false, None));
-
-    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let signature = Signature { name: "chain", slots: &names[..S::SLOTS], tallies: S::SHAPE.sums, sums: 0 };
-    let (program, scalars) = record::<F, _>(
-        signature,
-        || chain.kernel::<Traced<F>>(&state, &run, 0),
-        |kernel, slots, u, p, tallies, _| {
-            // On each way counts are numbers, so the protocol can be recorded as it is.
-            let mut terms = vec![Term::default(); tallies.len()];
-            let u = S::apply(kernel, 0, span, slots, u, p, &mut terms);
-            tallies.iter_mut().zip(terms).for_each(|(tally, term)| *tally += term.count);
-            u
-        },
-    )
-    .unwrap();
-    let kernel = chain.kernel::<F>(&state, &run, 0);
-    for u in numbers::<F>() {
-        for p in numbers::<F>() {
-            let (mut slots, mut terms) = (vec![p / F::of(2.0); S::SLOTS], vec![Term::default(); S::SHAPE.sums]);
-            let mut interpreted = slots.clone();
-            let update = S::apply(&kernel, 0, span, &mut slots, u, p, &mut terms);
-            let made = program.run(&scalars, &mut interpreted, u, p).unwrap();
-            let all = slots.iter().zip(&interpreted).all(|(a, b)| same(*a, *b)) && same(update, made.update);
-            let counts = terms.iter().map(|term| term.count);
-            assert!(all && counts.eq(made.tallies.iter().copied()), "{chain:?} of {u}, {p}\n{program}");
+#[test]
+fn a_machine_that_fails_gives_the_step_up() {
+    struct Says(Vec<Vec<f64>>);
+    impl Machine for Says {
+        fn pass(&mut self, _: &Pass) -> Result<Vec<Vec<f64>>> {
+            Ok(self.0.clone())
         }
     }
-    program
+    let (optimizer, params) = (clip_by_global_norm(1.0), (vec![0.0_f32; 3],));
+    let mut state = optimizer.init(&params).unwrap();
+    let error = optimizer.step_on(&mut Says(vec![vec![1.0, 2.0]]), (), &mut state).unwrap_err();
+    assert!(error.is_argument() && error.to_string().contains("1 sums of `0`"), "{error}");
+    let error = optimizer.step_on(&mut Says(vec![vec![1.0]]), (), &mut state).unwrap_err();
+    assert!(error.is_poisoned(), "{error}");
 }
 
 #[test]
-fn whole_chains_are_recorded_as_the_engine_calls_them() {
-    let at_once = Span { from: 0, to: 0 };
-    let chain = (zero_nans(), clip(1.0), scale_by_lion(), scale_by_learning_rate(0.1));
-    let program = check_chain::<f32, _>(&chain, at_once);
-    check_chain::<f64, _>(&chain, at_once);
-    // What each part compares multiplies the ways, as long as parts are not joined.
-    assert_eq!((program.paths(), program.tallies().len()), (48, 1), "{program}");
-
-    let second = Span { from: 0, to: 1 };
-    let chain = (clip_by_global_norm(1.0), scale_by_adam(), add_decayed_weights(0.1), keep_params_nonnegative());
-    check_chain::<f32, _>(&chain, second);
-    assert!(check_chain::<f64, _>(&chain, second).reads_param());
-    check_chain::<f32, _>(&cautious(sgd(0.1).momentum(0.9)), second);
-    check_chain::<f32, _>(&masked(scale_by_adam(), Mask::all()), at_once);
-    check_chain::<f32, _>(&multi_steps(sgd(0.1).momentum(0.9).nesterov(true), 1), at_once);
+fn what_has_no_programs_says_which_part_and_why() {
+    let matrix = ndarray::Array2::<f32>::zeros((2, 2));
+    let error = chain((clip(1.0), muon(0.1))).programs(&matrix).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "scale_by_muon cannot be recorded as a program: it works on whole leaves, between passes"
+    );
+    // Found before the step begins, so that the state is as it was.
+    let optimizer = lookahead(adam(0.1), 2, 0.5).reset_state(true);
+    let (mut state, mut machine) = (optimizer.init(&matrix).unwrap(), optimizer.programs(&matrix).unwrap());
+    optimizer.step_on(&mut machine, (), &mut state).unwrap();
+    for _ in 0..2 {
+        let error = optimizer.step_on(&mut machine, (), &mut state).unwrap_err();
+        assert!(error.is_unrecordable() && error.to_string().contains("begins anew"), "{error}");
+    }
 }

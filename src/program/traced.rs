@@ -4,13 +4,13 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::iter::{Sum, empty};
 use core::num::FpCategory;
-use core::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Rem, RemAssign, Sub, SubAssign};
+use core::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Range, Rem, RemAssign, Sub, SubAssign};
 
 use num_traits::{Float, Num, NumCast, One, ToPrimitive, Zero};
 
 use super::op::{Binary, Comparison, Op, Type, Unary, Value};
 use super::recorder::{self, with};
-use crate::element::{Both, ByReal, DType, Element, PerReal, Real, sealed};
+use crate::element::{Both, ByReal, DType, Element, InRecord, PerReal, Real, Term, sealed};
 
 /// A number that stands for one of type `F`: a line of what this thread records.
 ///
@@ -65,6 +65,12 @@ impl<F: Kind> Traced<F> {
 
     pub(super) fn put(op: Op) -> Traced<F> {
         Traced::of_line(with(|r| r.put(op)))
+    }
+
+    /// The nearest number that is stored in a smaller type.
+    pub(super) fn rounded(self, dtype: DType) -> Traced<F> {
+        let line = self.line();
+        Traced::of_line(with(|r| r.rounded(line, dtype)))
     }
 
     /// A number that is known when the rule is compiled.
@@ -338,7 +344,7 @@ impl<F: Kind> Element for Traced<F> {
 
 impl<F: Kind> Real for Traced<F> {
     type Wide = Traced<f64>;
-    type Tally = TracedTally;
+    const RECORDS: bool = true;
 
     fn wide(self) -> Traced<f64> {
         match F::TYPE {
@@ -355,28 +361,40 @@ impl<F: Kind> Real for Traced<F> {
         Traced::constant(F::of_smallest())
     }
 
-    fn joined(
-        slots: &mut [Traced<F>],
-        tallies: &mut [TracedTally],
-        sums: &mut [Traced<f64>],
-        part: impl Fn(&mut [Traced<F>], &mut [TracedTally], &mut [Traced<f64>]) -> Traced<F>,
+    fn record(
+        arrays: &[Option<InRecord>],
+        sums: Range<usize>,
+        part: impl Fn(&mut [Traced<F>], &mut [Term<Traced<f64>>]) -> Traced<F>,
     ) -> Traced<F> {
-        let before = (slots.to_vec(), tallies.to_vec(), sums.to_vec());
+        let held = |array: &Option<InRecord>| array.map(|array| with(|r| r.slot(array)));
+        let held: Vec<_> =
+            arrays.iter().map(|array| held(array).map_or_else(Traced::default, Traced::of_line)).collect();
         let results = recorder::joined(&mut || {
-            slots.copy_from_slice(&before.0);
-            tallies.copy_from_slice(&before.1);
-            sums.copy_from_slice(&before.2);
-            let u = part(slots, tallies, sums);
-            let slots = slots.iter().map(|x| x.line());
-            let tallies = tallies.iter().map(|n| n.line());
-            let sums = sums.iter().map(|x| x.line());
-            slots.chain(tallies).chain(sums).chain([u.line()]).collect()
+            let (mut slots, mut terms) = (held.clone(), vec![Term::default(); sums.len()]);
+            let u = part(&mut slots, &mut terms);
+            let slots = slots.into_iter().map(Traced::line);
+            let terms = terms.into_iter().map(|term: Term<Traced<f64>>| match term.sum {
+                Some(sum) => sum.line(),
+                None => with(|r| r.put(Op::Constant(Value::Count(term.count)))),
+            });
+            slots.chain(terms).chain([u.line()]).collect()
         });
-        let mut results = results.into_iter();
-        slots.iter_mut().zip(&mut results).for_each(|(x, line)| *x = Traced::of_line(line));
-        tallies.iter_mut().zip(&mut results).for_each(|(n, line)| *n = TracedTally(line));
-        sums.iter_mut().zip(&mut results).for_each(|(x, line)| *x = Traced::of_line(line));
-        Traced::of_line(results.next().expect("the update is the last result"))
+        let (slots, rest) = results.split_at(arrays.len());
+        let (terms, u) = rest.split_at(sums.len());
+        with(|r| {
+            let written = arrays.iter().zip(slots).filter_map(|(array, line)| Some(((*array)?, *line)));
+            written.for_each(|(array, line)| r.write(array, line));
+            sums.zip(terms).for_each(|(sum, line)| r.add(sum, *line));
+        });
+        Traced::of_line(u[0])
+    }
+
+    fn enter(part: &'static str) -> &'static str {
+        with(|r| r.enter(part))
+    }
+
+    fn refuse(why: &'static str) {
+        with(|r| r.refuse(why));
     }
 
     fn pick<P: PerReal>(_: &Both<P>) -> Option<&P::Of<Traced<F>>> {
@@ -385,28 +403,5 @@ impl<F: Kind> Real for Traced<F> {
 
     fn split<J: ByReal>(_: J, _: J::Argument<Traced<F>>) -> Option<J::Output> {
         None
-    }
-}
-
-/// A count of elements: a line of what this thread records. All bits clear are zero.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TracedTally(u32);
-
-impl TracedTally {
-    pub(super) fn line(self) -> u32 {
-        match self.0 {
-            0 => with(|r| r.put(Op::Constant(Value::Count(0)))),
-            line => line,
-        }
-    }
-}
-
-impl AddAssign<u32> for TracedTally {
-    fn add_assign(&mut self, n: u32) {
-        let line = self.line();
-        self.0 = with(|r| {
-            let n = r.put(Op::Constant(Value::Count(n)));
-            r.put(Op::Binary(Binary::Add, line, n))
-        });
     }
 }

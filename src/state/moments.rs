@@ -5,11 +5,13 @@ use core::hash::{Hash, Hasher};
 use ndarray::ArrayD;
 
 use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
-use crate::element::{DType, Element, with_dtype};
+use crate::element::{DType, Element, InRecord, with_dtype};
 use crate::error::{Error, Result};
 use crate::layout::elements;
 use crate::memory::{Buffer, InPage, RawSlice, RawStrided};
-use crate::tree::{Cursor, LeafMut, LeafParts, LeafRef, LeafSpec, PartOf, Structure, dense_strides};
+use crate::tree::{
+    Cursor, LeafMut, LeafParts, LeafRef, LeafSpec, PartOf, Structure, Tree, TreeMut, WalkMut, dense_strides, for_each_leaf,
+};
 
 /// Float arrays, one for each leaf that a transformation acts on: first and second moments, traces, accumulators.
 ///
@@ -114,6 +116,73 @@ impl Moments {
         Ok(Moments { arrays: arrays.collect::<Result<_>>()? })
     }
 
+    /// Copies of a tree's leaves, of the types that `dtype` gives, each in the memory order of the structure's leaf: as the
+    /// arrays of a state lie that was made for parameters of this structure.
+    ///
+    /// # Errors
+    ///
+    /// If the tree has not this structure, or a leaf's elements would be rounded; or as [`like`](Moments::like).
+    pub fn of_tree<T: Tree + ?Sized>(
+        tree: &T,
+        structure: &Structure,
+        dtype: impl Fn(&LeafSpec) -> DType,
+    ) -> Result<Moments> {
+        let mut copies = Moments::like(structure, &vec![true; structure.len()], 0.0, &dtype)?;
+        let found = Structure::of(tree)?;
+        let differences = structure.compare(&found, |ours, theirs| theirs.size() <= ours.compute().size());
+        if !differences.is_empty() {
+            return Err(Error::structure("a tree does not fit the parameters", differences));
+        }
+        let (mut copies_of, mut wider) = (copies.views_mut(), None);
+        for_each_leaf(tree, |path, leaf| {
+            let Some((number, mut copy)) = copies_of.next() else { return };
+            if leaf.dtype().size() > copy.dtype().size() {
+                wider.get_or_insert((path.to_owned(), structure.leaves()[number].dtype(), leaf.dtype()));
+            }
+            copy.assign_f64(&leaf.to_f64());
+        });
+        drop(copies_of);
+        match wider {
+            Some((path, expected, found)) => Err(Error::argument("of_tree", &path, &expected.to_string(), found)),
+            None => Ok(copies),
+        }
+    }
+
+    /// Copies arrays that were made by [`of_tree`](Moments::of_tree) back into a tree.
+    ///
+    /// # Errors
+    ///
+    /// If the tree has not this structure; then nothing has been changed.
+    pub fn to_tree<T: TreeMut + ?Sized>(&self, tree: &mut T, structure: &Structure) -> Result<()> {
+        let differences = structure.differences(&*tree);
+        if !differences.is_empty() {
+            return Err(Error::structure("a tree does not fit the parameters", differences));
+        }
+        let mut views = self.views();
+        let mut assign = |_: &str, mut leaf: LeafMut<'_>| {
+            views.next().into_iter().for_each(|(_, view)| leaf.assign_f64(&view.to_f64()));
+        };
+        tree.walk_mut(&mut WalkMut::new(&mut String::new(), &mut assign));
+        Ok(())
+    }
+
+    /// A leaf's elements in memory order, in `f64`, which holds each exactly; none if it has no array.
+    pub(crate) fn in_order(&self, leaf: usize) -> Vec<f64> {
+        let Some(array) = self.array(leaf) else { return Vec::new() };
+        with_dtype!(array.data.dtype(), T => {
+            array.data.get::<T>().unwrap_or_default().iter().map(|x| x.as_f64()).collect()
+        })
+    }
+
+    /// Overwrites a leaf's elements, given in memory order.
+    pub(crate) fn set_in_order(&mut self, leaf: usize, values: &[f64]) {
+        let Some(dtype) = self.dtype(leaf) else { return };
+        with_dtype!(dtype, T => {
+            let elements = self.get_mut::<T>(leaf).unwrap_or_default().iter_mut();
+            elements.zip(values).for_each(|(to, from)| *to = T::from_f64(*from));
+        });
+    }
+
     /// How many leaves the tree has, with an array or without.
     pub fn len(&self) -> usize {
         self.arrays.len()
@@ -204,8 +273,19 @@ impl Moments {
         self.array(leaf).map(|a| a.data.raw().placed_at(a.part.as_ref().map_or(0, |part| part.begins)))
     }
 
-    pub(crate) fn as_bytes(&self, leaf: usize) -> Option<&[u8]> {
+    /// Which array it is, for values that are nowhere in memory.
+    pub(crate) fn in_record(&self, leaf: usize) -> Option<InRecord> {
+        self.dtype(leaf).map(|dtype| InRecord { address: core::ptr::from_ref(self).addr(), dtype })
+    }
+
+    /// The bytes of a leaf's elements in memory order, as they lie on this machine; `None` if the leaf has no array.
+    pub fn as_bytes(&self, leaf: usize) -> Option<&[u8]> {
         self.array(leaf).map(|a| a.data.as_bytes())
+    }
+
+    /// The same, to write. All bytes are numbers.
+    pub fn as_bytes_mut(&mut self, leaf: usize) -> Option<&mut [u8]> {
+        self.arrays.get_mut(leaf)?.as_mut().map(|a| a.data.as_bytes_mut())
     }
 
     /// The arrays, with the leaves they belong to.

@@ -8,6 +8,7 @@ use crate::engine::{Outcome, Plan, Sink, Stage, Updates, Work, table};
 use crate::error::{Error, Result};
 use crate::extra::Extra;
 use crate::needs::{Level, Provides};
+use crate::program::{Machine, Passes, Programs};
 use crate::state::Readings;
 use crate::tree::{Tree, TreeMut};
 
@@ -293,6 +294,77 @@ pub trait GradientTransformation: Stage {
         Self: Sized,
     {
         state.readings(self)
+    }
+
+    /// Does a step whose passes are done by another machine, such as a GPU, which has the parameters, the gradients and the
+    /// state's arrays. The counts, scalars and decisions of the state are worked out here, as in [`step`](Self::step); its
+    /// arrays here stay as they are.
+    ///
+    /// See [`Machine`] for what it is told, and [`Interpreter`](crate::program::Interpreter) for an example.
+    ///
+    /// # Cost
+    ///
+    /// Each pass is recorded for each leaf: some microseconds. What costs a machine time to prepare, it can keep: programs
+    /// that do the same [are equal](crate::program::Program), whatever the step.
+    ///
+    /// # Errors
+    ///
+    /// If a part [cannot be recorded](crate::Error::is_unrecordable), of which the name is said; if the machine fails. Unless
+    /// that was found before the step began, the state [cannot be used any more](crate::Error::is_poisoned):
+    /// [`programs`](Self::programs) tells beforehand.
+    fn step_on<E>(&self, machine: &mut dyn Machine, extra: E, state: &mut OptState<Self>) -> Result<Outcome>
+    where
+        E: Extra<()> + Provides<Self::Needs>,
+        Self: Sized,
+    {
+        if self.needs() >= Level::ValueFn {
+            return Err(Error::unrecordable(&self.describe(), "it asks for the loss at other points"));
+        }
+        let mut passes = Passes::new(machine, &state.inner);
+        state.run_elsewhere(self, extra.loss(), &mut passes)
+    }
+
+    /// The arithmetic of a step, pass by pass, as programs that can be shown, compared, run, or written in another language:
+    /// of the first step for parameters of this structure, when all that is added up at barriers is 0 and the loss is 1.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = chain((clip_by_global_norm(1.0), sgd(0.1)));
+    /// let shown = optimizer.programs(&vec![0.0_f32; 8])?.to_string();
+    /// let lines = [
+    ///     "pass 0, from gradients, leaves 0",
+    ///     "f32: u; s0",
+    ///     "t1 = f64(u)",
+    ///     "sum0' = t1 * t1",
+    ///     "pass 1, from gradients, leaves 0",
+    ///     "f32: u, p; s0, s1",
+    ///     "t1 = u * s0",
+    ///     "t2 = t1 * s1",
+    ///     "t3 = t2 == 0.0",
+    ///     "t4 = if t3 then -0.0 else t2",
+    ///     "p' = p + t4",
+    /// ];
+    /// assert_eq!(shown.lines().collect::<Vec<_>>(), lines);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`init`](Self::init); and if a part [cannot be recorded](crate::Error::is_unrecordable), since it works on whole
+    /// leaves, asks for the loss at other points, goes by where an element is, looks at stretches of updates, is in a box, or
+    /// does to numbers what is neither arithmetic nor comparison. The error says which part, and why.
+    fn programs<P: Tree + ?Sized>(&self, params: &P) -> Result<Programs>
+    where
+        Self: Sized,
+    {
+        if self.needs() >= Level::ValueFn {
+            return Err(Error::unrecordable(&self.describe(), "it asks for the loss at other points"));
+        }
+        let (mut state, mut programs) = (self.init(params)?, Programs::default());
+        let mut passes = Passes::new(&mut programs, &state.inner);
+        state.run_elsewhere(self, Some(1.0), &mut passes)?;
+        Ok(programs)
     }
 
     /// What a step does to memory, for parameters of this structure and gradients of the same types.

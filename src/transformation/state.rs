@@ -5,7 +5,9 @@ use core::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
 use crate::element::DType;
-use crate::engine::{Ask, Evaluate, InitContext, Objective, Outcome, Sink, Stage, StepContext, Updates, Work, table};
+use crate::engine::{
+    Ask, Evaluate, InitContext, Objective, Outcome, Remote, Sink, Stage, StepContext, Updates, Work, table,
+};
 use crate::error::{Error, Result};
 use crate::recall::{Known, Recall};
 use crate::state::{Layout, Reader, Readings, Schema, StateWalk, items, items_mut, put};
@@ -177,12 +179,22 @@ impl<T: Stage> OptState<T> {
         sink: Sink<'_>,
     ) -> Result<Outcome> {
         let structure = self.structure.clone();
-        self.run_at(
-            transformation,
-            &StepContext { by_leaf: self.by_leaf, ..StepContext::new(&structure, false, value) },
-            objective,
-            sink,
-        )
+        let at = StepContext { by_leaf: self.by_leaf, ..StepContext::new(&structure, false, value) };
+        self.run_at(transformation, &at, objective, sink, None)
+    }
+
+    /// A step whose passes are done elsewhere.
+    pub(crate) fn run_elsewhere(
+        &mut self,
+        transformation: &T,
+        value: Option<f64>,
+        elsewhere: &mut (dyn Remote<T> + '_),
+    ) -> Result<Outcome> {
+        self.ready(transformation)?;
+        let structure = self.structure.clone();
+        let at = StepContext::new(&structure, false, value);
+        let at = StepContext { by_leaf: self.by_leaf, elsewhere: true, ..at };
+        self.run_at(transformation, &at, None, Sink::Params, Some(elsewhere))
     }
 
     fn run_at(
@@ -191,6 +203,7 @@ impl<T: Stage> OptState<T> {
         at: &StepContext<'_>,
         objective: Option<&mut (dyn Evaluate + '_)>,
         sink: Sink<'_>,
+        mut elsewhere: Option<&mut (dyn Remote<T> + '_)>,
     ) -> Result<Outcome> {
         let Work { params, rows, absent, .. } = &self.work;
         transformation.check(&self.inner, &StepContext { params, rows: &rows.leaves, absent, ..*at })?;
@@ -200,10 +213,11 @@ impl<T: Stage> OptState<T> {
         let failure = OnceLock::new();
         let at = &StepContext { failure: Some(&failure), ..*at };
         let asks = objective.as_mut().map(|objective| objective as &mut dyn Ask);
-        let outcome = self.work.step(transformation, &mut self.inner, at, asks, sink);
+        let outcome = self.work.step(transformation, &mut self.inner, at, asks, sink, elsewhere.as_deref_mut());
         self.work.params.clear();
         self.work.grads.clear();
-        if let Some(error) = objective.and_then(|objective| objective.error).or(failure.into_inner()) {
+        let asked = objective.and_then(|objective| objective.error).or(failure.into_inner());
+        if let Some(error) = asked.or_else(|| elsewhere.and_then(|elsewhere| elsewhere.error())) {
             return Err(error);
         }
         self.poisoned = false;
@@ -241,6 +255,7 @@ impl<T: Stage> OptState<T> {
             &StepContext { by_leaf: self.by_leaf, ..StepContext::new(&structure, true, None) },
             None,
             Sink::Params,
+            None,
         )
     }
 }

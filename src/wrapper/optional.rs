@@ -106,7 +106,7 @@ impl<T: Stage> Stage for Option<T> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term],
+        terms: &mut [Term<C::Wide>],
     ) -> C {
         match &k.0 {
             Some(k) => T::apply::<C>(k, at, span, slots, u, p, terms),

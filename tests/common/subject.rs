@@ -4,6 +4,7 @@
 use gradchain::arguments::Arguments;
 use gradchain::needs::{Includes, ValueAndGradFn};
 use gradchain::prelude::{OptState, Outcome, Updates};
+use gradchain::program::{Machine, Programs};
 use gradchain::state::{Schema, State, StateWalk, StateWalkMut};
 use gradchain::tree::DynTree;
 use gradchain::watch::Readings;
@@ -22,6 +23,9 @@ pub trait Subject: Sync {
 
     /// The state before the first step, of the transformation itself.
     fn init(&self, params: &DynTree) -> Result<Box<dyn Session>>;
+
+    /// The programs of a step.
+    fn programs(&self, params: &DynTree) -> Result<Programs>;
 
     /// The same, boxed by the crate: for chains, and for wrappers around it.
     fn boxed(&self) -> Member;
@@ -47,6 +51,7 @@ impl dyn Subject + '_ {
 /// A transformation and its state.
 pub trait Session {
     fn step(&mut self, params: &mut DynTree, grads: &dyn Tree) -> Result<Outcome>;
+    fn step_on(&mut self, machine: &mut dyn Machine) -> Result<Outcome>;
     fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates>;
     fn update_into(&mut self, grads: &DynTree, params: &DynTree, updates: &mut Updates) -> Result<Outcome>;
     fn update_owned(&mut self, grads: DynTree, params: &DynTree) -> Result<(DynTree, Outcome)>;
@@ -106,6 +111,9 @@ impl<T: Registered> Subject for Entry<T> {
     fn init(&self, params: &DynTree) -> Result<Box<dyn Session>> {
         Ok(Box::new(Running { transformation: self.transformation.clone(), state: self.transformation.init(params)? }))
     }
+    fn programs(&self, params: &DynTree) -> Result<Programs> {
+        self.transformation.programs(params)
+    }
     fn boxed(&self) -> Member {
         self.transformation.clone().member()
     }
@@ -126,6 +134,9 @@ where
     fn init(&self, params: &DynTree) -> Result<Box<dyn Session>> {
         self.0.init(params)
     }
+    fn programs(&self, params: &DynTree) -> Result<Programs> {
+        self.0.programs(params)
+    }
     fn boxed(&self) -> Member {
         self.0.boxed()
     }
@@ -142,6 +153,9 @@ struct Running<T: GradientTransformation> {
 impl<T: Registered> Session for Running<T> {
     fn step(&mut self, params: &mut DynTree, grads: &dyn Tree) -> Result<Outcome> {
         self.transformation.step_given(params, grads, &mut self.state)
+    }
+    fn step_on(&mut self, machine: &mut dyn Machine) -> Result<Outcome> {
+        self.transformation.step_on_given(machine, &mut self.state)
     }
     fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates> {
         self.transformation.update_given(grads, &mut self.state, params)

@@ -2,7 +2,7 @@
 
 use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch};
-use super::super::kernel::Slots;
+use super::super::kernel::{MOST_SLOTS, Slots};
 use super::super::sums::LANES;
 use super::super::{SlotList, Term, Tile};
 use super::SlotArray;
@@ -45,8 +45,8 @@ pub(super) const MOST_SUMS: usize = 4;
 
 /// Says what an element of a fused loop adds up.
 #[inline(always)]
-pub(super) fn add_sums<W: Real>(terms: &mut [Term], sums: &impl SlotArray<W>) {
-    terms.iter_mut().zip(sums.as_slice()).for_each(|(term, sum)| term.sum = Some(sum.as_f64()));
+pub(super) fn add_sums<W: Real>(terms: &mut [Term<W>], sums: &impl SlotArray<W>) {
+    terms.iter_mut().zip(sums.as_slice()).for_each(|(term, sum)| term.sum = Some(*sum));
 }
 
 /// What is done to one element.
@@ -61,6 +61,21 @@ pub(super) trait OnElement<C: Real>: Copy {
     const REWRITES: bool;
     /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
     fn apply(self, slots: &mut Self::Slots, u: C, p: C) -> (C, Self::Sums);
+}
+
+/// Does something to the state of one element: what is not read is zero, and what is not written stays.
+#[inline(always)]
+pub(super) fn on_slots<C: Real, S: SlotArray<C>, T>(
+    accesses: &[Access],
+    slots: &mut [C],
+    f: impl FnOnce(&mut S) -> T,
+) -> T {
+    let mut own = [C::zero(); MOST_SLOTS];
+    let with = |slot: &usize, may: fn(Access) -> bool| may(Access::of(accesses, *slot));
+    (0..S::LEN).filter(|slot| with(slot, Access::reads)).for_each(|slot| own[slot] = slots[slot]);
+    let done = f(S::of(&mut own[..S::LEN]));
+    (0..S::LEN).filter(|slot| with(slot, Access::writes)).for_each(|slot| slots[slot] = own[slot]);
+    done
 }
 
 /// The sums of a stretch: side by side in lanes, so that adding up can be vectorised; see [`LANES`].
@@ -234,6 +249,14 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
 ) {
     if !arrays.has(tile.leaf) {
         return;
+    }
+    if const { C::RECORDS } {
+        let (listed, p) = (arrays.all.iter().map(|array| array.in_record(tile.leaf)).collect::<Vec<_>>(), p[0]);
+        return tile.record(&listed, sum..sum + F::Sums::LEN, |slots, u, terms| {
+            let (next, sums) = on_slots::<C, F::Slots, _>(F::ACCESS, slots, |slots| f.apply(slots, u, p));
+            add_sums(terms, &sums);
+            if F::REWRITES { next } else { u }
+        });
     }
     let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
     let spare = core::mem::take(&mut tile.spare);

@@ -251,6 +251,9 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
             fused_tile(rule, state, run, place, span, tile);
         } else if span.has(place.at) {
             let Some(list) = state.arrays.of_leaf(leaf) else { return };
+            if const { C::RECORDS } {
+                return C::refuse("what it does to an element depends on where the element is");
+            }
             tile.settle();
             let (memory, k, isa) = (&state.memory, rule.scalars(&state.memory, leaf), tile.isa);
             let spare = core::mem::take(&mut tile.spare);
@@ -276,7 +279,15 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, terms: &mut [Term]) -> C {
+    fn apply<C: Real>(
+        k: &R::Scalars<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term<C::Wide>],
+    ) -> C {
         if !span.has(at) {
             return u;
         }

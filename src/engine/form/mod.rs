@@ -165,7 +165,7 @@ pub trait Form<P: ?Sized> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term],
+        terms: &mut [Term<C::Wide>],
     ) -> C;
     fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
     fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str)) {
@@ -246,7 +246,9 @@ impl<P: Part> Stage for P {
         P::Form::ends_at(self, state, run)
     }
     fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        let around = C::enter(P::NAME);
         P::Form::tile(self, state, run, place, span, tile);
+        C::enter(around);
     }
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         P::Form::fuses_now(self, state, run, leaf)
@@ -266,7 +268,7 @@ impl<P: Part> Stage for P {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term],
+        terms: &mut [Term<C::Wide>],
     ) -> C {
         P::Form::apply::<C>(k, at, span, slots, u, p, terms)
     }

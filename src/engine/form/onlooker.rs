@@ -151,6 +151,9 @@ impl<P: Onlooker> Form<P> for LooksOn {
     fn tile<C: Real>(part: &P, _: &P::Memory, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
         // A later pass that computes the same updates again must not look at them again.
         if place.at == span.to {
+            if const { C::RECORDS } {
+                return C::refuse("it looks at stretches of updates, not at one");
+            }
             let (isa, all_sums) = (tile.isa, core::mem::take(&mut tile.sums));
             let sums = &mut all_sums[place.sum..][..part.sums()];
             let p = if part.reads_params() { tile.p } else { &[] };
@@ -162,7 +165,7 @@ impl<P: Onlooker> Form<P> for LooksOn {
     fn kernel<C: Real>(_: &P, _: &P::Memory, (): &(), _: usize) {}
 
     #[inline(always)]
-    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term]) -> C {
+    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term<C::Wide>]) -> C {
         u
     }
 

@@ -262,7 +262,15 @@ impl<R: Rule> Form<R> for OneElement {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, _: &mut [Term]) -> C {
+    fn apply<C: Real>(
+        k: &R::Scalars<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        _: &mut [Term<C::Wide>],
+    ) -> C {
         if span.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
     }
 

@@ -1,10 +1,9 @@
 //! Two passes: take in, decide, give out.
 
-use super::super::kernel::MOST_SLOTS;
 use super::super::{
     InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree, fused_tile,
 };
-use super::loops::{Access, MOST_SUMS, OnElement, add_sums, each, reads_any};
+use super::loops::{Access, MOST_SUMS, OnElement, add_sums, each, on_slots, reads_any};
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
@@ -182,17 +181,6 @@ const fn writes(accesses: &[Access]) -> bool {
     slot < accesses.len()
 }
 
-/// Does something to the state of one element: what is not read is zero, and what is not written stays.
-#[inline(always)]
-fn on_slots<C: Real, S: SlotArray<C>, T>(accesses: &[Access], slots: &mut [C], f: impl FnOnce(&mut S) -> T) -> T {
-    let mut own = [C::zero(); MOST_SLOTS];
-    let with = |slot: &usize, may: fn(Access) -> bool| may(Access::of(accesses, *slot));
-    (0..S::LEN).filter(|slot| with(slot, Access::reads)).for_each(|slot| own[slot] = slots[slot]);
-    let done = f(S::of(&mut own[..S::LEN]));
-    (0..S::LEN).filter(|slot| with(slot, Access::writes)).for_each(|slot| slots[slot] = own[slot]);
-    done
-}
-
 impl<P: TwoPasses> Form<P> for TwoPass {
     type Needs = P::Needs;
     type State = PartState<P::Memory>;
@@ -281,7 +269,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term],
+        terms: &mut [Term<C::Wide>],
     ) -> C {
         // The one pass that ends here takes in, whatever is run again later.
         if span.to == at {

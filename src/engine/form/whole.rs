@@ -204,12 +204,14 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         }
     }
 
-    fn tile<C: Real>(_: &W, _: &W::State, _: &bool, _: Place, _: Span, _: &mut Tile<'_, C>) {}
+    fn tile<C: Real>(_: &W, _: &W::State, _: &bool, _: Place, _: Span, _: &mut Tile<'_, C>) {
+        C::refuse("it works on whole leaves, between passes");
+    }
 
     fn kernel<C: Real>(_: &W, _: &W::State, _: &bool, _: usize) {}
 
     #[inline(always)]
-    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term]) -> C {
+    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term<C::Wide>]) -> C {
         u
     }
 

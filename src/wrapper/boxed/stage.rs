@@ -95,8 +95,10 @@ macro_rules! boxed_stage {
             }
 
             fn tile<C: Real>(&self, state: &BoxedState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-                C::split(DynTile { inside: &**self, state: &*state.0, place, span, tile: PhantomData }, tile)
-                    .expect("there are tiles of `f32` and `f64` only");
+                let job = DynTile { inside: &**self, state: &*state.0, place, span, tile: PhantomData };
+                if C::split(job, tile).is_none() {
+                    C::refuse("it is in a box, in which it is compiled for numbers only");
+                }
             }
 
             fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}

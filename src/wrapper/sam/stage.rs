@@ -18,6 +18,7 @@ pub enum SamRun<O, A, S> {
     Descend(O, bool, Option<Box<S>>),
 }
 
+#[derive(Clone, Copy)]
 struct Remember;
 
 impl<C: Real> SlotJob<C> for Remember {
@@ -27,6 +28,7 @@ impl<C: Real> SlotJob<C> for Remember {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Return;
 
 impl<C: Real> SlotJob<C> for Return {

@@ -14,6 +14,7 @@ mod masks;
 mod mini_steps;
 mod neighbours;
 mod nestings;
+mod programs;
 mod readings;
 #[cfg(feature = "checkpoint")]
 mod resuming;

@@ -246,11 +246,17 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn tile<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         // A wrapper without arithmetic has no loop of its own: what is inside fuses by itself.
-        let is_loop = const { O::BEFORE || O::AFTER || O::WAITS };
+        let is_loop = const { (O::BEFORE || O::AFTER || O::WAITS) && !C::RECORDS };
         if is_loop && (const { Self::FUSES_ALWAYS } || part.fuses_now(state, run, tile.leaf)) {
             return fused_tile(part, state, run, place, span, tile);
         }
         if P::LOOKS && place.at == span.to {
+            if const { C::RECORDS } {
+                return tile.record(&[], place.sum..place.sum + 1, |_, u, sums| {
+                    sums[0].sum = Some(P::look(u));
+                    u
+                });
+            }
             let (isa, u) = (tile.isa, tile.input());
             let seen = dispatch(isa, Look::<P, C>(u, PhantomData));
             tile.sums[place.sum] += seen;
@@ -332,7 +338,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term],
+        terms: &mut [Term<C::Wide>],
     ) -> C {
         let at = at + P::LOOKS as usize;
         if P::CHOOSES && !k.on {

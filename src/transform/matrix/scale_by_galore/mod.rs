@@ -338,7 +338,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         ));
         debug_assert!(fits.is_ok(), "both were made for this structure");
         let within = at.inside(&structure);
-        work.step(&self.base_optimizer, base_optimizer_state, &within, None, Sink::Updates(&updates.leaves));
+        work.step(&self.base_optimizer, base_optimizer_state, &within, None, Sink::Updates(&updates.leaves), None);
         work.params.clear();
         work.grads.clear();
         tree.visit(&mut ProjectBack { projector, inside, scale: self.scale.at(count) });

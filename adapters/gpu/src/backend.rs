@@ -1,0 +1,46 @@
+//! What a kind of device must be able to do.
+
+use gradchain::{Error, Result};
+
+use crate::print::Language;
+
+/// A kind of device: memory, and kernels that are compiled from text. [`Wgpu`](crate::Wgpu) and [`Cuda`](crate::Cuda) are the two.
+pub trait Backend: Sized {
+    /// Memory on the device.
+    type Buffer;
+    #[doc(hidden)]
+    type Kernel;
+
+    /// The name of the device.
+    fn name(&self) -> String;
+    #[doc(hidden)]
+    #[allow(private_interfaces, reason = "called by this crate only")]
+    fn language(&self) -> Language;
+    /// Memory of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    fn buffer(&self, bytes: usize) -> Result<Self::Buffer>;
+    /// Writes bytes to the beginning of a buffer.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn write(&self, buffer: &mut Self::Buffer, bytes: &[u8]) -> Result<()>;
+    /// Reads so many bytes from the beginning of a buffer, after everything that was launched before.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn read(&self, buffer: &Self::Buffer, bytes: usize) -> Result<Vec<u8>>;
+    #[doc(hidden)]
+    fn compile(&self, text: &str, bindings: usize) -> Result<Self::Kernel>;
+    #[doc(hidden)]
+    fn launch(&self, kernel: &Self::Kernel, buffers: &[&Self::Buffer], groups: u32) -> Result<()>;
+}
+
+/// What a device said that went wrong.
+pub(crate) fn failure(device: &str, problem: impl std::fmt::Display) -> Error {
+    Error::state(device, problem.to_string())
+}

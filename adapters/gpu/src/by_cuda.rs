@@ -1,0 +1,128 @@
+//! Devices of NVIDIA, by CUDA.
+#![allow(unsafe_code, reason = "kernels are called with pointers, and libraries are loaded while the program runs")]
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
+use gradchain::Result;
+use gradchain::program::{LeafProgram, Pass};
+
+use crate::backend::{Backend, failure};
+use crate::print::{self, Language};
+
+const NAME: &str = "cuda";
+
+/// A device of NVIDIA, with kernels in CUDA C that are compiled by NVRTC; see [`Device::cuda`](crate::Device::cuda).
+#[derive(Debug)]
+pub struct Cuda {
+    name: String,
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    capability: (i32, i32),
+}
+
+/// The kernel that a device of NVIDIA runs for a leaf in a pass, as text.
+///
+/// # Errors
+///
+/// If CUDA cannot say it.
+pub fn cuda_source(pass: &Pass, leaf: &LeafProgram) -> Result<String> {
+    print::print(Language::Cuda, pass.from_stored, leaf).map(|kernel| kernel.text)
+}
+
+/// Compiles a kernel for devices of a compute capability, such as `(9, 0)`: to PTX, with each operation rounded for itself.
+///
+/// # Errors
+///
+/// If NVRTC is not there, or does not understand the text.
+pub fn compile_cuda(text: &str, capability: (i32, i32)) -> Result<String> {
+    compiled(text, capability).map(|ptx| ptx.to_src())
+}
+
+fn compiled(text: &str, (major, minor): (i32, i32)) -> Result<Ptx> {
+    // SAFETY: it loads NVIDIA's library, which is loaded next in any case.
+    if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
+        return Err(failure(
+            NAME,
+            "the library of the compiler, libnvrtc, is not found; it is looked for where the linker looks",
+        ));
+    }
+    let options = CompileOptions {
+        fmad: Some(false),
+        ftz: Some(false),
+        prec_div: Some(true),
+        prec_sqrt: Some(true),
+        options: vec![format!("--gpu-architecture=compute_{major}{minor}")],
+        ..CompileOptions::default()
+    };
+    compile_ptx_with_opts(text, options).map_err(|error| failure(NAME, format!("{error:?}")))
+}
+
+impl Cuda {
+    pub(crate) fn new(number: usize) -> Result<Cuda> {
+        // SAFETY: it loads NVIDIA's library, which is loaded next in any case.
+        if !unsafe { cudarc::driver::sys::is_culib_present() } {
+            return Err(failure(NAME, "the library of the driver, libcuda, is not found: is there an NVIDIA device?"));
+        }
+        // SAFETY: as above.
+        if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
+            return Err(failure(NAME, "the library of the compiler, libnvrtc, is not found"));
+        }
+        let said = |error: cudarc::driver::DriverError| failure(NAME, error);
+        let context = CudaContext::new(number).map_err(said)?;
+        let (name, capability) = (context.name().map_err(said)?, context.compute_capability().map_err(said)?);
+        Ok(Cuda { name, stream: context.default_stream(), context, capability })
+    }
+
+    /// The stream that steps are put into, to launch work of your own that writes gradients.
+    pub fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    fn said(&self, error: cudarc::driver::DriverError) -> gradchain::Error {
+        failure(&self.name, error)
+    }
+}
+
+impl Backend for Cuda {
+    type Buffer = CudaSlice<u8>;
+    type Kernel = CudaFunction;
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    #[allow(private_interfaces, reason = "called by this crate only")]
+    fn language(&self) -> Language {
+        Language::Cuda
+    }
+
+    fn buffer(&self, bytes: usize) -> Result<CudaSlice<u8>> {
+        self.stream.alloc_zeros(bytes.max(8)).map_err(|error| self.said(error))
+    }
+
+    fn write(&self, buffer: &mut CudaSlice<u8>, bytes: &[u8]) -> Result<()> {
+        let Some(mut to) = buffer.try_slice_mut(..bytes.len()).filter(|_| !bytes.is_empty()) else { return Ok(()) };
+        self.stream.memcpy_htod(bytes, &mut to).map_err(|error| self.said(error))
+    }
+
+    fn read(&self, buffer: &CudaSlice<u8>, bytes: usize) -> Result<Vec<u8>> {
+        let Some(from) = buffer.try_slice(..bytes).filter(|_| bytes > 0) else { return Ok(Vec::new()) };
+        self.stream.clone_dtoh(&from).map_err(|error| self.said(error))
+    }
+
+    fn compile(&self, text: &str, _: usize) -> Result<CudaFunction> {
+        let module = self.context.load_module(compiled(text, self.capability)?).map_err(|error| self.said(error))?;
+        module.load_function("run").map_err(|error| self.said(error))
+    }
+
+    fn launch(&self, kernel: &CudaFunction, buffers: &[&CudaSlice<u8>], groups: u32) -> Result<()> {
+        let config = LaunchConfig { grid_dim: (groups, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
+        let mut launch = self.stream.launch_builder(kernel);
+        buffers.iter().for_each(|buffer| drop(launch.arg(*buffer)));
+        // SAFETY: the kernel was printed with a pointer for each of these buffers, of its type; each has room for the elements
+        // that the kernel is told of, and it goes to none beyond.
+        unsafe { launch.launch(config) }.map(drop).map_err(|error| self.said(error))
+    }
+}

@@ -1,0 +1,165 @@
+//! Devices by Vulkan, Metal and Direct3D 12.
+
+use wgpu::{BufferUsages, Features};
+
+use crate::backend::{Backend, failure};
+use crate::print::Language;
+use gradchain::Result;
+
+const NAME: &str = "wgpu";
+
+/// A device by Vulkan, Metal or Direct3D 12, with kernels in WGSL; see [`Device::wgpu`](crate::Device::wgpu).
+#[derive(Debug)]
+pub struct Wgpu {
+    name: String,
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    wide: bool,
+}
+
+impl Wgpu {
+    pub(crate) fn new(wide: bool) -> Result<Wgpu> {
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+        let options = wgpu::RequestAdapterOptions {
+            power_preference: wgpu::PowerPreference::HighPerformance,
+            ..wgpu::RequestAdapterOptions::default()
+        };
+        let adapter = pollster::block_on(instance.request_adapter(&options))
+            .map_err(|error| failure(NAME, format!("no device was found: {error}")))?;
+        let wide = wide && adapter.features().contains(Features::SHADER_F64);
+        let descriptor = wgpu::DeviceDescriptor {
+            required_features: if wide { Features::SHADER_F64 } else { Features::empty() },
+            // A chain with much state has many arrays, and a large leaf is one of them.
+            required_limits: adapter.limits(),
+            ..wgpu::DeviceDescriptor::default()
+        };
+        let (device, queue) =
+            pollster::block_on(adapter.request_device(&descriptor)).map_err(|error| failure(NAME, error))?;
+        Ok(Wgpu { name: adapter.get_info().name, device, queue, wide })
+    }
+
+    /// The device, to launch work of your own that writes gradients.
+    pub fn device(&self) -> &wgpu::Device {
+        &self.device
+    }
+
+    /// The queue that steps are put into.
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.queue
+    }
+
+    fn make(&self, bytes: usize, usage: BufferUsages) -> Result<wgpu::Buffer> {
+        let size = (bytes as u64).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT).max(16);
+        let most = self.device.limits().max_storage_buffer_binding_size;
+        if size > most {
+            return Err(failure(&self.name, format!("a leaf of {size} bytes is more than the {most} of a binding")));
+        }
+        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+        self.guarded(|| self.device.create_buffer(&descriptor))
+    }
+
+    /// What the device says went wrong while something is done to it.
+    fn guarded<T>(&self, does: impl FnOnce() -> T) -> Result<T> {
+        let scopes = [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
+        let scopes = scopes.map(|filter| self.device.push_error_scope(filter));
+        let done = does();
+        let mut problem = None;
+        for scope in scopes.into_iter().rev() {
+            problem = problem.or(pollster::block_on(scope.pop()));
+        }
+        problem.map_or(Ok(done), |problem| Err(failure(&self.name, problem)))
+    }
+}
+
+impl Backend for Wgpu {
+    type Buffer = wgpu::Buffer;
+    type Kernel = wgpu::ComputePipeline;
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    #[allow(private_interfaces, reason = "called by this crate only")]
+    fn language(&self) -> Language {
+        Language::Wgsl { wide: self.wide }
+    }
+
+    fn buffer(&self, bytes: usize) -> Result<wgpu::Buffer> {
+        self.make(bytes, BufferUsages::STORAGE | BufferUsages::COPY_DST | BufferUsages::COPY_SRC)
+    }
+
+    fn write(&self, buffer: &mut wgpu::Buffer, bytes: &[u8]) -> Result<()> {
+        let whole = bytes.len() / 4 * 4;
+        self.guarded(|| {
+            self.queue.write_buffer(buffer, 0, &bytes[..whole]);
+            if whole < bytes.len() {
+                let mut rest = [0; 4];
+                rest[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
+                self.queue.write_buffer(buffer, whole as u64, &rest);
+            }
+        })
+    }
+
+    fn read(&self, buffer: &wgpu::Buffer, bytes: usize) -> Result<Vec<u8>> {
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let size = (bytes as u64).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
+        let here = self.make(bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
+        self.guarded(|| {
+            let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            encoder.copy_buffer_to_buffer(buffer, 0, &here, 0, size);
+            self.queue.submit([encoder.finish()]);
+        })?;
+        let (told, tells) = std::sync::mpsc::channel();
+        here.slice(..).map_async(wgpu::MapMode::Read, move |mapped| drop(told.send(mapped)));
+        self.device.poll(wgpu::PollType::wait_indefinitely()).map_err(|error| failure(&self.name, error))?;
+        match tells.recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(failure(&self.name, error)),
+            Err(error) => return Err(failure(&self.name, error)),
+        }
+        let mapped = here.slice(..).get_mapped_range().map_err(|error| failure(&self.name, error))?;
+        Ok(mapped[..bytes].to_vec())
+    }
+
+    fn compile(&self, text: &str, bindings: usize) -> Result<wgpu::ComputePipeline> {
+        let most = self.device.limits().max_storage_buffers_per_shader_stage;
+        if bindings > most as usize {
+            let problem = format!("a pass has {bindings} arrays, and a shader of this device at most {most}");
+            return Err(failure(&self.name, problem));
+        }
+        self.guarded(|| {
+            let source = wgpu::ShaderSource::Wgsl(text.into());
+            let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
+            self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: None,
+                layout: None,
+                module: &module,
+                entry_point: Some("run"),
+                compilation_options: wgpu::PipelineCompilationOptions::default(),
+                cache: None,
+            })
+        })
+    }
+
+    fn launch(&self, kernel: &wgpu::ComputePipeline, buffers: &[&wgpu::Buffer], groups: u32) -> Result<()> {
+        let bound = buffers.iter().zip(0..);
+        let entries: Vec<_> = bound
+            .map(|(buffer, binding)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
+            .collect();
+        self.guarded(|| {
+            let layout = kernel.get_bind_group_layout(0);
+            let group = wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries };
+            let group = self.device.create_bind_group(&group);
+            let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            {
+                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+                pass.set_pipeline(kernel);
+                pass.set_bind_group(0, &group, &[]);
+                pass.dispatch_workgroups(groups, 1, 1);
+            }
+            self.queue.submit([encoder.finish()]);
+        })
+    }
+}

@@ -1,0 +1,416 @@
+//! A device, and what it has of a training run.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+use gradchain::extra::Extra;
+use gradchain::needs::Provides;
+use gradchain::program::{LeafProgram, Machine, Pass, Program};
+use gradchain::state::{Entry, EntryMut, Moments, State, StateWalk, StateWalkMut};
+use gradchain::tree::Structure;
+use gradchain::{DType, Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut};
+
+use crate::backend::Backend;
+use crate::print::{self, Bound, PIECE};
+
+/// A device that steps are done on, with the kernels that it has compiled.
+///
+/// ```no_run
+/// use gradchain::prelude::*;
+/// use gradchain_gpu::Device;
+///
+/// let device = Device::wgpu()?;
+/// let optimizer = chain((clip_by_global_norm(1.0), adamw(1e-3)));
+/// let mut params = vec![1.0_f32; 1000];
+/// let mut run = device.init(&optimizer, &params)?;
+/// for _ in 0..10 {
+///     run.set_gradients(&vec![0.5_f32; 1000])?; // or write them into `run.gradient("")` on the device
+///     device.step(&optimizer, &mut run)?;
+/// }
+/// run.params_into(&mut params)?;
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Device<B: Backend> {
+    shared: Rc<Shared<B>>,
+}
+
+struct Shared<B: Backend> {
+    backend: B,
+    kernels: RefCell<HashMap<Key, Rc<Compiled<B>>>>,
+    traffic: Cell<Traffic>,
+}
+
+impl<B: Backend> std::fmt::Debug for Shared<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} with {} kernels", self.backend.name(), self.kernels.borrow().len())
+    }
+}
+
+/// What a kernel is made of: a program, whether it starts from stored updates, and the types of parameters and state arrays.
+#[derive(PartialEq, Eq, Hash)]
+struct Key(Program, bool, DType, Vec<DType>);
+
+struct Compiled<B: Backend> {
+    printed: print::Kernel,
+    kernel: B::Kernel,
+}
+
+/// How many bytes have crossed between the device and this machine, since the device was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes written to the device.
+    pub to_device: u64,
+    /// Bytes read from it.
+    pub to_host: u64,
+}
+
+impl<B: Backend> Device<B> {
+    pub(crate) fn with(backend: B) -> Device<B> {
+        Device { shared: Rc::new(Shared { backend, kernels: RefCell::default(), traffic: Cell::default() }) }
+    }
+
+    /// The kind of device, to launch work of your own.
+    pub fn backend(&self) -> &B {
+        &self.shared.backend
+    }
+
+    /// How many kernels have been compiled: one for each program that is another. A schedule compiles nothing anew.
+    pub fn kernels(&self) -> usize {
+        self.shared.kernels.borrow().len()
+    }
+
+    /// How many bytes have crossed.
+    pub fn traffic(&self) -> Traffic {
+        self.shared.traffic.get()
+    }
+
+    /// Copies parameters to the device, and makes the state before the first step there.
+    ///
+    /// # Errors
+    ///
+    /// As [`init`](GradientTransformation::init) and [`programs`](GradientTransformation::programs); if the device has no
+    /// memory left, or not the types.
+    pub fn init<T, P>(&self, optimizer: &T, params: &P) -> Result<OnDevice<T, B>>
+    where
+        T: GradientTransformation,
+        P: Tree + ?Sized,
+    {
+        self.resume(optimizer, params, optimizer.init(params)?)
+    }
+
+    /// The same with a state that has been trained with, here, on another device, or that was loaded from a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// As [`init`](Self::init), and if the state was made for parameters of another structure.
+    pub fn resume<T, P>(&self, optimizer: &T, params: &P, state: OptState<T>) -> Result<OnDevice<T, B>>
+    where
+        T: GradientTransformation,
+        P: Tree + ?Sized,
+    {
+        optimizer.programs(params)?;
+        let arrays = self.arrays(params, &*state, state.structure())?;
+        Ok(OnDevice { state, arrays })
+    }
+
+    /// Copies parameters, and the arrays of a state that was made for them, to the device: for those who keep the state
+    /// themselves and call [`step_on`](GradientTransformation::step_on).
+    ///
+    /// # Errors
+    ///
+    /// As [`resume`](Self::resume).
+    pub fn arrays<P, S>(&self, params: &P, state: &S, structure: &Structure) -> Result<DeviceArrays<B>>
+    where
+        P: Tree + ?Sized,
+        S: State,
+    {
+        let params = Moments::of_tree(params, structure, |leaf| leaf.dtype())?;
+        let (mut arrays, mut problem) = (HashMap::new(), None);
+        let mut upload = |path: &str, entry: Entry<'_>| {
+            let Entry::Moments(moments) = entry else { return };
+            match self.shared.uploaded(moments) {
+                Ok(buffers) => {
+                    arrays.extend(buffers.into_iter().map(|(leaf, buffer)| ((path.to_owned(), leaf), buffer)))
+                }
+                Err(error) => problem = Some(error),
+            }
+        };
+        state.walk(&mut StateWalk::new(&mut upload));
+        if let Some(error) = problem {
+            return Err(error);
+        }
+        let zeros = Moments::like(structure, &vec![true; structure.len()], 0.0, |leaf| leaf.dtype().compute())?;
+        Ok(DeviceArrays {
+            params: self.shared.uploaded(&params)?,
+            gradients: self.shared.uploaded(&zeros)?,
+            stored: HashMap::new(),
+            state: arrays,
+            structure: structure.clone(),
+            shared: self.shared.clone(),
+        })
+    }
+
+    /// Does a step with the gradients that are on the device: as [`step`](GradientTransformation::step).
+    ///
+    /// Only sums cross to this machine, and only numbers of the step to the device.
+    ///
+    /// # Errors
+    ///
+    /// As [`step_on`](GradientTransformation::step_on).
+    pub fn step<T>(&self, optimizer: &T, run: &mut OnDevice<T, B>) -> Result<Outcome>
+    where
+        T: GradientTransformation,
+        (): Provides<T::Needs>,
+    {
+        self.step_with(optimizer, (), run)
+    }
+
+    /// The same, with what the optimizer [needs](gradchain::needs) besides gradients, such as the loss.
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step).
+    pub fn step_with<T, E>(&self, optimizer: &T, extra: E, run: &mut OnDevice<T, B>) -> Result<Outcome>
+    where
+        T: GradientTransformation,
+        E: Extra<()> + Provides<T::Needs>,
+    {
+        optimizer.step_on(&mut run.arrays, extra, &mut run.state)
+    }
+}
+
+impl<B: Backend> Shared<B> {
+    fn count(&self, to_device: usize, to_host: usize) {
+        let Traffic { to_device: up, to_host: down } = self.traffic.get();
+        self.traffic.set(Traffic { to_device: up + to_device as u64, to_host: down + to_host as u64 });
+    }
+
+    fn write(&self, buffer: &mut B::Buffer, bytes: &[u8]) -> Result<()> {
+        self.count(bytes.len(), 0);
+        self.backend.write(buffer, bytes)
+    }
+
+    fn read(&self, buffer: &B::Buffer, bytes: usize) -> Result<Vec<u8>> {
+        self.count(0, bytes);
+        self.backend.read(buffer, bytes)
+    }
+
+    fn held(&self, bytes: usize) -> Result<Held<B>> {
+        Ok(Held { buffer: self.backend.buffer(bytes)?, bytes })
+    }
+
+    fn filled(&self, bytes: &[u8]) -> Result<Held<B>> {
+        let mut held = self.held(bytes.len())?;
+        self.write(&mut held.buffer, bytes)?;
+        Ok(held)
+    }
+
+    fn uploaded(&self, moments: &Moments) -> Result<HashMap<usize, Held<B>>> {
+        let arrays = moments.leaves().filter_map(|leaf| Some((leaf, moments.as_bytes(leaf)?)));
+        arrays.map(|(leaf, bytes)| Ok((leaf, self.filled(bytes)?))).collect()
+    }
+
+    /// Reads arrays back, into those of the same types and sizes.
+    fn download<'b>(&self, moments: &mut Moments, of: impl Fn(usize) -> Option<&'b Held<B>>) -> Result<()>
+    where
+        B: 'b,
+    {
+        for leaf in moments.leaves().collect::<Vec<_>>() {
+            if let (Some(held), Some(bytes)) = (of(leaf), moments.as_bytes_mut(leaf))
+                && held.bytes == bytes.len()
+            {
+                bytes.copy_from_slice(&self.read(&held.buffer, held.bytes)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn kernel(&self, from_stored: bool, leaf: &LeafProgram) -> Result<Rc<Compiled<B>>> {
+        let types = leaf.arrays.iter().map(|array| array.dtype).collect();
+        let key = Key(leaf.program.clone(), from_stored, leaf.dtype, types);
+        if let Some(compiled) = self.kernels.borrow().get(&key) {
+            return Ok(compiled.clone());
+        }
+        let printed = print::print(self.backend.language(), from_stored, leaf)?;
+        let kernel = self.backend.compile(&printed.text, printed.bindings.len())?;
+        let compiled = Rc::new(Compiled { printed, kernel });
+        self.kernels.borrow_mut().insert(key, compiled.clone());
+        Ok(compiled)
+    }
+}
+
+/// A leaf's array on a device, and how many bytes it has: a kernel goes to none beyond.
+struct Held<B: Backend> {
+    buffer: B::Buffer,
+    bytes: usize,
+}
+
+/// Parameters, gradients and the arrays of a state, on a device.
+///
+/// They have the types that they have on a CPU, and lie in the same order.
+pub struct DeviceArrays<B: Backend> {
+    params: HashMap<usize, Held<B>>,
+    gradients: HashMap<usize, Held<B>>,
+    stored: HashMap<usize, Held<B>>,
+    /// By the path of the field, and the leaf.
+    state: HashMap<(String, usize), Held<B>>,
+    structure: Structure,
+    shared: Rc<Shared<B>>,
+}
+
+impl<B: Backend> std::fmt::Debug for DeviceArrays<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeviceArrays").field("device", &self.shared).field("leaves", &self.structure.len()).finish()
+    }
+}
+
+impl<B: Backend> DeviceArrays<B> {
+    /// The buffer of a leaf's gradients, of the type that the leaf's arithmetic is done in, for kernels that write them on the
+    /// device; none if there is no leaf at this path.
+    pub fn gradient(&self, path: &str) -> Option<&B::Buffer> {
+        self.gradients.get(&self.structure.index_of(path)?).map(|held| &held.buffer)
+    }
+
+    /// The buffer of a leaf's parameters, for kernels that read them on the device.
+    pub fn param(&self, path: &str) -> Option<&B::Buffer> {
+        self.params.get(&self.structure.index_of(path)?).map(|held| &held.buffer)
+    }
+
+    /// Copies gradients from this machine to the device.
+    ///
+    /// # Errors
+    ///
+    /// If they do not fit the parameters, or the device fails.
+    pub fn set_gradients<G: Tree + ?Sized>(&mut self, gradients: &G) -> Result<()> {
+        let copies = Moments::of_tree(gradients, &self.structure, |leaf| leaf.dtype().compute())?;
+        for (leaf, held) in &mut self.gradients {
+            if let Some(bytes) = copies.as_bytes(*leaf) {
+                self.shared.write(&mut held.buffer, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the parameters from the device.
+    ///
+    /// # Errors
+    ///
+    /// If the tree has another structure, or the device fails; then nothing has been changed.
+    pub fn params_into<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
+        let mut copies = Moments::like(&self.structure, &vec![true; self.structure.len()], 0.0, |leaf| leaf.dtype())?;
+        self.shared.download(&mut copies, |leaf| self.params.get(&leaf))?;
+        copies.to_tree(params, &self.structure)
+    }
+
+    /// Copies the state's arrays from the device into those of a state that is like the one that they were copied from.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn state_into<S: State>(&self, state: &mut S) -> Result<()> {
+        let mut problem = None;
+        let mut download = |path: &str, entry: EntryMut<'_>| {
+            let EntryMut::Moments(moments) = entry else { return };
+            let of = |leaf| self.state.get(&(path.to_owned(), leaf));
+            problem = problem.take().or(self.shared.download(moments, of).err());
+        };
+        state.walk_mut(&mut StateWalkMut::new(&mut download));
+        problem.map_or(Ok(()), Err)
+    }
+
+    /// Launches a leaf's kernel; gives where its sums will be, and how to read them.
+    fn launch(&mut self, pass: &Pass, of: &LeafProgram) -> Result<Option<(Held<B>, Rc<Compiled<B>>)>> {
+        let (shared, leaf) = (self.shared.clone(), of.leaf);
+        let compiled = shared.kernel(pass.from_stored, of)?;
+        let (pieces, size) = (of.len.div_ceil(PIECE), of.program.dtype().size());
+        let [numbers, doubles] = compiled.printed.numbers(of.len, &of.scalars);
+        let (numbers, doubles) = (shared.filled(&numbers)?, shared.filled(&doubles)?);
+        if of.program.update().is_some() && !self.stored.contains_key(&leaf) {
+            self.stored.insert(leaf, shared.held(of.len * size)?);
+        }
+        for array in of.arrays.iter().filter(|array| !array.lasts) {
+            let key = (array.name.clone(), leaf);
+            if !self.state.contains_key(&key) {
+                self.state.insert(key, shared.held(of.len * array.dtype.size())?);
+            }
+        }
+        let sums = shared.held(pieces * of.program.sums().len() * 8)?;
+        let missing = |what: &str| Error::state(&of.path, format!("its {what} is not on the device"));
+        let mut buffers = Vec::with_capacity(compiled.printed.bindings.len());
+        for bound in &compiled.printed.bindings {
+            let (held, bytes, what) = match bound {
+                Bound::Numbers => (Some(&numbers), 0, "numbers"),
+                Bound::Wide => (Some(&doubles), 0, "numbers"),
+                Bound::Sums => (Some(&sums), 0, "sums"),
+                Bound::Update => (self.gradients.get(&leaf), of.len * size, "gradient"),
+                Bound::Stored => (self.stored.get(&leaf), of.len * size, "update"),
+                Bound::Param => (self.params.get(&leaf), of.len * of.dtype.size(), "parameter"),
+                Bound::Slot(slot) => {
+                    let array = &of.arrays[*slot];
+                    let held = self.state.get(&(array.name.clone(), leaf));
+                    (held, of.len * array.dtype.size(), array.name.as_str())
+                }
+            };
+            let held = held.filter(|held| held.bytes >= bytes).ok_or_else(|| missing(what))?;
+            buffers.push(&held.buffer);
+        }
+        // What neither makes nor adds up anything need not be done.
+        if buffers.len() > 1 {
+            shared.backend.launch(&compiled.kernel, &buffers, pieces as u32)?;
+        }
+        Ok((sums.bytes > 0).then_some((sums, compiled)))
+    }
+}
+
+impl<B: Backend> Machine for DeviceArrays<B> {
+    fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
+        // All kernels are launched before the first sum is waited for.
+        let launched = pass.leaves.iter().map(|leaf| self.launch(pass, leaf)).collect::<Result<Vec<_>>>()?;
+        let read = launched.into_iter().map(|sums| match sums {
+            Some((sums, compiled)) => Ok(compiled.printed.sums(&self.shared.read(&sums.buffer, sums.bytes)?)),
+            None => Ok(Vec::new()),
+        });
+        read.collect()
+    }
+}
+
+/// A training run on a device: an optimizer's state, and its [arrays](DeviceArrays) there. Counts and single numbers of the state are
+/// on this machine.
+pub struct OnDevice<T: GradientTransformation, B: Backend> {
+    state: OptState<T>,
+    arrays: DeviceArrays<B>,
+}
+
+impl<T: GradientTransformation, B: Backend> std::fmt::Debug for OnDevice<T, B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.arrays.fmt(f)
+    }
+}
+
+impl<T: GradientTransformation, B: Backend> Deref for OnDevice<T, B> {
+    type Target = DeviceArrays<B>;
+    fn deref(&self) -> &DeviceArrays<B> {
+        &self.arrays
+    }
+}
+
+impl<T: GradientTransformation, B: Backend> DerefMut for OnDevice<T, B> {
+    fn deref_mut(&mut self) -> &mut DeviceArrays<B> {
+        &mut self.arrays
+    }
+}
+
+impl<T: GradientTransformation, B: Backend> OnDevice<T, B> {
+    /// The state as of now, with its arrays copied from the device: to be saved, averaged, read, or gone on with on a CPU.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn state(&mut self) -> Result<&mut OptState<T>> {
+        self.arrays.state_into(&mut *self.state)?;
+        Ok(&mut self.state)
+    }
+}

@@ -1,0 +1,360 @@
+//! Programs as kernels: one printer, and for each language what differs.
+//!
+//! A kernel goes through a leaf by groups of 256 threads, a group for each piece of 16384 elements. Thread `t` has every
+//! sixteenth element of tile `t / 16`, which has 1024 of them: the elements that the engine adds up side by side. So sums
+//! are added in the engine's order, and come out with its bits.
+
+mod cuda;
+mod wgsl;
+
+use std::fmt::Write;
+
+use gradchain::program::{LeafProgram, Op, Program, Type, Value};
+use gradchain::{DType, Error, Result};
+
+/// Elements that one group goes through: those of a piece.
+pub(crate) const PIECE: usize = 16 * 1024;
+
+/// What a kernel is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Language {
+    /// For wgpu; `wide` is whether the device has `f64`. If not, what a program adds up in `f64` is added up in pairs of `f32`.
+    Wgsl { wide: bool },
+    /// For NVRTC.
+    Cuda,
+}
+
+/// What a kernel is bound to, in the order of its bindings.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Bound {
+    /// How many elements there are, and the step's numbers, in words of 32 bits.
+    Numbers,
+    /// The step's numbers in double precision.
+    Wide,
+    /// The update that comes in.
+    Update,
+    /// The parameter.
+    Param,
+    /// The update that goes out.
+    Stored,
+    /// A state array, by its place among the program's.
+    Slot(usize),
+    /// The sums of each piece.
+    Sums,
+}
+
+/// A program as the text of a kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    pub(crate) text: String,
+    pub(crate) bindings: Vec<Bound>,
+    /// The lines that are numbers of the step, and constants that the language has no literal for: single, and double.
+    numbers: [Vec<Op>; 2],
+    pairs: bool,
+}
+
+impl Kernel {
+    /// What comes in as [`Bound::Numbers`], and as [`Bound::Wide`].
+    pub(crate) fn numbers(&self, len: usize, scalars: &[f64]) -> [Vec<u8>; 2] {
+        let number = |op: &Op| match *op {
+            Op::Scalar(i) => scalars[i as usize],
+            Op::Constant(Value::F32(x)) => x.into(),
+            Op::Constant(Value::F64(x)) => x,
+            _ => 0.0,
+        };
+        let single = self.numbers[0].iter().map(|op| (number(op) as f32).to_bits());
+        let single = core::iter::once(len as u32).chain(single).flat_map(u32::to_le_bytes).collect();
+        let double = self.numbers[1].iter().map(number).flat_map(|x| match self.pairs {
+            false => x.to_le_bytes(),
+            // The number, and what it leaves.
+            true => (u64::from((x as f32).to_bits()) | u64::from(((x - f64::from(x as f32)) as f32).to_bits()) << 32)
+                .to_le_bytes(),
+        });
+        [single, double.collect()]
+    }
+
+    /// Sums, as the kernel writes them.
+    pub(crate) fn sums(&self, bytes: &[u8]) -> Vec<f64> {
+        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let half = |bits: u64| f64::from(f32::from_bits(bits as u32));
+        words.map(|bits| if self.pairs { half(bits) + half(bits >> 32) } else { f64::from_bits(bits) }).collect()
+    }
+}
+
+/// Prints what a pass does to each element of a leaf; `from_stored` is whether it starts from stored updates.
+///
+/// # Errors
+///
+/// If the language cannot say it.
+pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -> Result<Kernel> {
+    let LeafProgram { program, dtype, .. } = leaf;
+    let given = |op: &Op| program.lines().iter().any(|(line, _)| line == op);
+    let mut bindings = Vec::new();
+    let comes_in = given(&Op::Update);
+    bindings.extend((comes_in && !from_stored).then_some(Bound::Update));
+    bindings.extend((given(&Op::Param) || program.param().is_some()).then_some(Bound::Param));
+    bindings.extend((program.update().is_some() || comes_in && from_stored).then_some(Bound::Stored));
+    let slots = (0..program.slots().len()).filter(|slot| program.reads(*slot) || program.writes(*slot));
+    bindings.extend(slots.map(Bound::Slot));
+    bindings.extend((!program.sums().is_empty()).then_some(Bound::Sums));
+
+    let mut printer =
+        Printer { language, program, numbers: Default::default(), helpers: Vec::new(), body: String::new() };
+    let compute = program.dtype();
+    let element = |bound: &Bound| match bound {
+        Bound::Param => *dtype,
+        Bound::Slot(slot) => leaf.arrays[*slot].dtype,
+        _ => compute,
+    };
+    for dtype in bindings.iter().map(element) {
+        let refused = match (language, dtype) {
+            (Language::Wgsl { wide: false }, DType::F64) => Some("it has no numbers of 64 bits"),
+            (Language::Wgsl { .. }, DType::F16 | DType::Bf16) => Some("its shaders have no arrays of 16 bits"),
+            _ => None,
+        };
+        if let Some(why) = refused {
+            return Err(refusal(&leaf.path, &format!("{dtype} cannot be on this device: {why}")));
+        }
+    }
+    printer.lines(from_stored, &element)?;
+    printer.results(&element);
+    let frame = match language {
+        Language::Wgsl { .. } => wgsl::frame,
+        Language::Cuda => cuda::frame,
+    };
+    if !printer.numbers[1].is_empty() {
+        bindings.insert(0, Bound::Wide);
+    }
+    bindings.insert(0, Bound::Numbers);
+    let text = frame(&printer, &bindings, &element);
+    let pairs = printer.is_pair(Type::F64);
+    Ok(Kernel { text, bindings, numbers: printer.numbers, pairs })
+}
+
+fn refusal(place: &str, problem: &str) -> Error {
+    Error::state(place, problem)
+}
+
+/// A kernel while it is printed.
+struct Printer<'a> {
+    language: Language,
+    program: &'a Program,
+    numbers: [Vec<Op>; 2],
+    /// Functions that the language lacks, or calls otherwise, by their names here.
+    helpers: Vec<String>,
+    body: String,
+}
+
+impl Printer<'_> {
+    fn is_cuda(&self) -> bool {
+        self.language == Language::Cuda
+    }
+
+    /// Whether numbers of this type are pairs.
+    fn is_pair(&self, ty: Type) -> bool {
+        ty == Type::F64 && self.language == (Language::Wgsl { wide: false })
+    }
+
+    fn type_name(&self, ty: Type) -> &'static str {
+        match (self.is_cuda(), ty) {
+            (true, Type::F32) => "float",
+            (true, Type::F64) => "double",
+            (true, Type::Count) => "unsigned",
+            (false, Type::F64) if self.is_pair(ty) => "vec2<f32>",
+            (_, ty) => ty.name(),
+        }
+    }
+
+    /// The name of a function of the prelude.
+    fn helper(&mut self, name: &str, ty: Type) -> String {
+        let ty = if self.is_pair(ty) { "pair" } else { ty.name() };
+        self.helper_named(format!("{name}_{ty}"))
+    }
+
+    fn helper_named(&mut self, name: String) -> String {
+        if !self.helpers.contains(&name) {
+            self.helpers.push(name.clone());
+        }
+        name
+    }
+
+    fn line(&mut self, ty: Type, line: usize, value: &str) {
+        let ty = if self.is_cuda() { self.type_name(ty) } else { "let" };
+        writeln!(self.body, "        {ty} t{line} = {value};").expect("a text has room");
+    }
+
+    /// A number that comes in.
+    fn number(&mut self, op: Op, ty: Type) -> String {
+        let numbers = &mut self.numbers[usize::from(ty == Type::F64)];
+        numbers.push(op);
+        let (at, place) = (numbers.len(), numbers.len() - 1);
+        match (ty, self.is_cuda()) {
+            (Type::F64, _) => format!("wide[{place}]"),
+            (_, true) => format!("__uint_as_float(numbers[{at}])"),
+            (_, false) => format!("bitcast<f32>(numbers[{at}])"),
+        }
+    }
+
+    fn lines(&mut self, from_stored: bool, element: &dyn Fn(&Bound) -> DType) -> Result<()> {
+        for (line, (op, ty)) in self.program.lines().iter().enumerate() {
+            let value = match *op {
+                Op::Update if from_stored => "stored[i]".into(),
+                Op::Update => "incoming[i]".into(),
+                // Of the state of which nothing is made there is no array.
+                Op::Slot(slot) if !self.program.reads(slot as usize) => continue,
+                Op::Param => self.load("param", element(&Bound::Param), *ty),
+                Op::Slot(slot) => self.load(&format!("slot{slot}"), element(&Bound::Slot(slot as usize)), *ty),
+                Op::Scalar(_) => self.number(*op, *ty),
+                Op::Constant(value) => match self.literal(value) {
+                    Some(literal) => literal,
+                    None => self.number(*op, *ty),
+                },
+                op => self.operation(op, *ty)?,
+            };
+            self.line(*ty, line, &value);
+        }
+        Ok(())
+    }
+
+    fn literal(&self, value: Value) -> Option<String> {
+        let plain = |x: f64, normal: bool| normal || x == 0.0 && x.is_sign_positive();
+        Some(match (value, self.is_cuda()) {
+            (Value::F32(x), true) => format!("__uint_as_float(0x{:08x}u)", x.to_bits()),
+            (Value::F64(x), true) => format!("__longlong_as_double(0x{:016x}ll)", x.to_bits()),
+            (Value::F32(x), false) if plain(x.into(), x.is_normal()) => format!("f32({x:e}f)"),
+            (Value::F64(x), false) if !self.is_pair(Type::F64) && plain(x, x.is_normal()) => format!("f64({x:e}lf)"),
+            (Value::Bool(yes), _) => yes.to_string(),
+            (Value::Count(n), _) => format!("{n}u"),
+            _ => return None,
+        })
+    }
+
+    /// An element of an array, in the type that is computed in.
+    fn load(&mut self, array: &str, dtype: DType, ty: Type) -> String {
+        match (dtype, ty) {
+            (DType::F16 | DType::Bf16, _) => {
+                let function = self.helper_named(format!("of_{dtype}"));
+                format!("{function}({array}[i])")
+            }
+            (DType::F64, Type::F32) | (DType::F32, Type::F64) => format!("{}({array}[i])", self.type_name(ty)),
+            _ => format!("{array}[i]"),
+        }
+    }
+
+    /// A number as an element of an array, of a type to which it has been rounded.
+    fn store(&mut self, line: u32, dtype: DType) -> String {
+        let ty = self.program.lines()[line as usize].1;
+        match (dtype, ty) {
+            (DType::F16 | DType::Bf16, _) => {
+                let function = self.helper_named(format!("to_{dtype}"));
+                format!("{function}(t{line})")
+            }
+            (DType::F64, Type::F32) => format!("{}(t{line})", self.type_name(Type::F64)),
+            (DType::F32, Type::F64) => format!("{}(t{line})", self.type_name(Type::F32)),
+            _ => format!("t{line}"),
+        }
+    }
+
+    fn operation(&mut self, op: Op, ty: Type) -> Result<String> {
+        let of = |line: u32| self.program.lines()[line as usize].1;
+        let pair = |op: Op| op.operands().any(|line| self.is_pair(of(line)));
+        Ok(match op {
+            Op::Widen(a) if self.is_pair(ty) => format!("vec2(t{a}, 0.0f)"),
+            Op::Widen(a) => format!("{}(t{a})", self.type_name(ty)),
+            Op::Round(a, DType::F32) => format!("{0}({1}(t{a}))", self.type_name(ty), self.type_name(Type::F32)),
+            Op::Round(a, dtype) => {
+                let (to, of) = (self.helper_named(format!("to_{dtype}")), self.helper_named(format!("of_{dtype}")));
+                format!("{of}({to}(t{a}))")
+            }
+            Op::Unary(op, a) if op.is_operator() => format!("-t{a}"),
+            Op::Unary(op, a) => format!("{}(t{a})", self.function(op.name(), ty)?),
+            Op::Binary(binary, a, b) if binary.is_operator() && !pair(op) && binary.name() != "%" => {
+                format!("t{a} {} t{b}", binary.name())
+            }
+            Op::Binary(op, a, b) => {
+                let name = match op.name() {
+                    "+" => "add",
+                    "-" => "sub",
+                    "*" => "mul",
+                    "/" => "div",
+                    "%" => "rem",
+                    name => name,
+                };
+                format!("{}(t{a}, t{b})", self.function(name, ty)?)
+            }
+            Op::MulAdd(a, b, c) => format!("{}(t{a}, t{b}, t{c})", self.function("mul_add", ty)?),
+            Op::Powi(a, n) => self.power(a, n, ty),
+            Op::Compare(comparison, a, b) if pair(op) => {
+                let name = match comparison.name() {
+                    "<" => "less",
+                    "<=" => "less_or_equal",
+                    _ => "equal",
+                };
+                format!("{}(t{a}, t{b})", self.function(name, Type::F64)?)
+            }
+            Op::Compare(comparison, a, b) => format!("t{a} {} t{b}", comparison.name()),
+            Op::Select(c, a, b) if self.is_cuda() => format!("t{c} ? t{a} : t{b}"),
+            Op::Select(c, a, b) => format!("select(t{b}, t{a}, t{c})"),
+            other => return Err(refusal("a program", &format!("{other:?} has no words in this language"))),
+        })
+    }
+
+    /// The name of a function that the language has, or the prelude.
+    fn function(&mut self, name: &str, ty: Type) -> Result<String> {
+        let called = self.helper(name, ty);
+        let known = match self.language {
+            Language::Wgsl { .. } => wgsl::helper(&called),
+            Language::Cuda => cuda::helper(&called),
+        };
+        match known {
+            Some(_) => Ok(called),
+            None => Err(refusal(&format!("`{name}` of {}", ty.name()), "shaders of this device have no such function")),
+        }
+    }
+
+    /// Repeated squaring, in the order of the library that Rust calls.
+    fn power(&mut self, a: u32, n: i32, ty: Type) -> String {
+        let one = self.type_name(ty);
+        let (mut result, mut square, mut left) = (None::<String>, format!("t{a}"), n.unsigned_abs());
+        while left > 0 {
+            if left % 2 == 1 {
+                result = Some(result.map_or(square.clone(), |result| format!("({result} * {square})")));
+            }
+            left /= 2;
+            if left > 0 {
+                square = format!("({square} * {square})");
+            }
+        }
+        let result = result.unwrap_or_else(|| format!("{one}(1)"));
+        if n < 0 { format!("{one}(1) / {result}") } else { result }
+    }
+
+    /// What becomes of the results, in the loop over elements.
+    fn results(&mut self, element: &dyn Fn(&Bound) -> DType) {
+        let mut writes = Vec::new();
+        for (slot, line) in self.program.new_slots().iter().enumerate().filter(|(slot, _)| self.program.writes(*slot)) {
+            writes.push((format!("slot{slot}"), *line, element(&Bound::Slot(slot))));
+        }
+        writes.extend(self.program.update().map(|line| ("stored".into(), line, element(&Bound::Stored))));
+        writes.extend(self.program.param().map(|line| ("param".into(), line, element(&Bound::Param))));
+        for (array, line, dtype) in writes {
+            let value = self.store(line, dtype);
+            writeln!(self.body, "        {array}[i] = {value};").expect("a text has room");
+        }
+        for (sum, line) in self.program.sums().iter().enumerate() {
+            let ty = self.program.lines()[*line as usize].1;
+            let added = match (ty, self.is_pair(Type::F64)) {
+                (Type::Count, true) => format!("vec2(f32(t{line}), 0.0f)"),
+                (Type::Count, false) => format!("{}(t{line})", self.type_name(Type::F64)),
+                _ => format!("t{line}"),
+            };
+            let added = self.added(&format!("lane{sum}"), &added);
+            writeln!(self.body, "        lane{sum} = {added};").expect("a text has room");
+        }
+    }
+
+    /// The sum of two numbers of the type of sums.
+    fn added(&self, a: &str, b: &str) -> String {
+        if self.is_pair(Type::F64) { format!("add_pair({a}, {b})") } else { format!("{a} + {b}") }
+    }
+}

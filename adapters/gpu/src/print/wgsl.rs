@@ -1,0 +1,203 @@
+//! WGSL: the frame of a kernel, and the functions that programs call.
+
+use gradchain::DType;
+use gradchain::program::Type;
+
+use super::{Bound, Printer};
+
+/// A function that is called otherwise than in a program, or that WGSL lacks.
+///
+/// What is built in is as exact as the device makes it: WGSL promises less than programs have here.
+pub(super) fn helper(name: &str) -> Option<String> {
+    let (function, ty) = name.rsplit_once('_')?;
+    if let Some(text) = written(name) {
+        return Some(text.into());
+    }
+    let built_in = match function {
+        "ln" => "log",
+        "abs" | "sqrt" | "floor" | "ceil" | "trunc" | "exp" | "exp2" | "log2" | "sin" | "cos" | "tan" | "asin"
+        | "acos" | "atan" | "sinh" | "cosh" | "tanh" | "asinh" | "acosh" | "atanh" => function,
+        _ => "",
+    };
+    let of_two = match function {
+        // If one is NaN, the other.
+        "max" => "select(select(y, x, x > y), x, y != y)",
+        "min" => "select(select(y, x, x < y), x, y != y)",
+        "powf" => "pow(x, y)",
+        "rem" => "x - y * trunc(x / y)",
+        _ => "",
+    };
+    // Of `f64` shaders have arithmetic, roots and roundings only.
+    let wide = matches!(function, "abs" | "sqrt" | "floor" | "ceil" | "trunc" | "max" | "min" | "rem");
+    match ty {
+        "pair" => None,
+        "f64" if !wide && !matches!(function, "recip" | "round" | "fract") => None,
+        _ if !built_in.is_empty() => Some(format!("fn {name}(x: {ty}) -> {ty} {{ return {built_in}(x); }}")),
+        _ if !of_two.is_empty() => Some(format!("fn {name}(x: {ty}, y: {ty}) -> {ty} {{ return {of_two}; }}")),
+        _ => match function {
+            "recip" => Some(format!("fn {name}(x: {ty}) -> {ty} {{ return {ty}(1) / x; }}")),
+            "fract" => Some(format!("fn {name}(x: {ty}) -> {ty} {{ return x - trunc(x); }}")),
+            // Halves go away from zero.
+            "round" => Some(format!(
+                "fn {name}(x: {ty}) -> {ty} {{\n    let whole = trunc(x);\n    \
+                 return select(whole, whole + sign(x), abs(x - whole) >= {ty}(0.5));\n}}"
+            )),
+            _ => None,
+        },
+    }
+}
+
+fn written(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "copysign_f32" => {
+            "fn copysign_f32(x: f32, y: f32) -> f32 {
+    return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
+}"
+        }
+        // By bits, since a sign is that of a zero too, and NaN has none.
+        "signum_f32" => {
+            "fn signum_f32(x: f32) -> f32 {
+    return select(bitcast<f32>(0x3f800000u | (bitcast<u32>(x) & 0x80000000u)), x, x != x);
+}"
+        }
+        // As the crate's own, line by line.
+        "cube_root_f32" => {
+            "fn cube_root_f32(x: f32) -> f32 {
+    let small = abs(x) < 1.0f;
+    let up = select(2.44140625e-4f, 4.722366482869645e21f, small);
+    let down = select(16.0f, 5.960464477539063e-8f, small);
+    let y = x * up;
+    let bits = bitcast<u32>(y);
+    let third = ((bits >> 16u) & 0x7fffu) * 0x5556u;
+    let inverse = bitcast<f32>((0x54a10000u - (third & 0xffff0000u)) | (bits & 0x80000000u));
+    let square = inverse * inverse;
+    let e = 1.0f - y * (square * inverse);
+    let root = (y * down) * square;
+    let e2 = e * e;
+    let low = 0.66666675f + e * 0.5555563f;
+    let high = (0.49378547f + e * 0.45240566f) + e2 * (0.43000233f + e * 0.4226455f);
+    let near = root + (root * e) * (low + e2 * high);
+    return select(x, near, abs(e) <= 1.0f);
+}"
+        }
+        // Pairs: a number and what it leaves, after Dekker.
+        "sum_of_f32" => {
+            "fn sum_of_f32(a: f32, b: f32) -> vec2<f32> {
+    let sum = a + b;
+    return vec2(sum, b - (sum - a));
+}"
+        }
+        "add_pair" => {
+            "fn add_pair(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    let sum = a.x + b.x;
+    let other = sum - a.x;
+    let lost = (a.x - (sum - other)) + (b.x - other);
+    return sum_of_f32(sum, lost + (a.y + b.y));
+}"
+        }
+        "sub_pair" => "fn sub_pair(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> { return add_pair(a, -b); }",
+        "mul_pair" => {
+            "fn mul_pair(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    let product = a.x * b.x;
+    let high = vec2(a.x * 4097.0f - (a.x * 4097.0f - a.x), b.x * 4097.0f - (b.x * 4097.0f - b.x));
+    let low = vec2(a.x - high.x, b.x - high.y);
+    let lost = ((high.x * high.y - product) + high.x * low.y + low.x * high.y) + low.x * low.y;
+    return sum_of_f32(product, lost + (a.x * b.y + a.y * b.x));
+}"
+        }
+        "div_pair" => {
+            "fn div_pair(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    let first = a.x / b.x;
+    let rest = sub_pair(a, mul_pair(vec2(first, 0.0f), b));
+    return sum_of_f32(first, rest.x / b.x);
+}"
+        }
+        "sqrt_pair" => {
+            "fn sqrt_pair(a: vec2<f32>) -> vec2<f32> {
+    let root = sqrt(a.x);
+    let rest = sub_pair(a, mul_pair(vec2(root, 0.0f), vec2(root, 0.0f)));
+    return select(vec2(root, 0.0f), sum_of_f32(root, rest.x / (root + root)), root > 0.0f);
+}"
+        }
+        "abs_pair" => "fn abs_pair(a: vec2<f32>) -> vec2<f32> { return select(a, -a, a.x < 0.0f); }",
+        "less_pair" => {
+            "fn less_pair(a: vec2<f32>, b: vec2<f32>) -> bool { return a.x < b.x || a.x == b.x && a.y < b.y; }"
+        }
+        "less_or_equal_pair" => {
+            "fn less_or_equal_pair(a: vec2<f32>, b: vec2<f32>) -> bool { return a.x < b.x || a.x == b.x && a.y <= b.y; }"
+        }
+        "equal_pair" => "fn equal_pair(a: vec2<f32>, b: vec2<f32>) -> bool { return a.x == b.x && a.y == b.y; }",
+        "max_pair" => {
+            "fn max_pair(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> { return select(a, b, a.x < b.x || a.x == b.x && a.y < b.y); }"
+        }
+        "min_pair" => {
+            "fn min_pair(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> { return select(a, b, b.x < a.x || a.x == b.x && b.y < a.y); }"
+        }
+        _ => return None,
+    })
+}
+
+/// What functions call each other; those of pairs are needed together.
+const OF_PAIRS: [&str; 4] = ["sum_of_f32", "add_pair", "sub_pair", "mul_pair"];
+
+pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(&Bound) -> DType) -> String {
+    let sum = printer.type_name(Type::F64);
+    let mut text = String::new();
+    for (at, bound) in bindings.iter().enumerate() {
+        let (access, name, ty) = match bound {
+            Bound::Numbers => ("read", "numbers".into(), "u32".to_string()),
+            Bound::Wide => ("read", "wide".into(), sum.into()),
+            Bound::Update => ("read", "incoming".into(), element(bound).to_string()),
+            Bound::Param => ("read_write", "param".into(), element(bound).to_string()),
+            Bound::Stored => ("read_write", "stored".into(), element(bound).to_string()),
+            Bound::Slot(slot) => ("read_write", format!("slot{slot}"), element(bound).to_string()),
+            Bound::Sums => ("read_write", "sums".into(), sum.into()),
+        };
+        text += &format!("@group(0) @binding({at}) var<storage, {access}> {name}: array<{ty}>;\n");
+    }
+    let sums = printer.program.sums().len();
+    if sums > 0 {
+        text += &format!("var<workgroup> lanes: array<{sum}, 256>;\n");
+    }
+    let pairs = if printer.is_pair(Type::F64) { &OF_PAIRS[..] } else { &[] };
+    let helpers = printer.helpers.iter().map(String::as_str).filter(|name| !pairs.contains(name));
+    for name in pairs.iter().copied().chain(helpers) {
+        text += &helper(name).unwrap_or_default();
+        text += "\n";
+    }
+    text += "@compute @workgroup_size(256)
+fn run(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    let len = numbers[0];
+    let first = group.x * 16384u + (thread / 16u) * 1024u + thread % 16u;
+";
+    for k in 0..sums {
+        text += &format!("    var lane{k} = {sum}();\n");
+    }
+    text += "    for (var j = 0u; j < 64u; j++) {
+        let i = first + 16u * j;
+        if (i < len) {
+";
+    text += &printer.body;
+    text += "        }\n    }\n";
+    for k in 0..sums {
+        let [tile, piece] = ["lanes[thread + l]", "lanes[16u * l]"].map(|lane| printer.added("total", lane));
+        text += &format!(
+            "    lanes[thread] = lane{k};
+    workgroupBarrier();
+    if (thread % 16u == 0u) {{
+        var total = lanes[thread];
+        for (var l = 1u; l < 16u; l++) {{ total = {tile}; }}
+        lanes[thread] = total;
+    }}
+    workgroupBarrier();
+    if (thread == 0u) {{
+        var total = lanes[0];
+        for (var l = 1u; l < 16u; l++) {{ total = {piece}; }}
+        sums[group.x * {sums}u + {k}u] = total;
+    }}
+    workgroupBarrier();
+"
+        );
+    }
+    text + "}\n"
+}

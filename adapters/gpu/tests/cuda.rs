@@ -1,0 +1,74 @@
+//! On an NVIDIA device: what `wgpu.rs` asks. Run by `adapters/gpu/device`, where there is one.
+#![cfg(feature = "cuda")]
+
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+mod suite;
+
+use gradchain_gpu::{Cuda, Device};
+
+fn device() -> Device<Cuda> {
+    Device::cuda(0).expect("an NVIDIA device")
+}
+
+#[test]
+fn what_is_missing_is_an_error() {
+    // There is a device, or a sentence that says what is not there.
+    if let Err(error) = Device::cuda(0) {
+        let said = error.to_string();
+        assert!(said.contains("libcuda") || said.contains("libnvrtc") || said.contains("CUDA"), "{said}");
+    }
+    assert!(Device::cuda(4096).is_err());
+}
+
+#[test]
+#[ignore = "needs an NVIDIA device: adapters/gpu/device"]
+fn every_program_of_the_catalogue_runs_on_the_device() {
+    suite::catalogue(&device(), true);
+}
+
+#[test]
+#[ignore = "needs an NVIDIA device: adapters/gpu/device"]
+fn sums_over_pieces_have_the_bits_of_the_cpu() {
+    suite::sums(&device());
+}
+
+#[test]
+#[ignore = "needs an NVIDIA device: adapters/gpu/device"]
+fn only_sums_and_numbers_cross() {
+    suite::traffic(&device());
+}
+
+#[test]
+#[ignore = "needs an NVIDIA device: adapters/gpu/device"]
+fn a_run_goes_on_elsewhere_with_the_same_bits() {
+    suite::back_and_forth(&device());
+}
+
+#[test]
+#[ignore = "needs an NVIDIA device: adapters/gpu/device"]
+fn misfits_are_errors() {
+    suite::misfits(&device());
+}
+
+/// The text of every program of the catalogue is compiled, and what comes of it rounds each operation for itself.
+#[test]
+#[ignore = "needs NVIDIA's compiler: adapters/gpu/nvrtc"]
+fn every_program_of_the_catalogue_compiles() {
+    let mut roots = [0; 2];
+    let compiled = suite::each_program(|name, pass, leaf| {
+        let text = gradchain_gpu::cuda_source(pass, leaf).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let ptx = gradchain_gpu::compile_cuda(&text, (9, 0)).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
+        let functions = ["exp", "ln", "log", "pow", "sin", "cos", "tan", "cbrt", "sinh", "cosh", "fma"];
+        let plain = !functions.iter().any(|function| text.contains(&format!("{function}_")) || text.contains("pow"));
+        assert!(!plain || !ptx.contains("fma"), "{name}\n{text}\n{ptx}");
+        assert!(
+            !ptx.contains("sqrt.approx") && !ptx.contains("div.approx") && !ptx.contains("div.full"),
+            "{name}\n{ptx}"
+        );
+        roots[0] += ptx.matches("sqrt.rn").count();
+        roots[1] += ptx.matches("div.rn").count();
+    });
+    println!("{compiled} programs compiled; sqrt.rn {}, div.rn {}", roots[0], roots[1]);
+    assert!(compiled > 200 && roots.iter().all(|n| *n > 0));
+}

@@ -1,0 +1,203 @@
+//! What must hold on any device.
+#![allow(dead_code, unreachable_pub, reason = "each kind of device has its part")]
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::Cursor;
+
+use gradchain::checkpoint::{Checkpoint, Save};
+use gradchain::prelude::*;
+use gradchain::program::{LeafProgram, Op, Pass};
+use gradchain::tree::DynTree;
+use gradchain_gpu::{Backend, Device};
+
+use crate::common::registry::registry;
+use crate::common::trees::{LeafPlan, Number, Order, noise, tree};
+use crate::common::{same_values, values};
+
+fn plan(numbers: &[Number], wide: bool) -> Vec<LeafPlan> {
+    let shapes: [(&[usize], Order); 4] =
+        [(&[700], Order::C), (&[3, 5], Order::Fortran), (&[], Order::C), (&[2, 0], Order::C)];
+    let number = |i: usize| if wide { numbers[i % numbers.len()] } else { Number::F32 };
+    shapes
+        .iter()
+        .enumerate()
+        .map(|(i, (shape, order))| LeafPlan { number: number(i), shape: shape.to_vec(), order: *order })
+        .collect()
+}
+
+/// Shows each program that an entry of the catalogue has in its first steps; says how many there were.
+pub fn each_program(mut show: impl FnMut(&str, &Pass, &LeafProgram)) -> usize {
+    let mut seen = HashSet::new();
+    let all = [[Number::F32, Number::F32], [Number::F64, Number::F64], [Number::F16, Number::Bf16]];
+    for numbers in &all[..if cfg!(feature = "half") { 3 } else { 2 }] {
+        let params = tree(&plan(numbers, true), |leaf, i| noise(1, leaf, i));
+        for entry in registry() {
+            let Ok(programs) = entry.programs(&params) else { continue };
+            for (pass, leaf) in
+                programs.passes().iter().flat_map(|pass| pass.leaves.iter().map(move |leaf| (pass, leaf)))
+            {
+                let types: Vec<_> = leaf.arrays.iter().map(|array| array.dtype).collect();
+                if seen.insert((leaf.program.clone(), pass.from_stored, leaf.dtype, types)) {
+                    show(entry.name(), pass, leaf);
+                }
+            }
+        }
+    }
+    seen.len()
+}
+
+/// Steps every entry of the catalogue that is programs, here and on the device: the same bits, or where a program calls functions
+/// that devices round otherwise, the same numbers but for a part in 100,000.
+pub fn catalogue<B: Backend>(device: &Device<B>, wide: bool) {
+    let problem = plan(&[Number::F32, Number::F64], wide);
+    let params = tree(&problem, |leaf, i| noise(1, leaf, i));
+    let (mut same, mut near, mut refused) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for entry in registry() {
+        let Ok(programs) = entry.programs(&params) else { continue };
+        let (mut here, mut there) = (entry.init(&params).unwrap(), entry.init(&params).unwrap());
+        let structure = gradchain::tree::Structure::of(&params).unwrap();
+        let mut arrays = device.arrays(&params, &there.state(), &structure).unwrap();
+        let (mut ours, mut theirs) = (params.clone(), params.clone());
+        let (mut exact, rough) = (true, programs.passes().iter().flat_map(|pass| &pass.leaves).any(calls_functions));
+        for t in 0..4 {
+            let grads = tree(&problem, |leaf, i| noise(2 + t, leaf, i));
+            arrays.set_gradients(&grads).unwrap();
+            match there.step_on(&mut arrays) {
+                Ok(outcome) => assert_eq!(here.step(&mut ours, &grads).unwrap(), outcome, "{}", entry.name()),
+                Err(error) => {
+                    assert!(error.to_string().contains("have no such function"), "{}: {error}", entry.name());
+                    refused.insert(entry.name().to_owned(), error.to_string());
+                    break;
+                }
+            }
+            arrays.params_into(&mut theirs).unwrap();
+            let mut state = there.state();
+            arrays.state_into(&mut state).unwrap();
+            exact &= same_values(&ours, &theirs).is_ok() && gradchain::state::same_bits(&state, &here.state());
+            let close = crate::common::close(&ours, &theirs, if rough { 1e-5 } else { 0.0 });
+            assert!(exact || rough && close.is_ok(), "{}, step {t}: {close:?}", entry.name());
+        }
+        if !refused.contains_key(entry.name()) {
+            if exact { &mut same } else { &mut near }.push(entry.name().to_owned());
+        }
+    }
+    println!("{}: {} entries with the bits of the CPU", device.backend().name(), same.len());
+    println!("near: {near:?}\nrefused: {refused:#?}");
+    assert!(same.len() > 100, "{same:?}");
+}
+
+fn calls_functions(leaf: &LeafProgram) -> bool {
+    let plain = ["-", "abs", "signum", "sqrt", "cube_root", "recip", "floor", "ceil", "round", "trunc", "fract"];
+    let of_two = ["+", "-", "*", "/", "max", "min", "copysign"];
+    leaf.program.lines().iter().any(|(op, _)| match op {
+        Op::Unary(op, _) => !plain.contains(&op.name()),
+        Op::Binary(op, ..) => !of_two.contains(&op.name()),
+        _ => false,
+    })
+}
+
+/// Two leaves of several pieces, one that ends within one.
+fn large() -> (DynTree, Vec<DynTree>) {
+    let leaf = |shape: &[usize]| LeafPlan { number: Number::F32, shape: shape.into(), order: Order::C };
+    let plan = [leaf(&[40_001]), leaf(&[3]), leaf(&[128, 128])];
+    let some = |seed| tree(&plan, |leaf, i| noise(seed, leaf, i));
+    (some(1), (2..5).map(some).collect())
+}
+
+fn summing() -> impl gradchain::GradientTransformation<Needs = gradchain::needs::Nothing> {
+    chain((zero_nans(), clip_by_global_norm(0.5), lamb(linear(0.1, 0.0, 4)).weight_decay(0.01)))
+}
+
+/// Norms of the tree and of leaves: the bits of the CPU.
+pub fn sums<B: Backend>(device: &Device<B>) {
+    let ((mut params, gradients), optimizer) = (large(), summing());
+    let mut run = device.init(&optimizer, &params).unwrap();
+    let (mut state, mut copy) = (optimizer.init(&params).unwrap(), params.clone());
+    for gradients in &gradients {
+        run.set_gradients(gradients).unwrap();
+        device.step(&optimizer, &mut run).unwrap();
+        optimizer.step(&mut params, gradients, &mut state).unwrap();
+        run.params_into(&mut copy).unwrap();
+        assert_eq!(values(&params), values(&copy));
+    }
+}
+
+/// Without numbers of 64 bits: each sum is off by 2⁻⁴⁰ of the sum of sizes at most, so that a norm, and what is divided by it,
+/// has at most the last bit of an `f32` different.
+pub fn sums_in_pairs<B: Backend>(device: &Device<B>) {
+    let ((params, gradients), optimizer) = (large(), chain((clip_by_global_norm(0.5), sgd(1.0))));
+    let mut run = device.init(&optimizer, &params).unwrap();
+    let mut state = optimizer.init(&params).unwrap();
+    run.set_gradients(&gradients[0]).unwrap();
+    device.step(&optimizer, &mut run).unwrap();
+    let mut here = params.clone();
+    optimizer.step(&mut here, &gradients[0], &mut state).unwrap();
+    let norm = |readings: gradchain::watch::Readings| readings.get("clip_by_global_norm.norm").unwrap();
+    let exact = norm(optimizer.readings(&state).unwrap());
+    let found = norm(optimizer.readings(run.state().unwrap()).unwrap());
+    assert!((exact - found).abs() <= exact * 2.0_f64.powi(-40), "{exact} and {found}");
+    let mut there = params.clone();
+    run.params_into(&mut there).unwrap();
+    crate::common::close(&here, &there, f64::from(f32::EPSILON)).unwrap();
+}
+
+/// In a step nothing crosses but the sums of each piece, and the numbers of the step.
+pub fn traffic<B: Backend>(device: &Device<B>) {
+    let ((params, gradients), optimizer) = (large(), chain((clip_by_global_norm(0.5), adamw(cosine_decay(0.1, 100)))));
+    let mut run = device.init(&optimizer, &params).unwrap();
+    run.set_gradients(&gradients[0]).unwrap();
+    device.step(&optimizer, &mut run).unwrap();
+    let (kernels, before) = (device.kernels(), device.traffic());
+    device.step(&optimizer, &mut run).unwrap();
+    let after = device.traffic();
+    // Three pieces of the first leaf, one each of the others: a sum of 8 bytes for each.
+    assert_eq!(after.to_host - before.to_host, 8 * (3 + 1 + 1));
+    assert!(after.to_device - before.to_device < 3 * 2 * 100, "numbers of the step: {before:?}, {after:?}");
+    assert_eq!(device.kernels(), kernels, "a schedule compiles nothing anew");
+}
+
+/// Steps on the CPU, through a file to the device, and back: the bits of a run on the CPU.
+pub fn back_and_forth<B: Backend>(device: &Device<B>) {
+    let ((mut params, gradients), optimizer) = (large(), summing());
+    let (mut straight, mut state) = (params.clone(), optimizer.init(&params).unwrap());
+    for gradients in gradients.iter().cycle().take(6) {
+        optimizer.step(&mut straight, gradients, &mut state).unwrap();
+    }
+
+    let mut gradients = gradients.iter().cycle();
+    let mut state = optimizer.init(&params).unwrap();
+    let mut next = || gradients.next().unwrap();
+    optimizer.step(&mut params, next(), &mut state).unwrap();
+    optimizer.step(&mut params, next(), &mut state).unwrap();
+    let mut file = Cursor::new(Vec::new());
+    Save::new(&optimizer, &state).params(&params).to_writer(&mut file).unwrap();
+
+    let mut loaded = params.clone();
+    let state = Checkpoint::from_bytes(file.into_inner()).unwrap().load(&optimizer, &mut loaded).unwrap();
+    let mut run = device.resume(&optimizer, &loaded, state).unwrap();
+    for _ in 0..2 {
+        run.set_gradients(next()).unwrap();
+        device.step(&optimizer, &mut run).unwrap();
+    }
+    run.params_into(&mut params).unwrap();
+    let mut file = Cursor::new(Vec::new());
+    Save::new(&optimizer, run.state().unwrap()).params(&params).to_writer(&mut file).unwrap();
+
+    let mut state = Checkpoint::from_bytes(file.into_inner()).unwrap().load(&optimizer, &mut loaded).unwrap();
+    for _ in 0..2 {
+        optimizer.step(&mut loaded, next(), &mut state).unwrap();
+    }
+    assert_eq!(values(&straight), values(&loaded));
+}
+
+/// What does not fit is an error that names the leaf, and what cannot be on a device one that names the part.
+pub fn misfits<B: Backend>(device: &Device<B>) {
+    let (params, optimizer) = (vec![1.0_f32, 2.0], adam(0.1));
+    let mut run = device.init(&optimizer, &params).unwrap();
+    let said = run.set_gradients(&vec![1.0_f32]).unwrap_err().to_string();
+    assert!(said.contains('$') || said.contains("[1]"), "{said}");
+    assert!(run.set_gradients(&vec![1.0_f64, 2.0]).is_err());
+    let said = device.init(&muon(0.1), &ndarray::Array2::<f32>::zeros((2, 2))).unwrap_err();
+    assert!(said.is_unrecordable() && said.to_string().contains("scale_by_muon"), "{said}");
+    assert!(run.gradient("nowhere").is_none() && run.param("nowhere").is_none());
+}

@@ -1,0 +1,43 @@
+//! On a device of wgpu, such as Mesa's `lavapipe`: the catalogue, the sums, what crosses, and states that go back and forth.
+#![cfg(feature = "wgpu")]
+
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+mod suite;
+
+use gradchain_gpu::{Device, Wgpu};
+
+/// One for a test: devices are opened in a moment, and tests run side by side.
+fn device() -> Device<Wgpu> {
+    Device::wgpu().expect("a device: on Debian `mesa-vulkan-drivers` is one")
+}
+
+#[test]
+fn every_program_of_the_catalogue_runs_on_the_device() {
+    suite::catalogue(&device(), true);
+}
+
+#[test]
+fn sums_over_pieces_have_the_bits_of_the_cpu() {
+    suite::sums(&device());
+}
+
+#[test]
+fn sums_in_pairs_are_near() {
+    suite::sums_in_pairs(&Device::wgpu_in_pairs().expect("a device"));
+}
+
+#[test]
+fn only_sums_and_numbers_cross() {
+    suite::traffic(&device());
+}
+
+#[test]
+fn a_run_goes_on_elsewhere_with_the_same_bits() {
+    suite::back_and_forth(&device());
+}
+
+#[test]
+fn misfits_are_errors() {
+    suite::misfits(&device());
+}

@@ -1,0 +1,140 @@
+//! A machine that runs programs line by line.
+
+use std::collections::HashMap;
+
+use super::{LeafProgram, Machine, Pass, by_piece};
+use crate::element::{DType, Real};
+use crate::error::Result;
+use crate::state::{Entry, Moments, State, StateWalk};
+use crate::tree::{Structure, Tree, TreeMut};
+
+/// A [`Machine`] in memory that interprets: what others can be compared with, bit for bit.
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::program::Interpreter;
+///
+/// let optimizer = chain((clip_by_global_norm(1.0), adam(0.1)));
+/// let (mut params, gradients) = (vec![1.0_f32, 2.0], vec![3.0_f32, -4.0]);
+/// let mut state = optimizer.init(&params)?;
+/// let mut machine = Interpreter::new(&params, &*state)?;
+/// machine.set_gradients(&gradients)?;
+/// optimizer.step_on(&mut machine, (), &mut state)?;
+///
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &gradients, &mut state)?;
+/// assert_eq!(machine.params().get::<f32>(0), Some(&params[..]));
+/// assert_eq!(machine.array("1.0.mu").and_then(|mu| mu.get::<f32>(0)), state.1.0.moment("mu").unwrap().get(0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # Cost
+///
+/// About a hundred times that of a step. It is for looking and checking.
+#[derive(Clone, Debug)]
+pub struct Interpreter {
+    structure: Structure,
+    params: Moments,
+    gradients: Moments,
+    /// What a pass stores for the next: of each leaf, in `f64`, which holds it exactly.
+    stored: HashMap<usize, Vec<f64>>,
+    arrays: HashMap<String, Moments>,
+    kept: HashMap<(String, usize), Vec<f64>>,
+}
+
+impl Interpreter {
+    /// Copies of parameters, and of the arrays of the state that was made for them.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be the leaves of one tree, or there is no memory for copies of them.
+    pub fn new<P: Tree + ?Sized, S: State>(params: &P, state: &S) -> Result<Interpreter> {
+        let structure = Structure::of(params)?;
+        let gradients = Moments::like(&structure, &vec![true; structure.len()], 0.0, |leaf| leaf.dtype().compute())?;
+        let mut arrays = HashMap::new();
+        let mut copy = |path: &str, entry: Entry<'_>| {
+            if let Entry::Moments(moments) = entry {
+                arrays.insert(path.to_owned(), moments.clone());
+            }
+        };
+        state.walk(&mut StateWalk::new(&mut copy));
+        let params = Moments::of_tree(params, &structure, |leaf| leaf.dtype())?;
+        Ok(Interpreter { structure, params, gradients, stored: HashMap::new(), arrays, kept: HashMap::new() })
+    }
+
+    /// Copies the gradients of the next step.
+    ///
+    /// # Errors
+    ///
+    /// If they do not fit the parameters; then nothing has been changed.
+    pub fn set_gradients<G: Tree + ?Sized>(&mut self, gradients: &G) -> Result<()> {
+        self.gradients = Moments::of_tree(gradients, &self.structure, |leaf| leaf.dtype().compute())?;
+        Ok(())
+    }
+
+    /// The parameters, as they are now.
+    pub fn params(&self) -> &Moments {
+        &self.params
+    }
+
+    /// Copies the parameters, as they are now.
+    ///
+    /// # Errors
+    ///
+    /// If the tree has another structure; then nothing has been changed.
+    pub fn params_into<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
+        self.params.to_tree(params, &self.structure)
+    }
+
+    /// An array of the state, by the path of its field.
+    pub fn array(&self, name: &str) -> Option<&Moments> {
+        self.arrays.get(name)
+    }
+
+    fn leaf<C: Real>(&mut self, pass: &Pass, of: &LeafProgram) -> Result<Vec<f64>> {
+        let LeafProgram { leaf, len, program, scalars, arrays, .. } = of;
+        let u = match pass.from_stored {
+            true => self.stored.get(leaf).cloned().unwrap_or_else(|| vec![0.0; *len]),
+            false => self.gradients.in_order(*leaf),
+        };
+        let mut p = self.params.in_order(*leaf);
+        let read = |array: &super::Array| match array.lasts {
+            true => self.arrays.get(&array.name).map(|moments| moments.in_order(*leaf)).unwrap_or_default(),
+            false => self.kept.get(&(array.name.clone(), *leaf)).cloned().unwrap_or_else(|| vec![0.0; *len]),
+        };
+        let mut held: Vec<Vec<f64>> = arrays.iter().map(read).collect();
+        let (mut stored, mut added) = (Vec::new(), vec![Vec::with_capacity(*len); program.sums().len()]);
+        for i in 0..*len {
+            let mut slots: Vec<C> = held.iter().map(|array| C::of(array[i])).collect();
+            let made = program.run(scalars, &mut slots, C::of(u[i]), C::of(p[i]))?;
+            held.iter_mut().zip(slots).for_each(|(array, slot)| array[i] = slot.as_f64());
+            stored.extend(made.update.map(|update| update.as_f64()));
+            made.param.into_iter().for_each(|param| p[i] = param.as_f64());
+            added.iter_mut().zip(made.sums).for_each(|(all, sum)| all.push(sum));
+        }
+        if program.update().is_some() {
+            self.stored.insert(*leaf, stored);
+        }
+        self.params.set_in_order(*leaf, &p);
+        let written = arrays.iter().zip(held).enumerate().filter(|(slot, _)| program.writes(*slot));
+        for (_, (array, held)) in written {
+            match self.arrays.get_mut(&array.name).filter(|_| array.lasts) {
+                Some(moments) => moments.set_in_order(*leaf, &held),
+                None => drop(self.kept.insert((array.name.clone(), *leaf), held)),
+            }
+        }
+        let by_sum: Vec<_> = added.iter().map(|all| by_piece(all)).collect();
+        let pieces = by_sum.first().map_or(0, Vec::len);
+        Ok((0..pieces).flat_map(|piece| by_sum.iter().map(move |sums| sums[piece])).collect())
+    }
+}
+
+impl Machine for Interpreter {
+    fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
+        let one = |leaf: &LeafProgram| match leaf.program.dtype() {
+            DType::F64 => self.leaf::<f64>(pass, leaf),
+            _ => self.leaf::<f32>(pass, leaf),
+        };
+        pass.leaves.iter().map(one).collect()
+    }
+}

@@ -1,0 +1,215 @@
+//! A step as programs: pass by pass, and leaf by leaf.
+
+use core::fmt;
+
+use super::traced::{Kind, Traced};
+use super::{Program, Recorded, record};
+use crate::element::{DType, InRecord, Real};
+use crate::engine::{self, PIECE, Remote, Stage, TILE, sum_tile};
+use crate::error::{Error, Result};
+use crate::state::{Entry, State, StateWalk};
+use crate::tree::add_update;
+
+/// One pass of a step: what is done to each element of each leaf, between two barriers.
+///
+/// The last pass makes new parameters. One that ends at a barrier makes sums, and where a later pass goes on from its
+/// updates, these are stored.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Pass {
+    /// How many barriers come before it.
+    pub number: usize,
+    /// Whether the updates that come in are what the pass before has stored; else they are the gradients.
+    pub from_stored: bool,
+    /// What is done to each leaf; to one of no elements nothing.
+    pub leaves: Vec<LeafProgram>,
+}
+
+/// What one pass does to each element of a leaf.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LeafProgram {
+    /// The number of the leaf.
+    pub leaf: usize,
+    /// Its path.
+    pub path: String,
+    /// The type of its parameters.
+    pub dtype: DType,
+    /// How many elements it has.
+    pub len: usize,
+    /// The arithmetic. Where it has an [`update`](Program::update), that is stored, in the type that is computed in; where
+    /// it has a [`param`](Program::param), that is the new parameter.
+    pub program: Program,
+    /// The numbers of this step.
+    pub scalars: Vec<f64>,
+    /// What its [slots](Program::slots) are.
+    pub arrays: Vec<Array>,
+    sums: Vec<usize>,
+}
+
+/// An array with an element for each of a leaf's, in the same order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Array {
+    /// The path of the field in the state.
+    pub name: String,
+    /// The type of its elements, to which a [program](Program) has rounded what it writes.
+    pub dtype: DType,
+    /// Whether it is part of the state. If not, it is written before it is read in each step, and not needed after it.
+    pub lasts: bool,
+}
+
+/// Whoever does the passes of a step in place of this machine's loops, such as a GPU: it has the parameters, the gradients
+/// and the state's arrays. What follows from sums is worked out here, and comes with the next pass as
+/// [scalars](LeafProgram::scalars).
+///
+/// Guide: [On a device](https://docs.rs/crate/gradchain/latest/source/docs/on-a-device.md). [`Interpreter`](super::Interpreter)
+/// is one to compare others with.
+pub trait Machine {
+    /// Does a pass. Returns for each of its [leaves](Pass::leaves) what was added to each of the program's sums in each
+    /// [piece](by_piece): the sums of the first piece, then those of the second.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be done; then the step is given up, and the state cannot be used any more.
+    fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>>;
+}
+
+/// Adds up one number for each element of a leaf as the engine does, which gives the bits that it gives: a sum for each
+/// piece of 16384 elements.
+///
+/// Within a piece, tiles of 1024 elements are added up one after the other; within a tile 16 sums side by side, of each
+/// sixteenth element, which are then added in order.
+pub fn by_piece(values: &[f64]) -> Vec<f64> {
+    let tiles = |piece: &[f64]| piece.chunks(TILE).fold(0.0, |sum, tile| sum + sum_tile(tile, |x: f64| x));
+    values.chunks(PIECE).map(tiles).collect()
+}
+
+/// Records passes for a machine.
+pub(crate) struct Passes<'m> {
+    machine: &'m mut dyn Machine,
+    /// The state's arrays: where they are, and what they are called.
+    names: Vec<(usize, String)>,
+    /// Arrays that are no part of the state.
+    kept: Vec<usize>,
+    error: Option<Error>,
+}
+
+impl<'m> Passes<'m> {
+    pub(crate) fn new<S: State>(machine: &'m mut dyn Machine, state: &S) -> Passes<'m> {
+        let mut names = Vec::new();
+        let mut name = |path: &str, entry: Entry<'_>| {
+            if let Entry::Moments(moments) = entry {
+                names.push((core::ptr::from_ref(moments).addr(), path.to_owned()));
+            }
+        };
+        state.walk(&mut StateWalk::new(&mut name));
+        Passes { machine, names, kept: Vec::new(), error: None }
+    }
+
+    fn array(&mut self, array: InRecord) -> Array {
+        let InRecord { address, dtype } = array;
+        if let Some((_, name)) = self.names.iter().find(|(known, _)| *known == address) {
+            return Array { name: name.clone(), dtype, lasts: true };
+        }
+        let number = self.kept.iter().position(|known| *known == address).unwrap_or_else(|| {
+            self.kept.push(address);
+            self.kept.len() - 1
+        });
+        Array { name: format!("kept {number}"), dtype, lasts: false }
+    }
+
+    fn leaf<T: Stage, F: Kind>(&mut self, pass: &engine::Pass<'_, T>, leaf: usize) -> Result<LeafProgram> {
+        let spec = &pass.structure().leaves()[leaf];
+        let ([_, stores], dtype) = (pass.from_and_to_store(), spec.dtype());
+        let Recorded { program, scalars, arrays, sums } = record::<F>(spec.path(), |u, p| {
+            let (u, adds) = pass.record(leaf, u, p);
+            // The update is rounded to the parameter's type before it is added, as in the engine.
+            let add = || Traced::record(&[], 0..0, |_, _| add_update(p, u.rounded(dtype))).rounded(dtype);
+            [stores.then_some(u), adds.then(add)]
+        })?;
+        let arrays: Vec<_> = arrays.into_iter().map(|array| self.array(array)).collect();
+        let program = Program { slots: arrays.iter().map(|array| array.name.clone()).collect(), ..program };
+        let (path, len) = (spec.path().to_owned(), spec.len());
+        Ok(LeafProgram { leaf, path, dtype, len, program, scalars, arrays, sums })
+    }
+
+    fn run<T: Stage>(&mut self, pass: &engine::Pass<'_, T>) -> Result<Vec<f64>> {
+        let specs = pass.structure().leaves().iter().enumerate().filter(|(_, spec)| spec.len() > 0);
+        let leaves = specs.map(|(leaf, spec)| match spec.dtype().compute() {
+            DType::F64 => self.leaf::<T, f64>(pass, leaf),
+            _ => self.leaf::<T, f32>(pass, leaf),
+        });
+        let leaves = leaves.collect::<Result<Vec<_>>>()?;
+        let recorded = Pass { number: pass.number(), from_stored: pass.from_and_to_store()[0], leaves };
+        let added = self.machine.pass(&recorded)?;
+        let (width, pieces) = pass.sums();
+        let mut all = vec![0.0; pieces.iter().map(|of_leaf| of_leaf.len()).sum::<usize>() * width];
+        for (at, leaf) in recorded.leaves.iter().enumerate() {
+            let (own, pieces) = (leaf.sums.len(), pieces[leaf.leaf].clone());
+            let found = added.get(at).map_or(0, Vec::len);
+            if found != own * pieces.len() {
+                let expected = format!("{} sums of `{}`", own * pieces.len(), leaf.path);
+                return Err(Error::argument("Machine::pass", "sums", &expected, found));
+            }
+            for (i, sum) in added[at].iter().enumerate() {
+                all[(pieces.start + i / own) * width + leaf.sums[i % own]] = *sum;
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl<T: Stage> Remote<T> for Passes<'_> {
+    fn pass(&mut self, pass: &engine::Pass<'_, T>) -> Option<Vec<f64>> {
+        self.run(pass).map_err(|error| self.error = Some(error)).ok()
+    }
+
+    fn error(&mut self) -> Option<Error> {
+        self.error.take()
+    }
+}
+
+/// The programs of a step's passes; see [`programs`](crate::GradientTransformation::programs).
+///
+/// Shown, each program that several leaves have is there once, under their numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Programs {
+    passes: Vec<Pass>,
+}
+
+impl Programs {
+    /// The passes, in order.
+    pub fn passes(&self) -> &[Pass] {
+        &self.passes
+    }
+}
+
+/// A machine that only writes down what it is to do.
+impl Machine for Programs {
+    fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
+        self.passes.push(pass.clone());
+        Ok(pass.leaves.iter().map(|leaf| vec![0.0; leaf.len.div_ceil(PIECE) * leaf.sums.len()]).collect())
+    }
+}
+
+impl fmt::Display for Programs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for pass in &self.passes {
+            let mut shown: Vec<(&Program, Vec<usize>)> = Vec::new();
+            for leaf in &pass.leaves {
+                match shown.iter_mut().find(|(program, _)| **program == leaf.program) {
+                    Some((_, leaves)) => leaves.push(leaf.leaf),
+                    None => shown.push((&leaf.program, vec![leaf.leaf])),
+                }
+            }
+            for (program, leaves) in shown {
+                let leaves: Vec<_> = leaves.iter().map(usize::to_string).collect();
+                let from = if pass.from_stored { "stored updates" } else { "gradients" };
+                writeln!(f, "pass {}, from {from}, leaves {}", pass.number, leaves.join(", "))?;
+                write!(f, "{program}")?;
+            }
+        }
+        Ok(())
+    }
+}

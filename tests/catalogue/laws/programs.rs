@@ -1,0 +1,107 @@
+//! Every entry is its programs, or cannot be written down as such for one of a few reasons.
+
+use std::collections::BTreeMap;
+
+use gradchain::program::Interpreter;
+use gradchain::state::{Entry, State, StateWalk};
+use gradchain::{Error, Result};
+
+use super::holds;
+use crate::common::registry::registry;
+use crate::common::same_values;
+use crate::common::subject::{AnyState, Subject};
+use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
+
+/// All that keeps an entry from being programs.
+const REASONS: [&str; 6] = [
+    "it works on whole leaves, between passes",
+    "it asks for the loss at other points",
+    "what it does to an element depends on where the element is",
+    "it looks at stretches of updates, not at one",
+    "it is in a box, in which it is compiled for numbers only",
+    "its state begins anew from the parameters",
+];
+
+/// The reason, of which there are no others.
+fn reason(entry: &dyn Subject, error: &Error) -> &'static str {
+    let said = error.to_string();
+    let reason = REASONS.into_iter().find(|reason| error.is_unrecordable() && said.contains(reason));
+    reason.unwrap_or_else(|| panic!("{}: {said}", entry.name()))
+}
+
+/// What is remembered besides arrays, as text; and the arrays.
+fn remembered(state: &AnyState) -> (Vec<String>, BTreeMap<String, Vec<Option<Vec<f64>>>>) {
+    let (mut values, mut arrays) = (Vec::new(), BTreeMap::new());
+    let mut show = |path: &str, entry: Entry<'_>| match entry {
+        Entry::Moments(moments) => {
+            let leaves = (0..moments.len()).map(|leaf| moments.to_array(leaf).map(|array| array.into_iter().collect()));
+            arrays.insert(path.to_owned(), leaves.collect());
+        }
+        other => values.push(format!("{path}: {other:?}")),
+    };
+    state.walk(&mut StateWalk::new(&mut show));
+    (values, arrays)
+}
+
+fn interpreted(entry: &dyn Subject, problem: &Problem) -> Result<()> {
+    entry.programs(&problem.params)?;
+    let (mut here, mut there) = (entry.init(&problem.params)?, entry.init(&problem.params)?);
+    let mut machine = Interpreter::new(&problem.params, &there.state())?;
+    let (mut params, mut made) = (problem.params.clone(), problem.params.clone());
+    for (t, grads) in problem.grads.iter().enumerate() {
+        machine.set_gradients(grads)?;
+        let outcome = there.step_on(&mut machine)?;
+        assert_eq!(here.step(&mut params, grads)?, outcome, "{}, step {t}", entry.name());
+        machine.params_into(&mut made)?;
+        let same = same_values(&params, &made);
+        same.unwrap_or_else(|problem| panic!("{}, step {t}: {problem}", entry.name()));
+        let ((ours, arrays), (theirs, _)) = (remembered(&here.state()), remembered(&there.state()));
+        assert_eq!(ours, theirs, "{}, step {t}", entry.name());
+        for (name, leaves) in arrays {
+            let found = machine.array(&name).expect("an array of the state");
+            for (leaf, expected) in leaves.into_iter().enumerate() {
+                let found = found.to_array(leaf).map(|array| array.into_iter().collect::<Vec<f64>>());
+                assert_eq!(expected, found, "{}, step {t}, {name} of leaf {leaf}", entry.name());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_its_programs(entry: &dyn Subject, problem: &Problem) {
+    if let Err(error) = interpreted(entry, problem) {
+        reason(entry, &error);
+    }
+}
+
+#[test]
+fn every_entry_is_its_programs_or_has_a_reason() {
+    holds(is_its_programs, 4);
+}
+
+/// Sums over several pieces.
+#[test]
+fn sums_of_programs_are_those_of_the_engine() {
+    let plan = vec![LeafPlan { number: Number::F32, shape: vec![17_000], order: Order::C }];
+    let params = tree(&plan, |leaf, i| noise(1, leaf, i));
+    let grads = (0..2).map(|t| tree(&plan, |leaf, i| noise(2 + t, leaf, i))).collect();
+    let problem = Problem { plan, params, grads };
+    let summing = ["clip_by_global_norm", "scale_by_trust_ratio", "dog", "apply_if_finite", "mechanize", "zero_nans"];
+    for entry in registry().iter().filter(|entry| summing.contains(&entry.name())) {
+        interpreted(&**entry, &problem).unwrap_or_else(|error| panic!("{}: {error}", entry.name()));
+    }
+}
+
+#[test]
+fn most_entries_are_programs() {
+    let params = tree(&[LeafPlan { number: Number::F32, shape: vec![3], order: Order::C }], |_, i| i as f64);
+    let (mut refused, entries) = (BTreeMap::<_, Vec<_>>::new(), registry());
+    for entry in &entries {
+        if let Err(error) = entry.programs(&params) {
+            refused.entry(reason(&**entry, &error)).or_default().push(entry.name());
+        }
+    }
+    let refused_in_all: usize = refused.values().map(Vec::len).sum();
+    println!("{} of {} entries are programs; the others: {refused:#?}", entries.len() - refused_in_all, entries.len());
+    assert!(std::env::var("ENTRY").is_ok() || refused_in_all * 3 < entries.len(), "{refused:#?}");
+}
