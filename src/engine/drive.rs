@@ -252,7 +252,7 @@ impl<T: Stage> Pass<'_, T> {
     }
 
     /// Whether it starts from what an earlier pass has stored, and not from gradients; and whether it stores.
-    pub(crate) fn from_and_to_store(&self) -> [bool; 2] {
+    pub(crate) fn reads_and_writes_stored(&self) -> [bool; 2] {
         [self.span.from > 0, self.shape.stores(self.span.to) && !self.ends]
     }
 

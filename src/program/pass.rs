@@ -121,7 +121,7 @@ impl<'m> Passes<'m> {
 
     fn leaf<T: Stage, F: Kind>(&mut self, pass: &engine::Pass<'_, T>, leaf: usize) -> Result<LeafProgram> {
         let spec = &pass.structure().leaves()[leaf];
-        let ([_, stores], dtype) = (pass.from_and_to_store(), spec.dtype());
+        let ([_, stores], dtype) = (pass.reads_and_writes_stored(), spec.dtype());
         let Recorded { program, scalars, arrays, sums } = record::<F>(spec.path(), |u, p| {
             let (u, adds) = pass.record(leaf, u, p);
             // The update is rounded to the parameter's type before it is added, as in the engine.
@@ -141,7 +141,7 @@ impl<'m> Passes<'m> {
             _ => self.leaf::<T, f32>(pass, leaf),
         });
         let leaves = leaves.collect::<Result<Vec<_>>>()?;
-        let recorded = Pass { number: pass.number(), from_stored: pass.from_and_to_store()[0], leaves };
+        let recorded = Pass { number: pass.number(), from_stored: pass.reads_and_writes_stored()[0], leaves };
         let added = self.machine.pass(&recorded)?;
         let (width, pieces) = pass.sums();
         let mut all = vec![0.0; pieces.iter().map(|of_leaf| of_leaf.len()).sum::<usize>() * width];

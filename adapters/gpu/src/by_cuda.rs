@@ -120,7 +120,9 @@ impl Backend for Cuda {
     fn launch(&self, kernel: &CudaFunction, buffers: &[&CudaSlice<u8>], groups: u32) -> Result<()> {
         let config = LaunchConfig { grid_dim: (groups, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
         let mut launch = self.stream.launch_builder(kernel);
-        buffers.iter().for_each(|buffer| drop(launch.arg(*buffer)));
+        for buffer in buffers {
+            launch.arg(*buffer);
+        }
         // SAFETY: the kernel was printed with a pointer for each of these buffers, of its type; each has room for the elements
         // that the kernel is told of, and it goes to none beyond.
         unsafe { launch.launch(config) }.map(drop).map_err(|error| self.said(error))

@@ -61,7 +61,7 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
 
     #[inline(always)]
     fn look<C: Real>(u: C) -> C::Wide {
-        <C::Wide as Real>::of(S::measure(u))
+        S::measure(u)
     }
 
     fn decide(&self, window: &mut Window, at: &StepContext<'_>, seen: f64) -> Decision {

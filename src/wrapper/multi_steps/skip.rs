@@ -23,7 +23,7 @@ pub trait SkipUpdate: Clone + fmt::Debug + Send + Sync + 'static {
     }
 
     /// What is added up for one element.
-    fn measure<C: Real>(u: C) -> f64;
+    fn measure<C: Real>(u: C) -> C::Wide;
 
     /// Whether to skip, given the sum.
     fn skips(&self, sum: f64) -> bool;
@@ -40,8 +40,8 @@ impl SkipUpdate for NoSkip {
 
     const DECIDES: bool = false;
 
-    fn measure<C: Real>(_: C) -> f64 {
-        0.0
+    fn measure<C: Real>(_: C) -> C::Wide {
+        <C::Wide as Real>::of(0.0)
     }
 
     fn skips(&self, _: f64) -> bool {
@@ -70,8 +70,8 @@ impl SkipUpdate for SkipNotFinite {
     }
 
     #[inline(always)]
-    fn measure<C: Real>(u: C) -> f64 {
-        not_finite(u)
+    fn measure<C: Real>(u: C) -> C::Wide {
+        <C::Wide as Real>::of(not_finite(u))
     }
 
     fn skips(&self, not_finite: f64) -> bool {
@@ -108,8 +108,8 @@ impl SkipUpdate for SkipLargeUpdates {
     }
 
     #[inline(always)]
-    fn measure<C: Real>(u: C) -> f64 {
-        u.as_f64() * u.as_f64()
+    fn measure<C: Real>(u: C) -> C::Wide {
+        u.wide() * u.wide()
     }
 
     fn skips(&self, squared_norm: f64) -> bool {

@@ -1,11 +1,8 @@
-//! On an NVIDIA device: what `wgpu.rs` asks. Run by `adapters/gpu/device`, where there is one.
-#![cfg(feature = "cuda")]
-
-#[path = "../../../tests/common/mod.rs"]
-mod common;
-mod suite;
+//! On an NVIDIA device: run by `adapters/gpu/device`, where there is one.
 
 use gradchain_gpu::{Cuda, Device};
+
+use crate::suite;
 
 fn device() -> Device<Cuda> {
     Device::cuda(0).expect("an NVIDIA device")

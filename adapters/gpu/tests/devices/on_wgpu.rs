@@ -1,11 +1,8 @@
-//! On a device of wgpu, such as Mesa's `lavapipe`: the catalogue, the sums, what crosses, and states that go back and forth.
-#![cfg(feature = "wgpu")]
-
-#[path = "../../../tests/common/mod.rs"]
-mod common;
-mod suite;
+//! On a device of wgpu, such as Mesa's `lavapipe`, which runs on the CPU.
 
 use gradchain_gpu::{Device, Wgpu};
+
+use crate::suite;
 
 /// One for a test: devices are opened in a moment, and tests run side by side.
 fn device() -> Device<Wgpu> {
