@@ -25,6 +25,7 @@ pages! {
     sparse: "../docs/sparse.md",
     state: "../docs/state.md",
     averaging: "../docs/averaging.md",
+    many_machines: "../docs/many-machines.md",
     checkpoints: "../docs/checkpoints.md",
     adaptive: "../docs/adaptive.md",
     sign: "../docs/sign.md",

@@ -70,6 +70,10 @@ enum Kind {
         part: String,
         problem: &'static str,
     },
+    Collective {
+        rank: usize,
+        problem: String,
+    },
     Poisoned,
     /// At least two, each of another kind than this.
     Several(Vec<Error>),
@@ -146,6 +150,19 @@ impl Error {
     /// Element arithmetic that does something which cannot be written down.
     pub(crate) fn unrecordable(part: &str, problem: &'static str) -> Error {
         Error(Box::new(Kind::Unrecordable { part: part.into(), problem }))
+    }
+
+    /// Machines that do not come together: one is gone, late, or does something else. For use by a
+    /// [`Collective`](crate::collective::Collective) of your own; `rank` is the machine that noticed.
+    ///
+    /// ```
+    /// use gradchain::Error;
+    /// let error = Error::collective(2, "rank 0 has not come within 30 s");
+    /// assert!(error.is_collective());
+    /// assert_eq!(error.to_string(), "rank 2: rank 0 has not come within 30 s");
+    /// ```
+    pub fn collective(rank: usize, problem: impl Into<String>) -> Error {
+        Error(Box::new(Kind::Collective { rank, problem: problem.into() }))
     }
 
     pub(crate) fn poisoned() -> Error {
@@ -249,6 +266,12 @@ impl Error {
         self.is(|kind| matches!(kind, Kind::Unrecordable { .. }))
     }
 
+    /// Whether [machines that work together](crate::collective) have lost each other, or disagree. After that they do not come
+    /// together any more: the process should end, and go on from its last checkpoint.
+    pub fn is_collective(&self) -> bool {
+        self.is(|kind| matches!(kind, Kind::Collective { .. }))
+    }
+
     /// Whether the state was left half written by a panic in code that a step called (a rule, a schedule, a loss), or
     /// by an error of a loss. Go on from a copy or a checkpoint; see [`step`](crate::GradientTransformation::step)
     /// for what the parameters are then.
@@ -280,6 +303,7 @@ impl fmt::Display for Error {
                 let lines: Vec<String> = all.iter().map(Error::to_string).collect();
                 f.write_str(&lines.join("\n"))
             }
+            Kind::Collective { rank, problem } => write!(f, "rank {rank}: {problem}"),
             Kind::Poisoned => f.write_str(
                 "this state was left half written by a panic, or by an error of the loss, in an earlier step; restore \
                  it from a copy or call `init` again",

@@ -101,6 +101,11 @@ impl<T: Stage> OptState<T> {
                 let problem = format!("`{first}` and `{second}` both have parameters to evaluate with");
                 return Err(Error::state("eval_params", format!("leaf `{}`: {problem}", spec.path())));
             }
+            if evaluation.moments.begins(i).is_some() {
+                let problem =
+                    "other ranks have the rest of the averages; load a checkpoint of all of them without `sharded`";
+                return Err(Error::state("eval_params", format!("leaf `{}`: {problem}", spec.path())));
+            }
             let mut values = vec![0.0; spec.len()];
             read_leaf::<f64>(&leaves[i], spec, Some(&mut values));
             evaluate(evaluation, i, spec, &mut values);

@@ -41,6 +41,7 @@
 //! | [`part`](mod@part), [`range`](mod@range), [`arguments`], [`program`] | for transformations of your own |
 //! | [`recipe`], `config` | optimizers as data |
 //! | `checkpoint` | state and parameters in files |
+//! | [`collective`] | machines that train together |
 //!
 //! The [guide](https://docs.rs/crate/gradchain/latest/source/docs/introduction.md) goes on from here;
 //! [its table of contents](https://docs.rs/crate/gradchain/latest/source/docs/SUMMARY.md) lists the pages.
@@ -55,6 +56,7 @@ mod book;
 #[cfg(feature = "checkpoint")]
 #[cfg_attr(docsrs, doc(cfg(feature = "checkpoint")))]
 pub mod checkpoint;
+pub mod collective;
 #[cfg(feature = "config")]
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
 pub mod config;

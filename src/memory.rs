@@ -48,6 +48,8 @@ pub struct RawSlice {
     ptr: NonNull<u8>,
     len: usize,
     dtype: DType,
+    /// The number of the first of the elements, in the array that they are a stretch of.
+    first: usize,
 }
 
 // SAFETY: it is only an address; whoever turns it into a slice promises exclusive use of that range.
@@ -57,7 +59,7 @@ unsafe impl Sync for RawSlice {}
 
 impl RawSlice {
     pub(crate) fn new<T: Element>(ptr: NonNull<T>, len: usize) -> RawSlice {
-        RawSlice { ptr: ptr.cast(), len, dtype: T::DTYPE }
+        RawSlice { ptr: ptr.cast(), len, dtype: T::DTYPE, first: 0 }
     }
 
     /// Where a value's elements would be if there were any; for leaves that are absent.
@@ -65,8 +67,20 @@ impl RawSlice {
         with_dtype!(dtype, T => RawSlice::new(NonNull::<T>::dangling(), 0))
     }
 
+    /// The same elements, as a stretch of an array: they are asked for by their places in that.
+    pub(crate) fn placed_at(self, first: usize) -> RawSlice {
+        RawSlice { first, ..self }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Where in memory a stretch begins, in elements.
+    fn at(&self, start: usize, len: usize) -> usize {
+        let at = start.wrapping_sub(self.first);
+        assert!(start >= self.first && at + len <= self.len, "{start} + {len} of {} from {} on", self.len, self.first);
+        at
     }
 
     pub(crate) fn dtype(&self) -> DType {
@@ -87,38 +101,36 @@ impl RawSlice {
     ///
     /// The memory is alive, and nothing writes to this range while the slice is used.
     pub(crate) unsafe fn slice<'a, T: Element>(self, start: usize, len: usize) -> &'a [T] {
-        assert!(start + len <= self.len, "{start} + {len} of {}", self.len);
-        // SAFETY: in bounds by the assertion; alive and not written to by the caller's promise.
-        unsafe { core::slice::from_raw_parts(self.pointer::<T>().add(start), len) }
+        let at = self.at(start, len);
+        // SAFETY: in bounds by `at`; alive and not written to by the caller's promise.
+        unsafe { core::slice::from_raw_parts(self.pointer::<T>().add(at), len) }
     }
 
     /// # Safety
     ///
     /// The memory is alive and writable, and nothing else reads or writes this range while the slice is used.
     pub(crate) unsafe fn slice_mut<'a, T: Element>(self, start: usize, len: usize) -> &'a mut [T] {
-        assert!(start + len <= self.len, "{start} + {len} of {}", self.len);
-        // SAFETY: in bounds by the assertion; alive, writable and exclusive by the caller's promise.
-        unsafe { core::slice::from_raw_parts_mut(self.pointer::<T>().add(start), len) }
+        let at = self.at(start, len);
+        // SAFETY: in bounds by `at`; alive, writable and exclusive by the caller's promise.
+        unsafe { core::slice::from_raw_parts_mut(self.pointer::<T>().add(at), len) }
     }
 
     /// # Safety
     ///
     /// As [`slice`](RawSlice::slice).
     pub(crate) unsafe fn bytes<'a>(self, start: usize, len: usize) -> &'a [u8] {
-        assert!(start + len <= self.len, "{start} + {len} of {}", self.len);
-        let size = self.dtype.size();
-        // SAFETY: in bounds by the assertion; alive and not written to by the caller's promise; plain numbers.
-        unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(start * size), len * size) }
+        let (at, size) = (self.at(start, len), self.dtype.size());
+        // SAFETY: in bounds by `at`; alive and not written to by the caller's promise; plain numbers.
+        unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(at * size), len * size) }
     }
 
     /// # Safety
     ///
     /// As [`slice_mut`](RawSlice::slice_mut).
     pub(crate) unsafe fn bytes_mut<'a>(self, start: usize, len: usize) -> &'a mut [u8] {
-        assert!(start + len <= self.len, "{start} + {len} of {}", self.len);
-        let size = self.dtype.size();
+        let (at, size) = (self.at(start, len), self.dtype.size());
         // SAFETY: as above, and exclusive; every pattern of bits is a number.
-        unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(start * size), len * size) }
+        unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(at * size), len * size) }
     }
 }
 
@@ -159,7 +171,7 @@ impl Buffer {
         let shift = if is_large { place.0.wrapping_sub(start.addr().get()) % PAGE } else { 0 };
         // SAFETY: a shift is less than the page that `layout` has for it if the array is large.
         let ptr = unsafe { start.add(shift) };
-        Some(Buffer { data: RawSlice { ptr, len, dtype }, shift })
+        Some(Buffer { data: RawSlice { ptr, len, dtype, first: 0 }, shift })
     }
 
     /// `None` if it is larger than the address space.

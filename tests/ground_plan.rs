@@ -27,6 +27,7 @@ const LAYERS: &[&str] = &[
     "constraint",
     "state",
     "arguments",
+    "collective",
     // Steps.
     "engine",
     "part",

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::load::Load;
 use super::manifest::{Crc, KEY, Manifest, check_of};
 use super::save::param_name;
+use super::shards::ShardList;
 use super::source::{Bytes, Source};
 use super::tensors::{Tensors, tensor_dtype};
 use crate::engine::Stage;
@@ -19,18 +20,34 @@ use crate::tree::{LeafMut, Structure, Tree, TreeMut};
 pub struct Checkpoint {
     pub(super) tensors: Tensors,
     pub(super) manifest: Manifest,
-    structure: Structure,
+    pub(super) structure: Structure,
     verified: AtomicBool,
 }
 
 impl Checkpoint {
-    /// Opens a file and reads its header. Tensors are read when they are loaded, piece by piece.
+    /// Opens a file and reads its header. Tensors are read when they are loaded, piece by piece; those of files that
+    /// [several ranks](super::Save::to_shards) have written are read at once, and are in memory as long as this is.
     ///
     /// # Errors
     ///
     /// If the file cannot be read, is cut off or longer than it says, or its header is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
-        let (tensors, header) = Tensors::open(path.as_ref())?;
+        if let Some(shards) = ShardList::of(path.as_ref())? {
+            return shards.merge();
+        }
+        let file = Checkpoint::open_shard(path.as_ref())?;
+        match file.manifest.shard {
+            Some((rank, size)) => {
+                let problem = format!("it is what rank {rank} of {size} has written: open the list of all of them");
+                Err(Error::file(&*file.tensors.name, problem))
+            }
+            None => Ok(file),
+        }
+    }
+
+    /// Opens a file that may be one rank's share.
+    pub(super) fn open_shard(path: &Path) -> Result<Checkpoint> {
+        let (tensors, header) = Tensors::open(path)?;
         Checkpoint::of(tensors, &header)
     }
 
@@ -62,7 +79,7 @@ impl Checkpoint {
         Checkpoint::read("the checkpoint".into(), Source::Bytes(Bytes::Owned(bytes)))
     }
 
-    fn read(name: String, source: Source) -> Result<Checkpoint> {
+    pub(super) fn read(name: String, source: Source) -> Result<Checkpoint> {
         let (tensors, header) = Tensors::read(name, source)?;
         Checkpoint::of(tensors, &header)
     }

@@ -200,7 +200,10 @@ impl<T: Stage> Fit<T> {
             let done = match item {
                 ItemMut::Array(mut leaf) => match source.checked_sub(values.len()).and_then(|i| arrays.get(i)) {
                     Some((_, tensor)) => {
-                        file.fill(tensor, &mut leaf)?;
+                        match leaf.part.take() {
+                            Some(part) => file.fill_part(tensor, &mut leaf, &part)?,
+                            None => file.fill(tensor, &mut leaf)?,
+                        }
                         true
                     }
                     None => false,

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::state::data::Leaves;
 use crate::state::{ItemName, Single};
+use crate::tree::PartOf;
 
 /// The key of the entry.
 pub(super) const KEY: &str = "gradchain";
@@ -34,6 +35,12 @@ pub(super) struct Manifest {
     /// By the name of the tensor.
     pub(super) crc32: BTreeMap<String, Crc>,
     pub(super) notes: BTreeMap<String, String>,
+    /// Which rank of how many has written it, if others have the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) shard: Option<(usize, usize)>,
+    /// Of which arrays there is a stretch, by the name of the tensor.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) parts: BTreeMap<String, PartOf>,
 }
 
 /// A check sum, always as long in text.

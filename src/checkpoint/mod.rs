@@ -37,6 +37,11 @@
 //! folder, flushed, and renamed. Whatever goes wrong before leaves an older file of that name as it was. Arrays go from the
 //! state to the file without a copy of the state being made.
 //!
+//! # Many machines
+//!
+//! What is [`sharded`](crate::wrapper::sharded()) is written by [`Save::to_shards`], a file by each rank and a list of them, which is opened
+//! as any other file: on as many ranks, on others, or on one machine without the wrapper.
+//!
 //! # Loading
 //!
 //! Everything must agree: the optimizer with all its arguments, every leaf's path, type and shape, every field of the
@@ -64,6 +69,7 @@ mod load;
 mod manifest;
 mod rotation;
 mod save;
+mod shards;
 mod source;
 mod tensors;
 
@@ -72,3 +78,4 @@ pub use import::{Import, Origin};
 pub use load::{Load, Report};
 pub use rotation::{Latest, Rotation, Skipped, latest_valid};
 pub use save::Save;
+pub use shards::merge;

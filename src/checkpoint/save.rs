@@ -12,7 +12,7 @@ use super::tensors::tensor_dtype;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::layout::elements;
-use crate::saved::as_json;
+use crate::saved::{as_json, is_shared};
 use crate::state::data::Leaves;
 use crate::state::{Item, ItemName, Owner, items};
 use crate::transformation::OptState;
@@ -63,26 +63,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     ///
     /// See [`Save`].
     pub fn to_file(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        let shown = path.display().to_string();
-        let failed = |error: io::Error| Error::file(&*shown, error.to_string());
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let mut temporary = tempfile::Builder::new();
-        temporary.prefix(TEMPORARY.0).suffix(TEMPORARY.1);
-        #[cfg(unix)]
-        {
-            // As a file that is made without more ado: what the user's mask leaves.
-            use std::os::unix::fs::PermissionsExt;
-            temporary.permissions(fs::Permissions::from_mode(0o666));
-        }
-        let mut temporary = temporary.tempfile_in(folder).map_err(failed)?;
-        self.write(&shown, temporary.as_file_mut())?;
-        temporary.as_file().sync_all().map_err(failed)?;
-        temporary.persist(path).map_err(|error| failed(error.error))?;
-        sync_folder(folder).map_err(failed)
+        replace_file(path.as_ref(), |shown, file| self.write(shown, file, None).map(drop))
     }
 
     /// Writes to anything that can be written to and rewound, such as a `Cursor` over a vector; nothing is flushed.
@@ -91,26 +72,42 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     ///
     /// See [`Save`].
     pub fn to_writer(&self, mut to: impl Write + Seek) -> Result<()> {
-        self.write("the writer", &mut to)
+        self.write("the writer", &mut to, None).map(drop)
     }
 
-    fn write(&self, shown: &str, to: &mut (impl Write + Seek)) -> Result<()> {
+    /// Writes all, or one rank's share; returns the check sum of the header, in which those of the tensors are.
+    pub(super) fn write(
+        &self,
+        shown: &str,
+        to: &mut (impl Write + Seek),
+        shard: Option<(usize, usize)>,
+    ) -> Result<Crc> {
         self.state.usable()?;
+        if shard.is_none() && is_shared(&**self.state) {
+            let problem = "the state is one rank's share: `to_shards` writes down that of all";
+            return Err(Error::state("checkpoint", problem));
+        }
         let structure = self.state.structure();
         let mut tensors = Vec::new();
+        // All ranks have all parameters: the first writes them down.
+        let has_params = self.params.is_some() && shard.is_none_or(|(rank, _)| rank == 0);
         if let Some(params) = self.params {
             let differences = structure.differences(params);
             if !differences.is_empty() {
                 return Err(Error::structure("the parameters are not those that the state was made for", differences));
             }
-            params.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| tensors.push((param_name(path), leaf))));
+            if has_params {
+                params
+                    .walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| tensors.push((param_name(path), leaf))));
+            }
         }
-        let (mut arrays, mut values) = (Vec::new(), Vec::new());
+        let (mut arrays, mut values, mut parts) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (name, item) in items(&**self.state, structure) {
             match item {
                 Item::Single(value) => values.push((name, value)),
                 Item::Array(leaf) => {
                     let tensor = state_name(&name);
+                    parts.extend(leaf.part.clone().map(|part| (tensor.clone(), *part)));
                     tensors.push((tensor.clone(), leaf));
                     arrays.push((name, tensor));
                 }
@@ -122,7 +119,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0)));
         }
         let manifest = self.manifest(structure, values, arrays);
-        write(shown, to, &tensors, manifest)
+        write(shown, to, &tensors, Manifest { params: has_params, shard, parts, ..manifest })
     }
 
     fn manifest(
@@ -142,6 +139,8 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             arrays,
             crc32: BTreeMap::new(),
             notes: self.notes.clone(),
+            shard: None,
+            parts: BTreeMap::new(),
         }
     }
 }
@@ -162,18 +161,44 @@ fn state_name(name: &ItemName) -> String {
     }
 }
 
+/// Writes a file, or replaces one: it is there whole, or as it was.
+pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> Result<()>) -> Result<()> {
+    let shown = path.display().to_string();
+    let failed = |error: io::Error| Error::file(&*shown, error.to_string());
+    let folder = folder_of(path);
+    let mut temporary = tempfile::Builder::new();
+    temporary.prefix(TEMPORARY.0).suffix(TEMPORARY.1);
+    #[cfg(unix)]
+    {
+        // As a file that is made without more ado: what the user's mask leaves.
+        use std::os::unix::fs::PermissionsExt;
+        temporary.permissions(fs::Permissions::from_mode(0o666));
+    }
+    let mut temporary = temporary.tempfile_in(folder).map_err(failed)?;
+    write(&shown, temporary.as_file_mut())?;
+    temporary.as_file().sync_all().map_err(failed)?;
+    temporary.persist(path).map_err(|error| failed(error.error))?;
+    sync_folder(folder).map_err(failed)
+}
+
+/// Where a file is.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// The renaming itself must survive a loss of power; not every system lets a folder be flushed.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// The header is written twice, of the same length: the check sums are known only when the tensors have been written.
-fn write(
+/// The header is written twice, of the same length: the check sums are known only when the tensors have been written. Returns
+/// that of the header.
+pub(super) fn write(
     shown: &str,
     to: &mut (impl Write + Seek),
     tensors: &[(String, LeafRef<'_>)],
     mut manifest: Manifest,
-) -> Result<()> {
+) -> Result<Crc> {
     let failed = |error: io::Error| Error::file(shown, error.to_string());
     manifest.crc32 = tensors.iter().map(|(name, _)| (name.clone(), Crc(0))).collect();
     let start = to.stream_position().map_err(failed)?;
@@ -196,7 +221,8 @@ fn write(
     to.seek(SeekFrom::Start(start + 8)).map_err(failed)?;
     to.write_all(last.as_bytes()).map_err(failed)?;
     to.seek(SeekFrom::Start(end)).map_err(failed)?;
-    to.flush().map_err(failed)
+    to.flush().map_err(failed)?;
+    Ok(manifest.check)
 }
 
 fn header(shown: &str, tensors: &[(String, LeafRef<'_>)], manifest: &Manifest) -> Result<String> {

@@ -7,6 +7,7 @@ use core::ptr::NonNull;
 use super::isa::{Isa, Job, current_isa, dispatch};
 use super::kernel::MOST_SLOTS;
 use super::pieces::{Piece, Pieces};
+use super::ranks::Ranks;
 use super::rows::Rows;
 use super::stage::is_among;
 use super::table::{Table, TableLeaf};
@@ -49,6 +50,8 @@ pub(crate) struct Work {
     active: Vec<bool>,
     spare: Box<Spare>,
     shape: Shape,
+    /// The other machines that have sums of the same step, if there are any.
+    pub(crate) ranks: Option<Box<Ranks>>,
 }
 
 impl Work {
@@ -59,8 +62,9 @@ impl Work {
     /// For passes over the active leaves only.
     pub(crate) fn new_for(structure: &Structure, active: &[bool], shape: Shape) -> Work {
         let pieces = Pieces::new(structure, active);
-        let stored =
-            |(leaf, on): (&LeafSpec, &bool)| Buffer::zeros(leaf.dtype().compute(), if *on { leaf.len() } else { 0 });
+        let stored = |(leaf, on): (&LeafSpec, &bool)| {
+            Buffer::zeros(leaf.dtype().compute(), if *on { leaf.here().len() } else { 0 })
+        };
         Work {
             params: Table::with_capacity(structure.len()),
             grads: Table::with_capacity(structure.len()),
@@ -78,6 +82,7 @@ impl Work {
             sums: vec![0.0; pieces.all.len() * shape.sums],
             pieces,
             shape,
+            ranks: None,
         }
     }
 
@@ -93,7 +98,7 @@ impl Work {
 
     /// The same, for passes over the active leaves only.
     pub(crate) fn fresh_for(&self, structure: &Structure, active: &[bool]) -> Work {
-        Work::new_for(structure, active, self.shape)
+        Work { ranks: self.ranks.clone(), ..Work::new_for(structure, active, self.shape) }
     }
 
     /// Does a step on the leaves in the tables. Without gradients in the table, all gradients are zero.
@@ -141,33 +146,44 @@ impl Work {
                 isa: current_isa(),
             };
             pass.run(&mut self.spare);
-            if pass.ends {
+            let last = pass.ends || number == shape.barriers;
+            if let Some(ranks) = self.ranks.as_mut().filter(|_| shape.sums > 0)
+                && let Err(error) = ranks.complete(&self.sums, shape.sums)
+            {
+                at.fail(error);
+                return Outcome { emitted: false, skipped: false };
+            }
+            if last {
                 break;
             }
-            if number < shape.barriers {
-                let mut tree = WholeTree {
-                    structure: at.structure,
-                    active: &self.active,
-                    resting: at.absent,
-                    stored: &mut self.stored,
-                    rows: &mut self.rows.of_leaf,
-                    params: &self.params,
-                    grads: if at.gradients { &self.grads } else { &[] },
-                    copies: &mut self.copies,
-                    objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
-                };
-                let sums = Sums { values: &self.sums, ..none };
-                transformation.barrier(state, &mut run, at, number, sums, &mut tree);
-                if objective.as_ref().is_some_and(|objective| objective.failed()) {
-                    // Only the last pass writes parameters.
-                    return Outcome { emitted: false, skipped: false };
-                }
+            let mut tree = WholeTree {
+                structure: at.structure,
+                active: &self.active,
+                resting: at.absent,
+                stored: &mut self.stored,
+                rows: &mut self.rows.of_leaf,
+                params: &self.params,
+                grads: if at.gradients { &self.grads } else { &[] },
+                copies: &mut self.copies,
+                objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
+            };
+            let sums = complete(&self.ranks, Sums { values: &self.sums, ..none });
+            transformation.barrier(state, &mut run, at, number, sums, &mut tree);
+            if at.has_failed() || objective.as_ref().is_some_and(|objective| objective.failed()) {
+                // Only the last pass writes parameters.
+                return Outcome { emitted: false, skipped: false };
             }
         }
         let mut outcome = Outcome { emitted: at.gradients, skipped: false };
-        transformation.finish(state, run, Sums { values: &self.sums, ..none }, &mut outcome);
+        let sums = complete(&self.ranks, Sums { values: &self.sums, ..none });
+        transformation.finish(state, run, sums, &mut outcome);
         outcome
     }
+}
+
+/// The sums of all machines, where there are others.
+fn complete<'a>(ranks: &'a Option<Box<Ranks>>, here: Sums<'a>) -> Sums<'a> {
+    ranks.as_ref().map_or(here, |ranks| ranks.sums(here))
 }
 
 /// Room for a tile's updates, parameters and state in the compute type, where they are not lying so already.
@@ -323,7 +339,7 @@ impl<T: Stage> Pass<'_, T> {
     fn stored(&self, leaf: usize) -> RawSlice {
         match self.grads.get(leaf) {
             Some(grads) if grads.own => grads.data,
-            _ => self.stored[leaf].raw(),
+            _ => self.stored[leaf].raw().placed_at(self.structure.leaves()[leaf].begins()),
         }
     }
 

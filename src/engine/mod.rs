@@ -22,6 +22,7 @@ mod objective;
 mod outline;
 mod pieces;
 mod plan;
+pub(crate) mod ranks;
 mod rows;
 mod shape;
 mod stage;

@@ -4,6 +4,7 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 
 use super::objective::Ask;
+use super::ranks::Ranks;
 use super::table::{Table, TableLeaf};
 use super::{InitContext, Outcome, Shape, Sink, Stage, StepContext, Work};
 use crate::error::{Error, Result};
@@ -33,6 +34,24 @@ impl Nested {
         Nested { structure: structure.clone(), active: active.into(), work: Work::new_for(structure, active, shape) }
     }
 
+    /// Room for what one of several machines does of a step, which has these elements of the leaves.
+    pub(crate) fn of_rank(structure: &Structure, active: &[bool], shape: Shape, ranks: Ranks) -> Nested {
+        let here = ranks.here(structure, ranks.collective.rank());
+        let mut nested = Nested::new(&structure.only(&here), active, shape);
+        nested.work.ranks = Some(Box::new(ranks));
+        nested
+    }
+
+    /// The leaves, of which the structure says what is worked on here.
+    pub(crate) fn structure(&self) -> &Structure {
+        &self.structure
+    }
+
+    /// Who works on what, if there are several machines.
+    pub(crate) fn ranks(&self) -> Option<&Ranks> {
+        self.work.ranks.as_deref()
+    }
+
     /// The state before the first step.
     pub(crate) fn init<T: Stage>(&mut self, transformation: &T, params: &Moments) -> Result<T::State> {
         fill(&mut self.work.params, &self.structure, params);
@@ -42,6 +61,7 @@ impl Nested {
             params: &self.work.params,
             point: None,
             by_leaf: false,
+            whole: None,
         };
         let state = transformation.init_state(&at);
         self.work.params.clear();
@@ -76,9 +96,34 @@ impl Nested {
         objective: Option<&mut (dyn Ask + '_)>,
     ) -> Outcome {
         fill(&mut self.work.params, &self.structure, arrays.params);
-        fill(&mut self.work.grads, &self.structure, arrays.grads);
+        self.run_filled(transformation, state, at, [arrays.grads, arrays.updates], objective)
+    }
+
+    /// Does a step on the parameters of the step around, whose leaves are these.
+    pub(crate) fn run_on<T: Stage>(
+        &mut self,
+        transformation: &T,
+        state: &mut T::State,
+        at: &StepContext<'_>,
+        params: &[TableLeaf],
+        [grads, updates]: [&Moments; 2],
+    ) -> Outcome {
+        self.work.params.clear();
+        self.work.params.extend_from_slice(params);
+        self.run_filled(transformation, state, at, [grads, updates], None)
+    }
+
+    fn run_filled<T: Stage>(
+        &mut self,
+        transformation: &T,
+        state: &mut T::State,
+        at: &StepContext<'_>,
+        [grads, updates]: [&Moments; 2],
+        objective: Option<&mut (dyn Ask + '_)>,
+    ) -> Outcome {
+        fill(&mut self.work.grads, &self.structure, grads);
         let at = at.inside(&self.structure);
-        let outcome = self.work.step(transformation, state, &at, objective, Sink::Arrays(arrays.updates));
+        let outcome = self.work.step(transformation, state, &at, objective, Sink::Arrays(updates));
         self.work.params.clear();
         self.work.grads.clear();
         outcome

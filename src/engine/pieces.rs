@@ -60,7 +60,10 @@ impl Pieces {
                         from += run.len() * columns;
                     }
                 }
-                None => self.stretch(leaf, 0, if *on { spec.len() } else { 0 }, 0),
+                None => {
+                    let here = if *on { spec.here() } else { 0..0 };
+                    self.stretch(leaf, here.start, here.len(), here.start);
+                }
             }
             self.of_leaf.push(first..self.all.len());
         }

@@ -1,5 +1,7 @@
 //! What the engine runs, and what it tells it.
 
+use std::sync::{Mutex, OnceLock};
+
 use super::table::TableLeaf;
 use super::{Outline, Shape, SlotList, Span, Sums, Term, Tile, WholeTree};
 use crate::arguments::Visit;
@@ -20,6 +22,8 @@ pub struct InitContext<'a> {
     pub(crate) point: Option<&'a Moments>,
     /// Whether leaves may rest for some steps, so that updates are counted for each.
     pub(crate) by_leaf: bool,
+    /// Where it is written down which leaves must be whole on one machine, and how much work each is, if that is asked.
+    pub(crate) whole: Option<&'a Mutex<Vec<Option<f64>>>>,
 }
 
 impl<'a> InitContext<'a> {
@@ -66,12 +70,31 @@ impl<'a> InitContext<'a> {
         let mut copies = self.moments()?;
         for (i, spec) in self.structure.leaves().iter().enumerate().filter(|(i, _)| self.active[*i]) {
             match spec.dtype().compute() {
-                DType::F64 => super::whole::read_leaf::<f64>(&self.params[i], spec, copies.get_mut(i)),
-                _ => super::whole::read_leaf::<f32>(&self.params[i], spec, copies.get_mut(i)),
+                DType::F64 => super::whole::read_here::<f64>(&self.params[i], spec, copies.get_mut(i)),
+                _ => super::whole::read_here::<f32>(&self.params[i], spec, copies.get_mut(i)),
             }
         }
         self.point.into_iter().for_each(|point| copies.copy_from(point));
         Ok(copies)
+    }
+
+    /// A copy of all elements of a leaf of the parameters, in memory order, also of one that other machines work on too.
+    ///
+    /// # Errors
+    ///
+    /// If there are arrays in place of the parameters, and not all elements are in them.
+    pub(crate) fn whole_leaf<C: Real>(&self, leaf: usize) -> Result<Vec<C>> {
+        let spec = &self.structure.leaves()[leaf];
+        let mut values = vec![C::zero(); spec.len()];
+        match self.point.and_then(|point| point.get::<C>(leaf)) {
+            Some(point) if point.len() == values.len() => values.copy_from_slice(point),
+            Some(_) => {
+                let expected = "of parts that work on each leaf by itself, or element by element";
+                return Err(Error::argument("sharded", "inner", expected, "a measure of leaves as they were"));
+            }
+            None => super::whole::read_leaf::<C>(&self.params[leaf], spec, Some(&mut values)),
+        }
+        Ok(values)
     }
 
     /// Copies of the parameters, of a type asked for or else the one that their arithmetic is done in.
@@ -92,6 +115,16 @@ impl<'a> InitContext<'a> {
     /// The leaves to act on that are also `on`.
     pub(crate) fn restricted(&self, on: &[bool]) -> Vec<bool> {
         self.active.iter().zip(on).map(|(a, b)| *a && *b).collect()
+    }
+
+    /// Says that the leaves to act on must be whole on one machine, and how much work each of them is in a step.
+    pub(crate) fn must_be_whole(&self, work: impl Fn(&LeafSpec) -> f64) {
+        let Some(mut whole) = self.whole.and_then(|whole| whole.lock().ok()) else { return };
+        for ((all, leaf), on) in whole.iter_mut().zip(self.structure.leaves()).zip(self.active) {
+            if *on {
+                *all = Some(all.unwrap_or(0.0) + work(leaf));
+            }
+        }
     }
 
     /// The same, for other leaves.
@@ -123,6 +156,8 @@ pub struct StepContext<'a> {
     pub(crate) rows: &'a [usize],
     /// The leaves that are acted on; empty where all are. For [`Stage::check`].
     pub(crate) active: &'a [bool],
+    /// Where it is said that a step cannot be ended, though it has begun.
+    pub(crate) failure: Option<&'a OnceLock<Error>>,
 }
 
 impl<'a> StepContext<'a> {
@@ -139,7 +174,21 @@ impl<'a> StepContext<'a> {
             by_leaf: false,
             rows: &[],
             active: &[],
+            failure: None,
         }
+    }
+
+    /// Ends the step, which has begun, with an error.
+    pub(crate) fn fail(&self, error: Error) {
+        // Of several the first says what happened.
+        if let Some(failure) = self.failure {
+            drop(failure.set(error));
+        }
+    }
+
+    /// Whether the step has ended with an error.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some_and(|failure| failure.get().is_some())
     }
 
     /// The parameters' leaves.
@@ -210,7 +259,7 @@ impl<'a> StepContext<'a> {
     /// Those of `init`. Asked for before the step begins, by [`can_begin_anew`](Self::can_begin_anew).
     fn try_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<T::State> {
         let StepContext { structure, params, point, by_leaf, .. } = *self;
-        transformation.init_state(&InitContext { structure, active, params, point, by_leaf })
+        transformation.init_state(&InitContext { structure, active, params, point, by_leaf, whole: None })
     }
 
     /// Whether [`anew`](Self::anew) will find a state: for [`Stage::check`], before anything is changed.

@@ -1,5 +1,7 @@
 //! The updates of all leaves in memory, for what must look at whole leaves or the whole tree.
 
+use core::ops::Range;
+
 use super::convert::load;
 use super::isa::{Isa, current_isa};
 use super::objective::Ask;
@@ -67,7 +69,7 @@ impl WholeTree<'_> {
 
     /// Whether the transformation acts on a leaf in this step.
     pub fn is_active(&self, leaf: usize) -> bool {
-        self.active[leaf] && !is_among(self.resting, leaf)
+        self.active[leaf] && !is_among(self.resting, leaf) && self.structure.leaves()[leaf].is_whole()
     }
 
     /// The leaves that the transformation acts on in this step.
@@ -200,12 +202,21 @@ impl WholeTree<'_> {
 
 /// Copies a whole leaf, of any type and layout, into the compute type and the state's order.
 pub(crate) fn read_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&mut [C]>) {
+    read_range(leaf, spec, 0..spec.len(), to);
+}
+
+/// The same of the elements that are worked on here.
+pub(crate) fn read_here<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&mut [C]>) {
+    read_range(leaf, spec, spec.here(), to);
+}
+
+fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, to: Option<&mut [C]>) {
     let Some(to) = to else { return };
-    assert_eq!(to.len(), spec.len(), "room for the elements of the leaf `{spec}`, no more and no less");
+    assert_eq!(to.len(), range.len(), "room for the elements of the leaf `{spec}`, no more and no less");
     // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running; there are so many elements.
     #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
     unsafe {
-        read_stretch(leaf, spec, current_isa(), 0, to)
+        read_stretch(leaf, spec, current_isa(), range.start, to)
     }
 }
 

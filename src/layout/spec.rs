@@ -1,6 +1,7 @@
 //! One leaf without its values, and how two of them differ.
 
 use core::fmt;
+use core::ops::Range;
 use std::sync::Arc;
 
 use super::{Cursor, Strides, dense_strides, elements, matching_strides};
@@ -13,18 +14,26 @@ pub struct LeafSpec {
     dtype: DType,
     shape: Vec<usize>,
     strides: Strides,
+    /// Which elements, in the order of the strides, are worked on here; `None` if all.
+    here: Option<(usize, usize)>,
 }
 
 impl LeafSpec {
     /// In row-major order.
     pub(crate) fn new(path: impl Into<Arc<str>>, dtype: DType, shape: impl Into<Vec<usize>>) -> LeafSpec {
         let shape = shape.into();
-        LeafSpec { path: path.into(), dtype, strides: dense_strides(&shape), shape }
+        LeafSpec { path: path.into(), dtype, strides: dense_strides(&shape), shape, here: None }
     }
 
     /// In the order of an array with these strides.
     pub(crate) fn with_strides(path: &str, dtype: DType, shape: &[usize], strides: &[isize]) -> LeafSpec {
-        LeafSpec { path: path.into(), dtype, shape: shape.into(), strides: matching_strides(shape, strides) }
+        LeafSpec {
+            path: path.into(),
+            dtype,
+            shape: shape.into(),
+            strides: matching_strides(shape, strides),
+            here: None,
+        }
     }
 
     /// The same with one more axis in front, in row-major order.
@@ -38,8 +47,33 @@ impl LeafSpec {
         let path = self.path.clone();
         match shape {
             Some(shape) => LeafSpec::new(path, dtype, shape),
-            None => LeafSpec { path, dtype, shape: self.shape.clone(), strides: self.strides.clone() },
+            None => LeafSpec { path, dtype, shape: self.shape.clone(), strides: self.strides.clone(), here: None },
         }
+    }
+
+    /// The same leaf, of which only these elements are worked on here, in the order of the strides.
+    pub(crate) fn only(&self, here: Range<usize>) -> LeafSpec {
+        LeafSpec { here: Some((here.start, here.end)), ..self.clone() }
+    }
+
+    /// The elements that are worked on here: all, unless other machines have some.
+    pub(crate) fn here(&self) -> Range<usize> {
+        self.here.map_or(0..self.len(), |(start, end)| start..end)
+    }
+
+    /// Where those begin.
+    pub(crate) fn begins(&self) -> usize {
+        self.here.map_or(0, |(start, _)| start)
+    }
+
+    /// Whether all elements are worked on here.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.here.is_none() || self.here() == (0..self.len())
+    }
+
+    /// Whether only some machines work on it, of which this may be one.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.here.is_some()
     }
 
     /// The path in the tree, such as `layers/0/weight`.

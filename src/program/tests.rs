@@ -369,9 +369,10 @@ fn check_chain<F: super::Kind, S: Stage>(chain: &S, span: Span) -> Program {
     let structure = Structure::of(&params).unwrap();
     let mut work = Work::new(&structure, chain.shape());
     table::params(&params, &structure, &mut work.params, &mut work.path).unwrap();
-    let at = InitContext { structure: &structure, active: &[true], params: &work.params, point: None, by_leaf: false };
+    let (structure, params) = (&structure, &work.params[..]);
+    let at = InitContext { structure, active: &[true], params, point: None, by_leaf: false, whole: None };
     let mut state = chain.init_state(&at).unwrap();
-    let run = chain.begin(&mut state, &StepContext::new(&structure, false, None));
+    let run = chain.begin(&mut state, &StepContext::new(structure, false, None));
 
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let signature = Signature { name: "chain", slots: &names[..S::SLOTS], tallies: S::SHAPE.sums, sums: 0 };

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Saved, as_json};
+use super::{Saved, as_json, is_shared};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::Migration;
@@ -20,6 +20,10 @@ impl StateData {
     pub fn of<T: Stage>(transformation: &T, state: &OptState<T>) -> Result<StateData> {
         state.usable()?;
         let structure = state.structure();
+        if is_shared(&**state) {
+            let problem = "it has this rank's share only; `checkpoint::Save::to_shards` writes down that of all";
+            return Err(Error::state("StateData", problem));
+        }
         let entry = |(name, item): (ItemName, Item<'_>)| {
             let value = match item {
                 Item::Array(leaf) => Datum::Array(Array::of(&leaf)),

@@ -9,7 +9,7 @@ pub(crate) use self::compare::as_json;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::{Migration, Resolved};
-use crate::state::{ItemSpec, counts_by_leaf, items_mut, sources};
+use crate::state::{ItemSpec, Owner, SHARES, State, StateWalk, counts_by_leaf, items_mut, sources};
 use crate::transformation::OptState;
 use crate::tree::{Structure, Tree};
 
@@ -63,9 +63,19 @@ impl Saved<'_> {
         let Some(moves) = moves else { return Err(Error::misfit(&self.called, lines)) };
         let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
         let mut state = OptState::new_counting(transformation, params, by_leaf)?;
+        let shared = is_shared(&*state);
         let new: Vec<_> = items_mut(&mut *state, &here).iter().map(ItemSpec::of_mut).collect();
-        match sources(&self.items, &new, &moves) {
-            Ok(sources) if lines.is_empty() => Ok(Fit { state, sources, moves, differed }),
+        // Of leaves that other ranks have whole, there is nothing here.
+        let is_here = |item: &ItemSpec| {
+            !shared || !matches!(item.name.of, Owner::Leaf(_)) || new.iter().any(|new| new.name == item.name)
+        };
+        let (numbers, old): (Vec<_>, Vec<_>) =
+            self.items.iter().cloned().enumerate().filter(|(_, item)| is_here(item)).unzip();
+        match sources(&old, &new, &moves) {
+            Ok(sources) if lines.is_empty() => {
+                let sources = sources.into_iter().map(|source| source.map(|i| numbers[i])).collect();
+                Ok(Fit { state, sources, moves, differed })
+            }
             Ok(_) => Err(Error::misfit(&self.called, lines)),
             Err(more) => {
                 lines.extend(more.into_iter().map(|line| format!("state: {line}")));
@@ -73,6 +83,13 @@ impl Saved<'_> {
             }
         }
     }
+}
+
+/// Whether a state is one rank's share: its wrapper says so as a fact.
+pub(crate) fn is_shared<S: State>(state: &S) -> bool {
+    let mut shared = false;
+    state.walk(&mut StateWalk::of_facts(&mut |path, _| shared |= path.rsplit('.').next() == Some(SHARES)));
+    shared
 }
 
 /// Whether an argument that may differ is one of either optimizer: a name that is not would allow nothing, in silence.

@@ -180,7 +180,9 @@ fn same_leaves<K: PerLeafKind>(path: &str, into: &PerLeaf<K>, column: &[(&PerLea
 }
 
 fn mean_of_moments(path: &str, into: &mut Moments, column: &[(&Moments, f64)]) -> Result<()> {
-    let shape = |m: &Moments| (0..m.len()).map(|i| (m.dtype(i), m.shape(i).map(<[usize]>::to_vec))).collect::<Vec<_>>();
+    let shape = |m: &Moments| {
+        (0..m.len()).map(|i| (m.dtype(i), m.shape(i).map(<[usize]>::to_vec), m.begins(i))).collect::<Vec<_>>()
+    };
     let ours = shape(into);
     if column.iter().any(|(m, _)| shape(m) != ours) {
         return Err(Error::state(format!("average: field `{path}`"), "the arrays differ in type or shape"));

@@ -49,6 +49,17 @@ pub(crate) enum Single {
 }
 
 impl Single {
+    /// Whether it is the same to the last bit.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn same(&self, other: &Single) -> bool {
+        match (self, other) {
+            (Single::Scalar(a), Single::Scalar(b)) => a.to_bits() == b.to_bits(),
+            (Single::Flag(a), Single::Flag(b)) => a == b,
+            (Single::Count(a), Single::Count(b)) | (Single::Key(a), Single::Key(b)) => a == b,
+            _ => false,
+        }
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Single::Count(_) => Kind::Count,
@@ -145,6 +156,10 @@ pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -
 /// Copies a value; `None` if the kinds differ, which callers have made sure they do not.
 pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
     match (into, from) {
+        // Shared out among other machines, or among more of them.
+        (ItemMut::Array(into), Item::Array(from)) if into.part != from.part || into.shape() != from.shape() => {
+            return None;
+        }
         (ItemMut::Array(mut into), Item::Array(from)) => into.copy_from(from),
         (ItemMut::Array(_), Item::Single(_)) | (_, Item::Array(_)) => return None,
         (into, Item::Single(single)) => {

@@ -47,6 +47,7 @@ pub(crate) use moves::{ItemSpec, Moves, Parts, below, counts_by_leaf, no_part, s
 pub(crate) use readings::{Given, Reader};
 pub use readings::{Reading, Readings};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
+pub(crate) use walk::SHARES;
 pub use walk::{Entry, EntryMut, EvaluateAs, Evaluation, StateWalk, StateWalkMut};
 
 /// A struct of typed fields, shown one by one.

@@ -9,7 +9,7 @@ use crate::element::{DType, Element, with_dtype};
 use crate::error::{Error, Result};
 use crate::layout::elements;
 use crate::memory::{Buffer, InPage, RawSlice, RawStrided};
-use crate::tree::{Cursor, LeafMut, LeafParts, LeafRef, LeafSpec, Structure, dense_strides};
+use crate::tree::{Cursor, LeafMut, LeafParts, LeafRef, LeafSpec, PartOf, Structure, dense_strides};
 
 /// Float arrays, one for each leaf that a transformation acts on: first and second moments, traces, accumulators.
 ///
@@ -25,6 +25,8 @@ struct MomentArray {
     shape: Vec<usize>,
     strides: Vec<isize>,
     data: Buffer,
+    /// If it is of some elements of its leaf only, in memory order: then it has one axis.
+    part: Option<Box<PartOf>>,
 }
 
 impl MomentArray {
@@ -40,7 +42,8 @@ impl MomentArray {
 }
 
 impl Moments {
-    /// One array for each active leaf, of its shape, filled with `value`, of the type that `dtype` gives.
+    /// One array for each active leaf, of its shape, filled with `value`, of the type that `dtype` gives; of a leaf that is
+    /// [sharded](crate::wrapper::sharded()) the elements that are worked on here, in memory order.
     ///
     /// # Errors
     ///
@@ -66,11 +69,17 @@ impl Moments {
             if !on {
                 return Ok(None);
             }
-            let mut data = zeros(leaf, dtype(leaf), leaf.shape(), place)?;
+            let part = (!leaf.is_whole()).then(|| {
+                let (shape, strides) = (leaf.shape().into(), leaf.strides().into());
+                Box::new(PartOf { begins: leaf.begins(), shape, strides })
+            });
+            let shape = if part.is_some() { vec![leaf.here().len()] } else { leaf.shape().into() };
+            let mut data = zeros(leaf, dtype(leaf), &shape, place)?;
             if value != 0.0 {
                 data.fill(value);
             }
-            Ok(Some(MomentArray { shape: leaf.shape().into(), strides: leaf.strides().into(), data }))
+            let strides = if part.is_some() { vec![1] } else { leaf.strides().into() };
+            Ok(Some(MomentArray { shape, strides, data, part }))
         });
         Ok(Moments { arrays: arrays.collect::<Result<_>>()? })
     }
@@ -100,7 +109,7 @@ impl Moments {
         let arrays = structure.leaves().iter().zip(active).map(|(leaf, on)| {
             let Some(shape) = on.then(|| shape(leaf)).flatten() else { return Ok(None) };
             let data = zeros(leaf, dtype(leaf), &shape, place)?;
-            Ok(Some(MomentArray { strides: dense_strides(&shape).to_vec(), shape, data }))
+            Ok(Some(MomentArray { strides: dense_strides(&shape).to_vec(), shape, data, part: None }))
         });
         Ok(Moments { arrays: arrays.collect::<Result<_>>()? })
     }
@@ -192,7 +201,7 @@ impl Moments {
     }
 
     pub(crate) fn raw(&self, leaf: usize) -> Option<RawSlice> {
-        self.array(leaf).map(|a| a.data.raw())
+        self.array(leaf).map(|a| a.data.raw().placed_at(a.part.as_ref().map_or(0, |part| part.begins)))
     }
 
     pub(crate) fn as_bytes(&self, leaf: usize) -> Option<&[u8]> {
@@ -201,15 +210,14 @@ impl Moments {
 
     /// The arrays, with the leaves they belong to.
     pub(crate) fn views(&self) -> impl Iterator<Item = (usize, LeafRef<'_>)> {
-        self.arrays.iter().enumerate().filter_map(|(leaf, array)| Some((leaf, LeafRef::lend(array.as_ref()?.parts()))))
+        let leaf = |array: &MomentArray| LeafRef::lend(array.parts()).of_part(array.part.clone());
+        self.arrays.iter().enumerate().filter_map(move |(i, array)| Some((i, leaf(array.as_ref()?))))
     }
 
     /// The arrays, with the leaves they belong to, to write.
     pub(crate) fn views_mut(&mut self) -> impl Iterator<Item = (usize, LeafMut<'_>)> {
-        self.arrays
-            .iter_mut()
-            .enumerate()
-            .filter_map(|(leaf, array)| Some((leaf, LeafMut::lend(array.as_mut()?.parts()))))
+        let leaf = |array: &mut MomentArray| LeafMut::lend(array.parts()).of_part(array.part.clone());
+        self.arrays.iter_mut().enumerate().filter_map(move |(i, array)| Some((i, leaf(array.as_mut()?))))
     }
 
     /// Element `i` of each array becomes `f(leaf, i, old)`, computed in `f64` and rounded once.
@@ -227,6 +235,11 @@ impl Moments {
     /// The strides of a leaf's array, which has no gaps; none if there is no array.
     pub(crate) fn strides(&self, leaf: usize) -> &[isize] {
         self.array(leaf).map_or(&[], |a| &a.strides)
+    }
+
+    /// Where in a leaf its array begins, in memory order, if it is of some elements only.
+    pub(crate) fn begins(&self, leaf: usize) -> Option<usize> {
+        self.array(leaf)?.part.as_ref().map(|part| part.begins)
     }
 
     /// Element `i`, in the memory order that `order` describes, of a leaf's array; zero if there is none.

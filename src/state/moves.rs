@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::proposals::proposals;
 use super::{Item, ItemMut, ItemName, Kind, Owner};
 use crate::element::DType;
+use crate::tree::PartOf;
 
 /// What a value is, without the value.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +20,7 @@ pub(crate) struct ItemSpec {
 impl ItemSpec {
     pub(crate) fn of((name, item): &(ItemName, Item<'_>)) -> ItemSpec {
         let (kind, array) = match item {
-            Item::Array(array) => (Kind::Moment, Some((array.dtype(), array.shape().to_vec()))),
+            Item::Array(array) => (Kind::Moment, Some((array.dtype(), whole(&array.part, array.shape())))),
             Item::Single(single) => (single.kind(), None),
         };
         ItemSpec { name: name.clone(), kind, array }
@@ -27,7 +28,7 @@ impl ItemSpec {
 
     pub(crate) fn of_mut((name, item): &(ItemName, ItemMut<'_>)) -> ItemSpec {
         let array = match item {
-            ItemMut::Array(array) => Some((array.dtype(), array.shape().to_vec())),
+            ItemMut::Array(array) => Some((array.dtype(), whole(&array.part, array.shape()))),
             _ => None,
         };
         ItemSpec { name: name.clone(), kind: item.kind(), array }
@@ -43,6 +44,11 @@ impl ItemSpec {
         }
         What(self)
     }
+}
+
+/// The axis lengths of an array of which there is a part, or all.
+fn whole(part: &Option<Box<PartOf>>, shape: &[usize]) -> Vec<usize> {
+    part.as_ref().map_or(shape, |part| &part.shape).to_vec()
 }
 
 /// Whether a state counts updates for each leaf.

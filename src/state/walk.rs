@@ -97,6 +97,9 @@ enum ReadSink<'a, 'w> {
     Readings(&'w mut Reader),
 }
 
+/// The fact that a state has the share of one of several machines.
+pub(crate) const SHARES: &str = "shares";
+
 impl<'a, 'w> StateWalk<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, Entry<'a>)) -> Self {

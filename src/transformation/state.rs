@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::element::DType;
 use crate::engine::{Ask, Evaluate, InitContext, Objective, Outcome, Sink, Stage, StepContext, Updates, Work, table};
@@ -54,7 +54,8 @@ impl<T: Stage> OptState<T> {
         let active = vec![true; structure.len()];
         let mut work = Work::new(&structure, shape);
         table::params(params, &structure, &mut work.params, &mut work.path)?;
-        let at = InitContext { structure: &structure, active: &active, params: &work.params, point: None, by_leaf };
+        let params = &work.params[..];
+        let at = InitContext { structure: &structure, active: &active, params, point: None, by_leaf, whole: None };
         let inner = transformation.init_state(&at)?;
         work.params.clear();
         Ok(OptState {
@@ -196,11 +197,13 @@ impl<T: Stage> OptState<T> {
         #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
         let mut objective = objective.map(|evaluate| Objective::new(evaluate));
         self.poisoned = true;
+        let failure = OnceLock::new();
+        let at = &StepContext { failure: Some(&failure), ..*at };
         let asks = objective.as_mut().map(|objective| objective as &mut dyn Ask);
         let outcome = self.work.step(transformation, &mut self.inner, at, asks, sink);
         self.work.params.clear();
         self.work.grads.clear();
-        if let Some(error) = objective.and_then(|objective| objective.error) {
+        if let Some(error) = objective.and_then(|objective| objective.error).or(failure.into_inner()) {
             return Err(error);
         }
         self.poisoned = false;

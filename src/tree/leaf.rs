@@ -37,7 +37,12 @@ impl LeafParts {
         Ok(LeafParts { data: RawSlice::new(ptr, len), shape: shape.into(), strides })
     }
 
-    fn array<A: ArrayElement>(ptr: *const A, len: usize, shape: &[usize], strides: &[isize]) -> Option<LeafParts> {
+    pub(super) fn array<A: ArrayElement>(
+        ptr: *const A,
+        len: usize,
+        shape: &[usize],
+        strides: &[isize],
+    ) -> Option<LeafParts> {
         let data = A::raw(NonNull::new(ptr.cast_mut())?, len)?;
         Some(LeafParts { data, shape: shape.into(), strides: strides.into() })
     }
@@ -62,12 +67,26 @@ impl LeafParts {
     }
 }
 
+/// Of which array some elements are a stretch, in memory order.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub(crate) struct PartOf {
+    /// Where the stretch begins.
+    pub(crate) begins: usize,
+    /// The axis lengths of the whole.
+    pub(crate) shape: Vec<usize>,
+    /// How the whole would lie in memory.
+    pub(crate) strides: Vec<isize>,
+}
+
 /// A leaf to read: a float array of any layout, borrowed.
 #[derive(Clone, Debug)]
 pub struct LeafRef<'a> {
     pub(crate) parts: LeafParts,
     /// If it has only some rows of the leaf in whose place it is shown: which.
     pub(crate) rows: Option<&'a [usize]>,
+    /// If it is an array of a state that others have the rest of.
+    pub(crate) part: Option<Box<PartOf>>,
     borrow: PhantomData<&'a [u8]>,
 }
 
@@ -85,7 +104,12 @@ impl<'a> LeafRef<'a> {
     /// A leaf over parts whose memory is borrowed for `'a`, as the caller knows: it has a reference with that lifetime to
     /// what owns the memory.
     pub(crate) fn lend(parts: LeafParts) -> LeafRef<'a> {
-        LeafRef { parts, rows: None, borrow: PhantomData }
+        LeafRef { parts, rows: None, part: None, borrow: PhantomData }
+    }
+
+    /// The same, as a stretch of an array.
+    pub(crate) fn of_part(self, part: Option<Box<PartOf>>) -> LeafRef<'a> {
+        LeafRef { part, ..self }
     }
 
     /// A leaf over an array of any layout; `None` if its elements are not floats.
@@ -124,6 +148,8 @@ impl<'a> LeafRef<'a> {
 #[derive(Debug)]
 pub struct LeafMut<'a> {
     pub(crate) parts: LeafParts,
+    /// If it is an array of a state that others have the rest of.
+    pub(crate) part: Option<Box<PartOf>>,
     borrow: PhantomData<&'a mut [u8]>,
 }
 
@@ -137,13 +163,18 @@ impl<'a> LeafMut<'a> {
     pub fn from_slice<T: Element>(data: &'a mut [T], shape: &[usize]) -> Result<LeafMut<'a>> {
         let len = data.len();
         let parts = LeafParts::dense(NonNull::from(data).cast::<T>(), len, shape)?;
-        Ok(LeafMut { parts, borrow: PhantomData })
+        Ok(LeafMut { parts, part: None, borrow: PhantomData })
     }
 
     /// A leaf over parts whose memory is borrowed exclusively for `'a`, as the caller knows: it has a mutable reference
     /// with that lifetime to what owns the memory.
     pub(crate) fn lend(parts: LeafParts) -> LeafMut<'a> {
-        LeafMut { parts, borrow: PhantomData }
+        LeafMut { parts, part: None, borrow: PhantomData }
+    }
+
+    /// The same, as a stretch of an array.
+    pub(crate) fn of_part(self, part: Option<Box<PartOf>>) -> LeafMut<'a> {
+        LeafMut { part, ..self }
     }
 
     /// A leaf over an array of any layout; `None` if its elements are not floats. A shared array (`ArcArray`,
@@ -156,7 +187,7 @@ impl<'a> LeafMut<'a> {
     {
         let ptr = array.as_mut_ptr();
         let parts = LeafParts::array(ptr.cast_const(), array.len(), array.shape(), array.strides())?;
-        Some(LeafMut { parts, borrow: PhantomData })
+        Some(LeafMut { parts, part: None, borrow: PhantomData })
     }
 
     /// The type of the elements.

@@ -42,8 +42,8 @@ pub use arrays::{ArrayData, ArrayElement};
 pub use dynamic::{DynElement, DynTree};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::Tree;
-pub(crate) use leaf::LeafParts;
 pub use leaf::{LeafMut, LeafRef};
+pub(crate) use leaf::{LeafParts, PartOf};
 pub use math::{
     Norm, apply_updates, average_params, for_each_leaf, incremental_update, per_example_global_norm_clip,
     per_example_layer_norm_clip, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_norm,

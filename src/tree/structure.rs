@@ -1,6 +1,7 @@
 //! What a tree looks like without its values, and how two of them differ.
 
 use core::fmt;
+use core::ops::Range;
 use std::collections::HashSet;
 
 use super::{LeafRef, Tree, Walk};
@@ -37,6 +38,11 @@ impl Structure {
     /// Leaves as described; no two have the same path.
     pub(crate) fn from_leaves(leaves: Vec<LeafSpec>) -> Structure {
         Structure { leaves }
+    }
+
+    /// The same leaves, of each of which only these elements are worked on here, in memory order.
+    pub(crate) fn only(&self, here: &[Range<usize>]) -> Structure {
+        Structure { leaves: self.leaves.iter().zip(here).map(|(leaf, here)| leaf.only(here.clone())).collect() }
     }
 
     /// The same leaves with one more axis in front.

@@ -22,6 +22,7 @@ mod params_swa;
 mod partition;
 mod sam;
 mod schedule_free;
+mod sharded;
 mod skip_absent;
 mod skip_on_spike;
 
@@ -54,6 +55,7 @@ pub use params_swa::{ParamsSwa, params_swa};
 pub use partition::{Partition, PartitionState, partition};
 pub use sam::{AdversarialGradient, AdversarialGradientState, OpaqueSam, Sam, SamState, sam};
 pub use schedule_free::{Interpolate, ScheduleFree, ScheduleFreeState, schedule_free};
+pub use sharded::{Sharded, ShardedState, sharded};
 pub use skip_absent::{SkipAbsent, SkipAbsentState, skip_absent};
 pub use skip_on_spike::{OfLoss, OfNorm, SkipOnSpike, SkipOnSpikeState, SpikeStatistic, skip_on_spike};
 

@@ -14,5 +14,7 @@ mod conformance;
 #[cfg(all(feature = "checkpoint", feature = "config", feature = "derive", feature = "half"))]
 mod corpus;
 mod nist;
+#[cfg(all(feature = "checkpoint", feature = "derive"))]
+mod sharded;
 #[cfg(all(feature = "derive", feature = "serde"))]
 mod state_data;

@@ -3,9 +3,10 @@
 use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile, WholeTree};
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::needs::{Level, Needs};
 use crate::state::{State, StateWalk};
+use crate::tree::LeafSpec;
 
 /// The form of a [`WholeTreeTransformation`]: the updates lie in memory, and it rewrites them.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +81,12 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     const BY_LEAF: bool = false;
     /// Whether it can work on some [rows](super::super::WholeLeaf::rows) of a leaf.
     const ROWS: bool = false;
+
+    /// How much work a leaf is in a step, to that of an element of others: by this machines [share](crate::wrapper::sharded())
+    /// whole leaves evenly. Its elements, unless it says more.
+    fn work(&self, leaf: &LeafSpec) -> f64 {
+        leaf.len() as f64
+    }
 
     /// The state before the first step.
     ///
@@ -157,7 +164,16 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     }
 
     fn init_state(part: &W, at: &InitContext<'_>) -> Result<W::State> {
-        part.start(at)
+        if !at.structure().leaves().iter().any(LeafSpec::is_shared) {
+            return part.start(at);
+        }
+        if !W::BY_LEAF {
+            let expected = "of parts that work on each leaf by itself, or element by element";
+            return Err(Error::argument("sharded", "inner", expected, W::NAME));
+        }
+        at.must_be_whole(|leaf| part.work(leaf));
+        let here: Vec<bool> = at.structure().leaves().iter().map(LeafSpec::is_whole).collect();
+        part.start(&at.with_active(&at.restricted(&here)))
     }
 
     fn check(part: &W, state: &W::State, at: &StepContext<'_>) -> Result<()> {

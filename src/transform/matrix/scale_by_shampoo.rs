@@ -1,6 +1,7 @@
 use super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, Of, Rooms, square, squares};
 use crate::part::prelude::*;
+use crate::tree::LeafSpec;
 
 /// Multiplies the updates of a matrix from both sides by inverse roots of what its gradients have been.
 ///
@@ -113,6 +114,10 @@ impl WholeTreeTransformation for ScaleByShampoo {
     const BY_LEAF: bool = true;
     type State = ScaleByShampooState;
     type Needs = Nothing;
+
+    fn work(&self, leaf: &LeafSpec) -> f64 {
+        super::work_of_products(leaf)
+    }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {
         let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);

@@ -2,6 +2,7 @@ use super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, Of, Places, Rooms, square, squares};
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
+use crate::tree::LeafSpec;
 
 /// Scales the updates of a matrix as Adam does, in a basis in which the elements have little to do with each other: that of
 /// Shampoo's preconditioner.
@@ -124,6 +125,10 @@ impl WholeTreeTransformation for ScaleBySoap {
     const BY_LEAF: bool = true;
     type State = ScaleBySoapState;
     type Needs = Nothing;
+
+    fn work(&self, leaf: &LeafSpec) -> f64 {
+        super::work_of_products(leaf)
+    }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySoapState> {
         let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);

@@ -3,6 +3,7 @@
 
 use crate::engine::sum_tile;
 use crate::part::prelude::*;
+use crate::tree::LeafSpec;
 
 /// What the parts of this kind have in common, in their [`TwoPasses`](crate::engine::TwoPasses): a copy of the first parameters, the
 /// [`squares`] of the first pass, and the multiplication of the second, by the factor that [`second`](crate::engine::TwoPasses::second)
@@ -48,12 +49,17 @@ pub(super) fn squares<C: Real>(u: C, p: C, first: C) -> [C::Wide; 2] {
 ///
 /// # Errors
 ///
-/// If there is not enough memory for a copy of them.
+/// If they are arrays in place of the parameters, of which other machines have a part.
 pub(super) fn squared_norms(at: &InitContext<'_>) -> Result<Vec<f64>> {
-    fn of<C: Real>(x: Option<&[C]>) -> f64 {
-        let stretches = x.unwrap_or_default().chunks(512);
+    fn of<C: Real>(x: &[C]) -> f64 {
+        let stretches = x.chunks(512);
         stretches.map(|x| sum_tile(x, |x| x.as_f64() * x.as_f64())).sum()
     }
-    let params: Moments = at.params_as_moments()?;
-    Ok((0..at.structure().len()).map(|leaf| of(params.get::<f32>(leaf)) + of(params.get::<f64>(leaf))).collect())
+    let leaves = at.structure().leaves().iter().enumerate();
+    let norm = |(leaf, spec): (usize, &LeafSpec)| match spec.dtype().compute() {
+        _ if !at.active()[leaf] => Ok(0.0),
+        DType::F64 => Ok(of(&at.whole_leaf::<f64>(leaf)?)),
+        _ => Ok(of(&at.whole_leaf::<f32>(leaf)?)),
+    };
+    leaves.map(norm).collect()
 }

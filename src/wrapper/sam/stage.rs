@@ -6,6 +6,7 @@ use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{StateWalk, start_anew};
+use crate::tree::LeafSpec;
 
 /// What runs in a step.
 #[derive(Debug)]
@@ -79,11 +80,16 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        let cache = at.params_as_moments()?;
+        if self.reset_state && at.structure().leaves().iter().any(LeafSpec::is_shared) {
+            // What is begun anew may look at all elements of where the round began, of which not all are here.
+            self.adv_optimizer.init_state(&InitContext { point: Some(&cache), whole: None, ..*at })?;
+        }
         Ok(SamState {
             steps_since_sync: Count::default(),
             opt_state: self.optimizer.init_state(at)?,
             adv_state: self.adv_optimizer.init_state(at)?,
-            cache: at.params_as_moments()?,
+            cache,
         })
     }
 

@@ -19,6 +19,7 @@ mod readings;
 mod resuming;
 mod rows;
 mod schemas;
+mod sharded;
 mod step_and_update;
 mod thawing;
 mod threads;

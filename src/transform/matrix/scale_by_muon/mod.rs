@@ -7,6 +7,7 @@ use self::dimensions::{Layout, layouts};
 use self::newton_schulz::Scratch;
 use crate::element::{Element, convert, with_dtype};
 use crate::part::prelude::*;
+use crate::tree::LeafSpec;
 
 pub use self::dimensions::{DimensionNumbers, WeightDimensionNumbers};
 pub(super) use self::dimensions::{fans, one_matrix};
@@ -128,6 +129,10 @@ impl WholeTreeTransformation for ScaleByMuon {
     const BY_LEAF: bool = true;
     type State = ScaleByMuonState;
     type Needs = Nothing;
+
+    fn work(&self, leaf: &LeafSpec) -> f64 {
+        super::work_of_products(leaf)
+    }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByMuonState> {
         let layouts = layouts(&self.weight_dimension_numbers, at, Self::NAME)?;

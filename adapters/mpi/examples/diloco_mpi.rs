@@ -1,0 +1,68 @@
+//! Trains one network on several machines that talk to each other once in thirty steps: DiLoCo, as the example `diloco` of gradchain.
+//!
+//! ```text
+//! mpirun -n 4 target/release/examples/diloco_mpi FILE [ROUNDS]
+//! ```
+//!
+//! After every round the first rank writes the network and the outer optimizer into the file. When a rank is lost, the others say which
+//! round is in it, and end.
+
+#[path = "../../../examples/train_digits/data.rs"]
+mod data;
+#[path = "../../../examples/train_digits/model.rs"]
+mod model;
+#[path = "../../../examples/diloco/worker.rs"]
+mod worker;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use gradchain::checkpoint::{Checkpoint, Save};
+use gradchain::collective::{Collective, gather};
+
+use crate::worker::{H, TRAIN, Worker};
+
+/// A rank that does not come for so long is lost.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let Some(file) = arguments.next() else {
+        eprintln!("diloco_mpi FILE [ROUNDS]");
+        return ExitCode::FAILURE;
+    };
+    let rounds = arguments.next().and_then(|rounds| rounds.parse().ok()).unwrap_or(20);
+    match train(&file, rounds) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let saved = Checkpoint::open(&file).ok();
+            let round = saved.as_ref().and_then(|saved| saved.note("round")).unwrap_or("0");
+            eprintln!("{error}; go on from round {round} in {file}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn train(file: &str, rounds: usize) -> Result<(), Box<dyn Error>> {
+    let ranks = gradchain_mpi::world(TIMEOUT)?;
+    let mut worker = Worker::new(&ranks)?;
+    for round in 1..=rounds {
+        let loss = worker.round(&ranks)?;
+        if ranks.rank() == 0 {
+            let save = Save::new(&worker.outer, &worker.outer_state).params(&worker.global);
+            save.note("round", round).to_file(file)?;
+            println!("round {round:2}  loss {loss:.4}  test accuracy {:.3}", worker.global.accuracy(&worker.test));
+        }
+    }
+    let bits: Vec<u8> = worker.bits().into_iter().flat_map(u64::to_le_bytes).collect();
+    let agree = gather(&ranks, &bits)?.iter().all(|others| *others == bits);
+    if !agree {
+        return Err("the workers should agree".into());
+    }
+    if ranks.rank() == 0 {
+        println!("all workers have the same bits: {agree}");
+        println!("messages {rounds}, of one network each, in {} steps on {TRAIN} images", rounds * H);
+    }
+    Ok(())
+}

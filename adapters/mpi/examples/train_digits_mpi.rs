@@ -1,0 +1,111 @@
+//! Trains a network to read handwritten digits on several machines, of which each keeps a share of the optimizer's state.
+//!
+//! ```text
+//! mpirun -n 4 target/release/examples/train_digits_mpi FOLDER [STEPS]
+//! ```
+//!
+//! Each batch of 128 images is cut into 8 parts, whatever the number of ranks: 1, 2, 4 and 8 of them end with the same bits. Every ten steps
+//! all ranks write a checkpoint into the folder, and a run that finds one goes on from it, with as many ranks as there are now.
+//! When a rank is lost, the others say where to go on from, and end.
+
+#[path = "../../../examples/train_digits/data.rs"]
+mod data;
+#[path = "../../../examples/train_digits/model.rs"]
+mod model;
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use gradchain::checkpoint::{Save, latest_valid};
+use gradchain::collective::{Collective, PairwiseMean};
+use gradchain::prelude::*;
+use gradchain::tree::for_each_leaf;
+
+use crate::data::{Digits, Random};
+use crate::model::Mlp;
+
+const BATCH: usize = 128;
+const PARTS: usize = 8;
+const TRAIN: usize = 1200;
+/// Steps between two checkpoints.
+const SAVED: u64 = 10;
+/// A rank that does not come for so long is lost.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Four and a bit pieces of 16384 elements, for up to as many ranks.
+const HIDDEN: usize = 1024;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let Some(folder) = arguments.next() else {
+        eprintln!("train_digits_mpi FOLDER [STEPS]");
+        return ExitCode::FAILURE;
+    };
+    let steps = arguments.next().and_then(|steps| steps.parse().ok()).unwrap_or(200);
+    match train(Path::new(&folder), steps) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let latest = latest_valid(&folder).ok().and_then(|latest| latest.found);
+            let step = latest.map_or("the beginning".into(), |(step, _)| format!("step {step}"));
+            eprintln!("{error}; go on from {step} in {folder}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn train(folder: &Path, steps: u64) -> Result<(), Box<dyn Error>> {
+    let ranks = gradchain_mpi::world(TIMEOUT)?;
+    let (rank, size) = (ranks.rank(), ranks.size());
+    if !PARTS.is_multiple_of(size) {
+        return Err(format!("{PARTS} parts of a batch cannot be shared out among {size} ranks").into());
+    }
+    std::fs::create_dir_all(folder)?;
+    let mut random = Random(0);
+    let (images, test) = Digits::load()?.shuffle_and_split(TRAIN, &mut random);
+    let mut params = Mlp::new(64, HIDDEN, 10, &mut random);
+    let mut gradient = params.zeros_like();
+
+    let learning_rate = warmup_cosine_decay(0.0, 3e-3, 20, 400);
+    let optimizer = adamw(learning_rate).weight_decay(1e-2).mask(Mask::path("**/w*"));
+    let optimizer = sharded(chain((clip_by_global_norm(1.0), zero_nans(), optimizer)), ranks);
+    let (begins, mut state) = match latest_valid(folder)?.found {
+        Some((step, file)) => (step, file.load(&optimizer, &mut params)?),
+        None => (0, optimizer.init(&params)?),
+    };
+    let rows: Vec<usize> = (0..TRAIN).collect();
+    for step in begins..steps {
+        // All ranks draw the same batch.
+        let mut order = rows.clone();
+        Random(step + 1).shuffle(&mut order);
+        let mut mean = PairwiseMean::new();
+        let share = PARTS / size;
+        for part in order[..BATCH].chunks(BATCH / PARTS).skip(rank * share).take(share) {
+            params.loss(&images.rows(part), &mut gradient);
+            mean.add(gradient.clone())?;
+        }
+        let mean = mean.mean().ok_or("a rank without a part of the batch")?;
+        optimizer.step(&mut params, &mean, &mut state)?;
+        if (step + 1) % SAVED == 0 {
+            let path = folder.join(format!("step-{:012}.safetensors", step + 1));
+            Save::new(&optimizer, &state).params(&params).to_shards(path, &**optimizer.collective())?;
+        }
+    }
+    if rank == 0 {
+        println!("ranks {size}, from step {begins}");
+        println!("bytes of state here {}", state.schema().size().total_bytes());
+        println!("test accuracy {:.3}", params.accuracy(&test));
+        println!("bits {:016x}", bits(&params));
+    }
+    Ok(())
+}
+
+/// A number that tells the bits of parameters apart.
+fn bits(params: &Mlp) -> u64 {
+    let mut bits = 0xcbf2_9ce4_8422_2325_u64;
+    for_each_leaf(params, |_, leaf| {
+        leaf.to_f64().into_iter().for_each(|x| bits = (bits ^ x.to_bits()).wrapping_mul(0x0100_0000_01b3));
+    });
+    bits
+}

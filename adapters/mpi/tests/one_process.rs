@@ -1,0 +1,40 @@
+//! A process that no `mpirun` has started is a group of one; `ci/mpi` has groups of several.
+#![allow(missing_docs, reason = "a test program")]
+
+use std::time::Duration;
+
+use gradchain::collective::{Collective, average, gather};
+use gradchain::prelude::*;
+
+#[test]
+fn one_process_is_a_group() {
+    let world = gradchain_mpi::world(Duration::from_secs(60)).unwrap();
+    assert_eq!((world.rank(), world.size()), (0, 1));
+    let mut received = Vec::new();
+    // No bytes at all, and some.
+    for bytes in [0, 1, 70_000] {
+        let mut send: Vec<u8> = (0..bytes).map(|i| i as u8).collect();
+        let sent = send.clone();
+        world.all_to_all(&mut send, &[bytes], &mut received, &[bytes]).unwrap();
+        assert!(received == sent && send == sent);
+        world.all_gather(&mut send, &mut received, &[bytes]).unwrap();
+        assert!(received == sent && send == sent);
+        assert_eq!(gather(&world, &sent).unwrap(), [sent]);
+    }
+    world.barrier().unwrap();
+    let error = world.all_gather(&mut vec![1], &mut received, &[1, 1]).unwrap_err();
+    assert!(error.is_argument(), "{error}");
+    let again = gradchain_mpi::world(Duration::from_secs(60)).unwrap_err();
+    assert_eq!(again.to_string(), "rank 0: MPI has been begun already in this process");
+
+    let mut params = (vec![1.0_f32, -2.0], 0.5_f64);
+    average(&world, &mut params).unwrap();
+    assert_eq!(params, (vec![1.0, -2.0], 0.5));
+    let (plain, optimizer) = (adamw(0.1), sharded(adamw(0.1), world));
+    let mut other = params.clone();
+    let (mut state, mut theirs) = (optimizer.init(&params).unwrap(), plain.init(&other).unwrap());
+    let gradient = (vec![3.0_f32, -0.5], 2.0_f64);
+    optimizer.step(&mut params, &gradient, &mut state).unwrap();
+    plain.step(&mut other, &gradient, &mut theirs).unwrap();
+    assert_eq!(params, other);
+}

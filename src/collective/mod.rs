@@ -1,0 +1,114 @@
+//! Machines that train together: what they say to each other.
+//!
+//! Guide: [Many machines](https://docs.rs/crate/gradchain/latest/source/docs/many-machines.md).
+//!
+//! A [`Collective`] is a group of processes or threads, its *ranks*, each of which calls the same methods in the same order. The
+//! group can be threads of one process, by [`threads`], or processes on many machines, by MPI in the crate `gradchain-mpi`. What uses it is
+//! [`sharded`](crate::wrapper::sharded()); [`average`] is for ranks that train alone for a while.
+
+mod average;
+pub(crate) mod pairwise;
+mod threads;
+
+use core::fmt;
+
+pub use average::average;
+pub use pairwise::PairwiseMean;
+pub use threads::{Threads, threads};
+
+use crate::error::{Error, Result};
+
+/// A group of ranks that call the same methods in the same order, and meet in each.
+///
+/// No call waits for ever: if a rank does not come within a time that the group has been given, all others have an error that
+/// [`is_collective`](Error::is_collective), from this call and from every later one.
+///
+/// Bytes are in vectors, whose memory an implementation may take for as long as the call lasts, and longer if it fails: a late
+/// message is then written to memory that nobody else has. After an error their contents mean nothing.
+///
+/// Bytes come out as they were put in, on machines of the same byte order. What is added up is added up by the receiver, in an order of
+/// its own: how a library adds up depends on the number of ranks, and on the version.
+///
+/// # Implementing it
+///
+/// [`all_to_all`](Self::all_to_all) and [`all_gather`](Self::all_gather) are needed, the others are made of these. A group of
+/// devices fits too: `ncclGroupStart`, one `ncclSend` and `ncclRecv` of `ncclUint8` for each rank, `ncclGroupEnd` are an all-to-all;
+/// a broadcast of each rank's part in such a group is the gathering. What is missing for NCCL is a time limit, for which
+/// `ncclCommGetAsyncError` is asked while the stream is not done, and `ncclCommAbort` called at the end of it.
+pub trait Collective: fmt::Debug + Send + Sync {
+    /// Which one this is, from 0.
+    fn rank(&self) -> usize;
+
+    /// How many there are; at least 1.
+    fn size(&self) -> usize;
+
+    /// Sends each rank its part of `send`, and receives one from each, into `received`: parts in the order of the ranks, of which
+    /// `to` and `from` have the lengths in bytes. `received` is made as long as it must be.
+    ///
+    /// # Errors
+    ///
+    /// If a rank does not come in time, calls another method, or sends another number of bytes than `from` says.
+    fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], received: &mut Vec<u8>, from: &[usize]) -> Result<()>;
+
+    /// Sends `send` to all ranks, and receives that of each, in the order of the ranks; `from` has the lengths in bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_to_all`](Self::all_to_all).
+    fn all_gather(&self, send: &mut Vec<u8>, received: &mut Vec<u8>, from: &[usize]) -> Result<()>;
+
+    /// Gives all ranks what the rank `root` has in `bytes`, which are as many on all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_to_all`](Self::all_to_all). If there is no such rank.
+    fn broadcast(&self, root: usize, bytes: &mut Vec<u8>) -> Result<()> {
+        if root >= self.size() {
+            return Err(Error::argument("broadcast", "root", &format!("below {}", self.size()), root));
+        }
+        let mut from = vec![0; self.size()];
+        from[root] = bytes.len();
+        let mut send = if root == self.rank() { core::mem::take(bytes) } else { Vec::new() };
+        self.all_gather(&mut send, bytes, &from)
+    }
+
+    /// Waits until all ranks are here.
+    ///
+    /// # Errors
+    ///
+    /// If one does not come in time, or calls another method.
+    fn barrier(&self) -> Result<()> {
+        self.all_gather(&mut Vec::new(), &mut Vec::new(), &vec![0; self.size()])
+    }
+}
+
+/// The bytes of every rank, which may be of different lengths: a message of the lengths, and one of the bytes.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gradchain::collective::{Collective, gather, threads};
+///
+/// std::thread::scope(|scope| {
+///     for ranks in threads(3, Duration::from_secs(10)) {
+///         scope.spawn(move || {
+///             let all = gather(&ranks, &[7].repeat(ranks.rank())).unwrap();
+///             assert_eq!(all, [vec![], vec![7], vec![7, 7]]);
+///         });
+///     }
+/// });
+/// ```
+///
+/// # Errors
+///
+/// As [`Collective::all_gather`].
+pub fn gather(collective: &dyn Collective, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let (mut lens, mut all) = (Vec::new(), Vec::new());
+    let mut own = (bytes.len() as u64).to_le_bytes().to_vec();
+    collective.all_gather(&mut own, &mut lens, &vec![8; collective.size()])?;
+    let lens = lens.as_chunks::<8>().0.iter().map(|len| u64::from_le_bytes(*len) as usize).collect::<Vec<_>>();
+    collective.all_gather(&mut bytes.to_vec(), &mut all, &lens)?;
+    let mut rest = &all[..];
+    let parts = lens.iter().map(|len| rest.split_off(..*len).unwrap_or_default().to_vec());
+    Ok(parts.collect())
+}

@@ -1,0 +1,243 @@
+mod agreement;
+mod exchange;
+
+use std::sync::{Arc, Mutex};
+
+use self::exchange::Exchange;
+use crate::arguments::{Arguments, Visit};
+use crate::collective::Collective;
+use crate::engine::Nested;
+use crate::engine::ranks::Ranks;
+use crate::needs::Level;
+use crate::part::prelude::*;
+use crate::recipe::Recipe;
+use crate::state::{SHARES, StateWalk, StateWalkMut};
+
+/// Shares the work and the state of a transformation out among the ranks of a [`Collective`]: ZeRO, stage 1, for any chain.
+///
+/// Every rank has all parameters and gradients of its own, such as those of its part of a batch. Each has the state of its share of the
+/// parameters only. In a step the mean of all ranks' gradients is brought to where the state is, each rank works out the updates of its
+/// share, and all get all updates.
+///
+/// The leaves are cut where the engine cuts them for threads, into pieces of 16384 elements, and each rank gets as many bytes of them.
+/// What must see whole leaves, such as [`muon`](crate::muon()), [`shampoo`](crate::shampoo()) or [`adafactor`](crate::adafactor()), gets them
+/// whole: each of its leaves is one rank's, and each rank has as much of such work as can be. Norms and other sums are added up
+/// in the order of the pieces, whoever has worked them out.
+///
+/// # The same bits
+///
+/// The result has the same bits for every number of ranks, and without this wrapper, as long as the mean of the gradients has. That is
+/// added up in pairs of neighbouring ranks, pairs of pairs, and so on, and divided by their number. Let each rank give the
+/// [`PairwiseMean`](crate::collective::PairwiseMean) of its `m/k` parts of a batch of `m`. Then the mean has the same bits for one rank and for
+/// all numbers `k` for which `m/k` is a power of two, as long as no element overflows or is subnormal.
+///
+/// # Arithmetic
+///
+/// ```text
+/// g ← (g₀ + … + gₖ₋₁) / k
+/// u ← inner(g)
+/// ```
+///
+/// # Where it goes
+///
+/// Around all that looks at the mean gradient, such as a clip or [`apply_if_finite`](crate::apply_if_finite). What is outside of it sees the
+/// gradient of its own rank: so [`multi_steps`](crate::multi_steps) around it adds up without a word to the others, and
+/// gradients travel once a window; inside it they travel at every mini-step, and the sum is shared out too. What is
+/// outside must decide the same on all ranks; an `apply_if_finite` there does not, and ends in an error of all.
+///
+/// The state is that of what is inside, under the same names, without the elements that other ranks have.
+///
+/// # Errors
+///
+/// `init` compares the transformation and the leaves of all ranks; the first step compares the parameters' values, and every step
+/// the counts, flags and numbers of the state, injected hyperparameters among them, and the loss if it is needed. If ranks disagree, all of
+/// them have an error that says in what, and nothing has been changed.
+///
+/// Refused by name at `init` is what works on several leaves together in memory: [`lbfgs`](crate::lbfgs()), line searches,
+/// [`flatten`](crate::flatten()), projections of the whole tree, GaLore, private aggregates. Gradients of [rows](crate::tree::SparseRows) are
+/// refused at the step.
+///
+/// If a rank is lost in the middle of a step, the others have an error that [`is_collective`](Error::is_collective) within the
+/// collective's time, their parameters have not been changed, and the state [cannot be used any more](Error::is_poisoned).
+///
+/// # Cost
+///
+/// For `n` elements of `f32`, each rank sends `4n(k − 1)/k` bytes of gradients and as many of updates, 8 for each sum and 16384 elements at
+/// each barrier, and three words for the comparison. Updates are stored in memory on every rank (`4n` bytes), and of its share twice more.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gradchain::collective::{Collective, threads};
+/// use gradchain::prelude::*;
+///
+/// std::thread::scope(|scope| {
+///     for ranks in threads(2, Duration::from_secs(10)) {
+///         scope.spawn(move || {
+///             let gradient = vec![if ranks.rank() == 0 { 6.0_f32 } else { 0.0 }; 40_000];
+///             let optimizer = sharded(chain((clip_by_global_norm(300.0), adamw(0.5).weight_decay(0.0))), ranks);
+///             let mut params = vec![1.0_f32; 40_000];
+///             let mut state = optimizer.init(&params)?;
+///             // The mean is 3, its norm 600.
+///             optimizer.step(&mut params, &gradient, &mut state)?;
+///             assert!(params.iter().all(|p| (p - 0.5).abs() < 1e-6));
+///             // Two of the three pieces are one rank's, with both moments.
+///             assert!(state.schema().size().total_bytes() <= 2 * 4 * 2 * 16_384 + 16);
+///             Ok::<(), gradchain::Error>(())
+///         });
+///     }
+/// });
+/// ```
+///
+/// # References
+///
+/// Rajbhandari and others, [ZeRO: memory optimizations toward training trillion parameter models](https://arxiv.org/abs/1910.02054),
+/// 2019, section 5.1. Differs: no word of a sum depends on how a library adds up. PyTorch's `ZeroRedundancyOptimizer` shares out whole
+/// parameters, and has norms computed by the user; DeepSpeed is an optimizer of its own. Optax leaves it to JAX.
+pub fn sharded<T: Stage>(inner: T, collective: impl Collective + 'static) -> Sharded<T> {
+    Sharded { inner, collective: Arc::new(collective) }
+}
+
+/// See [`sharded`].
+#[derive(Clone, Debug)]
+#[must_use = "a transformation does nothing until it is given gradients"]
+pub struct Sharded<T> {
+    inner: T,
+    collective: Arc<dyn Collective>,
+}
+
+impl<T> Sharded<T> {
+    /// The ranks that it is shared out among.
+    pub fn collective(&self) -> &Arc<dyn Collective> {
+        &self.collective
+    }
+}
+
+impl<T: Stage> Part for Sharded<T> {
+    const NAME: &'static str = "sharded";
+    type Form = Whole;
+
+    fn validate(&self) -> Result<()> {
+        self.inner.validate()
+    }
+
+    /// That of what is inside: how it is shared out is no part of an optimizer.
+    fn recipe(&self) -> Recipe {
+        self.inner.recipe()
+    }
+
+    fn describe(&self) -> String {
+        format!("sharded({})", self.inner.describe())
+    }
+}
+
+/// Those of what is inside.
+impl<T: Arguments + Stage> Arguments for Sharded<T> {
+    const NAME: &'static str = T::NAME;
+
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn arguments(&mut self, visit: &mut Visit<'_>) {
+        self.inner.arguments(visit);
+    }
+}
+
+/// The state of what is inside a [`sharded`]: this rank's share of it.
+#[derive(Clone, Debug)]
+pub struct ShardedState<S> {
+    inner: S,
+    nested: Nested,
+    exchange: Exchange,
+    /// Whether the ranks' parameters have been compared.
+    compared: Arc<Mutex<bool>>,
+    outcome: Outcome,
+}
+
+impl<S> ShardedState<S> {
+    /// The state of the transformation inside.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The state of the transformation inside, to write: the same on all ranks.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+}
+
+impl<S: State> State for ShardedState<S> {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact(SHARES, &self.nested);
+        self.inner.walk(walk);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.inner.walk_mut(walk);
+    }
+}
+
+impl<T: Stage> WholeTreeTransformation for Sharded<T> {
+    type State = ShardedState<T::State>;
+    type Needs = T::Needs;
+
+    fn needs_now(&self) -> Level {
+        self.inner.needs()
+    }
+
+    fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        let structure = at.structure();
+        agreement::on_leaves(&*self.collective, &self.inner.recipe(), structure, at.active())?;
+        // Asked with nothing here, so that no room is needed: which leaves must be whole?
+        let whole = Mutex::new(vec![None; structure.len()]);
+        let nothing = structure.only(&vec![0..0; structure.len()]);
+        self.inner.init_state(&InitContext { structure: &nothing, whole: Some(&whole), by_leaf: false, ..*at })?;
+        let whole = whole.into_inner().unwrap_or_default();
+        let ranks = Ranks::share(self.collective.clone(), structure, at.active(), &whole);
+        let nested = Nested::of_rank(structure, at.active(), self.inner.shape(), ranks);
+        let inside = InitContext { structure: nested.structure(), by_leaf: false, ..*at };
+        let inner = self.inner.init_state(&inside)?;
+        let exchange = Exchange::new(inside.moments()?, inside.moments()?);
+        Ok(ShardedState { inner, nested, exchange, compared: Arc::default(), outcome: Outcome::GRADIENTS })
+    }
+
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        state.nested.check(&self.inner, &state.inner, at)?;
+        let mut compared = state.compared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !*compared {
+            agreement::on_values(&*self.collective, at)?;
+        }
+        *compared = true;
+        let value = at.value().filter(|_| self.inner.needs() >= Level::Value);
+        agreement::on_step(&*self.collective, &state.inner, at.is_flush(), value)
+    }
+
+    fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        let ShardedState { inner, nested, exchange, outcome, .. } = state;
+        let Some(ranks) = nested.ranks() else { return };
+        if !at.is_flush()
+            && let Err(error) = exchange.reduce(ranks, tree)
+        {
+            return at.fail(error);
+        }
+        *outcome = nested.run_on(&self.inner, inner, at, tree.params, exchange.arrays());
+        let Some(ranks) = nested.ranks().filter(|_| !at.has_failed()) else { return };
+        if let Err(error) = exchange.spread(ranks, tree, outcome.emitted()) {
+            at.fail(error);
+        }
+    }
+
+    fn outcome(&self, state: &Self::State) -> Outcome {
+        state.outcome
+    }
+
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        self.inner.read(&state.inner, walk)
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+}

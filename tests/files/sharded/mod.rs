@@ -1,0 +1,62 @@
+//! Optimizers that are shared out among ranks, which are threads here: what they promise, what they refuse, and their checkpoints.
+
+mod checkpoints;
+mod promises;
+mod refusals;
+
+use std::thread;
+use std::time::Duration;
+
+use gradchain::Tree;
+use gradchain::collective::{Threads, threads};
+
+/// Longer than any machine takes that is not stuck.
+const LONG: Duration = Duration::from_secs(120);
+
+/// What each of so many ranks comes to.
+fn together<R: Send>(ranks: usize, work: impl Fn(Threads) -> R + Sync) -> Vec<R> {
+    within(LONG, ranks, work)
+}
+
+/// The same, with a time limit.
+fn within<R: Send>(limit: Duration, ranks: usize, work: impl Fn(Threads) -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let running: Vec<_> = threads(ranks, limit).into_iter().map(|rank| scope.spawn(|| work(rank))).collect();
+        running.into_iter().map(|rank| rank.join().expect("a rank does not panic")).collect()
+    })
+}
+
+/// Leaves that are cut, with small ones between: 4 pieces, of two types.
+#[derive(Clone, Debug, PartialEq, Tree)]
+struct Model {
+    large: Vec<f32>,
+    small: Vec<f64>,
+    double: Vec<f64>,
+    single: f32,
+}
+
+impl Model {
+    /// Numbers of both signs on both sides of 1, that depend on a seed.
+    fn of(seed: u64) -> Model {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            ((state >> 40) as f64 / f64::from(1 << 24) - 0.5) * f64::from(1 + (state & 7) as u32)
+        };
+        Model {
+            large: (0..36_000).map(|_| next() as f32).collect(),
+            small: (0..5).map(|_| next()).collect(),
+            double: (0..17_000).map(|_| next()).collect(),
+            single: next() as f32,
+        }
+    }
+
+    /// The bits of every element.
+    fn bits(&self) -> Vec<u64> {
+        let mut bits = Vec::new();
+        gradchain::tree::for_each_leaf(self, |_, leaf| bits.extend(leaf.to_f64().into_iter().map(f64::to_bits)));
+        bits
+    }
+}
