@@ -1,7 +1,10 @@
 //! The crate's one error type.
 
+mod known;
+
 use core::fmt;
 
+use self::known::Known;
 use crate::layout::Difference;
 
 /// What went wrong, where, what was expected and what was found.
@@ -41,6 +44,8 @@ enum Kind {
         what: String,
         pattern: String,
         paths: Vec<String>,
+        /// A pattern that would match some.
+        meant: Option<String>,
     },
     UnknownName {
         place: String,
@@ -70,6 +75,8 @@ enum Kind {
         problem: String,
     },
     Poisoned,
+    /// At least two, each of another kind than this.
+    Several(Vec<Error>),
 }
 
 impl Error {
@@ -94,8 +101,13 @@ impl Error {
         }))
     }
 
-    pub(crate) fn no_match(what: impl Into<String>, pattern: impl Into<String>, paths: Vec<String>) -> Error {
-        Error(Box::new(Kind::NoMatch { what: what.into(), pattern: pattern.into(), paths }))
+    pub(crate) fn no_match(
+        what: impl Into<String>,
+        pattern: impl Into<String>,
+        paths: Vec<String>,
+        meant: Option<String>,
+    ) -> Error {
+        Error(Box::new(Kind::NoMatch { what: what.into(), pattern: pattern.into(), paths, meant }))
     }
 
     pub(crate) fn unknown_name(
@@ -157,9 +169,61 @@ impl Error {
         Error(Box::new(Kind::Poisoned))
     }
 
+    /// All that is wrong at once; for use by transformations of your own.
+    ///
+    /// ```
+    /// use gradchain::Error;
+    ///
+    /// let wrong = |argument| Err(Error::argument("mine", argument, "in [0, 1)", 1.5));
+    /// let error = Error::all([wrong("b1"), Ok(()), wrong("b2")]).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "mine: argument `b1` must be in [0, 1), found 1.5\nmine: argument `b2` must be in [0, 1), found 1.5"
+    /// );
+    /// assert!(Error::all([Ok(()), Ok(())]).is_ok());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If any of the results is one: each is on a line of its own.
+    pub fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+        let mut all: Vec<Error> = results.into_iter().filter_map(Result::err).flat_map(Error::each).collect();
+        match all.len() {
+            0 => Ok(()),
+            1 => Err(all.remove(0)),
+            _ => Err(Error(Box::new(Kind::Several(all)))),
+        }
+    }
+
+    /// The errors that it is made of.
+    pub(crate) fn each(self) -> Vec<Error> {
+        match *self.0 {
+            Kind::Several(all) => all,
+            kind => vec![Error(Box::new(kind))],
+        }
+    }
+
+    /// An argument that must be given and was not.
+    pub(crate) fn missing(function: &str, argument: &str) -> Error {
+        Error::argument(function, argument, GIVEN, "nothing")
+    }
+
+    /// Whether it is [of that](Error::missing).
+    #[cfg(feature = "config")]
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(&*self.0, Kind::Argument { expected, .. } if expected == GIVEN)
+    }
+
+    fn is(&self, test: fn(&Kind) -> bool) -> bool {
+        match &*self.0 {
+            Kind::Several(all) => all.iter().any(|error| error.is(test)),
+            kind => test(kind),
+        }
+    }
+
     /// Whether two structures did not fit each other.
     pub fn is_structure(&self) -> bool {
-        matches!(*self.0, Kind::Structure { .. })
+        self.is(|kind| matches!(kind, Kind::Structure { .. }))
     }
 
     /// Every leaf that differs, if two structures did not fit each other; else empty.
@@ -172,47 +236,47 @@ impl Error {
 
     /// Whether a state, or what a file holds, did not fit where it was to go.
     pub fn is_mismatch(&self) -> bool {
-        matches!(*self.0, Kind::Mismatch { .. })
+        self.is(|kind| matches!(kind, Kind::Mismatch { .. }))
     }
 
     /// Whether a file could not be written or read, or was damaged.
     #[cfg(feature = "checkpoint")]
     #[cfg_attr(docsrs, doc(cfg(feature = "checkpoint")))]
     pub fn is_file(&self) -> bool {
-        matches!(*self.0, Kind::File { .. })
+        self.is(|kind| matches!(kind, Kind::File { .. }))
     }
 
     /// Whether an argument was out of its range.
     pub fn is_argument(&self) -> bool {
-        matches!(*self.0, Kind::Argument { .. })
+        self.is(|kind| matches!(kind, Kind::Argument { .. }))
     }
 
     /// Whether a mask or label pattern matched no leaf.
     pub fn is_no_match(&self) -> bool {
-        matches!(*self.0, Kind::NoMatch { .. })
+        self.is(|kind| matches!(kind, Kind::NoMatch { .. }))
     }
 
     /// Whether a name (of a hyperparameter, a label, a config key) is not known.
     pub fn is_unknown_name(&self) -> bool {
-        matches!(*self.0, Kind::UnknownName { .. })
+        self.is(|kind| matches!(kind, Kind::UnknownName { .. }))
     }
 
     /// Whether a rule could not be recorded as a [`Program`](crate::program::Program).
     pub fn is_unrecordable(&self) -> bool {
-        matches!(*self.0, Kind::Unrecordable { .. })
+        self.is(|kind| matches!(kind, Kind::Unrecordable { .. }))
     }
 
     /// Whether [machines that work together](crate::collective) have lost each other, or disagree. After that they do not come
     /// together any more: the process should end, and go on from its last checkpoint.
     pub fn is_collective(&self) -> bool {
-        matches!(*self.0, Kind::Collective { .. })
+        self.is(|kind| matches!(kind, Kind::Collective { .. }))
     }
 
     /// Whether the state was left half written by a panic in code that a step called (a rule, a schedule, a loss), or
     /// by an error of a loss. Go on from a copy or a checkpoint; see [`step`](crate::GradientTransformation::step)
     /// for what the parameters are then.
     pub fn is_poisoned(&self) -> bool {
-        matches!(*self.0, Kind::Poisoned)
+        self.is(|kind| matches!(kind, Kind::Poisoned))
     }
 }
 
@@ -223,8 +287,9 @@ impl fmt::Display for Error {
             Kind::Argument { function, argument, expected, found } => {
                 write!(f, "{function}: argument `{argument}` must be {expected}, found {found}")
             }
-            Kind::NoMatch { what, pattern, paths } => {
-                write!(f, "{what} `{pattern}` matches none of the {} leaves{}", paths.len(), Listing(paths))
+            Kind::NoMatch { what, pattern, paths, meant } => {
+                write!(f, "{what} `{pattern}` matches none of the {} leaves{}", paths.len(), Listing(paths))?;
+                meant.as_ref().map_or(Ok(()), |meant| write!(f, "; did you mean `{meant}`?"))
             }
             Kind::UnknownName { place, what, name, known } => {
                 write!(f, "{place}: there is no {what} `{name}`{}", Known(name, known))
@@ -235,6 +300,10 @@ impl fmt::Display for Error {
             Kind::State { place, problem } => write!(f, "{place}: {problem}"),
             Kind::Unrecordable { part, problem } => write!(f, "{part} cannot be recorded as a program: {problem}"),
             Kind::Collective { rank, problem } => write!(f, "rank {rank}: {problem}"),
+            Kind::Several(all) => {
+                let lines: Vec<String> = all.iter().map(Error::to_string).collect();
+                f.write_str(&lines.join("\n"))
+            }
             Kind::Poisoned => f.write_str(
                 "this state was left half written by a panic, or by an error of the loss, in an earlier step; restore \
                  it from a copy or call `init` again",
@@ -244,6 +313,9 @@ impl fmt::Display for Error {
 }
 
 impl core::error::Error for Error {}
+
+/// What an argument must be that has no default.
+const GIVEN: &str = "given";
 
 /// How many differences there are, and each on a line of its own.
 struct Lines<'a, T>(&'a [T]);
@@ -265,66 +337,5 @@ impl fmt::Display for Listing<'_> {
         }
         let shown: Vec<_> = self.0.iter().take(SHOWN).map(|p| format!("`{p}`")).collect();
         write!(f, ": {}{}", shown.join(", "), if self.0.len() > SHOWN { ", ..." } else { "" })
-    }
-}
-
-/// What to suggest for a misspelt name: the nearest known one first.
-struct Known<'a>(&'a str, &'a [String]);
-
-impl fmt::Display for Known<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 5;
-        let Known(name, known) = self;
-        let mut nearest: Vec<&str> = known.iter().map(|k| &**k).collect();
-        nearest.sort_by_key(|k| (!k.starts_with(name), distance(name, k)));
-        if let Some(first) = nearest.first()
-            && (first.starts_with(name) || distance(name, first) <= 1 + name.len() / 3)
-        {
-            write!(f, "; did you mean `{first}`?")?;
-        }
-        match known.len() {
-            0 => Ok(()),
-            n if n <= SHOWN => write!(f, " (known: {})", known.join(", ")),
-            n => write!(f, " (the nearest of {n}: {})", nearest[..SHOWN].join(", ")),
-        }
-    }
-}
-
-/// How far a name is from a known one, or from the last levels of it if it is a path with dots.
-fn distance(name: &str, known: &str) -> usize {
-    let tails = known.match_indices('.').map(|(dot, _)| &known[dot + 1..]);
-    tails.fold(edit_distance(name, known), |least, tail| least.min(edit_distance(name, tail)))
-}
-
-/// Levenshtein distance in characters.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_misspelt_name_gets_the_nearest_one() {
-        let error = Error::unknown_name("inject_hyperparams", "hyperparameter", "weigth_decay", ["b1", "weight_decay"]);
-        assert_eq!(
-            error.to_string(),
-            "inject_hyperparams: there is no hyperparameter `weigth_decay`; did you mean `weight_decay`? \
-             (known: b1, weight_decay)"
-        );
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
-        assert_eq!(distance("lerning_rate", "descend.learning_rate"), 1);
     }
 }

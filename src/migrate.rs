@@ -39,14 +39,14 @@ impl Migration {
 
     /// The state of these new leaves starts as `init` makes it, also where a leaf of that path was there before, of
     /// whatever shape or type.
-    pub fn fresh(mut self, leaves: Mask) -> Migration {
-        self.fresh.push(leaves);
+    pub fn fresh(mut self, leaves: impl Into<Mask>) -> Migration {
+        self.fresh.push(leaves.into());
         self
     }
 
     /// The state of these old leaves is thrown away.
-    pub fn drop(mut self, leaves: Mask) -> Migration {
-        self.dropped.push(leaves);
+    pub fn drop(mut self, leaves: impl Into<Mask>) -> Migration {
+        self.dropped.push(leaves.into());
         self
     }
 
@@ -76,7 +76,7 @@ fn any(masks: &[Mask], structure: &Structure, verb: &str) -> Result<Vec<bool>> {
         let taken = mask.resolve(structure, &what)?;
         if !taken.contains(&true) {
             let paths = structure.paths().map(String::from).collect();
-            return Err(Error::no_match(what, format!("{mask:?}"), paths));
+            return Err(Error::no_match(what, format!("{mask:?}"), paths, None));
         }
         all.iter_mut().zip(taken).for_each(|(all, taken)| *all |= taken);
     }
@@ -176,7 +176,7 @@ impl<T: Stage> OptState<T> {
     /// let error = state.migrate(&optimizer, &tuned, &Migration::new()).unwrap_err();
     /// assert_eq!(error.differences().len(), 3); // what is missing, what is unexpected, what has another shape
     ///
-    /// let migration = Migration::new().rename("encoder", "backbone").fresh(Mask::path("head/*"));
+    /// let migration = Migration::new().rename("encoder", "backbone").fresh("head/*");
     /// let mut state = state.migrate(&optimizer, &tuned, &migration)?;
     /// let gradients = tuned.clone();
     /// optimizer.step(&mut tuned, &gradients, &mut state)?;
@@ -217,7 +217,7 @@ impl<T: Stage> OptState<T> {
     /// let mut params = vec![array![0.0], array![0.0]];
     /// let mut state = optimizer.init(&params)?;
     /// optimizer.step(&mut params, &vec![array![1.0], array![1.0]], &mut state)?;
-    /// state.reset(&optimizer, &params, &Mask::path("1"))?;
+    /// state.reset(&optimizer, &params, "1")?;
     /// optimizer.step(&mut params, &vec![array![0.0], array![0.0]], &mut state)?;
     /// assert_eq!(params, [array![-1.5], array![-1.0]]);
     /// # Ok::<(), gradchain::Error>(())
@@ -227,7 +227,10 @@ impl<T: Stage> OptState<T> {
     ///
     /// If the parameters are not of the structure that the state was made for, the mask matches no leaf, or part of the
     /// state belongs to all leaves together.
-    pub fn reset<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P, leaves: &Mask) -> Result<()> {
+    pub fn reset<P>(&mut self, transformation: &T, params: &P, leaves: impl Into<Mask>) -> Result<()>
+    where
+        P: Tree + ?Sized,
+    {
         self.usable()?;
         let fresh = OptState::new_counting(transformation, params, self.counts_by_leaf())?;
         let differences = self.structure().compare(fresh.structure(), |a, b| a == b);
@@ -237,7 +240,7 @@ impl<T: Stage> OptState<T> {
                 differences,
             ));
         }
-        let chosen = leaves.resolve(self.structure(), "reset")?;
+        let chosen = leaves.into().resolve(self.structure(), "reset")?;
         let structure = self.shared_structure();
         let is_chosen = |owner: &Owner| match owner {
             Owner::Leaf(path) => structure.index_of(path).is_some_and(|leaf| chosen[leaf]),

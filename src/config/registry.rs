@@ -273,8 +273,10 @@ impl Registry {
             return Err(no_hyperparams(node, name));
         };
         let mut made = (part.make)(&Given::of(inside)?)?;
-        inside.set_all(part.taken, part.beside, &mut |visit| made.each(visit))?;
-        made.validate().map_err(|error| ConfigError::refused(inside.place(), error))?;
+        let set = inside.set_all(part.taken, part.beside, &mut |visit| made.each(visit));
+        // Ranges too, of what could be read.
+        let refused = made.validate().map_err(|error| ConfigError::refused(inside.place(), error));
+        ConfigError::both(set, refused.or_else(ConfigError::of_given))?;
         Ok(made)
     }
 

@@ -85,8 +85,8 @@ impl Constraints {
     }
 
     /// Also constrains the leaves that a mask takes.
-    pub fn on(mut self, mask: Mask, constraint: impl Constraint) -> Constraints {
-        self.entries.push((Place::On(mask), Arc::new(constraint)));
+    pub fn on(mut self, mask: impl Into<Mask>, constraint: impl Constraint) -> Constraints {
+        self.entries.push((Place::On(mask.into()), Arc::new(constraint)));
         self
     }
 

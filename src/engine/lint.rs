@@ -36,11 +36,13 @@ pub enum WarningKind {
     NegativeDecay,
     /// A mask or a group takes no leaf.
     EmptyGroup,
+    /// Weight decay behind a [`freezable`](crate::freezable) moves leaves that are frozen.
+    DecayOnFrozen,
 }
 
 /// The mistakes in a transformation, for parameters of this structure.
 pub(super) fn lint(outline: &Outline, structure: &Structure) -> Vec<Warning> {
-    let mut lint = Lint { structure, adapted: false, warnings: Vec::new() };
+    let mut lint = Lint { structure, adapted: false, freezes: false, warnings: Vec::new() };
     lint.clips(outline, "$");
     if outline.turn().is_some_and(|turn| turn > 0.0) {
         let reason = "the updates go along the gradient, so that the loss is climbed: end with `scale_by_learning_rate`, \
@@ -56,6 +58,8 @@ struct Lint<'a> {
     structure: &'a Structure,
     /// Whether updates have had a size of their own since some part before.
     adapted: bool,
+    /// Whether there is a `freezable` before.
+    freezes: bool,
     warnings: Vec<Warning>,
 }
 
@@ -89,7 +93,7 @@ impl Lint<'_> {
             }
             // What is inside stands where the optimizer does, and is said once.
             Outline::Optimizer { name, chain } => {
-                let mut inside = Lint { structure: self.structure, adapted: false, warnings: Vec::new() };
+                let mut inside = Lint { adapted: false, warnings: Vec::new(), ..*self };
                 inside.decays(chain, place, active, matrices);
                 self.warnings
                     .extend(inside.warnings.into_iter().take(1).map(|warning| Warning { place: own(name), ..warning }));
@@ -103,7 +107,9 @@ impl Lint<'_> {
             Outline::Partition { groups, labels, names } => {
                 let known: Vec<&str> = names.iter().map(|name| &**name).collect();
                 let Ok(labelled) = labels.resolve(self.structure, &known, "partition") else { return };
+                let before = self.freezes;
                 for (i, group) in groups.iter().enumerate() {
+                    self.freezes = before;
                     let on = labelled.iter().map(|label| *label == i).collect();
                     let place = format!("{place}.partition.transforms.{}", names[i]);
                     self.decays(group, &place, &both(on), matrices);
@@ -111,9 +117,15 @@ impl Lint<'_> {
             }
             _ => members(outline, place, &mut |member, place| self.decays(member, place, active, matrices)),
         }
+        self.freezes |= freezes(outline);
     }
 
     fn decay(&mut self, decay: f64, place: &str, active: &[bool], matrices: bool) {
+        if self.freezes {
+            let reason = "weight decay behind a `freezable` moves the leaves that are frozen too: put it inside, \
+                          `freezable(chain((.., add_decayed_weights(..), ..)))`";
+            self.warn(WarningKind::DecayOnFrozen, place, reason.into());
+        }
         if decay < 0.0 {
             let reason =
                 format!("a weight decay of {decay} drives parameters away from zero: it is subtracted already");
@@ -129,6 +141,18 @@ impl Lint<'_> {
             );
             self.warn(WarningKind::DecayOnVectors, place, reason);
         }
+    }
+}
+
+/// Whether there is a `freezable` in it.
+fn freezes(outline: &Outline) -> bool {
+    let any = |outlines: &[Outline]| outlines.iter().any(freezes);
+    match outline {
+        Outline::Part { .. } => false,
+        Outline::Chain(members) | Outline::NamedChain(members) => any(members),
+        Outline::Optimizer { chain, .. } => freezes(chain),
+        Outline::Around { name, inner, .. } => *name == "freezable" || freezes(inner),
+        Outline::Partition { groups, .. } => any(groups),
     }
 }
 

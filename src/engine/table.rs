@@ -37,6 +37,8 @@ impl TableLeaf {
 /// The leaves of one tree. The allocation is kept from step to step, the pointers are not.
 pub(crate) type Table = Vec<TableLeaf>;
 
+const GRADIENTS: &str = "gradients";
+
 /// Compares leaves with the structure as they come, so that a tree that fits is walked once and nothing is built.
 struct Check<'s> {
     what: &'static str,
@@ -133,7 +135,11 @@ impl<'s> Check<'s> {
                 Err(error) => return error,
             }
         }
-        let what = format!("the {} do not fit the parameters that the state was made for", self.what);
+        let mut what = format!("the {} do not fit the parameters that the state was made for", self.what);
+        let lacks = |difference: &Difference| matches!(difference, Difference::Missing { .. });
+        if self.what == GRADIENTS && differences.iter().all(lacks) {
+            what += "; where a leaf may have none in a step, the optimizer goes into `skip_absent`";
+        }
         Error::structure(what, differences)
     }
 }
@@ -156,7 +162,7 @@ pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     path: &mut String,
     absent: Option<&mut Vec<bool>>,
 ) -> Result<()> {
-    write(tree, table, path, Check { absent, ..Check::of("gradients", structure) })
+    write(tree, table, path, Check { absent, ..Check::of(GRADIENTS, structure) })
 }
 
 /// Fills a table with parameters to read.
@@ -176,7 +182,7 @@ pub(crate) fn grads<G: Tree + ?Sized>(
     table: &mut Table,
     path: &mut String,
 ) -> Result<()> {
-    read(tree, table, path, Check { fits: exact, ..Check::of("gradients", structure) })
+    read(tree, table, path, Check { fits: exact, ..Check::of(GRADIENTS, structure) })
 }
 
 /// Fills a table with gradients, of which those of some leaves may be rows; and where that is asked for, not be there.
@@ -189,7 +195,7 @@ pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
     absent: Option<&mut Vec<bool>>,
 ) -> Result<()> {
     table.clear();
-    let mut check = Check { fits: exact, absent, ..Check::of("gradients", structure) };
+    let mut check = Check { fits: exact, absent, ..Check::of(GRADIENTS, structure) };
     tree.walk(&mut Walk::of_rows(path, &mut |path, leaf| match leaf.rows {
         Some(indices) => check.rows(table, path, &leaf.parts, indices, rows),
         None => check.leaf(table, path, leaf.parts),

@@ -6,7 +6,7 @@ use super::{
     fused_tile,
 };
 use crate::element::Real;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::needs::Level;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
@@ -60,8 +60,7 @@ macro_rules! chains {
             }
 
             fn validate(&self) -> Result<()> {
-                $(self.$i.validate()?;)*
-                Ok(())
+                Error::all([$(self.$i.validate()),*])
             }
 
             fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {

@@ -178,12 +178,14 @@ macro_rules! part {
             fn validate(&self) -> $crate::Result<()> {
                 #[allow(unused_imports, reason = "a transformation may have no argument with a range")]
                 use $crate::arguments::Within as _;
-                $($(self.$r.within($name, stringify!($r), $crate::range::$rrange)?;)*)?
-                $($($(self.$g.within($name, stringify!($g), $crate::range::$grange)?;)?)*)?
-                $($(self.$h.within($name, stringify!($h), $crate::range::$hrange)?;)*)?
-                $($($(self.$o.within($name, stringify!($o), $crate::range::$orange)?;)?)*)?
-                $($($(self.$n.within($name, stringify!($n), $crate::range::$nrange)?;)?)*)?
-                $($(self.$q.within($name, stringify!($q), $crate::range::$qrange)?;)*)?
+                $crate::Error::all([
+                    $($(self.$r.within($name, stringify!($r), $crate::range::$rrange),)*)?
+                    $($($(self.$g.within($name, stringify!($g), $crate::range::$grange),)?)*)?
+                    $($(self.$h.within($name, stringify!($h), $crate::range::$hrange),)*)?
+                    $($($(self.$o.within($name, stringify!($o), $crate::range::$orange),)?)*)?
+                    $($($(self.$n.within($name, stringify!($n), $crate::range::$nrange),)?)*)?
+                    $($(self.$q.within($name, stringify!($q), $crate::range::$qrange),)*)?
+                ])?;
                 $($check(self)?;)?
                 Ok(())
             }

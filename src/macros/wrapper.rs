@@ -75,7 +75,9 @@ macro_rules! wrapper {
             fn validate(&self) -> $crate::Result<()> {
                 #[allow(unused_imports, reason = "a wrapper may have no argument with a range")]
                 use $crate::arguments::Within as _;
-                $($(self.$a.within(<Self as $crate::part::Part>::NAME, stringify!($a), $crate::range::$range)?;)?)*
+                $crate::Error::all([
+                    $($(self.$a.within(<Self as $crate::part::Part>::NAME, stringify!($a), $crate::range::$range),)?)*
+                ])?;
                 $($check(self)?;)?
                 Ok(())
             }

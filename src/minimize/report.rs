@@ -33,6 +33,12 @@ use crate::tree::Tree;
 /// let error = optimizer.minimize(&mut p, loss, &mut state).run().unwrap_err();
 /// assert_eq!((error, p), (Failure::Solver("no solution"), 2.0));
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "a function that is minimized gives its value and its gradient, and not `{Self}`",
+    label = "`(value, gradient)` is expected from the function",
+    note = "the value is a number, the gradient a tree with the structure of the parameters: `|p| (loss(p), gradient(p))`",
+    note = "a `Result` of the two is fine as well, with an error type that has `From<gradchain::Error>`"
+)]
 pub trait Evaluated {
     /// A number.
     type Value: Into<f64>;

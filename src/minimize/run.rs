@@ -115,9 +115,9 @@ macro_rules! until {
         impl Until {
             fn check(&self) -> Result<()> {
                 let Range { text, holds } = AT_LEAST_0;
-                let mut tolerances = [$((stringify!($tolerance), self.$tolerance)),*].into_iter();
-                let wrong = tolerances.find(|(_, tolerance)| !holds(*tolerance));
-                wrong.map_or(Ok(()), |(name, found)| Err(Error::argument("minimize", name, text, found)))
+                let tolerances = [$((stringify!($tolerance), self.$tolerance)),*].into_iter();
+                let wrong = tolerances.filter(|(_, tolerance)| !holds(*tolerance));
+                Error::all(wrong.map(|(name, found)| Err(Error::argument("minimize", name, text, found))))
             }
         }
 

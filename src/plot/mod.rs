@@ -111,7 +111,7 @@ impl Schedule {
     ///
     /// # Cost
     ///
-    /// At most 1000 values are drawn, whatever `last`.
+    /// At most 1001 values are drawn, whatever `last`.
     pub fn plot(&self, last: u64) -> Chart {
         Chart::new("").schedule(self, last)
     }
@@ -120,8 +120,25 @@ impl Schedule {
 impl Chart {
     /// Adds the line of a [schedule](Schedule::plot), named by the call that makes it: several can be in one frame.
     pub fn schedule(self, schedule: &Schedule, last: u64) -> Chart {
-        let step = (last / 1000).max(1) as usize;
-        let counts = (0..=last).step_by(step).chain(Some(last).filter(|last| last % step as u64 != 0));
+        let parts = last.min(1000);
+        // Where there are more counts than that, evenly from the first to the last.
+        let counts = (0..=parts).map(|i| (u128::from(last) * u128::from(i) / u128::from(parts.max(1))) as u64);
         self.points(schedule.to_string(), counts.map(|count| (count as f64, schedule.at(count))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_has_no_more_points_than_it_says() {
+        let schedule: Schedule = crate::schedule::cosine_decay(1.0, 100).into();
+        for last in [0, 1, 999, 1000, 1001, 1999, 123_456, u64::MAX] {
+            let points = &schedule.plot(last).lines[0].points;
+            assert_eq!(points.len() as u64, last.min(1000) + 1, "up to {last}");
+            assert_eq!((points[0].0, points[points.len() - 1].0), (0.0, last as f64));
+            assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0), "up to {last}");
+        }
     }
 }

@@ -238,7 +238,9 @@ macro_rules! projection {
             const NAME: &'static str = $name;
 
             fn check(&self) -> $crate::Result<()> {
-                $($crate::arguments::Within::within(&self.$a, $name, stringify!($a), $crate::range::$range)?;)*
+                $crate::Error::all([
+                    $($crate::arguments::Within::within(&self.$a, $name, stringify!($a), $crate::range::$range),)*
+                ])?;
                 $($check(self)?;)?
                 Ok(())
             }

@@ -52,13 +52,40 @@ impl ConfigError {
 
     /// What the transformation itself refuses.
     pub fn refused(place: &str, error: Error) -> ConfigError {
-        ConfigError(vec![Problem::Refused { place: place.into(), error }])
+        ConfigError(error.each().into_iter().map(|error| Problem::Refused { place: place.into(), error }).collect())
     }
 
-    /// The first of all problems, if there is any.
+    /// All problems, if there is any.
     pub(crate) fn all(problems: impl IntoIterator<Item = ConfigError>) -> Result<()> {
         let problems: Vec<Problem> = problems.into_iter().flat_map(|error| error.0).collect();
         if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
+    }
+
+    /// All values, or all problems.
+    pub(crate) fn collect<T>(results: impl IntoIterator<Item = Result<T>>) -> Result<Vec<T>> {
+        let (mut values, mut problems) = (Vec::new(), Vec::new());
+        for result in results {
+            match result {
+                Ok(value) => values.push(value),
+                Err(error) => problems.push(error),
+            }
+        }
+        ConfigError::all(problems).map(|()| values)
+    }
+
+    /// Both values, or the problems of both.
+    pub(crate) fn both<A, B>(a: Result<A>, b: Result<B>) -> Result<(A, B)> {
+        match (a, b) {
+            (Ok(a), Ok(b)) => Ok((a, b)),
+            (a, b) => Err(ConfigError([a.err(), b.err()].into_iter().flatten().flat_map(|error| error.0).collect())),
+        }
+    }
+
+    /// Without what is only said since an argument is missing, which is said already.
+    #[cfg(feature = "config")]
+    pub(crate) fn of_given(mut self) -> Result<()> {
+        self.0.retain(|problem| !matches!(problem, Problem::Refused { error, .. } if error.is_missing()));
+        ConfigError::all([self])
     }
 
     /// Whether a name (of a transformation, a schedule, an argument) is not known.

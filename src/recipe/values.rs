@@ -79,7 +79,7 @@ impl<T: FromRecipe> FromRecipe for Option<T> {
 
 impl<T: FromRecipe> FromRecipe for Vec<T> {
     fn from_recipe(node: &Node<'_>) -> Result<Vec<T>> {
-        node.list()?.iter().map(T::from_recipe).collect()
+        ConfigError::collect(node.list()?.iter().map(T::from_recipe))
     }
 
     fn schema() -> String {
@@ -90,7 +90,7 @@ impl<T: FromRecipe> FromRecipe for Vec<T> {
 impl<A: FromRecipe, B: FromRecipe> FromRecipe for (A, B) {
     fn from_recipe(node: &Node<'_>) -> Result<(A, B)> {
         match &node.list()?[..] {
-            [a, b] => Ok((a.read()?, b.read()?)),
+            [a, b] => ConfigError::both(a.read(), b.read()),
             _ => Err(node.wrong("a pair")),
         }
     }
@@ -120,7 +120,7 @@ pub(crate) struct Entries<T>(pub(crate) Vec<(String, T)>);
 impl<T: FromRecipe> FromRecipe for Entries<T> {
     fn from_recipe(node: &Node<'_>) -> Result<Entries<T>> {
         let each = |(name, node): (&str, Node<'_>)| Ok((String::from(name), node.read()?));
-        node.entries()?.into_iter().map(each).collect::<Result<_>>().map(Entries)
+        ConfigError::collect(node.entries()?.into_iter().map(each)).map(Entries)
     }
 
     fn schema() -> String {

@@ -35,11 +35,19 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut dyn FnMut(&str, &
                 at(&format!("{place}.{key}"), ours, theirs, show);
             }
         }
-        (Value::Object(ours), Value::Object(theirs)) => match (name(ours), name(theirs)) {
-            (Some(ours), Some(theirs)) if ours != theirs => show(place, &format!("expected {ours}, found {theirs}")),
+        (Value::Object(own), Value::Object(others)) => match (name(own), name(others)) {
+            (Some(ours), Some(theirs)) if ours != theirs => {
+                show(place, &format!("expected {ours}, found {theirs}"));
+                // What was wrapped, or taken out of a wrapper, may differ inside too.
+                if let [(inside, ours)] = &calls(place, expected, theirs)[..] {
+                    at(inside, ours, found, show);
+                } else if let [(_, theirs)] = &calls(place, found, ours)[..] {
+                    at(place, expected, theirs, show);
+                }
+            }
             _ => {
-                for key in ours.keys().chain(theirs.keys().filter(|key| !ours.contains_key(*key))) {
-                    let (ours, theirs) = (ours.get(key), theirs.get(key));
+                for key in own.keys().chain(others.keys().filter(|key| !own.contains_key(*key))) {
+                    let (ours, theirs) = (own.get(key), others.get(key));
                     let place = format!("{place}.{key}");
                     match (ours, theirs) {
                         (Some(ours), Some(theirs)) => at(&place, ours, theirs, show),
@@ -52,6 +60,9 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut dyn FnMut(&str, &
         },
         (Value::Array(ours), Value::Array(theirs)) => {
             show(place, &format!("expected {} members, {expected}, found {}, {found}", ours.len(), theirs.len()));
+            for (ours_at, theirs_at) in members_of_both(ours, theirs) {
+                at(&format!("{place}[{ours_at}]"), &ours[ours_at], &theirs[theirs_at], show);
+            }
         }
         _ if expected == found => {}
         _ => show(place, &format!("expected {expected}, found {found}")),
@@ -62,6 +73,52 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut dyn FnMut(&str, &
 fn name(entries: &serde_json::Map<String, Value>) -> Option<&str> {
     let mut keys = entries.keys();
     keys.next().filter(|_| keys.next().is_none()).map(String::as_str)
+}
+
+/// The calls of this name inside another, with their places.
+fn calls<'a>(place: &str, value: &'a Value, called: &str) -> Vec<(String, &'a Value)> {
+    match value {
+        Value::Array(items) => {
+            let inside = items.iter().enumerate();
+            inside.flat_map(|(i, item)| calls(&format!("{place}[{i}]"), item, called)).collect()
+        }
+        Value::Object(entries) if name(entries) == Some(called) => vec![(place.to_owned(), value)],
+        Value::Object(entries) => {
+            entries.iter().flat_map(|(key, item)| calls(&format!("{place}.{key}"), item, called)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The members of two chains that are the same transformation, in order: as many as there are.
+fn members_of_both(ours: &[Value], theirs: &[Value]) -> Vec<(usize, usize)> {
+    let called = |value: &Value| match value {
+        Value::Object(entries) => name(entries).map(str::to_owned),
+        // A member of a `named_chain`.
+        other => other.get(0).map(Value::to_string),
+    };
+    let [ours, theirs] = [ours, theirs].map(|members| members.iter().map(called).collect::<Vec<_>>());
+    let is_same = |i: usize, j: usize| ours[i].is_some() && ours[i] == theirs[j];
+    // How many there are at most from a pair of places on.
+    let mut most = vec![vec![0; theirs.len() + 1]; ours.len() + 1];
+    for i in (0..ours.len()).rev() {
+        for j in (0..theirs.len()).rev() {
+            most[i][j] =
+                if is_same(i, j) { 1 + most[i + 1][j + 1] } else { usize::max(most[i + 1][j], most[i][j + 1]) };
+        }
+    }
+    let (mut i, mut j, mut found) = (0, 0, Vec::new());
+    while i < ours.len() && j < theirs.len() {
+        match is_same(i, j) {
+            true => {
+                found.push((i, j));
+                (i, j) = (i + 1, j + 1);
+            }
+            false if most[i + 1][j] >= most[i][j + 1] => i += 1,
+            false => j += 1,
+        }
+    }
+    found
 }
 
 fn or_nothing(value: Option<&Value>) -> String {
@@ -109,6 +166,25 @@ mod tests {
                 "$.chain[2]: expected x, found y",
             ]
         );
+    }
+
+    #[test]
+    fn members_that_stay_are_compared_where_others_came_and_went() {
+        let ours = json!({"chain": [{"zero": {}}, {"clip": {"max": 1}}, {"adam": {"b1": 0.9, "rate": 0.1}}]});
+        let theirs = json!({"chain": [{"clip": {"max": 2}}, {"adam": {"b1": 0.9, "rate": 0.2}}]});
+        let places = |ours: &serde_json::Value, theirs: &serde_json::Value| {
+            let mut places = Vec::new();
+            differences(ours, theirs, &mut |place, _| places.push(place.to_owned()));
+            places
+        };
+        assert_eq!(places(&ours, &theirs), ["$.chain", "$.chain[1].clip.max", "$.chain[2].adam.rate"]);
+        assert_eq!(places(&theirs, &ours), ["$.chain", "$.chain[0].clip.max", "$.chain[1].adam.rate"]);
+        let (adam, wrapped) =
+            (json!({"adam": {"rate": 1}}), json!({"multi": {"k": 2, "inner": {"adam": {"rate": 2}}}}));
+        assert_eq!(places(&wrapped, &adam), ["$", "$.multi.inner.adam.rate"]);
+        assert_eq!(places(&adam, &wrapped), ["$", "$.adam.rate"]);
+        // Which of two is meant cannot be told.
+        assert_eq!(places(&json!({"chain": [adam, adam]}), &json!({"adam": {"rate": 2}})), ["$"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use core::fmt;
 use super::Schedule;
 use crate::error::{Error, Result};
 use crate::range::Range;
+use crate::recipe::FromRecipe;
 
 /// A number or a schedule: what optimizers take for a learning rate and the like.
 ///
@@ -82,6 +83,7 @@ impl Hyperparam {
     ) -> Result<()> {
         match self {
             Hyperparam::Schedule(schedule) => schedule.validate(),
+            Hyperparam::Number(_) if FromRecipe::is_missing(self) => Err(Error::missing(function, argument)),
             Hyperparam::Number(number) if fits(*number) => Ok(()),
             Hyperparam::Number(number) => Err(Error::argument(function, argument, expected, number)),
         }

@@ -175,8 +175,8 @@ impl Mask {
     /// assert_eq!(mask.resolve(&structure, "example")?, [false, true, false, false]);
     /// # Ok::<(), gradchain::Error>(())
     /// ```
-    pub fn and(self, other: Mask) -> Mask {
-        Mask(Rule::And(Box::new(self.0), Box::new(other.0)))
+    pub fn and(self, other: impl Into<Mask>) -> Mask {
+        Mask(Rule::And(Box::new(self.0), Box::new(other.into().0)))
     }
 
     /// Takes the leaves that either takes.
@@ -188,8 +188,8 @@ impl Mask {
     /// assert_eq!(mask.resolve(&structure, "example")?, [true, true, false, true]);
     /// # Ok::<(), gradchain::Error>(())
     /// ```
-    pub fn or(self, other: Mask) -> Mask {
-        Mask(Rule::Or(Box::new(self.0), Box::new(other.0)))
+    pub fn or(self, other: impl Into<Mask>) -> Mask {
+        Mask(Rule::Or(Box::new(self.0), Box::new(other.into().0)))
     }
 
     /// Whether each leaf of a tree is taken, in the order of the leaves. `what` begins the message of an error.
@@ -280,6 +280,13 @@ fn zip(a: Vec<bool>, b: Vec<bool>, with: impl Fn(bool, bool) -> bool) -> Vec<boo
 impl From<&str> for Mask {
     fn from(pattern: &str) -> Mask {
         Mask::path(pattern)
+    }
+}
+
+/// As it is.
+impl From<&Mask> for Mask {
+    fn from(mask: &Mask) -> Mask {
+        mask.clone()
     }
 }
 

@@ -30,12 +30,15 @@ impl Pattern {
             let expected = "without a leading `!` (negate the mask instead; a key that starts so is written `\\!`)";
             return Err(Error::argument(what, "pattern", expected, format_args!("`{glob}`")));
         }
-        let matched: Vec<bool> = structure.paths().map(|path| fast_glob::glob_match(glob, path)).collect();
+        let matches = |glob: &str| structure.paths().map(|path| fast_glob::glob_match(glob, path)).collect::<Vec<_>>();
+        let matched = matches(glob);
         if matched.contains(&true) {
-            Ok(matched)
-        } else {
-            let paths = structure.paths().map(String::from).collect();
-            Err(Error::no_match(format!("{what}: pattern"), glob, paths))
+            return Ok(matched);
         }
+        // A layer is not its leaves, and a leaf has none below it.
+        let near = [Some(format!("{glob}/**")), glob.strip_suffix("/**").map(String::from)];
+        let meant = near.into_iter().flatten().find(|near| matches(near).contains(&true));
+        let paths = structure.paths().map(String::from).collect();
+        Err(Error::no_match(format!("{what}: pattern"), glob, paths, meant))
     }
 }

@@ -26,6 +26,7 @@ mod kinds;
 mod layout;
 mod moments;
 mod moves;
+mod proposals;
 mod readings;
 mod schema;
 mod walk;

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::collections::HashMap;
 
+use super::proposals::proposals;
 use super::{Item, ItemMut, ItemName, Kind, Owner};
 use crate::element::DType;
 use crate::tree::PartOf;
@@ -175,30 +176,6 @@ pub(crate) fn sources(
     left.sort_unstable();
     lines.extend(left.iter().map(|i| format!("`{}`: unexpected {}", old[*i].name, old[*i].what())));
     let left: Vec<&ItemSpec> = left.into_iter().map(|i| &old[i]).collect();
-    lines.extend(proposals(&missing, &left).map(|(from, to)| {
-        format!("what was `{from}` has the fields of `{to}`: `rename_part({from:?}, {to:?})` takes them over")
-    }));
+    lines.extend(proposals(&missing, &left));
     if lines.is_empty() { Ok(from) } else { Err(lines) }
-}
-
-/// By which names of parts what is missing would be what is left, where there is one way only.
-fn proposals<'a>(missing: &[&'a ItemSpec], left: &[&'a ItemSpec]) -> impl Iterator<Item = (String, String)> + use<> {
-    let last = |spec: &ItemSpec| spec.name.field.rsplit('.').next().map(str::to_owned);
-    let fits =
-        |a: &ItemSpec, b: &ItemSpec| (&a.name.of, a.kind, &a.array, last(a)) == (&b.name.of, b.kind, &b.array, last(b));
-    let mut found = std::collections::BTreeSet::new();
-    for new in missing {
-        let mut olds = left.iter().filter(|old| fits(old, new));
-        let one = olds.next().filter(|_| olds.next().is_none());
-        if let Some(old) = one.filter(|old| missing.iter().filter(|new| fits(old, new)).count() == 1) {
-            let (mut from, mut to) = (old.name.field.as_str(), new.name.field.as_str());
-            while let (Some((a, x)), Some((b, y))) = (from.rsplit_once('.'), to.rsplit_once('.'))
-                && x == y
-            {
-                (from, to) = (a, b);
-            }
-            found.insert((from.to_owned(), to.to_owned()));
-        }
-    }
-    found.into_iter()
 }

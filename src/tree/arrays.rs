@@ -2,8 +2,9 @@
 
 use core::ptr::NonNull;
 
-use ndarray::{ArrayBase, Data, DataMut, Dimension};
+use ndarray::{ArcArray, ArrayBase, CowRepr, Data, DataMut, Dimension, OwnedArcRepr, OwnedRepr, ViewRepr};
 
+use super::tied::Handle;
 use super::{LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
 use crate::element::Element;
 use crate::memory::RawSlice;
@@ -17,7 +18,7 @@ use crate::memory::RawSlice;
     note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
             them; see \"Complex numbers\" in `docs/trees.md`"
 )]
-pub trait ArrayElement: Sized {
+pub trait ArrayElement: Sized + 'static {
     #[doc(hidden)]
     fn raw(first: NonNull<Self>, len: usize) -> Option<RawLeaf>;
 }
@@ -33,8 +34,36 @@ impl<A: ArrayElement, S: Data<Elem = A>, D: Dimension> Tree for ArrayBase<S, D> 
     }
 }
 
-impl<A: ArrayElement, S: DataMut<Elem = A>, D: Dimension> TreeMut for ArrayBase<S, D> {
+/// Where an array that can be written keeps its elements: owned, shared (`ArcArray`), perhaps borrowed (`CowArray`), or lent to be
+/// written (`ArrayViewMut`). These are all that [`ndarray`] has.
+#[diagnostic::on_unimplemented(
+    message = "an array that holds its elements in `{Self}` cannot be written",
+    note = "views must be mutable ones (`ArrayViewMut`); a struct of views to read is a tree with `#[tree(read_only)]`"
+)]
+pub trait ArrayData: DataMut {
+    /// The array as something that shares its elements with others, if it can.
+    #[doc(hidden)]
+    #[allow(private_interfaces, reason = "sealed by it")]
+    fn handle<D: Dimension>(_: &mut ArrayBase<Self, D>) -> Option<&mut dyn Handle> {
+        None
+    }
+}
+
+impl<A> ArrayData for OwnedRepr<A> {}
+impl<A> ArrayData for ViewRepr<&mut A> {}
+impl<A: Clone> ArrayData for CowRepr<'_, A> {}
+impl<A: Clone + 'static> ArrayData for OwnedArcRepr<A> {
+    #[allow(private_interfaces, reason = "sealed by it")]
+    fn handle<D: Dimension>(array: &mut ArcArray<A, D>) -> Option<&mut dyn Handle> {
+        Some(array)
+    }
+}
+
+impl<A: ArrayElement, S: ArrayData<Elem = A>, D: Dimension> TreeMut for ArrayBase<S, D> {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+        if walk.asks_for_handles() {
+            return S::handle(self).into_iter().for_each(|array| walk.handle(array));
+        }
         if let Some(leaf) = LeafMut::from_array(self) {
             walk.leaf(leaf);
         }

@@ -78,6 +78,10 @@ impl<T: Tree + ?Sized> Tree for Arc<T> {
 /// Written through [`Arc::make_mut`]: what is shared is copied first.
 impl<T: TreeMut + Clone> TreeMut for Arc<T> {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+        if walk.asks_for_handles() {
+            // Nothing is written yet, so nothing is copied.
+            return Arc::get_mut(self).into_iter().for_each(|tree| tree.walk_mut(walk));
+        }
         Arc::make_mut(self).walk_mut(walk);
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD};
 
-use super::{ArrayElement, Tree, TreeMut, Walk, WalkMut};
+use super::math::stretch::leaves;
+use super::{ArrayElement, LeafRef, Tree, TreeMut, Walk, WalkMut};
 use crate::element::{DType, Element};
 
 /// Names to arrays of any float type and dimension, in the order of the names.
@@ -113,6 +114,11 @@ impl DynTree {
     /// The array of a name, if there is one and its elements are of type `T`.
     pub fn get_mut<T: DynElement>(&mut self, name: &str) -> Option<ArrayViewMutD<'_, T>> {
         self.leaves.get_mut(name).and_then(T::view_mut)
+    }
+
+    /// The leaf of a name.
+    pub(super) fn leaf(&self, name: &str) -> Option<LeafRef<'_>> {
+        leaves(self.leaves.get(name)?).pop()
     }
 
     /// The names, in order.

@@ -11,7 +11,7 @@
 //! * `f32`, `f64` (and with the feature `half` also `f16`, `bf16`): a leaf without axes; `Vec`, boxed slices and arrays
 //!   of them: a leaf with one axis;
 //! * `Vec`, arrays, tuples, `Option`, `Box`, `Arc`, `BTreeMap<String, _>` of trees, and [`DynTree`], names to arrays;
-//! * [`SparseRows`], of leaves of which only some rows have gradients;
+//! * [`SparseRows`], of leaves of which only some rows have gradients; [`Tied`], of leaves that are one array in several places;
 //! * integers, `bool`, `char`, strings and arrays of them: no leaves; they are carried along and never touched.
 //!
 //! | field | path |
@@ -35,9 +35,10 @@ mod rows;
 mod sharing;
 mod slices;
 mod structure;
+mod tied;
 mod walk;
 
-pub use arrays::ArrayElement;
+pub use arrays::{ArrayData, ArrayElement};
 pub use dynamic::{DynElement, DynTree};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::Tree;
@@ -49,10 +50,11 @@ pub use math::{
     tree_scale, tree_sum, tree_vdot, tree_zeros_like,
 };
 pub(crate) use math::{add_update, fingerprint, is_safe, shares, stretch, weighted_mean};
-pub use rows::SparseRows;
+pub use rows::{RowIndices, SparseRows};
 pub(crate) use sharing::refuse_shared;
 pub use slices::{Slices, SlicesMut};
 pub use structure::Structure;
+pub use tied::{Tied, TiedGradients};
 pub use walk::{Walk, WalkMut};
 
 pub(crate) use crate::layout::{Cursor, Run, Strides, dense_strides, is_dense};

@@ -1,5 +1,7 @@
 //! Some rows of a leaf.
 
+use std::sync::Arc;
+
 use super::{Tree, TreeMut, Walk, WalkMut};
 
 /// The gradient of a leaf of which only some rows have one: an embedding of which a batch looked up a few.
@@ -13,7 +15,7 @@ use super::{Tree, TreeMut, Walk, WalkMut};
 /// array or a view of any float type whose conversion to the leaf's arithmetic loses nothing, in any memory order. With
 /// more leaves in it, all have these rows. Indices come in any order, and may be none. Where one comes again, its rows
 /// are added up, in the order in which they come, in the type that the leaf's arithmetic is done in. The indices are
-/// anything that shows a `[usize]`: a `Vec`, an array, a slice.
+/// a `Vec`, an array or a slice of `usize`: [`RowIndices`].
 ///
 /// # Errors
 ///
@@ -71,15 +73,50 @@ pub struct SparseRows<V, I = Vec<usize>> {
     pub values: V,
 }
 
-impl<V: Tree, I: AsRef<[usize]>> Tree for SparseRows<V, I> {
+impl<V: Tree, I: RowIndices> Tree for SparseRows<V, I> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
-        walk.rows(self.indices.as_ref(), &self.values);
+        walk.rows(self.indices.indices(), &self.values);
     }
 }
 
 /// The values, under the name `values`.
-impl<V: TreeMut, I: AsRef<[usize]>> TreeMut for SparseRows<V, I> {
+impl<V: TreeMut, I: RowIndices> TreeMut for SparseRows<V, I> {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
         walk.child("values", &mut self.values);
     }
 }
+
+/// What says which rows: a `Vec`, an array or a slice of `usize`, behind a reference, a `Box` or an `Arc` too.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not number rows",
+    label = "rows are numbered by `usize`: a `Vec`, an array or a slice of it",
+    note = "numbers of another type are converted first, where one that is negative can be found: \
+            `indices.iter().map(|&i| usize::try_from(i)).collect::<Result<Vec<_>, _>>()?`"
+)]
+pub trait RowIndices {
+    /// The numbers, in the order in which they were given.
+    fn indices(&self) -> &[usize];
+}
+
+macro_rules! indices {
+    ($([$($generic:tt)*] $T:ty),* $(,)?) => {$(
+        impl<$($generic)*> RowIndices for $T {
+            fn indices(&self) -> &[usize] {
+                self
+            }
+        }
+    )*};
+}
+// Of one type of number, so that the compiler knows of which literals are.
+indices!([] [usize], [] Vec<usize>, [const N: usize] [usize; N]);
+
+macro_rules! through {
+    ($($T:ty),*) => {$(
+        impl<I: RowIndices + ?Sized> RowIndices for $T {
+            fn indices(&self) -> &[usize] {
+                (**self).indices()
+            }
+        }
+    )*};
+}
+through!(&I, Box<I>, Arc<I>);

@@ -9,9 +9,34 @@ use crate::tree::LeafParts;
 
 /// Refuses trees in which two leaves have elements in the same place, as clones of an `ArcArray` have. Writing to one makes it an
 /// array of its own, so that what was one parameter would silently become two.
+pub(crate) fn refuse_shared<T: Tree + ?Sized>(tree: &T) -> Result<()> {
+    let found: Vec<Difference> = sharing(tree).into_iter().map(Difference::from).collect();
+    if found.is_empty() {
+        return Ok(());
+    }
+    let what = "leaves of the parameters share memory, which a step would part; tie them with `tree::Tied`, show one of them only, \
+                or make copies";
+    Err(Error::structure(what, found))
+}
+
+/// A leaf that has elements in the same place as one that comes before it.
+pub(crate) struct Sharing {
+    pub(crate) path: String,
+    pub(crate) with: String,
+    /// Whether both are the same elements in the same order.
+    pub(crate) clones: bool,
+}
+
+impl From<Sharing> for Difference {
+    fn from(Sharing { path, with, .. }: Sharing) -> Difference {
+        Difference::Shared { path, with }
+    }
+}
+
+/// The leaves that share memory with others.
 ///
 /// Costs a walk over the leaves. Elements are looked at only where leaves with gaps lie across each other.
-pub(crate) fn refuse_shared<T: Tree + ?Sized>(tree: &T) -> Result<()> {
+pub(crate) fn sharing<T: Tree + ?Sized>(tree: &T) -> Vec<Sharing> {
     let mut leaves = Vec::new();
     tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| {
         if leaf.parts.data.len() > 0 {
@@ -31,11 +56,7 @@ pub(crate) fn refuse_shared<T: Tree + ?Sized>(tree: &T) -> Result<()> {
         }
         rest = &rest[across..];
     }
-    if found.is_empty() {
-        return Ok(());
-    }
-    let what = "leaves of the parameters share memory, which a step would part; show one of them only, or make copies";
-    Err(Error::structure(what, found))
+    found
 }
 
 /// A leaf, and the bytes from its first element in memory to its last.
@@ -57,7 +78,7 @@ fn extent(parts: &LeafParts) -> Range<isize> {
 }
 
 /// Of leaves that lie across each other, those that have an element in the same place as one before.
-fn meetings(leaves: &[Placed], end: isize, found: &mut Vec<Difference>) {
+fn meetings(leaves: &[Placed], end: isize, found: &mut Vec<Sharing>) {
     let start = leaves[0].extent.start;
     // Clones begin at the same place; then there is no need to look at elements.
     let clones = leaves.iter().enumerate().filter_map(|(i, leaf)| {
@@ -82,8 +103,11 @@ fn meetings(leaves: &[Placed], end: isize, found: &mut Vec<Difference>) {
     }
 }
 
-fn shared(leaf: &Placed, with: &Placed) -> Difference {
-    Difference::Shared { path: leaf.path.clone(), with: with.path.clone() }
+fn shared(leaf: &Placed, with: &Placed) -> Sharing {
+    let (of, other) = (&leaf.parts, &with.parts);
+    let same_data = of.data.address() == other.data.address() && of.data.dtype() == other.data.dtype();
+    let clones = same_data && of.shape == other.shape && of.strides == other.strides;
+    Sharing { path: leaf.path.clone(), with: with.path.clone(), clones }
 }
 
 impl Placed {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::constraint::Constraint;
+use super::tied::Handle;
 use super::{LeafMut, LeafRef, Tree, TreeMut};
 
 /// A walk over the leaves of a tree, for reading; see [`Tree::walk`].
@@ -124,40 +125,95 @@ impl<'a, 'w> Walk<'a, 'w> {
         self.path.truncate(parent);
     }
 
+    /// Walks a tree at the current path, where `each` passes its leaves on: it is given what they are passed to, the path, the
+    /// part of it that is below the current one, and the leaf.
+    pub(crate) fn through<T: Tree + ?Sized>(&mut self, tree: &'a T, each: &mut Pass<'_, LeafRef<'a>>) {
+        let (sink, here) = (&mut *self.sink, self.path.len());
+        let mut each = |path: &str, leaf: LeafRef<'a>| each(sink, path, below(path, here), leaf);
+        tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None, rows: self.rows });
+    }
+
     /// Walks a tree at the current path, where other leaves stand in the place of some: those that `parts` gives for the
     /// number of a leaf, one by one, with their paths from here. Allocates only where here has a path.
-    pub(crate) fn instead<T: Tree + ?Sized>(
-        &mut self,
-        tree: &'a T,
-        parts: &mut dyn FnMut(usize) -> Option<(Arc<str>, LeafRef<'a>)>,
-    ) {
-        let (sink, mut below, mut number) = (&mut *self.sink, String::new(), 0);
-        let here = self.path.len();
-        let mut each = |path: &str, leaf: LeafRef<'a>| {
-            let mut replaced = false;
-            while let Some((name, part)) = parts(number) {
-                replaced = true;
-                sink(joined(&mut below, &path[..here], &name), part);
-            }
-            if !replaced {
-                sink(path, leaf);
-            }
-            number += 1;
-        };
-        tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None, rows: Rows::Apart });
+    pub(crate) fn instead<T: Tree + ?Sized>(&mut self, tree: &'a T, parts: &mut Parts<'_, LeafRef<'a>>) {
+        let (here, mut replacing) = (self.path.len(), Replacing::default());
+        self.through(tree, &mut |sink, path, _, leaf| replacing.next(parts, sink, (here, path), leaf));
     }
+}
+
+/// What passes leaves on; see [`Walk::through`].
+pub(crate) type Pass<'p, L> = dyn FnMut(&mut dyn FnMut(&str, L), &str, &str, L) + 'p;
+
+/// What stands in the place of leaves; see [`Walk::instead`].
+pub(crate) type Parts<'p, L> = dyn FnMut(usize) -> Option<(Arc<str>, L)> + 'p;
+
+/// How far [`Walk::instead`] is.
+#[derive(Default)]
+struct Replacing {
+    room: String,
+    number: usize,
+}
+
+impl Replacing {
+    /// Passes on what stands in the place of the next leaf, if anything does, at the path `here`; else the leaf.
+    fn next<L>(
+        &mut self,
+        parts: &mut Parts<'_, L>,
+        sink: &mut dyn FnMut(&str, L),
+        (here, path): (usize, &str),
+        leaf: L,
+    ) {
+        let mut replaced = false;
+        while let Some((name, part)) = parts(self.number) {
+            replaced = true;
+            sink(joined(&mut self.room, &path[..here], &name), part);
+        }
+        if !replaced {
+            sink(path, leaf);
+        }
+        self.number += 1;
+    }
+}
+
+/// The part of a path below the first `here` bytes of it.
+fn below(path: &str, here: usize) -> &str {
+    path[here..].strip_prefix('/').unwrap_or(&path[here..])
 }
 
 /// A walk over the leaves of a tree, for writing; see [`TreeMut::walk_mut`].
 pub struct WalkMut<'a, 'w> {
     path: &'w mut String,
     sink: &'w mut dyn FnMut(&str, LeafMut<'a>),
+    /// What arrays that can share their elements are shown to, in the place of all leaves, where somebody asks for them.
+    handles: Option<&'w mut HandleSink<'w>>,
 }
+
+pub(super) type HandleSink<'w> = dyn FnMut(&str, &mut dyn Handle) + 'w;
 
 impl<'a, 'w> WalkMut<'a, 'w> {
     pub(crate) fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafMut<'a>)) -> Self {
         path.clear();
-        WalkMut { path, sink }
+        WalkMut { path, sink, handles: None }
+    }
+
+    /// A walk that shows arrays which can share their elements, as what they share them with, and no leaves.
+    pub(super) fn of_handles(
+        path: &'w mut String,
+        sink: &'w mut dyn FnMut(&str, LeafMut<'a>),
+        handles: &'w mut HandleSink<'w>,
+    ) -> Self {
+        WalkMut { handles: Some(handles), ..WalkMut::new(path, sink) }
+    }
+
+    pub(super) fn asks_for_handles(&self) -> bool {
+        self.handles.is_some()
+    }
+
+    /// Shows an array that can share its elements, where that is asked for.
+    pub(super) fn handle(&mut self, array: &mut dyn Handle) {
+        if let Some(handles) = &mut self.handles {
+            handles(self.path, array);
+        }
     }
 
     /// Walks a child under a name.
@@ -176,7 +232,9 @@ impl<'a, 'w> WalkMut<'a, 'w> {
 
     /// Shows a leaf at the current path.
     pub fn leaf(&mut self, leaf: LeafMut<'a>) {
-        (self.sink)(self.path, leaf);
+        if self.handles.is_none() {
+            (self.sink)(self.path, leaf);
+        }
     }
 
     /// Shows a leaf under a path.
@@ -186,26 +244,21 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         self.path.truncate(parent);
     }
 
-    /// As [`Walk::instead`].
-    pub(crate) fn instead<T: TreeMut + ?Sized>(
-        &mut self,
-        tree: &'a mut T,
-        parts: &mut dyn FnMut(usize) -> Option<(Arc<str>, LeafMut<'a>)>,
-    ) {
-        let (sink, mut below, mut number) = (&mut *self.sink, String::new(), 0);
-        let here = self.path.len();
-        let mut each = |path: &str, leaf: LeafMut<'a>| {
-            let mut replaced = false;
-            while let Some((name, part)) = parts(number) {
-                replaced = true;
-                sink(joined(&mut below, &path[..here], &name), part);
-            }
-            if !replaced {
-                sink(path, leaf);
-            }
-            number += 1;
+    /// As [`Walk::through`].
+    pub(crate) fn through<T: TreeMut + ?Sized>(&mut self, tree: &'a mut T, each: &mut Pass<'_, LeafMut<'a>>) {
+        let (sink, here) = (&mut *self.sink, self.path.len());
+        let mut each = |path: &str, leaf: LeafMut<'a>| each(sink, path, below(path, here), leaf);
+        let handles: Option<&mut HandleSink<'_>> = match &mut self.handles {
+            Some(handles) => Some(&mut **handles),
+            None => None,
         };
-        tree.walk_mut(&mut WalkMut { path: &mut *self.path, sink: &mut each });
+        tree.walk_mut(&mut WalkMut { path: &mut *self.path, sink: &mut each, handles });
+    }
+
+    /// As [`Walk::instead`].
+    pub(crate) fn instead<T: TreeMut + ?Sized>(&mut self, tree: &'a mut T, parts: &mut Parts<'_, LeafMut<'a>>) {
+        let (here, mut replacing) = (self.path.len(), Replacing::default());
+        self.through(tree, &mut |sink, path, _, leaf| replacing.next(parts, sink, (here, path), leaf));
     }
 }
 

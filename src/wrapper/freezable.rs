@@ -1,7 +1,8 @@
 use super::multi_steps::Window;
 use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::state::StateWalk;
+use crate::state::{State, StateWalk, StateWalkMut, below};
+use crate::transformation::OptState;
 use crate::tree::Structure;
 
 /// Lets leaves be frozen and thawed while training runs; their state waits.
@@ -48,12 +49,12 @@ use crate::tree::Structure;
 /// optimizer.step(&mut params, &gradient, &mut state)?; // the trace is 1
 /// assert_eq!(params, (7.5, 7.5));
 ///
-/// state.freeze(&Mask::path("0"))?;
+/// state.freeze("0")?;
 /// optimizer.step(&mut params, &gradient, &mut state)?; // 1 + 0.5·1
 /// assert_eq!(params, (7.5, 6.75));
 ///
 /// // Its trace is still 1, and so becomes 1.5 now; the other's becomes 1 + 0.5·1.5.
-/// state.thaw(&Mask::path("0"))?;
+/// state.thaw("0")?;
 /// optimizer.step(&mut params, &gradient, &mut state)?;
 /// assert_eq!(params, (6.75, 5.875));
 /// # Ok::<(), gradchain::Error>(())
@@ -116,6 +117,7 @@ memory! {
         /// Which leaves rest in this step, here or in another `freezable` around this one.
         resting: Vec<bool>,
     }
+    shown as part;
 }
 
 impl Frozen {
@@ -123,9 +125,10 @@ impl Frozen {
     ///
     /// # Errors
     ///
-    /// If the mask does not fit the parameters: a pattern that matches no leaf, for example.
-    pub fn freeze(&mut self, mask: &Mask) -> Result<()> {
-        self.set(mask, true, "freeze")
+    /// If the mask does not fit the parameters: a pattern that matches no leaf, for example; or if it takes a leaf that is not in this
+    /// `freezable`.
+    pub fn freeze(&mut self, leaves: impl Into<Mask>) -> Result<()> {
+        set([self].into(), &leaves.into(), true, "freeze")
     }
 
     /// Thaws the chosen leaves.
@@ -133,23 +136,84 @@ impl Frozen {
     /// # Errors
     ///
     /// As [`freeze`](Frozen::freeze).
-    pub fn thaw(&mut self, mask: &Mask) -> Result<()> {
-        self.set(mask, false, "thaw")
-    }
-
-    fn set(&mut self, mask: &Mask, frozen: bool, what: &str) -> Result<()> {
-        for (leaf, chosen) in mask.resolve(&self.structure, what)?.into_iter().enumerate() {
-            if chosen {
-                self.frozen.set(leaf, Flag::new(frozen));
-            }
-        }
-        Ok(())
+    pub fn thaw(&mut self, leaves: impl Into<Mask>) -> Result<()> {
+        set([self].into(), &leaves.into(), false, "thaw")
     }
 
     /// Which leaves are frozen.
     pub fn frozen(&self) -> &PerLeaf<Flag> {
         &self.frozen
     }
+}
+
+impl<T: Stage> OptState<T> {
+    /// Freezes the chosen leaves in every [`freezable`] of the optimizer that is in no other, however deep: in chains, in boxes, in what a
+    /// config says. To freeze them in one of several, [find it](Frozen::freeze): `state.1.freeze("body/**")`.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer: Boxed = boxed(chain((clip(1.0), freezable(sgd(0.5)))));
+    /// let mut params = (1.0_f64, 1.0_f64);
+    /// let mut state = optimizer.init(&params)?;
+    /// state.freeze("1")?;
+    /// optimizer.step(&mut params, &(1.0, 1.0), &mut state)?;
+    /// assert_eq!(params, (0.5, 1.0));
+    /// state.thaw("1")?;
+    /// optimizer.step(&mut params, &(1.0, 1.0), &mut state)?;
+    /// assert_eq!(params, (0.0, 0.5));
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no `freezable`; if the mask does not fit the parameters, or takes a leaf that none of them holds; if the state cannot
+    /// be used. Nothing has been changed then.
+    pub fn freeze(&mut self, leaves: impl Into<Mask>) -> Result<()> {
+        self.usable()?;
+        set(all_frozen(&mut **self), &leaves.into(), true, "freeze")
+    }
+
+    /// Thaws the chosen leaves, where [`freeze`](OptState::freeze) freezes them.
+    ///
+    /// # Errors
+    ///
+    /// As [`freeze`](OptState::freeze).
+    pub fn thaw(&mut self, leaves: impl Into<Mask>) -> Result<()> {
+        self.usable()?;
+        set(all_frozen(&mut **self), &leaves.into(), false, "thaw")
+    }
+}
+
+/// Those that are in no other: in a leaf that rests there, all that is inside rests.
+fn all_frozen<S: State>(state: &mut S) -> Vec<&mut Frozen> {
+    let mut all: Vec<(String, &mut Frozen)> = Vec::new();
+    state.walk_mut(&mut StateWalkMut::of_parts(&mut |path, part| {
+        // An outer one is shown before what is inside.
+        if !all.iter().any(|(outer, _)| below(path, outer).is_some()) {
+            all.extend(part.downcast_mut().map(|frozen| (path.to_owned(), frozen)));
+        }
+    }));
+    all.into_iter().map(|(_, frozen)| frozen).collect()
+}
+
+fn set(mut all: Vec<&mut Frozen>, mask: &Mask, frozen: bool, verb: &str) -> Result<()> {
+    let Some(first) = all.first() else {
+        let problem = "there is no `freezable` in this optimizer; wrap all that makes the update in one";
+        return Err(Error::state(verb, problem));
+    };
+    let (structure, chosen) = (&first.structure, mask.resolve(&first.structure, verb)?);
+    let is_held = |leaf: usize| all.iter().any(|part| part.structure == *structure && part.frozen.get(leaf).is_some());
+    let outside = structure.paths().enumerate().filter(|(leaf, _)| chosen[*leaf] && !is_held(*leaf));
+    let outside: Vec<String> = outside.map(|(_, path)| format!("`{path}`")).collect();
+    if !outside.is_empty() {
+        return Err(Error::state(verb, format!("no `freezable` holds {}", outside.join(", "))));
+    }
+    for part in &mut all {
+        let chosen = chosen.iter().enumerate().filter(|(_, chosen)| **chosen);
+        chosen.for_each(|(leaf, _)| part.frozen.set(leaf, Flag::new(frozen)));
+    }
+    Ok(())
 }
 
 impl<T: Stage> Wrapper for Freezable<T> {

@@ -202,8 +202,7 @@ macro_rules! groups {
                 true $(&& self.$i.skips_absent())+
             }
             fn validate(&self) -> Result<()> {
-                $(self.$i.validate()?;)+
-                Ok(())
+                Error::all([$(self.$i.validate()),+])
             }
             fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State> {
                 Ok(($(self.$i.init_state(&at.with_active(&active[$i]))?,)+))
@@ -290,7 +289,7 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
         self.iter().all(Stage::skips_absent)
     }
     fn validate(&self) -> Result<()> {
-        self.iter().try_for_each(Stage::validate)
+        Error::all(self.iter().map(Stage::validate))
     }
     fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State> {
         self.iter().zip(active).map(|(member, active)| member.init_state(&at.with_active(active))).collect()

@@ -214,9 +214,11 @@ impl Part for Interpolate {
     }
 
     fn validate(&self) -> Result<()> {
-        self.learning_rate.within("schedule_free", "learning_rate", NOT_NEGATIVE)?;
-        self.b1.within("schedule_free", "b1", PART)?;
-        self.weight_lr_power.within("schedule_free", "weight_lr_power", FINITE)
+        Error::all([
+            self.learning_rate.within("schedule_free", "learning_rate", NOT_NEGATIVE),
+            self.b1.within("schedule_free", "b1", PART),
+            self.weight_lr_power.within("schedule_free", "weight_lr_power", FINITE),
+        ])
     }
 }
 

@@ -29,8 +29,8 @@ fn a_frozen_leaf_keeps_its_bits_and_its_moments_and_goes_on_from_there() {
     let mut expected_state = plain.init(&expected).unwrap();
     for step in 0..12 {
         match step {
-            4 => state.freeze(&Mask::path("0")).unwrap(),
-            8 => state.thaw(&Mask::path("0")).unwrap(),
+            4 => state.freeze(Mask::path("0")).unwrap(),
+            8 => state.thaw(Mask::path("0")).unwrap(),
             _ => {}
         }
         optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
@@ -48,7 +48,7 @@ fn the_other_leaves_do_not_notice() {
     let (mut model, mut other) = (params(), params());
     let mut state = optimizer.init(&model).unwrap();
     let mut other_state = state.clone();
-    state.freeze(&Mask::path("1")).unwrap();
+    state.freeze(Mask::path("1")).unwrap();
     for step in 0..5 {
         optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
         optimizer.step(&mut other, &gradient(step), &mut other_state).unwrap();
@@ -65,7 +65,7 @@ fn adams_moments_of_a_frozen_leaf_wait() {
     let mut model = params();
     let mut state = optimizer.init(&model).unwrap();
     optimizer.step(&mut model, &gradient(0), &mut state).unwrap();
-    state.freeze(&Mask::path("{0,2}")).unwrap();
+    state.freeze(Mask::path("{0,2}")).unwrap();
     let before = state.clone();
     optimizer.step(&mut model, &gradient(1), &mut state).unwrap();
     for name in ["mu", "nu"] {
@@ -83,12 +83,12 @@ fn a_norm_inside_is_over_the_others_and_one_outside_over_all() {
         if inside {
             let optimizer = freezable(chain((clip_by_global_norm(1.0), scale(-1.0))));
             let mut state = optimizer.init(&model).unwrap();
-            state.freeze(&Mask::path("0")).unwrap();
+            state.freeze(Mask::path("0")).unwrap();
             optimizer.step(&mut model, &gradient, &mut state).unwrap();
         } else {
             let optimizer = chain((clip_by_global_norm(1.0), freezable(scale(-1.0))));
             let mut state = optimizer.init(&model).unwrap();
-            state.1.freeze(&Mask::path("0")).unwrap();
+            state.1.freeze(Mask::path("0")).unwrap();
             optimizer.step(&mut model, &gradient, &mut state).unwrap();
         }
         model
@@ -106,7 +106,7 @@ fn step_is_update_and_apply_and_boxing_changes_nothing() {
     for step in 0..8 {
         if step == 3 {
             for state in [&mut a_state, &mut b_state] {
-                state.inner_mut().1.freeze(&Mask::path("1").or(Mask::path("2"))).unwrap();
+                state.inner_mut().1.freeze(Mask::path("1").or(Mask::path("2"))).unwrap();
             }
         }
         optimizer.step(&mut a, &gradient(step), &mut a_state).unwrap();
@@ -120,7 +120,7 @@ fn step_is_update_and_apply_and_boxing_changes_nothing() {
 #[test]
 fn mistakes_are_errors() {
     let mut state = freezable(sgd(0.1)).init(&params()).unwrap();
-    assert!(state.freeze(&Mask::path("body")).unwrap_err().is_no_match());
+    assert!(state.freeze(Mask::path("body")).unwrap_err().is_no_match());
     let error = freezable(lbfgs()).init(&params()).unwrap_err();
     assert!(error.is_argument());
     assert!(error.to_string().contains("without parts that work on several leaves together in memory"), "{error}");
@@ -133,10 +133,10 @@ fn a_thawed_leaf_begins_as_training_does() {
         let optimizer = freezable(plain.clone());
         let (mut model, mut expected) = (params(), params());
         let (mut state, mut other) = (optimizer.init(&model).unwrap(), plain.init(&expected).unwrap());
-        state.freeze(&Mask::path("0")).unwrap();
+        state.freeze(Mask::path("0")).unwrap();
         for step in 0..12 {
             if step == 5 {
-                state.thaw(&Mask::path("0")).unwrap();
+                state.thaw(Mask::path("0")).unwrap();
             }
             optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
             if step >= 5 {
@@ -177,12 +177,12 @@ fn an_inner_freezable_counts_what_an_outer_one_lets_through() {
     let (plain, optimizer) = (adam(0.1), freezable(chain((freezable(adam(0.1)),))));
     let (mut model, mut expected) = (params(), params());
     let (mut state, mut other) = (optimizer.init(&model).unwrap(), plain.init(&expected).unwrap());
-    state.freeze(&Mask::path("0")).unwrap();
+    state.freeze(Mask::path("0")).unwrap();
     for step in 0..9 {
         match step {
-            3 => state.inner_mut().0.freeze(&Mask::path("0")).unwrap(),
-            4 => state.thaw(&Mask::path("0")).unwrap(),
-            6 => state.inner_mut().0.thaw(&Mask::path("0")).unwrap(),
+            3 => state.inner_mut().0.freeze(Mask::path("0")).unwrap(),
+            4 => state.thaw(Mask::path("0")).unwrap(),
+            6 => state.inner_mut().0.thaw(Mask::path("0")).unwrap(),
             _ => {}
         }
         optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
@@ -202,7 +202,7 @@ fn a_leaf_that_is_reset_begins_anew() {
     for step in 0..5 {
         optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
     }
-    state.reset(&optimizer, &model, &Mask::path("1")).unwrap();
+    state.reset(&optimizer, &model, Mask::path("1")).unwrap();
     let (mut expected, mut other) = (model.clone(), plain.init(&model).unwrap());
     for step in 5..9 {
         optimizer.step(&mut model, &gradient(step), &mut state).unwrap();
@@ -215,9 +215,9 @@ fn a_leaf_that_is_reset_begins_anew() {
     let optimizer = freezable(sgd(linear(1.0, 0.0, 4)));
     let mut p = (0.0_f64, 0.0_f64);
     let mut state = optimizer.init(&p).unwrap();
-    state.freeze(&Mask::path("0")).unwrap();
+    state.freeze(Mask::path("0")).unwrap();
     optimizer.step(&mut p, &(1.0, 1.0), &mut state).unwrap();
-    state.thaw(&Mask::path("0")).unwrap();
+    state.thaw(Mask::path("0")).unwrap();
     optimizer.step(&mut p, &(1.0, 1.0), &mut state).unwrap();
     assert_eq!(p, (-0.75, -1.75));
 }
@@ -270,4 +270,60 @@ fn a_leaf_that_is_added_later_begins_as_training_does() {
     let again = grown.migrate(&optimizer, &both, &Migration::new()).unwrap();
     assert!(same_bits(&*again, &*grown));
     assert_eq!(state.migrate(&optimizer, &params, &Migration::new()).unwrap().schema(), state.schema());
+}
+
+/// Its mean of gradients waits, and so does its part of what the plane goes through.
+#[test]
+fn a_leaf_of_momo_goes_on_from_its_own_means() {
+    let optimizer = freezable(momo().learning_rate(0.1).lower_bound(-1.0));
+    let run = |rest: core::ops::Range<usize>| {
+        let mut params = (vec![1.0_f64, -2.0], 3.0_f64);
+        let mut state = optimizer.init(&params).unwrap();
+        for step in 0..8 + rest.len() {
+            if rest.contains(&step) { state.freeze("0") } else { state.thaw("0") }.unwrap();
+            // The other leaf has no slope, and the loss stays: nothing but the first leaf's own means can make a difference.
+            let own = step - if step < rest.end { rest.len().min(step.saturating_sub(rest.start)) } else { rest.len() };
+            let gradient = (vec![(own as f64).sin(), 0.25 - 0.125 * own as f64], 0.0);
+            optimizer.step_with(&mut params, &gradient, gradchain::extra::value(2.0), &mut state).unwrap();
+        }
+        params.0
+    };
+    let straight = run(0..0);
+    assert_eq!(run(4..11), straight, "frozen in between");
+    assert_eq!(run(0..5), straight, "frozen from the first step on");
+}
+
+#[test]
+fn leaves_are_frozen_wherever_the_freezable_is() {
+    let deep = boxed(chain((clip(1.0), boxed(multi_steps(freezable(sgd(0.5).momentum(0.5)), 1)))));
+    let mut model = params();
+    let mut state = deep.init(&model).unwrap();
+    state.freeze(Mask::paths(["0", "2"])).unwrap();
+    deep.step(&mut model, &gradient(0), &mut state).unwrap();
+    assert_eq!((&model.0, model.2), (&params().0, params().2));
+    assert_ne!(model.1, params().1);
+    state.thaw("0").unwrap();
+    deep.step(&mut model, &gradient(1), &mut state).unwrap();
+    assert_ne!(model.0, params().0);
+
+    let error = state.freeze("3").unwrap_err();
+    assert!(error.is_no_match(), "{error}");
+    let plain = boxed(sgd(0.5));
+    let error = plain.init(&model).unwrap().freeze("0").unwrap_err().to_string();
+    assert_eq!(error, "freeze: there is no `freezable` in this optimizer; wrap all that makes the update in one");
+
+    // In each of several, but not where none is.
+    let labels = || Labels::tree([("0", "a"), ("1", "b"), ("2", "c")]);
+    let groups = partition((("a", freezable(sgd(0.5))), ("b", freezable(adam(0.5))), ("c", sgd(0.5))), labels());
+    let mut model = params();
+    let mut state = groups.init(&model).unwrap();
+    let error = state.freeze(Mask::all()).unwrap_err().to_string();
+    assert_eq!(error, "freeze: no `freezable` holds `2`");
+    groups.step(&mut model, &gradient(0), &mut state).unwrap();
+    assert!(model.0 != params().0 && model.1 != params().1, "nothing was frozen");
+    let before = model.clone();
+    state.freeze(!Mask::path("2")).unwrap();
+    groups.step(&mut model, &gradient(1), &mut state).unwrap();
+    assert_eq!((&model.0, &model.1), (&before.0, &before.1));
+    assert_ne!(model.2, before.2);
 }

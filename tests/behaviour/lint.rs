@@ -76,3 +76,26 @@ fn a_group_that_takes_nothing() {
     let plan = chain(vec![boxed(masked(clip(1.0), Mask::none())), boxed(sgd(0.1))]).plan(&params()).unwrap();
     assert!(plan.to_string().contains("warning: $: the mask of clip takes no leaf of these parameters"), "{plan}");
 }
+
+#[test]
+fn decay_behind_what_freezes() {
+    let decay = || add_decayed_weights(-0.1);
+    let behind = || chain((freezable(adam(0.1)), masked(decay(), Mask::min_ndim(MATRICES))));
+    let place = "$.chain[1].masked.inner.add_decayed_weights";
+    assert!(warnings(behind()).contains(&(WarningKind::DecayOnFrozen, place.into())));
+    assert!(kinds(boxed(behind())).contains(&WarningKind::DecayOnFrozen));
+    assert!(kinds(chain((freezable(adam(0.1)), adamw(0.1)))).contains(&WarningKind::DecayOnFrozen));
+    for fine in [boxed(freezable(chain((adam(0.1), decay())))), boxed(chain((decay(), freezable(adam(0.1)))))] {
+        assert!(!kinds(fine).contains(&WarningKind::DecayOnFrozen));
+    }
+    let apart = partition((("a", freezable(sgd(0.1))), ("b", adamw(0.1))), Labels::tree([("w", "a"), ("b", "b")]));
+    assert!(!kinds(apart).contains(&WarningKind::DecayOnFrozen));
+
+    // What the warning says happens.
+    let (optimizer, mut params) = (behind(), params());
+    let mut state = optimizer.init(&params).unwrap();
+    state.freeze("w").unwrap();
+    let (before, gradient) = (params.clone(), params.clone());
+    optimizer.step(&mut params, &gradient, &mut state).unwrap();
+    assert_ne!(params.get::<f32>("w"), before.get::<f32>("w"));
+}

@@ -29,6 +29,8 @@ mod sign;
 mod skip_absent;
 #[cfg(feature = "derive")]
 mod state;
+#[cfg(feature = "derive")]
+mod tied;
 mod transforms_elementwise;
 mod transforms_whole;
 #[cfg(feature = "derive")]

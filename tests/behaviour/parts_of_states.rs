@@ -126,6 +126,24 @@ fn what_is_not_said_is_an_error_that_proposes_the_one_way_there_is() {
     // Two counts, of which nobody knows which is which.
     assert!(!error.contains("rename_part(\"1\", \"rate\")"), "{error}");
 
+    let at_end = |after: Boxed, expected: &str| {
+        let error = state.migrate(&after, &p, &Migration::new()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}\n\nhas not\n\n{expected}");
+        assert!(!error.contains("rename_part"), "{error}");
+    };
+    at_end(
+        boxed(chain((zero_nans(), scale_by_adam(), scale(-0.1)))),
+        "what was `0` has the fields of `1`: if a member was inserted, `insert_part(\"0\")` says so",
+    );
+    at_end(
+        boxed(inject_hyperparams(adam(0.1))),
+        "what was the whole state has the fields of `inner`: `wrap_part(\"\")` takes them over",
+    );
+    at_end(
+        boxed(chain((zero_nans(), multi_steps(chain((scale_by_adam(), scale(-0.1))), 2)))),
+        "what was the whole state has the fields of `1.inner`: `wrap_part(\"\")` and then `wrap_in_chain(\"\", 1)` take them over",
+    );
+
     for (migration, message) in [
         (Migration::new().rename_part("2", "adam"), "rename_part: there is no part `2` of the state"),
         (Migration::new().drop_part("0.nu.x"), "drop_part: there is no part `0.nu.x`"),

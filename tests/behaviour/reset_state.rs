@@ -67,7 +67,7 @@ fn what_was_set_in_a_state_stays_when_it_starts_anew() {
     let optimizer = lookahead(freezable(inject_hyperparams(sgd(0.5).momentum(0.5))), 2, 1.0).reset_state(true);
     let mut params = (8.0_f64, 8.0_f64);
     let mut state = optimizer.init(&params).unwrap();
-    state.inner_mut().freeze(&Mask::path("0")).unwrap();
+    state.inner_mut().freeze(Mask::path("0")).unwrap();
     state.inner_mut().inner_mut().hyperparams_mut().set("learning_rate", 1.0).unwrap();
     // The trace is 1, 1.5, and then 1 again.
     for expected in [7.0, 5.5, 4.5, 3.0] {

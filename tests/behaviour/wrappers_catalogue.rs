@@ -162,7 +162,7 @@ fn freezing_the_others_is_after_what_comes_before_it() {
     let thawing = chain((clip_by_global_norm(1.0), freezable(scale(-1.0))));
     let mut p = (0.0_f64, 0.0_f64);
     let mut state = thawing.init(&p).unwrap();
-    state.1.freeze(&Mask::path("1")).unwrap();
+    state.1.freeze(Mask::path("1")).unwrap();
     thawing.step(&mut p, &(3.0, 4.0), &mut state).unwrap();
     close(p.0, -0.6, 1e-15);
     assert_eq!(p.1, 0.0);

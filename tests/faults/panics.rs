@@ -115,7 +115,7 @@ where
         ("update_into", optimizer.update_into(&grads(0), state, params, &mut updates).unwrap_err()),
         ("minimize_step", optimizer.minimize_step(params, |p| (0.0, p.clone()), state).unwrap_err()),
         ("migrate", state.migrate(optimizer, params, &Migration::new()).unwrap_err()),
-        ("reset", state.reset(optimizer, params, &Mask::all()).unwrap_err()),
+        ("reset", state.reset(optimizer, params, Mask::all()).unwrap_err()),
         ("average", OptState::average(&[(&*state, 1.0)], AverageOptions::default()).unwrap_err()),
         ("save", Save::new(optimizer, state).to_writer(std::io::Cursor::new(Vec::new())).unwrap_err()),
     ] {

@@ -1,6 +1,7 @@
 //! What is said about configs that cannot be built.
 
 use gradchain::config::{self, ConfigError};
+use gradchain::prelude::*;
 use serde_json::{Value, json};
 
 fn error(config: Value) -> ConfigError {
@@ -86,6 +87,64 @@ fn all_mistakes_are_said_at_once_each_with_its_place() {
          by_path, path)",
     ];
     assert_eq!(error(config).to_string(), expected.join("\n"));
+}
+
+#[test]
+fn mistakes_of_all_members_and_ranges_are_said_at_once() {
+    let config = json!({"chain": [
+        {"clip_by_global_norm": {"max_nrm": -1.0}},
+        {"partition": {
+            "transforms": {"a": {"adam": {"learning_rate": 0.1, "b1": 1.5, "b3": 0.5, "eps": -1.0}}, "b": {"sdg": {}}},
+            "labels": 7,
+        }},
+        {"multi_steps": {"inner": {"adamw": {"b2": 2.0}}, "every_k_schedule": 0, "evry_k": 1}},
+    ]});
+    let places: Vec<String> = error(config.clone()).to_string().lines().map(String::from).collect();
+    let expected = [
+        "$.chain[0].clip_by_global_norm: there is no argument `max_nrm`; did you mean `max_norm`?",
+        "$.chain[0].clip_by_global_norm: expected an argument `max_norm`, found none",
+        "$.chain[1].partition.transforms.a.adam: there is no argument `b3`; did you mean `b1`?",
+        "$.chain[1].partition.transforms.a.adam: scale_by_adam: argument `b1` must be in [0, 1), found 1.5",
+        "$.chain[1].partition.transforms.a.adam: scale_by_adam: argument `eps` must be finite and not negative, found -1",
+        "$.chain[1].partition.transforms.b: there is no transformation `sdg`; did you mean `sgd`?",
+        "$.chain[1].partition.labels: expected ",
+        "$.chain[2].multi_steps: there is no argument `evry_k`",
+        "$.chain[2].multi_steps.inner.adamw: expected an argument `learning_rate`, found none",
+        "$.chain[2].multi_steps.inner.adamw: scale_by_adam: argument `b2` must be in [0, 1), found 2",
+        "$.chain[2].multi_steps: multi_steps: argument `every_k_schedule` must be ",
+    ];
+    assert_eq!(places.len(), expected.len(), "{places:#?}");
+    for (said, expected) in places.iter().zip(expected) {
+        assert!(said.starts_with(expected), "{said}\n{expected}");
+    }
+    assert!(error(config).refusal().is_some_and(gradchain::Error::is_argument));
+    // The same in code, and of an argument that only a config may leave out.
+    let said = chain((adam(0.1).b1(1.5).b2(-0.5), sgd(f64::NAN))).init(&1.0_f32).unwrap_err();
+    assert!(said.is_argument() && said.to_string().lines().count() == 3, "{said}");
+    let said = sgd(gradchain::arguments::required()).init(&1.0_f32).unwrap_err().to_string();
+    assert!(said.ends_with("argument `learning_rate` must be given, found nothing"), "{said}");
+}
+
+#[test]
+fn what_is_called_otherwise_elsewhere_is_suggested() {
+    for (config, meant) in [
+        (json!({"adam": {"lr": 0.1}}), "no argument `lr`; did you mean `learning_rate`?"),
+        (json!({"AdamW": {}}), "no transformation `AdamW`; did you mean `adamw`?"),
+        (
+            json!({"adamw": {"learning_rate": 0.1, "betas": [0.9, 0.99]}}),
+            "no argument `betas`; did you mean `b1`, `b2`?",
+        ),
+        (json!({"adamw": {"learning_rate": 0.1, "wd": 0.1}}), "no argument `wd`; did you mean `weight_decay`?"),
+        (json!({"lion": {"learning_rate": 0.1, "momentum": 0.9}}), "no argument `momentum`; did you mean `b1`?"),
+        (json!({"trace": {"momentum": 0.9}}), "no argument `momentum`; did you mean `decay`?"),
+        (
+            json!({"sgd": {"learning_rate": {"schedule": {"CosineAnnealingLR": {}}}}}),
+            "no schedule `CosineAnnealingLR`; did you mean `cosine_decay`?",
+        ),
+    ] {
+        let said = error(config).to_string();
+        assert!(said.contains(meant), "{said}");
+    }
 }
 
 #[test]

@@ -294,6 +294,8 @@ fn each_kind_is_written_out_and_read_again() {
     let plain = serde_json::json!({"cosine_restarts": {"init_value": 1.0, "cycle_steps": 9}});
     assert_eq!(read(plain), cosine_restarts(1.0, 9).into());
     assert_eq!(read(serde_json::json!({"table": {"values": [1.0, 2.0]}})), table([1.0, 2.0]).into());
+    let plain = serde_json::json!({"piecewise_constant": {"init_value": -2.5}});
+    assert_eq!(read(plain), piecewise_constant(-2.5, []).into());
 }
 
 /// The gallery is drawn by the example `schedule_gallery`.

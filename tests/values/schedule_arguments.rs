@@ -205,3 +205,74 @@ fn a_nan_is_not_taken_for_a_number() {
     assert_eq!(clamp(f64::INFINITY, -1.0, 2.0).at(0), 2.0);
     assert_eq!(clamp(f64::NEG_INFINITY, -1.0, 2.0).at(0), -1.0);
 }
+
+#[test]
+fn limits_of_both_signs_and_beyond_one() {
+    for (least, most) in [(1.5, 3.0), (-3.0, -0.5), (-2.0, 2.0), (0.25, 0.25)] {
+        let member = |count| line(-4.0, 4.0, between(count, 0, 40));
+        follows(clamp(linear(-4.0, 4.0, 40), least, most), |count| member(count).clamp(least, most));
+    }
+    for (least, most) in [(-1.0, -2.0), (2.5, 1.5), (0.5, 0.25)] {
+        let error = Schedule::from(clamp(1.0, least, most)).validate().unwrap_err().to_string();
+        let expected = format!("clamp: argument `max_value` must be at least `min_value` ({least}), found {most}");
+        assert_eq!(error, expected);
+    }
+    let error = Schedule::from(linear_onecycle(9, 1.0).pct_final(2.5)).validate().unwrap_err().to_string();
+    assert_eq!(error, "linear_onecycle: argument `pct_final` must be in [`pct_start`, 1], found 2.5");
+}
+
+#[test]
+fn restarts_of_both_signs_and_shares_beyond_one() {
+    for (value, alpha) in VALUES.into_iter().flat_map(|a| VALUES.map(|b| (a, b))) {
+        follows(cosine_restarts(value, 20).value_factor(0.5), |count| {
+            value * 0.5_f64.powf((count / 20) as f64) * wave(between(count % 20, 0, 20))
+        });
+        follows(cosine_restarts(value, 20).alpha(alpha), |count| {
+            value * line(wave(between(count % 20, 0, 20)), 1.0, alpha)
+        });
+    }
+}
+
+#[test]
+fn what_is_not_given_has_the_value_that_is_documented() {
+    let cycle = linear_onecycle(200, 3.0).pct_start(0.3).pct_final(0.85).div_factor(25.0).final_div_factor(1e4);
+    assert_eq!(linear_onecycle(200, 3.0), cycle);
+    let cycle = cosine_onecycle(200, 3.0).pct_start(0.3).div_factor(25.0).final_div_factor(1e4);
+    assert_eq!(cosine_onecycle(200, 3.0), cycle);
+    assert_eq!(cosine_restarts(1.0, 9), cosine_restarts(1.0, 9).steps_factor(1).value_factor(1.0).alpha(0.0));
+    assert_eq!(cosine_decay(1.0, 9), cosine_decay(1.0, 9).alpha(0.0).exponent(1.0));
+    assert_eq!(linear(1.0, 2.0, 9), linear(1.0, 2.0, 9).transition_begin(0));
+    assert_eq!(polynomial(1.0, 2.0, 3.0, 9), polynomial(1.0, 2.0, 3.0, 9).transition_begin(0));
+    let decay = exponential_decay(1.0, 9, 0.5);
+    assert_eq!(decay, decay.transition_begin(0).staircase(false).end_value(None));
+    let decay = warmup_exponential_decay(0.0, 1.0, 3, 9, 0.5);
+    assert_eq!(decay, decay.transition_begin(0).staircase(false).end_value(None));
+    let decay = warmup_cosine_decay(0.5, 1.0, 3, 9);
+    assert_eq!(decay, decay.end_value(0.0).exponent(1.0));
+    let decay = warmup_stable_decay(1.0, 1, 2, 3);
+    assert_eq!(decay, decay.init_value(0.0).end_value(0.0).shape(DecayShape::Linear));
+    assert_eq!(table([1.0, 2.0]), table([1.0, 2.0]).every(1));
+}
+
+#[test]
+fn pieces_say_what_they_are_made_of() {
+    for value in VALUES {
+        let pieces = piecewise_constant(value, [(7, 2.5), (3, -0.5)]);
+        assert_eq!((pieces.init_value(), pieces.boundaries_and_scales()), (value, &[(3, -0.5), (7, 2.5)][..]));
+    }
+}
+
+#[test]
+fn pieces_of_what_is_not_finite_are_refused() {
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for (schedule, of_value) in [
+            (Schedule::from(piecewise_constant(bad, [(3, 0.5)])), true),
+            (piecewise_interpolate(InterpolateType::Linear, bad, [(3, 0.5)]).into(), true),
+            (piecewise_constant(1.0, [(3, bad)]).into(), false),
+            (piecewise_interpolate(InterpolateType::Cosine, 1.0, [(3, bad)]).into(), false),
+        ] {
+            let error = schedule.validate().unwrap_err().to_string();
+            assert!(error.contains("argument `init_value`") == of_value, "{error}");
+        }
+    }
+}

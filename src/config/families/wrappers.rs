@@ -114,14 +114,16 @@ fn read_freeze(node: &Node<'_>) -> Result<Member> {
 
 fn read_selective(node: &Node<'_>) -> Result<Member> {
     let fields = node.fields(&["optimizer", "freeze_mask"])?;
-    let mask = fields.required::<Mask>("freeze_mask")?;
-    Ok(Box::new(selective_transform(fields.required::<Member>("optimizer")?, mask)))
+    let (optimizer, mask) =
+        ConfigError::both(fields.required::<Member>("optimizer"), fields.required::<Mask>("freeze_mask"))?;
+    Ok(Box::new(selective_transform(optimizer, mask)))
 }
 
 fn read_partition(node: &Node<'_>) -> Result<Member> {
     let fields = node.fields(&["transforms", "labels"])?;
-    let Entries(transforms) = fields.or("transforms", Entries::<Member>(Vec::new()))?;
-    Ok(Box::new(partition(transforms, fields.required::<Labels>("labels")?)))
+    let transforms = fields.or("transforms", Entries::<Member>(Vec::new()));
+    let (Entries(transforms), labels) = ConfigError::both(transforms, fields.required::<Labels>("labels"))?;
+    Ok(Box::new(partition(transforms, labels)))
 }
 
 fn read_sam(node: &Node<'_>) -> Result<Member> {
@@ -131,7 +133,9 @@ fn read_sam(node: &Node<'_>) -> Result<Member> {
     if let Some(axis) = fields.get("batch_axis_name").filter(|axis| !axis.is_none() && axis.read() != Ok(false)) {
         return Err(axis.wrong("null or false"));
     }
-    let wrapped = sam(fields.required::<Member>("optimizer")?, fields.required::<Member>("adv_optimizer")?)
+    let (optimizer, adversarial) =
+        ConfigError::both(fields.required::<Member>("optimizer"), fields.required::<Member>("adv_optimizer"))?;
+    let wrapped = sam(optimizer, adversarial)
         .sync_period(fields.or("sync_period", 2)?)
         .reset_state(fields.or("reset_state", true)?);
     Ok(if fields.or("opaque_mode", false)? { Box::new(wrapped.opaque_mode()) } else { Box::new(wrapped) })

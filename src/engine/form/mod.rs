@@ -42,7 +42,7 @@ use super::{
 };
 use crate::arguments::{Visit, hyperparams_of};
 use crate::element::Real;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
 use crate::state::{Given, State, StateWalk};
@@ -214,8 +214,7 @@ impl<P: Part> Stage for P {
         P::Form::skips_absent(self)
     }
     fn validate(&self) -> Result<()> {
-        Part::validate(self)?;
-        P::Form::validate(self)
+        Error::all([Part::validate(self), P::Form::validate(self)])
     }
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         P::Form::init_state(self, at)

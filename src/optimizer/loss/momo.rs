@@ -29,6 +29,9 @@ use crate::part::prelude::*;
 ///
 /// and after it `bound ← max(h + Σ m·p − τ·Σ m² / 2, lower_bound)`.
 ///
+/// `m` and `g` go by leaf: where one is frozen or lacks a gradient they wait together, `g` is the sum over the leaves of the step, and
+/// `β` is 0 in a leaf's own first step. `f` goes by all steps.
+///
 /// Defaults: `learning_rate` 1, `beta` 0.9, `lower_bound` 0, `weight_decay` 0, the bound not adapted.
 ///
 /// # Cost
@@ -98,17 +101,20 @@ pub struct MomoState {
     pub count: Count,
     /// The running mean of losses, `f`.
     pub barf: Scalar,
-    /// The running mean of products of gradients and parameters, `g`.
-    pub gamma: Scalar,
+    /// As [`Steps::updates`](crate::part::Steps::updates).
+    pub updates: PerLeaf<Count>,
+    /// Each leaf's running mean of products of gradients and parameters, of whose sum over all leaves `g` is.
+    pub gamma: PerLeaf<Scalar>,
     /// The bound.
     pub lb: Scalar,
 }
 
-state_fields!(MomoState { count, barf, gamma, lb });
+state_fields!(MomoState { count, updates, barf, gamma, lb });
 
 /// What [`Momo`] works out once a step.
 #[derive(Clone, Copy, Debug)]
 pub struct MomoRun {
+    clock: Clock,
     beta: f64,
     value: f64,
     model: Model,
@@ -159,6 +165,24 @@ impl Model {
     }
 }
 
+impl MomoRun {
+    /// `β` of a leaf: its means start at its first gradient.
+    fn beta(&self, updates: &PerLeaf<Count>, leaf: usize) -> f64 {
+        if self.clock.of_leaf(updates, leaf).updates == 0 { 0.0 } else { self.beta }
+    }
+}
+
+/// The mean product of gradients and parameters, summed over the leaves of this step; `keep` is what of a leaf's mean is kept. The mean
+/// of a leaf that rests waits, as the mean of its gradients does: the plane goes through both.
+pub(super) fn mean_product(gamma: &mut PerLeaf<Scalar>, sums: Sums<'_>, keep: impl Fn(usize) -> f64) -> f64 {
+    let moved = gamma.iter_mut().filter(|(leaf, _)| !sums.rests(*leaf)).map(|(leaf, mean)| {
+        let keep = keep(leaf);
+        mean.set(keep * mean.get() + (1.0 - keep) * sums.leaf(0, leaf));
+        mean.get()
+    });
+    moved.sum()
+}
+
 impl TwoPasses for Momo {
     const SLOTS: &'static [&'static str] = &["exp_avg"];
     const FIRST: &'static [Access] = &[Access::Write];
@@ -174,20 +198,22 @@ impl TwoPasses for Momo {
     /// `τ`, and the decay of the weights.
     type Second<C: Real> = [C; 2];
 
-    fn start(&self, _: &InitContext<'_>) -> Result<MomoState> {
+    fn start(&self, at: &InitContext<'_>) -> Result<MomoState> {
         Ok(MomoState {
             count: Count::default(),
+            updates: at.updates(),
             barf: Scalar::default(),
-            gamma: Scalar::default(),
+            gamma: PerLeaf::new(at.active(), Scalar::default()),
             lb: Scalar::new(self.lower_bound.at(0)),
         })
     }
 
     fn begin(&self, memory: &mut MomoState, at: &StepContext<'_>) -> MomoRun {
-        let count = memory.count.get();
-        memory.count.increment();
+        let clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
+        let count = clock.count;
         MomoRun {
-            beta: if count == 0 { 0.0 } else { self.beta.at(count) },
+            clock,
+            beta: self.beta.at(count),
             value: at.value().unwrap_or(f64::NAN),
             model: Model {
                 rate: self.learning_rate.at(count),
@@ -200,8 +226,9 @@ impl TwoPasses for Momo {
         }
     }
 
-    fn first<C: Real>(&self, _: &MomoState, run: &MomoRun, _: usize) -> [C; 2] {
-        [run.beta, 1.0 - run.beta].map(C::of)
+    fn first<C: Real>(&self, memory: &MomoState, run: &MomoRun, leaf: usize) -> [C; 2] {
+        let beta = run.beta(&memory.updates, leaf);
+        [beta, 1.0 - beta].map(C::of)
     }
 
     #[inline(always)]
@@ -211,11 +238,12 @@ impl TwoPasses for Momo {
     }
 
     fn decide(&self, memory: &mut MomoState, run: &mut MomoRun, sums: Sums<'_>) {
-        let [dot, norm, product] = [0, 1, 2].map(|i| sums.total(i));
-        let MomoRun { beta, value, .. } = *run;
-        memory.barf.set(beta * memory.barf.get() + (1.0 - beta) * value);
-        memory.gamma.set(beta * memory.gamma.get() + (1.0 - beta) * dot);
-        run.tau = run.model.step(&mut memory.lb, memory.barf.get() - memory.gamma.get(), product, norm);
+        let [norm, product] = [1, 2].map(|i| sums.total(i));
+        let MomoState { updates, barf, gamma, lb, .. } = memory;
+        let beta = if run.clock.count == 0 { 0.0 } else { run.beta };
+        barf.set(beta * barf.get() + (1.0 - beta) * run.value);
+        let gamma = mean_product(gamma, sums, |leaf| run.beta(updates, leaf));
+        run.tau = run.model.step(lb, barf.get() - gamma, product, norm);
     }
 
     fn second<C: Real>(&self, _: &MomoState, run: &MomoRun, _: usize) -> [C; 2] {

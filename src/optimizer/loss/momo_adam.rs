@@ -1,4 +1,4 @@
-use super::momo::Model;
+use super::momo::{Model, mean_product};
 use crate::needs::Value;
 use crate::part::prelude::*;
 
@@ -29,6 +29,9 @@ use crate::part::prelude::*;
 /// ```
 ///
 /// and after it `bound ← max((h + Σ m·p − τ·Σ m²/D / 2) / c, lower_bound)`.
+///
+/// `m`, `v` and `g` go by leaf: where one is frozen or lacks a gradient they wait together, and `g` is the sum over the leaves of the
+/// step. `f` and its correction of bias go by all steps.
 ///
 /// Defaults: `learning_rate` 0.01, `b1` 0.9, `b2` 0.999, `eps` 1e-8, `lower_bound` 0, `weight_decay` 0, the bound not adapted.
 ///
@@ -109,8 +112,8 @@ pub struct MomoAdamState {
     pub updates: PerLeaf<Count>,
     /// The running mean of losses, `f`.
     pub barf: Scalar,
-    /// The running mean of products of gradients and parameters, `g`.
-    pub gamma: Scalar,
+    /// Each leaf's running mean of products of gradients and parameters, of whose sum over all leaves `g` is.
+    pub gamma: PerLeaf<Scalar>,
     /// The bound.
     pub lb: Scalar,
 }
@@ -162,7 +165,7 @@ impl TwoPasses for MomoAdam {
             count: Count::default(),
             updates: at.updates(),
             barf: Scalar::default(),
-            gamma: Scalar::default(),
+            gamma: PerLeaf::new(at.active(), Scalar::default()),
             lb: Scalar::new(self.lower_bound.at(0)),
         })
     }
@@ -200,11 +203,11 @@ impl TwoPasses for MomoAdam {
     }
 
     fn decide(&self, memory: &mut MomoAdamState, run: &mut MomoAdamRun, sums: Sums<'_>) {
-        let [dot, norm, product] = [0, 1, 2].map(|i| sums.total(i));
+        let [norm, product] = [1, 2].map(|i| sums.total(i));
         let (b1, value) = (run.betas[0], run.value);
         memory.barf.set(b1 * memory.barf.get() + (1.0 - b1) * value);
-        memory.gamma.set(b1 * memory.gamma.get() + (1.0 - b1) * dot);
-        run.tau = run.model.step(&mut memory.lb, memory.barf.get() - memory.gamma.get(), product, norm);
+        let gamma = mean_product(&mut memory.gamma, sums, |_| b1);
+        run.tau = run.model.step(&mut memory.lb, memory.barf.get() - gamma, product, norm);
     }
 
     fn second<C: Real>(&self, memory: &MomoAdamState, run: &MomoAdamRun, leaf: usize) -> [[C; 2]; 2] {

@@ -30,7 +30,7 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
     }
 
     fn validate(&self) -> Result<()> {
-        self.iter().try_for_each(Stage::validate)
+        Error::all(self.iter().map(Stage::validate))
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {

@@ -76,9 +76,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     }
 
     fn validate(&self) -> Result<()> {
-        check_period(self.sync_period)?;
-        self.optimizer.validate()?;
-        self.adv_optimizer.validate()
+        Error::all([check_period(self.sync_period), self.optimizer.validate(), self.adv_optimizer.validate()])
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {

@@ -158,3 +158,27 @@ fn what_may_differ_is_there() {
     }
     assert!(load("learning_rat").unwrap_err().to_string().contains("learning_rate"));
 }
+
+/// That everything may differ does not hide what does in members that stayed.
+#[test]
+fn all_that_differs_is_reported_where_members_came_and_went() {
+    let params = dyn_tree(&[("a", &[1.0, 2.0])]);
+    let file = saved(&adam(0.1), &params);
+    let after = chain((zero_nans(), adam(0.2).b1(0.8)));
+    let error = file.load(&after, &mut params.clone()).unwrap_err().to_string();
+    for line in [
+        "optimizer: $: expected chain, found adam",
+        "optimizer: $.chain[1].adam.b1: expected 0.8, found 0.9",
+        "what was the whole state has the fields of `1`: `wrap_in_chain(\"\", 1)` takes them over",
+    ] {
+        assert!(error.contains(line), "{error}");
+    }
+    let load = Load::strict().may_differ("$").migrating(Migration::new().wrap_in_chain("", 1));
+    let (_, report) = load.load(&file, &after, &mut params.clone()).unwrap();
+    let expected = [
+        "$: expected chain, found adam",
+        "$.chain[1].adam.b1: expected 0.8, found 0.9",
+        "$.chain[1].adam.learning_rate: expected 0.2, found 0.1",
+    ];
+    assert_eq!(report.differed, expected);
+}

@@ -236,3 +236,31 @@ fn a_run_with_rows_goes_on_as_the_run() {
     let sums: Vec<_> = sums.map(|entry| (entry.leaf.as_deref(), &entry.shape[..])).collect();
     assert_eq!(sums, [(Some("weight"), &[6][..]), (Some("bias"), &[2][..])]);
 }
+
+#[test]
+fn tied_leaves_are_saved_once_and_loaded_into_both() {
+    use gradchain::tree::Tied;
+
+    let both = |values: [f32; 2]| {
+        let shared = Array1::from(values.to_vec()).into_shared();
+        (shared.clone(), shared)
+    };
+    let optimizer = adam(0.1);
+    let mut model = both([1.0, -2.0]);
+    let mut state = optimizer.init(&Tied::of(&mut model).unwrap()).unwrap();
+    let saved = {
+        let mut tied = Tied::of(&mut model).unwrap();
+        let sum = tied.sum_gradients((array![1.0_f32, 2.0], array![-3.0_f32, 0.5])).unwrap();
+        optimizer.step(&mut tied, &sum, &mut state).unwrap();
+        file(&optimizer, &state, &tied)
+    };
+    assert_eq!(saved.structure().paths().collect::<Vec<_>>(), ["0"]);
+
+    let mut other = both([0.0, 0.0]);
+    let loaded = saved.load(&optimizer, &mut Tied::of(&mut other).unwrap()).unwrap();
+    assert!(same_bits(&*loaded, &*state));
+    assert_eq!((&other.0, &other.1), (&model.0, &model.1));
+    assert_eq!(other.0.as_ptr(), other.1.as_ptr());
+    let error = saved.load(&optimizer, &mut other).unwrap_err().to_string();
+    assert!(error.contains("missing leaf 1"), "{error}");
+}

@@ -207,3 +207,29 @@ fn sixteen_bit_leaves() {
         assert_eq!(*raw.constrain().unwrap(), matrix(&values));
     }
 }
+
+#[test]
+fn what_is_symmetric_up_to_rounding_is_the_mean_of_both_sides() {
+    for sign in [1.0, -1.0] {
+        let [low, middle, high] = [0.0, 2.0, 4.0].map(|steps| sign * (2.0 + steps * f64::EPSILON));
+        for (a, b, mean) in [(low, high, middle), (high, low, middle), (low, low, low)] {
+            let raw = Constraints::new().at("", symmetric()).unconstrain(&ndarray::array![[1.0, a], [b, 3.0]]).unwrap();
+            assert_eq!(*raw.constrain().unwrap(), ndarray::array![[1.0, mean], [mean, 3.0]]);
+        }
+        // The halves of the smallest number would be nothing.
+        let smallest = ndarray::array![[0.0, sign * 5e-324], [sign * 5e-324, 0.0]];
+        let raw = Constraints::new().at("", symmetric()).unconstrain(&smallest).unwrap();
+        assert_eq!(*raw.constrain().unwrap(), smallest);
+    }
+}
+
+#[test]
+fn the_raw_numbers_of_a_simplex_are_around_nought() {
+    for values in [[0.25_f64, 0.25, 0.5], [0.9, 0.0625, 0.0375]] {
+        let raw = flat(&Constraints::new().at("", simplex()).unconstrain(&values.to_vec()).unwrap());
+        let mean = values.iter().map(|x| x.ln()).sum::<f64>() / 3.0;
+        for (raw, x) in raw.iter().zip(values) {
+            assert!((raw - (x.ln() - mean)).abs() < 1e-15, "{raw} for {x}");
+        }
+    }
+}
