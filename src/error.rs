@@ -299,11 +299,11 @@ impl fmt::Display for Error {
             Kind::File { file, problem } => write!(f, "{file}: {problem}"),
             Kind::State { place, problem } => write!(f, "{place}: {problem}"),
             Kind::Unrecordable { part, problem } => write!(f, "{part} cannot be recorded as a program: {problem}"),
-            Kind::Collective { rank, problem } => write!(f, "rank {rank}: {problem}"),
             Kind::Several(all) => {
                 let lines: Vec<String> = all.iter().map(Error::to_string).collect();
                 f.write_str(&lines.join("\n"))
             }
+            Kind::Collective { rank, problem } => write!(f, "rank {rank}: {problem}"),
             Kind::Poisoned => f.write_str(
                 "this state was left half written by a panic, or by an error of the loss, in an earlier step; restore \
                  it from a copy or call `init` again",

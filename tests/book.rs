@@ -13,6 +13,13 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// The folders of the crates that connect gradchain to others.
+fn adapters() -> Vec<String> {
+    let entries = fs::read_dir(root().join("adapters")).expect("the adapters");
+    let folders = entries.map(|entry| entry.expect("readable").path()).filter(|path| path.is_dir());
+    folders.map(|path| format!("adapters/{}", path.file_name().expect("a name").to_string_lossy())).collect()
+}
+
 /// Every page of the guide but the table of contents.
 fn pages() -> BTreeSet<String> {
     let names = fs::read_dir(root().join("docs")).expect("the guide lies in docs");
@@ -51,10 +58,12 @@ fn every_page_is_in_the_table_of_contents_once() {
 
 #[test]
 fn the_code_of_every_page_is_tested() {
-    let book = read("src/book.rs");
+    // A page about a crate that is connected is tested with that crate.
+    let books = adapters().into_iter().map(|adapter| read(format!("{adapter}/src/lib.rs")));
+    let book = books.fold(read("src/book.rs"), |book, other| book + &other);
     let documents = pages().into_iter().map(|page| format!("docs/{page}"));
     for path in documents.chain(["README.md".into(), "CONTRIBUTING.md".into()]) {
-        assert!(book.contains(&format!("\"../{path}\"")), "src/book.rs should include {path}");
+        assert!(book.contains(&format!("../{path}\"")), "src/book.rs, or an adapter, should include {path}");
     }
 }
 
@@ -130,7 +139,9 @@ fn the_documentation_links_to_the_guide() {
 #[test]
 fn every_example_is_in_the_index() {
     let index = read("docs/examples.md");
-    for folder in ["examples", "programs/examples"] {
+    let of_adapters = adapters().into_iter().map(|adapter| format!("{adapter}/examples"));
+    let folders = ["examples", "programs/examples"].map(String::from).into_iter().chain(of_adapters);
+    for folder in folders.filter(|folder| root().join(folder).exists()) {
         for entry in fs::read_dir(root().join(folder)).expect("examples") {
             let path = entry.expect("readable").path();
             let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
@@ -148,9 +159,10 @@ fn commands_name_examples_and_benches_that_exist() {
             commands += 1;
             let words: Vec<&str> = line.split_whitespace().collect();
             let exists = |file: &str, folder: &str| {
-                let in_programs = [file, folder].map(|path| format!("programs/{path}"));
-                let [own, theirs] = [[file, folder], in_programs.each_ref().map(String::as_str)];
-                let found = own.iter().chain(&theirs).any(|path| root().join(path).exists());
+                let packages = [".".into(), "programs".into()].into_iter().chain(adapters());
+                let found = packages
+                    .map(|package| root().join(package))
+                    .any(|package| [file, folder].iter().any(|path| package.join(path).exists()));
                 assert!(found, "{document}: `{line}` needs {file}");
             };
             for pair in words.windows(2) {

@@ -37,7 +37,12 @@ impl LeafParts {
         Ok(LeafParts { data: RawSlice::new(ptr, len), shape: shape.into(), strides })
     }
 
-    fn array<A: ArrayElement>(ptr: *const A, len: usize, shape: &[usize], strides: &[isize]) -> Option<LeafParts> {
+    pub(super) fn array<A: ArrayElement>(
+        ptr: *const A,
+        len: usize,
+        shape: &[usize],
+        strides: &[isize],
+    ) -> Option<LeafParts> {
         let data = A::raw(NonNull::new(ptr.cast_mut())?, len)?;
         Some(LeafParts { data, shape: shape.into(), strides: strides.into() })
     }

@@ -2,8 +2,10 @@
 
 use core::marker::PhantomData;
 
+use ndarray::{ArrayView, Dimension};
+
 use super::leaf::LeafParts;
-use super::{LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
+use super::{DynElement, LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
 use crate::element::Element;
 use crate::error::Result;
 
@@ -44,6 +46,37 @@ impl<'a> Slices<'a> {
     pub fn with<T: Element>(mut self, path: impl Into<String>, data: &'a [T], shape: &[usize]) -> Result<Self> {
         self.leaves.push((path.into(), LeafRef::from_slice(data, shape)?));
         Ok(self)
+    }
+
+    /// Adds a leaf of any layout: its elements may lie in another order, apart, or be one that is shown again and
+    /// again. Nothing is copied.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    /// use gradchain::tree::{Slices, SlicesMut};
+    /// use ndarray::{ArrayView, ShapeBuilder};
+    ///
+    /// // A gradient that lies column after column, and one whose two elements are one.
+    /// let turned = ArrayView::from_shape((2, 2).strides((1, 2)), &[1.0_f32, 3.0, 2.0, 4.0]).unwrap();
+    /// let repeated = ArrayView::from_shape((2,).strides((0,)), &[5.0_f32]).unwrap();
+    /// let grads = Slices::new().with_view("w", turned).with_view("b", repeated);
+    ///
+    /// let (mut w, mut b) = ([0.0_f32; 4], [0.0_f32; 2]);
+    /// let mut params = SlicesMut::new().with("w", &mut w, &[2, 2])?.with("b", &mut b, &[2])?;
+    /// let optimizer = sgd(1.0);
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &grads, &mut state)?;
+    /// assert_eq!((w, b), ([-1.0, -2.0, -3.0, -4.0], [-5.0, -5.0]));
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn with_view<T: DynElement, D: Dimension>(
+        mut self,
+        path: impl Into<String>,
+        view: ArrayView<'a, T, D>,
+    ) -> Self {
+        let parts = LeafParts::array(view.as_ptr(), view.len(), view.shape(), view.strides());
+        self.leaves.extend(parts.map(|parts| (path.into(), LeafRef::lend(parts))));
+        self
     }
 }
 

@@ -1,0 +1,148 @@
+//! Trains a small convolutional network of burn's to read handwritten digits.
+//!
+//! ```text
+//! cargo run --release -p gradchain-burn --example digits
+//! ```
+//!
+//! burn has the layers and the gradients, gradchain the optimizer: two mini-batches for each update, clipping by the
+//! norm of all gradients, AdamW with a learning rate that warms up and decays, and decay of the weights only, by their
+//! paths. Half way a checkpoint is written, and at the end training goes on from there once more, to show that it comes
+//! to the same bits.
+
+#[path = "../../../../examples/train_digits/data.rs"]
+mod data;
+mod net;
+#[path = "../../../../examples/train_digits/plot.rs"]
+mod plot;
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use burn::module::Module;
+use burn::optim::GradientsParams;
+use burn::tensor::Device;
+use gradchain::checkpoint::{Checkpoint, Save};
+use gradchain::prelude::*;
+use gradchain::tree::for_each_leaf;
+use gradchain_burn::{init, params, params_mut, step};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::data::{Digits, Random};
+use crate::net::Net;
+use crate::plot::{History, picture};
+
+const EPOCHS: u64 = 16;
+/// After which a checkpoint is written.
+const HALF: u64 = EPOCHS / 2;
+const TRAIN: usize = 1200;
+/// Images in a mini-batch, and mini-batches in an update.
+const BATCH: usize = 20;
+const ACCUMULATED: u32 = 2;
+const UPDATES: u64 = EPOCHS * (TRAIN / BATCH) as u64 / ACCUMULATED as u64;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (train, test) = Digits::load()?.shuffle_and_split(TRAIN, &mut Random(0));
+    let device = Device::flex().autodiff();
+    device.seed(0);
+    let mut net = Net::new(&device);
+
+    let optimizer = multi_steps(
+        chain((
+            clip_by_global_norm(1.0),
+            adamw(warmup_cosine_decay(0.0, 1e-2, 40, UPDATES).end_value(1e-5))
+                .weight_decay(1e-2)
+                .mask(Mask::path("**/weight")),
+        )),
+        ACCUMULATED,
+    );
+    println!("{}\n", optimizer.plan(&params(&net)?)?);
+    let mut state = init(&optimizer, &net)?;
+
+    let checkpoint = target()?.join("burn_digits.safetensors");
+    let mut history = History::default();
+    let bar = progress(EPOCHS + EPOCHS - HALF);
+    for epoch in 1..=EPOCHS {
+        one_epoch(epoch, &train, &optimizer, &mut net, &mut state, &mut history)?;
+        report(&bar, epoch, &history);
+        if epoch == HALF {
+            Save::new(&optimizer, &state).params(&params(&net)?).note("epoch", epoch).to_file(&checkpoint)?;
+        }
+    }
+
+    // As another process would: a network with other numbers in it, then those of the file.
+    let mut again = Net::new(&device);
+    let mut state = Checkpoint::open(&checkpoint)?.load(&optimizer, &mut params_mut(&mut again)?)?;
+    let mut resumed = History::default();
+    for epoch in HALF + 1..=EPOCHS {
+        one_epoch(epoch, &train, &optimizer, &mut again, &mut state, &mut resumed)?;
+        bar.inc(1);
+    }
+    bar.finish();
+    if bits(&net)? != bits(&again)? {
+        return Err("the resumed run should come to the same bits".into());
+    }
+    println!("\nresumed after epoch {HALF}: the same bits");
+
+    let path = target()?.join("burn_digits.svg");
+    std::fs::write(&path, picture(&history, &format!("{UPDATES} updates of a convolutional network of burn's"))?)?;
+    println!("picture of loss and learning rate: {}", path.display());
+    let net = net.valid();
+    println!("train accuracy {:.3}", net.accuracy(&train));
+    println!("test accuracy {:.3}", net.accuracy(&test));
+    Ok(())
+}
+
+/// All mini-batches once, in an order that follows from the number of the epoch.
+fn one_epoch<T: GradientTransformation<Needs = Nothing>>(
+    epoch: u64,
+    train: &Digits,
+    optimizer: &T,
+    net: &mut Net,
+    state: &mut OptState<T>,
+    history: &mut History,
+) -> Result<(), Box<dyn Error>> {
+    let mut order: Vec<usize> = (0..TRAIN).collect();
+    Random(epoch).shuffle(&mut order);
+    let mut window = 0.0;
+    for rows in order.chunks(BATCH) {
+        let loss = net.loss(&train.rows(rows));
+        let grads = GradientsParams::from_grads(loss.backward(), net);
+        window += loss.into_scalar::<f64>() / f64::from(ACCUMULATED);
+        if step(optimizer, net, &grads, state)?.emitted() {
+            history.losses.push(std::mem::take(&mut window));
+            history.learning_rates.push(optimizer.readings(state)?.get("learning_rate")?);
+        }
+    }
+    Ok(())
+}
+
+/// The bits of all parameters.
+fn bits(net: &Net) -> gradchain::Result<Vec<u64>> {
+    let (params, mut bits) = (params(net)?, Vec::new());
+    for_each_leaf(&params, |_, leaf| bits.extend(leaf.to_f64().into_iter().map(f64::to_bits)));
+    Ok(bits)
+}
+
+/// Where Cargo puts what it builds: `target`, or wherever `CARGO_TARGET_DIR` says.
+fn target() -> std::io::Result<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+    std::fs::create_dir_all(&target)?;
+    Ok(target)
+}
+
+/// A bar in a terminal.
+fn progress(epochs: u64) -> ProgressBar {
+    let style = "{bar:40} {pos:>2}/{len} epochs  {msg}  {eta} to go";
+    let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(epochs).with_style(style)
+}
+
+/// A line now and then where there is no terminal.
+fn report(bar: &ProgressBar, epoch: u64, history: &History) {
+    let loss = history.losses.last().copied().unwrap_or(f64::NAN);
+    bar.inc(1);
+    bar.set_message(format!("loss {loss:.4}"));
+    if bar.is_hidden() && epoch.is_multiple_of(4) {
+        println!("epoch {epoch:2} of {EPOCHS}  loss {loss:.4}");
+    }
+}

@@ -1,0 +1,165 @@
+//! Tensors whose elements the CPU can address, by burn's backend.
+
+#[cfg(feature = "flex")]
+use core::ops::Range;
+
+#[cfg(feature = "flex")]
+use burn::backend::Flex;
+use burn::tensor::{BackendPrimitive, DType, Float, Tensor};
+use gradchain::tree::{LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
+#[cfg(feature = "ndarray")]
+use ndarray::{ArcArray, IxDyn};
+
+/// The tensor of a backend.
+type Primitive<B> = <Float as BackendPrimitive<B>>::Primitive;
+
+#[cfg(feature = "ndarray")]
+#[allow(deprecated, reason = "as long as burn has it")]
+type NdArray = burn::backend::NdArray;
+
+/// The elements of a float tensor, in row-major order.
+///
+/// A clone shares memory, as a clone of a tensor does.
+#[derive(Clone, Debug)]
+pub(crate) enum Host {
+    #[cfg(feature = "flex")]
+    Flex(Primitive<Flex>),
+    #[cfg(feature = "ndarray")]
+    NdArray32(ArcArray<f32, IxDyn>),
+    #[cfg(feature = "ndarray")]
+    NdArray64(ArcArray<f64, IxDyn>),
+}
+
+/// Runs code for the type of the elements of a [`Host::Flex`], which has one of these.
+#[cfg(feature = "flex")]
+macro_rules! with_type {
+    (@$Type:ty, $T:ident => $code:expr) => {{
+        type $T = $Type;
+        $code
+    }};
+    ($tensor:expr, $T:ident => $code:expr) => {
+        match $tensor.dtype() {
+            DType::F64 => with_type!(@f64, $T => $code),
+            DType::F16 => with_type!(@burn::tensor::f16, $T => $code),
+            DType::BF16 => with_type!(@burn::tensor::bf16, $T => $code),
+            _ => with_type!(@f32, $T => $code),
+        }
+    };
+}
+
+impl Host {
+    /// The tensor's own elements, without a copy if they lie in row-major order; else in words why there are none.
+    pub(crate) fn of<const D: usize>(tensor: Tensor<D>) -> Result<Host, String> {
+        let tensor = tensor.inner();
+        let (device, dtype) = (tensor.device(), tensor.dtype());
+        #[cfg(feature = "flex")]
+        if let Ok(tensor) = tensor.clone().try_into_primitive::<Flex>() {
+            if !matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16) {
+                return Err(format!("elements of type {dtype:?}"));
+            }
+            return Ok(Host::Flex(if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }));
+        }
+        #[cfg(feature = "ndarray")]
+        if let Ok(tensor) = tensor.try_into_primitive::<NdArray>() {
+            return match tensor {
+                Primitive::<NdArray>::F32(elements) => Ok(Host::NdArray32(elements.into_owned())),
+                Primitive::<NdArray>::F64(elements) => Ok(Host::NdArray64(elements.into_owned())),
+                _ => Err(format!("elements of type {dtype:?}")),
+            };
+        }
+        Err(format!("a tensor of {dtype:?} on {device:?}"))
+    }
+
+    /// The tensor with these elements.
+    pub(crate) fn into_tensor<const D: usize>(self) -> Tensor<D> {
+        match self {
+            #[cfg(feature = "flex")]
+            Host::Flex(tensor) => Tensor::from_primitive::<Flex>(tensor),
+            #[cfg(feature = "ndarray")]
+            Host::NdArray32(elements) => Tensor::from_primitive::<NdArray>(elements.into()),
+            #[cfg(feature = "ndarray")]
+            Host::NdArray64(elements) => Tensor::from_primitive::<NdArray>(elements.into()),
+        }
+    }
+
+    /// Copies the elements if something else has them too, so that writing them changes nothing else.
+    pub(crate) fn own(&mut self) {
+        let _ = self.leaf_mut();
+    }
+
+    /// Whether both are the same tensor, or two of the same bits.
+    pub(crate) fn is(&self, other: &Host) -> bool {
+        let (a, b) = (self.leaf(), other.leaf());
+        let bits = |leaf: &LeafRef<'_>| leaf.to_f64().into_iter().map(f64::to_bits).collect::<Vec<_>>();
+        (a.dtype(), a.shape()) == (b.dtype(), b.shape()) && (self.address() == other.address() || bits(&a) == bits(&b))
+    }
+
+    /// Where the memory begins.
+    pub(crate) fn address(&self) -> *const u8 {
+        match self {
+            #[cfg(feature = "flex")]
+            Host::Flex(tensor) => tensor.bytes().as_ptr(),
+            #[cfg(feature = "ndarray")]
+            Host::NdArray32(elements) => elements.as_ptr().cast(),
+            #[cfg(feature = "ndarray")]
+            Host::NdArray64(elements) => elements.as_ptr().cast(),
+        }
+    }
+
+    /// The elements, to read.
+    fn leaf(&self) -> LeafRef<'_> {
+        match self {
+            #[cfg(feature = "flex")]
+            Host::Flex(tensor) => with_type!(tensor, T => {
+                let (shape, elements) = (tensor.layout().shape(), range(tensor));
+                let elements: &[T] = if elements.is_empty() { &[] } else { &tensor.storage::<T>()[elements] };
+                LeafRef::from_slice(elements, shape.as_slice()).ok()
+            }),
+            #[cfg(feature = "ndarray")]
+            Host::NdArray32(elements) => LeafRef::from_array(elements),
+            #[cfg(feature = "ndarray")]
+            Host::NdArray64(elements) => LeafRef::from_array(elements),
+        }
+        .expect(WHOLE)
+    }
+
+    /// The elements, to write; they are copied first if something else has them too.
+    fn leaf_mut(&mut self) -> LeafMut<'_> {
+        match self {
+            #[cfg(feature = "flex")]
+            Host::Flex(tensor) => with_type!(tensor, T => {
+                let (shape, elements) = (tensor.layout().shape().clone(), range(tensor));
+                let elements: &mut [T] =
+                    if elements.is_empty() { &mut [] } else { &mut tensor.storage_mut::<T>()[elements] };
+                LeafMut::from_slice(elements, shape.as_slice()).ok()
+            }),
+            #[cfg(feature = "ndarray")]
+            Host::NdArray32(elements) => LeafMut::from_array(elements),
+            #[cfg(feature = "ndarray")]
+            Host::NdArray64(elements) => LeafMut::from_array(elements),
+        }
+        .expect(WHOLE)
+    }
+}
+
+impl Tree for Host {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        walk.leaf(self.leaf());
+    }
+}
+
+impl TreeMut for Host {
+    fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+        walk.leaf(self.leaf_mut());
+    }
+}
+
+/// Why a leaf can be made of every [`Host`].
+const WHOLE: &str = "the elements are floats, and as many as the shape says";
+
+/// Where the elements lie in the memory of a tensor in row-major order, which may have more than these.
+#[cfg(feature = "flex")]
+fn range(tensor: &Primitive<Flex>) -> Range<usize> {
+    let layout = tensor.layout();
+    layout.start_offset()..layout.start_offset() + layout.num_elements()
+}

@@ -1,0 +1,251 @@
+//! A module as a tree: found by a walk, taken out for a step, put back.
+
+use core::fmt;
+
+use burn::module::{Module, ParamId};
+use burn::optim::GradientsParams;
+use gradchain::tree::{Tree, TreeMut, Walk, WalkMut};
+use gradchain::{Error, Result};
+
+use crate::host::Host;
+use crate::walkers::{Found, Putter, Reader, Taker, Values};
+
+/// The values of a module's parameters, or their gradients, as a tree: a snapshot that shares their memory.
+///
+/// Made by [`params`] and [`gradients`]. It stays as it is when the module changes, and writing it changes nothing
+/// else: whoever writes first makes a copy. So drop it before the next step, which else copies all parameters.
+#[derive(Clone, Debug, Default)]
+pub struct Leaves {
+    pub(crate) leaves: Vec<Leaf>,
+}
+
+/// A parameter, and its value or gradient.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    pub(crate) path: String,
+    pub(crate) id: ParamId,
+    pub(crate) host: Host,
+}
+
+/// The trained parameters of a module, to read: for [`init`](gradchain::GradientTransformation::init),
+/// [`plan`](gradchain::GradientTransformation::plan), [checkpoints](gradchain::checkpoint), norms, and everything else
+/// that takes a tree.
+///
+/// A leaf is a float parameter that requires gradients. Its path is made of the names of the fields, `fc1/weight`, with
+/// numbers for members of `Vec`s, arrays and tuples, and the name of the variant for enums. Frozen parameters and
+/// running statistics are no leaves. A parameter that is in two places (clones, with one `ParamId`) is one leaf, under
+/// its first path.
+///
+/// # Cost
+///
+/// A walk over the module. Nothing is copied but what does not lie in row-major order.
+///
+/// # Errors
+///
+/// If no parameter requires gradients, as after `valid()`; if one is where the CPU cannot address it, or has elements
+/// of another type than `f64`, `f32`, `f16`, `bf16`; if two parameters have one `ParamId` and different values.
+///
+/// # Example
+///
+/// ```
+/// use burn::nn::LinearConfig;
+/// use burn::tensor::Device;
+/// use gradchain::tree::{Norm, tree_norm};
+///
+/// let layer = LinearConfig::new(3, 2).init(&Device::flex().autodiff());
+/// let params = gradchain_burn::params(&layer)?;
+/// let structure = gradchain::tree::Structure::of(&params)?;
+/// assert_eq!(structure.paths().collect::<Vec<_>>(), ["weight", "bias"]);
+/// assert!(tree_norm(&params, Norm::L2) > 0.0);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn params<M: Module>(module: &M) -> Result<Leaves> {
+    let mut reader = Reader { source: Values, found: Found::default() };
+    module.visit(&mut reader);
+    reader.found.params()
+}
+
+/// The gradients of a module's trained parameters, under the paths that [`params`] gives them.
+///
+/// A parameter without a gradient has no leaf: an error in a step, unless the optimizer is a
+/// [`skip_absent`](gradchain::skip_absent).
+///
+/// # Cost
+///
+/// A walk over the module. Nothing is copied but what does not lie in row-major order.
+///
+/// # Errors
+///
+/// If a gradient is where the CPU cannot address it, or belongs to none of the trained parameters. For a part of a
+/// module take `GradientsParams::from_module(&mut gradients, &part)`.
+///
+/// # Panics
+///
+/// In burn, if a gradient was registered with another rank than its parameter's.
+pub fn gradients<M: Module>(module: &M, grads: &GradientsParams) -> Result<Leaves> {
+    let mut reader = Reader { source: grads, found: Found::default() };
+    module.visit(&mut reader);
+    let leaves = reader.found.leaves()?;
+    match grads.len() - leaves.leaves.len() {
+        0 => Ok(leaves),
+        more => Err(Error::argument(
+            "gradients",
+            "grads",
+            "of the module's trained parameters only",
+            format!("{more} of {} that belong to none of them", grads.len()),
+        )),
+    }
+}
+
+/// The trained parameters of a module, to write: what [`params`] shows, all open at once, in place.
+///
+/// For what takes a tree to write: `step_with`, [`Checkpoint::load`](gradchain::checkpoint::Checkpoint::load),
+/// [`tree_assign`](gradchain::tree::tree_assign), [`flush`](gradchain::MultiSteps::flush). They are taken out of the
+/// module, and put back when this is dropped, also by an error or a panic: with their `ParamId`s, their mappers, and
+/// what they were to autodiff. One that was in two places is so again.
+///
+/// # Cost
+///
+/// Two walks over the module, two clones of what in it is no tensor, and a tensor of one element for each parameter.
+/// Elements are copied only where something else has them too, such as a clone of the module, or where they do not lie
+/// in row-major order.
+///
+/// # Errors
+///
+/// As [`params`]. The module is as it was.
+///
+/// # Example
+///
+/// ```
+/// use burn::nn::LinearConfig;
+/// use burn::tensor::Device;
+/// use gradchain::tree::tree_fill;
+///
+/// let mut layer = LinearConfig::new(3, 2).init(&Device::flex().autodiff());
+/// let id = layer.weight.id;
+/// tree_fill(&mut gradchain_burn::params_mut(&mut layer)?, 0.5);
+/// assert_eq!(layer.weight.val().into_data().try_to_vec::<f32>().unwrap(), [0.5; 6]);
+/// assert_eq!(layer.weight.id, id);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn params_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
+    let mut taker = Taker::default();
+    let hollow = module.clone().map(&mut taker);
+    let mut leaves = taker.found.params()?;
+    // From here on the module has none of the values.
+    *module = hollow;
+    leaves.leaves.iter_mut().for_each(|leaf| leaf.host.own());
+    Ok(LeavesMut { module, leaves })
+}
+
+/// The trained parameters of a module while they are written; see [`params_mut`].
+///
+/// If it is leaked, as by [`core::mem::forget`], the module is left with tensors of one element.
+#[must_use = "the parameters are out of the module while it lives"]
+pub struct LeavesMut<'m, M: Module> {
+    module: &'m mut M,
+    pub(crate) leaves: Leaves,
+}
+
+impl<M: Module> LeavesMut<'_, M> {
+    /// As [`gradients`], for the module whose parameters these are.
+    ///
+    /// # Errors
+    ///
+    /// As [`gradients`].
+    pub fn gradients(&self, grads: &GradientsParams) -> Result<Leaves> {
+        gradients(&*self.module, grads)
+    }
+
+    /// The module with the values as they are now: for a loss at a point that a line search, `sam` or `minimize` tries.
+    /// It shares their memory, so drop it before they are written again.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use burn::nn::{Linear, LinearConfig};
+    /// use burn::optim::GradientsParams;
+    /// use burn::tensor::{Device, Tensor};
+    /// use gradchain::extra;
+    /// use gradchain::prelude::*;
+    /// use gradchain_burn::{LeavesMut, params_mut};
+    ///
+    /// let device = Device::flex().autodiff();
+    /// let x = Tensor::<2>::from_floats([[1.0], [2.0], [3.0]], &device);
+    /// let y = Tensor::<2>::from_floats([[1.0], [3.0], [5.0]], &device);
+    /// let mut line = LinearConfig::new(1, 1).init(&device);
+    ///
+    /// let loss = |line: &Linear| {
+    ///     let loss = (line.forward(x.clone()) - y.clone()).powi_scalar(2).mean();
+    ///     let grads = GradientsParams::from_grads(loss.backward(), line);
+    ///     (loss.into_scalar::<f64>(), grads)
+    /// };
+    /// let optimizer = lbfgs();
+    /// let mut params = params_mut(&mut line)?;
+    /// let mut state = optimizer.init(&params)?;
+    /// for _ in 0..20 {
+    ///     let (value, grads) = loss(&params.module());
+    ///     let grads = params.gradients(&grads)?;
+    ///     let tried = extra::value_and_grad_fn(value, |params: &LeavesMut<'_, Linear>| {
+    ///         let (value, grads) = loss(&params.module());
+    ///         (value, params.gradients(&grads).expect("the gradients of this module"))
+    ///     });
+    ///     optimizer.step_with(&mut params, &grads, tried, &mut state)?;
+    /// }
+    /// drop(params);
+    /// assert!((line.weight.val().into_scalar::<f32>() - 2.0).abs() < 1e-3); // y = 2·x − 1
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn module(&self) -> M {
+        self.filled(self.leaves.clone())
+    }
+
+    fn filled(&self, leaves: Leaves) -> M {
+        let hosts = leaves.leaves.into_iter().map(|leaf| (leaf.id, leaf.host)).collect();
+        self.module.clone().map(&mut Putter { hosts, put: GradientsParams::new() })
+    }
+}
+
+impl<M: Module> Drop for LeavesMut<'_, M> {
+    fn drop(&mut self) {
+        let leaves = core::mem::take(&mut self.leaves);
+        *self.module = self.filled(leaves);
+    }
+}
+
+impl<M: Module> fmt::Debug for LeavesMut<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.leaves.fmt(f)
+    }
+}
+
+impl<M: Module> Tree for LeavesMut<'_, M> {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        self.leaves.walk(walk);
+    }
+}
+
+impl<M: Module> TreeMut for LeavesMut<'_, M> {
+    fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+        self.leaves.walk_mut(walk);
+    }
+}
+
+impl Leaves {
+    /// Each leaf's parameter and path.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = (ParamId, &str)> {
+        self.leaves.iter().map(|leaf| (leaf.id, &*leaf.path))
+    }
+}
+
+impl Tree for Leaves {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        self.leaves.iter().for_each(|leaf| walk.child(&leaf.path, &leaf.host));
+    }
+}
+
+impl TreeMut for Leaves {
+    fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+        self.leaves.iter_mut().for_each(|leaf| walk.child(&leaf.path, &mut leaf.host));
+    }
+}

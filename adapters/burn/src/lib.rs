@@ -1,0 +1,132 @@
+//! gradchain's optimizers for modules of [burn]: a step over all parameters at once, in place.
+//!
+//! ```
+//! use burn::nn::LinearConfig;
+//! use burn::optim::GradientsParams;
+//! use burn::tensor::{Device, Tensor};
+//! use gradchain::prelude::*;
+//!
+//! let device = Device::flex().autodiff();
+//! let mut layer = LinearConfig::new(2, 1).init(&device);
+//! let optimizer = chain((clip_by_global_norm(1.0), adamw(0.125).weight_decay(0.0).mask(Mask::path("weight"))));
+//! let mut state = gradchain_burn::init(&optimizer, &layer)?;
+//!
+//! let before = layer.weight.val().into_data().try_to_vec::<f32>().unwrap();
+//! let loss = layer.forward(Tensor::<2>::from_floats([[3.0, -4.0]], &device)).sum();
+//! let grads = GradientsParams::from_grads(loss.backward(), &layer);
+//! gradchain_burn::step(&optimizer, &mut layer, &grads, &mut state)?;
+//!
+//! // The first step of Adam is the sign of the gradient times the learning rate.
+//! let after = layer.weight.val().into_data().try_to_vec::<f32>().unwrap();
+//! assert!((after[0] - (before[0] - 0.125)).abs() < 1e-6);
+//! assert!((after[1] - (before[1] + 0.125)).abs() < 1e-6);
+//! # Ok::<(), gradchain::Error>(())
+//! ```
+//!
+//! [`init`] and [`step`] are what a training loop needs. [`params`], [`params_mut`] and [`gradients`] show a module as
+//! a tree to everything else of gradchain's: plans, checkpoints, norms, line searches. [`whole_tree`] with
+//! [`optimize`], and [`per_tensor`], are optimizers of burn's own, for its `Learner`.
+//!
+//! The guide has a page on what stays the same [in burn](https://docs.rs/crate/gradchain/latest/source/docs/in-burn.md)
+//! and what does not.
+//!
+//! # Features
+//!
+//! `flex`, on by default: modules on burn's CPU backend. `ndarray`: on its older one, which burn will take out.
+//!
+//! Differs: burn's optimizers are given one tensor at a time, keep state by `ParamId`, and make new tensors in each
+//! step.
+
+#[cfg(not(any(feature = "flex", feature = "ndarray")))]
+compile_error!("gradchain-burn needs one of the features `flex` and `ndarray`");
+
+mod host;
+mod leaves;
+mod optimizer;
+mod walkers;
+
+use burn::module::Module;
+use burn::optim::GradientsParams;
+use gradchain::needs::Provides;
+use gradchain::{GradientTransformation, OptState, Outcome, Result};
+
+pub use leaves::{Leaves, LeavesMut, gradients, params, params_mut};
+pub use optimizer::{optimize, per_tensor, whole_tree};
+
+/// The page of the guide, whose code is compiled and run here.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/in-burn.md")]
+mod page {}
+
+/// The state of an optimizer before the first step, for the trained parameters of a module.
+///
+/// It goes by their paths: it fits another module of the same paths, shapes and types too.
+///
+/// # Errors
+///
+/// As [`params`]; as [`GradientTransformation::init`], if an argument is out of its range or a mask matches no leaf.
+///
+/// # Example
+///
+/// ```
+/// use burn::nn::LinearConfig;
+/// use burn::tensor::Device;
+/// use gradchain::prelude::*;
+///
+/// let layer = LinearConfig::new(2, 3).init(&Device::flex().autodiff());
+/// let state = gradchain_burn::init(&adam(1e-3), &layer)?;
+/// assert_eq!(state.structure().leaves()[0].to_string(), "weight: f32 [2, 3]");
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn init<T: GradientTransformation, M: Module>(optimizer: &T, module: &M) -> Result<OptState<T>> {
+    optimizer.init(&params(module)?)
+}
+
+/// Steps all trained parameters of a module together, in place.
+///
+/// # Cost
+///
+/// That of [`GradientTransformation::step`] and of [`params_mut`]. Gradients are read where they lie, and stay yours.
+///
+/// # Errors
+///
+/// As [`params_mut`], [`gradients`] and [`GradientTransformation::step`]. The module and the state are as they were.
+///
+/// # Panics
+///
+/// Only if code of yours does, such as a schedule; the module has its parameters then.
+///
+/// # Example
+///
+/// ```
+/// use burn::nn::LinearConfig;
+/// use burn::optim::GradientsParams;
+/// use burn::tensor::{Device, Tensor};
+/// use gradchain::prelude::*;
+///
+/// let device = Device::flex().autodiff();
+/// let mut layer = LinearConfig::new(1, 1).with_bias(false).init(&device);
+/// let optimizer = sgd(0.5);
+/// let mut state = gradchain_burn::init(&optimizer, &layer)?;
+/// let before = layer.weight.val().into_scalar::<f32>();
+///
+/// let loss = layer.forward(Tensor::<2>::from_floats([[2.0]], &device)).sum();
+/// let grads = GradientsParams::from_grads(loss.backward(), &layer);
+/// let outcome = gradchain_burn::step(&optimizer, &mut layer, &grads, &mut state)?;
+/// assert!(outcome.emitted());
+/// assert_eq!(layer.weight.val().into_scalar::<f32>(), before - 1.0);
+///
+/// let error = gradchain_burn::step(&optimizer, &mut layer, &GradientsParams::new(), &mut state).unwrap_err();
+/// assert!(error.to_string().contains("weight"));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn step<T, M>(optimizer: &T, module: &mut M, grads: &GradientsParams, state: &mut OptState<T>) -> Result<Outcome>
+where
+    T: GradientTransformation,
+    M: Module,
+    (): Provides<T::Needs>,
+{
+    let mut params = params_mut(module)?;
+    let grads = params.gradients(grads)?;
+    optimizer.step(&mut params, &grads, state)
+}

@@ -1,0 +1,325 @@
+//! As an optimizer of burn's own: for [`ModuleOptimizer`] and the `Learner`.
+
+use core::cell::RefCell;
+use std::io::Cursor;
+use std::sync::Arc;
+
+use burn::module::{Module, Param, ParamId};
+use burn::optim::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
+use burn::optim::{GradientsParams, LearningRate, ModuleOptimizer, Optimizer, RecordState, StateSink, StateSource};
+use burn::tensor::{Device, Tensor, TensorData};
+use gradchain::checkpoint::{Checkpoint, Save};
+use gradchain::needs::Nothing;
+use gradchain::transform::Scale;
+use gradchain::wrapper::InjectHyperparams;
+use gradchain::{Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut, inject_hyperparams, scale};
+
+use crate::host::Host;
+use crate::leaves::{Leaves, params_mut};
+
+/// An optimizer of burn's that applies a transformation to each tensor apart, with a state for each.
+///
+/// For code that is given a [`ModuleOptimizer`] and may not be changed, and for one group of parameters of several
+/// ([`ModuleOptimizer::with_group`]). Everywhere else [`whole_tree`] and [`step`](crate::step) do more.
+///
+/// # Arithmetic
+///
+/// ```text
+/// u ← optimizer(gradient)
+/// p ← p + learning_rate·u          the rate that burn gives the step
+/// ```
+///
+/// So give the transformation a rate of 1 and burn the schedule, or the transformation the schedule and burn a constant
+/// 1, which changes no bit.
+///
+/// # Cost
+///
+/// One pass over each tensor, in place if nothing else has its memory; a table of leaves for each tensor.
+///
+/// # Errors
+///
+/// If the transformation needs more than one pass, as norms over all gradients do: it would be given one tensor where
+/// it means all. If an argument is out of its range. If a mask asks for a path: here there is none.
+///
+/// # Panics
+///
+/// In a step, since burn's trait has no errors: if the tensors are not in memory that the CPU can address, or the state
+/// in a record was saved by another optimizer.
+///
+/// # Example
+///
+/// ```
+/// use burn::nn::LinearConfig;
+/// use burn::optim::GradientsParams;
+/// use burn::tensor::{Device, Tensor};
+/// use gradchain::prelude::*;
+///
+/// let device = Device::flex().autodiff();
+/// let layer = LinearConfig::new(2, 1).with_bias(false).init(&device);
+/// let before = layer.weight.val().into_data().try_to_vec::<f32>().unwrap();
+/// let mut optimizer = gradchain_burn::per_tensor(chain((clip(1.0), sgd(1.0))))?;
+///
+/// let loss = layer.forward(Tensor::<2>::from_floats([[3.0, 0.5]], &device)).sum();
+/// let grads = GradientsParams::from_grads(loss.backward(), &layer);
+/// let layer = optimizer.step(0.125, layer, grads);
+/// let after = layer.weight.val().into_data().try_to_vec::<f32>().unwrap();
+/// assert_eq!(after, [before[0] - 0.125, before[1] - 0.0625]);
+///
+/// let error = gradchain_burn::per_tensor(clip_by_global_norm(1.0)).err().unwrap();
+/// assert!(error.to_string().contains("one pass"));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> Result<ModuleOptimizer> {
+    let plan = optimizer.plan(&[0.0_f32; 2])?;
+    match plan.passes.len() {
+        1 => Ok(InBurn::new(optimizer, false).into()),
+        passes => Err(Error::argument(
+            "per_tensor",
+            "optimizer",
+            "of one pass, which sees one element at a time",
+            format!("{passes} passes in {}", plan.transformation),
+        )),
+    }
+}
+
+/// An optimizer of burn's that steps all parameters of a module together, for its `Learner`.
+///
+/// The whole state is in the [`ModuleOptimizer`]: its records, and so the checkpoints of the `Learner`, save and load
+/// it, bit for bit. A step must be asked for by [`optimize`], which the model's `TrainStep` calls.
+///
+/// The rate that burn gives the step multiplies the updates, as in [`per_tensor`].
+///
+/// # Panics
+///
+/// In a step that is not asked for by [`optimize`], since burn's trait has no errors.
+///
+/// # Example
+///
+/// ```
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::optim::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
+/// use burn::optim::{GradientsParams, ModuleOptimizer};
+/// use burn::prelude::*;
+/// use burn::train::{TrainOutput, TrainStep};
+/// use gradchain::prelude::*;
+///
+/// #[derive(Module, Debug)]
+/// struct Model { layer: Linear }
+///
+/// impl TrainStep for Model {
+///     type Input = Tensor<2>;
+///     type Output = ();
+///
+///     fn step(&self, images: Tensor<2>) -> TrainOutput<()> {
+///         TrainOutput::new(self, self.layer.forward(images).sum().backward(), ())
+///     }
+///
+///     fn optimize(mut self, optim: &mut ModuleOptimizer, lr: ModuleLearningRate, grads: GradientsParams) -> Self {
+///         gradchain_burn::optimize(optim, lr, &mut self, &grads).expect("the gradients of this model");
+///         self
+///     }
+/// }
+///
+/// let device = Device::flex().autodiff();
+/// let model = Model { layer: LinearConfig::new(2, 1).init(&device) };
+/// let mut optimizer = gradchain_burn::whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))));
+/// let grads = model.step(Tensor::from_floats([[1.0, 2.0]], &device)).grads;
+/// let model = model.optimize(&mut optimizer, 1e-3.into(), grads);
+/// # let _ = model;
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn whole_tree<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> ModuleOptimizer {
+    InBurn::new(optimizer, true).into()
+}
+
+/// A step of an optimizer that [`whole_tree`] made, over all trained parameters of a module together.
+///
+/// # Cost
+///
+/// That of [`step`](crate::step). The `Learner` clones its model for it, so that there each step copies the parameters
+/// once.
+///
+/// # Errors
+///
+/// As [`step`](crate::step); if the optimizer was not made by [`whole_tree`]; if it has burn's clipping, which would
+/// see none of these gradients; if the learning rate is not the same for all parameters; if the state in a record was
+/// saved by another optimizer, or for other parameters. Module and state are as they were.
+pub fn optimize<M: Module>(
+    optim: &mut ModuleOptimizer,
+    lr: impl Into<ModuleLearningRate>,
+    module: &mut M,
+    grads: &GradientsParams,
+) -> Result<Outcome> {
+    let lr = lr.into();
+    let refuse = |argument, expected, found: &str| Err(Error::argument("optimize", argument, expected, found));
+    if optim.has_gradient_clipping() {
+        return refuse("optim", "without clipping of burn's: put `clip_by_global_norm` into the chain", "one with it");
+    }
+    let device = module.devices().first().cloned().unwrap_or_default().inner();
+    let mut params = params_mut(module)?;
+    let grads = params.gradients(grads)?;
+    let rate = lr.lr_from_param(whole(), Some(""));
+    if let Some((_, path)) =
+        params.leaves.ids().find(|(id, path)| lr.lr_from_param(*id, Some(&path.replace('/', "."))) != rate)
+    {
+        return refuse(
+            "lr",
+            "one rate for all parameters: put the others into a `partition`",
+            &format!("another for `{path}`"),
+        );
+    }
+
+    // burn has forgotten the type of the optimizer, and shows it tensors only: so it is shown one that stands for all.
+    let tensor = Tensor::<1>::zeros([1], &device);
+    let mut shown = GradientsParams::new();
+    shown.register(whole(), tensor.clone());
+    let lent = Lent::new(&mut params.leaves, grads);
+    optim.step(rate, Param::initialized(whole(), tensor), shown);
+    match lent.outcome() {
+        Some(outcome) => outcome,
+        None => refuse("optim", "made by `whole_tree`", "another optimizer"),
+    }
+}
+
+/// The id of the parameter that stands for all.
+fn whole() -> ParamId {
+    ParamId::from(0)
+}
+
+thread_local! {
+    /// The tree of the step that burn's optimizer is being asked for.
+    static GIVEN: RefCell<Option<Given>> = const { RefCell::new(None) };
+}
+
+struct Given {
+    params: Leaves,
+    grads: Leaves,
+    outcome: Option<Result<Outcome>>,
+}
+
+/// Parameters that are in [`GIVEN`], until this is dropped, also by a panic.
+struct Lent<'p>(&'p mut Leaves);
+
+impl<'p> Lent<'p> {
+    fn new(params: &'p mut Leaves, grads: Leaves) -> Lent<'p> {
+        let given = Given { params: core::mem::take(params), grads, outcome: None };
+        GIVEN.set(Some(given));
+        Lent(params)
+    }
+
+    fn outcome(self) -> Option<Result<Outcome>> {
+        GIVEN.with_borrow_mut(|given| given.as_mut().and_then(|given| given.outcome.take()))
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(given) = GIVEN.take() {
+            *self.0 = given.params;
+        }
+    }
+}
+
+/// A transformation, and the rate that burn gives each step.
+type Scaled<T> = (T, InjectHyperparams<Scale>);
+
+/// A transformation as burn's optimizer.
+#[derive(Clone)]
+struct InBurn<T> {
+    chain: Arc<Scaled<T>>,
+    whole: bool,
+}
+
+impl<T: GradientTransformation<Needs = Nothing>> InBurn<T> {
+    fn new(optimizer: T, whole: bool) -> InBurn<T> {
+        InBurn { chain: Arc::new((optimizer, inject_hyperparams(scale(1.0)))), whole }
+    }
+
+    fn step_tree<P: TreeMut, G: Tree>(
+        &self,
+        lr: LearningRate,
+        params: &mut P,
+        grads: &G,
+        kept: &mut Option<Kept<T>>,
+    ) -> Result<Outcome> {
+        let mut state = match kept {
+            Some(Kept::Live(_, state)) => state,
+            other => {
+                let state = match other {
+                    Some(Kept::Saved(bytes)) => {
+                        Checkpoint::from_bytes(bytes.clone())?.load_state(&*self.chain, params)?
+                    }
+                    _ => self.chain.init(params)?,
+                };
+                let Kept::Live(_, state) = other.insert(Kept::Live(self.chain.clone(), Box::new(state))) else {
+                    unreachable!("what was just put there");
+                };
+                state
+            }
+        };
+        state.1.hyperparams_mut().set("step_size", lr)?;
+        self.chain.step(params, grads, &mut state)
+    }
+}
+
+impl<T: GradientTransformation<Needs = Nothing>> Optimizer for InBurn<T> {
+    type State<const D: usize> = Kept<T>;
+
+    fn step<const D: usize>(
+        &self,
+        lr: LearningRate,
+        tensor: Tensor<D>,
+        grad: Tensor<D>,
+        mut state: Option<Kept<T>>,
+    ) -> (Tensor<D>, Option<Kept<T>>) {
+        if self.whole {
+            GIVEN.with_borrow_mut(|given| {
+                let given = given.as_mut().expect(UNASKED);
+                given.outcome = Some(self.step_tree(lr, &mut given.params, &given.grads, &mut state));
+            });
+            return (tensor, state);
+        }
+        let host = |tensor| Host::of(tensor).unwrap_or_else(|found| panic!("per_tensor: {found}"));
+        let (mut params, grads) = (host(tensor), host(grad));
+        self.step_tree(lr, &mut params, &grads, &mut state).unwrap_or_else(|error| panic!("per_tensor: {error}"));
+        (params.into_tensor(), state)
+    }
+
+    fn to_device<const D: usize>(state: Kept<T>, _: &Device) -> Kept<T> {
+        state
+    }
+}
+
+/// A state in a [`ModuleOptimizer`]; in a record it is the bytes of a checkpoint.
+#[derive(Clone)]
+enum Kept<T: GradientTransformation<Needs = Nothing>> {
+    Live(Arc<Scaled<T>>, Box<OptState<Scaled<T>>>),
+    /// Until the first step, which has the optimizer that they belong to.
+    Saved(Vec<u8>),
+}
+
+impl<T: GradientTransformation<Needs = Nothing>> RecordState for Kept<T> {
+    fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
+        let bytes = match self {
+            Kept::Saved(bytes) => bytes.clone(),
+            Kept::Live(chain, state) => {
+                let mut bytes = Cursor::new(Vec::new());
+                Save::new(&**chain, state).to_writer(&mut bytes).unwrap_or_else(|error| panic!("to_record: {error}"));
+                bytes.into_inner()
+            }
+        };
+        let shape = [bytes.len()];
+        out.push_tensor(prefix, NAME, TensorData::new(bytes, shape));
+    }
+
+    fn state_unflatten(prefix: &str, src: &mut StateSource, _: &Device) -> Option<Self> {
+        src.take_tensor(prefix, NAME).map(|data| Kept::Saved(data.as_bytes().to_vec()))
+    }
+}
+
+/// What is wrong where burn steps a tree by itself.
+const UNASKED: &str =
+    "the optimizer of `whole_tree` is stepped by `gradchain_burn::optimize`, from `TrainStep::optimize`";
+
+/// Under which a record has the state.
+const NAME: &str = "gradchain";

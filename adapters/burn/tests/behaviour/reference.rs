@@ -1,0 +1,212 @@
+//! A hundred steps beside each of burn's optimizers, in `f64`.
+//!
+//! burn keeps its hyperparameters in `f32`; ours are given the same numbers.
+
+use burn::module::{Module, Param};
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::decay::WeightDecayConfig;
+use burn::optim::momentum::MomentumConfig;
+use burn::optim::{
+    AdaGradConfig, AdamConfig, AdamWConfig, GradientsParams, LBFGSConfig, LambConfig, LineSearchFn, LionConfig,
+    ModuleOptimizer, MuonConfig, RmsPropConfig, SgdConfig,
+};
+use burn::tensor::{DType, Tensor, TensorData};
+use gradchain::prelude::*;
+use gradchain::{extra, needs};
+use gradchain_burn::{LeavesMut, init, params_mut, step};
+
+use crate::{device, values};
+
+const RATE: f64 = 1e-2;
+const STEPS: usize = 100;
+
+/// Four by four: no optimizer treats rows and columns differently.
+#[derive(Module, Debug)]
+struct Matrix {
+    weight: Param<Tensor<2>>,
+}
+
+impl Matrix {
+    fn new() -> Matrix {
+        let start = TensorData::new((0..16).map(|i| f64::from(i).sin() * 2.0).collect(), [4, 4]);
+        Matrix { weight: Param::from_tensor(Tensor::from_data(start, (&device(), DType::F64))) }
+    }
+
+    /// Of both signs, from 1e-3 to 1e3.
+    fn gradients(&self, step: usize) -> GradientsParams {
+        let element = |i: usize| (0.7 * (step * 16 + i) as f64).sin() * 10_f64.powi((step + i) as i32 % 7 - 3);
+        let data = TensorData::new((0..16).map(element).collect(), [4, 4]);
+        let mut grads = GradientsParams::new();
+        grads.register(self.weight.id, Tensor::<2>::from_data(data, (&device().inner(), DType::F64)));
+        grads
+    }
+}
+
+/// The largest difference between the parameters after all steps, relative to their size.
+fn apart<T>(mut theirs: ModuleOptimizer, ours: &T) -> f64
+where
+    T: GradientTransformation<Needs = needs::Nothing>,
+{
+    let (mut there, mut here) = (Matrix::new(), Matrix::new());
+    let mut state = init(ours, &here).unwrap();
+    for number in 0..STEPS {
+        let grads = there.gradients(number);
+        there = theirs.step(RATE, there, grads);
+        let grads = here.gradients(number);
+        step(ours, &mut here, &grads, &mut state).unwrap();
+    }
+    let (there, here) = (values(&there), values(&here));
+    assert_ne!(here, values(&Matrix::new()));
+    let difference = |(a, b): (&f64, &f64)| (a - b).abs() / b.abs().max(1.0);
+    there[0].iter().zip(&here[0]).map(difference).fold(0.0, f64::max)
+}
+
+/// A number as burn keeps it.
+fn single(x: f64) -> f64 {
+    f64::from(x as f32)
+}
+
+/// Roundings of a few operations in `f64` in each of the steps.
+const ROUNDED: f64 = 1e-12;
+
+/// How far burn's corrections of the bias, which are worked out in `f32`, can take parameters whose steps are `reach`
+/// long at most: `1 − βᵗ` has an error of `t` roundings of `βᵗ`, and one of the difference.
+fn by_corrections(b1: f64, b2: f64, reach: f64) -> f64 {
+    let relative = |b: f64, t: i32| {
+        let power = b.powi(t);
+        f64::from(f32::EPSILON) * (0.5 * f64::from(t) * power / (1.0 - power) + 0.5)
+    };
+    (1..=STEPS as i32).map(|t| reach * (relative(b1, t) + 0.5 * relative(b2, t))).sum()
+}
+
+/// The longest step of Adam, whose mean and mean of squares have these decays (Kingma and Ba, section 2.1).
+fn reach(b1: f64, b2: f64) -> f64 {
+    RATE * ((1.0 - b1) / (1.0 - b2).sqrt()).max(1.0)
+}
+
+#[test]
+fn sgd_with_and_without_momentum() {
+    assert!(apart(SgdConfig::new().init(), &sgd(RATE)) < ROUNDED);
+    for nesterov in [false, true] {
+        let momentum = MomentumConfig { momentum: 0.9, dampening: 0.0, nesterov };
+        let theirs =
+            SgdConfig::new().with_momentum(Some(momentum)).with_weight_decay(Some(WeightDecayConfig::new(0.1)));
+        let ours = chain((add_decayed_weights(single(0.1)), sgd(RATE).momentum(single(0.9)).nesterov(nesterov)));
+        assert!(apart(theirs.init(), &ours) < ROUNDED, "nesterov {nesterov}");
+    }
+}
+
+#[test]
+fn adam_and_adamw() {
+    let (b1, b2, eps) = (single(0.9), single(0.999), single(1e-5));
+    let bound = by_corrections(b1, b2, reach(b1, b2));
+    assert!(bound < 1e-3, "{bound}");
+    assert!(apart(AdamConfig::new().init(), &adam(RATE).eps(eps)) < bound);
+    let ours = adamw(RATE).eps(eps).weight_decay(single(0.1));
+    assert!(apart(AdamWConfig::new().with_weight_decay(0.1).init(), &ours) < bound);
+    let ours = amsgrad(RATE).eps(eps);
+    let theirs = apart(AdamConfig::new().with_amsgrad(true).init(), &ours);
+    assert!(theirs > bound, "burn's AMSGrad has the largest second moment before its correction: {theirs}");
+}
+
+#[test]
+fn rmsprop_with_and_without_momentum_and_centered() {
+    let (alpha, eps) = (single(0.99), single(1e-5));
+    let theirs = RmsPropConfig::new().with_momentum(0.0);
+    let ours = rmsprop(RATE).decay(alpha).eps(eps).eps_in_sqrt(false);
+    assert!(apart(theirs.init(), &ours) < ROUNDED);
+    assert!(apart(theirs.with_momentum(0.9).init(), &ours.clone().momentum(single(0.9))) < ROUNDED);
+    assert!(apart(RmsPropConfig::new().with_momentum(0.0).with_centered(true).init(), &ours.centered()) < 1e-9);
+}
+
+#[test]
+fn adagrad_without_epsilon() {
+    let ours = adagrad(RATE).initial_accumulator_value(0.0).eps(0.0);
+    assert!(apart(AdaGradConfig::new().with_epsilon(0.0).init(), &ours) < ROUNDED);
+}
+
+#[test]
+fn lion_with_decay() {
+    let ours = lion(RATE).b1(single(0.9)).b2(single(0.99)).weight_decay(single(0.1));
+    assert!(apart(LionConfig::new().with_weight_decay(0.1).init(), &ours) < ROUNDED);
+}
+
+#[test]
+fn lamb_with_decay() {
+    let (b1, b2) = (single(0.9), single(0.999));
+    let ours = lamb(RATE).b1(b1).b2(b2).eps(single(1e-6)).weight_decay(single(0.1));
+    // A step is as long as the rate times the norm of the parameters, which do not grow beyond 10; its direction is off
+    // on both sides of the ratio.
+    let bound = 2.0 * by_corrections(b1, b2, RATE * 10.0);
+    assert!(apart(LambConfig::new().with_weight_decay(0.1).init(), &ours) < bound);
+}
+
+#[test]
+fn muon_of_a_square_matrix() {
+    let momentum = MomentumConfig { momentum: 0.95, dampening: 0.0, nesterov: false };
+    let theirs = MuonConfig::new().with_momentum(momentum).with_weight_decay(Some(WeightDecayConfig::new(0.1)));
+    let ours = muon(RATE)
+        .ns_coeffs([single(3.4445), single(-4.775), single(2.0315)])
+        .beta(single(0.95))
+        .eps(0.0)
+        .nesterov(false)
+        .weight_decay(single(0.1));
+    // Five iterations of slope 3.4445 at most at zero magnify a rounding of 1e-16 five hundred times in each of a
+    // hundred steps.
+    assert!(apart(theirs.init(), &ours) < 1e-10);
+}
+
+#[test]
+fn lbfgs_gets_to_the_same_minimum() {
+    let device = device();
+    let x = Tensor::<2>::from_floats([[1.0, 0.5], [2.0, -1.0], [3.0, 0.25], [4.0, 1.0]], &device);
+    let y = Tensor::<2>::from_floats([[1.0], [3.5], [4.5], [8.0]], &device);
+    let loss = |line: &Linear| {
+        let loss = (line.forward(x.clone()) - y.clone()).powi_scalar(2).mean();
+        let grads = GradientsParams::from_grads(loss.backward(), line);
+        (loss.into_scalar::<f64>(), grads)
+    };
+    let start = LinearConfig::new(2, 1).init(&device);
+
+    let mut theirs = LBFGSConfig::new().with_max_iter(50).with_line_search_fn(LineSearchFn::StrongWolfe).init();
+    let (there, _) = theirs.step(1.0, start.clone(), |line| loss(&line));
+
+    let (mut here, optimizer) = (start, lbfgs());
+    let mut params = params_mut(&mut here).unwrap();
+    let mut state = optimizer.init(&params).unwrap();
+    for _ in 0..50 {
+        let (value, grads) = loss(&params.module());
+        let grads = params.gradients(&grads).unwrap();
+        let tried = extra::value_and_grad_fn(value, |params: &LeavesMut<'_, Linear>| {
+            let (value, grads) = loss(&params.module());
+            (value, params.gradients(&grads).unwrap())
+        });
+        optimizer.step_with(&mut params, &grads, tried, &mut state).unwrap();
+    }
+    drop(params);
+    let least = loss(&there).0;
+    assert!(least > 1e-3, "a line does not go through all points: {least}");
+    assert!((loss(&here).0 - least).abs() <= 1e-6 * least, "{} {least}", loss(&here).0);
+    for (a, b) in values(&there).iter().flatten().zip(values(&here).iter().flatten()) {
+        assert!((a - b).abs() < 2e-3, "{a} {b}");
+    }
+}
+
+/// burn keeps state by `ParamId`; a parameter that was replaced begins anew.
+#[test]
+fn burn_loses_the_state_of_a_replaced_parameter() {
+    let run = |replace: bool| {
+        let momentum = MomentumConfig { momentum: 0.5, dampening: 0.0, nesterov: false };
+        let mut optimizer: ModuleOptimizer = SgdConfig::new().with_momentum(Some(momentum)).init();
+        let mut matrix = Matrix::new();
+        for number in 0..4 {
+            if replace {
+                matrix.weight = Param::from_tensor(matrix.weight.val().detach());
+            }
+            let grads = matrix.gradients(number);
+            matrix = optimizer.step(RATE, matrix, grads);
+        }
+        values(&matrix)
+    };
+    assert_ne!(run(false), run(true));
+}

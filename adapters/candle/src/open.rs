@@ -1,0 +1,175 @@
+//! The memory of variables and gradients, lent as trees for the time of a call.
+
+use std::cell::{Cell, RefCell};
+
+use candle_core::backprop::GradStore;
+use candle_core::{CpuStorage, InplaceOp1, Layout, Storage, Tensor, Var};
+use gradchain::tree::{Slices, SlicesMut};
+use gradchain::{Error, Result};
+use ndarray::{ArrayView, IxDyn, ShapeBuilder};
+
+use crate::Vars;
+
+impl Vars {
+    /// Lends the variables for reading, as a tree: to make a state for them, to plan a step, to save them.
+    ///
+    /// Nothing is copied. What writes to a variable waits until `f` has returned; if `f` does, it waits for ever.
+    ///
+    /// ```
+    /// use candle_core::{DType, Device, Var};
+    /// use gradchain::prelude::*;
+    /// use gradchain_candle::Vars;
+    ///
+    /// let vars = Vars::named([("w", Var::zeros(1000, DType::F32, &Device::Cpu)?)])?;
+    /// let plan = vars.read(|params| adam(1e-3).plan(params))??;
+    /// assert_eq!(plan.bytes_per_element(), 28.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a variable is not on the CPU. What `f` returns is not looked at.
+    pub fn read<R>(&self, f: impl FnOnce(&Slices<'_>) -> R) -> Result<R> {
+        lend(self.iter().map(|(path, var)| (path, var.as_tensor())).collect(), f)
+    }
+
+    /// Lends the variables for writing, as a tree: to load a checkpoint into them, to project them, to average.
+    ///
+    /// Nothing is copied: `f` writes to the memory of the variables themselves. All are locked until `f` has returned.
+    /// If it uses one otherwise, as in a forward pass, it waits for ever.
+    ///
+    /// ```
+    /// use candle_core::{DType, Device, Var};
+    /// use gradchain::tree::tree_fill;
+    /// use gradchain_candle::Vars;
+    ///
+    /// let w = Var::zeros(2, DType::F64, &Device::Cpu)?;
+    /// let vars = Vars::named([("w", w.clone())])?;
+    /// vars.write(|params| tree_fill(params, 1.5))?;
+    /// assert_eq!(w.to_vec1::<f64>()?, [1.5, 1.5]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a variable is not on the CPU; then `f` is not called. What `f` returns is not looked at.
+    pub fn write<R>(&self, f: impl FnOnce(&mut SlicesMut<'_>) -> R) -> Result<R> {
+        self.iter().try_for_each(|(path, var)| Vars::on_cpu(path, var.device()))?;
+        let (mut f, mut made) = (Some(f), None);
+        let mut then = |mut tree: SlicesMut<'_>| made = f.take().map(|f| f(&mut tree));
+        let opened = open(self.as_slice(), SlicesMut::new(), &mut then);
+        opened.and_then(|()| made.ok_or(candle_core::Error::UnwrapNone)).map_err(crate::of_candle)
+    }
+
+    /// Lends the variables for writing and their gradients for reading: what [`step`](crate::step) is made of, for
+    /// steps that need more than gradients.
+    ///
+    /// A variable without a gradient has no leaf in the tree of gradients. Gradients that lie in another order, or are
+    /// one number for all elements, are lent as they lie.
+    ///
+    /// ```
+    /// use candle_core::{Device, Var};
+    /// use gradchain::extra;
+    /// use gradchain::prelude::*;
+    /// use gradchain_candle::{Vars, init};
+    ///
+    /// let w = Var::new(2.0_f64, &Device::Cpu)?;
+    /// let vars = Vars::named([("w", w.clone())])?;
+    /// let optimizer = polyak_sgd();
+    /// let mut state = init(&optimizer, &vars)?;
+    ///
+    /// let loss = w.sqr()?.affine(0.5, 0.0)?;
+    /// let (value, grads) = (loss.to_scalar::<f64>()?, loss.backward()?);
+    /// vars.write_with(&grads, |params, grads| {
+    ///     optimizer.step_with(params, grads, extra::value(value), &mut state)
+    /// })??;
+    /// assert_eq!(w.to_scalar::<f64>()?, 1.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write); and if a gradient is not on the CPU, has no floats, or lies in the memory of a
+    /// variable.
+    pub fn write_with<R>(&self, grads: &GradStore, f: impl FnOnce(&mut SlicesMut<'_>, &Slices<'_>) -> R) -> Result<R> {
+        let found = self.gradients(grads)?;
+        lend(found, |grads| self.write(|params| f(params, grads)))?
+    }
+}
+
+/// Does something with the vector of floats of one of the types that leaves have.
+macro_rules! with_floats {
+    ($storage:expr, $path:expr, $data:ident => $do:expr) => {
+        match $storage {
+            CpuStorage::F32($data) => Ok($do),
+            CpuStorage::F64($data) => Ok($do),
+            CpuStorage::F16($data) => Ok($do),
+            CpuStorage::BF16($data) => Ok($do),
+            _ => Err(Error::argument("gradchain_candle", $path, "of type f32, f64, f16 or bf16", "another type")),
+        }
+    };
+}
+
+/// Lends tensors for reading, by path.
+fn lend<R>(named: Vec<(&str, &Tensor)>, f: impl FnOnce(&Slices<'_>) -> R) -> Result<R> {
+    named.iter().try_for_each(|(path, tensor)| Vars::on_cpu(path, tensor.device()))?;
+    let guards: Vec<_> = named.iter().map(|(_, tensor)| tensor.storage_and_layout()).collect();
+    let mut tree = Slices::new();
+    for ((path, _), (storage, layout)) in named.iter().zip(&guards) {
+        let Storage::Cpu(storage) = &**storage else { unreachable!("a tensor on the CPU has a storage there") };
+        // ndarray asks for the strides of arrays without elements too; candle's are not looked at.
+        let dense = layout.contiguous_offsets().or((layout.shape().elem_count() == 0).then_some((0, 0)));
+        tree = with_floats!(storage, path, data => match dense {
+            Some((start, end)) => tree.with(*path, &data[start..end], layout.dims())?,
+            None => {
+                let shape = IxDyn(layout.dims()).strides(IxDyn(layout.stride()));
+                let view = ArrayView::from_shape(shape, &data[layout.start_offset()..]);
+                tree.with_view(*path, view.map_err(|error| Error::state(*path, error.to_string()))?)
+            }
+        })?;
+    }
+    Ok(f(&tree))
+}
+
+/// What is done with all variables when they are open.
+type Then<'t> = dyn FnMut(SlicesMut<'_>) + 't;
+
+/// Room that opening a variable has on the stack; more is taken from the heap in pieces of [`STACK`].
+const FRAME: usize = 32 << 10;
+const STACK: usize = 1 << 20;
+
+/// Opens one variable after another, each inside of the call that has opened the one before, and in the innermost call
+/// does what is to be done. candle lends the memory of a variable for the time of a call only, so this is how all of
+/// them are open at once.
+fn open(vars: &[(String, Var)], held: SlicesMut<'_>, then: &mut Then<'_>) -> candle_core::Result<()> {
+    let Some(((path, var), rest)) = vars.split_first() else {
+        then(held);
+        return Ok(());
+    };
+    let opening = Opening { path, rest, held: Cell::new(held), then: RefCell::new(then) };
+    stacker::maybe_grow(FRAME, STACK, || var.inplace_op1(&opening))
+}
+
+/// A variable that is about to be opened, and what comes before and after.
+struct Opening<'o, 'v, 't> {
+    path: &'v str,
+    rest: &'v [(String, Var)],
+    held: Cell<SlicesMut<'o>>,
+    then: RefCell<&'v mut Then<'t>>,
+}
+
+impl InplaceOp1 for Opening<'_, '_, '_> {
+    fn name(&self) -> &'static str {
+        "gradchain"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
+        let Some((start, end)) = layout.contiguous_offsets() else {
+            candle_core::bail!("the variable `{}` is not contiguous: {layout:?}", self.path)
+        };
+        let held = self.held.take();
+        let held = with_floats!(storage, self.path, data => held.with(self.path, &mut data[start..end], layout.dims()));
+        let held = held.and_then(|held| held).map_err(candle_core::Error::wrap)?;
+        open(self.rest, held, &mut **self.then.borrow_mut())
+    }
+}
