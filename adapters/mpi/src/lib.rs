@@ -59,9 +59,12 @@ pub struct Mpi {
     rank: usize,
     size: usize,
     timeout: Duration,
-    /// To and from the thread of MPI; or why it does not answer any more.
-    channels: Mutex<Result<(Sender<Request>, Receiver<Answer>), String>>,
+    /// Or why the thread of MPI does not answer any more.
+    channels: Mutex<Result<Channels, String>>,
 }
+
+/// To the thread of MPI, and from it.
+type Channels = (Sender<Request>, Receiver<Answer>);
 
 /// What the thread of MPI is to do, with the memory for it.
 #[derive(Debug)]
