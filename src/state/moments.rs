@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::layout::elements;
 use crate::memory::{Buffer, InPage, RawSlice, RawStrided};
 use crate::tree::{
-    Cursor, LeafMut, LeafParts, LeafRef, LeafSpec, PartOf, Structure, Tree, TreeMut, WalkMut, dense_strides, for_each_leaf,
+    Cursor, LeafMut, LeafParts, LeafRef, LeafSpec, PartOf, Structure, Tree, TreeMut, WalkMut, dense_strides,
+    for_each_leaf,
 };
 
 /// Float arrays, one for each leaf that a transformation acts on: first and second moments, traces, accumulators.
