@@ -56,12 +56,6 @@ fn every_page_is_in_the_table_of_contents_once() {
     assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), pages());
 }
 
-/// The folders of the adapters, from the root.
-fn adapters() -> Vec<String> {
-    let folders = fs::read_dir(root().join("adapters")).expect("the adapters lie in adapters");
-    folders.map(|entry| format!("adapters/{}", entry.expect("readable").file_name().to_string_lossy())).collect()
-}
-
 /// Here, or where the crates are that it needs.
 #[test]
 fn the_code_of_every_page_is_tested() {

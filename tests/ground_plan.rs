@@ -125,6 +125,14 @@ fn nothing_uses_what_is_above_it() {
     assert!(wrong.is_empty(), "{} arrows go up\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// They bring hundreds of crates, and some a library that must be installed first.
+#[test]
+fn commands_without_a_package_leave_adapters_out() {
+    let manifest = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).expect("readable");
+    let default = manifest.lines().find_map(|line| line.strip_prefix("default-members = "));
+    assert_eq!(default, Some(r#"[".", "derive", "programs"]"#));
+}
+
 #[test]
 fn every_layer_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

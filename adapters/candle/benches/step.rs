@@ -46,7 +46,7 @@ fn gpt2_like() -> Vec<Vec<usize>> {
     let (layers, width) = (6, 384);
     let mut shapes = vec![vec![50257, width], vec![1024, width], vec![width], vec![width]];
     for _ in 0..layers {
-        shapes.extend([vec![width]; 4]);
+        shapes.extend(vec![vec![width]; 4]);
         for [i, o] in [[1, 3], [1, 1], [1, 4], [4, 1]] {
             shapes.extend([vec![i * width, o * width], vec![o * width]]);
         }

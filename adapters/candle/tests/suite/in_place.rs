@@ -103,7 +103,7 @@ fn nothing_is_copied_or_moved() -> Tested {
     for _ in 0..100 {
         let grads = network.grads();
         let of_grads: Vec<_> =
-            vars.iter().map(|(path, var)| (path.to_string(), address(&grads.get(var).unwrap()))).collect();
+            vars.iter().map(|(path, var)| (path.to_string(), address(grads.get(var).unwrap()))).collect();
         vars.write_with(&grads, |params, grads| {
             assert_eq!(addresses(params), places);
             assert_eq!(addresses(grads), of_grads);
