@@ -28,16 +28,19 @@
 //! |---|---|
 //! | [`Vars`] | the variables that are trained, by path; lends them as trees to everything that takes one |
 //! | [`init`], [`step`] | an optimizer's state, and a step |
+//! | [`DeviceState`] | a state and steps on a device whose memory cannot be lent, such as CUDA's |
 //! | [`VarOptimizer`] | all three together, as [`candle_nn::Optimizer`] |
 //!
 //! Guide: [In candle](https://docs.rs/crate/gradchain/latest/source/docs/in-candle.md).
 
 mod open;
 mod optimizer;
+mod replay;
 mod step;
 mod vars;
 
 pub use optimizer::VarOptimizer;
+pub use replay::DeviceState;
 pub use step::{init, step};
 pub use vars::Vars;
 

@@ -111,7 +111,7 @@ macro_rules! with_floats {
 }
 
 /// Lends tensors for reading, by path.
-fn lend<R>(named: Vec<(&str, &Tensor)>, f: impl FnOnce(&Slices<'_>) -> R) -> Result<R> {
+pub(crate) fn lend<R>(named: Vec<(&str, &Tensor)>, f: impl FnOnce(&Slices<'_>) -> R) -> Result<R> {
     named.iter().try_for_each(|(path, tensor)| Vars::on_cpu(path, tensor.device()))?;
     let guards: Vec<_> = named.iter().map(|(_, tensor)| tensor.storage_and_layout()).collect();
     let mut tree = Slices::new();

@@ -5,6 +5,7 @@ mod beside_candle;
 mod errors;
 mod in_place;
 mod memory;
+mod replay;
 mod saved;
 mod trait_of_candle;
 
