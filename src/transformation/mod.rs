@@ -340,7 +340,7 @@ pub trait GradientTransformation: Stage {
     ///     "pass 1, from gradients, leaves 0",
     ///     "f32: u, p; s0, s1",
     ///     "t1 = u * s0",
-    ///     "t2 = t1 * s1",
+    ///     "t2 = s1 * t1",
     ///     "t3 = t2 == 0.0",
     ///     "t4 = if t3 then -0.0 else t2",
     ///     "p' = p + t4",

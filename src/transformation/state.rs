@@ -13,7 +13,7 @@ use crate::recall::{Known, Recall};
 use crate::state::{Layout, Reader, Readings, Schema, StateWalk, items, items_mut, put};
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 
-/// The state of a transformation of type `T`, made by [`init`](GradientTransformation::init) for parameters of one
+/// The state of a transformation of type `T`, made by [`init`](crate::GradientTransformation::init) for parameters of one
 /// structure.
 ///
 /// It dereferences to the transformation's own typed state: fields of a struct, members of a chain by number, what is
@@ -82,7 +82,7 @@ impl<T: Stage> OptState<T> {
         Schema::of(&self.inner, &self.structure)
     }
 
-    /// Updates of zero, for [`update_into`](GradientTransformation::update_into).
+    /// Updates of zero, for [`update_into`](crate::GradientTransformation::update_into).
     pub fn zero_updates(&self) -> Updates {
         Updates::new(self.structure.clone())
     }

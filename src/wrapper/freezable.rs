@@ -148,7 +148,7 @@ impl Frozen {
 
 impl<T: Stage> OptState<T> {
     /// Freezes the chosen leaves in every [`freezable`] of the optimizer that is in no other, however deep: in chains, in boxes, in what a
-    /// config says. To freeze them in one of several, [find it](Frozen::freeze): `state.1.freeze("body/**")`.
+    /// config says. To freeze them in one of several, go to its own state: `state.1.freeze("body/**")`.
     ///
     /// ```
     /// use gradchain::prelude::*;

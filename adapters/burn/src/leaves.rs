@@ -50,13 +50,13 @@ pub(crate) struct Leaf {
 /// ```
 /// use burn::nn::LinearConfig;
 /// use burn::tensor::Device;
-/// use gradchain::tree::{Norm, tree_norm};
+/// use gradchain::tree::tree_norm;
 ///
 /// let layer = LinearConfig::new(3, 2).init(&Device::flex().autodiff());
 /// let params = gradchain_burn::params(&layer)?;
 /// let structure = gradchain::tree::Structure::of(&params)?;
 /// assert_eq!(structure.paths().collect::<Vec<_>>(), ["weight", "bias"]);
-/// assert!(tree_norm(&params, Norm::L2) > 0.0);
+/// assert!(tree_norm(&params) > 0.0);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub fn params<M: Module>(module: &M) -> Result<Leaves> {
@@ -155,49 +155,6 @@ impl<M: Module> LeavesMut<'_, M> {
     /// As [`gradients`].
     pub fn gradients(&self, grads: &GradientsParams) -> Result<Leaves> {
         gradients(&*self.module, grads)
-    }
-
-    /// The module with the values as they are now: for a loss at a point that a line search, `sam` or `minimize` tries.
-    /// It shares their memory, so drop it before they are written again.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use burn::nn::{Linear, LinearConfig};
-    /// use burn::optim::GradientsParams;
-    /// use burn::tensor::{Device, Tensor};
-    /// use gradchain::extra;
-    /// use gradchain::prelude::*;
-    /// use gradchain_burn::{LeavesMut, params_mut};
-    ///
-    /// let device = Device::flex().autodiff();
-    /// let x = Tensor::<2>::from_floats([[1.0], [2.0], [3.0]], &device);
-    /// let y = Tensor::<2>::from_floats([[1.0], [3.0], [5.0]], &device);
-    /// let mut line = LinearConfig::new(1, 1).init(&device);
-    ///
-    /// let loss = |line: &Linear| {
-    ///     let loss = (line.forward(x.clone()) - y.clone()).powi_scalar(2).mean();
-    ///     let grads = GradientsParams::from_grads(loss.backward(), line);
-    ///     (loss.into_scalar::<f64>(), grads)
-    /// };
-    /// let optimizer = lbfgs();
-    /// let mut params = params_mut(&mut line)?;
-    /// let mut state = optimizer.init(&params)?;
-    /// for _ in 0..20 {
-    ///     let (value, grads) = loss(&params.module());
-    ///     let grads = params.gradients(&grads)?;
-    ///     let tried = extra::value_and_grad_fn(value, |params: &LeavesMut<'_, Linear>| {
-    ///         let (value, grads) = loss(&params.module());
-    ///         (value, params.gradients(&grads).expect("the gradients of this module"))
-    ///     });
-    ///     optimizer.step_with(&mut params, &grads, tried, &mut state)?;
-    /// }
-    /// drop(params);
-    /// assert!((line.weight.val().into_scalar::<f32>() - 2.0).abs() < 1e-3); // y = 2·x − 1
-    /// # Ok::<(), gradchain::Error>(())
-    /// ```
-    pub fn module(&self) -> M {
-        self.filled(self.leaves.clone())
     }
 
     fn filled(&self, leaves: Leaves) -> M {

@@ -174,7 +174,7 @@ pub fn optimize<M: Module>(
     let mut shown = GradientsParams::new();
     shown.register(whole(), tensor.clone());
     let lent = Lent::new(&mut params.leaves, grads);
-    optim.step(rate, Param::initialized(whole(), tensor), shown);
+    optim.step(rate, Param::initialized(whole(), Tensor::from_inner(tensor).require_grad()), shown);
     match lent.outcome() {
         Some(outcome) => outcome,
         None => refuse("optim", "made by `whole_tree`", "another optimizer"),

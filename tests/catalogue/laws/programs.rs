@@ -29,8 +29,11 @@ fn reason(entry: &dyn Subject, error: &Error) -> &'static str {
     reason.unwrap_or_else(|| panic!("{}: {said}", entry.name()))
 }
 
+/// The numbers of each leaf that has an array, by the path of the field.
+type Arrays = BTreeMap<String, Vec<Option<Vec<f64>>>>;
+
 /// What is remembered besides arrays, as text; and the arrays.
-fn remembered(state: &AnyState) -> (Vec<String>, BTreeMap<String, Vec<Option<Vec<f64>>>>) {
+fn remembered(state: &AnyState) -> (Vec<String>, Arrays) {
     let (mut values, mut arrays) = (Vec::new(), BTreeMap::new());
     let mut show = |path: &str, entry: Entry<'_>| match entry {
         Entry::Moments(moments) => {

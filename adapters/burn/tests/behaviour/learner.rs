@@ -172,7 +172,7 @@ fn a_tensor_is_stepped_in_place() {
     let mut layer = LinearConfig::new(4, 4).with_bias(false).init(&device);
     let (mut optim, place) = (per_tensor(adamw(1.0)).unwrap(), address(&layer.weight));
     for _ in 0..3 {
-        let grads = layer.forward(Tensor::ones([1, 4], &device)).sum().backward();
+        let grads = layer.forward(Tensor::<2>::ones([1, 4], &device)).sum().backward();
         let grads = GradientsParams::from_grads(grads, &layer);
         layer = optim.step(0.01, layer, grads);
         assert_eq!(address(&layer.weight), place);

@@ -51,7 +51,7 @@ fn paths_are_names_and_numbers() {
 fn masks_and_plans_go_by_path() {
     let mut mlp = Mlp::new(&device());
     let before = values(&mlp);
-    let optimizer = freeze(sgd(0.5), Mask::path("fc1/**"));
+    let optimizer = chain((sgd(0.5), freeze("fc1/**")));
     assert_eq!(optimizer.plan(&params(&mlp).unwrap()).unwrap().elements, 6 * 5 + 5 + 5 * 3 + 3);
     let mut state = init(&optimizer, &mlp).unwrap();
     let grads = mlp.gradients(0);
@@ -160,7 +160,7 @@ fn two_parameters_that_begin_as_one_tensor_are_two() {
     let linear = || Linear { weight: Param::from_tensor(tensor.clone()), bias: None };
     let mut two = Tied { one: linear(), two: linear() };
     assert_eq!(paths(&two), ["one/weight", "two/weight"]);
-    let optimizer = freeze(sgd(1.0), Mask::path("one/**"));
+    let optimizer = chain((sgd(1.0), freeze("one/**")));
     let mut state = init(&optimizer, &two).unwrap();
     let mut grads = GradientsParams::new();
     grads.register(two.one.weight.id, tensor.clone().inner());
@@ -285,7 +285,7 @@ fn an_absent_gradient_rests_if_the_optimizer_says_so() {
 #[test]
 fn a_panic_leaves_the_parameters() {
     let mut mlp = Mlp::new(&device());
-    let optimizer = sgd(from_fn(|count| if count == 2 { panic!("in a schedule") } else { 0.5 }));
+    let optimizer = sgd(from_fn("panics", |count| if count == 2 { panic!("in a schedule") } else { 0.5 }));
     let mut state = init(&optimizer, &mlp).unwrap();
     for number in 0..2 {
         let grads = mlp.gradients(number);
@@ -309,9 +309,9 @@ fn replaced_parameters_keep_their_state() {
         for _ in 0..4 {
             if replace {
                 // As one does to clip weights: the same values under a new ParamId.
-                layer.weight = Param::from_tensor(layer.weight.val().detach().clamp(-9.0, 9.0));
+                layer.weight = Param::from_tensor(layer.weight.val().clamp(-9.0, 9.0).detach());
             }
-            let grads = layer.forward(Tensor::ones([1, 2], &device)).powi_scalar(2).sum().backward();
+            let grads = layer.forward(Tensor::<2>::ones([1, 2], &device)).powi_scalar(2).sum().backward();
             let grads = GradientsParams::from_grads(grads, &layer);
             step(&optimizer, &mut layer, &grads, &mut state).unwrap();
         }

@@ -268,6 +268,10 @@ impl Printer<'_> {
             }
             Op::Unary(op, a) if op.is_operator() => format!("-t{a}"),
             Op::Unary(op, a) => format!("{}(t{a})", self.function(op.name(), ty)?),
+            // Compilers of WGSL may take `p + (x - p)` for `x`.
+            Op::Binary(binary, a, b) if binary.name() == "-" && !pair(op) && !self.is_cuda() => {
+                format!("{}(t{a} - t{b})", self.helper("rounded", ty))
+            }
             Op::Binary(binary, a, b) if binary.is_operator() && !pair(op) && binary.name() != "%" => {
                 format!("t{a} {} t{b}", binary.name())
             }

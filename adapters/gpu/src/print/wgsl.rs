@@ -80,28 +80,41 @@ fn written(name: &str) -> Option<&'static str> {
     return select(x, near, abs(e) <= 1.0f);
 }"
         }
+        // Compilers may take `(a + b) - a` for `b`. So what has been rounded is changed by a zero, or a factor of one, that they
+        // cannot know: a leaf has less than 2³¹ elements.
+        "rounded_f32" => {
+            "fn rounded_f32(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ (numbers[0] >> 31u)); }"
+        }
+        "rounded_f64" => "fn rounded_f64(x: f64) -> f64 { return x * f64(1u + (numbers[0] >> 31u)); }",
         // Pairs: a number and what it leaves, after Dekker.
         "sum_of_f32" => {
             "fn sum_of_f32(a: f32, b: f32) -> vec2<f32> {
-    let sum = a + b;
-    return vec2(sum, b - (sum - a));
+    let sum = rounded_f32(a + b);
+    return vec2(sum, b - rounded_f32(sum - a));
 }"
         }
         "add_pair" => {
             "fn add_pair(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
-    let sum = a.x + b.x;
-    let other = sum - a.x;
-    let lost = (a.x - (sum - other)) + (b.x - other);
+    let sum = rounded_f32(a.x + b.x);
+    let other = rounded_f32(sum - a.x);
+    let lost = rounded_f32(a.x - rounded_f32(sum - other)) + rounded_f32(b.x - other);
     return sum_of_f32(sum, lost + (a.y + b.y));
 }"
         }
         "sub_pair" => "fn sub_pair(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> { return add_pair(a, -b); }",
+        "high_half" => {
+            "fn high_half(x: f32) -> f32 {
+    let large = rounded_f32(x * 4097.0f);
+    return rounded_f32(large - rounded_f32(large - x));
+}"
+        }
         "mul_pair" => {
             "fn mul_pair(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
-    let product = a.x * b.x;
-    let high = vec2(a.x * 4097.0f - (a.x * 4097.0f - a.x), b.x * 4097.0f - (b.x * 4097.0f - b.x));
-    let low = vec2(a.x - high.x, b.x - high.y);
-    let lost = ((high.x * high.y - product) + high.x * low.y + low.x * high.y) + low.x * low.y;
+    let product = rounded_f32(a.x * b.x);
+    let high = vec2(high_half(a.x), high_half(b.x));
+    let low = vec2(rounded_f32(a.x - high.x), rounded_f32(b.x - high.y));
+    let cross = rounded_f32(rounded_f32(high.x * high.y) - product) + rounded_f32(high.x * low.y);
+    let lost = rounded_f32(rounded_f32(cross) + rounded_f32(low.x * high.y)) + low.x * low.y;
     return sum_of_f32(product, lost + (a.x * b.y + a.y * b.x));
 }"
         }
@@ -138,7 +151,7 @@ fn written(name: &str) -> Option<&'static str> {
 }
 
 /// What functions call each other; those of pairs are needed together.
-const OF_PAIRS: [&str; 4] = ["sum_of_f32", "add_pair", "sub_pair", "mul_pair"];
+const OF_PAIRS: [&str; 6] = ["rounded_f32", "sum_of_f32", "add_pair", "sub_pair", "high_half", "mul_pair"];
 
 pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(&Bound) -> DType) -> String {
     let sum = printer.type_name(Type::F64);
