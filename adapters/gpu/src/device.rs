@@ -1,7 +1,7 @@
 //! A device, and what it has of a training run.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
@@ -248,6 +248,9 @@ struct Held<B: Backend> {
     bytes: usize,
 }
 
+/// Where the sums of a leaf will be, and how to read them.
+type Launched<B> = (Held<B>, Rc<Compiled<B>>);
+
 /// Parameters, gradients and the arrays of a state, on a device.
 ///
 /// They have the types that they have on a CPU, and lie in the same order.
@@ -322,7 +325,7 @@ impl<B: Backend> DeviceArrays<B> {
     }
 
     /// Launches a leaf's kernel; gives where its sums will be, and how to read them.
-    fn launch(&mut self, pass: &Pass, of: &LeafProgram) -> Result<Option<(Held<B>, Rc<Compiled<B>>)>> {
+    fn launch(&mut self, pass: &Pass, of: &LeafProgram) -> Result<Option<Launched<B>>> {
         let (shared, leaf) = (self.shared.clone(), of.leaf);
         let compiled = shared.kernel(pass.from_stored, of)?;
         let (pieces, size) = (of.len.div_ceil(PIECE), of.program.dtype().size());
@@ -333,8 +336,8 @@ impl<B: Backend> DeviceArrays<B> {
         }
         for array in of.arrays.iter().filter(|array| !array.lasts) {
             let key = (array.name.clone(), leaf);
-            if !self.state.contains_key(&key) {
-                self.state.insert(key, shared.held(of.len * array.dtype.size())?);
+            if let hash_map::Entry::Vacant(vacant) = self.state.entry(key) {
+                vacant.insert(shared.held(of.len * array.dtype.size())?);
             }
         }
         let sums = shared.held(pieces * of.program.sums().len() * 8)?;
