@@ -4,8 +4,8 @@
 use core::ops::Range;
 use core::ptr::NonNull;
 
-use super::isa::{Isa, Job, current_isa, dispatch};
-use super::kernel::MOST_SLOTS;
+use super::isa::{Isa, current_isa};
+use super::kernel::{self, MOST_SLOTS};
 use super::pieces::{Piece, Pieces};
 use super::ranks::Ranks;
 use super::rows::Rows;
@@ -13,14 +13,15 @@ use super::stage::is_among;
 use super::table::{Table, TableLeaf};
 use super::tile::TILE;
 use super::whole::read_stretch;
+use super::written::{add_stretch, store_stretch};
 use super::{Ask, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree, fused};
 #[cfg(feature = "half")]
 use super::{halves::Format, kernel::BLOCK};
-use crate::element::{DType, Element, Real, convert, with_dtype};
+use crate::element::{DType, Real};
 use crate::error::Error;
-use crate::memory::{Buffer, RawSlice, RawStrided};
+use crate::memory::{Buffer, RawSlice};
 use crate::state::Moments;
-use crate::tree::{Cursor, LeafSpec, Structure, add_update};
+use crate::tree::{LeafSpec, Structure};
 
 /// Where the last pass puts the updates.
 #[derive(Clone, Copy)]
@@ -332,7 +333,9 @@ impl<T: Stage> Pass<'_, T> {
         // SAFETY: as in `piece_in`.
         let done = unsafe {
             let (g, p) = (format.bits(g.data, piece.from, len), format.bits_mut(p.data, piece.start, len));
-            fused::apply_halves::<T>(self.isa, t, self.state, self.run, leaf, piece.start, format, g, p, sums)
+            fused::apply_piece::<T, f32>(t, (self.state, self.run), leaf, (piece.start, len), sums, |kernel, slots| {
+                kernel::apply_halves::<T>(self.isa, kernel, format, g, p, slots)
+            })
         };
         if done { len } else { 0 }
     }
@@ -364,7 +367,10 @@ impl<T: Stage> Pass<'_, T> {
             // gradients, parameters and stored updates are different memory.
             let done = unsafe {
                 let (g, p) = (source.slice(piece.from, piece.len), p.data.slice_mut(piece.start, piece.len));
-                fused::apply_piece::<T, C>(self.isa, t, self.state, self.run, leaf, piece.start, g, p, sums)
+                let place = (piece.start, piece.len);
+                fused::apply_piece::<T, C>(t, (self.state, self.run), leaf, place, sums, |kernel, slots| {
+                    kernel::apply::<T, C>(self.isa, kernel, g, p, slots)
+                })
             };
             if done {
                 return;
@@ -476,77 +482,4 @@ impl<T: Stage> Pass<'_, T> {
             }
         }
     }
-}
-
-struct Add<'a, C, P> {
-    u: &'a [C],
-    p: &'a mut [P],
-}
-
-impl<C: Real, P: Element> Job for Add<'_, C, P> {
-    type Output = ();
-    #[inline(always)]
-    fn run(self) {
-        add_slice(self.u, self.p);
-    }
-}
-
-#[inline(always)]
-fn add_slice<C: Real, P: Element>(u: &[C], p: &mut [P]) {
-    for (p, u) in p.iter_mut().zip(u) {
-        *p = add_rounded(*p, *u);
-    }
-}
-
-/// The update is rounded to the parameter's type before it is added, as it is when it is stored and applied later.
-#[inline(always)]
-pub(crate) fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
-    convert(add_update(convert::<P, C>(p), convert::<P, C>(convert::<C, P>(u))))
-}
-
-/// Writes finished updates to a stretch of a leaf of any type and layout.
-///
-/// # Safety
-///
-/// The leaf is lent for the step to be written, and this stretch is the caller's alone.
-unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
-    let Some(strides) = &leaf.strides else {
-        // SAFETY: by the caller's promise.
-        return unsafe { super::convert::store(isa, leaf.data, start, u) };
-    };
-    with_dtype!(leaf.data.dtype(), T => {
-        let view = RawStrided { first: leaf.data };
-        let mut u = u.iter();
-        for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(u.len()) {
-            // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
-            unsafe { view.write::<T>(run, || u.next().map_or_else(T::default, |u| convert::<C, T>(*u))) };
-        }
-    });
-}
-
-/// Adds finished updates to a stretch of a parameter of any type and layout.
-///
-/// # Safety
-///
-/// The leaf is lent for the step to be written, and this stretch is the caller's alone.
-unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
-    with_dtype!(leaf.data.dtype(), P => match &leaf.strides {
-        // SAFETY: by the caller's promise.
-        None => dispatch(isa, Add { u, p: unsafe { leaf.data.slice_mut::<P>(start, u.len()) } }),
-        Some(strides) => {
-            let view = RawStrided { first: leaf.data };
-            let mut u = u.iter();
-            for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(u.len()) {
-                for i in 0..run.len as isize {
-                    let one = crate::tree::Run { offset: run.offset + i * run.stride, stride: 1, len: 1 };
-                    let mut sum = None;
-                    // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
-                    unsafe {
-                        view.read::<P>(one, |p| sum = u.next().map(|u| add_rounded(p, *u)));
-                        view.write::<P>(one, || sum.unwrap_or_default());
-                    }
-                }
-            }
-        }
-    });
 }

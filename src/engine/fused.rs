@@ -2,8 +2,6 @@
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
 use super::convert::{load, store};
-#[cfg(feature = "half")]
-use super::halves::Format;
 use super::isa::{Isa, Job, dispatch};
 use super::kernel::{self, Added, MOST_SLOTS, MOST_SUMS, Slots};
 use super::tile::TILE;
@@ -125,66 +123,27 @@ pub(crate) fn with_list<C: Real>(
     }
 }
 
-/// Does the last pass on a whole piece, where everything has the compute type and lies dense.
+/// Does the last pass on a stretch of a leaf by one loop, which is given its state arrays, where these have the compute type.
 ///
 /// Returns whether it could.
 ///
 /// # Safety
 ///
-/// The state is held exclusively, and no other task has this piece.
-#[allow(clippy::too_many_arguments, reason = "one call, from the pass driver")]
+/// The state is held exclusively, and no other task has this stretch.
 pub(crate) unsafe fn apply_piece<S: Stage, C: Real>(
-    isa: Isa,
     stage: &S,
-    state: &S::State,
-    run: &S::Run,
+    (state, run): (&S::State, &S::Run),
     leaf: usize,
-    start: usize,
-    g: &[C],
-    p: &mut [C],
+    (start, len): (usize, usize),
     sums: &mut [f64],
+    apply: impl FnOnce(S::Kernel<C>, Slots<'_, C>) -> Added,
 ) -> bool {
     let list = SlotList::of(stage, state, leaf);
     if !list.is_native::<C>() {
         return false;
     }
-    let kernel = stage.kernel::<C>(state, run, leaf);
     // SAFETY: by the caller's promise.
-    let slots = unsafe { list.slices(start, p.len()) };
-    let added = kernel::apply::<S, C>(isa, kernel, g, p, slots);
-    if const { S::SHAPE.sums > 0 } {
-        add::<S>(&added, Place::default(), sums);
-    }
-    true
-}
-
-/// As [`apply_piece`], on gradients and parameters of one type of 16 bits, states of `f32`, and whole blocks.
-///
-/// # Safety
-///
-/// As there.
-#[cfg(feature = "half")]
-#[allow(clippy::too_many_arguments, reason = "one call, from the pass driver")]
-pub(crate) unsafe fn apply_halves<S: Stage>(
-    isa: Isa,
-    stage: &S,
-    state: &S::State,
-    run: &S::Run,
-    leaf: usize,
-    start: usize,
-    format: Format,
-    g: &[u16],
-    p: &mut [u16],
-    sums: &mut [f64],
-) -> bool {
-    let list = SlotList::of(stage, state, leaf);
-    if !list.is_native::<f32>() {
-        return false;
-    }
-    let kernel = stage.kernel::<f32>(state, run, leaf);
-    // SAFETY: by the caller's promise.
-    let slots = unsafe { list.slices(start, p.len()) };
-    let added = kernel::apply_halves::<S>(isa, kernel, format, g, p, slots);
+    let added = apply(stage.kernel::<C>(state, run, leaf), unsafe { list.slices(start, len) });
     if const { S::SHAPE.sums > 0 } {
         add::<S>(&added, Place::default(), sums);
     }

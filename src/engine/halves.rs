@@ -71,7 +71,7 @@ impl Format {
         wide
     }
 
-    /// Adds updates to parameters, rounded as `drive::add_rounded` does.
+    /// Adds updates to parameters, rounded as `written::add_rounded` does.
     #[inline(always)]
     pub(crate) fn add(self, here: &[f32; BLOCK], u: &[f32; BLOCK], p: &mut [u16; BLOCK]) {
         with_format!(self, H => for i in 0..BLOCK {

@@ -405,6 +405,20 @@ pub(crate) fn map<S: Stage, C: Real>(
     }
 }
 
+/// Runs the loop of a chain's last pass. As above, one number, so that one loop is compiled.
+macro_rules! last_pass {
+    ($S:ident, $from_to:ident) => {
+        match const { $S::SHAPE.barriers * 3 + $S::SHAPE.span($S::SHAPE.barriers).from } {
+            0 => $from_to!(0, 0),
+            3 => $from_to!(0, 1),
+            4 => $from_to!(1, 1),
+            6 => $from_to!(0, 2),
+            7 => $from_to!(1, 2),
+            _ => $from_to!(2, 2),
+        }
+    };
+}
+
 /// As [`apply`], on a leaf of 16 bits whose length is a multiple of [`BLOCK`].
 #[cfg(feature = "half")]
 pub(crate) fn apply_halves<S: Stage>(
@@ -420,14 +434,7 @@ pub(crate) fn apply_halves<S: Stage>(
             dispatch(isa, ApplyHalves::<S, $from, $to> { kernel, format, g, p, slots })
         };
     }
-    match const { S::SHAPE.barriers * 3 + S::SHAPE.span(S::SHAPE.barriers).from } {
-        0 => from_to!(0, 0),
-        3 => from_to!(0, 1),
-        4 => from_to!(1, 1),
-        6 => from_to!(0, 2),
-        7 => from_to!(1, 2),
-        _ => from_to!(2, 2),
-    }
+    last_pass!(S, from_to)
 }
 
 /// Does the chain's last pass on a piece, from gradients (or stored updates) to parameters.
@@ -443,13 +450,5 @@ pub(crate) fn apply<S: Stage, C: Real>(
             dispatch(isa, Apply::<S, C, $from, $to> { kernel, g, p, slots })
         };
     }
-    // As above: one number, so that one loop is compiled.
-    match const { S::SHAPE.barriers * 3 + S::SHAPE.span(S::SHAPE.barriers).from } {
-        0 => from_to!(0, 0),
-        3 => from_to!(0, 1),
-        4 => from_to!(1, 1),
-        6 => from_to!(0, 2),
-        7 => from_to!(1, 2),
-        _ => from_to!(2, 2),
-    }
+    last_pass!(S, from_to)
 }

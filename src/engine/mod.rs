@@ -32,8 +32,9 @@ mod tile;
 mod tuple;
 mod updates;
 mod whole;
+mod written;
 
-pub(crate) use drive::{Pass, Remote, Sink, Work, add_rounded};
+pub(crate) use drive::{Pass, Remote, Sink, Work};
 pub(crate) use examples::Examples;
 pub use form::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds, LooksOn,
@@ -61,6 +62,7 @@ pub(crate) use tuple::{fits, needs_of};
 pub use updates::Updates;
 pub(crate) use whole::read_leaf;
 pub use whole::{LeafVisitor, WholeLeaf, WholeTree};
+pub(crate) use written::add_rounded;
 
 // What the loops are made of, under the names that they have had here.
 pub use crate::element::Term;

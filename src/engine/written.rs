@@ -1,0 +1,81 @@
+//! Finished updates, written to where they go: to leaves of any type and layout.
+#![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
+
+use super::isa::{Isa, Job, dispatch};
+use super::table::TableLeaf;
+use crate::element::{Element, Real, convert, with_dtype};
+use crate::memory::RawStrided;
+use crate::tree::{Cursor, LeafSpec, add_update};
+
+struct Add<'a, C, P> {
+    u: &'a [C],
+    p: &'a mut [P],
+}
+
+impl<C: Real, P: Element> Job for Add<'_, C, P> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        add_slice(self.u, self.p);
+    }
+}
+
+#[inline(always)]
+fn add_slice<C: Real, P: Element>(u: &[C], p: &mut [P]) {
+    for (p, u) in p.iter_mut().zip(u) {
+        *p = add_rounded(*p, *u);
+    }
+}
+
+/// The update is rounded to the parameter's type before it is added, as it is when it is stored and applied later.
+#[inline(always)]
+pub(crate) fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
+    convert(add_update(convert::<P, C>(p), convert::<P, C>(convert::<C, P>(u))))
+}
+
+/// Writes finished updates to a stretch of a leaf of any type and layout.
+///
+/// # Safety
+///
+/// The leaf is lent for the step to be written, and this stretch is the caller's alone.
+pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
+    let Some(strides) = &leaf.strides else {
+        // SAFETY: by the caller's promise.
+        return unsafe { super::convert::store(isa, leaf.data, start, u) };
+    };
+    with_dtype!(leaf.data.dtype(), T => {
+        let view = RawStrided { first: leaf.data };
+        let mut u = u.iter();
+        for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(u.len()) {
+            // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
+            unsafe { view.write::<T>(run, || u.next().map_or_else(T::default, |u| convert::<C, T>(*u))) };
+        }
+    });
+}
+
+/// Adds finished updates to a stretch of a parameter of any type and layout.
+///
+/// # Safety
+///
+/// The leaf is lent for the step to be written, and this stretch is the caller's alone.
+pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
+    with_dtype!(leaf.data.dtype(), P => match &leaf.strides {
+        // SAFETY: by the caller's promise.
+        None => dispatch(isa, Add { u, p: unsafe { leaf.data.slice_mut::<P>(start, u.len()) } }),
+        Some(strides) => {
+            let view = RawStrided { first: leaf.data };
+            let mut u = u.iter();
+            for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(u.len()) {
+                for i in 0..run.len as isize {
+                    let one = crate::tree::Run { offset: run.offset + i * run.stride, stride: 1, len: 1 };
+                    let mut sum = None;
+                    // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
+                    unsafe {
+                        view.read::<P>(one, |p| sum = u.next().map(|u| add_rounded(p, *u)));
+                        view.write::<P>(one, || sum.unwrap_or_default());
+                    }
+                }
+            }
+        }
+    });
+}
