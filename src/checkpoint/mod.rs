@@ -65,6 +65,7 @@
 //! Differs: PyTorch and Optax save state by position or as a pickled tree, and load it without comparing the optimizer's
 //! arguments; see `docs/reliability.md`.
 
+mod assembly;
 mod file;
 mod import;
 mod load;

@@ -127,6 +127,11 @@ impl<T: Stage> OptState<T> {
         }
     }
 
+    /// It is half written: no step can use it.
+    pub(crate) fn poison(&mut self) {
+        self.poisoned = true;
+    }
+
     /// Whether it can be used: it is whole, and it fits.
     pub(crate) fn usable(&self) -> Result<()> {
         if self.poisoned { Err(Error::poisoned()) } else { self.fits() }

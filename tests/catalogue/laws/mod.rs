@@ -20,6 +20,7 @@ mod readings;
 mod resuming;
 mod rows;
 mod schemas;
+#[cfg(feature = "checkpoint")]
 mod sharded;
 mod step_and_update;
 mod thawing;
