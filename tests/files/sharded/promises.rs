@@ -126,7 +126,8 @@ fn shares(ranks: usize, optimizer: impl Fn() -> Boxed + Sync) -> (Vec<f64>, f64)
 
 #[test]
 fn of_many_pieces_each_rank_has_as_much_within_five_percent() {
-    let chains: [(&str, fn() -> Boxed); 6] = [
+    type Make = fn() -> Boxed;
+    let chains: [(&str, Make); 6] = [
         ("adamw", || boxed(adamw(0.1))),
         ("of other types", || boxed(adam(0.1).mu_dtype(DType::F64))),
         ("several", || boxed(chain((clip_by_global_norm(1.0), zero_nans(), adamw(0.1), params_ema(identity(), 0.9))))),
