@@ -2,7 +2,7 @@
 
 use gradchain::DType;
 use gradchain::collective::{PairwiseMean, Threads, parts};
-use gradchain::constraint::{Constraints, Raw, positive};
+use gradchain::constraint::{Constraints, positive};
 use gradchain::prelude::*;
 use gradchain::state::Kind;
 
@@ -165,29 +165,24 @@ fn hyperparameters_can_be_injected_inside() {
     assert!(trained(4).iter().all(|bits| *bits == alone[0]));
 }
 
-#[test]
-fn raw_numbers_of_constrained_parameters_are_shared_out() {
+/// Positive parameters before some steps on their raw numbers, and after.
+fn constrained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) -> [Vec<f64>; 2] {
     let start: Vec<f64> = (0..40_000).map(|i| 0.1 + f64::from(i % 19) * 0.3).collect();
-    let trained = |optimizer: &dyn Fn(&mut Raw<Vec<f64>>, &[Vec<f64>])| {
-        let mut raw = Constraints::new().at("", positive()).unconstrain(&start).unwrap();
-        let gradients = [-1.5, 0.5, 3.0].map(|x| start.iter().map(|p| x * (p - 1.0)).collect::<Vec<f64>>());
-        optimizer(&mut raw, &gradients);
-        raw.constrain().unwrap().into_inner()
-    };
-    let plain = trained(&|raw, gradients| steps(&adamw(0.1), raw, gradients));
-    let shared = together(3, |rank| {
-        let optimizer = sharded(adamw(0.1), rank);
-        trained(&|raw, gradients| steps(&optimizer, raw, gradients))
-    });
-    assert!(shared.iter().all(|params| *params == plain) && plain != start && plain.iter().all(|p| *p > 0.0));
+    let mut raw = Constraints::new().at("", positive()).unconstrain(&start).unwrap();
+    let mut state = optimizer.init(&raw).unwrap();
+    for slope in [-1.5, 0.5, 3.0] {
+        let gradient = raw.pull_back(start.iter().map(|p| slope * (p - 1.0)).collect()).unwrap();
+        optimizer.step(&mut raw, &gradient, &mut state).unwrap();
+    }
+    [start, raw.constrain().unwrap().into_inner()]
 }
 
-fn steps<T: GradientTransformation<Needs = Nothing>>(t: &T, raw: &mut Raw<Vec<f64>>, gradients: &[Vec<f64>]) {
-    let mut state = t.init(raw).unwrap();
-    for gradient in gradients {
-        let gradient = raw.pull_back(gradient.clone()).unwrap();
-        t.step(raw, &gradient, &mut state).unwrap();
-    }
+#[test]
+fn raw_numbers_of_constrained_parameters_are_shared_out() {
+    let [start, plain] = constrained(&adamw(0.1));
+    assert!(plain != start && plain.iter().all(|p| *p > 0.0));
+    let shared = together(3, |rank| constrained(&sharded(adamw(0.1), rank)));
+    assert!(shared.iter().all(|[_, params]| *params == plain));
 }
 
 #[test]
