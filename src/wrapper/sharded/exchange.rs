@@ -131,7 +131,10 @@ fn put<C: Real>(values: Option<&[C]>, place: Range<usize>, travels: DType, messa
         let mut there = [T::default(); TILE];
         there.iter_mut().zip(tile).for_each(|(to, x)| *to = convert(*x));
         let Ok(there) = LeafRef::from_slice(&there[..tile.len()], &[tile.len()]) else { return };
-        let Ok(()) = there.read_bytes(|bytes| Ok::<(), Infallible>(message.extend_from_slice(bytes)));
+        let Ok(()) = there.read_bytes(|bytes| {
+            message.extend_from_slice(bytes);
+            Ok::<(), Infallible>(())
+        });
     });
 }
 
