@@ -6,14 +6,17 @@
 //! group can be threads of one process, by [`threads`], or processes on many machines, by MPI in the crate `gradchain-mpi`. What uses it is
 //! [`sharded`](crate::wrapper::sharded()); [`average`] is for ranks that train alone for a while.
 
+mod agreement;
 mod average;
 pub(crate) mod pairwise;
 mod threads;
 
 use core::fmt;
 
+pub(crate) use agreement::{agree, is_same};
 pub use average::average;
-pub use pairwise::PairwiseMean;
+pub(crate) use average::leaf_mean;
+pub use pairwise::{PairwiseMean, parts};
 pub use threads::{Threads, threads};
 
 use crate::error::{Error, Result};
@@ -103,12 +106,17 @@ pub trait Collective: fmt::Debug + Send + Sync {
 ///
 /// As [`Collective::all_gather`].
 pub fn gather(collective: &dyn Collective, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let (mut lens, mut all) = (Vec::new(), Vec::new());
-    let mut own = (bytes.len() as u64).to_le_bytes().to_vec();
-    collective.all_gather(&mut own, &mut lens, &vec![8; collective.size()])?;
-    let lens = lens.as_chunks::<8>().0.iter().map(|len| u64::from_le_bytes(*len) as usize).collect::<Vec<_>>();
+    let lens = numbers(collective, bytes.len() as u64)?.into_iter().map(|len| len as usize).collect::<Vec<_>>();
+    let mut all = Vec::new();
     collective.all_gather(&mut bytes.to_vec(), &mut all, &lens)?;
     let mut rest = &all[..];
     let parts = lens.iter().map(|len| rest.split_off(..*len).unwrap_or_default().to_vec());
     Ok(parts.collect())
+}
+
+/// The number that each rank has.
+pub(crate) fn numbers(collective: &dyn Collective, own: u64) -> Result<Vec<u64>> {
+    let mut all = Vec::new();
+    collective.all_gather(&mut own.to_le_bytes().to_vec(), &mut all, &vec![8; collective.size()])?;
+    Ok(all.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect())
 }

@@ -12,6 +12,7 @@ mod of_rule;
 mod op;
 mod pass;
 mod recorder;
+mod replay;
 mod run;
 mod show;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use interpreter::Interpreter;
 pub use op::{Binary, Comparison, Op, Type, Unary, Value};
 pub(crate) use pass::Passes;
 pub use pass::{Array, LeafProgram, Machine, Pass, Programs, by_piece};
+pub use replay::{Replay, StateTensors, Tensors, Traffic};
 pub use run::Made;
 
 use self::recorder::{Recording, Session};

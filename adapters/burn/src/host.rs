@@ -2,13 +2,17 @@
 
 #[cfg(feature = "flex")]
 use core::ops::Range;
+use std::collections::HashSet;
 
 #[cfg(feature = "flex")]
 use burn::backend::Flex;
-use burn::tensor::{BackendPrimitive, DType, Float, Tensor};
+use burn::tensor::{BackendPrimitive, DType, Device, Float, Tensor};
 use gradchain::tree::{LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
 #[cfg(feature = "ndarray")]
 use ndarray::{ArcArray, IxDyn};
+
+use crate::leaves::Leaf;
+use crate::walkers::Held;
 
 /// The tensor of a backend.
 type Primitive<B> = <Float as BackendPrimitive<B>>::Primitive;
@@ -47,9 +51,20 @@ macro_rules! with_type {
     };
 }
 
-impl Host {
-    /// The tensor's own elements, without a copy if they lie in row-major order; else in words why there are none.
-    pub(crate) fn of<const D: usize>(tensor: Tensor<D>) -> Result<Host, String> {
+/// Where copies are that the CPU can address.
+pub(crate) fn device() -> Device {
+    #[cfg(feature = "flex")]
+    return Device::flex();
+    #[cfg(not(feature = "flex"))]
+    Device::ndarray()
+}
+
+impl Held for Host {
+    const EXPECTED: &'static str =
+        "floats in memory that the CPU can address (a tensor on flex; elsewhere `DeviceState` takes a step)";
+
+    /// The tensor's own elements, without a copy if they lie in row-major order.
+    fn of<const D: usize>(tensor: Tensor<D>) -> Result<Host, String> {
         let tensor = tensor.inner();
         let (device, dtype) = (tensor.device(), tensor.dtype());
         #[cfg(feature = "flex")]
@@ -70,8 +85,7 @@ impl Host {
         Err(format!("a tensor of {dtype:?} on {device:?}"))
     }
 
-    /// The tensor with these elements.
-    pub(crate) fn into_tensor<const D: usize>(self) -> Tensor<D> {
+    fn into_tensor<const D: usize>(self) -> Tensor<D> {
         match self {
             #[cfg(feature = "flex")]
             Host::Flex(tensor) => Tensor::from_primitive::<Flex>(tensor),
@@ -82,20 +96,28 @@ impl Host {
         }
     }
 
-    /// Copies the elements if something else has them too, so that writing them changes nothing else.
-    pub(crate) fn own(&mut self) {
-        let _ = self.leaf_mut();
-    }
-
     /// Whether both are the same tensor, or two of the same bits.
-    pub(crate) fn is(&self, other: &Host) -> bool {
+    fn is(&self, other: &Host) -> bool {
         let (a, b) = (self.leaf(), other.leaf());
         let bits = |leaf: &LeafRef<'_>| leaf.to_f64().into_iter().map(f64::to_bits).collect::<Vec<_>>();
         (a.dtype(), a.shape()) == (b.dtype(), b.shape()) && (self.address() == other.address() || bits(&a) == bits(&b))
     }
 
+    /// Tensors that have begun as clones, under ids of their own, are not one parameter.
+    fn part(leaves: &mut [Leaf<Host>]) {
+        let mut known = HashSet::new();
+        leaves.iter_mut().filter(|leaf| !known.insert(leaf.held.address())).for_each(|leaf| leaf.held.own());
+    }
+}
+
+impl Host {
+    /// Copies the elements if something else has them too, so that writing them changes nothing else.
+    pub(crate) fn own(&mut self) {
+        let _ = self.leaf_mut();
+    }
+
     /// Where the memory begins.
-    pub(crate) fn address(&self) -> *const u8 {
+    fn address(&self) -> *const u8 {
         match self {
             #[cfg(feature = "flex")]
             Host::Flex(tensor) => tensor.bytes().as_ptr(),

@@ -8,7 +8,7 @@ use gradchain::tree::{Tree, TreeMut, Walk, WalkMut};
 use gradchain::{Error, Result};
 
 use crate::host::Host;
-use crate::walkers::{Found, Putter, Reader, Taker, Values};
+use crate::walkers::{Held, Putter, Reader, Taker, Values};
 
 /// The values of a module's parameters, or their gradients, as a tree: a snapshot that shares their memory.
 ///
@@ -16,15 +16,15 @@ use crate::walkers::{Found, Putter, Reader, Taker, Values};
 /// else: whoever writes first makes a copy. So drop it before the next step, which else copies all parameters.
 #[derive(Clone, Debug, Default)]
 pub struct Leaves {
-    pub(crate) leaves: Vec<Leaf>,
+    pub(crate) leaves: Vec<Leaf<Host>>,
 }
 
 /// A parameter, and its value or gradient.
 #[derive(Clone, Debug)]
-pub(crate) struct Leaf {
+pub(crate) struct Leaf<H> {
     pub(crate) path: String,
     pub(crate) id: ParamId,
-    pub(crate) host: Host,
+    pub(crate) held: H,
 }
 
 /// The trained parameters of a module, to read: for [`init`](gradchain::GradientTransformation::init),
@@ -60,9 +60,7 @@ pub(crate) struct Leaf {
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub fn params<M: Module>(module: &M) -> Result<Leaves> {
-    let mut reader = Reader { source: Values, found: Found::default() };
-    module.visit(&mut reader);
-    reader.found.params()
+    Reader::read(module, Values).params().map(|leaves| Leaves { leaves })
 }
 
 /// The gradients of a module's trained parameters, under the paths that [`params`] gives them.
@@ -83,10 +81,13 @@ pub fn params<M: Module>(module: &M) -> Result<Leaves> {
 ///
 /// In burn, if a gradient was registered with another rank than its parameter's.
 pub fn gradients<M: Module>(module: &M, grads: &GradientsParams) -> Result<Leaves> {
-    let mut reader = Reader { source: grads, found: Found::default() };
-    module.visit(&mut reader);
-    let leaves = reader.found.leaves()?;
-    match grads.len() - leaves.leaves.len() {
+    found_gradients(module, grads).map(|leaves| Leaves { leaves })
+}
+
+/// The gradients of a module, as what they are held as.
+pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsParams) -> Result<Vec<Leaf<H>>> {
+    let leaves = Reader::read(module, grads).leaves()?;
+    match grads.len() - leaves.len() {
         0 => Ok(leaves),
         more => Err(Error::argument(
             "gradients",
@@ -134,8 +135,8 @@ pub fn params_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
     let mut leaves = taker.found.params()?;
     // From here on the module has none of the values.
     *module = hollow;
-    leaves.leaves.iter_mut().for_each(|leaf| leaf.host.own());
-    Ok(LeavesMut { module, leaves })
+    leaves.iter_mut().for_each(|leaf| leaf.held.own());
+    Ok(LeavesMut { module, leaves: Leaves { leaves } })
 }
 
 /// The trained parameters of a module while they are written; see [`params_mut`].
@@ -156,17 +157,12 @@ impl<M: Module> LeavesMut<'_, M> {
     pub fn gradients(&self, grads: &GradientsParams) -> Result<Leaves> {
         gradients(&*self.module, grads)
     }
-
-    fn filled(&self, leaves: Leaves) -> M {
-        let hosts = leaves.leaves.into_iter().map(|leaf| (leaf.id, leaf.host)).collect();
-        self.module.clone().map(&mut Putter { hosts, put: GradientsParams::new() })
-    }
 }
 
 impl<M: Module> Drop for LeavesMut<'_, M> {
     fn drop(&mut self) {
         let leaves = core::mem::take(&mut self.leaves);
-        *self.module = self.filled(leaves);
+        *self.module = Putter::put(self.module.clone(), leaves.leaves);
     }
 }
 
@@ -197,12 +193,12 @@ impl Leaves {
 
 impl Tree for Leaves {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
-        self.leaves.iter().for_each(|leaf| walk.child(&leaf.path, &leaf.host));
+        self.leaves.iter().for_each(|leaf| walk.child(&leaf.path, &leaf.held));
     }
 }
 
 impl TreeMut for Leaves {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
-        self.leaves.iter_mut().for_each(|leaf| walk.child(&leaf.path, &mut leaf.host));
+        self.leaves.iter_mut().for_each(|leaf| walk.child(&leaf.path, &mut leaf.held));
     }
 }

@@ -25,7 +25,8 @@
 //!
 //! [`init`] and [`step`] are what a training loop needs. [`params`], [`params_mut`] and [`gradients`] show a module as
 //! a tree to everything else of gradchain's: plans, checkpoints, norms, line searches. [`whole_tree`] with
-//! [`optimize`], and [`per_tensor`], are optimizers of burn's own, for its `Learner`.
+//! [`optimize`], and [`per_tensor`], are optimizers of burn's own, for its `Learner`. [`DeviceState`] takes steps on
+//! devices whose memory the CPU cannot address.
 //!
 //! The guide has a page on what stays the same [in burn](https://docs.rs/crate/gradchain/latest/source/docs/in-burn.md)
 //! and what does not.
@@ -43,6 +44,7 @@ compile_error!("gradchain-burn needs one of the features `flex` and `ndarray`");
 mod host;
 mod leaves;
 mod optimizer;
+mod replay;
 mod walkers;
 
 use burn::module::Module;
@@ -52,6 +54,7 @@ use gradchain::{GradientTransformation, OptState, Outcome, Result};
 
 pub use leaves::{Leaves, LeavesMut, gradients, params, params_mut};
 pub use optimizer::{optimize, per_tensor, whole_tree};
+pub use replay::DeviceState;
 
 /// The page of the guide, whose code is compiled and run here.
 #[cfg(doctest)]

@@ -16,6 +16,7 @@ use gradchain::{Error, GradientTransformation, OptState, Outcome, Result, Tree, 
 
 use crate::host::Host;
 use crate::leaves::{Leaves, params_mut};
+use crate::walkers::Held;
 
 /// An optimizer of burn's that applies a transformation to each tensor apart, with a state for each.
 ///

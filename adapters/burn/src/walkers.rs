@@ -1,25 +1,48 @@
 //! Walks over modules.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use burn::module::{ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use gradchain::{Error, Result};
 
-use crate::host::Host;
-use crate::leaves::{Leaf, Leaves};
+use crate::host::{self, Host};
+use crate::leaves::Leaf;
+
+/// A parameter or gradient, taken from its tensor.
+pub(crate) trait Held: Sized {
+    /// What tensors must be.
+    const EXPECTED: &'static str;
+
+    /// What the tensor has; else in words what it is.
+    fn of<const D: usize>(tensor: Tensor<D>) -> Result<Self, String>;
+
+    /// The tensor with it.
+    fn into_tensor<const D: usize>(self) -> Tensor<D>;
+
+    /// Whether two that have one id are the same.
+    fn is(&self, other: &Self) -> bool;
+
+    /// Makes those that share memory independent, if writing one would write another.
+    fn part(leaves: &mut [Leaf<Self>]);
+}
 
 /// The leaves that a walk has come by.
-#[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct Found<H> {
     path: Vec<String>,
-    leaves: Vec<Leaf>,
+    leaves: Vec<Leaf<H>>,
     places: HashMap<ParamId, usize>,
     problem: Option<Error>,
 }
 
-impl Found {
+impl<H> Default for Found<H> {
+    fn default() -> Found<H> {
+        Found { path: Vec::new(), leaves: Vec::new(), places: HashMap::new(), problem: None }
+    }
+}
+
+impl<H: Held> Found<H> {
     fn add<const D: usize>(&mut self, id: ParamId, tensor: Tensor<D>) {
         if self.problem.is_none() {
             self.problem = self.try_add(id, tensor).err();
@@ -29,40 +52,38 @@ impl Found {
     fn try_add<const D: usize>(&mut self, id: ParamId, tensor: Tensor<D>) -> Result<()> {
         let path = self.path.join("/");
         let refuse = |expected: &str, found: String| Err(Error::argument("gradchain_burn", &path, expected, found));
-        let host = match Host::of(tensor) {
-            Ok(host) => host,
-            Err(found) => return refuse("floats in memory that the CPU can address (a tensor on flex)", found),
+        let held = match H::of(tensor) {
+            Ok(held) => held,
+            Err(found) => return refuse(H::EXPECTED, found),
         };
         match self.places.get(&id).map(|place| &self.leaves[*place]) {
-            Some(first) if first.host.is(&host) => {}
+            Some(first) if first.held.is(&held) => {}
             Some(first) => {
                 let expected = format!("what `{}` is, whose ParamId it has", first.path);
                 return refuse(&expected, "another value".into());
             }
             None => {
                 self.places.insert(id, self.leaves.len());
-                self.leaves.push(Leaf { path, id, host });
+                self.leaves.push(Leaf { path, id, held });
             }
         }
         Ok(())
     }
 
     /// What was found.
-    pub(crate) fn leaves(self) -> Result<Leaves> {
+    pub(crate) fn leaves(self) -> Result<Vec<Leaf<H>>> {
         let Found { mut leaves, problem, .. } = self;
         if let Some(problem) = problem {
             return Err(problem);
         }
-        // Tensors that have begun as clones, under ids of their own, are not one parameter.
-        let mut known = HashSet::new();
-        leaves.iter_mut().filter(|leaf| !known.insert(leaf.host.address())).for_each(|leaf| leaf.host.own());
-        Ok(Leaves { leaves })
+        H::part(&mut leaves);
+        Ok(leaves)
     }
 
     /// The same, of parameters, of which there must be some.
-    pub(crate) fn params(self) -> Result<Leaves> {
+    pub(crate) fn params(self) -> Result<Vec<Leaf<H>>> {
         let leaves = self.leaves()?;
-        if leaves.leaves.is_empty() {
+        if leaves.is_empty() {
             let found = "none (`valid()` and frozen modules have none, nor have those on a device without autodiff)";
             return Err(Error::argument(
                 "gradchain_burn",
@@ -89,6 +110,15 @@ impl Source for Values {
     }
 }
 
+/// A copy of it that the CPU can address, or itself if it can be addressed.
+pub(crate) struct Copies;
+
+impl Source for Copies {
+    fn tensor<const D: usize>(&self, param: &Param<Tensor<D>>) -> Option<Tensor<D>> {
+        Some(param.val().inner().to_device(&host::device()))
+    }
+}
+
 /// Its gradient.
 impl Source for &GradientsParams {
     fn tensor<const D: usize>(&self, param: &Param<Tensor<D>>) -> Option<Tensor<D>> {
@@ -97,12 +127,21 @@ impl Source for &GradientsParams {
 }
 
 /// Finds leaves to read.
-pub(crate) struct Reader<S> {
+pub(crate) struct Reader<S, H> {
     pub(crate) source: S,
-    pub(crate) found: Found,
+    pub(crate) found: Found<H>,
 }
 
-impl<S: Source> ModuleVisitor for Reader<S> {
+impl<S: Source, H: Held> Reader<S, H> {
+    /// What a walk over a module finds.
+    pub(crate) fn read<M: Module>(module: &M, source: S) -> Found<H> {
+        let mut reader = Reader { source, found: Found::default() };
+        module.visit(&mut reader);
+        reader.found
+    }
+}
+
+impl<S: Source, H: Held> ModuleVisitor for Reader<S, H> {
     fn enter_module(&mut self, name: &str, _: &str) {
         self.found.path.push(name.into());
     }
@@ -124,7 +163,7 @@ impl<S: Source> ModuleVisitor for Reader<S> {
 /// parameters were.
 #[derive(Default)]
 pub(crate) struct Taker {
-    pub(crate) found: Found,
+    pub(crate) found: Found<Host>,
 }
 
 impl ModuleMapper for Taker {
@@ -147,21 +186,29 @@ impl ModuleMapper for Taker {
     }
 }
 
-/// Puts parameters back to where a [`Taker`] took them from.
-pub(crate) struct Putter {
-    pub(crate) hosts: HashMap<ParamId, Host>,
+/// Puts values where trained parameters are, or where a [`Taker`] took them from.
+pub(crate) struct Putter<H> {
+    held: HashMap<ParamId, H>,
     /// Those that have been put, by id: a parameter in two places is one tensor in both.
-    pub(crate) put: GradientsParams,
+    put: GradientsParams,
 }
 
-impl ModuleMapper for Putter {
+impl<H: Held> Putter<H> {
+    /// The module with these values.
+    pub(crate) fn put<M: Module>(module: M, leaves: impl IntoIterator<Item = Leaf<H>>) -> M {
+        let held = leaves.into_iter().map(|leaf| (leaf.id, leaf.held)).collect();
+        module.map(&mut Putter { held, put: GradientsParams::new() })
+    }
+}
+
+impl<H: Held> ModuleMapper for Putter<H> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let (id, hollow, mapper) = param.consume();
         if !hollow.is_require_grad() {
             return Param::from_mapped_value(id, hollow, mapper);
         }
-        if let Some(host) = self.hosts.remove(&id) {
-            self.put.register(id, lifted(host.into_tensor::<D>(), &hollow, id));
+        if let Some(held) = self.held.remove(&id) {
+            self.put.register(id, lifted(held.into_tensor::<D>(), &hollow, id));
         }
         let tensor = self.put.get(id).unwrap_or(hollow);
         Param::from_mapped_value(id, tensor, mapper)

@@ -8,7 +8,7 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use gradchain::prelude::*;
-use gradchain_burn::{init, step};
+use gradchain_burn::{DeviceState, init, step};
 
 struct Counting;
 
@@ -33,19 +33,17 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-#[test]
-fn ten_thousand_steps_with_evaluations_stay_flat() {
+/// Steps a model, and evaluates it every hundred steps; memory must not grow.
+fn stays_flat(steps: usize, mut step: impl FnMut(&mut Vec<Linear>, &GradientsParams)) {
     let device = Device::flex().autodiff();
-    let mut model: Vec<Linear> = vec![LinearConfig::new(8, 16).init(&device), LinearConfig::new(16, 2).init(&device)];
+    let mut model = model();
     let forward = |model: &[Linear], x: Tensor<2>| model.iter().fold(x, |x, layer| layer.forward(x).tanh());
-    let optimizer = chain((clip_by_global_norm(1.0), adamw(1e-3).mask(Mask::path("*/weight"))));
-    let mut state = init(&optimizer, &model).unwrap();
     let x = Tensor::<2>::ones([4, 8], &device);
     let (mut live, mut losses) = (Vec::new(), 0.0);
-    for number in 0..10_000 {
+    for number in 0..steps {
         let loss = forward(&model, x.clone()).powi_scalar(2).mean();
         let grads = GradientsParams::from_grads(loss.backward(), &model);
-        step(&optimizer, &mut model, &grads, &mut state).unwrap();
+        step(&mut model, &grads);
         drop((loss, grads));
         if number % 100 == 99 {
             losses += forward(&model.valid(), x.clone().inner()).mean().into_scalar::<f64>();
@@ -57,4 +55,20 @@ fn ten_thousand_steps_with_evaluations_stay_flat() {
     let after = &live[1..];
     let (least, most) = (after.iter().min().unwrap(), after.iter().max().unwrap());
     assert!(most - least < 1024, "{least} to {most} bytes: {live:?}");
+}
+
+fn model() -> Vec<Linear> {
+    let device = Device::flex().autodiff();
+    vec![LinearConfig::new(8, 16).init(&device), LinearConfig::new(16, 2).init(&device)]
+}
+
+/// One after the other, since memory is counted for the whole program. States go by paths, so those of one model fit
+/// another.
+#[test]
+fn long_runs_with_evaluations_stay_flat() {
+    let optimizer = chain((clip_by_global_norm(1.0), adamw(1e-3).mask(Mask::path("*/weight"))));
+    let mut state = init(&optimizer, &model()).unwrap();
+    stays_flat(10_000, |model, grads| drop(step(&optimizer, model, grads, &mut state).unwrap()));
+    let mut state = DeviceState::init(&optimizer, &model()).unwrap();
+    stays_flat(2_000, |model, grads| drop(state.step(&optimizer, model, grads).unwrap()));
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use gradchain::extra::Extra;
 use gradchain::needs::Provides;
-use gradchain::program::{LeafProgram, Machine, Pass, Program};
+use gradchain::program::{LeafProgram, Machine, Pass, Program, Traffic};
 use gradchain::state::{Entry, EntryMut, Moments, State, StateWalk, StateWalkMut};
 use gradchain::tree::Structure;
 use gradchain::{DType, Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut};
@@ -49,22 +49,14 @@ impl<B: Backend> std::fmt::Debug for Shared<B> {
     }
 }
 
-/// What a kernel is made of: a program, whether it starts from stored updates, and the types of parameters and state arrays.
+/// What a kernel is made of: a program, whether it starts from stored updates, and the types of parameters and state
+/// arrays.
 #[derive(PartialEq, Eq, Hash)]
 struct Key(Program, bool, DType, Vec<DType>);
 
 struct Compiled<B: Backend> {
     printed: print::Kernel,
     kernel: B::Kernel,
-}
-
-/// How many bytes have crossed between the device and this machine, since the device was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Bytes written to the device.
-    pub to_device: u64,
-    /// Bytes read from it.
-    pub to_host: u64,
 }
 
 impl<B: Backend> Device<B> {
@@ -82,7 +74,7 @@ impl<B: Backend> Device<B> {
         self.shared.kernels.borrow().len()
     }
 
-    /// How many bytes have crossed.
+    /// How many bytes have crossed since the device was opened.
     pub fn traffic(&self) -> Traffic {
         self.shared.traffic.get()
     }
@@ -91,8 +83,8 @@ impl<B: Backend> Device<B> {
     ///
     /// # Errors
     ///
-    /// As [`init`](GradientTransformation::init) and [`programs`](GradientTransformation::programs); if the device has no
-    /// memory left, or not the types.
+    /// As [`init`](GradientTransformation::init) and [`programs`](GradientTransformation::programs); if the device has
+    /// no memory left, or not the types.
     pub fn init<T, P>(&self, optimizer: &T, params: &P) -> Result<OnDevice<T, B>>
     where
         T: GradientTransformation,
@@ -271,8 +263,8 @@ impl<B: Backend> std::fmt::Debug for DeviceArrays<B> {
 }
 
 impl<B: Backend> DeviceArrays<B> {
-    /// The buffer of a leaf's gradients, of the type that the leaf's arithmetic is done in, for kernels that write them on the
-    /// device; none if there is no leaf at this path.
+    /// The buffer of a leaf's gradients, of the type that the leaf's arithmetic is done in, for kernels that write them
+    /// on the device; none if there is no leaf at this path.
     pub fn gradient(&self, path: &str) -> Option<&B::Buffer> {
         self.gradients.get(&self.structure.index_of(path)?).map(|held| &held.buffer)
     }
@@ -380,8 +372,8 @@ impl<B: Backend> Machine for DeviceArrays<B> {
     }
 }
 
-/// A training run on a device: an optimizer's state, and its [arrays](DeviceArrays) there. Counts and single numbers of the state are
-/// on this machine.
+/// A training run on a device: an optimizer's state, and its [arrays](DeviceArrays) there. Counts and single numbers of
+/// the state are on this machine.
 pub struct OnDevice<T: GradientTransformation, B: Backend> {
     state: OptState<T>,
     arrays: DeviceArrays<B>,
@@ -407,7 +399,8 @@ impl<T: GradientTransformation, B: Backend> DerefMut for OnDevice<T, B> {
 }
 
 impl<T: GradientTransformation, B: Backend> OnDevice<T, B> {
-    /// The state as of now, with its arrays copied from the device: to be saved, averaged, read, or gone on with on a CPU.
+    /// The state as of now, with its arrays copied from the device: to be saved, averaged, read, or gone on with on a
+    /// CPU.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
-//! Optimizers of [gradchain](https://docs.rs/gradchain) on GPUs: parameters, gradients and the state's arrays stay on the device.
+//! Optimizers of [gradchain](https://docs.rs/gradchain) on GPUs: parameters, gradients and the state's arrays stay on
+//! the device.
 //!
 //! A step is recorded as [programs](gradchain::program), a pass at a time, which are printed as kernels: in WGSL for
-//! [`Device::wgpu`], in CUDA C for [`Device::cuda`]. What follows from sums and schedules is worked out on this machine in `f64`,
-//! as on a CPU, and comes to the kernels as numbers, so that each kernel is compiled once.
+//! [`Device::wgpu`], in CUDA C for [`Device::cuda`]. What follows from sums and schedules is worked out on this machine
+//! in `f64`, as on a CPU, and comes to the kernels as numbers, so that each kernel is compiled once.
 //!
 //! ```no_run
 //! use gradchain::prelude::*;
@@ -20,10 +21,10 @@
 //!
 //! # Which bits
 //!
-//! Where a device adds, multiplies, divides and takes roots as IEEE 754 says, the parameters and the state have the bits that a CPU
-//! gives them: by CUDA always, by wgpu where the driver does so, as Mesa's `lavapipe` does. Other functions (`exp`, `ln`, powers) may
-//! differ in the last bits. The guide's page
-//! [On a device](https://github.com/gradchain/gradchain/blob/main/docs/on-a-device.md) says more.
+//! Where a device adds, multiplies, divides and takes roots as IEEE 754 says, the parameters and the state have the
+//! bits that a CPU gives them: by CUDA always, by wgpu where the driver does so, as Mesa's `lavapipe` does. Other
+//! functions (`exp`, `ln`, powers) may differ in the last bits. The guide's page [On a
+//! device](https://github.com/gradchain/gradchain/blob/main/docs/on-a-device.md) says more.
 
 mod backend;
 #[cfg(feature = "cuda")]
@@ -38,7 +39,8 @@ pub use backend::Backend;
 pub use by_cuda::{Cuda, compile_cuda, cuda_source};
 #[cfg(feature = "wgpu")]
 pub use by_wgpu::Wgpu;
-pub use device::{Device, DeviceArrays, OnDevice, Traffic};
+pub use device::{Device, DeviceArrays, OnDevice};
+pub use gradchain::program::Traffic;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/on-a-device.md")]

@@ -161,7 +161,7 @@ fn read_inject(node: &Node<'_>) -> Result<Member> {
 
 impl FromRecipe for Inside {
     fn from_recipe(node: &Node<'_>) -> Result<Inside> {
-        let (name, inside) = node.single("a transformation: {name: arguments}")?;
+        let (name, inside) = node.call()?;
         if name != "masked" {
             let mut named = Inside(Box::new(crate::transform::identity()), Vec::new());
             node.build_into(&mut named)?;

@@ -22,6 +22,7 @@ mod readings;
 mod resuming;
 mod rows;
 mod schemas;
+#[cfg(feature = "checkpoint")]
 mod sharded;
 mod step_and_update;
 mod thawing;
@@ -31,7 +32,7 @@ mod zero_gradients;
 use gradchain::state::{State, same_bits};
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::common::registry::registry;
+use crate::common::registry::{every, only_these, registry};
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, problem, tree};
 

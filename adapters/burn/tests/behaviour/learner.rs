@@ -1,6 +1,6 @@
 //! In burn's own optimizer, records and `Learner`.
 
-use burn::module::{Module, Param};
+use burn::module::Param;
 use burn::nn::LinearConfig;
 use burn::optim::lr_scheduler::constant::ConstantLr;
 use burn::optim::lr_scheduler::module_lr_scheduler::ModuleLearningRate;

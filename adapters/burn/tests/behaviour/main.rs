@@ -2,6 +2,7 @@
 
 mod learner;
 mod reference;
+mod replay;
 mod resume;
 mod tree;
 

@@ -3,17 +3,17 @@
 //! burn keeps its hyperparameters in `f32`; ours are given the same numbers.
 
 use burn::module::{Module, Param};
-use burn::nn::{Linear, LinearConfig};
 use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{
-    AdaGradConfig, AdamConfig, AdamWConfig, GradientsParams, LambConfig, LionConfig, ModuleOptimizer, MuonConfig,
-    RmsPropConfig, SgdConfig,
+    AdaGradConfig, AdafactorConfig, AdamConfig, AdamWConfig, AdanConfig, GradientsParams, LBFGSConfig, LambConfig,
+    LineSearchFn, LionConfig, ModuleOptimizer, MuonConfig, RmsPropConfig, SgdConfig,
 };
 use burn::tensor::{DType, Tensor, TensorData};
+use gradchain::needs;
 use gradchain::prelude::*;
-use gradchain::{extra, needs};
-use gradchain_burn::{init, step};
+use gradchain::tree::tree_assign;
+use gradchain_burn::{Leaves, gradients, init, params, params_mut, step};
 
 use crate::{device, values};
 
@@ -154,6 +154,101 @@ fn muon_of_a_square_matrix() {
     // Five iterations of slope 3.4445 at most at zero magnify a rounding of 1e-16 five hundred times in each of a
     // hundred steps.
     assert!(apart(theirs.init(), &ours) < 1e-10);
+}
+
+/// burn multiplies the mean of changes by `beta_2`, as the authors' code does; ours by `1 − b2`, as Optax. At one half
+/// they are one algorithm.
+#[test]
+fn adan_at_one_half() {
+    let (b1, b3, eps) = (single(0.98), single(0.99), single(1e-8));
+    let theirs = AdanConfig::new().with_beta_2(0.5);
+    let ours = adan(RATE).b1(b1).b2(0.5).b3(b3).eps(eps).eps_root(0.0);
+    // Two means over one root; the second has the same correction at most.
+    let bound = by_corrections(b1, b3, RATE * 10.0) + by_corrections(0.5, b3, RATE * 10.0);
+    assert!(apart(theirs.init(), &ours) < bound);
+    let ours = adan(RATE).b1(b1).b2(single(0.92)).b3(b3).eps(eps).eps_root(0.0);
+    assert!(apart(AdanConfig::new().init(), &ours) > 1e-2);
+}
+
+#[test]
+fn adafactor_of_matrices() {
+    let theirs = AdafactorConfig::new().with_relative_step(false);
+    let ours = adafactor(RATE).min_dim_size_to_factor(1).eps(single(1e-30));
+    assert!(apart(theirs.clone().init(), &ours) < ROUNDED);
+    let ours = ours.multiply_by_parameter_scale(false).clipping_threshold(0.5).weight_decay_rate(RATE * single(0.1));
+    let theirs = theirs.with_scale_parameter(false).with_clip_threshold(0.5).with_weight_decay(0.1);
+    assert!(apart(theirs.init(), &ours) < ROUNDED);
+}
+
+/// A valley twenty times as steep in one direction as in another, and not quite a parabola.
+fn valley(weight: Tensor<2>) -> Tensor<1> {
+    let x = weight.reshape([16]);
+    let steep = Tensor::<1>::from_data(
+        TensorData::new((0..16).map(|i| 1.0 + 1.2 * f64::from(i)).collect::<Vec<f64>>(), [16]),
+        (&x.device(), DType::F64),
+    );
+    ((x.clone() * x.clone() * steep).sum() + x.powi_scalar(4).sum() * 0.1) * 1e-3
+}
+
+impl Matrix {
+    fn loss_and_gradients(&self) -> (f64, GradientsParams) {
+        let loss = valley(self.weight.val());
+        let value = loss.clone().into_scalar::<f64>();
+        (value, GradientsParams::from_grads(loss.backward(), self))
+    }
+}
+
+/// The first step is no longer than the rate: burn divides by the sum of the gradient's sizes if that is more than 1,
+/// ours by its norm. Here the loss is so flat that neither does.
+#[test]
+fn lbfgs_without_a_line_search() {
+    let ones = || Tensor::<2>::ones([4, 4], (&device(), DType::F64));
+    let start = || Matrix { weight: Param::from_tensor(ones()) };
+    let (mut there, mut here, rate) = (start(), start(), 0.05);
+    let mut theirs = LBFGSConfig::new()
+        .with_max_iter(1)
+        .with_history_size(10)
+        .with_tolerance_grad(0.0)
+        .with_tolerance_change(0.0)
+        .init();
+    let ours = lbfgs().without_linesearch().learning_rate(rate);
+    let mut state = init(&ours, &here).unwrap();
+    for _ in 0..STEPS {
+        there = theirs.step(rate, there, |matrix| matrix.loss_and_gradients()).0;
+        let grads = here.loss_and_gradients().1;
+        step(&ours, &mut here, &grads, &mut state).unwrap();
+    }
+    let (there, here) = (values(&there), values(&here));
+    let apart = there[0].iter().zip(&here[0]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    // A hundred steps of which each forgets a twentieth of the errors before it.
+    assert!(apart < ROUNDED && here[0].iter().all(|x| x.abs() < 0.1), "{apart:e} {here:?}");
+}
+
+/// A line search asks for the loss at points that it tries: the module is where it is worked out, and a snapshot of its
+/// parameters what is minimized.
+#[test]
+fn lbfgs_with_a_line_search_finds_the_minimum_that_burns_finds() {
+    let (mut matrix, optimizer) = (Matrix::new(), lbfgs());
+    let mut found = params(&matrix).unwrap();
+    let mut state = optimizer.init(&found).unwrap();
+    let loss = |point: &Leaves| {
+        tree_assign(&mut params_mut(&mut matrix)?, point)?;
+        let (value, grads) = matrix.loss_and_gradients();
+        Ok::<_, gradchain::Error>((value, gradients(&matrix, &grads)?))
+    };
+    let report = optimizer.minimize(&mut found, loss, &mut state).gradient_atol(1e-9).max_steps(100).run().unwrap();
+    assert!(report.converged(), "{report:?}");
+    tree_assign(&mut params_mut(&mut matrix).unwrap(), &found).unwrap();
+
+    let mut there = Matrix::new();
+    let mut theirs = LBFGSConfig::new().with_line_search_fn(LineSearchFn::StrongWolfe).init();
+    for _ in 0..STEPS {
+        there = theirs.step(1.0, there, |matrix| matrix.loss_and_gradients()).0;
+    }
+    for (ours, theirs) in values(&matrix)[0].iter().zip(&values(&there)[0]) {
+        // Curvature is 2e-3 at least: where gradients are 1e-9, and 1e-7, where burn's ends, both are as near as this.
+        assert!(ours.abs() < 1e-6 && theirs.abs() < 1e-4, "{ours:e} {theirs:e}");
+    }
 }
 
 /// burn keeps state by `ParamId`; a parameter that was replaced begins anew.

@@ -1,22 +1,17 @@
 //! Steps as operations of candle, for devices whose memory cannot be lent.
 
-mod machine;
-mod ops;
-
-use std::collections::HashMap;
+mod tensors;
 
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor, Var};
 use gradchain::needs::Nothing;
-use gradchain::program::Programs;
-use gradchain::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
+use gradchain::program::{StateTensors, Traffic};
 use gradchain::tree::{Slices, Structure};
-use gradchain::{DType, Error, GradientTransformation, OptState, Outcome, Result};
+use gradchain::{Error, GradientTransformation, OptState, Outcome, Result};
 
-use self::machine::Replay;
-use self::ops::{Given, Numbers};
-use crate::Vars;
+use self::tensors::{OnCandle, dtype};
 use crate::open::lend;
+use crate::{Vars, of_candle};
 
 /// The state of an optimizer whose arrays are tensors on the variables' device, and whose steps are candle's operations
 /// on them: for devices whose memory candle does not lend, such as CUDA's.
@@ -67,11 +62,8 @@ use crate::open::lend;
 #[derive(Clone, Debug)]
 pub struct DeviceState<T: GradientTransformation> {
     state: OptState<T>,
-    arrays: Arrays,
+    arrays: StateTensors<OnCandle>,
 }
-
-/// Arrays with an element for each of a leaf's, by the path of their field and the number of the leaf.
-type Arrays = HashMap<(String, usize), Tensor>;
 
 impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     /// The state before the first step.
@@ -92,30 +84,9 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     /// the part or the operation is named.
     pub fn of(optimizer: &T, state: OptState<T>, vars: &Vars) -> Result<DeviceState<T>> {
         fits(vars, state.structure())?;
-        rehearse(&copied(vars, |params| optimizer.programs(params))?)?;
-        let (mut arrays, mut failed) = (Arrays::new(), None);
-        state.walk(&mut StateWalk::new(&mut |name, entry| {
-            let Entry::Moments(moments) = entry else { return };
-            for leaf in moments.leaves() {
-                let Some((_, var)) = vars.as_slice().get(leaf) else { continue };
-                if moments.shape(leaf) != Some(var.dims()) {
-                    continue;
-                }
-                let sent = match moments.dtype(leaf) {
-                    Some(DType::F64) => send(moments.get::<f64>(leaf), var),
-                    Some(DType::F16) => send(moments.get::<half::f16>(leaf), var),
-                    Some(DType::Bf16) => send(moments.get::<half::bf16>(leaf), var),
-                    _ => send(moments.get::<f32>(leaf), var),
-                };
-                match sent {
-                    Ok(array) => _ = arrays.insert((name.to_string(), leaf), array),
-                    Err(error) => failed = Some(error),
-                }
-            }
-        }));
-        if let Some(error) = failed {
-            return Err(crate::of_candle(error));
-        }
+        let programs = copied(vars, |params| optimizer.programs(params))?;
+        let device = vars.iter().next().map_or(Device::Cpu, |(_, var)| var.device().clone());
+        let arrays = StateTensors::new(OnCandle(device), &programs, &*state)?;
         Ok(DeviceState { state, arrays })
     }
 
@@ -129,8 +100,14 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     pub fn step(&mut self, optimizer: &T, vars: &Vars, grads: &GradStore) -> Result<Outcome> {
         fits(vars, self.state.structure())?;
         vars.gradients(grads)?;
-        let gradients = vars.iter().map(|(path, var)| gradient(path, var, grads)).collect::<Result<Vec<_>>>()?;
-        let mut replay = Replay::new(vars.as_slice(), gradients, &mut self.arrays);
+        let flat = |tensor: &Tensor| tensor.detach().flatten_all().map_err(of_candle);
+        let gradients = vars.iter().map(|(path, var)| flat(gradient(path, var, grads)?)).collect::<Result<Vec<_>>>()?;
+        let params = vars.iter().map(|(_, var)| flat(var)).collect::<Result<Vec<_>>>()?;
+        let mut write = |leaf: usize, new: Tensor| {
+            let (_, var) = &vars.as_slice()[leaf];
+            new.reshape(var.shape()).and_then(|new| var.set(&new)).map_err(of_candle)
+        };
+        let mut replay = self.arrays.replay(params, gradients, &mut write);
         optimizer.step_on(&mut replay, (), &mut self.state)
     }
 
@@ -140,21 +117,8 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     ///
     /// If the device fails.
     pub fn to_state(&self) -> Result<OptState<T>> {
-        let (mut state, mut failed) = (self.state.clone(), None);
-        state.walk_mut(&mut StateWalkMut::new(&mut |name, entry| {
-            let EntryMut::Moments(moments) = entry else { return };
-            for leaf in 0..moments.len() {
-                let Some(array) = self.arrays.get(&(name.to_string(), leaf)) else { continue };
-                let done = match moments.dtype(leaf) {
-                    Some(DType::F64) => fetch(moments.get_mut::<f64>(leaf), array),
-                    Some(DType::F16) => fetch(moments.get_mut::<half::f16>(leaf), array),
-                    Some(DType::Bf16) => fetch(moments.get_mut::<half::bf16>(leaf), array),
-                    _ => fetch(moments.get_mut::<f32>(leaf), array),
-                };
-                failed = failed.take().or(done.err());
-            }
-        }));
-        failed.map_or(Ok(state), |error| Err(crate::of_candle(error)))
+        let mut state = self.state.clone();
+        self.arrays.state_into(&mut *state).map(|()| state)
     }
 
     /// The state without its arrays, which are as they were when it was made: counts, flags, and what
@@ -162,24 +126,19 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     pub fn state(&self) -> &OptState<T> {
         &self.state
     }
+
+    /// How many bytes have crossed between this machine and the device by what this has done: in a step the numbers
+    /// that are worked out here, and one for each sum and each 16384 elements.
+    pub fn traffic(&self) -> Traffic {
+        self.arrays.traffic()
+    }
 }
 
 /// Does something with copies of the variables on the CPU.
 fn copied<R>(vars: &Vars, f: impl FnOnce(&Slices<'_>) -> Result<R>) -> Result<R> {
     let copies = vars.iter().map(|(_, var)| var.to_device(&Device::Cpu)).collect::<candle_core::Result<Vec<_>>>();
-    let copies = copies.map_err(crate::of_candle)?;
+    let copies = copies.map_err(of_candle)?;
     lend(vars.paths().zip(&copies).collect(), f)?
-}
-
-/// Runs programs on one element, to see whether candle can.
-fn rehearse(programs: &Programs) -> Result<()> {
-    for leaf in programs.passes().iter().flat_map(|pass| &pass.leaves) {
-        let element = Tensor::zeros((), ops::dtype(leaf.program.dtype()), &Device::Cpu).map_err(crate::of_candle)?;
-        let slots = vec![element.clone(); leaf.arrays.len()];
-        let given = Given { update: &element, param: &element, slots: &slots, scalars: &leaf.scalars };
-        ops::run(&leaf.program, &given, &[], &mut Numbers::new(&Device::Cpu))?;
-    }
-    Ok(())
 }
 
 /// Whether variables are those that a state is for, and on one device.
@@ -191,7 +150,7 @@ fn fits(vars: &Vars, structure: &Structure) -> Result<()> {
     }
     let device = vars.iter().next().map(|(_, var)| var.device());
     for ((path, var), leaf) in vars.iter().zip(structure.leaves()) {
-        if (path, var.dims(), var.dtype()) != (leaf.path(), leaf.shape(), ops::dtype(leaf.dtype())) {
+        if (path, var.dims(), var.dtype()) != (leaf.path(), leaf.shape(), dtype(leaf.dtype())) {
             return refused(path, &leaf.to_string(), format!("{path}: {} {:?}", var.dtype().as_str(), var.dims()));
         }
         if !device.is_some_and(|device| device.same_device(var.device())) {
@@ -201,8 +160,8 @@ fn fits(vars: &Vars, structure: &Structure) -> Result<()> {
     Ok(())
 }
 
-/// The gradient of a variable, in the type that is computed in.
-fn gradient(path: &str, var: &Var, grads: &GradStore) -> Result<Tensor> {
+/// The gradient of a variable, if it fits.
+fn gradient<'a>(path: &str, var: &Var, grads: &'a GradStore) -> Result<&'a Tensor> {
     let expected = format!("{} {:?} on {:?}", var.dtype().as_str(), var.dims(), var.device().location());
     let refused = |found: String| Err(Error::argument("gradient", path, &expected, found));
     let Some(gradient) = grads.get(var) else { return refused("none".into()) };
@@ -212,15 +171,5 @@ fn gradient(path: &str, var: &Var, grads: &GradStore) -> Result<Tensor> {
         let (dtype, device) = (gradient.dtype().as_str(), gradient.device().location());
         return refused(format!("{dtype} {:?} on {device:?}", gradient.dims()));
     }
-    gradient.detach().to_dtype(compute).map_err(crate::of_candle)
-}
-
-fn send<E: candle_core::WithDType>(elements: Option<&[E]>, var: &Var) -> candle_core::Result<Tensor> {
-    Tensor::from_slice(elements.unwrap_or_default(), var.shape(), var.device())
-}
-
-fn fetch<E: candle_core::WithDType>(elements: Option<&mut [E]>, array: &Tensor) -> candle_core::Result<()> {
-    let found = array.flatten_all()?.to_vec1()?;
-    elements.into_iter().for_each(|elements| elements.copy_from_slice(&found));
-    Ok(())
+    Ok(gradient)
 }

@@ -1,0 +1,201 @@
+//! A program's lines, one after the other.
+
+use std::collections::HashMap;
+
+use super::Tensors;
+use crate::element::DType;
+use crate::error::{Error, Result};
+use crate::program::{Binary, Comparison, LeafProgram, Op, Type, Unary, Value};
+
+/// What a line has come to.
+enum Line<T: Tensors> {
+    Number(T::Tensor),
+    Mask(T::Mask),
+}
+
+/// Numbers that are there as tensors, by their types and bits: each is sent once.
+pub(super) type Numbers<T> = HashMap<(DType, u64), <T as Tensors>::Tensor>;
+
+/// Runs the lines of a program that computes in one type.
+pub(super) struct Lines<'t, T: Tensors> {
+    pub(super) tensors: &'t T,
+    pub(super) compute: DType,
+    pub(super) numbers: &'t mut Numbers<T>,
+}
+
+impl<T: Tensors> Lines<'_, T> {
+    pub(super) fn number(&mut self, value: f64, dtype: DType) -> Result<T::Tensor> {
+        let key = (dtype, value.to_bits());
+        if !self.numbers.contains_key(&key) {
+            self.numbers.insert(key, self.tensors.number(value, dtype)?);
+        }
+        Ok(self.numbers[&key].clone())
+    }
+
+    /// Runs a program. Of its lines, the values that `wanted` names are returned, in that order; the others are dropped
+    /// as soon as no line needs them.
+    pub(super) fn run(
+        &mut self,
+        of: &LeafProgram,
+        [update, param]: [&T::Tensor; 2],
+        slots: &[T::Tensor],
+        wanted: &[u32],
+    ) -> Result<Vec<T::Tensor>> {
+        let lines = of.program.lines();
+        let mut last_use = vec![0; lines.len()];
+        for (line, (op, _)) in lines.iter().enumerate() {
+            op.operands().for_each(|operand| last_use[operand as usize] = line);
+        }
+        wanted.iter().for_each(|line| last_use[*line as usize] = usize::MAX);
+        let mut values: Vec<Option<Line<T>>> = Vec::with_capacity(lines.len());
+        for (line, &(op, ty)) in lines.iter().enumerate() {
+            let value = match op {
+                Op::Scalar(i) => Line::Number(self.number(of.scalars[i as usize], self.dtype(ty))?),
+                Op::Update => Line::Number(update.clone()),
+                Op::Param => Line::Number(param.clone()),
+                Op::Slot(i) => Line::Number(slots[i as usize].clone()),
+                op => self.line(op, ty, &values)?,
+            };
+            values.push(Some(value));
+            op.operands().filter(|operand| last_use[*operand as usize] == line).for_each(|operand| {
+                values[operand as usize] = None;
+            });
+        }
+        wanted.iter().map(|line| Ok(number(&values, *line).clone())).collect()
+    }
+
+    /// The type in which there are values of a kind. Counts are added up as numbers, which hold them.
+    fn dtype(&self, ty: Type) -> DType {
+        match ty {
+            Type::F32 => DType::F32,
+            Type::F64 if self.compute == DType::F64 => DType::F64,
+            _ => self.tensors.wide(),
+        }
+    }
+
+    fn line(&mut self, op: Op, ty: Type, values: &[Option<Line<T>>]) -> Result<Line<T>> {
+        let (dtype, of) = (self.dtype(ty), |line| number(values, line));
+        Ok(Line::Number(match op {
+            Op::Constant(Value::Bool(yes)) => return self.constant(yes).map(Line::Mask),
+            Op::Constant(value) => self.number(value.as_f64(), dtype)?,
+            Op::Widen(x) => self.tensors.convert(of(x), dtype)?,
+            Op::Round(x, to) => self.tensors.convert(&self.tensors.convert(of(x), to)?, dtype)?,
+            Op::Unary(op, x) => self.unary(op, of(x), dtype)?,
+            Op::Binary(op, x, y) => self.binary(op, of(x), of(y), dtype)?,
+            Op::Powi(x, n) => self.powi(of(x), n, dtype)?,
+            Op::Compare(op, x, y) => return self.tensors.compare(op, of(x), of(y)).map(Line::Mask),
+            Op::Select(c, x, y) => {
+                let masked = |line| match &values[line as usize] {
+                    Some(Line::Mask(mask)) => Some(mask.clone()),
+                    _ => None,
+                };
+                let c = masked(c).unwrap_or_else(|| unreachable!("a comparison decides"));
+                match (masked(x), masked(y)) {
+                    (Some(x), Some(y)) => return self.either(&c, &x, &y).map(Line::Mask),
+                    _ => self.tensors.select(&c, of(x), of(y))?,
+                }
+            }
+            op => return Err(self.lacks(&format!("{op:?}"))),
+        }))
+    }
+
+    fn lacks(&self, name: &str) -> Error {
+        Error::state(T::NAME, format!("it has no operation `{name}`"))
+    }
+
+    fn constant(&mut self, yes: bool) -> Result<T::Mask> {
+        let (one, other) = (self.number(1.0, self.compute)?, self.number(f64::from(yes), self.compute)?);
+        self.tensors.compare(Comparison::Equal, &one, &other)
+    }
+
+    /// Of masks; by numbers, since not all frameworks choose between masks.
+    fn either(&mut self, c: &T::Mask, x: &T::Mask, y: &T::Mask) -> Result<T::Mask> {
+        let (one, zero) = (self.number(1.0, self.compute)?, self.number(0.0, self.compute)?);
+        let [x, y] = [self.tensors.select(x, &one, &zero)?, self.tensors.select(y, &one, &zero)?];
+        self.tensors.compare(Comparison::Equal, &self.tensors.select(c, &x, &y)?, &one)
+    }
+
+    fn unary(&mut self, op: Unary, x: &T::Tensor, dtype: DType) -> Result<T::Tensor> {
+        match op {
+            Unary::Recip => {
+                let one = self.number(1.0, dtype)?;
+                self.binary(Binary::Div, &one, x, dtype)
+            }
+            Unary::Trunc => self.trunc(x, dtype),
+            Unary::Fract => {
+                let whole = self.trunc(x, dtype)?;
+                self.binary(Binary::Sub, x, &whole, dtype)
+            }
+            // Halves go away from zero.
+            Unary::Round => {
+                let [half, one] = [0.5, 1.0].map(|x| self.number(x, dtype));
+                let (half, one, whole) = (half?, one?, self.trunc(x, dtype)?);
+                let rest = self.binary(Binary::Sub, x, &whole, dtype)?;
+                let (rest, one) = (self.unary(Unary::Abs, &rest, dtype)?, self.with_sign_of(&one, x, dtype)?);
+                let next = self.binary(Binary::Add, &whole, &one, dtype)?;
+                self.tensors.select(&self.tensors.compare(Comparison::Less, &rest, &half)?, &whole, &next)
+            }
+            Unary::Signum => {
+                let one = self.number(1.0, dtype)?;
+                let sign = self.with_sign_of(&one, x, dtype)?;
+                self.tensors.select(&self.tensors.compare(Comparison::Equal, x, x)?, &sign, x)
+            }
+            op => self.tensors.unary(op, x).unwrap_or_else(|| Err(self.lacks(op.name()))),
+        }
+    }
+
+    fn binary(&mut self, op: Binary, x: &T::Tensor, y: &T::Tensor, dtype: DType) -> Result<T::Tensor> {
+        let tensors = self.tensors;
+        match op {
+            // Of a NaN and a number they are the number.
+            Binary::Max | Binary::Min => {
+                let [low, high] = if op == Binary::Max { [x, y] } else { [y, x] };
+                let other = tensors.select(&tensors.compare(Comparison::Less, low, high)?, y, x)?;
+                tensors.select(&tensors.compare(Comparison::Equal, x, x)?, &other, y)
+            }
+            Binary::Copysign => self.with_sign_of(x, y, dtype),
+            op => tensors.binary(op, x, y).unwrap_or_else(|| Err(self.lacks(op.name()))),
+        }
+    }
+
+    fn trunc(&mut self, x: &T::Tensor, dtype: DType) -> Result<T::Tensor> {
+        let zero = self.number(0.0, dtype)?;
+        let [up, down] = [self.unary(Unary::Ceil, x, dtype)?, self.unary(Unary::Floor, x, dtype)?];
+        self.tensors.select(&self.tensors.compare(Comparison::Less, x, &zero)?, &up, &down)
+    }
+
+    /// The size of `x` with the sign of `y`, also of zeros; a NaN has none here.
+    fn with_sign_of(&mut self, x: &T::Tensor, y: &T::Tensor, dtype: DType) -> Result<T::Tensor> {
+        let (tensors, zero) = (self.tensors, self.number(0.0, dtype)?);
+        let infinite = self.unary(Unary::Recip, y, dtype)?;
+        let signed = tensors.select(&tensors.compare(Comparison::Equal, y, &zero)?, &infinite, y)?;
+        let size = self.unary(Unary::Abs, x, dtype)?;
+        let opposite = self.unary(Unary::Neg, &size, dtype)?;
+        tensors.select(&tensors.compare(Comparison::Less, &signed, &zero)?, &opposite, &size)
+    }
+
+    /// By squaring, in the order in which compilers do it.
+    fn powi(&mut self, x: &T::Tensor, n: i32, dtype: DType) -> Result<T::Tensor> {
+        let (mut square, mut power, mut rest) = (x.clone(), self.number(1.0, dtype)?, n.unsigned_abs());
+        while rest > 0 {
+            if rest % 2 == 1 {
+                power = self.binary(Binary::Mul, &power, &square, dtype)?;
+            }
+            rest /= 2;
+            if rest > 0 {
+                square = self.binary(Binary::Mul, &square, &square, dtype)?;
+            }
+        }
+        if n < 0 { self.unary(Unary::Recip, &power, dtype) } else { Ok(power) }
+    }
+}
+
+/// The numbers that a line has come to.
+fn number<T: Tensors>(values: &[Option<Line<T>>], line: u32) -> &T::Tensor {
+    match &values[line as usize] {
+        Some(Line::Number(tensor)) => tensor,
+        _ => unreachable!(
+            "the recorder gives each operation operands that it has a meaning for, kept until their last use"
+        ),
+    }
+}

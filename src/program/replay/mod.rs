@@ -1,0 +1,320 @@
+//! Programs as operations on a framework's tensors, on whatever device these are.
+
+mod lines;
+
+use core::fmt;
+use std::collections::HashMap;
+
+use self::lines::{Lines, Numbers};
+use super::{Binary, Comparison, LeafProgram, Machine, Op, Pass, Programs, Unary};
+use crate::element::DType;
+use crate::engine::PIECE;
+use crate::error::{Error, Result};
+use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
+
+/// What a framework does with its tensors, so that programs can be [replayed](StateTensors) on them.
+///
+/// A tensor has the elements of a leaf, one after the other in row-major order, or a single one, which every operation
+/// takes together with those of a leaf. Operations are rounded as IEEE 754 says if bits are to be those of a CPU.
+///
+/// `gradchain-burn` and `gradchain-candle` are two frameworks' implementations.
+pub trait Tensors {
+    /// The framework's name, for errors.
+    const NAME: &'static str;
+
+    /// Numbers. A clone is the same tensor.
+    type Tensor: Clone;
+
+    /// What comparisons say.
+    type Mask: Clone;
+
+    /// The type in which sums are added up: `F64`; `F32` where a device has no larger one.
+    fn wide(&self) -> DType {
+        DType::F64
+    }
+
+    /// A tensor of one element, the nearest of its type.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails, as in all that follows.
+    fn number(&self, value: f64, dtype: DType) -> Result<Self::Tensor>;
+
+    /// The nearest numbers of a type; the tensor itself if they are of it.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails, or has not the type.
+    fn convert(&self, x: &Self::Tensor, dtype: DType) -> Result<Self::Tensor>;
+
+    /// A function of each element; nothing if the framework does not have it. It is not asked for `Recip`, `Signum`,
+    /// `Trunc`, `Fract` and `Round`, which are made of others.
+    fn unary(&self, op: Unary, x: &Self::Tensor) -> Option<Result<Self::Tensor>>;
+
+    /// A function of elements of two tensors; nothing if the framework does not have it. It is not asked for `Max`,
+    /// `Min` and `Copysign`, which are made of others.
+    fn binary(&self, op: Binary, x: &Self::Tensor, y: &Self::Tensor) -> Option<Result<Self::Tensor>>;
+
+    /// Compares elements.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn compare(&self, op: Comparison, x: &Self::Tensor, y: &Self::Tensor) -> Result<Self::Mask>;
+
+    /// Where the mask holds the first's elements, elsewhere the second's.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn select(&self, mask: &Self::Mask, x: &Self::Tensor, y: &Self::Tensor) -> Result<Self::Tensor>;
+
+    /// This many elements: the tensor itself, or its one element as often.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn fill(&self, x: &Self::Tensor, len: usize) -> Result<Self::Tensor>;
+
+    /// The same elements where writing a parameter does not reach them. A framework whose operations make new tensors
+    /// has nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn keep(&self, x: &Self::Tensor) -> Result<Self::Tensor> {
+        Ok(x.clone())
+    }
+
+    /// The sum of each stretch of `piece` elements, of which the last may be shorter, in [`wide`](Self::wide) numbers;
+    /// they stay on the device.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn sums(&self, x: &Self::Tensor, piece: usize) -> Result<Self::Tensor>;
+
+    /// Reads numbers. All sums of a pass are made before the first is read.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn read(&self, x: &Self::Tensor) -> Result<Vec<f64>>;
+
+    /// A tensor of these elements of a type, which are numbers of the machine's byte order.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails, or has not the type.
+    fn upload(&self, bytes: &[u8], dtype: DType) -> Result<Self::Tensor>;
+
+    /// The way back.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn download(&self, x: &Self::Tensor) -> Result<Vec<u8>>;
+}
+
+/// How many bytes have crossed between this machine and a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes written to the device.
+    pub to_device: u64,
+    /// Bytes read from it.
+    pub to_host: u64,
+}
+
+/// The arrays of a state as tensors of a framework, with which steps are replayed as its operations.
+///
+/// Parameters, gradients and arrays stay where they are. A step sends the numbers that it works out, such as the
+/// learning rate, and is sent a number for each sum and each 16384 elements of a leaf.
+///
+/// Chains without sums have the bits of [`step`](crate::GradientTransformation::step) where the framework rounds as
+/// IEEE 754 says. Sums are added up in the framework's order, in [`wide`](Tensors::wide) numbers.
+///
+/// # Cost
+///
+/// An operation of the framework for each line of a program and each leaf.
+#[derive(Clone)]
+pub struct StateTensors<T: Tensors> {
+    tensors: T,
+    /// By the path of the field, and the number of the leaf.
+    arrays: HashMap<(String, usize), T::Tensor>,
+    traffic: Traffic,
+}
+
+impl<T: Tensors> fmt::Debug for StateTensors<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StateTensors").field("arrays", &self.arrays.keys()).field("traffic", &self.traffic).finish()
+    }
+}
+
+impl<T: Tensors> StateTensors<T> {
+    /// Copies the arrays of a state to where tensors are.
+    ///
+    /// # Errors
+    ///
+    /// If the programs use what the framework does not have, which is named; if the device fails.
+    pub fn new<S: State>(tensors: T, programs: &Programs, state: &S) -> Result<StateTensors<T>> {
+        // Each is run on one element, to see whether it can be.
+        let mut numbers = Numbers::<T>::new();
+        for of in programs.passes().iter().flat_map(|pass| &pass.leaves) {
+            let compute = of.program.dtype();
+            let element = tensors.number(0.0, compute)?;
+            let slots = vec![element.clone(); of.arrays.len()];
+            let mut lines = Lines { tensors: &tensors, compute, numbers: &mut numbers };
+            lines.run(of, [&element, &element], &slots, &[])?;
+        }
+        let (mut arrays, mut failed, mut traffic) = (HashMap::new(), None, Traffic::default());
+        state.walk(&mut StateWalk::new(&mut |name, entry| {
+            let Entry::Moments(moments) = entry else { return };
+            for leaf in moments.leaves() {
+                let (Some(bytes), Some(dtype)) = (moments.as_bytes(leaf), moments.dtype(leaf)) else { continue };
+                if bytes.is_empty() {
+                    continue;
+                }
+                match tensors.upload(bytes, dtype) {
+                    Ok(array) => drop(arrays.insert((name.to_owned(), leaf), array)),
+                    Err(error) => failed = failed.take().or(Some(error)),
+                }
+                traffic.to_device += bytes.len() as u64;
+            }
+        }));
+        failed.map_or(Ok(StateTensors { tensors, arrays, traffic }), Err)
+    }
+
+    /// Copies the arrays into those of a state that is like the one that they were copied from.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn state_into<S: State>(&self, state: &mut S) -> Result<()> {
+        let mut failed = None;
+        state.walk_mut(&mut StateWalkMut::new(&mut |name, entry| {
+            let EntryMut::Moments(moments) = entry else { return };
+            for leaf in moments.leaves().collect::<Vec<_>>() {
+                let (Some(array), Some(bytes)) =
+                    (self.arrays.get(&(name.to_owned(), leaf)), moments.as_bytes_mut(leaf))
+                else {
+                    continue;
+                };
+                match self.tensors.download(array) {
+                    Ok(found) if found.len() == bytes.len() => bytes.copy_from_slice(&found),
+                    Ok(found) => failed = Some(Error::state(name, format!("{} bytes on the device", found.len()))),
+                    Err(error) => failed = Some(error),
+                }
+            }
+        }));
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The machine of one step, for [`step_on`](crate::GradientTransformation::step_on): with the parameters and
+    /// gradients of all leaves, in order. `write` is given the number of each leaf, and its new parameter.
+    pub fn replay<'a>(
+        &'a mut self,
+        params: Vec<T::Tensor>,
+        gradients: Vec<T::Tensor>,
+        write: &'a mut dyn FnMut(usize, T::Tensor) -> Result<()>,
+    ) -> Replay<'a, T> {
+        let (numbers, kept, stored) = (Numbers::<T>::new(), HashMap::new(), HashMap::new());
+        Replay { held: self, params, gradients, write, numbers, kept, stored }
+    }
+
+    /// How many bytes have crossed: the arrays when this was made; in each step its numbers, of at most 8 bytes, and
+    /// the sums.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+}
+
+/// A step as operations of a framework; see [`StateTensors::replay`].
+pub struct Replay<'a, T: Tensors> {
+    held: &'a mut StateTensors<T>,
+    params: Vec<T::Tensor>,
+    gradients: Vec<T::Tensor>,
+    write: &'a mut dyn FnMut(usize, T::Tensor) -> Result<()>,
+    numbers: Numbers<T>,
+    /// Arrays that a pass leaves for later ones of the same step.
+    kept: HashMap<(String, usize), T::Tensor>,
+    /// Updates that a pass leaves for the next.
+    stored: HashMap<usize, T::Tensor>,
+}
+
+impl<T: Tensors> fmt::Debug for Replay<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.held.fmt(f)
+    }
+}
+
+impl<T: Tensors> Replay<'_, T> {
+    fn leaf(&mut self, pass: &Pass, of: &LeafProgram) -> Result<Vec<T::Tensor>> {
+        let LeafProgram { leaf, path, len, program, arrays, dtype, .. } = of;
+        let StateTensors { tensors, arrays: lasting, .. } = &mut *self.held;
+        let compute = program.dtype();
+        let given = |of: &[T::Tensor], what: &str| match of.get(*leaf) {
+            Some(tensor) => tensors.convert(tensor, compute),
+            None => Err(Error::state(path, format!("its {what} was not given"))),
+        };
+        let param = given(&self.params, "parameter")?;
+        let update = match self.stored.get(leaf).filter(|_| pass.from_stored) {
+            Some(stored) => stored.clone(),
+            None => given(&self.gradients, "gradient")?,
+        };
+        let mut lines = Lines { tensors, compute, numbers: &mut self.numbers };
+        let mut slots = Vec::with_capacity(arrays.len());
+        for array in arrays {
+            let key = (array.name.clone(), *leaf);
+            let held = if array.lasts { lasting.get(&key) } else { self.kept.get(&key) };
+            slots.push(match held {
+                Some(held) => tensors.convert(held, compute)?,
+                None if array.lasts => {
+                    return Err(Error::state(&array.name, format!("it has no element for each of `{path}`")));
+                }
+                None => lines.number(0.0, compute)?,
+            });
+        }
+
+        let written: Vec<usize> = (0..arrays.len()).filter(|slot| program.writes(*slot)).collect();
+        let new_param = program.param().filter(|line| program.lines()[*line as usize].0 != Op::Param);
+        let new_slots = written.iter().map(|slot| program.new_slots()[*slot]);
+        let wanted: Vec<u32> =
+            new_slots.chain(program.update()).chain(new_param).chain(program.sums().iter().copied()).collect();
+        let made = lines.run(of, [&update, &param], &slots, &wanted)?;
+        let mut made = made.into_iter().zip(&wanted).map(|(made, line)| {
+            let filled = tensors.fill(&made, *len)?;
+            if program.lines()[*line as usize].0 == Op::Param { tensors.keep(&filled) } else { Ok(filled) }
+        });
+        let mut next = || made.next().unwrap_or_else(|| unreachable!("there is a tensor for each line that is wanted"));
+
+        for slot in written {
+            let (array, new) = (&arrays[slot], tensors.convert(&next()?, arrays[slot].dtype)?);
+            let place = if array.lasts { &mut *lasting } else { &mut self.kept };
+            place.insert((array.name.clone(), *leaf), new);
+        }
+        if program.update().is_some() {
+            self.stored.insert(*leaf, next()?);
+        }
+        if new_param.is_some() {
+            (self.write)(*leaf, tensors.convert(&next()?, *dtype)?)?;
+        }
+        program.sums().iter().map(|_| tensors.sums(&next()?, PIECE)).collect()
+    }
+
+    /// Reads a leaf's sums, the sums of the first piece first.
+    fn read(&mut self, sums: &[T::Tensor]) -> Result<Vec<f64>> {
+        let sums = sums.iter().map(|sum| self.held.tensors.read(sum)).collect::<Result<Vec<_>>>()?;
+        self.held.traffic.to_host += 8 * sums.iter().map(Vec::len).sum::<usize>() as u64;
+        let pieces = sums.first().map_or(0, Vec::len);
+        Ok((0..pieces).flat_map(|piece| sums.iter().map(move |sum| sum[piece])).collect())
+    }
+}
+
+impl<T: Tensors> Machine for Replay<'_, T> {
+    fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
+        let sent = self.numbers.len();
+        let sums = pass.leaves.iter().map(|leaf| self.leaf(pass, leaf)).collect::<Result<Vec<_>>>()?;
+        self.held.traffic.to_device += 8 * (self.numbers.len() - sent) as u64;
+        sums.iter().map(|sums| self.read(sums)).collect()
+    }
+}
