@@ -11,6 +11,8 @@ mod fusing;
 mod instruction_sets;
 mod layouts;
 mod masks;
+#[cfg(feature = "half")]
+mod masters;
 mod mini_steps;
 mod neighbours;
 mod nestings;
