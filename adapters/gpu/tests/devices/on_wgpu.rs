@@ -11,7 +11,13 @@ fn device() -> Device<Wgpu> {
 
 #[test]
 fn every_program_of_the_catalogue_runs_on_the_device() {
-    suite::catalogue(&device(), true);
+    suite::catalogue(&device(), &suite::COMPUTED);
+}
+
+#[test]
+#[cfg(feature = "half")]
+fn every_program_of_the_catalogue_runs_on_leaves_of_16_bits() {
+    suite::catalogue(&device(), &suite::HALVES);
 }
 
 #[test]
@@ -37,4 +43,9 @@ fn a_run_goes_on_elsewhere_with_the_same_bits() {
 #[test]
 fn misfits_are_errors() {
     suite::misfits(&device());
+}
+
+#[test]
+fn three_numbers_are_added_in_their_order() {
+    suite::sums_of_three(&device());
 }
