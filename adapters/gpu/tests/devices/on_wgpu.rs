@@ -49,3 +49,24 @@ fn misfits_are_errors() {
 fn three_numbers_are_added_in_their_order() {
     suite::sums_of_three(&device());
 }
+
+/// Numbers and sums of a step have buffers of their own, which go with it.
+#[test]
+fn memory_is_flat_over_a_thousand_steps() {
+    use gradchain::prelude::*;
+    let (device, optimizer) = (device(), chain((clip_by_global_norm(1.0), adamw(1e-3))));
+    let mut params = vec![1.0_f32; 20_000];
+    let mut run = device.init(&optimizer, &params).unwrap();
+    run.set_gradients(&vec![0.5_f32; 20_000]).unwrap();
+    let mut held = Vec::new();
+    for step in 0..1000 {
+        device.step(&optimizer, &mut run).unwrap();
+        if step % 100 == 99 {
+            // Waits until everything before it is done.
+            run.params_into(&mut params).unwrap();
+            let report = device.backend().device().generate_allocator_report().expect("Vulkan counts its memory");
+            held.push(report.total_allocated_bytes);
+        }
+    }
+    assert!(held.iter().all(|bytes| *bytes <= held[0]), "{held:?}");
+}
