@@ -97,7 +97,8 @@ impl Tensors for Vectors {
     }
 
     fn unary(&self, op: Unary, (dtype, x): &Vector) -> Option<Result<Vector>> {
-        let (single, double): (fn(f32) -> f32, fn(f64) -> f64) = match op {
+        type Function<T> = fn(T) -> T;
+        let (single, double): (Function<f32>, Function<f64>) = match op {
             Unary::Neg => (|x| -x, |x| -x),
             Unary::Abs => (f32::abs, f64::abs),
             Unary::Sqrt => (f32::sqrt, f64::sqrt),
