@@ -3,11 +3,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-ci/accuracy cargo run --quiet --release -p gradchain --features plot --example train_digits
+# The features that examples and benches are built with, so that the library is compiled for them once.
+run() {
+    cargo run --quiet --release --features "$(cat ci/release-features)" --example "$@"
+}
+export -f run
 
-cargo run --quiet --release --example fit_lbfgs
-cargo run --quiet --release --example fit_thurber
-cargo run --quiet --release --example constrained
-cargo run --quiet --release --example diloco
-cargo run --quiet --release --example resume
-cargo run --quiet --release --example watch
+ci/accuracy bash -c 'run train_digits'
+for example in fit_lbfgs fit_thurber constrained diloco resume watch; do
+    run "$example"
+done

@@ -5,6 +5,7 @@ mod known;
 use core::fmt;
 
 use self::known::Known;
+pub(crate) use self::known::is_meant;
 use crate::layout::Difference;
 
 /// What went wrong, where, what was expected and what was found.
@@ -55,7 +56,7 @@ enum Kind {
     },
     Mismatch {
         what: String,
-        lines: Vec<String>,
+        misfit: Misfit,
     },
     #[cfg(feature = "checkpoint")]
     File {
@@ -77,6 +78,19 @@ enum Kind {
     Poisoned,
     /// At least two, each of another kind than this.
     Several(Vec<Error>),
+}
+
+/// What does not fit, and what would help: a line each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Misfit {
+    pub(crate) lines: Vec<String>,
+    pub(crate) hints: Vec<String>,
+}
+
+impl From<Vec<String>> for Misfit {
+    fn from(lines: Vec<String>) -> Misfit {
+        Misfit { lines, hints: Vec::new() }
+    }
 }
 
 impl Error {
@@ -130,15 +144,15 @@ impl Error {
         Error::state(place, "the state was made by another transformation; make one with `init`")
     }
 
-    /// A state that does not fit where it is to go; every difference is a line.
-    pub(crate) fn mismatch(what: impl Into<String>, lines: Vec<String>) -> Error {
-        Error(Box::new(Kind::Mismatch { what: what.into(), lines }))
+    /// A state that does not fit where it is to go.
+    pub(crate) fn mismatch(what: impl Into<String>, misfit: Misfit) -> Error {
+        Error(Box::new(Kind::Mismatch { what: what.into(), misfit }))
     }
 
     /// What was saved, and what it does not fit into.
     #[cfg(feature = "serde")]
-    pub(crate) fn misfit(called: &str, lines: Vec<String>) -> Error {
-        Error::mismatch(format!("{called} does not fit"), lines)
+    pub(crate) fn misfit(called: &str, misfit: Misfit) -> Error {
+        Error::mismatch(format!("{called} does not fit"), misfit)
     }
 
     /// A file that cannot be written, or read, or is not what it says.
@@ -294,7 +308,10 @@ impl fmt::Display for Error {
             Kind::UnknownName { place, what, name, known } => {
                 write!(f, "{place}: there is no {what} `{name}`{}", Known(name, known))
             }
-            Kind::Mismatch { what, lines } => write!(f, "{what}: {}", Lines(lines)),
+            Kind::Mismatch { what, misfit: Misfit { lines, hints } } => {
+                write!(f, "{what}: {}", Lines(lines))?;
+                hints.iter().try_for_each(|hint| write!(f, "\n  {hint}"))
+            }
             #[cfg(feature = "checkpoint")]
             Kind::File { file, problem } => write!(f, "{file}: {problem}"),
             Kind::State { place, problem } => write!(f, "{place}: {problem}"),

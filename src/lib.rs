@@ -1,4 +1,4 @@
-//! Composable gradient transformations: what Optax is to JAX, for everybody who trains anything in Rust.
+//! Composable gradient transformations, as Optax has for JAX, for everything that is trained in Rust.
 //!
 //! A *transformation* turns gradients into updates and remembers what it needs in a *state*. Transformations are small
 //! and [`chain`]; a chain of any length runs as one loop over memory.

@@ -50,6 +50,12 @@ impl Migration {
         self
     }
 
+    /// Whether it speaks of parts of the state.
+    #[cfg(feature = "serde")]
+    pub(crate) fn moves_parts(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
     /// What it means for leaves of these two structures.
     pub(crate) fn resolve(&self, old: &Structure, new: &Structure) -> Result<Resolved> {
         let dropped = any(&self.dropped, old, "drop")?;
@@ -117,6 +123,23 @@ impl Resolved {
     /// Whether leaves begin later than others, so that their updates are counted apart.
     pub(crate) fn starts_leaves(&self) -> bool {
         !self.fresh.is_empty()
+    }
+
+    /// The same, where leaves that differ so start afresh or are thrown away.
+    #[cfg(feature = "serde")]
+    pub(crate) fn without(mut self, differences: &[Difference]) -> Resolved {
+        self.identity = false;
+        for difference in differences {
+            match difference {
+                Difference::Unexpected { found } => _ = self.to.remove(found.path()),
+                Difference::Missing { expected } => _ = self.fresh.insert(expected.path().to_owned()),
+                Difference::Shape { path, .. } | Difference::DType { path, .. } | Difference::Duplicate { path } => {
+                    self.fresh.insert(path.clone());
+                }
+                _ => {}
+            }
+        }
+        self
     }
 
     /// What no verb explains: the new leaves are what is expected, the old ones, under their new names, what is found.
@@ -273,7 +296,7 @@ impl<T: Stage> OptState<T> {
         let into = items_mut(&mut **self, &own);
         let old: Vec<_> = from.iter().map(ItemSpec::of).collect();
         let new: Vec<_> = into.iter().map(ItemSpec::of_mut).collect();
-        let sources = sources(&old, &new, moves).map_err(|lines| Error::mismatch("migrate", lines))?;
+        let sources = sources(&old, &new, moves).map_err(|misfit| Error::mismatch("migrate", misfit))?;
         for ((name, into), source) in into.into_iter().zip(sources) {
             if let Some(source) = source {
                 put(into, &from[source].1)

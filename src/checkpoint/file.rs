@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::assembly::Assembly;
 use super::load::Load;
 use super::manifest::{Crc, KEY, Manifest, check_of};
 use super::save::param_name;
@@ -22,18 +23,20 @@ pub struct Checkpoint {
     pub(super) manifest: Manifest,
     pub(super) structure: Structure,
     verified: AtomicBool,
+    /// The files of several ranks, if the tensors are in these.
+    pub(super) assembly: Option<Assembly>,
 }
 
 impl Checkpoint {
     /// Opens a file and reads its header. Tensors are read when they are loaded, piece by piece; those of files that
-    /// [several ranks](super::Save::to_shards) have written are read at once, and are in memory as long as this is.
+    /// [several ranks](super::Save::to_shards) have written, which are all kept open, leaf by leaf.
     ///
     /// # Errors
     ///
     /// If the file cannot be read, is cut off or longer than it says, or its header is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
         if let Some(shards) = ShardList::of(path.as_ref())? {
-            return shards.merge();
+            return shards.open();
         }
         let file = Checkpoint::open_shard(path.as_ref())?;
         match file.manifest.shard {
@@ -51,7 +54,7 @@ impl Checkpoint {
         Checkpoint::of(tensors, &header)
     }
 
-    /// Opens a file that is mapped into memory instead of read.
+    /// Opens a file that is mapped into memory instead of read. Those of several ranks are not mapped.
     ///
     /// # Errors
     ///
@@ -59,10 +62,13 @@ impl Checkpoint {
     ///
     /// # Safety
     ///
-    /// Nobody may change or shorten the file while it is open. A file that [`Save`](super::Save) replaces is not changed:
-    /// the new one is another file of the same name.
+    /// Nobody may change or shorten the file while it is open. A file that [`Save`](super::Save) replaces is not
+    /// changed: the new one is another file of the same name.
     #[allow(unsafe_code, reason = "what a map needs is promised by the caller")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Checkpoint> {
+        if let Some(shards) = ShardList::of(path.as_ref())? {
+            return shards.open();
+        }
         let name = path.as_ref().display().to_string();
         // SAFETY: the file does not change, by the caller's promise.
         let map = File::open(path).and_then(|file| unsafe { memmap2::Mmap::map(&file) });
@@ -98,9 +104,18 @@ impl Checkpoint {
         }
         let structure = manifest.structure.structure();
         let structure = structure.ok_or_else(|| tensors.damaged("a leaf is larger than any memory"))?;
-        let checkpoint = Checkpoint { tensors, manifest, structure, verified: false.into() };
+        let checkpoint = Checkpoint::new(tensors, manifest, structure, None);
         checkpoint.consistent()?;
         Ok(checkpoint)
+    }
+
+    pub(super) fn new(
+        tensors: Tensors,
+        manifest: Manifest,
+        structure: Structure,
+        assembly: Option<Assembly>,
+    ) -> Checkpoint {
+        Checkpoint { tensors, manifest, structure, verified: false.into(), assembly }
     }
 
     /// The metadata and the header are of the same tensors.
@@ -129,7 +144,8 @@ impl Checkpoint {
         self.tensors.damaged(problem)
     }
 
-    /// Reads every byte and compares the check sums. Done before anything that exists is written to, once for each file.
+    /// Reads every byte and compares the check sums. Done before anything that exists is written to, once for each
+    /// file.
     ///
     /// # Errors
     ///
@@ -138,6 +154,7 @@ impl Checkpoint {
         if self.verified.load(Ordering::Relaxed) {
             return Ok(());
         }
+        self.assembly.as_ref().map_or(Ok(()), Assembly::verify)?;
         for (tensor, expected) in &self.manifest.crc32 {
             let mut hasher = crc32fast::Hasher::new();
             self.tensors.pieces(tensor, |piece| hasher.update(piece))?;
@@ -156,6 +173,10 @@ impl Checkpoint {
 
     /// Fills a leaf, whose type and shape have been compared, and checks what has been read.
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>) -> Result<()> {
+        if let Some(assembly) = &self.assembly {
+            leaf.take_bytes(&assembly.bytes(tensor)?);
+            return Ok(());
+        }
         let expected = self.manifest.crc32.get(tensor).copied().unwrap_or_default();
         let mut hasher = crc32fast::Hasher::new();
         self.tensors.fill(tensor, leaf, |piece| hasher.update(piece))?;
@@ -164,6 +185,9 @@ impl Checkpoint {
 
     /// The bytes of a tensor, checked.
     pub(super) fn bytes(&self, tensor: &str) -> Result<Vec<u8>> {
+        if let Some(assembly) = &self.assembly {
+            return assembly.bytes(tensor);
+        }
         let mut bytes = Vec::new();
         self.tensors.pieces(tensor, |piece| bytes.extend_from_slice(piece))?;
         let expected = self.manifest.crc32.get(tensor).copied().unwrap_or_default();

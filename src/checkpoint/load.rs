@@ -7,7 +7,7 @@ use super::file::Checkpoint;
 use super::save::param_name;
 use super::tensors::leaf_dtype;
 use crate::engine::Stage;
-use crate::error::{Error, Result};
+use crate::error::{Error, Misfit, Result};
 use crate::migrate::{Migration, Resolved};
 use crate::saved::{self, Saved};
 use crate::state::{ItemMut, ItemSpec, Kind, Moves, items_mut};
@@ -45,7 +45,8 @@ use crate::tree::{Structure, Tree, TreeMut, WalkMut};
 ///     error.to_string(),
 ///     "the checkpoint does not fit: 2 differences\n  \
 ///        optimizer: $.adam.learning_rate: expected 0.01, found 0.1\n  \
-///        parameters: head: expected shape [2], found [1]"
+///        parameters: head: expected shape [2], found [1]\n  \
+///        a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`"
 /// );
 ///
 /// let load = Load::strict().may_differ("learning_rate").migrating(Migration::new().fresh(Mask::path("head")));
@@ -74,7 +75,7 @@ pub struct Report {
     pub fresh: Vec<String>,
     /// Leaves of the file that were not wanted, by their paths there.
     pub dropped: Vec<String>,
-    /// Arguments of the optimizer that differ, as they were allowed to; those that are here are used.
+    /// Arguments and parts of the optimizer that differ, as they were allowed to; those that are here are used.
     pub differed: Vec<String>,
 }
 
@@ -96,18 +97,22 @@ impl Load {
         Load::default()
     }
 
-    /// This argument of the optimizer may differ: by its name, wherever it is, or by its place as messages show it, such as
-    /// `$.chain[1].adamw.learning_rate`. The one that is here is used.
+    /// This argument of the optimizer may differ: by its name, wherever it is, or by its place as messages show it,
+    /// such as `$.chain[1].adamw.learning_rate`. The one that is here is used.
     ///
-    /// It may not change what the state consists of: `may_differ("mu_dtype")` does not make a state of another type fit. For an
-    /// optimizer that is another one altogether say `may_differ("$")`, and in a [migration](Load::migrating) what becomes of its
-    /// state. A name that neither optimizer has is an error.
+    /// It may not change what the state consists of: `may_differ("mu_dtype")` does not make a state of another type
+    /// fit. A name that neither optimizer has is an error. For an optimizer that is another one altogether say
+    /// `may_differ("$")`, and in a [migration](Load::migrating) what becomes of its state.
     pub fn may_differ(mut self, argument: impl Into<String>) -> Load {
         self.may_differ.push(argument.into());
         self
     }
 
     /// Leaves were renamed, added or removed. Fresh leaves keep their values, dropped ones are not read.
+    ///
+    /// If the migration speaks of parts of the state, as [`insert_part`](Migration::insert_part) does, members of
+    /// chains may have come or gone, parts may have been wrapped, and names may be others; the
+    /// [report](Report::differed) lists it. Arguments, and a part in the place of another, still may not differ.
     pub fn migrating(mut self, migration: Migration) -> Load {
         self.migration = migration;
         self
@@ -120,8 +125,8 @@ impl Load {
     /// If the file is damaged or has no parameters, or anything differs that may not: the optimizer, the parameters'
     /// structure, the fields of the state. Every difference is listed, and nothing has been changed.
     ///
-    /// Parameters from a file on a disk are in memory twice while they are loaded, so that nothing has been changed either if the
-    /// file changes while it is read; those from a [mapped](Checkpoint::map) file are not.
+    /// Parameters from a file on a disk are in memory twice while they are loaded, so that nothing has been changed
+    /// either if the file changes while it is read; those from a [mapped](Checkpoint::map) file are not.
     pub fn load<T: Stage, P: TreeMut + ?Sized>(
         &self,
         file: &Checkpoint,
@@ -160,9 +165,11 @@ impl Load {
     pub fn load_params<P: TreeMut + ?Sized>(&self, file: &Checkpoint, params: &mut P) -> Result<Report> {
         has_params(file)?;
         let here = Structure::of(params)?;
-        let mut lines = Vec::new();
-        let moves = saved::moves(&self.migration, file.structure(), &here, &mut lines)?;
-        let Some(moves) = moves else { return Err(Error::misfit(&file.tensors.called("the checkpoint"), lines)) };
+        let mut misfit = Misfit::default();
+        let moves = saved::moves(&self.migration, file.structure(), &here, &mut misfit)?;
+        if !misfit.lines.is_empty() {
+            return Err(Error::misfit(&file.tensors.called("the checkpoint"), misfit));
+        }
         file.verify()?;
         fill_params(file, &moves, params)?;
         Ok(report(file, &here, &moves))
@@ -233,8 +240,8 @@ impl Checkpoint {
     }
 }
 
-/// Fills the parameters, whose structure has been compared. What a file on a disk holds is read before the first is written to: it
-/// may have been changed since it was verified.
+/// Fills the parameters, whose structure has been compared. What a file on a disk holds is read before the first is
+/// written to: it may have been changed since it was verified.
 fn fill_params<P: TreeMut + ?Sized>(file: &Checkpoint, moves: &Resolved, params: &mut P) -> Result<()> {
     let from = file.structure().leaves().iter().filter_map(|old| {
         let new = moves.to(old.path()).filter(|new| !moves.is_fresh(new))?;

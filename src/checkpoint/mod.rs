@@ -25,44 +25,47 @@
 //!
 //! # The file
 //!
-//! A [safetensors](https://huggingface.co/docs/safetensors) file. Its tensors are `params/{path}` for each parameter and
-//! `state/{field}/{path}` for each array of the state, in row-major order whatever the memory order. One entry of metadata,
-//! `gradchain`, is JSON: the versions of crate and format, the optimizer as data, the structure with its fingerprint, the
-//! single values of the state (counts, flags, scalars, random keys), notes of your own, and a CRC-32 of each tensor and of
-//! the header. Numbers keep every bit, NaN included.
+//! A [safetensors](https://huggingface.co/docs/safetensors) file. Its tensors are `params/{path}` for each parameter
+//! and `state/{field}/{path}` for each array of the state, in row-major order whatever the memory order. One entry of
+//! metadata, `gradchain`, is JSON: the versions of crate and format, the optimizer as data, the structure with its
+//! fingerprint, the single values of the state (counts, flags, scalars, random keys), notes of your own, and a CRC-32
+//! of each tensor and of the header. Numbers keep every bit, NaN included.
 //!
 //! # Writing
 //!
 //! The file appears under its name only when it is whole and on the disk: it is written to a temporary file in the same
-//! folder, flushed, and renamed. Whatever goes wrong before leaves an older file of that name as it was. Arrays go from the
-//! state to the file without a copy of the state being made.
+//! folder, flushed, and renamed. Whatever goes wrong before leaves an older file of that name as it was. Arrays go from
+//! the state to the file without a copy of the state being made.
 //!
 //! # Many machines
 //!
-//! What is [`sharded`](crate::wrapper::sharded()) is written by [`Save::to_shards`], a file by each rank and a list of them, which is opened
-//! as any other file: on as many ranks, on others, or on one machine without the wrapper.
+//! [`Save::to_shards`] saves a [`sharded`](crate::wrapper::sharded()) optimizer. Each rank writes a file, and a list
+//! names them. The list is opened as any other file: on as many ranks, on another number of ranks, or on one machine
+//! without the wrapper.
 //!
 //! # Loading
 //!
 //! Everything must agree: the optimizer with all its arguments, every leaf's path, type and shape, every field of the
-//! state. Else nothing is changed, and the error lists every difference:
+//! state. Otherwise nothing is changed, and the error lists every difference:
 //!
 //! ```text
 //! the checkpoint step-1.safetensors does not fit: 2 differences
 //!   optimizer: $.chain[1].adamw.b1: expected 0.9, found 0.95
 //!   parameters: w: expected shape [3], found [4]
+//!   a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`
 //! ```
 //!
-//! [`Load`] says what may differ. Functions (a mask or a schedule that is a closure) cannot be compared; only that there is
-//! one is.
+//! [`Load`] says what may differ. Functions (a mask or a schedule that is a closure) cannot be compared, except
+//! whether there is one.
 //!
 //! # Files of others
 //!
-//! [`Import`] goes on with a run of PyTorch's or Optax's, out of a safetensors file that they have written.
+//! [`Import`] reads a run of PyTorch's or Optax's from a safetensors file that was written there.
 //!
-//! Differs: PyTorch and Optax save state by position or as a pickled tree, and load it without comparing the optimizer's
-//! arguments; see `docs/reliability.md`.
+//! Differs: PyTorch and Optax save state by position or as a pickled tree, and load it without comparing the
+//! optimizer's arguments; see `docs/reliability.md`.
 
+mod assembly;
 mod file;
 mod import;
 mod load;

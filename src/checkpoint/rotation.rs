@@ -1,20 +1,24 @@
 //! A folder of checkpoints: the last few, the best few, and the last that can be used.
 
 use core::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::file::Checkpoint;
 use super::save::{Save, TEMPORARY};
+use super::shards::{list_of, remove_unlisted};
+use crate::collective::Collective;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::tree::Tree;
 
 /// Writes checkpoints into a folder of their own and removes those that are not to be kept.
 ///
-/// Files are called `step-000000001000.safetensors`. One process at a time may write to a folder. The last files are those that
-/// were written last: when a run goes back and goes on from an earlier step, the files of the steps that it gave up are the first
-/// to go. Only checkpoints under exactly such names are counted and removed; every other file is left alone.
+/// Files are called `step-000000001000.safetensors`. One process at a time may write to a folder. The last files are
+/// those that were written last: when a run goes back and goes on from an earlier step, the files of the steps that it
+/// gave up are the first to go. Only checkpoints under exactly such names are counted and removed; every other file is
+/// left alone.
 ///
 /// # Example
 ///
@@ -53,7 +57,10 @@ const ORDER: &str = "order";
 
 impl Rotation {
     /// Writes to this folder, which is made if it is not there. Files that an earlier process began and did not end are
-    /// removed. Without more, everything is kept.
+    /// removed, with what ranks have written of checkpoints that were never listed. Without more, everything is kept.
+    ///
+    /// Ranks that write together make one each before [`init`](crate::GradientTransformation::init) or loading: in both
+    /// they meet, so that none writes yet while another removes.
     ///
     /// # Errors
     ///
@@ -61,13 +68,16 @@ impl Rotation {
     pub fn new(folder: impl Into<PathBuf>) -> Result<Rotation> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        let mut lists = BTreeSet::new();
         for entry in fs::read_dir(&folder).map_err(|error| failed(&folder, &error))? {
             let path = entry.map_err(|error| failed(&folder, &error))?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1) {
-                fs::remove_file(&path).map_err(|error| failed(&path, &error))?;
+                remove(&path)?;
             }
+            lists.extend(list_of(&path).filter(|list| step_of(list).is_some()));
         }
+        lists.iter().for_each(|list| remove_unlisted(list));
         Ok(Rotation { folder, last: usize::MAX, best: 0 })
     }
 
@@ -94,16 +104,50 @@ impl Rotation {
         score: Option<f64>,
         save: Save<'_, T, P>,
     ) -> Result<PathBuf> {
+        let (path, save) = self.noted(step, score, save)?;
+        save.to_file(&path)?;
+        self.remove_others()?;
+        Ok(path)
+    }
+
+    /// Writes the files of all ranks, and when their list is on the disk the first rank removes those that are not to
+    /// be kept, each list with its files. All ranks call it, with the same step and score.
+    ///
+    /// # Errors
+    ///
+    /// As [`Save::to_shards`]; and on the first rank if a file cannot be removed, or the folder cannot be read. The
+    /// others go on in the first case, and have an error of the collective in the second.
+    pub fn save_shards<T: Stage, P: Tree + ?Sized>(
+        &self,
+        step: u64,
+        score: Option<f64>,
+        save: Save<'_, T, P>,
+        collective: &dyn Collective,
+    ) -> Result<PathBuf> {
         let path = self.folder.join(name(step));
+        if collective.rank() > 0 {
+            return save.to_shards(&path, collective).map(|()| path);
+        }
+        let (path, save) = self.noted(step, score, save)?;
+        save.to_shards(&path, collective)?;
+        self.remove_others()?;
+        Ok(path)
+    }
+
+    /// Where a step is saved, and what is to be known of it when others are.
+    fn noted<'a, T: Stage, P: Tree + ?Sized>(
+        &self,
+        step: u64,
+        score: Option<f64>,
+        save: Save<'a, T, P>,
+    ) -> Result<(PathBuf, Save<'a, T, P>)> {
         let last = written(&self.folder)?.last().map_or(0, |written| written.order);
         let save = save.note(ORDER, last.saturating_add(1));
         let save = match score {
             Some(score) => save.note(SCORE, format_args!("{score:?}")),
             None => save,
         };
-        save.to_file(&path)?;
-        self.remove_others()?;
-        Ok(path)
+        Ok((self.folder.join(name(step)), save))
     }
 
     /// The steps of the files that are there, in order.
@@ -121,7 +165,8 @@ impl Rotation {
         let best = if surplus > 0 { self.best_of(&files) } else { Vec::new() };
         for Written { step, path, .. } in &files[..surplus] {
             if !best.contains(step) {
-                fs::remove_file(path).map_err(|error| failed(path, &error))?;
+                remove(path)?;
+                remove_unlisted(path);
             }
         }
         Ok(())
@@ -218,13 +263,26 @@ fn files(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| failed(folder, &error))?.path();
-        let called = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let step = called.strip_prefix("step-").and_then(|rest| rest.strip_suffix(".safetensors")?.parse().ok());
-        // `step-7` and `step-+5` are somebody else's.
-        files.extend(step.filter(|step| name(*step) == called).map(|step| (step, path)));
+        files.extend(step_of(&path).map(|step| (step, path)));
     }
     files.sort();
     Ok(files)
+}
+
+/// The step of a checkpoint, by its name.
+fn step_of(path: &Path) -> Option<u64> {
+    let called = path.file_name()?.to_str()?;
+    let step = called.strip_prefix("step-")?.strip_suffix(".safetensors")?.parse().ok()?;
+    // `step-7` and `step-+5` are somebody else's.
+    (name(step) == called).then_some(step)
+}
+
+/// Removes a file, unless another rank has.
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(path, &error)),
+        _ => Ok(()),
+    }
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Error {

@@ -9,6 +9,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::manifest::{Crc, FORMAT, KEY, Manifest, check_of};
 use super::tensors::tensor_dtype;
+use crate::element::DType;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::layout::elements;
@@ -22,8 +23,8 @@ use crate::tree::{LeafRef, Structure, Tree, Walk};
 ///
 /// # Errors
 ///
-/// Writing fails if the state was left half written by a panic, the parameters are not of the structure that it was made
-/// for, or the file cannot be written; an older file of that name is then as it was.
+/// Writing fails if the state was left half written by a panic, the parameters are not of the structure that it was
+/// made for, or the file cannot be written; an older file of that name is then as it was.
 ///
 /// # Cost
 ///
@@ -113,13 +114,16 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
                 }
             }
         }
-        // As the format asks: the most strictly aligned first, then by name.
-        tensors.sort_by(|(a, x), (b, y)| y.dtype().size().cmp(&x.dtype().size()).then_with(|| a.cmp(b)));
-        if let Some(twice) = tensors.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0)));
+        let mut tensors: Vec<(Spec, LeafRef<'_>)> =
+            tensors.into_iter().map(|(name, leaf)| (Spec::new(name, leaf.dtype(), leaf.shape()), leaf)).collect();
+        in_order(&mut tensors, |(spec, _)| spec);
+        if let Some(twice) = tensors.windows(2).find(|pair| pair[0].0.name == pair[1].0.name) {
+            return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0.name)));
         }
+        let (specs, leaves): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
         let manifest = self.manifest(structure, values, arrays);
-        write(shown, to, &tensors, Manifest { params: has_params, shard, parts, ..manifest })
+        let manifest = Manifest { params: has_params, shard, parts, ..manifest };
+        write(shown, to, &specs, |number, take| leaves[number].read_bytes(take), manifest)
     }
 
     fn manifest(
@@ -191,27 +195,56 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// The header is written twice, of the same length: the check sums are known only when the tensors have been written. Returns
-/// that of the header.
+/// One tensor of a file.
+#[derive(Debug)]
+pub(super) struct Spec {
+    name: String,
+    dtype: DType,
+    shape: Vec<usize>,
+}
+
+impl Spec {
+    pub(super) fn new(name: String, dtype: DType, shape: &[usize]) -> Spec {
+        Spec { name, dtype, shape: shape.into() }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// As the format asks: the most strictly aligned first, then by name.
+pub(super) fn in_order<T>(tensors: &mut [T], spec: impl Fn(&T) -> &Spec) {
+    tensors.sort_by(|x, y| {
+        let (x, y) = (spec(x), spec(y));
+        y.dtype.size().cmp(&x.dtype.size()).then_with(|| x.name.cmp(&y.name))
+    });
+}
+
+/// What takes a tensor's bytes, in pieces.
+pub(super) type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
+
+/// Writes a file, of which `read` gives the bytes of each tensor. The header is written twice, of the same length: the
+/// check sums are known only when the tensors have been written. Returns that of the header.
 pub(super) fn write(
     shown: &str,
     to: &mut (impl Write + Seek),
-    tensors: &[(String, LeafRef<'_>)],
+    tensors: &[Spec],
+    read: impl Fn(usize, Take<'_>) -> Result<()>,
     mut manifest: Manifest,
 ) -> Result<Crc> {
     let failed = |error: io::Error| Error::file(shown, error.to_string());
-    manifest.crc32 = tensors.iter().map(|(name, _)| (name.clone(), Crc(0))).collect();
+    manifest.crc32 = tensors.iter().map(|tensor| (tensor.name.clone(), Crc(0))).collect();
     let start = to.stream_position().map_err(failed)?;
     let first = header(shown, tensors, &manifest)?;
     to.write_all(&(first.len() as u64).to_le_bytes()).and_then(|()| to.write_all(first.as_bytes())).map_err(failed)?;
-    for (name, leaf) in tensors {
+    for (number, tensor) in tensors.iter().enumerate() {
         let mut hasher = crc32fast::Hasher::new();
-        leaf.read_bytes(|bytes| {
+        read(number, &mut |bytes| {
             hasher.update(bytes);
-            to.write_all(bytes)
-        })
-        .map_err(failed)?;
-        manifest.crc32.insert(name.clone(), Crc(hasher.finalize()));
+            to.write_all(bytes).map_err(failed)
+        })?;
+        manifest.crc32.insert(tensor.name.clone(), Crc(hasher.finalize()));
     }
     let end = to.stream_position().map_err(failed)?;
     let unchecked = header(shown, tensors, &manifest)?;
@@ -225,22 +258,26 @@ pub(super) fn write(
     Ok(manifest.check)
 }
 
-fn header(shown: &str, tensors: &[(String, LeafRef<'_>)], manifest: &Manifest) -> Result<String> {
+fn header(shown: &str, tensors: &[Spec], manifest: &Manifest) -> Result<String> {
     let failed = |error: &dyn core::fmt::Display| Error::file(shown, format!("its header cannot be made: {error}"));
-    let mut offset = 0;
-    let infos = tensors.iter().map(|(name, leaf)| {
-        let begin = offset;
-        offset += elements(leaf.shape()).unwrap_or(0) * leaf.dtype().size();
-        (
-            name.clone(),
-            TensorInfo { dtype: tensor_dtype(leaf.dtype()), shape: leaf.shape().into(), data_offsets: (begin, offset) },
-        )
-    });
     let text = serde_json::to_string(manifest).map_err(|error| failed(&error))?;
-    let metadata = Metadata::new(Some(HashMap::from([(KEY.into(), text)])), infos.collect());
-    let metadata = metadata.map_err(|error| failed(&error))?;
+    let metadata = metadata(Some(HashMap::from([(KEY.into(), text)])), tensors).map_err(|error| failed(&error))?;
     let mut header = serde_json::to_string(&metadata).map_err(|error| failed(&error))?;
     // The tensors begin at a multiple of eight.
     header.extend(core::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
     Ok(header)
+}
+
+/// What a header says of tensors that follow each other.
+pub(super) fn metadata(
+    entries: Option<HashMap<String, String>>,
+    tensors: &[Spec],
+) -> Result<Metadata, safetensors::SafeTensorError> {
+    let mut offset = 0;
+    let infos = tensors.iter().map(|Spec { name, dtype, shape }| {
+        let begin = offset;
+        offset += elements(shape).unwrap_or(0) * dtype.size();
+        (name.clone(), TensorInfo { dtype: tensor_dtype(*dtype), shape: shape.clone(), data_offsets: (begin, offset) })
+    });
+    Metadata::new(entries, infos.collect())
 }

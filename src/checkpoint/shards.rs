@@ -1,26 +1,19 @@
 //! Checkpoints that several ranks write, a file each.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fs::{self, File};
-use std::io::{Cursor, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use super::file::Checkpoint;
-use super::manifest::{Crc, FORMAT, Manifest};
-use super::save::{Save, folder_of, replace_file, write};
-use super::source::{Bytes, Source};
-use super::tensors::leaf_dtype;
+use super::manifest::{Crc, FORMAT};
+use super::save::{Save, folder_of, replace_file};
 use crate::collective::{Collective, gather};
-use crate::element::with_dtype;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
-use crate::layout::{dense_strides, elements};
-use crate::memory::Buffer;
-use crate::tree::{LeafMut, LeafParts, LeafRef, PartOf, Tree};
+use crate::tree::Tree;
 
 /// The files of all ranks, by rank: what the list of them says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,18 +32,18 @@ const ENDING: &str = ".shard";
 const BEGINS: &[u8] = br#"{"gradchain_shards":"#;
 
 impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
-    /// Writes a checkpoint of a [`sharded`](crate::wrapper::sharded()) optimizer: each rank a file with its share of the state, the first
-    /// rank the parameters too, and when all of these are on the disk the first writes a list of them to `path`. All ranks call it,
-    /// with the same path, in a folder that they share.
+    /// Writes a checkpoint of a [`sharded`](crate::wrapper::sharded()) optimizer: each rank a file with its share of
+    /// the state, the first rank the parameters too, and when all of these are on the disk the first writes a list of
+    /// them to `path`. All ranks call it, with the same path, in a folder that they share.
     ///
-    /// [`Checkpoint::open`] opens the list, [`merge`] makes one file of all. Files of an older checkpoint of the same path are removed when
-    /// the new list is there.
+    /// [`Checkpoint::open`] opens the list, [`merge`] makes one file of all. Files of an older checkpoint of the same
+    /// path are removed when the new list is there.
     ///
     /// # Errors
     ///
     /// See [`Save`]. If any rank cannot write, all have an error; if one is lost, the others have one that
-    /// [`is_collective`](Error::is_collective). Whatever happens at whatever time, what is at `path` is the old checkpoint, whole, or the
-    /// new one.
+    /// [`is_collective`](Error::is_collective). Whatever happens at whatever time, what is at `path` is the old
+    /// checkpoint, whole, or the new one.
     ///
     /// # Example
     ///
@@ -127,8 +120,8 @@ fn all_done(collective: &dyn Collective, own: Result<Crc>) -> Result<Vec<Crc>> {
     all.iter().enumerate().map(one).collect()
 }
 
-/// Makes one file of those that several ranks have written; `list` is the path that [`Save::to_shards`] was given. The file is as one that
-/// is written without [`sharded`](crate::wrapper::sharded()).
+/// Makes one file of those that several ranks have written; `list` is the path that [`Save::to_shards`] was given. The
+/// file is as one that is written without [`sharded`](crate::wrapper::sharded()).
 ///
 /// # Errors
 ///
@@ -137,7 +130,7 @@ fn all_done(collective: &dyn Collective, own: Result<Crc>) -> Result<Vec<Crc>> {
 ///
 /// # Cost
 ///
-/// The state and the parameters are in memory once, and in the file.
+/// Everything is read twice, and the largest leaf is in memory.
 ///
 /// # Example
 ///
@@ -148,10 +141,9 @@ fn all_done(collective: &dyn Collective, own: Result<Crc>) -> Result<Vec<Crc>> {
 pub fn merge(list: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
     let (list, shown) = (list.as_ref(), list.as_ref().display().to_string());
     let Some(shards) = ShardList::of(list)? else { return Err(Error::file(shown, "it is no list of shards")) };
-    let bytes = shards.merged()?;
-    replace_file(to.as_ref(), |shown, file| {
-        file.write_all(&bytes).map_err(|error| Error::file(shown, error.to_string()))
-    })
+    let whole = shards.open()?;
+    whole.verify()?;
+    replace_file(to.as_ref(), |shown, file| whole.write_as_one(shown, file))
 }
 
 impl ShardList {
@@ -182,27 +174,14 @@ impl ShardList {
             let text = serde_json::to_vec(self).map_err(|error| failed(&error))?;
             file.write_all(&text).map_err(|error| failed(&error))
         })?;
-        let called = self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_older = |name: &str| {
-            let ours = name.strip_prefix(called).is_some_and(|rest| rest.starts_with('.') && rest.ends_with(ENDING));
-            ours && !self.files.iter().any(|(file, _)| file == name)
-        };
-        // The new checkpoint is there: that an old file stays is no error.
-        let files = fs::read_dir(folder_of(&self.path)).into_iter().flatten().flatten();
-        let older = files.filter(|file| file.file_name().to_str().is_some_and(is_older));
-        older.for_each(|file| drop(fs::remove_file(file.path())));
+        remove_unlisted(&self.path);
         Ok(())
     }
 
-    /// All files as one, in memory.
-    pub(super) fn merge(&self) -> Result<Checkpoint> {
-        let bytes = self.merged()?;
-        Checkpoint::read(self.path.display().to_string(), Source::Bytes(Bytes::Owned(bytes)))
-    }
-
-    fn merged(&self) -> Result<Vec<u8>> {
+    /// All files as one.
+    pub(super) fn open(&self) -> Result<Checkpoint> {
         let shown = self.path.display().to_string();
-        let shards = self.files.iter().enumerate().map(|(rank, (name, check))| {
+        let files = self.files.iter().enumerate().map(|(rank, (name, check))| {
             let file = Checkpoint::open_shard(&folder_of(&self.path).join(name))?;
             let expected = (Some((rank, self.files.len())), *check);
             if (file.manifest.shard, file.manifest.check) != expected {
@@ -210,138 +189,30 @@ impl ShardList {
             }
             Ok(file)
         });
-        let shards = shards.collect::<Result<Vec<_>>>()?;
-        let first = &shards[0].manifest;
-        let mut whole = Manifest { shard: None, parts: BTreeMap::new(), arrays: Vec::new(), ..first.clone() };
-        let (mut values, mut arrays) = (BTreeMap::new(), BTreeMap::new());
-        for (name, value) in &first.values {
-            values.insert(name, (*value, 0));
-        }
-        for (rank, shard) in shards.iter().enumerate() {
-            let of_shard = &shard.manifest;
-            if (&of_shard.optimizer, &of_shard.structure) != (&first.optimizer, &first.structure) {
-                return Err(shard.damaged("it is of another optimizer or model than that of rank 0"));
-            }
-            for (name, value) in &of_shard.values {
-                match values.entry(name) {
-                    Entry::Vacant(place) => {
-                        place.insert((*value, rank));
-                        whole.values.push((name.clone(), *value));
-                    }
-                    Entry::Occupied(place) if place.get().0.same(value) => {}
-                    Entry::Occupied(place) => {
-                        let other = place.get().1;
-                        return Err(shard.damaged(format_args!("`{name}` is not what it is on rank {other}")));
-                    }
-                }
-            }
-            for (name, tensor) in &of_shard.arrays {
-                let is_new = !arrays.contains_key(tensor);
-                let array = arrays.entry(tensor).or_insert_with(Vec::new);
-                array.push(shard);
-                if is_new {
-                    whole.arrays.push((name.clone(), tensor.clone()));
-                }
-            }
-        }
-        let mut room: Vec<(String, Array)> = Vec::new();
-        for (tensor, shards) in arrays {
-            room.push((tensor.clone(), Array::of(tensor, &shards)?));
-        }
-        for tensor in first.crc32.keys().filter(|tensor| tensor.starts_with("params/")) {
-            room.push((tensor.clone(), Array::of(tensor, &[&shards[0]])?));
-        }
-        let mut tensors: Vec<_> = room.iter().map(|(name, array)| (name.clone(), array.view())).collect();
-        tensors.sort_by(|(a, x), (b, y)| y.dtype().size().cmp(&x.dtype().size()).then_with(|| a.cmp(b)));
-        let mut bytes = Cursor::new(Vec::new());
-        write(&shown, &mut bytes, &tensors, whole)?;
-        Ok(bytes.into_inner())
+        Checkpoint::assemble(self.path.display().to_string(), files.collect::<Result<_>>()?)
     }
 }
 
-/// An array that is put together.
-struct Array {
-    data: Buffer,
-    shape: Vec<usize>,
-    strides: Vec<isize>,
+/// The list that a file of a rank would be in, by its name.
+pub(super) fn list_of(file: &Path) -> Option<PathBuf> {
+    let mut parts = file.file_name()?.to_str()?.strip_suffix(ENDING)?.rsplitn(3, '.');
+    let (ranks, attempt, called) = (parts.next()?, parts.next()?, parts.next()?);
+    let (rank, size) = ranks.split_once("-of-")?;
+    let ours = rank.parse::<usize>().ok()? < size.parse().ok()? && u64::from_str_radix(attempt, 16).is_ok();
+    ours.then(|| file.with_file_name(called))
 }
 
-impl Array {
-    /// From the files that have some of it, or all.
-    fn of(tensor: &str, shards: &[&Checkpoint]) -> Result<Array> {
-        let part_of = |shard: &Checkpoint| shard.manifest.parts.get(tensor).cloned();
-        // Where one rank has a leaf whole, the others have a part without elements.
-        let is_empty = |shard: &&Checkpoint| {
-            part_of(shard).is_some() && shard.tensors.info(tensor).is_ok_and(|info| elements(&info.shape) == Some(0))
-        };
-        let some: Vec<&Checkpoint> = shards.iter().copied().filter(|shard| !is_empty(shard)).collect();
-        let shards = if some.is_empty() { shards } else { &some[..] };
-        let first = shards[0];
-        let info = first.tensors.info(tensor)?;
-        let dtype = leaf_dtype(info.dtype);
-        let dtype = dtype.ok_or_else(|| first.damaged(format_args!("`{tensor}` is of type {:?}", info.dtype)))?;
-        let whole = PartOf { begins: 0, shape: info.shape.clone(), strides: dense_strides(&info.shape).to_vec() };
-        let whole = part_of(first).unwrap_or(whole);
-        let len = elements(&whole.shape).filter(|len| len.checked_mul(dtype.size()).is_some());
-        let len = len.ok_or_else(|| first.damaged(format_args!("`{tensor}` is larger than any memory")))?;
-        let mut array = Array { data: Buffer::zeros(dtype, len), shape: whole.shape, strides: whole.strides };
-        let (mut filled, mut check) = (0, None);
-        for shard in shards {
-            let info = shard.tensors.info(tensor)?;
-            let found = elements(&info.shape).unwrap_or(usize::MAX);
-            let Some(part) = part_of(shard) else {
-                // What is not shared out is the same everywhere.
-                let own = shard.manifest.crc32.get(tensor);
-                if info.shape != array.shape || *check.get_or_insert(own) != own {
-                    return Err(shard.damaged(format_args!("`{tensor}` is not what it is on other ranks")));
-                }
-                array.fill(shard, tensor, 0, found)?;
-                filled = len;
-                continue;
-            };
-            let fits = part.begins.checked_add(found).is_some_and(|end| end <= len)
-                && (&part.shape, &part.strides) == (&array.shape, &array.strides)
-                && leaf_dtype(info.dtype) == Some(dtype);
-            if !fits {
-                return Err(shard.damaged(format_args!("`{tensor}` is no part of that of other ranks")));
-            }
-            array.fill(shard, tensor, part.begins, found)?;
-            filled += found;
-        }
-        if filled != len {
-            return Err(first.damaged(format_args!("`{tensor}` has {filled} of {len} elements on all ranks together")));
-        }
-        Ok(array)
-    }
-
-    fn fill(&mut self, shard: &Checkpoint, tensor: &str, begins: usize, len: usize) -> Result<()> {
-        with_dtype!(self.data.dtype(), T => {
-            let data = self.data.get_mut::<T>().unwrap_or_default();
-            shard.fill(tensor, &mut LeafMut::from_slice(&mut data[begins..begins + len], &[len])?)
-        })
-    }
-
-    fn parts(&self) -> LeafParts {
-        LeafParts { data: self.data.raw(), shape: self.shape[..].into(), strides: self.strides[..].into() }
-    }
-
-    fn view(&self) -> LeafRef<'_> {
-        LeafRef::lend(self.parts())
-    }
-}
-
-impl Checkpoint {
-    /// Fills a stretch of an array, of which the file has all.
-    pub(super) fn fill_part(&self, tensor: &str, leaf: &mut LeafMut<'_>, part: &PartOf) -> Result<()> {
-        let data = Buffer::zeros(leaf.dtype(), elements(&part.shape).unwrap_or(0));
-        let mut whole = Array { data, shape: part.shape.clone(), strides: part.strides.clone() };
-        self.fill(tensor, &mut LeafMut::lend(whole.parts()))?;
-        let len = elements(leaf.shape()).unwrap_or(0);
-        with_dtype!(leaf.dtype(), T => {
-            let data = whole.data.get_mut::<T>().unwrap_or_default();
-            let here = LeafRef::from_slice(&data[part.begins..part.begins + len], &[len])?;
-            leaf.copy_from(&here);
-        });
-        Ok(())
-    }
+/// Removes the files of ranks that are of the checkpoint at this path by their names, and not in its list. That one
+/// stays is no error, nor that another rank has removed it.
+pub(super) fn remove_unlisted(path: &Path) {
+    let listed = match ShardList::of(path) {
+        Ok(list) => list.map_or(Vec::new(), |list| list.files),
+        Err(_) if !path.exists() => Vec::new(),
+        // What a damaged list says is not known.
+        Err(_) => return,
+    };
+    let is_listed = |file: &Path| listed.iter().any(|(name, _)| file.file_name().is_some_and(|found| found == &**name));
+    let files = fs::read_dir(folder_of(path)).into_iter().flatten().flatten().map(|file| file.path());
+    let unlisted = files.filter(|file| list_of(file).is_some_and(|list| list.file_name() == path.file_name()));
+    unlisted.filter(|file| !is_listed(file)).for_each(|file| drop(fs::remove_file(file)));
 }

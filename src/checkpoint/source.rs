@@ -11,6 +11,8 @@ pub(super) enum Source {
     File { file: Mutex<File>, len: u64 },
     /// In memory, or mapped into it.
     Bytes(Bytes),
+    /// In other files, which are not read from here.
+    Elsewhere,
 }
 
 #[derive(Debug)]
@@ -39,6 +41,7 @@ impl Source {
         match self {
             Source::File { len, .. } => *len,
             Source::Bytes(bytes) => bytes.len() as u64,
+            Source::Elsewhere => 0,
         }
     }
 
@@ -55,6 +58,7 @@ impl Source {
                 into.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
                 Ok(())
             }
+            Source::Elsewhere => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }

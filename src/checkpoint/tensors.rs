@@ -55,6 +55,11 @@ impl Tensors {
         Ok((Tensors { name, source, start: length + 8, metadata }, header))
     }
 
+    /// What is said of tensors that are in other files.
+    pub(super) fn elsewhere(name: String, metadata: Metadata) -> Tensors {
+        Tensors { name, source: Source::Elsewhere, start: 0, metadata }
+    }
+
     /// Whether the tensors are in memory, where nobody changes them.
     pub(super) fn is_held(&self) -> bool {
         matches!(self.source, Source::Bytes(_))

@@ -1,24 +1,29 @@
 //! The mean of what each rank has.
 
-use super::{Collective, gather};
+use super::pairwise::{merge_all, merge_equal};
+use super::{Collective, agree};
 use crate::element::{Element, with_dtype};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::tree::{LeafMut, LeafRef, Structure, TreeMut, WalkMut};
 
 /// Replaces a tree by the mean of all ranks' trees: what local SGD and DiLoCo send, once in many steps.
 ///
+/// The state of an optimizer is averaged by kind: [`OptState::average_over`](crate::OptState::average_over).
+///
 /// # Arithmetic
 ///
-/// In `f64`, in pairs of neighbouring ranks, pairs of pairs, and so on; rounded once to the leaf's type. All ranks have the same bits.
+/// In `f64`, in pairs of neighbouring ranks, pairs of pairs, and so on; rounded once to the leaf's type. What is equal
+/// on all ranks stays, to the bit. All ranks have the same bits.
 ///
 /// # Errors
 ///
-/// If the trees differ in structure: all ranks have an error then, and nothing has been changed. If a rank is lost, some leaves may be means
-/// already.
+/// If the trees differ in structure: all ranks have an error then that names the leaf, and nothing has been changed. If
+/// a rank is lost, some leaves may be means already.
 ///
 /// # Cost
 ///
-/// Each rank sends the tree once to all others, leaf by leaf, and has room for the largest leaf of all ranks.
+/// Of `n` bytes each of `k` ranks sends `n(k − 1)/k` twice, in two messages for each leaf, and has room for two of the
+/// largest leaf.
 ///
 /// # Example
 ///
@@ -40,16 +45,11 @@ use crate::tree::{LeafMut, LeafRef, Structure, TreeMut, WalkMut};
 ///
 /// # References
 ///
-/// Stich, [Local SGD converges fast and communicates little](https://arxiv.org/abs/1805.09767), 2019, algorithm 1. PyTorch averages by
-/// `all_reduce`, whose order is the library's.
+/// Stich, [Local SGD converges fast and communicates little](https://arxiv.org/abs/1805.09767), 2019, algorithm 1.
+/// PyTorch averages by `all_reduce`, whose order is the library's.
 pub fn average<P: TreeMut + ?Sized>(collective: &dyn Collective, params: &mut P) -> Result<()> {
-    let structure = Structure::of(params)?.fingerprint().to_le_bytes();
-    let all = gather(collective, &structure)?;
-    if let Some(other) = all.iter().position(|other| *other != all[0]) {
-        let problem =
-            format!("the ranks differ in the structure of what is averaged: rank {other} has another than rank 0");
-        return Err(Error::collective(collective.rank(), problem));
-    }
+    let leaves: Vec<String> = Structure::of(params)?.leaves().iter().map(ToString::to_string).collect();
+    agree(collective, "the structure of what is averaged", &leaves)?;
     let mut done = Ok(());
     params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, mut leaf| {
         if done.is_ok() {
@@ -59,31 +59,43 @@ pub fn average<P: TreeMut + ?Sized>(collective: &dyn Collective, params: &mut P)
     done
 }
 
-fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> Result<()> {
-    let (mut send, mut all) = (LeafRef::lend(leaf.parts.clone()).to_bytes(), Vec::new());
-    let (len, size) = (send.len(), collective.size());
-    collective.all_gather(&mut send, &mut all, &vec![len; size])?;
-    let values = |bytes: &[u8]| -> Vec<f64> {
-        with_dtype!(leaf.dtype(), T => {
-            let mut values = vec![T::default(); len / size_of::<T>()];
-            if let Ok(mut view) = LeafMut::from_slice(&mut values, &[len / size_of::<T>()]) {
-                view.take_bytes(bytes);
-            }
-            values.into_iter().map(|x| x.as_f64()).collect()
-        })
-    };
+/// The same of one leaf. Each rank works out the mean of a stretch.
+pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> Result<()> {
+    let (mut all, rank, size) = (LeafRef::lend(leaf.parts.clone()).to_bytes(), collective.rank(), collective.size());
+    let (bytes, mut received) = (leaf.dtype().size(), Vec::new());
+    let len = all.len() / bytes;
+    let stretches: Vec<usize> = (0..size).map(|i| (len * (i + 1) / size - len * i / size) * bytes).collect();
+    let own = stretches[rank];
+    collective.all_to_all(&mut all, &stretches, &mut received, &vec![own; size])?;
+    with_dtype!(leaf.dtype(), T => {
+        let mut there = vec![T::default(); own / bytes];
+        let mut values = Vec::with_capacity(size);
+        for message in received.chunks(own.max(1)) {
+            LeafMut::from_slice(&mut there, &[own / bytes])?.take_bytes(message);
+            values.push(there.iter().map(|x| x.as_f64()).collect::<Vec<_>>());
+        }
+        let means = mean_of(&values).into_iter().map(T::from_f64).collect::<Vec<_>>();
+        received = LeafRef::from_slice(&means, &[means.len()])?.to_bytes();
+    });
+    collective.all_gather(&mut received, &mut all, &stretches)?;
+    leaf.take_bytes(&all);
+    Ok(())
+}
+
+fn mean_of(values: &[Vec<f64>]) -> Vec<f64> {
     let mut add = |before: &mut Vec<f64>, last: &Vec<f64>| {
         before.iter_mut().zip(last).for_each(|(before, last)| *before += last);
     };
-    let mut sums: Vec<(usize, Vec<f64>)> = Vec::new();
-    for rank in 0..size {
-        sums.push((1, values(&all[rank * len..][..len])));
-        super::pairwise::merge_equal(&mut sums, &mut add);
+    let mut sums = Vec::new();
+    for of_rank in values {
+        sums.push((1, of_rank.clone()));
+        merge_equal(&mut sums, &mut add);
     }
-    super::pairwise::merge_all(&mut sums, &mut add);
-    if let Some((n, mut sum)) = sums.pop() {
-        sum.iter_mut().for_each(|x| *x /= n as f64);
-        leaf.assign_f64(&sum);
+    merge_all(&mut sums, &mut add);
+    let (n, mut mean) = sums.pop().unwrap_or_default();
+    for (i, x) in mean.iter_mut().enumerate() {
+        let first = values[0][i];
+        *x = if values.iter().all(|of_rank| of_rank[i] == first) { first } else { *x / n as f64 };
     }
-    Ok(())
+    mean
 }

@@ -1,14 +1,16 @@
 //! A mean of gradients in an order that does not depend on who adds up.
 
+use core::ops::Range;
+
+use super::Collective;
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree_map};
 
 /// A mean of trees that is added up in pairs, pairs of pairs, and so on, in the order in which they come.
 ///
-/// So do the ranks of a [`sharded`](crate::wrapper::sharded()) with what they have each. If a batch is cut into `m` parts, each rank
-/// takes `m/k` of them that follow each other, and gives a step their mean, the bits of the step are the same for every number `k` of ranks
-/// for which `m/k` is a power of two, and for one rank.
+/// So do the ranks of a [`sharded`](crate::wrapper::sharded()) with what they have each. If each takes the [`parts`] of
+/// a batch that are its own, and gives a step their mean, the bits of the step are the same for every number of ranks.
 ///
 /// # Arithmetic
 ///
@@ -38,12 +40,12 @@ use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree
 ///
 /// # References
 ///
-/// Higham, [The accuracy of floating point summation](https://doi.org/10.1137/0914050), 1993, pairwise summation. PyTorch and Optax add
-/// up one after another, so that the bits depend on how a batch is shared out.
+/// Higham, [The accuracy of floating point summation](https://doi.org/10.1137/0914050), 1993, pairwise summation.
+/// PyTorch and Optax add up one after another, so that the bits depend on how a batch is shared out.
 #[derive(Clone, Debug)]
 pub struct PairwiseMean<G> {
     /// Sums, each of a power of two of trees, the largest first.
-    sums: Vec<(usize, G)>,
+    sums: Vec<(u64, G)>,
 }
 
 impl<G: TreeMut> PairwiseMean<G> {
@@ -56,8 +58,8 @@ impl<G: TreeMut> PairwiseMean<G> {
     ///
     /// # Errors
     ///
-    /// If it is not of the structure of those before it, or has a leaf of a 16-bit type, which a sum would be rounded to. Then nothing has
-    /// been changed.
+    /// If it is not of the structure of those before it, or has a leaf of a 16-bit type, which a sum would be rounded
+    /// to. Then nothing has been changed.
     pub fn add(&mut self, tree: G) -> Result<()> {
         refuse_narrow(&tree)?;
         if let Some((_, first)) = self.sums.first() {
@@ -85,8 +87,9 @@ fn add<G: TreeMut>(before: &mut G, last: &G) {
     drop(tree_add_scaled(before, 1.0, last));
 }
 
-/// Adds the last of some sums, each of so many, to the one before, as long as both are of as many: after each that comes.
-pub(crate) fn merge_equal<S>(sums: &mut Vec<(usize, S)>, add: &mut impl FnMut(&mut S, &S)) {
+/// Adds the last of some sums, each of so many, to the one before, as long as both are of as many: after each that
+/// comes.
+pub(crate) fn merge_equal<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S, &S)) {
     while let [.., (n, before), (m, last)] = &mut sums[..]
         && n == m
     {
@@ -97,12 +100,68 @@ pub(crate) fn merge_equal<S>(sums: &mut Vec<(usize, S)>, add: &mut impl FnMut(&m
 }
 
 /// Adds up what is left, from the last on: when all have come.
-pub(crate) fn merge_all<S>(sums: &mut Vec<(usize, S)>, add: &mut impl FnMut(&mut S, &S)) {
+pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S, &S)) {
     while let [.., (n, before), (m, last)] = &mut sums[..] {
         add(before, last);
         *n += *m;
         sums.pop();
     }
+}
+
+/// Which of `parts` parts of a batch are this rank's, so that the mean of all has the same bits for every number of
+/// ranks: each has a whole branch of the tree in which a [`PairwiseMean`] adds up. How many they are is told to
+/// [`Sharded::parts`](crate::wrapper::Sharded::parts).
+///
+/// # Arithmetic
+///
+/// `parts` is cut into powers of two, as it is written in binary. Of these the largest is cut into halves, the first of
+/// equal ones, until there is one for each rank. One rank alone has all.
+///
+/// # Cost
+///
+/// A rank has up to twice the parts of another. A step takes as long as the rank that has most: with 8 parts on 3
+/// ranks, which have 4, 2 and 2, a half more than if they were even.
+///
+/// # Errors
+///
+/// If there are fewer parts than ranks, or, of several ranks, fewer ranks than powers of two.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gradchain::collective::{parts, threads};
+///
+/// let of = |ranks, m| threads(ranks, Duration::ZERO).iter().map(|rank| parts(rank, m)).collect::<Result<Vec<_>, _>>();
+/// assert_eq!(of(2, 8)?, [0..4, 4..8]);
+/// assert_eq!(of(3, 8)?, [0..4, 4..6, 6..8]);
+/// assert_eq!(of(3, 12)?, [0..4, 4..8, 8..12]);
+/// assert!(of(9, 8).unwrap_err().to_string().ends_with("must be from 1 to 8, found 9"));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// PyTorch's `DistributedSampler` gives all ranks as many examples, and has the mean depend on their number.
+pub fn parts(collective: &dyn Collective, parts: usize) -> Result<Range<usize>> {
+    let (rank, size) = (collective.rank(), collective.size());
+    if size == 1 && parts > 0 {
+        return Ok(0..parts);
+    }
+    let powers = (0..usize::BITS).rev().map(|bit| parts & 1 << bit).filter(|power| *power > 0);
+    let mut branches: Vec<usize> = powers.collect();
+    let least = branches.len();
+    if size < least || size > parts {
+        let expected = format!("from {least} to {parts}");
+        return Err(Error::argument("parts", "ranks", &expected, size));
+    }
+    while let Some(largest) = branches.iter().copied().max().filter(|_| branches.len() < size) {
+        let at = branches.iter().position(|branch| *branch == largest).unwrap_or(0);
+        branches.splice(at..=at, [largest / 2; 2]);
+    }
+    let begins = branches[..rank].iter().sum();
+    Ok(begins..begins + branches[rank])
 }
 
 impl<G: TreeMut> Default for PairwiseMean<G> {

@@ -260,7 +260,7 @@ impl Registry {
 
     /// The transformation that stands at a node.
     pub(super) fn read(&self, node: &Node<'_>) -> Result<Member> {
-        let (name, inside) = node.single("a transformation: {name: arguments}")?;
+        let (name, inside) = node.call()?;
         match self.entry(name, node)? {
             Entry::Whole { read, .. } => checked(&inside, read(&inside)?),
             Entry::Part(_) => self.made(name, node, &inside).map(Made::into_member),
@@ -272,7 +272,8 @@ impl Registry {
         let Entry::Part(part) = self.entry(name, node)? else {
             return Err(no_hyperparams(node, name));
         };
-        let mut made = (part.make)(&Given::of(inside)?)?;
+        // What is no object is refused below, where it is known what should be in it.
+        let mut made = (part.make)(&Given::of(inside).unwrap_or_else(|_| Given::nothing()))?;
         let set = inside.set_all(part.taken, part.beside, &mut |visit| made.each(visit));
         // Ranges too, of what could be read.
         let refused = made.validate().map_err(|error| ConfigError::refused(inside.place(), error));
@@ -353,7 +354,7 @@ impl Registry {
 impl Builder for Registry {
     fn build_into(&self, node: &Node<'_>, into: &mut dyn Any) -> Result<()> {
         if let Some(inside) = into.downcast_mut::<Inside>() {
-            let (name, arguments) = node.single("a transformation: {name: arguments}")?;
+            let (name, arguments) = node.call()?;
             let named = match self.made(name, node, &arguments)? {
                 Made::Named(named) | Made::Inside(named) => named,
                 Made::Member(_) => return Err(no_hyperparams(node, name)),

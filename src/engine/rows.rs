@@ -43,7 +43,7 @@ pub(crate) fn misfits(leaf: &LeafSpec, values: &LeafParts, indices: &[usize]) ->
     let mut misfits = Vec::new();
     if found.split_first() != Some((&indices.len(), columns)) {
         let expected = [&[indices.len()], columns].concat();
-        misfits.push(Difference::Shape { path: path(), expected, found: found.into() });
+        misfits.push(Difference::Rows { path: path(), expected, found: found.into() });
     }
     if let Some(&found) = indices.iter().find(|index| **index >= rows) {
         misfits.push(Difference::Row { path: path(), rows, found });

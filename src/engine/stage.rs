@@ -250,7 +250,7 @@ impl<'a> StepContext<'a> {
     pub(crate) fn whole_leaves(&self, part: &str) -> Result<()> {
         let mut rows = self.rows.iter().filter(|leaf| self.active.get(**leaf) != Some(&false));
         rows.next().map_or(Ok(()), |leaf| {
-            let found = format!("rows of `{}`", self.leaf(*leaf));
+            let found = format!("rows of `{}`; a `partition` gives a leaf an optimizer of its own", self.leaf(*leaf));
             Err(Error::argument(part, "gradients", "of whole leaves", found))
         })
     }

@@ -46,9 +46,9 @@ const ALIASES: &[(&str, &[&str])] = &[
 /// The name that is not known, and those that are: the nearest first.
 pub(super) struct Known<'a>(pub(super) &'a str, pub(super) &'a [String]);
 
-impl fmt::Display for Known<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 5;
+impl<'a> Known<'a> {
+    /// Those that are known, the nearest first, and how many of these are meant.
+    fn nearest(&self) -> (Vec<&'a str>, usize) {
         let Known(name, known) = self;
         let name = &*name.to_lowercase();
         // Optax's schedules are called so.
@@ -63,13 +63,28 @@ impl fmt::Display for Known<'_> {
                 .map_or(0, |first| usize::from(first.starts_with(name) || distance(name, first) <= 1 + name.len() / 3)),
             called => called,
         };
+        (nearest, meant)
+    }
+}
+
+/// Whether a name that is not known means one of those that are, and no other.
+pub(crate) fn is_meant(name: &str, known: &[&str], one: &str) -> bool {
+    let known: Vec<String> = known.iter().map(|known| String::from(*known)).collect();
+    let (nearest, meant) = Known(name, &known).nearest();
+    nearest[..meant] == [one]
+}
+
+impl fmt::Display for Known<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 5;
+        let (nearest, meant) = self.nearest();
         if meant > 0 {
             let meant: Vec<String> = nearest[..meant].iter().map(|k| format!("`{k}`")).collect();
             write!(f, "; did you mean {}?", meant.join(", "))?;
         }
-        match known.len() {
+        match self.1.len() {
             0 => Ok(()),
-            n if n <= SHOWN => write!(f, " (known: {})", known.join(", ")),
+            n if n <= SHOWN => write!(f, " (known: {})", self.1.join(", ")),
             n => write!(f, " (the nearest of {n}: {})", nearest[..SHOWN].join(", ")),
         }
     }

@@ -163,6 +163,15 @@ pub enum Difference {
         /// The type that was found.
         found: DType,
     },
+    /// Rows of a leaf that are not as many as their indices, or of another length.
+    Rows {
+        /// The leaf's path.
+        path: String,
+        /// The shape that they need: as many rows as there are indices.
+        expected: Vec<usize>,
+        /// Their shape.
+        found: Vec<usize>,
+    },
     /// A row that a leaf does not have.
     Row {
         /// Its path.
@@ -216,6 +225,10 @@ impl fmt::Display for Difference {
                     write!(f, "; convert this leaf first, it is never narrowed in silence")?;
                 }
                 Ok(())
+            }
+            Difference::Rows { path, expected, found } => {
+                let (path, indices) = (Named(path), expected.first().copied().unwrap_or_default());
+                write!(f, "{path}: rows of {indices} indices: expected values of shape {expected:?}, found {found:?}")
             }
             Difference::Row { path, rows, found } => {
                 write!(f, "{}: expected rows below {rows}, found row {found}", Named(path))

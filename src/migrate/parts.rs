@@ -159,6 +159,11 @@ impl Verb {
 }
 
 impl Verbs {
+    #[cfg(feature = "serde")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Where each field of the old state is in the new one, and what of that is new.
     ///
     /// # Errors
@@ -166,7 +171,7 @@ impl Verbs {
     /// In words, the first verb that speaks of a part that is not there.
     pub(crate) fn parts(&self, old: &[&str]) -> Result<Parts, String> {
         let to = old.iter().map(|field| vec![(*field).to_owned()]).collect();
-        let mut parts = Parts { to, fresh: Vec::new(), asked: Vec::new() };
+        let mut parts = Parts { to, fresh: Vec::new(), asked: Vec::new(), in_vain: Vec::new() };
         for verb in &self.0 {
             if let Verb::Insert(at) | Verb::Remove(at) = verb
                 && member(at).is_none()
@@ -187,6 +192,9 @@ impl Verbs {
             }
             if let (Some((verb, path)), false) = (verb.needs(), meant) {
                 return Err(no_part(verb, path));
+            }
+            if let (Verb::Insert(at), false) = (verb, meant) {
+                parts.in_vain.push(at.clone());
             }
             let asked = core::mem::take(&mut parts.asked).into_iter().filter_map(|at| verb.moved(&at).0);
             let own = if let Verb::Fresh(at) = verb { Some(at.clone()) } else { None };

@@ -119,7 +119,7 @@ pub struct Progress<'a, P> {
 /// assert_eq!(
 ///     report.to_string(),
 ///     "converged: the gradient is within its tolerance, after 2 steps and 3 evaluations; \
-///      value 0, norm of the gradient 0"
+///      value 0.0, norm of the gradient 0.00e0"
 /// );
 /// # Ok::<(), gradchain::Error>(())
 /// ```
@@ -149,7 +149,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { steps, evaluations, value, gradient_norm, stop } = self;
         write!(f, "{stop}, after {steps} steps and {evaluations} evaluations; ")?;
-        write!(f, "value {value}, norm of the gradient {gradient_norm}")
+        write!(f, "value {value:?}, norm of the gradient {gradient_norm:.2e}")
     }
 }
 

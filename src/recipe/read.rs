@@ -3,6 +3,7 @@
 use core::any::Any;
 
 use super::{ConfigError, Recipe, Result, ToRecipe};
+use crate::error::is_meant;
 
 /// A value of a config, and its place in it: `$.chain[1].adamw.mask`.
 #[derive(Clone)]
@@ -172,6 +173,25 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// The name of a transformation, and its arguments.
+    ///
+    /// # Errors
+    ///
+    /// If it is none; what looks like one is said how to write.
+    pub fn call(&self) -> Result<(&'a str, Node<'a>)> {
+        const EXPECTED: &str = "a transformation: {name: arguments}";
+        match self.value {
+            Recipe::Text(name) => Err(self.wrong(&format!("a transformation: {{{name:?}: {{}}}}"))),
+            Recipe::List(_) => Err(self.wrong(&format!("{EXPECTED}, or {{\"chain\": [..]}} for several"))),
+            Recipe::Map(entries) if entries.len() > 1 => {
+                let names: Vec<&str> = entries.iter().map(|(name, _)| &**name).collect();
+                let found = format!("{} in one object: {}", names.len(), names.join(", "));
+                Err(ConfigError::wrong(&self.place, EXPECTED, found))
+            }
+            _ => self.single(EXPECTED),
+        }
+    }
+
     /// The values of a list.
     ///
     /// # Errors
@@ -244,27 +264,37 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     ///
-    /// All at once: entries that are no argument, arguments that are missing, values of another form.
+    /// All at once: entries that are no argument, arguments that are missing, values of another form. What stands under a name
+    /// that is near that of a missing argument is read as that argument.
     pub fn set_all(
         &self,
         taken: &[&'static str],
         beside: &[&'static str],
         arguments: &mut dyn FnMut(&mut Show<'_>),
     ) -> Result<()> {
-        let entries = self.entries()?;
-        let (mut known, mut missing, mut problems) = ([taken, beside].concat(), Vec::new(), Vec::new());
+        let (mut known, mut required) = ([taken, beside].concat(), Vec::new());
+        arguments(&mut |name, setting| {
+            if !taken.contains(&name) {
+                known.push(name);
+                required.extend(setting.is_missing().then(|| format!("{name:?}: ..")));
+            }
+        });
+        let entries = self.entries().map_err(|_| self.wrong(&format!("{{{}}}", required.join(", "))))?;
+        let unknown: Vec<_> = entries.iter().filter(|(key, _)| !known.contains(key)).collect();
+        let (mut missing, mut problems) = (Vec::new(), Vec::new());
         arguments(&mut |name, setting| {
             if taken.contains(&name) {
                 return;
             }
-            known.push(name);
-            match entries.iter().find(|(key, _)| *key == name) {
+            let given = entries.iter().find(|(key, _)| *key == name);
+            let meant = || unknown.iter().copied().find(|(key, _)| setting.is_missing() && is_meant(key, &known, name));
+            match given.or_else(meant) {
                 Some((_, node)) => problems.extend(setting.set(node).err()),
                 None if setting.is_missing() => missing.push(name),
                 None => {}
             }
         });
-        let unknown = entries.iter().filter(|(key, _)| !known.contains(key));
+        let unknown = unknown.iter();
         let unknown = unknown.map(|(key, _)| ConfigError::unknown(&self.place, "argument", key, known.iter().copied()));
         let missing = missing.iter().map(|name| absent(&self.place, name));
         ConfigError::all(unknown.chain(missing).chain(problems))

@@ -18,12 +18,29 @@ pub(crate) fn as_json(recipe: &Recipe) -> Value {
     }
 }
 
-/// Shows the place and the values of every difference.
-pub(crate) fn differences(expected: &Value, found: &Value, show: &mut dyn FnMut(&str, &str)) {
+/// What a difference is of.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Of {
+    /// Parts that came, went, or were wrapped, and what they are called: what verbs say of the state.
+    Parts,
+    /// Arguments, and parts in the place of others.
+    Arguments,
+}
+
+/// What is shown each difference: its place, what it is of, and the values.
+pub(crate) type Show<'a> = dyn FnMut(&str, Of, &str) + 'a;
+
+pub(crate) fn differences(expected: &Value, found: &Value, show: &mut Show<'_>) {
     at("$", expected, found, show);
 }
 
-fn at(place: &str, expected: &Value, found: &Value, show: &mut dyn FnMut(&str, &str)) {
+fn at(place: &str, expected: &Value, found: &Value, show: &mut Show<'_>) {
+    if let (Some((ours, own)), Some((theirs, others))) = (member(expected), member(found)) {
+        if ours != theirs {
+            show(&format!("{place}[0]"), Of::Parts, &format!("expected {ours:?}, found {theirs:?}"));
+        }
+        return at(&format!("{place}[1]"), own, others, show);
+    }
     match (expected, found) {
         (Value::Array(ours), Value::Array(theirs)) if ours.len() == theirs.len() => {
             for (i, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
@@ -37,11 +54,14 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut dyn FnMut(&str, &
         }
         (Value::Object(own), Value::Object(others)) => match (name(own), name(others)) {
             (Some(ours), Some(theirs)) if ours != theirs => {
-                show(place, &format!("expected {ours}, found {theirs}"));
                 // What was wrapped, or taken out of a wrapper, may differ inside too.
-                if let [(inside, ours)] = &calls(place, expected, theirs)[..] {
+                let (inside, outside) = (calls(place, expected, theirs), calls(place, found, ours));
+                let chains = [ours, theirs].iter().all(|name| ["chain", "named_chain"].contains(name));
+                let of = if chains || inside.len() == 1 || outside.len() == 1 { Of::Parts } else { Of::Arguments };
+                show(place, of, &format!("expected {ours}, found {theirs}"));
+                if let [(inside, ours)] = &inside[..] {
                     at(inside, ours, found, show);
-                } else if let [(_, theirs)] = &calls(place, found, ours)[..] {
+                } else if let [(_, theirs)] = &outside[..] {
                     at(place, expected, theirs, show);
                 }
             }
@@ -52,20 +72,31 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut dyn FnMut(&str, &
                     match (ours, theirs) {
                         (Some(ours), Some(theirs)) => at(&place, ours, theirs, show),
                         (ours, theirs) => {
-                            show(&place, &format!("expected {}, found {}", or_nothing(ours), or_nothing(theirs)))
+                            let what = format!("expected {}, found {}", or_nothing(ours), or_nothing(theirs));
+                            show(&place, Of::Arguments, &what);
                         }
                     }
                 }
             }
         },
-        (Value::Array(ours), Value::Array(theirs)) => {
-            show(place, &format!("expected {} members, {expected}, found {}, {found}", ours.len(), theirs.len()));
-            for (ours_at, theirs_at) in members_of_both(ours, theirs) {
-                at(&format!("{place}[{ours_at}]"), &ours[ours_at], &theirs[theirs_at], show);
+        (Value::Array(ours), Value::Array(theirs)) => match [ours, theirs].map(|all| names(all)) {
+            [Some(own), Some(others)] => {
+                let both = in_both(&own, &others);
+                let new = (0..own.len()).filter(|i| both.iter().all(|(ours, _)| ours != i));
+                let gone = (0..others.len()).filter(|i| both.iter().all(|(_, theirs)| theirs != i));
+                let changes = new.map(|i| format!("[{i}] {} is new", own[i]));
+                let changes = changes.chain(gone.map(|i| format!("[{i}] {} is gone", others[i]))).collect::<Vec<_>>();
+                let (expected, found) = (own.len(), others.len());
+                let of = if both.len() == expected.min(found) { Of::Parts } else { Of::Arguments };
+                show(place, of, &format!("expected {expected} members, found {found}: {}", changes.join(", ")));
+                for (own, other) in both {
+                    at(&format!("{place}[{own}]"), &ours[own], &theirs[other], show);
+                }
             }
-        }
+            _ => show(place, Of::Arguments, &format!("expected {expected}, found {found}")),
+        },
         _ if expected == found => {}
-        _ => show(place, &format!("expected {expected}, found {found}")),
+        _ => show(place, Of::Arguments, &format!("expected {expected}, found {found}")),
     }
 }
 
@@ -90,15 +121,23 @@ fn calls<'a>(place: &str, value: &'a Value, called: &str) -> Vec<(String, &'a Va
     }
 }
 
-/// The members of two chains that are the same transformation, in order: as many as there are.
-fn members_of_both(ours: &[Value], theirs: &[Value]) -> Vec<(usize, usize)> {
-    let called = |value: &Value| match value {
-        Value::Object(entries) => name(entries).map(str::to_owned),
-        // A member of a `named_chain`.
-        other => other.get(0).map(Value::to_string),
-    };
-    let [ours, theirs] = [ours, theirs].map(|members| members.iter().map(called).collect::<Vec<_>>());
-    let is_same = |i: usize, j: usize| ours[i].is_some() && ours[i] == theirs[j];
+/// A member of a `named_chain`: its name, and what it is.
+fn member(value: &Value) -> Option<(&str, &Value)> {
+    match &value.as_array()?[..] {
+        [Value::String(called), call @ Value::Object(entries)] if name(entries).is_some() => Some((called, call)),
+        _ => None,
+    }
+}
+
+/// What the members of a chain are called.
+fn names(members: &[Value]) -> Option<Vec<&str>> {
+    let called = |value| member(value).map(|(called, _)| called);
+    members.iter().map(|value| called(value).or_else(|| value.as_object().and_then(name))).collect()
+}
+
+/// The members of two chains that are called the same, in order: as many as there are.
+fn in_both(ours: &[&str], theirs: &[&str]) -> Vec<(usize, usize)> {
+    let is_same = |i: usize, j: usize| ours[i] == theirs[j];
     // How many there are at most from a pair of places on.
     let mut most = vec![vec![0; theirs.len() + 1]; ours.len() + 1];
     for i in (0..ours.len()).rev() {
@@ -156,7 +195,7 @@ mod tests {
         let theirs =
             json!({"chain": [{"clip": {"max_delta": 1.0}}, {"adam": {"b1": 0.95, "nesterov": true}}, {"y": {}}]});
         let mut lines = Vec::new();
-        differences(&ours, &theirs, &mut |place, what| lines.push(format!("{place}: {what}")));
+        differences(&ours, &theirs, &mut |place, _, what| lines.push(format!("{place}: {what}")));
         assert_eq!(
             lines,
             [
@@ -174,7 +213,7 @@ mod tests {
         let theirs = json!({"chain": [{"clip": {"max": 2}}, {"adam": {"b1": 0.9, "rate": 0.2}}]});
         let places = |ours: &serde_json::Value, theirs: &serde_json::Value| {
             let mut places = Vec::new();
-            differences(ours, theirs, &mut |place, _| places.push(place.to_owned()));
+            differences(ours, theirs, &mut |place, _, _| places.push(place.to_owned()));
             places
         };
         assert_eq!(places(&ours, &theirs), ["$.chain", "$.chain[1].clip.max", "$.chain[2].adam.rate"]);

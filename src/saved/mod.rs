@@ -5,13 +5,14 @@ mod data;
 
 use serde_json::Value;
 
+use self::compare::Of;
 pub(crate) use self::compare::as_json;
 use crate::engine::Stage;
-use crate::error::{Error, Result};
+use crate::error::{Error, Misfit, Result};
 use crate::migrate::{Migration, Resolved};
 use crate::state::{ItemSpec, Owner, SHARES, State, StateWalk, counts_by_leaf, items_mut, sources};
 use crate::transformation::OptState;
-use crate::tree::{Structure, Tree};
+use crate::tree::{Difference, Structure, Tree};
 
 /// A description of what was saved.
 pub(crate) struct Saved<'a> {
@@ -49,20 +50,25 @@ impl Saved<'_> {
     ) -> Result<Fit<T>> {
         transformation.validate()?;
         let here = Structure::of(params)?;
-        let (mut lines, mut differed) = (Vec::new(), Vec::new());
+        let (mut misfit, mut differed) = (Misfit::default(), Vec::new());
         let ours = as_json(&transformation.recipe());
         may_differ.iter().try_for_each(|allowed| exists(allowed, &[&ours, self.optimizer]))?;
-        compare::differences(&ours, self.optimizer, &mut |place, what| {
-            if may_differ.iter().any(|allowed| compare::is_at(place, allowed)) {
+        compare::differences(&ours, self.optimizer, &mut |place, of, what| {
+            // A migration of parts says itself that the optimizer is made of others.
+            let is_said = of == Of::Parts && migration.moves_parts();
+            if is_said || may_differ.iter().any(|allowed| compare::is_at(place, allowed)) {
                 differed.push(format!("{place}: {what}"));
             } else {
-                lines.push(format!("optimizer: {place}: {what}"));
+                misfit.lines.push(format!("optimizer: {place}: {what}"));
             }
         });
-        let moves = moves(migration, self.structure, &here, &mut lines)?;
-        let Some(moves) = moves else { return Err(Error::misfit(&self.called, lines)) };
+        let moves = moves(migration, self.structure, &here, &mut misfit)?;
         let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
-        let mut state = OptState::new_counting(transformation, params, by_leaf)?;
+        let mut state = match OptState::new_counting(transformation, params, by_leaf) {
+            // What is known already says more than a mask that fits other leaves.
+            Err(_) if !misfit.lines.is_empty() => return Err(Error::misfit(&self.called, misfit)),
+            made => made?,
+        };
         let shared = is_shared(&*state);
         let new: Vec<_> = items_mut(&mut *state, &here).iter().map(ItemSpec::of_mut).collect();
         // Of leaves that other ranks have whole, there is nothing here.
@@ -72,14 +78,15 @@ impl Saved<'_> {
         let (numbers, old): (Vec<_>, Vec<_>) =
             self.items.iter().cloned().enumerate().filter(|(_, item)| is_here(item)).unzip();
         match sources(&old, &new, &moves) {
-            Ok(sources) if lines.is_empty() => {
+            Ok(sources) if misfit.lines.is_empty() => {
                 let sources = sources.into_iter().map(|source| source.map(|i| numbers[i])).collect();
                 Ok(Fit { state, sources, moves, differed })
             }
-            Ok(_) => Err(Error::misfit(&self.called, lines)),
+            Ok(_) => Err(Error::misfit(&self.called, misfit)),
             Err(more) => {
-                lines.extend(more.into_iter().map(|line| format!("state: {line}")));
-                Err(Error::misfit(&self.called, lines))
+                misfit.lines.extend(more.lines.into_iter().map(|line| format!("state: {line}")));
+                misfit.hints.extend(more.hints);
+                Err(Error::misfit(&self.called, misfit))
             }
         }
     }
@@ -107,15 +114,21 @@ fn exists(allowed: &str, optimizers: &[&Value]) -> Result<()> {
     if is_there { Ok(()) } else { Err(Error::unknown_name("may_differ", "argument", allowed, known)) }
 }
 
-/// What becomes of the leaves; `None` if no verb says so, with the differences as lines.
+/// What becomes of the leaves. Those of which no verb says it are told, and left out of what becomes of the state.
 pub(crate) fn moves(
     migration: &Migration,
     there: &Structure,
     here: &Structure,
-    lines: &mut Vec<String>,
-) -> Result<Option<Resolved>> {
+    misfit: &mut Misfit,
+) -> Result<Resolved> {
     let moves = migration.resolve(there, here)?;
     let differences = moves.differences(there, here);
-    lines.extend(differences.iter().map(|difference| format!("parameters: {difference}")));
-    Ok(differences.is_empty().then_some(moves))
+    misfit.lines.extend(differences.iter().map(|difference| format!("parameters: {difference}")));
+    if differences.is_empty() {
+        return Ok(moves);
+    }
+    if differences.iter().any(|difference| !matches!(difference, Difference::DType { .. })) {
+        misfit.hints.push("a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`".into());
+    }
+    Ok(moves.without(&differences))
 }

@@ -1,6 +1,6 @@
 //! Averaging states by kind.
 
-use super::{Entry, EntryMut, Moments, PerLeaf, PerLeafKind, State, StateWalk, StateWalkMut};
+use super::{Count, Entry, EntryMut, Flag, Moments, PerLeaf, PerLeafKind, Single, State, StateWalk, StateWalkMut};
 use crate::error::{Error, Result};
 use crate::tree::{shares, weighted_mean};
 
@@ -140,11 +140,7 @@ fn combine(path: &str, into: EntryMut<'_>, column: &[(Entry<'_>, f64)], options:
             *c = count(path, column!(path, column, Count).iter().map(|(c, _)| **c), options.counts)?;
         }
         EntryMut::Flag(f) => *f = flag(path, column!(path, column, Flag).iter().map(|(f, _)| **f), options.flags)?,
-        EntryMut::Key(_) if options.keys == KeyPolicy::First => {}
-        EntryMut::Key(_) => {
-            let problem = "random keys have no mean; pass `KeyPolicy::First` to keep the first state's";
-            return Err(Error::state(format!("average: field `{path}`"), problem));
-        }
+        EntryMut::Key(_) => may_be_first(path, options.keys)?,
         EntryMut::Counts(v) => {
             let column = column!(path, column, Counts);
             same_leaves(path, v, &column)?;
@@ -170,6 +166,29 @@ fn combine(path: &str, into: EntryMut<'_>, column: &[(Entry<'_>, f64)], options:
     Ok(())
 }
 
+/// The mean of values of one kind, of which there is one in each state, each of the same weight.
+pub(crate) fn mean_of_singles(path: &str, values: &[Single], options: AverageOptions) -> Result<Single> {
+    let counts =
+        values.iter().filter_map(|value| if let Single::Count(n) = value { Some(Count::new(*n)) } else { None });
+    let flags = values.iter().filter_map(|value| if let Single::Flag(f) = value { Some(Flag::new(*f)) } else { None });
+    let scalars = values.iter().filter_map(|value| if let Single::Scalar(x) = value { Some(*x) } else { None });
+    let share = 1.0 / values.len() as f64;
+    Ok(match values[0] {
+        Single::Count(_) => Single::Count(count(path, counts, options.counts)?.get()),
+        Single::Flag(_) => Single::Flag(flag(path, flags, options.flags)?.get()),
+        Single::Scalar(_) => Single::Scalar(weighted_mean(scalars.map(|x| (x, share)))),
+        Single::Key(key) => may_be_first(path, options.keys).map(|()| Single::Key(key))?,
+    })
+}
+
+fn may_be_first(path: &str, policy: KeyPolicy) -> Result<()> {
+    if policy == KeyPolicy::First {
+        return Ok(());
+    }
+    let problem = "random keys have no mean; pass `KeyPolicy::First` to keep the first state's";
+    Err(Error::state(format!("average: field `{path}`"), problem))
+}
+
 fn same_leaves<K: PerLeafKind>(path: &str, into: &PerLeaf<K>, column: &[(&PerLeaf<K>, f64)]) -> Result<()> {
     let leaves = |values: &PerLeaf<K>| values.iter().map(|(leaf, _)| leaf).collect::<Vec<_>>();
     let ours = leaves(into);
@@ -193,7 +212,7 @@ fn mean_of_moments(path: &str, into: &mut Moments, column: &[(&Moments, f64)]) -
     Ok(())
 }
 
-fn count(path: &str, mut counts: impl Iterator<Item = super::Count>, policy: CountPolicy) -> Result<super::Count> {
+fn count(path: &str, mut counts: impl Iterator<Item = Count>, policy: CountPolicy) -> Result<Count> {
     let first = counts.next().unwrap_or_default();
     match policy {
         CountPolicy::Largest => Ok(counts.fold(first, Ord::max)),
@@ -202,11 +221,11 @@ fn count(path: &str, mut counts: impl Iterator<Item = super::Count>, policy: Cou
     }
 }
 
-fn flag(path: &str, mut flags: impl Iterator<Item = super::Flag>, policy: FlagPolicy) -> Result<super::Flag> {
+fn flag(path: &str, mut flags: impl Iterator<Item = Flag>, policy: FlagPolicy) -> Result<Flag> {
     let first = flags.next().unwrap_or_default();
     match policy {
-        FlagPolicy::Any => Ok(super::Flag::new(first.get() || flags.any(|f| f.get()))),
-        FlagPolicy::All => Ok(super::Flag::new(first.get() && flags.all(|f| f.get()))),
+        FlagPolicy::Any => Ok(Flag::new(first.get() || flags.any(|f| f.get()))),
+        FlagPolicy::All => Ok(Flag::new(first.get() && flags.all(|f| f.get()))),
         FlagPolicy::Equal if flags.all(|f| f == first) => Ok(first),
         FlagPolicy::Equal => Err(Error::state(format!("average: field `{path}`"), "the flags differ")),
     }

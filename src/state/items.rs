@@ -52,11 +52,25 @@ impl Single {
     /// Whether it is the same to the last bit.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn same(&self, other: &Single) -> bool {
-        match (self, other) {
-            (Single::Scalar(a), Single::Scalar(b)) => a.to_bits() == b.to_bits(),
-            (Single::Flag(a), Single::Flag(b)) => a == b,
-            (Single::Count(a), Single::Count(b)) | (Single::Key(a), Single::Key(b)) => a == b,
-            _ => false,
+        (self.kind(), self.bits()) == (other.kind(), other.bits())
+    }
+
+    /// Its bits.
+    pub(crate) fn bits(&self) -> u64 {
+        match *self {
+            Single::Count(bits) | Single::Key(bits) => bits,
+            Single::Flag(is) => is.into(),
+            Single::Scalar(x) => x.to_bits(),
+        }
+    }
+
+    /// One of its kind that has these bits.
+    pub(crate) fn of_bits(&self, bits: u64) -> Single {
+        match self {
+            Single::Count(_) => Single::Count(bits),
+            Single::Key(_) => Single::Key(bits),
+            Single::Flag(_) => Single::Flag(bits != 0),
+            Single::Scalar(_) => Single::Scalar(f64::from_bits(bits)),
         }
     }
 

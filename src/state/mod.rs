@@ -31,15 +31,14 @@ mod readings;
 mod schema;
 mod walk;
 
+pub(crate) use average::mean_of_singles;
 pub use average::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, average, lerp};
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 pub use data::StateData;
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
-#[cfg(feature = "serde")]
-pub(crate) use items::Single;
-pub(crate) use items::{Item, ItemMut, ItemName, Owner, items, items_mut, put, start_anew};
+pub(crate) use items::{Item, ItemMut, ItemName, Owner, Single, items, items_mut, put, start_anew};
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub(crate) use layout::Layout;
 pub use moments::Moments;

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::proposals::proposals;
 use super::{Item, ItemMut, ItemName, Kind, Owner};
 use crate::element::DType;
+use crate::error::Misfit;
 use crate::tree::PartOf;
 
 /// What a value is, without the value.
@@ -80,6 +81,8 @@ pub(crate) struct Parts {
     pub(crate) fresh: Vec<(String, Option<String>)>,
     /// Those of them that must be there.
     pub(crate) asked: Vec<String>,
+    /// Those that were inserted where there was nothing, nor after it.
+    pub(crate) in_vain: Vec<String>,
 }
 
 impl Parts {
@@ -107,12 +110,8 @@ pub(crate) fn no_part(verb: &str, part: &str) -> String {
 ///
 /// # Errors
 ///
-/// Every value that has no counterpart or another kind, type or shape there, as lines of a message.
-pub(crate) fn sources(
-    old: &[ItemSpec],
-    new: &[ItemSpec],
-    moves: &impl Moves,
-) -> Result<Vec<Option<usize>>, Vec<String>> {
+/// Every value that has no counterpart or another kind, type or shape there, and what would explain it.
+pub(crate) fn sources(old: &[ItemSpec], new: &[ItemSpec], moves: &impl Moves) -> Result<Vec<Option<usize>>, Misfit> {
     let (mut lines, mut by_name) = (Vec::new(), HashMap::new());
     let parts =
         moves.parts(&old.iter().map(|spec| &*spec.name.field).collect::<Vec<_>>()).map_err(|line| vec![line])?;
@@ -176,6 +175,11 @@ pub(crate) fn sources(
     left.sort_unstable();
     lines.extend(left.iter().map(|i| format!("`{}`: unexpected {}", old[*i].name, old[*i].what())));
     let left: Vec<&ItemSpec> = left.into_iter().map(|i| &old[i]).collect();
-    lines.extend(proposals(&missing, &left));
-    if lines.is_empty() { Ok(from) } else { Err(lines) }
+    if lines.is_empty() {
+        return Ok(from);
+    }
+    let in_vain =
+        |at: &String| format!("`insert_part({at:?})` does nothing: no field of the state is there, or after it");
+    let hints = parts.in_vain.iter().filter(|at| !is_in(at)).map(in_vain).chain(proposals(&missing, &left)).collect();
+    Err(Misfit { lines, hints })
 }

@@ -1,47 +1,84 @@
 //! Multiplying each leaf by a number that follows from sums over elements: one barrier, nothing stored.
 
-use crate::engine;
 use crate::needs::Needs;
 use crate::part::prelude::*;
 use crate::state::StateWalk;
 
-/// A part of two passes that only multiplies each leaf by a number, which follows from sums over elements.
+/// A part of two passes that only multiplies each leaf by a number, which follows from sums of squares.
 pub trait Rescale: Part<Form = TwoPass> {
-    /// Whether the sums are over parameters too.
-    const READS_PARAMS: bool;
-    /// What the roots of the sums, which are of squares, are called where they are read.
-    const NORMS: &'static [&'static str];
+    /// What is squared.
+    type Of: SquaresOf;
     /// Whether leaves have factors of their own.
     const BY_LEAF: bool;
     /// What a step must be given besides gradients.
     type Needs: Needs;
-    /// What is added up: `[W; N]`.
-    type Sums<W: Real>: SlotArray<W>;
     /// The hyperparameters at one step.
     type Scalars: Copy + Send + Sync;
 
     /// The hyperparameters at a step count, and the value of the loss if there is one.
     fn scalars(&self, count: u64, value: Option<f64>) -> Self::Scalars;
 
-    /// What an element adds to the sums. Write `#[inline(always)]` on it.
-    fn measure<C: Real>(u: C, p: C) -> Self::Sums<C::Wide>;
-
-    /// Works out each leaf's factor.
-    fn factors(k: Self::Scalars, sums: Sums<'_>, factors: &mut [f64]);
+    /// The factor that follows from the sums of squares over `len` elements: those of a leaf, or of all.
+    fn factor(k: Self::Scalars, squares: <Self::Of as SquaresOf>::Sums<f64>, len: usize) -> f64;
 }
 
+/// Of what squares are added up.
+pub trait SquaresOf {
+    /// What the roots of the sums are called where they are read.
+    const NORMS: &'static [&'static str];
+    /// Whether parameters are read.
+    const READS_PARAMS: bool;
+    /// A number for each sum.
+    type Sums<W: Real>: SlotArray<W>;
+
+    /// What an element adds.
+    fn squares<C: Real>(u: C, p: C) -> Self::Sums<C::Wide>;
+
+    /// All sums, given each.
+    fn all(sum: impl Fn(usize) -> f64) -> Self::Sums<f64>;
+}
+
+/// Squares of updates.
+pub enum Updates {}
+
+/// Squares of parameters.
+pub enum Params {}
+
+/// Squares of updates, and of parameters.
+pub enum UpdatesAndParams {}
+
+macro_rules! squares {
+    ($Of:ty: $READS_PARAMS:literal, [$($NORM:literal = $x:ident),+], |$u:ident, $p:ident|) => {
+        impl SquaresOf for $Of {
+            const NORMS: &'static [&'static str] = &[$($NORM),+];
+            const READS_PARAMS: bool = $READS_PARAMS;
+            type Sums<W: Real> = [W; [$($NORM),+].len()];
+            #[inline(always)]
+            fn squares<C: Real>($u: C, $p: C) -> Self::Sums<C::Wide> {
+                [$($x.wide() * $x.wide()),+]
+            }
+            fn all(sum: impl Fn(usize) -> f64) -> Self::Sums<f64> {
+                core::array::from_fn(sum)
+            }
+        }
+    };
+}
+squares!(Updates: false, ["norm" = u], |u, _p|);
+squares!(Params: true, ["param_norm" = p], |_u, p|);
+squares!(UpdatesAndParams: true, ["update_norm" = u, "param_norm" = p], |u, p|);
+
 impl<P: Rescale> TwoPasses for P {
-    const READS_PARAMS: [bool; 2] = [<P as Rescale>::READS_PARAMS, false];
+    const READS_PARAMS: [bool; 2] = [P::Of::READS_PARAMS, false];
     type Needs = <P as Rescale>::Needs;
     type Memory = RescaleState;
     type Run = P::Scalars;
     type Slots<C: Real> = [C; 0];
-    type Sums<W: Real> = <P as Rescale>::Sums<W>;
+    type Sums<W: Real> = <P::Of as SquaresOf>::Sums<W>;
     type First<C: Real> = ();
     type Second<C: Real> = C;
 
     fn start(&self, at: &InitContext<'_>) -> Result<RescaleState> {
-        Ok(RescaleState::new(at.active(), <P as Rescale>::NORMS, <P as Rescale>::BY_LEAF))
+        Ok(RescaleState::new(at.active(), P::Of::NORMS, P::BY_LEAF))
     }
 
     fn begin(&self, memory: &mut RescaleState, at: &StepContext<'_>) -> P::Scalars {
@@ -53,12 +90,19 @@ impl<P: Rescale> TwoPasses for P {
     fn first<C: Real>(&self, _: &RescaleState, _: &P::Scalars, _: usize) {}
 
     #[inline(always)]
-    fn take_in<C: Real>((): (), _: &mut [C; 0], u: C, p: C) -> (C, <P as Rescale>::Sums<C::Wide>) {
-        (u, P::measure(u, p))
+    fn take_in<C: Real>((): (), _: &mut [C; 0], u: C, p: C) -> (C, Self::Sums<C::Wide>) {
+        (u, P::Of::squares(u, p))
     }
 
-    fn decide(&self, memory: &mut RescaleState, scalars: &mut P::Scalars, sums: engine::Sums<'_>) {
-        P::factors(*scalars, sums, &mut memory.factors);
+    fn decide(&self, memory: &mut RescaleState, scalars: &mut P::Scalars, sums: Sums<'_>) {
+        if P::BY_LEAF {
+            for (leaf, factor) in memory.factors.iter_mut().enumerate() {
+                *factor = P::factor(*scalars, P::Of::all(|i| sums.leaf(i, leaf)), sums.leaf_len(leaf));
+            }
+        } else {
+            let len = (0..memory.factors.len()).map(|leaf| sums.leaf_len(leaf)).sum();
+            memory.factors.fill(P::factor(*scalars, P::Of::all(|i| sums.total(i)), len));
+        }
         memory.found(sums);
     }
 
@@ -147,6 +191,11 @@ impl RescaleState {
 /// What brings `norm` down to `most`: 1 where it is not larger, 0 where it is infinite, NaN where it is NaN.
 pub(super) fn shrink(norm: f64, most: f64) -> f64 {
     if norm <= most { 1.0 } else { most / norm }
+}
+
+/// `norm`, or `least` if that is larger; NaN where `norm` is NaN, which `max` would drop.
+pub(super) fn at_least(norm: f64, least: f64) -> f64 {
+    if norm <= least { least } else { norm }
 }
 
 /// The factor in the compute type. One too large for it is its largest number: infinity would make NaN of zeros.

@@ -14,7 +14,8 @@ use crate::tree::{Tree, TreeMut};
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
 ///
-/// Every [`Rule`](crate::part::Rule), every wrapper, every tuple of transformations is one; so is a `Box<dyn …>` of one.
+/// Every [`Rule`](crate::part::Rule), every wrapper and every tuple of transformations is one; so is a
+/// [`Boxed`](crate::wrapper::Boxed) transformation.
 ///
 /// # Example
 ///
@@ -37,8 +38,8 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Errors
     ///
-    /// If an argument is out of its range, or a mask or label does not fit the parameters; if two leaves share memory, as clones of an
-    /// `ArcArray` do: the first step would make two parameters of what was one.
+    /// If an argument is out of its range, or a mask or label does not fit the parameters; if two leaves share memory,
+    /// as clones of an `ArcArray` do (see [`Tied`](crate::tree::Tied)).
     fn init<P: Tree + ?Sized>(&self, params: &P) -> Result<OptState<Self>>
     where
         Self: Sized,
@@ -46,8 +47,8 @@ pub trait GradientTransformation: Stage {
         OptState::new(self, params)
     }
 
-    /// Transforms gradients and adds the updates to the parameters, in one go. Those of a leaf may be of some of its
-    /// [rows](crate::tree::SparseRows) only.
+    /// Transforms gradients and adds the updates to the parameters, in one go. The gradient of a leaf may be that of
+    /// some [rows](crate::tree::SparseRows) only.
     ///
     /// The result has the same bits as [`update`](Self::update) followed by
     /// [`apply_updates`](crate::apply_updates), without the updates ever being in memory.
@@ -258,12 +259,12 @@ pub trait GradientTransformation: Stage {
         Ok((grads, outcome))
     }
 
-    /// What there is to read of the last step, by path: learning rates and other arguments as they were in it, norms and factors that
-    /// it found on its way, counts of NaN, and what a [`monitor`](crate::monitor) measured.
+    /// Numbers of the last step, by path: learning rates and other arguments as the step used them, norms and factors
+    /// that it found, counts of NaN, and what a [`monitor`](crate::monitor) measured.
     ///
-    /// Nothing is measured for it: the numbers are in the state, or follow from its counts. Arguments that a named optimizer was
-    /// given are its own, and not those of the parts that it is made of. A number that no step has found yet, since the state was
-    /// made or loaded, is NaN; a schedule has the value of the first step until it was taken.
+    /// Nothing is measured for it: the numbers are in the state, or follow from its counts. Arguments of a named
+    /// optimizer have the optimizer's path, not the path of the part that uses them. A number that no step has found
+    /// since the state was made or loaded is NaN. Before the first step a schedule has its value of that step.
     ///
     /// ```
     /// use gradchain::prelude::*;

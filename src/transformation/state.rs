@@ -21,7 +21,7 @@ use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 ///
 /// If a panic goes through a step, the state and copies of it are refused from then on, with an error that
 /// [`is_poisoned`](crate::Error::is_poisoned): by every step, by [`migrate`](Self::migrate), [`reset`](Self::reset),
-/// [`average`](Self::average), and when it is saved. Copies from before go on.
+/// [`average`](Self::average), and when it is saved. Copies from before the panic can be used.
 pub struct OptState<T: Stage> {
     pub(super) inner: T::State,
     pub(super) structure: Arc<Structure>,
@@ -92,9 +92,9 @@ impl<T: Stage> OptState<T> {
         Updates::of_types(self.structure.clone(), dtype)
     }
 
-    /// Takes over the values of another state of the same schema, such as an [`average`](crate::state::average): counts, flags and
-    /// numbers, and arrays element by element, in whatever memory order they lie there. What is no part of the schema, such as
-    /// which leaves a mask has, stays as `init` made it here.
+    /// Takes over the values of another state of the same schema, such as an [`average`](crate::state::average):
+    /// counts, flags and numbers, and arrays element by element, in whatever memory order they lie there. Everything
+    /// that is not in the schema, such as the leaves of a mask, stays as `init` made it here.
     ///
     /// # Errors
     ///
@@ -125,6 +125,11 @@ impl<T: Stage> OptState<T> {
             by_leaf: self.by_leaf,
             recall: None,
         }
+    }
+
+    /// It is half written: no step can use it.
+    pub(crate) fn poison(&mut self) {
+        self.poisoned = true;
     }
 
     /// Whether it can be used: it is whole, and it fits.

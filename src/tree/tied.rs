@@ -13,16 +13,17 @@ use super::{Difference, DynElement, DynTree, LeafMut, LeafRef, LeafSpec, Structu
 use crate::element::DType;
 use crate::error::{Error, Result};
 
-/// Parameters of which leaves that are clones of one `ArcArray` are one leaf: weights that a model uses in two places.
+/// Parameters in which all clones of one `ArcArray` are shown as one leaf: for weights that a model uses in several
+/// places.
 ///
-/// It is a tree of the parameters' leaves without the later ones of each array. So there is one state, one update, and one
-/// path: the first. Checkpoints, masks and labels know that path only; a mask by the path of a later one matches nothing, which is
-/// an error. Gradients are added up by [`sum_gradients`](Tied::sum_gradients).
+/// It is a tree of the parameters' leaves, with only the first clone of each array. So there is one state, one update,
+/// and one path: that of the first clone. Checkpoints, masks and labels use this path; a mask by the path of a later
+/// clone matches nothing, which is an error. [`sum_gradients`](Tied::sum_gradients) adds up the gradients.
 ///
-/// For as long as it lives, the later leaves hold nothing, so that a step writes to the array where it is. When it is dropped they
-/// hold the array again. So make one for each step, and drop it before the model is called. If it is never dropped
-/// ([`core::mem::forget`]), the later leaves stay empty. A clone of the array outside of the parameters is left alone: the first
-/// step then copies, as `ArcArray` does.
+/// While a `Tied` lives, the later clones are empty, so that a step writes to the array in place. When it is dropped
+/// they hold the array again. So make one for each step, and drop it before the model is called. If it is never dropped
+/// ([`core::mem::forget`]), the later leaves stay empty. A clone of the array outside of the parameters is left alone:
+/// the first step then copies, as `ArcArray` does.
 ///
 /// Only clones are tied, in one shape: an array and its transpose are not. `Arc`s of trees are not either.
 ///

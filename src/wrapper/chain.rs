@@ -3,16 +3,16 @@ use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
 
-/// Applies transformations one after the other: the first is given the gradients, each other what the one before made of
-/// them.
+/// Applies transformations one after the other. The first is given the gradients, and each later one what the one
+/// before it returned.
 ///
-/// A chain is the tuple of its members, of up to twelve; chains nest, so there is no limit to the length. It fuses: the
-/// intermediate updates live in registers. A chain whose length is known at run time only is a `Vec` of
+/// A chain is the tuple of its members, of which there may be twelve. Chains nest, so there is no limit to the length.
+/// A chain fuses: intermediate updates stay in registers. If the length is known only at run time, take a `Vec` of
 /// [`Boxed`](crate::wrapper::Boxed) members. The empty chain `()` changes nothing.
 ///
 /// # Cost
 ///
-/// One pass over memory, and one more for each member that must see the whole tree first; [`plan`] tells.
+/// One pass over memory, and one more for each member that must see the whole tree first; [`plan`] shows the passes.
 ///
 /// [`plan`]: crate::GradientTransformation::plan
 ///
@@ -40,7 +40,7 @@ pub fn chain<T: Stage>(members: T) -> T {
     members
 }
 
-/// A chain whose members have names: in the state's schema, in messages, and to get at their states.
+/// A chain whose members have names, which the state's schema, messages and readings use.
 ///
 /// # Errors
 ///

@@ -1,5 +1,6 @@
 use core::any::Any;
 use core::fmt;
+use std::sync::Arc;
 
 use crate::arguments::{Argument, Arguments};
 use crate::element::{Element, with_dtype};
@@ -10,8 +11,8 @@ use crate::state::{StateWalk, StateWalkMut};
 /// Makes the numbers that a transformation was built with part of its state, where they can be read and changed while
 /// training runs.
 ///
-/// Arguments given as schedules are evaluated at each step and can be read; those given as numbers can also be set.
-/// Masks, flags and types are never injected; arguments named in [`static_args`](InjectHyperparams::static_args) are
+/// Arguments given as schedules are evaluated at each step and can be read; those given as numbers can also be set, to what the
+/// transformation could be built with. Masks, flags and types are never injected; arguments named in [`static_args`](InjectHyperparams::static_args) are
 /// left alone too.
 ///
 /// # Arithmetic
@@ -43,6 +44,8 @@ use crate::state::{StateWalk, StateWalkMut};
 ///
 /// let error = state.hyperparams_mut().set("learning_rte", 0.1).unwrap_err();
 /// assert!(error.to_string().contains("did you mean `learning_rate`?"));
+/// let error = state.hyperparams_mut().set("learning_rate", f64::NAN).unwrap_err();
+/// assert_eq!(error.to_string(), "scale_by_learning_rate: argument `learning_rate` must be finite, found NaN");
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
@@ -50,8 +53,8 @@ use crate::state::{StateWalk, StateWalkMut};
 ///
 /// Optax, [`inject_hyperparams`][optax]. Differs: it takes a built transformation instead of a function that builds one;
 /// what is a number and what is not is in the arguments' types; values stay `f64` instead of being cast to the
-/// parameters' type, in which a `b2` of 0.999 can be 1; setting a scheduled value is an error instead of being undone at
-/// the next step.
+/// parameters' type, in which a `b2` of 0.999 can be 1; setting a scheduled value, or one out of its range, is an error, where
+/// Optax takes the one and undoes it at the next step, and takes the other.
 ///
 /// [optax]: https://optax.readthedocs.io/en/latest/api/optimizer_schedules.html
 pub fn inject_hyperparams<T: Arguments + Stage>(inner: T) -> InjectHyperparams<T> {
@@ -80,7 +83,8 @@ impl<T> InjectHyperparams<T> {
 /// The hyperparameters of an [`inject_hyperparams`], by name.
 #[derive(Clone, Debug, Default)]
 pub struct Hyperparams {
-    owner: &'static str,
+    /// Whose they are, before anything was set.
+    owner: Option<Arc<dyn Owner>>,
     values: Vec<Value>,
     /// Names of arguments that are not injected.
     fixed: Vec<&'static str>,
@@ -94,6 +98,31 @@ struct Value {
     schedule: Option<Schedule>,
 }
 
+/// What hyperparameters are set in.
+trait Owner: fmt::Debug + Send + Sync {
+    fn name(&self) -> &'static str;
+
+    /// Whether it can be built with these numbers.
+    fn takes(&self, values: &[Value]) -> Result<()>;
+}
+
+impl<T: Arguments + Stage> Owner for T {
+    fn name(&self) -> &'static str {
+        Arguments::name(self)
+    }
+
+    fn takes(&self, values: &[Value]) -> Result<()> {
+        let mut with = self.clone();
+        with.arguments(&mut |name, argument| {
+            let set = values.iter().find(|v| v.name == name && v.schedule.is_none());
+            if let (Argument::Hyperparam(hyperparam), Some(set)) = (argument, set) {
+                *hyperparam = Hyperparam::Number(set.value.get());
+            }
+        });
+        with.validate()
+    }
+}
+
 impl Hyperparams {
     /// The value that the last step used, or the next will if it was set since.
     pub fn get(&self, name: &str) -> Option<f64> {
@@ -104,9 +133,10 @@ impl Hyperparams {
     ///
     /// # Errors
     ///
-    /// If there is no hyperparameter of this name, it is not injected, or it is given by a schedule.
+    /// If there is no hyperparameter of this name, it is not injected, it is given by a schedule, or the value is out of its range.
+    /// The old value stays.
     pub fn set(&mut self, name: &str, value: f64) -> Result<()> {
-        let place = || format!("inject_hyperparams({})", self.owner);
+        let place = || format!("inject_hyperparams({})", self.owner.as_ref().map_or("", |owner| owner.name()));
         if self.fixed.contains(&name) {
             return Err(Error::state(place(), format!("`{name}` is static; it cannot be set while running")));
         }
@@ -117,7 +147,10 @@ impl Hyperparams {
                 Err(Error::state(place(), problem))
             }
             Some(i) => {
-                self.values[i].value.set(value);
+                let mut values = self.values.clone();
+                values[i].value.set(value);
+                self.owner.as_ref().map_or(Ok(()), |owner| owner.takes(&values))?;
+                self.values = values;
                 Ok(())
             }
             None => Err(Error::unknown_name(place(), "hyperparameter", name, self.values.iter().map(|v| v.name))),
@@ -211,7 +244,8 @@ impl<T: Stage> Injected<T> {
 impl<T: Arguments + Stage> InjectHyperparams<T> {
     /// Every argument: name, and whether and how it is injected.
     fn collect(&self) -> Hyperparams {
-        let mut found = Hyperparams { owner: self.inner.name(), values: Vec::new(), fixed: Vec::new() };
+        let owner = Arc::new(self.inner.clone());
+        let mut found = Hyperparams { owner: Some(owner), values: Vec::new(), fixed: Vec::new() };
         self.inner.clone().arguments(&mut |name, argument| match argument {
             Argument::Hyperparam(h) if !self.static_args.iter().any(|s| s == name) => {
                 let value = Scalar::new(self.rounded(h.at(0)));

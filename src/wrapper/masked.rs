@@ -4,15 +4,15 @@ use crate::select::Mask;
 
 /// Applies a transformation to some leaves only; the updates of the others pass through unchanged.
 ///
-/// "Pass through" means what it says: after `masked(sgd(0.1), mask)` the other leaves still have their raw gradients,
-/// which a `step` *adds*. That is right inside a chain, where something else follows. To leave the other parameters
-/// alone, say so: [`masked(..).freeze_others()`](Masked::freeze_others).
+/// After `masked(sgd(0.1), mask)` the updates of the other leaves are still their raw gradients, which a `step` *adds*
+/// to the parameters. That is right inside a chain, where other members follow. To leave the other parameters alone,
+/// use [`masked(..).freeze_others()`](Masked::freeze_others).
 ///
 /// State is made for the chosen leaves only; the mask is resolved once, in `init`.
 ///
 /// # Cost
 ///
-/// None: no state of its own, and a leaf's choice is made outside its element loop.
+/// None: it has no state of its own, and whether a leaf is chosen is decided outside the loop over its elements.
 ///
 /// # Errors
 ///

@@ -296,9 +296,13 @@ fn rows_that_do_not_fit_are_refused_by_path() {
         refused(gradient(0, &[usize::MAX], 3)),
         [format!("words: expected rows below 5, found row {}", usize::MAX)]
     );
-    assert_eq!(refused(gradient(0, &[1, 2], 4)), ["words: expected shape [2, 3], found [2, 4]"]);
+    assert_eq!(
+        refused(gradient(0, &[1, 2], 4)),
+        ["words: rows of 2 indices: expected values of shape [2, 3], found [2, 4]"]
+    );
     let one_less = SparseRows { indices: vec![4, 0, 9], values: gradient(0, &[4, 0], 3).values };
-    let both = ["words: expected shape [3, 3], found [2, 3]", "words: expected rows below 5, found row 9"];
+    let shape = "words: rows of 3 indices: expected values of shape [3, 3], found [2, 3]";
+    let both = [shape, "words: expected rows below 5, found row 9"];
     assert_eq!(refused(one_less), both);
 
     let wide = SparseRows { indices: [0], values: array![[1.0_f64, 1.0]] };
@@ -341,7 +345,10 @@ fn what_needs_whole_leaves_says_so_unless_it_acts_on_others() {
     let params = (embedding(4, 3), embedding(2, 2));
     let grads = (gradient(0, &[1, 1], 3), embedding(2, 2));
     let expect = |error: Error, part: &str| {
-        let expected = format!("{part}: argument `gradients` must be of whole leaves, found rows of `0: f64 [4, 3]`");
+        let expected = format!(
+            "{part}: argument `gradients` must be of whole leaves, found rows of `0: f64 [4, 3]`; a `partition` gives a leaf an \
+             optimizer of its own"
+        );
         assert_eq!(error.to_string(), expected);
         assert!(error.is_argument());
     };

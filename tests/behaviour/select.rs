@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use gradchain::select::{Labels, Mask};
 use gradchain::tree::{DynTree, Structure};
+use gradchain::{GradientTransformation, adamw};
 use ndarray::ArrayD;
 use proptest::prelude::*;
 
@@ -169,6 +170,21 @@ fn misspelt_patterns_are_found_wherever_they_are() {
     assert!(labels.resolve(&t, &["x"], WHAT).unwrap_err().is_no_match());
     assert!(Mask::path("**").resolve(&tree([""; 0]), WHAT).unwrap_err().is_no_match());
     assert_eq!(mask(&Mask::paths([""; 0]), &t), [false, false], "no pattern, no leaf");
+}
+
+/// A layer is not its leaves, and a leaf has none below it: the error says which was meant. A pattern alone is a mask.
+#[test]
+fn a_pattern_of_a_layer_proposes_that_of_its_leaves() {
+    let t = tree(["body/0/w", "head"]);
+    let said = |pattern: &str| Mask::path(pattern).resolve(&t, WHAT).unwrap_err().to_string();
+    for (pattern, meant) in [("body", "body/**"), ("body/*", "body/*/**"), ("*/0", "*/0/**"), ("head/**", "head")] {
+        assert!(said(pattern).ends_with(&format!("; did you mean `{meant}`?")), "{}", said(pattern));
+    }
+    assert!(said("tail").ends_with("`head`"), "{}", said("tail"));
+    let params = std::collections::BTreeMap::from([(String::from("body"), [1.0_f32, 2.0].map(|x| vec![x]))]);
+    let error = adamw(0.1).mask("body").init(&params).unwrap_err();
+    assert!(error.is_no_match() && error.to_string().ends_with("; did you mean `body/**`?"), "{error}");
+    adamw(0.1).mask("body/**").init(&params).unwrap();
 }
 
 #[test]

@@ -155,6 +155,24 @@ fn it_goes_around_everything_that_is_done_with_gradients() {
     assert!(!takes(lookahead(skips(), 1, 0.5)));
 }
 
+/// Where all that is wrong is that gradients are missing, the error says what skips their leaves.
+#[test]
+fn a_missing_gradient_is_an_error_that_names_the_way_out() {
+    let said = |grads: &dyn Tree| {
+        let mut params = params();
+        let mut state = adamw(0.1).init(&params).unwrap();
+        let error = adamw(0.1).step(&mut params, grads, &mut state).unwrap_err();
+        assert!(error.is_structure() && params == self::params(), "{error}");
+        error.to_string()
+    };
+    let hint = "; where a leaf may have none in a step, the optimizer goes into `skip_absent`";
+    let missing = said(&without(&[0, 2]));
+    assert!(missing.contains(hint), "{missing}");
+    assert!(missing.ends_with("\n  missing leaf 0: f32 [3]\n  missing leaf 2: f32 []"), "{missing}");
+    let shapes = said(&(None::<Vec<f32>>, vec![-1.0_f64], -0.5_f32));
+    assert!(!shapes.contains("skip_absent"), "{shapes}");
+}
+
 #[test]
 fn what_joins_leaves_or_holds_windows_is_refused_at_the_start() {
     let error = skip_absent(lbfgs()).init(&params()).unwrap_err();

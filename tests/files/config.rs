@@ -45,8 +45,14 @@ fn every_name_of_optax_is_known() {
 #[test]
 fn a_value_of_the_wrong_form_is_said_with_what_it_should_be() {
     for (config, expected) in [
-        (json!([]), "$: expected a transformation: {name: arguments}, found []"),
-        (json!({"adam": {}, "sgd": {}}), "$: expected a transformation: {name: arguments}, found "),
+        (json!([]), "$: expected a transformation: {name: arguments}, or {\"chain\": [..]} for several, found []"),
+        (
+            json!({"adam": {}, "sgd": {}}),
+            "$: expected a transformation: {name: arguments}, found 2 in one object: adam, sgd",
+        ),
+        (json!({"chain": ["zero_nans"]}), "$.chain[0]: expected a transformation: {\"zero_nans\": {}}, found "),
+        (json!({"clip_by_global_norm": 1.0}), "$.clip_by_global_norm: expected {\"max_norm\": ..}, found 1.0"),
+        (json!({"zero_nans": true}), "$.zero_nans: expected {}, found true"),
         (json!({"adam": {}}), "$.adam: expected an argument `learning_rate`, found none"),
         (json!({"adam": {"learning_rate": "0.1"}}), "$.adam.learning_rate: expected a number or a schedule, found "),
         (json!({"adam": {"learning_rate": 1, "mu_dtype": 16}}), "$.adam.mu_dtype: expected a type: "),
@@ -77,11 +83,11 @@ fn an_argument_out_of_range_is_refused_where_it_is_built() {
 
 #[test]
 fn all_mistakes_are_said_at_once_each_with_its_place() {
-    let config = json!({"adamw": {"lerning_rate": 0.1, "b1": true, "mask": {"min_dim": 2}}});
+    let config = json!({"adamw": {"lerning_rate": "fast", "b1": true, "mask": {"min_dim": 2}}});
     let expected = [
         "$.adamw: there is no argument `lerning_rate`; did you mean `learning_rate`? (the nearest of 10: learning_rate, \
          eps_root, nu_dtype, nesterov, eps)",
-        "$.adamw: expected an argument `learning_rate`, found none",
+        "$.adamw.lerning_rate: expected a number or a schedule, found \"fast\"",
         "$.adamw.b1: expected a number or a schedule, found true",
         "$.adamw.mask: there is no kind of mask `min_dim`; did you mean `min_ndim`? (the nearest of 7: min_ndim, and, not, \
          by_path, path)",
@@ -102,7 +108,7 @@ fn mistakes_of_all_members_and_ranges_are_said_at_once() {
     let places: Vec<String> = error(config.clone()).to_string().lines().map(String::from).collect();
     let expected = [
         "$.chain[0].clip_by_global_norm: there is no argument `max_nrm`; did you mean `max_norm`?",
-        "$.chain[0].clip_by_global_norm: expected an argument `max_norm`, found none",
+        "$.chain[0].clip_by_global_norm: clip_by_global_norm: argument `max_norm` must be not negative, found -1",
         "$.chain[1].partition.transforms.a.adam: there is no argument `b3`; did you mean `b1`?",
         "$.chain[1].partition.transforms.a.adam: scale_by_adam: argument `b1` must be in [0, 1), found 1.5",
         "$.chain[1].partition.transforms.a.adam: scale_by_adam: argument `eps` must be finite and not negative, found -1",

@@ -159,7 +159,8 @@ fn what_does_not_fit_is_refused() {
     );
     assert_eq!(
         said(data.load(&optimizer, &vec![1.0_f32; 3]).unwrap_err()),
-        "the state does not fit: 1 difference\n  parameters: (root): expected shape [3], found [2]"
+        "the state does not fit: 1 difference\n  parameters: (root): expected shape [3], found [2]\n  \
+         a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`"
     );
     assert_eq!(
         said(data.load(&optimizer, &vec![1.0_f64; 2]).unwrap_err()),

@@ -217,6 +217,9 @@ fn odd_points() {
     for set in [projection_simplex::<Vec<f64>>, projection_l1_sphere, projection_l2_sphere, projection_l2_ball] {
         assert!(of(&|x| set(x, 1.0), &[]).is_empty());
     }
+    let along: Vec<f64> = Vec::new();
+    assert!(of(&|x| projection_vector(x, &along), &[]).is_empty());
+    assert!(of(&|x| projection_hyperplane(x, &along, 1.0), &[]).is_empty());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is written down of a run: lines of JSON, pictures.
+//! What is written down of a run: lines of JSON, events, pictures.
 
 #[cfg(feature = "serde")]
 mod json_lines {
@@ -51,6 +51,67 @@ mod json_lines {
             let error = read[1].as_ref().unwrap_err().to_string();
             assert!(error.starts_with("line 2: ") && error.contains(problem), "{error}");
         }
+    }
+}
+
+#[cfg(feature = "tracing")]
+mod events {
+    use std::fmt::{Debug, Write};
+    use std::sync::{Arc, Mutex};
+
+    use gradchain::prelude::*;
+    use tracing::field::{Field, Visit};
+    use tracing::{Event, Metadata, Subscriber, span};
+
+    /// Keeps each event as a line.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    struct Line(String);
+
+    impl Visit for Line {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            write!(self.0, " {field}={value:?}").unwrap();
+        }
+    }
+
+    impl Subscriber for Lines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, event: &Event<'_>) {
+            let mut line = Line(format!("{} {}:", event.metadata().level(), event.metadata().target()));
+            event.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[test]
+    fn each_number_is_an_event_and_a_step_that_is_thrown_away_a_warning() {
+        let lines = Lines::default();
+        let optimizer = apply_if_finite(sgd(0.5), 5);
+        let mut params = 1.0_f64;
+        let mut state = optimizer.init(&params).unwrap();
+        tracing::subscriber::with_default(lines.clone(), || {
+            optimizer.step(&mut params, &1.0, &mut state).unwrap();
+            assert!(lines.0.lock().unwrap().is_empty());
+            optimizer.step(&mut params, &f64::NAN, &mut state).unwrap();
+            let readings = optimizer.readings(&state).unwrap().filter(|reading| reading.name() == "learning_rate");
+            readings.with("loss", 0.25).trace(7);
+        });
+        let expected = [
+            "WARN gradchain: message=a step threw its gradients away emitted=false",
+            "INFO gradchain::readings: step=7 part=\"sgd\" reading=inner.learning_rate value=0.5",
+            "INFO gradchain::readings: step=7 part=\"\" reading=loss value=0.25",
+        ];
+        assert_eq!(*lines.0.lock().unwrap(), expected);
     }
 }
 

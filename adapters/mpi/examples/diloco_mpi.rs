@@ -1,11 +1,13 @@
-//! Trains one network on several machines that talk to each other once in thirty steps: DiLoCo, as the example `diloco` of gradchain.
+//! Trains one network on several machines that talk to each other once in thirty steps: DiLoCo, as the example `diloco`
+//! of gradchain.
 //!
 //! ```text
 //! mpirun -n 4 target/release/examples/diloco_mpi FILE [ROUNDS]
 //! ```
 //!
-//! After every round the first rank writes the network and the outer optimizer into the file. When a rank is lost, the others say which
-//! round is in it, and end.
+//! After every round the first rank writes the network and the outer optimizer into the file, and a run that finds it
+//! goes on from there, on any number of ranks; what AdamW of each worker remembers begins anew. When a rank is lost,
+//! the others say which round is in the file, and end.
 
 #[path = "../../../examples/train_digits/data.rs"]
 mod data;
@@ -15,6 +17,7 @@ mod model;
 mod worker;
 
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -47,7 +50,15 @@ fn main() -> ExitCode {
 fn train(file: &str, rounds: usize) -> Result<(), Box<dyn Error>> {
     let ranks = gradchain_mpi::world(TIMEOUT)?;
     let mut worker = Worker::new(&ranks)?;
-    for round in 1..=rounds {
+    let mut begins = 0;
+    if Path::new(file).exists() {
+        let saved = Checkpoint::open(file)?;
+        worker.outer_state = saved.load(&worker.outer, &mut worker.global)?;
+        begins = saved.note("round").and_then(|round| round.parse().ok()).ok_or("a file without a round")?;
+    }
+    // Nobody writes before all have read.
+    ranks.barrier()?;
+    for round in begins + 1..=rounds {
         let loss = worker.round(&ranks)?;
         if ranks.rank() == 0 {
             let save = Save::new(&worker.outer, &worker.outer_state).params(&worker.global);
@@ -62,7 +73,8 @@ fn train(file: &str, rounds: usize) -> Result<(), Box<dyn Error>> {
     }
     if ranks.rank() == 0 {
         println!("all workers have the same bits: {agree}");
-        println!("messages {rounds}, of one network each, in {} steps on {TRAIN} images", rounds * H);
+        let messages = rounds - begins;
+        println!("messages {messages}, of one network each, in {} steps on {TRAIN} images", messages * H);
     }
     Ok(())
 }

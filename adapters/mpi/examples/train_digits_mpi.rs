@@ -1,12 +1,13 @@
-//! Trains a network to read handwritten digits on several machines, of which each keeps a share of the optimizer's state.
+//! Trains a network to read handwritten digits on several machines, of which each keeps a share of the optimizer's
+//! state.
 //!
 //! ```text
 //! mpirun -n 4 target/release/examples/train_digits_mpi FOLDER [STEPS]
 //! ```
 //!
-//! Each batch of 128 images is cut into 8 parts, whatever the number of ranks: 1, 2, 4 and 8 of them end with the same bits. Every ten steps
-//! all ranks write a checkpoint into the folder, and a run that finds one goes on from it, with as many ranks as there are now.
-//! When a rank is lost, the others say where to go on from, and end.
+//! Each batch of 128 images is cut into 8 parts, whatever the number of ranks: 1 to 8 of them end with the same bits.
+//! Every ten steps all ranks write a checkpoint into the folder, and a run that finds one goes on from it, with as many
+//! ranks as there are now. When a rank is lost, the others say where to go on from, and end.
 
 #[path = "../../../examples/train_digits/data.rs"]
 mod data;
@@ -18,8 +19,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gradchain::checkpoint::{Save, latest_valid};
-use gradchain::collective::{Collective, PairwiseMean};
+use gradchain::checkpoint::{Rotation, Save, latest_valid};
+use gradchain::collective::{Collective, PairwiseMean, parts};
 use gradchain::prelude::*;
 use gradchain::tree::for_each_leaf;
 
@@ -57,11 +58,7 @@ fn main() -> ExitCode {
 
 fn train(folder: &Path, steps: u64) -> Result<(), Box<dyn Error>> {
     let ranks = gradchain_mpi::world(TIMEOUT)?;
-    let (rank, size) = (ranks.rank(), ranks.size());
-    if !PARTS.is_multiple_of(size) {
-        return Err(format!("{PARTS} parts of a batch cannot be shared out among {size} ranks").into());
-    }
-    std::fs::create_dir_all(folder)?;
+    let (rank, size, mine) = (ranks.rank(), ranks.size(), parts(&ranks, PARTS)?);
     let mut random = Random(0);
     let (images, test) = Digits::load()?.shuffle_and_split(TRAIN, &mut random);
     let mut params = Mlp::new(64, HIDDEN, 10, &mut random);
@@ -69,7 +66,8 @@ fn train(folder: &Path, steps: u64) -> Result<(), Box<dyn Error>> {
 
     let learning_rate = warmup_cosine_decay(0.0, 3e-3, 20, 400);
     let optimizer = adamw(learning_rate).weight_decay(1e-2).mask(Mask::path("**/w*"));
-    let optimizer = sharded(chain((clip_by_global_norm(1.0), zero_nans(), optimizer)), ranks);
+    let optimizer = sharded(chain((clip_by_global_norm(1.0), zero_nans(), optimizer)), ranks).parts(mine.len());
+    let rotation = Rotation::new(folder)?.keep_last(3);
     let (begins, mut state) = match latest_valid(folder)?.found {
         Some((step, file)) => (step, file.load(&optimizer, &mut params)?),
         None => (0, optimizer.init(&params)?),
@@ -80,16 +78,16 @@ fn train(folder: &Path, steps: u64) -> Result<(), Box<dyn Error>> {
         let mut order = rows.clone();
         Random(step + 1).shuffle(&mut order);
         let mut mean = PairwiseMean::new();
-        let share = PARTS / size;
-        for part in order[..BATCH].chunks(BATCH / PARTS).skip(rank * share).take(share) {
-            params.loss(&images.rows(part), &mut gradient);
+        for part in mine.clone() {
+            let rows = &order[part * BATCH / PARTS..(part + 1) * BATCH / PARTS];
+            params.loss(&images.rows(rows), &mut gradient);
             mean.add(gradient.clone())?;
         }
         let mean = mean.mean().ok_or("a rank without a part of the batch")?;
         optimizer.step(&mut params, &mean, &mut state)?;
         if (step + 1) % SAVED == 0 {
-            let path = folder.join(format!("step-{:012}.safetensors", step + 1));
-            Save::new(&optimizer, &state).params(&params).to_shards(path, &**optimizer.collective())?;
+            let save = Save::new(&optimizer, &state).params(&params);
+            rotation.save_shards(step + 1, None, save, &**optimizer.collective())?;
         }
     }
     if rank == 0 {

@@ -17,7 +17,8 @@ pub(crate) struct TensorBoard {
 
 impl TensorBoard {
     /// A new file in a folder, of which each run should have its own.
-    pub(crate) fn create(folder: &Path) -> io::Result<TensorBoard> {
+    pub(crate) fn create(folder: impl AsRef<Path>) -> io::Result<TensorBoard> {
+        let folder = folder.as_ref();
         fs::create_dir_all(folder)?;
         let name = format!("events.out.tfevents.{}.gradchain", now().as_secs());
         let mut board = TensorBoard { to: File::create(folder.join(name))? };

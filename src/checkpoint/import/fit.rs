@@ -55,7 +55,7 @@ impl<'a, T: Stage> Fit<'a, T> {
         let steps = compare.steps(&held, steps)?;
         match (steps, compare.lines.is_empty()) {
             (Some(steps), true) => Ok(Fit { state, contents, held, steps }),
-            _ => Err(Error::misfit(&contents.tensors.called("the file"), compare.lines)),
+            _ => Err(Error::misfit(&contents.tensors.called("the file"), compare.lines.into())),
         }
     }
 

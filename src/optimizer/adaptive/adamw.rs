@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// AdamW: [`adam`](crate::adam()) with weight decay that the gradient's scaling does not touch.
+/// AdamW: [`adam`](crate::adam()) with weight decay that is not divided by the second moment.
 ///
 /// # Arithmetic
 ///

@@ -5,5 +5,5 @@ mod momo_adam;
 mod polyak_sgd;
 
 pub use momo::{Momo, MomoRun, MomoState, momo};
-pub use momo_adam::{MomoAdam, MomoAdamRun, MomoAdamState, momo_adam};
+pub use momo_adam::{MomoAdam, MomoAdamRun, momo_adam};
 pub use polyak_sgd::{PolyakSgd, polyak_sgd};

@@ -94,7 +94,8 @@ impl Momo {
     }
 }
 
-/// What [`momo`](momo()) remembers, besides the array `exp_avg`, the running mean of gradients `m`.
+/// What [`momo`](momo()) remembers, besides the array `exp_avg`, the running mean of gradients `m`; and
+/// [`momo_adam`](crate::momo_adam()), besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments.
 #[derive(Clone, Debug)]
 pub struct MomoState {
     /// Steps done.
@@ -110,6 +111,18 @@ pub struct MomoState {
 }
 
 state_fields!(MomoState { count, updates, barf, gamma, lb });
+
+impl MomoState {
+    pub(super) fn start(at: &InitContext<'_>, lower_bound: &Hyperparam) -> MomoState {
+        MomoState {
+            count: Count::default(),
+            updates: at.updates(),
+            barf: Scalar::default(),
+            gamma: PerLeaf::new(at.active(), Scalar::default()),
+            lb: Scalar::new(lower_bound.at(0)),
+        }
+    }
+}
 
 /// What [`Momo`] works out once a step.
 #[derive(Clone, Copy, Debug)]
@@ -199,13 +212,7 @@ impl TwoPasses for Momo {
     type Second<C: Real> = [C; 2];
 
     fn start(&self, at: &InitContext<'_>) -> Result<MomoState> {
-        Ok(MomoState {
-            count: Count::default(),
-            updates: at.updates(),
-            barf: Scalar::default(),
-            gamma: PerLeaf::new(at.active(), Scalar::default()),
-            lb: Scalar::new(self.lower_bound.at(0)),
-        })
+        Ok(MomoState::start(at, &self.lower_bound))
     }
 
     fn begin(&self, memory: &mut MomoState, at: &StepContext<'_>) -> MomoRun {

@@ -1,4 +1,4 @@
-use super::momo::{Model, mean_product};
+use super::momo::{Model, MomoState, mean_product};
 use crate::needs::Value;
 use crate::part::prelude::*;
 
@@ -103,23 +103,6 @@ impl MomoAdam {
     }
 }
 
-/// What [`momo_adam`](momo_adam()) remembers, besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments.
-#[derive(Clone, Debug)]
-pub struct MomoAdamState {
-    /// Steps done.
-    pub count: Count,
-    /// As [`Steps::updates`](crate::part::Steps::updates).
-    pub updates: PerLeaf<Count>,
-    /// The running mean of losses, `f`.
-    pub barf: Scalar,
-    /// Each leaf's running mean of products of gradients and parameters, of whose sum over all leaves `g` is.
-    pub gamma: PerLeaf<Scalar>,
-    /// The bound.
-    pub lb: Scalar,
-}
-
-state_fields!(MomoAdamState { count, updates, barf, gamma, lb });
-
 /// What [`MomoAdam`] works out once a step.
 #[derive(Clone, Copy, Debug)]
 pub struct MomoAdamRun {
@@ -139,7 +122,7 @@ fn divisor<C: Real>([unbias, eps]: [C; 2], v: C) -> C {
 
 impl MomoAdamRun {
     /// What `v` is multiplied by in a leaf, and what is added to its root.
-    fn divisor(&self, memory: &MomoAdamState, leaf: usize) -> [f64; 2] {
+    fn divisor(&self, memory: &MomoState, leaf: usize) -> [f64; 2] {
         let clock = self.clock.of_leaf(&memory.updates, leaf);
         [1.0 / clock.bias_correction(self.betas[1]), self.eps]
     }
@@ -151,7 +134,7 @@ impl TwoPasses for MomoAdam {
     const SECOND: &'static [Access] = &[Access::Read; 2];
     const READS_PARAMS: [bool; 2] = [true; 2];
     type Needs = Value;
-    type Memory = MomoAdamState;
+    type Memory = MomoState;
     type Run = MomoAdamRun;
     type Slots<C: Real> = [C; 2];
     type Sums<W: Real> = [W; 3];
@@ -160,17 +143,11 @@ impl TwoPasses for MomoAdam {
     /// `τ` and the decay of the weights, and the divisor.
     type Second<C: Real> = [[C; 2]; 2];
 
-    fn start(&self, at: &InitContext<'_>) -> Result<MomoAdamState> {
-        Ok(MomoAdamState {
-            count: Count::default(),
-            updates: at.updates(),
-            barf: Scalar::default(),
-            gamma: PerLeaf::new(at.active(), Scalar::default()),
-            lb: Scalar::new(self.lower_bound.at(0)),
-        })
+    fn start(&self, at: &InitContext<'_>) -> Result<MomoState> {
+        Ok(MomoState::start(at, &self.lower_bound))
     }
 
-    fn begin(&self, memory: &mut MomoAdamState, at: &StepContext<'_>) -> MomoAdamRun {
+    fn begin(&self, memory: &mut MomoState, at: &StepContext<'_>) -> MomoAdamRun {
         let clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
         let count = clock.count;
         let [b1, b2] = [&self.b1, &self.b2].map(|b| b.at(count));
@@ -190,7 +167,7 @@ impl TwoPasses for MomoAdam {
         }
     }
 
-    fn first<C: Real>(&self, memory: &MomoAdamState, run: &MomoAdamRun, leaf: usize) -> [[C; 2]; 3] {
+    fn first<C: Real>(&self, memory: &MomoState, run: &MomoAdamRun, leaf: usize) -> [[C; 2]; 3] {
         [run.betas, run.betas.map(|b| 1.0 - b), run.divisor(memory, leaf)].map(|pair| pair.map(C::of))
     }
 
@@ -202,7 +179,7 @@ impl TwoPasses for MomoAdam {
         (u, [u.wide() * p.wide(), m.wide() * direction.wide(), m.wide() * p.wide()])
     }
 
-    fn decide(&self, memory: &mut MomoAdamState, run: &mut MomoAdamRun, sums: Sums<'_>) {
+    fn decide(&self, memory: &mut MomoState, run: &mut MomoAdamRun, sums: Sums<'_>) {
         let [norm, product] = [1, 2].map(|i| sums.total(i));
         let (b1, value) = (run.betas[0], run.value);
         memory.barf.set(b1 * memory.barf.get() + (1.0 - b1) * value);
@@ -210,7 +187,7 @@ impl TwoPasses for MomoAdam {
         run.tau = run.model.step(&mut memory.lb, memory.barf.get() - gamma, product, norm);
     }
 
-    fn second<C: Real>(&self, memory: &MomoAdamState, run: &MomoAdamRun, leaf: usize) -> [[C; 2]; 2] {
+    fn second<C: Real>(&self, memory: &MomoState, run: &MomoAdamRun, leaf: usize) -> [[C; 2]; 2] {
         [[run.tau, run.model.decay()], run.divisor(memory, leaf)].map(|pair| pair.map(C::of))
     }
 

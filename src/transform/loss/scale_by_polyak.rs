@@ -1,7 +1,6 @@
 use crate::needs::Value;
-use crate::part::prelude::*;
 use crate::recipe::words;
-use crate::transform::rescale::Rescale;
+use crate::transform::rescale::{Rescale, Updates};
 
 /// Multiplies updates by Polyak's step size: how far the loss is above its least value, for each unit of the squared norm
 /// of the gradient.
@@ -93,11 +92,9 @@ pub struct PolyakScalars {
 }
 
 impl Rescale for ScaleByPolyak {
-    const READS_PARAMS: bool = false;
-    const NORMS: &'static [&'static str] = &["norm"];
+    type Of = Updates;
     const BY_LEAF: bool = false;
     type Needs = Value;
-    type Sums<W: Real> = [W; 1];
     type Scalars = PolyakScalars;
 
     fn scalars(&self, count: u64, value: Option<f64>) -> PolyakScalars {
@@ -110,15 +107,10 @@ impl Rescale for ScaleByPolyak {
         }
     }
 
-    #[inline(always)]
-    fn measure<C: Real>(u: C, _: C) -> [C::Wide; 1] {
-        [u.wide() * u.wide()]
-    }
-
-    fn factors(k: PolyakScalars, sums: Sums<'_>, factors: &mut [f64]) {
-        let divisor = sums.total(0) + k.eps;
+    fn factor(k: PolyakScalars, [squares]: [f64; 1], _: usize) -> f64 {
+        let divisor = squares + k.eps;
         let step = k.gap / divisor;
         let step = if step > k.max_learning_rate { k.max_learning_rate } else { step };
-        factors.fill(if divisor <= f64::EPSILON { 0.0 } else { step });
+        if divisor <= f64::EPSILON { 0.0 } else { step }
     }
 }

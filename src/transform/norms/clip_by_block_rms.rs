@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, shrink};
+use crate::transform::rescale::{Rescale, Updates, shrink};
 
 /// Scales each leaf's updates down, so that their root mean square is at most a given one.
 ///
@@ -57,25 +57,16 @@ part! {
 }
 
 impl Rescale for ClipByBlockRms {
-    const READS_PARAMS: bool = false;
-    const NORMS: &'static [&'static str] = &["norm"];
+    type Of = Updates;
     const BY_LEAF: bool = true;
     type Needs = Nothing;
-    type Sums<W: Real> = [W; 1];
     type Scalars = f64;
 
     fn scalars(&self, count: u64, _: Option<f64>) -> f64 {
         self.threshold.at(count)
     }
 
-    #[inline(always)]
-    fn measure<C: Real>(u: C, _: C) -> [C::Wide; 1] {
-        [u.wide() * u.wide()]
-    }
-
-    fn factors(threshold: f64, sums: Sums<'_>, factors: &mut [f64]) {
-        for (i, factor) in factors.iter_mut().enumerate() {
-            *factor = shrink((sums.leaf(0, i) / sums.leaf_len(i) as f64).sqrt(), threshold);
-        }
+    fn factor(threshold: f64, [squares]: [f64; 1], len: usize) -> f64 {
+        shrink((squares / len as f64).sqrt(), threshold)
     }
 }

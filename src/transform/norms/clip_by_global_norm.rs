@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, shrink};
+use crate::transform::rescale::{Rescale, Updates, shrink};
 
 /// Scales all updates down together, so that their norm is at most a given one.
 ///
@@ -60,23 +60,16 @@ part! {
 }
 
 impl Rescale for ClipByGlobalNorm {
-    const READS_PARAMS: bool = false;
-    const NORMS: &'static [&'static str] = &["norm"];
+    type Of = Updates;
     const BY_LEAF: bool = false;
     type Needs = Nothing;
-    type Sums<W: Real> = [W; 1];
     type Scalars = f64;
 
     fn scalars(&self, count: u64, _: Option<f64>) -> f64 {
         self.max_norm.at(count)
     }
 
-    #[inline(always)]
-    fn measure<C: Real>(u: C, _: C) -> [C::Wide; 1] {
-        [u.wide() * u.wide()]
-    }
-
-    fn factors(max_norm: f64, sums: Sums<'_>, factors: &mut [f64]) {
-        factors.fill(shrink(sums.total(0).sqrt(), max_norm));
+    fn factor(max_norm: f64, [squares]: [f64; 1], _: usize) -> f64 {
+        shrink(squares.sqrt(), max_norm)
     }
 }

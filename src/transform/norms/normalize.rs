@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::Rescale;
+use crate::transform::rescale::{Rescale, Updates};
 
 /// Divides the updates of all leaves by their common norm.
 ///
@@ -43,22 +43,15 @@ part! {
 }
 
 impl Rescale for Normalize {
-    const READS_PARAMS: bool = false;
-    const NORMS: &'static [&'static str] = &["norm"];
+    type Of = Updates;
     const BY_LEAF: bool = false;
     type Needs = Nothing;
-    type Sums<W: Real> = [W; 1];
     type Scalars = ();
 
     fn scalars(&self, _: u64, _: Option<f64>) {}
 
-    #[inline(always)]
-    fn measure<C: Real>(u: C, _: C) -> [C::Wide; 1] {
-        [u.wide() * u.wide()]
-    }
-
-    fn factors((): (), sums: Sums<'_>, factors: &mut [f64]) {
-        let norm = sums.total(0).sqrt();
-        factors.fill(if norm == 0.0 { 1.0 } else { 1.0 / norm });
+    fn factor((): (), [squares]: [f64; 1], _: usize) -> f64 {
+        let norm = squares.sqrt();
+        if norm == 0.0 { 1.0 } else { 1.0 / norm }
     }
 }

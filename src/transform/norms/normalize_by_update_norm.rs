@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::Rescale;
+use crate::transform::rescale::{Rescale, Updates};
 
 /// Gives the updates of all leaves together a given norm, or nearly.
 ///
@@ -51,24 +51,17 @@ part! {
 }
 
 impl Rescale for NormalizeByUpdateNorm {
-    const READS_PARAMS: bool = false;
-    const NORMS: &'static [&'static str] = &["norm"];
+    type Of = Updates;
     const BY_LEAF: bool = false;
     type Needs = Nothing;
-    type Sums<W: Real> = [W; 1];
     type Scalars = [f64; 2];
 
     fn scalars(&self, count: u64, _: Option<f64>) -> [f64; 2] {
         [&self.scale_factor, &self.eps].map(|h| h.at(count))
     }
 
-    #[inline(always)]
-    fn measure<C: Real>(u: C, _: C) -> [C::Wide; 1] {
-        [u.wide() * u.wide()]
-    }
-
-    fn factors([scale_factor, eps]: [f64; 2], sums: Sums<'_>, factors: &mut [f64]) {
-        let norm = sums.total(0).sqrt() + eps;
-        factors.fill(if norm == 0.0 { 1.0 } else { scale_factor / norm });
+    fn factor([scale_factor, eps]: [f64; 2], [squares]: [f64; 1], _: usize) -> f64 {
+        let norm = squares.sqrt() + eps;
+        if norm == 0.0 { 1.0 } else { scale_factor / norm }
     }
 }

@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::Rescale;
+use crate::transform::rescale::{Params, Rescale, at_least};
 
 /// Multiplies the updates of each leaf by the norm of its parameters.
 ///
@@ -50,27 +50,16 @@ part! {
 }
 
 impl Rescale for ScaleByParamBlockNorm {
-    const READS_PARAMS: bool = true;
-    const NORMS: &'static [&'static str] = &["param_norm"];
+    type Of = Params;
     const BY_LEAF: bool = true;
     type Needs = Nothing;
-    type Sums<W: Real> = [W; 1];
     type Scalars = f64;
 
     fn scalars(&self, count: u64, _: Option<f64>) -> f64 {
         self.min_scale.at(count)
     }
 
-    #[inline(always)]
-    fn measure<C: Real>(_: C, p: C) -> [C::Wide; 1] {
-        [p.wide() * p.wide()]
-    }
-
-    fn factors(min_scale: f64, sums: Sums<'_>, factors: &mut [f64]) {
-        for (leaf, factor) in factors.iter_mut().enumerate() {
-            let norm = sums.leaf(0, leaf).sqrt();
-            // `max` would drop a NaN.
-            *factor = if norm <= min_scale { min_scale } else { norm };
-        }
+    fn factor(min_scale: f64, [squares]: [f64; 1], _: usize) -> f64 {
+        at_least(squares.sqrt(), min_scale)
     }
 }

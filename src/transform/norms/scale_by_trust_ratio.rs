@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::Rescale;
+use crate::transform::rescale::{Rescale, UpdatesAndParams, at_least};
 
 /// Gives each leaf's updates a norm in proportion to the parameters' own.
 ///
@@ -65,30 +65,18 @@ part! {
 }
 
 impl Rescale for ScaleByTrustRatio {
-    const READS_PARAMS: bool = true;
-    const NORMS: &'static [&'static str] = &["update_norm", "param_norm"];
+    type Of = UpdatesAndParams;
     const BY_LEAF: bool = true;
     type Needs = Nothing;
-    type Sums<W: Real> = [W; 2];
     type Scalars = [f64; 3];
 
     fn scalars(&self, count: u64, _: Option<f64>) -> [f64; 3] {
         [&self.min_norm, &self.trust_coefficient, &self.eps].map(|h| h.at(count))
     }
 
-    #[inline(always)]
-    fn measure<C: Real>(u: C, p: C) -> [C::Wide; 2] {
-        [u.wide() * u.wide(), p.wide() * p.wide()]
-    }
-
-    fn factors(k: [f64; 3], sums: Sums<'_>, factors: &mut [f64]) {
-        let [min_norm, trust_coefficient, eps] = k;
-        // Not `max`, which would give `min_norm` for NaN.
-        let at_least = |norm: f64| if norm <= min_norm { min_norm } else { norm };
-        for (leaf, factor) in factors.iter_mut().enumerate() {
-            let [of_updates, of_params] = [0, 1].map(|i| at_least(sums.leaf(i, leaf).sqrt()));
-            let none = of_updates == 0.0 || of_params == 0.0;
-            *factor = if none { 1.0 } else { trust_coefficient * of_params / (of_updates + eps) };
-        }
+    fn factor([min_norm, trust_coefficient, eps]: [f64; 3], squares: [f64; 2], _: usize) -> f64 {
+        let [of_updates, of_params] = squares.map(|squares| at_least(squares.sqrt(), min_norm));
+        let none = of_updates == 0.0 || of_params == 0.0;
+        if none { 1.0 } else { trust_coefficient * of_params / (of_updates + eps) }
     }
 }

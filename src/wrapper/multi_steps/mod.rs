@@ -15,7 +15,7 @@ use crate::state::StateWalkMut;
 use crate::transformation::OptState;
 use crate::tree::TreeMut;
 
-/// Accumulates the gradients of `every_k_schedule` mini-steps and gives their mean to a transformation once: training
+/// Accumulates the gradients of `every_k_schedule` mini-steps and then gives their mean to a transformation: training
 /// with batches larger than memory.
 ///
 /// # Arithmetic
@@ -31,8 +31,8 @@ use crate::tree::TreeMut;
 ///
 /// A transformation that needs the loss is given the same mean (or sum) of the mini-steps' losses.
 ///
-/// `k` is a number or a schedule over emitted updates, rounded to the nearest integer. The accumulator is set to zero, not
-/// multiplied by it: a NaN that got in is gone after the window. To keep it out of the window too, put
+/// `k` is a number or a schedule over emitted updates, rounded to the nearest integer. After a window the accumulator
+/// is set to zero, not multiplied by zero, so a NaN in it is gone. To keep a NaN out of the window too, put
 /// [`zero_nans`](crate::zero_nans) before the accumulator, or use [`skip_not_finite`].
 ///
 /// # Cost

@@ -14,6 +14,7 @@ use self::naive::Naive;
 use self::optimizers::optimizers;
 use self::problems::{Leaves, Problem, problems};
 use crate::common::given::{Member, member};
+use crate::common::registry::chosen;
 
 /// How long an optimizer is given.
 const STEPS: u64 = 3_000;
@@ -94,7 +95,8 @@ fn faults(trial: &Trial, problems: &[Problem], change: impl Fn(Member) -> Member
 #[test]
 fn every_optimizer_converges() {
     let problems = problems();
-    let faults: Vec<_> = optimizers().iter().flat_map(|trial| faults(trial, &problems, |same| same)).collect();
+    let trials = optimizers().into_iter().filter(|trial| chosen(trial.name));
+    let faults: Vec<_> = trials.flat_map(|trial| faults(&trial, &problems, |same| same)).collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 

@@ -1,7 +1,7 @@
 use gradchain::arguments::{Argument, Arguments};
 use gradchain::prelude::*;
 
-use super::{Problem, Subject, holds, same_state};
+use super::{LeafPlan, Number, Order, Problem, Subject, every, holds, noise, registry, same_state, tree};
 use crate::common::registry::About;
 use crate::common::subject::{Anonymous as _, Entry, Named as _};
 use crate::common::{run, same_values};
@@ -46,4 +46,59 @@ fn constant_schedules(entry: &dyn Subject, Problem { params, grads, .. }: &Probl
 #[test]
 fn a_constant_schedule_equals_the_constant() {
     holds(constant_schedules, 4);
+}
+
+/// The ends of all ranges, and what is on either side of them.
+const NUMBERS: [f64; 14] = [
+    f64::NAN,
+    f64::NEG_INFINITY,
+    -1e300,
+    -1.0,
+    -0.0,
+    0.0,
+    f64::MIN_POSITIVE,
+    0.5,
+    1.0,
+    1.5,
+    4.0,
+    1e9,
+    1e300,
+    f64::INFINITY,
+];
+
+/// What a number can be set to while training runs is what it can be built with; the rest is refused with the same words.
+#[test]
+fn what_can_be_set_is_what_can_be_built_with() {
+    let plan = [LeafPlan { number: Number::F32, shape: vec![3, 4], order: Order::C }];
+    let params = tree(&plan, |leaf, i| noise(1, leaf, i));
+    let (mut taken, mut refused) = (0, 0);
+    for entry in registry() {
+        let Some(mut named) = entry.named() else { continue };
+        let mut numbers = Vec::new();
+        named.arguments(&mut |name, argument| {
+            if let Argument::Hyperparam(Hyperparam::Number(number)) = argument {
+                numbers.push((name, *number));
+            }
+        });
+        let mut state = inject_hyperparams(named.clone()).init(&params).unwrap();
+        for (name, default) in numbers {
+            for number in NUMBERS {
+                let mut built = named.clone();
+                built.arguments(&mut |of, argument| match argument {
+                    Argument::Hyperparam(hyperparam) if of == name => *hyperparam = number.into(),
+                    _ => {}
+                });
+                let what = format!("{}: `{name}` of {number}", entry.name());
+                let built = built.init(&params).map(drop).map_err(|error| error.to_string());
+                let set = state.hyperparams_mut().set(name, number).map_err(|error| error.to_string());
+                assert_eq!(set, built, "{what}");
+                let expected = if set.is_ok() { number } else { default };
+                assert_eq!(state.hyperparams().get(name).map(f64::to_bits), Some(expected.to_bits()), "{what}");
+                *if set.is_ok() { &mut taken } else { &mut refused } += 1;
+                state.hyperparams_mut().set(name, default).unwrap();
+            }
+        }
+    }
+    println!("{taken} taken, {refused} refused");
+    assert!(!every() || taken > 1000 && refused > 1000, "{taken} taken, {refused} refused");
 }

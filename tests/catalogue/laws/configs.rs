@@ -2,7 +2,7 @@ use gradchain::GradientTransformation;
 use gradchain::config::Config;
 use gradchain::needs::ValueAndGradFn;
 
-use super::{Problem, Subject, holds, registry, same_state};
+use super::{Problem, Subject, every, holds, registry, same_state};
 use crate::common::{run, same_values};
 
 /// What a config of a transformation builds has the same state, so that what was saved by the one can be loaded by the other, and
@@ -20,6 +20,6 @@ fn rebuilding(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
 #[test]
 fn what_a_config_builds_is_what_it_is_of() {
     let data = registry().iter().filter(|entry| Config::of(&entry.boxed()).is_ok()).count();
-    assert!(data > 180, "{data} entries have a config");
+    assert!(data > 180 || !every(), "{data} entries have a config");
     holds(rebuilding, 3);
 }

@@ -11,6 +11,8 @@ mod fusing;
 mod instruction_sets;
 mod layouts;
 mod masks;
+#[cfg(feature = "half")]
+mod masters;
 mod mini_steps;
 mod neighbours;
 mod nestings;
@@ -21,6 +23,7 @@ mod replayed;
 mod resuming;
 mod rows;
 mod schemas;
+#[cfg(feature = "checkpoint")]
 mod sharded;
 mod step_and_update;
 mod thawing;
@@ -30,7 +33,7 @@ mod zero_gradients;
 use gradchain::state::{State, same_bits};
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::common::registry::registry;
+use crate::common::registry::{every, only_these, registry};
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, problem, tree};
 

@@ -45,7 +45,7 @@ macro_rules! family {
 }
 use family;
 
-/// Every entry of every family. If the variable `ENTRY` is set, only those whose name contains it.
+/// Every entry of every family that is [`chosen`].
 #[rustfmt::skip]
 pub fn registry() -> Vec<Box<dyn Subject>> {
     let families = [
@@ -62,6 +62,28 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
         watching::entries(),
         wrappers::entries(),
     ];
-    let wanted = std::env::var("ENTRY").unwrap_or_default();
-    families.into_iter().flatten().filter(|entry| entry.name().contains(&wanted)).collect()
+    families.into_iter().flatten().filter(|entry| chosen(entry.name())).collect()
+}
+
+/// Whether an entry is tested: all are, unless the variable `ENTRY` has words, with commas between them, of which the name must
+/// contain one.
+pub fn chosen(name: &str) -> bool {
+    std::env::var("ENTRY").is_ok_and(|words| words.split(',').any(|word| name.contains(word))) || every()
+}
+
+/// Whether all entries are tested.
+pub fn every() -> bool {
+    std::env::var_os("ENTRY").is_none()
+}
+
+/// Asserts that those entries are otherwise which a list with reasons says are.
+pub fn only_these(found: &[String], exceptions: &[(&str, &str)], what: &str) {
+    let listed = |name: &str| exceptions.iter().any(|(listed, _)| *listed == name);
+    let new: Vec<_> = found.iter().filter(|name| !listed(name)).collect();
+    let names = exceptions.iter().map(|(name, _)| *name).filter(|name| chosen(name));
+    let gone: Vec<_> = names.filter(|name| !found.iter().any(|found| found == name)).collect();
+    assert!(
+        new.is_empty() && gone.is_empty(),
+        "{what}: {new:?} too, and are in no list; {gone:?} do not, and are in one"
+    );
 }

@@ -31,17 +31,20 @@ fn refused<T: GradientTransformation, P: TreeMut + Clone + PartialEq>(
     error.to_string()
 }
 
+/// What is said of leaves that differ.
+const VERBS: &str = "\n  a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`";
+
 #[test]
 fn a_wrong_shape() {
     let file = saved(&adamw_(), &dyn_tree(&[("a", &[1.0, 2.0, 3.0, 4.0])]));
     assert_eq!(
         refused(&file, &adamw_(), &dyn_tree(&[("a", &[1.0, 2.0, 3.0])])),
-        "the checkpoint does not fit: 1 difference\n  parameters: a: expected shape [3], found [4]"
+        format!("the checkpoint does not fit: 1 difference\n  parameters: a: expected shape [3], found [4]{VERBS}")
     );
     let file = saved(&adamw_(), &dyn_tree(&[("a", &[1.0])]));
     assert_eq!(
         refused(&file, &adamw_(), &dyn_tree(&[("a", &[1.0, 2.0, 3.0])])),
-        "the checkpoint does not fit: 1 difference\n  parameters: a: expected shape [3], found [1]"
+        format!("the checkpoint does not fit: 1 difference\n  parameters: a: expected shape [3], found [1]{VERBS}")
     );
 }
 
@@ -51,8 +54,10 @@ fn another_order() {
     let file = saved(&adamw_(), &dyn_tree(TWO));
     assert_eq!(
         refused(&file, &adamw_(), &dyn_tree(&[("b", &[3.0, 4.0]), ("c", &[1.0, 2.0])])),
-        "the checkpoint does not fit: 2 differences\n  parameters: unexpected leaf a: f32 [2]\n  \
-         parameters: missing leaf c: f32 [2]"
+        format!(
+            "the checkpoint does not fit: 2 differences\n  parameters: unexpected leaf a: f32 [2]\n  \
+             parameters: missing leaf c: f32 [2]{VERBS}"
+        )
     );
     #[derive(Clone, PartialEq, Tree)]
     struct Forth {
@@ -153,6 +158,6 @@ fn a_missing_leaf() {
     let file = saved(&adamw_(), &dyn_tree(&TWO[..1]));
     assert_eq!(
         refused(&file, &adamw_(), &dyn_tree(TWO)),
-        "the checkpoint does not fit: 1 difference\n  parameters: missing leaf b: f32 [2]"
+        format!("the checkpoint does not fit: 1 difference\n  parameters: missing leaf b: f32 [2]{VERBS}")
     );
 }

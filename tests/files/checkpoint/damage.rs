@@ -36,9 +36,12 @@ fn every_length_but_the_right_one_is_refused() {
     refused(longer, "one byte more");
 }
 
-/// The same file with another header, its check sum made right again.
 fn with_header(change: impl Fn(String) -> String) -> Vec<u8> {
-    let (whole, _) = whole();
+    with_header_of(whole().0, change)
+}
+
+/// The same file with another header, its check sum made right again.
+pub(super) fn with_header_of(whole: Vec<u8>, change: impl Fn(String) -> String) -> Vec<u8> {
     let length = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
     let header = change(String::from_utf8(whole[8..8 + length].to_vec()).unwrap());
     let at = header.find(r#"\"check\":\""#).unwrap() + 12;

@@ -112,6 +112,27 @@ fn files_of_every_format_are_loaded() {
     assert_eq!(files, 4);
 }
 
+/// A file of before updates were counted by leaf: every leaf has had as many as there were steps.
+#[test]
+fn a_file_without_counts_by_leaf_is_read_with_that_of_all() {
+    let optimizer = freezable(optimizer());
+    let (params, state) = trained(&optimizer, 3);
+    let count = |leaf: &str| {
+        format!(r#"[{{\"field\":\"inner.1.0.updates\",\"of\":{{\"leaf\":\"{leaf}\"}}}},{{\"count\":3}}],"#)
+    };
+    let old = damage::with_header_of(bytes(&Save::new(&optimizer, &state).params(&params)), |mut header| {
+        for leaf in ["weight", "bias"] {
+            assert!(header.contains(&count(leaf)), "{header}");
+            header = header.replace(&count(leaf), "");
+        }
+        header
+    });
+    let mut loaded = model();
+    let read = Checkpoint::from_bytes(old).unwrap().load(&optimizer, &mut loaded).unwrap();
+    assert!(loaded == params && same_bits(&*read, &*state));
+    assert_eq!(read.schema(), state.schema());
+}
+
 struct Write;
 
 impl Each for Write {

@@ -182,3 +182,54 @@ fn all_that_differs_is_reported_where_members_came_and_went() {
     ];
     assert_eq!(report.differed, expected);
 }
+
+/// One error has the new member, the new leaf, and the verbs by which it would fit; and these are enough.
+#[test]
+fn new_members_and_new_leaves_are_told_together() {
+    let (old, new) = (dyn_tree(&[("a", &[1.0, 2.0])]), dyn_tree(&[("a", &[0.0, 0.0]), ("b", &[3.0])]));
+    let after = chain((zero_nans(), clip(1.0), adam(0.1)));
+    let file = saved(&chain((clip(1.0), adam(0.1))), &old);
+    let error = refused(&file, &after, &new);
+    for line in [
+        "optimizer: $.chain: expected 3 members, found 2: [0] zero_nans is new",
+        "parameters: missing leaf b: f32 [1]",
+        "state: `2.0.mu[a]`: expected moment f32 [2], found nothing",
+        "a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`",
+        "what was `1` has the fields of `2`: if a member was inserted, `insert_part(\"0\")` says so",
+    ] {
+        assert!(error.contains(&format!("\n  {line}")), "{error}\n\nhas not\n\n{line}");
+    }
+    assert!(!error.contains("[b]"), "{error}");
+
+    let said = || Migration::new().insert_part("0").fresh("b");
+    let load = |migration, after: &_| Load::strict().migrating(migration).load(&file, after, &mut new.clone());
+    let (_, report) = load(said(), &after).unwrap();
+    let expected = "fresh: b\ndiffered: $.chain: expected 3 members, found 2: [0] zero_nans is new\n";
+    assert_eq!(report.to_string(), format!("loaded: a\n{expected}"));
+    // That the optimizer has other parts says nothing of the arguments of those that stayed.
+    let error = load(said(), &chain((zero_nans(), clip(1.0), adam(0.1).b1(0.8)))).unwrap_err().to_string();
+    assert!(error.ends_with("1 difference\n  optimizer: $.chain[2].adam.b1: expected 0.8, found 0.9"), "{error}");
+    let error = refused(&file, &chain((zero_nans(), clip(1.0), radam(0.1))), &old);
+    assert!(error.contains("found 2: [0] zero_nans is new, [2] radam is new, [1] adam is gone"), "{error}");
+    // Another rule in the place of one is no insertion.
+    let inserting = Load::strict().migrating(Migration::new().insert_part("0"));
+    let error = inserting.load(&file, &chain((zero_nans(), clip(1.0), radam(0.1))), &mut old.clone()).unwrap_err();
+    assert!(error.to_string().ends_with("adam is gone"), "{error}");
+    let error = load(Migration::new().insert_part("7").fresh("b"), &after).unwrap_err().to_string();
+    assert!(error.contains("`insert_part(\"7\")` does nothing"), "{error}");
+}
+
+/// Members by name: another name is another part, which a migration of parts says.
+#[test]
+fn named_members_are_told_by_name() {
+    let params = dyn_tree(&[("a", &[1.0, 2.0])]);
+    let file = saved(&named_chain(["clip", "adam"], (clip(1.0), adam(0.1))), &params);
+    let after = named_chain(["clip", "descend"], (clip(1.0), adam(0.1)));
+    let error = refused(&file, &after, &params);
+    assert!(error.contains("optimizer: $.named_chain[1][0]: expected \"descend\", found \"adam\""), "{error}");
+    let load = Load::strict().migrating(Migration::new().rename_part("adam", "descend"));
+    load.load(&file, &after, &mut params.clone()).unwrap();
+    let longer = named_chain(["clip", "zero", "adam"], (clip(1.0), zero_nans(), adam(0.1)));
+    let error = refused(&file, &longer, &params);
+    assert!(error.contains("$.named_chain: expected 3 members, found 2: [1] zero is new"), "{error}");
+}

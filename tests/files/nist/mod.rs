@@ -102,6 +102,26 @@ fn as_many_digits_as_are_recorded() {
     the_guide_shows_what_is_recorded();
 }
 
+/// Few evaluations with the defaults; and not many more before it says that it stalls, where no gradient is small enough.
+#[test]
+fn thurber_ends_soon_and_says_why() {
+    let thurber = problems().into_iter().find(|problem| problem.name == "Thurber").unwrap();
+    for (start, tolerance, stop, most) in thurber
+        .starts
+        .iter()
+        .flat_map(|start| [(start, 1e-8, Stop::Gradient, 1_000), (start, 0.0, Stop::Stalled, 3_000)])
+    {
+        let (optimizer, mut params) = (lbfgs(), start.clone());
+        let mut state = optimizer.init(&params).unwrap();
+        let minimization = optimizer.minimize(&mut params, |b| thurber.loss(b), &mut state);
+        let report =
+            if tolerance > 0.0 { minimization.run() } else { minimization.gradient_atol(tolerance).run() }.unwrap();
+        println!("{tolerance}: {report}");
+        assert_eq!(report.stop, stop, "{report}");
+        assert!(report.evaluations < most && thurber.digits(&params) > 9.0, "{report}");
+    }
+}
+
 /// The rows of the guide, made of the records of this crate and of scipy's.
 fn table() -> String {
     let mut good = [0; 5];

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gradchain::checkpoint::{Checkpoint, Save, latest_valid, merge};
+use gradchain::checkpoint::{Checkpoint, Rotation, Save, latest_valid, merge};
 use gradchain::collective::{Collective, threads};
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
@@ -139,12 +139,22 @@ fn a_shard_that_is_damaged_missing_foreign_or_alone_is_an_error() {
     train(2, &path, 0, 1);
     let file = shard(&path, 1);
     let (list, bytes) = (fs::read(&path).unwrap(), fs::read(&file).unwrap());
-    let refused = || Checkpoint::open(&path).unwrap_err().to_string();
+    let refused = || {
+        let found = Checkpoint::open(&path).and_then(|file| file.verify());
+        found.unwrap_err().to_string()
+    };
 
     let mut damaged = bytes.clone();
     *damaged.last_mut().unwrap() ^= 1;
     fs::write(&file, &damaged).unwrap();
     assert!(refused().contains("has check sum"), "{}", refused());
+    assert!(refused().contains(file.file_name().unwrap().to_str().unwrap()), "{}", refused());
+    // Tensors are not read before they are wanted, and nothing is changed by what cannot be.
+    let (mut params, opened) = (Model::of(99), Checkpoint::open(&path).unwrap());
+    assert!(opened.load(&optimizer(), &mut params).unwrap_err().to_string().contains("has check sum"));
+    assert!(latest_valid(folder.path()).unwrap().found.is_none());
+    assert_eq!(params, Model::of(99));
+    assert!(merge(&path, folder.path().join("merged")).is_err() && !folder.path().join("merged").exists());
     fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
     assert!(refused().contains("bytes of tensors are announced"), "{}", refused());
     fs::remove_file(&file).unwrap();
@@ -158,6 +168,94 @@ fn a_shard_that_is_damaged_missing_foreign_or_alone_is_an_error() {
     assert!(refused().contains("damaged"), "{}", refused());
     let alone = Checkpoint::open(&file).unwrap_err().to_string();
     assert!(alone.ends_with("it is what rank 1 of 2 has written: open the list of all of them"), "{alone}");
+}
+
+/// A file of ranks in which a number of the header is another, as a program could write it that is not this one.
+fn forged(bytes: &[u8], from: &str, to: &str) -> (Vec<u8>, String) {
+    let len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header = std::str::from_utf8(&bytes[8..8 + len]).unwrap();
+    assert!(from.len() == to.len() && header.contains(from), "{from} is not in {header}");
+    let header = header.replacen(from, to, 1);
+    let mark = r#"{\"check\":\""#;
+    let at = header.find(mark).unwrap() + mark.len();
+    let zeros = [&header[..at], "00000000", &header[at + 8..]].concat();
+    let check = format!("{:08x}", crc32fast::hash(zeros.as_bytes()));
+    let header = [&header[..at], &check, &header[at + 8..]].concat();
+    ([&bytes[..8], header.as_bytes(), &bytes[8 + len..]].concat(), check)
+}
+
+#[test]
+fn a_stretch_that_would_lie_outside_of_its_array_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("list");
+    train(4, &path, 0, 1);
+    let files = [0, 1, 2, 3].map(|rank| shard(&path, rank));
+    let (list, bytes) = (fs::read_to_string(&path).unwrap(), files.each_ref().map(|file| fs::read(file).unwrap()));
+    // Of a leaf that is cut: where its stretch begins, its shape and strides.
+    let stretch = |rank: usize| {
+        let header = String::from_utf8_lossy(&bytes[rank]);
+        let parts = &header[header.find(r#"\"parts\""#).unwrap()..];
+        let stretch = &parts[parts.find("large").unwrap()..];
+        stretch[..stretch.find('}').unwrap()].to_owned()
+    };
+    for (rank, from, to) in [
+        // As if neighbours were far apart, or everything in one place.
+        (0, "[1]", "[9]"),
+        (0, "[1]", "[0]"),
+        // As if the stretches overlapped, or had a gap, or the array were another.
+        (1, "16384", "16383"),
+        (1, "16384", "16385"),
+        (0, "36000", "99000"),
+    ] {
+        let (stretch, mut listed) = (stretch(rank), list.clone());
+        for (other, file) in files.iter().enumerate() {
+            let (as_it_was, check) = forged(&bytes[other], "", "");
+            fs::write(file, as_it_was).unwrap();
+            if other == rank {
+                let (text, another) = forged(&bytes[rank], &stretch, &stretch.replace(from, to));
+                listed = listed.replace(&check, &another);
+                assert_ne!(listed, list);
+                fs::write(file, text).unwrap();
+            }
+        }
+        fs::write(&path, &listed).unwrap();
+        let error = Checkpoint::open(&path).unwrap_err().to_string();
+        assert!(error.contains("damaged") && error.contains("large"), "{from} {to}: {error}");
+    }
+}
+
+#[test]
+fn a_folder_of_checkpoints_keeps_the_last_with_their_files_and_leaves_others_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let foreign =
+        ["step-000000000001.safetensors.backup.shard", "step-1.safetensors.0123456789abcdef.0-of-2.shard", "a"];
+    foreign.iter().for_each(|name| fs::write(folder.path().join(name), "mine").unwrap());
+    // What a rank wrote of a checkpoint that was never listed.
+    fs::write(folder.path().join("step-000000000009.safetensors.0123456789abcdef.1-of-2.shard"), "lost").unwrap();
+    let kept = |ranks: usize, steps: std::ops::Range<u64>, last, best| {
+        together(ranks, |rank| {
+            let rotation = Rotation::new(folder.path()).unwrap().keep_last(last).keep_best(best);
+            let (optimizer, mut params) = (sharded(optimizer(), rank), Model::of(0));
+            let mut state = optimizer.init(&params).unwrap();
+            for step in steps.clone() {
+                optimizer.step(&mut params, &Model::of(step + 1), &mut state).unwrap();
+                let save = Save::new(&optimizer, &state).params(&params);
+                let score = (step as f64 - 2.0).abs();
+                rotation.save_shards(step, Some(score), save, &**optimizer.collective()).unwrap();
+            }
+        });
+        let steps = Rotation::new(folder.path()).unwrap().steps().unwrap();
+        let files = fs::read_dir(folder.path()).unwrap().count();
+        assert!(foreign.iter().all(|name| folder.path().join(name).exists()));
+        (steps, files - foreign.len())
+    };
+    // Two lists of three files each.
+    assert_eq!(kept(3, 1..6, 2, 0), (vec![4, 5], 2 * (1 + 3)));
+    // On other ranks, with the best.
+    assert_eq!(kept(2, 1..6, 1, 1), (vec![2, 5], 2 * (1 + 2)));
+    let (step, file) = latest_valid(folder.path()).unwrap().found.unwrap();
+    file.load(&optimizer(), &mut Model::of(99)).unwrap();
+    assert_eq!(step, 5);
 }
 
 #[test]

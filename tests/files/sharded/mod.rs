@@ -1,8 +1,12 @@
-//! Optimizers that are shared out among ranks, which are threads here: what they promise, what they refuse, and their checkpoints.
+//! Optimizers that are shared out among ranks, which are threads here: what they promise, what they refuse, and their
+//! checkpoints.
 
+mod alone;
 mod checkpoints;
 mod promises;
 mod refusals;
+#[cfg(feature = "half")]
+mod travel;
 
 use std::thread;
 use std::time::Duration;

@@ -1,13 +1,15 @@
 //! The same bits for every number of ranks, and a share of the state each.
 
-use gradchain::collective::{Collective, PairwiseMean, Threads};
+use gradchain::DType;
+use gradchain::collective::{PairwiseMean, Threads, parts};
+use gradchain::constraint::{Constraints, positive};
 use gradchain::prelude::*;
 use gradchain::state::Kind;
 
 use super::{Model, together};
 
 /// The batch of a step is cut into so many parts.
-const PARTS: u64 = 8;
+const PARTS: usize = 8;
 
 fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     let labels = Labels::paths([("small", "norms"), ("large", "norms")]).otherwise("moments");
@@ -16,22 +18,22 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
 }
 
 /// The mean of a rank's parts of a batch.
-fn gradient(ranks: &Threads, step: u64) -> Model {
-    let share = PARTS / ranks.size() as u64;
+fn gradient(ranks: &Threads, batch: usize, step: u64) -> Model {
     let mut mean = PairwiseMean::new();
-    for part in ranks.rank() as u64 * share..(ranks.rank() as u64 + 1) * share {
-        mean.add(Model::of(1 + 100 * step + part)).unwrap();
+    for part in parts(ranks, batch).unwrap() {
+        mean.add(Model::of(1 + 100 * step + part as u64)).unwrap();
     }
     mean.mean().unwrap()
 }
 
 fn train<T: GradientTransformation<Needs = Nothing>>(
-    ranks: usize,
+    (ranks, batch): (usize, usize),
     around: impl Fn(gradchain::wrapper::Sharded<Boxed>) -> T + Sync,
 ) -> Vec<Model> {
     together(ranks, |rank| {
-        let mine: Vec<Model> = (0..6).map(|step| gradient(&rank, step)).collect();
-        let optimizer = around(sharded(boxed(optimizer()), rank));
+        let mine: Vec<Model> = (0..6).map(|step| gradient(&rank, batch, step)).collect();
+        let here = parts(&rank, batch).unwrap().len();
+        let optimizer = around(sharded(boxed(optimizer()), rank).parts(here));
         let mut params = Model::of(0);
         let mut state = optimizer.init(&params).unwrap();
         for gradient in &mine {
@@ -43,24 +45,51 @@ fn train<T: GradientTransformation<Needs = Nothing>>(
 
 #[test]
 fn every_number_of_ranks_gives_the_same_bits() {
-    let alone = train(1, |optimizer| optimizer)[0].bits();
-    for ranks in [2, 4, 8] {
-        let all = train(ranks, |optimizer| optimizer);
-        assert!(all.iter().all(|params| params.bits() == alone), "{ranks} ranks");
+    for (batch, numbers) in [(PARTS, &[2, 3, 4, 5, 7, 8][..]), (12, &[2, 3, 5]), (7, &[3, 7])] {
+        let alone = train((1, batch), |optimizer| optimizer)[0].bits();
+        for ranks in numbers {
+            let all = train((*ranks, batch), |optimizer| optimizer);
+            assert!(all.iter().all(|params| params.bits() == alone), "{ranks} ranks, {batch} parts");
+        }
+    }
+}
+
+#[test]
+fn each_part_is_one_ranks_and_what_cannot_be_shared_out_is_an_error() {
+    let of = |size: usize, batch| -> Vec<_> { together(size, |rank| parts(&rank, batch).map_err(|e| e.to_string())) };
+    for batch in 1..40_usize {
+        for size in 1..batch + 3 {
+            let all = of(size, batch);
+            if size > 1 && !(batch.count_ones() as usize..=batch).contains(&size) {
+                assert!(all.iter().all(|part| part.is_err()), "{batch} {size}");
+                continue;
+            }
+            let all: Vec<_> = all.into_iter().map(Result::unwrap).collect();
+            assert!(all.windows(2).all(|pair| pair[0].end == pair[1].start), "{all:?}");
+            assert_eq!((all[0].start, all[size - 1].end), (0, batch), "{all:?}");
+            assert!(size == 1 || all.iter().all(|part| part.len().is_power_of_two()), "{all:?}");
+        }
+    }
+    let expected = "parts: argument `ranks` must be from 2 to 12, found 13";
+    assert_eq!(of(13, 12), [(); 13].map(|()| Err(expected.to_owned())));
+    assert!(of(1, 0)[0].is_err());
+    for refused in [0, (1 << 24) + 1, usize::MAX] {
+        let errors = together(1, |rank| sharded(sgd(1.0), rank).parts(refused).init(&1.0_f32).unwrap_err().to_string());
+        assert_eq!(errors, [format!("sharded: argument `parts` must be from 1 to 2²⁴, found {refused}")]);
     }
 }
 
 #[test]
 fn mini_steps_may_be_outside_and_inside() {
-    let alone = train(1, |optimizer| multi_steps(optimizer, 3))[0].bits();
-    for params in train(4, |optimizer| multi_steps(optimizer, 3)) {
+    let alone = train((1, PARTS), |optimizer| multi_steps(optimizer, 3))[0].bits();
+    for params in train((4, PARTS), |optimizer| multi_steps(optimizer, 3)) {
         // The mean over a window of means over ranks is another than the other way round, but for rounding.
         let pairs = params.bits().into_iter().zip(&alone).map(|(a, b)| (f64::from_bits(a), f64::from_bits(*b)));
         pairs.for_each(|(a, b)| assert!((a - b).abs() < 1e-3, "{a} {b}"));
     }
     let inside = |ranks| {
         together(ranks, |rank| {
-            let mine: Vec<Model> = (0..6).map(|step| gradient(&rank, step)).collect();
+            let mine: Vec<Model> = (0..6).map(|step| gradient(&rank, PARTS, step)).collect();
             let optimizer = sharded(multi_steps(optimizer(), 3), rank);
             let mut params = Model::of(0);
             let mut state = optimizer.init(&params).unwrap();
@@ -88,16 +117,35 @@ fn each_rank_has_its_share_of_the_state() {
     }
 }
 
+/// Of many pieces, how many bytes each rank has, of how many.
+fn shares(ranks: usize, optimizer: impl Fn() -> Boxed + Sync) -> (Vec<f64>, f64) {
+    let params = (vec![1.0_f32; 2_000_000], 0.0_f64, vec![1.0_f32; 1_200_000]);
+    let bytes = |schema: gradchain::state::Schema| schema.size().bytes(Kind::Moment) as f64;
+    let whole = bytes(optimizer().init(&params).unwrap().schema());
+    (together(ranks, |rank| bytes(sharded(optimizer(), rank).init(&params).unwrap().schema())), whole)
+}
+
 #[test]
 fn of_many_pieces_each_rank_has_as_much_within_five_percent() {
-    let params = (vec![1.0_f32; 2_000_000], 0.0_f64, vec![1.0_f32; 1_200_000]);
-    let whole = adamw(0.1).init(&params).unwrap().schema().size().bytes(Kind::Moment) as f64;
-    for ranks in [2, 4, 8] {
-        let bytes = together(ranks, |rank| {
-            sharded(adamw(0.1), rank).init(&params).unwrap().schema().size().bytes(Kind::Moment) as f64
-        });
-        let share = whole / ranks as f64;
-        assert!(bytes.iter().all(|bytes| (bytes / share - 1.0).abs() < 0.05), "{ranks} ranks: {bytes:?} of {whole}");
+    type Chain = (&'static str, fn() -> Boxed);
+    let chains: [Chain; 6] = [
+        ("adamw", || boxed(adamw(0.1))),
+        ("of other types", || boxed(adam(0.1).mu_dtype(DType::F64))),
+        ("several", || boxed(chain((clip_by_global_norm(1.0), zero_nans(), adamw(0.1), params_ema(identity(), 0.9))))),
+        ("windows", || boxed(multi_steps(adamw(0.1), 4))),
+        ("injected", || boxed(inject_hyperparams(sgd(0.1).momentum(0.9)))),
+        ("masked", || boxed(chain((masked(scale_by_adam(), "0"), trace(0.9))))),
+    ];
+    for (name, chain) in chains {
+        for ranks in [2, 3, 4, 8] {
+            let (bytes, whole) = shares(ranks, chain);
+            let share = whole / ranks as f64;
+            let even = bytes.iter().all(|bytes| (bytes / share - 1.0).abs() < 0.05);
+            // Elements are shared out evenly, all leaves together: a mask lets some ranks have more of those that it
+            // takes.
+            assert_eq!(even, name != "masked", "{name} on {ranks} ranks: {bytes:?} of {whole}");
+            assert_eq!(bytes.iter().sum::<f64>(), whole, "{name} on {ranks} ranks");
+        }
     }
 }
 
@@ -115,6 +163,26 @@ fn hyperparameters_can_be_injected_inside() {
     };
     let alone = trained(1);
     assert!(trained(4).iter().all(|bits| *bits == alone[0]));
+}
+
+/// Positive parameters before some steps on their raw numbers, and after.
+fn constrained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) -> [Vec<f64>; 2] {
+    let start: Vec<f64> = (0..40_000).map(|i| 0.1 + f64::from(i % 19) * 0.3).collect();
+    let mut raw = Constraints::new().at("", positive()).unconstrain(&start).unwrap();
+    let mut state = optimizer.init(&raw).unwrap();
+    for slope in [-1.5, 0.5, 3.0] {
+        let gradient = raw.pull_back(start.iter().map(|p| slope * (p - 1.0)).collect()).unwrap();
+        optimizer.step(&mut raw, &gradient, &mut state).unwrap();
+    }
+    [start, raw.constrain().unwrap().into_inner()]
+}
+
+#[test]
+fn raw_numbers_of_constrained_parameters_are_shared_out() {
+    let [start, plain] = constrained(&adamw(0.1));
+    assert!(plain != start && plain.iter().all(|p| *p > 0.0));
+    let shared = together(3, |rank| constrained(&sharded(adamw(0.1), rank)));
+    assert!(shared.iter().all(|[_, params]| *params == plain));
 }
 
 #[test]

@@ -41,6 +41,33 @@ fn another_structure_names_the_leaf() {
 }
 
 #[test]
+fn another_type_names_the_leaf() {
+    let all = together(2, |rank| match rank.rank() {
+        0 => sharded(sgd(0.5), rank).init(&(vec![0.0_f32; 2], vec![0.0_f32; 3])).map(drop),
+        _ => sharded(sgd(0.5), rank).init(&(vec![0.0_f32; 2], vec![0.0_f64; 3])).map(drop),
+    });
+    let expected = "the ranks differ in the parameters' structure: rank 0 has 1: f32 [3] in memory order [1]; rank 1 has \
+                    1: f64 [3] in memory order [1]";
+    assert_eq!(errors(all), [expected; 2]);
+}
+
+#[test]
+fn another_step_is_an_error_that_names_the_count() {
+    let all = together(2, |rank| {
+        let (me, optimizer) = (rank.rank(), sharded(adamw(0.5), rank));
+        let mut state = optimizer.init(&Model::of(0))?;
+        if me == 1 {
+            // As of a checkpoint of another step.
+            state.inner_mut().0.count.increment();
+        }
+        optimizer.step(&mut Model::of(0), &Model::of(1), &mut state).map(drop)
+    });
+    for error in errors(all) {
+        assert!(error.starts_with("the ranks differ in the step: rank 0 has `") && error.contains("count"), "{error}");
+    }
+}
+
+#[test]
 fn other_values_name_the_leaf_and_nothing_has_been_changed() {
     let all = together(2, |rank| {
         let mut params = Model::of(0);

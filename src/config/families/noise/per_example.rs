@@ -8,7 +8,7 @@ use crate::transform::{PerExample, differentially_private_aggregate};
 
 /// Reads one of these, or a chain that begins with one.
 pub(in crate::config) fn read(registry: &Registry, node: &Node<'_>) -> Result<PerExample<Member>> {
-    let (name, inside) = node.single("a transformation: {name: arguments}")?;
+    let (name, inside) = node.call()?;
     match name {
         "chain" => {
             let members = inside.list()?;

@@ -1,0 +1,71 @@
+//! A step of AdamW on several processes, by one of several ways: prints the median time of a step, and the bytes that a
+//! rank sends.
+//!
+//! ```text
+//! mpirun -n 4 .../step WAY [ELEMENTS]
+//! ```
+//!
+//! `sharded` is this crate's; `all_reduce` has MPI's own sum of gradients, and the whole state on every rank; `bytes`
+//! only moves what `sharded` sends, by the same calls of MPI. The script `bench` runs all in turn.
+#![allow(missing_docs, reason = "a program")]
+
+use std::time::{Duration, Instant};
+
+use gradchain::collective::Collective;
+use gradchain::prelude::*;
+use mpi::collective::SystemOperation;
+use mpi::traits::{Communicator, CommunicatorCollectives};
+
+/// Steps that are timed, and before these.
+const STEPS: usize = 15;
+const BEFORE: usize = 3;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).filter(|a| !a.starts_with("--"));
+    let way = arguments.next().unwrap_or_else(|| "sharded".into());
+    let n: usize = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(1 << 22);
+    let (mut params, mut gradient) = (vec![1.0_f32; n], vec![0.5_f32; n]);
+    if way == "sharded" {
+        let ranks = gradchain_mpi::world(Duration::from_secs(60)).expect("MPI");
+        let (rank, size) = (ranks.rank(), ranks.size());
+        let optimizer = sharded(adamw(1e-3), ranks);
+        let mut state = optimizer.init(&params).expect("a state");
+        let took = fastest(|| optimizer.step(&mut params, &gradient, &mut state).expect("a step"));
+        return report(rank, size, n, took);
+    }
+    let universe = mpi::initialize().expect("MPI");
+    let world = universe.world();
+    let (rank, size) = (world.rank() as usize, world.size() as usize);
+    let took = if way == "all_reduce" {
+        let optimizer = adamw(1e-3);
+        let mut state = optimizer.init(&params).expect("a state");
+        let mut sum = vec![0.0_f32; n];
+        fastest(|| {
+            world.all_reduce_into(&gradient, &mut sum, SystemOperation::sum());
+            gradient.iter_mut().zip(&sum).for_each(|(g, sum)| *g = sum / size as f32);
+            optimizer.step(&mut params, &gradient, &mut state).expect("a step");
+        })
+    } else {
+        let mut received = vec![0.0_f32; n / size * size];
+        fastest(|| {
+            world.all_to_all_into(&gradient[..n / size * size], &mut received);
+            world.all_gather_into(&gradient[..n / size], &mut received);
+        })
+    };
+    report(rank, size, n, took);
+}
+
+fn fastest<R>(mut step: impl FnMut() -> R) -> f64 {
+    let took = (0..BEFORE + STEPS).map(|_| {
+        let start = Instant::now();
+        step();
+        start.elapsed().as_secs_f64()
+    });
+    took.skip(BEFORE).fold(f64::INFINITY, f64::min)
+}
+
+fn report(rank: usize, size: usize, n: usize, took: f64) {
+    if rank == 0 {
+        println!("{:.3} {}", took * 1e3, 2 * 4 * n * (size - 1) / size);
+    }
+}

@@ -1,0 +1,152 @@
+"""Steps of PyTorch's and Optax's optimizers and of ours, each beside the least work that it must do, in turns.
+
+    benches/peers/run [ROUNDS]
+
+Prints a table in Markdown: a row for each chain, tree and number of threads; medians over rounds of the time of a step
+to the time of the limit just before it. For `adamw` and clipping the limit moves the bytes that our chain must move; for
+`muon` it is the products of five iterations, by ndarray.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from statistics import median
+
+ROWS = [
+    ("adamw", "1e7"),
+    ("clip+adamw", "1e7"),
+    ("adamw", "gpt2"),
+    ("clip+adamw", "gpt2"),
+    ("muon", "1024"),
+]
+
+
+def shapes(tree):
+    if tree == "1e7":
+        return [(10_000_000,)]
+    if tree == "1024":
+        return [(1024, 1024)]
+    layer = [(768,)] * 4
+    for rows, columns in [(768, 2304), (768, 768), (768, 3072), (3072, 768)]:
+        layer += [(rows, columns), (columns,)]
+    return [(50257, 768), (1024, 768), *layer * 12, (768,), (768,)]
+
+
+class Ours:
+    def __init__(self, chain, tree, threads):
+        command = ["cargo", "bench", "--quiet", "--bench", "peers", "--features", "rayon", "--", chain, tree, str(threads)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.honest = self.process.stdout.readline().strip() == "true"
+
+    def ask(self, what):
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def timed(step):
+    def run():
+        start = time.perf_counter()
+        step()
+        return time.perf_counter() - start
+
+    return run
+
+
+def of_torch(chain, tree, threads):
+    import torch
+
+    torch.set_num_threads(threads)
+    params = [torch.full(shape, 0.5) for shape in shapes(tree)]
+    for param in params:
+        param.grad = (torch.arange(param.numel()) % 1000 * 1e-3 - 0.5).reshape(param.shape)
+    if chain == "muon":
+        optimizer = torch.optim.Muon(params, lr=1e-3)
+    else:
+        optimizer = torch.optim.AdamW(params, lr=1e-3, weight_decay=1e-2, fused=True)
+
+    def step():
+        if chain.startswith("clip"):
+            torch.nn.utils.clip_grad_norm_(params, 1.0)
+        optimizer.step()
+
+    return timed(step)
+
+
+def of_optax(chain, tree, _):
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    if chain == "muon":
+        optimizer = optax.contrib.muon(1e-3)
+    else:
+        optimizer = optax.adamw(1e-3, weight_decay=1e-2)
+        if chain.startswith("clip"):
+            optimizer = optax.chain(optax.clip_by_global_norm(1.0), optimizer)
+
+    def gradient(shape):
+        count = 1
+        for side in shape:
+            count *= side
+        return (jnp.arange(count) % 1000 * 1e-3 - 0.5).reshape(shape).astype(jnp.float32)
+
+    grads = [gradient(shape) for shape in shapes(tree)]
+    params = [jnp.full(shape, 0.5, jnp.float32) for shape in shapes(tree)]
+    state = optimizer.init(params)
+
+    @jax.jit(donate_argnums=(0, 1))
+    def jitted(params, state, grads):
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
+    def step():
+        nonlocal params, state
+        params, state = jax.block_until_ready(jitted(params, state, grads))
+
+    return timed(step)
+
+
+def measure(peer, chain, tree, threads, rounds):
+    """The ratios of a peer's step and of ours, each to the limit just before it."""
+    cores = sorted(os.sched_getaffinity(0))[:threads]
+    os.sched_setaffinity(0, cores)
+    theirs, ours = peer(chain, tree, threads), Ours(chain, tree, threads)
+    for _ in range(2):
+        theirs(), ours.ask("step"), ours.ask("limit")
+    ratios = [], []
+    for _ in range(rounds):
+        for times, step in zip(ratios, (theirs, lambda: ours.ask("step"))):
+            limit = ours.ask("limit")
+            times.append(step() / limit)
+    ours.end()
+    return [median(times) for times in ratios], ours.honest
+
+
+def main():
+    if len(sys.argv) > 2:
+        # One measurement: each has a process of its own, since libraries keep their threads.
+        name, chain, tree, threads, rounds = sys.argv[1:]
+        peer = {"torch": of_torch, "optax": of_optax}[name]
+        (theirs, ours), honest = measure(peer, chain, tree, int(threads), int(rounds))
+        print(f"{theirs:.2f} {ours:.2f}" if honest else "- -")
+        return
+    rounds = sys.argv[1] if len(sys.argv) > 1 else "15"
+    print("| chain | tree | threads | torch | ours | jitted Optax | ours |\n|---|---|---|---|---|---|---|")
+    for chain, tree in ROWS:
+        for threads in (1, os.cpu_count()):
+            cells = []
+            for name in ("torch", "optax"):
+                environment = {**os.environ, "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={str(threads > 1).lower()}"}
+                command = [sys.executable, __file__, name, chain, tree, str(threads), rounds]
+                done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+                cells += done.stdout.split()[-2:]
+            print(f"| `{chain}` | {tree} | {threads} | {' | '.join(cells)} |", flush=True)
+
+
+main()

@@ -1,0 +1,200 @@
+//! The files of several ranks as one: which of them has which stretch of each tensor.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Seek, Write};
+
+use super::file::Checkpoint;
+use super::manifest::Manifest;
+use super::save::{Spec, Take, in_order, metadata, write};
+use super::tensors::{Tensors, leaf_dtype};
+use crate::element::{DType, with_dtype};
+use crate::error::Result;
+use crate::layout::{dense_strides, elements, matching_strides};
+use crate::memory::Buffer;
+use crate::tree::{LeafMut, LeafParts, LeafRef, PartOf};
+
+/// Files whose headers have been read and compared. Tensors are still on the disk, and put together one at a time.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    files: Vec<Checkpoint>,
+    tensors: BTreeMap<String, Scattered>,
+}
+
+/// A tensor that several files have stretches of.
+#[derive(Debug)]
+struct Scattered {
+    dtype: DType,
+    shape: Vec<usize>,
+    /// In which order the stretches follow each other.
+    strides: Vec<isize>,
+    /// The number of the file, where its stretch begins, and how long it is.
+    stretches: Vec<(usize, usize, usize)>,
+}
+
+impl Checkpoint {
+    /// The files of all ranks, in order, as one checkpoint.
+    pub(super) fn assemble(name: String, files: Vec<Checkpoint>) -> Result<Checkpoint> {
+        let manifest = merged(&files)?;
+        let mut tensors = BTreeMap::new();
+        let params = files[0].manifest.crc32.keys().filter(|tensor| tensor.starts_with("params/"));
+        for tensor in params.chain(manifest.arrays.iter().map(|(_, tensor)| tensor)) {
+            tensors.insert(tensor.clone(), Scattered::of(tensor, &files)?);
+        }
+        let assembly = Assembly { files, tensors };
+        let metadata = metadata(None, &assembly.specs()).map_err(|problem| assembly.files[0].damaged(problem))?;
+        let structure = assembly.files[0].structure.clone();
+        Ok(Checkpoint::new(Tensors::elsewhere(name, metadata), manifest, structure, Some(assembly)))
+    }
+
+    /// Writes the files of all ranks as one.
+    pub(super) fn write_as_one(&self, shown: &str, to: &mut (impl Write + Seek)) -> Result<()> {
+        let specs = self.assembly.as_ref().map(Assembly::specs).unwrap_or_default();
+        let read = |number: usize, take: Take<'_>| take(&self.bytes(specs[number].name())?);
+        write(shown, to, &specs, read, self.manifest.clone()).map(drop)
+    }
+
+    /// Fills a stretch of an array, of which the file has all.
+    pub(super) fn fill_part(&self, tensor: &str, leaf: &mut LeafMut<'_>, part: &PartOf) -> Result<()> {
+        let mut data = Buffer::zeros(leaf.dtype(), elements(&part.shape).unwrap_or(0));
+        self.fill(tensor, &mut LeafMut::lend(laid(&data, &part.shape, &part.strides)))?;
+        let len = elements(leaf.shape()).unwrap_or(0);
+        with_dtype!(leaf.dtype(), T => {
+            let data = data.get_mut::<T>().unwrap_or_default();
+            leaf.copy_from(&LeafRef::from_slice(&data[part.begins..part.begins + len], &[len])?);
+        });
+        Ok(())
+    }
+}
+
+impl Assembly {
+    /// All tensors, as they follow each other in one file.
+    pub(super) fn specs(&self) -> Vec<Spec> {
+        let spec = |(name, tensor): (&String, &Scattered)| Spec::new(name.clone(), tensor.dtype, &tensor.shape);
+        let mut specs: Vec<Spec> = self.tensors.iter().map(spec).collect();
+        in_order(&mut specs, |spec| spec);
+        specs
+    }
+
+    /// As [`Checkpoint::verify`], of each file.
+    pub(super) fn verify(&self) -> Result<()> {
+        self.files.iter().try_for_each(Checkpoint::verify)
+    }
+
+    /// A tensor's bytes as they are in a file, checked.
+    pub(super) fn bytes(&self, tensor: &str) -> Result<Vec<u8>> {
+        let Some(scattered) = self.tensors.get(tensor) else { return Ok(Vec::new()) };
+        let len = elements(&scattered.shape).unwrap_or(0);
+        let mut data = Buffer::zeros(scattered.dtype, len);
+        for &(file, begins, len) in &scattered.stretches {
+            with_dtype!(scattered.dtype, T => {
+                let data = data.get_mut::<T>().unwrap_or_default();
+                let mut stretch = LeafMut::from_slice(&mut data[begins..begins + len], &[len])?;
+                self.files[file].fill(tensor, &mut stretch)
+            })?;
+        }
+        Ok(LeafRef::lend(laid(&data, &scattered.shape, &scattered.strides)).to_bytes())
+    }
+}
+
+/// An array in memory whose strides go through all of its elements.
+fn laid(data: &Buffer, shape: &[usize], strides: &[isize]) -> LeafParts {
+    LeafParts { data: data.raw(), shape: shape.into(), strides: strides.into() }
+}
+
+/// What all files say together.
+fn merged(files: &[Checkpoint]) -> Result<Manifest> {
+    let first = &files[0].manifest;
+    let mut whole =
+        Manifest { shard: None, parts: BTreeMap::new(), crc32: BTreeMap::new(), arrays: Vec::new(), ..first.clone() };
+    let mut values: BTreeMap<_, _> = first.values.iter().map(|(name, value)| (name, (*value, 0))).collect();
+    let mut known = BTreeSet::new();
+    for (rank, file) in files.iter().enumerate() {
+        let of_file = &file.manifest;
+        if (&of_file.optimizer, &of_file.structure) != (&first.optimizer, &first.structure) {
+            return Err(file.damaged("it is of another optimizer or model than that of rank 0"));
+        }
+        for (name, value) in &of_file.values {
+            match values.entry(name) {
+                Entry::Vacant(place) => {
+                    place.insert((*value, rank));
+                    whole.values.push((name.clone(), *value));
+                }
+                Entry::Occupied(place) if place.get().0.same(value) => {}
+                Entry::Occupied(place) => {
+                    let other = place.get().1;
+                    return Err(file.damaged(format_args!("`{name}` is not what it is on rank {other}")));
+                }
+            }
+        }
+        let new = of_file.arrays.iter().filter(|(_, tensor)| known.insert(tensor));
+        whole.arrays.extend(new.cloned());
+    }
+    Ok(whole)
+}
+
+impl Scattered {
+    /// Where a tensor is, of which each file has a stretch or all, or nothing.
+    fn of(tensor: &str, files: &[Checkpoint]) -> Result<Scattered> {
+        let having = files.iter().enumerate().filter(|(_, file)| file.tensors.metadata.info(tensor).is_some());
+        let having: Vec<_> = having.collect();
+        // Where one rank has a leaf whole, the others have a part without elements.
+        let is_nothing = |file: &Checkpoint| {
+            let info = file.tensors.metadata.info(tensor);
+            file.manifest.parts.contains_key(tensor) && info.is_some_and(|info| elements(&info.shape) == Some(0))
+        };
+        let nowhere = having.iter().all(|(_, file)| is_nothing(file));
+        let mut of_tensor: Option<Scattered> = None;
+        for (number, file) in having.into_iter().filter(|(_, file)| nowhere || !is_nothing(file)) {
+            let info = file.tensors.info(tensor)?;
+            let part = file.manifest.parts.get(tensor);
+            let dtype = leaf_dtype(info.dtype);
+            let dtype = dtype.ok_or_else(|| file.damaged(format_args!("`{tensor}` is of type {:?}", info.dtype)))?;
+            let all = PartOf { begins: 0, shape: info.shape.clone(), strides: dense_strides(&info.shape).to_vec() };
+            let PartOf { begins, shape, strides } = part.unwrap_or(&all).clone();
+            let known = of_tensor.get_or_insert_with(|| Scattered {
+                dtype,
+                shape: shape.clone(),
+                strides: strides.clone(),
+                stretches: Vec::new(),
+            });
+            if (known.dtype, &known.shape, &known.strides) != (dtype, &shape, &strides) {
+                return Err(file.damaged(format_args!("`{tensor}` is no part of that of other ranks")));
+            }
+            // The file says how the whole lies: what it says must lie in it.
+            let bytes = elements(&shape).and_then(|len| len.checked_mul(dtype.size()));
+            if strides.len() != shape.len() || bytes.is_none() || matching_strides(&shape, &strides)[..] != strides[..]
+            {
+                return Err(file.damaged(format_args!("`{tensor}` is larger than any memory, or lies in no order")));
+            }
+            let len = elements(&info.shape).unwrap_or(usize::MAX);
+            match (part, known.stretches.first()) {
+                // What is not shared out is the same everywhere.
+                (None, Some((other, ..))) => {
+                    if files[*other].manifest.crc32.get(tensor) != file.manifest.crc32.get(tensor) {
+                        return Err(file.damaged(format_args!("`{tensor}` is not what it is on other ranks")));
+                    }
+                }
+                _ => known.stretches.push((number, begins, len)),
+            }
+        }
+        let Some(mut known) = of_tensor else {
+            return Err(files[0].damaged(format_args!("there is no tensor `{tensor}`")));
+        };
+        known.stretches.sort_by_key(|(_, begins, len)| (*begins, *len));
+        let mut filled = 0;
+        for (number, begins, len) in &known.stretches {
+            if *begins != filled {
+                let problem = format_args!("`{tensor}` begins at {begins}, where that of other ranks ends at {filled}");
+                return Err(files[*number].damaged(problem));
+            }
+            filled = begins.saturating_add(*len);
+        }
+        let expected = elements(&known.shape).unwrap_or(0);
+        if filled != expected {
+            let problem = format_args!("`{tensor}` has {filled} of {expected} elements on all ranks together");
+            return Err(files[0].damaged(problem));
+        }
+        Ok(known)
+    }
+}
