@@ -23,6 +23,7 @@ pages! {
     constraints: "../docs/constraints.md",
     multi_steps: "../docs/multi-steps.md",
     sparse: "../docs/sparse.md",
+    few_bits: "../docs/few-bits.md",
     state: "../docs/state.md",
     averaging: "../docs/averaging.md",
     many_machines: "../docs/many-machines.md",

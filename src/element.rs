@@ -6,6 +6,11 @@ use core::ops::Range;
 use num_traits::{Float, NumAssign};
 
 mod cube_root;
+#[cfg(feature = "half")]
+mod sixteen_bits;
+
+#[cfg(feature = "half")]
+pub(crate) use sixteen_bits::SixteenBits;
 
 /// The type of a leaf's elements.
 ///
@@ -129,6 +134,10 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     /// Unlike [`Float::cbrt`] it is plain arithmetic, which vectorises and has the same bits everywhere.
     fn cube_root(self) -> Self;
 
+    /// The nearest value of another type of leaves, ties to even, if that has fewer bits.
+    #[doc(hidden)]
+    fn rounded(self, dtype: DType) -> Self;
+
     /// The smallest positive number, which is subnormal.
     #[doc(hidden)]
     fn of_smallest() -> Self;
@@ -237,6 +246,11 @@ impl Real for f32 {
     }
 
     #[inline(always)]
+    fn rounded(self, dtype: DType) -> f32 {
+        with_dtype!(dtype, T => convert::<T, f32>(convert::<f32, T>(self)))
+    }
+
+    #[inline(always)]
     fn of_smallest() -> f32 {
         f32::from_bits(1)
     }
@@ -262,6 +276,11 @@ impl Real for f64 {
     #[inline(always)]
     fn cube_root(self) -> f64 {
         cube_root::double(self)
+    }
+
+    #[inline(always)]
+    fn rounded(self, dtype: DType) -> f64 {
+        with_dtype!(dtype, T => convert::<T, f64>(convert::<f64, T>(self)))
     }
 
     #[inline(always)]
@@ -323,86 +342,6 @@ impl Element for f64 {
     }
 }
 
-#[cfg(feature = "half")]
-impl Element for half::f16 {
-    type Compute = f32;
-    const DTYPE: DType = DType::F16;
-
-    // Both directions are written out without branches, because `half` asks the CPU for each element, which keeps loops
-    // from vectorising. A test compares them with `half` for every bit pattern.
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        let bits = u32::from(self.to_bits());
-        let magnitude = (bits & 0x7fff) << 13;
-        // The exponents' biases differ by 112; the product is exact, for subnormals too.
-        let finite = (f32::from_bits(magnitude) * f32::from_bits((112 + 127) << 23)).to_bits();
-        let special = magnitude | 0x7f80_0000;
-        f32::from_bits((bits & 0x8000) << 16 | if bits & 0x7c00 == 0x7c00 { special } else { finite })
-    }
-    #[inline(always)]
-    fn narrow(value: f32) -> half::f16 {
-        let sign = (value.to_bits() >> 16) & 0x8000;
-        let bits = value.to_bits() & 0x7fff_ffff;
-        // Subnormal: adding a half lets the addition itself do the shifting and the rounding.
-        let subnormal = (f32::from_bits(bits) + 0.5).to_bits().wrapping_sub(0.5_f32.to_bits());
-        let odd = (bits >> 13) & 1;
-        let normal = bits.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
-        let special = if bits > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
-        let finite = if bits < 113 << 23 { subnormal } else { normal };
-        half::f16::from_bits((sign | if bits >= (127 + 16) << 23 { special } else { finite }) as u16)
-    }
-    #[inline(always)]
-    fn as_f64(self) -> f64 {
-        f64::from(self.widen())
-    }
-    #[inline(always)]
-    fn from_f64(value: f64) -> half::f16 {
-        half::f16::narrow(round_to_odd(value))
-    }
-}
-
-#[cfg(feature = "half")]
-impl Element for half::bf16 {
-    type Compute = f32;
-    const DTYPE: DType = DType::Bf16;
-
-    // Written out, not `to_f32`, because that has a branch for NaN which keeps loops from vectorising; a shift is exact
-    // for every value.
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-    // Round to nearest, ties to even, on the bits; a NaN stays a NaN by setting its quiet bit. Branch-free for the same
-    // reason as `widen`.
-    #[inline(always)]
-    fn narrow(value: f32) -> half::bf16 {
-        let bits = value.to_bits();
-        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-        let quiet = (bits >> 16) | 0x40;
-        half::bf16::from_bits(if value.is_nan() { quiet as u16 } else { rounded as u16 })
-    }
-    #[inline(always)]
-    fn as_f64(self) -> f64 {
-        f64::from(self.widen())
-    }
-    #[inline(always)]
-    fn from_f64(value: f64) -> half::bf16 {
-        half::bf16::narrow(round_to_odd(value))
-    }
-}
-
-/// An `f32` that rounds to the same 16-bit value as the `f64` does: rounding to nearest twice can go wrong at a tie, so
-/// the first rounding truncates and remembers in the last bit that something was lost.
-#[cfg(feature = "half")]
-#[inline(always)]
-fn round_to_odd(value: f64) -> f32 {
-    let near = value as f32;
-    let inexact = f64::from(near) != value && near.is_finite();
-    // Back towards zero if it was rounded away from it; then the last bit is set, which is also right if it was set.
-    let away = inexact && f64::from(near).abs() > value.abs();
-    f32::from_bits((near.to_bits() - u32::from(away)) | u32::from(inexact))
-}
-
 /// Runs `$body` with the type alias `$T` standing for the Rust type of a [`DType`] value.
 ///
 /// The one place where a run-time dtype becomes a type; without the feature `half` the 16-bit types cannot occur, since
@@ -446,48 +385,5 @@ pub(crate) fn convert<A: Element, B: Element>(value: A) -> B {
         B::narrow(B::Compute::of(value.widen().as_f64()))
     } else {
         B::from_f64(value.as_f64())
-    }
-}
-
-#[cfg(all(test, feature = "half"))]
-mod tests {
-    use half::{bf16, f16};
-
-    use super::*;
-
-    #[test]
-    fn rounding_from_f64_is_rounding_once() {
-        // Just above, at and just below a tie, by less than f32 can tell.
-        let tiny = 2.0_f64.powi(-40);
-        for (tie, up) in [
-            (1.0 + 2.0_f64.powi(-11), 1.0 + 2.0_f64.powi(-10)),
-            (1.0 + 3.0 * 2.0_f64.powi(-11), 1.0 + 2.0_f64.powi(-9)),
-        ] {
-            assert_eq!(Element::as_f64(<f16 as Element>::from_f64(tie + tiny)), up);
-            assert!(Element::as_f64(<f16 as Element>::from_f64(tie - tiny)) < up);
-            assert_eq!(Element::as_f64(<f16 as Element>::from_f64(-tie - tiny)), -up);
-        }
-        assert_eq!(<bf16 as Element>::from_f64(1.0 + 2.0_f64.powi(-8) + tiny).widen(), 1.0 + 2.0_f32.powi(-7));
-        assert_eq!(<bf16 as Element>::from_f64(1e300).widen(), f32::INFINITY);
-        assert!(<f16 as Element>::from_f64(f64::NAN).widen().is_nan());
-    }
-
-    #[test]
-    fn sixteen_bit_conversions_agree_with_half_for_every_bit_pattern() {
-        for bits in 0..=u16::MAX {
-            let (f, b) = (f16::from_bits(bits), bf16::from_bits(bits));
-            assert!(f.widen().to_bits() == f.to_f32().to_bits() || f.is_nan() && f.widen().is_nan(), "{bits:x}");
-            assert!(b.widen().to_bits() == b.to_f32().to_bits() || b.is_nan() && b.widen().is_nan(), "{bits:x}");
-            // The value itself, its neighbours in f32, and the ties on either side.
-            for wide in [f.widen(), b.widen()] {
-                for offset in [0_i32, 1, -1, 0xfff, 0x1000, 0x1001, -0x1000, 0x7fff, 0x8000, 0x8001, -0x8000] {
-                    let x = f32::from_bits(wide.to_bits().wrapping_add_signed(offset));
-                    let (ours, theirs) = (f16::narrow(x), f16::from_f32(x));
-                    assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(), "{x:e}");
-                    let (ours, theirs) = (bf16::narrow(x), bf16::from_f32(x));
-                    assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(), "{x:e}");
-                }
-            }
-        }
     }
 }

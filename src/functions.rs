@@ -11,7 +11,7 @@ pub use crate::optimizer::{
 pub use crate::transform::{
     adaptive_grad_clip, add_decayed_weights, add_noise, apply_every, centralize, clip, clip_by_block_norm,
     clip_by_block_rms, clip_by_global_norm, differentially_private_aggregate, ema, hutchinson_estimator_diag_hessian,
-    identity, keep_params_nonnegative, measure_fn, measure_with_ema, measurements, monitor, normalize,
+    identity, kahan_summation, keep_params_nonnegative, measure_fn, measure_with_ema, measurements, monitor, normalize,
     normalize_by_update_norm, of_params, project, ratio, reduce_on_plateau, reduce_variance, scale, scale_by_acprop,
     scale_by_adadelta, scale_by_adam, scale_by_adam_mini, scale_by_adamax, scale_by_adan, scale_by_ademamix,
     scale_by_adopt, scale_by_amsgrad, scale_by_backtracking_linesearch, scale_by_belief, scale_by_cocob,
@@ -21,11 +21,11 @@ pub use crate::transform::{
     scale_by_rms, scale_by_rowwise_rss, scale_by_rprop, scale_by_rss, scale_by_schedule, scale_by_shampoo,
     scale_by_shape, scale_by_sign, scale_by_simplified_ademamix, scale_by_sm3, scale_by_soap, scale_by_sophia,
     scale_by_stable_adam, scale_by_stddev, scale_by_trust_ratio, scale_by_yogi, scale_by_zoom_linesearch, set_to_zero,
-    snapshot, trace, zero_nans,
+    snapshot, stochastic_rounding, trace, zero_nans,
 };
 pub use crate::wrapper::{
     apply_if_finite, boxed, cautious, chain, conditionally_mask, conditionally_transform, flatten, freezable, freeze,
-    inject_hyperparams, injected_hyperparams, lookahead, masked, mechanize, multi_steps, named_chain, narrow,
+    inject_hyperparams, injected_hyperparams, lookahead, masked, master, mechanize, multi_steps, named_chain, narrow,
     params_ema, params_swa, partition, sam, schedule_free, selective_transform, sharded, skip_absent,
     skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_if, step_lt, step_mod, value_if, value_lt,
 };

@@ -49,6 +49,7 @@ const LAYERS: &[&str] = &[
     "projection",
     "transform/moment",
     "transform/rescale",
+    "transform/leaf_types",
     "transform/elementwise",
     "transform/adaptive",
     "transform/norms",

@@ -49,6 +49,11 @@ fn run_dtype<E: trees::Number>(shapes: &Shapes, dtype: &str, filter: &str) {
     bench.run("zero_nans+clip+adamw", chained());
     bench.run("multi_steps_emit", multi_steps(chained(), 1));
     bench.run_hold("multi_steps_hold", multi_steps(chained(), 1_000_000));
+    if E::SIZE == 2 {
+        bench.run("master_adamw", master(adamw(1e-3)));
+        bench.run("adamw_kahan", chain((adamw(1e-3), kahan_summation())));
+        bench.run("adamw_stochastic", chain((adamw(1e-3), stochastic_rounding(0))));
+    }
     bench.run("dyn_adamw", boxed(adamw(1e-3).weight_decay(1e-2)));
     let parts: Vec<Boxed> = vec![
         boxed(zero_nans()),

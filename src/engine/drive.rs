@@ -57,6 +57,7 @@ pub(crate) struct Work {
     sums: Vec<f64>,
     stored: Vec<Buffer>,
     copies: Vec<Option<Buffer>>,
+    there: Table,
     active: Vec<bool>,
     spare: Box<Spare>,
     shape: Shape,
@@ -87,6 +88,7 @@ impl Work {
                 Vec::new()
             },
             copies: Vec::new(),
+            there: Table::new(),
             active: active.into(),
             spare: Box::default(),
             sums: vec![0.0; pieces.all.len() * shape.sums],
@@ -180,6 +182,7 @@ impl Work {
                 params: &self.params,
                 grads: if at.gradients { &self.grads } else { &[] },
                 copies: &mut self.copies,
+                there: &mut self.there,
                 objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
             };
             let sums = complete(&self.ranks, Sums { values: &self.sums, ..none });

@@ -27,6 +27,8 @@ pub struct WholeTree<'a> {
     pub(crate) grads: &'a [TableLeaf],
     /// Copies of parameters that are not dense and of the compute type; made when first needed.
     pub(crate) copies: &'a mut Vec<Option<Buffer>>,
+    /// Room for a table of parameters at another point.
+    pub(crate) there: &'a mut Table,
     pub(crate) objective: Option<&'a mut (dyn Ask + 'a)>,
 }
 
@@ -144,6 +146,7 @@ impl WholeTree<'_> {
             params: self.params,
             grads: self.grads,
             copies: &mut *self.copies,
+            there: &mut *self.there,
             objective: self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
         }
     }
@@ -164,8 +167,11 @@ impl WholeTree<'_> {
             Some(data) => TableLeaf::dense(data),
             None => here.clone(),
         });
-        let params: Table = arrays.collect();
+        let mut params = core::mem::take(self.there);
+        params.clear();
+        params.extend(arrays);
         inside(&mut WholeTree { params: &params, ..self.with_active(self.active) });
+        *self.there = params;
     }
 
     /// The loss as a function, to be lent to a nested step.

@@ -60,6 +60,40 @@ pub(crate) fn normal(element: u64, key: [u32; 2]) -> f64 {
     pair(element / BLOCK as u64 * PAIRS as u64 + (at % PAIRS) as u64, key)[at / PAIRS]
 }
 
+/// Elements of a block of [`words`]: each of 16 counters gives eight of 16 bits.
+pub(crate) const WORDS: usize = 128;
+const COUNTERS: usize = WORDS / 8;
+
+/// The 16 random bits of each of a block of a leaf's elements. Those of one counter belong to elements that lie 16 apart, so that a
+/// register of counters is registers of elements.
+#[inline(always)]
+pub(crate) fn words(block: u64, key: [u32; 2]) -> [u16; WORDS] {
+    let mut all = [0; WORDS];
+    for i in 0..COUNTERS {
+        let bits = counted(block * COUNTERS as u64 + i as u64, key);
+        for (j, word) in bits.into_iter().enumerate() {
+            all[2 * j * COUNTERS + i] = word as u16;
+            all[(2 * j + 1) * COUNTERS + i] = (word >> 16) as u16;
+        }
+    }
+    all
+}
+
+/// The ones of one element: those in its block.
+#[inline(always)]
+pub(crate) fn word(element: u64, key: [u32; 2]) -> u16 {
+    let at = element as usize % WORDS;
+    let bits = counted(element / WORDS as u64 * COUNTERS as u64 + (at % COUNTERS) as u64, key);
+    (bits[at / COUNTERS / 2] >> (at / COUNTERS % 2 * 16)) as u16
+}
+
+/// The bits of a counter of [`words`], which no pair of normal numbers is made of.
+#[inline(always)]
+fn counted(index: u64, key: [u32; 2]) -> [u32; 4] {
+    let [low, high] = halves(index);
+    philox([low, high, 1, 0], key)
+}
+
 /// Two independent standard normal numbers from 128 random bits, by Box and Muller.
 ///
 /// No step of it is a branch or a conversion of integers that only wide instruction sets have, so that a loop over it becomes
@@ -177,6 +211,33 @@ mod tests {
             for (i, x) in normals(block, key).into_iter().enumerate() {
                 assert_eq!(x.to_bits(), normal(block * BLOCK as u64 + i as u64, key).to_bits(), "{block}, {i}");
             }
+        }
+    }
+
+    #[test]
+    fn a_block_of_words_is_the_words_of_its_elements_and_all_words_are_as_frequent() {
+        let key = leaf_key(3, 1, path_hash("layer/weight"));
+        for block in [0, 1, u64::from(u32::MAX) / 16, 1 << 40] {
+            for (i, x) in words(block, key).into_iter().enumerate() {
+                assert_eq!(x, word(block * WORDS as u64 + i as u64, key), "{block}, {i}");
+            }
+        }
+        // Of 2²⁰ words: each bit is set in half of them, as is whether one and the next differ in it; each upper byte is as
+        // frequent as the others, all within five standard deviations.
+        let n = 1 << 20;
+        let all: Vec<u16> = (0..(n / WORDS) as u64).flat_map(|block| words(block, key)).collect();
+        let within = |found: usize, chance: f64| {
+            let deviation = (n as f64 * chance * (1.0 - chance)).sqrt();
+            assert!((found as f64 - n as f64 * chance).abs() < 5.0 * deviation, "{found} of {n}, {chance}");
+        };
+        for bit in 0..16 {
+            within(all.iter().filter(|x| *x >> bit & 1 == 1).count(), 0.5);
+            for lag in [1, COUNTERS, WORDS] {
+                within((0..n).filter(|i| (all[*i] ^ all[(i + lag) % n]) >> bit & 1 == 1).count(), 0.5);
+            }
+        }
+        for byte in 0..256 {
+            within(all.iter().filter(|x| **x >> 8 == byte).count(), 1.0 / 256.0);
         }
     }
 

@@ -67,12 +67,6 @@ impl<F: Kind> Traced<F> {
         Traced::of_line(with(|r| r.put(op)))
     }
 
-    /// The nearest number that is stored in a smaller type.
-    pub(super) fn rounded(self, dtype: DType) -> Traced<F> {
-        let line = self.line();
-        Traced::of_line(with(|r| r.rounded(line, dtype)))
-    }
-
     /// A number that is known when the rule is compiled.
     fn constant(value: F) -> Traced<F> {
         Traced::put(Op::Constant(Value::number(F::TYPE, value.as_f64())))
@@ -355,6 +349,11 @@ impl<F: Kind> Real for Traced<F> {
 
     fn cube_root(self) -> Traced<F> {
         self.unary(Unary::CubeRoot)
+    }
+
+    fn rounded(self, dtype: DType) -> Traced<F> {
+        let line = self.line();
+        Traced::of_line(with(|r| r.rounded(line, dtype)))
     }
 
     fn of_smallest() -> Traced<F> {

@@ -32,6 +32,7 @@
 mod adaptive;
 mod curvature;
 mod elementwise;
+mod leaf_types;
 mod loss;
 mod matrix;
 mod moment;
@@ -46,6 +47,7 @@ mod watching;
 pub use adaptive::*;
 pub use curvature::*;
 pub use elementwise::*;
+pub use leaf_types::LeafTypes;
 pub use loss::*;
 pub use matrix::*;
 pub use noise::*;

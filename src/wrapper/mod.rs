@@ -13,6 +13,7 @@ mod freeze;
 mod inject_hyperparams;
 mod lookahead;
 mod masked;
+mod master;
 mod mechanize;
 mod multi_steps;
 mod optional;
@@ -44,6 +45,7 @@ pub use inject_hyperparams::{
 };
 pub use lookahead::{Lookahead, LookaheadState, lookahead};
 pub use masked::{Masked, MaskedState, masked};
+pub use master::{Master, MasterState, master};
 pub use mechanize::{Mechanize, MechanizeMemory, MechanizeState, mechanize};
 pub use multi_steps::{
     EveryK, MultiSteps, MultiStepsState, NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, multi_steps,

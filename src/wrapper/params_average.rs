@@ -100,7 +100,7 @@ pub struct Take<C> {
 impl<P: Averages> Arithmetic for P {
     const SLOTS: &'static [&'static str] = &["average"];
     const AFTER: bool = true;
-    const REWRITES: bool = false;
+    const REWRITES: [bool; 2] = [false; 2];
     const READS_PARAMS: bool = true;
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Take<C>;

@@ -8,6 +8,8 @@ mod anchored;
 mod averaging;
 mod beyond;
 mod exchanged;
+#[cfg(feature = "half")]
+mod few_bits;
 mod freezable;
 mod layerwise;
 #[cfg(all(feature = "config", feature = "half"))]

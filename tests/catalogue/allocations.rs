@@ -72,6 +72,7 @@ const DOCUMENTED: &[(&str, &str)] = &[
     ("sam_opaque", "makes the adversary's state anew, and runs it inside a step"),
     ("sam_opaque_dog", "makes the adversary's state anew, and runs it inside a step"),
     ("sam_schedule_free", "makes the adversary's state anew when it synchronizes"),
+    ("master_of_matrices", PRODUCTS),
     ("galore", PRODUCTS),
     ("inject_muon", PRODUCTS),
     ("muon", PRODUCTS),

@@ -13,6 +13,7 @@ pub(super) fn register(r: &mut Registry) {
         .part(|| clip(required()))
         .part(|| ema(required()))
         .part(identity)
+        .part(kahan_summation)
         .part(|| optimistic_gradient_descent(required()))
         .part(reduce_variance)
         .part(|| scale(required()))

@@ -7,10 +7,12 @@ use crate::config::given::Given;
 use crate::config::registry::{Made, Registry};
 use crate::optimizer::noisy_sgd;
 use crate::recipe::Result;
-use crate::transform::add_noise;
+use crate::transform::{add_noise, stochastic_rounding};
 
 pub(super) fn register(r: &mut Registry) {
     r.choosing("add_noise", |given| Ok(Made::named(add_noise(required(), required(), seed(given)?))))
+        .taking(&["key", "seed"]);
+    r.choosing("stochastic_rounding", |given| Ok(Made::named(stochastic_rounding(seed(given)?))))
         .taking(&["key", "seed"]);
     r.choosing("noisy_sgd", |given| Ok(Made::named(noisy_sgd(required(), seed(given)?)))).taking(&["key", "seed"]);
 }

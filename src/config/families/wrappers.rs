@@ -8,7 +8,7 @@ use crate::recipe::{ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, R
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
     NamedChain, apply_if_finite, cautious, conditionally_mask, conditionally_transform, flatten, freezable, freeze,
-    inject_hyperparams, lookahead, masked, mechanize, multi_steps, params_ema, params_swa, partition, sam,
+    inject_hyperparams, lookahead, masked, master, mechanize, multi_steps, params_ema, params_swa, partition, sam,
     schedule_free, selective_transform, skip_absent, skip_large_updates, skip_not_finite, skip_on_spike, step_ge,
     step_lt, step_mod, value_lt,
 };
@@ -18,6 +18,7 @@ pub(super) fn register(r: &mut Registry) {
         .wrapper(cautious)
         .wrapper(flatten)
         .wrapper(|inner| lookahead(inner, 1, required()))
+        .wrapper(master)
         .wrapper(mechanize)
         .wrapper(|inner| params_ema(inner, required()))
         .wrapper(params_swa)

@@ -79,6 +79,8 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     const SLOTS: &'static [&'static str] = &[];
     /// Whether `apply` reads the parameter.
     const READS_PARAMS: bool = false;
+    /// Whether the state arrays have the type of their leaf, where no other was asked for: 16 bits for leaves of 16 bits.
+    const SLOTS_OF_LEAF: bool = false;
     /// How many things `apply` counts.
     const COUNTS: usize = 0;
     /// Whether all updates are zero, whatever comes in: then they are not even written.
@@ -92,7 +94,8 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// What is worked out once a step for a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in.
+    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in, or the
+    /// [leaf's](RuleWithMemory::SLOTS_OF_LEAF).
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
         let _ = slot;
         None
@@ -205,8 +208,12 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     }
 
     fn init_state(rule: &R, at: &InitContext<'_>) -> Result<Self::State> {
-        let start =
-            |slot| Start { dtype: rule.slot_dtype(slot), value: 0.0, as_params: rule.slot_starts_as_params(slot) };
+        let start = |slot| Start {
+            dtype: rule.slot_dtype(slot),
+            of_leaf: R::SLOTS_OF_LEAF,
+            as_params: rule.slot_starts_as_params(slot),
+            ..Start::default()
+        };
         Ok(PartState { memory: rule.start(at)?, arrays: Arrays::new(R::SLOTS, at, &start)? })
     }
 

@@ -228,6 +228,7 @@ impl<R: Rule> Form<R> for OneElement {
             dtype: rule.slot_dtype(slot),
             value: rule.slot_start(slot),
             as_params: rule.slot_starts_as_params(slot),
+            ..Start::default()
         };
         let memory = Steps { count: Count::default(), updates: at.updates() };
         Ok(PartState { memory, arrays: Arrays::new(R::SLOTS, at, &start)? })

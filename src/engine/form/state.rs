@@ -6,6 +6,7 @@ use super::super::{InitContext, SlotList};
 use crate::element::DType;
 use crate::error::Result;
 use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkMut};
+use crate::tree::LeafSpec;
 
 /// State arrays by name. They belong to the engine: while a step runs nobody else can reach them, which is why a part in safe
 /// code cannot make it read or write memory that is gone or somebody else's.
@@ -16,8 +17,12 @@ pub struct Arrays {
 }
 
 /// How a state array starts.
+#[derive(Default)]
 pub(super) struct Start {
+    /// The type asked for, if one was.
     pub(super) dtype: Option<DType>,
+    /// Whether it is the type of the leaf, else the one that arithmetic is done in.
+    pub(super) of_leaf: bool,
     pub(super) value: f64,
     pub(super) as_params: bool,
 }
@@ -29,11 +34,12 @@ impl Arrays {
         start: &dyn Fn(usize) -> Start,
     ) -> Result<Arrays> {
         let one = |slot| {
-            let Start { dtype, value, as_params } = start(slot);
+            let Start { dtype, of_leaf, value, as_params } = start(slot);
             if as_params {
                 return at.params_as_moments_of(dtype);
             }
-            Moments::like(at.structure, at.active, value, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
+            let otherwise = |leaf: &LeafSpec| if of_leaf { leaf.dtype() } else { leaf.dtype().compute() };
+            Moments::like(at.structure, at.active, value, |leaf| dtype.unwrap_or_else(|| otherwise(leaf)))
         };
         Ok(Arrays { names, all: (0..names.len()).map(one).collect::<Result<_>>()? })
     }

@@ -207,8 +207,11 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     }
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State> {
-        let start =
-            |slot| Start { dtype: part.slot_dtype(slot), value: 0.0, as_params: part.slot_starts_as_params(slot) };
+        let start = |slot| Start {
+            dtype: part.slot_dtype(slot),
+            as_params: part.slot_starts_as_params(slot),
+            ..Start::default()
+        };
         Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &start)? })
     }
 

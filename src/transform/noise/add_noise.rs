@@ -1,7 +1,10 @@
-use crate::numeric::random::{BLOCK, leaf_key, normal, normals, path_hash};
+use core::ops::{Deref, DerefMut};
+
+use super::draws::Draws;
+use crate::engine::TILE;
+use crate::numeric::random::{normal, normals};
 use crate::part::prelude::*;
-use crate::state::RandomKey;
-use crate::tree::{Cursor, Strides, dense_strides, is_dense};
+use crate::state::{StateWalk, StateWalkMut};
 
 /// Adds Gaussian noise whose variance decays with the steps.
 ///
@@ -67,28 +70,34 @@ part! {
     }
 }
 
-/// What [`add_noise`] remembers.
+/// What [`add_noise`] remembers: how many steps it has done, and the seed.
 #[derive(Clone, Debug)]
 pub struct AddNoiseState {
-    /// Steps done.
-    pub count: Count,
-    /// The seed, which a run that goes on from this state keeps.
-    pub key: RandomKey,
-    leaves: Vec<NoiseLeaf>,
-    /// The number of this step, from 0, and the noise's standard deviation in it.
-    step: u64,
+    draws: Draws,
+    /// The noise's standard deviation in this step.
     deviation: f64,
 }
 
-state_fields!(AddNoiseState { count, key } knows { leaves });
+impl State for AddNoiseState {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        self.draws.walk(walk);
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        self.draws.walk_mut(walk);
+    }
+}
 
-#[derive(Clone, Debug, Hash)]
-struct NoiseLeaf {
-    /// FNV-1a of the path.
-    hash: u64,
-    shape: Vec<usize>,
-    /// The strides, if memory order is not row-major order.
-    strides: Option<Strides>,
+impl Deref for AddNoiseState {
+    type Target = Draws;
+    fn deref(&self) -> &Draws {
+        &self.draws
+    }
+}
+
+impl DerefMut for AddNoiseState {
+    fn deref_mut(&mut self) -> &mut Draws {
+        &mut self.draws
+    }
 }
 
 impl RuleWithMemory for AddNoise {
@@ -99,24 +108,13 @@ impl RuleWithMemory for AddNoise {
     type Scalars<C: Real> = ();
 
     fn start(&self, at: &InitContext<'_>) -> Result<AddNoiseState> {
-        let leaf = |leaf: &crate::tree::LeafSpec| {
-            let dense = is_dense(leaf.shape(), leaf.strides(), &dense_strides(leaf.shape()));
-            NoiseLeaf {
-                hash: path_hash(leaf.path()),
-                shape: leaf.shape().into(),
-                strides: (!dense).then(|| leaf.strides().into()),
-            }
-        };
-        let leaves = at.structure().leaves().iter().map(leaf).collect();
-        let (count, key) = (Count::default(), RandomKey::new(self.seed));
-        Ok(AddNoiseState { count, key, leaves, step: 0, deviation: 0.0 })
+        Ok(AddNoiseState { draws: Draws::new(self.seed, at), deviation: 0.0 })
     }
 
     fn begin(&self, memory: &mut AddNoiseState, _: &StepContext<'_>) {
-        let count = memory.count.get();
-        memory.count.increment();
-        let variance = self.eta.at(count) / (count as f64 + 1.0).powf(self.gamma.at(count));
-        (memory.step, memory.deviation) = (count, variance.sqrt());
+        let step = memory.draws.begin();
+        let variance = self.eta.at(step) / (step as f64 + 1.0).powf(self.gamma.at(step));
+        memory.deviation = variance.sqrt();
     }
 
     fn scalars<C: Real>(&self, _: &AddNoiseState, _: usize) {}
@@ -133,41 +131,10 @@ impl RuleWithMemory for AddNoise {
 
     #[inline(always)]
     fn apply_apart<C: Real>(&self, memory: &AddNoiseState, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
-        let (leaf, deviation, n) = (&memory.leaves[at.leaf], memory.deviation, at.u.len());
-        let key = leaf_key(memory.key.get(), memory.step, leaf.hash);
-        let Some(strides) = &leaf.strides else { return add_normals(at.u, at.start, key, deviation) };
-        let mut u = at.u.iter_mut();
-        for run in Cursor::new(&leaf.shape, strides, &dense_strides(&leaf.shape), at.start).take(n) {
-            for i in 0..run.len as isize {
-                if let Some(u) = u.next() {
-                    let place = (run.offset + i * run.stride) as u64;
-                    *u += C::of(deviation * normal(place, key));
-                }
-            }
+        let (mut room, n) = ([0.0; TILE], at.u.len());
+        memory.draws.fill(at.leaf, at.start, &mut room[..n], normal, normals);
+        for (u, x) in at.u.iter_mut().zip(&room) {
+            *u += C::of(memory.deviation * x);
         }
-    }
-}
-
-/// Adds noise to elements that follow one another in row-major order, `first` being the number of the first.
-///
-/// Plain loops: what iterators call for each block may not be inlined, and is compiled without vectors then.
-#[inline(always)]
-fn add_normals<C: Real>(u: &mut [C], first: usize, key: [u32; 2], deviation: f64) {
-    // Only the first block of a stretch may be begun.
-    let (head, rest) = u.split_at_mut(first.next_multiple_of(BLOCK).min(first + u.len()) - first);
-    for (i, u) in head.iter_mut().enumerate() {
-        *u += C::of(deviation * normal((first + i) as u64, key));
-    }
-    let block = first.div_ceil(BLOCK) as u64;
-    let (blocks, tail) = rest.as_chunks_mut::<BLOCK>();
-    for (i, u) in blocks.iter_mut().enumerate() {
-        let numbers = normals(block + i as u64, key);
-        for (u, x) in u.iter_mut().zip(&numbers) {
-            *u += C::of(deviation * x);
-        }
-    }
-    let numbers = normals(block + blocks.len() as u64, key);
-    for (u, x) in tail.iter_mut().zip(&numbers) {
-        *u += C::of(deviation * x);
     }
 }

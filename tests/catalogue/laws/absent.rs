@@ -39,6 +39,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("multi_steps_skip_large", "a window"),
     ("multi_steps_nested", "a window"),
     ("architecture_example", "a window"),
+    ("master_of_windows", "a window"),
     ("flatten", "one vector of all leaves"),
     ("flatten_lamb", "one vector of all leaves"),
     ("flatten_in_chain", "one vector of all leaves"),

@@ -11,11 +11,14 @@ mod fusing;
 mod instruction_sets;
 mod layouts;
 mod masks;
+#[cfg(feature = "half")]
+mod masters;
 mod mini_steps;
 mod neighbours;
 mod nestings;
 mod programs;
 mod readings;
+mod replayed;
 #[cfg(feature = "checkpoint")]
 mod resuming;
 mod rows;

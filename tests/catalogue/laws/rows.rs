@@ -146,6 +146,7 @@ const WHOLE_LEAVES: &[(&str, &str)] = &[
     ("lookahead_reset", "all parameters synchronize"),
     ("lookahead_reset_schedule_free", "all parameters synchronize"),
     ("lookahead_reset_settings", "all parameters synchronize"),
+    ("master_of_windows", ACCUMULATES),
     ("params_ema", "the averages of all parameters move"),
     ("params_ema_boxed", "the averages of all parameters move"),
     ("params_swa", "the averages of all parameters move"),

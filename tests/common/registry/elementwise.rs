@@ -20,6 +20,7 @@ family! {
     clip, ELEMENT, clip(0.3);
     zero_nans, ELEMENT, zero_nans();
     apply_every, WINDOWS, chain((apply_every(2), scale(-0.1)));
+    kahan_summation, ELEMENT, chain((adam(0.1), kahan_summation()));
     // Optimizers.
     optimistic_gradient_descent, ELEMENT, optimistic_gradient_descent(0.1);
     sgd, ELEMENT, sgd(0.1);

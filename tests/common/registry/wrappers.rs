@@ -62,6 +62,10 @@ family! {
     optional_members, ELEMENT, chain((Some(trace(0.9)), None::<gradchain::transform::Ema>, Some(scale(-0.1))));
     cautious_of_passes, WHOLE, cautious(chain((sgd(0.1).momentum(0.9), clip_by_global_norm(1.0))));
     cautious_boxed, WHOLE, cautious(boxed(sgd(0.1).momentum(0.9)));
+    master, ELEMENT, master(adamw(0.1));
+    master_of_passes, WHOLE, chain((trace(0.5), master(chain((clip_by_global_norm(0.1), lamb(0.1).weight_decay(0.1))))));
+    master_of_matrices, WHOLE, master(muon(0.1).weight_decay(0.1));
+    master_of_windows, WINDOWS, master(multi_steps(adamw(0.1), 2));
     mechanize, WHOLE, mechanize(sgd(0.1)).s_init(0.1);
     mechanize_in_chain, WHOLE, chain((
         clip_by_global_norm(1.0),

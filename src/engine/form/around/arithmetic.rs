@@ -8,6 +8,7 @@ use super::{Around, Wrapper};
 use crate::element::{DType, Real};
 use crate::engine::kernel::MOST_SLOTS;
 use crate::needs::Nothing;
+use crate::tree::LeafSpec;
 
 /// The form of a [`Wrapper`] that has [`Arithmetic`].
 pub type AroundWithArithmetic<Asks = Nothing> = Around<Asks, WithArithmetic>;
@@ -77,14 +78,30 @@ pub trait Arithmetic: Wrapper {
     const BEFORE: bool = false;
     /// Whether it does something to each element after what is inside.
     const AFTER: bool = false;
-    /// Whether what it does after what is inside changes the update, not only the state arrays.
-    const REWRITES: bool = true;
+    /// Whether what it does before what is inside, and after, changes the update, not only the state arrays.
+    const REWRITES: [bool; 2] = [true; 2];
+    /// Whether it makes zeros of zeros, so that it need not run where what is inside holds its updates back.
+    const KEEPS_ZEROS: bool = false;
     /// Whether it reads the parameter.
     const READS_PARAMS: bool = false;
+    /// Whether it works on gradients of some [rows](crate::tree::SparseRows) of a leaf: if its arrays need not follow where there is no
+    /// gradient.
+    const ROWS: bool = Self::SLOTS.is_empty();
+    /// The number of the state array that what is inside is shown in the place of the parameters, if it is. It has the type that
+    /// arithmetic is done in.
+    const POINT: Option<usize> = None;
+    /// Whether only some leaves have the state arrays: whether [`has_slots`](Arithmetic::has_slots) says anything.
+    const SOME_LEAVES: bool = false;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
     /// What it needs to know of a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
+
+    /// Whether a leaf has the state arrays. One that has none is left to what is inside.
+    fn has_slots(&self, leaf: &LeafSpec) -> bool {
+        let _ = leaf;
+        true
+    }
 
     /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in.
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
@@ -121,11 +138,17 @@ pub trait Own<P: Wrapper> {
     const SLOTS: &'static [&'static str] = &[];
     const BEFORE: bool = false;
     const AFTER: bool = false;
-    const REWRITES: bool = false;
+    const REWRITES: [bool; 2] = [true, false];
     const READS_PARAMS: bool = false;
+    const ROWS: bool = Self::SLOTS.is_empty();
+    const POINT: Option<usize> = None;
+    const SOME_LEAVES: bool = false;
     type Slots<C: Real>: SlotArray<C>;
     type Scalars<C: Real>: Copy + Send + Sync;
 
+    fn has_slots(_: &P, _: &LeafSpec) -> bool {
+        true
+    }
     fn slot_dtype(_: &P, _: usize) -> Option<DType> {
         None
     }
@@ -148,12 +171,13 @@ pub trait Own<P: Wrapper> {
         arrays.bytes(leaf, &|_| 2 * (Self::BEFORE && begins || Self::AFTER && ends) as usize)
     }
 
+    const KEEPS_ZEROS: bool = false;
+
     // What only those have that are `Weighing`.
     const TAKES_IN: bool = false;
     const MEETS: bool = false;
     const WAITS: bool = false;
     const SUMS: usize = 0;
-    const KEEPS_ZEROS: bool = false;
     const FUSES: bool = true;
     const READS_PARAMS_LAST: bool = false;
     type Last<C: Real>: Copy + Send + Sync;
@@ -187,12 +211,19 @@ impl<P: Arithmetic> Own<P> for WithArithmetic {
     const SLOTS: &'static [&'static str] = P::SLOTS;
     const BEFORE: bool = P::BEFORE;
     const AFTER: bool = P::AFTER;
-    const REWRITES: bool = P::REWRITES;
+    const REWRITES: [bool; 2] = P::REWRITES;
+    const KEEPS_ZEROS: bool = P::KEEPS_ZEROS;
     const READS_PARAMS: bool = P::READS_PARAMS;
+    const ROWS: bool = P::ROWS;
+    const POINT: Option<usize> = P::POINT;
+    const SOME_LEAVES: bool = P::SOME_LEAVES;
     type Slots<C: Real> = P::Slots<C>;
     type Scalars<C: Real> = P::Scalars<C>;
     type Last<C: Real> = ();
 
+    fn has_slots(part: &P, leaf: &LeafSpec) -> bool {
+        part.has_slots(leaf)
+    }
     fn slot_dtype(part: &P, slot: usize) -> Option<DType> {
         part.slot_dtype(slot)
     }

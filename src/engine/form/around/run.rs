@@ -6,7 +6,7 @@ use super::super::super::fused::with_slots;
 use super::super::super::isa::{Job, dispatch};
 use super::super::super::{
     Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, TILE, Term, Tile,
-    WholeTree, fits, fused_tile, sum_tile,
+    WholeTree, at_point, fits, fused_tile, sum_tile,
 };
 use super::super::loops::{Access, OnElement, each};
 use super::super::rule::checked_slots;
@@ -18,6 +18,7 @@ use crate::element::{Element, Real};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::state::{State, StateWalk};
+use crate::tree::LeafSpec;
 
 type Inner<P> = <P as Holds>::Inner;
 type StateOf<P> = WrapperState<<P as Wrapper>::Memory, <Inner<P> as Stage>::State>;
@@ -56,8 +57,22 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
         sums: O::SUMS,
         ..Shape::NOTHING
     };
-    let begins = if O::TAKES_IN { Shape::elementwise(false, O::READS_PARAMS) } else { own::<P, O>(O::BEFORE) };
+    let begins = match O::TAKES_IN || looks_before::<P, O>() {
+        true => Shape::elementwise(false, O::READS_PARAMS),
+        false => own::<P, O>(O::BEFORE),
+    };
     look::<P>().then(begins).then(inner).then(own::<P, O>(O::AFTER)).then(last)
+}
+
+/// Whether what is done before what is inside changes arrays only. Like what is taken in it is done in the one pass that ends there.
+const fn looks_before<P: Wrapper, O: Own<P>>() -> bool {
+    O::BEFORE && !O::REWRITES[0]
+}
+
+/// Whether a pass does what is done before what is inside, which begins there.
+#[inline(always)]
+const fn does_before<P: Wrapper, O: Own<P>>(at: usize, span: Span) -> bool {
+    O::BEFORE && if looks_before::<P, O>() { at == span.to } else { span.has(at) }
 }
 
 /// Whether the gradients are kept until what is inside has done its passes.
@@ -115,10 +130,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     const FUSES_ALWAYS: bool = Self::FUSES
         && P::ALWAYS_RUNS
         && !P::LOOKS
-        && (!P::CHOOSES || <P as Stage>::SLOTS == 0)
+        && (!(P::CHOOSES || O::SOME_LEAVES) || <P as Stage>::SLOTS == 0)
         && Inner::<P>::FUSES_ALWAYS;
-    // Arrays of its own would have to follow the rows that are not touched, and sums are compared with whole leaves.
-    const ROWS: bool = O::SLOTS.is_empty() && O::SUMS == 0;
+    // Sums are compared with whole leaves.
+    const ROWS: bool = O::ROWS && O::SUMS == 0;
 
     fn shape(part: &P) -> Shape {
         around::<P, O>(part.inner().shape())
@@ -147,12 +162,14 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         part.start(&mut memory, at, &inner)?;
         let start = |slot| Start {
             dtype: O::slot_dtype(part, slot),
-            value: 0.0,
             as_params: O::slot_starts_as_params(part, slot),
+            ..Start::default()
         };
-        let arrays = Arrays::new(O::SLOTS, at, &start)?;
+        let has_slots = |(leaf, on): (&LeafSpec, &bool)| *on && O::has_slots(part, leaf);
+        let own: Vec<_> = at.structure.leaves().iter().zip(at.active).map(has_slots).collect();
+        let arrays = Arrays::new(O::SLOTS, &at.with_active(&own), &start)?;
         let kept: &[_] = if keeps::<P, O>(part) { &["gradient"] } else { &[] };
-        let kept = Arrays::new(kept, at, &|_| Start { dtype: None, value: 0.0, as_params: false })?;
+        let kept = Arrays::new(kept, at, &|_| Start::default())?;
         Ok(WrapperState { memory, arrays, inner, active, name: P::STATE, kept })
     }
 
@@ -190,20 +207,26 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let at = told(part, &state.memory, decision, at);
         let (index, sums) = (index - P::LOOKS as usize, summed(part, &state.memory, sums).skip(P::LOOKS as usize));
         let transformation = part.inner_now(&state.memory);
-        match &state.active {
+        let StateOf::<P> { arrays, inner: of_inner, active, .. } = state;
+        let mut inside = |tree: &mut WholeTree<'_>| match active {
             Some(active) => {
                 let tree = &mut tree.with_active(active);
-                transformation.barrier(&mut state.inner, inner, &at, index, sums, tree);
+                transformation.barrier(of_inner, inner, &at, index, sums, tree);
             }
-            None => transformation.barrier(&mut state.inner, inner, &at, index, sums, tree),
+            None => transformation.barrier(of_inner, inner, &at, index, sums, tree),
+        };
+        match O::POINT {
+            Some(point) => tree.at_point(&arrays.all[point], inside),
+            None => inside(tree),
         }
     }
 
     fn finish(part: &P, state: &mut StateOf<P>, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         // What is inside is asked alone: elsewhere in a chain or partition something may hold back its own updates.
         let runs = run.decision == Some(Decision::Run);
+        let changes = O::BEFORE && O::REWRITES[0];
         let inside = run.inner.map(|inner| {
-            let mut inside = Outcome { emitted: outcome.emitted || O::BEFORE && runs, skipped: false };
+            let mut inside = Outcome { emitted: outcome.emitted || changes && runs, skipped: false };
             let sums = summed(part, &state.memory, sums).skip(P::LOOKS as usize);
             part.inner_now(&state.memory).finish(&mut state.inner, inner, sums, &mut inside);
             inside
@@ -221,7 +244,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         };
         // What is given out may be more than what comes out of what is inside.
         let gives = O::SUMS > 0 && !O::KEEPS_ZEROS && matches!(decision, Decision::Run | Decision::Alone);
-        let rewrites = O::AFTER && O::REWRITES && runs || gives;
+        let rewrites = O::AFTER && O::REWRITES[1] && !O::KEEPS_ZEROS && runs || gives;
         outcome.skipped |= did.skipped;
         outcome.emitted = acts && (did.emitted || rewrites) || passes && outcome.emitted;
     }
@@ -280,14 +303,20 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             }
             return;
         }
-        if O::BEFORE && runs && span.has(inside.at) {
-            each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
+        if runs && does_before::<P, O>(inside.at, span) {
+            match O::REWRITES[0] {
+                true => each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile),
+                false => each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile),
+            }
         }
         let transformation = part.inner_now(&state.memory);
         let end = inside.after(transformation.shape());
         let run_inside = |tile: &mut Tile<'_, C>| {
-            if let Some(inner) = &run.inner {
-                transformation.tile(&state.inner, inner, inside, span, tile);
+            let Some(inner) = &run.inner else { return };
+            let run_there = |tile: &mut Tile<'_, C>| transformation.tile(&state.inner, inner, inside, span, tile);
+            match O::POINT {
+                Some(point) => at_point(&state.arrays.all[point], tile, run_there),
+                None => run_there(tile),
             }
         };
         if O::SUMS > 0 || O::MEETS || O::WAITS {
@@ -296,7 +325,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         run_inside(tile);
         if O::AFTER && runs && span.has(end.at) {
             let own = O::scalars::<C>(part, &state.memory, tile.leaf);
-            match O::REWRITES {
+            match O::REWRITES[1] {
                 true => each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile),
                 false => each(Half::<P, O, C, false, false>(own), &state.arrays, 0, tile),
             }
@@ -309,7 +338,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         // a leaf that is not acted on.
         <P as Stage>::FUSES
             && (run.decision == Some(Decision::Run) || !O::BEFORE && !O::AFTER && !O::WAITS)
-            && (<P as Stage>::SLOTS == 0 || is_on(part, state, leaf))
+            && (<P as Stage>::SLOTS == 0 || is_on(part, state, leaf) && state.arrays.has(leaf))
             && part.inner_now(&state.memory).fuses_now(&state.inner, inner, leaf)
     }
 
@@ -345,10 +374,11 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             return if k.zero && span.has(at) { C::zero() } else { u };
         }
         let (own, slots) = slots.split_at_mut(const { arrays::<P, O>() });
-        let u = if O::BEFORE && span.has(at) { O::before(k.own, O::Slots::of(own), u, p) } else { u };
+        let u = if does_before::<P, O>(at, span) { O::before(k.own, O::Slots::of(own), u, p) } else { u };
         let beside = if O::MEETS { u } else { p };
         let (inside, own_terms) = terms[P::LOOKS as usize..].split_at_mut(Inner::<P>::SHAPE.sums);
-        let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, p, inside);
+        let there = if let Some(point) = O::POINT { own[point] } else { p };
+        let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, there, inside);
         let end = at + Inner::<P>::SHAPE.barriers;
         let u = if O::AFTER && span.has(end) { O::after(k.own, O::Slots::of(own), u, beside) } else { u };
         // The one pass that ends here counts, whatever is run again later.
@@ -364,7 +394,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         }
         let (at, inner) = (at + P::LOOKS as usize, part.inner_now(&state.memory));
         let end = at + inner.shape().barriers;
-        let begins = if O::TAKES_IN { at == span.to } else { span.has(at) };
+        let begins = if O::TAKES_IN { at == span.to } else { does_before::<P, O>(at, span) };
         let passes = [begins, span.has(end), O::WAITS && span.has(end + 1)];
         let kept = (at == span.to) as usize + span.has(end) as usize;
         inner.state_bytes(&state.inner, leaf, at, span)

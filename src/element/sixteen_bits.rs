@@ -1,0 +1,196 @@
+//! `f16` and `bf16`: how they become `f32`, and how an `f32` is rounded to them.
+
+use super::{DType, Element};
+
+impl Element for half::f16 {
+    type Compute = f32;
+    const DTYPE: DType = DType::F16;
+
+    // Both directions are written out without branches, because `half` asks the CPU for each element, which keeps loops
+    // from vectorising. A test compares them with `half` for every bit pattern.
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        let bits = u32::from(self.to_bits());
+        let magnitude = (bits & 0x7fff) << 13;
+        // The exponents' biases differ by 112; the product is exact, for subnormals too.
+        let finite = (f32::from_bits(magnitude) * f32::from_bits((112 + 127) << 23)).to_bits();
+        let special = magnitude | 0x7f80_0000;
+        f32::from_bits((bits & 0x8000) << 16 | if bits & 0x7c00 == 0x7c00 { special } else { finite })
+    }
+    #[inline(always)]
+    fn narrow(value: f32) -> half::f16 {
+        let sign = (value.to_bits() >> 16) & 0x8000;
+        let bits = value.to_bits() & 0x7fff_ffff;
+        // Subnormal: adding a half lets the addition itself do the shifting and the rounding.
+        let subnormal = (f32::from_bits(bits) + 0.5).to_bits().wrapping_sub(0.5_f32.to_bits());
+        let odd = (bits >> 13) & 1;
+        let normal = bits.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
+        let special = if bits > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
+        let finite = if bits < 113 << 23 { subnormal } else { normal };
+        half::f16::from_bits((sign | if bits >= (127 + 16) << 23 { special } else { finite }) as u16)
+    }
+    #[inline(always)]
+    fn as_f64(self) -> f64 {
+        f64::from(self.widen())
+    }
+    #[inline(always)]
+    fn from_f64(value: f64) -> half::f16 {
+        half::f16::narrow(round_to_odd(value))
+    }
+}
+
+impl Element for half::bf16 {
+    type Compute = f32;
+    const DTYPE: DType = DType::Bf16;
+
+    // Written out, not `to_f32`, because that has a branch for NaN which keeps loops from vectorising; a shift is exact
+    // for every value.
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+    // Round to nearest, ties to even, on the bits; a NaN stays a NaN by setting its quiet bit. Branch-free for the same
+    // reason as `widen`.
+    #[inline(always)]
+    fn narrow(value: f32) -> half::bf16 {
+        let bits = value.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        let quiet = (bits >> 16) | 0x40;
+        half::bf16::from_bits(if value.is_nan() { quiet as u16 } else { rounded as u16 })
+    }
+    #[inline(always)]
+    fn as_f64(self) -> f64 {
+        f64::from(self.widen())
+    }
+    #[inline(always)]
+    fn from_f64(value: f64) -> half::bf16 {
+        half::bf16::narrow(round_to_odd(value))
+    }
+}
+
+/// A type of 16 bits.
+pub(crate) trait SixteenBits: Element<Compute = f32> {
+    /// One of the two neighbours of a number, of any 16 random bits, with the chance that makes it the mean of both; the number itself if
+    /// it is of this type. What is beyond the largest number is rounded to nearest.
+    fn by_chance(value: f32, random: u16) -> f32;
+}
+
+impl SixteenBits for half::bf16 {
+    #[inline(always)]
+    fn by_chance(value: f32, random: u16) -> f32 {
+        let bits = value.to_bits();
+        let up = u32::from((bits & 0xffff) > u32::from(random));
+        let chosen = f32::from_bits((bits & 0xffff_0000) + (up << 16));
+        let nearest = half::bf16::narrow(value).widen();
+        if bits & 0x7fff_ffff < 0x7f7f_0000 { chosen } else { nearest }
+    }
+}
+
+impl SixteenBits for half::f16 {
+    #[inline(always)]
+    fn by_chance(value: f32, random: u16) -> f32 {
+        let (bits, random) = (value.to_bits(), u32::from(random));
+        let magnitude = bits & 0x7fff_ffff;
+        let normal = (magnitude & !0x1fff) + (u32::from((magnitude & 0x1fff) << 3 > random) << 13);
+        // Subnormal: multiples of 2⁻²⁴, of which there are few enough that no step of this is rounded.
+        const LARGE: f32 = (1 << 24) as f32;
+        let multiples = f32::from_bits(magnitude) * LARGE;
+        let below = multiples as i32;
+        let up = (multiples - below as f32) * 65536.0 > random as f32;
+        let subnormal = (below.wrapping_add(i32::from(up)) as f32 / LARGE).to_bits();
+        let chosen = if magnitude < (127 - 14) << 23 { subnormal } else { normal };
+        let nearest = half::f16::narrow(value).widen();
+        if magnitude < 65504.0_f32.to_bits() { f32::from_bits(bits & 0x8000_0000 | chosen) } else { nearest }
+    }
+}
+
+/// An `f32` that rounds to the same 16-bit value as the `f64` does: rounding to nearest twice can go wrong at a tie, so
+/// the first rounding truncates and remembers in the last bit that something was lost.
+#[inline(always)]
+fn round_to_odd(value: f64) -> f32 {
+    let near = value as f32;
+    let inexact = f64::from(near) != value && near.is_finite();
+    // Back towards zero if it was rounded away from it; then the last bit is set, which is also right if it was set.
+    let away = inexact && f64::from(near).abs() > value.abs();
+    f32::from_bits((near.to_bits() - u32::from(away)) | u32::from(inexact))
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::*;
+
+    /// Of all random bits, the mean is the number, and each result is a neighbour; numbers of the type stay.
+    fn is_unbiased<H: SixteenBits>(of_bits: fn(u16) -> H) {
+        for i in 0..90_u16 {
+            // All sizes that the type has, on its numbers and between them.
+            let from = of_bits(i.wrapping_mul(727)).widen();
+            let between = [1, 0x7ff, 0x1000, 0x7fff, 0x8000, 0xffff][usize::from(i) % 6];
+            for value in [from, f32::from_bits(from.to_bits().wrapping_add(between))] {
+                if value.is_nan() || value.abs() >= 65504.0 {
+                    continue;
+                }
+                let results: Vec<f32> = (0..=u16::MAX).map(|random| H::by_chance(value, random)).collect();
+                let (low, high) = (results[usize::from(u16::MAX)], results[0]);
+                assert!(results.iter().all(|x| *x == low || *x == high), "{value:e}");
+                assert_eq!((H::narrow(low).widen(), H::narrow(high).widen()), (low, high), "{value:e}");
+                assert!(low.abs() <= value.abs() && value.abs() <= high.abs(), "{low:e} {value:e} {high:e}");
+                let ups = results.iter().filter(|x| **x != low).count() as f64 / 65536.0;
+                let mean = f64::from(low) + ups * (f64::from(high) - f64::from(low));
+                let step = (f64::from(high) - f64::from(low)).abs();
+                assert!((mean - f64::from(value)).abs() <= step / 65536.0, "{mean:e} {value:e}");
+            }
+        }
+        for value in [f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, 0.0, -0.0] {
+            let nearest = H::narrow(value).widen().to_bits();
+            assert!(
+                [0, 9999, u16::MAX].iter().all(|random| H::by_chance(value, *random).to_bits() == nearest),
+                "{value}"
+            );
+        }
+        assert!(H::by_chance(f32::NAN, 7).is_nan());
+    }
+
+    #[test]
+    fn rounding_by_chance_has_the_mean_of_no_rounding() {
+        is_unbiased(f16::from_bits);
+        is_unbiased(bf16::from_bits);
+    }
+
+    #[test]
+    fn rounding_from_f64_is_rounding_once() {
+        // Just above, at and just below a tie, by less than f32 can tell.
+        let tiny = 2.0_f64.powi(-40);
+        for (tie, up) in [
+            (1.0 + 2.0_f64.powi(-11), 1.0 + 2.0_f64.powi(-10)),
+            (1.0 + 3.0 * 2.0_f64.powi(-11), 1.0 + 2.0_f64.powi(-9)),
+        ] {
+            assert_eq!(Element::as_f64(<f16 as Element>::from_f64(tie + tiny)), up);
+            assert!(Element::as_f64(<f16 as Element>::from_f64(tie - tiny)) < up);
+            assert_eq!(Element::as_f64(<f16 as Element>::from_f64(-tie - tiny)), -up);
+        }
+        assert_eq!(<bf16 as Element>::from_f64(1.0 + 2.0_f64.powi(-8) + tiny).widen(), 1.0 + 2.0_f32.powi(-7));
+        assert_eq!(<bf16 as Element>::from_f64(1e300).widen(), f32::INFINITY);
+        assert!(<f16 as Element>::from_f64(f64::NAN).widen().is_nan());
+    }
+
+    #[test]
+    fn sixteen_bit_conversions_agree_with_half_for_every_bit_pattern() {
+        for bits in 0..=u16::MAX {
+            let (f, b) = (f16::from_bits(bits), bf16::from_bits(bits));
+            assert!(f.widen().to_bits() == f.to_f32().to_bits() || f.is_nan() && f.widen().is_nan(), "{bits:x}");
+            assert!(b.widen().to_bits() == b.to_f32().to_bits() || b.is_nan() && b.widen().is_nan(), "{bits:x}");
+            // The value itself, its neighbours in f32, and the ties on either side.
+            for wide in [f.widen(), b.widen()] {
+                for offset in [0_i32, 1, -1, 0xfff, 0x1000, 0x1001, -0x1000, 0x7fff, 0x8000, 0x8001, -0x8000] {
+                    let x = f32::from_bits(wide.to_bits().wrapping_add_signed(offset));
+                    let (ours, theirs) = (f16::narrow(x), f16::from_f32(x));
+                    assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(), "{x:e}");
+                    let (ours, theirs) = (bf16::narrow(x), bf16::from_f32(x));
+                    assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(), "{x:e}");
+                }
+            }
+        }
+    }
+}

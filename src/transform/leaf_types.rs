@@ -1,0 +1,28 @@
+//! The types of leaves, for what rounds to them.
+
+use crate::element::DType;
+use crate::part::InitContext;
+use crate::state::{State, StateWalk, StateWalkMut};
+use crate::tree::LeafSpec;
+
+/// The types of the leaves, of which nothing is saved: a state is for leaves of the types that it was made for.
+#[derive(Clone, Debug, Default)]
+pub struct LeafTypes(Vec<DType>);
+
+impl LeafTypes {
+    pub(crate) fn of(at: &InitContext<'_>) -> LeafTypes {
+        LeafTypes(at.structure().leaves().iter().map(LeafSpec::dtype).collect())
+    }
+
+    /// The type of a leaf.
+    pub(crate) fn get(&self, leaf: usize) -> DType {
+        self.0[leaf]
+    }
+}
+
+impl State for LeafTypes {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.fact("dtypes", &self.0);
+    }
+    fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
+}

@@ -1,0 +1,100 @@
+//! Random numbers for the elements of leaves.
+
+use crate::numeric::random::{leaf_key, path_hash};
+use crate::part::prelude::*;
+use crate::state::RandomKey;
+use crate::tree::{Cursor, LeafSpec, Strides, dense_strides, is_dense};
+
+/// What numbers follow from: a seed, the step, the leaf's path and the element's place in row-major order, and nothing else.
+#[derive(Clone, Debug)]
+pub struct Draws {
+    /// Steps done.
+    pub count: Count,
+    /// The seed, which a run that goes on from this state keeps.
+    pub key: RandomKey,
+    leaves: Vec<Leaf>,
+    /// The number of this step, from 0.
+    step: u64,
+}
+
+state_fields!(Draws { count, key } knows { leaves });
+
+#[derive(Clone, Debug, Hash)]
+struct Leaf {
+    /// FNV-1a of the path.
+    hash: u64,
+    dtype: DType,
+    shape: Vec<usize>,
+    /// The strides, if memory order is not row-major order.
+    strides: Option<Strides>,
+}
+
+impl Draws {
+    pub(super) fn new(seed: u64, at: &InitContext<'_>) -> Draws {
+        let leaf = |leaf: &LeafSpec| {
+            let dense = is_dense(leaf.shape(), leaf.strides(), &dense_strides(leaf.shape()));
+            Leaf {
+                hash: path_hash(leaf.path()),
+                dtype: leaf.dtype(),
+                shape: leaf.shape().into(),
+                strides: (!dense).then(|| leaf.strides().into()),
+            }
+        };
+        let leaves = at.structure().leaves().iter().map(leaf).collect();
+        Draws { count: Count::default(), key: RandomKey::new(seed), leaves, step: 0 }
+    }
+
+    /// The type of a leaf.
+    pub(super) fn dtype(&self, leaf: usize) -> DType {
+        self.leaves[leaf].dtype
+    }
+
+    /// Begins a step, and says its number, from 0.
+    pub(super) fn begin(&mut self) -> u64 {
+        self.step = self.count.get();
+        self.count.increment();
+        self.step
+    }
+
+    /// The numbers of a stretch of a leaf, in memory order. They come in blocks of `N` elements; `one` is the number of one element.
+    ///
+    /// Plain loops: what iterators call for each block may not be inlined, and is compiled without vectors then.
+    #[inline(always)]
+    pub(super) fn fill<X: Copy, const N: usize>(
+        &self,
+        leaf: usize,
+        start: usize,
+        numbers: &mut [X],
+        one: impl Fn(u64, [u32; 2]) -> X,
+        block: impl Fn(u64, [u32; 2]) -> [X; N],
+    ) {
+        let leaf = &self.leaves[leaf];
+        let key = leaf_key(self.key.get(), self.step, leaf.hash);
+        if let Some(strides) = &leaf.strides {
+            let n = numbers.len();
+            let mut numbers = numbers.iter_mut();
+            for run in Cursor::new(&leaf.shape, strides, &dense_strides(&leaf.shape), start).take(n) {
+                for i in 0..run.len as isize {
+                    if let Some(number) = numbers.next() {
+                        *number = one((run.offset + i * run.stride) as u64, key);
+                    }
+                }
+            }
+            return;
+        }
+        // Only the first block of a stretch may be begun.
+        let (head, rest) = numbers.split_at_mut(start.next_multiple_of(N).min(start + numbers.len()) - start);
+        for (i, number) in head.iter_mut().enumerate() {
+            *number = one((start + i) as u64, key);
+        }
+        let first = start.div_ceil(N) as u64;
+        let (blocks, tail) = rest.as_chunks_mut::<N>();
+        for (i, numbers) in blocks.iter_mut().enumerate() {
+            *numbers = block(first + i as u64, key);
+        }
+        let n = tail.len();
+        if n > 0 {
+            tail.copy_from_slice(&block(first + blocks.len() as u64, key)[..n]);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+use super::draws::Draws;
+#[cfg(feature = "half")]
+use crate::element::SixteenBits;
+use crate::engine::TILE;
+use crate::numeric::random::{word, words};
+use crate::part::prelude::*;
+
+/// Rounds 16-bit parameters by chance when updates are added to them, so that their mean is what it would be without rounding.
+///
+/// It comes last in a chain: an update that is too small to move a `bf16` or `f16` to the next number moves it there once in a while.
+/// Leaves of other types are left as they are.
+///
+/// # Arithmetic
+///
+/// For each element of a 16-bit leaf, where `t` lies between the neighbours `a` and `b` among the numbers of its type:
+///
+/// ```text
+/// t = p + u                                 in f32
+/// t ← b with chance (t − a)/(b − a), else a
+/// u ← t − p
+/// ```
+///
+/// The mean of `p` after the step is `p + u`, as `f32` has it, as long as `|u| ≤ |p|` or `p` is 0. The update that goes out is rounded to
+/// the type of the leaf, as every update is; beyond that, where this would move the sum, it is `u` that is rounded by chance, or the mean
+/// is off by half of the distance of two neighbours at most. What is too large for the type is infinite, as with rounding to nearest.
+///
+/// The chance is a function of the seed, the step, the leaf's path, and the element's place in row-major order, and of nothing else: it
+/// is the same for every number of threads, memory layout and machine, and after a run is resumed.
+///
+/// # Cost
+///
+/// No state for elements. 16-bit leaves do not fuse into one loop, since numbers are drawn for a stretch at a time; the others do. Reads
+/// parameters.
+///
+/// # Errors
+///
+/// None of its own.
+///
+/// # Example
+///
+/// ```
+/// # #[cfg(feature = "half")] {
+/// use gradchain::prelude::*;
+/// use half::bf16;
+///
+/// let optimizer = chain((sgd(1e-3), stochastic_rounding(7)));
+/// let mut params = vec![bf16::ONE; 4096];
+/// let mut state = optimizer.init(&params)?;
+/// for _ in 0..10 {
+///     optimizer.step(&mut params, &vec![bf16::ONE; 4096], &mut state)?;
+/// }
+/// // To nearest, none would have moved: the number below 1 is 0.99609375.
+/// let mean = params.iter().map(|p| p.to_f64()).sum::<f64>() / 4096.0;
+/// assert!((mean - 0.99).abs() < 5e-4);
+/// # }
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// Zamirai and others, [Revisiting BFloat16 training](https://arxiv.org/abs/2010.06192), 2020, section 3.2; Gupta and others, [Deep
+/// learning with limited numerical precision](https://arxiv.org/abs/1502.02551), 2015. Optax and `torch.optim` have no such thing; torchao's
+/// optimizers have it as `bf16_stochastic_round`. Differs: `f16` too, and random numbers by counter.
+pub fn stochastic_rounding(seed: u64) -> StochasticRounding {
+    StochasticRounding::with(seed)
+}
+
+part! {
+    /// See [`stochastic_rounding`].
+    #[derive(Clone, Debug, PartialEq)]
+    pub StochasticRounding as "stochastic_rounding": OneElementWithMemory, ALONG;
+    given {
+        /// Chooses the random numbers.
+        seed: u64;
+    }
+}
+
+impl RuleWithMemory for StochasticRounding {
+    const APART: bool = true;
+    const READS_PARAMS: bool = true;
+    type Needs = Nothing;
+    type Memory = Draws;
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = ();
+
+    fn start(&self, at: &InitContext<'_>) -> Result<Draws> {
+        Ok(Draws::new(self.seed, at))
+    }
+
+    fn begin(&self, memory: &mut Draws, _: &StepContext<'_>) {
+        memory.begin();
+    }
+
+    fn scalars<C: Real>(&self, _: &Draws, _: usize) {}
+
+    // A leaf of 16 bits is apart.
+    #[inline(always)]
+    fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, _: &mut [u32]) -> C {
+        u
+    }
+
+    fn is_apart(&self, memory: &Draws, leaf: usize) -> bool {
+        memory.dtype(leaf) != memory.dtype(leaf).compute()
+    }
+
+    #[inline(always)]
+    fn apply_apart<C: Real>(&self, memory: &Draws, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
+        let (mut room, n) = ([0; TILE], at.u.len());
+        memory.fill(at.leaf, at.start, &mut room[..n], word, words);
+        let elements = at.u.iter_mut().zip(at.p).zip(&room);
+        #[cfg(feature = "half")]
+        match memory.dtype(at.leaf) {
+            DType::Bf16 => elements.for_each(|((u, p), word)| *u = by_chance::<half::bf16, C>(*u, *p, *word)),
+            _ => elements.for_each(|((u, p), word)| *u = by_chance::<half::f16, C>(*u, *p, *word)),
+        }
+        #[cfg(not(feature = "half"))]
+        drop(elements);
+    }
+}
+
+/// The update to a sum that is rounded by chance. The arithmetic on such a leaf is in `f32`.
+#[cfg(feature = "half")]
+#[inline(always)]
+fn by_chance<H: SixteenBits, C: Real>(u: C, p: C, word: u16) -> C {
+    let [u, p] = [u, p].map(|x| x.as_f64() as f32);
+    let t = p + u;
+    // What is smaller than both is a multiple of what they are multiples of, so that the sum with a rounded update is exact; and the
+    // way to a rounded sum may not be an update of that type.
+    let shrinks = t.abs() < u.abs() && t.abs() < p.abs();
+    let rounded = H::by_chance(if shrinks { u } else { t }, word);
+    C::of(f64::from(if shrinks || !rounded.is_finite() { rounded } else { rounded - p }))
+}

@@ -1,0 +1,79 @@
+//! 16-bit parameters under a master copy are trained as `f32` parameters are: bit for bit, as far as updates can lead there.
+
+use gradchain::needs::Level;
+use gradchain::prelude::*;
+use gradchain::state::{Entry, State, StateWalk};
+use gradchain::tree::DynTree;
+
+use super::{LeafPlan, Number, Order, noise, registry, same_state, tree};
+use crate::common::given::{Member, Registered, needs};
+use crate::common::subject::AnyState;
+use crate::common::values;
+
+/// Entries of which that is not so, and why.
+const OTHERWISE: &[(&str, &str)] = &[];
+
+/// Numbers that 16 bits hold, of all leaves; parameters are so large that no step halves or doubles one.
+fn numbers(number: Number, seed: u64, shift: f64) -> DynTree {
+    let leaf = |shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
+    tree(&[leaf(&[40]), leaf(&[3, 4]), leaf(&[])], |leaf, i| {
+        let x = noise(seed, leaf, i);
+        half::bf16::from_f64(x + if x < 0.0 { -shift } else { shift }).to_f64()
+    })
+}
+
+/// The masters of all leaves, as the parameters of the same training in `f32`, and the state inside.
+fn trained(entry: &Member, number: Number) -> Option<(Vec<Vec<f64>>, AnyState)> {
+    let grads = (0..4).map(|t| numbers(number, 2 + t, 0.0));
+    let mut params = numbers(number, 1, 64.0);
+    if number == Number::F32 {
+        let mut state = entry.init(&params).unwrap();
+        for grads in grads {
+            entry.step_given(&mut params, &grads, &mut state).unwrap();
+        }
+        return Some((values(&params).into_iter().map(|(_, x)| x).collect(), AnyState::of(&*state)));
+    }
+    let optimizer = master(entry.clone());
+    let mut state = optimizer.init(&params).unwrap();
+    for grads in grads {
+        optimizer.step_given(&mut params, &grads, &mut state).unwrap();
+        let rounded = state.master().leaves().map(|leaf| state.master().get::<f32>(leaf).unwrap().to_vec());
+        // Where an update did not lead to the rounded master, this is no such training.
+        for ((_, leaf), master) in values(&params).iter().zip(rounded) {
+            if leaf.iter().zip(master).any(|(p, m)| *p != half::bf16::from_f32(m).to_f64()) {
+                return None;
+            }
+        }
+    }
+    let mut masters = Vec::new();
+    state.walk(&mut StateWalk::new(&mut |path, entry| {
+        if let ("master", Entry::Moments(moments)) = (path, entry) {
+            masters = (0..3).map(|leaf| moments.to_array(leaf).unwrap().into_iter().collect()).collect();
+        }
+    }));
+    Some((masters, AnyState::of(state.inner())))
+}
+
+#[test]
+fn a_master_copy_is_trained_as_f32_parameters_are() {
+    let (mut kept, mut tried) = (Vec::new(), 0);
+    for entry in registry() {
+        // A loss is of the parameters that there are, not of their master.
+        let boxed = entry.boxed();
+        if needs(&boxed) != Level::Nothing {
+            continue;
+        }
+        let (single, Some(held)) = (trained(&boxed, Number::F32).unwrap(), trained(&boxed, Number::Bf16)) else {
+            continue;
+        };
+        tried += 1;
+        if single.0 != held.0 || !same_state(&single.1, &held.1) {
+            kept.push(entry.name().to_owned());
+        }
+    }
+    let expected: Vec<&str> = OTHERWISE.iter().map(|(name, _)| *name).collect();
+    let all = std::env::var("ENTRY").is_err();
+    assert!(!all || tried > 150, "{tried} entries were tried");
+    assert!(!all || kept == expected, "{tried} entries were tried; trained otherwise: {kept:?}");
+    assert!(kept.iter().all(|name| expected.contains(&&**name)), "trained otherwise: {kept:?}");
+}
