@@ -119,8 +119,9 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 ///
 /// # Cost
 ///
-/// A rank has up to twice the parts of another. A step takes as long as the rank that has most: with 8 parts on 3
-/// ranks, which have 2, 2 and 4, a half more than if they were even.
+/// A step takes as long as the rank that has most. If `parts` is a power of two a rank has up to twice the parts of
+/// another: with 8 parts 3 ranks have 2, 2 and 4, which takes a half more than if they were even. Else it can be more:
+/// 2 ranks have 8 and 1 of 9.
 ///
 /// # Errors
 ///
