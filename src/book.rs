@@ -27,6 +27,7 @@ pages! {
     state: "../docs/state.md",
     averaging: "../docs/averaging.md",
     many_machines: "../docs/many-machines.md",
+    scale_on_paper: "../docs/scale-on-paper.md",
     checkpoints: "../docs/checkpoints.md",
     adaptive: "../docs/adaptive.md",
     sign: "../docs/sign.md",

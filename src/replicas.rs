@@ -10,14 +10,14 @@ impl<T: Stage> OptState<T> {
     /// The weighted mean of replicas' states, by kind: a state to go on with from the mean of their
     /// [parameters](crate::tree::average_params).
     ///
-    /// Moments and scalars are averaged as by [`average`]; counts, flags and keys go by their policy and are never made into
-    /// anything else. What is no part of the [`schema`](OptState::schema), such as masks, is the first state's.
+    /// Moments and scalars are averaged as by [`average`]; counts, flags and keys go by their policy and are never made
+    /// into anything else. What is no part of the [`schema`](OptState::schema), such as masks, is the first state's.
     ///
     /// # Errors
     ///
-    /// If there is no state, a weight is negative or not finite, all weights are zero, a policy refuses, or the states do not
-    /// fit each other: they were made for parameters of other structures, or by transformations with other fields. If one
-    /// was left half written by a panic. The states are not changed.
+    /// If there is no state, a weight is negative or not finite, all weights are zero, a policy refuses, or the states
+    /// do not fit each other: they were made for parameters of other structures, or by transformations with other
+    /// fields. If one was left half written by a panic. The states are not changed.
     ///
     /// # Example
     ///
@@ -41,8 +41,8 @@ impl<T: Stage> OptState<T> {
     /// # References
     ///
     /// Yu, Jin and Yang, [On the linear speedup analysis of communication efficient momentum
-    /// SGD](https://arxiv.org/abs/1905.03817), 2019, algorithm 1, average momentum as well as parameters. Optax and PyTorch
-    /// have none: a mean over a tree of arrays makes fractions of counts and numbers of flags.
+    /// SGD](https://arxiv.org/abs/1905.03817), 2019, algorithm 1, average momentum as well as parameters. Optax and
+    /// PyTorch have none: a mean over a tree of arrays makes fractions of counts and numbers of flags.
     pub fn average(states: &[(&OptState<T>, f64)], options: AverageOptions) -> Result<OptState<T>> {
         states.iter().try_for_each(|(state, _)| state.usable())?;
         let Some(((first, _), others)) = states.split_first() else {
@@ -64,13 +64,15 @@ impl<T: Stage> OptState<T> {
     }
 
     /// Replaces the state by the mean of those of all ranks, by kind, for ranks that train alone for a while: as
-    /// [`average`](OptState::average) of all, each of the same weight, and what [`collective::average`](crate::collective::average) is for
-    /// parameters. All ranks have the same bits then: of keys, where they are not refused, those of rank 0.
+    /// [`average`](OptState::average) of all, each of the same weight, and what
+    /// [`collective::average`](crate::collective::average) is for parameters. All ranks have the same bits then: of
+    /// keys, where they are not refused, those of rank 0.
     ///
     /// # Errors
     ///
-    /// If the ranks' states differ in a leaf or a field, or a policy refuses: all ranks have an error then that names it, and nothing has been
-    /// changed. If a rank is lost: the state cannot be used any more then. If this state was left half written by a panic.
+    /// If the ranks' states differ in a leaf or a field, or a policy refuses: all ranks have an error then that names
+    /// it, and nothing has been changed. If a rank is lost: the state cannot be used any more then. If this state was
+    /// left half written by a panic.
     ///
     /// # Cost
     ///

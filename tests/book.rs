@@ -74,7 +74,8 @@ fn links_lead_to_files_and_headings() {
     for document in documents.chain(["README.md", "CONTRIBUTING.md", "docs/SUMMARY.md"].map(PathBuf::from)) {
         for link in links(&read(&document)).into_iter().filter(|link| !link.contains("://")) {
             let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
-            let target = document.parent().expect("a file is in a folder").join(file);
+            let folder = document.parent().expect("a file is in a folder");
+            let target = if file.is_empty() { document.clone() } else { folder.join(file) };
             assert!(root().join(&target).exists(), "{}: {link} leads nowhere", document.display());
             let slug = |line: &str| {
                 let kept = line.trim_start_matches(['#', ' ']).chars();

@@ -62,7 +62,7 @@ fn matrix<T: GradientTransformation<Needs = Nothing>>(side: &str, optimizer: T) 
 
 /// Says whether the limit is one, and then does what it is told.
 fn serve(honest: bool, mut step: impl FnMut(), mut limit: impl FnMut()) {
-    let mut say = |line: String| {
+    let say = |line: String| {
         println!("{line}");
         std::io::stdout().flush().expect("someone who reads");
     };

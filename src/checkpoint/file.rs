@@ -62,8 +62,8 @@ impl Checkpoint {
     ///
     /// # Safety
     ///
-    /// Nobody may change or shorten the file while it is open. A file that [`Save`](super::Save) replaces is not changed:
-    /// the new one is another file of the same name.
+    /// Nobody may change or shorten the file while it is open. A file that [`Save`](super::Save) replaces is not
+    /// changed: the new one is another file of the same name.
     #[allow(unsafe_code, reason = "what a map needs is promised by the caller")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Checkpoint> {
         if let Some(shards) = ShardList::of(path.as_ref())? {
@@ -144,7 +144,8 @@ impl Checkpoint {
         self.tensors.damaged(problem)
     }
 
-    /// Reads every byte and compares the check sums. Done before anything that exists is written to, once for each file.
+    /// Reads every byte and compares the check sums. Done before anything that exists is written to, once for each
+    /// file.
     ///
     /// # Errors
     ///

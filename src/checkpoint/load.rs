@@ -97,12 +97,12 @@ impl Load {
         Load::default()
     }
 
-    /// This argument of the optimizer may differ: by its name, wherever it is, or by its place as messages show it, such as
-    /// `$.chain[1].adamw.learning_rate`. The one that is here is used.
+    /// This argument of the optimizer may differ: by its name, wherever it is, or by its place as messages show it,
+    /// such as `$.chain[1].adamw.learning_rate`. The one that is here is used.
     ///
-    /// It may not change what the state consists of: `may_differ("mu_dtype")` does not make a state of another type fit. A name that
-    /// neither optimizer has is an error. For an optimizer that is another one altogether say `may_differ("$")`, and in a
-    /// [migration](Load::migrating) what becomes of its state.
+    /// It may not change what the state consists of: `may_differ("mu_dtype")` does not make a state of another type
+    /// fit. A name that neither optimizer has is an error. For an optimizer that is another one altogether say
+    /// `may_differ("$")`, and in a [migration](Load::migrating) what becomes of its state.
     pub fn may_differ(mut self, argument: impl Into<String>) -> Load {
         self.may_differ.push(argument.into());
         self
@@ -110,9 +110,9 @@ impl Load {
 
     /// Leaves were renamed, added or removed. Fresh leaves keep their values, dropped ones are not read.
     ///
-    /// If the migration speaks of parts of the state, as [`insert_part`](Migration::insert_part) does, members of chains may have come
-    /// or gone, parts may have been wrapped, and names may be others; the [report](Report::differed) lists it. Arguments, and a part in
-    /// the place of another, still may not differ.
+    /// If the migration speaks of parts of the state, as [`insert_part`](Migration::insert_part) does, members of
+    /// chains may have come or gone, parts may have been wrapped, and names may be others; the
+    /// [report](Report::differed) lists it. Arguments, and a part in the place of another, still may not differ.
     pub fn migrating(mut self, migration: Migration) -> Load {
         self.migration = migration;
         self
@@ -125,8 +125,8 @@ impl Load {
     /// If the file is damaged or has no parameters, or anything differs that may not: the optimizer, the parameters'
     /// structure, the fields of the state. Every difference is listed, and nothing has been changed.
     ///
-    /// Parameters from a file on a disk are in memory twice while they are loaded, so that nothing has been changed either if the
-    /// file changes while it is read; those from a [mapped](Checkpoint::map) file are not.
+    /// Parameters from a file on a disk are in memory twice while they are loaded, so that nothing has been changed
+    /// either if the file changes while it is read; those from a [mapped](Checkpoint::map) file are not.
     pub fn load<T: Stage, P: TreeMut + ?Sized>(
         &self,
         file: &Checkpoint,
@@ -240,8 +240,8 @@ impl Checkpoint {
     }
 }
 
-/// Fills the parameters, whose structure has been compared. What a file on a disk holds is read before the first is written to: it
-/// may have been changed since it was verified.
+/// Fills the parameters, whose structure has been compared. What a file on a disk holds is read before the first is
+/// written to: it may have been changed since it was verified.
 fn fill_params<P: TreeMut + ?Sized>(file: &Checkpoint, moves: &Resolved, params: &mut P) -> Result<()> {
     let from = file.structure().leaves().iter().filter_map(|old| {
         let new = moves.to(old.path()).filter(|new| !moves.is_fresh(new))?;

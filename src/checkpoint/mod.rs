@@ -25,17 +25,17 @@
 //!
 //! # The file
 //!
-//! A [safetensors](https://huggingface.co/docs/safetensors) file. Its tensors are `params/{path}` for each parameter and
-//! `state/{field}/{path}` for each array of the state, in row-major order whatever the memory order. One entry of metadata,
-//! `gradchain`, is JSON: the versions of crate and format, the optimizer as data, the structure with its fingerprint, the
-//! single values of the state (counts, flags, scalars, random keys), notes of your own, and a CRC-32 of each tensor and of
-//! the header. Numbers keep every bit, NaN included.
+//! A [safetensors](https://huggingface.co/docs/safetensors) file. Its tensors are `params/{path}` for each parameter
+//! and `state/{field}/{path}` for each array of the state, in row-major order whatever the memory order. One entry of
+//! metadata, `gradchain`, is JSON: the versions of crate and format, the optimizer as data, the structure with its
+//! fingerprint, the single values of the state (counts, flags, scalars, random keys), notes of your own, and a CRC-32
+//! of each tensor and of the header. Numbers keep every bit, NaN included.
 //!
 //! # Writing
 //!
 //! The file appears under its name only when it is whole and on the disk: it is written to a temporary file in the same
-//! folder, flushed, and renamed. Whatever goes wrong before leaves an older file of that name as it was. Arrays go from the
-//! state to the file without a copy of the state being made.
+//! folder, flushed, and renamed. Whatever goes wrong before leaves an older file of that name as it was. Arrays go from
+//! the state to the file without a copy of the state being made.
 //!
 //! # Many machines
 //!
@@ -62,8 +62,8 @@
 //!
 //! [`Import`] reads a run of PyTorch's or Optax's from a safetensors file that was written there.
 //!
-//! Differs: PyTorch and Optax save state by position or as a pickled tree, and load it without comparing the optimizer's
-//! arguments; see `docs/reliability.md`.
+//! Differs: PyTorch and Optax save state by position or as a pickled tree, and load it without comparing the
+//! optimizer's arguments; see `docs/reliability.md`.
 
 mod assembly;
 mod file;

@@ -15,9 +15,10 @@ use crate::tree::Tree;
 
 /// Writes checkpoints into a folder of their own and removes those that are not to be kept.
 ///
-/// Files are called `step-000000001000.safetensors`. One process at a time may write to a folder. The last files are those that
-/// were written last: when a run goes back and goes on from an earlier step, the files of the steps that it gave up are the first
-/// to go. Only checkpoints under exactly such names are counted and removed; every other file is left alone.
+/// Files are called `step-000000001000.safetensors`. One process at a time may write to a folder. The last files are
+/// those that were written last: when a run goes back and goes on from an earlier step, the files of the steps that it
+/// gave up are the first to go. Only checkpoints under exactly such names are counted and removed; every other file is
+/// left alone.
 ///
 /// # Example
 ///
@@ -58,8 +59,8 @@ impl Rotation {
     /// Writes to this folder, which is made if it is not there. Files that an earlier process began and did not end are
     /// removed, with what ranks have written of checkpoints that were never listed. Without more, everything is kept.
     ///
-    /// Ranks that write together make one each before [`init`](crate::GradientTransformation::init) or loading: in both they meet, so that none
-    /// writes yet while another removes.
+    /// Ranks that write together make one each before [`init`](crate::GradientTransformation::init) or loading: in both
+    /// they meet, so that none writes yet while another removes.
     ///
     /// # Errors
     ///
@@ -109,13 +110,13 @@ impl Rotation {
         Ok(path)
     }
 
-    /// Writes the files of all ranks, and when their list is on the disk the first rank removes those that are not to be kept, each list with
-    /// its files. All ranks call it, with the same step and score.
+    /// Writes the files of all ranks, and when their list is on the disk the first rank removes those that are not to
+    /// be kept, each list with its files. All ranks call it, with the same step and score.
     ///
     /// # Errors
     ///
-    /// As [`Save::to_shards`]; and on the first rank if a file cannot be removed, or the folder cannot be read. The others go on in the
-    /// first case, and have an error of the collective in the second.
+    /// As [`Save::to_shards`]; and on the first rank if a file cannot be removed, or the folder cannot be read. The
+    /// others go on in the first case, and have an error of the collective in the second.
     pub fn save_shards<T: Stage, P: Tree + ?Sized>(
         &self,
         step: u64,

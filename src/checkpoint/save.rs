@@ -23,8 +23,8 @@ use crate::tree::{LeafRef, Structure, Tree, Walk};
 ///
 /// # Errors
 ///
-/// Writing fails if the state was left half written by a panic, the parameters are not of the structure that it was made
-/// for, or the file cannot be written; an older file of that name is then as it was.
+/// Writing fails if the state was left half written by a panic, the parameters are not of the structure that it was
+/// made for, or the file cannot be written; an older file of that name is then as it was.
 ///
 /// # Cost
 ///
@@ -224,8 +224,8 @@ pub(super) fn in_order<T>(tensors: &mut [T], spec: impl Fn(&T) -> &Spec) {
 /// What takes a tensor's bytes, in pieces.
 pub(super) type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
-/// Writes a file, of which `read` gives the bytes of each tensor. The header is written twice, of the same length: the check sums are
-/// known only when the tensors have been written. Returns that of the header.
+/// Writes a file, of which `read` gives the bytes of each tensor. The header is written twice, of the same length: the
+/// check sums are known only when the tensors have been written. Returns that of the header.
 pub(super) fn write(
     shown: &str,
     to: &mut (impl Write + Seek),

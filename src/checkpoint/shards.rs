@@ -32,18 +32,18 @@ const ENDING: &str = ".shard";
 const BEGINS: &[u8] = br#"{"gradchain_shards":"#;
 
 impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
-    /// Writes a checkpoint of a [`sharded`](crate::wrapper::sharded()) optimizer: each rank a file with its share of the state, the first
-    /// rank the parameters too, and when all of these are on the disk the first writes a list of them to `path`. All ranks call it,
-    /// with the same path, in a folder that they share.
+    /// Writes a checkpoint of a [`sharded`](crate::wrapper::sharded()) optimizer: each rank a file with its share of
+    /// the state, the first rank the parameters too, and when all of these are on the disk the first writes a list of
+    /// them to `path`. All ranks call it, with the same path, in a folder that they share.
     ///
-    /// [`Checkpoint::open`] opens the list, [`merge`] makes one file of all. Files of an older checkpoint of the same path are removed when
-    /// the new list is there.
+    /// [`Checkpoint::open`] opens the list, [`merge`] makes one file of all. Files of an older checkpoint of the same
+    /// path are removed when the new list is there.
     ///
     /// # Errors
     ///
     /// See [`Save`]. If any rank cannot write, all have an error; if one is lost, the others have one that
-    /// [`is_collective`](Error::is_collective). Whatever happens at whatever time, what is at `path` is the old checkpoint, whole, or the
-    /// new one.
+    /// [`is_collective`](Error::is_collective). Whatever happens at whatever time, what is at `path` is the old
+    /// checkpoint, whole, or the new one.
     ///
     /// # Example
     ///
@@ -120,8 +120,8 @@ fn all_done(collective: &dyn Collective, own: Result<Crc>) -> Result<Vec<Crc>> {
     all.iter().enumerate().map(one).collect()
 }
 
-/// Makes one file of those that several ranks have written; `list` is the path that [`Save::to_shards`] was given. The file is as one that
-/// is written without [`sharded`](crate::wrapper::sharded()).
+/// Makes one file of those that several ranks have written; `list` is the path that [`Save::to_shards`] was given. The
+/// file is as one that is written without [`sharded`](crate::wrapper::sharded()).
 ///
 /// # Errors
 ///
@@ -202,8 +202,8 @@ pub(super) fn list_of(file: &Path) -> Option<PathBuf> {
     ours.then(|| file.with_file_name(called))
 }
 
-/// Removes the files of ranks that are of the checkpoint at this path by their names, and not in its list. That one stays is no error, nor
-/// that another rank has removed it.
+/// Removes the files of ranks that are of the checkpoint at this path by their names, and not in its list. That one
+/// stays is no error, nor that another rank has removed it.
 pub(super) fn remove_unlisted(path: &Path) {
     let listed = match ShardList::of(path) {
         Ok(list) => list.map_or(Vec::new(), |list| list.files),

@@ -12,17 +12,18 @@ use crate::tree::{LeafMut, LeafRef, Structure, TreeMut, WalkMut};
 ///
 /// # Arithmetic
 ///
-/// In `f64`, in pairs of neighbouring ranks, pairs of pairs, and so on; rounded once to the leaf's type. What is equal on all ranks stays, to
-/// the bit. All ranks have the same bits.
+/// In `f64`, in pairs of neighbouring ranks, pairs of pairs, and so on; rounded once to the leaf's type. What is equal
+/// on all ranks stays, to the bit. All ranks have the same bits.
 ///
 /// # Errors
 ///
-/// If the trees differ in structure: all ranks have an error then that names the leaf, and nothing has been changed. If a rank is lost, some
-/// leaves may be means already.
+/// If the trees differ in structure: all ranks have an error then that names the leaf, and nothing has been changed. If
+/// a rank is lost, some leaves may be means already.
 ///
 /// # Cost
 ///
-/// Of `n` bytes each of `k` ranks sends `n(k − 1)/k` twice, in two messages for each leaf, and has room for two of the largest leaf.
+/// Of `n` bytes each of `k` ranks sends `n(k − 1)/k` twice, in two messages for each leaf, and has room for two of the
+/// largest leaf.
 ///
 /// # Example
 ///
@@ -44,8 +45,8 @@ use crate::tree::{LeafMut, LeafRef, Structure, TreeMut, WalkMut};
 ///
 /// # References
 ///
-/// Stich, [Local SGD converges fast and communicates little](https://arxiv.org/abs/1805.09767), 2019, algorithm 1. PyTorch averages by
-/// `all_reduce`, whose order is the library's.
+/// Stich, [Local SGD converges fast and communicates little](https://arxiv.org/abs/1805.09767), 2019, algorithm 1.
+/// PyTorch averages by `all_reduce`, whose order is the library's.
 pub fn average<P: TreeMut + ?Sized>(collective: &dyn Collective, params: &mut P) -> Result<()> {
     let leaves: Vec<String> = Structure::of(params)?.leaves().iter().map(ToString::to_string).collect();
     agree(collective, "the structure of what is averaged", &leaves)?;

@@ -2,9 +2,10 @@
 //!
 //! Guide: [Many machines](https://docs.rs/crate/gradchain/latest/source/docs/many-machines.md).
 //!
-//! A [`Collective`] is a group of processes or threads, its *ranks*, each of which calls the same methods in the same order. The
-//! group can be threads of one process, by [`threads`], or processes on many machines, by MPI in the crate `gradchain-mpi`. What uses it is
-//! [`sharded`](crate::wrapper::sharded()); [`average`] is for ranks that train alone for a while.
+//! A [`Collective`] is a group of processes or threads, its *ranks*, each of which calls the same methods in the same
+//! order. The group can be threads of one process, by [`threads`], or processes on many machines, by MPI in the crate
+//! `gradchain-mpi`. What uses it is [`sharded`](crate::wrapper::sharded()); [`average`] is for ranks that train alone
+//! for a while.
 
 mod agreement;
 mod average;
@@ -23,21 +24,22 @@ use crate::error::{Error, Result};
 
 /// A group of ranks that call the same methods in the same order, and meet in each.
 ///
-/// No call waits for ever: if a rank does not come within a time that the group has been given, all others have an error that
-/// [`is_collective`](Error::is_collective), from this call and from every later one.
+/// No call waits for ever: if a rank does not come within a time that the group has been given, all others have an
+/// error that [`is_collective`](Error::is_collective), from this call and from every later one.
 ///
-/// Bytes are in vectors, whose memory an implementation may take for as long as the call lasts, and longer if it fails: a late
-/// message is then written to memory that nobody else has. After an error their contents mean nothing.
+/// Bytes are in vectors, whose memory an implementation may take for as long as the call lasts, and longer if it fails:
+/// a late message is then written to memory that nobody else has. After an error their contents mean nothing.
 ///
-/// Bytes come out as they were put in, on machines of the same byte order. What is added up is added up by the receiver, in an order of
-/// its own: how a library adds up depends on the number of ranks, and on the version.
+/// Bytes come out as they were put in, on machines of the same byte order. What is added up is added up by the
+/// receiver, in an order of its own: how a library adds up depends on the number of ranks, and on the version.
 ///
 /// # Implementing it
 ///
-/// [`all_to_all`](Self::all_to_all) and [`all_gather`](Self::all_gather) are needed, the others are made of these. A group of
-/// devices fits too: `ncclGroupStart`, one `ncclSend` and `ncclRecv` of `ncclUint8` for each rank, `ncclGroupEnd` are an all-to-all;
-/// a broadcast of each rank's part in such a group is the gathering. What is missing for NCCL is a time limit, for which
-/// `ncclCommGetAsyncError` is asked while the stream is not done, and `ncclCommAbort` called at the end of it.
+/// [`all_to_all`](Self::all_to_all) and [`all_gather`](Self::all_gather) are needed, the others are made of these. A
+/// group of devices fits too: `ncclGroupStart`, one `ncclSend` and `ncclRecv` of `ncclUint8` for each rank,
+/// `ncclGroupEnd` are an all-to-all; a broadcast of each rank's part in such a group is the gathering. What is missing
+/// for NCCL is a time limit, for which `ncclCommGetAsyncError` is asked while the stream is not done, and
+/// `ncclCommAbort` called at the end of it.
 pub trait Collective: fmt::Debug + Send + Sync {
     /// Which one this is, from 0.
     fn rank(&self) -> usize;
@@ -45,15 +47,16 @@ pub trait Collective: fmt::Debug + Send + Sync {
     /// How many there are; at least 1.
     fn size(&self) -> usize;
 
-    /// Sends each rank its part of `send`, and receives one from each, into `received`: parts in the order of the ranks, of which
-    /// `to` and `from` have the lengths in bytes. `received` is made as long as it must be.
+    /// Sends each rank its part of `send`, and receives one from each, into `received`: parts in the order of the
+    /// ranks, of which `to` and `from` have the lengths in bytes. `received` is made as long as it must be.
     ///
     /// # Errors
     ///
     /// If a rank does not come in time, calls another method, or sends another number of bytes than `from` says.
     fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], received: &mut Vec<u8>, from: &[usize]) -> Result<()>;
 
-    /// Sends `send` to all ranks, and receives that of each, in the order of the ranks; `from` has the lengths in bytes.
+    /// Sends `send` to all ranks, and receives that of each, in the order of the ranks; `from` has the lengths in
+    /// bytes.
     ///
     /// # Errors
     ///

@@ -9,8 +9,8 @@ use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree
 
 /// A mean of trees that is added up in pairs, pairs of pairs, and so on, in the order in which they come.
 ///
-/// So do the ranks of a [`sharded`](crate::wrapper::sharded()) with what they have each. If each takes the [`parts`] of a batch that are its
-/// own, and gives a step their mean, the bits of the step are the same for every number of ranks.
+/// So do the ranks of a [`sharded`](crate::wrapper::sharded()) with what they have each. If each takes the [`parts`] of
+/// a batch that are its own, and gives a step their mean, the bits of the step are the same for every number of ranks.
 ///
 /// # Arithmetic
 ///
@@ -40,8 +40,8 @@ use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree
 ///
 /// # References
 ///
-/// Higham, [The accuracy of floating point summation](https://doi.org/10.1137/0914050), 1993, pairwise summation. PyTorch and Optax add
-/// up one after another, so that the bits depend on how a batch is shared out.
+/// Higham, [The accuracy of floating point summation](https://doi.org/10.1137/0914050), 1993, pairwise summation.
+/// PyTorch and Optax add up one after another, so that the bits depend on how a batch is shared out.
 #[derive(Clone, Debug)]
 pub struct PairwiseMean<G> {
     /// Sums, each of a power of two of trees, the largest first.
@@ -58,8 +58,8 @@ impl<G: TreeMut> PairwiseMean<G> {
     ///
     /// # Errors
     ///
-    /// If it is not of the structure of those before it, or has a leaf of a 16-bit type, which a sum would be rounded to. Then nothing has
-    /// been changed.
+    /// If it is not of the structure of those before it, or has a leaf of a 16-bit type, which a sum would be rounded
+    /// to. Then nothing has been changed.
     pub fn add(&mut self, tree: G) -> Result<()> {
         refuse_narrow(&tree)?;
         if let Some((_, first)) = self.sums.first() {
@@ -87,7 +87,8 @@ fn add<G: TreeMut>(before: &mut G, last: &G) {
     drop(tree_add_scaled(before, 1.0, last));
 }
 
-/// Adds the last of some sums, each of so many, to the one before, as long as both are of as many: after each that comes.
+/// Adds the last of some sums, each of so many, to the one before, as long as both are of as many: after each that
+/// comes.
 pub(crate) fn merge_equal<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S, &S)) {
     while let [.., (n, before), (m, last)] = &mut sums[..]
         && n == m
@@ -107,19 +108,19 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
     }
 }
 
-/// Which of `parts` parts of a batch are this rank's, so that the mean of all has the same bits for every number of ranks: each has a whole
-/// branch of the tree in which a [`PairwiseMean`] adds up. How many they are is told to
+/// Which of `parts` parts of a batch are this rank's, so that the mean of all has the same bits for every number of
+/// ranks: each has a whole branch of the tree in which a [`PairwiseMean`] adds up. How many they are is told to
 /// [`Sharded::parts`](crate::wrapper::Sharded::parts).
 ///
 /// # Arithmetic
 ///
-/// `parts` is cut into powers of two, as it is written in binary. Of these the largest is cut into halves, the first of equal ones, until
-/// there is one for each rank. One rank alone has all.
+/// `parts` is cut into powers of two, as it is written in binary. Of these the largest is cut into halves, the first of
+/// equal ones, until there is one for each rank. One rank alone has all.
 ///
 /// # Cost
 ///
-/// A rank has up to twice the parts of another. A step takes as long as the rank that has most: with 8 parts on 3 ranks, which have 4, 2 and
-/// 2, a half more than if they were even.
+/// A rank has up to twice the parts of another. A step takes as long as the rank that has most: with 8 parts on 3
+/// ranks, which have 4, 2 and 2, a half more than if they were even.
 ///
 /// # Errors
 ///

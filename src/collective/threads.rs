@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::Collective;
 use crate::error::{Error, Result};
 
-/// A group of `size` threads: for tests, and to try what is to run on many machines. A rank that does not come within `timeout` is an
-/// error on all others; one that is dropped, as by a panic, is one at once.
+/// A group of `size` threads: for tests, and to try what is to run on many machines. A rank that does not come within
+/// `timeout` is an error on all others; one that is dropped, as by a panic, is one at once.
 ///
 /// # Panics
 ///

@@ -26,8 +26,8 @@ pub(crate) struct Ranks {
 impl Ranks {
     /// Shares out the active leaves. `whole` says which of them are not cut, and how much work each of those is.
     ///
-    /// Leaves that are not cut go to the rank that has least of their work so far, the largest first. The pieces of the others fill up
-    /// the ranks in order, so that all get as many bytes.
+    /// Leaves that are not cut go to the rank that has least of their work so far, the largest first. The pieces of the
+    /// others fill up the ranks in order, so that all get as many bytes.
     pub(crate) fn share(
         collective: Arc<dyn Collective>,
         structure: &Structure,
@@ -75,7 +75,8 @@ impl Ranks {
         self.of_rank[rank].iter().map(|number| &self.pieces.all[*number])
     }
 
-    /// Which elements of each leaf a rank works on, in memory order: pieces of a leaf that are one rank's follow each other.
+    /// Which elements of each leaf a rank works on, in memory order: pieces of a leaf that are one rank's follow each
+    /// other.
     pub(crate) fn here(&self, structure: &Structure, rank: usize) -> Vec<Range<usize>> {
         let mut here = vec![0..0; structure.len()];
         for piece in self.pieces(rank) {
@@ -106,8 +107,8 @@ impl Ranks {
     }
 }
 
-/// How much of what can be cut each rank gets, so that all have as much in the end as can be: as water fills vessels in which
-/// there is some already.
+/// How much of what can be cut each rank gets, so that all have as much in the end as can be: as water fills vessels in
+/// which there is some already.
 fn quotas(load: &[u64], free: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut left: u64 = free.sum();
     let mut sorted = load.to_vec();

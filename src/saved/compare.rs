@@ -57,7 +57,8 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut Show<'_>) {
                 // What was wrapped, or taken out of a wrapper, may differ inside too.
                 let (inside, outside) = (calls(place, expected, theirs), calls(place, found, ours));
                 let chains = [ours, theirs].iter().all(|name| ["chain", "named_chain"].contains(name));
-                let of = if chains || inside.len() == 1 || outside.len() == 1 { Of::Parts } else { Of::Arguments };
+                let is_said = is_of_part(place) && (chains || inside.len() == 1 || outside.len() == 1);
+                let of = if is_said { Of::Parts } else { Of::Arguments };
                 show(place, of, &format!("expected {ours}, found {theirs}"));
                 if let [(inside, ours)] = &inside[..] {
                     at(inside, ours, found, show);
@@ -80,7 +81,7 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut Show<'_>) {
             }
         },
         (Value::Array(ours), Value::Array(theirs)) => match [ours, theirs].map(|all| names(all)) {
-            [Some(own), Some(others)] => {
+            [Some(own), Some(others)] if is_of_part(place) => {
                 let both = in_both(&own, &others);
                 let new = (0..own.len()).filter(|i| both.iter().all(|(ours, _)| ours != i));
                 let gone = (0..others.len()).filter(|i| both.iter().all(|(_, theirs)| theirs != i));
@@ -98,6 +99,14 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut Show<'_>) {
         _ if expected == found => {}
         _ => show(place, Of::Arguments, &format!("expected {expected}, found {found}")),
     }
+}
+
+/// Whether transformations stand at a place, and not masks or schedules.
+fn is_of_part(place: &str) -> bool {
+    let mut levels = place.rsplit('.');
+    let last = levels.next().and_then(|last| last.split('[').next());
+    last.is_some_and(|last| ["$", "chain", "named_chain", "inner"].contains(&last))
+        || levels.next() == Some("transforms")
 }
 
 /// The name of a call: what it is of, without its arguments.
@@ -222,6 +231,19 @@ mod tests {
             (json!({"adam": {"rate": 1}}), json!({"multi": {"k": 2, "inner": {"adam": {"rate": 2}}}}));
         assert_eq!(places(&wrapped, &adam), ["$", "$.multi.inner.adam.rate"]);
         assert_eq!(places(&adam, &wrapped), ["$", "$.adam.rate"]);
+        // Verbs of the state say nothing of masks and of rules in the place of others.
+        let of = |ours: &serde_json::Value, theirs: &serde_json::Value| {
+            let mut of = Vec::new();
+            differences(ours, theirs, &mut |_, part, _| of.push(part == Of::Parts));
+            of
+        };
+        assert_eq!(of(&json!({"chain": [{"zero": {}}, adam]}), &json!({"chain": [adam]})), [true]);
+        assert_eq!(of(&json!({"chain": [{"zero": {}}, {"sgd": {}}]}), &json!({"chain": [adam]})), [false]);
+        assert_eq!(of(&json!({"chain": [{"sgd": {}}]}), &json!({"chain": [adam]})), [false]);
+        assert_eq!(of(&json!({"named_chain": [["a", adam]]}), &json!({"named_chain": [["b", adam]]})), [true]);
+        let masked = |mask| json!({"adam": {"mask": mask}});
+        assert_eq!(of(&masked(json!({"path": "w"})), &masked(json!({"not": {"path": "w"}}))), [false]);
+        assert_eq!(of(&masked(json!({"and": [{"path": "w"}]})), &masked(json!({"and": []}))), [false]);
         // Which of two is meant cannot be told.
         assert_eq!(places(&json!({"chain": [adam, adam]}), &json!({"adam": {"rate": 2}})), ["$"]);
     }

@@ -53,15 +53,22 @@ impl Saved<'_> {
         let (mut misfit, mut differed) = (Misfit::default(), Vec::new());
         let ours = as_json(&transformation.recipe());
         may_differ.iter().try_for_each(|allowed| exists(allowed, &[&ours, self.optimizer]))?;
+        let mut allows = vec![false; may_differ.len()];
         compare::differences(&ours, self.optimizer, &mut |place, of, what| {
             // A migration of parts says itself that the optimizer is made of others.
-            let is_said = of == Of::Parts && migration.moves_parts();
-            if is_said || may_differ.iter().any(|allowed| compare::is_at(place, allowed)) {
+            let mut may = of == Of::Parts && migration.moves_parts();
+            for (allowed, allows) in may_differ.iter().zip(&mut allows) {
+                let is_it = compare::is_at(place, allowed);
+                (may, *allows) = (may || is_it, *allows || is_it);
+            }
+            if may {
                 differed.push(format!("{place}: {what}"));
             } else {
                 misfit.lines.push(format!("optimizer: {place}: {what}"));
             }
         });
+        let in_vain = may_differ.iter().zip(allows).filter(|(_, allows)| !allows).map(|(allowed, _)| allowed);
+        misfit.hints.extend(in_vain.map(|allowed| format!("`may_differ({allowed:?})` allows nothing that differs")));
         let moves = moves(migration, self.structure, &here, &mut misfit)?;
         let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
         let mut state = match OptState::new_counting(transformation, params, by_leaf) {

@@ -28,7 +28,7 @@ where
 /// Parameters away from 0, on both sides of it and of 1.
 fn start(i: usize) -> f32 {
     let size = [0.5, 3.0, 40.0, 0.02][i % 4];
-    bf16::from_f32(if i % 3 == 0 { -size } else { size } * (1.5 + 0.4 * wave(i))).to_f32()
+    bf16::from_f32(if i.is_multiple_of(3) { -size } else { size } * (1.5 + 0.4 * wave(i))).to_f32()
 }
 
 /// As long as no step halves a parameter, the master has the bits of training in `f32`, and the leaf is it, rounded.

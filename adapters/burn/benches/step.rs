@@ -24,7 +24,7 @@ fn main() {
         "tree", "chain", "burn", "ours", "slices", "ours/slices", "burn/ours"
     );
     for (name, shapes) in
-        [("two", vec![[2500, 2000], [1, 2000], [2000, 2500], [1, 2500]]), ("gpt2", gpt2(12, 256, 16384))]
+        [("two", vec![[2500, 2000], [1, 2000], [2000, 2500], [1, 2500]]), ("gpt2", gpt2(12, 768, 50257))]
     {
         let eps = f64::from(1e-5_f32);
         let adamw = || adamw(RATE).eps(eps).weight_decay(1e-2);

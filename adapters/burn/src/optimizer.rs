@@ -243,7 +243,7 @@ impl<T: GradientTransformation<Needs = Nothing>> InBurn<T> {
         grads: &G,
         kept: &mut Option<Kept<T>>,
     ) -> Result<Outcome> {
-        let mut state = match kept {
+        let state = match kept {
             Some(Kept::Live(_, state)) => state,
             other => {
                 let state = match other {
@@ -259,7 +259,7 @@ impl<T: GradientTransformation<Needs = Nothing>> InBurn<T> {
             }
         };
         state.1.hyperparams_mut().set("step_size", lr)?;
-        self.chain.step(params, grads, &mut state)
+        self.chain.step(params, grads, state)
     }
 }
 

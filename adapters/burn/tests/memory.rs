@@ -68,7 +68,7 @@ fn model() -> Vec<Linear> {
 fn long_runs_with_evaluations_stay_flat() {
     let optimizer = chain((clip_by_global_norm(1.0), adamw(1e-3).mask(Mask::path("*/weight"))));
     let mut state = init(&optimizer, &model()).unwrap();
-    stays_flat(10_000, |model, grads| drop(step(&optimizer, model, grads, &mut state).unwrap()));
+    stays_flat(10_000, |model, grads| _ = step(&optimizer, model, grads, &mut state).unwrap());
     let mut state = DeviceState::init(&optimizer, &model()).unwrap();
-    stays_flat(2_000, |model, grads| drop(state.step(&optimizer, model, grads).unwrap()));
+    stays_flat(2_000, |model, grads| _ = state.step(&optimizer, model, grads).unwrap());
 }

@@ -1,10 +1,10 @@
-"""A step of PyTorch's ZeroRedundancyOptimizer over gloo, started by mpirun: prints the median time of a step in milliseconds.
+"""A step of PyTorch's ZeroRedundancyOptimizer over gloo, started by mpirun: prints the time of the fastest of some steps
+in milliseconds.
 
     mpirun -n 4 python zero.py [ELEMENTS]
 """
 
 import os
-import statistics
 import sys
 import time
 
@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
-STEPS, BEFORE, TENSORS = 9, 3, 16
+STEPS, BEFORE, TENSORS = 15, 3, 16
 n = int(sys.argv[1]) if len(sys.argv) > 1 else 1 << 22
 rank, size = (int(os.environ[f"OMPI_COMM_WORLD_{what}"]) for what in ("RANK", "SIZE"))
 torch.set_num_threads(1)
@@ -33,5 +33,7 @@ for _ in range(BEFORE + STEPS):
     optimizer.step()
     took.append(time.perf_counter() - start)
 if rank == 0:
-    print(f"{statistics.median(took[BEFORE:]) * 1e3:.3f} 0")
-dist.destroy_process_group()
+    print(f"{min(took[BEFORE:]) * 1e3:.3f} 0", flush=True)
+dist.barrier()
+# Without the end of its threads, which can abort the process when another has gone.
+os._exit(0)

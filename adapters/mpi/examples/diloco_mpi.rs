@@ -1,12 +1,13 @@
-//! Trains one network on several machines that talk to each other once in thirty steps: DiLoCo, as the example `diloco` of gradchain.
+//! Trains one network on several machines that talk to each other once in thirty steps: DiLoCo, as the example `diloco`
+//! of gradchain.
 //!
 //! ```text
 //! mpirun -n 4 target/release/examples/diloco_mpi FILE [ROUNDS]
 //! ```
 //!
-//! After every round the first rank writes the network and the outer optimizer into the file, and a run that finds it goes on from there, on
-//! any number of ranks; what AdamW of each worker remembers begins anew. When a rank is lost, the others say which round is in the file,
-//! and end.
+//! After every round the first rank writes the network and the outer optimizer into the file, and a run that finds it
+//! goes on from there, on any number of ranks; what AdamW of each worker remembers begins anew. When a rank is lost,
+//! the others say which round is in the file, and end.
 
 #[path = "../../../examples/train_digits/data.rs"]
 mod data;

@@ -1,12 +1,13 @@
-//! Trains a network to read handwritten digits on several machines, of which each keeps a share of the optimizer's state.
+//! Trains a network to read handwritten digits on several machines, of which each keeps a share of the optimizer's
+//! state.
 //!
 //! ```text
 //! mpirun -n 4 target/release/examples/train_digits_mpi FOLDER [STEPS]
 //! ```
 //!
-//! Each batch of 128 images is cut into 8 parts, whatever the number of ranks: 1 to 8 of them end with the same bits. Every ten steps
-//! all ranks write a checkpoint into the folder, and a run that finds one goes on from it, with as many ranks as there are now.
-//! When a rank is lost, the others say where to go on from, and end.
+//! Each batch of 128 images is cut into 8 parts, whatever the number of ranks: 1 to 8 of them end with the same bits.
+//! Every ten steps all ranks write a checkpoint into the folder, and a run that finds one goes on from it, with as many
+//! ranks as there are now. When a rank is lost, the others say where to go on from, and end.
 
 #[path = "../../../examples/train_digits/data.rs"]
 mod data;

@@ -1,7 +1,7 @@
 //! Machines that train together with [gradchain](https://docs.rs/gradchain), by MPI.
 //!
-//! [`world`] is a [`Collective`] of all processes that `mpirun` has started. With it [`sharded`](gradchain::sharded) shares the state
-//! of an optimizer out among them, and [`Save::to_shards`] writes what each has.
+//! [`world`] is a [`Collective`] of all processes that `mpirun` has started. With it [`sharded`](gradchain::sharded)
+//! shares the state of an optimizer out among them, and [`Save::to_shards`] writes what each has.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -33,12 +33,13 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 
 /// All processes that were started together.
 ///
-/// All of MPI is done on one thread of its own, from its beginning to its end, so that a library is enough that one thread may call. A
-/// message that takes longer than `timeout` is an error, and every call after it. MPI itself waits for ever: its thread is
-/// left behind then with the memory of the message, and ends with the process, which should end.
+/// All of MPI is done on one thread of its own, from its beginning to its end, so that a library is enough that one
+/// thread may call. A message that takes longer than `timeout` is an error, and every call after it. MPI itself waits
+/// for ever: its thread is left behind then with the memory of the message, and ends with the process, which should
+/// end.
 ///
-/// `mpirun` ends all processes when one dies, unless it is told not to: by `--enable-recovery` of Open MPI. Then the others have their
-/// error, and can say which checkpoint to go on from.
+/// `mpirun` ends all processes when one dies, unless it is told not to: by `--enable-recovery` of Open MPI. Then the
+/// others have their error, and can say which checkpoint to go on from.
 ///
 /// # Errors
 ///
@@ -95,7 +96,8 @@ fn serve(requests: &Receiver<Request>, answers: &Sender<Answer>) {
         let displacements = |counts: &[i32]| -> Vec<i32> {
             counts.iter().scan(0, |sum, count| Some(std::mem::replace(sum, *sum + count))).collect()
         };
-        // The address of a vector without elements is 1, which means something else to Open MPI: that the buffer is the other one.
+        // The address of a vector without elements is 1, which means something else to Open MPI: that the buffer is the
+        // other one.
         let (mut nothing, nothing_sent) = ([0], [0]);
         let send = if send.is_empty() { &nothing_sent[..0] } else { &send[..] };
         let received = if received.is_empty() { &mut nothing[..0] } else { &mut received[..] };

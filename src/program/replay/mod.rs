@@ -17,7 +17,93 @@ use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 /// A tensor has the elements of a leaf, one after the other in row-major order, or a single one, which every operation
 /// takes together with those of a leaf. Operations are rounded as IEEE 754 says if bits are to be those of a CPU.
 ///
-/// `gradchain-burn` and `gradchain-candle` are two frameworks' implementations.
+/// `gradchain-burn` and `gradchain-candle` are two frameworks' implementations. A smaller one, of vectors:
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::program::{Binary, Comparison, StateTensors, Tensors, Unary};
+/// use gradchain::{DType, Result};
+///
+/// struct Vectors;
+///
+/// impl Tensors for Vectors {
+///     const NAME: &'static str = "vectors";
+///     type Tensor = Vec<f64>;
+///     type Mask = Vec<bool>;
+///
+///     fn number(&self, value: f64, _: DType) -> Result<Vec<f64>> {
+///         Ok(vec![value])
+///     }
+///     fn convert(&self, x: &Vec<f64>, _: DType) -> Result<Vec<f64>> {
+///         Ok(x.clone()) // there is one type here
+///     }
+///     fn unary(&self, op: Unary, x: &Vec<f64>) -> Option<Result<Vec<f64>>> {
+///         let f: fn(f64) -> f64 = match op {
+///             Unary::Neg => |x| -x,
+///             Unary::Abs => f64::abs,
+///             Unary::Sqrt => f64::sqrt,
+///             _ => return None,
+///         };
+///         Some(Ok(x.iter().map(|x| f(*x)).collect()))
+///     }
+///     fn binary(&self, op: Binary, x: &Vec<f64>, y: &Vec<f64>) -> Option<Result<Vec<f64>>> {
+///         let f: fn(f64, f64) -> f64 = match op {
+///             Binary::Add => |x, y| x + y,
+///             Binary::Sub => |x, y| x - y,
+///             Binary::Mul => |x, y| x * y,
+///             Binary::Div => |x, y| x / y,
+///             _ => return None,
+///         };
+///         let len = x.len().max(y.len());
+///         Some(Ok((0..len).map(|i| f(x[i % x.len()], y[i % y.len()])).collect()))
+///     }
+///     fn compare(&self, op: Comparison, x: &Vec<f64>, y: &Vec<f64>) -> Result<Vec<bool>> {
+///         let f: fn(&f64, &f64) -> bool = match op {
+///             Comparison::Less => |x, y| x < y,
+///             Comparison::LessOrEqual => |x, y| x <= y,
+///             Comparison::Equal => |x, y| x == y,
+///         };
+///         let len = x.len().max(y.len());
+///         Ok((0..len).map(|i| f(&x[i % x.len()], &y[i % y.len()])).collect())
+///     }
+///     fn select(&self, mask: &Vec<bool>, x: &Vec<f64>, y: &Vec<f64>) -> Result<Vec<f64>> {
+///         let len = mask.len().max(x.len()).max(y.len());
+///         let of = |i: usize| if mask[i % mask.len()] { x[i % x.len()] } else { y[i % y.len()] };
+///         Ok((0..len).map(of).collect())
+///     }
+///     fn fill(&self, x: &Vec<f64>, len: usize) -> Result<Vec<f64>> {
+///         Ok((0..len).map(|i| x[i % x.len()]).collect())
+///     }
+///     fn sums(&self, x: &Vec<f64>, piece: usize) -> Result<Vec<f64>> {
+///         Ok(x.chunks(piece).map(|piece| piece.iter().sum()).collect())
+///     }
+///     fn read(&self, x: &Vec<f64>) -> Result<Vec<f64>> {
+///         Ok(x.clone())
+///     }
+///     fn upload(&self, bytes: &[u8], _: DType) -> Result<Vec<f64>> {
+///         Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_ne_bytes(*bytes)).collect())
+///     }
+///     fn download(&self, x: &Vec<f64>) -> Result<Vec<u8>> {
+///         Ok(x.iter().flat_map(|x| x.to_ne_bytes()).collect())
+///     }
+/// }
+///
+/// let (optimizer, mut params, gradients) = (adamw(0.1), vec![1.0, 2.0], vec![3.0, -4.0]);
+/// let mut state = optimizer.init(&params)?;
+/// let mut there = StateTensors::new(Vectors, &optimizer.programs(&params)?, &*state)?;
+/// let mut new = Vec::new();
+/// let mut write = |_: usize, param| {
+///     new = param;
+///     Ok(())
+/// };
+/// let mut machine = there.replay(vec![params.clone()], vec![gradients.clone()], &mut write);
+/// optimizer.step_on(&mut machine, (), &mut state)?;
+///
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &gradients, &mut state)?;
+/// assert_eq!(new, params);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
 pub trait Tensors {
     /// The framework's name, for errors.
     const NAME: &'static str;
@@ -306,6 +392,9 @@ impl<T: Tensors> Replay<'_, T> {
         let sums = sums.iter().map(|sum| self.held.tensors.read(sum)).collect::<Result<Vec<_>>>()?;
         self.held.traffic.to_host += 8 * sums.iter().map(Vec::len).sum::<usize>() as u64;
         let pieces = sums.first().map_or(0, Vec::len);
+        if let Some(other) = sums.iter().find(|sum| sum.len() != pieces) {
+            return Err(Error::state(T::NAME, format!("it makes {pieces} sums of a leaf, and {}", other.len())));
+        }
         Ok((0..pieces).flat_map(|piece| sums.iter().map(move |sum| sum[piece])).collect())
     }
 }

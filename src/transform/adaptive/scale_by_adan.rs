@@ -47,8 +47,8 @@ use crate::transform::moment::Mean;
 /// Xie and others, [Adan: adaptive Nesterov momentum algorithm for faster optimizing deep
 /// models](https://arxiv.org/abs/2208.06677), 2022, algorithm 1; the paper's betas are 1 less these, and its bias
 /// corrections are in its code. Optax,
-/// [`scale_by_adan`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: state of 16-bit leaves
-/// is `f32`. PyTorch has none.
+/// [`scale_by_adan`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `1 − b2` is Optax's,
+/// where the paper and its code multiply by `b2`; state of 16-bit leaves is `f32`. PyTorch has none.
 pub fn scale_by_adan() -> ScaleByAdan {
     ScaleByAdan::with()
 }

@@ -4,16 +4,33 @@ use core::convert::Infallible;
 use core::ops::Range;
 
 use crate::collective::pairwise::{merge_all, merge_equal};
-use crate::element::{DType, Real, convert, with_dtype};
+use crate::element::{DType, Element, Real, convert, with_dtype};
 use crate::engine::ranks::Ranks;
 use crate::engine::{TILE, WholeTree};
 use crate::error::Result;
 use crate::state::Moments;
 use crate::tree::{LeafMut, LeafRef};
 
-/// Pieces of each rank that travel together: 16 MiB of `f32` of all ranks, but no more than a MiB of one, and no less than a piece.
+/// Pieces of each rank that travel together: 16 MiB of `f32` of all ranks, but no more than a MiB of one, and no less
+/// than a piece.
 fn together(size: usize) -> usize {
     (256 / size).clamp(1, 16)
+}
+
+/// Runs `$body` with `$C` standing for the type that arithmetic on a leaf is done in.
+macro_rules! compute {
+    ($dtype:expr, $C:ident => $body:expr) => {
+        match $dtype {
+            DType::F64 => {
+                type $C = f64;
+                $body
+            }
+            _ => {
+                type $C = f32;
+                $body
+            }
+        }
+    };
 }
 
 /// The mean gradients and the updates of this rank's share, and room for messages.
@@ -47,10 +64,7 @@ impl Exchange {
                 for piece in ranks.pieces(other).skip(round.start).take(round.len()) {
                     let (stored, place) = (&tree.stored[piece.leaf], piece.start..piece.start + piece.len);
                     let travels = travels(stored.dtype());
-                    match stored.dtype() {
-                        DType::F64 => put(stored.get::<f64>(), place, travels, &mut self.send),
-                        _ => put(stored.get::<f32>(), place, travels, &mut self.send),
-                    }
+                    compute!(stored.dtype(), C => put(stored.get::<C>(), place, travels, &mut self.send));
                 }
                 to.push(self.send.len() - before);
             }
@@ -60,13 +74,9 @@ impl Exchange {
             for piece in ranks.pieces(rank).skip(round.start).take(round.len()) {
                 let start = piece.start - self.grads.begins(piece.leaf).unwrap_or(0);
                 let place = start..start + piece.len;
-                match self.grads.dtype(piece.leaf) {
-                    Some(DType::F64) => {
-                        let to = self.grads.get_mut::<f64>(piece.leaf);
-                        mean(&mut messages, travels(DType::F64), to, place);
-                    }
-                    _ => mean(&mut messages, travels(DType::F32), self.grads.get_mut::<f32>(piece.leaf), place),
-                }
+                compute!(tree.stored[piece.leaf].dtype(), C => {
+                    mean(&mut messages, travels(C::DTYPE), self.grads.get_mut::<C>(piece.leaf), place);
+                });
             }
         }
         Ok(())
@@ -84,12 +94,9 @@ impl Exchange {
             for piece in ranks.pieces(rank).skip(round.start).take(round.len()) {
                 let start = piece.start - self.updates.begins(piece.leaf).unwrap_or(0);
                 let place = start..start + piece.len;
-                match self.updates.dtype(piece.leaf) {
-                    Some(DType::F64) => {
-                        put(self.updates.get::<f64>(piece.leaf), place, DType::F64, &mut self.send);
-                    }
-                    _ => put(self.updates.get::<f32>(piece.leaf), place, DType::F32, &mut self.send),
-                }
+                compute!(tree.stored[piece.leaf].dtype(), C => {
+                    put(self.updates.get::<C>(piece.leaf), place, C::DTYPE, &mut self.send);
+                });
             }
             let there = |rank| ranks.pieces(rank).skip(round.start).take(round.len());
             let bytes = |leaf: usize| tree.stored[leaf].dtype().size();
@@ -99,18 +106,9 @@ impl Exchange {
             let mut rest = &self.received[..];
             for piece in (0..size).flat_map(there) {
                 let (stored, place) = (&mut tree.stored[piece.leaf], piece.start..piece.start + piece.len);
-                match stored.dtype() {
-                    DType::F64 => {
-                        stored
-                            .get_mut::<f64>()
-                            .into_iter()
-                            .for_each(|u| take(&mut rest, DType::F64, &mut u[place.clone()]));
-                    }
-                    _ => stored
-                        .get_mut::<f32>()
-                        .into_iter()
-                        .for_each(|u| take(&mut rest, DType::F32, &mut u[place.clone()])),
-                }
+                compute!(stored.dtype(), C => {
+                    stored.get_mut::<C>().into_iter().for_each(|u| take(&mut rest, C::DTYPE, &mut u[place.clone()]));
+                });
             }
         }
         Ok(())
@@ -126,42 +124,57 @@ fn rounds(ranks: &Ranks) -> impl Iterator<Item = Range<usize>> + use<> {
 
 /// Appends the numbers at a place to a message, as numbers of the type in which they travel.
 fn put<C: Real>(values: Option<&[C]>, place: Range<usize>, travels: DType, message: &mut Vec<u8>) {
-    let values = values.unwrap_or_default();
-    with_dtype!(travels, T => for tile in values[place].chunks(TILE) {
+    let values = &values.unwrap_or_default()[place];
+    if travels == C::DTYPE {
+        return append(values, message);
+    }
+    with_dtype!(travels, T => for tile in values.chunks(TILE) {
         let mut there = [T::default(); TILE];
         there.iter_mut().zip(tile).for_each(|(to, x)| *to = convert(*x));
-        let Ok(there) = LeafRef::from_slice(&there[..tile.len()], &[tile.len()]) else { return };
-        let Ok(()) = there.read_bytes(|bytes| {
-            message.extend_from_slice(bytes);
-            Ok::<(), Infallible>(())
-        });
+        append(&there[..tile.len()], message);
+    });
+}
+
+fn append<T: Element>(values: &[T], message: &mut Vec<u8>) {
+    let Ok(values) = LeafRef::from_slice(values, &[values.len()]) else { return };
+    let Ok(()) = values.read_bytes(|bytes| {
+        message.extend_from_slice(bytes);
+        Ok::<(), Infallible>(())
     });
 }
 
 /// Takes numbers from the beginning of what is left of a message.
 fn take<C: Real>(message: &mut &[u8], travels: DType, to: &mut [C]) {
+    if travels == C::DTYPE {
+        return split(message, to);
+    }
     with_dtype!(travels, T => for to in to.chunks_mut(TILE) {
         let mut there = [T::default(); TILE];
-        let there = &mut there[..to.len()];
-        let bytes = message.split_off(..size_of_val(there)).unwrap_or_default();
-        let Ok(mut leaf) = LeafMut::from_slice(there, &[to.len()]) else { return };
-        leaf.take_bytes(bytes);
-        to.iter_mut().zip(there).for_each(|(to, x)| *to = convert(*x));
+        split(message, &mut there[..to.len()]);
+        to.iter_mut().zip(there).for_each(|(to, x)| *to = convert(x));
     });
 }
 
-/// The mean of what comes next in each rank's message, of which each stands for so many parts: of neighbours, of pairs of neighbours, and so
-/// on.
+fn split<T: Element>(message: &mut &[u8], to: &mut [T]) {
+    let (bytes, len) = (message.split_off(..size_of_val(to)).unwrap_or_default(), to.len());
+    let Ok(mut to) = LeafMut::from_slice(to, &[len]) else { return };
+    to.take_bytes(bytes);
+}
+
+/// The mean of what comes next in each rank's message, of which each stands for so many parts: of neighbours, of pairs
+/// of neighbours, and so on.
 fn mean<C: Real>(messages: &mut [(u64, &[u8])], travels: DType, to: Option<&mut [C]>, place: Range<usize>) {
     let count = C::of(messages.iter().map(|(parts, _)| *parts as f64).sum());
     let mut sums: Vec<(u64, [C; TILE])> = Vec::with_capacity(8);
     let Some(to) = to else { return };
     for to in to[place].chunks_mut(TILE) {
         for (parts, message) in &mut *messages {
-            let (mut values, weight) = ([C::zero(); TILE], C::of(*parts as f64));
-            take(message, travels, &mut values[..to.len()]);
-            values.iter_mut().for_each(|x| *x *= weight);
-            sums.push((*parts, values));
+            sums.push((*parts, [C::zero(); TILE]));
+            if let Some((_, values)) = sums.last_mut() {
+                take(message, travels, &mut values[..to.len()]);
+                let weight = C::of(*parts as f64);
+                values.iter_mut().for_each(|x| *x *= weight);
+            }
             merge_equal(&mut sums, &mut add);
         }
         merge_all(&mut sums, &mut add);

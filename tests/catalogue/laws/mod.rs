@@ -18,6 +18,7 @@ mod neighbours;
 mod nestings;
 mod programs;
 mod readings;
+mod replayed;
 #[cfg(feature = "checkpoint")]
 mod resuming;
 mod rows;

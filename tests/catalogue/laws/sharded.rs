@@ -47,8 +47,8 @@ fn problem() -> Problem {
     Problem { plan, params, grads }
 }
 
-/// What each of some ranks has after these steps, from the checkpoint at the path if there are steps before, which it saves there; if it
-/// was refused, the message.
+/// What each of some ranks has after these steps, from the checkpoint at the path if there are steps before, which it
+/// saves there; if it was refused, the message.
 fn shared(
     member: &Member,
     ranks: usize,
@@ -76,8 +76,8 @@ fn shared(
     })
 }
 
-/// Whether an entry, trained by ranks of these numbers one after another, ends with the parameters and the state of one that is not shared
-/// out; the name of the part that was refused if it was.
+/// Whether an entry, trained by ranks of these numbers one after another, ends with the parameters and the state of one
+/// that is not shared out; the name of the part that was refused if it was.
 fn law(name: &str, member: &Member, problem: &Problem, numbers: &[usize]) -> Result<(), String> {
     let plain = run(member, &problem.params, &problem.grads);
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,4 +1,5 @@
-//! Optimizers that are shared out among ranks, which are threads here: what they promise, what they refuse, and their checkpoints.
+//! Optimizers that are shared out among ranks, which are threads here: what they promise, what they refuse, and their
+//! checkpoints.
 
 mod alone;
 mod checkpoints;

@@ -2,6 +2,7 @@
 
 use gradchain::DType;
 use gradchain::collective::{PairwiseMean, Threads, parts};
+use gradchain::constraint::{Constraints, positive};
 use gradchain::prelude::*;
 use gradchain::state::Kind;
 
@@ -126,8 +127,8 @@ fn shares(ranks: usize, optimizer: impl Fn() -> Boxed + Sync) -> (Vec<f64>, f64)
 
 #[test]
 fn of_many_pieces_each_rank_has_as_much_within_five_percent() {
-    type Make = fn() -> Boxed;
-    let chains: [(&str, Make); 6] = [
+    type Chain = (&'static str, fn() -> Boxed);
+    let chains: [Chain; 6] = [
         ("adamw", || boxed(adamw(0.1))),
         ("of other types", || boxed(adam(0.1).mu_dtype(DType::F64))),
         ("several", || boxed(chain((clip_by_global_norm(1.0), zero_nans(), adamw(0.1), params_ema(identity(), 0.9))))),
@@ -140,7 +141,8 @@ fn of_many_pieces_each_rank_has_as_much_within_five_percent() {
             let (bytes, whole) = shares(ranks, chain);
             let share = whole / ranks as f64;
             let even = bytes.iter().all(|bytes| (bytes / share - 1.0).abs() < 0.05);
-            // Elements are shared out evenly, all leaves together: a mask lets some ranks have more of those that it takes.
+            // Elements are shared out evenly, all leaves together: a mask lets some ranks have more of those that it
+            // takes.
             assert_eq!(even, name != "masked", "{name} on {ranks} ranks: {bytes:?} of {whole}");
             assert_eq!(bytes.iter().sum::<f64>(), whole, "{name} on {ranks} ranks");
         }
@@ -161,6 +163,26 @@ fn hyperparameters_can_be_injected_inside() {
     };
     let alone = trained(1);
     assert!(trained(4).iter().all(|bits| *bits == alone[0]));
+}
+
+/// Positive parameters before some steps on their raw numbers, and after.
+fn constrained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) -> [Vec<f64>; 2] {
+    let start: Vec<f64> = (0..40_000).map(|i| 0.1 + f64::from(i % 19) * 0.3).collect();
+    let mut raw = Constraints::new().at("", positive()).unconstrain(&start).unwrap();
+    let mut state = optimizer.init(&raw).unwrap();
+    for slope in [-1.5, 0.5, 3.0] {
+        let gradient = raw.pull_back(start.iter().map(|p| slope * (p - 1.0)).collect()).unwrap();
+        optimizer.step(&mut raw, &gradient, &mut state).unwrap();
+    }
+    [start, raw.constrain().unwrap().into_inner()]
+}
+
+#[test]
+fn raw_numbers_of_constrained_parameters_are_shared_out() {
+    let [start, plain] = constrained(&adamw(0.1));
+    assert!(plain != start && plain.iter().all(|p| *p > 0.0));
+    let shared = together(3, |rank| constrained(&sharded(adamw(0.1), rank)));
+    assert!(shared.iter().all(|[_, params]| *params == plain));
 }
 
 #[test]

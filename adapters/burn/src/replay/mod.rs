@@ -58,8 +58,8 @@ use crate::walkers::{Copies, Putter, Reader, Values};
 /// # Bits
 ///
 /// On `flex`, chains without sums have the bits of [`step`](crate::step). With sums, these are added up in another
-/// order, in `f64`; in `f32` on a device that has no `f64`: then a sum of squares is off by 2⁻¹⁰ of itself at most. On
-/// other devices it is for the device to say how it rounds.
+/// order, in `f64`; in `f32` on a device that has no `f64`: then a sum of squares is off by 2⁻¹⁰ of itself at most, and
+/// infinite beyond the range of `f32`. On other devices it is for the device to say how it rounds.
 ///
 /// # Cost
 ///

@@ -109,7 +109,9 @@ pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -
     for dtype in bindings.iter().map(element) {
         let refused = match (language, dtype) {
             (Language::Wgsl { wide: false }, DType::F64) => Some("it has no numbers of 64 bits"),
-            (Language::Wgsl { .. }, DType::F16 | DType::Bf16) => Some("its shaders have no arrays of 16 bits"),
+            (_, DType::F16 | DType::Bf16) if compute == DType::F64 => {
+                Some("beside `f64`: kernels have no way from 64 bits to 16 that rounds once")
+            }
             _ => None,
         };
         if let Some(why) = refused {
@@ -209,7 +211,7 @@ impl Printer<'_> {
                     Some(literal) => literal,
                     None => self.number(*op, *ty),
                 },
-                op => self.operation(op, *ty)?,
+                op => self.operation(line, op, *ty)?,
             };
             self.line(*ty, line, &value);
         }
@@ -234,7 +236,8 @@ impl Printer<'_> {
         match (dtype, ty) {
             (DType::F16 | DType::Bf16, _) => {
                 let function = self.helper_named(format!("of_{dtype}"));
-                format!("{function}({array}[i])")
+                let bits = if self.is_cuda() { format!("{array}[i]") } else { wgsl::half(array) };
+                format!("{function}({bits})")
             }
             (DType::F64, Type::F32) | (DType::F32, Type::F64) => format!("{}({array}[i])", self.type_name(ty)),
             _ => format!("{array}[i]"),
@@ -255,7 +258,7 @@ impl Printer<'_> {
         }
     }
 
-    fn operation(&mut self, op: Op, ty: Type) -> Result<String> {
+    fn operation(&mut self, line: usize, op: Op, ty: Type) -> Result<String> {
         let of = |line: u32| self.program.lines()[line as usize].1;
         let pair = |op: Op| op.operands().any(|line| self.is_pair(of(line)));
         Ok(match op {
@@ -268,9 +271,8 @@ impl Printer<'_> {
             }
             Op::Unary(op, a) if op.is_operator() => format!("-t{a}"),
             Op::Unary(op, a) => format!("{}(t{a})", self.function(op.name(), ty)?),
-            // Compilers of WGSL may take `p + (x - p)` for `x`.
-            Op::Binary(binary, a, b) if binary.name() == "-" && !pair(op) && !self.is_cuda() => {
-                format!("{}(t{a} - t{b})", self.helper("rounded", ty))
+            Op::Binary(binary, a, b) if !pair(op) && self.may_be_moved(line) => {
+                format!("{}(t{a} {} t{b})", self.helper("rounded", ty), binary.name())
             }
             Op::Binary(binary, a, b) if binary.is_operator() && !pair(op) && binary.name() != "%" => {
                 format!("t{a} {} t{b}", binary.name())
@@ -301,6 +303,25 @@ impl Printer<'_> {
             Op::Select(c, a, b) => format!("select(t{b}, t{a}, t{c})"),
             other => return Err(refusal("a program", &format!("{other:?} has no words in this language"))),
         })
+    }
+
+    /// Whether compilers of WGSL may do it together with a line that uses it: they may take `p + (x - p)` for `x`, and begin
+    /// with the last two of three numbers that are added, or multiplied. Lavapipe does.
+    fn may_be_moved(&self, line: usize) -> bool {
+        let lines = self.program.lines();
+        let sign = |(op, _): &(Op, Type)| match op {
+            Op::Binary(op, ..) => ["+", "*", "-"].into_iter().find(|sign| *sign == op.name()),
+            _ => None,
+        };
+        let uses = |user: &&(Op, Type)| user.0.operands().any(|operand| operand as usize == line);
+        match sign(&lines[line]) {
+            None => false,
+            _ if self.is_cuda() => false,
+            Some("-") => true,
+            same => {
+                lines.iter().filter(uses).any(|user| sign(user) == same || same == Some("+") && sign(user) == Some("-"))
+            }
+        }
     }
 
     /// The name of a function that the language has, or the prelude.
@@ -335,7 +356,7 @@ impl Printer<'_> {
 
     /// What becomes of the results, in the loop over elements.
     fn results(&mut self, element: &dyn Fn(&Bound) -> DType) {
-        let mut writes = Vec::new();
+        let mut writes: Vec<(String, u32, DType)> = Vec::new();
         for (slot, line) in self.program.new_slots().iter().enumerate().filter(|(slot, _)| self.program.writes(*slot)) {
             writes.push((format!("slot{slot}"), *line, element(&Bound::Slot(slot))));
         }
@@ -343,7 +364,11 @@ impl Printer<'_> {
         writes.extend(self.program.param().map(|line| ("param".into(), line, element(&Bound::Param))));
         for (array, line, dtype) in writes {
             let value = self.store(line, dtype);
-            writeln!(self.body, "        {array}[i] = {value};").expect("a text has room");
+            let stored = match dtype {
+                DType::F16 | DType::Bf16 if !self.is_cuda() => wgsl::store_half(&array, &value),
+                _ => format!("{array}[i] = {value};"),
+            };
+            writeln!(self.body, "        {stored}").expect("a text has room");
         }
         for (sum, line) in self.program.sums().iter().enumerate() {
             let ty = self.program.lines()[*line as usize].1;

@@ -47,8 +47,49 @@ pub(super) fn helper(name: &str) -> Option<String> {
     }
 }
 
+/// The bits of an element of an array of 16 bits. Two elements are one word, of which two threads have a half each.
+pub(super) fn half(array: &str) -> String {
+    format!("(atomicLoad(&{array}[i / 2u]) >> (16u * (i % 2u))) & 0xffffu")
+}
+
+/// Writes such an element: no other thread writes this half, so what it differs by is what is exchanged.
+pub(super) fn store_half(array: &str, bits: &str) -> String {
+    format!("atomicXor(&{array}[i / 2u], (({}) ^ {bits}) << (16u * (i % 2u)));", half(array))
+}
+
 fn written(name: &str) -> Option<&'static str> {
     Some(match name {
+        "of_bf16" => "fn of_bf16(x: u32) -> f32 { return bitcast<f32>(x << 16u); }",
+        // To nearest, halves to even; a NaN stays one.
+        "to_bf16" => {
+            "fn to_bf16(x: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
+    return select(rounded, (bits >> 16u) | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u);
+}"
+        }
+        // By bits, since WGSL does not say how its own conversions round. Subnormals are so many times the smallest.
+        "of_f16" => {
+            "fn of_f16(x: u32) -> f32 {
+    let exponent = (x >> 10u) & 31u;
+    let digits = x & 0x3ffu;
+    let subnormal = bitcast<u32>(f32(digits) * 5.960464477539063e-8f);
+    let large = select((exponent + 112u) << 23u, 0x7f800000u, exponent == 31u) | (digits << 13u);
+    return bitcast<f32>(select(large, subnormal, exponent == 0u) | ((x & 0x8000u) << 16u));
+}"
+        }
+        // Added to one half, a number has the digits of a subnormal at its end, rounded.
+        "to_f16" => {
+            "fn to_f16(x: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let subnormal = bitcast<u32>(bitcast<f32>(size) + 0.5f) - 0x3f000000u;
+    let normal = (size - 0x38000000u + 0xfffu + ((size >> 13u) & 1u)) >> 13u;
+    let finite = select(normal, subnormal, size < 0x38800000u);
+    let large = select(0x7c00u, 0x7e00u | ((size >> 13u) & 0x3ffu), size > 0x7f800000u);
+    return select(finite, large, size >= 0x47800000u) | ((bits >> 16u) & 0x8000u);
+}"
+        }
         "copysign_f32" => {
             "fn copysign_f32(x: f32, y: f32) -> f32 {
     return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
@@ -156,14 +197,18 @@ const OF_PAIRS: [&str; 6] = ["rounded_f32", "sum_of_f32", "add_pair", "sub_pair"
 pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(&Bound) -> DType) -> String {
     let sum = printer.type_name(Type::F64);
     let mut text = String::new();
+    let stored = |bound: &Bound| match element(bound) {
+        DType::F16 | DType::Bf16 => "atomic<u32>".to_string(),
+        dtype => dtype.to_string(),
+    };
     for (at, bound) in bindings.iter().enumerate() {
         let (access, name, ty) = match bound {
             Bound::Numbers => ("read", "numbers".into(), "u32".to_string()),
             Bound::Wide => ("read", "wide".into(), sum.into()),
             Bound::Update => ("read", "incoming".into(), element(bound).to_string()),
-            Bound::Param => ("read_write", "param".into(), element(bound).to_string()),
+            Bound::Param => ("read_write", "param".into(), stored(bound)),
             Bound::Stored => ("read_write", "stored".into(), element(bound).to_string()),
-            Bound::Slot(slot) => ("read_write", format!("slot{slot}"), element(bound).to_string()),
+            Bound::Slot(slot) => ("read_write", format!("slot{slot}"), stored(bound)),
             Bound::Sums => ("read_write", "sums".into(), sum.into()),
         };
         text += &format!("@group(0) @binding({at}) var<storage, {access}> {name}: array<{ty}>;\n");

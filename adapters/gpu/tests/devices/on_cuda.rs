@@ -21,13 +21,26 @@ fn what_is_missing_is_an_error() {
 #[test]
 #[ignore = "needs an NVIDIA device: adapters/gpu/device"]
 fn every_program_of_the_catalogue_runs_on_the_device() {
-    suite::catalogue(&device(), true);
+    suite::catalogue(&device(), &suite::COMPUTED);
+}
+
+#[test]
+#[cfg(feature = "half")]
+#[ignore = "needs an NVIDIA device: adapters/gpu/device"]
+fn every_program_of_the_catalogue_runs_on_leaves_of_16_bits() {
+    suite::catalogue(&device(), &suite::HALVES);
 }
 
 #[test]
 #[ignore = "needs an NVIDIA device: adapters/gpu/device"]
 fn sums_over_pieces_have_the_bits_of_the_cpu() {
     suite::sums(&device());
+}
+
+#[test]
+#[ignore = "needs an NVIDIA device: adapters/gpu/device"]
+fn three_numbers_are_added_in_their_order() {
+    suite::sums_of_three(&device());
 }
 
 #[test]

@@ -14,10 +14,14 @@ use crate::common::registry::registry;
 use crate::common::trees::{LeafPlan, Number, Order, noise, tree};
 use crate::common::{same_values, values};
 
-fn plan(numbers: &[Number], wide: bool) -> Vec<LeafPlan> {
+/// Types of leaves: those that are computed in, and those of 16 bits.
+pub const COMPUTED: [Number; 2] = [Number::F32, Number::F64];
+pub const HALVES: [Number; 2] = [Number::F16, Number::Bf16];
+
+fn plan(numbers: &[Number]) -> Vec<LeafPlan> {
     let shapes: [(&[usize], Order); 4] =
         [(&[700], Order::C), (&[3, 5], Order::Fortran), (&[], Order::C), (&[2, 0], Order::C)];
-    let number = |i: usize| if wide { numbers[i % numbers.len()] } else { Number::F32 };
+    let number = |i: usize| numbers[i % numbers.len()];
     shapes
         .iter()
         .enumerate()
@@ -28,9 +32,9 @@ fn plan(numbers: &[Number], wide: bool) -> Vec<LeafPlan> {
 /// Shows each program that an entry of the catalogue has in its first steps; says how many there were.
 pub fn each_program(mut show: impl FnMut(&str, &Pass, &LeafProgram)) -> usize {
     let mut seen = HashSet::new();
-    let all = [[Number::F32, Number::F32], [Number::F64, Number::F64], [Number::F16, Number::Bf16]];
+    let all = [[Number::F32, Number::F32], [Number::F64, Number::F64], HALVES];
     for numbers in &all[..if cfg!(feature = "half") { 3 } else { 2 }] {
-        let params = tree(&plan(numbers, true), |leaf, i| noise(1, leaf, i));
+        let params = tree(&plan(numbers), |leaf, i| noise(1, leaf, i));
         for entry in registry() {
             let Ok(programs) = entry.programs(&params) else { continue };
             for (pass, leaf) in
@@ -46,13 +50,10 @@ pub fn each_program(mut show: impl FnMut(&str, &Pass, &LeafProgram)) -> usize {
     seen.len()
 }
 
-/// Entries that have another last bit in `f64` on Mesa's lavapipe. Not explained: both add a number far below the last bit.
-const LAST_BIT: [&str; 4] = ["acprop", "adabelief", "scale_by_acprop", "scale_by_belief"];
-
 /// Steps every entry of the catalogue that is programs, here and on the device: the same bits, or where a program calls functions
 /// that devices round otherwise, the same numbers but for a part in 100,000.
-pub fn catalogue<B: Backend>(device: &Device<B>, wide: bool) {
-    let problem = plan(&[Number::F32, Number::F64], wide);
+pub fn catalogue<B: Backend>(device: &Device<B>, numbers: &[Number]) {
+    let problem = plan(numbers);
     let params = tree(&problem, |leaf, i| noise(1, leaf, i));
     let (mut same, mut near, mut refused, mut wrong) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
     for entry in registry() {
@@ -79,16 +80,8 @@ pub fn catalogue<B: Backend>(device: &Device<B>, wide: bool) {
             arrays.state_into(&mut state).unwrap();
             let (params, states) = (same_values(&ours, &theirs), gradchain::state::same_bits(&state, &here.state()));
             exact &= params.is_ok() && states;
-            let last_bit = LAST_BIT.contains(&entry.name());
-            let bound = if rough {
-                1e-5
-            } else if last_bit {
-                4.0 * f64::EPSILON
-            } else {
-                0.0
-            };
-            let close = crate::common::close(&ours, &theirs, bound);
-            if !(exact || (rough || last_bit) && close.is_ok()) {
+            let close = crate::common::close(&ours, &theirs, if rough { 1e-5 } else { 0.0 });
+            if !(exact || rough && close.is_ok()) {
                 wrong.push(format!("{}, step {t}: {params:?}, the same state: {states}, {close:?}", entry.name()));
                 break;
             }
@@ -156,6 +149,27 @@ pub fn sums_in_pairs<B: Backend>(device: &Device<B>) {
     let mut there = params.clone();
     run.params_into(&mut there).unwrap();
     crate::common::close(&here, &there, f64::from(f32::EPSILON)).unwrap();
+}
+
+/// What is added to a sum is of all sizes, also of that of a last bit: `(a + b) + c` is not `a + (b + c)`.
+pub fn sums_of_three<B: Backend>(device: &Device<B>) {
+    for number in COMPUTED {
+        for root in [1e-16, 1e-8, 1e-3, 1.0, 1e3] {
+            let plan = [LeafPlan { number, shape: vec![700], order: Order::C }];
+            let optimizer = scale_by_belief().eps_root(root);
+            let mut params = tree(&plan, |leaf, i| noise(1, leaf, i));
+            let (mut state, mut there) = (optimizer.init(&params).unwrap(), params.clone());
+            let mut run = device.init(&optimizer, &params).unwrap();
+            for t in 0..4 {
+                let gradients = tree(&plan, |leaf, i| noise(2 + t, leaf, i) * 10_f64.powi(i as i32 % 7 - 3));
+                run.set_gradients(&gradients).unwrap();
+                device.step(&optimizer, &mut run).unwrap();
+                optimizer.step(&mut params, &gradients, &mut state).unwrap();
+                run.params_into(&mut there).unwrap();
+                assert_eq!(values(&params), values(&there), "eps_root {root:e}, step {t}");
+            }
+        }
+    }
 }
 
 /// In a step nothing crosses but the sums of each piece, and the numbers of the step.
