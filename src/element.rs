@@ -6,9 +6,11 @@ use core::ops::Range;
 use num_traits::{Float, NumAssign};
 
 mod cube_root;
+mod rounding;
 #[cfg(feature = "half")]
 mod sixteen_bits;
 
+pub(crate) use rounding::Rounding;
 #[cfg(feature = "half")]
 pub(crate) use sixteen_bits::SixteenBits;
 
@@ -134,9 +136,9 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     /// Unlike [`Float::cbrt`] it is plain arithmetic, which vectorises and has the same bits everywhere.
     fn cube_root(self) -> Self;
 
-    /// The nearest value of another type of leaves, ties to even, if that has fewer bits.
+    /// The nearest value of a type of leaves that this is the compute type of, ties to even.
     #[doc(hidden)]
-    fn rounded(self, dtype: DType) -> Self;
+    fn rounded(self, to: Rounding) -> Self;
 
     /// The smallest positive number, which is subnormal.
     #[doc(hidden)]
@@ -246,8 +248,8 @@ impl Real for f32 {
     }
 
     #[inline(always)]
-    fn rounded(self, dtype: DType) -> f32 {
-        with_dtype!(dtype, T => convert::<T, f32>(convert::<f32, T>(self)))
+    fn rounded(self, to: Rounding) -> f32 {
+        to.single(self)
     }
 
     #[inline(always)]
@@ -279,8 +281,8 @@ impl Real for f64 {
     }
 
     #[inline(always)]
-    fn rounded(self, dtype: DType) -> f64 {
-        with_dtype!(dtype, T => convert::<T, f64>(convert::<f64, T>(self)))
+    fn rounded(self, _: Rounding) -> f64 {
+        self
     }
 
     #[inline(always)]

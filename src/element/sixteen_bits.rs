@@ -70,8 +70,8 @@ impl Element for half::bf16 {
 
 /// A type of 16 bits.
 pub(crate) trait SixteenBits: Element<Compute = f32> {
-    /// One of the two neighbours of a number, of any 16 random bits, with the chance that makes it the mean of both; the number itself if
-    /// it is of this type. What is beyond the largest number is rounded to nearest.
+    /// One of the two neighbours of a number, of any 16 random bits, with the chance that makes it the mean of both;
+    /// the number itself if it is of this type. What is beyond the largest number is rounded to nearest.
     fn by_chance(value: f32, random: u16) -> f32;
 }
 
@@ -95,9 +95,11 @@ impl SixteenBits for half::f16 {
         // Subnormal: multiples of 2⁻²⁴, of which there are few enough that no step of this is rounded.
         const LARGE: f32 = (1 << 24) as f32;
         let multiples = f32::from_bits(magnitude) * LARGE;
-        let below = multiples as i32;
-        let up = (multiples - below as f32) * 65536.0 > random as f32;
-        let subnormal = (below.wrapping_add(i32::from(up)) as f32 / LARGE).to_bits();
+        // In floats, since a conversion to integers that saturates is not vectorised.
+        let whole = (multiples + LARGE / 2.0) - LARGE / 2.0;
+        let below = if whole > multiples { whole - 1.0 } else { whole };
+        let up = if (multiples - below) * 65536.0 > random as i32 as f32 { 1.0 } else { 0.0 };
+        let subnormal = ((below + up) / LARGE).to_bits();
         let chosen = if magnitude < (127 - 14) << 23 { subnormal } else { normal };
         let nearest = half::f16::narrow(value).widen();
         if magnitude < 65504.0_f32.to_bits() { f32::from_bits(bits & 0x8000_0000 | chosen) } else { nearest }

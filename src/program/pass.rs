@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::traced::{Kind, Traced};
 use super::{Program, Recorded, record};
-use crate::element::{DType, InRecord, Real};
+use crate::element::{DType, InRecord, Real, Rounding};
 use crate::engine::{self, PIECE, Remote, Stage, TILE, sum_tile};
 use crate::error::{Error, Result};
 use crate::state::{Entry, State, StateWalk};
@@ -125,7 +125,8 @@ impl<'m> Passes<'m> {
         let Recorded { program, scalars, arrays, sums } = record::<F>(spec.path(), |u, p| {
             let (u, adds) = pass.record(leaf, u, p);
             // The update is rounded to the parameter's type before it is added, as in the engine.
-            let add = || Traced::record(&[], 0..0, |_, _| add_update(p, u.rounded(dtype))).rounded(dtype);
+            let to = Rounding::to(dtype);
+            let add = || Traced::record(&[], 0..0, |_, _| add_update(p, u.rounded(to))).rounded(to);
             [stores.then_some(u), adds.then(add)]
         })?;
         let arrays: Vec<_> = arrays.into_iter().map(|array| self.array(array)).collect();

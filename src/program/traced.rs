@@ -10,7 +10,7 @@ use num_traits::{Float, Num, NumCast, One, ToPrimitive, Zero};
 
 use super::op::{Binary, Comparison, Op, Type, Unary, Value};
 use super::recorder::{self, with};
-use crate::element::{Both, ByReal, DType, Element, InRecord, PerReal, Real, Term, sealed};
+use crate::element::{Both, ByReal, DType, Element, InRecord, PerReal, Real, Rounding, Term, sealed};
 
 /// A number that stands for one of type `F`: a line of what this thread records.
 ///
@@ -351,9 +351,9 @@ impl<F: Kind> Real for Traced<F> {
         self.unary(Unary::CubeRoot)
     }
 
-    fn rounded(self, dtype: DType) -> Traced<F> {
+    fn rounded(self, to: Rounding) -> Traced<F> {
         let line = self.line();
-        Traced::of_line(with(|r| r.rounded(line, dtype)))
+        Traced::of_line(with(|r| r.rounded(line, to.dtype)))
     }
 
     fn of_smallest() -> Traced<F> {

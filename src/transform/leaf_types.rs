@@ -1,6 +1,6 @@
 //! The types of leaves, for what rounds to them.
 
-use crate::element::DType;
+use crate::element::{DType, Rounding};
 use crate::part::InitContext;
 use crate::state::{State, StateWalk, StateWalkMut};
 use crate::tree::LeafSpec;
@@ -14,9 +14,9 @@ impl LeafTypes {
         LeafTypes(at.structure().leaves().iter().map(LeafSpec::dtype).collect())
     }
 
-    /// The type of a leaf.
-    pub(crate) fn get(&self, leaf: usize) -> DType {
-        self.0[leaf]
+    /// How to round to the type of a leaf.
+    pub(crate) fn rounding(&self, leaf: usize) -> Rounding {
+        Rounding::to(self.0[leaf])
     }
 }
 

@@ -1,15 +1,18 @@
+use crate::element::Rounding;
 use crate::part::prelude::*;
 use crate::transform::LeafTypes;
 use crate::tree::LeafSpec;
 
 /// Holds 16-bit parameters in `f32`, steps these with what is inside, and gives the leaves what they are rounded to.
 ///
-/// A `bf16` has 8 significant bits: an update of less than a five-hundredth of its parameter is lost when it is added. In the master copy
-/// such updates add up. Leaves of other types have no master copy: what is inside steps them as ever.
+/// A `bf16` has 8 significant bits: an update of less than a five-hundredth of its parameter is lost when it is added.
+/// In the master copy such updates add up. Leaves of other types have no master copy: what is inside steps them as
+/// ever.
 ///
 /// # Arithmetic
 ///
-/// For each element of a 16-bit leaf, with the update `u` of what is inside, which sees `master` in the place of the parameter `p`:
+/// For each element of a 16-bit leaf, with the update `u` of what is inside, which sees `master` in the place of the
+/// parameter `p`:
 ///
 /// ```text
 /// master ← p               where the master, rounded, is not p
@@ -17,19 +20,22 @@ use crate::tree::LeafSpec;
 /// p ← master, rounded to the type of the leaf
 /// ```
 ///
-/// **Parameters that are changed from outside**, loaded, clipped or projected between steps: the master follows the leaf, element by
-/// element, wherever the leaf is not what the master is rounded to. The master of the other elements keeps all its bits.
+/// **Parameters that are changed from outside**, loaded, clipped or projected between steps: the master follows the
+/// leaf, element by element, wherever the leaf is not what the master is rounded to. The master of the other elements
+/// keeps all its bits.
 ///
-/// What goes out is the update that leads from `p` to the rounded master, and like every update it is rounded to the type of the leaf, so
-/// that [`update`](crate::GradientTransformation::update) and [`step`](crate::GradientTransformation::step) do the same. Where one step more
-/// than doubles or halves an element, or changes its sign, adding that may end beside the rounded master, by about 2⁻⁸ (`f16`: 2⁻¹¹) of
-/// the update; then the master follows the leaf in the next step. So it does if something behind this in a chain changes the update: that
+/// What goes out is the update that leads from `p` to the rounded master, and like every update it is rounded to the
+/// type of the leaf, so that [`update`](crate::GradientTransformation::update) and
+/// [`step`](crate::GradientTransformation::step) do the same. Where one step more than doubles or halves an element, or
+/// changes its sign, adding that may end beside the rounded master, by about 2⁻⁸ (`f16`: 2⁻¹¹) of the update; then the
+/// master follows the leaf in the next step. So it does if something behind this in a chain changes the update: that
 /// belongs inside.
 ///
 /// # Cost
 ///
-/// An `f32` of state for each element of 16-bit leaves, read and written in the pass in which what is inside ends. Fuses if what is inside
-/// does; reads parameters. What starts its state anew inside, as [`lookahead`](crate::lookahead()) may, starts with the leaves.
+/// An `f32` of state for each element of 16-bit leaves, read and written in the pass in which what is inside ends.
+/// Fuses if what is inside does; reads parameters. What starts its state anew inside, as
+/// [`lookahead`](crate::lookahead()) may, starts with the leaves.
 ///
 /// # Errors
 ///
@@ -59,9 +65,9 @@ use crate::tree::LeafSpec;
 ///
 /// # References
 ///
-/// Micikevicius and others, [Mixed precision training](https://arxiv.org/abs/1710.03740), 2017, section 3.1. PyTorch has it in
-/// `torch.optim` by hand, and NVIDIA's Apex as `master_weights`. Differs: the master is part of the state, saved and averaged with it, and
-/// follows a leaf that was changed; theirs overwrites the change.
+/// Micikevicius and others, [Mixed precision training](https://arxiv.org/abs/1710.03740), 2017, section 3.1. PyTorch
+/// has it in `torch.optim` by hand, and NVIDIA's Apex as `master_weights`. Differs: the master is part of the state,
+/// saved and averaged with it, and follows a leaf that was changed; theirs overwrites the change.
 pub fn master<T: Stage>(inner: T) -> Master<T> {
     Master::with(inner)
 }
@@ -102,7 +108,7 @@ impl<T: Stage> Arithmetic for Master<T> {
     const POINT: Option<usize> = Some(0);
     const SOME_LEAVES: bool = true;
     type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = DType;
+    type Scalars<C: Real> = Rounding;
 
     fn has_slots(&self, leaf: &LeafSpec) -> bool {
         leaf.dtype() != leaf.dtype().compute()
@@ -112,20 +118,20 @@ impl<T: Stage> Arithmetic for Master<T> {
         true
     }
 
-    fn scalars<C: Real>(&self, memory: &LeafTypes, leaf: usize) -> DType {
-        memory.get(leaf)
+    fn scalars<C: Real>(&self, memory: &LeafTypes, leaf: usize) -> Rounding {
+        memory.rounding(leaf)
     }
 
     #[inline(always)]
-    fn before<C: Real>(dtype: DType, [master]: &mut [C; 1], u: C, p: C) -> C {
-        *master = if master.rounded(dtype) == p { *master } else { p };
+    fn before<C: Real>(to: Rounding, [master]: &mut [C; 1], u: C, p: C) -> C {
+        *master = if master.rounded(to) == p { *master } else { p };
         u
     }
 
     #[inline(always)]
-    fn after<C: Real>(dtype: DType, [master]: &mut [C; 1], u: C, p: C) -> C {
+    fn after<C: Real>(to: Rounding, [master]: &mut [C; 1], u: C, p: C) -> C {
         *master += u;
-        let there = master.rounded(dtype);
+        let there = master.rounded(to);
         // The difference of two infinities is no number.
         if there == p { C::zero() } else { there - p }
     }

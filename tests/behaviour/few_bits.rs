@@ -192,7 +192,8 @@ fn training_that_stands_still_goes_on_with_each_of_the_three() {
     assert_eq!(after(master(adam(1e-3))), nearest);
     assert_eq!(after(chain((sgd(1e-3), kahan_summation()))), nearest);
     assert_eq!(after(chain((adam(1e-3), kahan_summation()))), nearest);
-    // Five deviations of the mean of 2048 walks of a hundred steps; one is at most half of the distance of two neighbours.
+    // Five deviations of the mean of 2048 walks of a hundred steps; one is at most half of the distance of two
+    // neighbours.
     let tolerance = 5.0 * 2.0_f64.powi(-9) * (100.0_f64 / 2048.0).sqrt();
     assert!((after(chain((sgd(1e-3), stochastic_rounding(1)))) - 0.9).abs() < tolerance);
     assert!((after(chain((adam(1e-3), stochastic_rounding(2)))) - 0.9).abs() < tolerance);
@@ -272,7 +273,8 @@ fn what_is_drawn_depends_on_seed_step_path_and_place_alone() {
 
 #[test]
 fn compensation_is_what_was_lost() {
-    // Steps of all sizes, through zero too: parameter and compensation together are the sum in `f64`, as far as 16 bits and 16 bits go.
+    // Steps of all sizes, through zero too: parameter and compensation together are the sum in `f64`, as far as 16 bits
+    // and 16 bits go.
     let n = 500;
     let optimizer = chain((sgd(1.0), kahan_summation()));
     let mut params = Array1::from_shape_fn(n, |i| bf16::from_f32(start(i)));

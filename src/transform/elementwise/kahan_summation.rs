@@ -1,9 +1,12 @@
+use crate::element::Rounding;
 use crate::part::prelude::*;
 use crate::transform::leaf_types::LeafTypes;
 
-/// Remembers what is lost when updates are added to parameters, and adds it to the next ones: Kahan's compensated summation.
+/// Remembers what is lost when updates are added to parameters, and adds it to the next ones: Kahan's compensated
+/// summation.
 ///
-/// It comes last in a chain, and is for 16-bit parameters, of which an update of less than a five-hundredth is lost. Others gain a little.
+/// It comes last in a chain, and is for 16-bit parameters, of which an update of less than a five-hundredth is lost.
+/// Others gain a little.
 ///
 /// # Arithmetic
 ///
@@ -16,13 +19,16 @@ use crate::transform::leaf_types::LeafTypes;
 /// u ← p' − p
 /// ```
 ///
-/// The update that goes out is rounded to the type of the leaf, as every update is. What is remembered is what is lost in that too.
+/// The update that goes out is rounded to the type of the leaf, as every update is. What is remembered is what is lost
+/// in that too.
 ///
-/// **Parameters that are changed from outside** keep their compensation, which is half of the distance to the next number at most.
+/// **Parameters that are changed from outside** keep their compensation, which is half of the distance to the next
+/// number at most.
 ///
 /// # Cost
 ///
-/// An array of the leaf's type: 2 bytes for each element of a 16-bit leaf. Fuses; of 16-bit leaves tile by tile. Reads parameters.
+/// An array of the leaf's type: 2 bytes for each element of a 16-bit leaf. Fuses; of 16-bit leaves tile by tile. Reads
+/// parameters.
 ///
 /// # Errors
 ///
@@ -48,9 +54,10 @@ use crate::transform::leaf_types::LeafTypes;
 ///
 /// # References
 ///
-/// Kahan, [Further remarks on reducing truncation errors](https://doi.org/10.1145/363707.363723), 1965; Zamirai and others, [Revisiting
-/// BFloat16 training](https://arxiv.org/abs/2010.06192), 2020, section 3.2. Optax and `torch.optim` have no such thing; torchdistX's
-/// `AnyPrecisionAdamW` has it as `use_kahan_summation`. Differs: the sums are in `f32`, and rounded to the leaf's type once.
+/// Kahan, [Further remarks on reducing truncation errors](https://doi.org/10.1145/363707.363723), 1965; Zamirai and
+/// others, [Revisiting BFloat16 training](https://arxiv.org/abs/2010.06192), 2020, section 3.2. Optax and `torch.optim`
+/// have no such thing; torchdistX's `AnyPrecisionAdamW` has it as `use_kahan_summation`. Differs: the sums are in
+/// `f32`, and rounded to the leaf's type once.
 pub fn kahan_summation() -> KahanSummation {
     KahanSummation::with()
 }
@@ -68,21 +75,21 @@ impl RuleWithMemory for KahanSummation {
     type Needs = Nothing;
     type Memory = LeafTypes;
     type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = DType;
+    type Scalars<C: Real> = Rounding;
 
     fn start(&self, at: &InitContext<'_>) -> Result<LeafTypes> {
         Ok(LeafTypes::of(at))
     }
 
-    fn scalars<C: Real>(&self, memory: &LeafTypes, leaf: usize) -> DType {
-        memory.get(leaf)
+    fn scalars<C: Real>(&self, memory: &LeafTypes, leaf: usize) -> Rounding {
+        memory.rounding(leaf)
     }
 
     #[inline(always)]
-    fn apply<C: Real>(dtype: DType, [compensation]: &mut [C; 1], u: C, p: C, _: &mut [u32]) -> C {
+    fn apply<C: Real>(to: Rounding, [compensation]: &mut [C; 1], u: C, p: C, _: &mut [u32]) -> C {
         let wanted = u + *compensation;
-        let update = ((p + wanted).rounded(dtype) - p).rounded(dtype);
-        *compensation = wanted - ((p + update).rounded(dtype) - p);
+        let update = ((p + wanted).rounded(to) - p).rounded(to);
+        *compensation = wanted - ((p + update).rounded(to) - p);
         update
     }
 }

@@ -1,8 +1,8 @@
 use core::ops::{Deref, DerefMut};
 
-use super::draws::Draws;
+use super::draws::{Draws, Numbers};
 use crate::engine::TILE;
-use crate::numeric::random::{normal, normals};
+use crate::numeric::random::{BLOCK, normal, normals};
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
 
@@ -100,6 +100,20 @@ impl DerefMut for AddNoiseState {
     }
 }
 
+struct Normal;
+
+impl Numbers<BLOCK> for Normal {
+    type Number = f64;
+    #[inline(always)]
+    fn one(element: u64, key: [u32; 2]) -> f64 {
+        normal(element, key)
+    }
+    #[inline(always)]
+    fn block(block: u64, key: [u32; 2]) -> [f64; BLOCK] {
+        normals(block, key)
+    }
+}
+
 impl RuleWithMemory for AddNoise {
     const APART: bool = true;
     type Needs = Nothing;
@@ -132,7 +146,7 @@ impl RuleWithMemory for AddNoise {
     #[inline(always)]
     fn apply_apart<C: Real>(&self, memory: &AddNoiseState, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
         let (mut room, n) = ([0.0; TILE], at.u.len());
-        memory.draws.fill(at.leaf, at.start, &mut room[..n], normal, normals);
+        memory.draws.fill::<Normal, _>(at.leaf, at.start, &mut room[..n]);
         for (u, x) in at.u.iter_mut().zip(&room) {
             *u += C::of(memory.deviation * x);
         }

@@ -5,7 +5,8 @@ use crate::part::prelude::*;
 use crate::state::RandomKey;
 use crate::tree::{Cursor, LeafSpec, Strides, dense_strides, is_dense};
 
-/// What numbers follow from: a seed, the step, the leaf's path and the element's place in row-major order, and nothing else.
+/// What numbers follow from: a seed, the step, the leaf's path and the element's place in row-major order, and nothing
+/// else.
 #[derive(Clone, Debug)]
 pub struct Draws {
     /// Steps done.
@@ -27,6 +28,16 @@ struct Leaf {
     shape: Vec<usize>,
     /// The strides, if memory order is not row-major order.
     strides: Option<Strides>,
+}
+
+/// What is drawn for an element. Functions of a type, since a function that is passed on may be called, and is compiled
+/// without vectors then.
+pub(super) trait Numbers<const N: usize> {
+    type Number: Copy;
+    /// The number of one element. Must be `#[inline(always)]`, as `block`.
+    fn one(element: u64, key: [u32; 2]) -> Self::Number;
+    /// The numbers of a block of elements.
+    fn block(block: u64, key: [u32; 2]) -> [Self::Number; N];
 }
 
 impl Draws {
@@ -56,18 +67,11 @@ impl Draws {
         self.step
     }
 
-    /// The numbers of a stretch of a leaf, in memory order. They come in blocks of `N` elements; `one` is the number of one element.
+    /// The numbers of a stretch of a leaf, in memory order.
     ///
     /// Plain loops: what iterators call for each block may not be inlined, and is compiled without vectors then.
     #[inline(always)]
-    pub(super) fn fill<X: Copy, const N: usize>(
-        &self,
-        leaf: usize,
-        start: usize,
-        numbers: &mut [X],
-        one: impl Fn(u64, [u32; 2]) -> X,
-        block: impl Fn(u64, [u32; 2]) -> [X; N],
-    ) {
+    pub(super) fn fill<X: Numbers<N>, const N: usize>(&self, leaf: usize, start: usize, numbers: &mut [X::Number]) {
         let leaf = &self.leaves[leaf];
         let key = leaf_key(self.key.get(), self.step, leaf.hash);
         if let Some(strides) = &leaf.strides {
@@ -76,7 +80,7 @@ impl Draws {
             for run in Cursor::new(&leaf.shape, strides, &dense_strides(&leaf.shape), start).take(n) {
                 for i in 0..run.len as isize {
                     if let Some(number) = numbers.next() {
-                        *number = one((run.offset + i * run.stride) as u64, key);
+                        *number = X::one((run.offset + i * run.stride) as u64, key);
                     }
                 }
             }
@@ -85,16 +89,16 @@ impl Draws {
         // Only the first block of a stretch may be begun.
         let (head, rest) = numbers.split_at_mut(start.next_multiple_of(N).min(start + numbers.len()) - start);
         for (i, number) in head.iter_mut().enumerate() {
-            *number = one((start + i) as u64, key);
+            *number = X::one((start + i) as u64, key);
         }
         let first = start.div_ceil(N) as u64;
         let (blocks, tail) = rest.as_chunks_mut::<N>();
         for (i, numbers) in blocks.iter_mut().enumerate() {
-            *numbers = block(first + i as u64, key);
+            *numbers = X::block(first + i as u64, key);
         }
         let n = tail.len();
         if n > 0 {
-            tail.copy_from_slice(&block(first + blocks.len() as u64, key)[..n]);
+            tail.copy_from_slice(&X::block(first + blocks.len() as u64, key)[..n]);
         }
     }
 }

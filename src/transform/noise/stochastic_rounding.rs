@@ -1,14 +1,15 @@
-use super::draws::Draws;
+use super::draws::{Draws, Numbers};
 #[cfg(feature = "half")]
 use crate::element::SixteenBits;
 use crate::engine::TILE;
-use crate::numeric::random::{word, words};
+use crate::numeric::random::{WORDS, word, words};
 use crate::part::prelude::*;
 
-/// Rounds 16-bit parameters by chance when updates are added to them, so that their mean is what it would be without rounding.
+/// Rounds 16-bit parameters by chance when updates are added to them, so that their mean is what it would be without
+/// rounding.
 ///
-/// It comes last in a chain: an update that is too small to move a `bf16` or `f16` to the next number moves it there once in a while.
-/// Leaves of other types are left as they are.
+/// It comes last in a chain: an update that is too small to move a `bf16` or `f16` to the next number moves it there
+/// once in a while. Leaves of other types are left as they are.
 ///
 /// # Arithmetic
 ///
@@ -20,17 +21,18 @@ use crate::part::prelude::*;
 /// u ← t − p
 /// ```
 ///
-/// The mean of `p` after the step is `p + u`, as `f32` has it, as long as `|u| ≤ |p|` or `p` is 0. The update that goes out is rounded to
-/// the type of the leaf, as every update is; beyond that, where this would move the sum, it is `u` that is rounded by chance, or the mean
-/// is off by half of the distance of two neighbours at most. What is too large for the type is infinite, as with rounding to nearest.
+/// The mean of `p` after the step is `p + u`, as `f32` has it, as long as `|u| ≤ |p|` or `p` is 0. The update that goes
+/// out is rounded to the type of the leaf, as every update is; beyond that, where this would move the sum, it is `u`
+/// that is rounded by chance, or the mean is off by half of the distance of two neighbours at most. What is too large
+/// for the type is infinite, as with rounding to nearest.
 ///
-/// The chance is a function of the seed, the step, the leaf's path, and the element's place in row-major order, and of nothing else: it
-/// is the same for every number of threads, memory layout and machine, and after a run is resumed.
+/// The chance is a function of the seed, the step, the leaf's path, and the element's place in row-major order, and of
+/// nothing else: it is the same for every number of threads, memory layout and machine, and after a run is resumed.
 ///
 /// # Cost
 ///
-/// No state for elements. 16-bit leaves do not fuse into one loop, since numbers are drawn for a stretch at a time; the others do. Reads
-/// parameters.
+/// No state for elements. 16-bit leaves do not fuse into one loop, since numbers are drawn for a stretch at a time; the
+/// others do. Reads parameters.
 ///
 /// # Errors
 ///
@@ -58,9 +60,10 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// Zamirai and others, [Revisiting BFloat16 training](https://arxiv.org/abs/2010.06192), 2020, section 3.2; Gupta and others, [Deep
-/// learning with limited numerical precision](https://arxiv.org/abs/1502.02551), 2015. Optax and `torch.optim` have no such thing; torchao's
-/// optimizers have it as `bf16_stochastic_round`. Differs: `f16` too, and random numbers by counter.
+/// Zamirai and others, [Revisiting BFloat16 training](https://arxiv.org/abs/2010.06192), 2020, section 3.2; Gupta and
+/// others, [Deep learning with limited numerical precision](https://arxiv.org/abs/1502.02551), 2015. Optax and
+/// `torch.optim` have no such thing; torchao's optimizers have it as `bf16_stochastic_round`. Differs: `f16` too, and
+/// random numbers by counter.
 pub fn stochastic_rounding(seed: u64) -> StochasticRounding {
     StochasticRounding::with(seed)
 }
@@ -72,6 +75,20 @@ part! {
     given {
         /// Chooses the random numbers.
         seed: u64;
+    }
+}
+
+struct Word;
+
+impl Numbers<WORDS> for Word {
+    type Number = u16;
+    #[inline(always)]
+    fn one(element: u64, key: [u32; 2]) -> u16 {
+        word(element, key)
+    }
+    #[inline(always)]
+    fn block(block: u64, key: [u32; 2]) -> [u16; WORDS] {
+        words(block, key)
     }
 }
 
@@ -106,7 +123,7 @@ impl RuleWithMemory for StochasticRounding {
     #[inline(always)]
     fn apply_apart<C: Real>(&self, memory: &Draws, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
         let (mut room, n) = ([0; TILE], at.u.len());
-        memory.fill(at.leaf, at.start, &mut room[..n], word, words);
+        memory.fill::<Word, _>(at.leaf, at.start, &mut room[..n]);
         let elements = at.u.iter_mut().zip(at.p).zip(&room);
         #[cfg(feature = "half")]
         match memory.dtype(at.leaf) {
@@ -124,8 +141,8 @@ impl RuleWithMemory for StochasticRounding {
 fn by_chance<H: SixteenBits, C: Real>(u: C, p: C, word: u16) -> C {
     let [u, p] = [u, p].map(|x| x.as_f64() as f32);
     let t = p + u;
-    // What is smaller than both is a multiple of what they are multiples of, so that the sum with a rounded update is exact; and the
-    // way to a rounded sum may not be an update of that type.
+    // What is smaller than both is a multiple of what they are multiples of, so that the sum with a rounded update is
+    // exact; and the way to a rounded sum may not be an update of that type.
     let shrinks = t.abs() < u.abs() && t.abs() < p.abs();
     let rounded = H::by_chance(if shrinks { u } else { t }, word);
     C::of(f64::from(if shrinks || !rounded.is_finite() { rounded } else { rounded - p }))

@@ -1,4 +1,5 @@
-//! 16-bit parameters under a master copy are trained as `f32` parameters are: bit for bit, as far as updates can lead there.
+//! 16-bit parameters under a master copy are trained as `f32` parameters are: bit for bit, as far as updates can lead
+//! there.
 
 use gradchain::needs::Level;
 use gradchain::prelude::*;

@@ -84,11 +84,11 @@ pub trait Arithmetic: Wrapper {
     const KEEPS_ZEROS: bool = false;
     /// Whether it reads the parameter.
     const READS_PARAMS: bool = false;
-    /// Whether it works on gradients of some [rows](crate::tree::SparseRows) of a leaf: if its arrays need not follow where there is no
-    /// gradient.
+    /// Whether it works on gradients of some [rows](crate::tree::SparseRows) of a leaf: if its arrays need not follow where
+    /// there is no gradient.
     const ROWS: bool = Self::SLOTS.is_empty();
-    /// The number of the state array that what is inside is shown in the place of the parameters, if it is. It has the type that
-    /// arithmetic is done in.
+    /// The number of the state array that what is inside is shown in the place of the parameters, if it is. It has the type
+    /// that arithmetic is done in.
     const POINT: Option<usize> = None;
     /// Whether only some leaves have the state arrays: whether [`has_slots`](Arithmetic::has_slots) says anything.
     const SOME_LEAVES: bool = false;

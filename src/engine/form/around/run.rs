@@ -64,7 +64,8 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
     look::<P>().then(begins).then(inner).then(own::<P, O>(O::AFTER)).then(last)
 }
 
-/// Whether what is done before what is inside changes arrays only. Like what is taken in it is done in the one pass that ends there.
+/// Whether what is done before what is inside changes arrays only. Like what is taken in it is done in the one pass that
+/// ends there.
 const fn looks_before<P: Wrapper, O: Own<P>>() -> bool {
     O::BEFORE && !O::REWRITES[0]
 }

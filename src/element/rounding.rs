@@ -1,0 +1,76 @@
+//! Rounding to the type of a leaf where that is known when a loop runs, not where it is compiled.
+
+use super::DType;
+
+/// How an `f32` is rounded to the nearest number of a type, ties to even.
+///
+/// Numbers, not a choice between types: a loop that chose for each element would not be vectorised.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Rounding {
+    pub(crate) dtype: DType,
+    /// The bits of the fraction that the type does not have, how many they are, and half of them.
+    below: u32,
+    shift: u32,
+    half: u32,
+    /// The smallest normal number, as bits. Below it are multiples of `1.5 / 2²³` of what is added and taken away again.
+    normal: u32,
+    carrier: f32,
+    /// As bits, what is infinite in the type.
+    infinite: u32,
+}
+
+impl Rounding {
+    pub(crate) fn to(dtype: DType) -> Rounding {
+        // The exponents of `f16` end at both ends before those of `f32`; those of `bf16` are the same.
+        let (shift, normal, carrier, infinite) = match dtype {
+            DType::F16 => (13, (127 - 14) << 23, 0.75, 65536.0_f32.to_bits()),
+            DType::Bf16 => (16, 0, 0.0, f32::INFINITY.to_bits()),
+            DType::F32 | DType::F64 => (0, 0, 0.0, f32::INFINITY.to_bits()),
+        };
+        let below = (1 << shift) - 1;
+        Rounding { dtype, below, shift, half: below >> 1, normal, carrier, infinite }
+    }
+
+    #[inline(always)]
+    pub(super) fn single(self, x: f32) -> f32 {
+        let bits = x.to_bits();
+        let (sign, size) = (bits & 0x8000_0000, bits & 0x7fff_ffff);
+        let odd = size >> self.shift & u32::from(self.below != 0);
+        let normal = (size + self.half + odd) & !self.below;
+        // The sum rounds, since it has the last bit where the type has it.
+        let subnormal = ((f32::from_bits(size) + self.carrier) - self.carrier).to_bits();
+        let finite = if size < self.normal { subnormal } else { normal };
+        let rounded = if finite >= self.infinite { 0x7f80_0000 } else { finite };
+        f32::from_bits(sign | if size > 0x7f80_0000 { size } else { rounded })
+    }
+}
+
+#[cfg(all(test, feature = "half"))]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::*;
+    use crate::element::{Element, Real};
+
+    #[test]
+    fn rounding_by_numbers_is_rounding_by_types() {
+        // All numbers of both types, what lies half-way between them and on either side of that, and others of all sizes.
+        let of_types = (0..=u16::MAX).flat_map(|i| {
+            [f16::from_bits(i).widen(), bf16::from_bits(i).widen()].into_iter().flat_map(|x| {
+                [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff, 0x7fff, 0x8000, 0x8001, 0xffff]
+                    .map(|more| f32::from_bits(x.to_bits().wrapping_add(more)))
+            })
+        });
+        let others = (0..100_000_u32).map(|i| f32::from_bits(i.wrapping_mul(0x9e37_79b9)));
+        for x in of_types.chain(others) {
+            for (dtype, expected) in
+                [(DType::F16, f16::narrow(x).widen()), (DType::Bf16, bf16::narrow(x).widen()), (DType::F32, x)]
+            {
+                let found = x.rounded(Rounding::to(dtype));
+                let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+                assert!(same, "{dtype}: {x:e} {found:e} {expected:e}");
+            }
+        }
+    }
+}
