@@ -1,5 +1,4 @@
 //! 16-bit parameters under a master copy are trained as `f32` parameters are, bit for bit.
-//! there.
 
 use gradchain::prelude::*;
 use gradchain::state::{Entry, State, StateWalk};
