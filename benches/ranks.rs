@@ -96,7 +96,7 @@ fn run(size: usize, elements: usize) {
         if step >= BEFORE {
             ours.push(took);
             to_one.push(took / one);
-            to_copies.push(took / copied);
+            to_copies.push(if sent == 0 { f64::NAN } else { took / copied });
         }
     }
     let mb = |bytes: usize| bytes as f64 / 1e6;
@@ -105,7 +105,7 @@ fn run(size: usize, elements: usize) {
         mb(sent),
         mb(received),
         mb(bytes),
-        median(ours) * 1e3,
+        ours.into_iter().fold(f64::INFINITY, f64::min) * 1e3,
         median(to_one),
         median(to_copies),
     );
@@ -113,7 +113,8 @@ fn run(size: usize, elements: usize) {
 
 /// How long it takes to copy so many bytes, 16 MiB at a time.
 fn copy(bytes: usize) -> f64 {
-    let (from, mut to) = (vec![1_u8; 1 << 24], vec![0_u8; 1 << 24]);
+    // Both written to before, so that the system has given the pages.
+    let (from, mut to) = (vec![1_u8; 1 << 24], vec![2_u8; 1 << 24]);
     timed(|| {
         for start in (0..bytes).step_by(1 << 24) {
             let len = (bytes - start).min(1 << 24);

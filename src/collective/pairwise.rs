@@ -119,8 +119,9 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 ///
 /// # Cost
 ///
-/// A rank has up to twice the parts of another. A step takes as long as the rank that has most: with 8 parts on 3
-/// ranks, which have 4, 2 and 2, a half more than if they were even.
+/// A step takes as long as the rank that has most. If `parts` is a power of two a rank has up to twice the parts of
+/// another: with 8 parts 3 ranks have 2, 2 and 4, which takes a half more than if they were even. Else it can be more:
+/// 2 ranks have 8 and 1 of 9.
 ///
 /// # Errors
 ///
@@ -135,7 +136,7 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 ///
 /// let of = |ranks, m| threads(ranks, Duration::ZERO).iter().map(|rank| parts(rank, m)).collect::<Result<Vec<_>, _>>();
 /// assert_eq!(of(2, 8)?, [0..4, 4..8]);
-/// assert_eq!(of(3, 8)?, [0..4, 4..6, 6..8]);
+/// assert_eq!(of(3, 8)?, [0..2, 2..4, 4..8]);
 /// assert_eq!(of(3, 12)?, [0..4, 4..8, 8..12]);
 /// assert!(of(9, 8).unwrap_err().to_string().ends_with("must be from 1 to 8, found 9"));
 /// # Ok::<(), gradchain::Error>(())

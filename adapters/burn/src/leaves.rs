@@ -101,9 +101,9 @@ pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsP
 /// The trained parameters of a module, to write: what [`params`] shows, all open at once, in place.
 ///
 /// For what takes a tree to write: `step_with`, [`Checkpoint::load`](gradchain::checkpoint::Checkpoint::load),
-/// [`tree_assign`](gradchain::tree::tree_assign), [`flush`](gradchain::MultiSteps::flush). They are taken out of the
-/// module, and put back when this is dropped, also by an error or a panic: with their `ParamId`s, their mappers, and
-/// what they were to autodiff. One that was in two places is so again.
+/// [`tree_assign`](gradchain::tree::tree_assign), [`flush`](gradchain::wrapper::MultiSteps::flush). They are taken out
+/// of the module, and put back when this is dropped, also by an error or a panic: with their `ParamId`s, their mappers,
+/// and what they were to autodiff. One that was in two places is so again.
 ///
 /// # Cost
 ///

@@ -1,4 +1,4 @@
-//! [gradchain](gradchain)'s optimizers for models of [candle](candle_core): a step over all variables at once, in
+//! [gradchain]'s optimizers for models of [candle](candle_core): a step over all variables at once, in
 //! place, in the memory that candle has, with the paths of a [`VarMap`](candle_nn::VarMap).
 //!
 //! ```

@@ -171,7 +171,8 @@ fn constrained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) -> [Ve
     let mut raw = Constraints::new().at("", positive()).unconstrain(&start).unwrap();
     let mut state = optimizer.init(&raw).unwrap();
     for slope in [-1.5, 0.5, 3.0] {
-        let gradient = raw.pull_back(start.iter().map(|p| slope * (p - 1.0)).collect()).unwrap();
+        let gradient: Vec<f64> = start.iter().map(|p| slope * (p - 1.0)).collect();
+        let gradient = raw.pull_back(gradient).unwrap();
         optimizer.step(&mut raw, &gradient, &mut state).unwrap();
     }
     [start, raw.constrain().unwrap().into_inner()]
