@@ -1,9 +1,9 @@
-//! Saving and loading AdamW's state of a model of 124 million parameters, against moving as many bytes without looking at
-//! them.
+//! Saving and loading AdamW's state of a model of 124 million parameters, against moving as many bytes without looking
+//! at them.
 //!
-//! `cargo bench --bench checkpoint --features checkpoint [-- FOLDER]` prints a line for each way. The files are written to
-//! the folder, a temporary one without: give `/dev/shm` to measure against memory. All ways take turns; ratios are of medians
-//! where files are written, and medians of ratios where they are read.
+//! `cargo bench --bench checkpoint --features checkpoint [-- FOLDER]` prints a line for each way. The files are written
+//! to the folder, a temporary one without: give `/dev/shm` to measure against memory. All ways take turns; ratios are
+//! of medians where files are written, and medians of ratios where they are read.
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 #![allow(unsafe_code, reason = "mapping a file is a promise that nobody writes to it")]
 

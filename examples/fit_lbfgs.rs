@@ -4,8 +4,8 @@
 //! cargo run --release --example fit_lbfgs
 //! ```
 //!
-//! The data is the example of R's `glm`, after Dobson, An introduction to generalized linear models, 1990, page 93: counts
-//! in a trial with three outcomes and three treatments.
+//! The data is the example of R's `glm`, after Dobson, An introduction to generalized linear models, 1990, page 93:
+//! counts in a trial with three outcomes and three treatments.
 
 use gradchain::prelude::*;
 
@@ -71,7 +71,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    // The design is balanced, so the answer is known: 63, 40 and 47 counts for the outcomes, the same for each treatment.
+    // The design is balanced, so the answer is known: 63, 40 and 47 counts for the outcomes, the same for each
+    // treatment.
     let known = [21.0_f64.ln(), (40.0_f64 / 63.0).ln(), (47.0_f64 / 63.0).ln(), 0.0, 0.0];
     let [o2, o3] = model.outcome;
     let [t2, t3] = model.treatment;

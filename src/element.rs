@@ -144,15 +144,16 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     #[doc(hidden)]
     fn of_smallest() -> Self;
 
-    /// Whether what is done to a value of this type is written down: it goes the engine's way, and is nowhere in memory.
+    /// Whether what is done to a value of this type is written down: it goes the engine's way, and is nowhere in
+    /// memory.
     #[doc(hidden)]
     const RECORDS: bool = false;
 
-    /// Runs what is done to an element in one place of a chain: to the state of it in these arrays, to the update, which
-    /// is returned, and to those sums of the chain. Called for types that [record](Real::RECORDS) only.
+    /// Runs what is done to an element in one place of a chain: to the state of it in these arrays, to the update,
+    /// which is returned, and to those sums of the chain. Called for types that [record](Real::RECORDS) only.
     ///
-    /// It is run once for each way through it, and what follows goes on with one value for each result: so what one part
-    /// compares does not multiply the ways through the next.
+    /// It is run once for each way through it, and what follows goes on with one value for each result: so what one
+    /// part compares does not multiply the ways through the next.
     #[doc(hidden)]
     fn record(
         arrays: &[Option<InRecord>],
@@ -378,8 +379,8 @@ macro_rules! with_dtype {
 }
 pub(crate) use with_dtype;
 
-/// The nearest value of another element type. Compiles to nothing where the types are the same, and to one conversion in
-/// the compute types where they fit.
+/// The nearest value of another element type. Compiles to nothing where the types are the same, and to one conversion
+/// in the compute types where they fit.
 #[inline(always)]
 pub(crate) fn convert<A: Element, B: Element>(value: A) -> B {
     if matches!(A::DTYPE.compute(), DType::F32) {

@@ -280,15 +280,15 @@ impl Error {
         self.is(|kind| matches!(kind, Kind::Unrecordable { .. }))
     }
 
-    /// Whether [machines that work together](crate::collective) have lost each other, or disagree. After that they do not come
-    /// together any more: the process should end, and go on from its last checkpoint.
+    /// Whether [machines that work together](crate::collective) have lost each other, or disagree. After that they do
+    /// not come together any more: the process should end, and go on from its last checkpoint.
     pub fn is_collective(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Collective { .. }))
     }
 
     /// Whether the state was left half written by a panic in code that a step called (a rule, a schedule, a loss), or
-    /// by an error of a loss or a machine. Go on from a copy or a checkpoint; see [`step`](crate::GradientTransformation::step)
-    /// for what the parameters are then.
+    /// by an error of a loss or a machine. Go on from a copy or a checkpoint; see
+    /// [`step`](crate::GradientTransformation::step) for what the parameters are then.
     pub fn is_poisoned(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Poisoned))
     }

@@ -11,8 +11,8 @@ use crate::tree::{LeafSpec, Tree, TreeMut, Walk};
 
 /// Parameters to evaluate a model with: what [`eval_params`](OptState::eval_params) gives.
 ///
-/// It holds a tree of the parameters' own type and dereferences to it, so a model can be called, saved and looked at. It
-/// is a tree to read and never one to write: training goes on from the parameters it was made from, and giving it to
+/// It holds a tree of the parameters' own type and dereferences to it, so a model can be called, saved and looked at.
+/// It is a tree to read and never one to write: training goes on from the parameters it was made from, and giving it to
 /// `step` does not compile.
 ///
 /// ```compile_fail
@@ -50,7 +50,8 @@ impl<P: Tree> Tree for EvalParams<P> {
 
 impl<T: Stage> OptState<T> {
     /// The parameters to evaluate with, where a wrapper such as [`params_ema`](crate::params_ema()),
-    /// [`schedule_free`](crate::schedule_free) or [`lookahead`](crate::lookahead) trains others: averages, or slow copies. `params` are the ones that are trained.
+    /// [`schedule_free`](crate::schedule_free) or [`lookahead`](crate::lookahead) trains others: averages, or slow
+    /// copies. `params` are the ones that are trained.
     ///
     /// The wrapper can be anywhere: in a chain, under a mask, behind a box. Leaves that it does not act on are those of
     /// `params`. The result is computed in `f64` and rounded once; the state is not changed.
@@ -71,9 +72,9 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// If nothing in the state says what to evaluate with, or more than one wrapper does for the same leaf, or one inside a
-    /// [`flatten`](crate::flatten()), which knows no leaves; or the parameters do not have the structure that the state was
-    /// made for.
+    /// If nothing in the state says what to evaluate with, or more than one wrapper does for the same leaf, or one
+    /// inside a [`flatten`](crate::flatten()), which knows no leaves; or the parameters do not have the structure that
+    /// the state was made for.
     pub fn eval_params<P: TreeMut + Clone>(&self, params: &P) -> Result<EvalParams<P>> {
         self.fits()?;
         let (mut found, mut apart): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);

@@ -1,4 +1,5 @@
-//! Every transformation by the function that makes it, for the root and the prelude. Its type stays in the module it is from.
+//! Every transformation by the function that makes it, for the root and the prelude. Its type stays in the module it is
+//! from.
 
 pub use crate::optimizer::{
     acprop, adabelief, adadelta, adafactor, adagrad, adam, adam_mini, adamax, adamaxw, adamw, adan, ademamix, adopt,

@@ -23,8 +23,8 @@
 //! # Where things are
 //!
 //! The root has what everybody uses: [trees](Tree) of parameters, [transformations](GradientTransformation) and their
-//! [state](OptState), [masks](Mask), the [plan](Plan) of a step, and each transformation by the function that makes it. The
-//! [`prelude`] has the same, and schedules. Everything else is in the module of its subject:
+//! [state](OptState), [masks](Mask), the [plan](Plan) of a step, and each transformation by the function that makes it.
+//! The [`prelude`] has the same, and schedules. Everything else is in the module of its subject:
 //!
 //! | module | what is in it |
 //! |---|---|

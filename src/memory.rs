@@ -1,8 +1,8 @@
 //! Raw views of leaves and state arrays: the only module that turns pointers into slices.
 //!
 //! One step touches the parameters, the gradients and every state array in pieces, possibly on several threads, and
-//! holds on to the tables between steps so that nothing is allocated. Neither can be said with references, so the tables
-//! hold pointers. What keeps this sound is stated once, here:
+//! holds on to the tables between steps so that nothing is allocated. Neither can be said with references, so the
+//! tables hold pointers. What keeps this sound is stated once, here:
 //!
 //! * A [`RawSlice`] made from a reference is used only while that borrow lasts: the engine makes them at the start of a
 //!   step, from the `&mut` and `&` it was given, and clears them before it returns.
@@ -26,15 +26,15 @@ const LARGE: usize = 1 << 18;
 
 /// Where in a page a large array begins.
 ///
-/// Arrays that begin at the same place, as large ones do if nothing is done about it, have the elements of the same number in
-/// the same set of the first-level cache, all of which a loop through them needs at once: with five arrays such a loop takes
-/// up to a quarter longer (`docs/performance.md`).
+/// Arrays that begin at the same place, as large ones do if nothing is done about it, have the elements of the same
+/// number in the same set of the first-level cache, all of which a loop through them needs at once: with five arrays
+/// such a loop takes up to a quarter longer (`docs/performance.md`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct InPage(usize);
 
 impl InPage {
-    /// Another place than the last one: 17 of a page's 64 lines further on, which comes to every line in turn, and so that the
-    /// arrays of one rule are far from each other, and from the start of a page, where the user's are.
+    /// Another place than the last one: 17 of a page's 64 lines further on, which comes to every line in turn, and so
+    /// that the arrays of one rule are far from each other, and from the start of a page, where the user's are.
     pub(crate) fn next() -> InPage {
         static PLACES: AtomicUsize = AtomicUsize::new(1);
         InPage(PLACES.fetch_add(1, Ordering::Relaxed).wrapping_mul(17 * ALIGN) % PAGE)
@@ -136,8 +136,8 @@ impl RawSlice {
 
 /// An owned array of elements whose type is known at run time: aligned to cache lines, zero at first.
 ///
-/// Unlike a `Vec` it can be read through a pointer taken from a shared reference to the handle and written by the engine
-/// that holds the state exclusively, piece by piece.
+/// Unlike a `Vec` it can be read through a pointer taken from a shared reference to the handle and written by the
+/// engine that holds the state exclusively, piece by piece.
 pub(crate) struct Buffer {
     data: RawSlice,
     /// Bytes between the start of the allocation and that of the data.

@@ -11,8 +11,8 @@ use crate::state::{ItemSpec, Moves, Owner, Parts, State, counts_by_leaf, items, 
 use crate::transformation::OptState;
 use crate::tree::{Difference, LeafSpec, Structure, Tree};
 
-/// What is to become of the state of leaves that were renamed, added or removed, and of the parts of the state when the optimizer is
-/// another one: see [`OptState::migrate`](crate::OptState::migrate).
+/// What is to become of the state of leaves that were renamed, added or removed, and of the parts of the state when the
+/// optimizer is another one: see [`OptState::migrate`](crate::OptState::migrate).
 ///
 /// Without any verb it says that the leaves are the same, in any order.
 #[derive(Clone, Debug, Default)]
@@ -172,12 +172,12 @@ impl Resolved {
 
 impl<T: Stage> OptState<T> {
     /// The state for parameters of another structure: every leaf's own values come along by its path, counts and other
-    /// values that there is one of stay as they are. If some leaves are [fresh](Migration::fresh), updates are counted for each leaf
-    /// from then on, so that corrections of bias begin anew for those. This state is not changed.
+    /// values that there is one of stay as they are. If some leaves are [fresh](Migration::fresh), updates are counted
+    /// for each leaf from then on, so that corrections of bias begin anew for those. This state is not changed.
     ///
-    /// `transformation` is the one that the state was made by, or another, for which the migration says what becomes of the parts of
-    /// the state: [`insert_part`](Migration::insert_part), [`wrap_part`](Migration::wrap_part) and the like. Masks and labels are
-    /// resolved again.
+    /// `transformation` is the one that the state was made by, or another, for which the migration says what becomes of
+    /// the parts of the state: [`insert_part`](Migration::insert_part), [`wrap_part`](Migration::wrap_part) and the
+    /// like. Masks and labels are resolved again.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -208,9 +208,10 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// If a leaf was added, removed, renamed, reshaped or has another type, and `migration` does not say what is to become
-    /// of it; every such leaf is listed. If a verb matches no leaf. If part of the state belongs to all leaves together, as
-    /// that of [`flatten`](crate::flatten), and they are not all the same. If this state was left half written by a panic.
+    /// If a leaf was added, removed, renamed, reshaped or has another type, and `migration` does not say what is to
+    /// become of it; every such leaf is listed. If a verb matches no leaf. If part of the state belongs to all leaves
+    /// together, as that of [`flatten`](crate::flatten), and they are not all the same. If this state was left half
+    /// written by a panic.
     pub fn migrate<U: Stage, P: Tree + ?Sized>(
         &self,
         transformation: &U,

@@ -3,9 +3,9 @@
 //! Guide: [More than gradients](https://docs.rs/crate/gradchain/latest/source/docs/extra.md).
 //!
 //! Most transformations need [`Nothing`]. Some need the [`Value`] of the loss
-//! ([`reduce_on_plateau`](crate::reduce_on_plateau)), some must be able to ask for it at other points ([`ValueFn`]), line
-//! searches also for the gradient there ([`ValueAndGradFn`]). Each includes those before it. What a chain or a wrapper
-//! needs follows from what is inside, so that leaving it out does not compile:
+//! ([`reduce_on_plateau`](crate::reduce_on_plateau)), some must be able to ask for it at other points ([`ValueFn`]),
+//! line searches also for the gradient there ([`ValueAndGradFn`]). Each includes those before it. What a chain or a
+//! wrapper needs follows from what is inside, so that leaving it out does not compile:
 //!
 //! ```compile_fail
 //! use gradchain::prelude::*;
@@ -32,8 +32,8 @@
 //!
 //! Code that is generic over transformations and gives nothing says `T: GradientTransformation<Needs = Nothing>`.
 //!
-//! Random numbers are not among these: a key is part of the state, so that a run that goes on has the numbers of the run
-//! that was not interrupted.
+//! Random numbers are not among these: a key is part of the state, so that a run that goes on has the numbers of the
+//! run that was not interrupted.
 
 /// One of [`Nothing`], [`Value`], [`ValueFn`], [`ValueAndGradFn`]: each includes those before it.
 pub trait Needs: Includes<Self> + Includes<Nothing> + private::Sealed + Sized + 'static {

@@ -9,8 +9,9 @@
 //! | [`LooksOn`] | [`Onlooker`]: look at the updates, and change nothing | [own onlooker][onlooker] |
 //! | [`Named`] | [`Optimizer`]: a chain under a name | – |
 //!
-//! A part has no loop, no tree, no number type and no threads of its own. It is chained, masked, boxed, saved, resumed and averaged like
-//! those of the crate, and is safe code: no part can make the engine read or write memory that is not its own.
+//! A part has no loop, no tree, no number type and no threads of its own. It is chained, masked, boxed, saved, resumed
+//! and averaged like those of the crate, and is safe code: no part can make the engine read or write memory that is not
+//! its own.
 //!
 //! [rule]: https://docs.rs/crate/gradchain/latest/source/docs/own-rule.md
 //! [two-pass]: https://docs.rs/crate/gradchain/latest/source/docs/own-two-pass.md

@@ -16,7 +16,8 @@ pub(crate) struct Known {
 pub(crate) struct Recall {
     /// At the parameters.
     pub(crate) here: Known,
-    /// In this step: the evaluation before this one is kept only if it is the best. A line search ends at one of these two.
+    /// In this step: the evaluation before this one is kept only if it is the best. A line search ends at one of these
+    /// two.
     pub(crate) last: Known,
     pub(crate) best: Known,
 }

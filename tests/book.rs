@@ -1,4 +1,5 @@
-//! The guide holds together: no page is forgotten, no link leads nowhere, and the commands in it are the ones that exist.
+//! The guide holds together: no page is forgotten, no link leads nowhere, and the commands in it are the ones that
+//! exist.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,14 +1,15 @@
-//! The ground plan of `src/`: each place uses only what is above it in the list below, so that there are no circles and every
-//! part can be read knowing nothing of what comes after it.
+//! The ground plan of `src/`: each place uses only what is above it in the list below, so that there are no circles and
+//! every part can be read knowing nothing of what comes after it.
 //!
-//! What counts are paths in the code: `use` lines and paths that begin with `crate`, `super`, `self` or `gradchain`. Comments,
-//! links in the documentation and texts do not count.
+//! What counts are paths in the code: `use` lines and paths that begin with `crate`, `super`, `self` or `gradchain`.
+//! Comments, links in the documentation and texts do not count.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// From the ground up. A folder's `mod.rs` stands where the folder does: after its parts, where these are in the list too.
+/// From the ground up. A folder's `mod.rs` stands where the folder does: after its parts, where these are in the list
+/// too.
 const LAYERS: &[&str] = &[
     // Numbers and arrays.
     "range",
@@ -132,6 +133,30 @@ fn commands_without_a_package_leave_adapters_out() {
     let manifest = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).expect("readable");
     let default = manifest.lines().find_map(|line| line.strip_prefix("default-members = "));
     assert_eq!(default, Some(r#"[".", "derive", "programs"]"#));
+}
+
+/// `cargo fmt` sees to the code. Addresses and rows of tables cannot be broken.
+#[test]
+fn comments_are_at_most_120_columns_wide() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in ["adapters", "benches", "derive", "examples", "programs", "src", "tests"] {
+        // Not in a package, which has the sources only.
+        if root.join(folder).is_dir() {
+            collect(&root.join(folder), &mut files);
+        }
+    }
+    let mut wide = Vec::new();
+    for file in files {
+        for (i, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
+            let comment = line.trim_start().strip_prefix("//").map(|text| text.trim_start_matches(['/', '!', ' ']));
+            let breaks = comment.is_some_and(|text| !text.starts_with('|') && !text.contains("http"));
+            if breaks && line.chars().count() > 120 {
+                wide.push(format!("{}:{}", file.display(), i + 1));
+            }
+        }
+    }
+    assert!(wide.is_empty(), "{}", wide.join("\n"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Small cases of all that is `unsafe` in the engine, for `ci/miri`, which takes thousands of times as long as the machine:
-//! leaves of every layout and type; chains that fuse and such that do not; barriers, boxes, windows, whole leaves, threads.
+//! Small cases of all that is `unsafe` in the engine, for `ci/miri`, which takes thousands of times as long as the
+//! machine: leaves of every layout and type; chains that fuse and such that do not; barriers, boxes, windows, whole
+//! leaves, threads.
 //!
 //! Each compares a step in place with updates that are applied later; what the numbers must be is held elsewhere.
 #![cfg(feature = "derive")]

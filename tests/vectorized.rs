@@ -14,7 +14,8 @@ fn assembly() -> String {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .current_dir(root)
-        // One unit, so that there is one file; names as the demangler of version 0 gives them, with their type arguments.
+        // One unit, so that there is one file; names as the demangler of version 0 gives them, with their type
+        // arguments.
         .args(["rustc", "-p", "gradchain", "--release", "--example", "core_loops", "--"])
         .args(["--emit", "asm", "-C", "codegen-units=1", "-C", "symbol-mangling-version=v0"])
         .status()
@@ -43,8 +44,8 @@ fn functions(assembly: &str) -> BTreeMap<&str, Vec<&str>> {
     all
 }
 
-/// The loops that finish a step of a chain (`Apply`), for one instruction set and type. In a mangled name each identifier
-/// comes with its length before it, then the type arguments: `f` for f32, `d` for f64, `Kj0_` for the pass.
+/// The loops that finish a step of a chain (`Apply`), for one instruction set and type. In a mangled name each
+/// identifier comes with its length before it, then the type arguments: `f` for f32, `d` for f64, `Kj0_` for the pass.
 fn apply<'a>(functions: &'a BTreeMap<&str, Vec<&'a str>>, isa: &str, chain: &str, real: char) -> Vec<&'a [&'a str]> {
     let parts = [format!("3isa{}{isa}", isa.len()), "5Apply".into(), chain.into(), format!("{real}Kj0_K")];
     let of = |name: &str| parts.iter().all(|part| name.contains(part.as_str()));
@@ -84,7 +85,8 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
                     let packed = format!("{prefix}{operation}p{letter}\t");
                     let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
                     assert!(found, "{chain}, {isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
-                    // Only what is left after whole registers is done one by one: once, against the blocks' several times.
+                    // Only what is left after whole registers is done one by one: once, against the blocks' several
+                    // times.
                     let count = |name: &str| code.iter().filter(|line| line.starts_with(name)).count();
                     let (whole, single) = (count(&packed), count(&format!("{prefix}{operation}s{letter}\t")));
                     let slow = ["sqrt", "div"].contains(operation) && whole < single;

@@ -1,7 +1,7 @@
 //! A chain and the least work that it must do, one at a time, for `peers.py`, which times others in turn with them.
 //!
-//! `cargo bench --bench peers --features rayon -- CHAIN TREE THREADS`: reads `step` or `limit` from each line, does it once, and prints
-//! the seconds. The limit is that of the roofline, for `muon` its products.
+//! `cargo bench --bench peers --features rayon -- CHAIN TREE THREADS`: reads `step` or `limit` from each line, does it
+//! once, and prints the seconds. The limit is that of the roofline, for `muon` its products.
 #![allow(missing_docs, unreachable_pub, dead_code, reason = "a program, which uses parts of another")]
 
 #[path = "../roofline/limit.rs"]

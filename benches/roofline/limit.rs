@@ -23,8 +23,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// Filled with ones, so that each page exists. Each of a pass's arrays (`number`) begins elsewhere in a page, as the crate's
-    /// own do: the limit is that of the better way.
+    /// Filled with ones, so that each page exists. Each of a pass's arrays (`number`) begins elsewhere in a page, as
+    /// the crate's own do: the limit is that of the better way.
     fn new(size: usize, elements: usize, number: usize) -> Stream {
         let start = number * 17 % 64;
         let lines = elements.next_multiple_of(BLOCK) * size / size_of::<Line>();
@@ -77,8 +77,8 @@ impl Limit {
         self.passes.iter_mut().for_each(|pass| pass.run(self.elements));
     }
 
-    /// Finds out whether asking ahead is faster, in the pool that the passes are run in; then how many GB/s each pass moves, and
-    /// whether all are as fast as one array that is read and one that is written.
+    /// Finds out whether asking ahead is faster, in the pool that the passes are run in; then how many GB/s each pass
+    /// moves, and whether all are as fast as one array that is read and one that is written.
     pub fn calibrate(&mut self) -> (Vec<f64>, bool) {
         let (mut rates, mut honest) = (Vec::new(), true);
         for pass in &mut self.passes {
@@ -126,8 +126,8 @@ impl Pass {
             1 => read.push(Stream::new(size, n, 1)),
             _ => write.push(Stream::new(size, n, 1)),
         }
-        // States and stored updates have 4 bytes. What is only stored counts once in the plan, but a line of memory that
-        // is written is read first all the same. A state that is only read is what is left.
+        // States and stored updates have 4 bytes. What is only stored counts once in the plan, but a line of memory
+        // that is written is read first all the same. A state that is only read is what is left.
         let others = plan.state / n / 8 + plan.stored / n / 4;
         write.extend((0..others).map(|i| Stream::new(4, n, 2 + i)));
         if plan.state / n % 8 >= 4 {
@@ -270,7 +270,8 @@ fn widest<const R: usize, const RH: usize, const W: usize, const WH: usize>(
     flat::<R, RH, W, WH>(part, from, to);
 }
 
-/// One loop over the blocks of all arrays: a sum in registers for each line that is read, an addition to each that is written.
+/// One loop over the blocks of all arrays: a sum in registers for each line that is read, an addition to each that is
+/// written.
 #[inline(always)]
 fn flat<const R: usize, const RH: usize, const W: usize, const WH: usize>(part: &mut Part<'_>, from: usize, to: usize) {
     let read: [&[[Line; 2]]; R] = core::array::from_fn(|i| &part.read[i].as_chunks().0[from..to]);

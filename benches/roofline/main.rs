@@ -1,11 +1,11 @@
 //! One step of each core chain against the time of moving the bytes that its plan says it must move.
 //!
-//! `cargo bench --bench roofline --features half [-- FILTER]` prints a line for each chain, element type, tree and number
-//! of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both sides. There is none
-//! if a pass of what it is compared with is slower than its bytes would be in one array that is read and one that is written, in the
-//! same run. `limit_gb_per_s` has a number for each pass.
-//! `--features half,rayon` adds runs on all cores. `-- cat_` runs the whole catalogue of optimizers instead, on one leaf;
-//! `-- mat_` those that multiply matrices, against these products.
+//! `cargo bench --bench roofline --features half [-- FILTER]` prints a line for each chain, element type, tree and
+//! number of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both
+//! sides. There is none if a pass of what it is compared with is slower than its bytes would be in one array that is
+//! read and one that is written, in the same run. `limit_gb_per_s` has a number for each pass. `--features half,rayon`
+//! adds runs on all cores. `-- cat_` runs the whole catalogue of optimizers instead, on one leaf; `-- mat_` those that
+//! multiply matrices, against these products.
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
 mod catalogue;

@@ -1,6 +1,7 @@
 //! The derive macros of gradchain: `Tree` and `State`. Use them through that crate, which re-exports both.
 
-// Without the crates that macros are usually written with: these would be a fifth of what a program with gradchain compiles.
+// Without the crates that macros are usually written with: these would be a fifth of what a program with gradchain
+// compiles.
 use proc_macro::TokenStream;
 
 use crate::input::Input;
@@ -29,8 +30,8 @@ mod tree;
 /// * `#[tree(skip)]` on a field or a variant: it has no leaves. A skipped field may be of any type.
 /// * `#[tree(rename = "w")]` on a field or a variant: the name in paths. It must not be empty, nor hold a `/` or a
 ///   `\`, nor be taken already.
-/// * `#[tree(constraint = positive())]` on a field: the constraint that `Constraints::of` finds for the leaves below it,
-///   an expression for any value that implements `Constraint`.
+/// * `#[tree(constraint = positive())]` on a field: the constraint that `Constraints::of` finds for the leaves below
+///   it, an expression for any value that implements `Constraint`.
 /// * `#[tree(read_only)]` on the type: implements `Tree` alone, as structs of shared views need.
 ///
 /// # Generics

@@ -107,8 +107,8 @@ impl Names {
     }
 }
 
-/// The body of a walk, for reading or writing alike: `self` is a reference of either sort. If `constrain`, the walk is also
-/// told how leaves are constrained.
+/// The body of a walk, for reading or writing alike: `self` is a reference of either sort. If `constrain`, the walk is
+/// also told how leaves are constrained.
 pub(crate) fn visit_all(variants: &[Variant], walk: &str, constrain: bool) -> TokenStream {
     if variants.is_empty() {
         return fill("match *self {}", &[]);

@@ -78,14 +78,14 @@ impl Reader {
         }
     }
 
-    /// The tokens of a type, of bounds or of conditions: all up to one that `ends` them. The compiler gives no groups for
-    /// angle brackets, so it is here that they are seen to hold together what is in them.
+    /// The tokens of a type, of bounds or of conditions: all up to one that `ends` them. The compiler gives no groups
+    /// for angle brackets, so it is here that they are seen to hold together what is in them.
     pub(crate) fn ty(&mut self, ends: impl Fn(&TokenTree) -> bool) -> TokenStream {
         self.until(ends, |_| true)
     }
 
-    /// The tokens of an expression, up to a comma. Here `<` opens a bracket only where a path goes on, as in `f::<A, B>()`,
-    /// or begins.
+    /// The tokens of an expression, up to a comma. Here `<` opens a bracket only where a path goes on, as in `f::<A,
+    /// B>()`, or begins.
     pub(crate) fn expression(&mut self) -> TokenStream {
         self.until(|token| is_punct(token, ','), |before| before.is_none_or(|token| is_punct(token, ':')))
     }
@@ -137,8 +137,8 @@ pub(crate) fn mentions(tokens: &TokenStream, word: &str) -> bool {
     })
 }
 
-/// The tokens of a text, with those under a name in `gaps` where the text has `$name`: these keep their places, at which
-/// the compiler then points.
+/// The tokens of a text, with those under a name in `gaps` where the text has `$name`: these keep their places, at
+/// which the compiler then points.
 pub(crate) fn fill(text: &str, gaps: &[(&str, &TokenStream)]) -> TokenStream {
     fill_at(Span::call_site(), text, gaps)
 }

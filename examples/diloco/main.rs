@@ -4,14 +4,15 @@
 //! cargo run --release --example diloco
 //! ```
 //!
-//! Each worker has images of its own, a copy of the network, and AdamW. For `H` steps it trains alone. Then all workers take
-//! the mean of where they got to, which is one message of the network's size, and treat the way there as the gradient of a
-//! second optimizer: SGD with Nesterov momentum, a transformation like any other. Every worker does that second step itself,
-//! so that nothing more need be sent; at the end it is checked that they have not drifted apart by a single bit.
+//! Each worker has images of its own, a copy of the network, and AdamW. For `H` steps it trains alone. Then all workers
+//! take the mean of where they got to, which is one message of the network's size, and treat the way there as the
+//! gradient of a second optimizer: SGD with Nesterov momentum, a transformation like any other. Every worker does that
+//! second step itself, so that nothing more need be sent; at the end it is checked that they have not drifted apart by
+//! a single bit.
 //!
 //! After Douillard and others, DiLoCo: distributed low-communication training of language models, 2023, algorithm 1
-//! (<https://arxiv.org/abs/2311.08105>). The workers are threads here; `diloco_mpi` of the crate `gradchain-mpi` is the same on many
-//! machines.
+//! (<https://arxiv.org/abs/2311.08105>). The workers are threads here; `diloco_mpi` of the crate `gradchain-mpi` is the
+//! same on many machines.
 
 #[path = "../train_digits/data.rs"]
 mod data;

@@ -1,13 +1,14 @@
 //! Races the optimizers on the digits network: the picture and the table on the guide's page "Which optimizer?".
 //!
 //! ```text
-//! cargo run --release --features plot --example which_optimizer            writes docs/images/which-optimizer.svg and prints the table
-//! cargo run --release --features plot --example which_optimizer -- FILE    writes the picture there
+//! cargo run --release --features plot --example which_optimizer [-- FILE]
 //! ```
 //!
-//! Each optimizer is tried with several learning rates, three runs each with other initial weights and other batches; the
-//! rate whose mean loss over the last epoch is lowest is shown. No other argument is tuned, and there is no schedule, so
-//! that what is seen is the optimizer.
+//! It prints the table, and writes the picture to FILE or to docs/images/which-optimizer.svg.
+//!
+//! Each optimizer is tried with several learning rates, three runs each with other initial weights and other batches;
+//! the rate whose mean loss over the last epoch is lowest is shown. No other argument is tuned, and there is no
+//! schedule, so that what is seen is the optimizer.
 
 #[path = "../train_digits/data.rs"]
 mod data;
@@ -38,7 +39,8 @@ struct Entry {
     make: fn(f64) -> Racer,
 }
 
-/// Rates for what steps along the gradient, for what steps by about the rate in each element, and for what finds its own.
+/// Rates for what steps along the gradient, for what steps by about the rate in each element, and for what finds its
+/// own.
 const STEEP: &[f64] = &[0.01, 0.03, 0.1, 0.3, 1.0];
 const ADAPTIVE: &[f64] = &[3e-4, 1e-3, 3e-3, 1e-2, 3e-2];
 const OWN: &[f64] = &[1.0];

@@ -1,5 +1,5 @@
-//! What the fuzz targets do with their input. Nothing here may panic, whatever the bytes; `tests/files/corpus.rs` runs the
-//! same functions over the files of `corpus`.
+//! What the fuzz targets do with their input. Nothing here may panic, whatever the bytes; `tests/files/corpus.rs` runs
+//! the same functions over the files of `corpus`.
 
 use gradchain::checkpoint::{Checkpoint, Import, Load, Origin};
 #[cfg(feature = "config")]
@@ -70,8 +70,9 @@ fn load_all(file: &Checkpoint) {
     whole(load.load(file, &optimizer, &mut params).is_ok(), &params);
 }
 
-/// A checkpoint whose check sums are right: the input is two JSON objects, that of the tensors and that of the metadata, with a
-/// line `---` between them, and the check sums are made for whatever they say. So what is behind the check sums is reached.
+/// A checkpoint whose check sums are right: the input is two JSON objects, that of the tensors and that of the
+/// metadata, with a line `---` between them, and the check sums are made for whatever they say. So what is behind the
+/// check sums is reached.
 pub fn header(bytes: &[u8]) {
     checkpoint(&checkpoint_of(bytes));
 }
@@ -110,8 +111,8 @@ pub fn checkpoint_of(bytes: &[u8]) -> Vec<u8> {
     file(&header, &data)
 }
 
-/// A file of PyTorch's or Optax's: the input is the header of the file; a first byte `o` says whose it is, and what follows a
-/// zero is the data, with zeros up to the length that the header announces.
+/// A file of PyTorch's or Optax's: the input is the header of the file; a first byte `o` says whose it is, and what
+/// follows a zero is the data, with zeros up to the length that the header announces.
 pub fn import(bytes: &[u8]) {
     let (origin, bytes) = match bytes.split_first() {
         Some((b'o', rest)) => (Origin::Optax, rest),
@@ -137,7 +138,8 @@ pub fn import(bytes: &[u8]) {
     whole(import.load(&sgd(0.1).momentum(0.9), &mut params).is_ok(), &params);
 }
 
-/// A state as a value: JSON, or postcard behind a first byte `p`. What is loaded is written and loaded again, with the same bits.
+/// A state as a value: JSON, or postcard behind a first byte `p`. What is loaded is written and loaded again, with the
+/// same bits.
 pub fn data(bytes: &[u8]) {
     let data: Option<StateData> = match bytes.split_first() {
         Some((b'p', rest)) => postcard::from_bytes(rest).ok(),
@@ -180,7 +182,8 @@ pub fn config(bytes: &[u8]) {
     }
 }
 
-/// Paths of leaves and patterns: lines, of which the first is a pattern, the second and third are names, all are leaves.
+/// Paths of leaves and patterns: lines, of which the first is a pattern, the second and third are names, all are
+/// leaves.
 pub fn paths(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
     let mut lines = text.lines();

@@ -4,10 +4,10 @@
 //! cargo run --release --example resume
 //! ```
 //!
-//! The network and the digits are those of `train_digits`. First it is trained straight through. Then this program starts
-//! itself as another process, which trains the same network and writes checkpoints, and kills it (`SIGKILL`, which no
-//! process can catch) at some moment: while it trains, or while it writes. The next process finds the newest checkpoint
-//! that is whole and goes on from there, until one comes to the end.
+//! The network and the digits are those of `train_digits`. First it is trained straight through. Then this program
+//! starts itself as another process, which trains the same network and writes checkpoints, and kills it (`SIGKILL`,
+//! which no process can catch) at some moment: while it trains, or while it writes. The next process finds the newest
+//! checkpoint that is whole and goes on from there, until one comes to the end.
 
 #[path = "../../examples/train_digits/data.rs"]
 mod data;

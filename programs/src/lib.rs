@@ -1,1 +1,2 @@
-//! Programs that need more of gradchain than its default features: see `examples` beside this folder. There is nothing here.
+//! Programs that need more of gradchain than its default features: see `examples` beside this folder. There is nothing
+//! here.

@@ -46,8 +46,8 @@ pub fn build_with<N: Needs>(config: &Value) -> Result<Boxed<N>> {
     ALL.build_with(config)
 }
 
-/// Builds what takes a gradient for each example: `dpsgd`, `differentially_private_aggregate`, or a chain that begins with
-/// one of them.
+/// Builds what takes a gradient for each example: `dpsgd`, `differentially_private_aggregate`, or a chain that begins
+/// with one of them.
 ///
 /// ```
 /// use gradchain::config;

@@ -50,11 +50,13 @@ impl Config {
         Ok(Config(value))
     }
 
-    /// The config of a built transformation, with every argument written out: building it gives the same transformation.
+    /// The config of a built transformation, with every argument written out: building it gives the same
+    /// transformation.
     ///
     /// # Errors
     ///
-    /// If some part is not data: a mask or a schedule that is a function, a rule of your own. All such parts are listed.
+    /// If some part is not data: a mask or a schedule that is a function, a rule of your own. All such parts are
+    /// listed.
     ///
     /// ```
     /// use gradchain::config::Config;

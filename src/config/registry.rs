@@ -19,9 +19,9 @@ pub(super) type Named = crate::wrapper::Named<ValueAndGradFn>;
 
 /// The transformations that configs can name: those of the crate, and yours.
 ///
-/// A part says its own arguments, so that nothing but how one is made is said here: with [`required`](crate::arguments::required)
-/// for each number that a config must give. Arguments are then set by the names that they have in the part, read by their types,
-/// and checked by the part.
+/// A part says its own arguments, so that nothing but how one is made is said here: with
+/// [`required`](crate::arguments::required) for each number that a config must give. Arguments are then set by the
+/// names that they have in the part, read by their types, and checked by the part.
 ///
 /// ```
 /// use gradchain::arguments::required;
@@ -191,8 +191,8 @@ impl Registry {
         self.named(T::NAME, move || Made::named(make()))
     }
 
-    /// Adds a wrapper, in place of what had its name. `make` makes one around what it is given, which is replaced by what the
-    /// config says.
+    /// Adds a wrapper, in place of what had its name. `make` makes one around what it is given, which is replaced by
+    /// what the config says.
     pub fn wrapper<T: Arguments + Stage>(&mut self, make: impl Fn(Member) -> T + Send + Sync + 'static) -> &mut Registry
     where
         ValueAndGradFn: Includes<T::Needs>,

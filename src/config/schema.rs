@@ -6,11 +6,11 @@ use super::families::ALL;
 use super::registry::Registry;
 use crate::schedule;
 
-/// The [JSON Schema](https://json-schema.org/draft/2020-12) of a config: for editors that complete names and mark mistakes
-/// while a config is written.
+/// The [JSON Schema](https://json-schema.org/draft/2020-12) of a config: for editors that complete names and mark
+/// mistakes while a config is written.
 ///
-/// It is worked out from what each builder asks for, so that no name, argument or default in it can be out of date. What
-/// depends on the value of another argument, and ranges, are checked by [`build`](super::build) only.
+/// It is worked out from what each builder asks for, so that no name, argument or default in it can be out of date.
+/// What depends on the value of another argument, and ranges, are checked by [`build`](super::build) only.
 ///
 /// ```
 /// let schema = gradchain::config::json_schema();

@@ -70,8 +70,8 @@ impl Constraints {
     }
 
     /// Those that the attributes `#[tree(constraint = ...)]` of a tree's structs say, and
-    /// [`Walk::constraint`](crate::tree::Walk::constraint) of trees by hand. An attribute holds for all leaves below its
-    /// field.
+    /// [`Walk::constraint`](crate::tree::Walk::constraint) of trees by hand. An attribute holds for all leaves below
+    /// its field.
     pub fn of<P: Tree + ?Sized>(params: &P) -> Constraints {
         let mut entries = Vec::new();
         let mut told = |path: &str, constraint| entries.push((Place::Field(path.into()), constraint));
@@ -98,8 +98,8 @@ impl Constraints {
     ///
     /// # Errors
     ///
-    /// If a value is not in its set: the message names leaf, element and value; if a constraint does not go with the shape
-    /// of its leaf; if two constraints are for the same leaf, or a pattern matches none.
+    /// If a value is not in its set: the message names leaf, element and value; if a constraint does not go with the
+    /// shape of its leaf; if two constraints are for the same leaf, or a pattern matches none.
     ///
     /// ```
     /// use gradchain::constraint::{Constraints, interval, positive};

@@ -12,8 +12,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// r = ln((x − lower)/(upper − x))
 /// ```
 ///
-/// Where `x` would round to a bound, it is the number of the leaf's type next to it: a probability is never 0 nor 1. The
-/// derivative there is that of the sigmoid, which is small but no zero until `r` is beyond ±745, so such an element
+/// Where `x` would round to a bound, it is the number of the leaf's type next to it: a probability is never 0 nor 1.
+/// The derivative there is that of the sigmoid, which is small but no zero until `r` is beyond ±745, so such an element
 /// still finds its way back.
 ///
 /// # Errors

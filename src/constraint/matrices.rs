@@ -33,8 +33,8 @@ pub(super) fn row(i: usize) -> usize {
     i * (i + 1) / 2
 }
 
-/// Reads the triangle of a matrix that is symmetric up to rounding: the mean of both sides. `first` is the number of the
-/// matrix's first element in the leaf.
+/// Reads the triangle of a matrix that is symmetric up to rounding: the mean of both sides. `first` is the number of
+/// the matrix's first element in the leaf.
 pub(super) fn read_symmetric(leaf: &Site<'_>, first: usize, n: usize, matrix: &[f64], to: &mut [f64]) -> Result<()> {
     if let Some(i) = matrix.iter().position(|x| !x.is_finite()) {
         return Err(leaf.refuse_element(first + i, "finite", matrix[i]));

@@ -2,8 +2,8 @@
 //!
 //! Guide: [Constraints](https://docs.rs/crate/gradchain/latest/source/docs/constraints.md).
 //!
-//! A [`Constraint`] maps raw numbers to a leaf of a set. [`Constraints`] says which leaf has which, and makes a [`Raw`] tree
-//! of a tree of parameters. The raw tree is what the optimizer steps; the model is called with what
+//! A [`Constraint`] maps raw numbers to a leaf of a set. [`Constraints`] says which leaf has which, and makes a [`Raw`]
+//! tree of a tree of parameters. The raw tree is what the optimizer steps; the model is called with what
 //! [`constrain`](Raw::constrain) gives, which is worked out when it is asked for; and gradients go the way back by
 //! [`pull_back`](Raw::pull_back).
 //!
@@ -49,8 +49,8 @@
 //!
 //! # Numbers
 //!
-//! All is worked out in `f64` and rounded to the leaf's type once. Raw leaves have the type that the leaf's arithmetic is
-//! done in, so those of 16-bit leaves are `f32`.
+//! All is worked out in `f64` and rounded to the leaf's type once. Raw leaves have the type that the leaf's arithmetic
+//! is done in, so those of 16-bit leaves are `f32`.
 
 mod constraints;
 mod interval;

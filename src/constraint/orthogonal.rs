@@ -18,8 +18,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// V = Q
 /// ```
 ///
-/// Why not the exponential function, or Cayley's, of a skew matrix: those reach rotations only, Cayley's not all of them,
-/// unless they go from a base; and the base would be state that is in no leaf and in no file.
+/// Why not the exponential function, or Cayley's, of a skew matrix: those reach rotations only, Cayley's not all of
+/// them, unless they go from a base; and the base would be state that is in no leaf and in no file.
 ///
 /// # Cost
 ///
@@ -50,9 +50,9 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # References
 ///
-/// Walter and Lehmann, [Algorithmic differentiation of linear algebra functions](https://arxiv.org/abs/1001.1654), 2010, for
-/// the way back. PyTorch, `torch.nn.utils.parametrizations.orthogonal`, has Householder, Cayley and exponential maps.
-/// Differs: the map, as said above.
+/// Walter and Lehmann, [Algorithmic differentiation of linear algebra functions](https://arxiv.org/abs/1001.1654),
+/// 2010, for the way back. PyTorch, `torch.nn.utils.parametrizations.orthogonal`, has Householder, Cayley and
+/// exponential maps. Differs: the map, as said above.
 pub fn orthogonal() -> Orthogonal {
     Orthogonal
 }

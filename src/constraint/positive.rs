@@ -13,7 +13,8 @@ use crate::tree::constraint::{Constraint, Site};
 /// r = x + ln(1 − e⁻ˣ)
 /// ```
 ///
-/// Where `x` would round to 0, it is the smallest number of the leaf's type, and where it would be infinite the largest.
+/// Where `x` would round to 0, it is the smallest number of the leaf's type, and where it would be infinite the
+/// largest.
 ///
 /// # Errors
 ///
@@ -49,7 +50,8 @@ pub fn positive() -> Positive {
 /// r = ln x
 /// ```
 ///
-/// Where `x` would round to 0, it is the smallest number of the leaf's type, and where it would be infinite the largest.
+/// Where `x` would round to 0, it is the smallest number of the leaf's type, and where it would be infinite the
+/// largest.
 ///
 /// # Errors
 ///
@@ -72,8 +74,8 @@ pub fn positive() -> Positive {
 ///
 /// # References
 ///
-/// Stan Reference Manual, [lower bounded scalar](https://mc-stan.org/docs/reference-manual/transforms.html). Differs: 0 and
-/// infinity are not reached by rounding.
+/// Stan Reference Manual, [lower bounded scalar](https://mc-stan.org/docs/reference-manual/transforms.html). Differs: 0
+/// and infinity are not reached by rounding.
 pub fn positive_exp() -> Positive {
     Positive::Exp
 }

@@ -15,8 +15,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// r̄ᵢⱼ = L̄ᵢⱼ,  r̄ᵢᵢ = L̄ᵢᵢ·Lᵢᵢ
 /// ```
 ///
-/// The exponential function makes the factor unique. Rounding can make the matrix singular where it is within rounding of
-/// being so, as all matrices written in its type are.
+/// The exponential function makes the factor unique. Rounding can make the matrix singular where it is within rounding
+/// of being so, as all matrices written in its type are.
 ///
 /// # Cost
 ///
@@ -24,8 +24,9 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # Errors
 ///
-/// If the last two axes are not there or differ in length; if the matrix overflows its type. When values are given: if the
-/// matrix is not symmetric up to rounding, or not positive definite: the message has the pivot that is not positive.
+/// If the last two axes are not there or differ in length; if the matrix overflows its type. When values are given: if
+/// the matrix is not symmetric up to rounding, or not positive definite: the message has the pivot that is not
+/// positive.
 ///
 /// # Example
 ///
@@ -48,8 +49,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # References
 ///
-/// Pinheiro and Bates, [Unconstrained parametrizations for variance-covariance matrices](https://doi.org/10.1007/BF00140873),
-/// 1996, log-Cholesky. Differs: none.
+/// Pinheiro and Bates, [Unconstrained parametrizations for variance-covariance
+/// matrices](https://doi.org/10.1007/BF00140873), 1996, log-Cholesky. Differs: none.
 pub fn positive_definite() -> PositiveDefinite {
     PositiveDefinite
 }

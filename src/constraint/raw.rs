@@ -13,9 +13,9 @@ use crate::tree::{LeafRef, Structure, Tree, TreeMut, Walk, WalkMut};
 
 /// Parameters as the optimizer steps them: raw numbers, which may be any, where the leaf is constrained.
 ///
-/// It is a tree like any other, with the raw leaves in the places of the constrained ones, below their paths: `scale/raw`
-/// for `scale`. So optimizer state, checkpoints and masks of raw and of constrained parameters cannot be taken for each
-/// other. [`Constraints::unconstrain`](super::Constraints::unconstrain) makes it.
+/// It is a tree like any other, with the raw leaves in the places of the constrained ones, below their paths:
+/// `scale/raw` for `scale`. So optimizer state, checkpoints and masks of raw and of constrained parameters cannot be
+/// taken for each other. [`Constraints::unconstrain`](super::Constraints::unconstrain) makes it.
 ///
 /// A model cannot be called with it, nor a field be read:
 ///
@@ -212,8 +212,8 @@ impl<P: Tree> fmt::Debug for Raw<P> {
 
 /// Parameters of the model, in their sets: what [`constrain`](Raw::constrain) gives.
 ///
-/// It dereferences to the parameters' own type, so that a model can be called, saved and looked at. It is a tree to read
-/// and never one to write; giving it to `step` does not compile:
+/// It dereferences to the parameters' own type, so that a model can be called, saved and looked at. It is a tree to
+/// read and never one to write; giving it to `step` does not compile:
 ///
 /// ```compile_fail,E0277
 /// use gradchain::constraint::{Constraints, positive};

@@ -16,14 +16,14 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// rᵢ = ln xᵢ − mean ln xⱼ
 /// ```
 ///
-/// There are as many raw numbers as elements, one more than needed, so that all outcomes are alike: with one fewer, as by
-/// stick-breaking, their order would matter to an adaptive optimizer. Raw gradients have the sum 0. An element smaller
-/// than the smallest number of its type is 0.
+/// There are as many raw numbers as elements, one more than needed, so that all outcomes are alike: with one fewer, as
+/// by stick-breaking, their order would matter to an adaptive optimizer. Raw gradients have the sum 0. An element
+/// smaller than the smallest number of its type is 0.
 ///
 /// # Errors
 ///
-/// If the leaf has no such axis, or one of length 0. When values are given: if one is not positive, or a sum is not 1 up
-/// to rounding.
+/// If the leaf has no such axis, or one of length 0. When values are given: if one is not positive, or a sum is not 1
+/// up to rounding.
 ///
 /// # Example
 ///
@@ -38,8 +38,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # References
 ///
-/// Stan Reference Manual, [unit simplex](https://mc-stan.org/docs/reference-manual/transforms.html). Differs: softmax of as
-/// many raw numbers as elements.
+/// Stan Reference Manual, [unit simplex](https://mc-stan.org/docs/reference-manual/transforms.html). Differs: softmax
+/// of as many raw numbers as elements.
 pub fn simplex() -> Simplex {
     Simplex { axis: None }
 }

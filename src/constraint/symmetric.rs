@@ -6,7 +6,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # Arithmetic
 ///
-/// For each matrix `X` in the last two axes; the `n(n + 1)/2` raw numbers of each are its lower triangle, row after row:
+/// For each matrix `X` in the last two axes; the `n(n + 1)/2` raw numbers of each are its lower triangle, row after
+/// row:
 ///
 /// ```text
 /// Xᵢⱼ = Xⱼᵢ = rᵢⱼ                 i ≥ j
@@ -15,8 +16,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # Errors
 ///
-/// If the last two axes are not there or differ in length. When values are given: if two that mirror each other differ by
-/// more than rounding; else the mean of them is taken.
+/// If the last two axes are not there or differ in length. When values are given: if two that mirror each other differ
+/// by more than rounding; else the mean of them is taken.
 ///
 /// # Example
 ///
@@ -37,8 +38,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # References
 ///
-/// PyTorch's tutorial on [parametrizations](https://pytorch.org/tutorials/intermediate/parametrizations.html). Differs: no
-/// raw number is without effect.
+/// PyTorch's tutorial on [parametrizations](https://pytorch.org/tutorials/intermediate/parametrizations.html). Differs:
+/// no raw number is without effect.
 pub fn symmetric() -> Symmetric {
     Symmetric
 }

@@ -20,8 +20,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # Errors
 ///
-/// If the leaf has no such axis, or one of length 0; if a raw vector is zero, which has no direction. When values are given:
-/// if a vector's length is not 1 up to rounding.
+/// If the leaf has no such axis, or one of length 0; if a raw vector is zero, which has no direction. When values are
+/// given: if a vector's length is not 1 up to rounding.
 ///
 /// # Example
 ///

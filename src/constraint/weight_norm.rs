@@ -7,9 +7,9 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # Arithmetic
 ///
-/// A row `w` is all that lies at one place of the first axis (or of [another](WeightNorm::axis)): of a matrix a row, of a
-/// convolution's weights all that makes one output. The leaf `weight` has two raw leaves, `weight/length` with a number `l`
-/// for each row, and `weight/direction` of the leaf's shape, with the rows `d`:
+/// A row `w` is all that lies at one place of the first axis (or of [another](WeightNorm::axis)): of a matrix a row, of
+/// a convolution's weights all that makes one output. The leaf `weight` has two raw leaves, `weight/length` with a
+/// number `l` for each row, and `weight/direction` of the leaf's shape, with the rows `d`:
 ///
 /// ```text
 /// w = l·d/‖d‖

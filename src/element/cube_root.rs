@@ -1,16 +1,17 @@
 //! Cube roots as plain arithmetic, which vectorises and has the same bits everywhere.
 
-/// As [`double`], in half the width, and within two units in the last place of the root rounded rightly: half a unit is lost in the
-/// sum at the end, up to one in the product that it corrects, a third of one in `e` (1.6 at most were found). There is no second
-/// step, and terms are added in pairs: the loop takes as long as its longest chain of operations that wait for one another.
+/// As [`double`], in half the width, and within two units in the last place of the root rounded rightly: half a unit is
+/// lost in the sum at the end, up to one in the product that it corrects, a third of one in `e` (1.6 at most were
+/// found). There is no second step, and terms are added in pairs: the loop takes as long as its longest chain of
+/// operations that wait for one another.
 #[inline(always)]
 pub(super) fn single(x: f32) -> f32 {
     // What the root is compared with must not have lost digits, nor overflow.
     let (up, down) =
         if x.abs() < 1.0 { (2.0_f32.powi(72), 2.0_f32.powi(-24)) } else { (2.0_f32.powi(-12), 2.0_f32.powi(4)) };
     let y = x * up;
-    // 1/∛y from a third of the exponent, with its sign, in eight bits, so that its cube is exact. It is off by up to 4 %, the cube
-    // times y by up to e = 0.114.
+    // 1/∛y from a third of the exponent, with its sign, in eight bits, so that its cube is exact. It is off by up to 4
+    // %, the cube times y by up to e = 0.114.
     let bits = y.to_bits();
     let third = ((bits >> 16) & 0x7FFF) * 0x5556;
     let inverse = f32::from_bits(0x54A1_0000_u32.wrapping_sub(third & 0xFFFF_0000) | (bits & 0x8000_0000));

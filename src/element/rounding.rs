@@ -13,7 +13,8 @@ pub struct Rounding {
     below: u32,
     shift: u32,
     half: u32,
-    /// The smallest normal number, as bits. Below it are multiples of `1.5 / 2²³` of what is added and taken away again.
+    /// The smallest normal number, as bits. Below it are multiples of `1.5 / 2²³` of what is added and taken away
+    /// again.
     normal: u32,
     carrier: f32,
     /// As bits, what is infinite in the type.
@@ -55,7 +56,8 @@ mod tests {
 
     #[test]
     fn rounding_by_numbers_is_rounding_by_types() {
-        // All numbers of both types, what lies half-way between them and on either side of that, and others of all sizes.
+        // All numbers of both types, what lies half-way between them and on either side of that, and others of all
+        // sizes.
         let of_types = (0..=u16::MAX).flat_map(|i| {
             [f16::from_bits(i).widen(), bf16::from_bits(i).widen()].into_iter().flat_map(|x| {
                 [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff, 0x7fff, 0x8000, 0x8001, 0xffff]

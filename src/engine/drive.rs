@@ -44,8 +44,8 @@ pub(crate) trait Remote<T: Stage> {
     fn error(&mut self) -> Option<Error>;
 }
 
-/// What a state keeps between steps besides what it remembers: cuts, tables, sums, and where a chain needs it a place to
-/// store updates between passes.
+/// What a state keeps between steps besides what it remembers: cuts, tables, sums, and where a chain needs it a place
+/// to store updates between passes.
 pub(crate) struct Work {
     pieces: Pieces,
     pub(crate) params: Table,
@@ -229,8 +229,8 @@ pub(crate) struct Pass<'a, T: Stage> {
     stored: &'a [Buffer],
     sums: RawSlice,
     span: Span,
-    /// Whether it begins with the last piece: what the pass before went through last is still in the cache. No bit depends on
-    /// the order, since sums are kept by piece.
+    /// Whether it begins with the last piece: what the pass before went through last is still in the cache. No bit
+    /// depends on the order, since sums are kept by piece.
     backwards: bool,
     shape: Shape,
     /// All updates are zero after this pass, and no further pass is needed.
@@ -260,8 +260,8 @@ impl<T: Stage> Pass<'_, T> {
         [self.span.from > 0, self.shape.stores(self.span.to) && !self.ends]
     }
 
-    /// The update that one element of a leaf has after this pass, of a type that records; and whether it is to be added to
-    /// the parameter.
+    /// The update that one element of a leaf has after this pass, of a type that records; and whether it is to be added
+    /// to the parameter.
     pub(crate) fn record<C: Real>(&self, leaf: usize, u: C, p: C) -> (C, bool) {
         let (mut u, p) = ([u], [p]);
         let mut tile = Tile::in_record(leaf, &mut u, &p, self.isa);
@@ -299,8 +299,8 @@ impl<T: Stage> Pass<'_, T> {
         };
     }
 
-    /// A function of its own, since the spare room would be part of every frame of `split` otherwise: a dozen of them, and a
-    /// thread that waits does what it finds on top of these, are more than the two megabytes that threads have.
+    /// A function of its own, since the spare room would be part of every frame of `split` otherwise: a dozen of them,
+    /// and a thread that waits does what it finds on top of these, are more than the two megabytes that threads have.
     #[cfg(feature = "rayon")]
     #[inline(never)]
     fn few(&self, pieces: Range<usize>) {
@@ -366,8 +366,8 @@ impl<T: Stage> Pass<'_, T> {
         // The constant stands alone, so that the loop is compiled only where it can run.
         if const { T::FUSES } && fuses && t.fuses_now(self.state, self.run, leaf) {
             let source = source.as_ref().map_or(RawSlice::empty(C::DTYPE), |s| s.data);
-            // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a pass;
-            // gradients, parameters and stored updates are different memory.
+            // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a
+            // pass; gradients, parameters and stored updates are different memory.
             let done = unsafe {
                 let (g, p) = (source.slice(piece.from, piece.len), p.data.slice_mut(piece.start, piece.len));
                 let place = (piece.start, piece.len);
@@ -422,8 +422,8 @@ impl<T: Stage> Pass<'_, T> {
             // What was stored is already where it is going to be stored again.
             Some(source) if stores && source.own => {}
             Some(source) if source.strides.is_none() && source.data.dtype() == C::DTYPE => {
-                // SAFETY: gradients are lent for the step; while this is borrowed only stored updates, another stretch of
-                // memory, are written.
+                // SAFETY: gradients are lent for the step; while this is borrowed only stored updates, another stretch
+                // of memory, are written.
                 unread = Some(unsafe { source.data.slice(from, len) });
             }
             // SAFETY: as above.
@@ -458,8 +458,8 @@ impl<T: Stage> Pass<'_, T> {
         }
         match self.sink {
             Sink::Params if zero => {}
-            // SAFETY: parameters are lent for the step to be written, and each piece is run once in a pass; what `p` and
-            // `source` borrowed is not used any more.
+            // SAFETY: parameters are lent for the step to be written, and each piece is run once in a pass; what `p`
+            // and `source` borrowed is not used any more.
             Sink::Params => unsafe { add_stretch(table, spec, self.isa, start, tile.u) },
             Sink::Updates(buffers) => {
                 if zero {
@@ -479,8 +479,8 @@ impl<T: Stage> Pass<'_, T> {
                 if zero {
                     tile.u.fill(C::zero());
                 }
-                // SAFETY: gradients are lent for the step to be written, no pass comes after this one, and each piece is
-                // run once in a pass; what `source` borrowed is not used any more.
+                // SAFETY: gradients are lent for the step to be written, no pass comes after this one, and each piece
+                // is run once in a pass; what `source` borrowed is not used any more.
                 self.gradient(leaf).inspect(|to| unsafe { store_stretch(to, spec, self.isa, start, tile.u) });
             }
         }

@@ -22,8 +22,8 @@ impl<'a> Examples<'a> {
     ///
     /// # Errors
     ///
-    /// If a leaf has not the shape of its parameter with an axis in front of it that is as long in all leaves, or a type
-    /// that loses something in the one that arithmetic is done in; or if there is no example.
+    /// If a leaf has not the shape of its parameter with an axis in front of it that is as long in all leaves, or a
+    /// type that loses something in the one that arithmetic is done in; or if there is no example.
     pub(crate) fn of<G: Tree + ?Sized>(grads: &'a G, structure: &Structure) -> Result<Examples<'a>> {
         let mut found = Vec::new();
         grads.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| found.push((String::from(path), leaf.parts))));

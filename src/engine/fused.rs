@@ -29,8 +29,8 @@ impl SlotList {
         list
     }
 
-    /// Adds a leaf's array. Whoever adds it owns it together with the state that a step holds exclusively, and adds it once:
-    /// that is what the slices made of the list rest on.
+    /// Adds a leaf's array. Whoever adds it owns it together with the state that a step holds exclusively, and adds it
+    /// once: that is what the slices made of the list rest on.
     pub(crate) fn push(&mut self, moments: &Moments, leaf: usize) {
         self.slots[self.len] = moments.raw(leaf);
         self.in_record[self.len] = moments.in_record(leaf);
@@ -94,8 +94,8 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     }
 }
 
-/// Calls a function with the stretches of the listed state arrays that belong to a tile, in the compute type. The function comes
-/// as a reference, here and below, so that this is compiled once and not for every loop there is.
+/// Calls a function with the stretches of the listed state arrays that belong to a tile, in the compute type. The
+/// function comes as a reference, here and below, so that this is compiled once and not for every loop there is.
 pub(crate) fn with_list<C: Real>(
     list: &SlotList,
     start: usize,
@@ -123,7 +123,8 @@ pub(crate) fn with_list<C: Real>(
     }
 }
 
-/// Does the last pass on a stretch of a leaf by one loop, which is given its state arrays, where these have the compute type.
+/// Does the last pass on a stretch of a leaf by one loop, which is given its state arrays, where these have the compute
+/// type.
 ///
 /// Returns whether it could.
 ///
@@ -207,8 +208,8 @@ pub(crate) fn with_slots<C: Real, const N: usize>(
     for (slot, moments) in slots.iter_mut().zip(moments) {
         match moments.raw(leaf) {
             None => return,
-            // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; different slots are
-            // different allocations.
+            // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; different
+            // slots are different allocations.
             Some(raw) if raw.dtype() == C::DTYPE => *slot = unsafe { raw.slice_mut::<C>(start, n) },
             Some(_) => native = false,
         }

@@ -1,10 +1,10 @@
 //! The loops: every element of every fused chain goes through one of these.
 //!
-//! Two shapes: `map` transforms a tile of updates; `apply` reads gradients and adds the finished update to the parameters.
-//! Each comes once for each number of state arrays, because arguments are known not to overlap and fields of a struct
-//! are not: with the arrays as arguments the loops vectorise without run-time checks. They are flat loops over elements
-//! of whole slices, the form that vectorises most reliably; `apply`, which waits for memory most, runs such a loop over one
-//! short block after the other, and asks for the memory of a later block before each.
+//! Two shapes: `map` transforms a tile of updates; `apply` reads gradients and adds the finished update to the
+//! parameters. Each comes once for each number of state arrays, because arguments are known not to overlap and fields
+//! of a struct are not: with the arrays as arguments the loops vectorise without run-time checks. They are flat loops
+//! over elements of whole slices, the form that vectorises most reliably; `apply`, which waits for memory most, runs
+//! such a loop over one short block after the other, and asks for the memory of a later block before each.
 #![allow(unsafe_code, reason = "a hint to the processor; see `ahead`")]
 
 #[cfg(feature = "half")]
@@ -25,8 +25,8 @@ pub(crate) const MOST_BARRIERS: usize = 2;
 /// What a stretch adds to each sum of a chain.
 pub(crate) type Added = [f64; MOST_SUMS];
 
-/// The counts and sums of a stretch: side by side in lanes, so that adding up can be vectorised and stays in registers; see
-/// [`LANES`].
+/// The counts and sums of a stretch: side by side in lanes, so that adding up can be vectorised and stays in registers;
+/// see [`LANES`].
 struct Lanes {
     counts: [[u32; LANES]; MOST_SUMS],
     sums: [[f64; LANES]; MOST_SUMS],
@@ -74,8 +74,8 @@ pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 /// Elements between two requests for memory: two or four lines of each array, so that the requests of a block do not
 /// fill the queue that they wait in.
 pub(crate) const BLOCK: usize = 32;
-/// How far ahead memory is asked for. The processor's own prefetcher follows each array, but it stops at the end of each
-/// page and falls behind where the arithmetic of a block takes long; further ahead is slower again.
+/// How far ahead memory is asked for. The processor's own prefetcher follows each array, but it stops at the end of
+/// each page and falls behind where the arithmetic of a block takes long; further ahead is slower again.
 const AHEAD: usize = 384;
 
 #[inline(always)]
@@ -83,8 +83,8 @@ fn count<W>(counts: &mut [u32; MOST_SUMS], terms: &[Term<W>; MOST_SUMS]) {
     counts.iter_mut().zip(terms).for_each(|(count, term)| *count += term.count);
 }
 
-/// Asks for the memory that the loop comes to so many bytes (`AHEAD`) after the start of this block; elsewhere than on x86-64
-/// there is no way to ask.
+/// Asks for the memory that the loop comes to so many bytes (`AHEAD`) after the start of this block; elsewhere than on
+/// x86-64 there is no way to ask.
 #[inline(always)]
 fn ahead<C>(block: &[C; BLOCK]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -146,8 +146,8 @@ macro_rules! loops {
             }
         }
 
-        /// As `map`, block by block, with requests for memory as in `apply`: a tile is as long as a page, at whose end the
-        /// processor's own prefetcher stops. Updates are in the cache.
+        /// As `map`, block by block, with requests for memory as in `apply`: a tile is as long as a page, at whose end
+        /// the processor's own prefetcher stops. Updates are in the cache.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
         fn $tile<S: Stage, C: Real, const FROM: usize, const TO: usize>(
@@ -191,8 +191,8 @@ macro_rules! loops {
             }
         }
 
-        /// As `map`, up to a barrier: a lane's numbers are added up side by side. All that is indexed is an argument as it is,
-        /// since of what is cut off one it is not known that it overlaps with nothing.
+        /// As `map`, up to a barrier: a lane's numbers are added up side by side. All that is indexed is an argument as
+        /// it is, since of what is cut off one it is not known that it overlaps with nothing.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn $sum<S: Stage, C: Real, const FROM: usize, const TO: usize>(
@@ -370,8 +370,8 @@ impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FR
     }
 }
 
-/// Transforms a tile of updates as the chain does in a pass, from one place to another: the first loop of a pass reads the
-/// gradients where they are.
+/// Transforms a tile of updates as the chain does in a pass, from one place to another: the first loop of a pass reads
+/// the gradients where they are.
 pub(crate) fn map<S: Stage, C: Real>(
     isa: Isa,
     span: Span,

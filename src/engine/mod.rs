@@ -1,7 +1,7 @@
 //! The fused pass: how a chain of transformations becomes as few loops over memory as it can be.
 //!
-//! Most authors need only [`Rule`]: arithmetic on one element. What must look at more than one element, or holds another
-//! transformation, is a [`Stage`]. `docs/architecture.md` tells how the pieces fit together.
+//! Most authors need only [`Rule`]: arithmetic on one element. What must look at more than one element, or holds
+//! another transformation, is a [`Stage`]. `docs/architecture.md` tells how the pieces fit together.
 
 #![allow(
     unreachable_pub,

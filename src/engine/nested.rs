@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::state::Moments;
 use crate::tree::Structure;
 
-/// Room to run a transformation to its end at a barrier of another: on the parameters' own leaves, or on leaves of another
-/// structure. It is no part of the state that is saved.
+/// Room to run a transformation to its end at a barrier of another: on the parameters' own leaves, or on leaves of
+/// another structure. It is no part of the state that is saved.
 ///
 /// Arrays are [`Moments`] of the structure: gradients to read, parameters to read, updates to write.
 pub(crate) struct Nested {

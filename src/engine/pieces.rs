@@ -39,8 +39,8 @@ impl Pieces {
         pieces
     }
 
-    /// Cuts them anew; of a leaf for which `rows` gives some, ascending, these only. Rows that lie next to each other are
-    /// cut as the whole leaf would be, so that sums over all rows have the bits of those over the leaf.
+    /// Cuts them anew; of a leaf for which `rows` gives some, ascending, these only. Rows that lie next to each other
+    /// are cut as the whole leaf would be, so that sums over all rows have the bits of those over the leaf.
     pub(crate) fn cut<'r>(
         &mut self,
         structure: &Structure,

@@ -10,9 +10,9 @@ use crate::tree::Structure;
 
 /// What [`step`](crate::GradientTransformation::step) does: passes over memory, bytes moved, state kept.
 ///
-/// It counts what must cross the memory bus if nothing stays in a cache: gradients, parameters, state arrays and updates
-/// stored between passes. Work that is done between passes on whole leaves (matrix products, histories) is not counted;
-/// `between_passes` says that there is some.
+/// It counts what must cross the memory bus if nothing stays in a cache: gradients, parameters, state arrays and
+/// updates stored between passes. Work that is done between passes on whole leaves (matrix products, histories) is not
+/// counted; `between_passes` says that there is some.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The chain, part by part.
@@ -27,7 +27,8 @@ pub struct Plan {
     pub stored_bytes: usize,
     /// The state, by kind.
     pub state: SizeReport,
-    /// What is almost surely a mistake: clipping after Adam, no learning rate, decay on biases, a mask that takes nothing.
+    /// What is almost surely a mistake: clipping after Adam, no learning rate, decay on biases, a mask that takes
+    /// nothing.
     ///
     /// ```
     /// use gradchain::prelude::*;

@@ -61,7 +61,8 @@ impl Shape {
         }
     }
 
-    /// The shape of two stages side by side, of which each leaf or each step has one: they reach their barriers together.
+    /// The shape of two stages side by side, of which each leaf or each step has one: they reach their barriers
+    /// together.
     pub(crate) const fn beside(self, other: Shape) -> Shape {
         Shape {
             barriers: if self.barriers > other.barriers { self.barriers } else { other.barriers },

@@ -78,7 +78,8 @@ impl<'a> InitContext<'a> {
         Ok(copies)
     }
 
-    /// A copy of all elements of a leaf of the parameters, in memory order, also of one that other machines work on too.
+    /// A copy of all elements of a leaf of the parameters, in memory order, also of one that other machines work on
+    /// too.
     ///
     /// # Errors
     ///
@@ -204,8 +205,9 @@ impl<'a> StepContext<'a> {
         &self.structure.leaves()[leaf]
     }
 
-    /// Whether a leaf rests in this step, since it is [frozen](crate::freezable) or [has no gradient](crate::skip_absent): its
-    /// elements are not gone through, and what is remembered of it must stay as it is.
+    /// Whether a leaf rests in this step, since it is [frozen](crate::freezable) or [has no
+    /// gradient](crate::skip_absent): its elements are not gone through, and what is remembered of it must stay as it
+    /// is.
     pub fn rests(&self, leaf: usize) -> bool {
         is_among(self.resting, leaf)
     }
@@ -301,7 +303,8 @@ impl Place {
     }
 }
 
-/// What a step did. Of the groups of a [`partition`](crate::partition) each has [its own](crate::wrapper::PartitionState::outcome).
+/// What a step did. Of the groups of a [`partition`](crate::partition) each has [its
+/// own](crate::wrapper::PartitionState::outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub(crate) emitted: bool,
@@ -312,9 +315,10 @@ impl Outcome {
     /// What there is before a transformation has done anything: gradients.
     pub(crate) const GRADIENTS: Outcome = Outcome { emitted: true, skipped: false };
 
-    /// Whether an update was emitted, so that a parameter may have moved: false while a [`multi_steps`](crate::multi_steps) is still
-    /// collecting, and where it or an [`apply_if_finite`](crate::apply_if_finite) threw the gradients away, unless something after
-    /// it in a chain, such as weight decay or momentum, or beside it in a partition, makes an update of its own.
+    /// Whether an update was emitted, so that a parameter may have moved: false while a
+    /// [`multi_steps`](crate::multi_steps) is still collecting, and where it or an
+    /// [`apply_if_finite`](crate::apply_if_finite) threw the gradients away, unless something after it in a chain, such
+    /// as weight decay or momentum, or beside it in a partition, makes an update of its own.
     pub fn emitted(self) -> bool {
         self.emitted
     }
@@ -327,10 +331,10 @@ impl Outcome {
 
 /// What the engine runs: a rule lifted, something that must look at more than one element, or a wrapper.
 ///
-/// You need it only for wrappers of your own; arithmetic on elements is a [`Rule`](super::Rule), and what looks at whole
-/// leaves or the whole tree is a [`WholeTree`](crate::part::WholeTreeTransformation). `docs/architecture.md` describes the
-/// phases of a step: `check` (may fail, changes nothing), `begin`, then passes of `tile` (or of the fused `apply`) with
-/// `barrier` between them, then `finish`.
+/// You need it only for wrappers of your own; arithmetic on elements is a [`Rule`](super::Rule), and what looks at
+/// whole leaves or the whole tree is a [`WholeTree`](crate::part::WholeTreeTransformation). `docs/architecture.md`
+/// describes the phases of a step: `check` (may fail, changes nothing), `begin`, then passes of `tile` (or of the fused
+/// `apply`) with `barrier` between them, then `finish`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transformation of gradients",
     label = "not a transformation of gradients",
@@ -353,7 +357,8 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     const SHAPE: Shape;
     /// Whether the whole stage can run as one element loop.
     const FUSES: bool;
-    /// Whether it does so in every step: then [`fuses_now`](Stage::fuses_now) is not asked, and no member gets a loop of its own.
+    /// Whether it does so in every step: then [`fuses_now`](Stage::fuses_now) is not asked, and no member gets a loop
+    /// of its own.
     const FUSES_ALWAYS: bool = false;
     /// State arrays in that loop.
     const SLOTS: usize = 0;
@@ -418,8 +423,8 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         let _ = (state, run, at, index, sums, tree);
     }
 
-    /// Ends a step: writes down what the sums tell, and what the step did. `outcome` says what came in, as far as it is known:
-    /// whether it was anything but zeros; and then what comes out.
+    /// Ends a step: writes down what the sums tell, and what the step did. `outcome` says what came in, as far as it is
+    /// known: whether it was anything but zeros; and then what comes out.
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         let _ = (state, run, sums, outcome);
     }
@@ -470,8 +475,8 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         let _ = (state, report);
     }
 
-    /// Shows what there is to read of the last step: single values of the state, what parts say besides, and arguments as they
-    /// were in that step.
+    /// Shows what there is to read of the last step: single values of the state, what parts say besides, and arguments
+    /// as they were in that step.
     ///
     /// # Errors
     ///

@@ -35,7 +35,8 @@ impl<'a> Sums<'a> {
         self.over(i, self.pieces.of_leaf[leaf].clone())
     }
 
-    /// Whether a leaf rests in this step, so that nothing of it was added up; see [`StepContext::rests`](super::StepContext::rests).
+    /// Whether a leaf rests in this step, so that nothing of it was added up; see
+    /// [`StepContext::rests`](super::StepContext::rests).
     pub fn rests(&self, leaf: usize) -> bool {
         is_among(self.resting, leaf)
     }
@@ -58,7 +59,8 @@ impl<'a> Sums<'a> {
 /// Products that are worked out and added up together.
 const STRETCH: usize = 512;
 
-/// The inner product of two arrays that lie as a leaf does, in `f64` and in row-major order whatever their memory order.
+/// The inner product of two arrays that lie as a leaf does, in `f64` and in row-major order whatever their memory
+/// order.
 pub(crate) fn dot<C: crate::element::Real>(leaf: &LeafSpec, a: &[C], b: &[C]) -> f64 {
     let mut products = [0.0; STRETCH];
     let (mut sum, mut filled) = (0.0, 0);

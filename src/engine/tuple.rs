@@ -23,8 +23,8 @@ macro_rules! needs_of {
 }
 pub(crate) use needs_of;
 
-/// One macro, since tuples of different lengths have nothing in common that a generic `impl` could name. Each method does
-/// the same for every member in order, with the place after the members before it.
+/// One macro, since tuples of different lengths have nothing in common that a generic `impl` could name. Each method
+/// does the same for every member in order, with the place after the members before it.
 macro_rules! chains {
     ($($T:ident $i:tt),*) => {
         #[allow(

@@ -7,8 +7,8 @@ use crate::element::{DType, Element};
 use crate::memory::Buffer;
 use crate::tree::{LeafMut, LeafParts, LeafRef, LeafSpec, Structure, Tree, TreeMut, Walk, WalkMut};
 
-/// What [`update`](crate::GradientTransformation::update) returns: one array for each parameter, of its path, shape, type
-/// and memory order, to be added to it by [`apply_updates`](crate::apply_updates).
+/// What [`update`](crate::GradientTransformation::update) returns: one array for each parameter, of its path, shape,
+/// type and memory order, to be added to it by [`apply_updates`](crate::apply_updates).
 ///
 /// It is a tree: its leaves can be walked, compared, and changed before they are applied.
 #[derive(Clone, Debug)]

@@ -115,8 +115,8 @@ impl WholeTree<'_> {
         }
     }
 
-    /// Does something to one leaf, if the transformation acts on it. Nothing is to be done where there are no elements: the other axes
-    /// may be so long that there is no room for a row.
+    /// Does something to one leaf, if the transformation acts on it. Nothing is to be done where there are no elements:
+    /// the other axes may be so long that there is no room for a row.
     pub fn visit_leaf<V: LeafVisitor>(&mut self, leaf: usize, visitor: &mut V) {
         if self.structure.leaves()[leaf].len() == 0 {
             return;

@@ -7,8 +7,8 @@ pub(crate) type Shape = SmallVec<[usize; 6]>;
 /// Axis strides in elements.
 pub(crate) type Strides = SmallVec<[isize; 6]>;
 
-/// How many elements an array of this shape has; `None` if there cannot be so many. Where an axis has length 0 there are none, however
-/// long the others are.
+/// How many elements an array of this shape has; `None` if there cannot be so many. Where an axis has length 0 there
+/// are none, however long the others are.
 pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
     if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1_usize, |len, axis| len.checked_mul(*axis)) }
 }

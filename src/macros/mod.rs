@@ -3,8 +3,9 @@
 #[macro_use]
 mod wrapper;
 
-/// Says once what there is to know of a part's arguments: makes the struct, the methods that set them, the checks of their ranges, and
-/// the list of them that configs, messages and [`inject_hyperparams`](crate::inject_hyperparams()) read.
+/// Says once what there is to know of a part's arguments: makes the struct, the methods that set them, the checks of
+/// their ranges, and the list of them that configs, messages and [`inject_hyperparams`](crate::inject_hyperparams())
+/// read.
 ///
 /// | section | its arguments are | in the constructor |
 /// |---|---|---|
@@ -15,10 +16,11 @@ mod wrapper;
 /// | `integers` | numbers of any type: `name: u64 = 1, RANGE;`, the range may be left out | no |
 /// | `optional` | hyperparameters that there may be none of | no |
 ///
-/// All sections may be left out, in this order. Ranges are those of [`range`](crate::range) by name. `check path;` at the end names a
-/// function `fn(&Self) -> Result<()>` for what ranges cannot say. What a part does to the direction and the size of updates is said
-/// after its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement, OWN_SIZE;`, or, where it follows from arguments, by
-/// `effect path;` at the end, a function `fn(&Self) -> Effect`. The associated function `with(..)` takes what is required and given.
+/// All sections may be left out, in this order. Ranges are those of [`range`](crate::range) by name. `check path;` at
+/// the end names a function `fn(&Self) -> Result<()>` for what ranges cannot say. What a part does to the direction and
+/// the size of updates is said after its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement,
+/// OWN_SIZE;`, or, where it follows from arguments, by `effect path;` at the end, a function `fn(&Self) -> Effect`. The
+/// associated function `with(..)` takes what is required and given.
 ///
 /// # Example
 ///
@@ -223,8 +225,8 @@ macro_rules! part {
     };
 }
 
-/// Says once what there is to know of a named optimizer: makes a struct around a chain called `chain`, the methods that set its
-/// arguments, the list of them, and the optimizer itself a transformation.
+/// Says once what there is to know of a named optimizer: makes a struct around a chain called `chain`, the methods that
+/// set its arguments, the list of them, and the optimizer itself a transformation.
 ///
 /// ```text
 /// optimizer! {
@@ -236,8 +238,8 @@ macro_rules! part {
 /// }
 /// ```
 ///
-/// In brackets stands where in the chain an argument is, or with a dot in front where in the struct. The sections, which may all be left
-/// out, in this order:
+/// In brackets stands where in the chain an argument is, or with a dot in front where in the struct. The sections,
+/// which may all be left out, in this order:
 ///
 /// | section | its arguments are |
 /// |---|---|
@@ -247,9 +249,9 @@ macro_rules! part {
 /// | `optional` | hyperparameters that there may be none of, whose methods are written by hand: <code>name \|it\| Option<&mut Hyperparam></code> |
 /// | `shown` | only shown: by hand again, or decided by the type: <code>name \|it\| value</code> |
 ///
-/// `then name;` at the end names a method `fn(&mut self)` that is called when any argument has been set: for one that goes to several
-/// places. The type may have a parameter: `Lbfgs<L: Stage = ScaleByZoomLinesearch>`; and fields beside the chain:
-/// `= Chain, beside { field: Type } {`. `for Type as` writes all but the struct.
+/// `then name;` at the end names a method `fn(&mut self)` that is called when any argument has been set: for one that
+/// goes to several places. The type may have a parameter: `Lbfgs<L: Stage = ScaleByZoomLinesearch>`; and fields beside
+/// the chain: `= Chain, beside { field: Type } {`. `for Type as` writes all but the struct.
 macro_rules! optimizer {
     (
         $(#[$meta:meta])*

@@ -1,7 +1,7 @@
 //! What there is to know of a wrapper, said once.
 
-/// Says what there is to know of a wrapper's name and arguments: makes the struct, the methods that set arguments, the checks of their
-/// ranges, its [recipe](crate::recipe) and the list of named arguments that configs and
+/// Says what there is to know of a wrapper's name and arguments: makes the struct, the methods that set arguments, the
+/// checks of their ranges, its [recipe](crate::recipe) and the list of named arguments that configs and
 /// [`inject_hyperparams`](crate::inject_hyperparams()) read.
 ///
 /// ```text
@@ -19,9 +19,10 @@
 /// }
 /// ```
 ///
-/// `T` is what is inside; `fast_optimizer` is the argument's name in configs, while the field is always called `inner`. An argument
-/// with a default has a method that sets it; those without one are the parameters, after what is inside, of the associated function
-/// `with`. Types are written in full, and may have one parameter: `Option<DType>`. Ranges are those of [`range`](crate::range) by name.
+/// `T` is what is inside; `fast_optimizer` is the argument's name in configs, while the field is always called `inner`.
+/// An argument with a default has a method that sets it; those without one are the parameters, after what is inside, of
+/// the associated function `with`. Types are written in full, and may have one parameter: `Option<DType>`. Ranges are
+/// those of [`range`](crate::range) by name.
 ///
 /// What may follow the arguments, in this order:
 ///
@@ -222,12 +223,13 @@ macro_rules! wrapper {
     };
 }
 
-/// Says once what a part remembers: makes the struct, its default, and [`State`](crate::state::State). A field starts at what follows
-/// its type, or else at its default. Those in `set` are set by users, and stay when the state starts anew
-/// ([`StepContext::anew`](crate::part::StepContext)). Those `beside` are no part of the state. `evaluate |memory| expr` says how parameters to evaluate
-/// with are made, see [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` lets a walk over [parts](crate::state::StateWalk) find it.
-/// `clock field;` is the count at which schedules are evaluated, if that is not `count`; `reads name;` names the method that says what
-/// there is to [read](crate::state::StateWalk::reading) besides fields.
+/// Says once what a part remembers: makes the struct, its default, and [`State`](crate::state::State). A field starts
+/// at what follows its type, or else at its default. Those in `set` are set by users, and stay when the state starts
+/// anew ([`StepContext::anew`](crate::part::StepContext)). Those `beside` are no part of the state. `evaluate |memory|
+/// expr` says how parameters to evaluate with are made, see [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;`
+/// lets a walk over [parts](crate::state::StateWalk) find it. `clock field;` is the count at which schedules are
+/// evaluated, if that is not `count`; `reads name;` names the method that says what there is to
+/// [read](crate::state::StateWalk::reading) besides fields.
 macro_rules! memory {
     (
         $(#[$meta:meta])*

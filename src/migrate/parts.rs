@@ -20,10 +20,10 @@ enum Verb {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verbs(Vec<Verb>);
 
-/// What the state of another optimizer is made of. A part is a field of the state with all that is below it, by the path that
-/// [`schema`](crate::OptState::schema) shows: `1.mu` is the `mu` of a chain's second member, and the empty path is the whole state.
-/// A verb speaks of the state as the verbs before it have left it. What none of them explains is an error that lists it, and says by
-/// which verb it would be explained if there is only one.
+/// What the state of another optimizer is made of. A part is a field of the state with all that is below it, by the
+/// path that [`schema`](crate::OptState::schema) shows: `1.mu` is the `mu` of a chain's second member, and the empty
+/// path is the whole state. A verb speaks of the state as the verbs before it have left it. What none of them explains
+/// is an error that lists it, and says by which verb it would be explained if there is only one.
 ///
 /// ```
 /// use gradchain::Migration;
@@ -51,8 +51,8 @@ impl Migration {
         self.with(Verb::Rename { from: from.into(), to: to.into() })
     }
 
-    /// There is a new member of a chain at this path, as `2` or `inner.0`, whose state starts as `init` makes it. The members from
-    /// there on were one place before.
+    /// There is a new member of a chain at this path, as `2` or `inner.0`, whose state starts as `init` makes it. The
+    /// members from there on were one place before.
     pub fn insert_part(self, at: impl Into<String>) -> Migration {
         self.with(Verb::Insert(at.into()))
     }
@@ -67,7 +67,8 @@ impl Migration {
         self.with(Verb::Wrap { at: at.into(), inside: "inner".into() })
     }
 
-    /// The part at this path is the member of this number in a chain there now. The state of the others starts as `init` makes it.
+    /// The part at this path is the member of this number in a chain there now. The state of the others starts as
+    /// `init` makes it.
     pub fn wrap_in_chain(self, at: impl Into<String>, number: usize) -> Migration {
         self.with(Verb::Wrap { at: at.into(), inside: number.to_string() })
     }

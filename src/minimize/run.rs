@@ -187,8 +187,9 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
         self
     }
 
-    /// Steps until there is a reason to end. Where it begins the function is always evaluated, so that it may be another one than that
-    /// of a run before: a warm start. What the state has learnt, such as the curvature of [`lbfgs`](crate::lbfgs), stays.
+    /// Steps until there is a reason to end. Where it begins the function is always evaluated, so that it may be
+    /// another one than that of a run before: a warm start. What the state has learnt, such as the curvature of
+    /// [`lbfgs`](crate::lbfgs), stays.
     ///
     /// # Errors
     ///

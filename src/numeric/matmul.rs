@@ -1,7 +1,8 @@
 //! Matrix products, by ndarray and so by `matrixmultiply`, with the same bits for any number of threads.
 //!
-//! How the library adds up depends on what the machine has, so between instruction sets the last bits differ. It is called for
-//! blocks of the product that are cut by its shape alone: so threads decide who works out a block, and never what is in it.
+//! How the library adds up depends on what the machine has, so between instruction sets the last bits differ. It is
+//! called for blocks of the product that are cut by its shape alone: so threads decide who works out a block, and never
+//! what is in it.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
@@ -23,8 +24,8 @@ pub(crate) fn matmul<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, out: &
     product(a, b, false, out);
 }
 
-/// `out ← a·b` where the product is known to be symmetric, as `x·xᵀ` is and the square of a symmetric matrix: of blocks on both
-/// sides of the diagonal one is worked out, and mirrored.
+/// `out ← a·b` where the product is known to be symmetric, as `x·xᵀ` is and the square of a symmetric matrix: of blocks
+/// on both sides of the diagonal one is worked out, and mirrored.
 pub(crate) fn symmetric_matmul<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, out: &mut [C]) {
     let n = a.nrows();
     product(a, b, true, out);
@@ -40,8 +41,8 @@ fn product<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, upper: bool, out
     blocks(a, b, if upper { Some(0) } else { None }, out);
 }
 
-/// The product, halved until it is a block. Of a symmetric one, what is left of the diagonal is left out: `diagonal` is the column
-/// of its first element.
+/// The product, halved until it is a block. Of a symmetric one, what is left of the diagonal is left out: `diagonal` is
+/// the column of its first element.
 fn blocks<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, diagonal: Option<usize>, mut out: ArrayViewMut2<'_, C>) {
     let (rows, cols) = out.dim();
     if rows > ROWS {

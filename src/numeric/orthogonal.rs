@@ -3,7 +3,8 @@
 use super::isa::{Isa, Job, dispatch};
 use super::sums::{sum_pairs, sum_tile};
 
-/// The `Q` of `S = QR`, with a positive diagonal of `R`: both square, their columns one after another. What was in `s` is lost.
+/// The `Q` of `S = QR`, with a positive diagonal of `R`: both square, their columns one after another. What was in `s`
+/// is lost.
 ///
 /// Orthogonal to the last digits whatever `S` is, even if its columns depend on each other.
 pub(crate) fn orthogonalize(isa: Isa, s: &mut [f64], n: usize, q: &mut [f64]) {
@@ -48,8 +49,8 @@ impl Job for Reflect<'_> {
             for k in (0..last).rev() {
                 let mirror = &s[k * n + k..(k + 1) * n];
                 reflect_all(mirror, k, &mut panel[k.saturating_sub(first) * n..], n);
-                // The diagonal of `R` has the other sign than where the reflection began; reflections before this one do not
-                // change that.
+                // The diagonal of `R` has the other sign than where the reflection began; reflections before this one
+                // do not change that.
                 if k >= first && mirror[0] > 0.0 {
                     panel[(k - first) * n..][..n].iter_mut().for_each(|x| *x = -*x);
                 }

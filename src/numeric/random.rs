@@ -1,9 +1,11 @@
 //! Random numbers by counter: a number is a function of a key and a place, so that it does not matter who asks first.
 //!
-//! Everything here is plain arithmetic, without the system's mathematical library, so that it has the same bits everywhere.
+//! Everything here is plain arithmetic, without the system's mathematical library, so that it has the same bits
+//! everywhere.
 
-/// Philox4x32-10 of Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011: ten rounds that scramble a counter
-/// by a key. Each word is kept in the lower half of a wider one, which is how processors multiply several at once.
+/// Philox4x32-10 of Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011: ten rounds that scramble a
+/// counter by a key. Each word is kept in the lower half of a wider one, which is how processors multiply several at
+/// once.
 #[inline(always)]
 pub(crate) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     const LOW: u64 = u32::MAX as u64;
@@ -41,8 +43,8 @@ pub(crate) fn leaf_key(seed: u64, step: u64, path_hash: u64) -> [u32; 2] {
 pub(crate) const BLOCK: usize = 32;
 const PAIRS: usize = BLOCK / 2;
 
-/// The standard normal numbers of a block of a leaf's elements. A pair belongs to two elements that lie half a block apart, so
-/// that a register of pairs is two registers of elements.
+/// The standard normal numbers of a block of a leaf's elements. A pair belongs to two elements that lie half a block
+/// apart, so that a register of pairs is two registers of elements.
 #[inline(always)]
 pub(crate) fn normals(block: u64, key: [u32; 2]) -> [f64; BLOCK] {
     let mut all = [0.0; BLOCK];
@@ -64,8 +66,8 @@ pub(crate) fn normal(element: u64, key: [u32; 2]) -> f64 {
 pub(crate) const WORDS: usize = 128;
 const COUNTERS: usize = WORDS / 8;
 
-/// The 16 random bits of each of a block of a leaf's elements. Those of one counter belong to elements that lie 16 apart, so that a
-/// register of counters is registers of elements.
+/// The 16 random bits of each of a block of a leaf's elements. Those of one counter belong to elements that lie 16
+/// apart, so that a register of counters is registers of elements.
 #[inline(always)]
 pub(crate) fn words(block: u64, key: [u32; 2]) -> [u16; WORDS] {
     let mut all = [0; WORDS];
@@ -96,8 +98,8 @@ fn counted(index: u64, key: [u32; 2]) -> [u32; 4] {
 
 /// Two independent standard normal numbers from 128 random bits, by Box and Muller.
 ///
-/// No step of it is a branch or a conversion of integers that only wide instruction sets have, so that a loop over it becomes
-/// vector instructions everywhere.
+/// No step of it is a branch or a conversion of integers that only wide instruction sets have, so that a loop over it
+/// becomes vector instructions everywhere.
 #[inline(always)]
 fn pair(index: u64, key: [u32; 2]) -> [f64; 2] {
     let [low, high] = halves(index);
@@ -118,8 +120,8 @@ fn from_one(bits: u64) -> f64 {
     f64::from_bits(bits >> 12 | ONE)
 }
 
-/// The logarithm of a positive normal number, to a few units in the last place: `2·atanh((m − 1)/(m + 1))` by its series,
-/// for `m` between √½ and √2, where 11 terms are enough.
+/// The logarithm of a positive normal number, to a few units in the last place: `2·atanh((m − 1)/(m + 1))` by its
+/// series, for `m` between √½ and √2, where 11 terms are enough.
 #[inline(always)]
 fn ln(x: f64) -> f64 {
     // Adding 1 − √½ to the bits carries into the exponent where the fraction is above √2.
@@ -137,7 +139,8 @@ fn ln(x: f64) -> f64 {
     2.0 * s * sum + exponent * core::f64::consts::LN_2
 }
 
-/// Coefficients of Taylor's series of the cosine (`odd` is 0) or the sine (1), less the powers that they have in common.
+/// Coefficients of Taylor's series of the cosine (`odd` is 0) or the sine (1), less the powers that they have in
+/// common.
 const fn series(odd: usize) -> [f64; 9] {
     let (mut all, mut k, mut term) = ([1.0; 9], 1, 1.0);
     while k < all.len() {
@@ -148,8 +151,8 @@ const fn series(odd: usize) -> [f64; 9] {
     all
 }
 
-/// Sine and cosine of the angle that random bits stand for: the last two say the quarter turn, and the upper 52 how far from its
-/// middle, on either side. Within half a quarter, 9 terms of Taylor's series are enough.
+/// Sine and cosine of the angle that random bits stand for: the last two say the quarter turn, and the upper 52 how far
+/// from its middle, on either side. Within half a quarter, 9 terms of Taylor's series are enough.
 #[inline(always)]
 fn sin_cos_turn(bits: u64) -> [f64; 2] {
     const SERIES: [[f64; 9]; 2] = [series(0), series(1)];
@@ -157,7 +160,8 @@ fn sin_cos_turn(bits: u64) -> [f64; 2] {
     let square = angle * angle;
     let [cos, sin] = SERIES.map(|terms| terms.iter().rev().fold(0.0, |sum, term| sum * square + term));
     let [sin, cos] = [(sin * angle).to_bits(), cos.to_bits()];
-    // After an odd number of quarters they change places; the sine is negative after two and three, the cosine after one and two.
+    // After an odd number of quarters they change places; the sine is negative after two and three, the cosine after
+    // one and two.
     let swap = (sin ^ cos) & (bits & 1).wrapping_neg();
     [sin ^ swap ^ (bits & 2) << 62, cos ^ swap ^ ((bits ^ bits << 1) & 2) << 62].map(f64::from_bits)
 }
@@ -222,8 +226,8 @@ mod tests {
                 assert_eq!(x, word(block * WORDS as u64 + i as u64, key), "{block}, {i}");
             }
         }
-        // Of 2²⁰ words: each bit is set in half of them, as is whether one and the next differ in it; each upper byte is as
-        // frequent as the others, all within five standard deviations.
+        // Of 2²⁰ words: each bit is set in half of them, as is whether one and the next differ in it; each upper byte
+        // is as frequent as the others, all within five standard deviations.
         let n = 1 << 20;
         let all: Vec<u16> = (0..(n / WORDS) as u64).flat_map(|block| words(block, key)).collect();
         let within = |found: usize, chance: f64| {
@@ -241,8 +245,8 @@ mod tests {
         }
     }
 
-    /// Mean, variance, skewness, kurtosis, how many are beyond 1, 2, 3 and 4, and how far neighbours, members of a pair, and blocks
-    /// go together: each within five standard deviations of a million numbers.
+    /// Mean, variance, skewness, kurtosis, how many are beyond 1, 2, 3 and 4, and how far neighbours, members of a
+    /// pair, and blocks go together: each within five standard deviations of a million numbers.
     #[test]
     fn a_million_numbers_are_normal_and_independent() {
         let n = 1_000_000_usize;

@@ -1,7 +1,8 @@
 //! The largest eigenvalue of a symmetric matrix.
 
-/// The largest eigenvalue of a positive semidefinite matrix of `n` rows, which is overwritten: Householder reflections to
-/// tridiagonal form, then bisection by Sturm counts. Golub and Van Loan, Matrix computations, sections 8.3.1 and 8.4.1.
+/// The largest eigenvalue of a positive semidefinite matrix of `n` rows, which is overwritten: Householder reflections
+/// to tridiagonal form, then bisection by Sturm counts. Golub and Van Loan, Matrix computations, sections 8.3.1 and
+/// 8.4.1.
 pub(crate) fn spectral_norm(a: &mut [f64], n: usize, work: &mut Vec<f64>) -> f64 {
     work.clear();
     work.resize(4 * n, 0.0);

@@ -1,8 +1,8 @@
 //! The first left singular vectors of a matrix that has no fewer rows than columns, by one-sided Jacobi rotations.
 //!
-//! The columns are rotated, two at a time, until all are at right angles: they are the left singular vectors then, each times
-//! its singular value. Small singular values come out as accurate as large ones, and nothing depends on the number of threads
-//! or the instruction set.
+//! The columns are rotated, two at a time, until all are at right angles: they are the left singular vectors then, each
+//! times its singular value. Small singular values come out as accurate as large ones, and nothing depends on the
+//! number of threads or the instruction set.
 
 use super::isa::{Isa, Job, dispatch};
 use super::sums::{sum_pairs, sum_tile};
@@ -66,8 +66,8 @@ impl Svd {
         }
     }
 
-    /// Puts a vector at right angles to the first `k` in the place of the next: the axis that is farthest from them, the
-    /// first of several, made so.
+    /// Puts a vector at right angles to the first `k` in the place of the next: the axis that is farthest from them,
+    /// the first of several, made so.
     fn complete(&mut self, rows: usize, k: usize) {
         // How much of an axis lies in the others' space is the sum of their squares along it.
         let inside = |axis: usize| -> f64 {

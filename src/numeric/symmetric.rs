@@ -1,4 +1,5 @@
-//! Eigenvalues and eigenvectors of symmetric matrices: reflections to three diagonals, then the QL iteration with shifts.
+//! Eigenvalues and eigenvectors of symmetric matrices: reflections to three diagonals, then the QL iteration with
+//! shifts.
 //!
 //! Nothing depends on the number of threads or the instruction set. Values are right to the last digits of the largest.
 

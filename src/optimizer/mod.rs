@@ -1,7 +1,7 @@
 //! The named optimizers: each a short chain, written as one.
 //!
-//! [Which optimizer?](https://docs.rs/crate/gradchain/latest/source/docs/which-optimizer.md) in the guide helps to choose;
-//! [`transform`](crate::transform) lists the families and the page of each.
+//! [Which optimizer?](https://docs.rs/crate/gradchain/latest/source/docs/which-optimizer.md) in the guide helps to
+//! choose; [`transform`](crate::transform) lists the families and the page of each.
 
 mod adaptive;
 mod curvature;

@@ -1,7 +1,7 @@
 //! Pictures of schedules and of training, as SVG. Needs the feature `plot`.
 //!
-//! A [`Chart`] has lines in one frame; [`grid`] puts several into one picture. The text of the picture is returned, to be written to a
-//! file or shown in a notebook.
+//! A [`Chart`] has lines in one frame; [`grid`] puts several into one picture. The text of the picture is returned, to
+//! be written to a file or shown in a notebook.
 //!
 //! ```
 //! use gradchain::plot::{Chart, grid};
@@ -91,8 +91,8 @@ impl Chart {
     ///
     /// # Errors
     ///
-    /// If there is nothing to draw: no line with two points that are finite, and positive on a logarithmic scale; if the range is
-    /// not of numbers that go up, up to 1e100; if the size is not at least 120 by 80.
+    /// If there is nothing to draw: no line with two points that are finite, and positive on a logarithmic scale; if
+    /// the range is not of numbers that go up, up to 1e100; if the size is not at least 120 by 80.
     pub fn svg(&self, size: [u32; 2]) -> Result<String> {
         grid(core::slice::from_ref(self), 1, size)
     }

@@ -219,8 +219,8 @@ fn record<F: Kind>(name: &str, does: impl FnOnce(Traced<F>, Traced<F>) -> [Optio
 }
 
 impl Program {
-    /// Takes over those lines that a result needs, and renumbers the results. Each line comes just before the first that
-    /// needs it: so programs that do the same are equal, whatever else was recorded, and read like a rule.
+    /// Takes over those lines that a result needs, and renumbers the results. Each line comes just before the first
+    /// that needs it: so programs that do the same are equal, whatever else was recorded, and read like a rule.
     fn keep_what_is_needed(&mut self, lines: &[(Op, Type)]) {
         const UNPLACED: u32 = u32::MAX;
         let mut places = vec![UNPLACED; lines.len()];

@@ -253,8 +253,8 @@ pub enum Op {
     Slot(u32),
     /// A number in double precision, exactly.
     Widen(u32),
-    /// The nearest number of a smaller type, in which it is stored: of those the nearest one whose last bit is 0, if two
-    /// are as near.
+    /// The nearest number of a smaller type, in which it is stored: of those the nearest one whose last bit is 0, if
+    /// two are as near.
     Round(u32, DType),
     /// A function of one number.
     Unary(Unary, u32),

@@ -37,8 +37,8 @@ pub struct LeafProgram {
     pub dtype: DType,
     /// How many elements it has.
     pub len: usize,
-    /// The arithmetic. Where it has an [`update`](Program::update), that is stored, in the type that is computed in; where
-    /// it has a [`param`](Program::param), that is the new parameter.
+    /// The arithmetic. Where it has an [`update`](Program::update), that is stored, in the type that is computed in;
+    /// where it has a [`param`](Program::param), that is the new parameter.
     pub program: Program,
     /// The numbers of this step.
     pub scalars: Vec<f64>,
@@ -59,12 +59,12 @@ pub struct Array {
     pub lasts: bool,
 }
 
-/// Whoever does the passes of a step in place of this machine's loops, such as a GPU: it has the parameters, the gradients
-/// and the state's arrays. What follows from sums is worked out here, and comes with the next pass as
+/// Whoever does the passes of a step in place of this machine's loops, such as a GPU: it has the parameters, the
+/// gradients and the state's arrays. What follows from sums is worked out here, and comes with the next pass as
 /// [scalars](LeafProgram::scalars).
 ///
-/// Guide: [On a device](https://docs.rs/crate/gradchain/latest/source/docs/on-a-device.md). [`Interpreter`](super::Interpreter)
-/// is one to compare others with.
+/// Guide: [On a device](https://docs.rs/crate/gradchain/latest/source/docs/on-a-device.md).
+/// [`Interpreter`](super::Interpreter) is one to compare others with.
 pub trait Machine {
     /// Does a pass. Returns for each of its [leaves](Pass::leaves) what was added to each of the program's sums in each
     /// [piece](by_piece): the sums of the first piece, then those of the second.

@@ -5,7 +5,8 @@ use crate::tree::TreeMut;
 
 /// Moves each element between two bounds: the nearest point of a box.
 ///
-/// Each bound is a number, or a tree with the leaves of the first and as many elements in each, or one for a whole leaf.
+/// Each bound is a number, or a tree with the leaves of the first and as many elements in each, or one for a whole
+/// leaf.
 ///
 /// # Arithmetic
 ///
@@ -19,7 +20,8 @@ use crate::tree::TreeMut;
 ///
 /// # Errors
 ///
-/// If a bound is NaN, an upper one is less than the lower one, or a tree among them does not fit; then nothing is changed.
+/// If a bound is NaN, an upper one is less than the lower one, or a tree among them does not fit; then nothing is
+/// changed.
 ///
 /// # Example
 ///
@@ -34,8 +36,8 @@ use crate::tree::TreeMut;
 ///
 /// # References
 ///
-/// Optax, [`projection_box`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place; numbers are
-/// taken for any tree; a box whose bounds cross, on which there is no point, is refused instead of giving `upper`.
+/// Optax, [`projection_box`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place; numbers
+/// are taken for any tree; a box whose bounds cross, on which there is no point, is refused instead of giving `upper`.
 pub fn projection_box<T: TreeMut + ?Sized>(
     tree: &mut T,
     lower: impl Into<Operand>,

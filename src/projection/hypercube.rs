@@ -32,8 +32,8 @@ use crate::tree::TreeMut;
 ///
 /// # References
 ///
-/// Optax, [`projection_hypercube`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left
-/// out. Differs: as [`projection_box`](super::projection_box).
+/// Optax, [`projection_hypercube`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if
+/// left out. Differs: as [`projection_box`](super::projection_box).
 pub fn projection_hypercube<T: TreeMut + ?Sized>(tree: &mut T, scale: impl Into<Operand>) -> Result<()> {
     super::Projection::project(&hypercube(scale), tree)
 }

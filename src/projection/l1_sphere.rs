@@ -12,8 +12,8 @@ use crate::tree::TreeMut;
 /// x ← ±max(|x| − τ, 0)          with the sign of x; τ such that the sum of absolute values is scale
 /// ```
 ///
-/// See [`projection_simplex`](super::projection_simplex) for `τ`. It is negative for a point inside: then zeros move too, in
-/// the direction of the sign of the zero, one of several nearest points.
+/// See [`projection_simplex`](super::projection_simplex) for `τ`. It is negative for a point inside: then zeros move
+/// too, in the direction of the sign of the zero, one of several nearest points.
 ///
 /// # Cost
 ///
@@ -38,9 +38,9 @@ use crate::tree::TreeMut;
 ///
 /// Duchi et al., [Efficient projections onto the l1-ball for learning in high
 /// dimensions](https://doi.org/10.1145/1390156.1390191), 2008. Optax,
-/// [`projection_l1_sphere`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left out.
-/// Differs: in place. Optax multiplies by a sign of 0 where an element is 0, and its result misses the sphere by what that
-/// element should have had: for `(0, 0.1)` and a `scale` of 1 it is `(0, 0.55)`. Here it is `(0.45, 0.55)`.
+/// [`projection_l1_sphere`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left
+/// out. Differs: in place. Optax multiplies by a sign of 0 where an element is 0, and its result misses the sphere by
+/// what that element should have had: for `(0, 0.1)` and a `scale` of 1 it is `(0, 0.55)`. Here it is `(0.45, 0.55)`.
 pub fn projection_l1_sphere<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&l1_sphere(scale), tree)
 }

@@ -35,9 +35,9 @@ use crate::tree::TreeMut;
 ///
 /// # References
 ///
-/// Optax, [`projection_l2_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left
-/// out. Differs: in place; a point inside keeps its bits; a `scale` of 0 gives zeros also from the origin, where Optax gives
-/// NaN, and a negative one is refused.
+/// Optax, [`projection_l2_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if
+/// left out. Differs: in place; a point inside keeps its bits; a `scale` of 0 gives zeros also from the origin, where
+/// Optax gives NaN, and a negative one is refused.
 pub fn projection_l2_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&l2_ball(scale), tree)
 }

@@ -34,9 +34,9 @@ use crate::tree::{TreeMut, is_safe};
 ///
 /// # References
 ///
-/// Optax, [`projection_l2_sphere`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left
-/// out. Differs: in place; the origin gives a point of the sphere instead of NaN, and a negative `scale`, which turns Optax's
-/// result round, is refused.
+/// Optax, [`projection_l2_sphere`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if
+/// left out. Differs: in place; the origin gives a point of the sphere instead of NaN, and a negative `scale`, which
+/// turns Optax's result round, is refused.
 pub fn projection_l2_sphere<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&l2_sphere(scale), tree)
 }

@@ -31,8 +31,8 @@ use crate::tree::TreeMut;
 ///
 /// # References
 ///
-/// Optax, [`projection_linf_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left
-/// out. Differs: in place; a negative `scale` is refused.
+/// Optax, [`projection_linf_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if
+/// left out. Differs: in place; a negative `scale` is refused.
 pub fn projection_linf_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&linf_ball(scale), tree)
 }

@@ -10,7 +10,8 @@ use crate::tree::{Cursor, Difference, LeafSpec, Slices, Structure, Tree, dense_s
 
 /// What describes a set: a number, the same for all elements, or a tree with one for each.
 ///
-/// Functions take `impl Into<Operand>`: an `f64`, a schedule, or a reference to a tree, whose values are copied as `f64`.
+/// Functions take `impl Into<Operand>`: an `f64`, a schedule, or a reference to a tree, whose values are copied as
+/// `f64`.
 ///
 /// ```
 /// use gradchain::projection::box_set;
@@ -199,7 +200,8 @@ impl ToRecipe for Operand {
     }
 }
 
-/// A number, `{"schedule": ..}`, or `{"tree": {path: leaf}}` with leaves `{"shape": [..], "data": [..]}`, in row-major order.
+/// A number, `{"schedule": ..}`, or `{"tree": {path: leaf}}` with leaves `{"shape": [..], "data": [..]}`, in row-major
+/// order.
 impl FromRecipe for Operand {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<Operand> {
         if let Ok(("tree", inside)) = node.single("") {

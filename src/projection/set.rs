@@ -207,8 +207,9 @@ pub(super) fn beside<S: TreeSet>(
     if some || empty { Ok(values) } else { Err(Error::argument(S::NAME, name, "not zero everywhere", "zeros")) }
 }
 
-/// Says once what there is to know of a set: makes the struct, the checks of its arguments' ranges, the list of them, and the
-/// projection, over `elements` or over the whole `tree` as one vector. What ranges cannot say is in the function that `check` names.
+/// Says once what there is to know of a set: makes the struct, the checks of its arguments' ranges, the list of them,
+/// and the projection, over `elements` or over the whole `tree` as one vector. What ranges cannot say is in the
+/// function that `check` names.
 macro_rules! projection {
     (
         $(#[$meta:meta])*

@@ -14,9 +14,9 @@ use crate::tree::TreeMut;
 /// x ← max(x − τ, 0)          τ such that the sum is scale
 /// ```
 ///
-/// `τ` is found by Newton's method on the sum, a convex function of it made of straight pieces, from below: it ends on the
-/// very piece. Elements are taken relative to the largest, so that a `scale` far smaller than they are loses no digits. An
-/// element that is not finite makes all of them NaN.
+/// `τ` is found by Newton's method on the sum, a convex function of it made of straight pieces, from below: it ends on
+/// the very piece. Elements are taken relative to the largest, so that a `scale` far smaller than they are loses no
+/// digits. An element that is not finite makes all of them NaN.
 ///
 /// # Cost
 ///
@@ -42,8 +42,8 @@ use crate::tree::TreeMut;
 ///
 /// Condat, [Fast projection onto the simplex and the l1 ball](https://doi.org/10.1007/s10107-015-0946-6), 2016, which
 /// compares algorithms; this is the one of Michelot, 1986, with a better start. Optax,
-/// [`projection_simplex`](https://optax.readthedocs.io/en/latest/api/projections.html), which sorts, and where `scale` is 1
-/// if left out. Differs: in place; a `scale` of 0 gives zeros instead of NaN, a negative one is refused.
+/// [`projection_simplex`](https://optax.readthedocs.io/en/latest/api/projections.html), which sorts, and where `scale`
+/// is 1 if left out. Differs: in place; a `scale` of 0 gives zeros instead of NaN, a negative one is refused.
 pub fn projection_simplex<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&simplex(scale), tree)
 }
@@ -80,7 +80,8 @@ impl Cut {
     pub(super) fn new(x: &mut dyn Vector, f: impl Fn(f64) -> f64, sum: f64) -> Cut {
         let largest = x.max(&f);
         let below = |x: f64| f(x) - largest;
-        // The exact cut takes `sum` from the largest alone, or something from all of them: neither is more than it should.
+        // The exact cut takes `sum` from the largest alone, or something from all of them: neither is more than it
+        // should.
         let from_all = (x.sum(below) - sum) / x.elements() as f64;
         let mut beyond = if from_all > -sum || from_all.is_nan() { from_all } else { -sum };
         let mut last: Option<f64> = None;
@@ -90,8 +91,8 @@ impl Cut {
                 return Cut { largest, beyond };
             }
             beyond += (rests - sum) / count;
-            // No fewer elements are above the cut than before, for which it was right but for rounding. Exactly, it only
-            // goes up; rounded, it may go to and fro between two counts for ever.
+            // No fewer elements are above the cut than before, for which it was right but for rounding. Exactly, it
+            // only goes up; rounded, it may go to and fro between two counts for ever.
             if last.replace(count).is_some_and(|before| count >= before) {
                 return Cut { largest, beyond };
             }

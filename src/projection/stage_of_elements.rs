@@ -126,8 +126,8 @@ fn arrays(memory: &ProjectElementsState, leaf: usize) -> usize {
 /// The update that leads to where `p + u` is between the bounds: `u` itself where it is there already.
 ///
 /// `bound − p` is rounded, and `p` plus that may be beyond the bound by as much. Then it is shortened by an epsilon of
-/// itself, which is at least one unit in its last place, so that the exact sum is on the right side; and rounding does not
-/// carry a sum across a number of its own type.
+/// itself, which is at least one unit in its last place, so that the exact sum is on the right side; and rounding does
+/// not carry a sum across a number of its own type.
 #[inline(always)]
 fn hold<C: Real>([lower, upper]: [C; 2], u: C, p: C) -> C {
     let (above, below) = (p + u > upper, p + u < lower);

@@ -7,7 +7,8 @@ use crate::engine::{LeafVisitor, WholeLeaf, WholeTree, sum_tile};
 use crate::tree::stretch::{STRETCH, read, rewrite};
 use crate::tree::{LeafMut, LeafRef};
 
-/// A vector, and beside it a second one that belongs to the set: a normal, say. The second is empty where there is none.
+/// A vector, and beside it a second one that belongs to the set: a normal, say. The second is empty where there is
+/// none.
 pub trait Vector {
     /// How many elements.
     fn elements(&self) -> usize;

@@ -43,7 +43,8 @@ impl Recipe {
     ///
     /// ```
     /// use gradchain::recipe::Recipe;
-    /// assert_eq!(Recipe::call("clip", [("max_delta", Recipe::Number(1.0))]).to_string(), r#"{"clip": {"max_delta": 1.0}}"#);
+    /// let recipe = Recipe::call("clip", [("max_delta", Recipe::Number(1.0))]);
+    /// assert_eq!(recipe.to_string(), r#"{"clip": {"max_delta": 1.0}}"#);
     /// ```
     pub fn call<'a>(name: &str, arguments: impl IntoIterator<Item = (&'a str, Recipe)>) -> Recipe {
         Recipe::Map(vec![(name.into(), Recipe::map(arguments))])

@@ -15,7 +15,8 @@ pub struct Node<'a> {
 
 /// Who builds the transformations inside a config.
 pub trait Builder {
-    /// Puts the transformation that stands at `node` in place of `into`, which is of the builder's own type of transformations.
+    /// Puts the transformation that stands at `node` in place of `into`, which is of the builder's own type of
+    /// transformations.
     ///
     /// # Errors
     ///
@@ -53,7 +54,8 @@ pub trait FromRecipe: Sized {
     }
 }
 
-/// An argument that is written to configs and read from them, whatever its type: all that is [`ToRecipe`] and [`FromRecipe`].
+/// An argument that is written to configs and read from them, whatever its type: all that is [`ToRecipe`] and
+/// [`FromRecipe`].
 pub trait Setting: ToRecipe {
     /// Takes what stands at a place instead of what it was.
     ///
@@ -259,13 +261,13 @@ impl<'a> Node<'a> {
         Ok(Fields { place: self.place.clone(), entries })
     }
 
-    /// Sets arguments from the entries of an object, all that `arguments` shows but those in `taken`. Those in `taken` and `beside`
-    /// may be there whatever it shows.
+    /// Sets arguments from the entries of an object, all that `arguments` shows but those in `taken`. Those in `taken`
+    /// and `beside` may be there whatever it shows.
     ///
     /// # Errors
     ///
-    /// All at once: entries that are no argument, arguments that are missing, values of another form. What stands under a name
-    /// that is near that of a missing argument is read as that argument.
+    /// All at once: entries that are no argument, arguments that are missing, values of another form. What stands under
+    /// a name that is near that of a missing argument is read as that argument.
     pub fn set_all(
         &self,
         taken: &[&'static str],

@@ -47,8 +47,8 @@ impl StateData {
     /// # Errors
     ///
     /// If anything differs: an argument of the transformation, a path, type or shape of the parameters, a field of the
-    /// state. All differences are listed. If the data was written by a later version of this crate, or changed by hand so
-    /// that it makes no sense.
+    /// state. All differences are listed. If the data was written by a later version of this crate, or changed by hand
+    /// so that it makes no sense.
     pub fn load<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
         let bad = |problem: &dyn core::fmt::Display| Error::state("the state's data", problem.to_string());
         if self.format != FORMAT {

@@ -45,7 +45,8 @@ schedule! {
 
 impl Kind for Clamp {
     fn value(&self, count: u64) -> f64 {
-        // Not `f64::clamp`, which panics where the two are in the wrong order; nor `max` alone, which takes a number for a NaN.
+        // Not `f64::clamp`, which panics where the two are in the wrong order; nor `max` alone, which takes a number
+        // for a NaN.
         let value = self.schedule.at(count);
         if value.is_nan() { value } else { value.max(self.min_value).min(self.max_value) }
     }

@@ -15,7 +15,8 @@ use core::f64::consts::PI;
 ///
 /// # Errors
 ///
-/// [`validate`](super::Schedule::validate) refuses `decay_steps` 0, a negative `exponent`, and values that are not finite.
+/// [`validate`](super::Schedule::validate) refuses `decay_steps` 0, a negative `exponent`, and values that are not
+/// finite.
 ///
 /// # Example
 ///
@@ -28,8 +29,9 @@ use core::f64::consts::PI;
 /// # References
 ///
 /// Loshchilov and Hutter, [SGDR: stochastic gradient descent with warm restarts][sgdr], 2016, equation 5, one cycle.
-/// Optax: `cosine_decay_schedule`. PyTorch: `CosineAnnealingLR`, where `eta_min` is `alpha·init_value` and which goes up
-/// again after `T_max` steps. Differs: none from Optax, but for a negative `exponent`, with which Optax ends at infinity.
+/// Optax: `cosine_decay_schedule`. PyTorch: `CosineAnnealingLR`, where `eta_min` is `alpha·init_value` and which goes
+/// up again after `T_max` steps. Differs: none from Optax, but for a negative `exponent`, with which Optax ends at
+/// infinity.
 ///
 /// [sgdr]: https://arxiv.org/abs/1608.03983
 pub fn cosine_decay(init_value: f64, decay_steps: u64) -> CosineDecay {

@@ -16,8 +16,8 @@ use core::f64::consts::PI;
 ///
 /// # Errors
 ///
-/// [`validate`](super::Schedule::validate) refuses `cycle_steps` or `steps_factor` 0, a `value_factor` that is not above 0
-/// and at most 1, and values that are not finite.
+/// [`validate`](super::Schedule::validate) refuses `cycle_steps` or `steps_factor` 0, a `value_factor` that is not
+/// above 0 and at most 1, and values that are not finite.
 ///
 /// # Example
 ///
@@ -29,8 +29,8 @@ use core::f64::consts::PI;
 ///
 /// # References
 ///
-/// Loshchilov and Hutter, [SGDR: stochastic gradient descent with warm restarts](https://arxiv.org/abs/1608.03983), 2016,
-/// equation 5. PyTorch: `CosineAnnealingWarmRestarts`, with `T_mult` for `steps_factor` and `eta_min` for
+/// Loshchilov and Hutter, [SGDR: stochastic gradient descent with warm restarts](https://arxiv.org/abs/1608.03983),
+/// 2016, equation 5. PyTorch: `CosineAnnealingWarmRestarts`, with `T_mult` for `steps_factor` and `eta_min` for
 /// `alpha·init_value`; TensorFlow: `CosineDecayRestarts`. Optax: [`sgdr`](super::sgdr), which lists every cycle and has
 /// warm-ups.
 pub fn cosine_restarts(init_value: f64, cycle_steps: u64) -> CosineRestarts {

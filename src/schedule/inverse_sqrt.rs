@@ -28,8 +28,9 @@ use super::said::schedule;
 ///
 /// # References
 ///
-/// Vaswani et al., [Attention is all you need](https://arxiv.org/abs/1706.03762), 2017, section 5.3, where the peak is made
-/// from the model's width: see [`noam`]. fairseq: `inverse_sqrt`, which may start above 0. Optax and PyTorch: none.
+/// Vaswani et al., [Attention is all you need](https://arxiv.org/abs/1706.03762), 2017, section 5.3, where the peak is
+/// made from the model's width: see [`noam`]. fairseq: `inverse_sqrt`, which may start above 0. Optax and PyTorch:
+/// none.
 pub fn inverse_sqrt(peak_value: f64, warmup_steps: u64) -> InverseSqrt {
     InverseSqrt::with(peak_value, warmup_steps)
 }

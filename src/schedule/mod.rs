@@ -2,9 +2,9 @@
 //!
 //! Guide: [Schedules and hyperparameters](https://docs.rs/crate/gradchain/latest/source/docs/schedules.md).
 //!
-//! A [`Schedule`] is a value that [`at`](Schedule::at) turns a step count into a number. Nothing in this crate decides by
-//! callability whether an argument is a schedule: arguments that take either take a [`Hyperparam`], and a closure becomes
-//! a schedule only through [`from_fn`].
+//! A [`Schedule`] is a value that [`at`](Schedule::at) turns a step count into a number. Nothing in this crate decides
+//! by callability whether an argument is a schedule: arguments that take either take a [`Hyperparam`], and a closure
+//! becomes a schedule only through [`from_fn`].
 //!
 //! | constructor | from the first step on |
 //! |---|---|
@@ -22,13 +22,13 @@
 //! | [`sum`], [`product`], [`clamp`] | made of others |
 //! | [`from_fn`] | whatever a function says |
 //!
-//! Where Optax has the same, names, arguments and defaults are those of [`optax.schedules`][optax] without the ending `_schedule`. Optional
-//! arguments are methods of what the constructor returns: `cosine_decay(0.1, 1000).alpha(0.01)`.
+//! Where Optax has the same, names, arguments and defaults are those of [`optax.schedules`][optax] without the ending
+//! `_schedule`. Optional arguments are methods of what the constructor returns: `cosine_decay(0.1, 1000).alpha(0.01)`.
 //!
 //! # Counts
 //!
-//! Counts start at 0: the first update uses `at(0)`. Step arguments are unsigned. Where Optax takes a negative number of
-//! steps it behaves as for 0, and so does 0 here.
+//! Counts start at 0: the first update uses `at(0)`. Step arguments are unsigned. Where Optax takes a negative number
+//! of steps it behaves as for 0, and so does 0 here.
 //!
 //! # Arithmetic
 //!
@@ -93,7 +93,8 @@ pub use warmup_stable_decay::{DecayShape, WarmupStableDecay, warmup_stable_decay
 
 /// A number that changes with the step count.
 ///
-/// It is a description, not a function: it can be compared, printed and matched on. It prints as the call that makes it.
+/// It is a description, not a function: it can be compared, printed and matched on. It prints as the call that makes
+/// it.
 ///
 /// # Example
 ///

@@ -17,8 +17,8 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// [`validate`](super::Schedule::validate) refuses `transition_steps` 0, shares outside `0 ≤ pct_start ≤ pct_final ≤ 1`,
-/// factors that are not positive, and values that are not finite.
+/// [`validate`](super::Schedule::validate) refuses `transition_steps` 0, shares outside `0 ≤ pct_start ≤ pct_final ≤
+/// 1`, factors that are not positive, and values that are not finite.
 ///
 /// # Example
 ///

@@ -19,7 +19,8 @@ use crate::recipe::Required;
 ///
 /// # Errors
 ///
-/// [`validate`](super::Schedule::validate) refuses negative scales, a boundary given twice, and values that are not finite.
+/// [`validate`](super::Schedule::validate) refuses negative scales, a boundary given twice, and values that are not
+/// finite.
 ///
 /// # Example
 ///
@@ -108,7 +109,8 @@ impl fmt::Display for PiecewiseConstant {
 ///
 /// # Errors
 ///
-/// [`validate`](super::Schedule::validate) refuses negative scales, a boundary given twice, and values that are not finite.
+/// [`validate`](super::Schedule::validate) refuses negative scales, a boundary given twice, and values that are not
+/// finite.
 ///
 /// # Example
 ///
@@ -148,8 +150,8 @@ impl InterpolateType {
         }
     }
 
-    /// The value at a count, for boundaries in ascending order. Of two equal boundaries the second counts, which is what
-    /// a dictionary does, and what one-cycle schedules of few steps come to.
+    /// The value at a count, for boundaries in ascending order. Of two equal boundaries the second counts, which is
+    /// what a dictionary does, and what one-cycle schedules of few steps come to.
     pub(super) fn value(self, init_value: f64, points: &[(u64, f64)], count: u64) -> f64 {
         let (mut start, mut begin) = (init_value, 0);
         for (i, &(boundary, scale)) in points.iter().enumerate() {

@@ -12,7 +12,8 @@ use super::{Kind, fraction};
 /// value = init_value + (end_value − init_value)·x
 /// ```
 ///
-/// With `transition_steps` 0 the value stays at `init_value`, as in Optax: the transition is left out, it is not a jump.
+/// With `transition_steps` 0 the value stays at `init_value`, as in Optax: the transition is left out, it is not a
+/// jump.
 ///
 /// # Errors
 ///
@@ -67,7 +68,8 @@ impl Kind for Linear {
 /// value = end_value + (init_value − end_value)·(1 − x)^power
 /// ```
 ///
-/// With `transition_steps` 0 the value stays at `init_value`, as in Optax: the transition is left out, it is not a jump.
+/// With `transition_steps` 0 the value stays at `init_value`, as in Optax: the transition is left out, it is not a
+/// jump.
 ///
 /// # Errors
 ///

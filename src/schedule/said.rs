@@ -44,11 +44,11 @@ shown! {
     DecayShape = |it, f| write!(f, "DecayShape::{it:?}");
 }
 
-/// Says once what there is to know of a schedule's arguments: makes the struct, the methods that set what has a default, the checks of
-/// ranges, how it prints, and its [recipe](crate::recipe).
+/// Says once what there is to know of a schedule's arguments: makes the struct, the methods that set what has a
+/// default, the checks of ranges, how it prints, and its [recipe](crate::recipe).
 ///
-/// In parentheses stand the arguments of the call, in braces those with a default. Ranges are those of [`range`](crate::range) by name,
-/// and may be left out. What they cannot say is in `Kind::check`.
+/// In parentheses stand the arguments of the call, in braces those with a default. Ranges are those of
+/// [`range`](crate::range) by name, and may be left out. What they cannot say is in `Kind::check`.
 macro_rules! schedule {
     (
         $(#[$meta:meta])*

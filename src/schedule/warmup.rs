@@ -12,7 +12,8 @@ use crate::error::Result;
 /// value = init_value + (peak_value − init_value)·min(count / warmup_steps, 1)
 /// ```
 ///
-/// With `warmup_steps` 0 the value stays at `init_value`, as in Optax: it is a [`linear`](super::linear) with other names.
+/// With `warmup_steps` 0 the value stays at `init_value`, as in Optax: it is a [`linear`](super::linear) with other
+/// names.
 ///
 /// # Errors
 ///

@@ -24,7 +24,8 @@ use core::f64::consts::PI;
 ///
 /// # Errors
 ///
-/// [`validate`](super::Schedule::validate) refuses values that are not finite. Any of the three parts may have no steps.
+/// [`validate`](super::Schedule::validate) refuses values that are not finite. Any of the three parts may have no
+/// steps.
 ///
 /// # Example
 ///
@@ -39,8 +40,8 @@ use core::f64::consts::PI;
 ///
 /// # References
 ///
-/// Hu et al., [MiniCPM: unveiling the potential of small language models](https://arxiv.org/abs/2404.06395), 2024, section
-/// 4; Hägele et al., [Scaling laws and compute-optimal training beyond fixed training
+/// Hu et al., [MiniCPM: unveiling the potential of small language models](https://arxiv.org/abs/2404.06395), 2024,
+/// section 4; Hägele et al., [Scaling laws and compute-optimal training beyond fixed training
 /// durations](https://arxiv.org/abs/2405.18392), 2024, for the shape `1 − √x`. Optax and PyTorch: none by this name.
 pub fn warmup_stable_decay(
     peak_value: f64,

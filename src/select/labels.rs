@@ -60,8 +60,8 @@ impl fmt::Debug for Function {
 }
 
 impl Labels {
-    /// Says it for each leaf or [subtree](super#subtrees). Every leaf must fall under exactly one entry, or at most one if
-    /// the rest goes [`otherwise`](Labels::otherwise).
+    /// Says it for each leaf or [subtree](super#subtrees). Every leaf must fall under exactly one entry, or at most one
+    /// if the rest goes [`otherwise`](Labels::otherwise).
     ///
     /// ```
     /// # use gradchain::{select::Labels, tree::Structure};
@@ -94,7 +94,8 @@ impl Labels {
     /// # use gradchain::{select::Labels, tree::Structure};
     /// let structure = Structure::of(&vec![(1.0_f32, 2.0_f32), (3.0, 4.0)])?;
     /// let labels = Labels::paths([("0/*", "first"), ("*/0", "weight")]);
-    /// assert_eq!(labels.clone().otherwise("bias").resolve(&structure, &["bias", "first", "weight"], "example")?, [1, 1, 2, 0]);
+    /// let groups = labels.clone().otherwise("bias").resolve(&structure, &["bias", "first", "weight"], "example")?;
+    /// assert_eq!(groups, [1, 1, 2, 0]);
     ///
     /// let error = labels.resolve(&structure, &["first", "weight"], "example").unwrap_err();
     /// assert_eq!(
@@ -225,8 +226,8 @@ impl ToRecipe for Labels {
     }
 }
 
-/// From path (of a leaf or a subtree) to label; or the same under `by_path`, or a list of pairs of pattern and label under
-/// `paths`, either with the label of the rest under `otherwise`.
+/// From path (of a leaf or a subtree) to label; or the same under `by_path`, or a list of pairs of pattern and label
+/// under `paths`, either with the label of the rest under `otherwise`.
 impl FromRecipe for Labels {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<Labels> {
         let is = |name: &str, list: bool| match node.value().get(name) {

@@ -34,8 +34,8 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// # References
 ///
-/// Optax: the `mask` of `masked` and `add_decayed_weights`, a tree of bools or a function that returns one, told apart by
-/// whether it can be called. PyTorch: parameter groups. Differs: a type, see [above](super).
+/// Optax: the `mask` of `masked` and `add_decayed_weights`, a tree of bools or a function that returns one, told apart
+/// by whether it can be called. PyTorch: parameter groups. Differs: a type, see [above](super).
 #[derive(Clone, Debug)]
 #[must_use = "a mask does nothing until it is given to a transformation"]
 pub struct Mask(Rule);
@@ -156,8 +156,8 @@ impl Mask {
     /// let error = Mask::tree([("0", true), ("0/1", false), ("2", true)]).resolve(&structure, "example").unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "example: argument `tree` must be paths such that every leaf falls under exactly one and every one has a leaf, \
-    ///      found \n  leaf `0/1` falls under `0` and `0/1`\n  leaf `1/0` falls under no entry\
+    ///     "example: argument `tree` must be paths such that every leaf falls under exactly one and every one has a \
+    ///      leaf, found \n  leaf `0/1` falls under `0` and `0/1`\n  leaf `1/0` falls under no entry\
     ///      \n  leaf `1/1` falls under no entry\n  entry `2` has no leaf",
     /// );
     /// # Ok::<(), gradchain::Error>(())

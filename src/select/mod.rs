@@ -11,8 +11,8 @@
 //!
 //! # Patterns
 //!
-//! A pattern is compared with a leaf's whole path, the keys joined by `/` (see [`tree`](crate::tree)). The path of a tree
-//! that is one bare array is empty.
+//! A pattern is compared with a leaf's whole path, the keys joined by `/` (see [`tree`](crate::tree)). The path of a
+//! tree that is one bare array is empty.
 //!
 //! | | stands for |
 //! |---|---|
@@ -25,8 +25,8 @@
 //!
 //! # Subtrees
 //!
-//! An entry of [`Mask::tree`] or [`Labels::tree`] is no pattern but the path of a leaf or of everything below: `layer1` is
-//! `layer1`, `layer1/w` and `layer1/norm/scale`, not `layer10/w`. The empty path is the whole tree.
+//! An entry of [`Mask::tree`] or [`Labels::tree`] is no pattern but the path of a leaf or of everything below: `layer1`
+//! is `layer1`, `layer1/w` and `layer1/norm/scale`, not `layer10/w`. The empty path is the whole tree.
 
 mod labels;
 mod mask;

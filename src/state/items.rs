@@ -185,8 +185,8 @@ pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
     Some(())
 }
 
-/// Puts a state that `init` has made in the place of one that has been trained with, in which stays what users have set, and what is
-/// remembered of the leaves that rest.
+/// Puts a state that `init` has made in the place of one that has been trained with, in which stays what users have
+/// set, and what is remembered of the leaves that rest.
 pub(crate) fn start_anew<S: State>(old: &mut S, mut fresh: S, resting: &[bool]) {
     let mut entries = Vec::new();
     let mut show = |_: &str, entry, _: Standing| entries.push(entry);

@@ -93,7 +93,8 @@ impl Scalar {
     }
 }
 
-/// The key of a stream of random numbers. Two states with the same key draw the same numbers, so keys are never averaged.
+/// The key of a stream of random numbers. Two states with the same key draw the same numbers, so keys are never
+/// averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct RandomKey(u64);

@@ -52,8 +52,8 @@ pub use walk::{Entry, EntryMut, EvaluateAs, Evaluation, StateWalk, StateWalkMut}
 /// A struct of typed fields, shown one by one.
 ///
 /// Derive it: `#[derive(State)]` on a struct whose fields are kinds or states; `#[state(skip)]` leaves a field out that
-/// is worked out again from the configuration, such as a resolved mask. If what it is depends on the parameters, implement the
-/// trait by hand, and show it as a [`fact`](StateWalk::fact).
+/// is worked out again from the configuration, such as a resolved mask. If what it is depends on the parameters,
+/// implement the trait by hand, and show it as a [`fact`](StateWalk::fact).
 ///
 /// # Example
 ///
@@ -122,9 +122,9 @@ impl<S: State> State for Option<S> {
     }
 }
 
-/// Says that a struct's state is its fields of these names. Fields in `knows` are [facts](StateWalk::fact); of arrays in `room`, which
-/// hold nothing between steps, it is one how they lie in memory. `reads name` names the method that says what else there is to
-/// [read](StateWalk::reading).
+/// Says that a struct's state is its fields of these names. Fields in `knows` are [facts](StateWalk::fact); of arrays
+/// in `room`, which hold nothing between steps, it is one how they lie in memory. `reads name` names the method that
+/// says what else there is to [read](StateWalk::reading).
 macro_rules! state_fields {
     (
         $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }

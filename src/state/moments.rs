@@ -16,8 +16,8 @@ use crate::tree::{
 
 /// Float arrays, one for each leaf that a transformation acts on: first and second moments, traces, accumulators.
 ///
-/// An array usually has its leaf's shape and memory order, so that the engine walks both in step; it may have a shape of
-/// its own (the row and column factors of Adafactor, the history of L-BFGS). Its type is fixed when it is made.
+/// An array usually has its leaf's shape and memory order, so that the engine walks both in step; it may have a shape
+/// of its own (the row and column factors of Adafactor, the history of L-BFGS). Its type is fixed when it is made.
 #[derive(Clone, Debug, Default)]
 pub struct Moments {
     arrays: Vec<Option<MomentArray>>,
@@ -45,8 +45,8 @@ impl MomentArray {
 }
 
 impl Moments {
-    /// One array for each active leaf, of its shape, filled with `value`, of the type that `dtype` gives; of a leaf that is
-    /// [sharded](crate::wrapper::sharded()) the elements that are worked on here, in memory order.
+    /// One array for each active leaf, of its shape, filled with `value`, of the type that `dtype` gives; of a leaf
+    /// that is [sharded](crate::wrapper::sharded()) the elements that are worked on here, in memory order.
     ///
     /// # Errors
     ///
@@ -117,8 +117,8 @@ impl Moments {
         Ok(Moments { arrays: arrays.collect::<Result<_>>()? })
     }
 
-    /// Copies of a tree's leaves, of the types that `dtype` gives, each in the memory order of the structure's leaf: as the
-    /// arrays of a state lie that was made for parameters of this structure.
+    /// Copies of a tree's leaves, of the types that `dtype` gives, each in the memory order of the structure's leaf: as
+    /// the arrays of a state lie that was made for parameters of this structure.
     ///
     /// # Errors
     ///
@@ -245,7 +245,8 @@ impl Moments {
         self.arrays.iter().flatten().map(|a| a.data.len() * a.data.dtype().size()).sum()
     }
 
-    /// Copies the arrays that both have, element by element in memory order; both are of types that arithmetic is done in.
+    /// Copies the arrays that both have, element by element in memory order; both are of types that arithmetic is done
+    /// in.
     pub(crate) fn copy_from(&mut self, from: &Moments) {
         for leaf in 0..self.arrays.len() {
             if let (Some(to), Some(from)) = (self.get_mut::<f64>(leaf), from.get::<f64>(leaf)) {

@@ -102,10 +102,10 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// The only number that a key means: a path or the last levels of one, with the leaf in brackets for that of one leaf
-    /// (`learning_rate`, `1.learning_rate`, `norm[encoder/weight]`), or the name of the part and that of the number
-    /// (`clip_by_global_norm.norm`). A whole path means that one, whatever others end with it; of several the one is meant that is
-    /// of a part which holds all the others.
+    /// The only number that a key means: a path or the last levels of one, with the leaf in brackets for that of one
+    /// leaf (`learning_rate`, `1.learning_rate`, `norm[encoder/weight]`), or the name of the part and that of the
+    /// number (`clip_by_global_norm.norm`). A whole path means that one, whatever others end with it; of several the
+    /// one is meant that is of a part which holds all the others.
     ///
     /// # Errors
     ///

@@ -54,8 +54,8 @@ pub struct Evaluation<'a> {
     pub of_moments: f64,
 }
 
-/// How parameters to evaluate with are made: `of_params·p + of_array·a` of the training parameter `p` and the element `a` of the
-/// state array of this number.
+/// How parameters to evaluate with are made: `of_params·p + of_array·a` of the training parameter `p` and the element
+/// `a` of the state array of this number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EvaluateAs {
     /// The number of the state array, in the order of the part's `SLOTS`.
@@ -87,7 +87,8 @@ pub struct StateWalk<'a, 'w> {
 /// What is shown a fact: its path, and what puts it into a number.
 pub(crate) type ShowFact<'a> = dyn FnMut(&str, &dyn Fn(&mut DefaultHasher)) + 'a;
 
-/// What a walk is for: every field, the parts of one type, the evaluations, what `init` decided, or what there is to read.
+/// What a walk is for: every field, the parts of one type, the evaluations, what `init` decided, or what there is to
+/// read.
 enum ReadSink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
     Fields(&'w mut dyn FnMut(&str, Entry<'a>, Standing)),
@@ -137,8 +138,8 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         Some(part)
     }
 
-    /// A walk that shows each [`evaluation`](Self::evaluation), with the path of the state it belongs to, instead of the
-    /// fields; and whether it is [`apart`](Self::apart) from the parameters' leaves.
+    /// A walk that shows each [`evaluation`](Self::evaluation), with the path of the state it belongs to, instead of
+    /// the fields; and whether it is [`apart`](Self::apart) from the parameters' leaves.
     pub(crate) fn of_evaluations(sink: &'w mut dyn FnMut(&str, Evaluation<'a>, bool)) -> Self {
         StateWalk::to(ReadSink::Evaluations(sink))
     }
@@ -155,8 +156,8 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         StateWalk::to(ReadSink::Facts(sink))
     }
 
-    /// Says what `init` has decided that is no field, such as which leaves to act on, or how they lie in memory. A state in which
-    /// it is something else is refused in the place of this one.
+    /// Says what `init` has decided that is no field, such as which leaves to act on, or how they lie in memory. A
+    /// state in which it is something else is refused in the place of this one.
     pub fn fact<H: Hash>(&mut self, name: &str, fact: &H) {
         if let ReadSink::Facts(sink) = &mut self.sink {
             let parent = enter(&mut self.path, name);
@@ -165,13 +166,14 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         }
     }
 
-    /// A walk that shows what there is to [read](Self::reading) instead of the fields: single values of the state, and what the
-    /// transformation says besides.
+    /// A walk that shows what there is to [read](Self::reading) instead of the fields: single values of the state, and
+    /// what the transformation says besides.
     pub(crate) fn of_readings(reader: &'w mut Reader) -> Self {
         StateWalk::to(ReadSink::Readings(reader))
     }
 
-    /// Says a number that is known of the last step and is no field. Fields that are one value each are there to be read without it.
+    /// Says a number that is known of the last step and is no field. Fields that are one value each are there to be
+    /// read without it.
     ///
     /// See [`readings`](crate::GradientTransformation::readings).
     ///
@@ -266,7 +268,8 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         done
     }
 
-    /// Walks the state of an optimizer that is a chain: arguments of the chain's parts that are its own are read as its own.
+    /// Walks the state of an optimizer that is a chain: arguments of the chain's parts that are its own are read as its
+    /// own.
     pub(crate) fn of_optimizer(
         &mut self,
         name: &'static str,

@@ -61,9 +61,9 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Panics
     ///
-    /// Only if code of yours does: a rule, a schedule made of a function, a tree. Unless that was before the step began, the
-    /// state [is an error](crate::Error::is_poisoned) to use from then on. Parameters have not been changed, unless it was
-    /// in a rule in the last pass: then each element is as before or as after the step.
+    /// Only if code of yours does: a rule, a schedule made of a function, a tree. Unless that was before the step
+    /// began, the state [is an error](crate::Error::is_poisoned) to use from then on. Parameters have not been changed,
+    /// unless it was in a rule in the last pass: then each element is as before or as after the step.
     fn step<P, G>(&self, params: &mut P, grads: &G, state: &mut OptState<Self>) -> Result<Outcome>
     where
         P: TreeMut + ?Sized,
@@ -93,8 +93,8 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Errors
     ///
-    /// As [`step`](Self::step). If a function that gives gradients gives one of another structure, the parameters are not
-    /// changed, and the state cannot be used any more, since the step had begun.
+    /// As [`step`](Self::step). If a function that gives gradients gives one of another structure, the parameters are
+    /// not changed, and the state cannot be used any more, since the step had begun.
     fn step_with<P, G, E>(&self, params: &mut P, grads: &G, mut extra: E, state: &mut OptState<Self>) -> Result<Outcome>
     where
         P: TreeMut + ?Sized,
@@ -198,7 +198,8 @@ pub trait GradientTransformation: Stage {
         Ok(outcome)
     }
 
-    /// As [`update`](Self::update), in the gradients' own arrays: they are given by value, and come back as the updates.
+    /// As [`update`](Self::update), in the gradients' own arrays: they are given by value, and come back as the
+    /// updates.
     ///
     /// Nothing is allocated, and no second tree is in memory. The bits are those of `update`. Gradients that are lent
     /// (`&mut grads`) are written in place.
@@ -297,21 +298,21 @@ pub trait GradientTransformation: Stage {
         state.readings(self)
     }
 
-    /// Does a step whose passes are done by another machine, such as a GPU, which has the parameters, the gradients and the
-    /// state's arrays. The counts, scalars and decisions of the state are worked out here, as in [`step`](Self::step); its
-    /// arrays here stay as they are.
+    /// Does a step whose passes are done by another machine, such as a GPU, which has the parameters, the gradients and
+    /// the state's arrays. The counts, scalars and decisions of the state are worked out here, as in
+    /// [`step`](Self::step); its arrays here stay as they are.
     ///
     /// See [`Machine`] for what it is told, and [`Interpreter`](crate::program::Interpreter) for an example.
     ///
     /// # Cost
     ///
-    /// Each pass is recorded for each leaf: some microseconds. What costs a machine time to prepare, it can keep: programs
-    /// that do the same [are equal](crate::program::Program), whatever the step.
+    /// Each pass is recorded for each leaf: some microseconds. What costs a machine time to prepare, it can keep:
+    /// programs that do the same [are equal](crate::program::Program), whatever the step.
     ///
     /// # Errors
     ///
-    /// If a part [cannot be recorded](crate::Error::is_unrecordable), of which the name is said; if the machine fails. Unless
-    /// that was found before the step began, the state [cannot be used any more](crate::Error::is_poisoned):
+    /// If a part [cannot be recorded](crate::Error::is_unrecordable), of which the name is said; if the machine fails.
+    /// Unless that was found before the step began, the state [cannot be used any more](crate::Error::is_poisoned):
     /// [`programs`](Self::programs) tells beforehand.
     fn step_on<E>(&self, machine: &mut dyn Machine, extra: E, state: &mut OptState<Self>) -> Result<Outcome>
     where
@@ -325,8 +326,9 @@ pub trait GradientTransformation: Stage {
         state.run_elsewhere(self, extra.loss(), &mut passes)
     }
 
-    /// The arithmetic of a step, pass by pass, as programs that can be shown, compared, run, or written in another language:
-    /// of the first step for parameters of this structure, when all that is added up at barriers is 0 and the loss is 1.
+    /// The arithmetic of a step, pass by pass, as programs that can be shown, compared, run, or written in another
+    /// language: of the first step for parameters of this structure, when all that is added up at barriers is 0 and the
+    /// loss is 1.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -352,9 +354,9 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Errors
     ///
-    /// As [`init`](Self::init); and if a part [cannot be recorded](crate::Error::is_unrecordable), since it works on whole
-    /// leaves, asks for the loss at other points, goes by where an element is, looks at stretches of updates, is in a box, or
-    /// does to numbers what is neither arithmetic nor comparison. The error says which part, and why.
+    /// As [`init`](Self::init); and if a part [cannot be recorded](crate::Error::is_unrecordable), since it works on
+    /// whole leaves, asks for the loss at other points, goes by where an element is, looks at stretches of updates, is
+    /// in a box, or does to numbers what is neither arithmetic nor comparison. The error says which part, and why.
     fn programs<P: Tree + ?Sized>(&self, params: &P) -> Result<Programs>
     where
         Self: Sized,

@@ -13,8 +13,8 @@ use crate::recall::{Known, Recall};
 use crate::state::{Layout, Reader, Readings, Schema, StateWalk, items, items_mut, put};
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 
-/// The state of a transformation of type `T`, made by [`init`](crate::GradientTransformation::init) for parameters of one
-/// structure.
+/// The state of a transformation of type `T`, made by [`init`](crate::GradientTransformation::init) for parameters of
+/// one structure.
 ///
 /// It dereferences to the transformation's own typed state: fields of a struct, members of a chain by number, what is
 /// inside a wrapper by `inner()`.

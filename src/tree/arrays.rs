@@ -34,8 +34,8 @@ impl<A: ArrayElement, S: Data<Elem = A>, D: Dimension> Tree for ArrayBase<S, D> 
     }
 }
 
-/// Where an array that can be written keeps its elements: owned, shared (`ArcArray`), perhaps borrowed (`CowArray`), or lent to be
-/// written (`ArrayViewMut`). These are all that [`ndarray`] has.
+/// Where an array that can be written keeps its elements: owned, shared (`ArcArray`), perhaps borrowed (`CowArray`), or
+/// lent to be written (`ArrayViewMut`). These are all that [`ndarray`] has.
 #[diagnostic::on_unimplemented(
     message = "an array that holds its elements in `{Self}` cannot be written",
     note = "views must be mutable ones (`ArrayViewMut`); a struct of views to read is a tree with `#[tree(read_only)]`"

@@ -95,14 +95,14 @@ impl<'a> LeafRef<'a> {
     ///
     /// # Errors
     ///
-    /// If the slice is not as long as the product of the shape, or the lengths of its axes without the zeros multiply to more
-    /// than memory can have.
+    /// If the slice is not as long as the product of the shape, or the lengths of its axes without the zeros multiply
+    /// to more than memory can have.
     pub fn from_slice<T: Element>(data: &'a [T], shape: &[usize]) -> Result<LeafRef<'a>> {
         LeafParts::dense(NonNull::from(data).cast::<T>(), data.len(), shape).map(LeafRef::lend)
     }
 
-    /// A leaf over parts whose memory is borrowed for `'a`, as the caller knows: it has a reference with that lifetime to
-    /// what owns the memory.
+    /// A leaf over parts whose memory is borrowed for `'a`, as the caller knows: it has a reference with that lifetime
+    /// to what owns the memory.
     pub(crate) fn lend(parts: LeafParts) -> LeafRef<'a> {
         LeafRef { parts, rows: None, part: None, borrow: PhantomData }
     }
@@ -158,8 +158,8 @@ impl<'a> LeafMut<'a> {
     ///
     /// # Errors
     ///
-    /// If the slice is not as long as the product of the shape, or the lengths of its axes without the zeros multiply to more
-    /// than memory can have.
+    /// If the slice is not as long as the product of the shape, or the lengths of its axes without the zeros multiply
+    /// to more than memory can have.
     pub fn from_slice<T: Element>(data: &'a mut [T], shape: &[usize]) -> Result<LeafMut<'a>> {
         let len = data.len();
         let parts = LeafParts::dense(NonNull::from(data).cast::<T>(), len, shape)?;

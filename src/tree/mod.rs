@@ -11,7 +11,8 @@
 //! * `f32`, `f64` (and with the feature `half` also `f16`, `bf16`): a leaf without axes; `Vec`, boxed slices and arrays
 //!   of them: a leaf with one axis;
 //! * `Vec`, arrays, tuples, `Option`, `Box`, `Arc`, `BTreeMap<String, _>` of trees, and [`DynTree`], names to arrays;
-//! * [`SparseRows`], of leaves of which only some rows have gradients; [`Tied`], of leaves that are one array in several places;
+//! * [`SparseRows`], of leaves of which only some rows have gradients; [`Tied`], of leaves that are one array in
+//!   several places;
 //! * integers, `bool`, `char`, strings and arrays of them: no leaves; they are carried along and never touched.
 //!
 //! | field | path |
@@ -62,8 +63,9 @@ pub use crate::layout::{Difference, LeafSpec};
 
 /// Something with float leaves to read, in a fixed order, under stable paths: gradients, for example.
 ///
-/// Derive it: `#[derive(Tree)]` on a struct or enum whose fields are trees. The derive gives [`TreeMut`] as well, unless
-/// told `#[tree(read_only)]` (for structs of views). See the [module](self) for what is a tree and how paths are formed.
+/// Derive it: `#[derive(Tree)]` on a struct or enum whose fields are trees. The derive gives [`TreeMut`] as well,
+/// unless told `#[tree(read_only)]` (for structs of views). See the [module](self) for what is a tree and how paths are
+/// formed.
 ///
 /// A tree that happens to be callable, a model that implements `Fn`, is a tree like any other: nothing in this crate
 /// ever calls it.

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::layout::{Cursor, Difference, Run, dense_strides};
 use crate::tree::LeafParts;
 
-/// Refuses trees in which two leaves have elements in the same place, as clones of an `ArcArray` have. Writing to one makes it an
-/// array of its own, so that what was one parameter would silently become two.
+/// Refuses trees in which two leaves have elements in the same place, as clones of an `ArcArray` have. Writing to one
+/// makes it an array of its own, so that what was one parameter would silently become two.
 pub(crate) fn refuse_shared<T: Tree + ?Sized>(tree: &T) -> Result<()> {
     let found: Vec<Difference> = sharing(tree).into_iter().map(Difference::from).collect();
     if found.is_empty() {

@@ -64,8 +64,9 @@ use crate::error::{Error, Result};
 ///
 /// # References
 ///
-/// Press and Wolf, [Using the output embedding to improve language models](https://arxiv.org/abs/1608.05859), 2016. PyTorch's
-/// modules that hold one parameter: its optimizers are given each tensor once, and backward passes add up. Optax has none.
+/// Press and Wolf, [Using the output embedding to improve language models](https://arxiv.org/abs/1608.05859), 2016.
+/// PyTorch's modules that hold one parameter: its optimizers are given each tensor once, and backward passes add up.
+/// Optax has none.
 pub struct Tied<'p, P: TreeMut + ?Sized> {
     params: &'p mut P,
     ties: Arc<Ties>,
@@ -85,8 +86,8 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
     ///
     /// # Errors
     ///
-    /// If leaves share memory that cannot be tied, since they are not `ArcArray`s, or of one array but of other elements or in
-    /// another order. All are listed, and nothing has been changed.
+    /// If leaves share memory that cannot be tied, since they are not `ArcArray`s, or of one array but of other
+    /// elements or in another order. All are listed, and nothing has been changed.
     pub fn of(params: &'p mut P) -> Result<Tied<'p, P>> {
         let structure = Structure::of(params)?;
         let (mut ties, mut held) = (Ties::default(), HashSet::new());
@@ -117,11 +118,11 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
         Ok(tied)
     }
 
-    /// The gradients of the tied parameters: those of the leaves of one array are added up, in the order of the leaves. All
-    /// others are those that were given, [`SparseRows`](super::SparseRows) and such that are not there too.
+    /// The gradients of the tied parameters: those of the leaves of one array are added up, in the order of the leaves.
+    /// All others are those that were given, [`SparseRows`](super::SparseRows) and such that are not there too.
     ///
-    /// The gradients may be a tree of any type, given by value or by reference. Those that are added may be of any float types; the
-    /// sum is of the widest, and at least `f32`, and rounded after each.
+    /// The gradients may be a tree of any type, given by value or by reference. Those that are added may be of any
+    /// float types; the sum is of the widest, and at least `f32`, and rounded after each.
     ///
     /// # Cost
     ///
@@ -129,8 +130,8 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
     ///
     /// # Errors
     ///
-    /// If of the gradients for one array some are there and some are not, or one has another shape: all are listed. If one is
-    /// of rows.
+    /// If of the gradients for one array some are there and some are not, or one has another shape: all are listed. If
+    /// one is of rows.
     ///
     /// # Example
     ///

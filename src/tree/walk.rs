@@ -125,16 +125,16 @@ impl<'a, 'w> Walk<'a, 'w> {
         self.path.truncate(parent);
     }
 
-    /// Walks a tree at the current path, where `each` passes its leaves on: it is given what they are passed to, the path, the
-    /// part of it that is below the current one, and the leaf.
+    /// Walks a tree at the current path, where `each` passes its leaves on: it is given what they are passed to, the
+    /// path, the part of it that is below the current one, and the leaf.
     pub(crate) fn through<T: Tree + ?Sized>(&mut self, tree: &'a T, each: &mut Pass<'_, LeafRef<'a>>) {
         let (sink, here) = (&mut *self.sink, self.path.len());
         let mut each = |path: &str, leaf: LeafRef<'a>| each(sink, path, below(path, here), leaf);
         tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None, rows: self.rows });
     }
 
-    /// Walks a tree at the current path, where other leaves stand in the place of some: those that `parts` gives for the
-    /// number of a leaf, one by one, with their paths from here. Allocates only where here has a path.
+    /// Walks a tree at the current path, where other leaves stand in the place of some: those that `parts` gives for
+    /// the number of a leaf, one by one, with their paths from here. Allocates only where here has a path.
     pub(crate) fn instead<T: Tree + ?Sized>(&mut self, tree: &'a T, parts: &mut Parts<'_, LeafRef<'a>>) {
         let (here, mut replacing) = (self.path.len(), Replacing::default());
         self.through(tree, &mut |sink, path, _, leaf| replacing.next(parts, sink, (here, path), leaf));
@@ -184,7 +184,8 @@ fn below(path: &str, here: usize) -> &str {
 pub struct WalkMut<'a, 'w> {
     path: &'w mut String,
     sink: &'w mut dyn FnMut(&str, LeafMut<'a>),
-    /// What arrays that can share their elements are shown to, in the place of all leaves, where somebody asks for them.
+    /// What arrays that can share their elements are shown to, in the place of all leaves, where somebody asks for
+    /// them.
     handles: Option<&'w mut HandleSink<'w>>,
 }
 

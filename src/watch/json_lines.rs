@@ -9,8 +9,8 @@ use crate::state::Readings;
 
 /// Writes [readings](Readings), a line of JSON for each step: an object with `step` and a number for each reading.
 ///
-/// Numbers come back bit for bit. JSON has none that are not finite: these are the texts `NaN`, `inf` and `-inf`. Needs the feature
-/// `serde`.
+/// Numbers come back bit for bit. JSON has none that are not finite: these are the texts `NaN`, `inf` and `-inf`. Needs
+/// the feature `serde`.
 ///
 /// # Example
 ///
@@ -46,7 +46,8 @@ impl<W: Write> JsonLines<W> {
     ///
     /// # Errors
     ///
-    /// If it cannot be written; if two readings have one name, or one is called `step`, and then nothing has been written.
+    /// If it cannot be written; if two readings have one name, or one is called `step`, and then nothing has been
+    /// written.
     pub fn write(&mut self, step: u64, readings: &Readings) -> io::Result<()> {
         let mut line = Map::new();
         line.insert("step".into(), step.into());
@@ -70,7 +71,8 @@ impl<W: Write> JsonLines<W> {
     }
 }
 
-/// The steps and numbers that [`JsonLines`] has written. A last line that is not whole, as after a crash, is an error as any other is.
+/// The steps and numbers that [`JsonLines`] has written. A last line that is not whole, as after a crash, is an error
+/// as any other is.
 pub fn read_json_lines(from: impl BufRead) -> impl Iterator<Item = io::Result<(u64, BTreeMap<String, f64>)>> {
     from.lines().enumerate().map(|(i, line)| parsed(&line?).map_err(|problem| wrong(i, &problem)))
 }

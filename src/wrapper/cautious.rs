@@ -1,10 +1,10 @@
 use crate::part::prelude::*;
 
-/// Leaves out those elements of an optimizer's updates that the gradient does not agree with, and makes the others larger
-/// instead.
+/// Leaves out those elements of an optimizer's updates that the gradient does not agree with, and makes the others
+/// larger instead.
 ///
-/// Momentum can point against the gradient of the moment. An element of the update that does is set to zero; the sum of the
-/// leaf's updates is kept about as large as it was. What the inner transformation remembers does not change.
+/// Momentum can point against the gradient of the moment. An element of the update that does is set to zero; the sum of
+/// the leaf's updates is kept about as large as it was. What the inner transformation remembers does not change.
 ///
 /// # Arithmetic
 ///
@@ -23,13 +23,13 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// No state. One more pass, before which the updates are stored if what is inside has state. Fuses with what is inside, unless
-/// that has passes of its own: then a copy of the gradients is kept, which is no part of the state.
+/// No state. One more pass, before which the updates are stored if what is inside has state. Fuses with what is inside,
+/// unless that has passes of its own: then a copy of the gradients is kept, which is no part of the state.
 ///
 /// # Errors
 ///
-/// `init` fails if `xi` is not positive and finite, or if what is inside is known to go along the gradient while it is said to
-/// go against it, or the other way round: all the right elements would be left out.
+/// `init` fails if `xi` is not positive and finite, or if what is inside is known to go along the gradient while it is
+/// said to go against it, or the other way round: all the right elements would be left out.
 ///
 /// # Example
 ///
@@ -51,9 +51,9 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// Liang, Chen, Liu and Liu, [Cautious optimizers: improving training with one line of
-/// code](https://arxiv.org/abs/2411.16085), 2024, equation 5 and algorithm 2. Optax has none. Differs: an element without a
-/// gradient is left out, as in the authors' code, whatever rounding makes of the product. That code divides by the share of
-/// elements that are left, or 0.001 if it is less, instead of by `(k + xi) / n`.
+/// code](https://arxiv.org/abs/2411.16085), 2024, equation 5 and algorithm 2. Optax has none. Differs: an element
+/// without a gradient is left out, as in the authors' code, whatever rounding makes of the product. That code divides
+/// by the share of elements that are left, or 0.001 if it is less, instead of by `(k + xi) / n`.
 pub fn cautious<T: Stage>(inner: T) -> Cautious<T> {
     Cautious::with(inner)
 }

@@ -8,13 +8,13 @@ use crate::tree::{LeafSpec, Structure};
 
 /// Shows a transformation all leaves as one: a vector of all their elements, each leaf's in row-major order.
 ///
-/// It changes what works leaf by leaf: the trust ratio of [`lamb`](crate::lamb()) is then one for the whole tree, as is the
-/// root mean square of [`clip_by_block_rms`](crate::clip_by_block_rms). What works element by element gives the same
-/// numbers without it, in one pass: a chain is one loop over all leaves here anyway. In Optax it is a means to call fewer
-/// kernels; that is no reason to use it here.
+/// It changes what works leaf by leaf: the trust ratio of [`lamb`](crate::lamb()) is then one for the whole tree, as is
+/// the root mean square of [`clip_by_block_rms`](crate::clip_by_block_rms). What works element by element gives the
+/// same numbers without it, in one pass: a chain is one loop over all leaves here anyway. In Optax it is a means to
+/// call fewer kernels; that is no reason to use it here.
 ///
-/// The vector's type is the one that the types of the leaves have in common: theirs, if they are all of one; `f64`, if any
-/// is; else `f32`. Masks and labels inside see one leaf, whose path is empty.
+/// The vector's type is the one that the types of the leaves have in common: theirs, if they are all of one; `f64`, if
+/// any is; else `f32`. Masks and labels inside see one leaf, whose path is empty.
 ///
 /// # Arithmetic
 ///
@@ -25,8 +25,8 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// # Cost
 ///
-/// Updates are stored in memory, copied into one vector and back, and the parameters too if what is inside reads them. The
-/// state is of the vector: as large as without, but for what there is one of for each leaf.
+/// Updates are stored in memory, copied into one vector and back, and the parameters too if what is inside reads them.
+/// The state is of the vector: as large as without, but for what there is one of for each leaf.
 ///
 /// # Example
 ///
@@ -45,8 +45,8 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// # References
 ///
-/// Optax, [`flatten`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: an update has its own
-/// leaf's type, not the vector's; line searches can be inside.
+/// Optax, [`flatten`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: an update has its
+/// own leaf's type, not the vector's; line searches can be inside.
 pub fn flatten<T: Stage>(inner: T) -> Flatten<T> {
     Flatten::with(inner)
 }

@@ -9,12 +9,14 @@ use crate::tree::Structure;
 ///
 /// A frozen leaf has an update of zero, so its parameter keeps its bits, and what the transformation inside remembers
 /// for each of its elements is neither read nor written. Thawed, it goes on from there. What is never to be trained is
-/// better left out for good, which saves its state: [`masked(..).freeze_others()`](crate::wrapper::Masked::freeze_others).
+/// better left out for good, which saves its state:
+/// [`masked(..).freeze_others()`](crate::wrapper::Masked::freeze_others).
 ///
-/// Updates are counted for each leaf: what depends on how many there were, as Adam's correction of bias does, goes by those of the
-/// leaf, so that one that was frozen from the first step on begins as if training did. Schedules go by the steps of all, and so does
-/// what is worked out from all leaves together, such as the distance of [`prodigy`](crate::prodigy). A leaf that lacks a gradient rests
-/// in the same way in [`skip_absent`](crate::skip_absent).
+/// Updates are counted for each leaf: what depends on how many there were, as Adam's correction of bias does, goes by
+/// those of the leaf, so that one that was frozen from the first step on begins as if training did. Schedules go by the
+/// steps of all, and so does what is worked out from all leaves together, such as the distance of
+/// [`prodigy`](crate::prodigy). A leaf that lacks a gradient rests in the same way in
+/// [`skip_absent`](crate::skip_absent).
 ///
 /// It goes inside [`multi_steps`](crate::multi_steps), not around: a window that a leaf saw half of has no mean for it.
 ///
@@ -27,14 +29,15 @@ use crate::tree::Structure;
 ///
 /// # Cost
 ///
-/// A flag for each leaf, and a count for each part inside that has arrays. Scalars of a step are worked out once for leaves that were
-/// never frozen, and for each that was. A frozen leaf costs nothing in the passes but for reading its gradient.
+/// A flag for each leaf, and a count for each part inside that has arrays. Scalars of a step are worked out once for
+/// leaves that were never frozen, and for each that was. A frozen leaf costs nothing in the passes but for reading its
+/// gradient.
 ///
 /// # Errors
 ///
 /// `init` fails if a part inside works on several leaves together in memory, as
-/// [`scale_by_lbfgs`](crate::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or if there is a
-/// [`multi_steps`](crate::multi_steps) inside.
+/// [`scale_by_lbfgs`](crate::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or if there is
+/// a [`multi_steps`](crate::multi_steps) inside.
 ///
 /// # Example
 ///
@@ -125,8 +128,8 @@ impl Frozen {
     ///
     /// # Errors
     ///
-    /// If the mask does not fit the parameters: a pattern that matches no leaf, for example; or if it takes a leaf that is not in this
-    /// `freezable`.
+    /// If the mask does not fit the parameters: a pattern that matches no leaf, for example; or if it takes a leaf that
+    /// is not in this `freezable`.
     pub fn freeze(&mut self, leaves: impl Into<Mask>) -> Result<()> {
         set([self].into(), &leaves.into(), true, "freeze")
     }
@@ -147,8 +150,9 @@ impl Frozen {
 }
 
 impl<T: Stage> OptState<T> {
-    /// Freezes the chosen leaves in every [`freezable`] of the optimizer that is in no other, however deep: in chains, in boxes, in what a
-    /// config says. To freeze them in one of several, go to its own state: `state.1.freeze("body/**")`.
+    /// Freezes the chosen leaves in every [`freezable`] of the optimizer that is in no other, however deep: in chains,
+    /// in boxes, in what a config says. To freeze them in one of several, go to its own state:
+    /// `state.1.freeze("body/**")`.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -167,8 +171,8 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// If there is no `freezable`; if the mask does not fit the parameters, or takes a leaf that none of them holds; if the state cannot
-    /// be used. Nothing has been changed then.
+    /// If there is no `freezable`; if the mask does not fit the parameters, or takes a leaf that none of them holds; if
+    /// the state cannot be used. Nothing has been changed then.
     pub fn freeze(&mut self, leaves: impl Into<Mask>) -> Result<()> {
         self.usable()?;
         set(all_frozen(&mut **self), &leaves.into(), true, "freeze")

@@ -11,9 +11,9 @@ use crate::state::{StateWalk, StateWalkMut};
 /// Makes the numbers that a transformation was built with part of its state, where they can be read and changed while
 /// training runs.
 ///
-/// Arguments given as schedules are evaluated at each step and can be read; those given as numbers can also be set, to what the
-/// transformation could be built with. Masks, flags and types are never injected; arguments named in [`static_args`](InjectHyperparams::static_args) are
-/// left alone too.
+/// Arguments given as schedules are evaluated at each step and can be read; those given as numbers can also be set, to
+/// what the transformation could be built with. Masks, flags and types are never injected; arguments named in
+/// [`static_args`](InjectHyperparams::static_args) are left alone too.
 ///
 /// # Arithmetic
 ///
@@ -51,10 +51,10 @@ use crate::state::{StateWalk, StateWalkMut};
 ///
 /// # References
 ///
-/// Optax, [`inject_hyperparams`][optax]. Differs: it takes a built transformation instead of a function that builds one;
-/// what is a number and what is not is in the arguments' types; values stay `f64` instead of being cast to the
-/// parameters' type, in which a `b2` of 0.999 can be 1; setting a scheduled value, or one out of its range, is an error, where
-/// Optax takes the one and undoes it at the next step, and takes the other.
+/// Optax, [`inject_hyperparams`][optax]. Differs: it takes a built transformation instead of a function that builds
+/// one; what is a number and what is not is in the arguments' types; values stay `f64` instead of being cast to the
+/// parameters' type, in which a `b2` of 0.999 can be 1; setting a scheduled value, or one out of its range, is an
+/// error, where Optax takes the one and undoes it at the next step, and takes the other.
 ///
 /// [optax]: https://optax.readthedocs.io/en/latest/api/optimizer_schedules.html
 pub fn inject_hyperparams<T: Arguments + Stage>(inner: T) -> InjectHyperparams<T> {
@@ -65,8 +65,8 @@ wrapper! {
     /// See [`inject_hyperparams`].
     pub InjectHyperparams<T: Arguments> as "inject_hyperparams" around inner: Around {
         static_args: Vec<String>;
-        /// Rounds every value to a type before it is used. By default values are `f64`; the option is there to reproduce
-        /// runs of Optax.
+        /// Rounds every value to a type before it is used. By default values are `f64`; the option is there to
+        /// reproduce runs of Optax.
         hyperparam_dtype: Option<DType> = None;
     }
     check Self::check_names;
@@ -133,8 +133,8 @@ impl Hyperparams {
     ///
     /// # Errors
     ///
-    /// If there is no hyperparameter of this name, it is not injected, it is given by a schedule, or the value is out of its range.
-    /// The old value stays.
+    /// If there is no hyperparameter of this name, it is not injected, it is given by a schedule, or the value is out
+    /// of its range. The old value stays.
     pub fn set(&mut self, name: &str, value: f64) -> Result<()> {
         let place = || format!("inject_hyperparams({})", self.owner.as_ref().map_or("", |owner| owner.name()));
         if self.fixed.contains(&name) {

@@ -1,8 +1,8 @@
 use crate::part::prelude::*;
 use crate::state::{EvaluateAs, start_anew};
 
-/// Lets a fast optimizer run ahead, and every `sync_period` steps moves slow parameters part of the way to where it got;
-/// the fast ones start again from there.
+/// Lets a fast optimizer run ahead, and every `sync_period` steps moves slow parameters part of the way to where it
+/// got; the fast ones start again from there.
 ///
 /// The parameters given to `step` are the fast ones; the slow ones, which are the ones to evaluate, are in the state:
 /// [`eval_params`](crate::OptState::eval_params) gives them as a tree.
@@ -44,8 +44,8 @@ use crate::state::{EvaluateAs, start_anew};
 /// # References
 ///
 /// Zhang, Lucas, Hinton and Ba, [Lookahead optimizer: k steps forward, 1 step back](https://arxiv.org/abs/1907.08610),
-/// 2019, algorithm 1. Optax, [`lookahead`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs:
-/// the slow parameters are state, so that the parameters are a plain tree as everywhere else.
+/// 2019, algorithm 1. Optax, [`lookahead`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html).
+/// Differs: the slow parameters are state, so that the parameters are a plain tree as everywhere else.
 pub fn lookahead<T: Stage>(fast_optimizer: T, sync_period: u64, slow_step_size: impl IntoHyperparam) -> Lookahead<T> {
     Lookahead::with(fast_optimizer, sync_period, slow_step_size.into())
 }
@@ -55,8 +55,9 @@ wrapper! {
     pub Lookahead<T> as "lookahead" around fast_optimizer: AroundWithArithmetic {
         sync_period: u64 in AT_LEAST_1;
         slow_step_size: Hyperparam in FINITE;
-        /// Whether the fast optimizer forgets its state when synchronizing. Then it starts anew, as `init` makes it for the parameters
-        /// that the step was given, which allocates; what was set in it by name, and which leaves are frozen, stays.
+        /// Whether the fast optimizer forgets its state when synchronizing. Then it starts anew, as `init` makes it for
+        /// the parameters that the step was given, which allocates; what was set in it by name, and which leaves are
+        /// frozen, stays.
         reset_state: bool = false;
     }
     shows "{}, {}": sync_period, slow_step_size;

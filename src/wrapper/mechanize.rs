@@ -3,14 +3,14 @@ use crate::state::StateWalk;
 
 /// Learns how far to go in the direction in which an optimizer has come: its learning rate, in effect.
 ///
-/// The base optimizer should have the learning rate 1, or a schedule that peaks there. Where it would be by itself, without
-/// feedback, is known from where the parameters are; they are put on the line from the first parameters to there, as far as
-/// the factor `S` says, which is made of several tuners with decays 0.9, 0.99, and so on.
+/// The base optimizer should have the learning rate 1, or a schedule that peaks there. Where it would be by itself,
+/// without feedback, is known from where the parameters are; they are put on the line from the first parameters to
+/// there, as far as the factor `S` says, which is made of several tuners with decays 0.9, 0.99, and so on.
 ///
 /// # Arithmetic
 ///
-/// With `d` the base optimizer's update, `x₀` the parameters of the first step, `S = Σ sᵢ`, norms and sums over all leaves
-/// in `f64`:
+/// With `d` the base optimizer's update, `x₀` the parameters of the first step, `S = Σ sᵢ`, norms and sums over all
+/// leaves in `f64`:
 ///
 /// ```text
 /// Δ = (x₀ − p) / (S + eps)
@@ -53,9 +53,9 @@ use crate::state::StateWalk;
 ///
 /// # References
 ///
-/// Cutkosky, Defazio and Mehta, [Mechanic: a learning rate tuner](https://arxiv.org/abs/2306.00144), 2023, algorithm 1. Optax,
-/// [`contrib.mechanize`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: none but `f64` sums. Both clip `h`,
-/// which the paper does not.
+/// Cutkosky, Defazio and Mehta, [Mechanic: a learning rate tuner](https://arxiv.org/abs/2306.00144), 2023, algorithm 1.
+/// Optax, [`contrib.mechanize`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: none but `f64` sums.
+/// Both clip `h`, which the paper does not.
 pub fn mechanize<T: Stage>(base_optimizer: T) -> Mechanize<T> {
     Mechanize::with(base_optimizer)
 }

@@ -63,7 +63,8 @@ pub use skip_on_spike::{OfLoss, OfNorm, SkipOnSpike, SkipOnSpikeState, SpikeStat
 
 pub use crate::arguments::{Argument, Arguments};
 
-/// Traits and types that bounds mention and nobody needs to name; not in the prelude, so that their methods are not in scope.
+/// Traits and types that bounds mention and nobody needs to name; not in the prelude, so that their methods are not in
+/// scope.
 #[doc(hidden)]
 pub mod internals {
     pub use super::boxed::ErasedState;

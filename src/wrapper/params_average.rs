@@ -1,15 +1,15 @@
-//! What [`params_ema`](super::params_ema()) and [`params_swa`](super::params_swa()) share: an optimizer, and beside it an
-//! average of the parameters that it trains.
+//! What [`params_ema`](super::params_ema()) and [`params_swa`](super::params_swa()) share: an optimizer, and beside it
+//! an average of the parameters that it trains.
 
 use crate::part::prelude::*;
 use crate::state::EvaluateAs;
 
 /// An optimizer, and an average of what it trains: which parameters are averaged, and how much each of them counts.
 ///
-/// A step works out an update of the parameters; what they are afterwards is known for certain only when the next step is
-/// given them: rounded to their type, and after whatever comes behind this in a chain. So each step takes up into the
-/// average the parameters that it is given, with the share that was written down at the end of the one before; and until
-/// then [`EvaluateAs`] mixes them in.
+/// A step works out an update of the parameters; what they are afterwards is known for certain only when the next step
+/// is given them: rounded to their type, and after whatever comes behind this in a chain. So each step takes up into
+/// the average the parameters that it is given, with the share that was written down at the end of the one before; and
+/// until then [`EvaluateAs`] mixes them in.
 pub trait Averages: Holds {
     /// Whether the average begins with the parameters of `init`, which count for 1, instead of with nothing.
     fn starts_as_params(&self) -> bool;
@@ -17,8 +17,8 @@ pub trait Averages: Holds {
     /// The type of the average, if it was asked for.
     fn dtype(&self) -> Option<DType>;
 
-    /// What share of the average the parameters after this step become; `None` if they are left out. `steps` counts this
-    /// step, `averaged` does not; `mass` is how much what has been averaged counts, and is brought up to date.
+    /// What share of the average the parameters after this step become; `None` if they are left out. `steps` counts
+    /// this step, `averaged` does not; `mass` is how much what has been averaged counts, and is brought up to date.
     fn share(&self, steps: Count, averaged: Count, mass: &mut Scalar) -> Option<f64>;
 }
 
@@ -28,14 +28,15 @@ pub trait Averages: Holds {
 pub type ParamsAverageState<S> = WrapperState<Averaged, S>;
 
 memory! {
-    /// What a [`params_ema`](super::params_ema()) or [`params_swa`](super::params_swa()) remembers besides the average and what is
-    /// inside.
+    /// What a [`params_ema`](super::params_ema()) or [`params_swa`](super::params_swa()) remembers besides the average
+    /// and what is inside.
     pub Averaged {
         steps: Count,
         averaged: Count,
         /// The sum of the weights of what has been averaged, as of the last step.
         mass: Scalar,
-        /// What share of the average the parameters of the moment become, once the next step has taken them up; 0 if none.
+        /// What share of the average the parameters of the moment become, once the next step has taken them up; 0 if
+        /// none.
         share: Scalar,
     }
     beside {
@@ -95,8 +96,8 @@ pub struct Take<C> {
     near: bool,
 }
 
-/// Behind what is inside: at its last barrier at the latest updates are stored if it has state, and state of its own before
-/// that would have them stored earlier.
+/// Behind what is inside: at its last barrier at the latest updates are stored if it has state, and state of its own
+/// before that would have them stored earlier.
 impl<P: Averages> Arithmetic for P {
     const SLOTS: &'static [&'static str] = &["average"];
     const AFTER: bool = true;

@@ -3,8 +3,8 @@ use crate::part::prelude::*;
 
 /// Keeps an exponential moving average of the parameters that an optimizer trains, to evaluate with.
 ///
-/// The parameters that are trained, and given to `step`, are those of the optimizer inside, to the bit. The average is in
-/// the state: [`eval_params`](crate::OptState::eval_params) gives it as a tree of a type of its own, which cannot be
+/// The parameters that are trained, and given to `step`, are those of the optimizer inside, to the bit. The average is
+/// in the state: [`eval_params`](crate::OptState::eval_params) gives it as a tree of a type of its own, which cannot be
 /// stepped.
 ///
 /// # Arithmetic
@@ -15,24 +15,24 @@ use crate::part::prelude::*;
 /// average ← decay·average + (1 − decay)·p        if t is a multiple of update_every; starts at the parameters of init
 /// ```
 ///
-/// With [`warmup`](ParamsEma::warmup), for number `n` of these, counted from 1: `min(decay, (1 + n)/(10 + n))` in place of
-/// `decay`. With [`debias`](ParamsEma::debias) the average starts at nothing instead of the first parameters, and is divided
-/// by the sum of the weights:
+/// With [`warmup`](ParamsEma::warmup), for number `n` of these, counted from 1: `min(decay, (1 + n)/(10 + n))` in place
+/// of `decay`. With [`debias`](ParamsEma::debias) the average starts at nothing instead of the first parameters, and is
+/// divided by the sum of the weights:
 ///
 /// ```text
 /// mass ← decay·mass + (1 − decay)                starts at 0
 /// average ← average + (1 − decay)/mass·(p − average)
 /// ```
 ///
-/// A step in which what is inside emits nothing, such as a [`multi_steps`](crate::multi_steps) that is still collecting,
-/// does not count. What comes behind this in a chain is in the average; what another optimizer does to the same leaves, or
-/// the hand between two steps, is as well.
+/// A step in which what is inside emits nothing, such as a [`multi_steps`](crate::multi_steps) that is still
+/// collecting, does not count. What comes behind this in a chain is in the average; what another optimizer does to the
+/// same leaves, or the hand between two steps, is as well.
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, read and written when it moves. Fuses if what is inside does; reads parameters.
-/// A step takes up the parameters that the one before left, while they are in registers: the average needs no pass of its
-/// own.
+/// One float of state for each parameter, read and written when it moves. Fuses if what is inside does; reads
+/// parameters. A step takes up the parameters that the one before left, while they are in registers: the average needs
+/// no pass of its own.
 ///
 /// # Errors
 ///
@@ -67,14 +67,15 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// Polyak and Juditsky, [Acceleration of stochastic approximation by averaging](https://doi.org/10.1137/0330046), 1992, for
-/// averaging; Tarvainen and Valpola, [Mean teachers are better role models](https://arxiv.org/abs/1703.01780), 2017, for this
-/// average of networks. The name is the field's: an EMA of parameters, as
-/// [`ema`](crate::ema()) is one of updates; timm's `ModelEma`, PyTorch's
-/// [`AveragedModel`](https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema) with `get_ema_multi_avg_fn`,
-/// TensorFlow's `ExponentialMovingAverage`, whose `num_updates` is `warmup`. Differs: it begins with the parameters of `init`,
-/// as timm's and TensorFlow's; PyTorch's with those after the first update, which is what `debias` does for its first value.
-/// Buffers that are no leaves are not averaged. Optax has `incremental_update` alone, as does this crate for loops by hand.
+/// Polyak and Juditsky, [Acceleration of stochastic approximation by averaging](https://doi.org/10.1137/0330046), 1992,
+/// for averaging; Tarvainen and Valpola, [Mean teachers are better role models](https://arxiv.org/abs/1703.01780),
+/// 2017, for this average of networks. The name is the field's: an EMA of parameters, as [`ema`](crate::ema()) is one
+/// of updates; timm's `ModelEma`, PyTorch's
+/// [`AveragedModel`](https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema) with
+/// `get_ema_multi_avg_fn`, TensorFlow's `ExponentialMovingAverage`, whose `num_updates` is `warmup`. Differs: it begins
+/// with the parameters of `init`, as timm's and TensorFlow's; PyTorch's with those after the first update, which is
+/// what `debias` does for its first value. Buffers that are no leaves are not averaged. Optax has `incremental_update`
+/// alone, as does this crate for loops by hand.
 pub fn params_ema<T: Stage>(inner: T, decay: impl IntoHyperparam) -> ParamsEma<T> {
     ParamsEma::with(inner, decay.into())
 }

@@ -3,10 +3,10 @@ use crate::part::prelude::*;
 
 /// Keeps the equal mean of parameters that an optimizer passes through, to evaluate with: stochastic weight averaging.
 ///
-/// The parameters that are trained, and given to `step`, are those of the optimizer inside, to the bit. The average is in
-/// the state: [`eval_params`](crate::OptState::eval_params) gives it as a tree of a type of its own, which cannot be
-/// stepped; before anything has been averaged it gives the parameters that are trained. The optimizer's learning rate should
-/// stay high or go in cycles, or there is little to average.
+/// The parameters that are trained, and given to `step`, are those of the optimizer inside, to the bit. The average is
+/// in the state: [`eval_params`](crate::OptState::eval_params) gives it as a tree of a type of its own, which cannot be
+/// stepped; before anything has been averaged it gives the parameters that are trained. The optimizer's learning rate
+/// should stay high or go in cycles, or there is little to average.
 ///
 /// # Arithmetic
 ///
@@ -16,15 +16,15 @@ use crate::part::prelude::*;
 /// n ← n + 1;  average ← average + (p − average)/n        if t ≥ start and t − start is a multiple of every
 /// ```
 ///
-/// A step in which what is inside emits nothing, such as a [`multi_steps`](crate::multi_steps) that is still collecting,
-/// does not count. What comes behind this in a chain is in the average; what another optimizer does to the same leaves, or
-/// the hand between two steps, is as well.
+/// A step in which what is inside emits nothing, such as a [`multi_steps`](crate::multi_steps) that is still
+/// collecting, does not count. What comes behind this in a chain is in the average; what another optimizer does to the
+/// same leaves, or the hand between two steps, is as well.
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, read and written only in the step after one whose parameters are averaged. Fuses
-/// then if what is inside does; reads parameters. In other steps the average is not touched, and there is no cost but that
-/// the update goes through the first-level cache.
+/// One float of state for each parameter, read and written only in the step after one whose parameters are averaged.
+/// Fuses then if what is inside does; reads parameters. In other steps the average is not touched, and there is no cost
+/// but that the update goes through the first-level cache.
 ///
 /// # Errors
 ///
@@ -54,9 +54,9 @@ use crate::part::prelude::*;
 ///
 /// Izmailov, Podoprikhin, Garipov, Vetrov and Wilson, [Averaging weights leads to wider optima and better
 /// generalization](https://arxiv.org/abs/1803.05407), 2018, algorithm 1, where `every` is the cycle length. PyTorch,
-/// [`AveragedModel`](https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema). Optax has none. Differs:
-/// nothing else is averaged; what a model measures on data, such as the statistics of batch normalization, must be measured
-/// again with the average, as PyTorch's `update_bn` does.
+/// [`AveragedModel`](https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema). Optax has none.
+/// Differs: nothing else is averaged; what a model measures on data, such as the statistics of batch normalization,
+/// must be measured again with the average, as PyTorch's `update_bn` does.
 pub fn params_swa<T: Stage>(inner: T) -> ParamsSwa<T> {
     ParamsSwa::with(inner)
 }

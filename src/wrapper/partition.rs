@@ -9,8 +9,8 @@ use super::{Boxed, BoxedState};
 
 /// Gives each leaf to one of several transformations, by its label.
 ///
-/// `transforms` is a tuple of `(label, transformation)` pairs, or a `Vec` of them with [`Boxed`] transformations. Labels
-/// are resolved once, in `init`; state is made for a transformation's own leaves only.
+/// `transforms` is a tuple of `(label, transformation)` pairs, or a `Vec` of them with [`Boxed`] transformations.
+/// Labels are resolved once, in `init`; state is made for a transformation's own leaves only.
 ///
 /// # Cost
 ///

@@ -5,16 +5,17 @@ use crate::part::prelude::*;
 use crate::range::{FINITE, NOT_NEGATIVE, PART};
 use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 
-/// Averages where an optimizer goes, and trains on a mix of the average and where it is: as good as a learning rate that
-/// goes down on a schedule, without one.
+/// Averages where an optimizer goes, and trains on a mix of the average and where it is: as good as a learning rate
+/// that goes down on a schedule, without one.
 ///
-/// There are three sets of parameters. The base optimizer moves `z`, which is in the state; `x` is a weighted mean of all
-/// `z`, and the one to evaluate: [`eval_params`](crate::OptState::eval_params). The ones that are trained, and given to
-/// `step`, are `y`, between the two. The base optimizer should have no momentum: the mix takes its place.
+/// There are three sets of parameters. The base optimizer moves `z`, which is in the state; `x` is a weighted mean of
+/// all `z`, and the one to evaluate: [`eval_params`](crate::OptState::eval_params). The ones that are trained, and
+/// given to `step`, are `y`, between the two. The base optimizer should have no momentum: the mix takes its place.
 ///
 /// # Arithmetic
 ///
-/// At step `t`, counted from 1, with `d` the base optimizer's update, `lr` the learning rate of count `t` and weights `w`:
+/// At step `t`, counted from 1, with `d` the base optimizer's update, `lr` the learning rate of count `t` and weights
+/// `w`:
 ///
 /// ```text
 /// w = (largest lr so far)^weight_lr_power
@@ -25,8 +26,8 @@ use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 /// y ← b1·x + (1 − b1)·z
 /// ```
 ///
-/// worked out as one update of `y` in which nothing is divided: `c·(z − y) + (1 − b1·(1 − c))·d`. If `b1` changes, `x` is
-/// taken back with the `b1` that `y` was made with.
+/// worked out as one update of `y` in which nothing is divided: `c·(z − y) + (1 − b1·(1 − c))·d`. If `b1` changes, `x`
+/// is taken back with the `b1` that `y` was made with.
 ///
 /// # Cost
 ///
@@ -34,8 +35,8 @@ use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 ///
 /// # Errors
 ///
-/// `init` fails if `b1` is not in `(0, 1]`, `learning_rate` is negative or not finite, `weight_lr_power` is not finite, or
-/// the base optimizer refuses.
+/// `init` fails if `b1` is not in `(0, 1]`, `learning_rate` is negative or not finite, `weight_lr_power` is not finite,
+/// or the base optimizer refuses.
 ///
 /// # Example
 ///
@@ -58,10 +59,10 @@ use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 ///
 /// # References
 ///
-/// Defazio and others, [The road less scheduled](https://arxiv.org/abs/2405.15682), 2024, algorithm 1 and section 4.3 for the
-/// weights. Optax, [`contrib.schedule_free`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: scalars are
-/// `f64`, and `z` of a 16-bit leaf is `f32` unless `state_dtype` asks otherwise. Both evaluate a schedule for the weights one
-/// step ahead of the base optimizer.
+/// Defazio and others, [The road less scheduled](https://arxiv.org/abs/2405.15682), 2024, algorithm 1 and section 4.3
+/// for the weights. Optax, [`contrib.schedule_free`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
+/// scalars are `f64`, and `z` of a 16-bit leaf is `f32` unless `state_dtype` asks otherwise. Both evaluate a schedule
+/// for the weights one step ahead of the base optimizer.
 pub fn schedule_free<T: Stage>(base_optimizer: T, learning_rate: impl IntoHyperparam) -> ScheduleFree<T> {
     let interpolate = Interpolate {
         learning_rate: learning_rate.into(),
@@ -148,7 +149,8 @@ pub struct Interpolate {
     pub(crate) state_dtype: Option<DType>,
 }
 
-/// What [`schedule_free`] remembers besides the base optimizer's state and, in the array `z`, the parameters that it moves.
+/// What [`schedule_free`] remembers besides the base optimizer's state and, in the array `z`, the parameters that it
+/// moves.
 #[derive(Clone, Debug)]
 pub struct ScheduleFreeState {
     /// Steps done.
@@ -298,8 +300,8 @@ fn mix<C: Real>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     k.of_gap * gap + k.of_step * u
 }
 
-/// As [`mix`], with `z` rounded to another type. What of the update does not depend on where `z` is once it is rounded comes
-/// first.
+/// As [`mix`], with `z` rounded to another type. What of the update does not depend on where `z` is once it is rounded
+/// comes first.
 #[inline(always)]
 fn rounding<C: Real, T: Element>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     let before = k.of_gap * (*z - p) - k.of_step * *z;

@@ -3,18 +3,20 @@ use crate::part::prelude::*;
 
 /// Skips the leaves that have no gradient in a step.
 ///
-/// A leaf has none where the tree of gradients does not show it: an `Option` is `None`, a map has no such entry. Without this it is
-/// an error, since a forgotten gradient looks the same. With it the leaf rests for that step, as if it were
-/// [frozen](crate::freezable): its parameter keeps its bits, without decay, and what is remembered of it is neither read nor written.
-/// Corrections of bias go by how many updates the leaf has had. Schedules go by the steps of all. A gradient of zero is not absent: it
-/// decays moments and weights.
+/// A leaf has none where the tree of gradients does not show it: an `Option` is `None`, a map has no such entry.
+/// Without this it is an error, since a forgotten gradient looks the same. With it the leaf rests for that step, as if
+/// it were [frozen](crate::freezable): its parameter keeps its bits, without decay, and what is remembered of it is
+/// neither read nor written. Corrections of bias go by how many updates the leaf has had. Schedules go by the steps of
+/// all. A gradient of zero is not absent: it decays moments and weights.
 ///
-/// A leaf that is there and does not belong, or has another shape or type, is an error as before; so is a path that is misspelt.
+/// A leaf that is there and does not belong, or has another shape or type, is an error as before; so is a path that is
+/// misspelt.
 ///
-/// It is a part of the optimizer rather than of a step, since what is inside keeps other counts. So it is written down in configs and
-/// checkpoints, and a run that is resumed goes on in the same way. It goes around everything that is done with gradients; around it may
-/// be what does nothing to them: boxes, [`inject_hyperparams`](crate::inject_hyperparams()), [`masked`](crate::masked), and chains and
-/// partitions all of whose members skip.
+/// It is a part of the optimizer rather than of a step, since what is inside keeps other counts. So it is written down
+/// in configs and checkpoints, and a run that is resumed goes on in the same way. It goes around everything that is
+/// done with gradients; around it may be what does nothing to them: boxes,
+/// [`inject_hyperparams`](crate::inject_hyperparams()), [`masked`](crate::masked), and chains and partitions all of
+/// whose members skip.
 ///
 /// # Arithmetic
 ///
@@ -25,13 +27,15 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// That of [`freezable`](crate::freezable): a count for each leaf in each part inside that has arrays. A leaf that rests costs nothing.
+/// That of [`freezable`](crate::freezable): a count for each leaf in each part inside that has arrays. A leaf that
+/// rests costs nothing.
 ///
 /// # Errors
 ///
-/// `init` fails if a part inside works on several leaves together in memory, as [`scale_by_lbfgs`](crate::scale_by_lbfgs) does: the
-/// history of a vector is not that of a part of it; or if there is a [`multi_steps`](crate::multi_steps) inside: a window of which a
-/// leaf saw half has no mean for it. Around this, `multi_steps` needs all gradients.
+/// `init` fails if a part inside works on several leaves together in memory, as
+/// [`scale_by_lbfgs`](crate::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or if there is
+/// a [`multi_steps`](crate::multi_steps) inside: a window of which a leaf saw half has no mean for it. Around this,
+/// `multi_steps` needs all gradients.
 ///
 /// # Example
 ///
@@ -59,9 +63,9 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// PyTorch: [optimizers](https://docs.pytorch.org/docs/stable/optim.html) skip a parameter whose `grad` is `None`, and each has a
-/// `step` of its own. Differs: it must be asked for, and sums over the tree follow it. Optax has no such policy: a `None` in the
-/// gradients is another structure, an error.
+/// PyTorch: [optimizers](https://docs.pytorch.org/docs/stable/optim.html) skip a parameter whose `grad` is `None`, and
+/// each has a `step` of its own. Differs: it must be asked for, and sums over the tree follow it. Optax has no such
+/// policy: a `None` in the gradients is another structure, an error.
 pub fn skip_absent<T: Stage>(inner: T) -> SkipAbsent<T> {
     SkipAbsent::with(inner)
 }

@@ -271,7 +271,8 @@ mod matrix {
         x.clone().into_dimensionality().unwrap()
     }
 
-    /// Eigenvalues and, as columns, eigenvectors, the largest first: by rotations of the largest element off the diagonal.
+    /// Eigenvalues and, as columns, eigenvectors, the largest first: by rotations of the largest element off the
+    /// diagonal.
     pub(crate) fn eigen(a: &M) -> (Vec<f64>, M) {
         let (n, mut a, mut q) = (a.nrows(), a.clone(), M::eye(a.nrows()));
         for _ in 0..2000 {
@@ -391,8 +392,8 @@ fn soap_direction(memory: &mut Option<Soaped>, t: usize, g: &M, a: Soap) -> M {
     direction
 }
 
-/// Of the oracle's leaves those for which all that is remembered follows from the gradients: where the first gradient of a side
-/// leaves more than one dimension out, the basis of what is left out is anyone's choice.
+/// Of the oracle's leaves those for which all that is remembered follows from the gradients: where the first gradient
+/// of a side leaves more than one dimension out, the basis of what is left out is anyone's choice.
 #[test]
 fn soap_is_algorithm_3() {
     let usual = Soap { b1: 0.95, b2: 0.95, beta: 0.95, eps: 1e-3, frequency: 10, most: 5, decay: 0.01 };

@@ -126,7 +126,8 @@ fn mistakes_are_errors() {
     assert!(error.to_string().contains("without parts that work on several leaves together in memory"), "{error}");
 }
 
-/// What a leaf becomes that is frozen in the first steps is what it becomes without them: in chains, boxes, groups and wrappers.
+/// What a leaf becomes that is frozen in the first steps is what it becomes without them: in chains, boxes, groups and
+/// wrappers.
 #[test]
 fn a_thawed_leaf_begins_as_training_does() {
     fn check<T: gradchain::GradientTransformation<Needs = gradchain::needs::Nothing> + Clone>(plain: T) {
@@ -281,7 +282,8 @@ fn a_leaf_of_momo_goes_on_from_its_own_means() {
         let mut state = optimizer.init(&params).unwrap();
         for step in 0..8 + rest.len() {
             if rest.contains(&step) { state.freeze("0") } else { state.thaw("0") }.unwrap();
-            // The other leaf has no slope, and the loss stays: nothing but the first leaf's own means can make a difference.
+            // The other leaf has no slope, and the loss stays: nothing but the first leaf's own means can make a
+            // difference.
             let own = step - if step < rest.end { rest.len().min(step.saturating_sub(rest.start)) } else { rest.len() };
             let gradient = (vec![(own as f64).sin(), 0.25 - 0.125 * own as f64], 0.0);
             optimizer.step_with(&mut params, &gradient, gradchain::extra::value(2.0), &mut state).unwrap();

@@ -1,5 +1,6 @@
-//! What each transformation, wrapper and function does: against naive versions of the papers, records of other libraries, and
-//! what its documentation promises. A file is a module, so `cargo test --test behaviour sign` runs the tests of `sign.rs`.
+//! What each transformation, wrapper and function does: against naive versions of the papers, records of other
+//! libraries, and what its documentation promises. A file is a module, so `cargo test --test behaviour sign` runs the
+//! tests of `sign.rs`.
 #![allow(missing_docs, reason = "a test program")]
 
 mod adaptive;

@@ -1,5 +1,5 @@
-//! What finds its step size by itself, held to naive oracles in `f64` written from the papers; and the parameters to evaluate
-//! with.
+//! What finds its step size by itself, held to naive oracles in `f64` written from the papers; and the parameters to
+//! evaluate with.
 
 use gradchain::needs::Value;
 use gradchain::prelude::*;
@@ -223,7 +223,8 @@ fn a_warm_up_multiplies_a_schedule() {
     agrees(Box::new(mixed), oracle, 1e-12);
 }
 
-/// Mischenko and Defazio, algorithm 4, with their factors `1 − √β₂`, which cancel, and without dividing by the first `d`.
+/// Mischenko and Defazio, algorithm 4, with their factors `1 − √β₂`, which cancel, and without dividing by the first
+/// `d`.
 #[test]
 fn prodigy_is_the_papers() {
     let mut grown = 0;

@@ -1,4 +1,5 @@
-//! The state of an optimizer goes on in another one: parts of it are renamed, inserted, removed, wrapped, unwrapped, copied.
+//! The state of an optimizer goes on in another one: parts of it are renamed, inserted, removed, wrapped, unwrapped,
+//! copied.
 
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
@@ -27,7 +28,8 @@ fn steps<T: GradientTransformation<Needs = Nothing>>(
     }
 }
 
-/// Goes on in the other optimizer, and there and back again; both do the same steps, so that the numbers are those of the first.
+/// Goes on in the other optimizer, and there and back again; both do the same steps, so that the numbers are those of
+/// the first.
 fn goes_on<A, B>(before: &A, after: &B, there: Migration, back: Migration)
 where
     A: GradientTransformation<Needs = Nothing>,

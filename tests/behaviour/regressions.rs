@@ -25,8 +25,8 @@ fn flags<S: State>(state: &S) -> Vec<Flag> {
     found
 }
 
-/// A multi-step wrapper around `zero_nans` failed because it averaged the wrapped state, bool flags and all; and where it
-/// ran, one NaN stayed in the accumulator for ever.
+/// A multi-step wrapper around `zero_nans` failed because it averaged the wrapped state, bool flags and all; and where
+/// it ran, one NaN stayed in the accumulator for ever.
 #[test]
 fn multi_steps_around_zero_nans_keeps_flags_and_survives_a_nan_batch() {
     for k in 1..=5_u32 {
@@ -80,8 +80,8 @@ fn zero_nans_before_multi_steps_keeps_a_nan_out_of_the_accumulator() {
     }
 }
 
-/// Parameters held in a model that can be called were taken for a function of something, and called, wherever an argument
-/// "or a callable" was allowed.
+/// Parameters held in a model that can be called were taken for a function of something, and called, wherever an
+/// argument "or a callable" was allowed.
 #[test]
 fn parameters_that_can_be_called_never_are() {
     #[derive(Tree, Clone)]
@@ -206,7 +206,8 @@ fn a_parameter_that_is_replaced_keeps_its_moments() {
     before.iter().zip(&after).for_each(|(b, a)| assert!((a - 0.9 * b).abs() < 1e-7));
 }
 
-/// A panic in a schedule (or a rule) in the middle of a step left state half written, and the next step went on from it.
+/// A panic in a schedule (or a rule) in the middle of a step left state half written, and the next step went on from
+/// it.
 #[test]
 fn a_panic_in_a_schedule_poisons_the_state_instead_of_going_on_from_half_of_it() {
     let optimizer =
@@ -239,7 +240,8 @@ fn a_boxed_transformation_refuses_the_state_of_another() {
     assert_eq!(params, array![1.0]);
 }
 
-/// A tree of many pieces overflowed the stacks of rayon's threads: each level of the division had room for a tile in its frame.
+/// A tree of many pieces overflowed the stacks of rayon's threads: each level of the division had room for a tile in
+/// its frame.
 #[cfg(feature = "rayon")]
 #[test]
 fn many_pieces_fit_on_the_stack_of_a_thread() {

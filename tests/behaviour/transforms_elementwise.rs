@@ -313,8 +313,8 @@ proptest! {
         flags(&case, &expected, dynamic, |state| state[0].downcast_ref::<ZeroNansState>().unwrap().clone());
     }
 
-    /// Chains with up to four barriers, of which two fuse: the same numbers as the members one by one, and the same bits
-    /// whether types are known or not.
+    /// Chains with up to four barriers, of which two fuse: the same numbers as the members one by one, and the same
+    /// bits whether types are known or not.
     #[test]
     fn clipping_composes(case in cases(), a in 0.5..20.0_f64, b in 0.1..4.0_f64) {
         one_by_one(&case, vec![boxed(clip_by_global_norm(a)), boxed(clip_by_block_rms(b)), boxed(sgd(0.1))],

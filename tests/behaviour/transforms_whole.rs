@@ -1,5 +1,5 @@
-//! What looks at whole leaves or the whole tree: held to naive oracles in `f64` written from the papers, and to promises
-//! about memory order, threads and the other leaves.
+//! What looks at whole leaves or the whole tree: held to naive oracles in `f64` written from the papers, and to
+//! promises about memory order, threads and the other leaves.
 
 use gradchain::prelude::*;
 use gradchain::transform::{DimensionNumbers, Preconditioning, WeightDimensionNumbers};
@@ -26,7 +26,8 @@ fn close(ours: f64, oracle: f64, tolerance: f64) {
     assert!((ours - oracle).abs() <= tolerance * (1.0 + oracle.abs()), "{ours} is not {oracle}");
 }
 
-/// Runs a transformation on `{matrix, vector}`, in `f64` and `f32` mixed, and gives the parameters of both after each step.
+/// Runs a transformation on `{matrix, vector}`, in `f64` and `f32` mixed, and gives the parameters of both after each
+/// step.
 fn run<T: GradientTransformation<Needs = Nothing>>(
     t: &T,
     steps: usize,

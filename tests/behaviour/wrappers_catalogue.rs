@@ -415,8 +415,8 @@ fn the_loss_is_asked_for_at_a_vector() {
     assert!(loss(&p).0 < 1e-20, "{p:?}");
 }
 
-/// Rounds of `period` gradients, of which the last is for Adam with decay from where the round began, and the others climb
-/// by `rho` times the gradient, which is first brought down to a norm of 0.5.
+/// Rounds of `period` gradients, of which the last is for Adam with decay from where the round began, and the others
+/// climb by `rho` times the gradient, which is first brought down to a norm of 0.5.
 fn naive_sam(period: usize, rho: f64, steps: usize, check: &mut dyn FnMut(usize, &[f64])) {
     let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
     let mut p = flat(&params(0.3));
@@ -463,8 +463,8 @@ fn sharpness_aware_minimization_descends_from_where_it_began_to_climb() {
 
 #[test]
 fn the_adversary_forgets_or_remembers() {
-    // With Adam as the adversary every first step of it is the learning rate times the sign; later ones are shorter if the
-    // sign changes.
+    // With Adam as the adversary every first step of it is the learning rate times the sign; later ones are shorter if
+    // the sign changes.
     for (reset, expected) in [(true, 1.0), (false, 0.0)] {
         let optimizer = sam(sgd(0.0), scale_by_adam().b1(0.5).b2(0.5).eps(0.0)).reset_state(reset);
         let mut p = 0.0_f64;

@@ -1,4 +1,5 @@
-//! A step allocates nothing once the first has been done: counted by the allocator, for every registered transformation.
+//! A step allocates nothing once the first has been done: counted by the allocator, for every registered
+//! transformation.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -18,8 +18,8 @@ pub fn values<T: Tree + ?Sized>(tree: &T) -> Vec<(String, Vec<f64>)> {
     out
 }
 
-/// Whether two trees have the same bits; NaNs are equal whatever their payload, since which operand's payload survives is
-/// the compiler's choice.
+/// Whether two trees have the same bits; NaNs are equal whatever their payload, since which operand's payload survives
+/// is the compiler's choice.
 pub fn same_values<A: Tree + ?Sized, B: Tree + ?Sized>(a: &A, b: &B) -> Result<(), String> {
     let (a, b) = (values(a), values(b));
     if a.len() != b.len() {

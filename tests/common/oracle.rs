@@ -1,4 +1,5 @@
-//! Optimizers against naive versions of their papers in `f64`, on a tree of leaves of every kind, in `f32`, `f64` and both.
+//! Optimizers against naive versions of their papers in `f64`, on a tree of leaves of every kind, in `f32`, `f64` and
+//! both.
 #![allow(unreachable_pub, dead_code, missing_docs, reason = "each test program uses a part of it")]
 
 use gradchain::needs::Nothing;

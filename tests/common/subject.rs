@@ -1,5 +1,6 @@
-//! A transformation whose type is forgotten, so that it is compiled once, however many laws there are. What is forgotten is
-//! only how to name the type: a [`Session`] steps the transformation itself, with the loops that its users get.
+//! A transformation whose type is forgotten, so that it is compiled once, however many laws there are. What is
+//! forgotten is only how to name the type: a [`Session`] steps the transformation itself, with the loops that its users
+//! get.
 
 use gradchain::arguments::Arguments;
 use gradchain::needs::{Includes, ValueAndGradFn};
@@ -75,8 +76,8 @@ pub struct Entry<T> {
     pub transformation: T,
 }
 
-/// Forgets the type of an entry with named arguments. Where both are in scope it is preferred to [`Anonymous`], which needs
-/// a reference, without naming the one or the other: `entry.subject()`.
+/// Forgets the type of an entry with named arguments. Where both are in scope it is preferred to [`Anonymous`], which
+/// needs a reference, without naming the one or the other: `entry.subject()`.
 pub trait Named {
     fn subject(self) -> Box<dyn Subject>;
 }

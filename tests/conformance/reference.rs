@@ -1,8 +1,9 @@
-//! What transformations that Optax has wrong should do, composed naively of what `naive.rs` has and of the rest of ours.
+//! What transformations that Optax has wrong should do, composed naively of what `naive.rs` has and of the rest of
+//! ours.
 //!
 //! Accumulating gradients: the transformation inside is given the mean (or sum) of each window's gradients, and of its
-//! losses, worked out from the list of them, and nothing is carried from one window to the next; `apply_every` likewise.
-//! Rounds of `sam`: what a step has no use for is not run.
+//! losses, worked out from the list of them, and nothing is carried from one window to the next; `apply_every`
+//! likewise. Rounds of `sam`: what a step has no use for is not run.
 
 use std::collections::BTreeMap;
 

@@ -33,8 +33,8 @@ pub(crate) struct Seen {
     pub(crate) refusals: BTreeMap<String, String>,
     /// Whether the gradients were thrown away; known for what is found only.
     pub(crate) skipped: bool,
-    /// How much farther than the tolerance each element of a parameter and of an update may be off; for what is expected
-    /// by a departure only.
+    /// How much farther than the tolerance each element of a parameter and of an update may be off; for what is
+    /// expected by a departure only.
     pub(crate) slack: [Slack; 2],
 }
 
@@ -162,8 +162,8 @@ pub(crate) fn observe(case: &Transform) -> Result<Vec<Seen>, Stop> {
     observe_in(case, None)
 }
 
-/// Runs ours on the inputs of a case; if a type is given, on the same numbers in that type, with updates, and after every
-/// step the parameters, rounded to the types of the case.
+/// Runs ours on the inputs of a case; if a type is given, on the same numbers in that type, with updates, and after
+/// every step the parameters, rounded to the types of the case.
 pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<Seen>, Stop> {
     let wide = |leaves: Leaves| match dtype {
         None => leaves,

@@ -1,8 +1,9 @@
-//! Weights that are clipped between steps keep their state, however it is done: by values, by arrays, by structs, by files.
+//! Weights that are clipped between steps keep their state, however it is done: by values, by arrays, by structs, by
+//! files.
 //!
-//! In a framework that knows state by the identity of an array, a weight that was clipped by assigning a new array had lost
-//! its moments, and nothing said so. Here the run with clipping by hand has the bits of the run in which it is a `project`
-//! stage.
+//! In a framework that knows state by the identity of an array, a weight that was clipped by assigning a new array had
+//! lost its moments, and nothing said so. Here the run with clipping by hand has the bits of the run in which it is a
+//! `project` stage.
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::projection::{Projection, box_set};
@@ -103,8 +104,8 @@ fn values<S: State>(state: &S) -> Vec<String> {
     all
 }
 
-/// Steps are shorter than half the limit, so that `limit − p` is exact where a step leads beyond it, and what the stage adds
-/// leads to the limit itself.
+/// Steps are shorter than half the limit, so that `limit − p` is exact where a step leads beyond it, and what the stage
+/// adds leads to the limit itself.
 fn law<T, C>(name: &str, by_hand: &T, as_a_stage: &C, of: fn(&OptState<C>) -> Vec<String>)
 where
     T: GradientTransformation<Needs = Nothing>,

@@ -1,4 +1,5 @@
-//! Leaves and numbers at the edges of what there is: each works or is an error, never a panic, and comes back from a file.
+//! Leaves and numbers at the edges of what there is: each works or is an error, never a panic, and comes back from a
+//! file.
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::state::same_bits;

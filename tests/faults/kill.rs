@@ -1,8 +1,8 @@
-//! A process that trains is killed at random moments. Whatever it was at, the newest checkpoint that is whole leads to the
-//! bits of the straight run.
+//! A process that trains is killed at random moments. Whatever it was at, the newest checkpoint that is whole leads to
+//! the bits of the straight run.
 //!
-//! A killed process leaves what it wrote with the system; that a loss of power does not lose it either is what `fsync` is
-//! for, and is not tried here.
+//! A killed process leaves what it wrote with the system; that a loss of power does not lose it either is what `fsync`
+//! is for, and is not tried here.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -70,8 +70,8 @@ impl At {
     }
 }
 
-/// Starts the process, lets it begin some steps and perhaps a file, and a moment more pass, and kills it. `None` if it was
-/// at the end before.
+/// Starts the process, lets it begin some steps and perhaps a file, and a moment more pass, and kills it. `None` if it
+/// was at the end before.
 fn kill(folder: &Path, seed: u64) -> Option<At> {
     let mut child = command("kill::child", folder).spawn().unwrap();
     let mut listener = Listener::to(&mut child);

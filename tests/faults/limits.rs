@@ -79,8 +79,8 @@ fn a_count_at_a_limit_goes_on_or_stays() {
     println!("{runs} runs");
 }
 
-/// A count that had become negative, or begun again at 0, would be seen in the bias correction or the decay: what has been
-/// learned would be forgotten.
+/// A count that had become negative, or begun again at 0, would be seen in the bias correction or the decay: what has
+/// been learned would be forgotten.
 #[test]
 fn a_count_at_its_end_is_a_large_one() {
     for (name, optimizer) in optimizers() {

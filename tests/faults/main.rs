@@ -1,4 +1,5 @@
-//! Faults: what is killed, has no room, panics, or is given extreme numbers goes on with the right bits or says what is wrong.
+//! Faults: what is killed, has no room, panics, or is given extreme numbers goes on with the right bits or says what is
+//! wrong.
 //!
 //! Some tests start this program once more, as the process that the fault happens to: see `process`.
 #![allow(missing_docs, reason = "a test program")]

@@ -1,15 +1,15 @@
 //! Resident memory is flat: a step keeps nothing but its declared state.
 //!
-//! That a step allocates nothing is counted for every transformation in `tests/catalogue/allocations.rs`; here it is the
-//! system that says what the whole process holds, over many steps, with what a training loop does besides.
+//! That a step allocates nothing is counted for every transformation in `tests/catalogue/allocations.rs`; here it is
+//! the system that says what the whole process holds, over many steps, with what a training loop does besides.
 
 use std::time::Instant;
 
 use super::process::{command, folder, heard, say};
 use super::*;
 
-/// What may be added after the warm-up, in KiB. The allocator takes memory from the system in pieces of 128 KiB or so, and
-/// keeps what it is given back. A leak of 32 bytes a step is more: 640 KiB in 20 000 steps, 3 MiB in 100 000.
+/// What may be added after the warm-up, in KiB. The allocator takes memory from the system in pieces of 128 KiB or so,
+/// and keeps what it is given back. A leak of 32 bytes a step is more: 640 KiB in 20 000 steps, 3 MiB in 100 000.
 const MOST_KIB: u64 = 512;
 
 /// Enough to see a leak; `GRADCHAIN_STEPS` says how many more where there is time.

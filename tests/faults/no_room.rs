@@ -127,8 +127,8 @@ fn a_process_that_ends_at_any_byte_of_a_file_leaves_the_older_one() {
     }
 }
 
-/// Numbers of blocks of 512 bytes (1024 in some shells) that are fewer than the file has: in its header, in its middle, near
-/// its end.
+/// Numbers of blocks of 512 bytes (1024 in some shells) that are fewer than the file has: in its header, in its middle,
+/// near its end.
 fn limits(len: usize) -> Vec<usize> {
     let blocks = len / 1024;
     let mut limits = vec![0, 1, 2, 3, blocks / 2, blocks - 1];

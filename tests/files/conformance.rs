@@ -50,7 +50,8 @@ fn leaving_an_argument_out_is_giving_optaxs_default() {
                 all.insert(argument.clone(), default.clone());
             }
         }
-        // Optax lets some learning rates be left out, with which a chain climbs or does not scale; they are asked for here.
+        // Optax lets some learning rates be left out, with which a chain climbs or does not scale; they are asked for
+        // here.
         let build = |mut args: Map<String, Value>| {
             if name == "scale_by_learning_rate" {
                 args.insert("learning_rate".into(), json!(0.5));

@@ -1,5 +1,5 @@
-//! Every file that fuzzing has kept, through the function that it was found with: it gives a result, and no panic. Needs neither
-//! a nightly compiler nor cargo-fuzz; see fuzz/README.md.
+//! Every file that fuzzing has kept, through the function that it was found with: it gives a result, and no panic.
+//! Needs neither a nightly compiler nor cargo-fuzz; see fuzz/README.md.
 #![allow(unreachable_pub, reason = "the library of another program")]
 
 #[path = "../../fuzz/src/lib.rs"]
@@ -40,8 +40,8 @@ fn inputs_of_no_bytes_and_of_all_bytes_give_a_result() {
     }
 }
 
-/// The seeds that the targets `header` and `data` mutate do load: a change of the format that they do not follow would make them
-/// fuzz nothing but the first refusal.
+/// The seeds that the targets `header` and `data` mutate do load: a change of the format that they do not follow would
+/// make them fuzz nothing but the first refusal.
 #[test]
 fn the_seeds_of_whole_states_load() {
     use gradchain::checkpoint::{Checkpoint, Save};

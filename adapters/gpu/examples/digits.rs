@@ -5,9 +5,9 @@
 //! cargo run --release -p gradchain-gpu --example digits -- cuda
 //! ```
 //!
-//! The gradients are worked out on the CPU, from parameters that are copied from the device, and copied to it: that is what a
-//! network on a device would not need. The optimizer's arithmetic and state are on the device. At the end the parameters of both
-//! runs are compared, bit for bit.
+//! The gradients are worked out on the CPU, from parameters that are copied from the device, and copied to it: that is
+//! what a network on a device would not need. The optimizer's arithmetic and state are on the device. At the end the
+//! parameters of both runs are compared, bit for bit.
 
 #[path = "../../../examples/train_digits/data.rs"]
 mod data;

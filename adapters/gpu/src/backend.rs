@@ -4,7 +4,8 @@ use gradchain::{Error, Result};
 
 use crate::print::Language;
 
-/// A kind of device: memory, and kernels that are compiled from text. [`Wgpu`](crate::Wgpu) and [`Cuda`](crate::Cuda) are the two.
+/// A kind of device: memory, and kernels that are compiled from text. [`Wgpu`](crate::Wgpu) and [`Cuda`](crate::Cuda)
+/// are the two.
 pub trait Backend: Sized {
     /// Memory on the device.
     type Buffer;

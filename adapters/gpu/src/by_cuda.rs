@@ -31,7 +31,8 @@ pub fn cuda_source(pass: &Pass, leaf: &LeafProgram) -> Result<String> {
     print::print(Language::Cuda, pass.from_stored, leaf).map(|kernel| kernel.text)
 }
 
-/// Compiles a kernel for devices of a compute capability, such as `(9, 0)`: to PTX, with each operation rounded for itself.
+/// Compiles a kernel for devices of a compute capability, such as `(9, 0)`: to PTX, with each operation rounded for
+/// itself.
 ///
 /// # Errors
 ///
@@ -123,8 +124,8 @@ impl Backend for Cuda {
         for buffer in buffers {
             launch.arg(*buffer);
         }
-        // SAFETY: the kernel was printed with a pointer for each of these buffers, of its type; each has room for the elements
-        // that the kernel is told of, and it goes to none beyond.
+        // SAFETY: the kernel was printed with a pointer for each of these buffers, of its type; each has room for the
+        // elements that the kernel is told of, and it goes to none beyond.
         unsafe { launch.launch(config) }.map(drop).map_err(|error| self.said(error))
     }
 }

@@ -1,4 +1,5 @@
-//! Watches a training run while it goes: a progress bar, a file for TensorBoard, lines of JSON, and a picture at the end.
+//! Watches a training run while it goes: a progress bar, a file for TensorBoard, lines of JSON, and a picture at the
+//! end.
 //!
 //! ```text
 //! cargo run --release --example watch            writes to target/watch

@@ -1,7 +1,8 @@
 //! Files that TensorBoard reads.
 //!
-//! The crates that write them bring an old `protobuf` with a known defect and an image library (`tensorboard-rs`), or need `protoc`
-//! to be built (`tboard`). Of the format, numbers take two messages of a few fields, which are written here.
+//! The crates that write them bring an old `protobuf` with a known defect and an image library (`tensorboard-rs`), or
+//! need `protoc` to be built (`tboard`). Of the format, numbers take two messages of a few fields, which are written
+//! here.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -17,8 +17,8 @@ use crate::migrate::Migration;
 use crate::transformation::OptState;
 use crate::tree::{Tree, TreeMut};
 
-/// A file with the state of PyTorch's `Adam`, `AdamW` or `SGD`, or of Optax's, to go on from with [`adam`](crate::adam()),
-/// [`adamw`](crate::adamw()) or [`sgd`](crate::sgd()).
+/// A file with the state of PyTorch's `Adam`, `AdamW` or `SGD`, or of Optax's, to go on from with
+/// [`adam`](crate::adam()), [`adamw`](crate::adamw()) or [`sgd`](crate::sgd()).
 ///
 /// # The file
 ///
@@ -43,8 +43,8 @@ use crate::tree::{Tree, TreeMut};
 /// [`masked`](crate::masked). Everything else is refused, since a file does not say by which algorithm it was made: two
 /// moments could as well be those of RAdam.
 ///
-/// The optimizer's arguments are not in the file; those of the optimizer here are used. PyTorch and Optax have other defaults:
-/// `AdamW` decays by 1e-2 in PyTorch, by 1e-4 in Optax and here.
+/// The optimizer's arguments are not in the file; those of the optimizer here are used. PyTorch and Optax have other
+/// defaults: `AdamW` decays by 1e-2 in PyTorch, by 1e-4 in Optax and here.
 ///
 /// # Errors
 ///
@@ -52,8 +52,9 @@ use crate::tree::{Tree, TreeMut};
 /// nothing wants, another shape, another type (an `f64` is not rounded, nor a `bf16` widened: ask for
 /// [`mu_dtype`](crate::optimizer::Adam::mu_dtype)), counts that differ from parameter to parameter.
 ///
-/// Nothing is filled in. PyTorch has no state for a parameter that has had no gradient, and its `SGD` has neither a buffer
-/// before the first step nor ever a count: say [`fresh`](Migration::fresh) of such leaves, and [`at_step`](Import::at_step).
+/// Nothing is filled in. PyTorch has no state for a parameter that has had no gradient, and its `SGD` has neither a
+/// buffer before the first step nor ever a count: say [`fresh`](Migration::fresh) of such leaves, and
+/// [`at_step`](Import::at_step).
 ///
 /// # Example
 ///

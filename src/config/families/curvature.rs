@@ -9,7 +9,8 @@ use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(|| hutchinson_estimator_diag_hessian(0)).part(scale_by_lbfgs);
-    // A line search that is left out is the usual one, and `null` is none. Without a learning rate the direction is the step.
+    // A line search that is left out is the usual one, and `null` is none. Without a learning rate the direction is the
+    // step.
     r.choosing("lbfgs", |given| {
         Ok(match given.get("linesearch") {
             Some(search) => {

@@ -6,7 +6,8 @@ use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(momo).part(momo_adam).part(polyak_sgd).part(scale_by_polyak);
-    // What a search did is in its state, so there is nothing to be verbose about, and gradients are kept by what evaluates.
+    // What a search did is in its state, so there is nothing to be verbose about, and gradients are kept by what
+    // evaluates.
     r.choosing("scale_by_backtracking_linesearch", |given| {
         given.off("verbose")?;
         given.off("store_grad")?;

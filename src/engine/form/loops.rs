@@ -101,9 +101,10 @@ const fn access<F: OnElement<C>, C: Real>(slot: usize) -> Access {
     Access::of(F::ACCESS, slot)
 }
 
-/// The loops, once for each number of state arrays: arguments are known not to overlap, and fields of a struct are not (see
-/// `kernel`). That is known of arguments themselves, not of what is cut off them in here: the lengths are checked instead. Where
-/// it is not known, the sums go through memory. `to` is empty unless the updates are rewritten, and an array unless it is read.
+/// The loops, once for each number of state arrays: arguments are known not to overlap, and fields of a struct are not
+/// (see `kernel`). That is known of arguments themselves, not of what is cut off them in here: the lengths are checked
+/// instead. Where it is not known, the sums go through memory. `to` is empty unless the updates are rewritten, and an
+/// array unless it is read.
 macro_rules! loops {
     ($($chunks:ident $flat:ident ($($s:ident $i:tt),*);)*) => {$(
         #[inline(always)]

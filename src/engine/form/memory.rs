@@ -16,8 +16,9 @@ use crate::state::State;
 #[derive(Clone, Copy, Debug)]
 pub enum OneElementWithMemory {}
 
-/// As [`Rule`](super::Rule), with memory of any kind instead of a count of steps, scalars that may differ from leaf to leaf, elements
-/// that are counted on the way, a word at the end of the step, and where one element is not enough a stretch of them at a time.
+/// As [`Rule`](super::Rule), with memory of any kind instead of a count of steps, scalars that may differ from leaf to
+/// leaf, elements that are counted on the way, a word at the end of the step, and where one element is not enough a
+/// stretch of them at a time.
 ///
 /// # Example
 ///
@@ -79,7 +80,8 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     const SLOTS: &'static [&'static str] = &[];
     /// Whether `apply` reads the parameter.
     const READS_PARAMS: bool = false;
-    /// Whether the state arrays have the type of their leaf, where no other was asked for: 16 bits for leaves of 16 bits.
+    /// Whether the state arrays have the type of their leaf, where no other was asked for: 16 bits for leaves of 16
+    /// bits.
     const SLOTS_OF_LEAF: bool = false;
     /// How many things `apply` counts.
     const COUNTS: usize = 0;
@@ -94,8 +96,8 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// What is worked out once a step for a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in, or the
-    /// [leaf's](RuleWithMemory::SLOTS_OF_LEAF).
+    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in, or
+    /// the [leaf's](RuleWithMemory::SLOTS_OF_LEAF).
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
         let _ = slot;
         None
@@ -122,22 +124,24 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// Works out, in `f64`, what is the same for all elements of a leaf, and rounds it once with [`Real::of`].
     fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
 
-    /// Transforms the update `u` of one element with parameter `p`, and adds to what is counted. Write `#[inline(always)]` on it.
+    /// Transforms the update `u` of one element with parameter `p`, and adds to what is counted. Write
+    /// `#[inline(always)]` on it.
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C, counts: &mut [u32]) -> C;
 
     /// Whether there may be leaves that go through [`apply_apart`](RuleWithMemory::apply_apart). If not,
     /// [`is_apart`](RuleWithMemory::is_apart) is not asked, and no loop is compiled for them.
     const APART: bool = false;
 
-    /// Whether a leaf goes through [`apply_apart`](RuleWithMemory::apply_apart) in this step, and not through `apply` in the loop of
-    /// the whole chain: for arithmetic that depends on where an element is, or that would keep that loop from being vectorised.
+    /// Whether a leaf goes through [`apply_apart`](RuleWithMemory::apply_apart) in this step, and not through `apply`
+    /// in the loop of the whole chain: for arithmetic that depends on where an element is, or that would keep that loop
+    /// from being vectorised.
     fn is_apart(&self, memory: &Self::Memory, leaf: usize) -> bool {
         let _ = (memory, leaf);
         false
     }
 
-    /// Transforms a stretch of a leaf that [`is_apart`](RuleWithMemory::is_apart), with the stretches of its state arrays; counts
-    /// nothing. Write `#[inline(always)]` on it.
+    /// Transforms a stretch of a leaf that [`is_apart`](RuleWithMemory::is_apart), with the stretches of its state
+    /// arrays; counts nothing. Write `#[inline(always)]` on it.
     fn apply_apart<C: Real>(
         &self,
         memory: &Self::Memory,

@@ -9,8 +9,8 @@
 //! | [`LooksOn`] | [`Onlooker`] | what looks at updates and changes nothing |
 //! | [`Named`] | [`Optimizer`] | a chain under a name of its own |
 //!
-//! Each form is made a [`Stage`], the engine's own protocol, in one file of this folder. Nothing else in the crate, but what
-//! joins parts (tuples, boxes, partitions), talks to the engine.
+//! Each form is made a [`Stage`], the engine's own protocol, in one file of this folder. Nothing else in the crate, but
+//! what joins parts (tuples, boxes, partitions), talks to the engine.
 
 mod around;
 mod loops;
@@ -49,9 +49,9 @@ use crate::state::{Given, State, StateWalk};
 
 /// A value with a name and arguments that transforms gradients.
 ///
-/// [`Form`](Part::Form) says how, and with it which trait is to be implemented too; the table in the module's documentation has
-/// them all. Every part is a [`GradientTransformation`](crate::GradientTransformation): it can be chained, masked, wrapped, boxed,
-/// saved, resumed and averaged.
+/// [`Form`](Part::Form) says how, and with it which trait is to be implemented too; the table in the module's
+/// documentation has them all. Every part is a [`GradientTransformation`](crate::GradientTransformation): it can be
+/// chained, masked, wrapped, boxed, saved, resumed and averaged.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transformation of gradients",
     note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
@@ -79,8 +79,8 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
         let _ = visit;
     }
 
-    /// What it does to updates, so that [`plan`](crate::GradientTransformation::plan) can warn of mistakes; nothing is known unless it
-    /// says so. Wrappers and named optimizers have what is inside.
+    /// What it does to updates, so that [`plan`](crate::GradientTransformation::plan) can warn of mistakes; nothing is
+    /// known unless it says so. Wrappers and named optimizers have what is inside.
     fn effect(&self) -> Effect {
         Effect::UNKNOWN
     }

@@ -12,8 +12,8 @@ use crate::state::State;
 #[derive(Clone, Copy, Debug)]
 pub enum LooksOn {}
 
-/// A part that looks at the updates that pass through and changes nothing. What it adds up over them is known at the end of the step; how
-/// many sums there are may differ from value to value.
+/// A part that looks at the updates that pass through and changes nothing. What it adds up over them is known at the
+/// end of the step; how many sums there are may differ from value to value.
 ///
 /// # Example
 ///
@@ -73,8 +73,9 @@ pub enum LooksOn {}
 ///
 /// # Cost
 ///
-/// No pass of its own: it looks while the updates are in the first-level cache. A chain with such a part in it is run member by member on
-/// stretches instead of as one loop, in which the part would see what the last member makes of an element.
+/// No pass of its own: it looks while the updates are in the first-level cache. A chain with such a part in it is run
+/// member by member on stretches instead of as one loop, in which the part would see what the last member makes of an
+/// element.
 pub trait Onlooker: Part<Form = LooksOn> {
     /// What is remembered between steps.
     type Memory: State;
@@ -94,9 +95,9 @@ pub trait Onlooker: Part<Form = LooksOn> {
         false
     }
 
-    /// Adds what is seen in a stretch of a leaf's updates to the sums; `p` are the parameters that they belong to, or none if it does not
-    /// [read](Onlooker::reads_params) them. Write `#[inline(always)]` on it. Stretches are the same for any number of threads and any
-    /// instruction set.
+    /// Adds what is seen in a stretch of a leaf's updates to the sums; `p` are the parameters that they belong to, or
+    /// none if it does not [read](Onlooker::reads_params) them. Write `#[inline(always)]` on it. Stretches are the same
+    /// for any number of threads and any instruction set.
     fn look<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]);
 
     /// Ends a step: writes down what was seen.

@@ -92,8 +92,8 @@ pub trait Rule: Part<Form = OneElement> {
         false
     }
 
-    /// Works out, in `f64`, what is the same for all elements of a step, and rounds it once with [`Real::of`]. Once for leaves that
-    /// have been updated in every step, and for each that has not.
+    /// Works out, in `f64`, what is the same for all elements of a step, and rounds it once with [`Real::of`]. Once for
+    /// leaves that have been updated in every step, and for each that has not.
     fn scalars<C: Real>(&self, clock: Clock) -> Self::Scalars<C>;
 
     /// Transforms the update `u` of one element with parameter `p`. Write `#[inline(always)]` on it.
@@ -118,8 +118,8 @@ impl Clock {
         Clock { count, updates: count }
     }
 
-    /// Counts a step, and the updates of the leaves that do not [rest](StepContext::rests) in it: the time before it. Where updates are
-    /// not counted by leaf, `updates` has [no leaf](InitContext::updates).
+    /// Counts a step, and the updates of the leaves that do not [rest](StepContext::rests) in it: the time before it.
+    /// Where updates are not counted by leaf, `updates` has [no leaf](InitContext::updates).
     pub fn begin(count: &mut Count, updates: &mut PerLeaf<Count>, at: &StepContext<'_>) -> Clock {
         let clock = Clock::after(count.get());
         count.increment();
@@ -183,8 +183,8 @@ impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
 pub struct Steps {
     /// Steps done.
     pub count: Count,
-    /// How many of them updated each leaf; of no leaf where all are updated in every step, which is everywhere but inside
-    /// [`freezable`](crate::freezable) and [`skip_absent`](crate::skip_absent).
+    /// How many of them updated each leaf; of no leaf where all are updated in every step, which is everywhere but
+    /// inside [`freezable`](crate::freezable) and [`skip_absent`](crate::skip_absent).
     pub updates: PerLeaf<Count>,
 }
 
@@ -285,7 +285,8 @@ impl<R: Rule> Form<R> for OneElement {
     }
 }
 
-/// Whether zeros are all that comes out of a rule if zeros are all that comes in: what depends on nothing but the update is asked.
+/// Whether zeros are all that comes out of a rule if zeros are all that comes in: what depends on nothing but the
+/// update is asked.
 pub(super) fn keeps_zeros<S: SlotArray<f64>>(reads_params: bool, of_zero: impl FnOnce(&mut S) -> f64) -> bool {
     S::LEN == 0 && !reads_params && of_zero(S::of(&mut [])) == 0.0
 }

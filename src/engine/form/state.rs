@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkMut};
 use crate::tree::LeafSpec;
 
-/// State arrays by name. They belong to the engine: while a step runs nobody else can reach them, which is why a part in safe
-/// code cannot make it read or write memory that is gone or somebody else's.
+/// State arrays by name. They belong to the engine: while a step runs nobody else can reach them, which is why a part
+/// in safe code cannot make it read or write memory that is gone or somebody else's.
 #[derive(Clone, Debug)]
 pub struct Arrays {
     names: &'static [&'static str],
@@ -86,7 +86,8 @@ pub struct PartState<M> {
     pub(super) arrays: Arrays,
 }
 
-/// What a wrapper remembers: its own memory, to which it dereferences, its state arrays by name, and the state of what is inside.
+/// What a wrapper remembers: its own memory, to which it dereferences, its state arrays by name, and the state of what
+/// is inside.
 #[derive(Clone, Debug)]
 pub struct WrapperState<M, S> {
     pub(super) memory: M,

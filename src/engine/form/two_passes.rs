@@ -16,11 +16,13 @@ use crate::state::State;
 #[derive(Clone, Copy, Debug)]
 pub enum TwoPass {}
 
-/// A part that takes in all elements, decides, and then gives out the updates: norms, trust ratios, estimates of distances.
+/// A part that takes in all elements, decides, and then gives out the updates: norms, trust ratios, estimates of
+/// distances.
 ///
-/// The first pass, [`take_in`](TwoPasses::take_in), sees each element once and returns what is to be added up over them; the sums are
-/// kept in `f64`, in an order that depends neither on the number of threads nor on the instruction set.
-/// [`decide`](TwoPasses::decide) is told the sums. The second pass, [`give_out`](TwoPasses::give_out), sees each element again.
+/// The first pass, [`take_in`](TwoPasses::take_in), sees each element once and returns what is to be added up over
+/// them; the sums are kept in `f64`, in an order that depends neither on the number of threads nor on the instruction
+/// set. [`decide`](TwoPasses::decide) is told the sums. The second pass, [`give_out`](TwoPasses::give_out), sees each
+/// element again.
 ///
 /// # Example
 ///
@@ -103,7 +105,8 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     const READS_PARAMS: [bool; 2] = [false; 2];
     /// Whether the first pass changes the update too, so that it is stored for the second.
     const TRANSFORMS: bool = false;
-    /// Whether there is a second pass. Without one the updates are those of the first, and `decide` comes at the end of the step.
+    /// Whether there is a second pass. Without one the updates are those of the first, and `decide` comes at the end of
+    /// the step.
     const GIVES_OUT: bool = true;
     /// Whether it may run on some [rows](crate::tree::SparseRows) of a leaf. Unless it says otherwise: if what it adds
     /// up depends on neither parameters nor state arrays, and so is zero where there is no gradient.
@@ -148,8 +151,8 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     /// Works out, in `f64`, what the first pass over a leaf needs, and rounds it once with [`Real::of`].
     fn first<C: Real>(&self, memory: &Self::Memory, run: &Self::Run, leaf: usize) -> Self::First<C>;
 
-    /// The first pass: the update for the second (which is `u` unless the part [`TRANSFORMS`](TwoPasses::TRANSFORMS)), and what this
-    /// element adds to the sums. Write `#[inline(always)]` on it.
+    /// The first pass: the update for the second (which is `u` unless the part [`TRANSFORMS`](TwoPasses::TRANSFORMS)),
+    /// and what this element adds to the sums. Write `#[inline(always)]` on it.
     fn take_in<C: Real>(k: Self::First<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> (C, Self::Sums<C::Wide>);
 
     /// Between the passes: the sums are complete, over the tree and by leaf.
@@ -187,8 +190,8 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     type Run = P::Run;
     type Kernel<C: Real> = (P::First<C>, P::Second<C>);
 
-    // What the first pass writes into arrays does not make it stateful: it is run in the one pass that ends at the barrier,
-    // whatever is run again later, so that the engine need not store the updates for that.
+    // What the first pass writes into arrays does not make it stateful: it is run in the one pass that ends at the
+    // barrier, whatever is run again later, so that the engine need not store the updates for that.
     const SHAPE: Shape = Shape {
         barriers: P::GIVES_OUT as usize,
         stateful: (P::TRANSFORMS || !P::GIVES_OUT) as u32 | (writes(P::SECOND) as u32) << 1,

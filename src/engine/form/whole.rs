@@ -75,15 +75,15 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     /// Whether it looks at parameters; for [`plan`](crate::GradientTransformation::plan).
     const READS_PARAMS: bool = false;
     /// Whether each leaf's update follows from that leaf and its own state alone, and those of leaves that are not
-    /// [acted on](WholeTree::is_active) are left as they are. Then leaves may rest: inside [`freezable`](crate::freezable) and
-    /// [`skip_absent`](crate::skip_absent), which refuse other parts of this form. What depends on how many updates there were goes by
-    /// [`Clock::of_leaf`](crate::part::Clock::of_leaf).
+    /// [acted on](WholeTree::is_active) are left as they are. Then leaves may rest: inside
+    /// [`freezable`](crate::freezable) and [`skip_absent`](crate::skip_absent), which refuse other parts of this form.
+    /// What depends on how many updates there were goes by [`Clock::of_leaf`](crate::part::Clock::of_leaf).
     const BY_LEAF: bool = false;
     /// Whether it can work on some [rows](super::super::WholeLeaf::rows) of a leaf.
     const ROWS: bool = false;
 
-    /// How much work a leaf is in a step, to that of an element of others: by this machines [share](crate::wrapper::sharded())
-    /// whole leaves evenly. Its elements, unless it says more.
+    /// How much work a leaf is in a step, to that of an element of others: by this machines
+    /// [share](crate::wrapper::sharded()) whole leaves evenly. Its elements, unless it says more.
     fn work(&self, leaf: &LeafSpec) -> f64 {
         leaf.len() as f64
     }

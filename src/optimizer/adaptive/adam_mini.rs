@@ -17,12 +17,13 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter and one for each block. Two passes, between which the updates are stored: one more
-/// float for each parameter, which is not part of the state.
+/// One float of state for each parameter and one for each block. Two passes, between which the updates are stored: one
+/// more float for each parameter, which is not part of the state.
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_adam_mini`] gives, or a pattern of the mask matches no leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_adam_mini`] gives, or a pattern of the mask matches
+/// no leaf.
 ///
 /// # Example
 ///
@@ -41,8 +42,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # References
 ///
-/// Zhang and others, [Adam-mini: use fewer learning rates to gain more](https://arxiv.org/abs/2406.16793), 2024, algorithm 1.
-/// Optax has none. Differs: see [`scale_by_adam_mini`].
+/// Zhang and others, [Adam-mini: use fewer learning rates to gain more](https://arxiv.org/abs/2406.16793), 2024,
+/// algorithm 1. Optax has none. Differs: see [`scale_by_adam_mini`].
 pub fn adam_mini(learning_rate: impl IntoHyperparam) -> AdamMini {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     AdamMini { chain: (scale_by_adam_mini(), decay, scale_by_learning_rate(learning_rate)) }

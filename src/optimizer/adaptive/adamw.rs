@@ -42,8 +42,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Loshchilov and Hutter, [Decoupled weight decay regularization](https://arxiv.org/abs/1711.05101), 2017. Optax,
 /// [`adamw`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; its state does
-/// not depend on whether one is given. PyTorch's `AdamW` multiplies the parameter by `1 − lr·λ` before the step, which is
-/// the same but for rounding; its default decay is 1e-2.
+/// not depend on whether one is given. PyTorch's `AdamW` multiplies the parameter by `1 − lr·λ` before the step, which
+/// is the same but for rounding; its default decay is 1e-2.
 pub fn adamw(learning_rate: impl IntoHyperparam) -> Adamw {
     let decay = masked(add_decayed_weights(1e-4), Mask::all());
     Adamw { chain: (scale_by_adam(), decay, scale_by_learning_rate(learning_rate)) }

@@ -22,8 +22,8 @@ use crate::wrapper::{Cautious, Masked, cautious, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_adam`] and [`cautious`] give, or a pattern of the mask
-/// matches no leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_adam`] and [`cautious`] give, or a pattern of the
+/// mask matches no leaf.
 ///
 /// # Example
 ///

@@ -9,8 +9,8 @@ use crate::transform::{AddDecayedWeights, ScaleByMadgrad, add_decayed_weights, s
 /// chain(add_decayed_weights(weight_decay), scale_by_madgrad(learning_rate, momentum, eps))
 /// ```
 ///
-/// Defaults: `momentum` 0.9, `weight_decay` 0, `eps` 1e-6. A good `weight_decay` is often smaller than for other optimizers,
-/// and 0 for many problems.
+/// Defaults: `momentum` 0.9, `weight_decay` 0, `eps` 1e-6. A good `weight_decay` is often smaller than for other
+/// optimizers, and 0 for many problems.
 ///
 /// # Cost
 ///
@@ -35,8 +35,8 @@ use crate::transform::{AddDecayedWeights, ScaleByMadgrad, add_decayed_weights, s
 ///
 /// # References
 ///
-/// As [`scale_by_madgrad`]. Optax, [`contrib.madgrad`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
-/// as there.
+/// As [`scale_by_madgrad`]. Optax, [`contrib.madgrad`](https://optax.readthedocs.io/en/latest/api/contrib.html).
+/// Differs: as there.
 pub fn madgrad(learning_rate: impl IntoHyperparam) -> Madgrad {
     Madgrad { chain: (add_decayed_weights(0.0), scale_by_madgrad(learning_rate)) }
 }

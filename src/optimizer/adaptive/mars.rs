@@ -19,13 +19,13 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter. Two passes, between which the corrected gradients are stored: one more float for
-/// each parameter, which is not part of the state.
+/// Three floats of state for each parameter. Two passes, between which the corrected gradients are stored: one more
+/// float for each parameter, which is not part of the state.
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`reduce_variance`], [`clip_by_block_norm`] and [`scale_by_adam`] give,
-/// or a pattern of the mask matches no leaf.
+/// `init` fails if an argument is out of the range that [`reduce_variance`], [`clip_by_block_norm`] and
+/// [`scale_by_adam`] give, or a pattern of the mask matches no leaf.
 ///
 /// # Example
 ///
@@ -45,9 +45,9 @@ use crate::wrapper::{Masked, masked};
 /// # References
 ///
 /// Yuan, Liu, Wu, Zhou and Gu, [MARS: unleashing the power of variance reduction for training large
-/// models](https://arxiv.org/abs/2411.10438), 2024, algorithm 2, in the approximate form, which needs no second gradient. Optax
-/// has none. Differs: all leaves are treated alike, where the authors' code gives those of fewer than two axes to AdamW with
-/// other hyperparameters; [`partition`](crate::partition) does that.
+/// models](https://arxiv.org/abs/2411.10438), 2024, algorithm 2, in the approximate form, which needs no second
+/// gradient. Optax has none. Differs: all leaves are treated alike, where the authors' code gives those of fewer than
+/// two axes to AdamW with other hyperparameters; [`partition`](crate::partition) does that.
 pub fn mars(learning_rate: impl IntoHyperparam) -> Mars {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     let adam = scale_by_adam().b1(0.95).b2(0.99);

@@ -2,9 +2,11 @@ use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::transform::{ScaleByLearningRate, ScaleByStableAdam, scale_by_learning_rate, scale_by_stable_adam};
 
-/// StableAdamW: [`adamw`](crate::adamw()) whose steps become smaller where gradients have just grown, for each leaf by itself.
+/// StableAdamW: [`adamw`](crate::adamw()) whose steps become smaller where gradients have just grown, for each leaf by
+/// itself.
 ///
-/// It takes the place of clipping gradients: there is no threshold to choose, and a leaf that spikes does not slow the others.
+/// It takes the place of clipping gradients: there is no threshold to choose, and a leaf that spikes does not slow the
+/// others.
 ///
 /// # Arithmetic
 ///
@@ -22,8 +24,8 @@ use crate::transform::{ScaleByLearningRate, ScaleByStableAdam, scale_by_learning
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_stable_adam`] gives, or a pattern of the mask matches no
-/// leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_stable_adam`] gives, or a pattern of the mask
+/// matches no leaf.
 ///
 /// # Example
 ///

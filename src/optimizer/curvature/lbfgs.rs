@@ -24,8 +24,8 @@ use crate::transform::*;
 ///
 /// # Cost
 ///
-/// `2·memory_size + 2` floats of state for each parameter and two passes; with the line search 3 floats more, another pass,
-/// and one evaluation of the loss or a few.
+/// `2·memory_size + 2` floats of state for each parameter and two passes; with the line search 3 floats more, another
+/// pass, and one evaluation of the loss or a few.
 ///
 /// # Errors
 ///
@@ -55,10 +55,10 @@ use crate::transform::*;
 ///
 /// Liu and Nocedal, [On the limited memory BFGS method for large scale
 /// optimization](https://doi.org/10.1007/BF01589116), 1989. Optax,
-/// [`lbfgs`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the line search interpolates
-/// by slopes, and goes four times as far instead of twice where a step is too short, which takes fewer evaluations; see
-/// `docs/curvature.md` for how many. PyTorch's `LBFGS` calls back into the loss several times in a step, and has no line
-/// search unless asked for.
+/// [`lbfgs`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the line search interpolates by
+/// slopes, and goes four times as far instead of twice where a step is too short, which takes fewer evaluations; see
+/// `docs/curvature.md` for how many. PyTorch's `LBFGS` calls back into the loss several times in a step, and has no
+/// line search unless asked for.
 pub fn lbfgs() -> Lbfgs {
     let search = scale_by_zoom_linesearch(20)
         .initial_guess_strategy(InitialGuess::One)

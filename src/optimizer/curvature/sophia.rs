@@ -3,12 +3,13 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// Sophia: momentum divided by an estimate of the Hessian's diagonal that is renewed now and then, clipped, with decoupled
-/// weight decay.
+/// Sophia: momentum divided by an estimate of the Hessian's diagonal that is renewed now and then, clipped, with
+/// decoupled weight decay.
 ///
 /// `hessian_diagonal_fn` makes the diagonal of the gradients: a
-/// [`hutchinson_estimator_diag_hessian`](crate::hutchinson_estimator_diag_hessian), which needs the loss and its gradient as
-/// a function, or one of your own, such as a [part that sees whole leaves](crate::part::Whole) that has sampled labels' gradients.
+/// [`hutchinson_estimator_diag_hessian`](crate::hutchinson_estimator_diag_hessian), which needs the loss and its
+/// gradient as a function, or one of your own, such as a [part that sees whole leaves](crate::part::Whole) that has
+/// sampled labels' gradients.
 ///
 /// # Arithmetic
 ///
@@ -18,8 +19,8 @@ use crate::wrapper::{Masked, masked};
 ///       scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// Defaults: `b1` 0.965, `b2` 0.99, `eps` 1e-8, `gamma` 0.01, `clip_threshold` 1, `update_interval` 10, `weight_decay` 1e-4
-/// on all leaves.
+/// Defaults: `b1` 0.965, `b2` 0.99, `eps` 1e-8, `gamma` 0.01, `clip_threshold` 1, `update_interval` 10, `weight_decay`
+/// 1e-4 on all leaves.
 ///
 /// # Cost
 ///
@@ -28,8 +29,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_sophia`] gives, or `weight_decay` or the learning rate is
-/// not finite.
+/// `init` fails if an argument is out of the range that [`scale_by_sophia`] gives, or `weight_decay` or the learning
+/// rate is not finite.
 ///
 /// # Example
 ///

@@ -1,8 +1,8 @@
 use crate::part::prelude::*;
 use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace};
 
-/// Stochastic gradient descent: a step against the gradient; with [`momentum`](Sgd::momentum), against a decaying sum of
-/// gradients.
+/// Stochastic gradient descent: a step against the gradient; with [`momentum`](Sgd::momentum), against a decaying sum
+/// of gradients.
 ///
 /// # Arithmetic
 ///
@@ -40,10 +40,11 @@ use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace
 ///
 /// Sutskever, Martens, Dahl and Hinton, [On the importance of initialization and momentum in deep
 /// learning](https://proceedings.mlr.press/v28/sutskever13.html), 2013. Optax,
-/// [`sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: whether there is momentum is in the type,
-/// and what only concerns momentum can only be set where there is some; a momentum of 0 keeps a trace. PyTorch's `SGD`
-/// has the same momentum and nesterov; its `weight_decay` is an [`add_decayed_weights`](crate::add_decayed_weights)
-/// before this, its `dampening` (from the second step on) is not here.
+/// [`sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: whether there is momentum is in the
+/// type, and what only concerns momentum can only be set where there is some; a momentum of 0 keeps a trace. PyTorch's
+/// `SGD` has the same momentum and nesterov; its `weight_decay` is an
+/// [`add_decayed_weights`](crate::add_decayed_weights) before this, its `dampening` (from the second step on) is not
+/// here.
 pub fn sgd(learning_rate: impl IntoHyperparam) -> Sgd {
     Sgd { chain: ((), scale_by_learning_rate(learning_rate)) }
 }

@@ -2,16 +2,16 @@ use crate::needs::Value;
 use crate::numeric::order::{larger, smaller};
 use crate::part::prelude::*;
 
-/// MoMo: gradient descent with momentum whose step size follows from the loss, as Polyak's does, and is at most the learning
-/// rate.
+/// MoMo: gradient descent with momentum whose step size follows from the loss, as Polyak's does, and is at most the
+/// learning rate.
 ///
-/// A step needs the [value](crate::extra::value) of the loss. The running means of losses and gradients make a model of the
-/// loss, a plane cut off at `lower_bound`; the step goes to where it is least, not farther than `learning_rate`.
+/// A step needs the [value](crate::extra::value) of the loss. The running means of losses and gradients make a model of
+/// the loss, a plane cut off at `lower_bound`; the step goes to where it is least, not farther than `learning_rate`.
 ///
 /// # Arithmetic
 ///
-/// With `β` = `beta`, but 0 in the first step, `α` the learning rate, `λ = 1 + α·weight_decay`, and sums over all leaves in
-/// `f64`:
+/// With `β` = `beta`, but 0 in the first step, `α` the learning rate, `λ = 1 + α·weight_decay`, and sums over all
+/// leaves in `f64`:
 ///
 /// ```text
 /// m ← β·m + (1 − β)·u
@@ -21,7 +21,8 @@ use crate::part::prelude::*;
 /// u ← −τ·m − (α·weight_decay / λ)·p
 /// ```
 ///
-/// The bound is `lower_bound`, or with `adapt_lower_bound` an estimate that starts there. With `h = f − g`, before the step
+/// The bound is `lower_bound`, or with `adapt_lower_bound` an estimate that starts there. With `h = f − g`, before the
+/// step
 ///
 /// ```text
 /// bound ← max((λ·h + Σ m·p) / (2·λ), lower_bound)           where λ·h + Σ m·p < λ·bound
@@ -29,8 +30,8 @@ use crate::part::prelude::*;
 ///
 /// and after it `bound ← max(h + Σ m·p − τ·Σ m² / 2, lower_bound)`.
 ///
-/// `m` and `g` go by leaf: where one is frozen or lacks a gradient they wait together, `g` is the sum over the leaves of the step, and
-/// `β` is 0 in a leaf's own first step. `f` goes by all steps.
+/// `m` and `g` go by leaf: where one is frozen or lacks a gradient they wait together, `g` is the sum over the leaves
+/// of the step, and `β` is 0 in a leaf's own first step. `f` goes by all steps.
 ///
 /// Defaults: `learning_rate` 1, `beta` 0.9, `lower_bound` 0, `weight_decay` 0, the bound not adapted.
 ///
@@ -185,8 +186,8 @@ impl MomoRun {
     }
 }
 
-/// The mean product of gradients and parameters, summed over the leaves of this step; `keep` is what of a leaf's mean is kept. The mean
-/// of a leaf that rests waits, as the mean of its gradients does: the plane goes through both.
+/// The mean product of gradients and parameters, summed over the leaves of this step; `keep` is what of a leaf's mean
+/// is kept. The mean of a leaf that rests waits, as the mean of its gradients does: the plane goes through both.
 pub(super) fn mean_product(gamma: &mut PerLeaf<Scalar>, sums: Sums<'_>, keep: impl Fn(usize) -> f64) -> f64 {
     let moved = gamma.iter_mut().filter(|(leaf, _)| !sums.rests(*leaf)).map(|(leaf, mean)| {
         let keep = keep(leaf);

@@ -2,15 +2,15 @@ use super::momo::{Model, MomoState, mean_product};
 use crate::needs::Value;
 use crate::part::prelude::*;
 
-/// MoMo-Adam: [`adamw`](crate::adamw()) whose step size follows from the loss, as Polyak's does, and is at most the learning
-/// rate.
+/// MoMo-Adam: [`adamw`](crate::adamw()) whose step size follows from the loss, as Polyak's does, and is at most the
+/// learning rate.
 ///
 /// A step needs the [value](crate::extra::value) of the loss. See [`momo`](crate::momo()) for the idea.
 ///
 /// # Arithmetic
 ///
-/// At step `t`, counted from 1, with `c = 1 − b1ᵗ`, `α` the learning rate, `λ = 1 + α·weight_decay`, and sums over all leaves
-/// in `f64`:
+/// At step `t`, counted from 1, with `c = 1 − b1ᵗ`, `α` the learning rate, `λ = 1 + α·weight_decay`, and sums over all
+/// leaves in `f64`:
 ///
 /// ```text
 /// m ← b1·m + (1 − b1)·u
@@ -22,7 +22,8 @@ use crate::part::prelude::*;
 /// u ← −τ·m/D − (α·weight_decay / λ)·p
 /// ```
 ///
-/// The bound is `lower_bound`, or with `adapt_lower_bound` an estimate that starts there. With `h = f − g`, before the step
+/// The bound is `lower_bound`, or with `adapt_lower_bound` an estimate that starts there. With `h = f − g`, before the
+/// step
 ///
 /// ```text
 /// bound ← max((λ·h + Σ m·p) / (2·c·λ), lower_bound)           where λ·h + Σ m·p < λ·c·bound
@@ -30,10 +31,11 @@ use crate::part::prelude::*;
 ///
 /// and after it `bound ← max((h + Σ m·p − τ·Σ m²/D / 2) / c, lower_bound)`.
 ///
-/// `m`, `v` and `g` go by leaf: where one is frozen or lacks a gradient they wait together, and `g` is the sum over the leaves of the
-/// step. `f` and its correction of bias go by all steps.
+/// `m`, `v` and `g` go by leaf: where one is frozen or lacks a gradient they wait together, and `g` is the sum over the
+/// leaves of the step. `f` and its correction of bias go by all steps.
 ///
-/// Defaults: `learning_rate` 0.01, `b1` 0.9, `b2` 0.999, `eps` 1e-8, `lower_bound` 0, `weight_decay` 0, the bound not adapted.
+/// Defaults: `learning_rate` 0.01, `b1` 0.9, `b2` 0.999, `eps` 1e-8, `lower_bound` 0, `weight_decay` 0, the bound not
+/// adapted.
 ///
 /// # Cost
 ///

@@ -43,9 +43,10 @@ use crate::transform::{PolyakVariant, ScaleByLearningRate, ScaleByPolyak, scale_
 ///
 /// # References
 ///
-/// Loizou, Vaswani, Laradji and Lacoste-Julien, [Stochastic Polyak step-size for SGD](https://arxiv.org/abs/2002.10542),
-/// 2020. Optax, [`polyak_sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none. Optax's manual
-/// has `scaling` multiply the step; there too it is applied before the step size is worked out, see above.
+/// Loizou, Vaswani, Laradji and Lacoste-Julien, [Stochastic Polyak step-size for
+/// SGD](https://arxiv.org/abs/2002.10542),
+/// 2020. Optax, [`polyak_sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none. Optax's
+///       manual has `scaling` multiply the step; there too it is applied before the step size is worked out, see above.
 pub fn polyak_sgd() -> PolyakSgd {
     PolyakSgd { chain: (scale_by_learning_rate(1.0), scale_by_polyak()) }
 }

@@ -24,8 +24,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter; one more for each parameter
-/// with momentum. Four passes; three without clipping or without the parameters' scale, two without both.
+/// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter; one more for each
+/// parameter with momentum. Four passes; three without clipping or without the parameters' scale, two without both.
 ///
 /// # Errors
 ///
@@ -48,10 +48,11 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # References
 ///
-/// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory cost](https://arxiv.org/abs/1804.04235),
-/// 2018. Optax, [`adafactor`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate must
-/// be given (none is 1 there); the momentum of `f64` leaves is `f64` unless `dtype_momentum` asks otherwise. PyTorch's
-/// `Adafactor` works the learning rate out of the step number too.
+/// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory
+/// cost](https://arxiv.org/abs/1804.04235),
+/// 2018. Optax, [`adafactor`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate
+///       must be given (none is 1 there); the momentum of `f64` leaves is `f64` unless `dtype_momentum` asks otherwise.
+///       PyTorch's `Adafactor` works the learning rate out of the step number too.
 pub fn adafactor(learning_rate: impl IntoHyperparam) -> Adafactor {
     Adafactor {
         weight_decay_mask: Mask::all(),

@@ -42,8 +42,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Zhao, Zhang, Chen, Wang, Anandkumar and Tian, [GaLore: memory-efficient LLM training by gradient low-rank
 /// projection](https://arxiv.org/abs/2403.03507), 2024, algorithm 2. Optax,
-/// [`contrib.galore`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as [`scale_by_galore`]; a mask is a
-/// [`Mask`].
+/// [`contrib.galore`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as [`scale_by_galore`]; a mask
+/// is a [`Mask`].
 pub fn galore(learning_rate: impl IntoHyperparam) -> Galore {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Galore { chain: (scale_by_galore(), decay, scale_by_learning_rate(learning_rate)) }

@@ -16,18 +16,18 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 ///           adam: adamw(adam_learning_rate, adam_b1, adam_b2, eps, adam_eps_root, adam_weight_decay, nesterov))
 /// ```
 ///
-/// The leaves with two axes are for muon, unless
-/// [`muon_weight_dimension_numbers`](Muon::muon_weight_dimension_numbers) say it for some leaves otherwise. Embeddings and
-/// output layers are matrices too, but are usually better off with adam: give them `None`.
+/// The leaves with two axes are for muon, unless [`muon_weight_dimension_numbers`](Muon::muon_weight_dimension_numbers)
+/// say it for some leaves otherwise. Embeddings and output layers are matrices too, but are usually better off with
+/// adam: give them `None`.
 ///
-/// Defaults: `ns_coeffs` Jordan's, `ns_steps` 5, `beta` 0.95, `eps` 1e-8, `weight_decay` 0 on all matrices, nesterov, not
-/// adaptive, Frobenius preconditioning; `adam_learning_rate` the same as `learning_rate`, `adam_b1` 0.9, `adam_b2` 0.999,
-/// `adam_eps_root` 0, `adam_weight_decay` 0.
+/// Defaults: `ns_coeffs` Jordan's, `ns_steps` 5, `beta` 0.95, `eps` 1e-8, `weight_decay` 0 on all matrices, nesterov,
+/// not adaptive, Frobenius preconditioning; `adam_learning_rate` the same as `learning_rate`, `adam_b1` 0.9, `adam_b2`
+/// 0.999, `adam_eps_root` 0, `adam_weight_decay` 0.
 ///
 /// # Cost
 ///
-/// One float of state for each element of a matrix, two for each other parameter; two passes, and between them the products
-/// of [`scale_by_muon`](crate::scale_by_muon).
+/// One float of state for each element of a matrix, two for each other parameter; two passes, and between them the
+/// products of [`scale_by_muon`](crate::scale_by_muon).
 ///
 /// # Errors
 ///
@@ -60,9 +60,10 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 ///
 /// # References
 ///
-/// Jordan et al., [Muon: an optimizer for hidden layers in neural networks](https://kellerjordan.github.io/posts/muon/),
-/// 2024. Optax, [`contrib.muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: dimension numbers need
-/// not be given for every leaf, see [`WeightDimensionNumbers`].
+/// Jordan et al., [Muon: an optimizer for hidden layers in neural
+/// networks](https://kellerjordan.github.io/posts/muon/),
+/// 2024. Optax, [`contrib.muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: dimension numbers
+///       need not be given for every leaf, see [`WeightDimensionNumbers`].
 pub fn muon(learning_rate: impl IntoHyperparam) -> Muon {
     let learning_rate = learning_rate.into();
     let decay = masked(add_decayed_weights(0.0), Mask::all());

@@ -14,11 +14,11 @@ use crate::wrapper::{Masked, masked};
 ///       scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// The leaves with two axes are matrices, unless [`weight_dimension_numbers`](Shampoo::weight_dimension_numbers) say it for some
-/// leaves otherwise; other leaves are scaled element by element.
+/// The leaves with two axes are matrices, unless [`weight_dimension_numbers`](Shampoo::weight_dimension_numbers) say it
+/// for some leaves otherwise; other leaves are scaled element by element.
 ///
-/// Defaults: `b2` 1, `eps` 1e-6, `momentum` 0.9, no nesterov, `weight_decay` 0 on all leaves, `precondition_frequency` 10,
-/// `max_precond_dim` 1024.
+/// Defaults: `b2` 1, `eps` 1e-6, `momentum` 0.9, no nesterov, `weight_decay` 0 on all leaves, `precondition_frequency`
+/// 10, `max_precond_dim` 1024.
 ///
 /// # Cost
 ///
@@ -26,8 +26,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_shampoo`] and [`trace`] give, or a pattern of the mask matches
-/// no leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_shampoo`] and [`trace`] give, or a pattern of the
+/// mask matches no leaf.
 ///
 /// # Example
 ///
@@ -47,8 +47,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # References
 ///
-/// Gupta, Koren and Singer, [Shampoo: preconditioned stochastic tensor optimization](https://arxiv.org/abs/1802.09568), 2018,
-/// algorithm 1. Optax has none. Differs: see [`scale_by_shampoo`]; no grafting of another optimizer's step size.
+/// Gupta, Koren and Singer, [Shampoo: preconditioned stochastic tensor optimization](https://arxiv.org/abs/1802.09568),
+/// 2018, algorithm 1. Optax has none. Differs: see [`scale_by_shampoo`]; no grafting of another optimizer's step size.
 pub fn shampoo(learning_rate: impl IntoHyperparam) -> Shampoo {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Shampoo { chain: (scale_by_shampoo(), trace(0.9), decay, scale_by_learning_rate(learning_rate)) }

@@ -34,9 +34,9 @@ use crate::transform::{ScaleByLearningRate, ScaleBySm3, scale_by_learning_rate, 
 ///
 /// # References
 ///
-/// Anil, Gupta, Koren and Singer, [Memory-efficient adaptive optimization](https://arxiv.org/abs/1901.11150), 2019, SM3-II.
-/// Optax, [`sm3`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate may be a schedule;
-/// leaves may be single numbers.
+/// Anil, Gupta, Koren and Singer, [Memory-efficient adaptive optimization](https://arxiv.org/abs/1901.11150), 2019,
+/// SM3-II. Optax, [`sm3`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate may
+/// be a schedule; leaves may be single numbers.
 pub fn sm3(learning_rate: impl IntoHyperparam) -> Sm3 {
     Sm3 { chain: (scale_by_sm3(), scale_by_learning_rate(learning_rate)) }
 }

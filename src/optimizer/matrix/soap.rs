@@ -3,7 +3,8 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// SOAP: [`adamw`](crate::adamw()) in the basis of Shampoo's preconditioner for matrices, and as it is for all other leaves.
+/// SOAP: [`adamw`](crate::adamw()) in the basis of Shampoo's preconditioner for matrices, and as it is for all other
+/// leaves.
 ///
 /// # Arithmetic
 ///
@@ -13,8 +14,8 @@ use crate::wrapper::{Masked, masked};
 ///       scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// The leaves with two axes are matrices, unless [`weight_dimension_numbers`](Soap::weight_dimension_numbers) say it for some
-/// leaves otherwise.
+/// The leaves with two axes are matrices, unless [`weight_dimension_numbers`](Soap::weight_dimension_numbers) say it
+/// for some leaves otherwise.
 ///
 /// Defaults: `b1` 0.95, `b2` 0.95, `eps` 1e-8, `weight_decay` 0.01 on all leaves, `shampoo_beta` as `b2`,
 /// `precondition_frequency` 10, `max_precond_dim` 10000.
@@ -25,7 +26,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_soap`] gives, or a pattern of the mask matches no leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_soap`] gives, or a pattern of the mask matches no
+/// leaf.
 ///
 /// # Example
 ///

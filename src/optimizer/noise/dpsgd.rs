@@ -2,12 +2,12 @@ use crate::optimizer::elementwise::{Sgd, sgd};
 use crate::schedule::IntoHyperparam;
 use crate::transform::{PerExample, Trace, differentially_private_aggregate};
 
-/// Differentially private stochastic gradient descent: each example's gradient is clipped, noise is added to their sum, and
-/// [`sgd`](crate::sgd()) goes against the mean.
+/// Differentially private stochastic gradient descent: each example's gradient is clipped, noise is added to their sum,
+/// and [`sgd`](crate::sgd()) goes against the mean.
 ///
-/// Steps are done by [`step_per_example`](PerExample::step_per_example), with a gradient for each example. How private a run
-/// is follows from `noise_multiplier`, the number of steps and the share of the examples that a batch has; it is not worked
-/// out here.
+/// Steps are done by [`step_per_example`](PerExample::step_per_example), with a gradient for each example. How private
+/// a run is follows from `noise_multiplier`, the number of steps and the share of the examples that a batch has; it is
+/// not worked out here.
 ///
 /// # Arithmetic
 ///

@@ -42,8 +42,8 @@ use crate::transform::{AddNoise, ScaleByLearningRate, add_noise, scale_by_learni
 ///
 /// Neelakantan et al., [Adding gradient noise improves learning for very deep
 /// networks](https://arxiv.org/abs/1511.06807), 2015. Optax,
-/// [`noisy_sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: other random numbers; the seed must
-/// be given.
+/// [`noisy_sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: other random numbers; the seed
+/// must be given.
 pub fn noisy_sgd(learning_rate: impl IntoHyperparam, seed: u64) -> NoisySgd {
     NoisySgd { chain: (add_noise(0.01, 0.55, seed), scale_by_learning_rate(learning_rate)) }
 }

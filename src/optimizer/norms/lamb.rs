@@ -3,7 +3,8 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// LAMB: [`adamw`](crate::adamw()) with each leaf's step in proportion to the norm of its parameters, for large batches.
+/// LAMB: [`adamw`](crate::adamw()) with each leaf's step in proportion to the norm of its parameters, for large
+/// batches.
 ///
 /// # Arithmetic
 ///
@@ -23,7 +24,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_adam`] gives, or a pattern of the mask matches no leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_adam`] gives, or a pattern of the mask matches no
+/// leaf.
 ///
 /// # Example
 ///
@@ -44,8 +46,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// You and others, [Large batch optimization for deep learning: training BERT in 76
 /// minutes](https://arxiv.org/abs/1904.00962), 2019, algorithm 2, with the identity for φ. Optax,
-/// [`lamb`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; moments of 16-bit
-/// leaves are `f32` unless `mu_dtype` and `nu_dtype` ask otherwise. PyTorch has no LAMB.
+/// [`lamb`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; moments of
+/// 16-bit leaves are `f32` unless `mu_dtype` and `nu_dtype` ask otherwise. PyTorch has no LAMB.
 pub fn lamb(learning_rate: impl IntoHyperparam) -> Lamb {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     let rate = scale_by_learning_rate(learning_rate);

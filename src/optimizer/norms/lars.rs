@@ -43,8 +43,8 @@ use crate::wrapper::{Masked, masked};
 /// # References
 ///
 /// You, Gitman and Ginsburg, [Large batch training of convolutional networks](https://arxiv.org/abs/1708.03888), 2017,
-/// algorithm 1. Optax, [`lars`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`];
-/// norms are summed in `f64`. The paper's norm of a step is `‖g‖ + weight_decay·‖p‖`, here and in Optax it is
+/// algorithm 1. Optax, [`lars`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a
+/// [`Mask`]; norms are summed in `f64`. The paper's norm of a step is `‖g‖ + weight_decay·‖p‖`, here and in Optax it is
 /// `‖g + weight_decay·p‖`.
 pub fn lars(learning_rate: impl IntoHyperparam) -> Lars {
     let decay = masked(add_decayed_weights(0.0), Mask::all());

@@ -13,8 +13,8 @@ use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_r
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, half of [`adam`](crate::adam())'s. Two passes, of which the first reads and adds
-/// up.
+/// One float of state for each parameter, half of [`adam`](crate::adam())'s. Two passes, of which the first reads and
+/// adds up.
 ///
 /// # Errors
 ///
@@ -40,8 +40,8 @@ use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_r
 ///
 /// Ginsburg and others, [Stochastic gradient methods with layer-wise adaptive moments for training of deep
 /// networks](https://arxiv.org/abs/1905.11286), 2019, algorithm 1. Optax,
-/// [`novograd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the squared norm is summed and kept
-/// in `f64`.
+/// [`novograd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the squared norm is summed and
+/// kept in `f64`.
 pub fn novograd(learning_rate: impl IntoHyperparam) -> Novograd {
     Novograd { chain: (scale_by_novograd().eps(1e-6), scale_by_learning_rate(learning_rate)) }
 }

@@ -5,12 +5,13 @@ use crate::range::DECAY;
 
 /// AdamW by D-adaptation: it finds its learning rate by itself, from how the gradients agree with each other.
 ///
-/// It estimates the distance `d` from the first parameters to the solution from below; the estimate only grows. A schedule
-/// for `learning_rate` is relative to it, with 1 for the peak.
+/// It estimates the distance `d` from the first parameters to the solution from below; the estimate only grows. A
+/// schedule for `learning_rate` is relative to it, with 1 for the peak.
 ///
 /// # Arithmetic
 ///
-/// At step `t`, counted from 1, with `b1, b2 = betas`, `b3 = √b2` and `lr = d · learning_rate · √(1 − b2ᵗ) / (1 − b1ᵗ)`:
+/// At step `t`, counted from 1, with `b1, b2 = betas`, `b3 = √b2` and `lr = d · learning_rate · √(1 − b2ᵗ) / (1 −
+/// b1ᵗ)`:
 ///
 /// ```text
 /// a = Σ u·s / (√v + eps)                               sums over all leaves, in f64; s and v from before
@@ -30,8 +31,8 @@ use crate::range::DECAY;
 ///
 /// # Errors
 ///
-/// `init` fails if a beta is not in `[0, 1)`, `eps` is negative or not finite, `estim_lr0` is not positive and finite, or
-/// `weight_decay` is not finite.
+/// `init` fails if a beta is not in `[0, 1)`, `eps` is negative or not finite, `estim_lr0` is not positive and finite,
+/// or `weight_decay` is not finite.
 ///
 /// # Example
 ///
@@ -54,9 +55,9 @@ use crate::range::DECAY;
 ///
 /// # References
 ///
-/// Defazio and Mishchenko, [Learning-rate-free learning by D-adaptation](https://arxiv.org/abs/2301.07733), 2023, algorithm 5.
-/// Optax, [`contrib.dadapt_adamw`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: while all gradients
-/// have been zero the estimate stays, where Optax divides 0 by 0 and is NaN ever after.
+/// Defazio and Mishchenko, [Learning-rate-free learning by D-adaptation](https://arxiv.org/abs/2301.07733), 2023,
+/// algorithm 5. Optax, [`contrib.dadapt_adamw`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
+/// while all gradients have been zero the estimate stays, where Optax divides 0 by 0 and is NaN ever after.
 pub fn dadapt_adamw() -> DadaptAdamw {
     DadaptAdamw::with()
 }
@@ -89,8 +90,8 @@ impl DadaptAdamw {
     }
 }
 
-/// What [`dadapt_adamw`](dadapt_adamw()) remembers, besides the arrays `exp_avg`, the first moments with the learning rate in them,
-/// `exp_avg_sq`, the second moments, and `grad_sum`, the running sum `s` of gradients.
+/// What [`dadapt_adamw`](dadapt_adamw()) remembers, besides the arrays `exp_avg`, the first moments with the learning
+/// rate in them, `exp_avg_sq`, the second moments, and `grad_sum`, the running sum `s` of gradients.
 #[derive(Clone, Debug)]
 pub struct DadaptAdamwState {
     /// Steps done.
@@ -110,7 +111,8 @@ state_fields!(DadaptAdamwState { count, updates, estim_lr, numerator_weighted })
 pub struct DadaptAdamwRun {
     clock: Clock,
     betas: [f64; 3],
-    /// The learning rate before the means are corrected for where they began, and for a leaf that was updated in every step.
+    /// The learning rate before the means are corrected for where they began, and for a leaf that was updated in every
+    /// step.
     uncorrected: f64,
     rate: f64,
     eps: f64,
@@ -138,8 +140,8 @@ impl TwoPasses for DadaptAdamw {
     type Run = DadaptAdamwRun;
     type Slots<C: Real> = [C; 3];
     type Sums<W: Real> = [W; 2];
-    /// What of the running means is kept, how much of the gradient or its square is taken; what is added to roots, and the decay
-    /// of the weights.
+    /// What of the running means is kept, how much of the gradient or its square is taken; what is added to roots, and
+    /// the decay of the weights.
     type First<C: Real> = ([[C; 3]; 2], [C; 2]);
     type Second<C: Real> = ();
 

@@ -5,8 +5,8 @@ use crate::range::DECAY;
 
 /// Prodigy: AdamW that finds its learning rate by itself, from how far the parameters have come.
 ///
-/// It estimates the distance `d` from the first parameters to the solution from below; the estimate only grows. A schedule
-/// for `learning_rate` is relative to it, with 1 for the peak.
+/// It estimates the distance `d` from the first parameters to the solution from below; the estimate only grows. A
+/// schedule for `learning_rate` is relative to it, with 1 for the peak.
 ///
 /// # Arithmetic
 ///
@@ -23,8 +23,8 @@ use crate::range::DECAY;
 /// d ← d'
 /// ```
 ///
-/// Defaults: `learning_rate` 1, `betas` (0.9, 0.999), `eps` 1e-8, `estim_lr0` 1e-6, `estim_lr_coef` 1, `weight_decay` 0, no
-/// safeguard.
+/// Defaults: `learning_rate` 1, `betas` (0.9, 0.999), `eps` 1e-8, `estim_lr0` 1e-6, `estim_lr_coef` 1, `weight_decay`
+/// 0, no safeguard.
 ///
 /// # Cost
 ///
@@ -32,8 +32,8 @@ use crate::range::DECAY;
 ///
 /// # Errors
 ///
-/// `init` fails if a beta is not in `[0, 1)`, `eps` is negative or not finite, `estim_lr0` is not positive and finite, or
-/// `estim_lr_coef` or `weight_decay` is not finite.
+/// `init` fails if a beta is not in `[0, 1)`, `eps` is negative or not finite, `estim_lr0` is not positive and finite,
+/// or `estim_lr_coef` or `weight_decay` is not finite.
 ///
 /// # Example
 ///
@@ -56,9 +56,10 @@ use crate::range::DECAY;
 ///
 /// # References
 ///
-/// Mishchenko and Defazio, [Prodigy: an expeditiously adaptive parameter-free learner](https://arxiv.org/abs/2306.06101),
-/// 2023, algorithm 4. Optax, [`contrib.prodigy`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: while all
-/// gradients have been zero the estimate stays, where Optax divides 0 by 0 and is NaN ever after.
+/// Mishchenko and Defazio, [Prodigy: an expeditiously adaptive parameter-free
+/// learner](https://arxiv.org/abs/2306.06101), 2023, algorithm 4. Optax,
+/// [`contrib.prodigy`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: while all gradients have been
+/// zero the estimate stays, where Optax divides 0 by 0 and is NaN ever after.
 pub fn prodigy() -> Prodigy {
     Prodigy::with()
 }
@@ -99,8 +100,8 @@ impl Prodigy {
     }
 }
 
-/// What [`prodigy`](prodigy()) remembers, besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments, `grad_sum`, the
-/// running sum `s` of gradients, and `params0`, the first parameters.
+/// What [`prodigy`](prodigy()) remembers, besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments,
+/// `grad_sum`, the running sum `s` of gradients, and `params0`, the first parameters.
 #[derive(Clone, Debug)]
 pub struct ProdigyState {
     /// Steps done.
@@ -122,7 +123,8 @@ pub struct ProdigyRun {
     betas: [f64; 3],
     /// The estimate before this step, and after it.
     estimates: [f64; 2],
-    /// The learning rate before the means are corrected for where they began, and for a leaf that was updated in every step.
+    /// The learning rate before the means are corrected for where they began, and for a leaf that was updated in every
+    /// step.
     uncorrected: f64,
     rate: f64,
     /// What `s` grows by for each unit of gradient.

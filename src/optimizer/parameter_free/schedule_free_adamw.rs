@@ -17,7 +17,8 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 /// rate = warmup_constant(0, learning_rate, warmup_steps)
 /// ```
 ///
-/// Defaults: `learning_rate` 0.0025, no warm-up, `b1` 0.9, `b2` 0.999, `eps` 1e-8, `weight_decay` 0, `weight_lr_power` 2.
+/// Defaults: `learning_rate` 0.0025, no warm-up, `b1` 0.9, `b2` 0.999, `eps` 1e-8, `weight_decay` 0, `weight_lr_power`
+/// 2.
 ///
 /// # Cost
 ///
@@ -47,8 +48,8 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 /// # References
 ///
 /// Defazio and others, [The road less scheduled](https://arxiv.org/abs/2405.15682), 2024. Optax,
-/// [`contrib.schedule_free_adamw`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: a `learning_rate` may be
-/// a schedule also where there is a warm-up, and 0 `warmup_steps` are none, where Optax's rate stays 0.
+/// [`contrib.schedule_free_adamw`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: a `learning_rate`
+/// may be a schedule also where there is a warm-up, and 0 `warmup_steps` are none, where Optax's rate stays 0.
 pub fn schedule_free_adamw() -> ScheduleFreeAdamw {
     let rms = scale_by_rms().decay(0.999).eps_in_sqrt(false).bias_correction(true);
     let base = (rms, add_decayed_weights(0.0), scale_by_learning_rate(0.0025));

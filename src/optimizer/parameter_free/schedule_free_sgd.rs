@@ -43,8 +43,8 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 /// # References
 ///
 /// Defazio and others, [The road less scheduled](https://arxiv.org/abs/2405.15682), 2024. Optax,
-/// [`contrib.schedule_free_sgd`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: a `learning_rate` may be
-/// a schedule also where there is a warm-up, and 0 `warmup_steps` are none, where Optax's rate stays 0.
+/// [`contrib.schedule_free_sgd`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: a `learning_rate`
+/// may be a schedule also where there is a warm-up, and 0 `warmup_steps` are none, where Optax's rate stays 0.
 pub fn schedule_free_sgd() -> ScheduleFreeSgd {
     let base = (add_decayed_weights(0.0), scale_by_learning_rate(1.0));
     ScheduleFreeSgd { learning_rate: 1.0.into(), warmup_steps: None, chain: schedule_free(base, 1.0) }

@@ -2,7 +2,8 @@
 
 use crate::schedule::{Hyperparam, Schedule, from_fn, warmup_constant};
 
-/// The learning rate with a warm-up from 0 in so many steps in front of it; of a schedule, at each step to its value there.
+/// The learning rate with a warm-up from 0 in so many steps in front of it; of a schedule, at each step to its value
+/// there.
 pub(super) fn warmed_up(learning_rate: &Hyperparam, steps: Option<u64>) -> Hyperparam {
     match (learning_rate, steps.filter(|steps| *steps > 0)) {
         (_, None) => learning_rate.clone(),

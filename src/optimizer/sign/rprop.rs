@@ -11,8 +11,8 @@ use crate::transform::{Scale, ScaleByRprop, scale, scale_by_rprop};
 /// chain(scale_by_rprop(learning_rate, eta_minus, eta_plus, min_step_size, max_step_size), scale(-1))
 /// ```
 ///
-/// Defaults: `eta_minus` 0.5, `eta_plus` 1.2, `min_step_size` 1e-6, `max_step_size` 50. `learning_rate` is the size of the
-/// first step only.
+/// Defaults: `eta_minus` 0.5, `eta_plus` 1.2, `min_step_size` 1e-6, `max_step_size` 50. `learning_rate` is the size of
+/// the first step only.
 ///
 /// # Cost
 ///
@@ -40,8 +40,8 @@ use crate::transform::{Scale, ScaleByRprop, scale, scale_by_rprop};
 ///
 /// # References
 ///
-/// As [`scale_by_rprop`]. Optax, [`rprop`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: Optax's
-/// update is always that of the step before.
+/// As [`scale_by_rprop`]. Optax, [`rprop`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs:
+/// Optax's update is always that of the step before.
 pub fn rprop(learning_rate: impl IntoHyperparam) -> Rprop {
     Rprop { chain: (scale_by_rprop(learning_rate), scale(-1.0)) }
 }

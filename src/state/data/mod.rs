@@ -16,8 +16,9 @@ use super::{ItemMut, ItemName, ItemSpec, Kind, Owner, Single, exact};
 /// For small states that go into a larger document of your own, a log, a message, a test. What is large goes into a
 /// checkpoint (feature `checkpoint`), which is written without a copy, and has check sums.
 ///
-/// Every bit comes back: in formats for people numbers are text, of a NaN its bits; in binary formats arrays are their bytes.
-/// Arrays are in row-major order; the state that is loaded has the memory order of the parameters it is loaded for.
+/// Every bit comes back: in formats for people numbers are text, of a NaN its bits; in binary formats arrays are their
+/// bytes. Arrays are in row-major order; the state that is loaded has the memory order of the parameters it is loaded
+/// for.
 ///
 /// # Example
 ///

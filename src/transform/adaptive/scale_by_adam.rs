@@ -66,8 +66,8 @@ part! {
     options {
         /// Type of the first moment; if none is said, the one that arithmetic is done in.
         mu_dtype: Option<DType> = None;
-        /// Type of the second moment; if none is said, the one that arithmetic is done in. A 16-bit second moment hardly moves
-        /// once it is large: `1 − b2` of it is less than half its last bit.
+        /// Type of the second moment; if none is said, the one that arithmetic is done in. A 16-bit second moment
+        /// hardly moves once it is large: `1 − b2` of it is less than half its last bit.
         nu_dtype: Option<DType> = None;
         /// Whether the first moment looks one step ahead.
         nesterov: bool = false;

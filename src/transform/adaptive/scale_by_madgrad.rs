@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 
-/// Goes part of the way to the minimizer of a model made of all gradients so far, measured from where the parameters began:
-/// dual averaging, scaled by a cube root.
+/// Goes part of the way to the minimizer of a model made of all gradients so far, measured from where the parameters
+/// began: dual averaging, scaled by a cube root.
 ///
 /// The update is the step itself, not its direction: nothing that scales it follows.
 ///
@@ -19,8 +19,9 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter. Fuses; reads parameters. The cube root is worked out in the type of
-/// the arithmetic, by multiplications, to two units in the last place; it takes longer than the memory (`docs/performance.md`).
+/// Three floats of state for each parameter. Fuses; reads parameters. The cube root is worked out in the type of the
+/// arithmetic, by multiplications, to two units in the last place; it takes longer than the memory
+/// (`docs/performance.md`).
 ///
 /// # Errors
 ///

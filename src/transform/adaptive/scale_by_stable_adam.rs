@@ -5,9 +5,9 @@ use crate::transform::rescale::{factor_in, shrink};
 
 /// Scales updates as Adam does, and makes the step of a leaf smaller where its second moment is behind the gradients.
 ///
-/// The second moment is slow: when gradients grow all at once, as they do in embeddings, it is too small for a while and
-/// Adam's steps are too large. How much too large is measured for each leaf, and its step, decay of weights included, divided
-/// by that.
+/// The second moment is slow: when gradients grow all at once, as they do in embeddings, it is too small for a while
+/// and Adam's steps are too large. How much too large is measured for each leaf, and its step, decay of weights
+/// included, divided by that.
 ///
 /// # Arithmetic
 ///
@@ -27,13 +27,13 @@ use crate::transform::rescale::{factor_in, shrink};
 ///
 /// # Errors
 ///
-/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` is not positive and finite, `weight_decay` is not finite, or a
-/// pattern of the mask matches no leaf.
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` is not positive and finite, `weight_decay` is not finite, or
+/// a pattern of the mask matches no leaf.
 ///
 /// # Example
 ///
-/// After a gradient of 1 comes one of 7, and the second moment is `v̂ = (1/4 + 49/2) / (3/4) = 33`. Adam's step would be
-/// `7 / √33`, more than 1, and so is the measure:
+/// After a gradient of 1 comes one of 7, and the second moment is `v̂ = (1/4 + 49/2) / (3/4) = 33`. Adam's step would
+/// be `7 / √33`, more than 1, and so is the measure:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -50,8 +50,8 @@ use crate::transform::rescale::{factor_in, shrink};
 /// # References
 ///
 /// Wortsman, Dettmers, Zettlemoyer, Morcos, Farhadi and Schmidt, [Stable and low-precision training for large-scale
-/// vision-language models](https://arxiv.org/abs/2304.13013), 2023, algorithm 2. Optax has none. Differs: bias is corrected
-/// when a moment is used, which is the same but for rounding.
+/// vision-language models](https://arxiv.org/abs/2304.13013), 2023, algorithm 2. Optax has none. Differs: bias is
+/// corrected when a moment is used, which is the same but for rounding.
 pub fn scale_by_stable_adam() -> ScaleByStableAdam {
     ScaleByStableAdam::with()
 }

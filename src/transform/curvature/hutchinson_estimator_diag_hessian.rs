@@ -14,10 +14,10 @@ use crate::state::RandomKey;
 /// u ← z·(∇loss(p + h·z) − ∇loss(p − h·z)) / 2h
 /// ```
 ///
-/// Its mean over the signs is the diagonal, up to terms of the order of `h²`; where the Hessian is diagonal every estimate is
-/// exact. By default `h` is the cube root of the spacing of numbers near 1 in the widest-spaced type of the leaves, which
-/// balances the error of the difference with that of rounding for parameters and gradients of a size near 1: 0.005 for
-/// `f32`, 6e-6 for `f64`.
+/// Its mean over the signs is the diagonal, up to terms of the order of `h²`; where the Hessian is diagonal every
+/// estimate is exact. By default `h` is the cube root of the spacing of numbers near 1 in the widest-spaced type of the
+/// leaves, which balances the error of the difference with that of rounding for parameters and gradients of a size near
+/// 1: 0.005 for `f32`, 6e-6 for `f64`.
 ///
 /// Each sign is a function of the seed, the step, the leaf's path, and the element's place in row-major order.
 ///
@@ -51,8 +51,8 @@ use crate::state::RandomKey;
 /// # References
 ///
 /// Hutchinson, [A stochastic estimator of the trace of the influence matrix for Laplacian smoothing
-/// splines](https://doi.org/10.1080/03610918908812806), 1989; Bekas, Kokiopoulou and Saad, [An estimator for the diagonal of
-/// a matrix](https://doi.org/10.1016/j.apnum.2007.01.003), 2007. Optax,
+/// splines](https://doi.org/10.1080/03610918908812806), 1989; Bekas, Kokiopoulou and Saad, [An estimator for the
+/// diagonal of a matrix](https://doi.org/10.1016/j.apnum.2007.01.003), 2007. Optax,
 /// [`contrib.hutchinson_estimator_diag_hessian`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: the
 /// Hessian times a vector is a difference of gradients, not a derivative of them; other random numbers.
 pub fn hutchinson_estimator_diag_hessian(random_seed: u64) -> HutchinsonEstimatorDiagHessian {

@@ -21,9 +21,9 @@ use crate::tree::{Cursor, dense_strides};
 /// u ← q
 /// ```
 ///
-/// At the first step there is no difference yet, and `γ = min(1, 1/‖u‖)`: a step of length 1 at most. Inner products are
-/// summed in `f64` over all leaves in order, each in row-major order whatever its memory order; vectors are in the type
-/// that arithmetic is done in.
+/// At the first step there is no difference yet, and `γ = min(1, 1/‖u‖)`: a step of length 1 at most. Inner products
+/// are summed in `f64` over all leaves in order, each in row-major order whatever its memory order; vectors are in the
+/// type that arithmetic is done in.
 ///
 /// # Cost
 ///
@@ -57,9 +57,9 @@ use crate::tree::{Cursor, dense_strides};
 ///
 /// Liu and Nocedal, [On the limited memory BFGS method for large scale
 /// optimization](https://doi.org/10.1007/BF01589116), 1989; Nocedal and Wright, Numerical Optimization, 1999, algorithm
-/// 7.4. Optax, [`scale_by_lbfgs`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: inner products
-/// are summed in `f64`. Neither tests the curvature `s_jᵀ y_j` for its sign; a line search with the Wolfe conditions keeps
-/// it positive, and so does a convex loss.
+/// 7.4. Optax, [`scale_by_lbfgs`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: inner
+/// products are summed in `f64`. Neither tests the curvature `s_jᵀ y_j` for its sign; a line search with the Wolfe
+/// conditions keeps it positive, and so does a convex loss.
 pub fn scale_by_lbfgs() -> ScaleByLbfgs {
     ScaleByLbfgs::with()
 }

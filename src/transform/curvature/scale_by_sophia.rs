@@ -3,8 +3,9 @@ use crate::transform::moment::Mean;
 
 /// Divides a running mean of the updates by a running mean of the Hessian's diagonal, and clips the quotient.
 ///
-/// The diagonal is what `hessian_diagonal_fn`, a transformation, makes of the updates every `update_interval` steps, such as
-/// a [`hutchinson_estimator_diag_hessian`](crate::hutchinson_estimator_diag_hessian); what that needs is then needed here.
+/// The diagonal is what `hessian_diagonal_fn`, a transformation, makes of the updates every `update_interval` steps,
+/// such as a [`hutchinson_estimator_diag_hessian`](crate::hutchinson_estimator_diag_hessian); what that needs is then
+/// needed here.
 ///
 /// # Arithmetic
 ///
@@ -50,9 +51,9 @@ use crate::transform::moment::Mean;
 ///
 /// Liu, Li, Hall, Liang and Ma, [Sophia: a scalable stochastic second-order optimizer for language model
 /// pre-training](https://arxiv.org/abs/2305.14342), 2023, algorithm 3. Optax,
-/// [`contrib.sophia`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: the share of elements that are not
-/// clipped is in the state instead of being printed. Differs from the paper, as Optax: there the estimate is used in the step
-/// that makes it.
+/// [`contrib.sophia`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: the share of elements that are
+/// not clipped is in the state instead of being printed. Differs from the paper, as Optax: there the estimate is used
+/// in the step that makes it.
 pub fn scale_by_sophia<H: Stage>(hessian_diagonal_fn: H) -> ScaleBySophia<H> {
     ScaleBySophia::with(hessian_diagonal_fn)
 }
@@ -87,7 +88,8 @@ impl<H> ScaleBySophia<H> {
 }
 
 memory! {
-    /// What [`scale_by_sophia`] remembers, besides the arrays `mu`, the mean of the updates, and `nu`, that of the diagonals.
+    /// What [`scale_by_sophia`] remembers, besides the arrays `mu`, the mean of the updates, and `nu`, that of the
+    /// diagonals.
     pub SophiaMemory {
         count: Count,
         updates: PerLeaf<Count>,
@@ -105,8 +107,8 @@ memory! {
 pub type ScaleBySophiaState<H> = WrapperState<SophiaMemory, H>;
 
 impl SophiaMemory {
-    /// Which part of the elements was not clipped in the last step. The authors would see it between 0.1 and 0.5; a larger
-    /// `gamma` makes it larger.
+    /// Which part of the elements was not clipped in the last step. The authors would see it between 0.1 and 0.5; a
+    /// larger `gamma` makes it larger.
     pub fn win_rate(&self) -> f64 {
         self.win_rate.get()
     }

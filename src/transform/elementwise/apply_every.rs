@@ -41,9 +41,9 @@ use core::hint::select_unpredictable;
 ///
 /// # References
 ///
-/// Optax, [`apply_every`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: zeros are assigned,
-/// not multiplied by, so that a NaN is in the sum that it belongs to and nowhere else; the count goes on instead of starting
-/// again.
+/// Optax, [`apply_every`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: zeros are
+/// assigned, not multiplied by, so that a NaN is in the sum that it belongs to and nowhere else; the count goes on
+/// instead of starting again.
 pub fn apply_every(k: u64) -> ApplyEvery {
     ApplyEvery::with().k(k)
 }

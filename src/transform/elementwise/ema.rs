@@ -38,9 +38,9 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, section 3. Optax,
-/// [`ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a 16-bit leaf is `f32`
-/// unless `accumulator_dtype` asks otherwise.
+/// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, section 3.
+/// Optax, [`ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a 16-bit leaf
+/// is `f32` unless `accumulator_dtype` asks otherwise.
 pub fn ema(decay: impl IntoHyperparam) -> Ema {
     Ema::with(decay)
 }

@@ -33,8 +33,8 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// Optax, [`scale_by_learning_rate`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: there is
-/// no default of "none", with which a chain would climb; the state does not depend on whether a schedule is given.
+/// Optax, [`scale_by_learning_rate`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: there
+/// is no default of "none", with which a chain would climb; the state does not depend on whether a schedule is given.
 pub fn scale_by_learning_rate(learning_rate: impl IntoHyperparam) -> ScaleByLearningRate {
     ScaleByLearningRate::with(learning_rate)
 }

@@ -84,8 +84,8 @@ impl RuleWithMemory for ZeroNans {
     #[inline(always)]
     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, nans: &mut [u32]) -> C {
         nans[0] += u32::from(u.is_nan());
-        // The sum of its positive and its negative part. With a choice between zero and `u`, the loop would become one of
-        // stores that are only done for NaNs, and those are slow.
+        // The sum of its positive and its negative part. With a choice between zero and `u`, the loop would become one
+        // of stores that are only done for NaNs, and those are slow.
         let zero = C::zero();
         (if u > zero { u } else { zero }) + (if u < zero { u } else { zero })
     }

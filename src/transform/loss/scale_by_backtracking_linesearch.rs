@@ -2,7 +2,8 @@ use super::linesearch::{Backtracking, Point, Stretch, TreeLine};
 use crate::needs;
 use crate::part::prelude::*;
 
-/// Multiplies the updates by a step size at which the loss decreases by enough, found by trying shorter and shorter ones.
+/// Multiplies the updates by a step size at which the loss decreases by enough, found by trying shorter and shorter
+/// ones.
 ///
 /// Put it last: what comes after it would change the step that was tried. The updates must go downhill, as those of
 /// [`sgd`](crate::sgd()) do; those of [`adam`](crate::adam()) need not.
@@ -17,15 +18,15 @@ use crate::part::prelude::*;
 /// u ← t·u
 /// ```
 ///
-/// After `max_backtracking_steps + 1` evaluations the last `t` is taken, with `decrease_error` in the state positive. If
-/// the loss there is not finite, or there was no slope to begin with, `t` is 0: the updates are zero, whatever they were.
-/// Everything about `t` is in `f64`, sums over elements too; the loss is evaluated at the parameters that the step leads
-/// to, rounded to their types.
+/// After `max_backtracking_steps + 1` evaluations the last `t` is taken, with `decrease_error` in the state positive.
+/// If the loss there is not finite, or there was no slope to begin with, `t` is 0: the updates are zero, whatever they
+/// were. Everything about `t` is in `f64`, sums over elements too; the loss is evaluated at the parameters that the
+/// step leads to, rounded to their types.
 ///
 /// # Cost
 ///
-/// One float of room for each parameter. One more pass; reads parameters. `1` to `max_backtracking_steps + 1` evaluations
-/// of the loss, usually one.
+/// One float of room for each parameter. One more pass; reads parameters. `1` to `max_backtracking_steps + 1`
+/// evaluations of the loss, usually one.
 ///
 /// # Errors
 ///
@@ -56,9 +57,9 @@ use crate::part::prelude::*;
 /// Armijo, [Minimization of functions having Lipschitz continuous first partial
 /// derivatives](https://doi.org/10.2140/pjm.1966.16.1), 1966; Vaswani and others, [Painless stochastic gradient:
 /// interpolation, line-search, and convergence rates](https://arxiv.org/abs/1905.09997), 2019. Optax,
-/// [`scale_by_backtracking_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: after a
-/// search that ended at 0 the next one starts anew, where Optax stays at 0 for good; a loss of −∞ is not accepted; in the
-/// state the value after a search that ended at 0 is that of where it stayed; no `store_grad`, since
+/// [`scale_by_backtracking_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
+/// after a search that ended at 0 the next one starts anew, where Optax stays at 0 for good; a loss of −∞ is not
+/// accepted; in the state the value after a search that ended at 0 is that of where it stayed; no `store_grad`, since
 /// [`minimize_step`](crate::Minimize::minimize_step) keeps the gradient of what it evaluates.
 pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleByBacktrackingLinesearch {
     ScaleByBacktrackingLinesearch::with(max_backtracking_steps)

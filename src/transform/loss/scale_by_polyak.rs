@@ -2,11 +2,11 @@ use crate::needs::Value;
 use crate::recipe::words;
 use crate::transform::rescale::{Rescale, Updates};
 
-/// Multiplies updates by Polyak's step size: how far the loss is above its least value, for each unit of the squared norm
-/// of the gradient.
+/// Multiplies updates by Polyak's step size: how far the loss is above its least value, for each unit of the squared
+/// norm of the gradient.
 ///
-/// A step needs the [value](crate::extra::value) of the loss. If the loss were linear, the step would lead to where it is
-/// `f_min`.
+/// A step needs the [value](crate::extra::value) of the loss. If the loss were linear, the step would lead to where it
+/// is `f_min`.
 ///
 /// # Arithmetic
 ///
@@ -16,8 +16,8 @@ use crate::transform::rescale::{Rescale, Updates};
 /// u ← u · min(gap / (n + eps), max_learning_rate)
 /// ```
 ///
-/// Where `n + eps` is not more than 2.2e-16, the update is 0: there is nothing to divide by. With `sps` a loss below `f_min`
-/// gives a negative step.
+/// Where `n + eps` is not more than 2.2e-16, the update is 0: there is nothing to divide by. With `sps` a loss below
+/// `f_min` gives a negative step.
 ///
 /// # Cost
 ///
@@ -45,9 +45,9 @@ use crate::transform::rescale::{Rescale, Updates};
 ///
 /// # References
 ///
-/// Polyak, Introduction to optimization, 1987, section 5.3; Loizou, Vaswani, Laradji and Lacoste-Julien, [Stochastic Polyak
-/// step-size for SGD](https://arxiv.org/abs/2002.10542), 2020, equation 4 with c = 1; Garrigos, Gower and Schaipp, [Function
-/// value learning](https://arxiv.org/abs/2307.14528), 2023, for `sps+`. Optax,
+/// Polyak, Introduction to optimization, 1987, section 5.3; Loizou, Vaswani, Laradji and Lacoste-Julien, [Stochastic
+/// Polyak step-size for SGD](https://arxiv.org/abs/2002.10542), 2020, equation 4 with c = 1; Garrigos, Gower and
+/// Schaipp, [Function value learning](https://arxiv.org/abs/2307.14528), 2023, for `sps+`. Optax,
 /// [`scale_by_polyak`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum is `f64`.
 pub fn scale_by_polyak() -> ScaleByPolyak {
     ScaleByPolyak::with()

@@ -3,11 +3,11 @@ use crate::needs;
 use crate::part::prelude::*;
 use crate::recipe::words;
 
-/// Multiplies the updates by a step size that satisfies the strong Wolfe conditions: the loss decreases by enough, and its
-/// slope along the updates becomes flat enough.
+/// Multiplies the updates by a step size that satisfies the strong Wolfe conditions: the loss decreases by enough, and
+/// its slope along the updates becomes flat enough.
 ///
-/// It is what quasi-Newton methods such as [`scale_by_lbfgs`](crate::scale_by_lbfgs) need, which learn from how the slope
-/// changes. Put it last: what comes after it would change the step that was tried.
+/// It is what quasi-Newton methods such as [`scale_by_lbfgs`](crate::scale_by_lbfgs) need, which learn from how the
+/// slope changes. Put it last: what comes after it would change the step that was tried.
 ///
 /// # Arithmetic
 ///
@@ -21,14 +21,15 @@ use crate::recipe::words;
 /// ```
 ///
 /// The second form of the first condition is for the neighbourhood of a minimum, where differences of `φ` are rounding
-/// errors and its slope is not. First `t` is multiplied by `increase_factor` until there must be such a point between two
-/// that were tried. Then that interval is narrowed down, at the minimum of a cubic, of a parabola, or in the middle.
+/// errors and its slope is not. First `t` is multiplied by `increase_factor` until there must be such a point between
+/// two that were tried. Then that interval is narrowed down, at the minimum of a cubic, of a parabola, or in the
+/// middle.
 ///
-/// The search ends early after `max_linesearch_steps` evaluations, at `max_learning_rate`, or once the interval is shorter
-/// than `stepsize_precision`. Then the point of the lowest loss at which the first condition holds is taken, or if there
-/// is none the last point, if the loss is at least lower there: otherwise `t` is 0, and the updates are zero, whatever
-/// they were. What was violated is in the state. Everything about `t` is in `f64`, sums over elements too; the loss is evaluated
-/// at the parameters that the step leads to, rounded to their types.
+/// The search ends early after `max_linesearch_steps` evaluations, at `max_learning_rate`, or once the interval is
+/// shorter than `stepsize_precision`. Then the point of the lowest loss at which the first condition holds is taken, or
+/// if there is none the last point, if the loss is at least lower there: otherwise `t` is 0, and the updates are zero,
+/// whatever they were. What was violated is in the state. Everything about `t` is in `f64`, sums over elements too; the
+/// loss is evaluated at the parameters that the step leads to, rounded to their types.
 ///
 /// # Cost
 ///
@@ -61,11 +62,13 @@ use crate::recipe::words;
 ///
 /// # References
 ///
-/// Nocedal and Wright, [Numerical Optimization](https://doi.org/10.1007/978-0-387-40065-5), 1999, algorithms 3.5 and 3.6;
-/// Hager and Zhang, [Algorithm 851: CG_DESCENT](https://doi.org/10.1145/1132973.1132979), 2006, for the approximate
-/// condition. Optax, [`scale_by_zoom_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
-/// a search that finds no lower point does not step, where Optax goes to the last point however high; after that the next
-/// one starts from 1, where Optax stays at 0 for good; a loss of −∞ is not accepted; the errors in the state are those of the point taken, where Optax has those of the point tried last;
+/// Nocedal and Wright, [Numerical Optimization](https://doi.org/10.1007/978-0-387-40065-5), 1999, algorithms 3.5 and
+/// 3.6; Hager and Zhang, [Algorithm 851: CG_DESCENT](https://doi.org/10.1145/1132973.1132979), 2006, for the
+/// approximate condition. Optax,
+/// [`scale_by_zoom_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a search
+/// that finds no lower point does not step, where Optax goes to the last point however high; after that the next one
+/// starts from 1, where Optax stays at 0 for good; a loss of −∞ is not accepted; the errors in the state are those of
+/// the point taken, where Optax has those of the point tried last;
 /// [`interpolation`](ScaleByZoomLinesearch::interpolation) can be by slopes, as in Nocedal and Wright's equation 3.59.
 pub fn scale_by_zoom_linesearch(max_linesearch_steps: usize) -> ScaleByZoomLinesearch {
     ScaleByZoomLinesearch::with(max_linesearch_steps)
@@ -125,8 +128,8 @@ impl InitialGuess {
     }
 }
 
-/// How [`scale_by_zoom_linesearch`] guesses the next point inside an interval: at the minimum of a cubic, if that is well
-/// inside.
+/// How [`scale_by_zoom_linesearch`] guesses the next point inside an interval: at the minimum of a cubic, if that is
+/// well inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Interpolation {

@@ -1,4 +1,5 @@
-//! Matrices between two symmetric factors, one for their rows and one for their columns: what SOAP and Shampoo have in common.
+//! Matrices between two symmetric factors, one for their rows and one for their columns: what SOAP and Shampoo have in
+//! common.
 
 use core::any::Any;
 use core::fmt;
@@ -70,7 +71,8 @@ fn places(numbers: &WeightDimensionNumbers, most: usize, leaf: &LeafSpec, what: 
     Ok(matrix.map(|[rows, cols]| Places { rows, cols }).filter(|places| places.size().iter().any(|n| *n <= most)))
 }
 
-/// Square arrays of zeros for each matrix, one for its rows and one for its columns, where they are not more than `most`.
+/// Square arrays of zeros for each matrix, one for its rows and one for its columns, where they are not more than
+/// `most`.
 pub(super) fn squares(numbers: &WeightDimensionNumbers, most: usize, at: &InitContext<'_>) -> Result<[Moments; 2]> {
     let of = |side: usize| {
         Moments::with_shapes(
@@ -189,7 +191,8 @@ impl<C: Real> Room<C> {
     }
 }
 
-/// Decompositions of symmetric matrices without negative eigenvalues, in `f64`, with the same bits on any number of threads.
+/// Decompositions of symmetric matrices without negative eigenvalues, in `f64`, with the same bits on any number of
+/// threads.
 #[derive(Default)]
 pub(super) struct Eigen {
     symmetric: Symmetric,
@@ -209,9 +212,9 @@ impl Eigen {
         }
     }
 
-    /// Makes eigenvectors of an older matrix, in the columns of `vectors`, better ones of this: one step of the power iteration,
-    /// made orthogonal. `order` is told, from the first on, which of the columns the new ones were: those with more weight
-    /// come first.
+    /// Makes eigenvectors of an older matrix, in the columns of `vectors`, better ones of this: one step of the power
+    /// iteration, made orthogonal. `order` is told, from the first on, which of the columns the new ones were: those
+    /// with more weight come first.
     pub(super) fn improve<C: Real>(
         &mut self,
         matrix: &[C],
@@ -252,8 +255,8 @@ impl Eigen {
         self.symmetric.decompose(current_isa(), n, |i, j| matrix[i * n + j].as_f64());
         self.vectors.clear();
         self.matrix.clear();
-        // Eigenvectors lie in rows, once as they are and once multiplied by a power of their eigenvalues, of which rounding may
-        // have made something negative.
+        // Eigenvectors lie in rows, once as they are and once multiplied by a power of their eigenvalues, of which
+        // rounding may have made something negative.
         for k in 0..n {
             let (value, vector) = (self.symmetric.value(k), self.symmetric.vector(k));
             let factor = (if value < 0.0 { ridge } else { value + ridge }).powf(power);

@@ -21,7 +21,8 @@ pub use scale_by_shape::{ScaleByShape, ScaleByShapeState, scale_by_shape};
 pub use scale_by_sm3::{ScaleBySm3, ScaleBySm3State, scale_by_sm3};
 pub use scale_by_soap::{ScaleBySoap, ScaleBySoapState, scale_by_soap};
 
-/// How much work products and decompositions of a leaf's matrix are: for each element, as much as its shorter side is long.
+/// How much work products and decompositions of a leaf's matrix are: for each element, as much as its shorter side is
+/// long.
 fn work_of_products(leaf: &crate::tree::LeafSpec) -> f64 {
     let longest = leaf.shape().iter().max().copied().unwrap_or(1).max(1);
     leaf.len() as f64 * (leaf.len() / longest).clamp(1, longest) as f64

@@ -7,8 +7,8 @@ use crate::tree::LeafSpec;
 /// # Arithmetic
 ///
 /// At step `t`, counted from 1, with `β = 1 − (t − step_offset)^−decay_rate`. For a leaf that is factored, over its two
-/// longest axes (of equally long ones the later), the rows along the shorter and the columns along the longer, separately
-/// for each index of the other axes:
+/// longest axes (of equally long ones the later), the rows along the shorter and the columns along the longer,
+/// separately for each index of the other axes:
 ///
 /// ```text
 /// r_i ← β·r_i + (1 − β)·mean_j (u_ij² + epsilon)
@@ -54,10 +54,11 @@ use crate::tree::LeafSpec;
 ///
 /// # References
 ///
-/// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory cost](https://arxiv.org/abs/1804.04235),
-/// 2018, algorithms 4 and 5. Optax, [`scale_by_factored_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html).
-/// Differs: until step `step_offset` is past, `β` is 0, where Optax gives NaN; squares are summed in `f64`; the arrays of
-/// the other kind of leaf are absent instead of of length 1; no `decay_rate_fn`, since `decay_rate` takes a schedule.
+/// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory
+/// cost](https://arxiv.org/abs/1804.04235), 2018, algorithms 4 and 5. Optax,
+/// [`scale_by_factored_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: until step
+/// `step_offset` is past, `β` is 0, where Optax gives NaN; squares are summed in `f64`; the arrays of the other kind of
+/// leaf are absent instead of of length 1; no `decay_rate_fn`, since `decay_rate` takes a schedule.
 pub fn scale_by_factored_rms() -> ScaleByFactoredRms {
     ScaleByFactoredRms::with()
 }

@@ -15,28 +15,28 @@ use crate::tree::LeafSpec;
 /// u ← A·G·B
 /// ```
 ///
-/// A side longer than [`max_precond_dim`](ScaleByShampoo::max_precond_dim) has no factor, and the other then the power `−1/2`.
-/// The elements of leaves that are no matrices, or have two such sides, are scaled one by one, as by Adagrad:
+/// A side longer than [`max_precond_dim`](ScaleByShampoo::max_precond_dim) has no factor, and the other then the power
+/// `−1/2`. The elements of leaves that are no matrices, or have two such sides, are scaled one by one, as by Adagrad:
 ///
 /// ```text
 /// v ← b2·v + w·u²
 /// u ← u / √(v + eps)
 /// ```
 ///
-/// Eigenvalues are found in `f64`. The bits do not depend on the number of threads; between instruction sets the last ones
-/// differ.
+/// Eigenvalues are found in `f64`. The bits do not depend on the number of threads; between instruction sets the last
+/// ones differ.
 ///
 /// # Cost
 ///
-/// For a matrix of `n × m`, `2n² + 2m²` floats of state; for other leaves one float for each parameter. One more pass, before
-/// which the updates are stored. A step takes about `4nm(n + m)` multiplications and additions for a matrix, and each refresh
-/// of a root of `n × n` about `12n³`, in `f64`: for large matrices let the frequency be low, or use
+/// For a matrix of `n × m`, `2n² + 2m²` floats of state; for other leaves one float for each parameter. One more pass,
+/// before which the updates are stored. A step takes about `4nm(n + m)` multiplications and additions for a matrix, and
+/// each refresh of a root of `n × n` about `12n³`, in `f64`: for large matrices let the frequency be low, or use
 /// [`scale_by_soap`](crate::scale_by_soap). Each product allocates some 2 MB for its factors. Reads no parameters.
 ///
 /// # Errors
 ///
-/// `init` fails if `b2` is not in `(0, 1]`, `eps` is not positive and finite, `precondition_frequency` is 0, or a leaf is
-/// described as something else than one matrix.
+/// `init` fails if `b2` is not in `(0, 1]`, `eps` is not positive and finite, `precondition_frequency` is 0, or a leaf
+/// is described as something else than one matrix.
 ///
 /// # Example
 ///
@@ -56,11 +56,11 @@ use crate::tree::LeafSpec;
 ///
 /// # References
 ///
-/// Gupta, Koren and Singer, [Shampoo: preconditioned stochastic tensor optimization](https://arxiv.org/abs/1802.09568), 2018,
-/// algorithm 1; Anil, Gupta, Koren, Regan and Singer, [Scalable second order optimization for deep
-/// learning](https://arxiv.org/abs/2002.09018), 2020, for `b2` and sides without a factor. Optax has none. Differs: `eps` is
-/// added where a root is taken instead of once at the start, which is the same where `b2` is 1; leaves of more than two axes are
-/// matrices if they are described as such, never tensors.
+/// Gupta, Koren and Singer, [Shampoo: preconditioned stochastic tensor optimization](https://arxiv.org/abs/1802.09568),
+/// 2018, algorithm 1; Anil, Gupta, Koren, Regan and Singer, [Scalable second order optimization for deep
+/// learning](https://arxiv.org/abs/2002.09018), 2020, for `b2` and sides without a factor. Optax has none. Differs:
+/// `eps` is added where a root is taken instead of once at the start, which is the same where `b2` is 1; leaves of more
+/// than two axes are matrices if they are described as such, never tensors.
 pub fn scale_by_shampoo() -> ScaleByShampoo {
     ScaleByShampoo::with()
 }

@@ -2,8 +2,8 @@ use super::scale_by_muon::{WeightDimensionNumbers, fans};
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
 
-/// Multiplies the updates of each leaf by a number that follows from its shape, so that one learning rate suits layers of
-/// every width after [`scale_by_muon`](crate::scale_by_muon).
+/// Multiplies the updates of each leaf by a number that follows from its shape, so that one learning rate suits layers
+/// of every width after [`scale_by_muon`](crate::scale_by_muon).
 ///
 /// # Arithmetic
 ///
@@ -38,8 +38,8 @@ use crate::state::{StateWalk, StateWalkMut};
 /// # References
 ///
 /// Jordan et al., [Muon](https://kellerjordan.github.io/posts/muon/), 2024; Liu et al., [Muon is scalable for LLM
-/// training](https://arxiv.org/abs/2502.16982), 2025, for `consistent_rms`: 0.2 gives updates as large as AdamW's. Optax,
-/// `contrib.scale_by_shape`. Differs: none.
+/// training](https://arxiv.org/abs/2502.16982), 2025, for `consistent_rms`: 0.2 gives updates as large as AdamW's.
+/// Optax, `contrib.scale_by_shape`. Differs: none.
 pub fn scale_by_shape() -> ScaleByShape {
     ScaleByShape::with()
 }
@@ -49,7 +49,8 @@ part! {
     #[derive(Clone, Debug, PartialEq)]
     pub ScaleByShape as "scale_by_shape": OneElementWithMemory, ALONG;
     options {
-        /// Which axes of a leaf are the rows and columns of its matrices; if none are said, those of a leaf with two axes.
+        /// Which axes of a leaf are the rows and columns of its matrices; if none are said, those of a leaf with two
+        /// axes.
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
         /// The root mean square that updates shall have, if given; finite.
         consistent_rms: Option<f64> = None;

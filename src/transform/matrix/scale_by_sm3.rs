@@ -5,8 +5,8 @@ use crate::engine::{Job, current_isa, dispatch};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-/// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of each
-/// axis instead of one for each element, and averages the result.
+/// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of
+/// each axis instead of one for each element, and averages the result.
 ///
 /// # Arithmetic
 ///
@@ -23,8 +23,8 @@ use crate::tree::LeafSpec;
 ///
 /// # Cost
 ///
-/// For a leaf of `n × m`, `n + m` floats of state, and one for each parameter for the mean. One more pass, for which the
-/// updates are stored in memory; reads no parameters.
+/// For a leaf of `n × m`, `n + m` floats of state, and one for each parameter for the mean. One more pass, for which
+/// the updates are stored in memory; reads no parameters.
 ///
 /// # Errors
 ///
@@ -50,9 +50,9 @@ use crate::tree::LeafSpec;
 ///
 /// # References
 ///
-/// Anil, Gupta, Koren and Singer, [Memory-efficient adaptive optimization](https://arxiv.org/abs/1901.11150), 2019, SM3-II.
-/// Optax, [`scale_by_sm3`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: Optax fails on leaves
-/// that are single numbers.
+/// Anil, Gupta, Koren and Singer, [Memory-efficient adaptive optimization](https://arxiv.org/abs/1901.11150), 2019,
+/// SM3-II. Optax, [`scale_by_sm3`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: Optax
+/// fails on leaves that are single numbers.
 pub fn scale_by_sm3() -> ScaleBySm3 {
     ScaleBySm3::with()
 }

@@ -4,8 +4,8 @@ use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 use crate::tree::LeafSpec;
 
-/// Scales the updates of a matrix as Adam does, in a basis in which the elements have little to do with each other: that of
-/// Shampoo's preconditioner.
+/// Scales the updates of a matrix as Adam does, in a basis in which the elements have little to do with each other:
+/// that of Shampoo's preconditioner.
 ///
 /// # Arithmetic
 ///
@@ -21,25 +21,26 @@ use crate::tree::LeafSpec;
 /// every precondition_frequency steps:   Qₗ ← Q of L·Qₗ = QR,   Qᵣ ← Q of R·Qᵣ = QR
 /// ```
 ///
-/// where the columns of `Qₗ`, and with them the rows of `V`, are brought in the order of their weight `qᵀLq` before, and so for
-/// `Qᵣ`. The first gradient only gives `L`, `R`, and their eigenvectors; its update is zero and `t` is counted from the next: a
-/// gradient in a basis made of itself says nothing.
+/// where the columns of `Qₗ`, and with them the rows of `V`, are brought in the order of their weight `qᵀLq` before,
+/// and so for `Qᵣ`. The first gradient only gives `L`, `R`, and their eigenvectors; its update is zero and `t` is
+/// counted from the next: a gradient in a basis made of itself says nothing.
 ///
-/// A side longer than [`max_precond_dim`](ScaleBySoap::max_precond_dim) has no basis of its own. Leaves that are no matrices, or
-/// have two such sides, are scaled as by Adam, from the first step on.
+/// A side longer than [`max_precond_dim`](ScaleBySoap::max_precond_dim) has no basis of its own. Leaves that are no
+/// matrices, or have two such sides, are scaled as by Adam, from the first step on.
 ///
 /// # Cost
 ///
-/// For a matrix of `n × m`, `2nm + 2n² + 2m²` floats of state, and in memory four copies of the largest matrix and three of the
-/// square of its side in `f64`; for other leaves two floats for each parameter. One more pass, before which the updates are
-/// stored. A step takes about `8nm(n + m)` multiplications and additions, each refresh of a basis `5n³` more, in `f64`, and the
-/// first step about `12n³` for each side, once. Each product allocates some 2 MB for its factors. Reads no parameters. The bits
-/// do not depend on the number of threads; between instruction sets the last ones differ.
+/// For a matrix of `n × m`, `2nm + 2n² + 2m²` floats of state, and in memory four copies of the largest matrix and
+/// three of the square of its side in `f64`; for other leaves two floats for each parameter. One more pass, before
+/// which the updates are stored. A step takes about `8nm(n + m)` multiplications and additions, each refresh of a basis
+/// `5n³` more, in `f64`, and the first step about `12n³` for each side, once. Each product allocates some 2 MB for its
+/// factors. Reads no parameters. The bits do not depend on the number of threads; between instruction sets the last
+/// ones differ.
 ///
 /// # Errors
 ///
-/// `init` fails if a decay is not in `[0, 1)`, `eps` is negative or not finite, `precondition_frequency` is 0, or a leaf is
-/// described as something else than one matrix.
+/// `init` fails if a decay is not in `[0, 1)`, `eps` is negative or not finite, `precondition_frequency` is 0, or a
+/// leaf is described as something else than one matrix.
 ///
 /// # Example
 ///
@@ -63,9 +64,9 @@ use crate::tree::LeafSpec;
 /// # References
 ///
 /// Vyas, Morwani, Zhao, Shapira, Brandfonbrener, Janson and Kakade, [SOAP: improving and stabilizing Shampoo using
-/// Adam](https://arxiv.org/abs/2409.11321), 2024, algorithms 3 and 4. Optax has none. Differs: the first step and the order of
-/// the columns are those of the authors' code, which the paper does not tell; it makes a zero step of leaves that are no
-/// matrices too, and merges axes.
+/// Adam](https://arxiv.org/abs/2409.11321), 2024, algorithms 3 and 4. Optax has none. Differs: the first step and the
+/// order of the columns are those of the authors' code, which the paper does not tell; it makes a zero step of leaves
+/// that are no matrices too, and merges axes.
 pub fn scale_by_soap() -> ScaleBySoap {
     ScaleBySoap::with()
 }

@@ -17,8 +17,8 @@ use crate::state::{StateWalk, StateWalkMut};
 /// ```
 ///
 /// Each number is a function of the seed, the step, the leaf's path, and the element's place in row-major order, and of
-/// nothing else: it is the same for every number of threads, memory layout and machine, and does not depend on which other
-/// leaves there are. Numbers are drawn in `f64`.
+/// nothing else: it is the same for every number of threads, memory layout and machine, and does not depend on which
+/// other leaves there are. Numbers are drawn in `f64`.
 ///
 /// # Cost
 ///
@@ -47,9 +47,9 @@ use crate::state::{StateWalk, StateWalkMut};
 ///
 /// Neelakantan et al., [Adding gradient noise improves learning for very deep
 /// networks](https://arxiv.org/abs/1511.06807), 2015; Salmon et al., [Parallel random numbers: as easy as 1, 2,
-/// 3](https://doi.org/10.1145/2063384.2063405), 2011, for Philox4x32-10; Box and Muller, A note on the generation of random
-/// normal deviates, 1958. Optax, [`add_noise`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
-/// other random numbers; the seed must be given.
+/// 3](https://doi.org/10.1145/2063384.2063405), 2011, for Philox4x32-10; Box and Muller, A note on the generation of
+/// random normal deviates, 1958. Optax, [`add_noise`](https://optax.readthedocs.io/en/latest/api/transformations.html).
+/// Differs: other random numbers; the seed must be given.
 pub fn add_noise(eta: impl IntoHyperparam, gamma: impl IntoHyperparam, seed: u64) -> AddNoise {
     AddNoise::with(eta, gamma, seed)
 }

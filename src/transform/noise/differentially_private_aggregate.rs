@@ -9,12 +9,12 @@ use crate::transform::rescale::shrink;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{LeafSpec, Tree, TreeMut};
 
-/// Clips the gradient of each example to a norm, adds them up with Gaussian noise, and takes the mean: the gradient that
-/// differentially private training goes by.
+/// Clips the gradient of each example to a norm, adds them up with Gaussian noise, and takes the mean: the gradient
+/// that differentially private training goes by.
 ///
-/// It takes a gradient for each example: a tree like the parameters, whose leaves have one more axis in front, as long as the
-/// batch. So it is no transformation of gradients, which could be anywhere in a chain, but what comes before one:
-/// [`then`](PerExample::then) says which. Steps are done by [`step_per_example`](PerExample::step_per_example).
+/// It takes a gradient for each example: a tree like the parameters, whose leaves have one more axis in front, as long
+/// as the batch. So it is no transformation of gradients, which could be anywhere in a chain, but what comes before
+/// one: [`then`](PerExample::then) says which. Steps are done by [`step_per_example`](PerExample::step_per_example).
 ///
 /// # Arithmetic
 ///
@@ -24,15 +24,17 @@ use crate::tree::{LeafSpec, Tree, TreeMut};
 /// u ← (Σᵢ gᵢ·min(1, l2_norm_clip / ‖gᵢ‖) + l2_norm_clip·noise_multiplier·N(0, 1)) / n
 /// ```
 ///
-/// Sums are in `f64`. Each number of the noise is a function of the seed, the step, the leaf's path, and the element's place
-/// in row-major order, as those of [`add_noise`](crate::add_noise). An example whose norm is not finite makes the mean NaN.
+/// Sums are in `f64`. Each number of the noise is a function of the seed, the step, the leaf's path, and the element's
+/// place in row-major order, as those of [`add_noise`](crate::add_noise). An example whose norm is not finite makes the
+/// mean NaN.
 ///
-/// The noise is of good statistical quality, but its generator, Philox, is not a cryptographic one: who knows the seed knows
-/// the noise. Choose the seed at random, and keep it secret.
+/// The noise is of good statistical quality, but its generator, Philox, is not a cryptographic one: who knows the seed
+/// knows the noise. Choose the seed at random, and keep it secret.
 ///
 /// # Cost
 ///
-/// The examples' gradients are read twice. Room for one gradient, and for an `f64` for each element of the largest leaf.
+/// The examples' gradients are read twice. Room for one gradient, and for an `f64` for each element of the largest
+/// leaf.
 ///
 /// # Errors
 ///
@@ -69,8 +71,9 @@ use crate::tree::{LeafSpec, Tree, TreeMut};
 /// # References
 ///
 /// Abadi et al., [Deep learning with differential privacy](https://arxiv.org/abs/1607.00133), 2016, algorithm 1. Optax,
-/// [`contrib.differentially_private_aggregate`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: it must
-/// come first, which the types see to; other random numbers; where a norm is NaN, Optax adds that example without clipping.
+/// [`contrib.differentially_private_aggregate`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: it
+/// must come first, which the types see to; other random numbers; where a norm is NaN, Optax adds that example without
+/// clipping.
 pub fn differentially_private_aggregate(
     l2_norm_clip: impl IntoHyperparam,
     noise_multiplier: impl IntoHyperparam,
@@ -101,8 +104,8 @@ impl PrivateAggregate {
     }
 }
 
-/// What takes a gradient for each example: a [`differentially_private_aggregate`], and the transformation that is given the
-/// mean.
+/// What takes a gradient for each example: a [`differentially_private_aggregate`], and the transformation that is given
+/// the mean.
 #[derive(Clone, Debug)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct PerExample<T> {
@@ -198,8 +201,8 @@ impl<T: Stage> PerExample<T> {
     ///
     /// # Errors
     ///
-    /// If the leaves of `grads` have not the shapes of the parameters with one more axis in front, of the same length in all;
-    /// and as [`step`](GradientTransformation::step). Nothing has been changed then.
+    /// If the leaves of `grads` have not the shapes of the parameters with one more axis in front, of the same length
+    /// in all; and as [`step`](GradientTransformation::step). Nothing has been changed then.
     pub fn step_per_example<P, G>(&self, params: &mut P, grads: &G, state: &mut PerExampleState<T>) -> Result<Outcome>
     where
         P: TreeMut + ?Sized,
@@ -209,7 +212,8 @@ impl<T: Stage> PerExample<T> {
         self.step_per_example_with(params, grads, (), state)
     }
 
-    /// As [`step_per_example`](Self::step_per_example), with what the transformation [needs](crate::needs) besides gradients.
+    /// As [`step_per_example`](Self::step_per_example), with what the transformation [needs](crate::needs) besides
+    /// gradients.
     ///
     /// # Errors
     ///

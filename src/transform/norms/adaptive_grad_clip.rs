@@ -35,8 +35,8 @@ use crate::tree::LeafSpec;
 ///
 /// # Errors
 ///
-/// `init` fails if `clipping` is negative or NaN, `eps` is negative or not finite, a leaf has not all axes of `axis`, or
-/// `axis` is not given and a leaf has more than 5 axes.
+/// `init` fails if `clipping` is negative or NaN, `eps` is negative or not finite, a leaf has not all axes of `axis`,
+/// or `axis` is not given and a leaf has more than 5 axes.
 ///
 /// # Example
 ///
@@ -58,8 +58,8 @@ use crate::tree::LeafSpec;
 ///
 /// Brock, De, Smith and Simonyan, [High-performance large-scale image recognition without
 /// normalization](https://arxiv.org/abs/2102.06171), 2021, equation 3. Optax,
-/// [`adaptive_grad_clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: norms are summed in
-/// `f64`; what has too many axes is refused in `init`.
+/// [`adaptive_grad_clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: norms are summed
+/// in `f64`; what has too many axes is refused in `init`.
 pub fn adaptive_grad_clip(clipping: impl IntoHyperparam) -> AdaptiveGradClip {
     AdaptiveGradClip::with(clipping)
 }
@@ -77,7 +77,8 @@ part! {
         eps: NOT_NEGATIVE = 1e-3;
     }
     options {
-        /// The axes that a unit lies along, negative ones counted from the end; if none are said, as in the table above.
+        /// The axes that a unit lies along, negative ones counted from the end; if none are said, as in the table
+        /// above.
         axis: Option<Vec<isize>> = None;
     }
 }

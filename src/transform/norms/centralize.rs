@@ -14,8 +14,8 @@ use crate::part::prelude::*;
 /// u_ij… ← u_ij… − mean_j… u_ij…
 /// ```
 ///
-/// The first axis is taken for the output, as PyTorch's layers have it. Flax's have it last: the method means another mean
-/// there.
+/// The first axis is taken for the output, as PyTorch's layers have it. Flax's have it last: the method means another
+/// mean there.
 ///
 /// # Cost
 ///

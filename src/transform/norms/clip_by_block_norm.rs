@@ -12,7 +12,8 @@ use crate::transform::rescale::{Rescale, Updates, shrink};
 /// u ← u · max_norm / norm                 if norm > max_norm; else unchanged
 /// ```
 ///
-/// An infinite element makes the leaf's factor 0 and itself NaN, a NaN makes the leaf NaN; other leaves are not touched.
+/// An infinite element makes the leaf's factor 0 and itself NaN, a NaN makes the leaf NaN; other leaves are not
+/// touched.
 ///
 /// # Cost
 ///
@@ -37,9 +38,9 @@ use crate::transform::rescale::{Rescale, Updates, shrink};
 ///
 /// # References
 ///
-/// Pascanu, Mikolov and Bengio, [On the difficulty of training recurrent neural networks](https://arxiv.org/abs/1211.5063),
-/// 2012, algorithm 1, for each leaf. Optax has none; [`clip_by_block_rms`](crate::clip_by_block_rms) is its relative. Differs:
-/// the sum is `f64`.
+/// Pascanu, Mikolov and Bengio, [On the difficulty of training recurrent neural
+/// networks](https://arxiv.org/abs/1211.5063), 2012, algorithm 1, for each leaf. Optax has none;
+/// [`clip_by_block_rms`](crate::clip_by_block_rms) is its relative. Differs: the sum is `f64`.
 pub fn clip_by_block_norm(max_norm: impl IntoHyperparam) -> ClipByBlockNorm {
     ClipByBlockNorm::with(max_norm)
 }

@@ -12,7 +12,8 @@ use crate::transform::rescale::{Rescale, Updates, shrink};
 /// u ← u · threshold / rms                 if rms > threshold; else unchanged
 /// ```
 ///
-/// An infinite element makes the leaf's factor 0 and itself NaN, a NaN makes the leaf NaN; other leaves are not touched.
+/// An infinite element makes the leaf's factor 0 and itself NaN, a NaN makes the leaf NaN; other leaves are not
+/// touched.
 ///
 /// # Cost
 ///
@@ -40,8 +41,8 @@ use crate::transform::rescale::{Rescale, Updates, shrink};
 /// # References
 ///
 /// Shazeer and Stern, [Adafactor](https://arxiv.org/abs/1804.04235), 2018, section 6. Optax,
-/// [`clip_by_block_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum is `f64`, and
-/// zeros with a `threshold` of 0 stay zeros instead of becoming NaN.
+/// [`clip_by_block_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum is `f64`,
+/// and zeros with a `threshold` of 0 stay zeros instead of becoming NaN.
 pub fn clip_by_block_rms(threshold: impl IntoHyperparam) -> ClipByBlockRms {
     ClipByBlockRms::with(threshold)
 }

@@ -10,9 +10,10 @@ use crate::transform::rescale::{Rescale, Updates, shrink};
 /// u ← u · max_norm / norm                 if norm > max_norm; else unchanged
 /// ```
 ///
-/// The factor is worked out in `f64` and rounded once. An infinite element makes the factor 0 and itself NaN, a NaN makes
-/// everything NaN: put [`zero_nans`](crate::zero_nans) before it, or [`apply_if_finite`](crate::apply_if_finite) around
-/// it, if such gradients can occur. Squares of `f64` elements above 1e154 are infinite; those of other types never are.
+/// The factor is worked out in `f64` and rounded once. An infinite element makes the factor 0 and itself NaN, a NaN
+/// makes everything NaN: put [`zero_nans`](crate::zero_nans) before it, or [`apply_if_finite`](crate::apply_if_finite)
+/// around it, if such gradients can occur. Squares of `f64` elements above 1e154 are infinite; those of other types
+/// never are.
 ///
 /// # Cost
 ///

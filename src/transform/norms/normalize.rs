@@ -30,8 +30,8 @@ use crate::transform::rescale::{Rescale, Updates};
 ///
 /// Hazan, Levy and Shalev-Shwartz, [Beyond convexity: stochastic quasi-convex
 /// optimization](https://arxiv.org/abs/1507.02030), 2015, algorithm 1. Optax,
-/// [`contrib.normalize`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: Optax makes NaN of updates that
-/// are all zero; the sum is `f64`.
+/// [`contrib.normalize`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: Optax makes NaN of updates
+/// that are all zero; the sum is `f64`.
 pub fn normalize() -> Normalize {
     Normalize::with()
 }

@@ -32,8 +32,8 @@ use crate::transform::rescale::{Rescale, Updates};
 ///
 /// # References
 ///
-/// Optax, [`normalize_by_update_norm`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: with an
-/// `eps` of 0, Optax makes NaN of updates that are all zero; the sum is `f64`.
+/// Optax, [`normalize_by_update_norm`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: with
+/// an `eps` of 0, Optax makes NaN of updates that are all zero; the sum is `f64`.
 pub fn normalize_by_update_norm() -> NormalizeByUpdateNorm {
     NormalizeByUpdateNorm::with()
 }

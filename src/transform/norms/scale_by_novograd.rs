@@ -1,8 +1,8 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
-/// Divides the updates of each leaf by the root of a running mean of their squared norm, adds decayed weights, and keeps a
-/// decaying sum.
+/// Divides the updates of each leaf by the root of a running mean of their squared norm, adds decayed weights, and
+/// keeps a decaying sum.
 ///
 /// # Arithmetic
 ///
@@ -19,13 +19,13 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, one number for each leaf. One more pass, which reads gradients and writes nothing.
-/// Fuses; reads parameters.
+/// One float of state for each parameter, one number for each leaf. One more pass, which reads gradients and writes
+/// nothing. Fuses; reads parameters.
 ///
 /// # Errors
 ///
-/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` or `eps_root` is negative or not finite, or `weight_decay` is not
-/// finite.
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` or `eps_root` is negative or not finite, or `weight_decay` is
+/// not finite.
 ///
 /// # Example
 ///

@@ -33,8 +33,8 @@ use crate::transform::rescale::{Params, Rescale, at_least};
 ///
 /// # References
 ///
-/// Optax, [`scale_by_param_block_norm`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: squares
-/// are summed in `f64`.
+/// Optax, [`scale_by_param_block_norm`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
+/// squares are summed in `f64`.
 pub fn scale_by_param_block_norm() -> ScaleByParamBlockNorm {
     ScaleByParamBlockNorm::with()
 }

@@ -33,8 +33,8 @@ use crate::transform::rescale::{Params, Rescale, at_least};
 ///
 /// # References
 ///
-/// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory cost](https://arxiv.org/abs/1804.04235),
-/// 2018, section 8. Optax,
+/// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory
+/// cost](https://arxiv.org/abs/1804.04235), 2018, section 8. Optax,
 /// [`scale_by_param_block_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: squares are
 /// summed in `f64`.
 pub fn scale_by_param_block_rms() -> ScaleByParamBlockRms {

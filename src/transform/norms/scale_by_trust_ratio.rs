@@ -42,8 +42,8 @@ use crate::transform::rescale::{Rescale, UpdatesAndParams, at_least};
 /// # References
 ///
 /// You, Gitman and Ginsburg, [Large batch training of convolutional networks](https://arxiv.org/abs/1708.03888), 2017;
-/// You and others, [Large batch optimization for deep learning](https://arxiv.org/abs/1904.00962), 2019, algorithm 2, with
-/// the identity for φ. Optax,
+/// You and others, [Large batch optimization for deep learning](https://arxiv.org/abs/1904.00962), 2019, algorithm 2,
+/// with the identity for φ. Optax,
 /// [`scale_by_trust_ratio`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: norms are summed
 /// in `f64`, so that those of tiny `f32` updates are not 0.
 pub fn scale_by_trust_ratio() -> ScaleByTrustRatio {

@@ -9,8 +9,8 @@ use crate::tree::LeafSpec;
 /// How a leaf lies in memory, as seen by its units. Units are numbered in memory order.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Units {
-    /// Lengths in memory order, outermost first, and whether places along that axis belong to the same unit; axes that lie
-    /// next to each other and are of the same kind are one.
+    /// Lengths in memory order, outermost first, and whether places along that axis belong to the same unit; axes that
+    /// lie next to each other and are of the same kind are one.
     axes: Vec<(usize, bool)>,
     /// How many units.
     pub(super) count: usize,

@@ -1,13 +1,13 @@
-//! Multiplying updates by how far the parameters are from where they began, in some proportion to the gradients so far: two
-//! sums over elements, and a copy of the first parameters that is only read.
+//! Multiplying updates by how far the parameters are from where they began, in some proportion to the gradients so far:
+//! two sums over elements, and a copy of the first parameters that is only read.
 
 use crate::engine::sum_tile;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-/// What the parts of this kind have in common, in their [`TwoPasses`](crate::engine::TwoPasses): a copy of the first parameters, the
-/// [`squares`] of the first pass, and the multiplication of the second, by the factor that [`second`](crate::engine::TwoPasses::second)
-/// gives.
+/// What the parts of this kind have in common, in their [`TwoPasses`](crate::engine::TwoPasses): a copy of the first
+/// parameters, the [`squares`] of the first pass, and the multiplication of the second, by the factor that
+/// [`second`](crate::engine::TwoPasses::second) gives.
 macro_rules! anchored {
     () => {
         const SLOTS: &'static [&'static str] = &["init_params"];

@@ -44,8 +44,8 @@ use core::hint::select_unpredictable;
 ///
 /// Orabona and Tommasi, [Training deep networks without learning rates through coin
 /// betting](https://arxiv.org/abs/1705.07795), 2017, algorithm 2. Optax,
-/// [`contrib.scale_by_cocob`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: with an `eps` of 0, Optax
-/// makes NaN where all gradients were zero; state of 16-bit leaves is `f32`.
+/// [`contrib.scale_by_cocob`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: with an `eps` of 0,
+/// Optax makes NaN where all gradients were zero; state of 16-bit leaves is `f32`.
 pub fn scale_by_cocob() -> ScaleByCocob {
     ScaleByCocob::with()
 }

@@ -3,8 +3,8 @@ use crate::numeric::order::larger;
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
-/// Multiplies the updates of each leaf by how far its parameters ever were from where they began, divided by the root of all
-/// its squared gradients: DoG, leaf by leaf.
+/// Multiplies the updates of each leaf by how far its parameters ever were from where they began, divided by the root
+/// of all its squared gradients: DoG, leaf by leaf.
 ///
 /// # Arithmetic
 ///
@@ -18,8 +18,8 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, two numbers for each leaf. One more pass, which reads gradients, parameters and
-/// the first parameters. Does not fuse into one loop.
+/// One float of state for each parameter, two numbers for each leaf. One more pass, which reads gradients, parameters
+/// and the first parameters. Does not fuse into one loop.
 ///
 /// # Errors
 ///
@@ -42,9 +42,9 @@ use crate::transform::rescale::factor_in;
 ///
 /// Ivgi, Hinder and Carmon, [DoG is SGD's best friend: a parameter-free dynamic step size
 /// schedule](https://arxiv.org/abs/2302.12022), 2023, section 4.2, L-DoG. Optax,
-/// [`scale_by_distance_over_gradients`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: norms are
-/// summed in `f64`; with an `eps` of 0, Optax makes NaN where all gradients were zero; a leaf that is a single number
-/// stays one.
+/// [`scale_by_distance_over_gradients`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
+/// norms are summed in `f64`; with an `eps` of 0, Optax makes NaN where all gradients were zero; a leaf that is a
+/// single number stays one.
 pub fn scale_by_distance_over_gradients() -> ScaleByDistanceOverGradients {
     ScaleByDistanceOverGradients::with()
 }
@@ -62,8 +62,8 @@ part! {
         global_scale: FINITE = 1.0;
     }
     options {
-        /// Type of the copy of the first parameters. For `f64` parameters with the default, the distance is at least that of
-        /// rounding them to `f32`.
+        /// Type of the copy of the first parameters. For `f64` parameters with the default, the distance is at least
+        /// that of rounding them to `f32`.
         param_dtype: DType = DType::F32;
     }
 }

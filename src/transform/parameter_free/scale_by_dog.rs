@@ -19,8 +19,8 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. One more pass, which reads gradients, parameters and the first parameters. Does
-/// not fuse into one loop.
+/// One float of state for each parameter. One more pass, which reads gradients, parameters and the first parameters.
+/// Does not fuse into one loop.
 ///
 /// # Errors
 ///
@@ -43,8 +43,8 @@ use crate::transform::rescale::factor_in;
 /// # References
 ///
 /// Ivgi, Hinder and Carmon, [DoG is SGD's best friend: a parameter-free dynamic step size
-/// schedule](https://arxiv.org/abs/2302.12022), 2023, equation DoG. Optax, `contrib.scale_by_dog`. Differs: norms are summed
-/// and kept in `f64`; with an `eps` of 0, Optax makes NaN while all gradients are zero.
+/// schedule](https://arxiv.org/abs/2302.12022), 2023, equation DoG. Optax, `contrib.scale_by_dog`. Differs: norms are
+/// summed and kept in `f64`; with an `eps` of 0, Optax makes NaN while all gradients are zero.
 pub fn scale_by_dog(init_step: InitStep) -> ScaleByDog {
     ScaleByDog::with(init_step)
 }

@@ -18,8 +18,8 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. One more pass, which reads gradients, parameters and the first parameters. Does
-/// not fuse into one loop.
+/// One float of state for each parameter. One more pass, which reads gradients, parameters and the first parameters.
+/// Does not fuse into one loop.
 ///
 /// # Errors
 ///
@@ -41,8 +41,8 @@ use crate::transform::rescale::factor_in;
 /// # References
 ///
 /// Khaled, Mishchenko and Jin, [DoWG unleashed: an efficient universal parameter-free gradient descent
-/// method](https://arxiv.org/abs/2305.16284), 2023, algorithm 1. Optax, `contrib.scale_by_dowg`. Differs: norms are summed
-/// and kept in `f64`; with an `eps` of 0, Optax makes NaN while all gradients are zero.
+/// method](https://arxiv.org/abs/2305.16284), 2023, algorithm 1. Optax, `contrib.scale_by_dowg`. Differs: norms are
+/// summed and kept in `f64`; with an `eps` of 0, Optax makes NaN while all gradients are zero.
 pub fn scale_by_dowg() -> ScaleByDowg {
     ScaleByDowg::with()
 }

@@ -153,7 +153,8 @@ impl RuleWithMemory for ScaleByLion {
         if x.abs() >= k.linear_below { C::one().copysign(x) } else { x }
     }
 
-    // Mode smooth has a loop of its own: a hyperbolic tangent is a call, and would keep the other modes from vectorising.
+    // Mode smooth has a loop of its own: a hyperbolic tangent is a call, and would keep the other modes from
+    // vectorising.
     fn is_apart(&self, _: &ScaleByLionState, _: usize) -> bool {
         self.mode == LionMode::Smooth
     }

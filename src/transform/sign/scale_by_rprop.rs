@@ -28,8 +28,8 @@ use crate::part::prelude::*;
 ///
 /// # Errors
 ///
-/// `init` fails if `learning_rate` is not finite, `eta_minus` or `eta_plus` is negative or not finite, or the limits are
-/// negative or NaN.
+/// `init` fails if `learning_rate` is not finite, `eta_minus` or `eta_plus` is negative or not finite, or the limits
+/// are negative or NaN.
 ///
 /// # Example
 ///
@@ -51,11 +51,12 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// Riedmiller and Braun, [A direct adaptive method for faster backpropagation learning: the RPROP
-/// algorithm](https://doi.org/10.1109/ICNN.1993.298623), 1993; Igel and Hüsken, [Empirical evaluation of the improved Rprop
-/// learning algorithms](https://doi.org/10.1016/S0925-2312%2801%2900700-7), 2003, for this variant, iRprop⁻, which is
-/// PyTorch's `Rprop` too. Optax, [`scale_by_rprop`](https://optax.readthedocs.io/en/latest/api/transformations.html).
-/// Differs: Optax's update is always that of the step before, zero at first. PyTorch limits the first step too; Riedmiller
-/// and Braun take the last step back when the sign changes.
+/// algorithm](https://doi.org/10.1109/ICNN.1993.298623), 1993; Igel and Hüsken, [Empirical evaluation of the improved
+/// Rprop learning algorithms](https://doi.org/10.1016/S0925-2312%2801%2900700-7), 2003, for this variant, iRprop⁻,
+/// which is PyTorch's `Rprop` too. Optax,
+/// [`scale_by_rprop`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: Optax's update is
+/// always that of the step before, zero at first. PyTorch limits the first step too; Riedmiller and Braun take the last
+/// step back when the sign changes.
 pub fn scale_by_rprop(learning_rate: impl IntoHyperparam) -> ScaleByRprop {
     ScaleByRprop::with(learning_rate)
 }

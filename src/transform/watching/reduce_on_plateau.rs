@@ -3,8 +3,8 @@ use crate::part::prelude::*;
 
 /// Multiplies updates by a factor that becomes smaller whenever the loss has stopped improving.
 ///
-/// A step needs the [value](crate::extra::value) to watch: the loss of the batch, or of other data. After an optimizer in a
-/// chain it multiplies the learning rate.
+/// A step needs the [value](crate::extra::value) to watch: the loss of the batch, or of other data. After an optimizer
+/// in a chain it multiplies the learning rate.
 ///
 /// # Arithmetic
 ///
@@ -28,8 +28,8 @@ use crate::part::prelude::*;
 ///
 /// # Errors
 ///
-/// `init` fails if `factor` is not between 0 and 1, `rtol` is not in `[0, 1]`, `atol` is negative, both are 0, `min_scale` is
-/// not finite, or `patience` or `accumulation_size` is 0.
+/// `init` fails if `factor` is not between 0 and 1, `rtol` is not in `[0, 1]`, `atol` is negative, both are 0,
+/// `min_scale` is not finite, or `patience` or `accumulation_size` is 0.
 ///
 /// # Example
 ///
@@ -52,10 +52,10 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// Optax, [`contrib.reduce_on_plateau`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: losses
-/// are kept in `f64`, in Optax in the type of the parameters; `patience` and `accumulation_size` of 0 are refused: with them
-/// Optax reduces on improvement, or never. PyTorch's `ReduceLROnPlateau`
-/// tests either a relative or an absolute improvement, and reduces after more than `patience` values without one.
+/// Optax, [`contrib.reduce_on_plateau`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: losses are
+/// kept in `f64`, in Optax in the type of the parameters; `patience` and `accumulation_size` of 0 are refused: with
+/// them Optax reduces on improvement, or never. PyTorch's `ReduceLROnPlateau` tests either a relative or an absolute
+/// improvement, and reduces after more than `patience` values without one.
 pub fn reduce_on_plateau() -> ReduceOnPlateau {
     ReduceOnPlateau::with()
 }

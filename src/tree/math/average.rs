@@ -10,13 +10,13 @@ use crate::tree::{Structure, TreeMut};
 /// Σ wᵢ·xᵢ / Σ wᵢ     for each element, in f64, rounded once to the leaf's type
 /// ```
 ///
-/// worked out as the distance from the first tree, so that elements in which all agree stay as they are, to the bit. A tree
-/// of weight zero does not count, even where it is NaN or infinite.
+/// worked out as the distance from the first tree, so that elements in which all agree stay as they are, to the bit. A
+/// tree of weight zero does not count, even where it is NaN or infinite.
 ///
 /// # Errors
 ///
-/// If there is no tree, a weight is negative or not finite, all weights are zero, or a tree differs in structure from the
-/// first: in paths, types or shapes. Every difference is listed.
+/// If there is no tree, a weight is negative or not finite, all weights are zero, or a tree differs in structure from
+/// the first: in paths, types or shapes. Every difference is listed.
 ///
 /// # Example
 ///
@@ -32,10 +32,10 @@ use crate::tree::{Structure, TreeMut};
 ///
 /// # References
 ///
-/// McMahan, Moore, Ramage, Hampson and Agüera y Arcas, [Communication-efficient learning of deep networks from decentralized
-/// data](https://arxiv.org/abs/1602.05629), 2017, algorithm 1, where the weights are numbers of examples. Stich, [Local SGD
-/// converges fast and communicates little](https://arxiv.org/abs/1805.09767), 2019, with equal ones. For optimizers' states
-/// see [`OptState::average`](crate::OptState::average).
+/// McMahan, Moore, Ramage, Hampson and Agüera y Arcas, [Communication-efficient learning of deep networks from
+/// decentralized data](https://arxiv.org/abs/1602.05629), 2017, algorithm 1, where the weights are numbers of examples.
+/// Stich, [Local SGD converges fast and communicates little](https://arxiv.org/abs/1805.09767), 2019, with equal ones.
+/// For optimizers' states see [`OptState::average`](crate::OptState::average).
 pub fn average_params<P: TreeMut + Clone>(replicas: &[(&P, f64)]) -> Result<P> {
     const NAME: &str = "average_params";
     let Some(((first, _), others)) = replicas.split_first() else {
@@ -74,8 +74,8 @@ pub(crate) fn shares(function: &str, weights: impl Iterator<Item = f64>) -> Resu
     Err(Error::argument(function, "weights", "non-negative with a positive sum", format!("{weights:?}")))
 }
 
-/// The mean of numbers with shares that add up to 1. Those of share zero do not count, even where they are NaN or infinite;
-/// of equal numbers it is that number.
+/// The mean of numbers with shares that add up to 1. Those of share zero do not count, even where they are NaN or
+/// infinite; of equal numbers it is that number.
 pub(crate) fn weighted_mean(values: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let mut counted = values.filter(|(_, share)| *share > 0.0);
     let all = counted.clone();

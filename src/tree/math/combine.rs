@@ -124,8 +124,8 @@ pub fn tree_assign<X: TreeMut + ?Sized, Y: Tree + ?Sized>(to: &mut X, from: &Y) 
 /// # References
 ///
 /// Polyak and Juditsky, [Acceleration of stochastic approximation by averaging](https://doi.org/10.1137/0330046), 1992.
-/// Optax, [`incremental_update`](https://optax.readthedocs.io/en/latest/api/apply_updates.html). Differs: in place, in the
-/// type of the average, worked out in `f64`.
+/// Optax, [`incremental_update`](https://optax.readthedocs.io/en/latest/api/apply_updates.html). Differs: in place, in
+/// the type of the average, worked out in `f64`.
 pub fn incremental_update<N, O>(new_tensors: &N, old_tensors: &mut O, step_size: f64) -> Result<()>
 where
     N: Tree + ?Sized,

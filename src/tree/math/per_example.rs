@@ -20,8 +20,8 @@ use crate::tree::{LeafRef, Structure, Tree, TreeMut};
 ///
 /// # Errors
 ///
-/// If `l2_norm_clip` is negative or NaN, or the leaves of `grads` are not those of `sum` with one more axis, of the same
-/// length everywhere; then nothing is changed.
+/// If `l2_norm_clip` is negative or NaN, or the leaves of `grads` are not those of `sum` with one more axis, of the
+/// same length everywhere; then nothing is changed.
 ///
 /// # Example
 ///
@@ -39,8 +39,8 @@ use crate::tree::{LeafRef, Structure, Tree, TreeMut};
 /// # References
 ///
 /// Abadi et al., [Deep learning with differential privacy](https://arxiv.org/abs/1607.00133), 2016, algorithm 1. Optax,
-/// [`per_example_global_norm_clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: norms and
-/// sums are in `f64`.
+/// [`per_example_global_norm_clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: norms
+/// and sums are in `f64`.
 pub fn per_example_global_norm_clip<G, S>(grads: &G, sum: &mut S, l2_norm_clip: f64) -> Result<u64>
 where
     G: Tree + ?Sized,
@@ -59,8 +59,8 @@ where
     Ok(clipped)
 }
 
-/// Clips each leaf of the gradient of each example to a norm of its own and adds them up. How many were clipped, for each
-/// leaf.
+/// Clips each leaf of the gradient of each example to a norm of its own and adds them up. How many were clipped, for
+/// each leaf.
 ///
 /// The leaves of `grads` have one more axis than those of `sum`, the first: the examples.
 ///
@@ -101,8 +101,8 @@ where
 /// # References
 ///
 /// McMahan et al., [Learning differentially private recurrent language models](https://arxiv.org/abs/1710.06963), 2017.
-/// Optax, [`per_example_layer_norm_clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: norms
-/// and sums are in `f64`.
+/// Optax, [`per_example_layer_norm_clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
+/// norms and sums are in `f64`.
 pub fn per_example_layer_norm_clip<G, S>(
     grads: &G,
     sum: &mut S,

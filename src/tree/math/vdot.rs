@@ -19,8 +19,8 @@ use crate::tree::{LeafRef, Structure, Tree};
 ///
 /// # References
 ///
-/// Optax, [`optax.tree.vdot`](https://optax.readthedocs.io/en/latest/api/utilities.html). Differs: `f64`, whatever the type
-/// of the leaves.
+/// Optax, [`optax.tree.vdot`](https://optax.readthedocs.io/en/latest/api/utilities.html). Differs: `f64`, whatever the
+/// type of the leaves.
 pub fn tree_vdot<A: Tree + ?Sized, B: Tree + ?Sized>(tree_x: &A, tree_y: &B) -> Result<f64> {
     same_shapes("the two trees of an inner product differ", tree_x, tree_y)?;
     Ok(leaves(tree_x).iter().zip(&leaves(tree_y)).map(|(x, y)| dot(x, y)).sum())

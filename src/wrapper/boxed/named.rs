@@ -5,9 +5,9 @@ use crate::arguments::{Arguments, Visit};
 use crate::engine::Stage;
 use crate::needs::{Includes, Needs, Nothing};
 
-/// A transformation with named arguments whose type is forgotten: for
-/// [`inject_hyperparams`](crate::inject_hyperparams) of what is chosen at run time. It is a [`Boxed`](crate::wrapper::Boxed) too: a `Named<N>`
-/// can be given where a `Boxed<N>` is expected.
+/// A transformation with named arguments whose type is forgotten: for [`inject_hyperparams`](crate::inject_hyperparams)
+/// of what is chosen at run time. It is a [`Boxed`](crate::wrapper::Boxed) too: a `Named<N>` can be given where a
+/// `Boxed<N>` is expected.
 ///
 /// ```
 /// use gradchain::prelude::*;

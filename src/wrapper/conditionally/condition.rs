@@ -148,8 +148,8 @@ impl Condition for ValueLt {
 
 /// In steps that a function of their number, counted from 0, says.
 ///
-/// The name stands for the function in messages and printouts. The function should be pure: a run that goes on from a saved
-/// state asks it for later numbers only.
+/// The name stands for the function in messages and printouts. The function should be pure: a run that goes on from a
+/// saved state asks it for later numbers only.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -190,7 +190,8 @@ impl Condition for StepIf {
 
 /// In steps that a function of their number, counted from 0, and of the loss says.
 ///
-/// As [`step_if`]. A step without gradients, as a flush of [`multi_steps`](crate::multi_steps) is, has no loss: it is NaN.
+/// As [`step_if`]. A step without gradients, as a flush of [`multi_steps`](crate::multi_steps) is, has no loss: it is
+/// NaN.
 pub fn value_if(name: impl Into<Arc<str>>, function: impl Fn(u64, f64) -> bool + Send + Sync + 'static) -> ValueIf {
     ValueIf { name: name.into(), function: Arc::new(function) }
 }

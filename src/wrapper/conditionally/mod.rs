@@ -73,8 +73,8 @@ use crate::recipe::Recipe;
 ///
 /// # References
 ///
-/// Optax, [`conditionally_transform`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a condition
-/// is a value whose needs are in its type, in the place of `forward_extra_args`.
+/// Optax, [`conditionally_transform`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a
+/// condition is a value whose needs are in its type, in the place of `forward_extra_args`.
 pub fn conditionally_transform<T: Stage, W: Condition>(
     inner: T,
     should_transform_fn: W,
@@ -84,8 +84,8 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
 
 /// Runs a transformation in some steps only; in the others all updates are zero.
 ///
-/// In steps in which it does not run, its state waits: counts of steps too. To let the updates pass through there instead,
-/// use [`conditionally_transform`].
+/// In steps in which it does not run, its state waits: counts of steps too. To let the updates pass through there
+/// instead, use [`conditionally_transform`].
 ///
 /// # Arithmetic
 ///
@@ -126,16 +126,16 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
 ///
 /// # References
 ///
-/// Optax, [`conditionally_mask`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a condition is a
-/// value whose needs are in its type, in the place of `forward_extra_args`; the outcome of the step says that nothing was
-/// emitted.
+/// Optax, [`conditionally_mask`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a condition
+/// is a value whose needs are in its type, in the place of `forward_extra_args`; the outcome of the step says that
+/// nothing was emitted.
 pub fn conditionally_mask<T: Stage, W: Condition>(inner: T, should_transform_fn: W) -> ConditionallyMask<T, W> {
     Conditionally::with(inner, should_transform_fn)
 }
 
 wrapper! {
-    /// What [`conditionally_transform`] and [`conditionally_mask`] make; `ZERO` says what becomes of the updates in steps in
-    /// which the transformation does not run.
+    /// What [`conditionally_transform`] and [`conditionally_mask`] make; `ZERO` says what becomes of the updates in
+    /// steps in which the transformation does not run.
     pub Conditionally<T, W: Condition; const ZERO: bool>
         as { if ZERO { "conditionally_mask" } else { "conditionally_transform" } } around inner: Around<W::Needs>
     {

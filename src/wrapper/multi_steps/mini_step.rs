@@ -19,7 +19,8 @@ pub struct Taking<C = f64> {
 }
 
 impl Window {
-    /// Counts a mini-step, unless there are no gradients or they are thrown away, and says whether the window is emitted.
+    /// Counts a mini-step, unless there are no gradients or they are thrown away, and says whether the window is
+    /// emitted.
     fn count<T, S>(&mut self, steps: &MultiSteps<T, S>, at: &StepContext<'_>, takes: bool) -> Taking {
         let mean = steps.use_grad_mean;
         let mut taking = Taking { factor: 1.0, mean, flush: !takes, emit: at.flush, value: None };

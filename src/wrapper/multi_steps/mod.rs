@@ -62,11 +62,11 @@ use crate::tree::TreeMut;
 ///
 /// # References
 ///
-/// Optax, [`MultiSteps`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: a NaN does not stay
-/// in the accumulator for ever; the inner transformation is not run on mini-steps that do not emit; whether an update was
-/// emitted is returned ([`Outcome::emitted`]) instead of being read off counters, which is wrong after a skipped step;
-/// `f64` gradients are accumulated in `f64`; losses are accumulated as gradients are, instead of the last one being passed on;
-/// mini-steps can have weights; a partial window can be flushed.
+/// Optax, [`MultiSteps`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: a NaN does not
+/// stay in the accumulator for ever; the inner transformation is not run on mini-steps that do not emit; whether an
+/// update was emitted is returned ([`Outcome::emitted`]) instead of being read off counters, which is wrong after a
+/// skipped step; `f64` gradients are accumulated in `f64`; losses are accumulated as gradients are, instead of the last
+/// one being passed on; mini-steps can have weights; a partial window can be flushed.
 pub fn multi_steps<T: Stage>(inner: T, every_k_schedule: impl Into<EveryK>) -> MultiSteps<T> {
     MultiSteps::with(inner, every_k_schedule.into(), NoSkip)
 }
@@ -175,8 +175,8 @@ wrapper! {
 }
 
 impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
-    /// Throws the gradients of a mini-step away if a function says so: [`skip_not_finite`] or [`skip_large_updates`]. The
-    /// window goes on as if the mini-step had not been.
+    /// Throws the gradients of a mini-step away if a function says so: [`skip_not_finite`] or [`skip_large_updates`].
+    /// The window goes on as if the mini-step had not been.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -196,8 +196,9 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
 
     /// Emits what a window that is not full has accumulated, as if it were: for the end of an epoch.
     ///
-    /// The mean is over the mini-steps there were. A `multi_steps` inside emits too what it has, and what it is given now; if only that
-    /// has something, what is between the two has gradients of zero. Does nothing, and says so in the outcome, if all are empty.
+    /// The mean is over the mini-steps there were. A `multi_steps` inside emits too what it has, and what it is given
+    /// now; if only that has something, what is between the two has gradients of zero. Does nothing, and says so in the
+    /// outcome, if all are empty.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -292,8 +293,8 @@ impl Window {
         self.measured
     }
 
-    /// Gives the next mini-step a weight other than 1, for example the number of rows of a smaller last batch relative to
-    /// the others.
+    /// Gives the next mini-step a weight other than 1, for example the number of rows of a smaller last batch relative
+    /// to the others.
     ///
     /// # Errors
     ///

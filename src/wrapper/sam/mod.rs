@@ -6,15 +6,16 @@ pub use opaque::{AdversarialGradient, AdversarialGradientState, OpaqueSam};
 use crate::part::prelude::*;
 use crate::state::{Evaluation, StateWalk, StateWalkMut};
 
-/// Sharpness-aware minimization: climbs with an adversarial optimizer for some steps, and lets the optimizer take its step
-/// with the gradient from there, but from where the climb began.
+/// Sharpness-aware minimization: climbs with an adversarial optimizer for some steps, and lets the optimizer take its
+/// step with the gradient from there, but from where the climb began.
 ///
-/// Each `step` is one gradient: `sync_period − 1` of them climb, then one descends, and between those the parameters are
-/// the adversarial ones. The ones to evaluate are in the state, see [`eval_params`](crate::OptState::eval_params). To have a
-/// whole round in each step, with the gradients asked for at adversarial points, use [`opaque_mode`](Sam::opaque_mode).
+/// Each `step` is one gradient: `sync_period − 1` of them climb, then one descends, and between those the parameters
+/// are the adversarial ones. The ones to evaluate are in the state, see [`eval_params`](crate::OptState::eval_params).
+/// To have a whole round in each step, with the gradients asked for at adversarial points, use
+/// [`opaque_mode`](Sam::opaque_mode).
 ///
-/// The adversarial optimizer is written as if it were to minimize; its updates are turned round. The one of the paper is
-/// `chain((normalize(), sgd(rho)))`.
+/// The adversarial optimizer is written as if it were to minimize; its updates are turned round. The one of the paper
+/// is `chain((normalize(), sgd(rho)))`.
 ///
 /// # Arithmetic
 ///
@@ -29,9 +30,9 @@ use crate::state::{Evaluation, StateWalk, StateWalkMut};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, besides what is inside. No pass of its own; as many passes as the one of the two
-/// that needs more. Every `sync_period` gradients are one step of the optimizer. With `reset_state` the adversary's state is
-/// made anew at each, which allocates.
+/// One float of state for each parameter, besides what is inside. No pass of its own; as many passes as the one of the
+/// two that needs more. Every `sync_period` gradients are one step of the optimizer. With `reset_state` the adversary's
+/// state is made anew at each, which allocates.
 ///
 /// # Errors
 ///
@@ -59,10 +60,10 @@ use crate::state::{Evaluation, StateWalk, StateWalkMut};
 ///
 /// Foret, Kleiner, Mobahi and Neyshabur, [Sharpness-aware minimization for efficiently improving
 /// generalization](https://arxiv.org/abs/2010.01412), 2021, algorithm 1. Optax,
-/// [`contrib.sam`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: with a `sync_period` of 1 it is the
-/// optimizer alone, while in Optax each step starts from where the one before it did; a value that is not finite in the
-/// update that is not taken does not reach the parameters; a reset is to the state for the parameters where the round began,
-/// as in Optax's opaque mode, while its other mode takes the adversarial ones.
+/// [`contrib.sam`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: with a `sync_period` of 1 it is
+/// the optimizer alone, while in Optax each step starts from where the one before it did; a value that is not finite in
+/// the update that is not taken does not reach the parameters; a reset is to the state for the parameters where the
+/// round began, as in Optax's opaque mode, while its other mode takes the adversarial ones.
 pub fn sam<O: Stage, A: Stage>(optimizer: O, adv_optimizer: A) -> Sam<O, A> {
     Sam { optimizer, adv_optimizer, sync_period: 2, reset_state: true }
 }
@@ -84,8 +85,9 @@ impl<O, A> Sam<O, A> {
         self
     }
 
-    /// Whether the adversarial optimizer forgets its state after each round; true by default. Then it starts anew, as `init`
-    /// makes it for the parameters where the round began; what was set in it by name, and which leaves are frozen, stays.
+    /// Whether the adversarial optimizer forgets its state after each round; true by default. Then it starts anew, as
+    /// `init` makes it for the parameters where the round began; what was set in it by name, and which leaves are
+    /// frozen, stays.
     pub fn reset_state(mut self, reset_state: bool) -> Self {
         self.reset_state = reset_state;
         self

@@ -7,7 +7,8 @@ use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{StateWalk, start_anew};
 
-/// A [`sam`](crate::sam) in [opaque mode](crate::wrapper::Sam::opaque_mode): each step asks for the gradients at adversarial points.
+/// A [`sam`](crate::sam) in [opaque mode](crate::wrapper::Sam::opaque_mode): each step asks for the gradients at
+/// adversarial points.
 #[derive(Clone, Debug)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct OpaqueSam<O, A> {
@@ -43,8 +44,8 @@ impl<O: Stage, A: Stage> Optimizer for OpaqueSam<O, A> {
 }
 
 wrapper! {
-    /// Puts in the place of the gradient the one at the point to which an adversarial optimizer climbs: the first half of an
-    /// [`OpaqueSam`].
+    /// Puts in the place of the gradient the one at the point to which an adversarial optimizer climbs: the first half
+    /// of an [`OpaqueSam`].
     pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole {
         sync_period: u64;
         reset_state: bool;

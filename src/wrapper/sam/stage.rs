@@ -13,8 +13,8 @@ use crate::tree::LeafSpec;
 pub enum SamRun<O, A, S> {
     /// The adversarial optimizer; from where the parameters are remembered, if the round begins.
     Climb(A, bool),
-    /// The optimizer, from where the round began; in rounds of one step that is here. And the state that the adversarial optimizer
-    /// has afterwards, if it forgets the one that it has.
+    /// The optimizer, from where the round began; in rounds of one step that is here. And the state that the
+    /// adversarial optimizer has afterwards, if it forgets the one that it has.
     Descend(O, bool, Option<Box<S>>),
 }
 

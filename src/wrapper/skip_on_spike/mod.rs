@@ -7,8 +7,8 @@ use crate::part::prelude::*;
 /// Throws away steps whose gradient has a norm far above what it was lately: the update is zero, and nothing inside is
 /// touched.
 ///
-/// With [`of_loss`](SkipOnSpike::of_loss) it goes by the loss instead; what a step must be given is then part of the type.
-/// A value that is not finite is always thrown away.
+/// With [`of_loss`](SkipOnSpike::of_loss) it goes by the loss instead; what a step must be given is then part of the
+/// type. A value that is not finite is always thrown away.
 ///
 /// How far is too far, `deviations`, is 6 in the training of OLMo 2; ZClip, which clips where this skips, has 2.5.
 ///
@@ -24,8 +24,8 @@ use crate::part::prelude::*;
 ///             mean ← mean + a·d;  variance ← (1 − a)·(variance + a·d²)
 /// ```
 ///
-/// So for the first steps mean and variance are those of all values, then running ones. After `max_consecutive` spikes in a
-/// row that are finite it is not a spike but how things are now: the step is taken, and `n` starts again from 0.
+/// So for the first steps mean and variance are those of all values, then running ones. After `max_consecutive` spikes
+/// in a row that are finite it is not a spike but how things are now: the step is taken, and `n` starts again from 0.
 ///
 /// Defaults: `decay` 0.97, `warmup_steps` 25, `max_consecutive` 10.
 ///
@@ -55,12 +55,12 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// OLMo team, [2 OLMo 2 Furious](https://arxiv.org/abs/2501.00656), 2025, whose optimizer skips a step if loss or norm is
-/// more than 6 standard deviations from the mean of the last 128 steps; Kumar, Owen, Chowdhury and Güra, [ZClip: adaptive
-/// spike mitigation for LLM pre-training](https://arxiv.org/abs/2504.02507), 2025, for running statistics after a warm-up;
-/// Chowdhery et al., [PaLM](https://arxiv.org/abs/2204.02311), 2022, section 5.1, who skipped batches by hand. Differs: from
-/// OLMo, running means instead of a window, and spikes do not count in them; only what is too large is one. Optax has
-/// nothing like it.
+/// OLMo team, [2 OLMo 2 Furious](https://arxiv.org/abs/2501.00656), 2025, whose optimizer skips a step if loss or norm
+/// is more than 6 standard deviations from the mean of the last 128 steps; Kumar, Owen, Chowdhury and Güra, [ZClip:
+/// adaptive spike mitigation for LLM pre-training](https://arxiv.org/abs/2504.02507), 2025, for running statistics
+/// after a warm-up; Chowdhery et al., [PaLM](https://arxiv.org/abs/2204.02311), 2022, section 5.1, who skipped batches
+/// by hand. Differs: from OLMo, running means instead of a window, and spikes do not count in them; only what is too
+/// large is one. Optax has nothing like it.
 pub fn skip_on_spike<T: Stage>(inner: T, deviations: f64) -> SkipOnSpike<T> {
     SkipOnSpike::with(inner, deviations, OfNorm)
 }
@@ -70,7 +70,8 @@ wrapper! {
     pub SkipOnSpike<T, S: SpikeStatistic = OfNorm> as "skip_on_spike" around inner: Around<S::Needs> {
         deviations: f64 in AT_LEAST_0;
         of: @decides S;
-        /// How much of mean and variance is kept from one step to the next, once there are enough steps; 0.97 by default.
+        /// How much of mean and variance is kept from one step to the next, once there are enough steps; 0.97 by
+        /// default.
         decay: f64 in DECAY = 0.97;
         /// How many steps must count before one can be a spike; 25 by default.
         warmup_steps: u64 = 25;

@@ -1,5 +1,5 @@
-//! Whatever is put together, and however far its replicas are: a mean has the same schema, flags that are flags by policy,
-//! and counts that one of them had.
+//! Whatever is put together, and however far its replicas are: a mean has the same schema, flags that are flags by
+//! policy, and counts that one of them had.
 
 use gradchain::prelude::*;
 use gradchain::state::{AverageOptions, CountPolicy, Entry, FlagPolicy, KeyPolicy, State, StateWalk};

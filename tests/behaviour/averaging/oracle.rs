@@ -33,8 +33,8 @@ fn tolerance(i: usize, expected: f64) -> f64 {
     }
 }
 
-/// Runs an optimizer, and after each step compares what is to be evaluated with a function of all parameters so far, the
-/// first ones included.
+/// Runs an optimizer, and after each step compares what is to be evaluated with a function of all parameters so far,
+/// the first ones included.
 fn agrees<T: GradientTransformation<Needs = Nothing>>(
     optimizer: T,
     steps: u64,

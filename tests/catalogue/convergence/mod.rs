@@ -1,5 +1,5 @@
-//! Every optimizer converges: to a tolerance on three problems, and on the way there its first steps have the losses of an
-//! independent implementation, which also tell what does not matter in the end, such as the correction of a bias.
+//! Every optimizer converges: to a tolerance on three problems, and on the way there its first steps have the losses of
+//! an independent implementation, which also tell what does not matter in the end, such as the correction of a bias.
 
 mod beyond;
 mod naive;

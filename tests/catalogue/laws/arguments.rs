@@ -66,7 +66,8 @@ const NUMBERS: [f64; 14] = [
     f64::INFINITY,
 ];
 
-/// What a number can be set to while training runs is what it can be built with; the rest is refused with the same words.
+/// What a number can be set to while training runs is what it can be built with; the rest is refused with the same
+/// words.
 #[test]
 fn what_can_be_set_is_what_can_be_built_with() {
     let plan = [LeafPlan { number: Number::F32, shape: vec![3, 4], order: Order::C }];

@@ -39,8 +39,8 @@ fn an_error_changes_nothing() {
     holds(law, 2);
 }
 
-/// Leaves without elements, with axes whose lengths multiply to more than there can be, or nearly. That there is no memory for a
-/// state is an error like any other.
+/// Leaves without elements, with axes whose lengths multiply to more than there can be, or nearly. That there is no
+/// memory for a state is an error like any other.
 fn steps_with_leaf_of(entry: &dyn Subject, shape: &[usize]) -> gradchain::Result<()> {
     let mut params = DynTree::new();
     params.insert("empty", ArrayD::<f32>::zeros(IxDyn(shape)));

@@ -6,7 +6,8 @@ use crate::common::trees::map;
 use crate::common::{run, same_values};
 
 /// Mini-batches g and g, whose mean is g, and g/2 and g/2, whose sum is that. The halves are made first and g is twice
-/// them, so that a half of f16's smallest numbers, which rounds, is not taken for the batch: both are exact in every type.
+/// them, so that a half of f16's smallest numbers, which rounds, is not taken for the batch: both are exact in every
+/// type.
 fn law(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let name = entry.name();
     if !entry.about().per_step {

@@ -70,8 +70,8 @@ fn same_state<S: State>(ours: &AnyState, theirs: &S) -> bool {
     same_bits(ours, &AnyState::of(theirs))
 }
 
-/// Leaves of several pieces, small ones among them, so that threads share leaves and take several; no more elements than that
-/// takes, since these laws are most of the time of the tests.
+/// Leaves of several pieces, small ones among them, so that threads share leaves and take several; no more elements
+/// than that takes, since these laws are most of the time of the tests.
 fn large_problem() -> Problem {
     let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
     let mut plan = vec![

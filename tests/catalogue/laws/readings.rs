@@ -8,7 +8,8 @@ use super::{Problem, Subject, every, holds, registry};
 use crate::common::given::Registered;
 use crate::common::run;
 
-/// All of them as text, in which every NaN is the same; in the order of names, since a config has no other of what is named.
+/// All of them as text, in which every NaN is the same; in the order of names, since a config has no other of what is
+/// named.
 fn written(readings: &Readings) -> Vec<String> {
     let mut lines: Vec<String> = readings.to_string().lines().map(String::from).collect();
     lines.sort();
@@ -69,7 +70,8 @@ fn changing(number: f64) -> Schedule {
     linear(number, number * (1.0 - 1e-9), 100).into()
 }
 
-/// Every argument given as a schedule is read, with the value of the last step; of what has clocks of its own, of some step.
+/// Every argument given as a schedule is read, with the value of the last step; of what has clocks of its own, of some
+/// step.
 fn schedules(entry: &dyn Subject, problem: &Problem) {
     let Some(mut named) = entry.named() else { return };
     let mut given: Vec<(&'static str, Schedule)> = Vec::new();

@@ -5,8 +5,8 @@ use super::{LeafPlan, Number, Order, every, noise, only_these, registry, tree};
 use crate::common::given::Registered;
 use crate::common::values;
 
-/// Entries in which a leaf that comes late does not begin as training does, and what in them cannot go by the steps of a leaf. What does
-/// go by them is counted for each leaf: corrections of bias, and the means of MoMo's plane.
+/// Entries in which a leaf that comes late does not begin as training does, and what in them cannot go by the steps of
+/// a leaf. What does go by them is counted for each leaf: corrections of bias, and the means of MoMo's plane.
 const BY_ALL_STEPS: &[(&str, &str)] = &[
     ("scale_by_ademamix", "a schedule is of the step"),
     ("scale_by_madgrad", "a schedule is of the step"),
@@ -57,8 +57,8 @@ const BY_ALL_STEPS: &[(&str, &str)] = &[
     ("skip_on_spike_in_chain", "the norm is one number, of all leaves"),
 ];
 
-/// Of a leaf that had no gradient in the first steps, and of the same leaf without them: its values in the end. Another has its
-/// gradients in the other steps, so that no sum is over both.
+/// Of a leaf that had no gradient in the first steps, and of the same leaf without them: its values in the end. Another
+/// has its gradients in the other steps, so that no sum is over both.
 fn late_and_plain(inner: crate::common::given::Member) -> Option<[Vec<f64>; 2]> {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
     let plan = [leaf(Number::F32, &[3, 4]), leaf(Number::F64, &[5])];

@@ -1,5 +1,5 @@
-//! What is given the loss. A line search searches the loss of the last gradients it was given, so `k` mini-steps are not one
-//! batch.
+//! What is given the loss. A line search searches the loss of the last gradients it was given, so `k` mini-steps are
+//! not one batch.
 
 use gradchain::prelude::*;
 use gradchain::transform::PolyakVariant;

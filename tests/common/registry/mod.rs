@@ -1,5 +1,5 @@
-//! Every transformation, and chains and nestings of them: what the laws run over. A new transformation is one line in its
-//! family's file; a new family is one line in each of the two lists below.
+//! Every transformation, and chains and nestings of them: what the laws run over. A new transformation is one line in
+//! its family's file; a new family is one line in each of the two lists below.
 
 mod adaptive;
 mod curvature;
@@ -65,8 +65,8 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
     families.into_iter().flatten().filter(|entry| chosen(entry.name())).collect()
 }
 
-/// Whether an entry is tested: all are, unless the variable `ENTRY` has words, with commas between them, of which the name must
-/// contain one.
+/// Whether an entry is tested: all are, unless the variable `ENTRY` has words, with commas between them, of which the
+/// name must contain one.
 pub fn chosen(name: &str) -> bool {
     std::env::var("ENTRY").is_ok_and(|words| words.split(',').any(|word| name.contains(word))) || every()
 }

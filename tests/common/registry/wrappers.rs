@@ -1,5 +1,5 @@
-//! What holds other transformations: chains, wrappers, nestings of both. In no file, since they are no transformations of
-//! gradients: `differentially_private_aggregate` and `dpsgd`, which take a gradient for each example;
+//! What holds other transformations: chains, wrappers, nestings of both. In no file, since they are no transformations
+//! of gradients: `differentially_private_aggregate` and `dpsgd`, which take a gradient for each example;
 //! `tests/behaviour/wrappers_catalogue.rs` holds them to oracles.
 
 use gradchain::prelude::*;

@@ -16,8 +16,8 @@ use super::uses;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Gives {
-    /// Optax's update rounded to the parameter's type; parameters may be off by that rounding, or by Optax's if its update
-    /// is of a narrower type.
+    /// Optax's update rounded to the parameter's type; parameters may be off by that rounding, or by Optax's if its
+    /// update is of a narrower type.
     RoundedUpdates,
     /// What this crate gives if gradients that are all zero are nearly zero instead.
     SameWithSmallGradients,
@@ -25,8 +25,8 @@ pub(crate) enum Gives {
     SameInF32,
     /// The same for `f64`.
     SameInF64,
-    /// From the step with that gradient or loss on: what the transformation inside gives for the mean of each window alone,
-    /// and nothing before the window is full.
+    /// From the step with that gradient or loss on: what the transformation inside gives for the mean of each window
+    /// alone, and nothing before the window is full.
     WindowsApart,
     /// What the naive version of the transformation gives, in every step.
     NaiveVersion,

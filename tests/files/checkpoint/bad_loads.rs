@@ -1,5 +1,5 @@
-//! The loads of tests/data/bad_loads/record.py, which says what PyTorch and Optax do: here each is an error, and changes
-//! nothing.
+//! The loads of tests/data/bad_loads/record.py, which says what PyTorch and Optax do: here each is an error, and
+//! changes nothing.
 
 use super::*;
 

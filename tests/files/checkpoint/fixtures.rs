@@ -1,10 +1,10 @@
 //! Files of versions that were released: they are loaded by every later one.
 //!
-//! Each was written after some steps, and holds what these steps give from scratch, to the bit. Decays are such that their powers
-//! are exact, so that no system's `pow` can be seen in them.
+//! Each was written after some steps, and holds what these steps give from scratch, to the bit. Decays are such that
+//! their powers are exact, so that no system's `pow` can be seen in them.
 //!
-//! A file is never written again. A new format gets a new folder: give its number to `FOLDER`, keep the old one in `READ`,
-//! and write the files with
+//! A file is never written again. A new format gets a new folder: give its number to `FOLDER`, keep the old one in
+//! `READ`, and write the files with
 //!
 //! ```text
 //! cargo test --features half,checkpoint --test files -- --ignored write_the_files

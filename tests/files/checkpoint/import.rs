@@ -94,8 +94,8 @@ fn go_on<N: Number, T: GradientTransformation<Needs = Nothing>>(import: &Import,
     most
 }
 
-/// PyTorch rounds a parameter twice in a step of AdamW, by the decay and by the update, and its Adam folds the correction of
-/// bias into other factors: a last place a step.
+/// PyTorch rounds a parameter twice in a step of AdamW, by the decay and by the update, and its Adam folds the
+/// correction of bias into other factors: a last place a step.
 const PLACES: f64 = AFTER as f64;
 
 #[test]

@@ -102,7 +102,8 @@ fn as_many_digits_as_are_recorded() {
     the_guide_shows_what_is_recorded();
 }
 
-/// Few evaluations with the defaults; and not many more before it says that it stalls, where no gradient is small enough.
+/// Few evaluations with the defaults; and not many more before it says that it stalls, where no gradient is small
+/// enough.
 #[test]
 fn thurber_ends_soon_and_says_why() {
     let thurber = problems().into_iter().find(|problem| problem.name == "Thurber").unwrap();

@@ -11,9 +11,9 @@ fn value(raw: &Raw<ArrayD<f64>>, gradient: &[f64]) -> (f64, f64) {
 
 /// The derivative by raw number `k`, by Ridders' scheme, and how far off it may be.
 ///
-/// Central quotients with smaller and smaller steps are extrapolated to a step of 0. What an extrapolation misses is no more
-/// than it differs from the two that it was made of; what rounding adds is some units in the last place of the terms, over
-/// the step. The entry with the smallest sum of both is taken.
+/// Central quotients with smaller and smaller steps are extrapolated to a step of 0. What an extrapolation misses is no
+/// more than it differs from the two that it was made of; what rounding adds is some units in the last place of the
+/// terms, over the step. The entry with the smallest sum of both is taken.
 fn quotient(raw: &Raw<ArrayD<f64>>, numbers: &[f64], k: usize, gradient: &[f64]) -> (f64, f64) {
     let at = |step: f64| {
         let (mut shifted, mut moved) = (raw.clone(), numbers.to_vec());

@@ -45,7 +45,8 @@ fn small_values_come_back_with_their_digits() {
             ("positive_exp", raw_of(positive_exp(), &value)),
         ] {
             let (again, r) = (raw.constrain().unwrap()[[]], flat(&raw)[0]);
-            // Half a unit of the raw number is a relative change of as many units of the value; and a unit of a subnormal.
+            // Half a unit of the raw number is a relative change of as many units of the value; and a unit of a
+            // subnormal.
             let allowed = f64::EPSILON * x * (4.0 + r.abs()) + 5e-324;
             assert!((again - x).abs() <= allowed, "{name}: {again:e} is not {x:e}");
         }

@@ -70,7 +70,8 @@ fn transformed_once_it_is_stale() {
     assert!(*raw.constrain().unwrap() < ANSWER / 100.0, "and the raw number runs away: {:?}", raw);
 }
 
-/// The wrong way: the value is clipped after the step, which needs bounds within the open interval: each has another answer.
+/// The wrong way: the value is clipped after the step, which needs bounds within the open interval: each has another
+/// answer.
 #[test]
 fn clipped_after_the_step_it_is_somewhere_else() {
     // The answer is beyond the bound, so it sits there.

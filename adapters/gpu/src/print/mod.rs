@@ -1,8 +1,8 @@
 //! Programs as kernels: one printer, and for each language what differs.
 //!
-//! A kernel goes through a leaf by groups of 256 threads, a group for each piece of 16384 elements. Thread `t` has every
-//! sixteenth element of tile `t / 16`, which has 1024 of them: the elements that the engine adds up side by side. So sums
-//! are added in the engine's order, and come out with its bits.
+//! A kernel goes through a leaf by groups of 256 threads, a group for each piece of 16384 elements. Thread `t` has
+//! every sixteenth element of tile `t / 16`, which has 1024 of them: the elements that the engine adds up side by side.
+//! So sums are added in the engine's order, and come out with its bits.
 
 mod cuda;
 mod wgsl;
@@ -18,7 +18,8 @@ pub(crate) const PIECE: usize = 16 * 1024;
 /// What a kernel is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Language {
-    /// For wgpu; `wide` is whether the device has `f64`. If not, what a program adds up in `f64` is added up in pairs of `f32`.
+    /// For wgpu; `wide` is whether the device has `f64`. If not, what a program adds up in `f64` is added up in pairs
+    /// of `f32`.
     Wgsl { wide: bool },
     /// For NVRTC.
     Cuda,
@@ -308,8 +309,8 @@ impl Printer<'_> {
         })
     }
 
-    /// Whether compilers of WGSL may do it together with a line that uses it: they may take `p + (x - p)` for `x`, and begin
-    /// with the last two of three numbers that are added, or multiplied. Lavapipe does.
+    /// Whether compilers of WGSL may do it together with a line that uses it: they may take `p + (x - p)` for `x`, and
+    /// begin with the last two of three numbers that are added, or multiplied. Lavapipe does.
     fn may_be_moved(&self, line: usize) -> bool {
         let lines = self.program.lines();
         let sign = |(op, _): &(Op, Type)| match op {

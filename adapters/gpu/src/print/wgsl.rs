@@ -121,8 +121,8 @@ fn written(name: &str) -> Option<&'static str> {
     return select(x, near, abs(e) <= 1.0f);
 }"
         }
-        // Compilers may take `(a + b) - a` for `b`. So what has been rounded is changed by a zero, or a factor of one, that they
-        // cannot know: a leaf has less than 2³¹ elements.
+        // Compilers may take `(a + b) - a` for `b`. So what has been rounded is changed by a zero, or a factor of one,
+        // that they cannot know: a leaf has less than 2³¹ elements.
         "rounded_f32" => {
             "fn rounded_f32(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ (numbers[0] >> 31u)); }"
         }

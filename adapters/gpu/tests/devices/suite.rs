@@ -50,8 +50,8 @@ pub fn each_program(mut show: impl FnMut(&str, &Pass, &LeafProgram)) -> usize {
     seen.len()
 }
 
-/// Steps every entry of the catalogue that is programs, here and on the device: the same bits, or where a program calls functions
-/// that devices round otherwise, the same numbers but for a part in 100,000.
+/// Steps every entry of the catalogue that is programs, here and on the device: the same bits, or where a program calls
+/// functions that devices round otherwise, the same numbers but for a part in 100,000.
 pub fn catalogue<B: Backend>(device: &Device<B>, numbers: &[Number]) {
     let problem = plan(numbers);
     let params = tree(&problem, |leaf, i| noise(1, leaf, i));
@@ -132,8 +132,8 @@ pub fn sums<B: Backend>(device: &Device<B>) {
     }
 }
 
-/// Without numbers of 64 bits: each sum is off by 2⁻⁴⁰ of the sum of sizes at most, so that a norm, and what is divided by it,
-/// has at most the last bit of an `f32` different.
+/// Without numbers of 64 bits: each sum is off by 2⁻⁴⁰ of the sum of sizes at most, so that a norm, and what is divided
+/// by it, has at most the last bit of an `f32` different.
 pub fn sums_in_pairs<B: Backend>(device: &Device<B>) {
     let ((params, gradients), optimizer) = (large(), chain((clip_by_global_norm(0.5), sgd(1.0))));
     let mut run = device.init(&optimizer, &params).unwrap();

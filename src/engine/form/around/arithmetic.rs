@@ -84,11 +84,11 @@ pub trait Arithmetic: Wrapper {
     const KEEPS_ZEROS: bool = false;
     /// Whether it reads the parameter.
     const READS_PARAMS: bool = false;
-    /// Whether it works on gradients of some [rows](crate::tree::SparseRows) of a leaf: if its arrays need not follow where
-    /// there is no gradient.
+    /// Whether it works on gradients of some [rows](crate::tree::SparseRows) of a leaf: if its arrays need not follow
+    /// where there is no gradient.
     const ROWS: bool = Self::SLOTS.is_empty();
-    /// The number of the state array that what is inside is shown in the place of the parameters, if it is. It has the type
-    /// that arithmetic is done in.
+    /// The number of the state array that what is inside is shown in the place of the parameters, if it is. It has the
+    /// type that arithmetic is done in.
     const POINT: Option<usize> = None;
     /// Whether only some leaves have the state arrays: whether [`has_slots`](Arithmetic::has_slots) says anything.
     const SOME_LEAVES: bool = false;
@@ -165,8 +165,8 @@ pub trait Own<P: Wrapper> {
         u
     }
 
-    /// How many bytes of a leaf's arrays go through memory, for each element: where what is inside begins, where it ends, and in the
-    /// last pass.
+    /// How many bytes of a leaf's arrays go through memory, for each element: where what is inside begins, where it
+    /// ends, and in the last pass.
     fn bytes(_: &P, _: &P::Memory, arrays: &Arrays, leaf: usize, [begins, ends, _]: [bool; 3]) -> usize {
         arrays.bytes(leaf, &|_| 2 * (Self::BEFORE && begins || Self::AFTER && ends) as usize)
     }

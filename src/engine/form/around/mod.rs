@@ -64,11 +64,11 @@ pub trait Holds: Part {
     fn inner(&self) -> &Self::Inner;
 }
 
-/// A part that holds another transformation: it says on which leaves that acts and whether it runs in a step. With [`Arithmetic`] it
-/// may do something to each element before and after.
+/// A part that holds another transformation: it says on which leaves that acts and whether it runs in a step. With
+/// [`Arithmetic`] it may do something to each element before and after.
 ///
-/// What is inside keeps its own state, is checked, saved, averaged and planned by itself, and fuses with the wrapper's arithmetic
-/// into one loop.
+/// What is inside keeps its own state, is checked, saved, averaged and planned by itself, and fuses with the wrapper's
+/// arithmetic into one loop.
 ///
 /// # Example
 ///
@@ -115,10 +115,11 @@ pub trait Wrapper: Holds {
 
     /// Whether it must look at all gradients before it can decide.
     const LOOKS: bool = false;
-    /// Whether it acts on some leaves only: whether [`leaves`](Wrapper::leaves) or [`acts_on`](Wrapper::acts_on) say anything.
+    /// Whether it acts on some leaves only: whether [`leaves`](Wrapper::leaves) or [`acts_on`](Wrapper::acts_on) say
+    /// anything.
     const CHOOSES: bool = false;
-    /// Whether what is inside runs in every step: whatever [`decide`](Wrapper::decide) says is [`Run`](Decision::Run), and no loops
-    /// are compiled for steps in which it does not.
+    /// Whether what is inside runs in every step: whatever [`decide`](Wrapper::decide) says is [`Run`](Decision::Run),
+    /// and no loops are compiled for steps in which it does not.
     const ALWAYS_RUNS: bool = false;
 
     /// Whether a leaf may rest in some steps and not in others, so that what is inside counts updates leaf by leaf.
@@ -139,8 +140,8 @@ pub trait Wrapper: Holds {
         None
     }
 
-    /// The leaves to act on, if not all: those of the [mask](Wrapper::mask), unless it says otherwise. What is inside makes state for
-    /// these only.
+    /// The leaves to act on, if not all: those of the [mask](Wrapper::mask), unless it says otherwise. What is inside
+    /// makes state for these only.
     ///
     /// # Errors
     ///
@@ -198,7 +199,8 @@ pub trait Wrapper: Holds {
         <C::Wide as Real>::of(0.0)
     }
 
-    /// Decides what happens in this step, and counts it. `seen` is the sum of what [`look`](Wrapper::look) gave; 0 if it does not look.
+    /// Decides what happens in this step, and counts it. `seen` is the sum of what [`look`](Wrapper::look) gave; 0 if
+    /// it does not look.
     ///
     /// What it works out for the step goes into the memory too: into fields that are no part of the state.
     fn decide(&self, memory: &mut Self::Memory, at: &StepContext<'_>, seen: f64) -> Decision {

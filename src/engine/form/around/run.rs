@@ -49,8 +49,9 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
     const fn own<P: Wrapper, O: Own<P>>(is_there: bool) -> Shape {
         Shape::elementwise(is_there && !O::SLOTS.is_empty(), is_there && O::READS_PARAMS)
     }
-    // What is given out is written nowhere but to the updates. What is taken in may be written to arrays; it is run in the one pass that
-    // ends there, whatever is run again later, so that the engine need not store the updates for that.
+    // What is given out is written nowhere but to the updates. What is taken in may be written to arrays; it is run in
+    // the one pass that ends there, whatever is run again later, so that the engine need not store the updates for
+    // that.
     let last = Shape {
         barriers: O::WAITS as usize,
         reads_params: (O::READS_PARAMS_LAST as u32) << 1,
@@ -64,8 +65,8 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
     look::<P>().then(begins).then(inner).then(own::<P, O>(O::AFTER)).then(last)
 }
 
-/// Whether what is done before what is inside changes arrays only. Like what is taken in it is done in the one pass that
-/// ends there.
+/// Whether what is done before what is inside changes arrays only. Like what is taken in it is done in the one pass
+/// that ends there.
 const fn looks_before<P: Wrapper, O: Own<P>>() -> bool {
     O::BEFORE && !O::REWRITES[0]
 }
@@ -335,8 +336,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn fuses_now(part: &P, state: &StateOf<P>, run: &Self::Run, leaf: usize) -> bool {
         let Some(inner) = &run.inner else { return false };
-        // In a step in which the wrapper does nothing of its own, its arrays are not to be touched, not even read; nor are those of
-        // a leaf that is not acted on.
+        // In a step in which the wrapper does nothing of its own, its arrays are not to be touched, not even read; nor
+        // are those of a leaf that is not acted on.
         <P as Stage>::FUSES
             && (run.decision == Some(Decision::Run) || !O::BEFORE && !O::AFTER && !O::WAITS)
             && (<P as Stage>::SLOTS == 0 || is_on(part, state, leaf) && state.arrays.has(leaf))
@@ -425,7 +426,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 }
 
-/// What a wrapper with sums does to a tile. `begin` is where what is inside begins and `end` where it ends; `ran` is whether it runs.
+/// What a wrapper with sums does to a tile. `begin` is where what is inside begins and `end` where it ends; `ran` is
+/// whether it runs.
 fn weighed<P: Wrapper, O: Own<P>, C: Real>(
     part: &P,
     state: &StateOf<P>,

@@ -15,11 +15,12 @@ pub type AroundWithSums<Asks = Nothing> = Around<Asks, WithSums>;
 /// In [`Around`]: the wrapper is [`Weighing`].
 pub enum WithSums {}
 
-/// A [`Wrapper`] that adds up over what goes into what is inside, or over what comes out of it, and gives out the updates when it has
-/// seen all of that. It may also meet each update with the gradient that it was made of.
+/// A [`Wrapper`] that adds up over what goes into what is inside, or over what comes out of it, and gives out the
+/// updates when it has seen all of that. It may also meet each update with the gradient that it was made of.
 ///
-/// In the order of a step: [`take_in`](Weighing::take_in), what is inside, [`meet`](Weighing::meet), [`measure`](Weighing::measure),
-/// [`weigh`](Weighing::weigh), which is told the sums, and [`give_out`](Weighing::give_out).
+/// In the order of a step: [`take_in`](Weighing::take_in), what is inside, [`meet`](Weighing::meet),
+/// [`measure`](Weighing::measure), [`weigh`](Weighing::weigh), which is told the sums, and
+/// [`give_out`](Weighing::give_out).
 ///
 /// # Example
 ///
@@ -86,21 +87,23 @@ pub enum WithSums {}
 ///
 /// # Cost
 ///
-/// One more pass if it [`GIVES_OUT`](Weighing::GIVES_OUT). If it [`MEETS`](Weighing::MEETS) the gradients and what is inside has passes of
-/// its own, a copy of the gradients is kept meanwhile, which is no part of the state. It fuses with what is inside and with its neighbours if
-/// it has no state arrays, takes nothing in, and gives out.
+/// One more pass if it [`GIVES_OUT`](Weighing::GIVES_OUT). If it [`MEETS`](Weighing::MEETS) the gradients and what is
+/// inside has passes of its own, a copy of the gradients is kept meanwhile, which is no part of the state. It fuses
+/// with what is inside and with its neighbours if it has no state arrays, takes nothing in, and gives out.
 pub trait Weighing: Wrapper {
     /// The names of the state arrays, as many as [`Slots`](Weighing::Slots) has; at most 8.
     const SLOTS: &'static [&'static str] = &[];
     /// Whether it rewrites what comes out, given the gradient.
     const MEETS: bool = false;
-    /// Whether it rewrites the updates when it has seen all. If not, [`weigh`](Weighing::weigh) comes at the end of the step.
+    /// Whether it rewrites the updates when it has seen all. If not, [`weigh`](Weighing::weigh) comes at the end of the
+    /// step.
     const GIVES_OUT: bool = true;
     /// Whether it makes zeros of zeros, so that it need not run where what is inside holds its updates back.
     const KEEPS_ZEROS: bool = false;
     /// Whether `take_in` and `give_out` read the parameter.
     const READS_PARAMS: [bool; 2] = [false; 2];
-    /// What `take_in`, `meet` and `give_out` do to each state array; to those not listed nothing. `give_out` only reads.
+    /// What `take_in`, `meet` and `give_out` do to each state array; to those not listed nothing. `give_out` only
+    /// reads.
     const ACCESS: [&'static [Access]; 3] = [&[]; 3];
     /// The same in a step that [`is_rare`](Weighing::is_rare).
     const RARELY: [&'static [Access]; 3] = Self::ACCESS;
@@ -127,7 +130,8 @@ pub trait Weighing: Wrapper {
         false
     }
 
-    /// Whether this step does to state arrays what [`RARELY`](Weighing::RARELY) says: one that starts them, for instance.
+    /// Whether this step does to state arrays what [`RARELY`](Weighing::RARELY) says: one that starts them, for
+    /// instance.
     fn is_rare(&self, memory: &Self::Memory) -> bool {
         let _ = memory;
         false
@@ -139,8 +143,8 @@ pub trait Weighing: Wrapper {
     /// What one element that goes in adds to the sums. Write `#[inline(always)]` on it.
     fn take_in<C: Real>(k: Self::First<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> Self::TakenIn<C::Wide>;
 
-    /// What becomes of the update `u`, given the gradient that went in. Where what is inside has not run, `u` is that gradient. Write
-    /// `#[inline(always)]` on it.
+    /// What becomes of the update `u`, given the gradient that went in. Where what is inside has not run, `u` is that
+    /// gradient. Write `#[inline(always)]` on it.
     fn meet<C: Real>(k: Self::First<C>, slots: &mut Self::Slots<C>, u: C, gradient: C) -> C {
         let _ = (k, slots, gradient);
         u
@@ -152,7 +156,8 @@ pub trait Weighing: Wrapper {
     /// The sums are complete, over the tree and by leaf.
     fn weigh(&self, memory: &mut Self::Memory, sums: Sums<'_>);
 
-    /// Works out what must be known of a leaf to give out its updates. Also called before [`weigh`](Weighing::weigh), for nothing.
+    /// Works out what must be known of a leaf to give out its updates. Also called before [`weigh`](Weighing::weigh),
+    /// for nothing.
     fn second<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Second<C>;
 
     /// The update that comes of `u` when all have been seen. Write `#[inline(always)]` on it.

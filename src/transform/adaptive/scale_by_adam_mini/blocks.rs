@@ -24,9 +24,9 @@ pub enum Block {
 
 /// The [`Block`]s of the leaves at some paths, and of leaves below them.
 ///
-/// Leaves that no path names have one for each place along their last axis if they have two axes or more: the outputs of a
-/// layer, where weights lie as `[in, out]`. Where they lie as `[out, in]`, as in PyTorch, say `Block::Axis(0)`. A leaf of
-/// fewer axes is one block.
+/// Leaves that no path names have one for each place along their last axis if they have two axes or more: the outputs
+/// of a layer, where weights lie as `[in, out]`. Where they lie as `[out, in]`, as in PyTorch, say `Block::Axis(0)`. A
+/// leaf of fewer axes is one block.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -116,7 +116,8 @@ impl ToRecipe for Blocks {
     }
 }
 
-/// `null` gives each leaf the blocks that follow from its shape; else `{"by_path": {path: "leaf" | {"axis", "groups"}}}`.
+/// `null` gives each leaf the blocks that follow from its shape; else `{"by_path": {path: "leaf" | {"axis",
+/// "groups"}}}`.
 impl FromRecipe for Blocks {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<Blocks> {
         if node.is_none() {

@@ -7,12 +7,13 @@ use crate::part::prelude::*;
 
 /// Divides a running mean of the updates by the root of one second moment for each block of elements.
 ///
-/// Within a block of weights that belong together, the rows that go into one output say, one learning rate is about as good
-/// as many, and the second moment needs next to no memory.
+/// Within a block of weights that belong together, the rows that go into one output say, one learning rate is about as
+/// good as many, and the second moment needs next to no memory.
 ///
 /// # Arithmetic
 ///
-/// At step `t`, counted from 1, for each of the [blocks](ScaleByAdamMini::blocks) of a leaf, whose mean is summed in `f64`:
+/// At step `t`, counted from 1, for each of the [blocks](ScaleByAdamMini::blocks) of a leaf, whose mean is summed in
+/// `f64`:
 ///
 /// ```text
 /// m ← b1·m + (1 − b1)·u             first moment, starts at 0
@@ -22,13 +23,13 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter and one for each block. One more pass, before which the updates are stored; reads no
-/// parameters.
+/// One float of state for each parameter and one for each block. One more pass, before which the updates are stored;
+/// reads no parameters.
 ///
 /// # Errors
 ///
-/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` is negative or not finite, or the blocks do not fit: a path names no
-/// leaf, an axis is not there, or is not a multiple of the number of groups.
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` is negative or not finite, or the blocks do not fit: a path
+/// names no leaf, an axis is not there, or is not a multiple of the number of groups.
 ///
 /// # Example
 ///
@@ -48,9 +49,10 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// Zhang and others, [Adam-mini: use fewer learning rates to gain more](https://arxiv.org/abs/2406.16793), 2024, algorithm 1.
-/// Optax has none. Differs: blocks do not follow from names; by default they are the outputs of a layer (algorithm 3's choice
-/// but for queries and keys, which want a block for each head, and embeddings, one for each token).
+/// Zhang and others, [Adam-mini: use fewer learning rates to gain more](https://arxiv.org/abs/2406.16793), 2024,
+/// algorithm 1. Optax has none. Differs: blocks do not follow from names; by default they are the outputs of a layer
+/// (algorithm 3's choice but for queries and keys, which want a block for each head, and embeddings, one for each
+/// token).
 pub fn scale_by_adam_mini() -> ScaleByAdamMini {
     ScaleByAdamMini::with()
 }

@@ -86,7 +86,8 @@ impl Zoom {
         nowhere.found(0)
     }
 
-    /// The strong Wolfe conditions, of which the first may hold in the approximate form that rounding errors leave alone.
+    /// The strong Wolfe conditions, of which the first may hold in the approximate form that rounding errors leave
+    /// alone.
     fn judge(&self, start: Point, point: Point) -> Judged {
         if !point.is_there() {
             let point = Point { value: f64::INFINITY, ..point };
@@ -130,8 +131,8 @@ impl Judged {
         self
     }
 
-    /// What is left when the search has to end: the best point that decreased the loss enough; else the last one, if the
-    /// loss is at least lower there.
+    /// What is left when the search has to end: the best point that decreased the loss enough; else the last one, if
+    /// the loss is at least lower there.
     fn or_last_resort(self, line: &mut impl Line, kept: Judged) -> Judged {
         let lower = self.decrease_error.is_finite() && self.point.value < kept.point.value;
         if kept.point.t > 0.0 || !lower { kept } else { self.accepted(line, kept) }
@@ -143,7 +144,8 @@ impl Bracket {
         (self.high.t - self.low.t).abs()
     }
 
-    /// A new point inside: the minimum of a cubic, else of a parabola, if it is not too close to an end; else the middle.
+    /// A new point inside: the minimum of a cubic, else of a parabola, if it is not too close to an end; else the
+    /// middle.
     fn inside(&self, interpolation: Interpolation) -> f64 {
         let Bracket { low, high, third } = *self;
         let (left, right, length) = (low.t.min(high.t), low.t.max(high.t), self.length());

@@ -14,8 +14,8 @@ use crate::state::StateWalk;
 use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
 
-/// Runs a transformation on gradients that are projected to a space of low rank, and projects its updates back: the state
-/// of a matrix is as small as that space.
+/// Runs a transformation on gradients that are projected to a space of low rank, and projects its updates back: the
+/// state of a matrix is as small as that space.
 ///
 /// # Arithmetic
 ///
@@ -32,22 +32,23 @@ use crate::tree::{LeafSpec, Structure};
 /// Other leaves go through the base optimizer as they are, and are not multiplied by `scale`. All leaves go through it
 /// together. It must not read parameters: there are none in that space.
 ///
-/// A singular vector has no sign of its own, and does not need one as long as the base optimizer treats opposite numbers alike
-/// and remembers none. Where it does, as Adam its first moment, it should not find it turned around: a new vector has the
-/// sign with which it is at no obtuse angle to the one that it takes the place of. Singular vectors are found in `f64` by
-/// Jacobi rotations. The bits do not depend on the number of threads; between instruction sets the last ones differ.
+/// A singular vector has no sign of its own, and does not need one as long as the base optimizer treats opposite
+/// numbers alike and remembers none. Where it does, as Adam its first moment, it should not find it turned around: a
+/// new vector has the sign with which it is at no obtuse angle to the one that it takes the place of. Singular vectors
+/// are found in `f64` by Jacobi rotations. The bits do not depend on the number of threads; between instruction sets
+/// the last ones differ.
 ///
 /// # Cost
 ///
-/// For a matrix with sides `a ≥ b`: `a·r` floats of state and the base optimizer's for `r·b` elements, and in memory two
-/// copies of those, one of the matrix, and one in `f64`. One more pass, between which there are two products of
-/// `a·b·r` multiplications, and every `update_proj_gap` steps about `10·a·b²` operations for the singular vectors: for large
-/// matrices let the gap be long. Each product allocates some 2 MB for its factors.
+/// For a matrix with sides `a ≥ b`: `a·r` floats of state and the base optimizer's for `r·b` elements, and in memory
+/// two copies of those, one of the matrix, and one in `f64`. One more pass, between which there are two products of
+/// `a·b·r` multiplications, and every `update_proj_gap` steps about `10·a·b²` operations for the singular vectors: for
+/// large matrices let the gap be long. Each product allocates some 2 MB for its factors.
 ///
 /// # Errors
 ///
-/// `init` fails if `rank` or `update_proj_gap` is 0, `scale` is not finite, the base optimizer reads parameters, or a leaf is
-/// described as something else than one matrix.
+/// `init` fails if `rank` or `update_proj_gap` is 0, `scale` is not finite, the base optimizer reads parameters, or a
+/// leaf is described as something else than one matrix.
 ///
 /// # Example
 ///
@@ -67,11 +68,11 @@ use crate::tree::{LeafSpec, Structure};
 /// # References
 ///
 /// Zhao, Zhang, Chen, Wang, Anandkumar and Tian, [GaLore: memory-efficient LLM training by gradient low-rank
-/// projection](https://arxiv.org/abs/2403.03507), 2024, algorithm 2; Demmel and Veselić, [Jacobi's method is more accurate
-/// than QR](https://doi.org/10.1137/0613074), 1992. Optax,
-/// [`contrib.scale_by_galore`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: singular vectors are worked
-/// out in `f64`, in Optax in `f32`, with the signs that LAPACK happens to give them; a base optimizer that reads parameters
-/// is refused.
+/// projection](https://arxiv.org/abs/2403.03507), 2024, algorithm 2; Demmel and Veselić, [Jacobi's method is more
+/// accurate than QR](https://doi.org/10.1137/0613074), 1992. Optax,
+/// [`contrib.scale_by_galore`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: singular vectors are
+/// worked out in `f64`, in Optax in `f32`, with the signs that LAPACK happens to give them; a base optimizer that reads
+/// parameters is refused.
 pub fn scale_by_galore() -> ScaleByGalore {
     ScaleByGalore {
         rank: 128,

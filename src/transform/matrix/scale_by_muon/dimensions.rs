@@ -5,8 +5,8 @@ use crate::recipe::{self, Entries, FromRecipe, Node, OneOrMore, Recipe, ToRecipe
 use crate::select::subtree;
 use crate::tree::LeafSpec;
 
-/// Which axes of a leaf, flattened together, are the rows (what a layer sums over) and the columns (what it puts out) of
-/// its matrices. For each index of the other axes there is a matrix of its own. Negative axes count from the end.
+/// Which axes of a leaf, flattened together, are the rows (what a layer sums over) and the columns (what it puts out)
+/// of its matrices. For each index of the other axes there is a matrix of its own. Negative axes count from the end.
 ///
 /// ```
 /// use gradchain::transform::DimensionNumbers;
@@ -75,8 +75,8 @@ impl WeightDimensionNumbers {
     }
 }
 
-/// Where the matrices of a leaf lie: element `[i, j]` of the matrix at `m` at `m + down[i] + along[j]`, with no more rows
-/// than columns.
+/// Where the matrices of a leaf lie: element `[i, j]` of the matrix at `m` at `m + down[i] + along[j]`, with no more
+/// rows than columns.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) matrices: Vec<usize>,
@@ -118,8 +118,8 @@ pub(super) fn layouts(
         .collect()
 }
 
-/// Where the rows and the columns of a leaf that is one matrix lie: element `[i, j]` at the sum of both places. `None` if the
-/// leaf is no matrix, an error if it is described as several.
+/// Where the rows and the columns of a leaf that is one matrix lie: element `[i, j]` at the sum of both places. `None`
+/// if the leaf is no matrix, an error if it is described as several.
 pub(crate) fn one_matrix(
     numbers: &WeightDimensionNumbers,
     leaf: &LeafSpec,
@@ -141,7 +141,8 @@ fn size(leaf: &LeafSpec, axes: &[usize]) -> usize {
     axes.iter().map(|&a| leaf.shape()[a]).product()
 }
 
-/// Where the elements along some axes lie, the last axis fastest. None, however long the axes are, of a leaf without elements.
+/// Where the elements along some axes lie, the last axis fastest. None, however long the axes are, of a leaf without
+/// elements.
 fn places(leaf: &LeafSpec, axes: &[usize]) -> Vec<usize> {
     if leaf.len() == 0 {
         return Vec::new();

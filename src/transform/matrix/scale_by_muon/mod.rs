@@ -27,16 +27,18 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 /// u ← X                                       with adaptive: ⟨m̂, X⟩·X
 /// ```
 ///
-/// which brings the singular values near 1. The default coefficients rise as steeply as they can at 0 and do not converge:
-/// singular values end up between about 0.7 and 1.2. Products are worked out in the type that arithmetic is done in. The bits
-/// do not depend on the number of threads or the memory order; between instruction sets the last ones differ. The matrices of a leaf of more axes are described by
+/// which brings the singular values near 1. The default coefficients rise as steeply as they can at 0 and do not
+/// converge: singular values end up between about 0.7 and 1.2. Products are worked out in the type that arithmetic is
+/// done in. The bits do not depend on the number of threads or the memory order; between instruction sets the last ones
+/// differ. The matrices of a leaf of more axes are described by
 /// [`weight_dimension_numbers`](ScaleByMuon::weight_dimension_numbers).
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, and two copies of the largest matrix and two of its shorter side squared. Each
-/// product allocates some 2 MB for its factors. One more pass, between which a matrix of `n × m` with `n ≤ m` takes about `ns_steps·(3nm + n²)·n`
-/// multiplications and additions; reads no parameters. With feature `rayon`, threads share blocks of 256 rows.
+/// One float of state for each parameter, and two copies of the largest matrix and two of its shorter side squared.
+/// Each product allocates some 2 MB for its factors. One more pass, between which a matrix of `n × m` with `n ≤ m`
+/// takes about `ns_steps·(3nm + n²)·n` multiplications and additions; reads no parameters. With feature `rayon`,
+/// threads share blocks of 256 rows.
 ///
 /// # Errors
 ///
@@ -61,11 +63,12 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 ///
 /// # References
 ///
-/// Jordan et al., [Muon: an optimizer for hidden layers in neural networks](https://kellerjordan.github.io/posts/muon/),
-/// 2024; Bernstein and Newhouse, [Old optimizer, new norm: an anthology](https://arxiv.org/abs/2409.20325), 2024, for
-/// `adaptive`. Optax, [`contrib.scale_by_muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: norms
-/// are summed in `f64`; with rows of coefficients, `ns_steps` does not count at all. Jordan's code works in bf16, without
-/// bias correction, and its mean is `beta·m + u`.
+/// Jordan et al., [Muon: an optimizer for hidden layers in neural
+/// networks](https://kellerjordan.github.io/posts/muon/), 2024; Bernstein and Newhouse, [Old optimizer, new norm: an
+/// anthology](https://arxiv.org/abs/2409.20325), 2024, for `adaptive`. Optax,
+/// [`contrib.scale_by_muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: norms are summed in
+/// `f64`; with rows of coefficients, `ns_steps` does not count at all. Jordan's code works in bf16, without bias
+/// correction, and its mean is `beta·m + u`.
 pub fn scale_by_muon() -> ScaleByMuon {
     ScaleByMuon::with()
 }
@@ -91,7 +94,8 @@ part! {
         adaptive: bool = false;
         /// How singular values are brought to at most 1 before the iteration.
         preconditioning: Preconditioning = Preconditioning::Frobenius;
-        /// Which axes of a leaf are the rows and columns of its matrices; if none are said, those of a leaf with two axes.
+        /// Which axes of a leaf are the rows and columns of its matrices; if none are said, those of a leaf with two
+        /// axes.
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
     }
     integers {

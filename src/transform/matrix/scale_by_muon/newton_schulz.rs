@@ -268,7 +268,8 @@ impl<C: Real> Room<C> {
                     let row = self.squared[i];
                     self.x[i * m..][..m].iter_mut().for_each(|x| *x *= row);
                     let line = self.a[i * n..][..n].iter_mut().zip(&self.squared);
-                    // The factors first: their product is the same for `[i, j]` and `[j, i]`, so that `a` stays symmetric.
+                    // The factors first: their product is the same for `[i, j]` and `[j, i]`, so that `a` stays
+                    // symmetric.
                     line.for_each(|(a, col)| *a *= row * *col);
                 }
             }

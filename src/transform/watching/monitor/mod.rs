@@ -13,10 +13,11 @@ use crate::select::Labels;
 
 /// Measures the updates that pass through, under names to read in the state; changes nothing.
 ///
-/// Give it something to measure with [`measure`](Monitor::measure): [`GlobalNorm`], [`TreeSum`], [`NotFinite`], functions of
-/// your own ([`measure_fn`], [`Measure`]), one of these [of the parameters](of_params()), the [`ratio`] of two, or the running
-/// mean of one ([`measure_with_ema`]). For one measurement there is [`snapshot`]. It measures the tree as a whole, and if asked
-/// each leaf ([`by_leaf`](Monitor::by_leaf)) and each group of leaves ([`by_group`](Monitor::by_group)) too.
+/// Give it something to measure with [`measure`](Monitor::measure): [`GlobalNorm`], [`TreeSum`], [`NotFinite`],
+/// functions of your own ([`measure_fn`], [`Measure`]), one of these [of the parameters](of_params()), the [`ratio`] of
+/// two, or the running mean of one ([`measure_with_ema`]). For one measurement there is [`snapshot`]. It measures the
+/// tree as a whole, and if asked each leaf ([`by_leaf`](Monitor::by_leaf)) and each group of leaves
+/// ([`by_group`](Monitor::by_group)) too.
 ///
 /// Inside [`multi_steps`](crate::multi_steps) it measures what is emitted; before it in a chain, every mini-batch.
 ///
@@ -30,13 +31,13 @@ use crate::select::Labels;
 /// # Cost
 ///
 /// No pass of its own: sums are taken while updates are in the first-level cache. A chain with a monitor in it is run
-/// member by member on such tiles instead of as one loop. An `f64` for each measurement, two more values for each running
-/// mean; as many for each leaf and each group, where it measures by these.
+/// member by member on such tiles instead of as one loop. An `f64` for each measurement, two more values for each
+/// running mean; as many for each leaf and each group, where it measures by these.
 ///
 /// # Errors
 ///
-/// `init` fails if two measurements have one name, the decay of a running mean is not in `[0, 1)`, or a leaf has no group where
-/// it measures by group.
+/// `init` fails if two measurements have one name, the decay of a running mean is not in `[0, 1)`, or a leaf has no
+/// group where it measures by group.
 ///
 /// # Example
 ///
@@ -55,8 +56,8 @@ use crate::select::Labels;
 ///
 /// # References
 ///
-/// Optax, [`monitor`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a measurement is a number
-/// that follows from a sum over elements, so that it needs no pass of its own; before the first step it is NaN.
+/// Optax, [`monitor`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a measurement is a
+/// number that follows from a sum over elements, so that it needs no pass of its own; before the first step it is NaN.
 pub fn monitor() -> Monitor {
     Monitor { measures: Vec::new(), by_leaf: false, by_group: None }
 }

@@ -28,7 +28,8 @@ impl<M: Measure> From<M> for Quantity {
 ///
 /// # Cost
 ///
-/// The parameters are read in the pass in which it is measured, which for most chains is the last, where they are read anyway.
+/// The parameters are read in the pass in which it is measured, which for most chains is the last, where they are read
+/// anyway.
 ///
 /// # Example
 ///
@@ -47,9 +48,11 @@ pub fn of_params(measure: impl Measure) -> Quantity {
     Quantity(Kind::Params(Arc::new(measure)))
 }
 
-/// One number divided by another; for [`monitor`](crate::monitor). Of a leaf or a group it is the ratio of its own numbers.
+/// One number divided by another; for [`monitor`](crate::monitor). Of a leaf or a group it is the ratio of its own
+/// numbers.
 ///
-/// After an optimizer, the norm of the updates over that of the parameters says how far a step goes: for many networks about 10⁻³.
+/// After an optimizer, the norm of the updates over that of the parameters says how far a step goes: for many networks
+/// about 10⁻³.
 ///
 /// # Example
 ///
@@ -158,8 +161,8 @@ impl ToRecipe for Quantity {
 ///
 /// # References
 ///
-/// Optax, [`measure_with_ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean is `f64`
-/// unless `accumulator_dtype` asks otherwise.
+/// Optax, [`measure_with_ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean is
+/// `f64` unless `accumulator_dtype` asks otherwise.
 pub fn measure_with_ema(measure: impl Into<Quantity>, decay: impl IntoHyperparam) -> MeasureWithEma {
     MeasureWithEma { measure: measure.into(), decay: decay.into(), debias: true, accumulator_dtype: None }
 }

@@ -37,8 +37,8 @@ impl State for Measurements {
     }
 }
 
-/// Every set of measurements in a state, however deep, with its path: for transformations whose type is not known, such as
-/// those built from a config.
+/// Every set of measurements in a state, however deep, with its path: for transformations whose type is not known, such
+/// as those built from a config.
 ///
 /// ```
 /// use gradchain::measurements;
@@ -153,7 +153,8 @@ impl MonitorState {
         self.measurements.get(name)
     }
 
-    /// All last measurements of the tree as a whole. Those of leaves and groups are [read](crate::GradientTransformation::readings).
+    /// All last measurements of the tree as a whole. Those of leaves and groups are
+    /// [read](crate::GradientTransformation::readings).
     pub fn measurements(&self) -> &Measurements {
         &self.measurements
     }
