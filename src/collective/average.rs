@@ -1,7 +1,7 @@
 //! The mean of what each rank has.
 
 use super::pairwise::{merge_all, merge_equal};
-use super::{Collective, agree};
+use super::{Collective, agree, all_gather, all_to_all};
 use crate::element::{Element, with_dtype};
 use crate::error::Result;
 use crate::tree::{LeafMut, LeafRef, Structure, TreeMut, WalkMut};
@@ -66,7 +66,7 @@ pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> 
     let len = all.len() / bytes;
     let stretches: Vec<usize> = (0..size).map(|i| (len * (i + 1) / size - len * i / size) * bytes).collect();
     let own = stretches[rank];
-    collective.all_to_all(&mut all, &stretches, &mut received, &vec![own; size])?;
+    all_to_all(collective, &mut all, &stretches, &mut received, &vec![own; size])?;
     with_dtype!(leaf.dtype(), T => {
         let mut there = vec![T::default(); own / bytes];
         let mut values = Vec::with_capacity(size);
@@ -77,7 +77,7 @@ pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> 
         let means = mean_of(&values).into_iter().map(T::from_f64).collect::<Vec<_>>();
         received = LeafRef::from_slice(&means, &[means.len()])?.to_bytes();
     });
-    collective.all_gather(&mut received, &mut all, &stretches)?;
+    all_gather(collective, &mut received, &mut all, &stretches)?;
     leaf.take_bytes(&all);
     Ok(())
 }

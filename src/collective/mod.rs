@@ -88,6 +88,38 @@ pub trait Collective: fmt::Debug + Send + Sync {
     }
 }
 
+/// [`Collective::all_to_all`] of an implementation that anybody may have written: as many bytes as there should be have
+/// come.
+pub(crate) fn all_to_all(
+    collective: &dyn Collective,
+    send: &mut Vec<u8>,
+    to: &[usize],
+    received: &mut Vec<u8>,
+    from: &[usize],
+) -> Result<()> {
+    collective.all_to_all(send, to, received, from)?;
+    complete(collective, "all_to_all", received, from)
+}
+
+/// The same of [`Collective::all_gather`].
+pub(crate) fn all_gather(
+    collective: &dyn Collective,
+    send: &mut Vec<u8>,
+    received: &mut Vec<u8>,
+    from: &[usize],
+) -> Result<()> {
+    collective.all_gather(send, received, from)?;
+    complete(collective, "all_gather", received, from)
+}
+
+fn complete(collective: &dyn Collective, call: &str, received: &[u8], from: &[usize]) -> Result<()> {
+    let (found, expected) = (received.len(), from.iter().sum::<usize>());
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::collective(collective.rank(), format!("`{call}` gave {found} bytes, expected {expected}")))
+}
+
 /// The bytes of every rank, which may be of different lengths: a message of the lengths, and one of the bytes.
 ///
 /// ```
@@ -111,7 +143,7 @@ pub trait Collective: fmt::Debug + Send + Sync {
 pub fn gather(collective: &dyn Collective, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     let lens = numbers(collective, bytes.len() as u64)?.into_iter().map(|len| len as usize).collect::<Vec<_>>();
     let mut all = Vec::new();
-    collective.all_gather(&mut bytes.to_vec(), &mut all, &lens)?;
+    all_gather(collective, &mut bytes.to_vec(), &mut all, &lens)?;
     let mut rest = &all[..];
     let parts = lens.iter().map(|len| rest.split_off(..*len).unwrap_or_default().to_vec());
     Ok(parts.collect())
@@ -120,6 +152,6 @@ pub fn gather(collective: &dyn Collective, bytes: &[u8]) -> Result<Vec<Vec<u8>>>
 /// The number that each rank has.
 pub(crate) fn numbers(collective: &dyn Collective, own: u64) -> Result<Vec<u64>> {
     let mut all = Vec::new();
-    collective.all_gather(&mut own.to_le_bytes().to_vec(), &mut all, &vec![8; collective.size()])?;
+    all_gather(collective, &mut own.to_le_bytes().to_vec(), &mut all, &vec![8; collective.size()])?;
     Ok(all.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect())
 }

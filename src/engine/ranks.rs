@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Sums;
 use super::pieces::{Piece, Pieces};
-use crate::collective::Collective;
+use crate::collective::{Collective, all_gather};
 use crate::error::Result;
 use crate::tree::Structure;
 
@@ -92,7 +92,7 @@ impl Ranks {
         self.send.clear();
         self.send.extend(own.iter().flat_map(|sum| sum.to_le_bytes()));
         let from: Vec<usize> = self.of_rank.iter().map(|numbers| numbers.len() * width * size_of::<f64>()).collect();
-        self.collective.all_gather(&mut self.send, &mut self.received, &from)?;
+        all_gather(&*self.collective, &mut self.send, &mut self.received, &from)?;
         self.values.resize(self.pieces.all.len() * width, 0.0);
         let places = self.of_rank.iter().flatten().flat_map(|number| number * width..(number + 1) * width);
         for (place, sum) in places.zip(self.received.as_chunks::<8>().0) {

@@ -78,8 +78,7 @@ impl<'a> InitContext<'a> {
         Ok(copies)
     }
 
-    /// A copy of all elements of a leaf of the parameters, in memory order, also of one that other machines work on
-    /// too.
+    /// A copy of all elements of a leaf of the parameters, in memory order, wherever they are worked on.
     ///
     /// # Errors
     ///
@@ -303,8 +302,7 @@ impl Place {
     }
 }
 
-/// What a step did. Of the groups of a [`partition`](crate::partition) each has [its
-/// own](crate::wrapper::PartitionState::outcome).
+/// What a step did. Each group of a partition has [its own](crate::wrapper::PartitionState::outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub(crate) emitted: bool,
@@ -357,8 +355,7 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     const SHAPE: Shape;
     /// Whether the whole stage can run as one element loop.
     const FUSES: bool;
-    /// Whether it does so in every step: then [`fuses_now`](Stage::fuses_now) is not asked, and no member gets a loop
-    /// of its own.
+    /// Whether it does so in every step: [`fuses_now`](Stage::fuses_now) is not asked, and no member has its own loop.
     const FUSES_ALWAYS: bool = false;
     /// State arrays in that loop.
     const SLOTS: usize = 0;

@@ -4,6 +4,7 @@ use core::convert::Infallible;
 use core::ops::Range;
 
 use crate::collective::pairwise::{merge_all, merge_equal};
+use crate::collective::{all_gather, all_to_all};
 use crate::element::{DType, Element, Real, convert, with_dtype};
 use crate::engine::ranks::Ranks;
 use crate::engine::{TILE, WholeTree};
@@ -69,7 +70,7 @@ impl Exchange {
                 to.push(self.send.len() - before);
             }
             let from = vec![to[rank]; size];
-            ranks.collective.all_to_all(&mut self.send, &to, &mut self.received, &from)?;
+            all_to_all(&*ranks.collective, &mut self.send, &to, &mut self.received, &from)?;
             let mut messages: Vec<_> = self.parts.iter().copied().zip(self.received.chunks(to[rank].max(1))).collect();
             for piece in ranks.pieces(rank).skip(round.start).take(round.len()) {
                 let start = piece.start - self.grads.begins(piece.leaf).unwrap_or(0);
@@ -102,7 +103,7 @@ impl Exchange {
             let bytes = |leaf: usize| tree.stored[leaf].dtype().size();
             let from: Vec<usize> =
                 (0..size).map(|rank| there(rank).map(|piece| piece.len * bytes(piece.leaf)).sum()).collect();
-            ranks.collective.all_gather(&mut self.send, &mut self.received, &from)?;
+            all_gather(&*ranks.collective, &mut self.send, &mut self.received, &from)?;
             let mut rest = &self.received[..];
             for piece in (0..size).flat_map(there) {
                 let (stored, place) = (&mut tree.stored[piece.leaf], piece.start..piece.start + piece.len);
@@ -136,7 +137,7 @@ fn put<C: Real>(values: Option<&[C]>, place: Range<usize>, travels: DType, messa
 }
 
 fn append<T: Element>(values: &[T], message: &mut Vec<u8>) {
-    let Ok(values) = LeafRef::from_slice(values, &[values.len()]) else { return };
+    let values = LeafRef::from_slice(values, &[values.len()]).expect("a slice is as long as it is");
     let Ok(()) = values.read_bytes(|bytes| {
         message.extend_from_slice(bytes);
         Ok::<(), Infallible>(())
@@ -156,8 +157,9 @@ fn take<C: Real>(message: &mut &[u8], travels: DType, to: &mut [C]) {
 }
 
 fn split<T: Element>(message: &mut &[u8], to: &mut [T]) {
-    let (bytes, len) = (message.split_off(..size_of_val(to)).unwrap_or_default(), to.len());
-    let Ok(mut to) = LeafMut::from_slice(to, &[len]) else { return };
+    let bytes = message.split_off(..size_of_val(to)).expect("messages are as long as their pieces");
+    let len = to.len();
+    let mut to = LeafMut::from_slice(to, &[len]).expect("a slice is as long as it is");
     to.take_bytes(bytes);
 }
 

@@ -92,6 +92,58 @@ fn around_the_wrapper_gradients_travel_once_a_window() {
     assert_eq!(inside, [gradients, gradients, both, gradients, gradients, both]);
 }
 
+/// A rank whose messages lose their last byte from some call on.
+#[derive(Debug)]
+struct Losing(Threads, AtomicUsize);
+
+impl Losing {
+    fn lose(&self, got: &mut Vec<u8>) {
+        let left = self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if left.is_err() {
+            got.pop();
+        }
+    }
+}
+
+impl Collective for Losing {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+    fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], got: &mut Vec<u8>, from: &[usize]) -> gradchain::Result<()> {
+        self.0.all_to_all(send, to, got, from).map(|()| self.lose(got))
+    }
+    fn all_gather(&self, send: &mut Vec<u8>, got: &mut Vec<u8>, from: &[usize]) -> gradchain::Result<()> {
+        self.0.all_gather(send, got, from).map(|()| self.lose(got))
+    }
+}
+
+#[test]
+fn a_collective_that_loses_bytes_is_an_error_in_every_call() {
+    let trained = |calls: usize| {
+        together(2, |rank| {
+            let ranks = Losing(rank, AtomicUsize::new(calls));
+            let optimizer = sharded(chain((clip_by_global_norm(1.0), adamw(0.1))), ranks);
+            let mut params = vec![1.0_f32; 4 * PIECE];
+            let mut state = optimizer.init(&params)?;
+            optimizer.step(&mut params, &vec![0.5_f32; 4 * PIECE], &mut state)
+        })
+    };
+    let fails = (0..100).take_while(|calls| {
+        let done = trained(*calls);
+        for error in done.iter().filter_map(|done| done.as_ref().err()) {
+            assert!(error.is_collective() && error.to_string().contains("bytes, expected"), "{calls} calls: {error}");
+        }
+        assert_eq!(done[0].is_err(), done[1].is_err(), "{calls} calls");
+        done[0].is_err()
+    });
+    // What is compared by `init` and by the step; gradients, sums of two passes, updates.
+    let fails = fails.count();
+    assert!((6..100).contains(&fails), "{fails} calls");
+}
+
 /// Numbers of both signs, on both sides of 1, and extreme ones; another for each rank.
 fn gradient(rank: usize) -> Vec<f32> {
     let smooth = (0..40_000).map(|i: i32| ((i * (rank as i32 + 3)) as f32 * 0.37).sin() * 10_f32.powi(i % 9 - 4));

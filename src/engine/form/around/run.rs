@@ -49,9 +49,8 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
     const fn own<P: Wrapper, O: Own<P>>(is_there: bool) -> Shape {
         Shape::elementwise(is_there && !O::SLOTS.is_empty(), is_there && O::READS_PARAMS)
     }
-    // What is given out is written nowhere but to the updates. What is taken in may be written to arrays; it is run in
-    // the one pass that ends there, whatever is run again later, so that the engine need not store the updates for
-    // that.
+    // What is given out is written to the updates only. What is taken in may be written to arrays, in the one pass that
+    // ends there, so that the engine need not store the updates for that.
     let last = Shape {
         barriers: O::WAITS as usize,
         reads_params: (O::READS_PARAMS_LAST as u32) << 1,
@@ -65,8 +64,7 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
     look::<P>().then(begins).then(inner).then(own::<P, O>(O::AFTER)).then(last)
 }
 
-/// Whether what is done before what is inside changes arrays only. Like what is taken in it is done in the one pass
-/// that ends there.
+/// Whether what is done before what is inside changes arrays only; it is done in the one pass that ends there.
 const fn looks_before<P: Wrapper, O: Own<P>>() -> bool {
     O::BEFORE && !O::REWRITES[0]
 }
