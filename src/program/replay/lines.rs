@@ -95,6 +95,27 @@ impl<T: Tensors> Lines<'_, T> {
                     _ => self.tensors.select(&c, of(x), of(y))?,
                 }
             }
+            Op::Turn(x, shape) => {
+                let shape = shape.map(|size| size as usize);
+                let x = self.tensors.fill(of(x), shape.iter().product())?;
+                self.tensors.turn(&x, shape).unwrap_or_else(|| Err(self.lacks("turn")))?
+            }
+            Op::Product(x, y, shape, transposed) => {
+                let shape @ [batch, n, k, m] = shape.map(|size| size as usize);
+                let x = self.tensors.fill(of(x), batch * n * k)?;
+                let y = self.tensors.fill(of(y), batch * k * m)?;
+                self.tensors.product(&x, &y, shape, transposed).unwrap_or_else(|| Err(self.lacks("product")))?
+            }
+            Op::Dots(x, y, [len, stretch]) => {
+                let wide = self.tensors.wide();
+                let [x, y] = [self.tensors.convert(of(x), wide)?, self.tensors.convert(of(y), wide)?];
+                let products = self.tensors.fill(&self.binary(Binary::Mul, &x, &y, wide)?, len as usize)?;
+                self.tensors.convert(&self.tensors.sums(&products, stretch as usize)?, dtype)?
+            }
+            Op::Spread(x, [len, times]) => {
+                let x = self.tensors.fill(of(x), len as usize)?;
+                self.tensors.spread(&x, times as usize).unwrap_or_else(|| Err(self.lacks("spread")))?
+            }
             op => return Err(self.lacks(&format!("{op:?}"))),
         }))
     }

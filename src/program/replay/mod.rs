@@ -180,6 +180,33 @@ pub trait Tensors {
     /// If the device fails.
     fn sums(&self, x: &Self::Tensor, piece: usize) -> Result<Self::Tensor>;
 
+    /// An array `[a, b, c, d]`, in row-major order, as `[a, c, b, d]`; nothing if the framework does not have it. This
+    /// and the next two are for parts that work on whole matrices, such as [`muon`](crate::muon).
+    fn turn(&self, x: &Self::Tensor, shape: [usize; 4]) -> Option<Result<Self::Tensor>> {
+        let _ = (x, shape);
+        None
+    }
+
+    /// For each of the first of four numbers, the product of matrices `[n, k]` and `[k, m]`, which lie one after
+    /// another; if it is to be transposed, of `[n, k]` and the transpose of `[m, k]`. Nothing if the framework does not
+    /// have it.
+    fn product(
+        &self,
+        x: &Self::Tensor,
+        y: &Self::Tensor,
+        shape: [usize; 4],
+        transposed: bool,
+    ) -> Option<Result<Self::Tensor>> {
+        let _ = (x, y, shape, transposed);
+        None
+    }
+
+    /// Each element so many times, one after another; nothing if the framework does not have it.
+    fn spread(&self, x: &Self::Tensor, times: usize) -> Option<Result<Self::Tensor>> {
+        let _ = (x, times);
+        None
+    }
+
     /// Reads numbers. All sums of a pass are made before the first is read.
     ///
     /// # Errors

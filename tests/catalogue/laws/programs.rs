@@ -15,10 +15,10 @@ use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
 /// All that keeps an entry from being programs.
 const REASONS: [&str; 6] = [
     "it works on whole leaves, between passes",
+    "its preconditioning follows from no product",
     "it asks for the loss at other points",
     "what it does to an element depends on where the element is",
     "it looks at stretches of updates, not at one",
-    "it is in a box, in which it is compiled for numbers only",
     "its state begins anew from the parameters",
 ];
 

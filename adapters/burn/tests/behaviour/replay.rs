@@ -4,6 +4,7 @@ use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gradchain::checkpoint::{Checkpoint, Save};
+use gradchain::config::Config;
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
 use gradchain::state::{Entry, State, StateWalk};
@@ -110,6 +111,19 @@ fn chains_of_one_element_have_the_same_bits() {
     has_the_same_bits(inject_hyperparams(adamax(0.01)));
 }
 
+/// What is in boxes is recorded as what is not.
+#[test]
+fn an_optimizer_from_a_config_has_the_same_bits() {
+    let json = r#"{"chain": [
+        {"clip": {"max_delta": 0.5}},
+        {"multi_steps": {"inner": {"adamw": {
+            "learning_rate": {"schedule": {"cosine_decay": {"init_value": 0.05, "decay_steps": 20}}},
+            "mask": "weight", "weight_decay": 0.1
+        }}, "every_k_schedule": 2}}
+    ]}"#;
+    has_the_same_bits(Config::from_json(json).unwrap().build().unwrap());
+}
+
 /// Sums are of at most 26 000 squares that are added up in `f64` in another order: relatively they differ by 26 000 ε,
 /// of `f64`, at most, and what follows, in each step, by as much, or by one rounding of the type.
 #[test]
@@ -204,10 +218,10 @@ fn what_cannot_be_replayed_is_said_before_the_first_step() {
     let layer = Layer::new(DType::F32, &elsewhere());
     let matrices = Mask::path("weight");
     let refused = [
-        DeviceState::init(&masked(muon(0.1), matrices), &layer).map(drop),
+        DeviceState::init(&masked(shampoo(0.1), matrices), &layer).map(drop),
         DeviceState::init(&madgrad(0.1), &layer).map(drop),
     ];
-    for (error, name) in refused.into_iter().zip(["muon", "cube_root"]) {
+    for (error, name) in refused.into_iter().zip(["shampoo", "cube_root"]) {
         let error = error.unwrap_err().to_string();
         assert!(error.contains(name), "{error}");
     }
