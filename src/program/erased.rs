@@ -19,7 +19,8 @@ impl ErasedTile {
     /// Has what is given an element without its type done to that of a tile.
     pub(crate) fn of<C: Real>(
         tile: &mut Tile<'_, C>,
-        (number, line): (fn(C) -> u32, fn(u32) -> C),
+        number: fn(C) -> u32,
+        line: fn(u32) -> C,
         does: impl FnOnce(&mut ErasedTile),
     ) {
         let (u, p) = (number(tile.u[0]), number(tile.p[0]));

@@ -34,7 +34,7 @@ impl<'a, 't, N> ByReal for DynTile<'a, 't, N> {
     }
 
     fn recorded<C: Real>(self, tile: &mut Tile<'_, C>, number: fn(C) -> u32, line: fn(u32) -> C) {
-        ErasedTile::of(tile, (number, line), |tile| {
+        ErasedTile::of(tile, number, line, |tile| {
             self.inside.dyn_tile_in_record(self.state, self.place, self.span, tile);
         });
     }
