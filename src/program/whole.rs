@@ -17,7 +17,7 @@ fn put(op: Op) -> Line {
 }
 
 fn sizes<const N: usize>(sizes: [usize; N]) -> [u32; N] {
-    sizes.map(|size| u32::try_from(size).unwrap_or_else(|_| refused("an axis has more than 2³² elements")))
+    sizes.map(|size| u32::try_from(size).unwrap_or_else(|_| refused("it has an array of more than 2³² elements")))
 }
 
 fn refused(why: &'static str) -> u32 {
