@@ -40,7 +40,7 @@ pub use form::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds, LooksOn,
     Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker, Optimizer, Part, PartState, Rule, RuleWithMemory,
     SlotArray, Steps, Stretch, TwoPass, TwoPasses, Weighing, Whole, WholeTreeTransformation, WithArithmetic, WithSums,
-    Wrapper, WrapperState,
+    Wrapper, WrapperState, own_recipe,
 };
 pub(crate) use form::{Exactly, Keeps, OfChain};
 pub use fused::SlotList;
