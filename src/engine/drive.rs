@@ -318,7 +318,7 @@ impl<T: Stage> Pass<'_, T> {
         match self.structure.leaves()[piece.leaf].dtype().compute() {
             DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double),
             _ => {
-                let done = self.halves(piece, sums);
+                let done = self.halves(piece, sums, &mut spare.single);
                 let (start, from) = (piece.start + done, piece.from + done);
                 self.piece_in::<f32>(&Piece { start, from, len: piece.len - done, ..*piece }, sums, &mut spare.single);
             }
@@ -327,11 +327,13 @@ impl<T: Stage> Pass<'_, T> {
 
     /// Does the blocks of a piece of 16 bits, where it can: how many elements these are.
     #[cfg(feature = "half")]
-    fn halves(&self, piece: &Piece, sums: &mut [f64]) -> usize {
+    fn halves(&self, piece: &Piece, sums: &mut [f64], spare: &mut [f32]) -> usize {
         if const { !T::FUSES } || !self.writes_params() {
             return 0;
         }
-        let (t, leaf, len) = (self.transformation, piece.leaf, piece.len / BLOCK * BLOCK);
+        let (t, leaf) = (self.transformation, piece.leaf);
+        let block = fused::SlotList::of(t, self.state, leaf).block(BLOCK);
+        let len = piece.len / block * block;
         let p = &self.params[leaf];
         let fits = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == p.data.dtype();
         let (Some(format), Some(g)) = (Format::of(p.data.dtype()), self.source(leaf).filter(fits)) else { return 0 };
@@ -341,15 +343,16 @@ impl<T: Stage> Pass<'_, T> {
         // SAFETY: as in `piece_in`.
         let done = unsafe {
             let (g, p) = (format.bits(g.data, piece.from, len), format.bits_mut(p.data, piece.start, len));
-            fused::apply_piece::<T, f32>(t, (self.state, self.run), leaf, (piece.start, len), sums, |kernel, slots| {
-                kernel::apply_halves::<T>(self.isa, kernel, format, g, p, slots)
+            let (place, room) = ((piece.start, len), (self.isa, spare, sums));
+            fused::apply_piece::<T, f32>(t, (self.state, self.run), leaf, place, room, |kernel, part, slots| {
+                kernel::apply_halves::<T>(self.isa, kernel, format, &g[part.clone()], &mut p[part], slots)
             })
         };
         if done { len } else { 0 }
     }
 
     #[cfg(not(feature = "half"))]
-    fn halves(&self, _: &Piece, _: &mut [f64]) -> usize {
+    fn halves(&self, _: &Piece, _: &mut [f64], _: &mut [f32]) -> usize {
         0
     }
 
@@ -375,9 +378,9 @@ impl<T: Stage> Pass<'_, T> {
             // pass; gradients, parameters and stored updates are different memory.
             let done = unsafe {
                 let (g, p) = (source.slice(piece.from, piece.len), p.data.slice_mut(piece.start, piece.len));
-                let place = (piece.start, piece.len);
-                fused::apply_piece::<T, C>(t, (self.state, self.run), leaf, place, sums, |kernel, slots| {
-                    kernel::apply::<T, C>(self.isa, kernel, g, p, slots)
+                let (place, room) = ((piece.start, piece.len), (self.isa, &mut *spare, &mut *sums));
+                fused::apply_piece::<T, C>(t, (self.state, self.run), leaf, place, room, |kernel, part, slots| {
+                    kernel::apply::<T, C>(self.isa, kernel, &g[part.clone()], &mut p[part], slots)
                 })
             };
             if done {

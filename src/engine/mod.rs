@@ -26,6 +26,7 @@ pub(crate) mod ranks;
 mod remote;
 mod rows;
 mod shape;
+mod slot;
 mod stage;
 mod sums;
 pub(crate) mod table;
@@ -41,7 +42,7 @@ pub use form::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds, LooksOn,
     Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker, Optimizer, Part, PartState, Rule, RuleWithMemory,
     SlotArray, Steps, Stretch, TwoPass, TwoPasses, Weighing, Whole, WholeTreeTransformation, WithArithmetic, WithSums,
-    Wrapper, WrapperState,
+    Wrapper, WrapperState, own_recipe,
 };
 pub(crate) use form::{Exactly, Keeps, OfChain};
 pub use fused::SlotList;
@@ -55,6 +56,7 @@ pub(crate) use pieces::PIECE;
 pub use plan::{PassPlan, Plan};
 pub use remote::{Line, RemoteLeaf, RemoteTree};
 pub use shape::{Shape, Span};
+pub use slot::{Codes, Slot};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;
 pub(crate) use sums::{dot, squares, sum_tile};

@@ -58,6 +58,12 @@ pub fn boxed<T: Stage + Clone + 'static>(transformation: T) -> Boxed<T::Needs> {
     Box::new(transformation)
 }
 
+/// Not inlined, since each transformation is copied by two methods.
+#[inline(never)]
+fn copied<T: Clone>(transformation: &T) -> Box<T> {
+    Box::new(transformation.clone())
+}
+
 /// What a [`Boxed`] transformation can do; implemented for every transformation.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
 pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
@@ -120,7 +126,7 @@ impl<N: Needs> Clone for Boxed<N> {
 
 impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformation<N> for T {
     fn dyn_clone(&self) -> Boxed<N> {
-        Box::new(self.clone())
+        copied::<T>(self)
     }
     fn dyn_needs(&self) -> Level {
         self.needs()
