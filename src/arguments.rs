@@ -124,17 +124,3 @@ pub(crate) fn hyperparams_of(arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Given
     });
     all
 }
-
-/// In the `impl Part` of what has [`Arguments`]: they are its own, and its recipe.
-macro_rules! recipe_of_arguments {
-    () => {
-        fn own_arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
-            $crate::arguments::Arguments::arguments(self, visit);
-        }
-
-        fn recipe(&self) -> $crate::recipe::Recipe {
-            $crate::part::own_recipe(self)
-        }
-    };
-}
-pub(crate) use recipe_of_arguments;

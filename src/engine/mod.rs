@@ -44,7 +44,7 @@ pub use form::{
     SlotArray, Steps, Stretch, TwoPass, TwoPasses, Weighing, Whole, WholeTreeTransformation, WithArithmetic, WithSums,
     Wrapper, WrapperState, own_recipe,
 };
-pub(crate) use form::{Exactly, Keeps, OfChain};
+pub(crate) use form::{Exactly, Keeps, OfChain, recipe_of_arguments};
 pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, at_point, fused_tile, slot_tile};
 pub use inner::Inner;

@@ -344,7 +344,7 @@ macro_rules! optimizer {
             const NAME: &'static str = $name;
             type Form = $crate::engine::Named;
 
-            $crate::arguments::recipe_of_arguments!();
+            $crate::engine::recipe_of_arguments!();
 
             fn describe(&self) -> String {
                 format!("{}[{}]", $name, $crate::engine::Stage::describe(&self.chain))

@@ -1,6 +1,6 @@
-use crate::arguments::recipe_of_arguments;
 use crate::arguments::{Argument, Arguments, Visit};
 use crate::element::{Element, convert, with_dtype};
+use crate::engine::recipe_of_arguments;
 use crate::part::prelude::*;
 use crate::range::{FINITE, NOT_NEGATIVE, PART};
 use crate::state::{EvaluateAs, StateWalk, StateWalkMut};

@@ -203,6 +203,20 @@ fn show<P: Part>(part: &P, visit: &mut Visit<'_>) {
     part.clone().own_arguments(visit);
 }
 
+/// In the `impl Part` of what has [`Arguments`]: they are its own, and its recipe.
+macro_rules! recipe_of_arguments {
+    () => {
+        fn own_arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
+            $crate::arguments::Arguments::arguments(self, visit);
+        }
+
+        fn recipe(&self) -> $crate::recipe::Recipe {
+            $crate::engine::own_recipe(self)
+        }
+    };
+}
+pub(crate) use recipe_of_arguments;
+
 /// Every part is run as its form says: the one place where the two protocols meet.
 impl<P: Part> Stage for P {
     type Needs = <P::Form as Form<P>>::Needs;

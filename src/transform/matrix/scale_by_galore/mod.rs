@@ -272,7 +272,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
         crate::engine::Effect::OWN_SIZE
     }
 
-    crate::arguments::recipe_of_arguments!();
+    crate::engine::recipe_of_arguments!();
 }
 
 impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for ScaleByGalore<T> {
