@@ -216,9 +216,9 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     #[doc(hidden)]
     fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<Self>>;
 
-    /// Does what a job has for this type; nothing for a type that records.
+    /// Does what a job has for this type.
     #[doc(hidden)]
-    fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> Option<J::Output>;
+    fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> J::Output;
 }
 
 /// What one element adds to one of the sums of a chain: it is counted, or a number is added up.
@@ -255,6 +255,8 @@ pub trait ByReal {
     fn single(self, argument: Self::Argument<f32>) -> Self::Output;
     /// For `f64`.
     fn double(self, argument: Self::Argument<f64>) -> Self::Output;
+    /// For a type that records, whose values are lines with numbers.
+    fn recorded<C: Real>(self, argument: Self::Argument<C>, number: fn(C) -> u32, line: fn(u32) -> C) -> Self::Output;
 }
 
 /// A family of types with a member for each compute type: what a step works out once for `f32` and once for `f64`.
@@ -299,8 +301,8 @@ impl Real for f32 {
         Some(&both.single)
     }
 
-    fn split<J: ByReal>(job: J, argument: J::Argument<f32>) -> Option<J::Output> {
-        Some(job.single(argument))
+    fn split<J: ByReal>(job: J, argument: J::Argument<f32>) -> J::Output {
+        job.single(argument)
     }
 }
 
@@ -332,8 +334,8 @@ impl Real for f64 {
         Some(&both.double)
     }
 
-    fn split<J: ByReal>(job: J, argument: J::Argument<f64>) -> Option<J::Output> {
-        Some(job.double(argument))
+    fn split<J: ByReal>(job: J, argument: J::Argument<f64>) -> J::Output {
+        job.double(argument)
     }
 }
 

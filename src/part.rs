@@ -24,7 +24,7 @@ pub use crate::engine::{
     InitContext, Inner, LeafVisitor, LooksOn, Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker,
     Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, Slot, SlotArray, StepContext, Steps, Stretch, Sums,
     TwoPass, TwoPasses, Weighing, Whole, WholeLeaf, WholeTree, WholeTreeTransformation, WithArithmetic, WithSums,
-    Wrapper, WrapperState,
+    Wrapper, WrapperState, own_recipe,
 };
 
 /// All that most parts are made of: `use gradchain::part::prelude::*;`

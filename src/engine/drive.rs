@@ -8,6 +8,7 @@ use super::isa::{Isa, current_isa};
 use super::kernel::{self, MOST_SLOTS};
 use super::pieces::{Piece, Pieces};
 use super::ranks::Ranks;
+use super::remote::RemoteTree;
 use super::rows::Rows;
 use super::stage::is_among;
 use super::table::{Table, TableLeaf};
@@ -37,9 +38,11 @@ pub(crate) enum Sink<'a> {
 }
 
 /// Whoever goes through the leaves in place of the engine, on another machine.
-pub(crate) trait Remote<T: Stage> {
+pub(crate) trait Remote<T: Stage>: RemoteTree {
     /// Does a pass, and says what it added to each sum of each piece; none if it failed.
     fn pass(&mut self, pass: &Pass<'_, T>) -> Option<Vec<f64>>;
+    /// Does what was written down of whole leaves at a barrier; none if it failed.
+    fn leaves(&mut self, barrier: usize) -> Option<()>;
     /// Why a pass failed, if one did.
     fn error(&mut self) -> Option<Error>;
 }
@@ -184,10 +187,12 @@ impl Work {
                 copies: &mut self.copies,
                 there: &mut self.there,
                 objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
+                remote: elsewhere.as_mut().map(|elsewhere| &mut **elsewhere as &mut dyn RemoteTree),
             };
             let sums = complete(&self.ranks, Sums { values: &self.sums, ..none });
             transformation.barrier(state, &mut run, at, number, sums, &mut tree);
-            if at.has_failed() || objective.as_ref().is_some_and(|objective| objective.failed()) {
+            let done = elsewhere.as_mut().is_none_or(|elsewhere| elsewhere.leaves(number).is_some());
+            if !done || at.has_failed() || objective.as_ref().is_some_and(|objective| objective.failed()) {
                 // Only the last pass writes parameters.
                 return Outcome { emitted: false, skipped: false };
             }

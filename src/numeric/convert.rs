@@ -40,6 +40,8 @@ impl<'a> ByReal for Decode<'a> {
         coded::decode(self.0, self.1, self.2, &mut numbers);
         convert_slice(&numbers, to);
     }
+    /// What is recorded is not read from memory.
+    fn recorded<C: Real>(self, _: &mut [C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
 /// Whole blocks, to be written from a compute type.
@@ -56,6 +58,7 @@ impl<'a> ByReal for Encode<'a> {
         convert_slice(from, &mut numbers);
         coded::encode(self.0, self.1, &numbers, self.2);
     }
+    fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
 /// Reads a stretch; of what is coded, one of whole blocks.
@@ -67,7 +70,7 @@ pub(crate) unsafe fn load<C: Real>(isa: Isa, raw: RawSlice, start: usize, to: &m
     if raw.dtype().is_coded() {
         // SAFETY: by the caller's promise.
         let from = unsafe { raw.bytes(start, to.len()) };
-        return C::split(Decode(isa, raw.dtype(), from), to).unwrap_or_default();
+        return C::split(Decode(isa, raw.dtype(), from), to);
     }
     // SAFETY: by the caller's promise.
     with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to }));
@@ -82,7 +85,7 @@ pub(crate) unsafe fn store<C: Real>(isa: Isa, raw: RawSlice, start: usize, from:
     if raw.dtype().is_coded() {
         // SAFETY: by the caller's promise.
         let to = unsafe { raw.bytes_mut(start, from.len()) };
-        return C::split(Encode(isa, raw.dtype(), to), from).unwrap_or_default();
+        return C::split(Encode(isa, raw.dtype(), to), from);
     }
     // SAFETY: by the caller's promise.
     with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from, to: unsafe { raw.slice_mut::<T>(start, from.len()) } }));

@@ -403,7 +403,7 @@ impl<F: Kind> Real for Traced<F> {
         None
     }
 
-    fn split<J: ByReal>(_: J, _: J::Argument<Traced<F>>) -> Option<J::Output> {
-        None
+    fn split<J: ByReal>(job: J, argument: J::Argument<Traced<F>>) -> J::Output {
+        job.recorded(argument, Traced::line, Traced::of_line)
     }
 }
