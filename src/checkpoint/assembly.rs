@@ -10,7 +10,7 @@ use super::save::{Spec, Take, in_order, metadata, write};
 use super::tensors::Tensors;
 use crate::element::{DType, with_dtype};
 use crate::error::Result;
-use crate::layout::{dense_strides, elements, matching_strides};
+use crate::layout::{dense_strides, elements, is_dense, matching_strides};
 use crate::memory::Buffer;
 use crate::tree::{LeafMut, LeafParts, LeafRef, PartOf};
 
@@ -180,7 +180,9 @@ impl Scattered {
             }
             // The file says how the whole lies: what it says must lie in it.
             let bytes = elements(&shape).and_then(|len| len.checked_mul(dtype.size()));
-            if strides.len() != shape.len() || bytes.is_none() || matching_strides(&shape, &strides)[..] != strides[..]
+            if strides.len() != shape.len()
+                || bytes.is_none()
+                || !is_dense(&shape, &strides, &matching_strides(&shape, &strides))
             {
                 return Err(file.damaged(format_args!("`{tensor}` is larger than any memory, or lies in no order")));
             }

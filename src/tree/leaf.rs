@@ -142,9 +142,9 @@ impl<'a> LeafRef<'a> {
 
     /// Elements in 8 bits that lie as the strides say; `None` if these are not the bytes of so many.
     pub(crate) fn coded(bytes: &'a [u8], dtype: DType, shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
-        let len = elements(shape)?;
+        let len = elements(shape).filter(|_| strides.len() == shape.len())?;
         let data = RawSlice::coded(bytes, dtype, len)?;
-        (matching_strides(shape, strides)[..] == *strides)
+        is_dense(shape, strides, &matching_strides(shape, strides))
             .then(|| LeafRef::lend(LeafParts { data, shape: shape.into(), strides: strides.into() }))
     }
 

@@ -263,3 +263,73 @@ fn digits_are_learned_within_the_spread_of_seeds() {
         assert!((few - single).abs() < spread, "{few} and {single}, of seeds {spread} apart");
     }
 }
+
+#[cfg(feature = "serde")]
+#[test]
+fn a_state_in_a_document_keeps_its_bits() {
+    use gradchain::state::StateData;
+    for optimizer in [quantized(adam(0.1)), quantized(adam(0.1)).logarithmic(true)] {
+        let mut params = (Array2::<f32>::ones((30, 40).f()), Array1::<f32>::ones(7));
+        let grads = (Array2::from_shape_fn((30, 40).f(), |(i, j)| gradient(i, j)), Array1::from_elem(7, 0.5_f32));
+        let mut state = optimizer.init(&params).unwrap();
+        optimizer.step(&mut params, &grads, &mut state).unwrap();
+        let data = StateData::of(&optimizer, &state).unwrap();
+        let text = serde_json::to_string(&data).unwrap();
+        let from_text: StateData = serde_json::from_str(&text).unwrap();
+        assert!(same_bits(&*from_text.load(&optimizer, &params).unwrap(), &*state));
+        // In another memory order it has the numbers, as near as codes can say.
+        let rows = (Array2::<f32>::ones((30, 40)), Array1::<f32>::ones(7));
+        let moved = data.load(&optimizer, &rows).unwrap();
+        let largest = array(&*state, "mu", 0).iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+        let pairs = array(&*state, "mu", 0).into_iter().zip(array(&*moved, "mu", 0));
+        assert!(pairs.into_iter().all(|(x, y)| (x - y).abs() <= largest / 8.0));
+        // Bytes that are not those of such an array are refused.
+        let short = text.replacen("\"bytes\":\"", "\"bytes\":\"1 ", 1);
+        let error = serde_json::from_str::<StateData>(&short).unwrap().load(&optimizer, &params).unwrap_err();
+        assert!(error.to_string().contains("of another kind"), "{error}");
+    }
+}
+
+#[cfg(feature = "checkpoint")]
+#[test]
+fn machines_write_one_checkpoint_and_files_take_other_types() {
+    use std::time::Duration;
+
+    use gradchain::checkpoint::{Checkpoint, Load, Save};
+    use gradchain::collective::threads;
+
+    let model = || (Array1::<f32>::ones(40_000), Array2::<f32>::ones((30, 40).f()), Array1::<f32>::ones(3));
+    let grads = |step: usize| {
+        let mut grads = model();
+        grads.0.iter_mut().enumerate().for_each(|(i, g)| *g = gradient(step, i));
+        grads.1.indexed_iter_mut().for_each(|((i, j), g)| *g = gradient(step, i * 40 + j));
+        grads
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = &folder.path().join("step.safetensors");
+    std::thread::scope(|scope| {
+        for ranks in threads(2, Duration::from_secs(60)) {
+            scope.spawn(move || {
+                let (optimizer, mut params) = (sharded(quantized(adamw(0.1)), ranks), model());
+                let mut state = optimizer.init(&params).unwrap();
+                optimizer.step(&mut params, &grads(0), &mut state).unwrap();
+                Save::new(&optimizer, &state).params(&params).to_shards(path, &**optimizer.collective()).unwrap();
+            });
+        }
+    });
+    let alone = quantized(adamw(0.1));
+    let mut params = model();
+    let mut state = alone.init(&params).unwrap();
+    alone.step(&mut params, &grads(0), &mut state).unwrap();
+    let mut there = model();
+    let loaded = Checkpoint::open(path).unwrap().load(&alone, &mut there).unwrap();
+    assert!(same_bits(&*loaded, &*state) && there == params);
+
+    // By the verb, a file becomes state of another type.
+    let migration = Migration::new().unwrap_part("").cast_part("");
+    let load = Load::strict().may_differ("$").migrating(migration);
+    let (single, _) = load.load(&Checkpoint::open(path).unwrap(), &adamw(0.1), &mut there).unwrap();
+    for (name, leaf) in [("mu", 0), ("nu", 0), ("mu", 1), ("nu", 2)] {
+        assert_eq!(array(&*single, name, leaf), array(&*state, name, leaf), "{name} of {leaf}");
+    }
+}

@@ -13,13 +13,14 @@ use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
 
 /// All that keeps an entry from being programs.
-const REASONS: [&str; 6] = [
+const REASONS: [&str; 7] = [
     "it works on whole leaves, between passes",
     "its preconditioning follows from no product",
     "it asks for the loss at other points",
     "what it does to an element depends on where the element is",
     "it looks at stretches of updates, not at one",
     "its state begins anew from the parameters",
+    "its state is in 8 bits, which other machines do not read",
 ];
 
 /// The reason, of which there are no others.
