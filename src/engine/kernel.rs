@@ -86,7 +86,7 @@ fn count<W>(counts: &mut [u32; MOST_SUMS], terms: &[Term<W>; MOST_SUMS]) {
 /// Asks for the memory that the loop comes to so many bytes (`AHEAD`) after the start of this block; elsewhere than on
 /// x86-64 there is no way to ask.
 #[inline(always)]
-pub(super) fn ahead<C, const N: usize>(block: &[C; N]) {
+fn ahead<C>(block: &[C; BLOCK]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in (0..size_of_val(block)).step_by(64) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -5,7 +5,6 @@ use core::ops::Range;
 
 use super::convert::Convert;
 use super::isa::{Isa, Job, current_isa, dispatch};
-use super::kernel::{BLOCK, ahead};
 use super::pieces::{PIECE, Piece};
 use super::ranks::Ranks;
 use super::{TILE, Tile};
@@ -14,9 +13,6 @@ use crate::element::{DType, Element, Real, convert, with_dtype};
 use crate::memory::{RawBytes, bytes_of, bytes_of_mut, numbers_in};
 use crate::state::Moments;
 use crate::tree::Structure;
-
-/// Bytes between two requests for memory.
-const LINES: usize = 128;
 
 /// How the numbers of all pieces lie in messages, of which there is one for each round: some pieces of each rank, one
 /// rank after another.
@@ -120,10 +116,9 @@ impl Layout {
         let (round, at) = self.place::<C>(tile.leaf, tile.start);
         // SAFETY: the messages are lent for the step, and nobody writes to them in this pass.
         let bytes = unsafe { messages[round].slice(at, size_of_val(tile.u)) };
-        (tile.source, tile.zero) = (numbers_in(bytes), false);
-        if tile.source.is_none() {
-            bytes_of_mut(tile.u).copy_from_slice(bytes);
-        }
+        // Not read where they are: a copy of a page is faster than a loop that waits for two arrays.
+        bytes_of_mut(tile.u).copy_from_slice(bytes);
+        (tile.source, tile.zero) = (None, false);
     }
 
     /// Puts the mean of what all ranks have sent this one in a round, of which each is the mean of so many parts, into
@@ -135,9 +130,10 @@ impl Layout {
         each(&self.here[round], |(Piece { leaf, start, len, .. }, at)| {
             let Some(array) = arrays.raw(*leaf) else { return };
             let travels = self.travels(array.dtype());
-            // SAFETY: the arrays are held exclusively, and each piece is one task's.
             match array.dtype() {
+                // SAFETY: the arrays are held exclusively, and each piece is one task's.
                 DType::F64 => mean::<f64>(isa, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
+                // SAFETY: as above.
                 _ => mean::<f32>(isa, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
             }
         });
@@ -154,30 +150,10 @@ fn each(pieces: &[(Piece, usize)], one: impl Fn(&(Piece, usize)) + Send + Sync) 
     pieces.iter().for_each(one);
 }
 
-/// Bytes to another place, both of which are far away.
-struct Copy<'a> {
-    from: &'a [u8],
-    to: &'a mut [u8],
-}
-
-impl Job for Copy<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run(self) {
-        let ((from, end), (to, to_end)) = (self.from.as_chunks::<LINES>(), self.to.as_chunks_mut::<LINES>());
-        for (from, to) in from.iter().zip(to) {
-            ahead(from);
-            ahead(to);
-            *to = *from;
-        }
-        to_end.copy_from_slice(end);
-    }
-}
-
 /// Writes numbers to a message, as numbers of the type in which they travel.
 fn write<C: Real>(isa: Isa, travels: DType, values: &[C], message: &mut [u8]) {
     if travels == C::DTYPE {
-        return dispatch(isa, Copy { from: bytes_of(values), to: message });
+        return message.copy_from_slice(bytes_of(values));
     }
     with_dtype!(travels, T => {
         let mut there = [T::default(); TILE];
@@ -199,21 +175,11 @@ impl<C: Real, T: Element> Job for Weighed<'_, C, T> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let (weight, adds) = (self.weight, self.adds);
-        let ((to, to_end), (numbers, end)) = (self.to.as_chunks_mut::<BLOCK>(), self.numbers.as_chunks::<BLOCK>());
-        for (to, numbers) in to.iter_mut().zip(numbers) {
-            ahead(numbers);
-            weigh(numbers, weight, to, adds);
+        let weight = self.weight;
+        for (to, x) in self.to.iter_mut().zip(self.numbers) {
+            let x = convert::<T, C>(*x) * weight;
+            *to = if self.adds { *to + x } else { x };
         }
-        weigh(end, weight, to_end, adds);
-    }
-}
-
-#[inline(always)]
-fn weigh<C: Real, T: Element>(numbers: &[T], weight: C, to: &mut [C], adds: bool) {
-    for (to, x) in to.iter_mut().zip(numbers) {
-        let x = convert::<T, C>(*x) * weight;
-        *to = if adds { *to + x } else { x };
     }
 }
 
@@ -260,12 +226,16 @@ fn mean<C: Real>(isa: Isa, travels: DType, messages: &[(u64, &[u8])], mut at: us
             *n += parts;
             let (weight, sum) = (C::of(*parts as f64), &mut rows[*row][..to.len()]);
             with_dtype!(travels, T => {
-                let (bytes, mut room) = (&message[at..at + size_of::<T>() * to.len()], [T::default(); TILE]);
-                let numbers = numbers_in(bytes).unwrap_or_else(|| {
-                    bytes_of_mut(&mut room[..to.len()]).copy_from_slice(bytes);
-                    &room[..to.len()]
-                });
-                dispatch(isa, Weighed { numbers, weight, to: sum, adds });
+                let bytes = &message[at..at + size_of::<T>() * to.len()];
+                let mut weigh = |numbers: &[T]| dispatch(isa, Weighed { numbers, weight, to: sum, adds });
+                match numbers_in(bytes) {
+                    Some(numbers) => weigh(numbers),
+                    None => {
+                        let mut room = [T::default(); TILE];
+                        bytes_of_mut(&mut room[..to.len()]).copy_from_slice(bytes);
+                        weigh(&room[..to.len()]);
+                    }
+                }
             });
             merge_equal(&mut sums, &mut |before, last| add(isa, &mut rows, *before, *last));
         }

@@ -2,7 +2,6 @@
 #![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
 
 use super::isa::{Isa, Job, dispatch};
-use super::kernel::{BLOCK, ahead};
 use super::table::TableLeaf;
 use crate::element::{Element, Real, convert, with_dtype};
 use crate::memory::RawStrided;
@@ -17,13 +16,7 @@ impl<C: Real, P: Element> Job for Add<'_, C, P> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let ((u, u_end), (p, p_end)) = (self.u.as_chunks::<BLOCK>(), self.p.as_chunks_mut::<BLOCK>());
-        for (u, p) in u.iter().zip(p) {
-            ahead(u);
-            ahead(p);
-            add_slice(u, p);
-        }
-        add_slice(u_end, p_end);
+        add_slice(self.u, self.p);
     }
 }
 

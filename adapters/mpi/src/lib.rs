@@ -205,7 +205,8 @@ impl Drop for Mpi {
         let requests = self.requests.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Ok(requests) = std::mem::replace(requests, Err("MPI has ended".into())) {
             drop(requests);
-            drop(self.end.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(self.timeout));
+            let end = self.end.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let _ended_or_late = end.recv_timeout(self.timeout);
         }
     }
 }
