@@ -25,7 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use gradchain::collective::{Collective, Pending};
+use gradchain::collective::Collective;
 use gradchain::{Error, Result};
 use mpi::Threading;
 use mpi::datatype::{Partition, PartitionMut};
@@ -34,9 +34,12 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 /// All processes that were started together.
 ///
 /// All of MPI is done on one thread of its own, from its beginning to its end, so that a library is enough that one
-/// thread may call, and so that messages travel while the caller works: those that were begun one after the other. A
-/// message that is waited for longer than `timeout` is an error, and every call after it. MPI itself waits for ever: its
-/// thread is left behind then with the memory of the messages, and ends with the process, which should end.
+/// thread may call. A message that takes longer than `timeout` is an error, and every call after it. MPI itself waits
+/// for ever: its thread is left behind then with the memory of the message, and ends with the process, which should
+/// end.
+///
+/// A call that [begins](Collective::begin_all_to_all) does everything at once: MPI waits by asking again and again, which
+/// takes the core from the caller's work where a rank has one core.
 ///
 /// `mpirun` ends all processes when one dies, unless it is told not to: by `--enable-recovery` of Open MPI. Then the
 /// others have their error, and can say which checkpoint to go on from.
@@ -157,11 +160,6 @@ impl Mpi {
         })
     }
 
-    fn begin(&self, send: Vec<u8>, to: Option<&[usize]>, received: Vec<u8>, from: &[usize]) -> Pending<'_> {
-        let answer = self.ask(send, to, received, from);
-        Pending::new(move || self.wait(&answer?))
-    }
-
     fn requests(&self) -> MutexGuard<'_, Result<Sender<Request>, String>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -179,23 +177,15 @@ impl Collective for Mpi {
     }
 
     fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
-        let (sent, room) = (std::mem::take(send), std::mem::take(received));
-        [*send, *received] = self.begin(sent, Some(to), room, from).wait()?;
+        let answer = self.ask(std::mem::take(send), Some(to), std::mem::take(received), from)?;
+        [*send, *received] = self.wait(&answer)?;
         Ok(())
     }
 
     fn all_gather(&self, send: &mut Vec<u8>, received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
-        let (sent, room) = (std::mem::take(send), std::mem::take(received));
-        [*send, *received] = self.begin(sent, None, room, from).wait()?;
+        let answer = self.ask(std::mem::take(send), None, std::mem::take(received), from)?;
+        [*send, *received] = self.wait(&answer)?;
         Ok(())
-    }
-
-    fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], received: Vec<u8>, from: &[usize]) -> Pending<'_> {
-        self.begin(send, Some(to), received, from)
-    }
-
-    fn begin_all_gather(&self, send: Vec<u8>, received: Vec<u8>, from: &[usize]) -> Pending<'_> {
-        self.begin(send, None, received, from)
     }
 }
 
