@@ -133,10 +133,7 @@ macro_rules! recipe_of_arguments {
         }
 
         fn recipe(&self) -> $crate::recipe::Recipe {
-            let name = $crate::arguments::Arguments::name(self);
-            $crate::arguments::recipe_of(name, &mut |visit| {
-                $crate::arguments::Arguments::arguments(&mut self.clone(), visit)
-            })
+            $crate::part::own_recipe(self)
         }
     };
 }

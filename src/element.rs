@@ -31,47 +31,83 @@ pub enum DType {
     F32,
     /// Double precision.
     F64,
+    /// State in 8 bits, of [`quantized`](crate::quantized()): the root of the size, and a sign. No leaf has this type.
+    Root8,
+    /// State in 8 bits: the fourth root, of what is never negative. No leaf has this type.
+    #[cfg_attr(feature = "serde", serde(rename = "fourth_root8"))]
+    FourthRoot8,
+    /// State in 8 bits: the logarithm of the size, in eighths of an octave, and a sign. No leaf has this type.
+    Log8,
+    /// State in 8 bits: the logarithm, in eighths of an octave, of what is never negative. No leaf has this type.
+    #[cfg_attr(feature = "serde", serde(rename = "unsigned_log8"))]
+    UnsignedLog8,
 }
 
+/// Elements of state in 8 bits that have one scale.
+pub(crate) const CODED_BLOCK: usize = 256;
+/// The bytes of that, before those of the block's elements.
+pub(crate) const CODED_SCALE: usize = size_of::<f32>();
+
 impl DType {
-    /// Bytes of one element.
+    /// Bytes of one element; of types in 8 bits besides its share of the scale, see [`bytes`](DType::bytes).
     pub const fn size(self) -> usize {
         match self {
+            DType::Root8 | DType::FourthRoot8 | DType::Log8 | DType::UnsignedLog8 => 1,
             DType::F16 | DType::Bf16 => 2,
             DType::F32 => 4,
             DType::F64 => 8,
         }
     }
 
-    /// The type that arithmetic on elements of this type is done in: `F32` for 16-bit types, else the type itself.
+    /// Bytes of so many elements in a row: in 8 bits each block of 256 has a scale of 4 bytes too, and so has the last,
+    /// however short.
+    pub const fn bytes(self, elements: usize) -> usize {
+        let scales = if self.is_coded() { elements.div_ceil(CODED_BLOCK) * CODED_SCALE } else { 0 };
+        elements * self.size() + scales
+    }
+
+    /// Elements of a row of so many bytes, where this is the type of codes; else `n` itself.
+    pub(crate) const fn elements(self, n: usize) -> usize {
+        let scales = n.div_ceil(CODED_BLOCK + CODED_SCALE) * CODED_SCALE;
+        if self.is_coded() { n.saturating_sub(scales) } else { n }
+    }
+
+    /// Whether it is one of the types of 8 bits, which only state has.
+    pub const fn is_coded(self) -> bool {
+        matches!(self, DType::Root8 | DType::FourthRoot8 | DType::Log8 | DType::UnsignedLog8)
+    }
+
+    /// The type that arithmetic on elements of this type is done in: `F64` for itself, `F32` for all others.
     pub const fn compute(self) -> DType {
         match self {
             DType::F64 => DType::F64,
-            DType::F16 | DType::Bf16 | DType::F32 => DType::F32,
+            _ => DType::F32,
         }
     }
 
-    /// The name used in schemas, errors and configs: `f16`, `bf16`, `f32`, `f64`.
+    /// The name used in schemas, errors and configs: `f16`, `bf16`, `f32`, `f64`; `root8` and the like in schemas only.
     pub const fn name(self) -> &'static str {
         match self {
             DType::F16 => "f16",
             DType::Bf16 => "bf16",
             DType::F32 => "f32",
             DType::F64 => "f64",
+            DType::Root8 => "root8",
+            DType::FourthRoot8 => "fourth_root8",
+            DType::Log8 => "log8",
+            DType::UnsignedLog8 => "unsigned_log8",
         }
     }
 
-    /// The type of this name, if there is one.
+    /// The type of leaves of this name, if there is one.
     pub fn from_name(name: &str) -> Option<DType> {
         [DType::F16, DType::Bf16, DType::F32, DType::F64].into_iter().find(|d| d.name() == name)
     }
 
     /// Whether this build can hold leaves of this type.
     pub const fn is_supported(self) -> bool {
-        match self {
-            DType::F16 | DType::Bf16 => cfg!(feature = "half"),
-            DType::F32 | DType::F64 => true,
-        }
+        let is_half = matches!(self, DType::F16 | DType::Bf16);
+        !self.is_coded() && (!is_half || cfg!(feature = "half"))
     }
 }
 
@@ -180,9 +216,9 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     #[doc(hidden)]
     fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<Self>>;
 
-    /// Does what a job has for this type; nothing for a type that records.
+    /// Does what a job has for this type.
     #[doc(hidden)]
-    fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> Option<J::Output>;
+    fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> J::Output;
 }
 
 /// What one element adds to one of the sums of a chain: it is counted, or a number is added up.
@@ -219,6 +255,8 @@ pub trait ByReal {
     fn single(self, argument: Self::Argument<f32>) -> Self::Output;
     /// For `f64`.
     fn double(self, argument: Self::Argument<f64>) -> Self::Output;
+    /// For a type that records, whose values are lines with numbers.
+    fn recorded<C: Real>(self, argument: Self::Argument<C>, number: fn(C) -> u32, line: fn(u32) -> C) -> Self::Output;
 }
 
 /// A family of types with a member for each compute type: what a step works out once for `f32` and once for `f64`.
@@ -263,8 +301,8 @@ impl Real for f32 {
         Some(&both.single)
     }
 
-    fn split<J: ByReal>(job: J, argument: J::Argument<f32>) -> Option<J::Output> {
-        Some(job.single(argument))
+    fn split<J: ByReal>(job: J, argument: J::Argument<f32>) -> J::Output {
+        job.single(argument)
     }
 }
 
@@ -296,8 +334,8 @@ impl Real for f64 {
         Some(&both.double)
     }
 
-    fn split<J: ByReal>(job: J, argument: J::Argument<f64>) -> Option<J::Output> {
-        Some(job.double(argument))
+    fn split<J: ByReal>(job: J, argument: J::Argument<f64>) -> J::Output {
+        job.double(argument)
     }
 }
 
@@ -374,6 +412,7 @@ macro_rules! with_dtype {
             $crate::element::DType::F16 | $crate::element::DType::Bf16 => {
                 unreachable!("leaves of 16-bit types cannot be made without the feature `half`")
             }
+            coded => unreachable!("state in {coded} is read and written block by block"),
         }
     };
 }

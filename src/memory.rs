@@ -14,7 +14,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
-use crate::element::{DType, Element, with_dtype};
+use crate::element::{CODED_BLOCK, DType, Element, with_dtype};
 use crate::layout::Run;
 
 /// A cache line, and the widest vector register.
@@ -64,7 +64,14 @@ impl RawSlice {
 
     /// Where a value's elements would be if there were any; for leaves that are absent.
     pub(crate) fn empty(dtype: DType) -> RawSlice {
-        with_dtype!(dtype, T => RawSlice::new(NonNull::<T>::dangling(), 0))
+        // Aligned for every type.
+        RawSlice { dtype, ..RawSlice::new(NonNull::<f64>::dangling(), 0) }
+    }
+
+    /// So many elements of a type of 8 bits, unless these are not their bytes.
+    pub(crate) fn coded(bytes: &[u8], dtype: DType, len: usize) -> Option<RawSlice> {
+        let fits = dtype.is_coded() && len <= bytes.len() && dtype.bytes(len) == bytes.len();
+        fits.then(|| RawSlice { ptr: NonNull::from(bytes).cast(), len, dtype, first: 0 })
     }
 
     /// The same elements, as a stretch of an array: they are asked for by their places in that.
@@ -81,6 +88,15 @@ impl RawSlice {
         let at = start.wrapping_sub(self.first);
         assert!(start >= self.first && at + len <= self.len, "{start} + {len} of {} from {} on", self.len, self.first);
         at
+    }
+
+    /// Where in memory a stretch begins, and how long it is, in bytes. Of coded elements it is one of whole blocks, but
+    /// for the last of the array.
+    fn in_bytes(&self, start: usize, len: usize) -> (usize, usize) {
+        let at = self.at(start, len);
+        let whole = at.is_multiple_of(CODED_BLOCK) && (len.is_multiple_of(CODED_BLOCK) || at + len == self.len);
+        assert!(whole || !self.dtype.is_coded(), "{start} + {len} of {} in {} cuts a block", self.len, self.dtype);
+        (self.dtype.bytes(at), self.dtype.bytes(len))
     }
 
     pub(crate) fn dtype(&self) -> DType {
@@ -119,18 +135,18 @@ impl RawSlice {
     ///
     /// As [`slice`](RawSlice::slice).
     pub(crate) unsafe fn bytes<'a>(self, start: usize, len: usize) -> &'a [u8] {
-        let (at, size) = (self.at(start, len), self.dtype.size());
-        // SAFETY: in bounds by `at`; alive and not written to by the caller's promise; plain numbers.
-        unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(at * size), len * size) }
+        let (at, bytes) = self.in_bytes(start, len);
+        // SAFETY: in bounds by `in_bytes`; alive and not written to by the caller's promise; plain numbers.
+        unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(at), bytes) }
     }
 
     /// # Safety
     ///
     /// As [`slice_mut`](RawSlice::slice_mut).
     pub(crate) unsafe fn bytes_mut<'a>(self, start: usize, len: usize) -> &'a mut [u8] {
-        let (at, size) = (self.at(start, len), self.dtype.size());
+        let (at, bytes) = self.in_bytes(start, len);
         // SAFETY: as above, and exclusive; every pattern of bits is a number.
-        unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(at * size), len * size) }
+        unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(at), bytes) }
     }
 }
 
@@ -231,7 +247,8 @@ impl Buffer {
 
     /// `None` if it is larger than the address space.
     fn layout(dtype: DType, len: usize) -> Option<Layout> {
-        let size = len.checked_mul(dtype.size())?;
+        // Scales are less than the codes that they are for.
+        let size = len.checked_mul(dtype.size().max(2)).map(|_| dtype.bytes(len))?;
         let size = if size > LARGE { size.checked_add(PAGE)? } else { size };
         Layout::from_size_align(size, ALIGN).ok()
     }
@@ -261,13 +278,13 @@ impl Buffer {
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        // SAFETY: elements are plain numbers without padding.
-        unsafe { core::slice::from_raw_parts(self.data.ptr.as_ptr(), self.data.len * self.data.dtype.size()) }
+        // SAFETY: owned memory, borrowed shared; elements are plain numbers without padding.
+        unsafe { self.data.bytes(0, self.data.len) }
     }
 
     pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and borrowed exclusively; every bit pattern is a value.
-        unsafe { core::slice::from_raw_parts_mut(self.data.ptr.as_ptr(), self.data.len * self.data.dtype.size()) }
+        unsafe { self.data.bytes_mut(0, self.data.len) }
     }
 
     pub(crate) fn fill(&mut self, value: f64) {
@@ -293,17 +310,16 @@ impl Clone for Buffer {
         // Beside its siblings' copies as it is beside them.
         let place = InPage(self.data.ptr.addr().get() % PAGE);
         let mut copy = Buffer::must(self.data.dtype, self.data.len, place);
-        with_dtype!(self.data.dtype, T => {
-            if let (Some(to), Some(from)) = (copy.get_mut::<T>(), self.get::<T>()) {
-                to.copy_from_slice(from);
-            }
-        });
+        copy.as_bytes_mut().copy_from_slice(self.as_bytes());
         copy
     }
 }
 
 impl core::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if self.data.dtype.is_coded() {
+            return f.debug_list().entries(self.as_bytes()).finish();
+        }
         with_dtype!(self.data.dtype, T => f.debug_list().entries(self.get::<T>().unwrap_or_default()).finish())
     }
 }

@@ -22,9 +22,9 @@
 pub use crate::engine::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Effect, Elsewhere, Holds,
     InitContext, Inner, LeafVisitor, LooksOn, Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker,
-    Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, SlotArray, StepContext, Steps, Stretch, Sums, TwoPass,
-    TwoPasses, Weighing, Whole, WholeLeaf, WholeTree, WholeTreeTransformation, WithArithmetic, WithSums, Wrapper,
-    WrapperState,
+    Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, Slot, SlotArray, StepContext, Steps, Stretch, Sums,
+    TwoPass, TwoPasses, Weighing, Whole, WholeLeaf, WholeTree, WholeTreeTransformation, WithArithmetic, WithSums,
+    Wrapper, WrapperState, own_recipe,
 };
 
 /// All that most parts are made of: `use gradchain::part::prelude::*;`

@@ -6,6 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
+
+static ASSEMBLY: LazyLock<String> = LazyLock::new(assembly);
 
 /// Builds the example with its machine code in text.
 fn assembly() -> String {
@@ -52,6 +55,19 @@ fn apply<'a>(functions: &'a BTreeMap<&str, Vec<&'a str>>, isa: &str, chain: &str
     functions.iter().filter(|(name, _)| of(name)).map(|(_, code)| code.as_slice()).collect()
 }
 
+/// The loops that bring state of 8 bits into `f32` and back, by code: those of the instructions of which there must be
+/// some on whole registers, without and with their prefix.
+const CODES: &[(&str, &str, &[&str])] = &[
+    ("6Decode", "4Root", &["mulps", "cvtdq2ps"]),
+    ("6Decode", "10FourthRoot", &["mulps", "cvtdq2ps"]),
+    ("6Decode", "3LogKb1", &["pslld", "paddd"]),
+    ("6Decode", "3LogKb0", &["pslld", "paddd"]),
+    ("6Encode", "4Root", &["sqrtps", "mulps", "psrld"]),
+    ("6Encode", "10FourthRoot", &["sqrtps", "mulps", "psrld"]),
+    ("6Encode", "3LogKb1", &["psrad", "paddd"]),
+    ("6Encode", "3LogKb0", &["psrad", "paddd"]),
+];
+
 const CHAINS: &[(&str, &[&str])] = &[
     ("4Adam", &["sqrt", "div", "mul", "add"]),
     ("5Adamw", &["sqrt", "div", "mul", "add"]),
@@ -74,8 +90,7 @@ const CHAINS: &[(&str, &[&str])] = &[
 
 #[test]
 fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
-    let text = assembly();
-    let functions = functions(&text);
+    let functions = functions(&ASSEMBLY);
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((chain, operations), (real, letter)) in CHAINS.iter().flat_map(|c| [(c, ('f', 's')), (c, ('d', 'd'))]) {
             let loops = apply(&functions, isa, chain, real);
@@ -98,6 +113,27 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
                 let gathers = code.iter().any(|line| line.contains("gather"));
                 assert!(!gathers, "{chain}, {isa}, {real}: vectorised across blocks, with gathers");
             }
+        }
+    }
+}
+
+#[test]
+fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
+    let functions = functions(&ASSEMBLY);
+    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+        for (job, code, instructions) in CODES {
+            let parts = [format!("3isa{}{isa}", isa.len()), "5coded".into(), (*job).into(), (*code).into()];
+            let of = |name: &str| parts.iter().all(|part| name.contains(part.as_str()));
+            let loops: Vec<_> = functions.iter().filter(|(name, _)| of(name)).map(|(_, code)| code).collect();
+            assert_eq!(loops.len(), 1, "{job} of {code} for {isa}");
+            for code_line in *instructions {
+                let packed = format!("{prefix}{code_line}\t");
+                let found = loops[0].iter().any(|line| line.starts_with(&packed) && line.contains(registers));
+                assert!(found, "{job} of {code}, {isa}: no {packed}in {registers}:\n{}", loops[0].join("\n"));
+            }
+            // A root for each block at most is none of whole registers.
+            let one = loops[0].iter().filter(|line| line.starts_with(&format!("{prefix}sqrtss"))).count();
+            assert_eq!(one, 0, "{job} of {code}, {isa}: roots of single numbers");
         }
     }
 }

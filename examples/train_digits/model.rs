@@ -3,7 +3,7 @@
 use gradchain::Tree;
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip};
 
-use crate::data::{Digits, Random};
+use super::data::{Digits, Random};
 
 /// The parameters; and, since a gradient has the same shape, also the gradient.
 ///

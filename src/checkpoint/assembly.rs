@@ -7,7 +7,7 @@ use std::io::{Seek, Write};
 use super::file::Checkpoint;
 use super::manifest::Manifest;
 use super::save::{Spec, Take, in_order, metadata, write};
-use super::tensors::{Tensors, leaf_dtype};
+use super::tensors::Tensors;
 use crate::element::{DType, with_dtype};
 use crate::error::Result;
 use crate::layout::{dense_strides, elements, matching_strides};
@@ -59,6 +59,11 @@ impl Checkpoint {
         let mut data = Buffer::zeros(leaf.dtype(), elements(&part.shape).unwrap_or(0));
         self.fill(tensor, &mut LeafMut::lend(laid(&data, &part.shape, &part.strides)))?;
         let len = elements(leaf.shape()).unwrap_or(0);
+        let dtype = leaf.dtype();
+        if dtype.is_coded() {
+            leaf.take_bytes(&data.as_bytes()[dtype.bytes(part.begins)..][..dtype.bytes(len)]);
+            return Ok(());
+        }
         with_dtype!(leaf.dtype(), T => {
             let data = data.get_mut::<T>().unwrap_or_default();
             leaf.copy_from(&LeafRef::from_slice(&data[part.begins..part.begins + len], &[len])?);
@@ -85,6 +90,10 @@ impl Assembly {
     pub(super) fn bytes(&self, tensor: &str) -> Result<Vec<u8>> {
         let Some(scattered) = self.tensors.get(tensor) else { return Ok(Vec::new()) };
         let len = elements(&scattered.shape).unwrap_or(0);
+        if scattered.dtype.is_coded() {
+            let bytes = scattered.stretches.iter().map(|(file, ..)| self.files[*file].bytes(tensor));
+            return bytes.collect::<Result<Vec<_>>>().map(|stretches| stretches.concat());
+        }
         let mut data = Buffer::zeros(scattered.dtype, len);
         for &(file, begins, len) in &scattered.stretches {
             with_dtype!(scattered.dtype, T => {
@@ -105,8 +114,14 @@ fn laid(data: &Buffer, shape: &[usize], strides: &[isize]) -> LeafParts {
 /// What all files say together.
 fn merged(files: &[Checkpoint]) -> Result<Manifest> {
     let first = &files[0].manifest;
-    let mut whole =
-        Manifest { shard: None, parts: BTreeMap::new(), crc32: BTreeMap::new(), arrays: Vec::new(), ..first.clone() };
+    let mut whole = Manifest {
+        shard: None,
+        parts: BTreeMap::new(),
+        coded: BTreeMap::new(),
+        crc32: BTreeMap::new(),
+        arrays: Vec::new(),
+        ..first.clone()
+    };
     let mut values: BTreeMap<_, _> = first.values.iter().map(|(name, value)| (name, (*value, 0))).collect();
     let mut known = BTreeSet::new();
     for (rank, file) in files.iter().enumerate() {
@@ -127,6 +142,7 @@ fn merged(files: &[Checkpoint]) -> Result<Manifest> {
                 }
             }
         }
+        whole.coded.extend(of_file.coded.clone());
         let new = of_file.arrays.iter().filter(|(_, tensor)| known.insert(tensor));
         whole.arrays.extend(new.cloned());
     }
@@ -148,9 +164,10 @@ impl Scattered {
         for (number, file) in having.into_iter().filter(|(_, file)| nowhere || !is_nothing(file)) {
             let info = file.tensors.info(tensor)?;
             let part = file.manifest.parts.get(tensor);
-            let dtype = leaf_dtype(info.dtype);
-            let dtype = dtype.ok_or_else(|| file.damaged(format_args!("`{tensor}` is of type {:?}", info.dtype)))?;
-            let all = PartOf { begins: 0, shape: info.shape.clone(), strides: dense_strides(&info.shape).to_vec() };
+            let (dtype, whole) = file.array(tensor)?;
+            let strides =
+                file.manifest.coded.get(tensor).map_or_else(|| dense_strides(&whole).to_vec(), |c| c.strides.clone());
+            let all = PartOf { begins: 0, shape: whole, strides };
             let PartOf { begins, shape, strides } = part.unwrap_or(&all).clone();
             let known = of_tensor.get_or_insert_with(|| Scattered {
                 dtype,
@@ -167,7 +184,7 @@ impl Scattered {
             {
                 return Err(file.damaged(format_args!("`{tensor}` is larger than any memory, or lies in no order")));
             }
-            let len = elements(&info.shape).unwrap_or(usize::MAX);
+            let len = elements(&info.shape).map_or(usize::MAX, |len| dtype.elements(len));
             match (part, known.stretches.first()) {
                 // What is not shared out is the same everywhere.
                 (None, Some((other, ..))) => {

@@ -6,15 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::assembly::Assembly;
 use super::load::Load;
-use super::manifest::{Crc, KEY, Manifest, check_of};
+use super::manifest::{Coded, Crc, KEY, Manifest, check_of};
 use super::save::param_name;
 use super::shards::ShardList;
 use super::source::{Bytes, Source};
-use super::tensors::{Tensors, tensor_dtype};
+use super::tensors::{Tensors, leaf_dtype, tensor_dtype};
+use crate::element::DType;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
+use crate::layout::{dense_strides, elements};
+use crate::memory::Buffer;
 use crate::transformation::OptState;
-use crate::tree::{LeafMut, Structure, Tree, TreeMut};
+use crate::tree::{LeafMut, LeafParts, LeafRef, Structure, Tree, TreeMut};
 
 /// A checkpoint to load from: see [the module](super).
 #[derive(Debug)]
@@ -133,6 +136,13 @@ impl Checkpoint {
                 }
             }
         }
+        for (tensor, coded) in &self.manifest.coded {
+            let info = self.tensors.info(tensor)?;
+            let whole = self.manifest.parts.contains_key(tensor) || coded.len() == elements(&info.shape);
+            if info.dtype != tensor_dtype(coded.dtype) || coded.len().is_none() || !whole {
+                return Err(self.damaged(format_args!("`{tensor}` is not as long as an array of {}", coded.dtype)));
+            }
+        }
         let arrays = self.manifest.arrays.iter().map(|(_, tensor)| tensor);
         match arrays.chain(self.manifest.crc32.keys()).find(|tensor| self.tensors.metadata.info(tensor).is_none()) {
             Some(tensor) => Err(self.damaged(format!("there is no tensor `{tensor}`"))),
@@ -171,8 +181,35 @@ impl Checkpoint {
         Err(self.damaged(format_args!("tensor `{tensor}` has check sum {found:08x}, not {:08x}", expected.0)))
     }
 
-    /// Fills a leaf, whose type and shape have been compared, and checks what has been read.
+    /// The type and shape of an array of the state.
+    pub(super) fn array(&self, tensor: &str) -> Result<(DType, Vec<usize>)> {
+        if let Some(coded) = self.manifest.coded.get(tensor) {
+            return Ok((coded.dtype, coded.shape.clone()));
+        }
+        let info = self.tensors.info(tensor)?;
+        let dtype = leaf_dtype(info.dtype);
+        let dtype = dtype.ok_or_else(|| self.damaged(format_args!("`{tensor}` is of type {:?}", info.dtype)))?;
+        Ok((dtype, info.shape.clone()))
+    }
+
+    /// Fills a leaf, whose shape has been compared, and checks what has been read. Of another type, or in other blocks,
+    /// it is rounded.
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>) -> Result<()> {
+        if let Some(Coded { dtype, shape, strides }) = self.manifest.coded.get(tensor) {
+            let bytes = self.bytes(tensor)?;
+            let from = LeafRef::coded(&bytes, *dtype, shape, strides);
+            leaf.copy_from(&from.ok_or_else(|| self.damaged(format_args!("`{tensor}` lies in no order")))?);
+            return Ok(());
+        }
+        let found = if tensor.starts_with("params/") { leaf.dtype() } else { self.array(tensor)?.0 };
+        if found != leaf.dtype() {
+            let there = Buffer::zeros(found, elements(leaf.shape()).unwrap_or(0));
+            let strides = dense_strides(leaf.shape());
+            let parts = || LeafParts { data: there.raw(), shape: leaf.shape().into(), strides: strides.clone() };
+            self.fill(tensor, &mut LeafMut::lend(parts()))?;
+            leaf.copy_from(&LeafRef::lend(parts()));
+            return Ok(());
+        }
         if let Some(assembly) = &self.assembly {
             leaf.take_bytes(&assembly.bytes(tensor)?);
             return Ok(());

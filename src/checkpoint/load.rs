@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use super::file::Checkpoint;
 use super::save::param_name;
-use super::tensors::leaf_dtype;
 use crate::engine::Stage;
 use crate::error::{Error, Misfit, Result};
 use crate::migrate::{Migration, Resolved};
@@ -231,10 +230,7 @@ impl Checkpoint {
         let values = self.manifest.values.iter();
         let values = values.map(|(name, value)| Ok(ItemSpec { name: name.clone(), kind: value.kind(), array: None }));
         let arrays = self.manifest.arrays.iter().map(|(name, tensor)| {
-            let info = self.tensors.info(tensor)?;
-            let dtype = leaf_dtype(info.dtype);
-            let dtype = dtype.ok_or_else(|| self.damaged(format_args!("`{tensor}` is of type {:?}", info.dtype)))?;
-            Ok(ItemSpec { name: name.clone(), kind: Kind::Moment, array: Some((dtype, info.shape.clone())) })
+            Ok(ItemSpec { name: name.clone(), kind: Kind::Moment, array: Some(self.array(tensor)?) })
         });
         values.chain(arrays).collect()
     }

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::element::DType;
 use crate::error::{Error, Result};
-use crate::state::data::Leaves;
+use crate::layout::elements;
+use crate::state::data::{Leaves, fits_in_memory};
 use crate::state::{ItemName, Single};
 use crate::tree::PartOf;
 
@@ -41,6 +43,26 @@ pub(super) struct Manifest {
     /// Of which arrays there is a stretch, by the name of the tensor.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) parts: BTreeMap<String, PartOf>,
+    /// Which tensors are the bytes of arrays in 8 bits, as these lie in memory.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) coded: BTreeMap<String, Coded>,
+}
+
+/// What an array in 8 bits is, of whose bytes the file knows no more than how many there are. Of a stretch it is that
+/// of the whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Coded {
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<usize>,
+    pub(super) strides: Vec<isize>,
+}
+
+impl Coded {
+    /// Its bytes in a file; `None` if it makes no sense.
+    pub(super) fn len(&self) -> Option<usize> {
+        let fits = self.dtype.is_coded() && fits_in_memory(&self.shape, DType::F32);
+        fits.then(|| self.dtype.bytes(elements(&self.shape).unwrap_or(0)))
+    }
 }
 
 /// A check sum, always as long in text.

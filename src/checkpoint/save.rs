@@ -7,7 +7,7 @@ use std::path::Path;
 
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::manifest::{Crc, FORMAT, KEY, Manifest, check_of};
+use super::manifest::{Coded, Crc, FORMAT, KEY, Manifest, check_of};
 use super::tensors::tensor_dtype;
 use crate::element::DType;
 use crate::engine::Stage;
@@ -102,12 +102,20 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
                     .walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| tensors.push((param_name(path), leaf))));
             }
         }
-        let (mut arrays, mut values, mut parts) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let (mut arrays, mut values) = (Vec::new(), Vec::new());
+        let (mut parts, mut coded) = (BTreeMap::new(), BTreeMap::new());
         for (name, item) in items(&**self.state, structure) {
             match item {
                 Item::Single(value) => values.push((name, value)),
                 Item::Array(leaf) => {
                     let tensor = state_name(&name);
+                    if leaf.dtype().is_coded() {
+                        let (shape, strides) = match &leaf.part {
+                            Some(part) => (part.shape.clone(), part.strides.clone()),
+                            None => (leaf.shape().into(), leaf.parts.strides.to_vec()),
+                        };
+                        coded.insert(tensor.clone(), Coded { dtype: leaf.dtype(), shape, strides });
+                    }
                     parts.extend(leaf.part.clone().map(|part| (tensor.clone(), *part)));
                     tensors.push((tensor.clone(), leaf));
                     arrays.push((name, tensor));
@@ -122,7 +130,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         }
         let (specs, leaves): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
         let manifest = self.manifest(structure, values, arrays);
-        let manifest = Manifest { params: has_params, shard, parts, ..manifest };
+        let manifest = Manifest { params: has_params, shard, parts, coded, ..manifest };
         write(shown, to, &specs, |number, take| leaves[number].read_bytes(take), manifest)
     }
 
@@ -145,6 +153,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             notes: self.notes.clone(),
             shard: None,
             parts: BTreeMap::new(),
+            coded: BTreeMap::new(),
         }
     }
 }
@@ -204,8 +213,10 @@ pub(super) struct Spec {
 }
 
 impl Spec {
+    /// Of an array in 8 bits it is of its bytes.
     pub(super) fn new(name: String, dtype: DType, shape: &[usize]) -> Spec {
-        Spec { name, dtype, shape: shape.into() }
+        let bytes = || vec![dtype.bytes(elements(shape).unwrap_or(0))];
+        Spec { name, dtype, shape: if dtype.is_coded() { bytes() } else { shape.into() } }
     }
 
     pub(super) fn name(&self) -> &str {

@@ -121,6 +121,8 @@ pub(super) fn tensor_dtype(dtype: DType) -> Dtype {
         DType::Bf16 => Dtype::BF16,
         DType::F32 => Dtype::F32,
         DType::F64 => Dtype::F64,
+        // The bytes of blocks: the manifest says of what type.
+        _ => Dtype::U8,
     }
 }
 

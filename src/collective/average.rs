@@ -61,6 +61,12 @@ pub fn average<P: TreeMut + ?Sized>(collective: &dyn Collective, params: &mut P)
 
 /// The same of one leaf. Each rank works out the mean of a stretch.
 pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> Result<()> {
+    if leaf.dtype().is_coded() {
+        let mut numbers = leaf.parts.decoded();
+        leaf_mean(collective, &mut LeafMut::lend(leaf.parts.over(&mut numbers)))?;
+        leaf.parts.encode(&numbers);
+        return Ok(());
+    }
     let (all, rank, size) = (LeafRef::lend(leaf.parts.clone()).to_bytes(), collective.rank(), collective.size());
     let bytes = leaf.dtype().size();
     let len = all.len() / bytes;

@@ -7,8 +7,8 @@ fn format(dtype: DType) -> (i32, i32, i32) {
     match dtype {
         DType::F16 => (10, -14, 15),
         DType::Bf16 => (7, -126, 127),
-        DType::F32 => (23, -126, 127),
         DType::F64 => (52, -1022, 1023),
+        _ => (23, -126, 127),
     }
 }
 

@@ -27,7 +27,7 @@ impl Rounding {
         let (shift, normal, carrier, infinite) = match dtype {
             DType::F16 => (13, (127 - 14) << 23, 0.75, 65536.0_f32.to_bits()),
             DType::Bf16 => (16, 0, 0.0, f32::INFINITY.to_bits()),
-            DType::F32 | DType::F64 => (0, 0, 0.0, f32::INFINITY.to_bits()),
+            _ => (0, 0, 0.0, f32::INFINITY.to_bits()),
         };
         let below = (1 << shift) - 1;
         Rounding { dtype, below, shift, half: below >> 1, normal, carrier, infinite }

@@ -10,6 +10,7 @@ use super::kernel::{self, MOST_SLOTS};
 use super::messages::Layout;
 use super::pieces::{Piece, Pieces};
 use super::ranks::Ranks;
+use super::remote::RemoteTree;
 use super::rows::Rows;
 use super::stage::is_among;
 use super::table::{Table, TableLeaf};
@@ -41,9 +42,11 @@ pub(crate) enum Sink<'a> {
 }
 
 /// Whoever goes through the leaves in place of the engine, on another machine.
-pub(crate) trait Remote<T: Stage> {
+pub(crate) trait Remote<T: Stage>: RemoteTree {
     /// Does a pass, and says what it added to each sum of each piece; none if it failed.
     fn pass(&mut self, pass: &Pass<'_, T>) -> Option<Vec<f64>>;
+    /// Does what was written down of whole leaves at a barrier; none if it failed.
+    fn leaves(&mut self, barrier: usize) -> Option<()>;
     /// Why a pass failed, if one did.
     fn error(&mut self) -> Option<Error>;
 }
@@ -191,10 +194,12 @@ impl Work {
                 copies: &mut self.copies,
                 there: &mut self.there,
                 objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
+                remote: elsewhere.as_mut().map(|elsewhere| &mut **elsewhere as &mut dyn RemoteTree),
             };
             let sums = complete(&self.ranks, Sums { values: &self.sums, ..none });
             transformation.barrier(state, &mut run, at, number, sums, &mut tree);
-            if at.has_failed() || objective.as_ref().is_some_and(|objective| objective.failed()) {
+            let done = elsewhere.as_mut().is_none_or(|elsewhere| elsewhere.leaves(number).is_some());
+            if !done || at.has_failed() || objective.as_ref().is_some_and(|objective| objective.failed()) {
                 // Only the last pass writes parameters.
                 return Outcome { emitted: false, skipped: false };
             }
@@ -324,7 +329,7 @@ impl<T: Stage> Pass<'_, T> {
         match self.structure.leaves()[piece.leaf].dtype().compute() {
             DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double),
             _ => {
-                let done = self.halves(piece, sums);
+                let done = self.halves(piece, sums, &mut spare.single);
                 let (start, from) = (piece.start + done, piece.from + done);
                 self.piece_in::<f32>(&Piece { start, from, len: piece.len - done, ..*piece }, sums, &mut spare.single);
             }
@@ -333,11 +338,13 @@ impl<T: Stage> Pass<'_, T> {
 
     /// Does the blocks of a piece of 16 bits, where it can: how many elements these are.
     #[cfg(feature = "half")]
-    fn halves(&self, piece: &Piece, sums: &mut [f64]) -> usize {
+    fn halves(&self, piece: &Piece, sums: &mut [f64], spare: &mut [f32]) -> usize {
         if const { !T::FUSES } || !self.writes_params() {
             return 0;
         }
-        let (t, leaf, len) = (self.transformation, piece.leaf, piece.len / BLOCK * BLOCK);
+        let (t, leaf) = (self.transformation, piece.leaf);
+        let block = fused::SlotList::of(t, self.state, leaf).block(BLOCK);
+        let len = piece.len / block * block;
         let p = &self.params[leaf];
         let fits = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == p.data.dtype();
         let (Some(format), Some(g)) = (Format::of(p.data.dtype()), self.source(leaf).filter(fits)) else { return 0 };
@@ -347,15 +354,16 @@ impl<T: Stage> Pass<'_, T> {
         // SAFETY: as in `piece_in`.
         let done = unsafe {
             let (g, p) = (format.bits(g.data, piece.from, len), format.bits_mut(p.data, piece.start, len));
-            fused::apply_piece::<T, f32>(t, (self.state, self.run), leaf, (piece.start, len), sums, |kernel, slots| {
-                kernel::apply_halves::<T>(self.isa, kernel, format, g, p, slots)
+            let (place, room) = ((piece.start, len), (self.isa, spare, sums));
+            fused::apply_piece::<T, f32>(t, (self.state, self.run), leaf, place, room, |kernel, part, slots| {
+                kernel::apply_halves::<T>(self.isa, kernel, format, &g[part.clone()], &mut p[part], slots)
             })
         };
         if done { len } else { 0 }
     }
 
     #[cfg(not(feature = "half"))]
-    fn halves(&self, _: &Piece, _: &mut [f64]) -> usize {
+    fn halves(&self, _: &Piece, _: &mut [f64], _: &mut [f32]) -> usize {
         0
     }
 
@@ -381,9 +389,9 @@ impl<T: Stage> Pass<'_, T> {
             // pass; gradients, parameters and stored updates are different memory.
             let done = unsafe {
                 let (g, p) = (source.slice(piece.from, piece.len), p.data.slice_mut(piece.start, piece.len));
-                let place = (piece.start, piece.len);
-                fused::apply_piece::<T, C>(t, (self.state, self.run), leaf, place, sums, |kernel, slots| {
-                    kernel::apply::<T, C>(self.isa, kernel, g, p, slots)
+                let (place, room) = ((piece.start, piece.len), (self.isa, &mut *spare, &mut *sums));
+                fused::apply_piece::<T, C>(t, (self.state, self.run), leaf, place, room, |kernel, part, slots| {
+                    kernel::apply::<T, C>(self.isa, kernel, &g[part.clone()], &mut p[part], slots)
                 })
             };
             if done {

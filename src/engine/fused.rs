@@ -1,11 +1,15 @@
 //! Running a fused loop on a tile, or on a whole piece at once.
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
+use core::ops::Range;
+
 use super::convert::{load, store};
 use super::isa::{Isa, Job, dispatch};
 use super::kernel::{self, Added, MOST_SLOTS, MOST_SUMS, Slots};
 use super::tile::TILE;
 use super::{Place, Span, Stage, Tile};
+#[cfg(feature = "half")]
+use crate::element::CODED_BLOCK;
 use crate::element::{InRecord, Real, Term};
 use crate::memory::RawSlice;
 use crate::state::Moments;
@@ -39,6 +43,18 @@ impl SlotList {
 
     fn is_native<C: Real>(&self) -> bool {
         self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
+    }
+
+    /// Whether each array is there.
+    fn is_whole(&self) -> bool {
+        self.slots[..self.len].iter().all(Option::is_some)
+    }
+
+    /// Elements that the arrays must be cut into multiples of, where loops need multiples of `block`.
+    #[cfg(feature = "half")]
+    pub(crate) fn block(&self, block: usize) -> usize {
+        let coded = self.slots[..self.len].iter().flatten().any(|slot| slot.dtype().is_coded());
+        if coded { block.max(CODED_BLOCK) } else { block }
     }
 
     /// The arrays of a piece, all of type `C`.
@@ -123,30 +139,36 @@ pub(crate) fn with_list<C: Real>(
     }
 }
 
-/// Does the last pass on a stretch of a leaf by one loop, which is given its state arrays, where these have the compute
-/// type.
+/// Does the last pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the
+/// state arrays: all of it where these have the compute type, else a tile, whose state is brought into `spare` and back.
 ///
 /// Returns whether it could.
 ///
 /// # Safety
 ///
-/// The state is held exclusively, and no other task has this stretch.
+/// The state is held exclusively, and no other task has this stretch, which is one of whole [blocks](SlotList::block).
 pub(crate) unsafe fn apply_piece<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
     leaf: usize,
     (start, len): (usize, usize),
-    sums: &mut [f64],
-    apply: impl FnOnce(S::Kernel<C>, Slots<'_, C>) -> Added,
+    (isa, spare, sums): (Isa, &mut [C], &mut [f64]),
+    mut apply: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>) -> Added,
 ) -> bool {
     let list = SlotList::of(stage, state, leaf);
-    if !list.is_native::<C>() {
+    if !list.is_whole() {
         return false;
     }
-    // SAFETY: by the caller's promise.
-    let added = apply(stage.kernel::<C>(state, run, leaf), unsafe { list.slices(start, len) });
-    if const { S::SHAPE.sums > 0 } {
-        add::<S>(&added, Place::default(), sums);
+    let kernel = stage.kernel::<C>(state, run, leaf);
+    let step = if list.is_native::<C>() { len.max(1) } else { TILE };
+    for done in (0..len).step_by(step) {
+        let range = done..len.min(done + step);
+        with_list(&list, start + done, range.len(), isa, spare, &mut |slots| {
+            let added = apply(kernel, range.clone(), slots);
+            if const { S::SHAPE.sums > 0 } {
+                add::<S>(&added, Place::default(), sums);
+            }
+        });
     }
     true
 }

@@ -34,7 +34,7 @@ impl Format {
         match dtype {
             DType::Bf16 => Some(Format::Bf16),
             DType::F16 => Some(Format::F16),
-            DType::F32 | DType::F64 => None,
+            _ => None,
         }
     }
 

@@ -24,8 +24,10 @@ mod outline;
 mod pieces;
 mod plan;
 pub(crate) mod ranks;
+mod remote;
 mod rows;
 mod shape;
+mod slot;
 mod stage;
 mod sums;
 pub(crate) mod table;
@@ -41,7 +43,7 @@ pub use form::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds, LooksOn,
     Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker, Optimizer, Part, PartState, Rule, RuleWithMemory,
     SlotArray, Steps, Stretch, TwoPass, TwoPasses, Weighing, Whole, WholeTreeTransformation, WithArithmetic, WithSums,
-    Wrapper, WrapperState,
+    Wrapper, WrapperState, own_recipe,
 };
 pub(crate) use form::{Exactly, Keeps, OfChain};
 pub use fused::SlotList;
@@ -54,7 +56,9 @@ pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial, write_
 pub use outline::{Effect, Outline};
 pub(crate) use pieces::PIECE;
 pub use plan::{PassPlan, Plan};
+pub use remote::{Line, RemoteLeaf, RemoteTree};
 pub use shape::{Shape, Span};
+pub use slot::{Codes, Slot};
 pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
 pub use sums::Sums;
 pub(crate) use sums::{dot, squares, sum_tile};
@@ -62,8 +66,8 @@ pub(crate) use tile::TILE;
 pub use tile::Tile;
 pub(crate) use tuple::{fits, needs_of};
 pub use updates::Updates;
-pub(crate) use whole::read_leaf;
 pub use whole::{LeafVisitor, WholeLeaf, WholeTree};
+pub(crate) use whole::{NOT_REMOTE, read_leaf};
 pub(crate) use written::add_rounded;
 
 // What the loops are made of, under the names that they have had here.

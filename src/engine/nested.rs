@@ -41,8 +41,13 @@ impl Nested {
         nested
     }
 
-    /// The state before the first step.
-    pub(crate) fn init<T: Stage>(&mut self, transformation: &T, params: &Moments) -> Result<T::State> {
+    /// The state before the first step, in the codes that state around it is in.
+    pub(crate) fn init<T: Stage>(
+        &mut self,
+        transformation: &T,
+        around: &InitContext<'_>,
+        params: &Moments,
+    ) -> Result<T::State> {
         fill(&mut self.work.params, &self.structure, params);
         let at = InitContext {
             structure: &self.structure,
@@ -50,6 +55,7 @@ impl Nested {
             params: &self.work.params,
             point: None,
             by_leaf: false,
+            codes: around.codes,
             whole: None,
         };
         let state = transformation.init_state(&at);

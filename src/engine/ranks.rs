@@ -7,6 +7,7 @@ use super::Sums;
 use super::pieces::Pieces;
 use crate::collective::{Collective, arrived};
 use crate::error::Result;
+use crate::numeric::order::largest_first;
 use crate::tree::Structure;
 
 /// Who works on what.
@@ -37,10 +38,10 @@ impl Ranks {
         let (size, pieces) = (collective.size(), Pieces::new(structure, active));
         let bytes = |leaf: usize, len: usize| (structure.leaves()[leaf].dtype().compute().size() * len) as u64;
         let (mut work, mut load, mut owner) = (vec![0.0_f64; size], vec![0_u64; size], vec![None; structure.len()]);
-        let mut largest: Vec<(usize, f64)> =
-            whole.iter().enumerate().filter_map(|(leaf, work)| Some((leaf, work.filter(|_| active[leaf])?))).collect();
-        largest.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-        for (leaf, of_leaf) in largest {
+        let mut largest: Vec<(f64, usize)> =
+            whole.iter().enumerate().filter_map(|(leaf, work)| Some((work.filter(|_| active[leaf])?, leaf))).collect();
+        largest_first(&mut largest);
+        for (of_leaf, leaf) in largest {
             let least = |a: &usize, b: &usize| work[*a].total_cmp(&work[*b]).then(load[*a].cmp(&load[*b]));
             let rank = (0..size).min_by(least).unwrap_or(0);
             (work[rank], owner[leaf]) = (work[rank] + of_leaf, Some(rank));

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, OnceLock};
 
 use super::table::TableLeaf;
-use super::{Outline, Shape, SlotList, Span, Sums, Term, Tile, WholeTree};
+use super::{Codes, Outline, Shape, SlotList, Span, Sums, Term, Tile, WholeTree};
 use crate::arguments::Visit;
 use crate::element::{DType, Real};
 use crate::error::{Error, Result};
@@ -22,6 +22,8 @@ pub struct InitContext<'a> {
     pub(crate) point: Option<&'a Moments>,
     /// Whether leaves may rest for some steps, so that updates are counted for each.
     pub(crate) by_leaf: bool,
+    /// The codes that state is in, if it is in 8 bits.
+    pub(crate) codes: Option<Codes>,
     /// Where it is written down which leaves must be whole on one machine, and how much work each is, if that is asked.
     pub(crate) whole: Option<&'a Mutex<Vec<Option<f64>>>>,
 }
@@ -152,6 +154,8 @@ pub struct StepContext<'a> {
     pub(crate) resting: &'a [bool],
     /// Whether updates are counted for each leaf.
     pub(crate) by_leaf: bool,
+    /// The codes that state is in, if it is in 8 bits.
+    pub(crate) codes: Option<Codes>,
     /// The leaves of which only some rows have gradients.
     pub(crate) rows: &'a [usize],
     /// Leaves are gone through elsewhere: parameters and state arrays are not here.
@@ -174,6 +178,7 @@ impl<'a> StepContext<'a> {
             absent: &[],
             resting: &[],
             by_leaf: false,
+            codes: None,
             rows: &[],
             elsewhere: false,
             active: &[],
@@ -265,8 +270,8 @@ impl<'a> StepContext<'a> {
         if self.elsewhere {
             return Err(Error::unrecordable(&transformation.describe(), "its state begins anew from the parameters"));
         }
-        let StepContext { structure, params, point, by_leaf, .. } = *self;
-        transformation.init_state(&InitContext { structure, active, params, point, by_leaf, whole: None })
+        let StepContext { structure, params, point, by_leaf, codes, .. } = *self;
+        transformation.init_state(&InitContext { structure, active, params, point, by_leaf, codes, whole: None })
     }
 
     /// Whether [`anew`](Self::anew) will find a state: for [`Stage::check`], before anything is changed.

@@ -104,13 +104,18 @@ impl<'s> Check<'s> {
         if self.absent.is_some() {
             self.lacks(table, self.structure.len() - table.len());
         }
-        if self.same && table.len() == self.structure.len() { Ok(()) } else { Err(self.misfit(tree)) }
+        if self.same && table.len() == self.structure.len() {
+            Ok(())
+        } else {
+            Err(self.misfit(&|walk| tree.walk(walk)))
+        }
     }
 
+    /// What is wrong with a tree, which is given by its walk, so that this is not compiled for every tree.
     #[cold]
-    fn misfit<T: Tree + ?Sized>(&self, tree: &T) -> Error {
+    fn misfit<'a>(&self, tree: &dyn Fn(&mut Walk<'a, '_>)) -> Error {
         let (mut leaves, mut of_rows) = (Vec::new(), Vec::new());
-        tree.walk(&mut Walk::of_rows(&mut String::new(), &mut |path, leaf| {
+        tree(&mut Walk::of_rows(&mut String::new(), &mut |path, leaf| {
             let whole = self.structure.index_of(path).map(|leaf| &self.structure.leaves()[leaf]);
             leaves.push(match (leaf.rows, whole) {
                 // Rows that fit stand for their leaf; what else there is to say of them is said here.
@@ -129,7 +134,7 @@ impl<'s> Check<'s> {
         differences.extend(of_rows);
         if differences.is_empty() {
             // A path that is there twice, rows where there can be none, or another order.
-            match Structure::of(tree) {
+            match Structure::by(tree).unambiguous() {
                 Ok(found) if self.absent.is_some() => differences.push(self.structure.order(&found)),
                 Ok(found) => differences = self.structure.compare(&found, self.fits),
                 Err(error) => return error,

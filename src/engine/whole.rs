@@ -5,6 +5,7 @@ use core::ops::Range;
 use super::convert::load;
 use super::isa::{Isa, current_isa};
 use super::objective::Ask;
+use super::remote::{Line, RemoteLeaf, RemoteTree};
 use super::rows::LeafRows;
 use super::stage::is_among;
 use super::table::{Table, TableLeaf};
@@ -30,6 +31,8 @@ pub struct WholeTree<'a> {
     /// Room for a table of parameters at another point.
     pub(crate) there: &'a mut Table,
     pub(crate) objective: Option<&'a mut (dyn Ask + 'a)>,
+    /// Who has the leaves, if this machine has not.
+    pub(crate) remote: Option<&'a mut (dyn RemoteTree + 'a)>,
 }
 
 /// One leaf of a [`WholeTree`]: updates to rewrite, and parameters, in memory order.
@@ -61,7 +64,19 @@ impl<C> WholeLeaf<'_, C> {
 pub trait LeafVisitor {
     /// Called with one leaf.
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>);
+
+    /// Called with one leaf that another machine has, of a part that says how to do it
+    /// [there](crate::part::WholeTreeTransformation::REMOTE); returns the new updates.
+    #[doc(hidden)]
+    fn visit_remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
+        let _ = leaf;
+        on.refuse(NOT_REMOTE);
+        on.update()
+    }
 }
+
+/// Why most parts cannot work on leaves that another machine has.
+pub(crate) const NOT_REMOTE: &str = "it works on whole leaves, between passes";
 
 impl WholeTree<'_> {
     /// The parameters' leaves.
@@ -118,10 +133,17 @@ impl WholeTree<'_> {
     /// Does something to one leaf, if the transformation acts on it. Nothing is to be done where there are no elements:
     /// the other axes may be so long that there is no room for a row.
     pub fn visit_leaf<V: LeafVisitor>(&mut self, leaf: usize, visitor: &mut V) {
-        if self.structure.leaves()[leaf].len() == 0 {
+        let spec = &self.structure.leaves()[leaf];
+        if spec.len() == 0 {
             return;
         }
-        match self.structure.leaves()[leaf].dtype().compute() {
+        if self.remote.is_some() && !self.is_active(leaf) {
+            return;
+        }
+        if let Some(remote) = &mut self.remote {
+            return remote.leaf(leaf, spec, &mut |on| visitor.visit_remote(leaf, on));
+        }
+        match spec.dtype().compute() {
             DType::F64 => {
                 if let Some(leaf) = self.leaf::<f64>(leaf) {
                     visitor.visit(leaf);
@@ -148,6 +170,7 @@ impl WholeTree<'_> {
             copies: &mut *self.copies,
             there: &mut *self.there,
             objective: self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
+            remote: self.remote.as_mut().map(|remote| &mut **remote as &mut dyn RemoteTree),
         }
     }
 

@@ -4,4 +4,6 @@ mod spec;
 mod strided;
 
 pub use spec::{Difference, LeafSpec};
-pub(crate) use strided::{Cursor, Run, Shape, Strides, dense_strides, elements, is_dense, matching_strides};
+pub(crate) use strided::{
+    Cursor, Run, Shape, Strides, axes_by_stride, dense_strides, elements, is_dense, matching_strides,
+};

@@ -45,6 +45,13 @@ pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
     if is_dense(shape, strides, &dense) { dense } else { dense_strides(shape) }
 }
 
+/// The axes that are not of length one, those with the largest strides first.
+pub(crate) fn axes_by_stride(shape: &[usize], strides: &[isize]) -> Shape {
+    let mut axes: Shape = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
+    axes.sort_by_key(|&a| core::cmp::Reverse(strides[a]));
+    axes
+}
+
 /// A stretch of elements: `len` of them, `stride` apart, the first `offset` elements from the array's first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Run {
@@ -64,8 +71,7 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// Starts at element `start` in the order that `order`, the strides of a dense array, describes.
     pub(crate) fn new(shape: &[usize], order: &[isize], strides: &[isize], start: usize) -> Cursor {
-        let mut axes: Shape = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
-        axes.sort_by_key(|&a| core::cmp::Reverse(order[a]));
+        let axes = axes_by_stride(shape, order);
         let place = axes.iter().map(|&a| start / order[a].max(1) as usize % shape[a].max(1)).collect();
         Cursor {
             shape: axes.iter().map(|&a| shape[a]).collect(),

@@ -197,9 +197,7 @@ macro_rules! part {
             }
 
             fn recipe(&self) -> $crate::recipe::Recipe {
-                $crate::arguments::recipe_of($name, &mut |visit| {
-                    $crate::part::Part::own_arguments(&mut self.clone(), visit)
-                })
+                $crate::part::own_recipe(self)
             }
 
             $(fn effect(&self) -> $crate::part::Effect {

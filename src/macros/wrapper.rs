@@ -84,11 +84,7 @@ macro_rules! wrapper {
             }
 
             fn recipe(&self) -> $crate::recipe::Recipe {
-                $crate::wrapper!(@or [$($recipe(self))?] [{
-                    $crate::arguments::recipe_of(<Self as $crate::part::Part>::NAME, &mut |visit| {
-                        $crate::part::Part::own_arguments(&mut self.clone(), visit)
-                    })
-                }])
+                $crate::wrapper!(@or [$($recipe(self))?] [$crate::part::own_recipe(self)])
             }
 
             fn own_arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {

@@ -14,6 +14,7 @@ enum Verb {
     Fresh(String),
     Drop(String),
     Take { from: String, to: String },
+    Cast(String),
 }
 
 /// The verbs, in order: each speaks of the state as those before it have left it.
@@ -88,6 +89,28 @@ impl Migration {
         self.with(Verb::Drop(at.into()))
     }
 
+    /// The arrays of the part at this path are of other types now: of [`quantized`](crate::quantized()) state, or with
+    /// another `mu_dtype`. Each number is rounded to its new type once.
+    ///
+    /// ```
+    /// use gradchain::Migration;
+    /// use gradchain::prelude::*;
+    ///
+    /// let (before, after) = (adam(0.1), quantized(adam(0.1)));
+    /// let mut params = vec![1.0_f32, -2.0];
+    /// let mut state = before.init(&params)?;
+    /// before.step(&mut params, &vec![0.5_f32, -0.5], &mut state)?;
+    ///
+    /// let migration = Migration::new().wrap_part("").cast_part("inner");
+    /// let mut state = state.migrate(&after, &params, &migration)?;
+    /// after.step(&mut params, &vec![0.5_f32, -0.5], &mut state)?;
+    /// let state = state.migrate(&before, &params, &Migration::new().unwrap_part("").cast_part(""))?;
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn cast_part(self, at: impl Into<String>) -> Migration {
+        self.with(Verb::Cast(at.into()))
+    }
+
     /// The part at `to` starts as a copy of the one at `from`, which stays where it is.
     pub fn take_part(self, from: impl Into<String>, to: impl Into<String>) -> Migration {
         self.with(Verb::Take { from: from.into(), to: to.into() })
@@ -133,7 +156,7 @@ impl Verb {
             },
             Verb::Fresh(at) | Verb::Drop(at) if below(path, at).is_some() => (None, true),
             Verb::Fresh(_) | Verb::Drop(_) => stays(),
-            Verb::Take { from, .. } => (Some(path.to_owned()), below(path, from).is_some()),
+            Verb::Take { from: part, .. } | Verb::Cast(part) => (Some(path.to_owned()), below(path, part).is_some()),
         }
     }
 
@@ -153,6 +176,7 @@ impl Verb {
             Verb::Unwrap(at) => Some(("unwrap_part", at)),
             Verb::Drop(at) => Some(("drop_part", at)),
             Verb::Take { from, .. } => Some(("take_part", from)),
+            Verb::Cast(at) => Some(("cast_part", at)),
             // What has no state may be inserted, removed and wrapped.
             _ => None,
         }
@@ -172,7 +196,7 @@ impl Verbs {
     /// In words, the first verb that speaks of a part that is not there.
     pub(crate) fn parts(&self, old: &[&str]) -> Result<Parts, String> {
         let to = old.iter().map(|field| vec![(*field).to_owned()]).collect();
-        let mut parts = Parts { to, fresh: Vec::new(), asked: Vec::new(), in_vain: Vec::new() };
+        let mut parts = Parts { to, fresh: Vec::new(), asked: Vec::new(), cast: Vec::new(), in_vain: Vec::new() };
         for verb in &self.0 {
             if let Verb::Insert(at) | Verb::Remove(at) = verb
                 && member(at).is_none()
@@ -200,6 +224,9 @@ impl Verbs {
             let asked = core::mem::take(&mut parts.asked).into_iter().filter_map(|at| verb.moved(&at).0);
             let own = if let Verb::Fresh(at) = verb { Some(at.clone()) } else { None };
             parts.asked = asked.chain(own).collect();
+            let cast = core::mem::take(&mut parts.cast).into_iter().filter_map(|at| verb.moved(&at).0);
+            let own = if let Verb::Cast(at) = verb { Some(at.clone()) } else { None };
+            parts.cast = cast.chain(own).collect();
             let later = |(at, but): (String, Option<String>)| {
                 Some((verb.moved(&at).0?, but.and_then(|but| verb.moved(&but).0)))
             };

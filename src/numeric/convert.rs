@@ -1,8 +1,9 @@
 //! Moving stretches of a leaf into the compute type and back.
 #![allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
 
+use super::coded;
 use super::isa::{Isa, Job, dispatch};
-use crate::element::{Element, Real, convert, with_dtype};
+use crate::element::{ByReal, DType, Element, Real, convert, with_dtype};
 use crate::memory::RawSlice;
 
 /// Numbers of one type as those of another.
@@ -26,22 +27,67 @@ fn convert_slice<A: Element, B: Element>(from: &[A], to: &mut [B]) {
     }
 }
 
-/// Reads a stretch.
+/// The numbers of whole blocks, to be read in a compute type.
+struct Decode<'a>(Isa, DType, &'a [u8]);
+
+impl<'a> ByReal for Decode<'a> {
+    type Argument<C: Real> = &'a mut [C];
+    type Output = ();
+    fn single(self, to: &mut [f32]) {
+        coded::decode(self.0, self.1, self.2, to);
+    }
+    fn double(self, to: &mut [f64]) {
+        let mut numbers = vec![0.0; to.len()];
+        coded::decode(self.0, self.1, self.2, &mut numbers);
+        convert_slice(&numbers, to);
+    }
+    /// What is recorded is not read from memory.
+    fn recorded<C: Real>(self, _: &mut [C], _: fn(C) -> u32, _: fn(u32) -> C) {}
+}
+
+/// Whole blocks, to be written from a compute type.
+struct Encode<'a>(Isa, DType, &'a mut [u8]);
+
+impl<'a> ByReal for Encode<'a> {
+    type Argument<C: Real> = &'a [C];
+    type Output = ();
+    fn single(self, from: &[f32]) {
+        coded::encode(self.0, self.1, from, self.2);
+    }
+    fn double(self, from: &[f64]) {
+        let mut numbers = vec![0.0; from.len()];
+        convert_slice(from, &mut numbers);
+        coded::encode(self.0, self.1, &numbers, self.2);
+    }
+    fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
+}
+
+/// Reads a stretch; of what is coded, one of whole blocks.
 ///
 /// # Safety
 ///
 /// The memory is alive and not written to meanwhile.
 pub(crate) unsafe fn load<C: Real>(isa: Isa, raw: RawSlice, start: usize, to: &mut [C]) {
+    if raw.dtype().is_coded() {
+        // SAFETY: by the caller's promise.
+        let from = unsafe { raw.bytes(start, to.len()) };
+        return C::split(Decode(isa, raw.dtype(), from), to);
+    }
     // SAFETY: by the caller's promise.
     with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to }));
 }
 
-/// Writes a stretch.
+/// Writes a stretch; of what is coded, one of whole blocks.
 ///
 /// # Safety
 ///
 /// The memory is alive and exclusively the caller's.
 pub(crate) unsafe fn store<C: Real>(isa: Isa, raw: RawSlice, start: usize, from: &[C]) {
+    if raw.dtype().is_coded() {
+        // SAFETY: by the caller's promise.
+        let to = unsafe { raw.bytes_mut(start, from.len()) };
+        return C::split(Encode(isa, raw.dtype(), to), from);
+    }
     // SAFETY: by the caller's promise.
     with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from, to: unsafe { raw.slice_mut::<T>(start, from.len()) } }));
 }

@@ -5,6 +5,7 @@
 //! number of threads or the instruction set.
 
 use super::isa::{Isa, Job, dispatch};
+use super::order::largest_first;
 use super::sums::{sum_pairs, sum_tile};
 
 /// Room for the columns; grows to the largest matrix.
@@ -52,8 +53,7 @@ impl Svd {
         self.norms.clear();
         let norms = self.columns.chunks_exact(rows.max(1)).map(norm).enumerate();
         self.norms.extend(norms.map(|(j, norm)| (norm, j)));
-        // Without a stable sort, which allocates: of equal norms, the first column is first.
-        self.norms.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        largest_first(&mut self.norms);
         let least = self.norms.first().map_or(0.0, |norm| norm.0) * NEGLIGIBLE * rows as f64;
         for k in 0..rank.min(cols) {
             let (norm, j) = self.norms[k];

@@ -4,6 +4,7 @@
 //! Nothing depends on the number of threads or the instruction set. Values are right to the last digits of the largest.
 
 use super::isa::{Isa, Job, dispatch};
+use super::order::largest_first;
 use super::sums::{sum_pairs, sum_tile};
 
 /// A decomposition, and room for the next; grows to the largest matrix.
@@ -19,7 +20,7 @@ pub(crate) struct Symmetric {
     beside: Vec<f64>,
     room: Vec<f64>,
     /// Eigenvectors by their values, the largest first.
-    order: Vec<usize>,
+    order: Vec<(f64, usize)>,
     /// What the elements were divided by.
     scale: f64,
 }
@@ -49,20 +50,18 @@ impl Symmetric {
             dispatch(isa, Decompose { n, matrix, vectors, diagonal, beside, room });
         }
         self.order.clear();
-        self.order.extend(0..n);
-        let values = &self.diagonal;
-        // Without a stable sort, which allocates: of equal ones, the first is first.
-        self.order.sort_unstable_by(|a, b| values[*b].total_cmp(&values[*a]).then(a.cmp(b)));
+        self.order.extend(self.diagonal.iter().copied().zip(0..));
+        largest_first(&mut self.order);
     }
 
     /// The eigenvalue of this number, the largest first.
     pub(crate) fn value(&self, k: usize) -> f64 {
-        self.diagonal[self.order[k]] * self.scale
+        self.order[k].0 * self.scale
     }
 
     /// The eigenvector of this number, of length 1.
     pub(crate) fn vector(&self, k: usize) -> &[f64] {
-        &self.vectors[self.order[k] * self.n..][..self.n]
+        &self.vectors[self.order[k].1 * self.n..][..self.n]
     }
 }
 

@@ -93,6 +93,7 @@ impl Interpreter {
 
     fn leaf<C: Real>(&mut self, pass: &Pass, of: &LeafProgram) -> Result<Vec<f64>> {
         let LeafProgram { leaf, len, program, scalars, arrays, .. } = of;
+        of.must_be_of_elements()?;
         let u = match pass.from_stored {
             true => self.stored.get(leaf).cloned().unwrap_or_else(|| vec![0.0; *len]),
             false => self.gradients.in_order(*leaf),

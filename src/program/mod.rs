@@ -7,6 +7,7 @@
 //! [record](Program::of_rule), it is a [`Program`]: lines of arithmetic that can be shown, compared, run, or written in
 //! another language.
 
+mod erased;
 mod interpreter;
 mod of_rule;
 mod op;
@@ -18,9 +19,12 @@ mod show;
 #[cfg(test)]
 mod tests;
 mod traced;
+mod whole;
 
 use core::hash::{Hash, Hasher};
 
+pub use erased::ErasedTile;
+pub(crate) use erased::OnTile;
 pub use interpreter::Interpreter;
 pub use op::{Binary, Comparison, Op, Type, Unary, Value};
 pub(crate) use pass::Passes;
@@ -149,6 +153,12 @@ impl Program {
         self.lines.iter().any(|(op, _)| *op == Op::Param)
     }
 
+    /// Whether it is arithmetic on one element. If not, it is what is done to a leaf [as a whole](Op::is_of_arrays),
+    /// between two passes.
+    pub fn is_of_elements(&self) -> bool {
+        !self.lines.iter().any(|(op, _)| op.is_of_arrays())
+    }
+
     /// How many ways there are through the comparisons: how often the rule was run to be recorded.
     pub fn paths(&self) -> usize {
         self.paths
@@ -196,14 +206,21 @@ struct Recorded {
 ///
 /// If that cannot be recorded, with the name of what was asked for where no part is to blame.
 fn record<F: Kind>(name: &str, does: impl FnOnce(Traced<F>, Traced<F>) -> [Option<Traced<F>>; 2]) -> Result<Recorded> {
-    let session = Session::new(F::TYPE);
-    let [update, param] = does(Traced::put(Op::Update), Traced::put(Op::Param)).map(|result| result.map(Traced::line));
+    record_lines(name, F::DTYPE, || {
+        does(Traced::put(Op::Update), Traced::put(Op::Param)).map(|result| result.map(Traced::line))
+    })
+}
+
+/// The same by the numbers of lines.
+fn record_lines(name: &str, dtype: DType, does: impl FnOnce() -> [Option<u32>; 2]) -> Result<Recorded> {
+    let session = Session::new(if dtype == DType::F64 { Type::F64 } else { Type::F32 });
+    let [update, param] = does();
     let Recording { lines, scalars, paths, problem, arrays, sums } = session.finish();
     if let Some((part, problem)) = problem {
         return Err(Error::unrecordable(if part.is_empty() { name } else { part }, problem));
     }
     let mut program = Program {
-        dtype: F::DTYPE,
+        dtype,
         slots: Vec::new(),
         scalars: scalars.len(),
         lines: Vec::new(),

@@ -22,7 +22,7 @@ impl Program {
                 let k = rule.scalars::<Traced<F>>(clock);
                 [Some(Traced::record(&arrays, 0..0, |slots, _| R::apply(k, R::Slots::of(slots), u, p))), None]
             })?;
-            let slots = R::SLOTS.iter().map(|name| (*name).into()).collect();
+            let slots = R::SLOTS.iter().map(|slot| slot.name().into()).collect();
             Ok((Program { slots, ..recorded.program }, recorded.scalars))
         }
         Part::validate(rule)?;

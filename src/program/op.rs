@@ -268,6 +268,18 @@ pub enum Op {
     Compare(Comparison, u32, u32),
     /// If the first holds, the second, else the third.
     Select(u32, u32, u32),
+    /// A whole array `[a, b, c, d]`, in row-major order, as `[a, c, b, d]`. This and what follows makes one array of
+    /// another: their operands are arrays with an element for each of the leaf's, or what such operations have made of
+    /// them, not single elements.
+    Turn(u32, [u32; 4]),
+    /// For each of the first of four numbers the product of matrices `[n, k]` and `[k, m]`; if it is said to be
+    /// transposed, of `[n, k]` and the transpose of `[m, k]`.
+    Product(u32, u32, [u32; 4], bool),
+    /// The inner product of each stretch of an array: how many elements the array has, and how many a stretch. Added up
+    /// as sums are, and then rounded.
+    Dots(u32, u32, [u32; 2]),
+    /// Each of so many elements as often as the second number says, one after another.
+    Spread(u32, [u32; 2]),
 }
 
 impl Op {
@@ -281,7 +293,9 @@ impl Op {
         match self {
             Op::Constant(_) | Op::Scalar(_) | Op::Update | Op::Param | Op::Slot(_) => ([0; 3], 0),
             Op::Widen(a) | Op::Round(a, _) | Op::Unary(_, a) | Op::Powi(a, _) => ([a, 0, 0], 1),
+            Op::Turn(a, _) | Op::Spread(a, _) => ([a, 0, 0], 1),
             Op::Binary(_, a, b) | Op::Compare(_, a, b) => ([a, b, 0], 2),
+            Op::Product(a, b, ..) | Op::Dots(a, b, _) => ([a, b, 0], 2),
             Op::MulAdd(a, b, c) | Op::Select(a, b, c) => ([a, b, c], 3),
         }
     }
@@ -298,7 +312,16 @@ impl Op {
             Op::Compare(op, a, b) => Op::Compare(op, f(a), f(b)),
             Op::MulAdd(a, b, c) => Op::MulAdd(f(a), f(b), f(c)),
             Op::Select(a, b, c) => Op::Select(f(a), f(b), f(c)),
+            Op::Turn(a, shape) => Op::Turn(f(a), shape),
+            Op::Product(a, b, shape, transposed) => Op::Product(f(a), f(b), shape, transposed),
+            Op::Dots(a, b, stretches) => Op::Dots(f(a), f(b), stretches),
+            Op::Spread(a, times) => Op::Spread(f(a), times),
         }
+    }
+
+    /// Whether it makes an array of whole arrays, not an element of elements.
+    pub fn is_of_arrays(self) -> bool {
+        matches!(self, Op::Turn(..) | Op::Product(..) | Op::Dots(..) | Op::Spread(..))
     }
 
     /// Whether it is given, not worked out from other lines.
@@ -315,16 +338,18 @@ impl Op {
             Op::Widen(_) => Type::F64,
             Op::Round(a, _) | Op::Unary(_, a) | Op::Powi(a, _) | Op::Binary(_, a, _) => of(a),
             Op::MulAdd(a, _, _) | Op::Select(_, a, _) => of(a),
+            Op::Turn(a, _) | Op::Product(a, ..) | Op::Dots(a, ..) | Op::Spread(a, _) => of(a),
             Op::Compare(..) => Type::Bool,
         }
     }
 
-    /// Works it out; of what is given, nothing.
+    /// Works it out; of what is given, or made of whole arrays, nothing.
     pub(super) fn evaluate(self, of: impl Fn(u32) -> Value) -> Option<Value> {
         use Value::{Bool, Count, F32, F64};
         Some(match self {
             Op::Constant(value) => value,
             Op::Scalar(_) | Op::Update | Op::Param | Op::Slot(_) => return None,
+            Op::Turn(..) | Op::Product(..) | Op::Dots(..) | Op::Spread(..) => return None,
             Op::Widen(a) => F64(of(a).as_f64()),
             Op::Round(a, dtype) => with_dtype!(dtype, T => match of(a) {
                 F32(x) => F32(convert::<T, f32>(convert::<f32, T>(x))),

@@ -5,15 +5,16 @@ use core::fmt;
 use super::traced::{Kind, Traced};
 use super::{Program, Recorded, record};
 use crate::element::{DType, InRecord, Real, Rounding};
-use crate::engine::{self, PIECE, Remote, Stage, TILE, sum_tile};
+use crate::engine::{self, NOT_REMOTE, PIECE, Remote, Stage, TILE, sum_tile};
 use crate::error::{Error, Result};
 use crate::state::{Entry, State, StateWalk};
-use crate::tree::add_update;
+use crate::tree::{LeafSpec, add_update};
 
 /// One pass of a step: what is done to each element of each leaf, between two barriers.
 ///
 /// The last pass makes new parameters. One that ends at a barrier makes sums, and where a later pass goes on from its
-/// updates, these are stored.
+/// updates, these are stored. What a part does to whole leaves at a barrier is a pass of its own, from stored updates to
+/// stored updates.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Pass {
@@ -45,6 +46,22 @@ pub struct LeafProgram {
     /// What its [slots](Program::slots) are.
     pub arrays: Vec<Array>,
     sums: Vec<usize>,
+    /// Which part it is of, if it is of one.
+    pub(super) part: &'static str,
+}
+
+impl LeafProgram {
+    /// Whether a machine can do it that knows arithmetic on one element only.
+    ///
+    /// # Errors
+    ///
+    /// If it is [what is done to the leaf as a whole](Program::is_of_elements). Names the part.
+    pub fn must_be_of_elements(&self) -> Result<()> {
+        match self.program.is_of_elements() {
+            true => Ok(()),
+            false => Err(Error::unrecordable(self.part, NOT_REMOTE)),
+        }
+    }
 }
 
 /// An array with an element for each of a leaf's, in the same order.
@@ -87,11 +104,15 @@ pub fn by_piece(values: &[f64]) -> Vec<f64> {
 
 /// Records passes for a machine.
 pub(crate) struct Passes<'m> {
-    machine: &'m mut dyn Machine,
+    pub(super) machine: &'m mut dyn Machine,
     /// The state's arrays: where they are, and what they are called.
     names: Vec<(usize, String)>,
     /// Arrays that are no part of the state.
     kept: Vec<usize>,
+    /// What is to be done to whole leaves at the next barrier.
+    pub(super) whole: Vec<Result<LeafProgram>>,
+    /// By which part.
+    pub(super) part: &'static str,
     error: Option<Error>,
 }
 
@@ -104,7 +125,7 @@ impl<'m> Passes<'m> {
             }
         };
         state.walk(&mut StateWalk::new(&mut name));
-        Passes { machine, names, kept: Vec::new(), error: None }
+        Passes { machine, names, kept: Vec::new(), whole: Vec::new(), part: "", error: None }
     }
 
     fn array(&mut self, array: InRecord) -> Array {
@@ -122,17 +143,23 @@ impl<'m> Passes<'m> {
     fn leaf<T: Stage, F: Kind>(&mut self, pass: &engine::Pass<'_, T>, leaf: usize) -> Result<LeafProgram> {
         let spec = &pass.structure().leaves()[leaf];
         let ([_, stores], dtype) = (pass.reads_and_writes_stored(), spec.dtype());
-        let Recorded { program, scalars, arrays, sums } = record::<F>(spec.path(), |u, p| {
+        let recorded = record::<F>(spec.path(), |u, p| {
             let (u, adds) = pass.record(leaf, u, p);
             // The update is rounded to the parameter's type before it is added, as in the engine.
             let to = Rounding::to(dtype);
             let add = || Traced::record(&[], 0..0, |_, _| add_update(p, u.rounded(to))).rounded(to);
             [stores.then_some(u), adds.then(add)]
         })?;
+        Ok(self.named(leaf, spec, recorded))
+    }
+
+    /// What was recorded, with the names that arrays have.
+    pub(super) fn named(&mut self, leaf: usize, spec: &LeafSpec, recorded: Recorded) -> LeafProgram {
+        let Recorded { program, scalars, arrays, sums } = recorded;
         let arrays: Vec<_> = arrays.into_iter().map(|array| self.array(array)).collect();
         let program = Program { slots: arrays.iter().map(|array| array.name.clone()).collect(), ..program };
         let (path, len) = (spec.path().to_owned(), spec.len());
-        Ok(LeafProgram { leaf, path, dtype, len, program, scalars, arrays, sums })
+        LeafProgram { leaf, path, dtype: spec.dtype(), len, program, scalars, arrays, sums, part: "" }
     }
 
     fn run<T: Stage>(&mut self, pass: &engine::Pass<'_, T>) -> Result<Vec<f64>> {
@@ -164,6 +191,10 @@ impl<'m> Passes<'m> {
 impl<T: Stage> Remote<T> for Passes<'_> {
     fn pass(&mut self, pass: &engine::Pass<'_, T>) -> Option<Vec<f64>> {
         self.run(pass).map_err(|error| self.error = Some(error)).ok()
+    }
+
+    fn leaves(&mut self, barrier: usize) -> Option<()> {
+        self.run_whole(barrier).map_err(|error| self.error = Some(error)).ok()
     }
 
     fn error(&mut self) -> Option<Error> {
@@ -207,7 +238,8 @@ impl fmt::Display for Programs {
             for (program, leaves) in shown {
                 let leaves: Vec<_> = leaves.iter().map(usize::to_string).collect();
                 let from = if pass.from_stored { "stored updates" } else { "gradients" };
-                writeln!(f, "pass {}, from {from}, leaves {}", pass.number, leaves.join(", "))?;
+                let what = if program.is_of_elements() { "pass" } else { "barrier" };
+                writeln!(f, "{what} {}, from {from}, leaves {}", pass.number, leaves.join(", "))?;
                 write!(f, "{program}")?;
             }
         }

@@ -23,8 +23,8 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// If `C` is not the type that the program computes in, or there are not as many scalars or values of state as it
-    /// has.
+    /// If `C` is not the type that the program computes in, there are not as many scalars or values of state as it has,
+    /// or it is not [of elements](Program::is_of_elements).
     pub fn run<C: Real>(&self, scalars: &[f64], slots: &mut [C], u: C, p: C) -> Result<Made<C>> {
         const NAME: &str = "Program::run";
         if C::DTYPE != self.dtype {
@@ -36,6 +36,9 @@ impl Program {
             if expected != found {
                 return Err(Error::argument(NAME, argument, &format!("{expected} numbers"), found));
             }
+        }
+        if !self.is_of_elements() {
+            return Err(Error::argument(NAME, "self", "what is done to one element", "operations on whole arrays"));
         }
         let given = |ty: Type, number: C| Value::number(ty, number.as_f64());
         let mut values: Vec<Value> = Vec::with_capacity(self.lines.len());

@@ -10,11 +10,12 @@ use super::traced::{Kind, Traced};
 use super::{Machine, Pass, Program, Recorded, Type, record};
 use crate::element::{DType, Element, InRecord, Real, Term};
 use crate::error::Result;
-use crate::optimizer::{adam, muon};
-use crate::transform::{clip, clip_by_global_norm};
+use crate::optimizer::{adam, adamw, shampoo};
+use crate::select::Mask;
+use crate::transform::{Preconditioning, clip, clip_by_global_norm, scale_by_muon, zero_nans};
 use crate::transformation::GradientTransformation;
 use crate::tree::add_update;
-use crate::wrapper::{chain, lookahead};
+use crate::wrapper::{boxed, chain, lookahead, masked};
 
 /// Something done to two numbers.
 trait Function {
@@ -387,12 +388,69 @@ fn a_machine_that_fails_gives_the_step_up() {
 }
 
 #[test]
+fn what_is_in_a_box_has_the_programs_that_it_has_outside() {
+    let inside = || chain((zero_nans(), clip_by_global_norm(1.0), masked(adamw(0.1), Mask::path("1"))));
+    let params = (vec![0.0_f32; 3], vec![0.0_f32; 20_000]);
+    let expected = inside().programs(&params).unwrap();
+    assert_eq!(boxed(inside()).programs(&params).unwrap(), expected);
+    assert_eq!(boxed(boxed(inside())).programs(&params).unwrap(), expected);
+    let doubles = vec![0.0_f64; 3];
+    assert_eq!(boxed(adam(0.1)).programs(&doubles).unwrap(), adam(0.1).programs(&doubles).unwrap());
+    let error = chain(vec![boxed(clip(1.0)), boxed(shampoo(0.1))]).programs(&ndarray::Array2::<f32>::zeros((2, 2)));
+    assert!(error.unwrap_err().to_string().starts_with("scale_by_shampoo cannot be recorded"));
+}
+
+/// What is done to whole leaves is a pass of its own.
+#[test]
+fn products_of_matrices_are_programs() {
+    let matrix = ndarray::Array2::<f32>::zeros((3, 2));
+    let optimizer = scale_by_muon().ns_steps(1).nesterov(false);
+    let programs = optimizer.programs(&matrix).unwrap();
+    let shown = programs.to_string();
+    let whole = [
+        "barrier 0, from stored updates, leaves 0",
+        "f32: u, mu; s0, s1, s2, s3, s4, s5, s6, s7",
+        "t1 = s0 * mu",
+        "t2 = s1 * u",
+        "mu' = t1 + t2",
+        "t3 = s2 * mu'",
+        "t4 = s3 * u",
+        "t5 = t3 + t4",
+        "t6 = turn(t5, [1, 3, 2, 1])",
+        "t7 = dots(t6, t6, 6)",
+        "t8 = sqrt(t7)",
+        "t9 = t8 + s4",
+        "t10 = spread(t9, 6)",
+        "t11 = t6 / t10",
+        "t12 = s7 * t11",
+        "t13 = product(t11, transposed t11, 1·[2, 3]·[3, 2])",
+        "t14 = s5 * t13",
+        "t15 = product(t13, t13, 1·[2, 2]·[2, 2])",
+        "t16 = s6 * t15",
+        "t17 = t14 + t16",
+        "t18 = product(t17, t11, 1·[2, 2]·[2, 3])",
+        "t19 = t12 + t18",
+        "u' = turn(t19, [1, 2, 3, 1])",
+    ];
+    let from = shown.lines().position(|line| line == whole[0]).unwrap_or_else(|| panic!("{shown}"));
+    assert_eq!(shown.lines().skip(from).take(whole.len()).collect::<Vec<_>>(), whole, "{shown}");
+    let leaf = &programs.passes()[1].leaves[0];
+    let error = leaf.must_be_of_elements().unwrap_err().to_string();
+    assert_eq!(error, "scale_by_muon cannot be recorded as a program: it works on whole leaves, between passes");
+    assert!(leaf.program.run(&leaf.scalars, &mut [0.0_f32], 1.0, 1.0).unwrap_err().is_argument());
+
+    let spectral = scale_by_muon().preconditioning(Preconditioning::Spectral);
+    let error = spectral.programs(&matrix).unwrap_err().to_string();
+    assert!(error.starts_with("scale_by_muon cannot be recorded") && error.contains("preconditioning"), "{error}");
+}
+
+#[test]
 fn what_has_no_programs_says_which_part_and_why() {
     let matrix = ndarray::Array2::<f32>::zeros((2, 2));
-    let error = chain((clip(1.0), muon(0.1))).programs(&matrix).unwrap_err();
+    let error = chain((clip(1.0), shampoo(0.1))).programs(&matrix).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "scale_by_muon cannot be recorded as a program: it works on whole leaves, between passes"
+        "scale_by_shampoo cannot be recorded as a program: it works on whole leaves, between passes"
     );
     // Found before the step begins, so that the state is as it was.
     let optimizer = lookahead(adam(0.1), 2, 0.5).reset_state(true);

@@ -365,6 +365,9 @@ impl<F: Kind> Real for Traced<F> {
         sums: Range<usize>,
         part: impl Fn(&mut [Traced<F>], &mut [Term<Traced<f64>>]) -> Traced<F>,
     ) -> Traced<F> {
+        if arrays.iter().flatten().any(|array| array.dtype.is_coded()) {
+            Self::refuse("its state is in 8 bits, which other machines do not read");
+        }
         let held = |array: &Option<InRecord>| array.map(|array| with(|r| r.slot(array)));
         let held: Vec<_> =
             arrays.iter().map(|array| held(array).map_or_else(Traced::default, Traced::of_line)).collect();
@@ -400,7 +403,7 @@ impl<F: Kind> Real for Traced<F> {
         None
     }
 
-    fn split<J: ByReal>(_: J, _: J::Argument<Traced<F>>) -> Option<J::Output> {
-        None
+    fn split<J: ByReal>(job: J, argument: J::Argument<Traced<F>>) -> J::Output {
+        job.recorded(argument, Traced::line, Traced::of_line)
     }
 }

@@ -6,7 +6,7 @@ use super::{Saved, as_json, is_shared};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::Migration;
-use crate::state::data::{Array, Datum, Entry, FORMAT, Leaves};
+use crate::state::data::{Array, Coded, Datum, Entry, FORMAT, Leaves};
 use crate::state::{Item, ItemName, Single, StateData, items, items_mut};
 use crate::transformation::OptState;
 use crate::tree::Tree;
@@ -26,6 +26,7 @@ impl StateData {
         }
         let entry = |(name, item): (ItemName, Item<'_>)| {
             let value = match item {
+                Item::Array(leaf) if leaf.dtype().is_coded() => Datum::Coded(Coded::of(&leaf)),
                 Item::Array(leaf) => Datum::Array(Array::of(&leaf)),
                 Item::Single(Single::Count(count)) => Datum::Count(count),
                 Item::Single(Single::Flag(flag)) => Datum::Flag(flag),

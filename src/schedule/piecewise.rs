@@ -230,7 +230,8 @@ impl fmt::Display for PiecewiseInterpolate {
     }
 }
 
-fn sorted(boundaries_and_scales: impl IntoIterator<Item = (u64, f64)>) -> Vec<(u64, f64)> {
+/// Boundaries in order, each with its factor.
+pub(super) fn sorted(boundaries_and_scales: impl IntoIterator<Item = (u64, f64)>) -> Vec<(u64, f64)> {
     let mut sorted: Vec<_> = boundaries_and_scales.into_iter().collect();
     sorted.sort_by_key(|(boundary, _)| *boundary);
     sorted

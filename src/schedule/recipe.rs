@@ -177,9 +177,7 @@ kept! {
     MaySteps: u64 = Whole, false, |steps| steps.0;
     /// Boundaries, in any order, each with a factor; there may be none.
     Pairs: Vec<(u64, f64)> = Option<Vec<(Whole, f64)>>, false, |pairs| {
-        let mut pairs: Vec<_> = pairs.into_iter().flatten().map(|(Whole(at), scale)| (at, scale)).collect();
-        pairs.sort_by_key(|(at, _)| *at);
-        pairs
+        super::piecewise::sorted(pairs.into_iter().flatten().map(|(Whole(at), scale)| (at, scale)))
     };
     /// Where schedules begin.
     Boundaries: Vec<u64> = Vec<Whole>, true, |boundaries| boundaries.into_iter().map(|Whole(at)| at).collect();

@@ -1,6 +1,7 @@
 //! Averaging states by kind.
 
 use super::{Count, Entry, EntryMut, Flag, Moments, PerLeaf, PerLeafKind, Single, State, StateWalk, StateWalkMut};
+use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::tree::{shares, weighted_mean};
 
@@ -208,7 +209,11 @@ fn mean_of_moments(path: &str, into: &mut Moments, column: &[(&Moments, f64)]) -
     }
     // `into` is a copy of the first; the others may lie in another memory order.
     let Some((first, _)) = column.first() else { return Ok(()) };
-    into.map(|leaf, i, _| weighted_mean(column.iter().map(|(m, w)| (m.at(leaf, i, first.strides(leaf)), *w))));
+    let is_coded = |m: &Moments| m.leaves().any(|leaf| m.dtype(leaf).is_some_and(DType::is_coded));
+    let wide: Vec<_> = column.iter().map(|(m, w)| (is_coded(m).then(|| m.wide()), m, w)).collect();
+    let order = |leaf| first.strides(leaf);
+    let at = |leaf, i| wide.iter().map(move |(wide, m, w)| (wide.as_ref().unwrap_or(m).at(leaf, i, order(leaf)), **w));
+    into.map(|leaf, i, _| weighted_mean(at(leaf, i)));
     Ok(())
 }
 

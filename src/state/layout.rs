@@ -46,6 +46,11 @@ fn number(fact: &dyn Fn(&mut DefaultHasher)) -> u64 {
 
 impl Layout {
     pub(crate) fn of<S: State>(state: &S) -> Layout {
+        Layout::by(&|walk| state.walk(walk))
+    }
+
+    /// Of a state that is given by its walk: compiled once, not for every state; as is the comparison.
+    fn by<'a>(walk: &dyn Fn(&mut StateWalk<'a, '_>)) -> Layout {
         let (mut rows, mut facts) = (Vec::new(), Vec::new());
         let mut show = |field: &str, entry: Entry<'_>, Standing { apart, .. }: Standing| {
             each_value(entry, &mut |leaf, kind, dtype, shape, strides| {
@@ -53,8 +58,8 @@ impl Layout {
                 rows.push(Row { field: field.into(), leaf, apart, kind, dtype, shape, strides });
             });
         };
-        state.walk(&mut StateWalk::of_fields(&mut show));
-        state.walk(&mut StateWalk::of_facts(&mut |path, fact| facts.push((path.into(), number(fact)))));
+        walk(&mut StateWalk::of_fields(&mut show));
+        walk(&mut StateWalk::of_facts(&mut |path, fact| facts.push((path.into(), number(fact)))));
         Layout { rows, facts }
     }
 
@@ -64,6 +69,10 @@ impl Layout {
     ///
     /// In words, the first thing in which it differs.
     pub(crate) fn compare<S: State>(&self, state: &S, structure: &Structure) -> Result<(), String> {
+        self.compare_by(&|walk| state.walk(walk), structure)
+    }
+
+    fn compare_by<'a>(&self, walk: &dyn Fn(&mut StateWalk<'a, '_>), structure: &Structure) -> Result<(), String> {
         let (mut ours, mut same) = (self.rows.iter(), true);
         let mut show = |field: &str, entry: Entry<'_>, _: Standing| {
             each_value(entry, &mut |leaf, kind, dtype, shape, strides| {
@@ -72,12 +81,12 @@ impl Layout {
                 same &= row.field == field && row.shape[..] == *shape && row.strides[..] == *strides;
             });
         };
-        state.walk(&mut StateWalk::of_fields(&mut show));
+        walk(&mut StateWalk::of_fields(&mut show));
         if !same || ours.next().is_some() {
-            return Err(self.difference(&Layout::of(state), structure));
+            return Err(self.difference(&Layout::by(walk), structure));
         }
         let (mut ours, mut other) = (self.facts.iter(), None);
-        state.walk(&mut StateWalk::of_facts(&mut |path, fact| {
+        walk(&mut StateWalk::of_facts(&mut |path, fact| {
             if ours.next().is_none_or(|(name, ours)| name != path || *ours != number(fact)) {
                 other.get_or_insert_with(|| path.to_owned());
             }

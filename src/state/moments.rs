@@ -8,10 +8,9 @@ use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 use crate::element::{DType, Element, InRecord, with_dtype};
 use crate::error::{Error, Result};
 use crate::layout::elements;
-use crate::memory::{Buffer, InPage, RawSlice, RawStrided};
+use crate::memory::{Buffer, InPage, RawSlice};
 use crate::tree::{
-    Cursor, LeafMut, LeafParts, LeafRef, LeafSpec, PartOf, Structure, Tree, TreeMut, WalkMut, dense_strides,
-    for_each_leaf,
+    LeafMut, LeafParts, LeafRef, LeafSpec, PartOf, Structure, Tree, TreeMut, WalkMut, dense_strides, for_each_leaf,
 };
 
 /// Float arrays, one for each leaf that a transformation acts on: first and second moments, traces, accumulators.
@@ -37,6 +36,18 @@ impl MomentArray {
         LeafParts { data: self.data.raw(), shape: self.shape[..].into(), strides: self.strides[..].into() }
     }
 
+    /// The numbers of elements in 8 bits, as they lie.
+    fn decoded(&self) -> Option<Vec<f32>> {
+        self.data.dtype().is_coded().then(|| self.parts().decoded())
+    }
+
+    fn fill(&mut self, value: f64) {
+        if self.data.dtype().is_coded() {
+            return self.parts().encode(&vec![value as f32; self.data.len()]);
+        }
+        self.data.fill(value);
+    }
+
     /// Where the element lies that is number `i` in an array of the same shape with other strides.
     fn translate(&self, i: usize, order: &[isize]) -> usize {
         let axes = self.shape.iter().zip(order).zip(&self.strides);
@@ -57,11 +68,13 @@ impl Moments {
         value: f64,
         dtype: impl Fn(&LeafSpec) -> DType,
     ) -> Result<Moments> {
+        let coded = structure.leaves().iter().map(&dtype).find(|dtype| dtype.is_coded());
+        coded.map_or(Ok(()), |dtype| Err(Error::argument("moments", "dtype", "a type that leaves can have", dtype)))?;
         Moments::filled(structure, active, value, &dtype)
     }
 
-    /// The same, compiled once.
-    fn filled(
+    /// The same, compiled once, and of any type.
+    pub(crate) fn filled(
         structure: &Structure,
         active: &[bool],
         value: f64,
@@ -77,12 +90,13 @@ impl Moments {
                 Box::new(PartOf { begins: leaf.begins(), shape, strides })
             });
             let shape = if part.is_some() { vec![leaf.here().len()] } else { leaf.shape().into() };
-            let mut data = zeros(leaf, dtype(leaf), &shape, place)?;
-            if value != 0.0 {
-                data.fill(value);
-            }
+            let data = zeros(leaf, dtype(leaf), &shape, place)?;
             let strides = if part.is_some() { vec![1] } else { leaf.strides().into() };
-            Ok(Some(MomentArray { shape, strides, data, part }))
+            let mut array = MomentArray { shape, strides, data, part };
+            if value != 0.0 {
+                array.fill(value);
+            }
+            Ok(Some(array))
         });
         Ok(Moments { arrays: arrays.collect::<Result<_>>()? })
     }
@@ -170,6 +184,9 @@ impl Moments {
     /// A leaf's elements in memory order, in `f64`, which holds each exactly; none if it has no array.
     pub(crate) fn in_order(&self, leaf: usize) -> Vec<f64> {
         let Some(array) = self.array(leaf) else { return Vec::new() };
+        if let Some(numbers) = array.decoded() {
+            return numbers.into_iter().map(f64::from).collect();
+        }
         with_dtype!(array.data.dtype(), T => {
             array.data.get::<T>().unwrap_or_default().iter().map(|x| x.as_f64()).collect()
         })
@@ -178,6 +195,9 @@ impl Moments {
     /// Overwrites a leaf's elements, given in memory order.
     pub(crate) fn set_in_order(&mut self, leaf: usize, values: &[f64]) {
         let Some(dtype) = self.dtype(leaf) else { return };
+        if let Some(array) = self.arrays[leaf].as_mut().filter(|_| dtype.is_coded()) {
+            return array.parts().encode(&values.iter().map(|x| *x as f32).collect::<Vec<_>>());
+        }
         with_dtype!(dtype, T => {
             let elements = self.get_mut::<T>(leaf).unwrap_or_default().iter_mut();
             elements.zip(values).for_each(|(to, from)| *to = T::from_f64(*from));
@@ -204,7 +224,8 @@ impl Moments {
         self.array(leaf).map(|a| a.shape.as_slice())
     }
 
-    /// The elements of a leaf's array in memory order, if there is one and it is of type `T`.
+    /// The elements of a leaf's array in memory order, if there is one and it is of type `T`. Those of
+    /// [`quantized`](crate::quantized()) state are of no such type: [`to_array`](Moments::to_array) has them too.
     pub fn get<T: Element>(&self, leaf: usize) -> Option<&[T]> {
         self.array(leaf).and_then(|a| a.data.get())
     }
@@ -214,25 +235,17 @@ impl Moments {
         self.arrays.get_mut(leaf)?.as_mut()?.data.get_mut()
     }
 
-    /// A copy of a leaf's array in `f64`, which holds each element exactly.
+    /// A copy of a leaf's array in `f64`, which holds each element exactly; of one in 8 bits the numbers that it stands
+    /// for.
     pub fn to_array(&self, leaf: usize) -> Option<ArrayD<f64>> {
         let array = self.array(leaf)?;
-        let view = RawStrided { first: array.data.raw() };
-        let mut values = Vec::with_capacity(array.data.len());
-        let order = dense_strides(&array.shape);
-        with_dtype!(array.data.dtype(), T => {
-            for run in Cursor::new(&array.shape, &order, &array.strides, 0).take(array.data.len()) {
-                // SAFETY: owned memory, borrowed shared; the cursor stays inside the shape.
-                #[allow(unsafe_code, reason = "strided memory; see `memory`")]
-                unsafe { view.read::<T>(run, |x| values.push(x.as_f64())) }
-            }
-        });
+        let values = LeafRef::lend(array.parts()).to_f64();
         ArrayD::from_shape_vec(array.shape.clone(), values).ok()
     }
 
     /// Sets every element of every array.
     pub fn fill(&mut self, value: f64) {
-        self.arrays.iter_mut().flatten().for_each(|a| a.data.fill(value));
+        self.arrays.iter_mut().flatten().for_each(|a| a.fill(value));
     }
 
     /// The leaves that have an array.
@@ -242,7 +255,7 @@ impl Moments {
 
     /// The bytes of all arrays.
     pub fn bytes(&self) -> usize {
-        self.arrays.iter().flatten().map(|a| a.data.len() * a.data.dtype().size()).sum()
+        self.arrays.iter().flatten().map(|a| a.data.as_bytes().len()).sum()
     }
 
     /// Copies the arrays that both have, element by element in memory order; both are of types that arithmetic is done
@@ -306,6 +319,11 @@ impl Moments {
     pub(crate) fn map(&mut self, f: impl Fn(usize, usize, f64) -> f64) {
         for (leaf, array) in self.arrays.iter_mut().enumerate() {
             let Some(array) = array else { continue };
+            if let Some(mut numbers) = array.decoded() {
+                numbers.iter_mut().enumerate().for_each(|(i, x)| *x = f(leaf, i, f64::from(*x)) as f32);
+                array.parts().encode(&numbers);
+                continue;
+            }
             with_dtype!(array.data.dtype(), T => {
                 for (i, x) in array.data.get_mut::<T>().unwrap_or_default().iter_mut().enumerate() {
                     *x = T::from_f64(f(leaf, i, x.as_f64()));
@@ -324,7 +342,19 @@ impl Moments {
         self.array(leaf)?.part.as_ref().map(|part| part.begins)
     }
 
-    /// Element `i`, in the memory order that `order` describes, of a leaf's array; zero if there is none.
+    /// The same, of which those in 8 bits are the numbers that they stand for.
+    pub(crate) fn wide(&self) -> Moments {
+        let wide = |array: &MomentArray| {
+            let Some(numbers) = array.decoded() else { return array.clone() };
+            let mut data = Buffer::zeros(DType::F32, numbers.len());
+            data.get_mut::<f32>().unwrap_or_default().copy_from_slice(&numbers);
+            MomentArray { data, ..array.clone() }
+        };
+        Moments { arrays: self.arrays.iter().map(|array| array.as_ref().map(wide)).collect() }
+    }
+
+    /// Element `i`, in the memory order that `order` describes, of a leaf's array, which is not in 8 bits; zero if
+    /// there is none.
     pub(crate) fn at(&self, leaf: usize, i: usize, order: &[isize]) -> f64 {
         let Some(array) = self.array(leaf) else { return 0.0 };
         let i = if array.strides == order { i } else { array.translate(i, order) };
@@ -350,7 +380,7 @@ impl Hash for Laid<'_> {
 fn zeros(leaf: &LeafSpec, dtype: DType, shape: &[usize], place: InPage) -> Result<Buffer> {
     let refused =
         |problem| Err(Error::state(format!("leaf `{}`: an array of {dtype} {shape:?}", leaf.path()), problem));
-    if !dtype.is_supported() {
+    if !dtype.is_supported() && !dtype.is_coded() {
         return refused("16-bit types need the feature `half`");
     }
     elements(shape)

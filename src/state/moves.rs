@@ -81,6 +81,8 @@ pub(crate) struct Parts {
     pub(crate) fresh: Vec<(String, Option<String>)>,
     /// Those of them that must be there.
     pub(crate) asked: Vec<String>,
+    /// Those whose arrays may be of another type.
+    pub(crate) cast: Vec<String>,
     /// Those that were inserted where there was nothing, nor after it.
     pub(crate) in_vain: Vec<String>,
 }
@@ -146,7 +148,12 @@ pub(crate) fn sources(old: &[ItemSpec], new: &[ItemSpec], moves: &impl Moves) ->
     };
     let is_in = |part: &str| new.iter().any(|spec| below(&spec.name.field, part).is_some());
     lines.extend(parts.asked.iter().filter(|part| !is_in(part)).map(|part| no_part("fresh_part", part)));
-    let (mut from, mut missing) = (Vec::with_capacity(new.len()), Vec::new());
+    // Arrays of another type, all else the same.
+    let is_cast = |old: &ItemSpec, new: &ItemSpec| match (&old.array, &new.array) {
+        (Some((theirs, from)), Some((ours, to))) => old.kind == new.kind && theirs != ours && from == to,
+        _ => false,
+    };
+    let (mut from, mut missing, mut hints) = (Vec::with_capacity(new.len()), Vec::new(), Vec::new());
     for spec in new {
         if let (Owner::Leaf(path), false) = (&spec.name.of, moves.is_identity())
             && moves.is_fresh(path)
@@ -160,6 +167,15 @@ pub(crate) fn sources(old: &[ItemSpec], new: &[ItemSpec], moves: &impl Moves) ->
             continue;
         }
         match found.map(|i| (i, &old[i])) {
+            Some((_, old)) if is_cast(old, spec) => {
+                if !parts.cast.iter().any(|part| below(&spec.name.field, part).is_some()) {
+                    hints.push(format!(
+                        "`cast_part({:?})` rounds its numbers to the type they have now",
+                        spec.name.field
+                    ));
+                    lines.push(format!("`{}`: expected {}, found {}", spec.name, spec.what(), old.what()));
+                }
+            }
             Some((_, old)) if old.kind != spec.kind || old.array != spec.array => {
                 lines.push(format!("`{}`: expected {}, found {}", spec.name, spec.what(), old.what()));
             }
@@ -180,6 +196,7 @@ pub(crate) fn sources(old: &[ItemSpec], new: &[ItemSpec], moves: &impl Moves) ->
     }
     let in_vain =
         |at: &String| format!("`insert_part({at:?})` does nothing: no field of the state is there, or after it");
-    let hints = parts.in_vain.iter().filter(|at| !is_in(at)).map(in_vain).chain(proposals(&missing, &left)).collect();
+    hints.dedup();
+    hints.extend(parts.in_vain.iter().filter(|at| !is_in(at)).map(in_vain).chain(proposals(&missing, &left)));
     Err(Misfit { lines, hints })
 }

@@ -101,7 +101,7 @@ impl Schema {
         for entry in &self.entries {
             let values = elements(&entry.shape).unwrap_or(usize::MAX);
             let bytes = match entry.kind {
-                Kind::Moment => values * entry.dtype.map_or(0, DType::size),
+                Kind::Moment => entry.dtype.map_or(0, |dtype| dtype.bytes(values)),
                 Kind::Flag => 1,
                 Kind::Scalar | Kind::Count | Kind::Key => 8,
             };

@@ -5,7 +5,7 @@ use core::fmt::{Display, Write};
 use core::hash::Hash;
 use std::hash::DefaultHasher;
 
-use super::readings::{Given, Reader};
+use super::readings::{Given, Owner, Reader};
 use super::{Count, Flag, Moments, PerLeaf, RandomKey, Scalar, State};
 use crate::error::Result;
 
@@ -160,7 +160,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     /// state in which it is something else is refused in the place of this one.
     pub fn fact<H: Hash>(&mut self, name: &str, fact: &H) {
         if let ReadSink::Facts(sink) = &mut self.sink {
-            let parent = enter(&mut self.path, name);
+            let parent = enter(&mut self.path, &name);
             sink(&self.path, &|hasher| fact.hash(hasher));
             self.path.truncate(parent);
         }
@@ -229,7 +229,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     /// ```
     pub fn reading(&mut self, name: &str, value: f64) {
         if let ReadSink::Readings(reader) = &mut self.sink {
-            let parent = enter(&mut self.path, name);
+            let parent = enter(&mut self.path, &name);
             reader.add(&self.path, None, value);
             self.path.truncate(parent);
         }
@@ -238,7 +238,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     /// As [`reading`](Self::reading), a number for each of some leaves.
     pub fn readings_by_leaf(&mut self, name: &str, values: impl IntoIterator<Item = (usize, f64)>) {
         if let ReadSink::Readings(reader) = &mut self.sink {
-            let parent = enter(&mut self.path, name);
+            let parent = enter(&mut self.path, &name);
             reader.leaves(&self.path, self.standing.apart, values.into_iter());
             self.path.truncate(parent);
         }
@@ -258,14 +258,21 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         arguments: Given,
         inside: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
-        let path = self.path.len();
-        let ReadSink::Readings(reader) = &mut self.sink else { return inside(self) };
-        let outer = reader.enter(name, path);
+        let outer = self.enter_part(name);
         let done = inside(self);
-        if let ReadSink::Readings(reader) = &mut self.sink {
+        self.leave_part(arguments, outer);
+        done
+    }
+
+    fn enter_part(&mut self, name: &'static str) -> Option<Owner> {
+        let ReadSink::Readings(reader) = &mut self.sink else { return None };
+        Some(reader.enter(name, self.path.len()))
+    }
+
+    fn leave_part(&mut self, arguments: Given, outer: Option<Owner>) {
+        if let (ReadSink::Readings(reader), Some(outer)) = (&mut self.sink, outer) {
             reader.leave(&self.path, &arguments, outer);
         }
-        done
     }
 
     /// Walks the state of an optimizer that is a chain: arguments of the chain's parts that are its own are read as its
@@ -276,14 +283,18 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         arguments: Given,
         inside: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
-        if let ReadSink::Readings(reader) = &mut self.sink {
-            reader.enter_optimizer(name, &self.path, arguments);
-        }
+        self.enter_optimizer(name, arguments);
         let done = inside(self);
         if let ReadSink::Readings(reader) = &mut self.sink {
             reader.leave_optimizer();
         }
         done
+    }
+
+    fn enter_optimizer(&mut self, name: &'static str, arguments: Given) {
+        if let ReadSink::Readings(reader) = &mut self.sink {
+            reader.enter_optimizer(name, &self.path, arguments);
+        }
     }
 
     /// Walks a field under its name.
@@ -305,14 +316,9 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Walks what has a number, or a name that takes its place.
     pub(crate) fn member<T>(&mut self, index: usize, inside: impl FnOnce(&mut Self) -> T) -> T {
-        let names = core::mem::take(&mut self.names);
-        let parent = match names.get(index) {
-            Some(name) => enter(&mut self.path, name),
-            None => enter(&mut self.path, index),
-        };
+        let outer = enter_member(&mut self.path, &mut self.names, index);
         let done = inside(self);
-        self.path.truncate(parent);
-        self.names = names;
+        leave_member(&mut self.path, &mut self.names, outer);
         done
     }
 
@@ -336,7 +342,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     pub(crate) fn within<T>(&mut self, key: impl Display, inside: impl FnOnce(&mut Self) -> T) -> T {
-        let parent = enter(&mut self.path, key);
+        let parent = enter(&mut self.path, &key);
         let done = inside(self);
         self.path.truncate(parent);
         done
@@ -411,12 +417,9 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
 
     /// Walks a field under a number.
     pub fn index<S: State>(&mut self, index: usize, state: &'a mut S) {
-        let names = core::mem::take(&mut self.names);
-        match names.get(index) {
-            Some(name) => self.within(name, |walk| state.walk_mut(walk)),
-            None => self.within(index, |walk| state.walk_mut(walk)),
-        }
-        self.names = names;
+        let outer = enter_member(&mut self.path, &mut self.names, index);
+        state.walk_mut(self);
+        leave_member(&mut self.path, &mut self.names, outer);
     }
 
     /// Shows a field at the current path.
@@ -436,17 +439,34 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
     }
 
     pub(crate) fn within(&mut self, key: impl Display, inside: impl FnOnce(&mut Self)) {
-        let parent = enter(&mut self.path, key);
+        let parent = enter(&mut self.path, &key);
         inside(self);
         self.path.truncate(parent);
     }
 }
 
-fn enter(path: &mut String, key: impl Display) -> usize {
+/// Goes a level down and gives the length of the path that was. Compiled once, not for every state there is, as are
+/// the two below.
+fn enter(path: &mut String, key: &dyn Display) -> usize {
     let parent = path.len();
     if parent > 0 {
         path.push('.');
     }
     write!(path, "{key}").expect("writing to a String succeeds");
     parent
+}
+
+/// The same, to what has a number, or a name that takes its place.
+fn enter_member(path: &mut String, names: &mut Vec<String>, index: usize) -> (usize, Vec<String>) {
+    let names = core::mem::take(names);
+    let parent = match names.get(index) {
+        Some(name) => enter(path, name),
+        None => enter(path, &index),
+    };
+    (parent, names)
+}
+
+fn leave_member(path: &mut String, names: &mut Vec<String>, (parent, outer): (usize, Vec<String>)) {
+    path.truncate(parent);
+    *names = outer;
 }

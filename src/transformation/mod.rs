@@ -355,8 +355,9 @@ pub trait GradientTransformation: Stage {
     /// # Errors
     ///
     /// As [`init`](Self::init); and if a part [cannot be recorded](crate::Error::is_unrecordable), since it works on
-    /// whole leaves, asks for the loss at other points, goes by where an element is, looks at stretches of updates, is
-    /// in a box, or does to numbers what is neither arithmetic nor comparison. The error says which part, and why.
+    /// whole leaves (but `scale_by_muon` can), asks for the loss at other points, goes by where an element is, looks at
+    /// stretches of updates, or does to numbers what is neither arithmetic nor comparison. The error says which part,
+    /// and why.
     fn programs<P: Tree + ?Sized>(&self, params: &P) -> Result<Programs>
     where
         Self: Sized,

@@ -57,7 +57,15 @@ impl<T: Stage> OptState<T> {
         let mut work = Work::new(&structure, shape);
         table::params(params, &structure, &mut work.params, &mut work.path)?;
         let params = &work.params[..];
-        let at = InitContext { structure: &structure, active: &active, params, point: None, by_leaf, whole: None };
+        let at = InitContext {
+            structure: &structure,
+            active: &active,
+            params,
+            point: None,
+            by_leaf,
+            codes: None,
+            whole: None,
+        };
         let inner = transformation.init_state(&at)?;
         work.params.clear();
         Ok(OptState {

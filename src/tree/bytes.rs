@@ -10,9 +10,10 @@ use crate::memory::RawStrided;
 const PIECE: usize = 1 << 18;
 
 impl LeafParts {
-    /// Whether the memory holds what a file does.
+    /// Whether the memory holds what a file does: elements in 8 bits are written as they lie.
     fn as_in_files(&self) -> bool {
-        cfg!(target_endian = "little") && is_dense(&self.shape, &self.strides, &dense_strides(&self.shape))
+        self.data.dtype().is_coded()
+            || cfg!(target_endian = "little") && is_dense(&self.shape, &self.strides, &dense_strides(&self.shape))
     }
 
     fn size(&self) -> usize {
@@ -59,7 +60,7 @@ impl LeafRef<'_> {
 
     /// The bytes, in order.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut all = Vec::with_capacity(self.parts.data.len() * self.parts.size());
+        let mut all = Vec::with_capacity(self.dtype().bytes(self.parts.data.len()));
         let Ok(()) = self.read_bytes(|piece| -> Result<(), core::convert::Infallible> {
             all.extend_from_slice(piece);
             Ok(())
@@ -90,9 +91,14 @@ impl LeafMut<'_> {
         })
     }
 
-    /// Takes the elements of a leaf of the same type and shape, which may lie in another order.
+    /// Takes the elements of a leaf of the same shape, which may lie in another order. Those of another type are
+    /// rounded, and so are those in 8 bits that come to lie in other blocks.
     pub(crate) fn copy_from(&mut self, from: &LeafRef<'_>) {
-        debug_assert!(self.dtype() == from.dtype() && self.shape() == from.shape(), "checked by the caller");
+        debug_assert!(self.shape() == from.shape(), "checked by the caller");
+        let moved = self.dtype().is_coded() && self.parts.strides_unless(&from.parts.strides).is_some();
+        if self.dtype() != from.dtype() || moved {
+            return self.assign_f64(&from.to_f64());
+        }
         self.take_bytes(&from.to_bytes());
     }
 

@@ -8,8 +8,10 @@ use ndarray::{ArrayBase, Data, DataMut, Dimension, RawData};
 use super::ArrayElement;
 use crate::element::{DType, Element, with_dtype};
 use crate::error::{Error, Result};
-use crate::layout::{Cursor, Shape, Strides, dense_strides, is_dense};
+use crate::layout::{Cursor, Shape, Strides, dense_strides, elements, is_dense, matching_strides};
 use crate::memory::{RawSlice, RawStrided};
+use crate::numeric::convert::{load, store};
+use crate::numeric::isa::current_isa;
 
 /// What both kinds of leaf are made of: where the first element is, and how to get to the others.
 #[derive(Clone, Debug)]
@@ -53,6 +55,9 @@ impl LeafParts {
     }
 
     fn to_f64(&self) -> Vec<f64> {
+        if self.data.dtype().is_coded() {
+            return self.over(&mut self.decoded()).to_f64();
+        }
         let mut out = Vec::with_capacity(self.data.len());
         let order = dense_strides(&self.shape);
         let view = RawStrided { first: self.data };
@@ -64,6 +69,34 @@ impl LeafParts {
             });
         });
         out
+    }
+}
+
+/// Elements in 8 bits.
+impl LeafParts {
+    /// The numbers, as they lie.
+    pub(crate) fn decoded(&self) -> Vec<f32> {
+        let mut numbers = vec![0.0; self.data.len()];
+        // SAFETY: the leaf's borrow is alive.
+        #[allow(unsafe_code, reason = "whole arrays of what is stored block by block")]
+        unsafe {
+            load(current_isa(), self.data, 0, &mut numbers);
+        }
+        numbers
+    }
+
+    /// Overwrites what they stand for with numbers that lie as they do. For a leaf that is borrowed exclusively.
+    pub(crate) fn encode(&mut self, numbers: &[f32]) {
+        // SAFETY: the leaf is borrowed exclusively.
+        #[allow(unsafe_code, reason = "whole arrays of what is stored block by block")]
+        unsafe {
+            store(current_isa(), self.data, 0, numbers);
+        }
+    }
+
+    /// Numbers that lie as these elements do.
+    pub(crate) fn over(&self, numbers: &mut [f32]) -> LeafParts {
+        LeafParts { data: RawSlice::new(NonNull::from(&mut *numbers).cast::<f32>(), numbers.len()), ..self.clone() }
     }
 }
 
@@ -105,6 +138,14 @@ impl<'a> LeafRef<'a> {
     /// to what owns the memory.
     pub(crate) fn lend(parts: LeafParts) -> LeafRef<'a> {
         LeafRef { parts, rows: None, part: None, borrow: PhantomData }
+    }
+
+    /// Elements in 8 bits that lie as the strides say; `None` if these are not the bytes of so many.
+    pub(crate) fn coded(bytes: &'a [u8], dtype: DType, shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
+        let len = elements(shape)?;
+        let data = RawSlice::coded(bytes, dtype, len)?;
+        (matching_strides(shape, strides)[..] == *strides)
+            .then(|| LeafRef::lend(LeafParts { data, shape: shape.into(), strides: strides.into() }))
     }
 
     /// The same, as a stretch of an array.
@@ -222,6 +263,11 @@ impl<'a> LeafMut<'a> {
     pub fn assign_f64(&mut self, values: &[f64]) {
         let parts = &self.parts;
         assert_eq!(values.len(), parts.data.len(), "one value for each element");
+        if parts.data.dtype().is_coded() {
+            let mut numbers = vec![0.0; values.len()];
+            LeafMut::lend(parts.over(&mut numbers)).assign_f64(values);
+            return self.parts.encode(&numbers);
+        }
         let order = dense_strides(&parts.shape);
         let view = RawStrided { first: parts.data };
         let mut values = values.iter();

@@ -43,7 +43,12 @@ pub(crate) fn sharing<T: Tree + ?Sized>(tree: &T) -> Vec<Sharing> {
             leaves.push(Placed { path: path.to_owned(), extent: extent(&leaf.parts), parts: leaf.parts });
         }
     }));
-    // What begins at the same place stays in the order of the tree.
+    among(leaves)
+}
+
+/// The same, of leaves in the order of their tree. Compiled once, not for every tree.
+fn among(mut leaves: Vec<Placed>) -> Vec<Sharing> {
+    // What begins at the same place stays in this order.
     leaves.sort_by_key(|leaf| leaf.extent.start);
     let (mut found, mut rest) = (Vec::new(), &leaves[..]);
     while let Some(first) = rest.first() {

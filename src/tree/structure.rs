@@ -22,11 +22,15 @@ impl Structure {
     ///
     /// If two leaves have the same path (a map with a key that holds a `/` can do that).
     pub fn of<T: Tree + ?Sized>(tree: &T) -> Result<Structure> {
-        let structure = Structure::observed(tree);
+        Structure::observed(tree).unambiguous()
+    }
+
+    /// This, if no two leaves have the same path.
+    pub(crate) fn unambiguous(self) -> Result<Structure> {
         let mut seen = HashSet::new();
-        let twice = structure.leaves.iter().filter(|l| !seen.insert(l.path()));
+        let twice = self.leaves.iter().filter(|l| !seen.insert(l.path()));
         let twice: Vec<_> = twice.map(|l| Difference::Duplicate { path: l.path().into() }).collect();
-        if twice.is_empty() { Ok(structure) } else { Err(Error::structure("the tree is ambiguous", twice)) }
+        if twice.is_empty() { Ok(self) } else { Err(Error::structure("the tree is ambiguous", twice)) }
     }
 
     /// Leaves of these paths, types and shapes, in row-major order.
@@ -56,8 +60,13 @@ impl Structure {
     }
 
     pub(crate) fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
+        Structure::by(&|walk| tree.walk(walk))
+    }
+
+    /// Of a tree that is given by its walk: compiled once, not for every tree.
+    pub(crate) fn by<'a>(tree: &dyn Fn(&mut Walk<'a, '_>)) -> Structure {
         let mut leaves = Vec::new();
-        tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| leaves.push(spec(path, &leaf))));
+        tree(&mut Walk::new(&mut String::new(), &mut |path, leaf| leaves.push(spec(path, &leaf))));
         Structure { leaves }
     }
 
@@ -131,7 +140,7 @@ impl Structure {
     }
 
     /// As `differences`, where `fits(ours, theirs)` says which types are good enough.
-    pub(crate) fn compare(&self, other: &Structure, fits: impl Fn(DType, DType) -> bool) -> Vec<Difference> {
+    pub(crate) fn compare(&self, other: &Structure, fits: fn(DType, DType) -> bool) -> Vec<Difference> {
         let mut found = Vec::new();
         for ours in &self.leaves {
             let Some(theirs) = other.leaves.iter().find(|l| l.path() == ours.path()) else {

@@ -261,7 +261,7 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
         let mut room = Room::new(at, self.inner.shape(), self.inner.needs() >= Level::ValueFn)?;
         let (params, mut along) = (at.params_as_moments()?, Along::start(&mut room.params));
         at.structure().leaves().iter().enumerate().for_each(|(i, leaf)| along.array(i, leaf, &params));
-        Ok(FlattenState { inner: room.nested.init(&self.inner, &room.params)?, room })
+        Ok(FlattenState { inner: room.nested.init(&self.inner, at, &room.params)?, room })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {

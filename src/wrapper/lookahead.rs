@@ -136,7 +136,7 @@ impl<T: Stage> Wrapper for Lookahead<T> {
 }
 
 impl<T: Stage> Arithmetic for Lookahead<T> {
-    const SLOTS: &'static [&'static str] = &["slow"];
+    const SLOTS: &'static [Slot] = &[Slot::exact("slow")];
     const AFTER: bool = true;
     const READS_PARAMS: bool = true;
     type Slots<C: Real> = [C; 1];

@@ -98,7 +98,7 @@ impl<T: Stage> Wrapper for Master<T> {
 }
 
 impl<T: Stage> Arithmetic for Master<T> {
-    const SLOTS: &'static [&'static str] = &["master"];
+    const SLOTS: &'static [Slot] = &[Slot::exact("master")];
     const BEFORE: bool = true;
     const AFTER: bool = true;
     const REWRITES: [bool; 2] = [false, true];

@@ -166,7 +166,7 @@ impl<T: Stage> Wrapper for Mechanize<T> {
 }
 
 impl<T: Stage> Weighing for Mechanize<T> {
-    const SLOTS: &'static [&'static str] = &["x0"];
+    const SLOTS: &'static [Slot] = &[Slot::exact("x0")];
     const READS_PARAMS: [bool; 2] = [true; 2];
     const ACCESS: [&'static [Access]; 3] = [&[Access::Read], &[], &[Access::Read]];
     const RARELY: [&'static [Access]; 3] = [&[Access::Write], &[], &[Access::Read]];

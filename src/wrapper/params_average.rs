@@ -99,7 +99,7 @@ pub struct Take<C> {
 /// Behind what is inside: at its last barrier at the latest updates are stored if it has state, and state of its own
 /// before that would have them stored earlier.
 impl<P: Averages> Arithmetic for P {
-    const SLOTS: &'static [&'static str] = &["average"];
+    const SLOTS: &'static [Slot] = &[Slot::exact("average")];
     const AFTER: bool = true;
     const REWRITES: [bool; 2] = [false; 2];
     const READS_PARAMS: bool = true;

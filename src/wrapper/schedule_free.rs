@@ -226,7 +226,7 @@ impl Part for Interpolate {
 
 impl RuleWithMemory for Interpolate {
     const APART: bool = true;
-    const SLOTS: &'static [&'static str] = &["z"];
+    const SLOTS: &'static [Slot] = &[Slot::exact("z")];
     const READS_PARAMS: bool = true;
     type Needs = Nothing;
     type Memory = ScheduleFreeState;

@@ -23,6 +23,8 @@ mod oracle;
 mod outcomes;
 mod parameter_free;
 mod parts_of_states;
+#[cfg(all(feature = "derive", feature = "half"))]
+mod quantized;
 #[cfg(feature = "derive")]
 mod regressions;
 mod reset_state;

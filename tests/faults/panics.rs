@@ -2,8 +2,8 @@
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::part::{
-    Clock, InitContext, OneElement, OneElementWithMemory, Part, Rule, RuleWithMemory, StepContext, Whole, WholeTree,
-    WholeTreeTransformation,
+    Clock, InitContext, OneElement, OneElementWithMemory, Part, Rule, RuleWithMemory, Slot, StepContext, Whole,
+    WholeTree, WholeTreeTransformation,
 };
 use gradchain::schedule::FromFn;
 use gradchain::state::{AverageOptions, same_bits};
@@ -22,7 +22,7 @@ impl Part for Buggy {
 }
 
 impl Rule for Buggy {
-    const SLOTS: &'static [&'static str] = &["sum"];
+    const SLOTS: &'static [Slot] = &[Slot::exact("sum")];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = [C; 2];
 

@@ -71,11 +71,13 @@ fn a_built_optimizer_and_its_config_do_the_same() {
         )),
         2,
     );
-    let again = Config::of(&optimizer).unwrap().build().unwrap();
+    let json = Config::of(&optimizer).unwrap().to_json();
+    let again = Config::from_json(&json).unwrap().build().unwrap();
     let mut params = gradchain::tree::DynTree::new();
     params.insert("a", ndarray::arr1(&[1.0_f32, -2.0]));
     params.insert("b", ndarray::arr1(&[0.5_f64]));
     let grads = params.clone();
+    assert_eq!(again.programs(&params).unwrap(), optimizer.programs(&params).unwrap());
     let (mut left, mut right) = (params.clone(), params);
     let (mut of_left, mut of_right) = (optimizer.init(&left).unwrap(), again.init(&right).unwrap());
     for _ in 0..7 {

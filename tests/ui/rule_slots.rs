@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 use gradchain::Real;
-use gradchain::part::{Clock, OneElement, Part, Rule};
+use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
 
 macro_rules! rule {
     ($Name:ident: $n:literal, $slots:expr) => {
@@ -15,7 +15,7 @@ macro_rules! rule {
         }
 
         impl Rule for $Name {
-            const SLOTS: &'static [&'static str] = &$slots;
+            const SLOTS: &'static [Slot] = &$slots;
             type Slots<C: Real> = [C; $n];
             type Scalars<C: Real> = ();
             fn scalars<C: Real>(&self, _: Clock) {}
@@ -25,8 +25,8 @@ macro_rules! rule {
         }
     };
 }
-rule!(TwoWithOneName: 2, ["mean"]);
-rule!(Nine: 9, ["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
+rule!(TwoWithOneName: 2, [Slot::signed("mean")]);
+rule!(Nine: 9, [Slot::signed("a"); 9]);
 
 fn main() -> gradchain::Result<()> {
     TwoWithOneName.init(&1.0_f32)?;

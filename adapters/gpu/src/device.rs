@@ -103,7 +103,8 @@ impl<B: Backend> Device<B> {
         T: GradientTransformation,
         P: Tree + ?Sized,
     {
-        optimizer.programs(params)?;
+        let programs = optimizer.programs(params)?;
+        programs.passes().iter().flat_map(|pass| &pass.leaves).try_for_each(LeafProgram::must_be_of_elements)?;
         let arrays = self.arrays(params, &*state, state.structure())?;
         Ok(OnDevice { state, arrays })
     }

@@ -8,9 +8,9 @@ use crate::recipe::{ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, R
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
     NamedChain, apply_if_finite, cautious, conditionally_mask, conditionally_transform, flatten, freezable, freeze,
-    inject_hyperparams, lookahead, masked, master, mechanize, multi_steps, params_ema, params_swa, partition, sam,
-    schedule_free, selective_transform, skip_absent, skip_large_updates, skip_not_finite, skip_on_spike, step_ge,
-    step_lt, step_mod, value_lt,
+    inject_hyperparams, lookahead, masked, master, mechanize, multi_steps, params_ema, params_swa, partition,
+    quantized, sam, schedule_free, selective_transform, skip_absent, skip_large_updates, skip_not_finite,
+    skip_on_spike, step_ge, step_lt, step_mod, value_lt,
 };
 
 pub(super) fn register(r: &mut Registry) {
@@ -22,6 +22,7 @@ pub(super) fn register(r: &mut Registry) {
         .wrapper(mechanize)
         .wrapper(|inner| params_ema(inner, required()))
         .wrapper(params_swa)
+        .wrapper(quantized)
         .wrapper(|inner| schedule_free(inner, required()))
         // These show the arguments of what is inside, if it has any.
         .named("freezable", || Made::member(freezable(nothing())))

@@ -3,7 +3,9 @@
 use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch};
 use super::super::kernel::MOST_SUMS;
-use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile};
+use super::super::{
+    InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile,
+};
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
@@ -76,8 +78,8 @@ pub enum OneElementWithMemory {}
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
-    /// The names of the state arrays, as many as [`Slots`](RuleWithMemory::Slots) has; at most 8.
-    const SLOTS: &'static [&'static str] = &[];
+    /// The state arrays, by name, as many as [`Slots`](RuleWithMemory::Slots) has; at most 8.
+    const SLOTS: &'static [Slot] = &[];
     /// Whether `apply` reads the parameter.
     const READS_PARAMS: bool = false;
     /// Whether the state arrays have the type of their leaf, where no other was asked for: 16 bits for leaves of 16

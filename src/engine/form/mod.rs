@@ -40,7 +40,7 @@ use super::{
     Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile,
     WholeTree,
 };
-use crate::arguments::{Visit, hyperparams_of};
+use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
 use crate::error::{Error, Result};
 use crate::needs::{Level, Needs};
@@ -189,7 +189,18 @@ pub trait Form<P: ?Sized> {
 
 /// The numbers and schedules that a part was given.
 fn own_hyperparams<P: Part>(part: &P) -> Given {
-    hyperparams_of(&mut |visit| Part::own_arguments(&mut part.clone(), visit))
+    hyperparams_of(&mut |visit| show(part, visit))
+}
+
+/// A part's name and what it shows of its arguments, as data: the [`recipe`](Part::recipe) of a part that shows them all.
+pub fn own_recipe<P: Part>(part: &P) -> Recipe {
+    recipe_of(P::NAME, &mut |visit| show(part, visit))
+}
+
+/// Shows the arguments of a copy. Not inlined, since every part is asked for them in two places.
+#[inline(never)]
+fn show<P: Part>(part: &P, visit: &mut Visit<'_>) {
+    part.clone().own_arguments(visit);
 }
 
 /// Every part is run as its form says: the one place where the two protocols meet.

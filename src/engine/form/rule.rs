@@ -3,7 +3,9 @@
 use core::marker::PhantomData;
 
 use super::super::kernel::MOST_SLOTS;
-use super::super::{InitContext, Outcome, Place, Shape, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile};
+use super::super::{
+    InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile,
+};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState};
 use crate::element::{Both, DType, PerReal, Real};
@@ -25,7 +27,7 @@ pub enum OneElement {}
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use gradchain::part::{Clock, OneElement, Part, Rule};
+/// use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
 /// use gradchain::Real;
 /// use ndarray::array;
 ///
@@ -39,7 +41,7 @@ pub enum OneElement {}
 /// }
 ///
 /// impl Rule for ScaleBySignOfMean {
-///     const SLOTS: &'static [&'static str] = &["mean"];
+///     const SLOTS: &'static [Slot] = &[Slot::signed("mean")];
 ///     type Slots<C: Real> = [C; 1];
 ///     type Scalars<C: Real> = [C; 2];
 ///
@@ -61,9 +63,9 @@ pub enum OneElement {}
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub trait Rule: Part<Form = OneElement> {
-    /// The names of the state arrays, as many as [`Slots`](Rule::Slots) has. At most 8: a rule with more of them, or
+    /// The state arrays, by name, as many as [`Slots`](Rule::Slots) has. At most 8: a rule with more of them, or
     /// with another number of names, does not compile.
-    const SLOTS: &'static [&'static str] = &[];
+    const SLOTS: &'static [Slot] = &[];
     /// Whether `apply` reads the parameter.
     const READS_PARAMS: bool = false;
     /// Whether it may run on some [rows](crate::tree::SparseRows) of a leaf: not if what it holds back of the others
@@ -200,7 +202,7 @@ impl<R: Rule> PerReal for ScalarsOf<R> {
 pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>, Clock);
 
 /// The number of a part's state arrays, if there is a name for each and room for all: else the part does not compile.
-pub(super) const fn checked_slots(names: &[&str], slots: usize) -> usize {
+pub(super) const fn checked_slots(names: &[Slot], slots: usize) -> usize {
     assert!(names.len() == slots, "a rule has one name for each slot");
     assert!(slots <= MOST_SLOTS, "a rule has at most 8 slots");
     slots

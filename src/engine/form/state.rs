@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use super::super::{InitContext, SlotList};
+use super::super::{InitContext, Slot, SlotList};
 use crate::element::DType;
 use crate::error::Result;
 use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkMut};
@@ -12,7 +12,7 @@ use crate::tree::LeafSpec;
 /// in safe code cannot make it read or write memory that is gone or somebody else's.
 #[derive(Clone, Debug)]
 pub struct Arrays {
-    names: &'static [&'static str],
+    slots: &'static [Slot],
     pub(super) all: Vec<Moments>,
 }
 
@@ -28,20 +28,20 @@ pub(super) struct Start {
 }
 
 impl Arrays {
-    pub(super) fn new(
-        names: &'static [&'static str],
-        at: &InitContext<'_>,
-        start: &dyn Fn(usize) -> Start,
-    ) -> Result<Arrays> {
+    pub(super) fn new(slots: &'static [Slot], at: &InitContext<'_>, start: &dyn Fn(usize) -> Start) -> Result<Arrays> {
         let one = |slot| {
             let Start { dtype, of_leaf, value, as_params } = start(slot);
             if as_params {
                 return at.params_as_moments_of(dtype);
             }
             let otherwise = |leaf: &LeafSpec| if of_leaf { leaf.dtype() } else { leaf.dtype().compute() };
-            Moments::like(at.structure, at.active, value, |leaf| dtype.unwrap_or_else(|| otherwise(leaf)))
+            if let Some(dtype) = dtype {
+                return Moments::like(at.structure, at.active, value, |_| dtype);
+            }
+            let coded = |leaf: &LeafSpec| at.codes.and_then(|codes| codes.dtype(slots[slot], leaf));
+            Moments::filled(at.structure, at.active, value, &|leaf| coded(leaf).unwrap_or_else(|| otherwise(leaf)))
         };
-        Ok(Arrays { names, all: (0..names.len()).map(one).collect::<Result<_>>()? })
+        Ok(Arrays { slots, all: (0..slots.len()).map(one).collect::<Result<_>>()? })
     }
 
     pub(super) fn list(&self, leaf: usize, list: &mut SlotList) {
@@ -67,15 +67,15 @@ impl Arrays {
     }
 
     fn at(&self, name: &str) -> Option<usize> {
-        self.names.iter().position(|n| *n == name)
+        self.slots.iter().position(|slot| slot.name() == name)
     }
 
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        self.names.iter().zip(&self.all).for_each(|(name, array)| walk.child(name, array));
+        self.slots.iter().zip(&self.all).for_each(|(slot, array)| walk.child(slot.name(), array));
     }
 
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        self.names.iter().zip(&mut self.all).for_each(|(name, array)| walk.child(name, array));
+        self.slots.iter().zip(&mut self.all).for_each(|(slot, array)| walk.child(slot.name(), array));
     }
 }
 

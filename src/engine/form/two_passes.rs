@@ -1,7 +1,8 @@
 //! Two passes: take in, decide, give out.
 
 use super::super::{
-    InitContext, Outcome, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree, fused_tile,
+    InitContext, Outcome, Place, Shape, Slot, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
+    fused_tile,
 };
 use super::loops::{Access, MOST_SUMS, OnElement, add_sums, each, on_slots, reads_any};
 use super::rule::{checked_slots, keeps_zeros};
@@ -95,8 +96,8 @@ pub enum TwoPass {}
 ///
 /// One more pass, which reads what it says in [`FIRST`](TwoPasses::FIRST) and the updates.
 pub trait TwoPasses: Part<Form = TwoPass> {
-    /// The names of the state arrays, as many as [`Slots`](TwoPasses::Slots) has; at most 8.
-    const SLOTS: &'static [&'static str] = &[];
+    /// The state arrays, by name, as many as [`Slots`](TwoPasses::Slots) has; at most 8.
+    const SLOTS: &'static [Slot] = &[];
     /// What the first pass does to each of them; to those not listed nothing.
     const FIRST: &'static [Access] = &[];
     /// What the second pass does to each of them; to those not listed nothing.

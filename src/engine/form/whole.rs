@@ -1,5 +1,6 @@
 //! Whole leaves, or the whole tree.
 
+use super::super::whole::NOT_REMOTE;
 use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile, WholeTree};
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -81,6 +82,9 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     const BY_LEAF: bool = false;
     /// Whether it can work on some [rows](super::super::WholeLeaf::rows) of a leaf.
     const ROWS: bool = false;
+    /// Whether its [`LeafVisitor`](super::super::LeafVisitor) says what to do to leaves that another machine has.
+    #[doc(hidden)]
+    const REMOTE: bool = false;
 
     /// How much work a leaf is in a step, to that of an element of others: by this machines
     /// [share](crate::wrapper::sharded()) whole leaves evenly. Its elements, unless it says more.
@@ -193,6 +197,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         _: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
+        tree.remote.iter_mut().for_each(|remote| remote.enter(W::NAME));
         part.transform(state, at, &mut tree.without(at.resting));
         *done = true;
     }
@@ -205,7 +210,9 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     }
 
     fn tile<C: Real>(_: &W, _: &W::State, _: &bool, _: Place, _: Span, _: &mut Tile<'_, C>) {
-        C::refuse("it works on whole leaves, between passes");
+        if !W::REMOTE {
+            C::refuse(NOT_REMOTE);
+        }
     }
 
     fn kernel<C: Real>(_: &W, _: &W::State, _: &bool, _: usize) {}

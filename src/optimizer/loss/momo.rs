@@ -198,7 +198,7 @@ pub(super) fn mean_product(gamma: &mut PerLeaf<Scalar>, sums: Sums<'_>, keep: im
 }
 
 impl TwoPasses for Momo {
-    const SLOTS: &'static [&'static str] = &["exp_avg"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("exp_avg")];
     const FIRST: &'static [Access] = &[Access::Write];
     const SECOND: &'static [Access] = &[Access::Read];
     const READS_PARAMS: [bool; 2] = [true; 2];

@@ -131,7 +131,7 @@ impl MomoAdamRun {
 }
 
 impl TwoPasses for MomoAdam {
-    const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("exp_avg"), Slot::not_negative("exp_avg_sq")];
     const FIRST: &'static [Access] = &[Access::Write; 2];
     const SECOND: &'static [Access] = &[Access::Read; 2];
     const READS_PARAMS: [bool; 2] = [true; 2];

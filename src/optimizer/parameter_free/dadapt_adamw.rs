@@ -130,7 +130,8 @@ impl DadaptAdamw {
 
 /// The estimate is for the next step, so that one pass is enough.
 impl TwoPasses for DadaptAdamw {
-    const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq", "grad_sum"];
+    const SLOTS: &'static [Slot] =
+        &[Slot::signed("exp_avg"), Slot::not_negative("exp_avg_sq"), Slot::signed("grad_sum")];
     const FIRST: &'static [Access] = &[Access::Write; 3];
     const READS_PARAMS: [bool; 2] = [true, false];
     const TRANSFORMS: bool = true;

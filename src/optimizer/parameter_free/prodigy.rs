@@ -142,7 +142,8 @@ impl Prodigy {
 }
 
 impl TwoPasses for Prodigy {
-    const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq", "grad_sum", "params0"];
+    const SLOTS: &'static [Slot] =
+        &[Slot::signed("exp_avg"), Slot::not_negative("exp_avg_sq"), Slot::signed("grad_sum"), Slot::exact("params0")];
     const FIRST: &'static [Access] = &[Access::Write, Access::Write, Access::Write, Access::Read];
     const SECOND: &'static [Access] = &[Access::Read; 2];
     const READS_PARAMS: [bool; 2] = [true; 2];

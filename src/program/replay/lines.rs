@@ -20,16 +20,14 @@ pub(super) type Numbers<T> = HashMap<(DType, u64), <T as Tensors>::Tensor>;
 pub(super) struct Lines<'t, T: Tensors> {
     pub(super) tensors: &'t T,
     pub(super) compute: DType,
-    pub(super) numbers: &'t mut Numbers<T>,
+    /// Those that are the same in each step, and those of this step.
+    pub(super) constants: &'t mut Numbers<T>,
+    pub(super) scalars: &'t mut Numbers<T>,
 }
 
 impl<T: Tensors> Lines<'_, T> {
     pub(super) fn number(&mut self, value: f64, dtype: DType) -> Result<T::Tensor> {
-        let key = (dtype, value.to_bits());
-        if !self.numbers.contains_key(&key) {
-            self.numbers.insert(key, self.tensors.number(value, dtype)?);
-        }
-        Ok(self.numbers[&key].clone())
+        known(self.tensors, self.constants, value, dtype)
     }
 
     /// Runs a program. Of its lines, the values that `wanted` names are returned, in that order; the others are dropped
@@ -50,7 +48,10 @@ impl<T: Tensors> Lines<'_, T> {
         let mut values: Vec<Option<Line<T>>> = Vec::with_capacity(lines.len());
         for (line, &(op, ty)) in lines.iter().enumerate() {
             let value = match op {
-                Op::Scalar(i) => Line::Number(self.number(of.scalars[i as usize], self.dtype(ty))?),
+                Op::Scalar(i) => {
+                    let dtype = self.dtype(ty);
+                    Line::Number(known(self.tensors, self.scalars, of.scalars[i as usize], dtype)?)
+                }
                 Op::Update => Line::Number(update.clone()),
                 Op::Param => Line::Number(param.clone()),
                 Op::Slot(i) => Line::Number(slots[i as usize].clone()),
@@ -94,6 +95,27 @@ impl<T: Tensors> Lines<'_, T> {
                     (Some(x), Some(y)) => return self.either(&c, &x, &y).map(Line::Mask),
                     _ => self.tensors.select(&c, of(x), of(y))?,
                 }
+            }
+            Op::Turn(x, shape) => {
+                let shape = shape.map(|size| size as usize);
+                let x = self.tensors.fill(of(x), shape.iter().product())?;
+                self.tensors.turn(&x, shape).unwrap_or_else(|| Err(self.lacks("turn")))?
+            }
+            Op::Product(x, y, shape, transposed) => {
+                let shape @ [batch, n, k, m] = shape.map(|size| size as usize);
+                let x = self.tensors.fill(of(x), batch * n * k)?;
+                let y = self.tensors.fill(of(y), batch * k * m)?;
+                self.tensors.product(&x, &y, shape, transposed).unwrap_or_else(|| Err(self.lacks("product")))?
+            }
+            Op::Dots(x, y, [len, stretch]) => {
+                let wide = self.tensors.wide();
+                let [x, y] = [self.tensors.convert(of(x), wide)?, self.tensors.convert(of(y), wide)?];
+                let products = self.tensors.fill(&self.binary(Binary::Mul, &x, &y, wide)?, len as usize)?;
+                self.tensors.convert(&self.tensors.sums(&products, stretch as usize)?, dtype)?
+            }
+            Op::Spread(x, [len, times]) => {
+                let x = self.tensors.fill(of(x), len as usize)?;
+                self.tensors.spread(&x, times as usize).unwrap_or_else(|| Err(self.lacks("spread")))?
             }
             op => return Err(self.lacks(&format!("{op:?}"))),
         }))
@@ -188,6 +210,16 @@ impl<T: Tensors> Lines<'_, T> {
         }
         if n < 0 { self.unary(Unary::Recip, &power, dtype) } else { Ok(power) }
     }
+}
+
+/// A number as a tensor, which is made if it is not among those that are there.
+fn known<T: Tensors>(tensors: &T, numbers: &mut Numbers<T>, value: f64, dtype: DType) -> Result<T::Tensor> {
+    if let Some(number) = numbers.get(&(dtype, value.to_bits())) {
+        return Ok(number.clone());
+    }
+    let number = tensors.number(value, dtype)?;
+    numbers.insert((dtype, value.to_bits()), number.clone());
+    Ok(number)
 }
 
 /// The numbers that a line has come to.

@@ -180,6 +180,33 @@ pub trait Tensors {
     /// If the device fails.
     fn sums(&self, x: &Self::Tensor, piece: usize) -> Result<Self::Tensor>;
 
+    /// An array `[a, b, c, d]`, in row-major order, as `[a, c, b, d]`; nothing if the framework does not have it. This
+    /// and the next two are for parts that work on whole matrices, such as [`muon`](crate::muon).
+    fn turn(&self, x: &Self::Tensor, shape: [usize; 4]) -> Option<Result<Self::Tensor>> {
+        let _ = (x, shape);
+        None
+    }
+
+    /// For each of the first of four numbers, the product of matrices `[n, k]` and `[k, m]`, which lie one after
+    /// another; if it is to be transposed, of `[n, k]` and the transpose of `[m, k]`. Nothing if the framework does not
+    /// have it.
+    fn product(
+        &self,
+        x: &Self::Tensor,
+        y: &Self::Tensor,
+        shape: [usize; 4],
+        transposed: bool,
+    ) -> Option<Result<Self::Tensor>> {
+        let _ = (x, y, shape, transposed);
+        None
+    }
+
+    /// Each element so many times, one after another; nothing if the framework does not have it.
+    fn spread(&self, x: &Self::Tensor, times: usize) -> Option<Result<Self::Tensor>> {
+        let _ = (x, times);
+        None
+    }
+
     /// Reads numbers. All sums of a pass are made before the first is read.
     ///
     /// # Errors
@@ -227,6 +254,8 @@ pub struct StateTensors<T: Tensors> {
     tensors: T,
     /// By the path of the field, and the number of the leaf.
     arrays: HashMap<(String, usize), T::Tensor>,
+    /// Numbers that are the same in each step.
+    constants: Numbers<T>,
     traffic: Traffic,
 }
 
@@ -239,17 +268,21 @@ impl<T: Tensors> fmt::Debug for StateTensors<T> {
 impl<T: Tensors> StateTensors<T> {
     /// Copies the arrays of a state to where tensors are.
     ///
+    /// # Cost
+    ///
+    /// Besides the copies a step on tensors of one element; products of matrices are tried on zeros of their sizes.
+    ///
     /// # Errors
     ///
     /// If the programs use what the framework does not have, which is named; if the device fails.
     pub fn new<S: State>(tensors: T, programs: &Programs, state: &S) -> Result<StateTensors<T>> {
-        // Each is run on one element, to see whether it can be.
-        let mut numbers = Numbers::<T>::new();
+        // Each is run on one element, to see whether it can be; what is done to a whole leaf, on as many as that has.
+        let (mut constants, mut scalars) = (Numbers::<T>::new(), Numbers::<T>::new());
         for of in programs.passes().iter().flat_map(|pass| &pass.leaves) {
             let compute = of.program.dtype();
             let element = tensors.number(0.0, compute)?;
             let slots = vec![element.clone(); of.arrays.len()];
-            let mut lines = Lines { tensors: &tensors, compute, numbers: &mut numbers };
+            let mut lines = Lines { tensors: &tensors, compute, constants: &mut constants, scalars: &mut scalars };
             lines.run(of, [&element, &element], &slots, &[])?;
         }
         let (mut arrays, mut failed, mut traffic) = (HashMap::new(), None, Traffic::default());
@@ -267,7 +300,7 @@ impl<T: Tensors> StateTensors<T> {
                 traffic.to_device += bytes.len() as u64;
             }
         }));
-        failed.map_or(Ok(StateTensors { tensors, arrays, traffic }), Err)
+        failed.map_or(Ok(StateTensors { tensors, arrays, constants, traffic }), Err)
     }
 
     /// Copies the arrays into those of a state that is like the one that they were copied from.
@@ -303,8 +336,8 @@ impl<T: Tensors> StateTensors<T> {
         gradients: Vec<T::Tensor>,
         write: &'a mut dyn FnMut(usize, T::Tensor) -> Result<()>,
     ) -> Replay<'a, T> {
-        let (numbers, kept, stored) = (Numbers::<T>::new(), HashMap::new(), HashMap::new());
-        Replay { held: self, params, gradients, write, numbers, kept, stored }
+        let (scalars, kept, stored) = (Numbers::<T>::new(), HashMap::new(), HashMap::new());
+        Replay { held: self, params, gradients, write, scalars, kept, stored }
     }
 
     /// How many bytes have crossed: the arrays when this was made; in each step its numbers, of at most 8 bytes, and
@@ -320,7 +353,8 @@ pub struct Replay<'a, T: Tensors> {
     params: Vec<T::Tensor>,
     gradients: Vec<T::Tensor>,
     write: &'a mut dyn FnMut(usize, T::Tensor) -> Result<()>,
-    numbers: Numbers<T>,
+    /// Numbers of this step.
+    scalars: Numbers<T>,
     /// Arrays that a pass leaves for later ones of the same step.
     kept: HashMap<(String, usize), T::Tensor>,
     /// Updates that a pass leaves for the next.
@@ -336,7 +370,7 @@ impl<T: Tensors> fmt::Debug for Replay<'_, T> {
 impl<T: Tensors> Replay<'_, T> {
     fn leaf(&mut self, pass: &Pass, of: &LeafProgram) -> Result<Vec<T::Tensor>> {
         let LeafProgram { leaf, path, len, program, arrays, dtype, .. } = of;
-        let StateTensors { tensors, arrays: lasting, .. } = &mut *self.held;
+        let StateTensors { tensors, arrays: lasting, constants, .. } = &mut *self.held;
         let compute = program.dtype();
         let given = |of: &[T::Tensor], what: &str| match of.get(*leaf) {
             Some(tensor) => tensors.convert(tensor, compute),
@@ -347,7 +381,7 @@ impl<T: Tensors> Replay<'_, T> {
             Some(stored) => stored.clone(),
             None => given(&self.gradients, "gradient")?,
         };
-        let mut lines = Lines { tensors, compute, numbers: &mut self.numbers };
+        let mut lines = Lines { tensors, compute, constants, scalars: &mut self.scalars };
         let mut slots = Vec::with_capacity(arrays.len());
         for array in arrays {
             let key = (array.name.clone(), *leaf);
@@ -401,9 +435,9 @@ impl<T: Tensors> Replay<'_, T> {
 
 impl<T: Tensors> Machine for Replay<'_, T> {
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
-        let sent = self.numbers.len();
+        let sent = self.scalars.len() + self.held.constants.len();
         let sums = pass.leaves.iter().map(|leaf| self.leaf(pass, leaf)).collect::<Result<Vec<_>>>()?;
-        self.held.traffic.to_device += 8 * (self.numbers.len() - sent) as u64;
+        self.held.traffic.to_device += 8 * (self.scalars.len() + self.held.constants.len() - sent) as u64;
         sums.iter().map(|sums| self.read(sums)).collect()
     }
 }

@@ -77,9 +77,8 @@ fn text(dtype: DType, bytes: &[u8]) -> String {
         DType::F16 => short(half::f16::from_bits(bits as u16).to_f32()),
         #[cfg(feature = "half")]
         DType::Bf16 => short(half::bf16::from_bits(bits as u16).to_f32()),
-        // No leaf has such a type, and no state.
-        #[cfg(not(feature = "half"))]
-        DType::F16 | DType::Bf16 => (true, String::new()),
+        // No leaf has such a type.
+        _ => (true, String::new()),
     };
     if nan { format!("nan:{bits:0width$x}", width = 2 * dtype.size()) } else { number }
 }
@@ -106,9 +105,54 @@ fn parse(dtype: DType, text: &str) -> Option<Vec<u8>> {
         DType::F16 => half::f16::from_f32(text.parse().ok()?).to_le_bytes().to_vec(),
         #[cfg(feature = "half")]
         DType::Bf16 => half::bf16::from_f32(text.parse().ok()?).to_le_bytes().to_vec(),
-        #[cfg(not(feature = "half"))]
-        DType::F16 | DType::Bf16 => return None,
+        _ => return None,
     })
+}
+
+/// An array in 8 bits, as it lies in memory: whole numbers of a byte each where people read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Coded {
+    dtype: DType,
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+    #[serde(serialize_with = "octets", deserialize_with = "from_octets")]
+    bytes: Vec<u8>,
+}
+
+impl Coded {
+    pub(crate) fn of(leaf: &LeafRef<'_>) -> Coded {
+        let strides = leaf.parts.strides.to_vec();
+        Coded { dtype: leaf.dtype(), shape: leaf.shape().into(), strides, bytes: leaf.to_bytes() }
+    }
+
+    pub(crate) fn what(&self) -> (DType, Vec<usize>) {
+        (self.dtype, self.shape.clone())
+    }
+
+    /// The array; `None` if the bytes are none of such an array.
+    pub(crate) fn leaf(&self) -> Option<LeafRef<'_>> {
+        LeafRef::coded(&self.bytes, self.dtype, &self.shape, &self.strides)
+    }
+}
+
+fn octets<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+    if to.is_human_readable() {
+        let numbers: Vec<String> = bytes.iter().map(u8::to_string).collect();
+        to.serialize_str(&numbers.join(" "))
+    } else {
+        to.serialize_bytes(bytes)
+    }
+}
+
+fn from_octets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    if !from.is_human_readable() {
+        return Bytes::deserialize(from).map(|bytes| bytes.0);
+    }
+    let text = String::deserialize(from)?;
+    let byte = |number: &str| {
+        number.parse().map_err(|_| D::Error::custom(format_args!("`{number}` is no whole number from 0 to 255")))
+    };
+    text.split_ascii_whitespace().map(byte).collect()
 }
 
 /// Bytes as such, where a format has them.

@@ -5,7 +5,7 @@ mod leaves;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::array::Array;
+pub(crate) use self::array::{Array, Coded};
 pub(crate) use self::leaves::Leaves;
 #[cfg(feature = "checkpoint")]
 pub(crate) use self::leaves::fits_in_memory;
@@ -74,6 +74,7 @@ pub(crate) enum Datum {
     Scalar(#[serde(with = "exact")] f64),
     Key(#[serde(with = "whole")] u64),
     Array(Array),
+    Coded(Coded),
 }
 
 impl PartialEq for Datum {
@@ -84,6 +85,7 @@ impl PartialEq for Datum {
             // Of the same bits, NaN or not.
             (Datum::Scalar(a), Datum::Scalar(b)) => a.to_bits() == b.to_bits(),
             (Datum::Array(a), Datum::Array(b)) => a == b,
+            (Datum::Coded(a), Datum::Coded(b)) => a == b,
             _ => false,
         }
     }
@@ -98,6 +100,7 @@ impl Entry {
             Datum::Scalar(_) => (Kind::Scalar, None),
             Datum::Key(_) => (Kind::Key, None),
             Datum::Array(array) => (Kind::Moment, Some((array.dtype, array.shape.clone()))),
+            Datum::Coded(array) => (Kind::Moment, Some(array.what())),
         };
         ItemSpec { name, kind, array }
     }
@@ -111,6 +114,12 @@ impl Datum {
             Datum::Flag(flag) => Single::Flag(*flag),
             Datum::Scalar(scalar) => Single::Scalar(*scalar),
             Datum::Key(key) => Single::Key(*key),
+            Datum::Coded(array) => {
+                let (ItemMut::Array(mut leaf), Some(from)) = (into, array.leaf()) else { return false };
+                let fits = leaf.shape() == from.shape();
+                fits.then(|| leaf.copy_from(&from));
+                return fits;
+            }
             Datum::Array(array) => {
                 let ItemMut::Array(mut leaf) = into else { return false };
                 let mut rest = &array.bytes[..];

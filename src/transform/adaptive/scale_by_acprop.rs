@@ -78,7 +78,7 @@ pub struct AcpropScalars<C> {
 }
 
 impl Rule for ScaleByAcprop {
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::not_negative("nu")];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AcpropScalars<C>;
 

@@ -62,7 +62,7 @@ pub struct AdadeltaScalars<C> {
 }
 
 impl Rule for ScaleByAdadelta {
-    const SLOTS: &'static [&'static str] = &["e_g", "e_x"];
+    const SLOTS: &'static [Slot] = &[Slot::not_negative("e_g"), Slot::not_negative("e_x")];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdadeltaScalars<C>;
 

@@ -88,7 +88,7 @@ pub struct AdamScalars<C> {
 }
 
 impl Rule for ScaleByAdam {
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::not_negative("nu")];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdamScalars<C>;
 

@@ -71,7 +71,7 @@ pub struct AdamaxScalars<C> {
 }
 
 impl Rule for ScaleByAdamax {
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::not_negative("nu")];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdamaxScalars<C>;
 

@@ -88,7 +88,7 @@ pub struct AdanScalars<C> {
 }
 
 impl Rule for ScaleByAdan {
-    const SLOTS: &'static [&'static str] = &["m", "v", "n", "g"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("m"), Slot::signed("v"), Slot::not_negative("n"), Slot::signed("g")];
     type Slots<C: Real> = [C; 4];
     type Scalars<C: Real> = AdanScalars<C>;
 

@@ -87,7 +87,7 @@ pub struct AdemamixScalars<C> {
 }
 
 impl Rule for ScaleByAdemamix {
-    const SLOTS: &'static [&'static str] = &["m1", "m2", "nu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("m1"), Slot::signed("m2"), Slot::not_negative("nu")];
     type Slots<C: Real> = [C; 3];
     type Scalars<C: Real> = AdemamixScalars<C>;
 

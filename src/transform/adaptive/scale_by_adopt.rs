@@ -157,7 +157,7 @@ pub struct AdoptScalars<C> {
 }
 
 impl Rule for ScaleByAdopt {
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::not_negative("nu")];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdoptScalars<C>;
 

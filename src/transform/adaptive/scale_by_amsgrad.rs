@@ -87,7 +87,7 @@ pub struct AmsgradScalars<C> {
 }
 
 impl Rule for ScaleByAmsgrad {
-    const SLOTS: &'static [&'static str] = &["mu", "nu", "nu_max"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::not_negative("nu"), Slot::not_negative("nu_max")];
     type Slots<C: Real> = [C; 3];
     type Scalars<C: Real> = AmsgradScalars<C>;
 

@@ -79,7 +79,7 @@ pub struct BeliefScalars<C> {
 }
 
 impl Rule for ScaleByBelief {
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::not_negative("nu")];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = BeliefScalars<C>;
 

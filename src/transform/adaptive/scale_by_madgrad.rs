@@ -85,7 +85,7 @@ pub struct MadgradScalars<C> {
 }
 
 impl Rule for ScaleByMadgrad {
-    const SLOTS: &'static [&'static str] = &["grad_sum_sq", "s", "x0"];
+    const SLOTS: &'static [Slot] = &[Slot::not_negative("grad_sum_sq"), Slot::exact("s"), Slot::exact("x0")];
     const READS_PARAMS: bool = true;
     type Slots<C: Real> = [C; 3];
     type Scalars<C: Real> = MadgradScalars<C>;

@@ -90,7 +90,7 @@ pub struct RadamScalars<C> {
 }
 
 impl Rule for ScaleByRadam {
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::not_negative("nu")];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = RadamScalars<C>;
 

@@ -77,7 +77,7 @@ pub struct RmsScalars<C> {
 }
 
 impl Rule for ScaleByRms {
-    const SLOTS: &'static [&'static str] = &["nu"];
+    const SLOTS: &'static [Slot] = &[Slot::not_negative("nu")];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = RmsScalars<C>;
 

@@ -57,7 +57,7 @@ part! {
 }
 
 impl Rule for ScaleByRss {
-    const SLOTS: &'static [&'static str] = &["sum_of_squares"];
+    const SLOTS: &'static [Slot] = &[Slot::not_negative("sum_of_squares")];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = C;
 

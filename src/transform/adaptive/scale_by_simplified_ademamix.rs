@@ -81,7 +81,7 @@ pub struct SimplifiedAdemamixScalars<C> {
 }
 
 impl Rule for ScaleBySimplifiedAdemamix {
-    const SLOTS: &'static [&'static str] = &["m", "n"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("m"), Slot::not_negative("n")];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = SimplifiedAdemamixScalars<C>;
 

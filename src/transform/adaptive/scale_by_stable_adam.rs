@@ -130,7 +130,7 @@ pub struct StableAdamScalars<C> {
 }
 
 impl TwoPasses for ScaleByStableAdam {
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::not_negative("nu")];
     const FIRST: &'static [Access] = &[Access::Write; 2];
     const READS_PARAMS: [bool; 2] = [true, false];
     const TRANSFORMS: bool = true;

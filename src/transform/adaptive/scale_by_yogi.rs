@@ -81,7 +81,7 @@ pub struct YogiScalars<C> {
 }
 
 impl Rule for ScaleByYogi {
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::not_negative("nu")];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = YogiScalars<C>;
 

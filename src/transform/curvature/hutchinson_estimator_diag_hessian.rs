@@ -94,8 +94,8 @@ fn spacing(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2.0_f64.powi(-10),
         DType::Bf16 => 2.0_f64.powi(-7),
-        DType::F32 => f64::from(f32::EPSILON),
         DType::F64 => f64::EPSILON,
+        _ => f64::from(f32::EPSILON),
     }
 }
 

@@ -150,7 +150,7 @@ impl<H: Stage> Wrapper for ScaleBySophia<H> {
 }
 
 impl<H: Stage> Weighing for ScaleBySophia<H> {
-    const SLOTS: &'static [&'static str] = &["mu", "nu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::signed("nu")];
     const MEETS: bool = true;
     const GIVES_OUT: bool = false;
     const ACCESS: [&'static [Access]; 3] = [&[], &[Access::Write, Access::Read], &[]];

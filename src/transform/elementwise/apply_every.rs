@@ -66,7 +66,7 @@ pub struct ApplyEveryScalars {
 }
 
 impl Rule for ApplyEvery {
-    const SLOTS: &'static [&'static str] = &["sum"];
+    const SLOTS: &'static [Slot] = &[Slot::exact("sum")];
     // What is held back of the rows that are not touched would be due.
     const ROWS: bool = false;
     type Slots<C: Real> = [C; 1];

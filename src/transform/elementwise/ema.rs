@@ -70,7 +70,7 @@ pub struct EmaScalars<C> {
 }
 
 impl Rule for Ema {
-    const SLOTS: &'static [&'static str] = &["ema"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("ema")];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = EmaScalars<C>;
 

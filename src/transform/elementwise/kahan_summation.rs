@@ -69,7 +69,7 @@ part! {
 }
 
 impl RuleWithMemory for KahanSummation {
-    const SLOTS: &'static [&'static str] = &["compensation"];
+    const SLOTS: &'static [Slot] = &[Slot::exact("compensation")];
     const SLOTS_OF_LEAF: bool = true;
     const READS_PARAMS: bool = true;
     type Needs = Nothing;

@@ -56,7 +56,7 @@ part! {
 }
 
 impl Rule for ReduceVariance {
-    const SLOTS: &'static [&'static str] = &["last"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("last")];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = C;
 

@@ -64,7 +64,7 @@ pub struct OptimisticScalars<C> {
 }
 
 impl Rule for ScaleByOptimisticGradient {
-    const SLOTS: &'static [&'static str] = &["previous_gradient"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("previous_gradient")];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = OptimisticScalars<C>;
 

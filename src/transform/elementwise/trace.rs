@@ -62,7 +62,7 @@ part! {
 }
 
 impl Rule for Trace {
-    const SLOTS: &'static [&'static str] = &["trace"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("trace")];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = (C, bool);
 

@@ -11,6 +11,7 @@ use super::WeightDimensionNumbers;
 use super::scale_by_muon::one_matrix;
 use crate::engine::current_isa;
 use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
+use crate::numeric::order::largest_first;
 use crate::numeric::orthogonal::orthogonalize;
 use crate::numeric::symmetric::Symmetric;
 use crate::part::prelude::*;
@@ -237,8 +238,7 @@ impl Eigen {
             let along = self.vectors.iter().skip(j).step_by(n).zip(column).map(|(q, s)| q * s);
             self.values.push((along.sum(), j));
         }
-        // Without a stable sort, which allocates: of equal ones, the first column is first.
-        self.values.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        largest_first(&mut self.values);
         order(&self.values);
         // In the new order, in the place of the matrix, which has been used.
         for (to, (_, j)) in self.matrix.chunks_exact_mut(n.max(1)).zip(&self.values) {

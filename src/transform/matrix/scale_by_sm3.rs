@@ -2,6 +2,7 @@ use core::hint::select_unpredictable;
 use std::sync::Arc;
 
 use crate::engine::{Job, current_isa, dispatch};
+use crate::layout::axes_by_stride;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -94,10 +95,8 @@ struct Layout(Vec<[usize; 2]>);
 impl Layout {
     fn new(leaf: &LeafSpec) -> Layout {
         let shape = leaf.shape();
-        let mut order: Vec<usize> = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
-        order.sort_by_key(|&a| core::cmp::Reverse(leaf.strides()[a]));
         // An axis of length 1 bounds nothing that another does not, but where there is no other.
-        Layout(order.into_iter().map(|a| [shape[a], shape[..a].iter().sum()]).collect())
+        Layout(axes_by_stride(shape, leaf.strides()).into_iter().map(|a| [shape[a], shape[..a].iter().sum()]).collect())
     }
 }
 

@@ -106,7 +106,7 @@ pub struct NovogradRun {
 }
 
 impl TwoPasses for ScaleByNovograd {
-    const SLOTS: &'static [&'static str] = &["mu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu")];
     const SECOND: &'static [Access] = &[Access::Write];
     const READS_PARAMS: [bool; 2] = [false, true];
     type Needs = Nothing;

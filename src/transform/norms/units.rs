@@ -4,6 +4,7 @@ use core::ops::Range;
 
 use crate::element::Real;
 use crate::engine::{Job, sum_tile};
+use crate::layout::axes_by_stride;
 use crate::tree::LeafSpec;
 
 /// How a leaf lies in memory, as seen by its units. Units are numbered in memory order.
@@ -26,10 +27,8 @@ impl Units {
         if leaf.len() == 0 {
             return Units { axes: Vec::new(), count: 0, len: 0 };
         }
-        let mut order: Vec<usize> = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
-        order.sort_by_key(|&a| core::cmp::Reverse(leaf.strides()[a]));
         let mut axes: Vec<(usize, bool)> = Vec::new();
-        for a in order {
+        for a in axes_by_stride(shape, leaf.strides()) {
             match axes.last_mut() {
                 Some((len, kind)) if *kind == within(a) => *len *= shape[a],
                 _ => axes.push((shape[a], within(a))),

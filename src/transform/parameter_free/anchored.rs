@@ -10,7 +10,7 @@ use crate::tree::LeafSpec;
 /// [`second`](crate::engine::TwoPasses::second) gives.
 macro_rules! anchored {
     () => {
-        const SLOTS: &'static [&'static str] = &["init_params"];
+        const SLOTS: &'static [$crate::engine::Slot] = &[$crate::engine::Slot::exact("init_params")];
         const FIRST: &'static [$crate::engine::Access] = &[$crate::engine::Access::Read];
         const READS_PARAMS: [bool; 2] = [true, false];
         type Needs = $crate::needs::Nothing;

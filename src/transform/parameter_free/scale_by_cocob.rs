@@ -63,8 +63,13 @@ part! {
 }
 
 impl Rule for ScaleByCocob {
-    const SLOTS: &'static [&'static str] =
-        &["init_particles", "cumulative_gradients", "scale", "subgradients", "reward"];
+    const SLOTS: &'static [Slot] = &[
+        Slot::exact("init_particles"),
+        Slot::exact("cumulative_gradients"),
+        Slot::not_negative("scale"),
+        Slot::not_negative("subgradients"),
+        Slot::exact("reward"),
+    ];
     const READS_PARAMS: bool = true;
     type Slots<C: Real> = [C; 5];
     type Scalars<C: Real> = C;

@@ -113,7 +113,7 @@ impl<C: Real> LionScalars<C> {
 
 impl RuleWithMemory for ScaleByLion {
     const APART: bool = true;
-    const SLOTS: &'static [&'static str] = &["mu"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("mu")];
     type Needs = Nothing;
     type Memory = ScaleByLionState;
     type Slots<C: Real> = [C; 1];

@@ -91,7 +91,7 @@ pub struct RpropScalars<C> {
 }
 
 impl Rule for ScaleByRprop {
-    const SLOTS: &'static [&'static str] = &["step_sizes", "last_signs"];
+    const SLOTS: &'static [Slot] = &[Slot::not_negative("step_sizes"), Slot::signed("last_signs")];
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = RpropScalars<C>;
 

@@ -14,9 +14,11 @@ pub use state::{BoxedState, ErasedState};
 use state::{Held, held, held_mut};
 
 use crate::arguments::Visit;
+use crate::element::Real;
 use crate::engine::{InitContext, Outcome, Outline, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};
+use crate::program::{ErasedTile, OnTile};
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
@@ -56,6 +58,12 @@ pub fn boxed<T: Stage + Clone + 'static>(transformation: T) -> Boxed<T::Needs> {
     Box::new(transformation)
 }
 
+/// Not inlined, since each transformation is copied by two methods.
+#[inline(never)]
+fn copied<T: Clone>(transformation: &T) -> Box<T> {
+    Box::new(transformation.clone())
+}
+
 /// What a [`Boxed`] transformation can do; implemented for every transformation.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
 pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
@@ -93,6 +101,8 @@ pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
     #[doc(hidden)]
     fn dyn_tile_f64(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f64>);
     #[doc(hidden)]
+    fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile);
+    #[doc(hidden)]
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize;
     #[doc(hidden)]
     fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str));
@@ -116,7 +126,7 @@ impl<N: Needs> Clone for Boxed<N> {
 
 impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformation<N> for T {
     fn dyn_clone(&self) -> Boxed<N> {
-        Box::new(self.clone())
+        copied::<T>(self)
     }
     fn dyn_needs(&self) -> Level {
         self.needs()
@@ -174,6 +184,10 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
         let held = held::<T>(state);
         self.tile(&held.state, held.run(), place, span, tile);
     }
+    fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile) {
+        let held = held::<T>(state);
+        tile.with(InBox { inside: self, state: &held.state, run: held.run(), place, span });
+    }
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize {
         self.state_bytes(&held::<T>(state).state, leaf, at, span)
     }
@@ -197,5 +211,20 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_describe(&self) -> String {
         self.describe()
+    }
+}
+
+/// What is in a box, for an element that is recorded.
+struct InBox<'a, T: Stage> {
+    inside: &'a T,
+    state: &'a T::State,
+    run: &'a T::Run,
+    place: Place,
+    span: Span,
+}
+
+impl<T: Stage> OnTile for InBox<'_, T> {
+    fn run<C: Real>(self, tile: &mut Tile<'_, C>) {
+        self.inside.tile(self.state, self.run, self.place, self.span, tile);
     }
 }

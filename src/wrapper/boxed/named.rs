@@ -1,6 +1,6 @@
 //! Boxes that can be asked for their arguments.
 
-use super::DynTransformation;
+use super::{DynTransformation, copied};
 use crate::arguments::{Arguments, Visit};
 use crate::engine::Stage;
 use crate::needs::{Includes, Needs, Nothing};
@@ -35,7 +35,7 @@ pub trait DynNamed<N = Nothing>: DynTransformation<N> {
 
 impl<N: Needs + Includes<T::Needs>, T: Arguments + Stage + Clone + 'static> DynNamed<N> for T {
     fn dyn_clone_named(&self) -> Named<N> {
-        Box::new(self.clone())
+        copied::<T>(self)
     }
     fn dyn_name(&self) -> &'static str {
         self.name()

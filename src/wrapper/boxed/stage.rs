@@ -8,6 +8,7 @@ use crate::element::{ByReal, Real};
 use crate::engine::{InitContext, Outcome, Outline, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
+use crate::program::ErasedTile;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
@@ -30,6 +31,12 @@ impl<'a, 't, N> ByReal for DynTile<'a, 't, N> {
 
     fn double(self, tile: &mut Tile<'_, f64>) {
         self.inside.dyn_tile_f64(self.state, self.place, self.span, tile);
+    }
+
+    fn recorded<C: Real>(self, tile: &mut Tile<'_, C>, number: fn(C) -> u32, line: fn(u32) -> C) {
+        ErasedTile::of(tile, number, line, |tile| {
+            self.inside.dyn_tile_in_record(self.state, self.place, self.span, tile);
+        });
     }
 }
 
@@ -96,9 +103,7 @@ macro_rules! boxed_stage {
 
             fn tile<C: Real>(&self, state: &BoxedState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
                 let job = DynTile { inside: &**self, state: &*state.0, place, span, tile: PhantomData };
-                if C::split(job, tile).is_none() {
-                    C::refuse("it is in a box, in which it is compiled for numbers only");
-                }
+                C::split(job, tile);
             }
 
             fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}

@@ -94,7 +94,7 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
 }
 
 impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
-    const SLOTS: &'static [&'static str] = &["accumulator"];
+    const SLOTS: &'static [Slot] = &[Slot::exact("accumulator")];
     const BEFORE: bool = true;
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Taking<C>;

@@ -6,7 +6,7 @@ mod naive;
 mod optimizers;
 mod problems;
 
-use gradchain::part::{Clock, OneElement, Part, Rule};
+use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
 use gradchain::prelude::*;
 use gradchain::{Real, extra};
 
@@ -110,7 +110,7 @@ impl Part for Late {
 }
 
 impl Rule for Late {
-    const SLOTS: &'static [&'static str] = &["late"];
+    const SLOTS: &'static [Slot] = &[Slot::signed("late")];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ();
 

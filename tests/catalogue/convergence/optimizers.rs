@@ -1,7 +1,7 @@
 //! The optimizers that must converge, one to a line.
 
 use gradchain::Real;
-use gradchain::part::{Clock, OneElement, Part, Rule};
+use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
 use gradchain::prelude::*;
 use gradchain::transform::{InitStep, InitialGuess};
 
@@ -135,7 +135,7 @@ impl Part for Square {
 }
 
 impl Rule for Square {
-    const SLOTS: &'static [&'static str] = &[];
+    const SLOTS: &'static [Slot] = &[];
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();
 

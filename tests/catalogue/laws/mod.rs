@@ -17,6 +17,8 @@ mod mini_steps;
 mod neighbours;
 mod nestings;
 mod programs;
+#[cfg(all(feature = "checkpoint", feature = "rayon"))]
+mod quantized;
 mod readings;
 mod replayed;
 #[cfg(feature = "checkpoint")]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use gradchain::program::Interpreter;
+use gradchain::program::{Interpreter, Programs};
 use gradchain::state::{Entry, State, StateWalk};
-use gradchain::{Error, Result};
+use gradchain::{Error, GradientTransformation, Result};
 
 use super::holds;
 use crate::common::registry::{every, registry};
@@ -15,10 +15,10 @@ use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
 /// All that keeps an entry from being programs.
 const REASONS: [&str; 6] = [
     "it works on whole leaves, between passes",
+    "its preconditioning follows from no product",
     "it asks for the loss at other points",
     "what it does to an element depends on where the element is",
     "it looks at stretches of updates, not at one",
-    "it is in a box, in which it is compiled for numbers only",
     "its state begins anew from the parameters",
 ];
 
@@ -80,6 +80,17 @@ fn is_its_programs(entry: &dyn Subject, problem: &Problem) {
 #[test]
 fn every_entry_is_its_programs_or_has_a_reason() {
     holds(is_its_programs, 4);
+}
+
+fn boxes_are_what_is_in_them(entry: &dyn Subject, problem: &Problem) {
+    let shown = |programs: Result<Programs>| programs.map_err(|error| error.to_string());
+    let (inside, boxed) = (entry.programs(&problem.params), entry.boxed().programs(&problem.params));
+    assert_eq!(shown(boxed), shown(inside), "{}", entry.name());
+}
+
+#[test]
+fn every_box_has_the_programs_of_what_is_in_it() {
+    holds(boxes_are_what_is_in_them, 2);
 }
 
 /// Sums over several pieces.

@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 use gradchain::Real;
-use gradchain::part::{Clock, OneElement, Part, Rule};
+use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
 
 #[derive(Clone, Debug)]
 struct Eight;
@@ -13,7 +13,16 @@ impl Part for Eight {
 }
 
 impl Rule for Eight {
-    const SLOTS: &'static [&'static str] = &["a", "b", "c", "d", "e", "f", "g", "h"];
+    const SLOTS: &'static [Slot] = &[
+        Slot::exact("a"),
+        Slot::exact("b"),
+        Slot::exact("c"),
+        Slot::exact("d"),
+        Slot::exact("e"),
+        Slot::exact("f"),
+        Slot::exact("g"),
+        Slot::exact("h"),
+    ];
     type Slots<C: Real> = [C; 8];
     type Scalars<C: Real> = ();
 
@@ -34,7 +43,7 @@ fn main() -> gradchain::Result<()> {
     let mut params = vec![0.0_f32; 3];
     let mut state = Eight.init(&params)?;
     Eight.step(&mut params, &vec![1.0_f32; 3], &mut state)?;
-    for (i, name) in Eight::SLOTS.iter().enumerate() {
+    for (i, name) in Eight::SLOTS.iter().map(|slot| slot.name()).enumerate() {
         let array = state.moment(name).and_then(|moments| moments.get::<f32>(0));
         assert_eq!(array, Some(&[i as f32 + 1.0; 3][..]), "{name}");
     }

@@ -145,6 +145,27 @@ impl Tensors for OnBurn {
         Ok(Tensor::cat(sums, 0))
     }
 
+    fn turn(&self, x: &Tensor<1>, shape: [usize; 4]) -> Option<Result<Tensor<1>>> {
+        Some(Ok(x.clone().reshape(shape).swap_dims(1, 2).reshape([-1])))
+    }
+
+    fn product(
+        &self,
+        x: &Tensor<1>,
+        y: &Tensor<1>,
+        [batch, n, k, m]: [usize; 4],
+        transposed: bool,
+    ) -> Option<Result<Tensor<1>>> {
+        let (x, y) = (x.clone().reshape([batch, n, k]), y.clone());
+        let y = if transposed { y.reshape([batch, m, k]).swap_dims(1, 2) } else { y.reshape([batch, k, m]) };
+        Some(Ok(x.matmul(y).reshape([-1])))
+    }
+
+    fn spread(&self, x: &Tensor<1>, times: usize) -> Option<Result<Tensor<1>>> {
+        let len = x.dims()[0];
+        Some(Ok(x.clone().reshape([len, 1]).expand([len, times]).reshape([-1])))
+    }
+
     fn read(&self, x: &Tensor<1>) -> Result<Vec<f64>> {
         Ok(data(x)?.iter::<f64>().collect())
     }

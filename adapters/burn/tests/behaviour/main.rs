@@ -4,6 +4,7 @@ mod learner;
 mod reference;
 mod replay;
 mod resume;
+mod times;
 mod tree;
 
 use burn::module::{Module, ModuleVisitor, Param};

@@ -47,8 +47,9 @@ use crate::{Vars, of_candle};
 /// # Which optimizers
 ///
 /// Those whose programs can be [told](GradientTransformation::programs), and use operations that candle has: chains of
-/// what works on one element or needs norms. Cube roots, and multiplications and additions that are rounded once, are
-/// not among them. What cannot be done is said by [`init`](Self::init), by name.
+/// what works on one element, needs norms or, as `muon` does, products of matrices; in boxes and from configs too.
+/// Decompositions of matrices, cube roots, and multiplications and additions that are rounded once, are not among them.
+/// What cannot be done is said by [`init`](Self::init), by name.
 ///
 /// # Bits
 ///

@@ -104,6 +104,25 @@ impl Tensors for OnCandle {
         sums().map_err(of_candle)
     }
 
+    fn turn(&self, x: &Tensor, shape: [usize; 4]) -> Option<Result<Tensor>> {
+        let turned = x.reshape(&shape[..]).and_then(|x| x.transpose(1, 2)?.flatten_all());
+        Some(turned.map_err(of_candle))
+    }
+
+    fn product(&self, x: &Tensor, y: &Tensor, [b, n, k, m]: [usize; 4], transposed: bool) -> Option<Result<Tensor>> {
+        let product = || {
+            let y = if transposed { y.reshape((b, m, k))?.t()? } else { y.reshape((b, k, m))? };
+            x.reshape((b, n, k))?.matmul(&y)?.flatten_all()
+        };
+        Some(product().map_err(of_candle))
+    }
+
+    fn spread(&self, x: &Tensor, times: usize) -> Option<Result<Tensor>> {
+        let len = x.elem_count();
+        let spread = x.reshape((len, 1)).and_then(|x| x.broadcast_as((len, times))?.flatten_all());
+        Some(spread.map_err(of_candle))
+    }
+
     fn read(&self, x: &Tensor) -> Result<Vec<f64>> {
         x.to_vec1().map_err(of_candle)
     }

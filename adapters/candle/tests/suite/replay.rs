@@ -3,6 +3,7 @@
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
+use gradchain::transform::{DimensionNumbers, Preconditioning, WeightDimensionNumbers};
 use gradchain_candle::{DeviceState, init, step};
 
 use super::*;
@@ -12,8 +13,8 @@ fn device() -> Device {
     if cfg!(feature = "cuda") { Device::new_cuda(0).expect("a device") } else { Device::Cpu }
 }
 
-const SHAPES: [(&str, &[usize]); 4] =
-    [("layer.bias", &[7]), ("layer.weight", &[130, 200]), ("none", &[0, 2]), ("one", &[])];
+const SHAPES: [(&str, &[usize]); 5] =
+    [("heads", &[6, 3, 8]), ("layer.bias", &[7]), ("layer.weight", &[130, 200]), ("none", &[0, 2]), ("one", &[])];
 
 fn variables(dtype: DType, device: &Device) -> Vars {
     let made = SHAPES.iter().enumerate().map(|(i, (name, dims))| {
@@ -92,6 +93,14 @@ fn chains_of_one_element_have_the_same_bits() {
     has_the_same_bits(inject_hyperparams(adamax(0.01)));
 }
 
+/// What is in boxes is recorded as what is not: chains that are put together at run time, as configs do.
+#[test]
+fn boxes_have_the_same_bits() {
+    let rate = cosine_decay(0.05, 20);
+    let inside = multi_steps(adamw(rate).weight_decay(0.1).mask(Mask::path("**/weight")), 2);
+    has_the_same_bits(chain(vec![boxed(clip(0.5)), boxed(inside)]));
+}
+
 /// Sums are of at most 26 000 squares that are added up in `f64` in another order: relatively they differ by 26 000 ε,
 /// of `f64`, at most, and what follows, in each step, by as much, or by one rounding of the type.
 #[test]
@@ -101,6 +110,27 @@ fn chains_with_sums_differ_by_roundings() {
     {
         for clipped in [apart(&chain((clip_by_global_norm(1.0), sgd(0.1))), dtype, 7), apart(&lars(0.1), dtype, 7)] {
             assert!(clipped <= bound, "{dtype:?}: {clipped:e}");
+        }
+    }
+}
+
+/// A sum of 200 products is off by √200 ε or so, relatively to their sizes, in whatever order it is added up. There are
+/// three in each of 5 iterations, of which each makes a difference 3.45 times as large, and 3 steps.
+#[test]
+fn products_of_matrices_differ_by_roundings() {
+    let heads = WeightDimensionNumbers::tree([("heads", Some(DimensionNumbers::new([0], [-1])))]);
+    let part = || scale_by_muon().weight_dimension_numbers(heads.clone());
+    let matrices = |part| masked(chain((part, scale(-0.1))), Mask::path("heads").or(Mask::path("**/weight")));
+    let parts = [
+        matrices(part().adaptive(true)),
+        matrices(part().preconditioning(Preconditioning::Aol).nesterov(false)),
+        matrices(part().preconditioning(Preconditioning::Schatten).mu_dtype(Some(gradchain::DType::F32))),
+    ];
+    for (dtype, epsilon) in [(DType::F64, f64::EPSILON), (DType::F32, f32::EPSILON.into())] {
+        let bound = (3.0 * 3.0 * 200.0_f64).sqrt() * epsilon * (1..=5).map(|i| 3.45_f64.powi(i)).sum::<f64>();
+        let parts = parts.iter().map(|part| (format!("{part:?}"), apart(part, dtype, 3)));
+        for (name, apart) in parts.chain([("muon".into(), apart(&muon(0.1), dtype, 3))]) {
+            assert!(apart <= bound, "{name} in {dtype:?}: {apart:e} of {bound:e}");
         }
     }
 }
@@ -144,8 +174,9 @@ fn a_run_goes_from_the_cpu_to_the_device_and_back_through_a_file() -> Tested {
 #[test]
 fn what_cannot_be_replayed_is_said_before_the_first_step() {
     let vars = variables(DType::F32, &device());
-    let refused = [DeviceState::init(&muon(0.1), &vars).map(drop), DeviceState::init(&madgrad(0.1), &vars).map(drop)];
-    for (error, name) in refused.into_iter().zip(["muon", "cube_root"]) {
+    let refused =
+        [DeviceState::init(&shampoo(0.1), &vars).map(drop), DeviceState::init(&madgrad(0.1), &vars).map(drop)];
+    for (error, name) in refused.into_iter().zip(["shampoo", "cube_root"]) {
         let error = error.unwrap_err().to_string();
         assert!(error.contains(name), "{error}");
     }
@@ -156,7 +187,7 @@ fn gradients_that_do_not_fit_change_nothing() {
     let vars = variables(DType::F32, &device());
     let (before, optimizer) = (all_bits(&vars), adam(0.1));
     let mut state = DeviceState::init(&optimizer, &vars).unwrap();
-    let bias = vars.iter().next().expect("the first").1.clone();
+    let bias = vars.iter().nth(1).expect("the second").1.clone();
     let other = |dims: &[usize], dtype| Some(tensor(dims, dtype, 0).to_device(&device()).unwrap());
     for (given, found) in [(None, "none"), (other(&[8], DType::F32), "f32 [8]"), (other(&[7], DType::F64), "f64 [7]")] {
         let mut grads = grads(&vars, 0);
@@ -168,7 +199,7 @@ fn gradients_that_do_not_fit_change_nothing() {
     }
     let fewer = Vars::named([("layer.bias", bias)]).unwrap();
     let error = state.step(&optimizer, &fewer, &grads(&vars, 0)).unwrap_err().to_string();
-    assert!(error.contains("must be 4 variables, as the state is for, found 1"), "{error}");
+    assert!(error.contains("must be 5 variables, as the state is for, found 1"), "{error}");
     state.step(&optimizer, &vars, &grads(&vars, 0)).unwrap();
     assert_ne!(all_bits(&vars), before);
 }
@@ -177,7 +208,7 @@ fn gradients_that_do_not_fit_change_nothing() {
 #[test]
 fn only_numbers_and_sums_cross() {
     let vars = variables(DType::F32, &device());
-    for (clip, pieces) in [(None, 0), (Some(clip_by_global_norm(1.0)), 1 + 2 + 1)] {
+    for (clip, pieces) in [(None, 0), (Some(clip_by_global_norm(1.0)), 1 + 1 + 2 + 1)] {
         let optimizer = chain((clip, adamw(cosine_decay(0.05, 20))));
         let mut state = DeviceState::init(&optimizer, &vars).unwrap();
         let before = state.traffic();
@@ -186,7 +217,7 @@ fn only_numbers_and_sums_cross() {
         let after = state.traffic();
         assert_eq!(after.to_host - before.to_host, steps * 8 * pieces);
         assert!(after.to_device - before.to_device <= steps * 8 * 20, "twenty numbers: {after:?} {before:?}");
-        let arrays = 2 * 4 * (7 + 130 * 200 + 1);
+        let arrays = 2 * 4 * (6 * 3 * 8 + 7 + 130 * 200 + 1);
         assert_eq!((before.to_device, before.to_host), (arrays, 0), "the arrays, when the state was made");
     }
 }

@@ -88,6 +88,7 @@ impl Kernel {
 ///
 /// If the language cannot say it.
 pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -> Result<Kernel> {
+    leaf.must_be_of_elements()?;
     let LeafProgram { program, dtype, .. } = leaf;
     let given = |op: &Op| program.lines().iter().any(|(line, _)| line == op);
     let mut bindings = Vec::new();

@@ -1,6 +1,6 @@
 //! What wrappers do to elements themselves.
 
-use super::super::super::{Sums, Term, Tile};
+use super::super::super::{Slot, Sums, Term, Tile};
 use super::super::SlotArray;
 use super::super::loops::{Access, OnElement};
 use super::super::state::Arrays;
@@ -72,8 +72,8 @@ pub enum WithArithmetic {}
 ///
 /// The arrays in [`SLOTS`](Arithmetic::SLOTS).
 pub trait Arithmetic: Wrapper {
-    /// The names of the state arrays, as many as [`Slots`](Arithmetic::Slots) has; at most 8.
-    const SLOTS: &'static [&'static str] = &[];
+    /// The state arrays, by name, as many as [`Slots`](Arithmetic::Slots) has; at most 8.
+    const SLOTS: &'static [Slot] = &[];
     /// Whether it does something to each element before what is inside.
     const BEFORE: bool = false;
     /// Whether it does something to each element after what is inside.
@@ -135,7 +135,7 @@ pub trait Arithmetic: Wrapper {
 #[doc(hidden)]
 #[allow(missing_docs, reason = "each is what has the same name in `Arithmetic`")]
 pub trait Own<P: Wrapper> {
-    const SLOTS: &'static [&'static str] = &[];
+    const SLOTS: &'static [Slot] = &[];
     const BEFORE: bool = false;
     const AFTER: bool = false;
     const REWRITES: [bool; 2] = [true, false];
@@ -208,7 +208,7 @@ impl<P: Wrapper> Own<P> for NoArithmetic {
 }
 
 impl<P: Arithmetic> Own<P> for WithArithmetic {
-    const SLOTS: &'static [&'static str] = P::SLOTS;
+    const SLOTS: &'static [Slot] = P::SLOTS;
     const BEFORE: bool = P::BEFORE;
     const AFTER: bool = P::AFTER;
     const REWRITES: [bool; 2] = P::REWRITES;

@@ -11,7 +11,7 @@ pub use arithmetic::{Arithmetic, AroundWithArithmetic, NoArithmetic, WithArithme
 pub use weighing::{AroundWithSums, Weighing, WithSums};
 
 use super::super::stage::is_among;
-use super::super::{InitContext, Outcome, Stage, StepContext};
+use super::super::{Codes, InitContext, Outcome, Stage, StepContext};
 use super::Part;
 use crate::element::Real;
 use crate::error::Result;
@@ -128,6 +128,12 @@ pub trait Wrapper: Holds {
     /// Whether a leaf without a gradient [rests](Wrapper::RESTS).
     #[doc(hidden)]
     const SKIPS_ABSENT: bool = false;
+
+    /// The codes that the state inside is in, if it is in 8 bits.
+    #[doc(hidden)]
+    fn codes(&self) -> Option<Codes> {
+        None
+    }
 
     /// What is inside, as it is in this step; usually the same.
     fn inner_now<'a>(&'a self, memory: &'a Self::Memory) -> &'a Self::Inner {

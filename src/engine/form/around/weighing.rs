@@ -1,6 +1,6 @@
 //! Wrappers that add up over all elements, and do something to the updates when they have seen them all.
 
-use super::super::super::{Sums, Term, Tile};
+use super::super::super::{Slot, Sums, Term, Tile};
 use super::super::SlotArray;
 use super::super::loops::{Access, MOST_SUMS, OnElement, add_sums, each_beside};
 use super::super::state::Arrays;
@@ -91,8 +91,8 @@ pub enum WithSums {}
 /// inside has passes of its own, a copy of the gradients is kept meanwhile, which is no part of the state. It fuses
 /// with what is inside and with its neighbours if it has no state arrays, takes nothing in, and gives out.
 pub trait Weighing: Wrapper {
-    /// The names of the state arrays, as many as [`Slots`](Weighing::Slots) has; at most 8.
-    const SLOTS: &'static [&'static str] = &[];
+    /// The state arrays, by name, as many as [`Slots`](Weighing::Slots) has; at most 8.
+    const SLOTS: &'static [Slot] = &[];
     /// Whether it rewrites what comes out, given the gradient.
     const MEETS: bool = false;
     /// Whether it rewrites the updates when it has seen all. If not, [`weigh`](Weighing::weigh) comes at the end of the
@@ -176,7 +176,7 @@ const fn measured<P: Weighing>() -> usize {
 }
 
 impl<P: Weighing> Own<P> for WithSums {
-    const SLOTS: &'static [&'static str] = P::SLOTS;
+    const SLOTS: &'static [Slot] = P::SLOTS;
     const AFTER: bool = P::MEETS;
     const TAKES_IN: bool = taken_in::<P>() > 0;
     const MEETS: bool = P::MEETS;

@@ -305,6 +305,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             params: &work.params,
             point: None,
             by_leaf: false,
+            codes: at.codes,
             whole: None,
         };
         let base_optimizer_state = self.base_optimizer.init_state(&within)?;

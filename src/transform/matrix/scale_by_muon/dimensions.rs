@@ -82,6 +82,9 @@ pub(super) struct Layout {
     pub(super) matrices: Vec<usize>,
     pub(super) down: Vec<usize>,
     pub(super) along: Vec<usize>,
+    /// What brings the leaf's elements, as they lie, into the order matrix by matrix and row by row: one after the
+    /// other, arrays `[a, b, c, d]` that become `[a, c, b, d]`.
+    pub(super) turns: Vec<[usize; 4]>,
 }
 
 /// How many rows and columns the matrices of a leaf have, in that order, if it has any.
@@ -104,18 +107,23 @@ pub(super) fn layouts(
                 return Ok(None);
             }
             let axes = numbers.of(leaf).and_then(|numbers| numbers.axes(leaf));
-            let Some([mut down, mut along]) = axes else {
+            let Some(axes) = axes else {
                 let expected = "such that each leaf has axes for rows and others for columns";
                 return Err(Error::argument(what, "weight_dimension_numbers", expected, format!("the leaf `{leaf}`")));
             };
-            let others: Vec<usize> = (0..leaf.ndim()).filter(|a| !down.contains(a) && !along.contains(a)).collect();
-            if size(leaf, &down) > size(leaf, &along) {
-                core::mem::swap(&mut down, &mut along);
-            }
-            let [matrices, down, along] = [others, down, along].map(|axes| places(leaf, &axes));
-            Ok(Some(Layout { matrices, down, along }))
+            Ok(Some(layout(leaf, axes)))
         })
         .collect()
+}
+
+fn layout(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> Layout {
+    let others: Vec<usize> = (0..leaf.ndim()).filter(|a| !down.contains(a) && !along.contains(a)).collect();
+    if size(leaf, &down) > size(leaf, &along) {
+        core::mem::swap(&mut down, &mut along);
+    }
+    let turns = turns(leaf, &[&others[..], &down, &along].concat());
+    let [matrices, down, along] = [others, down, along].map(|axes| places(leaf, &axes));
+    Layout { matrices, down, along, turns }
 }
 
 /// Where the rows and the columns of a leaf that is one matrix lie: element `[i, j]` at the sum of both places. `None`
@@ -139,6 +147,23 @@ pub(crate) fn one_matrix(
 
 fn size(leaf: &LeafSpec, axes: &[usize]) -> usize {
     axes.iter().map(|&a| leaf.shape()[a]).product()
+}
+
+/// How the axes of a leaf, as they lie, come into another order.
+fn turns(leaf: &LeafSpec, order: &[usize]) -> Vec<[usize; 4]> {
+    let mut lie: Vec<usize> = (0..leaf.ndim()).collect();
+    lie.sort_by_key(|a| core::cmp::Reverse(leaf.strides()[*a]));
+    let mut turns = Vec::new();
+    for (to, axis) in order.iter().enumerate() {
+        let from = to + lie[to..].iter().position(|a| a == axis).expect("an order has each axis once");
+        let shape =
+            [size(leaf, &lie[..to]), size(leaf, &lie[to..from]), size(leaf, &[*axis]), size(leaf, &lie[from + 1..])];
+        lie[to..=from].rotate_right(1);
+        if shape[1] > 1 && shape[2] > 1 {
+            turns.push(shape);
+        }
+    }
+    turns
 }
 
 /// Where the elements along some axes lie, the last axis fastest. None, however long the axes are, of a leaf without
@@ -187,5 +212,47 @@ impl FromRecipe for DimensionNumbers {
         let fields = node.fields(&["reduction_axis", "output_axis"])?;
         let axes = |name| fields.required::<OneOrMore<isize>>(name).map(|axes| axes.0);
         Ok(DimensionNumbers::new(axes("reduction_axis")?, axes("output_axis")?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Structure;
+    use ndarray::{ArrayD, ShapeBuilder};
+
+    fn turned(x: &[usize], [a, b, c, d]: [usize; 4]) -> Vec<usize> {
+        let at = |i: usize| {
+            let (last, i) = (i % d, i / d);
+            let (second, i) = (i % b, i / b);
+            let (third, first) = (i % c, i / c);
+            ((first * b + second) * c + third) * d + last
+        };
+        (0..a * b * c * d).map(|i| x[at(i)]).collect()
+    }
+
+    #[test]
+    fn turns_bring_elements_into_the_order_of_their_places() {
+        let shapes: [(&[usize], &[usize], &[usize]); 7] = [
+            (&[3, 5], &[0], &[1]),
+            (&[5, 3], &[0], &[1]),
+            (&[6, 3, 8], &[0], &[2]),
+            (&[2, 3, 4, 5], &[0, 1, 2], &[3]),
+            (&[2, 3, 4, 5], &[3, 1], &[0]),
+            (&[4, 1, 3], &[2], &[1]),
+            (&[1, 1], &[0], &[1]),
+        ];
+        for (shape, rows, columns) in shapes {
+            for leaf in [ArrayD::<f32>::zeros(shape), ArrayD::zeros(shape.f())] {
+                let structure = Structure::of(&leaf).unwrap();
+                let layout = layout(&structure.leaves()[0], [rows.into(), columns.into()]);
+                let lie: Vec<usize> = (0..leaf.len()).collect();
+                let made = layout.turns.iter().fold(lie, |x, shape| turned(&x, *shape));
+                let Layout { matrices, down, along, .. } = &layout;
+                let rows_of = |at: &usize| down.iter().map(move |i| at + i).collect::<Vec<_>>();
+                let places = matrices.iter().flat_map(rows_of).flat_map(|at| along.iter().map(move |j| at + j));
+                assert_eq!(made, places.collect::<Vec<_>>(), "{shape:?}, {rows:?}, {columns:?}");
+            }
+        }
     }
 }

@@ -1,11 +1,13 @@
 mod dimensions;
 mod newton_schulz;
+mod remote;
 
 use std::sync::Arc;
 
 use self::dimensions::{Layout, layouts};
 use self::newton_schulz::Scratch;
 use crate::element::{Element, convert, with_dtype};
+use crate::engine::{Line, RemoteLeaf};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -131,6 +133,7 @@ impl ScaleByMuon {
 
 impl WholeTreeTransformation for ScaleByMuon {
     const BY_LEAF: bool = true;
+    const REMOTE: bool = true;
     type State = ScaleByMuonState;
     type Needs = Nothing;
 
@@ -215,5 +218,9 @@ impl LeafVisitor for Orthogonalize<'_> {
             let dual_norm = C::of(dual_norm);
             leaf.u.iter_mut().for_each(|u| *u *= dual_norm);
         }
+    }
+
+    fn visit_remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
+        self.remote(leaf, on)
     }
 }

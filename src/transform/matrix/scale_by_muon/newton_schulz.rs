@@ -124,7 +124,38 @@ impl Preconditioning {
 }
 
 /// The least that the last two methods divide by, before the root.
-const LEAST: f64 = 1e-8;
+pub(super) const LEAST: f64 = 1e-8;
+
+/// A matrix `x`, or several at once, wherever they are.
+pub(super) trait Matrices {
+    /// Divides `x` by its norm, if the method takes one.
+    fn begin(&mut self, preconditioning: Preconditioning);
+    /// `a ← x·xᵀ`
+    fn gram(&mut self);
+    /// Scales the rows of `x`, and `a` with them, where that was not done before.
+    fn precondition(&mut self, preconditioning: Preconditioning);
+    /// `s ← of_gram·a + of_square·a²`
+    fn polynomial(&mut self, of_gram: f64, of_square: f64);
+    /// `x ← of_x·x + s·x`
+    fn multiply(&mut self, of_x: f64);
+}
+
+/// Brings the singular values near 1.
+pub(super) fn iterate(
+    on: &mut impl Matrices,
+    coeffs: impl Iterator<Item = [f64; 3]>,
+    preconditioning: Preconditioning,
+) {
+    on.begin(preconditioning);
+    for (step, [a, b, c]) in coeffs.enumerate() {
+        on.gram();
+        if step == 0 {
+            on.precondition(preconditioning);
+        }
+        on.polynomial(b, c);
+        on.multiply(a);
+    }
+}
 
 /// Room for matrices, for both compute types. A copy of a state starts with none.
 #[derive(Debug, Default)]
@@ -180,20 +211,11 @@ impl Scratch {
         let Some(room) = room.downcast_mut::<Room<C>>() else {
             unreachable!("there is room for each compute type");
         };
-        let (isa, size) = (current_isa(), [layout.down.len(), layout.along.len()]);
+        let size = [layout.down.len(), layout.along.len()];
         room.resize(size);
         let places = || layout.down.iter().flat_map(|i| layout.along.iter().map(move |j| at + i + j));
         room.x.iter_mut().zip(places()).for_each(|(x, place)| *x = u[place]);
-        let norm = match preconditioning {
-            Preconditioning::Frobenius => Some(sum_of_squares(&room.x).sqrt()),
-            Preconditioning::Spectral => Some(self.wide.spectral_norm(&room.x, size)),
-            Preconditioning::Aol | Preconditioning::Schatten => None,
-        };
-        if let Some(norm) = norm {
-            let norm = C::of(norm + eps);
-            room.x.iter_mut().for_each(|x| *x /= norm);
-        }
-        room.iterate(isa, size, coeffs, preconditioning);
+        iterate(&mut Here { room, wide: &mut self.wide, isa: current_isa(), size, eps }, coeffs, preconditioning);
         let mut product = 0.0;
         for (x, place) in room.x.iter().zip(places()) {
             product += u[place].as_f64() * x.as_f64();
@@ -227,57 +249,73 @@ impl<C: Real> Room<C> {
         self.a.resize(n * n, C::zero());
         self.squared.resize(n * n, C::zero());
     }
+}
 
-    fn iterate(
-        &mut self,
-        isa: Isa,
-        [n, m]: [usize; 2],
-        coeffs: impl Iterator<Item = [f64; 3]>,
-        preconditioning: Preconditioning,
-    ) {
-        for (step, coeffs) in coeffs.enumerate() {
-            let [a, b, c] = coeffs.map(C::of);
-            let x = matrix(&self.x, n, m);
-            symmetric_matmul(x, x.reversed_axes(), &mut self.a);
-            if step == 0 {
-                self.precondition(n, preconditioning);
-            }
-            let gram = matrix(&self.a, n, n);
-            symmetric_matmul(gram, gram, &mut self.squared);
-            // b·A + c·A²
-            dispatch(isa, Mix { of_x: b, x: &self.a, of_y: c, y: &mut self.squared });
-            matmul(matrix(&self.squared, n, n), matrix(&self.x, n, m), &mut self.product);
-            dispatch(isa, Mix { of_x: a, x: &self.x, of_y: C::one(), y: &mut self.product });
-            core::mem::swap(&mut self.x, &mut self.product);
-        }
+/// A matrix in memory.
+struct Here<'a, C> {
+    room: &'a mut Room<C>,
+    wide: &'a mut Wide,
+    isa: Isa,
+    size: [usize; 2],
+    eps: f64,
+}
+
+impl<C: Real> Matrices for Here<'_, C> {
+    fn begin(&mut self, preconditioning: Preconditioning) {
+        let norm = match preconditioning {
+            Preconditioning::Frobenius => sum_of_squares(&self.room.x).sqrt(),
+            Preconditioning::Spectral => self.wide.spectral_norm(&self.room.x, self.size),
+            Preconditioning::Aol | Preconditioning::Schatten => return,
+        };
+        let norm = C::of(norm + self.eps);
+        self.room.x.iter_mut().for_each(|x| *x /= norm);
     }
 
-    /// Scales the rows of `x`, and `a = x·xᵀ` with them, where that was not done before.
-    fn precondition(&mut self, n: usize, preconditioning: Preconditioning) {
-        let m = self.x.len() / n.max(1);
+    fn gram(&mut self) {
+        let [n, m] = self.size;
+        let x = matrix(&self.room.x, n, m);
+        symmetric_matmul(x, x.reversed_axes(), &mut self.room.a);
+    }
+
+    fn polynomial(&mut self, of_gram: f64, of_square: f64) {
+        let (Room { a, squared, .. }, n) = (&mut *self.room, self.size[0]);
+        let gram = matrix(a, n, n);
+        symmetric_matmul(gram, gram, squared);
+        dispatch(self.isa, Mix { of_x: C::of(of_gram), x: a, of_y: C::of(of_square), y: squared });
+    }
+
+    fn multiply(&mut self, of_x: f64) {
+        let (Room { x, squared, product, .. }, [n, m]) = (&mut *self.room, self.size);
+        matmul(matrix(squared, n, n), matrix(x, n, m), product);
+        dispatch(self.isa, Mix { of_x: C::of(of_x), x, of_y: C::one(), y: product });
+        core::mem::swap(x, product);
+    }
+
+    fn precondition(&mut self, preconditioning: Preconditioning) {
+        let (Room { x, a, squared, .. }, [n, m]) = (&mut *self.room, self.size);
         let factor = |squared: f64| 1.0 / (if squared < LEAST { LEAST } else { squared }).sqrt();
         match preconditioning {
             Preconditioning::Frobenius | Preconditioning::Spectral => {}
             Preconditioning::Aol => {
                 // The diagonal of the result lies where its factors are read from last.
                 for i in 0..n {
-                    let sum = sum_tile(&self.a[i * n..][..n], |a| a.as_f64().abs());
-                    self.squared[i] = C::of(factor(sum));
+                    let sum = sum_tile(&a[i * n..][..n], |a| a.as_f64().abs());
+                    squared[i] = C::of(factor(sum));
                 }
                 for i in 0..n {
-                    let row = self.squared[i];
-                    self.x[i * m..][..m].iter_mut().for_each(|x| *x *= row);
-                    let line = self.a[i * n..][..n].iter_mut().zip(&self.squared);
+                    let row = squared[i];
+                    x[i * m..][..m].iter_mut().for_each(|x| *x *= row);
+                    let line = a[i * n..][..n].iter_mut().zip(&*squared);
                     // The factors first: their product is the same for `[i, j]` and `[j, i]`, so that `a` stays
                     // symmetric.
                     line.for_each(|(a, col)| *a *= row * *col);
                 }
             }
             Preconditioning::Schatten => {
-                let factor = factor(sum_of_squares(&self.a).sqrt());
+                let factor = factor(sum_of_squares(a).sqrt());
                 let (once, twice) = (C::of(factor), C::of(factor * factor));
-                self.x.iter_mut().for_each(|x| *x *= once);
-                self.a.iter_mut().for_each(|a| *a *= twice);
+                x.iter_mut().for_each(|x| *x *= once);
+                a.iter_mut().for_each(|a| *a *= twice);
             }
         }
     }

@@ -1,0 +1,60 @@
+//! One step of AdamW on one leaf of `f32` with its state in fewer bits, against the same with state in `f32`.
+//!
+//! `cargo bench --bench states --features half` prints, for each instruction set that the CPU has, the median of the
+//! ratios of runs that take turns, on one thread; and the bytes of state for each parameter.
+#![allow(missing_docs, reason = "a program")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use gradchain::prelude::*;
+use gradchain::{DType, Isa, detected_isa, force_isa};
+
+const ELEMENTS: usize = 10_000_000;
+const PAIRS: usize = 15;
+
+fn main() -> gradchain::Result<()> {
+    let plain = || adamw(1e-3);
+    for isa in [Isa::Avx512, Isa::Avx2, Isa::Baseline].into_iter().filter(|isa| *isa <= detected_isa()) {
+        force_isa(Some(isa));
+        against("roots", isa, plain(), quantized(plain()))?;
+        against("logarithms", isa, plain(), quantized(plain()).logarithmic(true))?;
+        #[cfg(feature = "half")]
+        against("mu in bf16", isa, plain(), plain().mu_dtype(DType::Bf16))?;
+    }
+    force_isa(None);
+    Ok(())
+}
+
+fn against<A, B>(name: &str, isa: Isa, single: A, few: B) -> gradchain::Result<()>
+where
+    A: GradientTransformation<Needs = Nothing>,
+    B: GradientTransformation<Needs = Nothing>,
+{
+    let mut params = vec![0.5_f32; ELEMENTS];
+    let gradient: Vec<f32> = (0..ELEMENTS).map(|i| (i as f32 * 0.618).sin() * 1e-2).collect();
+    let (mut of_single, mut of_few) = (single.init(&params)?, few.init(&params)?);
+    let (mut ratios, mut times) = (Vec::new(), Vec::new());
+    for pair in 0..PAIRS + 2 {
+        let start = Instant::now();
+        single.step(&mut params, &gradient, &mut of_single)?;
+        let plain = start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        few.step(&mut params, &gradient, &mut of_few)?;
+        let coded = start.elapsed().as_secs_f64();
+        // The first two touch pages for the first time.
+        if pair >= 2 {
+            ratios.push(coded / plain);
+            times.push(plain);
+        }
+    }
+    black_box(&params);
+    let median = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let bytes = of_few.schema().size().total_bytes() as f64 / ELEMENTS as f64;
+    let (ratio, single) = (median(&mut ratios), median(&mut times) / ELEMENTS as f64 * 1e9);
+    println!("states {name} isa={isa:?} ratio={ratio:.3} f32_ns_per_element={single:.4} state_bytes={bytes:.3}");
+    Ok(())
+}

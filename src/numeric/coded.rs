@@ -1,0 +1,368 @@
+//! Numbers in 8 bits: blocks of 256, each with the size of its largest number as an `f32` before the codes.
+//!
+//! Whatever a code cannot say exactly goes to one of the two codes next to it, with chances in proportion to how near
+//! they are, in the root where codes are roots: a mean that takes in a thousandth of a square each step would never come
+//! down again if it were always rounded to the nearest. The chances are drawn from the last bits of the number itself,
+//! and its place. So no key is needed, the result is the same on each machine, and a number that a code says exactly
+//! stays as it is.
+
+use core::marker::PhantomData;
+
+use super::isa::{Isa, Job, dispatch};
+use crate::element::{CODED_BLOCK as BLOCK, CODED_SCALE as SCALE, DType};
+
+/// One block: its scale and its codes.
+type Block = [u8; BLOCK + SCALE];
+
+/// How numbers of a block become codes.
+trait Code: Copy {
+    /// The least that a scale can be, so that what is worked out from it is a normal number.
+    const LEAST: f32;
+    fn of(scale: f32) -> Self;
+    fn decode(self, code: u8) -> f32;
+    /// Nothing, for what cannot be negative and is.
+    fn encode(self, x: f32, place: usize) -> u32;
+}
+
+/// Where in a step between two codes rounding goes up: 8 bits, of the number and its place in the block. Of numbers with
+/// few bits the upper ones count too. All places of a block together have each of the 256 once, so that of equal numbers
+/// as many go up as should.
+#[inline(always)]
+fn chance(x: f32, place: usize) -> u32 {
+    (x.to_bits() ^ x.to_bits() >> 15 ^ (place as u32).wrapping_mul(167)) & 0xff
+}
+
+/// The whole number that is nearest to `x`, which is not negative and less than 2²².
+#[inline(always)]
+fn whole(x: f32) -> u32 {
+    (x + 8_388_608.0).to_bits() & 0x7f_ffff
+}
+
+/// `scale·(k/127)²` with the sign of `k`.
+#[derive(Clone, Copy)]
+struct Root {
+    scale: f32,
+    inverse: f32,
+}
+
+impl Code for Root {
+    const LEAST: f32 = f32::MIN_POSITIVE;
+    #[inline(always)]
+    fn of(scale: f32) -> Root {
+        Root { scale, inverse: 1.0 / scale }
+    }
+    #[inline(always)]
+    fn decode(self, code: u8) -> f32 {
+        let root = f32::from(code as i8) * (1.0 / 127.0);
+        root * root.abs() * self.scale
+    }
+    #[inline(always)]
+    fn encode(self, x: f32, place: usize) -> u32 {
+        let size = (whole((x.abs() * self.inverse).sqrt() * (127.0 * 256.0)) + chance(x, place)) >> 8;
+        let sign = (x.to_bits() as i32 >> 31) as u32;
+        (size ^ sign).wrapping_sub(sign)
+    }
+}
+
+/// `scale·(k/255)⁴`.
+#[derive(Clone, Copy)]
+struct FourthRoot {
+    scale: f32,
+    inverse: f32,
+}
+
+impl Code for FourthRoot {
+    const LEAST: f32 = f32::MIN_POSITIVE;
+    #[inline(always)]
+    fn of(scale: f32) -> FourthRoot {
+        FourthRoot { scale, inverse: 1.0 / scale }
+    }
+    #[inline(always)]
+    fn decode(self, code: u8) -> f32 {
+        let root = f32::from(code) * (1.0 / 255.0);
+        let square = root * root;
+        square * square * self.scale
+    }
+    #[inline(always)]
+    fn encode(self, x: f32, place: usize) -> u32 {
+        let size = (whole((x * self.inverse).sqrt().sqrt() * (255.0 * 256.0)) + chance(x, place)) >> 8;
+        let least = u32::from(x.to_bits() as i32 > 0);
+        if size < least { least } else { size }
+    }
+}
+
+/// The bits of an `f32` from the third of its fraction on up, less a number that makes the largest of the block 127 or,
+/// without a sign, 255: eighths of an octave, in each octave evenly. Zero is none of them.
+#[derive(Clone, Copy)]
+struct Log<const SIGNED: bool> {
+    /// The bits that the code 0 would stand for.
+    base: i32,
+}
+
+/// How many bits of an `f32` are below those of such a code.
+const BELOW: u32 = 20;
+
+impl<const SIGNED: bool> Code for Log<SIGNED> {
+    const LEAST: f32 = f32::from_bits((if SIGNED { 128 } else { 256 }) << BELOW);
+    #[inline(always)]
+    fn of(scale: f32) -> Log<SIGNED> {
+        Log { base: scale.to_bits() as i32 - ((if SIGNED { 127 } else { 255 }) << BELOW) }
+    }
+    #[inline(always)]
+    fn decode(self, code: u8) -> f32 {
+        let (size, sign) = if SIGNED { (code & 127, u32::from(code & 128) << 24) } else { (code, 0) };
+        let bits = if size == 0 { 0 } else { self.base + (i32::from(size) << BELOW) };
+        f32::from_bits(bits as u32 | sign)
+    }
+    #[inline(always)]
+    fn encode(self, x: f32, place: usize) -> u32 {
+        let bits = x.to_bits() as i32;
+        let up = ((chance(x, place) as i32) << (BELOW - 8)) + (1 << (BELOW - 9));
+        let size = ((bits & i32::MAX) - self.base + up) >> BELOW;
+        let size = if size < 0 { 0 } else { size };
+        if SIGNED {
+            return size as u32 | x.to_bits() >> 24 & 128;
+        }
+        let size = if size < 1 { 1 } else { size };
+        if bits > 0 { size as u32 } else { 0 }
+    }
+}
+
+struct Decode<'a, K> {
+    from: &'a [Block],
+    to: &'a mut [[f32; BLOCK]],
+    code: PhantomData<K>,
+}
+
+impl<K: Code> Job for Decode<'_, K> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        for (from, to) in self.from.iter().zip(self.to) {
+            let [s0, s1, s2, s3, codes @ ..] = from;
+            let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);
+            if !scale.is_finite() {
+                to.fill(f32::NAN);
+                continue;
+            }
+            let code = K::of(scale);
+            for i in 0..BLOCK {
+                to[i] = code.decode(codes[i]);
+            }
+        }
+    }
+}
+
+struct Encode<'a, K> {
+    from: &'a [[f32; BLOCK]],
+    to: &'a mut [Block],
+    code: PhantomData<K>,
+}
+
+impl<K: Code> Job for Encode<'_, K> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        for (from, to) in self.from.iter().zip(self.to) {
+            let largest = largest(from);
+            let scale = if largest < K::LEAST { K::LEAST } else { largest };
+            let [s0, s1, s2, s3, codes @ ..] = to;
+            if !scale.is_finite() {
+                [*s0, *s1, *s2, *s3] = f32::NAN.to_le_bytes();
+                codes.fill(0);
+                continue;
+            }
+            [*s0, *s1, *s2, *s3] = scale.to_le_bytes();
+            let code = K::of(scale);
+            for i in 0..BLOCK {
+                codes[i] = code.encode(from[i], i) as u8;
+            }
+        }
+    }
+}
+
+/// The size of the largest number of a block, by its bits, so that NaN is the largest of all.
+#[inline(always)]
+fn largest(block: &[f32; BLOCK]) -> f32 {
+    const LANES: usize = 64;
+    let mut most = [0_i32; LANES];
+    for lanes in block.as_chunks::<LANES>().0 {
+        for i in 0..LANES {
+            let size = (lanes[i].to_bits() & 0x7fff_ffff) as i32;
+            most[i] = if size > most[i] { size } else { most[i] };
+        }
+    }
+    f32::from_bits(most.iter().fold(0, |a, b| if *b > a { *b } else { a }) as u32)
+}
+
+/// Runs `$job` with the code of a [`DType`].
+macro_rules! with_code {
+    ($isa:expr, $dtype:expr, $Job:ident { $from:expr, $to:expr }) => {
+        match $dtype {
+            DType::Root8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Root> }),
+            DType::FourthRoot8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<FourthRoot> }),
+            DType::Log8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Log<true>> }),
+            DType::UnsignedLog8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Log<false>> }),
+            other => unreachable!("{other} has no code"),
+        }
+    };
+}
+
+/// Reads so many numbers as there is room for. `from` has their blocks, the last perhaps a short one.
+pub(crate) fn decode(isa: Isa, dtype: DType, from: &[u8], to: &mut [f32]) {
+    let ((blocks, short), (whole, rest)) = (from.as_chunks(), to.as_chunks_mut());
+    with_code!(isa, dtype, Decode { blocks, whole });
+    if !rest.is_empty() {
+        let (mut block, mut numbers) = ([0; BLOCK + SCALE], [0.0; BLOCK]);
+        block[..short.len()].copy_from_slice(short);
+        with_code!(isa, dtype, Decode { &[block], core::slice::from_mut(&mut numbers) });
+        rest.copy_from_slice(&numbers[..rest.len()]);
+    }
+}
+
+/// Writes numbers, whose blocks `to` has, the last perhaps a short one.
+pub(crate) fn encode(isa: Isa, dtype: DType, from: &[f32], to: &mut [u8]) {
+    let ((whole, rest), (blocks, short)) = (from.as_chunks(), to.as_chunks_mut());
+    with_code!(isa, dtype, Encode { whole, blocks });
+    if !rest.is_empty() {
+        let (mut block, mut numbers) = ([0; BLOCK + SCALE], [0.0; BLOCK]);
+        numbers[..rest.len()].copy_from_slice(rest);
+        with_code!(isa, dtype, Encode { &[numbers], core::slice::from_mut(&mut block) });
+        short.copy_from_slice(&block[..short.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numeric::isa::detected_isa;
+
+    const ALL: [DType; 4] = [DType::Root8, DType::FourthRoot8, DType::Log8, DType::UnsignedLog8];
+
+    fn is_signed(dtype: DType) -> bool {
+        matches!(dtype, DType::Root8 | DType::Log8)
+    }
+
+    fn coded(dtype: DType, numbers: &[f32]) -> Vec<u8> {
+        let mut bytes = vec![0; dtype.bytes(numbers.len())];
+        encode(detected_isa(), dtype, numbers, &mut bytes);
+        bytes
+    }
+
+    fn decoded(dtype: DType, bytes: &[u8], len: usize) -> Vec<f32> {
+        let mut numbers = vec![0.0; len];
+        decode(detected_isa(), dtype, bytes, &mut numbers);
+        numbers
+    }
+
+    /// Numbers of both signs, where there are two, whose sizes differ by `octaves`.
+    fn numbers(dtype: DType, seed: u32, len: usize, octaves: f32, most: f32) -> Vec<f32> {
+        let one = |i: usize| {
+            let random = (i as u32 ^ seed.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
+            let random = (random ^ random >> 13).wrapping_mul(0xc2b2_ae35);
+            let size = most * (-octaves * (random >> 8) as f32 / 16_777_216.0).exp2();
+            if is_signed(dtype) && random & 1 == 1 { -size } else { size }
+        };
+        (0..len).map(one).collect()
+    }
+
+    /// How far a number may be from what it becomes, as `quantized` says.
+    fn bound(dtype: DType, x: f64, scale: f64) -> f64 {
+        let part = x.abs() / scale;
+        match dtype {
+            DType::Root8 => scale * (2.0 * part.sqrt() + 2.0 / 127.0) / 127.0,
+            DType::FourthRoot8 if part >= 1e-4 => 5.0 / (255.0 * part.powf(0.25)) * x,
+            DType::FourthRoot8 => 2e-4 * scale,
+            DType::Log8 if part < 2.0_f64.powf(-15.0) => 2.0_f64.powf(-15.0) * scale,
+            DType::UnsignedLog8 if part < 2.0_f64.powf(-31.0) => 2.0_f64.powf(-31.0) * scale,
+            _ => x.abs() / 8.0,
+        }
+    }
+
+    #[test]
+    fn numbers_go_to_a_code_next_to_them_and_stay_there() {
+        for dtype in ALL {
+            for (seed, octaves, most) in
+                [(1, 1.0, 1.0), (2, 8.0, 1e-6), (3, 30.0, 3e7), (4, 60.0, f32::MAX), (5, 3.0, 1e-30)]
+            {
+                for len in [1, 255, 256, 257, 1024, 1100] {
+                    let from = numbers(dtype, seed, len, octaves, most);
+                    let bytes = coded(dtype, &from);
+                    let to = decoded(dtype, &bytes, len);
+                    for (from, to) in from.chunks(BLOCK).zip(to.chunks(BLOCK)) {
+                        let scale = from.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+                        for (x, y) in from.iter().zip(to) {
+                            let error = (f64::from(*x) - f64::from(*y)).abs();
+                            let bound = bound(dtype, (*x).into(), scale.into()) * 1.000_01;
+                            assert!(error <= bound, "{dtype} {octaves} {most:e}: {x:e} became {y:e} of {scale:e}");
+                            assert!(*x * *y >= 0.0, "{dtype}: {x:e} became {y:e}");
+                            assert!(is_signed(dtype) || *x == 0.0 || *y > 0.0, "{dtype}: {x:e} became {y:e}");
+                            // Logarithms of a block of tiny numbers are not told from its largest on.
+                            let exact = x.abs() != scale || scale < 1e-28 || *x == *y;
+                            assert!(exact, "{dtype}: the largest, {x:e}, became {y:e}");
+                        }
+                    }
+                    assert_eq!(coded(dtype, &to), bytes, "{dtype}: what codes say exactly stays");
+                    for isa in [Isa::Baseline, Isa::Avx2.min(detected_isa())] {
+                        let (mut same, mut back) = (vec![0; bytes.len()], vec![0.0; len]);
+                        encode(isa, dtype, &from, &mut same);
+                        decode(isa, dtype, &same, &mut back);
+                        assert!(same == bytes && back == to, "{dtype}: {isa:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_has_no_bias() {
+        for dtype in ALL {
+            // Numbers between the same two codes, beside one that is the scale.
+            let part = if is_signed(dtype) { 0.3 } else { 0.01 };
+            let (mut sum, mut exact, n) = (0.0, 0.0, 400_000);
+            for seed in 0..n / 250 {
+                let mut from = numbers(dtype, seed, BLOCK, 0.02, part);
+                from[0] = 1.0;
+                let to = decoded(dtype, &coded(dtype, &from), BLOCK);
+                // Codes are even in the root.
+                let root = |x: &f32| {
+                    f64::from(x.abs()).powf(match dtype {
+                        DType::Root8 => 0.5,
+                        DType::FourthRoot8 => 0.25,
+                        _ => 1.0,
+                    })
+                };
+                exact += from[1..].iter().map(root).sum::<f64>();
+                sum += to[1..].iter().map(root).sum::<f64>();
+            }
+            assert!((sum / exact - 1.0).abs() < 2e-4, "{dtype}: {}", sum / exact - 1.0);
+        }
+    }
+
+    #[test]
+    fn blocks_of_zeros_of_tiny_numbers_and_of_what_is_not_finite() {
+        for dtype in ALL {
+            assert_eq!(
+                decoded(dtype, &vec![0; dtype.bytes(300)], 300),
+                [0.0; 300],
+                "as memory is before the first step"
+            );
+            assert_eq!(decoded(dtype, &coded(dtype, &[0.0; 300]), 300), [0.0; 300]);
+            let tiny = [f32::from_bits(1), 1e-42, 0.0, 1e-38];
+            let found = decoded(dtype, &coded(dtype, &tiny), 4);
+            assert!(found[2] == 0.0 && found.iter().all(|x| x.abs() < 1e-28), "{found:?}");
+            assert!(is_signed(dtype) || found[0] > 0.0 && found[1] > 0.0, "{dtype}: {found:?}");
+            for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                let mut from = numbers(dtype, 1, 600, 2.0, 1.0);
+                from[300] = bad;
+                let bytes = coded(dtype, &from);
+                let found = decoded(dtype, &bytes, 600);
+                assert!(found[256..512].iter().all(|x| x.is_nan()), "{dtype}: the block of {bad}");
+                assert!(found[..256].iter().chain(&found[512..]).all(|x| x.is_finite()), "{dtype}: the other blocks");
+                assert_eq!(coded(dtype, &found), bytes);
+            }
+            // What a user may write: every pattern of bits is a number.
+            let _ = decoded(dtype, &[0xff; 260], 256);
+        }
+    }
+}

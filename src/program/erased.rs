@@ -1,0 +1,53 @@
+//! An element that is recorded, for what is called without its type.
+
+use super::traced::{Kind, Traced};
+use crate::element::{DType, Real};
+use crate::engine::{Tile, current_isa};
+
+/// The one element of a [`Tile`] of a type that records: its update and its parameter by the numbers of their lines.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ErasedTile {
+    dtype: DType,
+    leaf: usize,
+    zero: bool,
+    u: u32,
+    p: u32,
+}
+
+impl ErasedTile {
+    /// Has what is given an element without its type done to that of a tile.
+    pub(crate) fn of<C: Real>(
+        tile: &mut Tile<'_, C>,
+        number: fn(C) -> u32,
+        line: fn(u32) -> C,
+        does: impl FnOnce(&mut ErasedTile),
+    ) {
+        let (u, p) = (number(tile.u[0]), number(tile.p[0]));
+        let mut erased = ErasedTile { dtype: C::DTYPE, leaf: tile.leaf, zero: tile.zero, u, p };
+        does(&mut erased);
+        (tile.u[0], tile.zero) = (line(erased.u), erased.zero);
+    }
+
+    /// Does something to it as the tile that it is.
+    pub(crate) fn with(&mut self, job: impl OnTile) {
+        match self.dtype {
+            DType::F64 => self.with_type::<f64>(job),
+            _ => self.with_type::<f32>(job),
+        }
+    }
+
+    fn with_type<F: Kind>(&mut self, job: impl OnTile) {
+        let (mut u, p) = ([Traced::<F>::of_line(self.u)], [Traced::of_line(self.p)]);
+        let mut tile = Tile::in_record(self.leaf, &mut u, &p, current_isa());
+        tile.zero = self.zero;
+        job.run(&mut tile);
+        self.zero = tile.zero;
+        self.u = u[0].line();
+    }
+}
+
+/// What is done to a tile of any type.
+pub(crate) trait OnTile {
+    fn run<C: Real>(self, tile: &mut Tile<'_, C>);
+}

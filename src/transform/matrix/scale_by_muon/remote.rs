@@ -1,0 +1,127 @@
+//! The same on leaves that another machine has.
+
+use super::dimensions::Layout;
+use super::newton_schulz::{LEAST, Matrices, Preconditioning, iterate};
+use super::{Momentum, Orthogonalize, ScaleByMuonState};
+use crate::element::InRecord;
+use crate::engine::{Line, RemoteLeaf};
+
+impl Orthogonalize<'_> {
+    /// What becomes of the updates of a leaf.
+    pub(super) fn remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
+        let ScaleByMuonState { updates, mu, layouts, .. } = &mut *self.state;
+        let rule = self.rule;
+        let momentum = Momentum::of(self.beta, rule.nesterov, self.clock.of_leaf(updates, leaf));
+        let (Some(mean), Some(layout)) = (mu.in_record(leaf), &layouts[leaf]) else { return on.update() };
+        let u = moved(momentum, on, mean);
+        let Layout { matrices, down, along, turns } = layout;
+        let [batch, n, m] = [matrices, down, along].map(Vec::len);
+        let x = turns.iter().fold(u, |x, shape| on.turn(x, *shape));
+        let mut there = There { on, x, gram: x, squared: x, shape: [batch, n, m], eps: self.eps };
+        iterate(&mut there, rule.ns_coeffs.rows(rule.ns_steps), rule.preconditioning);
+        let There { on, x: mut made, .. } = there;
+        if rule.adaptive {
+            let len = batch * n * m;
+            let dual_norm = on.dots(x, made, len, len);
+            made = on.mul(made, dual_norm);
+        }
+        turns.iter().rev().fold(made, |x, [outer, a, b, inner]| on.turn(x, [*outer, *b, *a, *inner]))
+    }
+}
+
+/// Moves the mean on; what it is held to be.
+fn moved(momentum: Momentum, on: &mut dyn RemoteLeaf, array: InRecord) -> Line {
+    let Momentum { keep, take, of_mean, of_update } = momentum;
+    let (mean, u) = (on.array(array), on.update());
+    let mean = on.mix(keep, mean, take, u);
+    on.write(array, mean);
+    on.mix(of_mean, mean, of_update, u)
+}
+
+struct There<'a> {
+    on: &'a mut dyn RemoteLeaf,
+    x: Line,
+    gram: Line,
+    squared: Line,
+    /// How many matrices, with how many rows and columns.
+    shape: [usize; 3],
+    eps: f64,
+}
+
+impl There<'_> {
+    /// Multiplies each matrix by its own number.
+    fn scale(&mut self, x: Line, factors: Line, len: usize) -> Line {
+        let factors = self.on.spread(factors, self.shape[0], len);
+        self.on.mul(x, factors)
+    }
+
+    /// One by the root, of numbers that are not too small.
+    fn factor(&mut self, squared: Line) -> Line {
+        let [least, one] = [LEAST, 1.0].map(|x| self.on.number(x));
+        let squared = self.on.max(squared, least);
+        let root = self.on.sqrt(squared);
+        self.on.div(one, root)
+    }
+}
+
+impl Matrices for There<'_> {
+    fn begin(&mut self, preconditioning: Preconditioning) {
+        let [batch, n, m] = self.shape;
+        match preconditioning {
+            Preconditioning::Frobenius => {
+                let squares = self.on.dots(self.x, self.x, batch * n * m, n * m);
+                let (norm, eps) = (self.on.sqrt(squares), self.on.number(self.eps));
+                let norm = self.on.add(norm, eps);
+                let norm = self.on.spread(norm, batch, n * m);
+                self.x = self.on.div(self.x, norm);
+            }
+            Preconditioning::Spectral => self.on.refuse("its preconditioning follows from no product"),
+            Preconditioning::Aol | Preconditioning::Schatten => {}
+        }
+    }
+
+    fn gram(&mut self) {
+        let [batch, n, m] = self.shape;
+        self.gram = self.on.product(self.x, self.x, [batch, n, m, n], true);
+    }
+
+    fn precondition(&mut self, preconditioning: Preconditioning) {
+        let [batch, n, m] = self.shape;
+        match preconditioning {
+            Preconditioning::Frobenius | Preconditioning::Spectral => {}
+            Preconditioning::Aol => {
+                let (sizes, one) = (self.on.abs(self.gram), self.on.number(1.0));
+                let sums = self.on.dots(sizes, one, batch * n * n, n);
+                let factors = self.factor(sums);
+                let of_rows = self.on.spread(factors, batch * n, m);
+                self.x = self.on.mul(self.x, of_rows);
+                let of_rows = self.on.spread(factors, batch * n, n);
+                let of_columns = self.on.turn(of_rows, [batch, n, n, 1]);
+                let both = self.on.mul(of_rows, of_columns);
+                self.gram = self.on.mul(self.gram, both);
+            }
+            Preconditioning::Schatten => {
+                let squares = self.on.dots(self.gram, self.gram, batch * n * n, n * n);
+                let norm = self.on.sqrt(squares);
+                let factors = self.factor(norm);
+                let twice = self.on.mul(factors, factors);
+                self.x = self.scale(self.x, factors, n * m);
+                self.gram = self.scale(self.gram, twice, n * n);
+            }
+        }
+    }
+
+    fn polynomial(&mut self, of_gram: f64, of_square: f64) {
+        let [batch, n, _] = self.shape;
+        let square = self.on.product(self.gram, self.gram, [batch, n, n, n], false);
+        self.squared = self.on.mix(of_gram, self.gram, of_square, square);
+    }
+
+    fn multiply(&mut self, of_x: f64) {
+        let [batch, n, m] = self.shape;
+        let product = self.on.product(self.squared, self.x, [batch, n, n, m], false);
+        let of_x = self.on.number(of_x);
+        let x = self.on.mul(of_x, self.x);
+        self.x = self.on.add(x, product);
+    }
+}

@@ -1,0 +1,265 @@
+//! State in 8 bits.
+
+use gradchain::needs::Nothing;
+use gradchain::prelude::*;
+use gradchain::state::{AverageOptions, Kind, same_bits};
+use gradchain::tree::SparseRows;
+use gradchain::{DType, GradientTransformation, Migration};
+use ndarray::{Array1, Array2, ShapeBuilder};
+
+#[path = "../../examples/train_digits/data.rs"]
+#[allow(dead_code, reason = "the test has batches of its own")]
+mod data;
+#[path = "../../examples/train_digits/model.rs"]
+#[allow(dead_code, reason = "as above")]
+mod model;
+
+/// Of both signs, of sizes from a thousandth to one.
+fn gradient(step: usize, i: usize) -> f32 {
+    let size = [1.0, 0.3, 0.02, 0.001][i / 64 % 4];
+    size * ((i * 31 + step * 17) as f32 * 0.7).sin()
+}
+
+fn array<S>(state: &S, name: &str, leaf: usize) -> Vec<f64>
+where
+    S: gradchain::state::State,
+{
+    let mut found = Vec::new();
+    state.walk(&mut gradchain::state::StateWalk::new(&mut |path, entry| {
+        if let (true, gradchain::state::Entry::Moments(moments)) = (path.ends_with(name), entry) {
+            found = moments.to_array(leaf).unwrap().into_iter().collect();
+        }
+    }));
+    found
+}
+
+/// A running mean `a ← b·a + (1 − b)·x(g)` in 8 bits against `f64`: errors of one rounding sum up to 1/(1 − b) of it.
+fn is_within_the_bound<T>(t: T, name: &str, b: f64, of: fn(f64) -> f64, one: f64)
+where
+    T: GradientTransformation<Needs = Nothing>,
+{
+    let (n, steps) = (1000, 80);
+    let mut params = vec![0.0_f32; n];
+    let mut state = t.init(&params).unwrap();
+    let (mut exact, mut scales) = (vec![0.0; n], vec![0.0_f64; n.div_ceil(256)]);
+    for step in 0..steps {
+        let grads: Vec<f32> = (0..n).map(|i| gradient(step, i)).collect();
+        t.step(&mut params, &grads, &mut state).unwrap();
+        let found = array(&*state, name, 0);
+        for (i, (exact, found)) in exact.iter_mut().zip(&found).enumerate() {
+            *exact = b * *exact + (1.0 - b) * of(grads[i].into());
+            // The largest number that there was in the block.
+            scales[i / 256] = scales[i / 256].max(found.abs());
+        }
+        for (i, (exact, found)) in exact.iter().zip(&found).enumerate() {
+            let bound = one * scales[i / 256] / (1.0 - b) * 1.001;
+            assert!((exact - found).abs() <= bound, "{name}[{i}] after {step}: {found:e}, not {exact:e}, of {bound:e}");
+        }
+    }
+}
+
+#[test]
+fn the_error_is_within_the_bound_that_is_documented() {
+    let root = (2.0 + 2.0 / 127.0) / 127.0;
+    is_within_the_bound(quantized(ema(0.9)), "ema", 0.9, |g| g, root);
+    is_within_the_bound(quantized(ema(0.9)).logarithmic(true), "ema", 0.9, |g| g, 1.0 / 8.0);
+    is_within_the_bound(quantized(scale_by_rms().decay(0.9)), "nu", 0.9, |g| g * g, 5.0 / 255.0);
+    is_within_the_bound(quantized(scale_by_rms().decay(0.9)).logarithmic(true), "nu", 0.9, |g| g * g, 1.0 / 8.0);
+}
+
+#[test]
+fn second_moments_decay_and_are_zero_only_if_they_are() {
+    for optimizer in [quantized(scale_by_adam().b2(0.99)), quantized(scale_by_adam().b2(0.99)).logarithmic(true)] {
+        let params = vec![0.0_f32; 1024];
+        let mut state = optimizer.init(&params).unwrap();
+        let mut exact = vec![0.0; 1024];
+        for step in 0..500 {
+            // Every fourth has no gradient any more after a hundred steps, every eighth never has one.
+            let none = |i: usize| i % 4 == 1 && step >= 100 || i % 8 == 3;
+            let mut random = data::Random(step as u64);
+            let mut size = |i: usize| [1.0, 0.5, 0.3, 0.1][i / 64 % 4] * (random.uniform() as f32 + 0.1);
+            let grads: Vec<f32> = (0..1024).map(|i| if none(i) { 0.0 } else { size(i) }).collect();
+            optimizer.update(&grads, &mut state, &params).unwrap();
+            exact.iter_mut().zip(&grads).for_each(|(v, g)| *v = 0.99 * *v + 0.01 * f64::from(*g).powi(2));
+        }
+        let found = array(&*state, "nu", 0);
+        let parts = found.iter().zip(&exact).enumerate();
+        let stopped: Vec<f64> = parts.filter(|(i, _)| i % 4 == 1).map(|(_, (v, exact))| v / exact).collect();
+        // 400 steps on it is a fiftieth of what it was.
+        let mean = stopped.iter().sum::<f64>() / stopped.len() as f64;
+        assert!((0.8..1.25).contains(&mean), "{mean}");
+        assert!(found.iter().enumerate().all(|(i, v)| (*v == 0.0) == (i % 8 == 3)));
+    }
+}
+
+#[test]
+fn each_array_has_the_type_that_it_should() {
+    let params = (vec![1.0_f32; 300], vec![1.0_f64; 3], vec![half::bf16::ONE; 5]);
+    let types = |schema: gradchain::state::Schema| -> Vec<String> {
+        schema.entries.iter().map(|entry| entry.to_string()).filter(|entry| entry.contains('[')).collect()
+    };
+    let of = |schema| types(schema).into_iter().map(|entry| entry.split(' ').nth(2).unwrap_or("").to_owned());
+    let found: Vec<_> = of(quantized(adam(0.1)).init(&params).unwrap().schema()).collect();
+    assert_eq!(found, ["root8", "f64", "root8", "fourth_root8", "f64", "fourth_root8"]);
+    let logarithmic = quantized(adam(0.1).mu_dtype(DType::Bf16)).logarithmic(true).init(&params).unwrap().schema();
+    let found: Vec<_> = of(logarithmic).collect();
+    assert_eq!(found, ["bf16", "bf16", "bf16", "unsigned_log8", "f64", "unsigned_log8"]);
+    // Copies of parameters, and what is held back.
+    let whole =
+        chain((apply_every(2), lookahead(multi_steps(kahan_summation(), 2), 2, 0.5), params_ema(sgd(0.1), 0.5)));
+    let schema = quantized(master(whole)).init(&params).unwrap().schema();
+    assert!(!schema.to_string().contains('8'), "{schema}");
+    // Inside what has leaves of its own, or begins anew.
+    let inside = quantized(chain((flatten(trace(0.9)), lookahead(adam(0.1), 1, 0.5).reset_state(true))));
+    let (mut params, grads) = (vec![1.0_f32; 40], vec![1.0_f32; 40]);
+    let mut state = inside.init(&params).unwrap();
+    let schema = state.schema();
+    assert_eq!(schema.to_string().matches("root8").count(), 3, "{schema}");
+    inside.step(&mut params, &grads, &mut state).unwrap();
+    assert_eq!(state.schema(), schema);
+    // Nobody else gives arrays such a type.
+    let error = adam(0.1).mu_dtype(DType::Root8).init(&params).unwrap_err().to_string();
+    assert!(error.contains("root8"), "{error}");
+    let error = muon(0.1).mu_dtype(DType::Root8).init(&Array2::<f32>::zeros((3, 4))).unwrap_err().to_string();
+    assert!(error.contains("root8"), "{error}");
+}
+
+#[test]
+fn an_adam_has_little_more_than_two_bytes_for_each_parameter() {
+    let params = vec![0.0_f32; 1 << 20];
+    let plan = quantized(adamw(0.1)).plan(&params).unwrap();
+    let of_schema = quantized(adamw(0.1)).init(&params).unwrap().schema().size();
+    for size in [plan.state, of_schema] {
+        assert_eq!(size.bytes(Kind::Moment) as f64 / (1 << 20) as f64, 2.0 * (1.0 + 4.0 / 256.0));
+    }
+}
+
+#[test]
+fn rows_are_refused_before_anything_changes() {
+    let optimizer = quantized(adam(0.1));
+    let mut params = Array2::<f32>::ones((4, 3));
+    let mut state = optimizer.init(&params).unwrap();
+    let before = state.clone();
+    let rows = SparseRows { indices: vec![1_usize], values: Array2::<f32>::ones((1, 3)) };
+    let error = optimizer.step(&mut params, &rows, &mut state).unwrap_err().to_string();
+    assert!(error.contains("quantized") && error.contains("whole leaves"), "{error}");
+    assert!(same_bits(&*state, &*before) && params == Array2::<f32>::ones((4, 3)));
+}
+
+#[test]
+fn a_state_goes_into_8_bits_and_back() {
+    let (single, few) = (adam(0.1), quantized(adam(0.1)));
+    let mut params = vec![1.0_f32; 700];
+    let grads: Vec<f32> = (0..700).map(|i| gradient(1, i)).collect();
+    let mut state = single.init(&params).unwrap();
+    single.step(&mut params, &grads, &mut state).unwrap();
+    let error = state.migrate(&few, &params, &Migration::new().wrap_part("")).unwrap_err().to_string();
+    assert!(error.contains("root8") && error.contains("cast_part"), "{error}");
+    let coded = state.migrate(&few, &params, &Migration::new().wrap_part("").cast_part("inner")).unwrap();
+    let back = coded.migrate(&single, &params, &Migration::new().unwrap_part("").cast_part("")).unwrap();
+    for (name, one) in [("mu", 2.02 / 127.0), ("nu", 5.0 / 255.0)] {
+        let (exact, coded, back) = (array(&*state, name, 0), array(&*coded, name, 0), array(&*back, name, 0));
+        assert_eq!(coded, back, "every code is a number of f32");
+        let largest = exact.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+        assert!(exact.iter().zip(&coded).all(|(x, y)| (x - y).abs() <= one * largest));
+    }
+    // Other codes, the same verb; to the same type nothing needs one.
+    let logarithms = quantized(adam(0.1)).logarithmic(true);
+    assert!(coded.migrate(&logarithms, &params, &Migration::new()).is_err());
+    coded.migrate(&logarithms, &params, &Migration::new().cast_part("inner")).unwrap();
+    let same = coded.migrate(&few, &params, &Migration::new()).unwrap();
+    assert!(same_bits(&*same, &*coded));
+    let error = coded.migrate(&few, &params, &Migration::new().cast_part("nothing")).err().unwrap().to_string();
+    assert!(error.contains("there is no part `nothing`"), "{error}");
+}
+
+#[test]
+fn another_memory_order_has_the_same_numbers_as_near_as_codes_can_say() {
+    let optimizer = quantized(adam(0.1));
+    let rows = Array2::from_shape_fn((30, 40), |(i, j)| gradient(3, i * 40 + j));
+    let columns = Array2::from_shape_fn((30, 40).f(), |(i, j)| rows[[i, j]]);
+    let mut params = Array2::<f32>::ones((30, 40));
+    let mut state = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &rows, &mut state).unwrap();
+    let mut there = Array2::<f32>::ones((30, 40).f());
+    let mut moved = state.migrate(&optimizer, &there, &Migration::new()).unwrap();
+    for (name, one) in [("mu", 2.02 / 127.0), ("nu", 5.0 / 255.0)] {
+        let (from, to) = (array(&*state, name, 0), array(&*moved, name, 0));
+        let largest = from.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+        assert!(from.iter().zip(&to).all(|(x, y)| (x - y).abs() <= one * largest), "{name}");
+    }
+    optimizer.step(&mut there, &columns, &mut moved).unwrap();
+    let back = moved.migrate(&optimizer, &there, &Migration::new()).unwrap();
+    assert!(same_bits(&*back, &*moved), "in its own order it keeps its bits");
+}
+
+#[test]
+fn a_mean_of_states_is_that_of_what_codes_stand_for() {
+    let optimizer = quantized(chain((ema(0.9), scale_by_rms())));
+    let params = vec![0.0_f32; 600];
+    let made = |seed: usize| {
+        let mut state = optimizer.init(&params).unwrap();
+        for step in 0..3 {
+            let grads: Vec<f32> = (0..600).map(|i| gradient(step + seed, i)).collect();
+            optimizer.update(&grads, &mut state, &params).unwrap();
+        }
+        state
+    };
+    let (a, b) = (made(1), made(50));
+    let same = OptState::average(&[(&a, 1.0), (&a, 2.0)], AverageOptions::default()).unwrap();
+    assert!(same_bits(&*same, &*a), "what is equal stays");
+    let mean = OptState::average(&[(&a, 1.0), (&b, 3.0)], AverageOptions::default()).unwrap();
+    for (name, one) in [("ema", 2.02 / 127.0), ("nu", 5.0 / 255.0)] {
+        let [a, b, mean] = [&a, &b, &mean].map(|state| array(&**state, name, 0));
+        let largest = mean.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+        let exact = a.iter().zip(&b).map(|(a, b)| 0.25 * a + 0.75 * b);
+        assert!(exact.zip(&mean).all(|(x, y)| (x - y).abs() <= one * largest * 1.001), "{name}");
+    }
+}
+
+#[test]
+fn leaves_of_16_bits_and_odd_lengths_step_as_they_update() {
+    for n in [1, 31, 255, 256, 300, 1024, 1300, 17_000] {
+        let optimizer = quantized(adamw(0.1));
+        let grads = Array1::from_shape_fn(n, |i| half::bf16::from_f32(gradient(2, i)));
+        let mut params = Array1::from_elem(n, half::bf16::ONE);
+        let mut other = params.clone();
+        let (mut a, mut b) = (optimizer.init(&params).unwrap(), optimizer.init(&params).unwrap());
+        for _ in 0..3 {
+            optimizer.step(&mut params, &grads, &mut a).unwrap();
+            let updates = optimizer.update(&grads, &mut b, &other).unwrap();
+            apply_updates(&mut other, &updates).unwrap();
+        }
+        assert!(params == other && same_bits(&*a, &*b), "{n}");
+    }
+}
+
+/// The loss of all images after a hundred steps.
+fn trained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, digits: &data::Digits, seed: u64) -> f64 {
+    let mut random = data::Random(seed);
+    let (train, _) = digits.shuffle_and_split(1200, &mut random);
+    let mut model = model::Mlp::new(64, 32, 10, &mut random);
+    let mut gradient = model.zeros_like();
+    let mut state = optimizer.init(&model).unwrap();
+    for step in 0..100 {
+        let batch: Vec<usize> = (0..64).map(|i| (step * 64 + i) % 1200).collect();
+        model.loss(&train.rows(&batch), &mut gradient);
+        optimizer.step(&mut model, &gradient, &mut state).unwrap();
+    }
+    model.loss(digits, &mut gradient)
+}
+
+#[test]
+fn digits_are_learned_within_the_spread_of_seeds() {
+    let digits = data::Digits::load().unwrap();
+    let losses = |optimizer: &dyn Fn(u64) -> f64| (0..4).map(optimizer).collect::<Vec<f64>>();
+    let single = losses(&|seed| trained(&adamw(3e-3), &digits, seed));
+    let spread = single.iter().fold(f64::MIN, |a, b| a.max(*b)) - single.iter().fold(f64::MAX, |a, b| a.min(*b));
+    let roots = losses(&|seed| trained(&quantized(adamw(3e-3)), &digits, seed));
+    let logarithms = losses(&|seed| trained(&quantized(adamw(3e-3)).logarithmic(true), &digits, seed));
+    println!("f32 {single:.4?}, roots {roots:.4?}, logarithms {logarithms:.4?}");
+    assert!(single.iter().all(|loss| *loss < 0.5), "it learns: {single:?}");
+    for (few, single) in roots.iter().chain(&logarithms).zip(single.iter().cycle()) {
+        assert!((few - single).abs() < spread, "{few} and {single}, of seeds {spread} apart");
+    }
+}

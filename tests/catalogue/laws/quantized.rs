@@ -1,0 +1,105 @@
+//! Every transformation keeps the laws of states with its state in 8 bits.
+
+use std::io::Cursor;
+
+use gradchain::checkpoint::{Checkpoint, Save};
+use gradchain::prelude::*;
+use gradchain::state::{AverageOptions, Entry, KeyPolicy, Schema, State, StateWalk, average, same_bits};
+use gradchain::tree::Structure;
+use gradchain::wrapper::Quantized;
+use gradchain::{DType, Isa};
+
+use super::{Problem, Subject, holds, holds_on, large_problem};
+use crate::common::given::{Member, Registered};
+use crate::common::trees::map;
+use crate::common::{run, same_values};
+
+/// The entry in 8 bits, by both kinds of code.
+fn coded(entry: &dyn Subject) -> [Quantized<Member>; 2] {
+    [false, true].map(|logarithmic| quantized(entry.boxed()).logarithmic(logarithmic))
+}
+
+fn same_on_all_threads(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
+    let name = entry.name();
+    for transformation in coded(entry) {
+        let on = |threads, isa| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            gradchain::force_isa(isa);
+            let after = pool.install(|| run(&transformation, params, grads));
+            gradchain::force_isa(None);
+            after
+        };
+        let one = on(1, None);
+        for other in [on(3, Some(Isa::Avx2)), on(2, Some(Isa::Baseline))] {
+            same_values(&one.params, &other.params).unwrap_or_else(|at| panic!("{name}: {at}"));
+            assert!(same_bits(&*one.state, &*other.state), "{name}: the states differ");
+        }
+    }
+}
+
+#[test]
+fn state_in_8_bits_does_not_depend_on_threads_and_instruction_sets() {
+    holds_on(same_on_all_threads, &large_problem());
+}
+
+fn resumes(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
+    let name = entry.name();
+    for transformation in coded(entry) {
+        let straight = run(&transformation, params, grads);
+        let before = run(&transformation, params, &grads[..1]);
+        let mut bytes = Cursor::new(Vec::new());
+        Save::new(&transformation, &before.state).params(&before.params).to_writer(&mut bytes).unwrap();
+        let file = Checkpoint::from_bytes(bytes.into_inner()).unwrap();
+        let mut params = map(plan, params, |_, _| 0.5);
+        let mut state = file.load(&transformation, &mut params).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(same_bits(&*state, &*before.state), "{name}: the state that was loaded");
+        for grads in &grads[1..] {
+            transformation.step_given(&mut params, grads, &mut state).unwrap();
+        }
+        same_values(&straight.params, &params).unwrap_or_else(|at| panic!("{name}: {at}"));
+        assert!(same_bits(&*straight.state, &*state), "{name}: the states differ");
+    }
+}
+
+#[test]
+fn state_in_8_bits_is_resumed_to_the_bit() {
+    holds(resumes, 3);
+}
+
+/// The fields of which the codes say that they are not negative.
+fn not_negative(schema: &Schema) -> Vec<String> {
+    let of_type = |entry: &&gradchain::state::SchemaEntry| entry.dtype == Some(DType::FourthRoot8);
+    let field = |field: &str| field.strip_prefix("inner.").unwrap_or(field).to_owned();
+    schema.entries.iter().filter(of_type).map(|entry| field(&entry.field)).collect()
+}
+
+fn keeps_schema_and_means(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
+    let name = entry.name();
+    let options = AverageOptions { keys: KeyPolicy::First, ..AverageOptions::default() };
+    for transformation in coded(entry) {
+        let schema = transformation.init(params).unwrap().schema();
+        let after = run(&transformation, params, grads);
+        assert_eq!(after.state.schema(), schema, "{name}: a step keeps the schema");
+        let mean = average(&[(&*after.state, 1.0), (&*after.state, 3.0)], options).unwrap();
+        assert!(same_bits(&mean, &*after.state), "{name}: a mean of what is equal is that");
+        let other = transformation.init(&after.params).unwrap();
+        let mean = average(&[(&*after.state, 1.0), (&*other, 3.0)], options).unwrap();
+        assert_eq!(Schema::of(&mean, &Structure::of(params).unwrap()), schema, "{name}: a mean keeps the schema");
+    }
+    // What a part says of its arrays holds.
+    let fields = not_negative(&coded(entry)[0].init(params).unwrap().schema());
+    let plain = run(&entry.boxed(), params, grads);
+    plain.state.walk(&mut StateWalk::new(&mut |path, entry| {
+        let Entry::Moments(moments) = entry else { return };
+        if fields.iter().any(|field| field == path) {
+            let arrays = moments.leaves().filter_map(|leaf| moments.to_array(leaf));
+            let negative = arrays.into_iter().flatten().find(|x| *x < 0.0);
+            assert_eq!(negative, None, "{name}: `{path}` is negative");
+        }
+    }));
+}
+
+#[test]
+fn state_in_8_bits_keeps_its_schema_and_has_means() {
+    holds(keeps_schema_and_means, 3);
+}
