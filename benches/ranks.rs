@@ -5,11 +5,13 @@
 //! one, all others are its mirror: they send what it sends. So its messages take no time but that of copying what
 //! arrives, as from a network without latency, and what is left is the work of the rank itself. It goes through the
 //! messages of a group of that size: they are counted, and their bytes. All that is timed takes turns; ratios are
-//! medians of ratios.
+//! medians of ratios. The last of these is without the rank's share of AdamW: all that is done for the messages, and
+//! adding the updates to the parameters. Work is what is left of a step without copying what arrives, which is a
+//! network's or a library's.
 #![allow(missing_docs, reason = "a program")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use gradchain::collective::Collective;
@@ -23,7 +25,9 @@ fn main() {
     let given = std::env::args().skip(1).find(|a| !a.starts_with("--")).and_then(|n| n.parse().ok());
     let elements = given.unwrap_or(1 << 25);
     println!("{elements} elements of f32, AdamW");
-    println!("ranks  messages  MB sent  MB received  MB of state  step, ms  to one machine  to copying");
+    println!(
+        "ranks  messages  MB sent  MB received  MB of state  step, ms  work, ms  to one machine  to copying  but AdamW"
+    );
     for ranks in [1, 2, 4, 8, 64, 256, 1024, 4096] {
         run(ranks, elements);
     }
@@ -35,6 +39,7 @@ struct Counts {
     messages: AtomicUsize,
     sent: AtomicUsize,
     received: AtomicUsize,
+    nanoseconds: AtomicU64,
 }
 
 /// One rank of many that all do the same.
@@ -47,12 +52,14 @@ struct Mirror {
 impl Mirror {
     /// Receives `own` from all, as much of it as each is to send.
     fn answer(&self, own: &[u8], sent: usize, received: &mut Vec<u8>, from: &[usize]) {
+        let start = Instant::now();
         received.clear();
         for len in from {
             let copied = own.len().min(*len);
             received.extend_from_slice(&own[..copied]);
             received.resize(received.len() + len - copied, 0);
         }
+        self.counts.nanoseconds.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         let others = received.len() - from[0];
         self.counts.messages.fetch_add(1, Ordering::Relaxed);
         self.counts.sent.fetch_add(sent, Ordering::Relaxed);
@@ -85,29 +92,37 @@ fn run(size: usize, elements: usize) {
     let mut state = shared.init(&params).expect("a state");
     let bytes = state.schema().size().total_bytes();
     let mut of_one = plain.init(&params).expect("a state");
-    let [mut ours, mut to_one, mut to_copies] = [const { Vec::new() }; 3];
+    let share = bytes as f64 / of_one.schema().size().total_bytes() as f64;
+    let [mut ours, mut work, mut to_one, mut to_copies, mut rest_to_copies] = [const { Vec::new() }; 5];
     let (mut messages, mut sent, mut received) = (0, 0, 0);
     for step in 0..BEFORE + STEPS {
         let took = timed(|| shared.step(&mut params, &gradient, &mut state).expect("a step"));
         [messages, sent, received] =
             [&counts.messages, &counts.sent, &counts.received].map(|count| count.swap(0, Ordering::Relaxed));
+        let arriving = counts.nanoseconds.swap(0, Ordering::Relaxed) as f64 / 1e9;
         let one = timed(|| plain.step(&mut params, &gradient, &mut of_one).expect("a step"));
         let copied = copy(sent) + copy(received);
         if step >= BEFORE {
             ours.push(took);
+            work.push(took - arriving);
             to_one.push(took / one);
-            to_copies.push(if sent == 0 { f64::NAN } else { took / copied });
+            let copied = if sent == 0 { f64::NAN } else { copied };
+            to_copies.push(took / copied);
+            rest_to_copies.push((took - share * one) / copied);
         }
     }
     let mb = |bytes: usize| bytes as f64 / 1e6;
+    let fastest = |times: Vec<f64>| times.into_iter().fold(f64::INFINITY, f64::min) * 1e3;
     println!(
-        "{size:5}  {messages:8}  {:7.1}  {:11.1}  {:11.2}  {:8.2}  {:14.2}  {:10.2}",
+        "{size:5}  {messages:8}  {:7.1}  {:11.1}  {:11.2}  {:8.2}  {:8.2}  {:14.2}  {:10.2}  {:9.2}",
         mb(sent),
         mb(received),
         mb(bytes),
-        ours.into_iter().fold(f64::INFINITY, f64::min) * 1e3,
+        fastest(ours),
+        fastest(work),
         median(to_one),
         median(to_copies),
+        median(rest_to_copies),
     );
 }
 

@@ -150,6 +150,61 @@ impl RawSlice {
     }
 }
 
+/// Bytes of which each piece has some: messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawBytes {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it is only an address; whoever turns it into a slice promises exclusive use of that range.
+unsafe impl Send for RawBytes {}
+// SAFETY: as above.
+unsafe impl Sync for RawBytes {}
+
+impl RawBytes {
+    pub(crate) fn of(bytes: &mut [u8]) -> RawBytes {
+        RawBytes { len: bytes.len(), ptr: NonNull::from(bytes).cast() }
+    }
+
+    /// # Safety
+    ///
+    /// As [`RawSlice::slice`].
+    pub(crate) unsafe fn slice<'a>(self, at: usize, len: usize) -> &'a [u8] {
+        assert!(at + len <= self.len, "{at} + {len} of {}", self.len);
+        // SAFETY: in bounds; alive and not written to by the caller's promise.
+        unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(at), len) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`RawSlice::slice_mut`].
+    pub(crate) unsafe fn slice_mut<'a>(self, at: usize, len: usize) -> &'a mut [u8] {
+        assert!(at + len <= self.len, "{at} + {len} of {}", self.len);
+        // SAFETY: in bounds; alive and exclusive by the caller's promise.
+        unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(at), len) }
+    }
+}
+
+/// Numbers as they lie.
+pub(crate) fn bytes_of<T: Element>(numbers: &[T]) -> &[u8] {
+    // SAFETY: plain numbers, borrowed for as long as the result lives.
+    unsafe { core::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
+}
+
+/// Numbers as they lie, to write.
+pub(crate) fn bytes_of_mut<T: Element>(numbers: &mut [T]) -> &mut [u8] {
+    // SAFETY: as above, and borrowed exclusively; every pattern of bits is a number.
+    unsafe { core::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
+}
+
+/// The numbers that some bytes are, if they lie where numbers can lie.
+pub(crate) fn numbers_in<T: Element>(bytes: &[u8]) -> Option<&[T]> {
+    // SAFETY: every pattern of bits is a number.
+    let (_, numbers, _) = unsafe { bytes.align_to::<T>() };
+    (size_of_val(numbers) == bytes.len()).then_some(numbers)
+}
+
 /// An owned array of elements whose type is known at run time: aligned to cache lines, zero at first.
 ///
 /// Unlike a `Vec` it can be read through a pointer taken from a shared reference to the handle and written by the

@@ -3,7 +3,7 @@
 use core::hash::{Hash, Hasher};
 use std::hash::DefaultHasher;
 
-use super::{Collective, gather, numbers};
+use super::{Collective, gather, numbers, place_in};
 use crate::error::{Error, Result};
 
 /// Whether a number is the same on all ranks.
@@ -13,6 +13,7 @@ pub(crate) fn is_same(collective: &dyn Collective, number: u64) -> Result<bool> 
 
 /// Compares what is said on each rank, line by line, if it differs at all.
 pub(crate) fn agree(collective: &dyn Collective, what: &str, lines: &[String]) -> Result<()> {
+    place_in(collective)?;
     let mut hasher = DefaultHasher::new();
     lines.hash(&mut hasher);
     if is_same(collective, hasher.finish())? {

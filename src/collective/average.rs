@@ -1,7 +1,7 @@
 //! The mean of what each rank has.
 
 use super::pairwise::{merge_all, merge_equal};
-use super::{Collective, agree, all_gather, all_to_all};
+use super::{Collective, agree, arrived};
 use crate::element::{Element, with_dtype};
 use crate::error::Result;
 use crate::tree::{LeafMut, LeafRef, Structure, TreeMut, WalkMut};
@@ -67,12 +67,14 @@ pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> 
         leaf.parts.encode(&numbers);
         return Ok(());
     }
-    let (mut all, rank, size) = (LeafRef::lend(leaf.parts.clone()).to_bytes(), collective.rank(), collective.size());
-    let (bytes, mut received) = (leaf.dtype().size(), Vec::new());
+    let (all, rank, size) = (LeafRef::lend(leaf.parts.clone()).to_bytes(), collective.rank(), collective.size());
+    let bytes = leaf.dtype().size();
     let len = all.len() / bytes;
     let stretches: Vec<usize> = (0..size).map(|i| (len * (i + 1) / size - len * i / size) * bytes).collect();
     let own = stretches[rank];
-    all_to_all(collective, &mut all, &stretches, &mut received, &vec![own; size])?;
+    let from = vec![own; size];
+    let travels = collective.begin_all_to_all(all, &stretches, Vec::new(), &from);
+    let [all, mut received] = arrived(collective, travels, &from)?;
     with_dtype!(leaf.dtype(), T => {
         let mut there = vec![T::default(); own / bytes];
         let mut values = Vec::with_capacity(size);
@@ -83,7 +85,7 @@ pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> 
         let means = mean_of(&values).into_iter().map(T::from_f64).collect::<Vec<_>>();
         received = LeafRef::from_slice(&means, &[means.len()])?.to_bytes();
     });
-    all_gather(collective, &mut received, &mut all, &stretches)?;
+    let [_, all] = arrived(collective, collective.begin_all_gather(received, all, &stretches), &stretches)?;
     leaf.take_bytes(&all);
     Ok(())
 }

@@ -10,6 +10,7 @@
 mod agreement;
 mod average;
 pub(crate) mod pairwise;
+mod pending;
 mod threads;
 
 use core::fmt;
@@ -18,6 +19,7 @@ pub(crate) use agreement::{agree, is_same};
 pub use average::average;
 pub(crate) use average::leaf_mean;
 pub use pairwise::{PairwiseMean, parts};
+pub use pending::Pending;
 pub use threads::{Threads, threads};
 
 use crate::error::{Error, Result};
@@ -35,8 +37,11 @@ use crate::error::{Error, Result};
 ///
 /// # Implementing it
 ///
-/// [`all_to_all`](Self::all_to_all) and [`all_gather`](Self::all_gather) are needed, the others are made of these. A
-/// group of devices fits too: `ncclGroupStart`, one `ncclSend` and `ncclRecv` of `ncclUint8` for each rank,
+/// [`all_to_all`](Self::all_to_all) and [`all_gather`](Self::all_gather) are needed, the others are made of these.
+/// [`begin_all_to_all`](Self::begin_all_to_all) and [`begin_all_gather`](Self::begin_all_gather) do everything at once
+/// then: an implementation that can lets messages travel while the caller works.
+///
+/// A group of devices fits too: `ncclGroupStart`, one `ncclSend` and `ncclRecv` of `ncclUint8` for each rank,
 /// `ncclGroupEnd` are an all-to-all; a broadcast of each rank's part in such a group is the gathering. What is missing
 /// for NCCL is a time limit, for which `ncclCommGetAsyncError` is asked while the stream is not done, and
 /// `ncclCommAbort` called at the end of it.
@@ -63,6 +68,21 @@ pub trait Collective: fmt::Debug + Send + Sync {
     /// As [`all_to_all`](Self::all_to_all).
     fn all_gather(&self, send: &mut Vec<u8>, received: &mut Vec<u8>, from: &[usize]) -> Result<()>;
 
+    /// Begins an [`all_to_all`](Self::all_to_all), for which the caller waits later, in the order in which its calls
+    /// have begun. The message may travel meanwhile; unless an implementation says so it has arrived at once.
+    ///
+    /// Of other ranks this is the same call: they may wait for theirs at once, and need not begin it so.
+    fn begin_all_to_all(&self, mut send: Vec<u8>, to: &[usize], mut received: Vec<u8>, from: &[usize]) -> Pending<'_> {
+        let done = self.all_to_all(&mut send, to, &mut received, from);
+        Pending::new(|| done.map(|()| [send, received]))
+    }
+
+    /// Begins an [`all_gather`](Self::all_gather); see [`begin_all_to_all`](Self::begin_all_to_all).
+    fn begin_all_gather(&self, mut send: Vec<u8>, mut received: Vec<u8>, from: &[usize]) -> Pending<'_> {
+        let done = self.all_gather(&mut send, &mut received, from);
+        Pending::new(|| done.map(|()| [send, received]))
+    }
+
     /// Gives all ranks what the rank `root` has in `bytes`, which are as many on all of them.
     ///
     /// # Errors
@@ -88,36 +108,24 @@ pub trait Collective: fmt::Debug + Send + Sync {
     }
 }
 
-/// [`Collective::all_to_all`] of an implementation that anybody may have written: as many bytes as there should be have
-/// come.
-pub(crate) fn all_to_all(
-    collective: &dyn Collective,
-    send: &mut Vec<u8>,
-    to: &[usize],
-    received: &mut Vec<u8>,
-    from: &[usize],
-) -> Result<()> {
-    collective.all_to_all(send, to, received, from)?;
-    complete(collective, "all_to_all", received, from)
+/// A rank and how many there are, of an implementation that anybody may have written.
+pub(crate) fn place_in(collective: &dyn Collective) -> Result<(usize, usize)> {
+    let (rank, size) = (collective.rank(), collective.size());
+    if rank < size {
+        return Ok((rank, size));
+    }
+    Err(Error::argument("Collective", "rank", &format!("below the size, which is {size}"), rank))
 }
 
-/// The same of [`Collective::all_gather`].
-pub(crate) fn all_gather(
-    collective: &dyn Collective,
-    send: &mut Vec<u8>,
-    received: &mut Vec<u8>,
-    from: &[usize],
-) -> Result<()> {
-    collective.all_gather(send, received, from)?;
-    complete(collective, "all_gather", received, from)
-}
-
-fn complete(collective: &dyn Collective, call: &str, received: &[u8], from: &[usize]) -> Result<()> {
+/// What a call brings, of an implementation that anybody may have written: the memory of what was sent, and what was
+/// received, as many bytes as there should be.
+pub(crate) fn arrived(collective: &dyn Collective, pending: Pending<'_>, from: &[usize]) -> Result<[Vec<u8>; 2]> {
+    let [sent, received] = pending.wait()?;
     let (found, expected) = (received.len(), from.iter().sum::<usize>());
     if found == expected {
-        return Ok(());
+        return Ok([sent, received]);
     }
-    Err(Error::collective(collective.rank(), format!("`{call}` gave {found} bytes, expected {expected}")))
+    Err(Error::collective(collective.rank(), format!("a message has {found} bytes, expected {expected}")))
 }
 
 /// The bytes of every rank, which may be of different lengths: a message of the lengths, and one of the bytes.
@@ -142,8 +150,7 @@ fn complete(collective: &dyn Collective, call: &str, received: &[u8], from: &[us
 /// As [`Collective::all_gather`].
 pub fn gather(collective: &dyn Collective, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     let lens = numbers(collective, bytes.len() as u64)?.into_iter().map(|len| len as usize).collect::<Vec<_>>();
-    let mut all = Vec::new();
-    all_gather(collective, &mut bytes.to_vec(), &mut all, &lens)?;
+    let [_, all] = arrived(collective, collective.begin_all_gather(bytes.to_vec(), Vec::new(), &lens), &lens)?;
     let mut rest = &all[..];
     let parts = lens.iter().map(|len| rest.split_off(..*len).unwrap_or_default().to_vec());
     Ok(parts.collect())
@@ -151,7 +158,8 @@ pub fn gather(collective: &dyn Collective, bytes: &[u8]) -> Result<Vec<Vec<u8>>>
 
 /// The number that each rank has.
 pub(crate) fn numbers(collective: &dyn Collective, own: u64) -> Result<Vec<u64>> {
-    let mut all = Vec::new();
-    all_gather(collective, &mut own.to_le_bytes().to_vec(), &mut all, &vec![8; collective.size()])?;
+    let from = vec![8; collective.size()];
+    let [_, all] =
+        arrived(collective, collective.begin_all_gather(own.to_le_bytes().into(), Vec::new(), &from), &from)?;
     Ok(all.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect())
 }

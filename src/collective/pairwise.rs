@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::Collective;
+use super::{Collective, place_in};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree_map};
@@ -125,7 +125,8 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 ///
 /// # Errors
 ///
-/// If there are fewer parts than ranks, or, of several ranks, fewer ranks than powers of two.
+/// If there are fewer parts than ranks, or, of several ranks, fewer ranks than powers of two. If the rank is none of the
+/// group.
 ///
 /// # Example
 ///
@@ -146,7 +147,7 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 ///
 /// PyTorch's `DistributedSampler` gives all ranks as many examples, and has the mean depend on their number.
 pub fn parts(collective: &dyn Collective, parts: usize) -> Result<Range<usize>> {
-    let (rank, size) = (collective.rank(), collective.size());
+    let (rank, size) = place_in(collective)?;
     if size == 1 && parts > 0 {
         return Ok(0..parts);
     }

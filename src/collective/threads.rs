@@ -1,9 +1,10 @@
 //! Ranks that are threads of one process.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Collective;
+use super::{Collective, Pending};
 use crate::error::{Error, Result};
 
 /// A group of `size` threads: for tests, and to try what is to run on many machines. A rank that does not come within
@@ -15,7 +16,8 @@ use crate::error::{Error, Result};
 ///
 /// # Cost
 ///
-/// Each message is copied twice, one rank after another.
+/// Each rank copies its messages once, out of what the others have brought. Of a call that was begun it brings its own
+/// at once.
 ///
 /// # Example
 ///
@@ -33,8 +35,7 @@ use crate::error::{Error, Result};
 /// ```
 pub fn threads(size: usize, timeout: Duration) -> Vec<Threads> {
     assert!(size > 0, "a group has at least one rank");
-    let posts = (0..size).map(|_| None).collect();
-    let meeting = Meeting { posts, taken: 0, round: 0, back: Vec::new(), broken: None };
+    let meeting = Meeting { calls: VecDeque::new(), first: 0, begun: vec![0; size], broken: None };
     let shared = Arc::new((Mutex::new(meeting), Condvar::new()));
     (0..size).map(|rank| Threads { rank, size, timeout, shared: shared.clone() }).collect()
 }
@@ -53,61 +54,156 @@ pub struct Threads {
 struct Post {
     call: &'static str,
     bytes: Vec<u8>,
-    /// How many bytes are for each rank.
-    to: Vec<usize>,
+    /// How many bytes are for each rank; none if all get the same.
+    to: Option<Vec<usize>>,
+}
+
+/// A call in which all ranks meet.
+#[derive(Debug)]
+struct Call {
+    posts: Vec<Option<Arc<Post>>>,
+    /// How many ranks have what they came for.
+    taken: usize,
+    /// How many have gone.
+    gone: usize,
 }
 
 #[derive(Debug)]
 struct Meeting {
-    posts: Vec<Option<Post>>,
-    /// How many ranks have what they came for.
-    taken: usize,
-    round: u64,
-    /// The memory of the messages of the last round.
-    back: Vec<Option<Vec<u8>>>,
+    /// Those that have begun and not ended, in order.
+    calls: VecDeque<Call>,
+    /// The number of the first of them.
+    first: u64,
+    /// How many calls each rank has begun.
+    begun: Vec<u64>,
     /// Why no rank will come together with the others any more.
     broken: Option<String>,
 }
 
+impl Meeting {
+    /// A call that has not ended.
+    fn call(&mut self, number: u64) -> &mut Call {
+        &mut self.calls[(number - self.first) as usize]
+    }
+
+    /// One rank less is in a call.
+    fn leave(&mut self, number: u64) {
+        self.call(number).gone += 1;
+        while self.calls.front().is_some_and(|call| call.gone == self.begun.len()) {
+            self.calls.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+/// A rank in a call.
+struct Visit<'a> {
+    ranks: &'a Threads,
+    number: u64,
+    call: &'static str,
+    received: Vec<u8>,
+    from: Vec<usize>,
+    has_taken: bool,
+}
+
+impl Visit<'_> {
+    /// Takes what all have brought when they are here, and its own memory back when all have read it.
+    fn wait(mut self) -> Result<[Vec<u8>; 2]> {
+        let (ranks, number, until) = (self.ranks, self.number, Instant::now() + self.ranks.timeout);
+        let is_here = |call: &Call| call.posts.iter().all(Option::is_some);
+        let posts: Vec<_> = ranks.until(until, number, is_here)?.call(number).posts.iter().flatten().cloned().collect();
+        // While others do the same.
+        let done = self.take(&posts);
+        drop(posts);
+        if let Err(error) = &done {
+            ranks.lock().broken.get_or_insert_with(|| error.to_string());
+        }
+        self.say_taken();
+        done?;
+        let own = ranks.until(until, number, |call| call.taken == ranks.size)?.call(number).posts[ranks.rank].take();
+        let sent = own.and_then(Arc::into_inner).map_or(Vec::new(), |post| post.bytes);
+        Ok([sent, core::mem::take(&mut self.received)])
+    }
+
+    fn take(&mut self, posts: &[Arc<Post>]) -> Result<()> {
+        let Visit { ranks, call, received, from, .. } = self;
+        received.clear();
+        received.reserve(from.iter().sum());
+        for ((rank, post), expected) in posts.iter().enumerate().zip(from) {
+            if post.call != *call {
+                let problem = format!("rank {rank} called `{}`, and rank {} `{call}`", post.call, ranks.rank);
+                return Err(Error::collective(ranks.rank, problem));
+            }
+            let (at, len) = match &post.to {
+                Some(to) => (to[..ranks.rank].iter().sum(), to[ranks.rank]),
+                None => (0, post.bytes.len()),
+            };
+            if len != *expected {
+                let problem = format!("rank {rank} brought {len} bytes for rank {}, not {expected}", ranks.rank);
+                return Err(Error::collective(ranks.rank, problem));
+            }
+            received.extend_from_slice(&post.bytes[at..at + len]);
+        }
+        Ok(())
+    }
+
+    fn say_taken(&mut self) {
+        self.has_taken = true;
+        self.ranks.lock().call(self.number).taken += 1;
+        self.ranks.shared.1.notify_all();
+    }
+}
+
+impl Drop for Visit<'_> {
+    /// Nobody waits for one who has gone.
+    fn drop(&mut self) {
+        if !self.has_taken {
+            self.say_taken();
+        }
+        self.ranks.lock().leave(self.number);
+    }
+}
+
 impl Threads {
-    /// Brings `post`, and takes what `take` finds in those of all when they are here.
-    fn meet(&self, post: Post, take: impl FnOnce(&[Option<Post>]) -> Result<()>) -> Result<Vec<u8>> {
-        let until = Instant::now() + self.timeout;
-        let (meeting, changed) = &*self.shared;
-        let mut meeting = meeting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    fn lock(&self) -> MutexGuard<'_, Meeting> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings a message, and waits for those of the others later.
+    fn begin(
+        &self,
+        call: &'static str,
+        bytes: Vec<u8>,
+        to: Option<&[usize]>,
+        received: Vec<u8>,
+        from: &[usize],
+    ) -> Result<Visit<'_>> {
+        let sum = to.map_or(bytes.len(), |to| to.iter().sum());
+        if from.len() != self.size || to.is_some_and(|to| to.len() != self.size) || sum != bytes.len() {
+            let (to, from) = (to.map_or(0, <[usize]>::len), from.len());
+            let found = format!("{to} and {from} lengths, {sum} of {} bytes", bytes.len());
+            return Err(Error::argument(call, "to, from", &format!("{} lengths of all bytes", self.size), found));
+        }
+        let mut meeting = self.lock();
         if let Some(problem) = &meeting.broken {
             return Err(Error::collective(self.rank, problem));
         }
-        meeting.posts[self.rank] = Some(post);
-        changed.notify_all();
-        let round = meeting.round;
-        meeting = self.wait(meeting, until, |meeting| meeting.posts.iter().all(Option::is_some))?;
-        let done = take(&meeting.posts);
-        if let Err(error) = &done {
-            meeting.broken.get_or_insert_with(|| error.to_string());
+        let number = meeting.begun[self.rank];
+        meeting.begun[self.rank] += 1;
+        if number == meeting.first + meeting.calls.len() as u64 {
+            meeting.calls.push_back(Call { posts: (0..self.size).map(|_| None).collect(), taken: 0, gone: 0 });
         }
-        meeting.taken += 1;
-        if meeting.taken == self.size {
-            (meeting.taken, meeting.round) = (0, round + 1);
-            meeting.back = meeting.posts.iter_mut().map(|post| post.take().map(|post| post.bytes)).collect();
-        }
-        changed.notify_all();
-        done?;
-        // Each takes the memory of its own message back, when all have read it.
-        meeting = self.wait(meeting, until, |meeting| meeting.round > round)?;
-        Ok(meeting.back[self.rank].take().unwrap_or_default())
+        meeting.call(number).posts[self.rank] = Some(Arc::new(Post { call, bytes, to: to.map(Into::into) }));
+        self.shared.1.notify_all();
+        Ok(Visit { ranks: self, number, call, received, from: from.into(), has_taken: false })
     }
 
-    fn wait<'a>(
-        &self,
-        mut meeting: MutexGuard<'a, Meeting>,
-        until: Instant,
-        done: impl Fn(&Meeting) -> bool,
-    ) -> Result<MutexGuard<'a, Meeting>> {
-        let changed = &self.shared.1;
+    /// Waits until a call has come so far.
+    fn until(&self, until: Instant, number: u64, done: impl Fn(&Call) -> bool) -> Result<MutexGuard<'_, Meeting>> {
+        let mut meeting = self.lock();
         loop {
             // What is complete is no matter of those that have gone since.
-            if done(&meeting) {
+            if done(meeting.call(number)) {
                 return Ok(meeting);
             }
             if let Some(problem) = &meeting.broken {
@@ -115,29 +211,19 @@ impl Threads {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let absent = (0..self.size).find(|rank| meeting.posts[*rank].is_none()).unwrap_or(self.rank);
+                let absent = meeting.call(number).posts.iter().position(Option::is_none).unwrap_or(self.rank);
                 let problem = format!("rank {absent} has not come within {:?}", self.timeout);
                 meeting.broken = Some(problem.clone());
-                changed.notify_all();
+                self.shared.1.notify_all();
                 return Err(Error::collective(self.rank, problem));
             }
-            meeting = changed.wait_timeout(meeting, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            meeting = self.shared.1.wait_timeout(meeting, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-    }
-
-    /// Whether a rank has called the same and brought as much as was expected of it.
-    fn expect(&self, rank: usize, post: &Post, call: &str, found: usize, expected: usize) -> Result<()> {
-        if post.call != call {
-            let problem = format!("rank {rank} called `{}`, and rank {} `{call}`", post.call, self.rank);
-            return Err(Error::collective(self.rank, problem));
-        }
-        if found != expected {
-            let problem = format!("rank {rank} brought {found} bytes for rank {}, not {expected}", self.rank);
-            return Err(Error::collective(self.rank, problem));
-        }
-        Ok(())
     }
 }
+
+const ALL_TO_ALL: &str = "all_to_all";
+const ALL_GATHER: &str = "all_gather";
 
 impl Collective for Threads {
     fn rank(&self) -> usize {
@@ -149,52 +235,31 @@ impl Collective for Threads {
     }
 
     fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
-        const CALL: &str = "all_to_all";
-        lengths(self, CALL, send, to, from)?;
-        received.clear();
-        let post = Post { call: CALL, bytes: core::mem::take(send), to: to.into() };
-        *send = self.meet(post, |posts| {
-            for (rank, post) in posts.iter().flatten().enumerate() {
-                let (at, len) = (post.to.iter().take(self.rank).sum::<usize>(), post.to.get(self.rank));
-                self.expect(rank, post, CALL, len.copied().unwrap_or(0), from[rank])?;
-                received.extend_from_slice(&post.bytes[at..at + from[rank]]);
-            }
-            Ok(())
-        })?;
+        let (sent, room) = (core::mem::take(send), core::mem::take(received));
+        [*send, *received] = self.begin_all_to_all(sent, to, room, from).wait()?;
         Ok(())
     }
 
     fn all_gather(&self, send: &mut Vec<u8>, received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
-        const CALL: &str = "all_gather";
-        lengths(self, CALL, send, &[send.len()], from)?;
-        received.clear();
-        let post = Post { call: CALL, bytes: core::mem::take(send), to: Vec::new() };
-        *send = self.meet(post, |posts| {
-            for (rank, post) in posts.iter().flatten().enumerate() {
-                self.expect(rank, post, CALL, post.bytes.len(), from[rank])?;
-                received.extend_from_slice(&post.bytes);
-            }
-            Ok(())
-        })?;
+        let (sent, room) = (core::mem::take(send), core::mem::take(received));
+        [*send, *received] = self.begin_all_gather(sent, room, from).wait()?;
         Ok(())
     }
-}
 
-/// Whether there is a length for each rank, and as many bytes as these say.
-fn lengths(ranks: &Threads, call: &str, send: &[u8], to: &[usize], from: &[usize]) -> Result<()> {
-    let sum: usize = to.iter().sum();
-    if from.len() != ranks.size || to.len() != ranks.size && call == "all_to_all" || sum != send.len() {
-        let found = format!("{} and {} lengths, {sum} of {} bytes", to.len(), from.len(), send.len());
-        return Err(Error::argument(call, "to, from", &format!("{} lengths of all bytes", ranks.size), found));
+    fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], received: Vec<u8>, from: &[usize]) -> Pending<'_> {
+        let visit = self.begin(ALL_TO_ALL, send, Some(to), received, from);
+        Pending::new(|| visit?.wait())
     }
-    Ok(())
+
+    fn begin_all_gather(&self, send: Vec<u8>, received: Vec<u8>, from: &[usize]) -> Pending<'_> {
+        let visit = self.begin(ALL_GATHER, send, None, received, from);
+        Pending::new(|| visit?.wait())
+    }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        let (meeting, changed) = &*self.shared;
-        let mut meeting = meeting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        meeting.broken.get_or_insert_with(|| format!("rank {} has gone", self.rank));
-        changed.notify_all();
+        self.lock().broken.get_or_insert_with(|| format!("rank {} has gone", self.rank));
+        self.shared.1.notify_all();
     }
 }

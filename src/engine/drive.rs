@@ -4,8 +4,10 @@
 use core::ops::Range;
 use core::ptr::NonNull;
 
+use super::convert::store;
 use super::isa::{Isa, current_isa};
 use super::kernel::{self, MOST_SLOTS};
+use super::messages::Layout;
 use super::pieces::{Piece, Pieces};
 use super::ranks::Ranks;
 use super::remote::RemoteTree;
@@ -20,7 +22,7 @@ use super::{Ask, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, Wh
 use super::{halves::Format, kernel::BLOCK};
 use crate::element::{DType, Real};
 use crate::error::Error;
-use crate::memory::{Buffer, RawSlice};
+use crate::memory::{Buffer, RawBytes, RawSlice};
 use crate::state::Moments;
 use crate::tree::{LeafSpec, Structure};
 
@@ -33,6 +35,8 @@ pub(crate) enum Sink<'a> {
     Updates(&'a [Buffer]),
     /// They are written, rounded to the types of these arrays.
     Arrays(&'a Moments),
+    /// They are brought to messages to other machines.
+    Messages(&'a Layout, &'a [RawBytes]),
     /// They are written in place of the gradients, which are lent to be written and of the parameters' types.
     Gradients,
 }
@@ -138,6 +142,9 @@ impl Work {
         }
         self.sums.clear();
         self.sums.resize(pieces.all.len() * shape.sums, 0.0);
+        if let Some(ranks) = &mut self.ranks {
+            ranks.clear(shape.sums);
+        }
         let (structure, resting) = (at.structure, at.absent);
         let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting };
         let mut run = transformation.begin(state, at);
@@ -167,7 +174,7 @@ impl Work {
                 Some(None) => return Outcome { emitted: false, skipped: false },
                 Some(Some(added)) => self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added),
             }
-            if let Some(ranks) = self.ranks.as_mut().filter(|_| shape.sums > 0)
+            if let Some(ranks) = self.ranks.as_mut().filter(|_| shape.adds >> number & 1 == 1)
                 && let Err(error) = ranks.complete(&self.sums, shape.sums)
             {
                 at.fail(error);
@@ -262,7 +269,11 @@ impl<T: Stage> Pass<'_, T> {
 
     /// Whether it starts from what an earlier pass has stored, and not from gradients; and whether it stores.
     pub(crate) fn reads_and_writes_stored(&self) -> [bool; 2] {
-        [self.span.from > 0, self.shape.stores(self.span.to) && !self.ends]
+        [self.shape.starts_from_stored(self.span), self.stores()]
+    }
+
+    fn stores(&self) -> bool {
+        self.shape.stores(self.span.to) && !self.ends
     }
 
     /// The update that one element of a leaf has after this pass, of a type that records; and whether it is to be added
@@ -394,9 +405,13 @@ impl<T: Stage> Pass<'_, T> {
         }
     }
 
-    /// Where this pass starts from: the gradients, or what an earlier pass stored.
+    /// Where this pass starts from: the gradients, or what an earlier pass stored; if that has been kept elsewhere,
+    /// nowhere.
     fn source(&self, leaf: usize) -> Option<TableLeaf> {
-        if self.span.from > 0 { Some(TableLeaf::own(self.stored(leaf))) } else { self.gradient(leaf).cloned() }
+        match self.span.from {
+            0 => self.gradient(leaf).cloned(),
+            _ => self.shape.starts_from_stored(self.span).then(|| TableLeaf::own(self.stored(leaf))),
+        }
     }
 
     /// Where updates are stored between passes: of rows in the place of their gradients.
@@ -422,7 +437,7 @@ impl<T: Stage> Pass<'_, T> {
         let (u, spare) = spare.split_at_mut(TILE);
         let (other, spare) = spare.split_at_mut(TILE);
         let (p, spare) = spare.split_at_mut(TILE);
-        let stores = self.shape.stores(self.span.to) && !self.ends;
+        let stores = self.stores();
         // SAFETY: stored updates belong to the engine, and each piece is run once in a pass.
         let u = if stores { unsafe { self.stored(leaf).slice_mut(from, len) } } else { &mut u[..len] };
         let mut unread = None;
@@ -454,39 +469,32 @@ impl<T: Stage> Pass<'_, T> {
         let (zero, swapped, isa) = (false, false, self.isa);
         let mut tile = Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, spare, isa };
         self.transformation.tile(self.state, self.run, Place::default(), self.span, &mut tile);
-        let zero = tile.zero || self.ends;
-        if !zero || stores {
+        tile.zero |= self.ends;
+        let ends = self.is_last() || self.ends;
+        // Parameters whose updates are zero are not touched.
+        let nothing = tile.zero && matches!(self.sink, Sink::Params);
+        if stores {
             tile.settle();
+            if tile.swapped {
+                tile.other.copy_from_slice(tile.u);
+            }
         }
-        if stores && tile.swapped {
-            tile.other.copy_from_slice(tile.u);
-        }
-        if !self.is_last() && !self.ends {
+        if !ends || nothing {
             return;
         }
         match self.sink {
-            Sink::Params if zero => {}
             // SAFETY: parameters are lent for the step to be written, and each piece is run once in a pass; what `p`
-            // and `source` borrowed is not used any more.
-            Sink::Params => unsafe { add_stretch(table, spec, self.isa, start, tile.u) },
-            Sink::Updates(buffers) => {
-                if zero {
-                    tile.u.fill(C::zero());
-                }
-                // SAFETY: the updates are lent for the step to be written, and each piece is run once in a pass.
-                unsafe { super::convert::store(self.isa, buffers[leaf].raw(), start, tile.u) }
-            }
+            // borrowed is not used any more.
+            Sink::Params => unsafe { add_stretch(table, spec, self.isa, start, tile.input()) },
+            // SAFETY: the updates are lent for the step to be written, and each piece is run once in a pass.
+            Sink::Updates(buffers) => unsafe { store(self.isa, buffers[leaf].raw(), start, tile.input()) },
             Sink::Arrays(arrays) => {
-                if zero {
-                    tile.u.fill(C::zero());
-                }
                 // SAFETY: as above; `Nested` holds the arrays exclusively.
-                arrays.raw(leaf).inspect(|to| unsafe { super::convert::store(self.isa, *to, start, tile.u) });
+                arrays.raw(leaf).inspect(|to| unsafe { store(self.isa, *to, start, tile.input()) });
             }
+            Sink::Messages(layout, messages) => layout.put(messages, &mut tile),
             Sink::Gradients => {
-                if zero {
-                    tile.u.fill(C::zero());
-                }
+                tile.settle();
                 // SAFETY: gradients are lent for the step to be written, no pass comes after this one, and each piece
                 // is run once in a pass; what `source` borrowed is not used any more.
                 self.gradient(leaf).inspect(|to| unsafe { store_stretch(to, spec, self.isa, start, tile.u) });

@@ -34,22 +34,11 @@ impl Nested {
         Nested { structure: structure.clone(), active: active.into(), work: Work::new_for(structure, active, shape) }
     }
 
-    /// Room for what one of several machines does of a step, which has these elements of the leaves.
+    /// Room for what one of several machines does of a step; the structure says which elements of the leaves it has.
     pub(crate) fn of_rank(structure: &Structure, active: &[bool], shape: Shape, ranks: Ranks) -> Nested {
-        let here = ranks.here(structure, ranks.collective.rank());
-        let mut nested = Nested::new(&structure.only(&here), active, shape);
+        let mut nested = Nested::new(structure, active, shape);
         nested.work.ranks = Some(Box::new(ranks));
         nested
-    }
-
-    /// The leaves, of which the structure says what is worked on here.
-    pub(crate) fn structure(&self) -> &Structure {
-        &self.structure
-    }
-
-    /// Who works on what, if there are several machines.
-    pub(crate) fn ranks(&self) -> Option<&Ranks> {
-        self.work.ranks.as_deref()
     }
 
     /// The state before the first step, in the codes that state around it is in.
@@ -102,21 +91,22 @@ impl Nested {
         objective: Option<&mut (dyn Ask + '_)>,
     ) -> Outcome {
         fill(&mut self.work.params, &self.structure, arrays.params);
-        self.run_filled(transformation, state, at, [arrays.grads, arrays.updates], objective)
+        self.run_filled(transformation, state, at, arrays.grads, Sink::Arrays(arrays.updates), objective)
     }
 
-    /// Does a step on the parameters of the step around, whose leaves are these.
+    /// Does a step on the parameters of the step around, whose leaves are these, and brings the updates elsewhere.
     pub(crate) fn run_on<T: Stage>(
         &mut self,
         transformation: &T,
         state: &mut T::State,
         at: &StepContext<'_>,
         params: &[TableLeaf],
-        [grads, updates]: [&Moments; 2],
+        grads: &Moments,
+        sink: Sink<'_>,
     ) -> Outcome {
         self.work.params.clear();
         self.work.params.extend_from_slice(params);
-        self.run_filled(transformation, state, at, [grads, updates], None)
+        self.run_filled(transformation, state, at, grads, sink, None)
     }
 
     fn run_filled<T: Stage>(
@@ -124,12 +114,13 @@ impl Nested {
         transformation: &T,
         state: &mut T::State,
         at: &StepContext<'_>,
-        [grads, updates]: [&Moments; 2],
+        grads: &Moments,
+        sink: Sink<'_>,
         objective: Option<&mut (dyn Ask + '_)>,
     ) -> Outcome {
         fill(&mut self.work.grads, &self.structure, grads);
         let at = at.inside(&self.structure);
-        let outcome = self.work.step(transformation, state, &at, objective, Sink::Arrays(updates), None);
+        let outcome = self.work.step(transformation, state, &at, objective, sink, None);
         self.work.params.clear();
         self.work.grads.clear();
         outcome

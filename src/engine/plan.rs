@@ -79,7 +79,7 @@ impl Plan {
                 pass.source += n * if span.from > 0 { stored } else { grads(i).size() };
                 pass.params += n * size * if last { 2 } else { usize::from(shape.reads_params_in(span.to)) };
                 pass.state += n * transformation.state_bytes(state, i, 0, span);
-                pass.stored += if shape.stores(span.to) { n * stored } else { 0 };
+                pass.stored += if shape.cuts(span.to) { n * stored } else { 0 };
             }
             pass
         };
@@ -94,7 +94,11 @@ impl Plan {
             passes: (0..=shape.barriers).map(|i| bytes(shape.span(i))).collect(),
             elements: structure.elements(),
             between_passes: shape.materializes != 0,
-            stored_bytes: if shape.stores_any() { structure.leaves().iter().map(stored).sum() } else { 0 },
+            stored_bytes: if (0..shape.barriers).any(|pass| shape.cuts(pass)) {
+                structure.leaves().iter().map(stored).sum()
+            } else {
+                0
+            },
             state: Schema::of(state, structure).size(),
             warnings,
         }

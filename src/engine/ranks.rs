@@ -4,8 +4,8 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use super::Sums;
-use super::pieces::{Piece, Pieces};
-use crate::collective::{Collective, all_gather};
+use super::pieces::Pieces;
+use crate::collective::{Collective, arrived};
 use crate::error::Result;
 use crate::numeric::order::largest_first;
 use crate::tree::Structure;
@@ -15,7 +15,7 @@ use crate::tree::Structure;
 pub(crate) struct Ranks {
     pub(crate) collective: Arc<dyn Collective>,
     /// All pieces of all machines, in order: sums are added in this order, whoever has worked them out.
-    pieces: Pieces,
+    pub(super) pieces: Pieces,
     /// For each rank the numbers of its pieces, ascending.
     of_rank: Vec<Vec<usize>>,
     /// The sums by piece, of all machines.
@@ -71,16 +71,27 @@ impl Ranks {
         self.of_rank.len()
     }
 
-    /// The pieces of a rank.
-    pub(crate) fn pieces(&self, rank: usize) -> impl ExactSizeIterator<Item = &Piece> {
-        self.of_rank[rank].iter().map(|number| &self.pieces.all[*number])
+    /// Pieces of each rank that travel together: 16 MiB of `f32` of all ranks, but no more than a MiB of one, and no
+    /// less than a piece.
+    fn together(&self) -> usize {
+        (256 / self.size()).clamp(1, 16)
+    }
+
+    /// How many times so many pieces of each rank are all.
+    pub(crate) fn rounds(&self) -> usize {
+        self.of_rank.iter().map(|numbers| numbers.len().div_ceil(self.together())).max().unwrap_or(0)
+    }
+
+    /// The numbers of a rank's pieces that travel together.
+    pub(super) fn in_round(&self, rank: usize, round: usize) -> &[usize] {
+        self.of_rank[rank].chunks(self.together()).nth(round).unwrap_or_default()
     }
 
     /// Which elements of each leaf a rank works on, in memory order: pieces of a leaf that are one rank's follow each
     /// other.
     pub(crate) fn here(&self, structure: &Structure, rank: usize) -> Vec<Range<usize>> {
         let mut here = vec![0..0; structure.len()];
-        for piece in self.pieces(rank) {
+        for piece in self.of_rank[rank].iter().map(|number| &self.pieces.all[*number]) {
             let of_leaf = &mut here[piece.leaf];
             let first = of_leaf.start == of_leaf.end;
             *of_leaf = if first { piece.start } else { of_leaf.start }..piece.start + piece.len;
@@ -88,13 +99,20 @@ impl Ranks {
         here
     }
 
+    /// Nothing has been added up yet, of `width` sums for each piece.
+    pub(crate) fn clear(&mut self, width: usize) {
+        self.values.clear();
+        self.values.resize(self.pieces.all.len() * width, 0.0);
+    }
+
     /// Gathers the sums of all machines, `width` for each piece; `own` are those of the pieces here.
     pub(crate) fn complete(&mut self, own: &[f64], width: usize) -> Result<()> {
-        self.send.clear();
-        self.send.extend(own.iter().flat_map(|sum| sum.to_le_bytes()));
+        let [mut send, received] = [&mut self.send, &mut self.received].map(core::mem::take);
+        send.clear();
+        send.extend(own.iter().flat_map(|sum| sum.to_le_bytes()));
         let from: Vec<usize> = self.of_rank.iter().map(|numbers| numbers.len() * width * size_of::<f64>()).collect();
-        all_gather(&*self.collective, &mut self.send, &mut self.received, &from)?;
-        self.values.resize(self.pieces.all.len() * width, 0.0);
+        let travels = self.collective.begin_all_gather(send, received, &from);
+        [self.send, self.received] = arrived(&*self.collective, travels, &from)?;
         let places = self.of_rank.iter().flatten().flat_map(|number| number * width..(number + 1) * width);
         for (place, sum) in places.zip(self.received.as_chunks::<8>().0) {
             self.values[place] = f64::from_le_bytes(*sum);

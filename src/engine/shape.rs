@@ -12,8 +12,13 @@ pub struct Shape {
     pub reads_params: u32,
     /// Barriers at which it must have the updates themselves, in memory, not only sums over them.
     pub materializes: u32,
+    /// Of these those at which it keeps the updates itself, so that the engine need not store them, and from which on it
+    /// gives out others, of all leaves.
+    pub keeps: u32,
     /// How many sums over elements it adds up.
     pub sums: usize,
+    /// Where it adds to them.
+    pub adds: u32,
     /// Whether it works on several leaves together, in memory, so that none of them may rest.
     pub joins: bool,
 }
@@ -42,11 +47,21 @@ impl Shape {
 
     /// The shape of what does nothing.
     pub const NOTHING: Shape =
-        Shape { barriers: 0, stateful: 0, reads_params: 0, materializes: 0, sums: 0, joins: false };
+        Shape { barriers: 0, stateful: 0, reads_params: 0, materializes: 0, keeps: 0, sums: 0, adds: 0, joins: false };
 
     /// The shape of an element-wise stage.
     pub const fn elementwise(stateful: bool, reads_params: bool) -> Shape {
         Shape { stateful: stateful as u32, reads_params: reads_params as u32, ..Shape::NOTHING }
+    }
+
+    /// The shape of this stage with sums, which it adds to before its first barrier.
+    pub const fn adding(self, sums: usize) -> Shape {
+        Shape { sums, adds: (sums > 0) as u32, ..self }
+    }
+
+    /// The shape of what does not always run this stage, or not on all leaves: the updates must be there without it.
+    pub const fn sometimes(self) -> Shape {
+        Shape { keeps: 0, ..self }
     }
 
     /// The shape of this stage followed by another.
@@ -56,7 +71,9 @@ impl Shape {
             stateful: self.stateful | next.stateful << self.barriers,
             reads_params: self.reads_params | next.reads_params << self.barriers,
             materializes: self.materializes | next.materializes << self.barriers,
+            keeps: self.keeps | next.keeps << self.barriers,
             sums: self.sums + next.sums,
+            adds: self.adds | next.adds << self.barriers,
             joins: self.joins | next.joins,
         }
     }
@@ -69,7 +86,9 @@ impl Shape {
             stateful: self.stateful | other.stateful,
             reads_params: self.reads_params | other.reads_params,
             materializes: self.materializes | other.materializes,
+            keeps: 0,
             sums: self.sums + other.sums,
+            adds: self.adds | other.adds,
             joins: self.joins | other.joins,
         }
     }
@@ -78,7 +97,7 @@ impl Shape {
     pub const fn span(self, pass: usize) -> Span {
         let (mut from, mut at) = (0, 0);
         while at < pass {
-            if self.stores_from(from, at) {
+            if self.cuts_from(from, at) {
                 from = at + 1;
             }
             at += 1;
@@ -86,17 +105,27 @@ impl Shape {
         Span { from, to: pass }
     }
 
-    /// Whether pass `pass` stores the updates, for the next pass to go on from.
-    pub const fn stores(self, pass: usize) -> bool {
-        pass < self.barriers && self.stores_from(self.span(pass).from, pass)
+    /// Whether the updates are in memory after pass `pass`, for the next pass to go on from.
+    pub const fn cuts(self, pass: usize) -> bool {
+        pass < self.barriers && self.cuts_from(self.span(pass).from, pass)
     }
 
-    const fn stores_from(self, from: usize, to: usize) -> bool {
+    /// Whether it is the engine that stores them there.
+    pub const fn stores(self, pass: usize) -> bool {
+        self.cuts(pass) && self.keeps >> pass & 1 == 0
+    }
+
+    /// Whether a pass starts from what the engine has stored.
+    pub const fn starts_from_stored(self, span: Span) -> bool {
+        span.from > 0 && self.stores(span.from - 1)
+    }
+
+    const fn cuts_from(self, from: usize, to: usize) -> bool {
         let between = (u32::MAX >> (31 - to as u32)) & (u32::MAX << from as u32);
         self.materializes >> to & 1 == 1 || self.stateful & between != 0
     }
 
-    /// Whether any pass stores the updates.
+    /// Whether the engine stores the updates after any pass.
     pub const fn stores_any(self) -> bool {
         let mut pass = 0;
         while pass < self.barriers {
@@ -120,7 +149,8 @@ impl Shape {
 mod tests {
     use super::*;
 
-    const CLIP: Shape = Shape { barriers: 1, sums: 1, ..Shape::NOTHING };
+    const CLIP: Shape = Shape { barriers: 1, ..Shape::NOTHING }.adding(1);
+    const KEEPS: Shape = Shape { barriers: 1, materializes: 1, keeps: 1, ..Shape::NOTHING };
     const ADAM: Shape = Shape::elementwise(true, false);
     const DECAY: Shape = Shape::elementwise(false, true);
 
@@ -143,5 +173,23 @@ mod tests {
         assert!(!twice.stores(0) && twice.stores(1));
         assert_eq!(twice.span(1), Span { from: 0, to: 1 });
         assert_eq!(twice.span(2), Span { from: 2, to: 2 });
+    }
+
+    #[test]
+    fn what_is_kept_is_stored_where_it_may_not_be_kept() {
+        let chain = ADAM.then(KEEPS).then(DECAY);
+        assert!(chain.cuts(0) && !chain.stores(0) && !chain.starts_from_stored(chain.span(1)));
+        assert_eq!(chain.span(1), Span { from: 1, to: 1 });
+        for shape in [KEEPS.sometimes(), KEEPS.beside(ADAM)] {
+            assert!(shape.stores(0) && shape.starts_from_stored(shape.span(1)));
+        }
+    }
+
+    #[test]
+    fn sums_are_complete_after_the_passes_that_add_to_them() {
+        let adds = |shape: Shape| (0..=shape.barriers).filter(|pass| shape.adds >> pass & 1 == 1).collect::<Vec<_>>();
+        assert_eq!(adds(CLIP.then(ADAM)), [0]);
+        assert_eq!(adds(CLIP.then(ADAM).then(ADAM.adding(1))), [0, 1]);
+        assert_eq!(adds(ADAM.then(KEEPS).then(CLIP).beside(DECAY)), [1]);
     }
 }

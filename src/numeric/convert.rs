@@ -6,9 +6,10 @@ use super::isa::{Isa, Job, dispatch};
 use crate::element::{ByReal, DType, Element, Real, convert, with_dtype};
 use crate::memory::RawSlice;
 
-struct Convert<'a, A, B> {
-    from: &'a [A],
-    to: &'a mut [B],
+/// Numbers of one type as those of another.
+pub(crate) struct Convert<'a, A, B> {
+    pub(crate) from: &'a [A],
+    pub(crate) to: &'a mut [B],
 }
 
 impl<A: Element, B: Element> Job for Convert<'_, A, B> {

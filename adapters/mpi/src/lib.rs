@@ -20,8 +20,8 @@
 //!
 //! [`Save::to_shards`]: https://docs.rs/gradchain/latest/gradchain/checkpoint/struct.Save.html
 
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -38,6 +38,9 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 /// for ever: its thread is left behind then with the memory of the message, and ends with the process, which should
 /// end.
 ///
+/// A call that [begins](Collective::begin_all_to_all) does everything at once: MPI waits by asking again and again, which
+/// takes the core from the caller's work where a rank has one core.
+///
 /// `mpirun` ends all processes when one dies, unless it is told not to: by `--enable-recovery` of Open MPI. Then the
 /// others have their error, and can say which checkpoint to go on from.
 ///
@@ -45,12 +48,14 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 ///
 /// If MPI has been begun in this process already, or does not begin within `timeout`.
 pub fn world(timeout: Duration) -> Result<Mpi> {
-    let ((to, requests), (answers, from)) = (channel(), channel());
-    thread::spawn(move || serve(&requests, &answers));
-    match from.recv_timeout(timeout) {
-        Ok(Answer::Begun { rank, size }) => Ok(Mpi { rank, size, timeout, channels: Mutex::new(Ok((to, from))) }),
+    let ((requests, to_do), (begun, begins)) = (channel(), channel());
+    thread::spawn(move || serve(&to_do, &begun));
+    match begins.recv_timeout(timeout) {
+        Ok((rank, size)) => {
+            Ok(Mpi { rank, size, timeout, requests: Mutex::new(Ok(requests)), end: Mutex::new(begins) })
+        }
         Err(RecvTimeoutError::Timeout) => Err(Error::collective(0, format!("MPI has not begun within {timeout:?}"))),
-        _ => Err(Error::collective(0, "MPI has been begun already in this process")),
+        Err(_) => Err(Error::collective(0, "MPI has been begun already in this process")),
     }
 }
 
@@ -60,12 +65,11 @@ pub struct Mpi {
     rank: usize,
     size: usize,
     timeout: Duration,
-    /// Or why the thread of MPI does not answer any more.
-    channels: Mutex<Result<Channels, String>>,
+    /// To the thread of MPI, or why it does not answer any more.
+    requests: Mutex<Result<Sender<Request>, String>>,
+    /// Where nothing comes but the end of that thread.
+    end: Mutex<Receiver<(usize, usize)>>,
 }
-
-/// To the thread of MPI, and from it.
-type Channels = (Sender<Request>, Receiver<Answer>);
 
 /// What the thread of MPI is to do, with the memory for it.
 #[derive(Debug)]
@@ -75,50 +79,48 @@ struct Request {
     to: Option<Vec<i32>>,
     received: Vec<u8>,
     from: Vec<i32>,
-}
-
-#[derive(Debug)]
-enum Answer {
-    Begun { rank: usize, size: usize },
-    Done(Request),
+    /// Where the memory goes to when that has been done.
+    done: Sender<[Vec<u8>; 2]>,
 }
 
 /// The thread of MPI, until nobody asks any more.
-fn serve(requests: &Receiver<Request>, answers: &Sender<Answer>) {
+fn serve(requests: &Receiver<Request>, begun: &Sender<(usize, usize)>) {
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else { return };
     let world = universe.world();
-    let (rank, size) = (world.rank() as usize, world.size() as usize);
-    if answers.send(Answer::Begun { rank, size }).is_err() {
+    if begun.send((world.rank() as usize, world.size() as usize)).is_err() {
         return;
     }
-    for mut request in requests {
-        let Request { send, to, received, from } = &mut request;
+    for Request { send, to, mut received, from, done } in requests {
         let displacements = |counts: &[i32]| -> Vec<i32> {
             counts.iter().scan(0, |sum, count| Some(std::mem::replace(sum, *sum + count))).collect()
         };
         // The address of a vector without elements is 1, which means something else to Open MPI: that the buffer is the
         // other one.
         let (mut nothing, nothing_sent) = ([0], [0]);
-        let send = if send.is_empty() { &nothing_sent[..0] } else { &send[..] };
-        let received = if received.is_empty() { &mut nothing[..0] } else { &mut received[..] };
-        let mut received = PartitionMut::new(received, &from[..], displacements(from));
+        let sent = if send.is_empty() { &nothing_sent[..0] } else { &send[..] };
+        let room = if received.is_empty() { &mut nothing[..0] } else { &mut received[..] };
+        let mut room = PartitionMut::new(room, &from[..], displacements(&from));
         match to {
             Some(to) => {
-                let places = displacements(to);
-                world.all_to_all_varcount_into(&Partition::new(send, &to[..], places), &mut received);
+                let places = displacements(&to);
+                world.all_to_all_varcount_into(&Partition::new(sent, to, places), &mut room);
             }
-            None => world.all_gather_varcount_into(send, &mut received),
+            None => world.all_gather_varcount_into(sent, &mut room),
         }
-        if answers.send(Answer::Done(request)).is_err() {
-            // Who asked has given up: MPI cannot be ended in order, and is not.
-            std::mem::forget(universe);
-            return;
-        }
+        // That nobody waits for it is no matter of the others.
+        drop(done.send([send, received]));
     }
 }
 
 impl Mpi {
-    fn ask(&self, send: &mut Vec<u8>, to: Option<&[usize]>, received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
+    /// Asks for something, which is answered to the receiver.
+    fn ask(
+        &self,
+        send: Vec<u8>,
+        to: Option<&[usize]>,
+        mut received: Vec<u8>,
+        from: &[usize],
+    ) -> Result<Receiver<[Vec<u8>; 2]>> {
         let sent: usize = to.map_or(send.len(), |to| to.iter().sum());
         if from.len() != self.size || to.is_some_and(|to| to.len() != self.size) || sent != send.len() {
             let found = format!("{} lengths, {sent} of {} bytes", from.len(), send.len());
@@ -131,29 +133,39 @@ impl Mpi {
         // They fit, since their sum does.
         let counts = |lens: &[usize]| lens.iter().map(|len| *len as i32).collect::<Vec<_>>();
         received.resize(total, 0);
-        let (to, from) = (to.map(counts), counts(from));
-        let request = Request { send: std::mem::take(send), to, received: std::mem::take(received), from };
-        let mut channels = self.channels.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (requests, answers) = match &*channels {
-            Ok(channels) => channels,
-            Err(problem) => return Err(Error::collective(self.rank, problem)),
+        let (done, answer) = channel();
+        let request = Request { send, to: to.map(counts), received, from: counts(from), done };
+        let requests = self.requests();
+        let problem = match &*requests {
+            Ok(requests) => requests.send(request).err().map(|_| ENDED.into()),
+            Err(problem) => Some(problem.clone()),
         };
-        let answer = match requests.send(request) {
-            Ok(()) => answers.recv_timeout(self.timeout),
-            Err(_) => Err(RecvTimeoutError::Disconnected),
-        };
-        let problem = match answer {
-            Ok(Answer::Done(request)) => {
-                (*send, *received) = (request.send, request.received);
-                return Ok(());
+        problem.map_or(Ok(answer), |problem| Err(Error::collective(self.rank, problem)))
+    }
+
+    fn wait(&self, answer: &Receiver<[Vec<u8>; 2]>) -> Result<[Vec<u8>; 2]> {
+        // What came before this one and did not arrive is said at once.
+        let left = if self.requests().is_ok() { self.timeout } else { Duration::ZERO };
+        answer.recv_timeout(left).map_err(|error| {
+            let problem = match error {
+                RecvTimeoutError::Timeout => format!("not all ranks have come within {:?}", self.timeout),
+                RecvTimeoutError::Disconnected => ENDED.into(),
+            };
+            let mut requests = self.requests();
+            if let Ok(requests) = std::mem::replace(&mut *requests, Err(problem.clone())) {
+                // MPI cannot be ended in order, and is not: its thread goes on to wait.
+                std::mem::forget(requests);
             }
-            Err(RecvTimeoutError::Timeout) => format!("not all ranks have come within {:?}", self.timeout),
-            _ => "the thread of MPI has ended".into(),
-        };
-        *channels = Err(problem.clone());
-        Err(Error::collective(self.rank, problem))
+            Error::collective(self.rank, problem)
+        })
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Result<Sender<Request>, String>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+const ENDED: &str = "the thread of MPI has ended";
 
 impl Collective for Mpi {
     fn rank(&self) -> usize {
@@ -165,22 +177,26 @@ impl Collective for Mpi {
     }
 
     fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
-        self.ask(send, Some(to), received, from)
+        let answer = self.ask(std::mem::take(send), Some(to), std::mem::take(received), from)?;
+        [*send, *received] = self.wait(&answer)?;
+        Ok(())
     }
 
     fn all_gather(&self, send: &mut Vec<u8>, received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
-        self.ask(send, None, received, from)
+        let answer = self.ask(std::mem::take(send), None, std::mem::take(received), from)?;
+        [*send, *received] = self.wait(&answer)?;
+        Ok(())
     }
 }
 
 impl Drop for Mpi {
     /// Ends MPI, if all messages have arrived. That too waits for the others.
     fn drop(&mut self) {
-        let channels = self.channels.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Ok((requests, answers)) = std::mem::replace(channels, Err("MPI has ended".into())) {
+        let requests = self.requests.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(requests) = std::mem::replace(requests, Err("MPI has ended".into())) {
             drop(requests);
-            // Nothing comes but the end of the thread.
-            drop(answers.recv_timeout(self.timeout));
+            let end = self.end.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let _ended_or_late = end.recv_timeout(self.timeout);
         }
     }
 }

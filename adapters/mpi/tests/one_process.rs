@@ -21,9 +21,15 @@ fn one_process_is_a_group() {
         assert!(received == sent && send == sent);
         assert_eq!(gather(&world, &sent).unwrap(), [sent]);
     }
+    // Of calls that have begun one is dropped.
+    let [first, dropped, last] = [1, 2, 3].map(|n| world.begin_all_gather(vec![n; 3], Vec::new(), &[3]));
+    drop(dropped);
+    assert_eq!(first.wait().unwrap(), [[1; 3], [1; 3]]);
+    assert_eq!(last.wait().unwrap(), [[3; 3], [3; 3]]);
     world.barrier().unwrap();
     let error = world.all_gather(&mut vec![1], &mut received, &[1, 1]).unwrap_err();
     assert!(error.is_argument(), "{error}");
+    assert!(world.begin_all_to_all(vec![1], &[2], Vec::new(), &[1]).wait().unwrap_err().is_argument());
     let again = gradchain_mpi::world(Duration::from_secs(60)).unwrap_err();
     assert_eq!(again.to_string(), "rank 0: MPI has been begun already in this process");
 

@@ -202,7 +202,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     type Run = ();
     type Kernel<C: Real> = R::Scalars<C>;
 
-    const SHAPE: Shape = Shape { sums: R::COUNTS, ..Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS) };
+    const SHAPE: Shape = Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS).adding(R::COUNTS);
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = !R::APART;
     const ROWS: bool = true;

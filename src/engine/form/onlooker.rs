@@ -132,7 +132,7 @@ impl<P: Onlooker> Form<P> for LooksOn {
     const SLOTS: usize = 0;
 
     fn shape(part: &P) -> Shape {
-        Shape { sums: part.sums(), ..Shape::elementwise(false, part.reads_params()) }
+        Shape::elementwise(false, part.reads_params()).adding(part.sums())
     }
 
     fn validate(_: &P) -> Result<()> {

@@ -197,9 +197,9 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         barriers: P::GIVES_OUT as usize,
         stateful: (P::TRANSFORMS || !P::GIVES_OUT) as u32 | (writes(P::SECOND) as u32) << 1,
         reads_params: P::READS_PARAMS[0] as u32 | (P::READS_PARAMS[1] as u32) << 1,
-        sums: sums_of::<P>(),
         ..Shape::NOTHING
-    };
+    }
+    .adding(sums_of::<P>());
     const FUSES: bool = P::GIVES_OUT && !P::TRANSFORMS;
     const FUSES_ALWAYS: bool = <P as Stage>::FUSES;
     const SLOTS: usize = checked_slots(P::SLOTS, arrays::<P>());

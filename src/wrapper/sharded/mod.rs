@@ -1,17 +1,15 @@
 mod agreement;
 mod exchange;
+mod stage;
 
 use core::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use self::exchange::Exchange;
 use crate::arguments::{Arguments, Visit};
-use crate::collective::{Collective, numbers};
+use crate::collective::Collective;
 use crate::engine::Nested;
-use crate::engine::ranks::Ranks;
-use crate::needs::Level;
 use crate::part::prelude::*;
-use crate::recipe::Recipe;
 use crate::state::{SHARES, StateWalk, StateWalkMut};
 
 /// Shares the work and the state of a transformation out among the ranks of a [`Collective`]: ZeRO, stage 1, for any
@@ -68,8 +66,11 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// # Cost
 ///
 /// For `n` elements of `f32`, each rank sends `4n(k − 1)/k` bytes of gradients and as many of updates, 8 for each sum
-/// and 16384 elements after each pass of a chain that has sums, and a word for the comparison. Updates are stored in
-/// memory on every rank (`4n` bytes), and of its share twice more.
+/// and 16384 elements after a pass that adds up, and a word for the comparison. A first pass brings all gradients to
+/// messages, a last one updates from messages to the parameters: `4n` bytes of memory on every rank, and of its share
+/// twice more. While one message travels, the one before is added up.
+///
+/// One rank runs what is inside as it is, in the passes of what is around, and sends nothing in a step.
 ///
 /// # Example
 ///
@@ -132,7 +133,8 @@ impl<T> Sharded<T> {
     /// as they are. Without it they travel in the type in which they are computed on, `f32` or `f64`. Needs the feature
     /// `half` for 16 bits; the same on all ranks.
     ///
-    /// Each rank's gradient is rounded once, to the nearest, and added up as ever. So the mean is off by
+    /// Each rank's gradient is rounded once, to the nearest, and added up as ever; that of one rank alone, which does not
+    /// travel, is not. So the mean is off by
     ///
     /// ```text
     /// |ĝ − g| ≤ u·(p₀·|g₀| + … + pₖ₋₁·|gₖ₋₁|) / (p₀ + … + pₖ₋₁)      u = 2⁻⁸ for bf16, 2⁻¹¹ for f16, 2⁻²⁴ for f32
@@ -151,29 +153,10 @@ impl<T> Sharded<T> {
     pub fn collective(&self) -> &Arc<dyn Collective> {
         &self.collective
     }
-}
 
-impl<T: Stage> Part for Sharded<T> {
-    const NAME: &'static str = "sharded";
-    type Form = Whole;
-
-    fn validate(&self) -> Result<()> {
-        if !PARTS.contains(&self.parts) {
-            return Err(Error::argument(Self::NAME, "parts", "from 1 to 2²⁴", self.parts));
-        }
-        if let Some(dtype) = self.reduce_dtype.filter(|dtype| !dtype.is_supported()) {
-            return Err(Error::argument(Self::NAME, "reduce_dtype", "f32 or f64 without the feature `half`", dtype));
-        }
-        self.inner.validate()
-    }
-
-    /// That of what is inside: how it is shared out is no part of an optimizer.
-    fn recipe(&self) -> Recipe {
-        self.inner.recipe()
-    }
-
-    fn describe(&self) -> String {
-        format!("sharded({})", self.inner.describe())
+    /// Whether there is nobody to share with.
+    fn is_alone(&self) -> bool {
+        self.collective.size() == 1
     }
 }
 
@@ -194,11 +177,17 @@ impl<T: Arguments + Stage> Arguments for Sharded<T> {
 #[derive(Clone, Debug)]
 pub struct ShardedState<S> {
     inner: S,
+    /// None on one rank, which runs what is inside as it is.
+    shared: Option<Shared>,
+}
+
+/// What several ranks have besides their share of the state.
+#[derive(Clone, Debug)]
+struct Shared {
     nested: Nested,
     exchange: Exchange,
     /// Whether the ranks' parameters have been compared.
     compared: Arc<Mutex<bool>>,
-    outcome: Outcome,
 }
 
 impl<S> ShardedState<S> {
@@ -215,83 +204,10 @@ impl<S> ShardedState<S> {
 
 impl<S: State> State for ShardedState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.fact(SHARES, &self.nested);
+        walk.fact(SHARES, &self.shared.as_ref().map(|shared| &shared.nested));
         self.inner.walk(walk);
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         self.inner.walk_mut(walk);
-    }
-}
-
-impl<T: Stage> WholeTreeTransformation for Sharded<T> {
-    type State = ShardedState<T::State>;
-    type Needs = T::Needs;
-
-    fn needs_now(&self) -> Level {
-        self.inner.needs()
-    }
-
-    fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let structure = at.structure();
-        let travel = self.reduce_dtype.map_or("as they are".into(), |dtype| format!("as {dtype}"));
-        let what = [format!("{:?}", self.inner.recipe()), format!("gradients that travel {travel}")];
-        agreement::on_leaves(&*self.collective, what, structure, at.active())?;
-        // Asked with nothing here, so that no room is needed: which leaves must be whole?
-        let whole = Mutex::new(vec![None; structure.len()]);
-        let nothing = structure.only(&vec![0..0; structure.len()]);
-        self.inner.init_state(&InitContext { structure: &nothing, whole: Some(&whole), by_leaf: false, ..*at })?;
-        let whole = whole.into_inner().unwrap_or_default();
-        let ranks = Ranks::share(self.collective.clone(), structure, at.active(), &whole);
-        let nested = Nested::of_rank(structure, at.active(), self.inner.shape(), ranks);
-        let inside = InitContext { structure: nested.structure(), by_leaf: false, ..*at };
-        let inner = self.inner.init_state(&inside)?;
-        let parts = numbers(&*self.collective, self.parts as u64)?;
-        let exchange = Exchange {
-            parts,
-            reduce_dtype: self.reduce_dtype,
-            grads: inside.moments()?,
-            updates: inside.moments()?,
-            send: Vec::new(),
-            received: Vec::new(),
-        };
-        Ok(ShardedState { inner, nested, exchange, compared: Arc::default(), outcome: Outcome::GRADIENTS })
-    }
-
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        state.nested.check(&self.inner, &state.inner, at)?;
-        let mut compared = state.compared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if !*compared {
-            agreement::on_values(&*self.collective, at)?;
-        }
-        *compared = true;
-        let value = at.value().filter(|_| self.inner.needs() >= Level::Value);
-        agreement::on_step(&*self.collective, &state.inner, at.is_flush(), value)
-    }
-
-    fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let ShardedState { inner, nested, exchange, outcome, .. } = state;
-        let Some(ranks) = nested.ranks() else { return };
-        if !at.is_flush()
-            && let Err(error) = exchange.reduce(ranks, tree)
-        {
-            return at.fail(error);
-        }
-        *outcome = nested.run_on(&self.inner, inner, at, tree.params, exchange.arrays());
-        let Some(ranks) = nested.ranks().filter(|_| !at.has_failed()) else { return };
-        if let Err(error) = exchange.spread(ranks, tree, outcome.emitted()) {
-            at.fail(error);
-        }
-    }
-
-    fn outcome(&self, state: &Self::State) -> Outcome {
-        state.outcome
-    }
-
-    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        self.inner.read(&state.inner, walk)
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        self.inner.unused(&state.inner, report);
     }
 }

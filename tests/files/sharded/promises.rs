@@ -102,6 +102,61 @@ fn mini_steps_may_be_outside_and_inside() {
     assert!(inside(2).iter().all(|bits| *bits == alone[0]));
 }
 
+/// How many kinds of places there are.
+const PLACES: usize = 8;
+
+/// A transformation in one of them: after state, between barriers, behind a mask, in a group, where it is not run in
+/// every step, and where it is seen by what weighs.
+fn placed(inner: Boxed, place: usize) -> Boxed {
+    match place {
+        0 => boxed(chain((trace(0.5), inner, add_decayed_weights(-0.25)))),
+        1 => boxed(chain((clip_by_global_norm(8.0), inner, clip_by_global_norm(4.0)))),
+        2 => boxed(chain((masked(inner, Mask::paths(["large", "double"])), trace(0.5)))),
+        3 => {
+            let labels = Labels::paths([("large", "a"), ("small", "a")]).otherwise("b");
+            boxed(partition((("a", inner), ("b", sgd(0.5))), labels))
+        }
+        4 => boxed(multi_steps(inner, 2)),
+        5 => boxed(apply_if_finite(inner, 3)),
+        6 => boxed(cautious(inner)),
+        _ => boxed(params_ema(inner, 0.5)),
+    }
+}
+
+#[test]
+fn it_may_stand_anywhere_and_updates_may_be_applied_later() {
+    // Of few bits, so that the mean of equal gradients is what each of them is.
+    let few = |seed| {
+        let mut model = Model::of(seed);
+        gradchain::tree::tree_map(&mut model, |x| (x * 16.0).round() / 16.0);
+        model
+    };
+    let run = |optimizer: &Boxed, applies: bool| {
+        let mut params = few(0);
+        let mut state = optimizer.init(&params).unwrap();
+        for step in 1..5 {
+            match applies {
+                false => {
+                    optimizer.step(&mut params, &few(step), &mut state).unwrap();
+                }
+                true => {
+                    let updates = optimizer.update(&few(step), &mut state, &params).unwrap();
+                    gradchain::apply_updates(&mut params, &updates).unwrap();
+                }
+            }
+        }
+        params.bits()
+    };
+    let inside = || chain((clip_by_global_norm(6.0), zero_nans(), adamw(0.125)));
+    for place in 0..PLACES {
+        let expected = run(&placed(boxed(inside()), place), false);
+        for (ranks, applies) in [(1, false), (1, true), (2, false), (4, true)] {
+            let all = together(ranks, |rank| run(&placed(boxed(sharded(inside(), rank)), place), applies));
+            assert!(all.iter().all(|bits| *bits == expected), "place {place}, {ranks} ranks");
+        }
+    }
+}
+
 #[test]
 fn each_rank_has_its_share_of_the_state() {
     let whole = adamw(0.1).init(&Model::of(0)).unwrap().schema().size().bytes(Kind::Moment);

@@ -185,3 +185,68 @@ fn messages_of_any_length_arrive_in_order() {
         all.into_iter().for_each(|result| result.unwrap());
     }
 }
+
+#[test]
+fn calls_that_have_begun_travel_together_and_one_may_be_dropped() {
+    for ranks in [1, 2, 5] {
+        let all = together(ranks, |rank| {
+            let (me, from) = (rank.rank() as u8, vec![3; ranks]);
+            let begin = |call: u8| rank.begin_all_gather(vec![call, me, call], Vec::new(), &from);
+            let expected = |call| (0..ranks as u8).flat_map(|of| [call, of, call]).collect::<Vec<_>>();
+            for calls in 0..20 {
+                let [first, dropped, last] = [0, 1, 2].map(begin);
+                // Not the same on all ranks.
+                if (me + calls) % 2 == 0 {
+                    drop(dropped);
+                } else {
+                    assert_eq!(first.wait()?, [vec![0, me, 0], expected(0)]);
+                    assert_eq!(last.wait()?[1], expected(2));
+                    continue;
+                }
+                assert_eq!(first.wait()?[1], expected(0));
+                assert_eq!(last.wait()?[1], expected(2));
+            }
+            // Some wait at once.
+            let (mut send, mut received) = (vec![7; ranks], Vec::new());
+            let ones = vec![1; ranks];
+            if me % 2 == 0 {
+                rank.all_to_all(&mut send, &ones, &mut received, &ones)?;
+            } else {
+                [send, received] = rank.begin_all_to_all(send, &ones, received, &ones).wait()?;
+            }
+            assert_eq!([send, received], [vec![7; ranks], vec![7; ranks]]);
+            rank.barrier()
+        });
+        all.into_iter().for_each(|result| result.unwrap());
+    }
+}
+
+#[test]
+fn a_call_that_nobody_waits_for_is_an_error_and_so_is_one_that_others_never_begin() {
+    let leaked = within(Duration::from_millis(300), 2, |rank| {
+        let begun = rank.begin_all_gather(vec![1], Vec::new(), &[1, 1]);
+        if rank.rank() == 1 {
+            core::mem::forget(begun);
+        } else {
+            begun.wait()?;
+        }
+        rank.barrier()
+    });
+    assert!(leaked.iter().all(|result| result.as_ref().is_err_and(gradchain::Error::is_collective)), "{leaked:?}");
+    let lost = together(3, |rank| {
+        let begun = rank.begin_all_gather(vec![1], Vec::new(), &[1; 3]);
+        if rank.rank() == 1 {
+            return begun.wait().map(drop);
+        }
+        let later = rank.begin_all_gather(vec![1], Vec::new(), &[1; 3]);
+        begun.wait()?;
+        later.wait().map(drop)
+    });
+    assert!(lost[1].is_ok());
+    for error in [0, 2].map(|rank| lost[rank].as_ref().unwrap_err().to_string()) {
+        assert!(error.ends_with("rank 1 has gone"), "{error}");
+    }
+    // Arguments are refused where the call begins, and that is said where it is waited for.
+    let error = together(1, |rank| rank.begin_all_gather(vec![1], Vec::new(), &[1, 1]).wait().unwrap_err());
+    assert!(error[0].is_argument(), "{error:?}");
+}

@@ -73,9 +73,12 @@ fn sent<T: GradientTransformation<Needs = Nothing>>(around: impl Fn(Counting) ->
 fn gradients_and_updates_travel_once_a_step() {
     let plain = 2 * 4 * N * 3 / 4 + COMPARED;
     assert_eq!(sent(|ranks| sharded(adamw(0.1), ranks)), [[3, plain]; 6]);
-    // A sum of each of two pieces, to each of three, after each of two passes.
-    let norm = 2 * 8 * 2 * 3;
-    assert_eq!(sent(|ranks| sharded(chain((clip_by_global_norm(1.0), adamw(0.1))), ranks)), [[5, plain + norm]; 6]);
+    // A sum of each of two pieces, to each of three, after the pass that adds up.
+    let sum = 8 * 2 * 3;
+    assert_eq!(sent(|ranks| sharded(chain((clip_by_global_norm(1.0), adamw(0.1))), ranks)), [[4, plain + sum]; 6]);
+    // What is counted in the last pass travels after it, with the other sum.
+    let counted = sent(|ranks| sharded(chain((clip_by_global_norm(1.0), zero_nans(), adamw(0.1))), ranks));
+    assert_eq!(counted, [[5, plain + 2 * 2 * sum]; 6]);
     // Half the gradients.
     let narrow = plain - 2 * N * 3 / 4;
     assert_eq!(sent(|ranks| sharded(adamw(0.1), ranks).reduce_dtype(DType::Bf16)), [[3, narrow]; 6]);

@@ -42,7 +42,7 @@ pub struct AroundKernel<K, I, L> {
 
 /// A look at all gradients.
 const fn look<P: Wrapper>() -> Shape {
-    Shape { barriers: P::LOOKS as usize, sums: P::LOOKS as usize, ..Shape::NOTHING }
+    Shape { barriers: P::LOOKS as usize, ..Shape::NOTHING }.adding(P::LOOKS as usize)
 }
 
 const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
@@ -51,17 +51,14 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
     }
     // What is given out is written to the updates only. What is taken in may be written to arrays, in the one pass that
     // ends there, so that the engine need not store the updates for that.
-    let last = Shape {
-        barriers: O::WAITS as usize,
-        reads_params: (O::READS_PARAMS_LAST as u32) << 1,
-        sums: O::SUMS,
-        ..Shape::NOTHING
-    };
+    let last =
+        Shape { barriers: O::WAITS as usize, reads_params: (O::READS_PARAMS_LAST as u32) << 1, ..Shape::NOTHING }
+            .adding(O::SUMS);
     let begins = match O::TAKES_IN || looks_before::<P, O>() {
-        true => Shape::elementwise(false, O::READS_PARAMS),
+        true => Shape { adds: O::TAKES_IN as u32, ..Shape::elementwise(false, O::READS_PARAMS) },
         false => own::<P, O>(O::BEFORE),
     };
-    look::<P>().then(begins).then(inner).then(own::<P, O>(O::AFTER)).then(last)
+    look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::AFTER)).then(last)
 }
 
 /// Whether what is done before what is inside changes arrays only; it is done in the one pass that ends there.

@@ -1,0 +1,235 @@
+//! How it runs: on one rank as what is inside, on several by messages between two passes.
+
+use std::sync::Mutex;
+
+use super::exchange::Exchange;
+use super::{PARTS, Sharded, ShardedState, Shared, agreement};
+use crate::element::Term;
+use crate::engine::ranks::Ranks;
+use crate::engine::{Nested, Outline, Place, Shape, Sink, SlotList, Span, Tile};
+use crate::memory::RawBytes;
+use crate::needs::Level;
+use crate::part::prelude::*;
+use crate::recipe::Recipe;
+use crate::state::StateWalk;
+use crate::tree::LeafSpec;
+
+/// A step.
+#[derive(Debug)]
+pub struct ShardedRun<R> {
+    /// That of what is inside, on one rank.
+    alone: Option<R>,
+    /// On several the messages of gradients, and later of updates.
+    messages: Vec<RawBytes>,
+    /// What was done, when that is known.
+    did: Option<Outcome>,
+}
+
+/// What several ranks do: gradients are kept in messages, and updates come out of these.
+const SHARED: Shape = Shape { barriers: 1, materializes: 1, keeps: 1, joins: true, ..Shape::NOTHING };
+
+impl<T: Stage> Stage for Sharded<T> {
+    type Needs = T::Needs;
+    type State = ShardedState<T::State>;
+    type Run = ShardedRun<T::Run>;
+    type Kernel<C: Real> = T::Kernel<C>;
+
+    const SHAPE: Shape = Shape { joins: true, ..T::SHAPE };
+    const FUSES: bool = T::FUSES;
+    const SLOTS: usize = T::SLOTS;
+
+    fn shape(&self) -> Shape {
+        if self.is_alone() { Shape { joins: true, ..self.inner.shape() } } else { SHARED }
+    }
+
+    fn needs(&self) -> Level {
+        self.inner.needs()
+    }
+
+    fn validate(&self) -> Result<()> {
+        if !PARTS.contains(&self.parts) {
+            return Err(Error::argument("sharded", "parts", "from 1 to 2²⁴", self.parts));
+        }
+        if let Some(dtype) = self.reduce_dtype.filter(|dtype| !dtype.is_supported()) {
+            return Err(Error::argument("sharded", "reduce_dtype", "f32 or f64 without the feature `half`", dtype));
+        }
+        self.inner.validate()
+    }
+
+    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+        let structure = at.structure();
+        if structure.leaves().iter().any(LeafSpec::is_shared) {
+            let expected = "of parts that work on each leaf by itself, or element by element";
+            return Err(Error::argument("sharded", "inner", expected, "sharded"));
+        }
+        let travel = self.reduce_dtype.map_or("as they are".into(), |dtype| format!("as {dtype}"));
+        let what = [format!("{:?}", self.inner.recipe()), format!("gradients that travel {travel}")];
+        agreement::on_leaves(&*self.collective, what, structure, at.active())?;
+        // Asked with nothing here, so that no room is needed: which leaves must be whole?
+        let whole = Mutex::new(vec![None; structure.len()]);
+        let nothing = structure.only(&vec![0..0; structure.len()]);
+        self.inner.init_state(&InitContext { structure: &nothing, whole: Some(&whole), by_leaf: false, ..*at })?;
+        if self.is_alone() {
+            return Ok(ShardedState { inner: self.inner.init_state(at)?, shared: None });
+        }
+        let whole = whole.into_inner().unwrap_or_default();
+        let ranks = Ranks::share(self.collective.clone(), structure, at.active(), &whole);
+        let here = structure.only(&ranks.here(structure, self.collective.rank()));
+        let inside = InitContext { structure: &here, by_leaf: false, ..*at };
+        let inner = self.inner.init_state(&inside)?;
+        let exchange = Exchange::new(&ranks, structure, &inside, self.parts, self.reduce_dtype)?;
+        let nested = Nested::of_rank(&here, at.active(), self.inner.shape(), ranks);
+        Ok(ShardedState { inner, shared: Some(Shared { nested, exchange, compared: Default::default() }) })
+    }
+
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        at.whole_leaves("sharded")?;
+        let Some(Shared { nested, compared, .. }) = &state.shared else { return self.inner.check(&state.inner, at) };
+        nested.check(&self.inner, &state.inner, at)?;
+        let mut compared = compared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !*compared {
+            agreement::on_values(&*self.collective, at)?;
+        }
+        *compared = true;
+        let value = at.value().filter(|_| self.inner.needs() >= Level::Value);
+        agreement::on_step(&*self.collective, &state.inner, at.is_flush(), value)
+    }
+
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
+        let (mut alone, mut messages) = (None, Vec::new());
+        match &mut state.shared {
+            None => alone = Some(self.inner.begin(&mut state.inner, at)),
+            Some(_) if at.is_flush() => {}
+            Some(shared) => messages = shared.exchange.lend(),
+        }
+        ShardedRun { alone, messages, did: None }
+    }
+
+    fn barrier(
+        &self,
+        state: &mut Self::State,
+        run: &mut Self::Run,
+        at: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
+        tree: &mut WholeTree<'_>,
+    ) {
+        if let Some(run) = &mut run.alone {
+            return self.inner.barrier(&mut state.inner, run, at, index, sums, tree);
+        }
+        if let Some(shared) = &mut state.shared {
+            let done = shared.step(self, &mut state.inner, at, tree, run);
+            done.unwrap_or_else(|error| at.fail(error));
+        }
+    }
+
+    fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        match (run.alone, run.did) {
+            (Some(run), _) => self.inner.finish(&mut state.inner, run, sums, outcome),
+            (None, Some(did)) => {
+                *outcome = Outcome { emitted: did.emitted, skipped: outcome.skipped | did.skipped };
+            }
+            // What comes later in a step may never be done.
+            (None, None) => {}
+        }
+    }
+
+    fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
+        self.inner.ends_at(&state.inner, run.alone.as_ref()?)
+    }
+
+    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        if let Some(run) = &run.alone {
+            return self.inner.tile(&state.inner, run, place, span, tile);
+        }
+        if const { C::RECORDS } {
+            return C::refuse("other machines have parts of it");
+        }
+        let Some(Shared { exchange, .. }) = &state.shared else { return };
+        if span.to == place.at {
+            exchange.grads.put(&run.messages, tile);
+        } else if span.has(place.at + 1) {
+            match run.did {
+                Some(did) if did.emitted => exchange.updates.take(&run.messages, tile),
+                _ => tile.set_zero(),
+            }
+        }
+    }
+
+    fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
+        run.alone.as_ref().is_some_and(|run| self.inner.fuses_now(&state.inner, run, leaf))
+    }
+
+    #[inline]
+    fn kernel<C: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C> {
+        let run = run.alone.as_ref().expect("the fused loop is run on one rank");
+        self.inner.kernel(&state.inner, run, leaf)
+    }
+
+    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
+        self.inner.slots(&state.inner, leaf, list);
+    }
+
+    #[inline(always)]
+    fn apply<C: Real>(
+        kernel: &Self::Kernel<C>,
+        at: usize,
+        span: Span,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term<C::Wide>],
+    ) -> C {
+        T::apply::<C>(kernel, at, span, slots, u, p, terms)
+    }
+
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        if state.shared.is_none() { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
+    }
+
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+        self.inner.unused(&state.inner, report);
+    }
+
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        walk.of_part("sharded", Vec::new(), |walk| self.inner.read(&state.inner, walk))
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::around("sharded", "inner", &self.inner)
+    }
+
+    /// That of what is inside: how it is shared out is no part of an optimizer.
+    fn recipe(&self) -> Recipe {
+        self.inner.recipe()
+    }
+
+    fn describe(&self) -> String {
+        format!("sharded({})", self.inner.describe())
+    }
+}
+
+impl Shared {
+    /// Between the passes: from messages of gradients to messages of updates.
+    fn step<T: Stage>(
+        &mut self,
+        sharded: &Sharded<T>,
+        state: &mut T::State,
+        at: &StepContext<'_>,
+        tree: &WholeTree<'_>,
+        run: &mut ShardedRun<T::Run>,
+    ) -> Result<()> {
+        let (Shared { nested, exchange, .. }, collective) = (self, &*sharded.collective);
+        if !at.is_flush() {
+            exchange.reduce(collective)?;
+        }
+        let own = exchange.lend_own();
+        let sink = Sink::Messages(&exchange.own, &own);
+        let did = nested.run_on(&sharded.inner, state, at, tree.params, &exchange.mean, sink);
+        run.did = Some(did);
+        if did.emitted && !at.has_failed() {
+            run.messages = exchange.spread(collective)?;
+        }
+        Ok(())
+    }
+}
