@@ -13,8 +13,8 @@ use crate::tree::{LeafSpec, add_update};
 /// One pass of a step: what is done to each element of each leaf, between two barriers.
 ///
 /// The last pass makes new parameters. One that ends at a barrier makes sums, and where a later pass goes on from its
-/// updates, these are stored. What a part does to whole leaves at a barrier is a pass of its own, from stored updates to
-/// stored updates.
+/// updates, these are stored. What a part does to whole leaves at a barrier is a pass of its own, from stored updates
+/// to stored updates.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Pass {
