@@ -1,5 +1,6 @@
 //! State arrays as parts declare them.
 
+use super::StepContext;
 use crate::element::DType;
 use crate::tree::LeafSpec;
 
@@ -38,6 +39,13 @@ impl Slot {
     /// The name.
     pub const fn name(self) -> &'static str {
         self.name
+    }
+}
+
+impl StepContext<'_> {
+    /// The same step, for what has its state in these codes, if it is said here.
+    pub(crate) fn in_codes(self, codes: Option<Codes>) -> Self {
+        StepContext { codes: codes.or(self.codes), ..self }
     }
 }
 

@@ -22,7 +22,6 @@ pub struct InitContext<'a> {
     pub(crate) point: Option<&'a Moments>,
     /// Whether leaves may rest for some steps, so that updates are counted for each.
     pub(crate) by_leaf: bool,
-    /// The codes that state is in, if it is in 8 bits.
     pub(crate) codes: Option<Codes>,
     /// Where it is written down which leaves must be whole on one machine, and how much work each is, if that is asked.
     pub(crate) whole: Option<&'a Mutex<Vec<Option<f64>>>>,
@@ -146,17 +145,13 @@ pub struct StepContext<'a> {
     pub(crate) value: Option<f64>,
     /// The parameters, from when the step begins.
     pub(crate) params: &'a [TableLeaf],
-    /// Arrays in place of the parameters that they are for.
     pub(crate) point: Option<&'a Moments>,
     /// Which leaves have no gradient in this step; empty where all have one.
     pub(crate) absent: &'a [bool],
     /// Which leaves rest in this step; empty where none may.
     pub(crate) resting: &'a [bool],
-    /// Whether updates are counted for each leaf.
     pub(crate) by_leaf: bool,
-    /// The codes that state is in, if it is in 8 bits.
     pub(crate) codes: Option<Codes>,
-    /// The leaves of which only some rows have gradients.
     pub(crate) rows: &'a [usize],
     /// Leaves are gone through elsewhere: parameters and state arrays are not here.
     pub(crate) elsewhere: bool,

@@ -99,8 +99,7 @@ fn decide<P: Wrapper>(
 
 /// What is inside is told of a step.
 fn told<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, decision: Decision, at: &StepContext<'a>) -> StepContext<'a> {
-    let at = if decision == Decision::Run { part.tell(memory, at) } else { *at };
-    let at = StepContext { codes: part.codes().or(at.codes), ..at };
+    let at = if decision == Decision::Run { part.tell(memory, at) } else { *at }.in_codes(part.codes());
     if P::RESTS { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
 }
 
@@ -153,8 +152,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<StateOf<P>> {
         let active = part.leaves(at)?.map(|on| at.restricted(&on));
-        let by_leaf = at.by_leaf || P::RESTS;
-        let codes = part.codes().or(at.codes);
+        let (by_leaf, codes) = (at.by_leaf || P::RESTS, part.codes().or(at.codes));
         let at = &InitContext { by_leaf, codes, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
         let inner = part.inner().init_state(at)?;
         let mut memory = P::Memory::default();
@@ -167,16 +165,14 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let has_slots = |(leaf, on): (&LeafSpec, &bool)| *on && O::has_slots(part, leaf);
         let own: Vec<_> = at.structure.leaves().iter().zip(at.active).map(has_slots).collect();
         let arrays = Arrays::new(O::SLOTS, &at.with_active(&own), &start)?;
-        const KEPT: &[Slot] = &[Slot::exact("gradient")];
-        let kept: &[_] = if keeps::<P, O>(part) { KEPT } else { &[] };
+        let kept: &[_] = if keeps::<P, O>(part) { const { &[Slot::exact("gradient")] } } else { &[] };
         let kept = Arrays::new(kept, at, &|_| Start::default())?;
         Ok(WrapperState { memory, arrays, inner, active, name: P::STATE, kept })
     }
 
     fn check(part: &P, state: &StateOf<P>, at: &StepContext<'_>) -> Result<()> {
         part.check(&state.memory, at)?;
-        let at = &StepContext { codes: part.codes().or(at.codes), ..*at };
-        let inside = at.on(state.active.as_deref().unwrap_or(at.active));
+        let inside = at.on(state.active.as_deref().unwrap_or(at.active)).in_codes(part.codes());
         part.inner_now(&state.memory).check(&state.inner, &inside)
     }
 
