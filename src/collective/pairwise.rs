@@ -125,8 +125,8 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 ///
 /// # Errors
 ///
-/// If there are fewer parts than ranks, or, of several ranks, fewer ranks than powers of two. If the rank is none of the
-/// group.
+/// If there are fewer parts than ranks, or, of several ranks, fewer ranks than powers of two. If the rank is none of
+/// the group.
 ///
 /// # Example
 ///

@@ -33,8 +33,8 @@ use crate::error::Result;
 ///
 /// # References
 ///
-/// MPI's request of a call such as `MPI_Ialltoallv`; PyTorch's `Work`, of `async_op=True`. Those borrow the memory of the
-/// messages, and must not be lost before the call has ended.
+/// MPI's request of a call such as `MPI_Ialltoallv`; PyTorch's `Work`, of `async_op=True`. Those borrow the memory of
+/// the messages, and must not be lost before the call has ended.
 #[must_use = "what has been sent for arrives when it is waited for"]
 pub struct Pending<'a>(Box<dyn FnOnce() -> Result<[Vec<u8>; 2]> + Send + 'a>);
 

@@ -140,7 +140,8 @@ pub(crate) fn with_list<C: Real>(
 }
 
 /// Does the last pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the
-/// state arrays: all of it where these have the compute type, else a tile, whose state is brought into `spare` and back.
+/// state arrays: all of it where these have the compute type, else a tile, whose state is brought into `spare` and
+/// back.
 ///
 /// Returns whether it could.
 ///

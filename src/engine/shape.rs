@@ -12,8 +12,8 @@ pub struct Shape {
     pub reads_params: u32,
     /// Barriers at which it must have the updates themselves, in memory, not only sums over them.
     pub materializes: u32,
-    /// Of these those at which it keeps the updates itself, so that the engine need not store them, and from which on it
-    /// gives out others, of all leaves.
+    /// Of these those at which it keeps the updates itself, so that the engine need not store them, and from which on
+    /// it gives out others, of all leaves.
     pub keeps: u32,
     /// How many sums over elements it adds up.
     pub sums: usize,

@@ -1,10 +1,10 @@
 //! Numbers in 8 bits: blocks of 256, each with the size of its largest number as an `f32` before the codes.
 //!
 //! Whatever a code cannot say exactly goes to one of the two codes next to it, with chances in proportion to how near
-//! they are, in the root where codes are roots: a mean that takes in a thousandth of a square each step would never come
-//! down again if it were always rounded to the nearest. The chances are drawn from the last bits of the number itself,
-//! and its place. So no key is needed, the result is the same on each machine, and a number that a code says exactly
-//! stays as it is.
+//! they are, in the root where codes are roots: a mean that takes in a thousandth of a square each step would never
+//! come down again if it were always rounded to the nearest. The chances are drawn from the last bits of the number
+//! itself, and its place. So no key is needed, the result is the same on each machine, and a number that a code says
+//! exactly stays as it is.
 
 use core::marker::PhantomData;
 
@@ -24,9 +24,9 @@ trait Code: Copy {
     fn encode(self, x: f32, place: usize) -> u32;
 }
 
-/// Where in a step between two codes rounding goes up: 8 bits, of the number and its place in the block. Of numbers with
-/// few bits the upper ones count too. All places of a block together have each of the 256 once, so that of equal numbers
-/// as many go up as should.
+/// Where in a step between two codes rounding goes up: 8 bits, of the number and its place in the block. Of numbers
+/// with few bits the upper ones count too. All places of a block together have each of the 256 once, so that of equal
+/// numbers as many go up as should.
 #[inline(always)]
 fn chance(x: f32, place: usize) -> u32 {
     (x.to_bits() ^ x.to_bits() >> 15 ^ (place as u32).wrapping_mul(167)) & 0xff

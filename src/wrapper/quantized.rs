@@ -29,17 +29,17 @@ use crate::part::prelude::*;
 /// number. [`logarithmic`](Quantized::logarithmic) codes are as fine everywhere, 16 octaves down (32 where there is no
 /// sign): for blocks in which sizes differ by more than a hundredfold.
 ///
-/// **Rounding** goes to one of the two codes next to a number, with chances in proportion to how near they are: of roots
-/// in the root. A step moves a second moment by about a thousandth, which rounding to the nearest code would take back,
-/// always; so such changes add up. The chances are drawn from the last bits of the number: no key is needed, threads and
-/// instruction sets make no difference, and what a code says exactly stays. What is never negative becomes zero only if
-/// it is zero.
+/// **Rounding** goes to one of the two codes next to a number, with chances in proportion to how near they are: of
+/// roots in the root. A step moves a second moment by about a thousandth, which rounding to the nearest code would take
+/// back, always; so such changes add up. The chances are drawn from the last bits of the number: no key is needed,
+/// threads and instruction sets make no difference, and what a code says exactly stays. What is never negative becomes
+/// zero only if it is zero.
 ///
-/// **Error.** Of a number `x` in a block with scale `s`, less than one step between codes: for roots
-/// `s·(2·√(|x|/s) + 2/127)/127`, for fourth roots of at least `s/10⁴` a part `5/(255·(x/s)^¼)` of `x`, for logarithms an
-/// eighth of `x`. In a running mean with decay `b` each error is `b` times as large a step later, so that they sum up to
-/// at most `1/(1 − b)` of the largest one; signs are by chance, so that they come to about `1/√(1 − b²)` of one. [The guide](https://docs.rs/crate/gradchain/latest/source/docs/few-bits.md)
-/// has what is measured.
+/// **Error.** Of a number `x` in a block with scale `s`, less than one step between codes: for roots `s·(2·√(|x|/s) +
+/// 2/127)/127`, for fourth roots of at least `s/10⁴` a part `5/(255·(x/s)^¼)` of `x`, for logarithms an eighth of `x`.
+/// In a running mean with decay `b` each error is `b` times as large a step later, so that they sum up to at most `1/(1
+/// − b)` of the largest one; signs are by chance, so that they come to about `1/√(1 − b²)` of one. [The
+/// guide](https://docs.rs/crate/gradchain/latest/source/docs/few-bits.md) has what is measured.
 ///
 /// **What is not finite**: a block with such a number is read as NaN throughout. Put
 /// [`zero_nans`](crate::zero_nans()) before what is inside, or [`apply_if_finite`](crate::apply_if_finite()) around.
@@ -53,8 +53,8 @@ use crate::part::prelude::*;
 /// # Errors
 ///
 /// `init` fails if what is inside refuses. A step fails, before anything is changed, if the gradient of a leaf is of
-/// [some rows](crate::tree::SparseRows): a row may end within a block. [`step_on`](crate::GradientTransformation::step_on)
-/// is refused, since machines do not read the codes.
+/// [some rows](crate::tree::SparseRows): a row may end within a block.
+/// [`step_on`](crate::GradientTransformation::step_on) is refused, since machines do not read the codes.
 ///
 /// # Example
 ///
@@ -77,10 +77,10 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// Dettmers, Lewis, Shleifer and Zettlemoyer, [8-bit optimizers via block-wise
-/// quantization](https://arxiv.org/abs/2110.02861), 2021, whose codes are from a table, rounded to the nearest; Li, Chen
-/// and Zhu, [Memory efficient optimizers with 4-bit states](https://arxiv.org/abs/2309.01507), 2023, of second moments
-/// that become zero. Differs: codes that are worked out, rounded by chance, for any transformation. Optax has none;
-/// PyTorch has `torchao`'s `AdamW8bit`.
+/// quantization](https://arxiv.org/abs/2110.02861), 2021, whose codes are from a table, rounded to the nearest; Li,
+/// Chen and Zhu, [Memory efficient optimizers with 4-bit states](https://arxiv.org/abs/2309.01507), 2023, of second
+/// moments that become zero. Differs: codes that are worked out, rounded by chance, for any transformation. Optax has
+/// none; PyTorch has `torchao`'s `AdamW8bit`.
 pub fn quantized<T: Stage>(inner: T) -> Quantized<T> {
     Quantized::with(inner)
 }

@@ -1,5 +1,5 @@
-//! A step of AdamW on several processes, by one of several ways: prints the time of the fastest step, and the bytes that
-//! a rank sends.
+//! A step of AdamW on several processes, by one of several ways: prints the time of the fastest step, and the bytes
+//! that a rank sends.
 //!
 //! ```text
 //! mpirun -n 4 .../step WAY [ELEMENTS]

@@ -38,8 +38,8 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 /// for ever: its thread is left behind then with the memory of the message, and ends with the process, which should
 /// end.
 ///
-/// A call that [begins](Collective::begin_all_to_all) does everything at once: MPI waits by asking again and again, which
-/// takes the core from the caller's work where a rank has one core.
+/// A call that [begins](Collective::begin_all_to_all) does everything at once: MPI waits by asking again and again,
+/// which takes the core from the caller's work where a rank has one core.
 ///
 /// `mpirun` ends all processes when one dies, unless it is told not to: by `--enable-recovery` of Open MPI. Then the
 /// others have their error, and can say which checkpoint to go on from.

@@ -192,7 +192,8 @@ fn own_hyperparams<P: Part>(part: &P) -> Given {
     hyperparams_of(&mut |visit| show(part, visit))
 }
 
-/// A part's name and what it shows of its arguments, as data: the [`recipe`](Part::recipe) of a part that shows them all.
+/// A part's name and what it shows of its arguments, as data: the [`recipe`](Part::recipe) of a part that shows them
+/// all.
 pub fn own_recipe<P: Part>(part: &P) -> Recipe {
     recipe_of(P::NAME, &mut |visit| show(part, visit))
 }

@@ -133,8 +133,8 @@ impl<T> Sharded<T> {
     /// as they are. Without it they travel in the type in which they are computed on, `f32` or `f64`. Needs the feature
     /// `half` for 16 bits; the same on all ranks.
     ///
-    /// Each rank's gradient is rounded once, to the nearest, and added up as ever; that of one rank alone, which does not
-    /// travel, is not. So the mean is off by
+    /// Each rank's gradient is rounded once, to the nearest, and added up as ever; that of one rank alone, which does
+    /// not travel, is not. So the mean is off by
     ///
     /// ```text
     /// |ĝ − g| ≤ u·(p₀·|g₀| + … + pₖ₋₁·|gₖ₋₁|) / (p₀ + … + pₖ₋₁)      u = 2⁻⁸ for bf16, 2⁻¹¹ for f16, 2⁻²⁴ for f32
