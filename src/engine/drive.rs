@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 
 use super::convert::store;
 use super::isa::{Isa, current_isa};
-use super::kernel::{self, MOST_SLOTS};
+use super::kernel;
 use super::messages::Layout;
 use super::pieces::{Piece, Pieces};
 use super::ranks::Ranks;
@@ -14,7 +14,7 @@ use super::remote::RemoteTree;
 use super::rows::Rows;
 use super::stage::is_among;
 use super::table::{Table, TableLeaf};
-use super::tile::TILE;
+use super::tile::{Spare, TILE};
 use super::whole::read_stretch;
 use super::written::{add_stretch, store_stretch};
 use super::{Ask, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree, fused};
@@ -214,18 +214,6 @@ impl Work {
 /// The sums of all machines, where there are others.
 fn complete<'a>(ranks: &'a Option<Box<Ranks>>, here: Sums<'a>) -> Sums<'a> {
     ranks.as_ref().map_or(here, |ranks| ranks.sums(here))
-}
-
-/// Room for a tile's updates, parameters and state in the compute type, where they are not lying so already.
-struct Spare {
-    single: [f32; TILE * (MOST_SLOTS + 3)],
-    double: [f64; TILE * (MOST_SLOTS + 3)],
-}
-
-impl Default for Spare {
-    fn default() -> Spare {
-        Spare { single: [0.0; _], double: [0.0; _] }
-    }
 }
 
 /// One pass over all leaves.

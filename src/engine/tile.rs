@@ -3,10 +3,23 @@
 use core::ops::Range;
 
 use super::isa::Isa;
+use super::kernel::MOST_SLOTS;
 use crate::element::{InRecord, Real, Term};
 
 /// Elements of a tile: small enough that a tile and its state stay in the first-level cache.
 pub(crate) const TILE: usize = 1024;
+
+/// Room for a tile's updates, parameters and state in the compute type, where they are not lying so already.
+pub(crate) struct Spare {
+    pub(crate) single: [f32; TILE * (MOST_SLOTS + 3)],
+    pub(crate) double: [f64; TILE * (MOST_SLOTS + 3)],
+}
+
+impl Default for Spare {
+    fn default() -> Spare {
+        Spare { single: [0.0; _], double: [0.0; _] }
+    }
+}
 
 /// A stretch of one leaf's updates, with the parameters it belongs to.
 ///

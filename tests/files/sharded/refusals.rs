@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gradchain::collective::{Collective, gather};
+use gradchain::collective::{Collective, gather, parts};
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
 
@@ -112,6 +112,32 @@ fn what_joins_leaves_is_refused_by_name() {
     let expected = "sharded: argument `inner` must be of parts that work on each leaf by itself, or element by element, \
                     found flatten";
     assert_eq!(refused, [expected; 2]);
+}
+
+/// A collective of somebody's, which counts its ranks from 1.
+#[derive(Debug)]
+struct FromOne;
+
+impl Collective for FromOne {
+    fn rank(&self) -> usize {
+        1
+    }
+    fn size(&self) -> usize {
+        1
+    }
+    fn all_to_all(&self, _: &mut Vec<u8>, _: &[usize], _: &mut Vec<u8>, _: &[usize]) -> gradchain::Result<()> {
+        unreachable!("it is refused before it is called")
+    }
+    fn all_gather(&self, _: &mut Vec<u8>, _: &mut Vec<u8>, _: &[usize]) -> gradchain::Result<()> {
+        unreachable!("as above")
+    }
+}
+
+#[test]
+fn a_rank_that_is_none_of_the_group_is_refused() {
+    let expected = "Collective: argument `rank` must be below the size, which is 1, found 1";
+    let all = [sharded(adam(0.1), FromOne).init(&vec![0.0_f32; 3]).map(drop), parts(&FromOne, 4).map(drop)];
+    assert_eq!(all.map(|result| result.unwrap_err().to_string()), [expected; 2]);
 }
 
 #[test]
