@@ -149,7 +149,8 @@ fn a_narrower_type_of_sixteen_bits() {
     assert_eq!(
         refused(&file, &optimizer, &narrow),
         "the checkpoint does not fit: 2 differences\n  optimizer: $.adamw.mu_dtype: expected \"bf16\", found null\n  \
-         state: `0.mu[]`: expected moment bf16 [2], found moment f32 [2]"
+         state: `0.mu[]`: expected moment bf16 [2], found moment f32 [2]\n  \
+         `cast_part(\"0.mu\")` rounds its numbers to the type they have now"
     );
 }
 
