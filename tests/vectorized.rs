@@ -10,27 +10,33 @@ use std::sync::LazyLock;
 
 static ASSEMBLY: LazyLock<String> = LazyLock::new(assembly);
 
-/// Builds the example with its machine code in text.
+/// Builds the example with its machine code in text, and that of what is compiled in the library.
 fn assembly() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .current_dir(root)
-        // One unit, so that there is one file; names as the demangler of version 0 gives them, with their type
+        // One unit, so that there is one file of each; names as the demangler of version 0 gives them, with their type
         // arguments.
-        .args(["rustc", "-p", "gradchain", "--release", "--example", "core_loops", "--"])
-        .args(["--emit", "asm", "-C", "codegen-units=1", "-C", "symbol-mangling-version=v0"])
+        .env("RUSTFLAGS", "--emit asm -C codegen-units=1 -C symbol-mangling-version=v0")
+        .args(["build", "-p", "gradchain", "--release", "--example", "core_loops"])
         .status()
         .expect("cargo runs");
     assert!(status.success(), "the example builds");
-    let examples = target.join("release/examples");
-    let newest = std::fs::read_dir(&examples)
-        .expect("the examples' folder")
-        .filter_map(Result::ok)
-        .filter(|file| file.path().extension().is_some_and(|e| e == "s"))
-        .max_by_key(|file| file.metadata().and_then(|m| m.modified()).ok());
-    std::fs::read_to_string(newest.expect("an assembly file").path()).expect("it is text")
+    let newest = |folder: &str, name: &str| {
+        let is_it = |file: &std::fs::DirEntry| {
+            let file = file.file_name().into_string().unwrap_or_default();
+            file.starts_with(name) && file.ends_with(".s")
+        };
+        let newest = std::fs::read_dir(target.join(folder))
+            .expect("a folder that cargo has made")
+            .filter_map(Result::ok)
+            .filter(is_it)
+            .max_by_key(|file| file.metadata().and_then(|m| m.modified()).ok());
+        std::fs::read_to_string(newest.expect("an assembly file").path()).expect("it is text")
+    };
+    newest("release/deps", "gradchain-") + &newest("release/examples", "core_loops-")
 }
 
 /// Symbols and their instructions.

@@ -70,7 +70,7 @@ use crate::part::prelude::*;
 /// }
 /// assert!(params.iter().all(|p| (0.69..0.72).contains(p)));
 /// assert_eq!(state.schema().size().bytes(gradchain::state::Kind::Moment), 2 * (1024 + 4 * 4));
-/// assert!(state.schema().to_string().contains("mu: moment root8 [1024]"));
+/// assert!(state.schema().to_string().contains("mu[]: moment root8 [1024]"));
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
