@@ -145,11 +145,17 @@ impl<K: Code> Job for Decode<'_, K> {
                 to.fill(f32::NAN);
                 continue;
             }
-            let code = K::of(scale);
-            for i in 0..BLOCK {
-                to[i] = code.decode(codes[i]);
-            }
+            decode_block(K::of(scale), codes, to);
         }
+    }
+}
+
+/// A function of its own, as `encode_block` is: arguments are known not to overlap, fields are not, and then the loop
+/// is compiled a second time, for numbers one by one.
+#[inline(always)]
+fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
+    for i in 0..BLOCK {
+        to[i] = code.decode(from[i]);
     }
 }
 
@@ -174,11 +180,15 @@ impl<K: Code> Job for Encode<'_, K> {
             }
             // Of zeros as the memory was before the first step.
             [*s0, *s1, *s2, *s3] = (if largest == 0.0 { 0.0 } else { scale }).to_le_bytes();
-            let code = K::of(scale);
-            for i in 0..BLOCK {
-                codes[i] = code.encode(from[i], i) as u8;
-            }
+            encode_block(K::of(scale), from, codes);
         }
+    }
+}
+
+#[inline(always)]
+fn encode_block<K: Code>(code: K, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
+    for i in 0..BLOCK {
+        to[i] = code.encode(from[i], i) as u8;
     }
 }
 
