@@ -19,7 +19,6 @@ fn main() -> gradchain::Result<()> {
         force_isa(Some(isa));
         against("roots", isa, plain(), quantized(plain()))?;
         against("logarithms", isa, plain(), quantized(plain()).logarithmic(true))?;
-        #[cfg(feature = "half")]
         against("mu in bf16", isa, plain(), plain().mu_dtype(DType::Bf16))?;
     }
     force_isa(None);

@@ -67,6 +67,7 @@ impl DType {
     }
 
     /// Elements of a row of so many bytes, where this is the type of codes; else `n` itself.
+    #[cfg(feature = "checkpoint")]
     pub(crate) const fn elements(self, n: usize) -> usize {
         let scales = n.div_ceil(CODED_BLOCK + CODED_SCALE) * CODED_SCALE;
         if self.is_coded() { n.saturating_sub(scales) } else { n }

@@ -69,6 +69,7 @@ impl RawSlice {
     }
 
     /// So many elements of a type of 8 bits, unless these are not their bytes.
+    #[cfg(feature = "serde")]
     pub(crate) fn coded(bytes: &[u8], dtype: DType, len: usize) -> Option<RawSlice> {
         let fits = dtype.is_coded() && len <= bytes.len() && dtype.bytes(len) == bytes.len();
         fits.then(|| RawSlice { ptr: NonNull::from(bytes).cast(), len, dtype, first: 0 })

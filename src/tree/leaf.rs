@@ -8,7 +8,9 @@ use ndarray::{ArrayBase, Data, DataMut, Dimension, RawData};
 use super::ArrayElement;
 use crate::element::{DType, Element, with_dtype};
 use crate::error::{Error, Result};
-use crate::layout::{Cursor, Shape, Strides, dense_strides, elements, is_dense, matching_strides};
+use crate::layout::{Cursor, Shape, Strides, dense_strides, is_dense};
+#[cfg(feature = "serde")]
+use crate::layout::{elements, matching_strides};
 use crate::memory::{RawSlice, RawStrided};
 use crate::numeric::convert::{load, store};
 use crate::numeric::isa::current_isa;
@@ -141,6 +143,7 @@ impl<'a> LeafRef<'a> {
     }
 
     /// Elements in 8 bits that lie as the strides say; `None` if these are not the bytes of so many.
+    #[cfg(feature = "serde")]
     pub(crate) fn coded(bytes: &'a [u8], dtype: DType, shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
         let len = elements(shape).filter(|_| strides.len() == shape.len())?;
         let data = RawSlice::coded(bytes, dtype, len)?;
