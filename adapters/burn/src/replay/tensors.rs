@@ -1,8 +1,7 @@
 //! burn's operations.
 
-use core::fmt;
-
 use burn::tensor::{Bool, DType, Device, FloatDType, Tensor, TensorData};
+use gradchain::device::Placed;
 use gradchain::program::{Binary, Comparison, Tensors, Unary};
 use gradchain::{Error, Result};
 
@@ -11,36 +10,19 @@ use crate::walkers::Held;
 
 /// A parameter or gradient on whatever device: its elements one after the other, and its shape.
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
+pub(super) struct Flat {
     pub(super) tensor: Tensor<1>,
-    pub(super) dims: Vec<usize>,
+    dims: Vec<usize>,
 }
 
-impl Placed {
-    pub(super) fn dtype(&self) -> gradchain::DType {
-        match self.tensor.dtype() {
-            DType::F64 => gradchain::DType::F64,
-            DType::F16 => gradchain::DType::F16,
-            DType::BF16 => gradchain::DType::Bf16,
-            _ => gradchain::DType::F32,
-        }
-    }
-}
-
-impl fmt::Display for Placed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}", self.dtype(), self.dims)
-    }
-}
-
-impl Held for Placed {
+impl Held for Flat {
     const EXPECTED: &'static str = "of type f64, f32, f16 or bf16";
 
-    fn of<const D: usize>(tensor: Tensor<D>) -> Result<Placed, String> {
+    fn of<const D: usize>(tensor: Tensor<D>) -> Result<Flat, String> {
         let (dims, tensor) = (tensor.dims().to_vec(), tensor.inner());
         match tensor.dtype() {
             DType::F64 | DType::F32 | DType::F16 | DType::BF16 => {
-                Ok(Placed { tensor: tensor.reshape([dims.iter().product::<usize>()]), dims })
+                Ok(Flat { tensor: tensor.reshape([dims.iter().product::<usize>()]), dims })
             }
             other => Err(format!("{other:?}")),
         }
@@ -51,17 +33,30 @@ impl Held for Placed {
     }
 
     /// Values were compared when the state was made, which is no matter of a step: they would have to be read.
-    fn is(&self, other: &Placed) -> bool {
-        (&self.dims, self.dtype()) == (&other.dims, other.dtype())
+    fn is(&self, other: &Flat) -> bool {
+        (&self.dims, self.tensor.dtype()) == (&other.dims, other.tensor.dtype())
     }
 
     /// No operation writes a tensor that something else has.
-    fn part(_: &mut [Leaf<Placed>]) {}
+    fn part(_: &mut [Leaf<Flat>]) {}
 }
 
-/// Tensors on a device of burn's.
+/// burn's operations on a device, for [`TensorState`](gradchain::device::TensorState).
 #[derive(Clone, Debug)]
-pub(super) struct OnBurn(pub(super) Device);
+pub struct OnBurn(pub(super) Device);
+
+impl OnBurn {
+    /// Parameters as they are, by path.
+    pub(super) fn all<'l>(&self, leaves: &'l [Leaf<Flat>]) -> Vec<(&'l str, Placed<Tensor<1>>)> {
+        leaves.iter().map(|leaf| (&*leaf.path, self.placed(&leaf.held))).collect()
+    }
+
+    pub(super) fn placed(&self, Flat { tensor, dims }: &Flat) -> Placed<Tensor<1>> {
+        let (dtype, device) = (gradchains(tensor.dtype()), tensor.device());
+        let elsewhere = (device != self.0).then(|| format!("{device:?}"));
+        Placed { tensor: tensor.clone(), dtype, shape: dims.clone(), elsewhere }
+    }
+}
 
 impl Tensors for OnBurn {
     const NAME: &'static str = "burn";
@@ -178,6 +173,16 @@ impl Tensors for OnBurn {
 
     fn download(&self, x: &Tensor<1>) -> Result<Vec<u8>> {
         Ok(data(x)?.as_bytes().to_vec())
+    }
+}
+
+/// gradchain's name of a type of floats.
+fn gradchains(dtype: DType) -> gradchain::DType {
+    match dtype {
+        DType::F64 => gradchain::DType::F64,
+        DType::F16 => gradchain::DType::F16,
+        DType::BF16 => gradchain::DType::Bf16,
+        _ => gradchain::DType::F32,
     }
 }
 
