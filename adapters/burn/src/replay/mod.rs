@@ -11,7 +11,7 @@ use gradchain::needs::Provides;
 use gradchain::{GradientTransformation, OptState, Outcome, Result};
 
 use self::tensors::Flat;
-pub use self::tensors::OnBurn;
+pub use self::tensors::{Elements, OnBurn};
 use crate::leaves::{Leaf, Leaves, found_gradients};
 use crate::walkers::{Copies, Putter, Reader, Values};
 
@@ -104,13 +104,13 @@ impl<T: GradientTransformation> DeviceState<T> {
     where
         (): Provides<T::Needs>,
     {
-        let (params, on) = (params(module)?, self.0.tensors());
+        let (params, on) = (params(module)?, self.0.tensors().clone());
         let mut found = found_gradients::<_, Flat>(module, grads)?.into_iter().peekable();
         let gradient = |param: &Leaf<Flat>| found.next_if(|leaf| leaf.id == param.id).map(|leaf| on.placed(&leaf.held));
         let gradients = params.iter().map(gradient).collect();
         let (placed, mut new) = (on.all(&params), params.clone());
-        let outcome = self.0.step(optimizer, placed, gradients, &mut |leaf, tensor| {
-            new[leaf].held.tensor = tensor;
+        let outcome = self.0.step(optimizer, placed, gradients, &mut |leaf, made| {
+            new[leaf].held.tensor = on.tensor(&made);
             Ok(())
         })?;
         *module = Putter::put(module.clone(), new);
