@@ -41,7 +41,7 @@ impl Held for Flat {
     fn part(_: &mut [Leaf<Flat>]) {}
 }
 
-/// A tensor, or a number, which burn takes as an argument of an operation: so all lines of a program can be one kernel.
+/// A tensor, or a number that is an argument of burn's operations, so that `fusion` can make one kernel of all lines.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "there are few, and most are tensors")]
 pub enum Elements {
@@ -67,15 +67,18 @@ impl OnBurn {
         Placed { tensor: Elements::Many(tensor.clone()), dtype, shape: dims.clone(), elsewhere }
     }
 
-    /// As a tensor, which a number is one of one element of.
+    /// The tensor; a number becomes one of one element.
     pub(super) fn tensor(&self, x: &Elements) -> Tensor<1> {
-        self.filled(x, 1)
+        match x {
+            Elements::Many(x) => x.clone(),
+            Elements::Number(..) => self.filled(x, 1),
+        }
     }
 
-    /// The tensor, or the number so many times.
+    /// This many elements: the tensor itself, or its one element or the number as often.
     fn filled(&self, x: &Elements, len: usize) -> Tensor<1> {
         match x {
-            Elements::Many(x) if x.dims()[0] == len || len == 1 => x.clone(),
+            Elements::Many(x) if x.dims()[0] == len => x.clone(),
             Elements::Many(x) => x.clone().expand([len]),
             Elements::Number(value, dtype) => Tensor::full([len], *value, (&self.0, (*dtype).into())),
         }
