@@ -1,7 +1,7 @@
 //! Leaves of several pieces, on several threads: whatever way steps are done, they end with the bits of one thread.
 //!
-//! The ways are those of other laws, which hold them to random problems of small leaves; here each has another number of
-//! threads, so that an entry runs once for each way.
+//! The ways are those of other laws, which hold them to random problems of small leaves; here each has another number
+//! of threads, so that an entry runs once for each way.
 
 use super::{Problem, Subject, fusing, holds_on, large_problem, step_and_update};
 use crate::common::same_values;
