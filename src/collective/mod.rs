@@ -14,6 +14,7 @@ mod pending;
 mod threads;
 
 use core::fmt;
+use core::mem::take;
 
 pub(crate) use agreement::{agree, is_same};
 pub use average::average;
@@ -37,9 +38,9 @@ use crate::error::{Error, Result};
 ///
 /// # Implementing it
 ///
-/// [`all_to_all`](Self::all_to_all) and [`all_gather`](Self::all_gather) are needed, the others are made of these.
-/// [`begin_all_to_all`](Self::begin_all_to_all) and [`begin_all_gather`](Self::begin_all_gather) do everything at once
-/// then: an implementation that can lets messages travel while the caller works.
+/// [`begin_all_to_all`](Self::begin_all_to_all) and [`begin_all_gather`](Self::begin_all_gather) are needed, the others
+/// are made of these. They return as soon as they can, for messages that travel while the caller works; one that does
+/// everything at once ends in `Pending::new(|| done)`.
 ///
 /// A group of devices fits too: `ncclGroupStart`, one `ncclSend` and `ncclRecv` of `ncclUint8` for each rank,
 /// `ncclGroupEnd` are an all-to-all; a broadcast of each rank's part in such a group is the gathering. What is missing
@@ -52,13 +53,25 @@ pub trait Collective: fmt::Debug + Send + Sync {
     /// How many there are; at least 1.
     fn size(&self) -> usize;
 
+    /// Begins an [`all_to_all`](Self::all_to_all), for which the caller waits later, in the order in which its calls
+    /// have begun. The message may travel meanwhile. What fails is said to who waits.
+    ///
+    /// Of other ranks this is the same call: they may wait for theirs at once, and need not begin it so.
+    fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], received: Vec<u8>, from: &[usize]) -> Pending<'_>;
+
+    /// Begins an [`all_gather`](Self::all_gather); see [`begin_all_to_all`](Self::begin_all_to_all).
+    fn begin_all_gather(&self, send: Vec<u8>, received: Vec<u8>, from: &[usize]) -> Pending<'_>;
+
     /// Sends each rank its part of `send`, and receives one from each, into `received`: parts in the order of the
     /// ranks, of which `to` and `from` have the lengths in bytes. `received` is made as long as it must be.
     ///
     /// # Errors
     ///
     /// If a rank does not come in time, calls another method, or sends another number of bytes than `from` says.
-    fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], received: &mut Vec<u8>, from: &[usize]) -> Result<()>;
+    fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
+        [*send, *received] = self.begin_all_to_all(take(send), to, take(received), from).wait()?;
+        Ok(())
+    }
 
     /// Sends `send` to all ranks, and receives that of each, in the order of the ranks; `from` has the lengths in
     /// bytes.
@@ -66,21 +79,9 @@ pub trait Collective: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// As [`all_to_all`](Self::all_to_all).
-    fn all_gather(&self, send: &mut Vec<u8>, received: &mut Vec<u8>, from: &[usize]) -> Result<()>;
-
-    /// Begins an [`all_to_all`](Self::all_to_all), for which the caller waits later, in the order in which its calls
-    /// have begun. The message may travel meanwhile; unless an implementation says so it has arrived at once.
-    ///
-    /// Of other ranks this is the same call: they may wait for theirs at once, and need not begin it so.
-    fn begin_all_to_all(&self, mut send: Vec<u8>, to: &[usize], mut received: Vec<u8>, from: &[usize]) -> Pending<'_> {
-        let done = self.all_to_all(&mut send, to, &mut received, from);
-        Pending::new(|| done.map(|()| [send, received]))
-    }
-
-    /// Begins an [`all_gather`](Self::all_gather); see [`begin_all_to_all`](Self::begin_all_to_all).
-    fn begin_all_gather(&self, mut send: Vec<u8>, mut received: Vec<u8>, from: &[usize]) -> Pending<'_> {
-        let done = self.all_gather(&mut send, &mut received, from);
-        Pending::new(|| done.map(|()| [send, received]))
+    fn all_gather(&self, send: &mut Vec<u8>, received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
+        [*send, *received] = self.begin_all_gather(take(send), take(received), from).wait()?;
+        Ok(())
     }
 
     /// Gives all ranks what the rank `root` has in `bytes`, which are as many on all of them.
@@ -94,7 +95,7 @@ pub trait Collective: fmt::Debug + Send + Sync {
         }
         let mut from = vec![0; self.size()];
         from[root] = bytes.len();
-        let mut send = if root == self.rank() { core::mem::take(bytes) } else { Vec::new() };
+        let mut send = if root == self.rank() { take(bytes) } else { Vec::new() };
         self.all_gather(&mut send, bytes, &from)
     }
 

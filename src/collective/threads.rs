@@ -234,18 +234,6 @@ impl Collective for Threads {
         self.size
     }
 
-    fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
-        let (sent, room) = (core::mem::take(send), core::mem::take(received));
-        [*send, *received] = self.begin_all_to_all(sent, to, room, from).wait()?;
-        Ok(())
-    }
-
-    fn all_gather(&self, send: &mut Vec<u8>, received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
-        let (sent, room) = (core::mem::take(send), core::mem::take(received));
-        [*send, *received] = self.begin_all_gather(sent, room, from).wait()?;
-        Ok(())
-    }
-
     fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], received: Vec<u8>, from: &[usize]) -> Pending<'_> {
         let visit = self.begin(ALL_TO_ALL, send, Some(to), received, from);
         Pending::new(|| visit?.wait())

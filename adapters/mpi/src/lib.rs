@@ -20,15 +20,17 @@
 //!
 //! [`Save::to_shards`]: https://docs.rs/gradchain/latest/gradchain/checkpoint/struct.Save.html
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
-use gradchain::collective::Collective;
+use gradchain::collective::{Collective, Pending};
 use gradchain::{Error, Result};
 use mpi::Threading;
 use mpi::datatype::{Partition, PartitionMut};
+use mpi::request::{self, Request, Scope};
 use mpi::traits::{Communicator, CommunicatorCollectives};
 
 /// All processes that were started together.
@@ -38,8 +40,9 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 /// for ever: its thread is left behind then with the memory of the message, and ends with the process, which should
 /// end.
 ///
-/// A call that [begins](Collective::begin_all_to_all) does everything at once: MPI waits by asking again and again,
-/// which takes the core from the caller's work where a rank has one core.
+/// Messages of a call that [begins](Collective::begin_all_to_all) travel while the caller works. Meanwhile the thread
+/// asks MPI now and then how far they are, and sleeps in between, so that it takes little of the caller's time where a
+/// rank has one core; while the caller waits it asks all the time.
 ///
 /// `mpirun` ends all processes when one dies, unless it is told not to: by `--enable-recovery` of Open MPI. Then the
 /// others have their error, and can say which checkpoint to go on from.
@@ -49,10 +52,13 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 /// If MPI has been begun in this process already, or does not begin within `timeout`.
 pub fn world(timeout: Duration) -> Result<Mpi> {
     let ((requests, to_do), (begun, begins)) = (channel(), channel());
-    thread::spawn(move || serve(&to_do, &begun));
+    let waits = Arc::new(AtomicBool::new(false));
+    let asked = waits.clone();
+    let thread = thread::spawn(move || serve(&to_do, &begun, &asked)).thread().clone();
     match begins.recv_timeout(timeout) {
         Ok((rank, size)) => {
-            Ok(Mpi { rank, size, timeout, requests: Mutex::new(Ok(requests)), end: Mutex::new(begins) })
+            let (requests, end) = (Mutex::new(Ok(requests)), Mutex::new(begins));
+            Ok(Mpi { rank, size, timeout, thread, waits, requests, end })
         }
         Err(RecvTimeoutError::Timeout) => Err(Error::collective(0, format!("MPI has not begun within {timeout:?}"))),
         Err(_) => Err(Error::collective(0, "MPI has been begun already in this process")),
@@ -65,15 +71,18 @@ pub struct Mpi {
     rank: usize,
     size: usize,
     timeout: Duration,
+    thread: Thread,
+    /// Whether the caller waits for what it has asked for.
+    waits: Arc<AtomicBool>,
     /// To the thread of MPI, or why it does not answer any more.
-    requests: Mutex<Result<Sender<Request>, String>>,
+    requests: Mutex<Result<Sender<Call>, String>>,
     /// Where nothing comes but the end of that thread.
     end: Mutex<Receiver<(usize, usize)>>,
 }
 
 /// What the thread of MPI is to do, with the memory for it.
 #[derive(Debug)]
-struct Request {
+struct Call {
     send: Vec<u8>,
     /// How many bytes for each rank; none if all get the same.
     to: Option<Vec<i32>>,
@@ -84,13 +93,13 @@ struct Request {
 }
 
 /// The thread of MPI, until nobody asks any more.
-fn serve(requests: &Receiver<Request>, begun: &Sender<(usize, usize)>) {
+fn serve(requests: &Receiver<Call>, begun: &Sender<(usize, usize)>, waits: &AtomicBool) {
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else { return };
     let world = universe.world();
     if begun.send((world.rank() as usize, world.size() as usize)).is_err() {
         return;
     }
-    for Request { send, to, mut received, from, done } in requests {
+    for Call { send, to, mut received, from, done } in requests {
         let displacements = |counts: &[i32]| -> Vec<i32> {
             counts.iter().scan(0, |sum, count| Some(std::mem::replace(sum, *sum + count))).collect()
         };
@@ -99,16 +108,27 @@ fn serve(requests: &Receiver<Request>, begun: &Sender<(usize, usize)>) {
         let (mut nothing, nothing_sent) = ([0], [0]);
         let sent = if send.is_empty() { &nothing_sent[..0] } else { &send[..] };
         let room = if received.is_empty() { &mut nothing[..0] } else { &mut received[..] };
-        let mut room = PartitionMut::new(room, &from[..], displacements(&from));
-        match to {
-            Some(to) => {
-                let places = displacements(&to);
-                world.all_to_all_varcount_into(&Partition::new(sent, to, places), &mut room);
-            }
-            None => world.all_gather_varcount_into(sent, &mut room),
-        }
+        let room = &mut PartitionMut::new(room, &from[..], displacements(&from));
+        let parts = to.as_ref().map(|to| Partition::new(sent, &to[..], displacements(to)));
+        request::scope(|scope| match &parts {
+            Some(parts) => end(world.immediate_all_to_all_varcount_into(scope, parts, room), waits),
+            None => end(world.immediate_all_gather_varcount_into(scope, sent, room), waits),
+        });
         // That nobody waits for it is no matter of the others.
         drop(done.send([send, received]));
+    }
+}
+
+/// Asks until all has arrived: all the time while the caller waits; else with pauses, the longer the longer it takes.
+fn end<'a, R: ?Sized, S: Scope<'a>>(mut request: Request<'a, R, S>, waits: &AtomicBool) {
+    let begun = Instant::now();
+    while let Err(not_yet) = request.test() {
+        request = not_yet;
+        if waits.load(Ordering::Relaxed) {
+            thread::yield_now();
+        } else {
+            thread::park_timeout((begun.elapsed() / 4).clamp(Duration::from_micros(20), Duration::from_millis(1)));
+        }
     }
 }
 
@@ -134,10 +154,10 @@ impl Mpi {
         let counts = |lens: &[usize]| lens.iter().map(|len| *len as i32).collect::<Vec<_>>();
         received.resize(total, 0);
         let (done, answer) = channel();
-        let request = Request { send, to: to.map(counts), received, from: counts(from), done };
+        let call = Call { send, to: to.map(counts), received, from: counts(from), done };
         let requests = self.requests();
         let problem = match &*requests {
-            Ok(requests) => requests.send(request).err().map(|_| ENDED.into()),
+            Ok(requests) => requests.send(call).err().map(|_| ENDED.into()),
             Err(problem) => Some(problem.clone()),
         };
         problem.map_or(Ok(answer), |problem| Err(Error::collective(self.rank, problem)))
@@ -146,7 +166,11 @@ impl Mpi {
     fn wait(&self, answer: &Receiver<[Vec<u8>; 2]>) -> Result<[Vec<u8>; 2]> {
         // What came before this one and did not arrive is said at once.
         let left = if self.requests().is_ok() { self.timeout } else { Duration::ZERO };
-        answer.recv_timeout(left).map_err(|error| {
+        self.waits.store(true, Ordering::Relaxed);
+        self.thread.unpark();
+        let answer = answer.recv_timeout(left);
+        self.waits.store(false, Ordering::Relaxed);
+        answer.map_err(|error| {
             let problem = match error {
                 RecvTimeoutError::Timeout => format!("not all ranks have come within {:?}", self.timeout),
                 RecvTimeoutError::Disconnected => ENDED.into(),
@@ -160,7 +184,7 @@ impl Mpi {
         })
     }
 
-    fn requests(&self) -> MutexGuard<'_, Result<Sender<Request>, String>> {
+    fn requests(&self) -> MutexGuard<'_, Result<Sender<Call>, String>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -176,16 +200,14 @@ impl Collective for Mpi {
         self.size
     }
 
-    fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
-        let answer = self.ask(std::mem::take(send), Some(to), std::mem::take(received), from)?;
-        [*send, *received] = self.wait(&answer)?;
-        Ok(())
+    fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], received: Vec<u8>, from: &[usize]) -> Pending<'_> {
+        let answer = self.ask(send, Some(to), received, from);
+        Pending::new(move || self.wait(&answer?))
     }
 
-    fn all_gather(&self, send: &mut Vec<u8>, received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
-        let answer = self.ask(std::mem::take(send), None, std::mem::take(received), from)?;
-        [*send, *received] = self.wait(&answer)?;
-        Ok(())
+    fn begin_all_gather(&self, send: Vec<u8>, received: Vec<u8>, from: &[usize]) -> Pending<'_> {
+        let answer = self.ask(send, None, received, from);
+        Pending::new(move || self.wait(&answer?))
     }
 }
 

@@ -105,7 +105,8 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// adds up. PyTorch's `ZeroRedundancyOptimizer` shares out whole parameters, and has norms computed by the user;
 /// DeepSpeed is an optimizer of its own. Optax leaves it to JAX.
 pub fn sharded<T: Stage>(inner: T, collective: impl Collective + 'static) -> Sharded<T> {
-    Sharded { inner, collective: Arc::new(collective), parts: 1, reduce_dtype: None }
+    let is_alone = collective.size() == 1;
+    Sharded { inner, collective: Arc::new(collective), is_alone, parts: 1, reduce_dtype: None }
 }
 
 /// See [`sharded`].
@@ -114,6 +115,8 @@ pub fn sharded<T: Stage>(inner: T, collective: impl Collective + 'static) -> Sha
 pub struct Sharded<T> {
     inner: T,
     collective: Arc<dyn Collective>,
+    /// Whether there is nobody to share with.
+    is_alone: bool,
     parts: usize,
     reduce_dtype: Option<DType>,
 }
@@ -152,11 +155,6 @@ impl<T> Sharded<T> {
     /// The ranks that it is shared out among.
     pub fn collective(&self) -> &Arc<dyn Collective> {
         &self.collective
-    }
-
-    /// Whether there is nobody to share with.
-    fn is_alone(&self) -> bool {
-        self.collective.size() == 1
     }
 }
 

@@ -39,7 +39,7 @@ impl<T: Stage> Stage for Sharded<T> {
     const SLOTS: usize = T::SLOTS;
 
     fn shape(&self) -> Shape {
-        if self.is_alone() { Shape { joins: true, ..self.inner.shape() } } else { SHARED }
+        if self.is_alone { Shape { joins: true, ..self.inner.shape() } } else { SHARED }
     }
 
     fn needs(&self) -> Level {
@@ -69,7 +69,7 @@ impl<T: Stage> Stage for Sharded<T> {
         let whole = Mutex::new(vec![None; structure.len()]);
         let nothing = structure.only(&vec![0..0; structure.len()]);
         self.inner.init_state(&InitContext { structure: &nothing, whole: Some(&whole), by_leaf: false, ..*at })?;
-        if self.is_alone() {
+        if self.is_alone {
             return Ok(ShardedState { inner: self.inner.init_state(at)?, shared: None });
         }
         let whole = whole.into_inner().unwrap_or_default();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gradchain::checkpoint::{Checkpoint, Rotation, Save, latest_valid, merge};
-use gradchain::collective::{Collective, threads};
+use gradchain::collective::{Collective, Pending, threads};
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
 use ndarray::{Array2, ShapeBuilder};
@@ -279,11 +279,14 @@ fn a_share_is_not_saved_as_if_it_were_all() {
 #[derive(Debug)]
 struct Gone<'a>(&'a dyn Collective, AtomicUsize);
 
-impl Gone<'_> {
-    fn called(&self) -> gradchain::Result<()> {
+impl<'a> Gone<'a> {
+    fn called(&self, begin: impl FnOnce(&'a dyn Collective) -> Pending<'a>) -> Pending<'a> {
         match self.1.fetch_sub(1, Ordering::Relaxed) {
-            0 => Err(gradchain::Error::collective(self.rank(), "lost")),
-            _ => Ok(()),
+            0 => {
+                let rank = self.0.rank();
+                Pending::new(move || Err(gradchain::Error::collective(rank, "lost")))
+            }
+            _ => begin(self.0),
         }
     }
 }
@@ -295,13 +298,11 @@ impl Collective for Gone<'_> {
     fn size(&self) -> usize {
         self.0.size()
     }
-    fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], got: &mut Vec<u8>, from: &[usize]) -> gradchain::Result<()> {
-        self.called()?;
-        self.0.all_to_all(send, to, got, from)
+    fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], got: Vec<u8>, from: &[usize]) -> Pending<'_> {
+        self.called(|ranks| ranks.begin_all_to_all(send, to, got, from))
     }
-    fn all_gather(&self, send: &mut Vec<u8>, got: &mut Vec<u8>, from: &[usize]) -> gradchain::Result<()> {
-        self.called()?;
-        self.0.all_gather(send, got, from)
+    fn begin_all_gather(&self, send: Vec<u8>, got: Vec<u8>, from: &[usize]) -> Pending<'_> {
+        self.called(|ranks| ranks.begin_all_gather(send, got, from))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gradchain::collective::{Collective, gather, parts};
+use gradchain::collective::{Collective, Pending, gather, parts};
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
 
@@ -125,10 +125,10 @@ impl Collective for FromOne {
     fn size(&self) -> usize {
         1
     }
-    fn all_to_all(&self, _: &mut Vec<u8>, _: &[usize], _: &mut Vec<u8>, _: &[usize]) -> gradchain::Result<()> {
+    fn begin_all_to_all(&self, _: Vec<u8>, _: &[usize], _: Vec<u8>, _: &[usize]) -> Pending<'_> {
         unreachable!("it is refused before it is called")
     }
-    fn all_gather(&self, _: &mut Vec<u8>, _: &mut Vec<u8>, _: &[usize]) -> gradchain::Result<()> {
+    fn begin_all_gather(&self, _: Vec<u8>, _: Vec<u8>, _: &[usize]) -> Pending<'_> {
         unreachable!("as above")
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gradchain::DType;
-use gradchain::collective::{Collective, Threads};
+use gradchain::collective::{Collective, Pending, Threads};
 use gradchain::prelude::*;
 
 use super::together;
@@ -33,13 +33,13 @@ impl Collective for Counting {
     fn size(&self) -> usize {
         self.0.size()
     }
-    fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], got: &mut Vec<u8>, from: &[usize]) -> gradchain::Result<()> {
+    fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], got: Vec<u8>, from: &[usize]) -> Pending<'_> {
         self.count(send.len() - to[self.rank()]);
-        self.0.all_to_all(send, to, got, from)
+        self.0.begin_all_to_all(send, to, got, from)
     }
-    fn all_gather(&self, send: &mut Vec<u8>, got: &mut Vec<u8>, from: &[usize]) -> gradchain::Result<()> {
+    fn begin_all_gather(&self, send: Vec<u8>, got: Vec<u8>, from: &[usize]) -> Pending<'_> {
         self.count(send.len() * (self.size() - 1));
-        self.0.all_gather(send, got, from)
+        self.0.begin_all_gather(send, got, from)
     }
 }
 
@@ -100,11 +100,15 @@ fn around_the_wrapper_gradients_travel_once_a_window() {
 struct Losing(Threads, AtomicUsize);
 
 impl Losing {
-    fn lose(&self, got: &mut Vec<u8>) {
+    fn lose<'a>(&self, pending: Pending<'a>) -> Pending<'a> {
         let left = self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if left.is_err() {
-            got.pop();
-        }
+        Pending::new(move || {
+            let [sent, mut got] = pending.wait()?;
+            if left.is_err() {
+                got.pop();
+            }
+            Ok([sent, got])
+        })
     }
 }
 
@@ -115,11 +119,11 @@ impl Collective for Losing {
     fn size(&self) -> usize {
         self.0.size()
     }
-    fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], got: &mut Vec<u8>, from: &[usize]) -> gradchain::Result<()> {
-        self.0.all_to_all(send, to, got, from).map(|()| self.lose(got))
+    fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], got: Vec<u8>, from: &[usize]) -> Pending<'_> {
+        self.lose(self.0.begin_all_to_all(send, to, got, from))
     }
-    fn all_gather(&self, send: &mut Vec<u8>, got: &mut Vec<u8>, from: &[usize]) -> gradchain::Result<()> {
-        self.0.all_gather(send, got, from).map(|()| self.lose(got))
+    fn begin_all_gather(&self, send: Vec<u8>, got: Vec<u8>, from: &[usize]) -> Pending<'_> {
+        self.lose(self.0.begin_all_gather(send, got, from))
     }
 }
 
