@@ -72,7 +72,7 @@ pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usiz
 }
 
 macro_rules! loops {
-    ($($tile:ident $map:ident $rest:ident $sum:ident $flat:ident $apply:ident $halves:ident ($($s:ident $i:tt),*);)*) => {$(
+    ($($tile:ident $map:ident $sum:ident $flat:ident $apply:ident $halves:ident ($($s:ident $i:tt),*);)*) => {$(
         #[cfg(feature = "half")]
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
@@ -112,22 +112,7 @@ macro_rules! loops {
                 $(ahead(&$s.0[b]);)*
                 $map::<S, C, FROM, TO>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
             }
-            if !u_end.is_empty() {
-                lanes.lend(const { S::SHAPE.adds_in(TO) }, |lanes| {
-                    $rest::<S, C, FROM, TO>(kernel, from_end, u_end, p_end, $($s.1,)* lanes)
-                });
-            }
-        }
-
-        /// As `map`, on what is left after the last block. Not inlined, so that it is compiled once and not for each
-        /// loop and each instruction set.
-        #[inline(never)]
-        #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn $rest<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: Option<&mut Lanes>,
-        ) {
-            let mut none = Lanes::new();
-            $map::<S, C, FROM, TO>(kernel, from, u, p, $($s,)* lanes.unwrap_or(&mut none));
+            $map::<S, C, FROM, TO>(kernel, from_end, u_end, p_end, $($s.1,)* lanes);
         }
 
         #[inline(always)]
@@ -150,8 +135,8 @@ macro_rules! loops {
 
         /// As `map` or `flat`, where something is added up: a lane's numbers are added up side by side. All that is
         /// indexed is an argument as it is, since of what is cut off one it is not known that it overlaps with nothing.
-        /// If it adds updates to parameters, these are `u`. It asks for no memory ahead: that would keep the sums out of
-        /// registers.
+        /// If it adds updates to parameters, these are `u`. It asks for no memory ahead: that would keep the sums out
+        /// of registers.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn $sum<S: Stage, C: Real, const DROPS: bool, const ADDS: bool, const FROM: usize, const TO: usize>(
@@ -197,7 +182,6 @@ macro_rules! loops {
         fn $apply<S: Stage, C: Real, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes,
         ) {
-            let adds = const { S::SHAPE.adds_in(TO) };
             let cut = p.len() / BLOCK * BLOCK;
             let ((g, g_end), (p, p_end)) = (g.split_at(cut), p.split_at_mut(cut));
             $(let $s = $s.split_at_mut(cut);)*
@@ -227,27 +211,27 @@ macro_rules! loops {
             if !p_end.is_empty() {
                 let mut u = [C::zero(); BLOCK];
                 let u = &mut u[..p_end.len()];
-                lanes.lend(adds, |lanes| $rest::<S, C, FROM, TO>(kernel, g_end, u, p_end, $($s.1,)* lanes));
+                $map::<S, C, FROM, TO>(kernel, g_end, u, p_end, $($s.1,)* lanes);
                 p_end.iter_mut().zip(u).for_each(|(p, u)| *p = add_update(*p, *u));
             }
         }
     )*};
 }
 loops! {
-    tile_0 map_0 rest_0 sum_0 flat_0 apply_0 halves_0 ();
-    tile_1 map_1 rest_1 sum_1 flat_1 apply_1 halves_1 (a 0);
-    tile_2 map_2 rest_2 sum_2 flat_2 apply_2 halves_2 (a 0, b 1);
-    tile_3 map_3 rest_3 sum_3 flat_3 apply_3 halves_3 (a 0, b 1, c 2);
-    tile_4 map_4 rest_4 sum_4 flat_4 apply_4 halves_4 (a 0, b 1, c 2, d 3);
-    tile_5 map_5 rest_5 sum_5 flat_5 apply_5 halves_5 (a 0, b 1, c 2, d 3, e 4);
-    tile_6 map_6 rest_6 sum_6 flat_6 apply_6 halves_6 (a 0, b 1, c 2, d 3, e 4, f 5);
-    tile_7 map_7 rest_7 sum_7 flat_7 apply_7 halves_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
-    tile_8 map_8 rest_8 sum_8 flat_8 apply_8 halves_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
+    tile_0 map_0 sum_0 flat_0 apply_0 halves_0 ();
+    tile_1 map_1 sum_1 flat_1 apply_1 halves_1 (a 0);
+    tile_2 map_2 sum_2 flat_2 apply_2 halves_2 (a 0, b 1);
+    tile_3 map_3 sum_3 flat_3 apply_3 halves_3 (a 0, b 1, c 2);
+    tile_4 map_4 sum_4 flat_4 apply_4 halves_4 (a 0, b 1, c 2, d 3);
+    tile_5 map_5 sum_5 flat_5 apply_5 halves_5 (a 0, b 1, c 2, d 3, e 4);
+    tile_6 map_6 sum_6 flat_6 apply_6 halves_6 (a 0, b 1, c 2, d 3, e 4, f 5);
+    tile_7 map_7 sum_7 flat_7 apply_7 halves_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
+    tile_8 map_8 sum_8 flat_8 apply_8 halves_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
 }
 
 /// Calls the loops of `Map` for as many arrays as there are.
 macro_rules! map_by_arrays {
-    ($k:ident, $from:ident, $u:ident, $p:ident, $lanes:ident; $($n:pat => $tile:ident $rest:ident $sum:ident ($($s:ident),*);)*) => {
+    ($k:ident, $from:ident, $u:ident, $p:ident, $lanes:ident; $($n:pat => $tile:ident $map:ident $sum:ident ($($s:ident),*);)*) => {
         match S::SLOTS {
             $(
                 $n => {
@@ -258,9 +242,7 @@ macro_rules! map_by_arrays {
                         if !$from.1.is_empty() {
                             let mut dropped = [C::zero(); LANES];
                             let u = if DROPS { &mut dropped[..$from.1.len()] } else { $u.1 };
-                            $lanes.lend(const { S::SHAPE.adds_in(TO) }, |lanes| {
-                                $rest::<S, C, FROM, TO>($k, $from.1, u, $p.1, $($s.1,)* lanes)
-                            });
+                            $map::<S, C, FROM, TO>($k, $from.1, u, $p.1, $($s.1,)* $lanes);
                         }
                     } else {
                         $tile::<S, C, FROM, TO>($k, $from, $u, $p, $($s,)* $lanes)
@@ -281,15 +263,15 @@ impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> J
         let [a, b, c, d, e, f, g, h] = self.slots;
         map_by_arrays! {
             k, from, u, p, lanes;
-            0 => tile_0 rest_0 sum_0 ();
-            1 => tile_1 rest_1 sum_1 (a);
-            2 => tile_2 rest_2 sum_2 (a, b);
-            3 => tile_3 rest_3 sum_3 (a, b, c);
-            4 => tile_4 rest_4 sum_4 (a, b, c, d);
-            5 => tile_5 rest_5 sum_5 (a, b, c, d, e);
-            6 => tile_6 rest_6 sum_6 (a, b, c, d, e, f);
-            7 => tile_7 rest_7 sum_7 (a, b, c, d, e, f, g);
-            _ => tile_8 rest_8 sum_8 (a, b, c, d, e, f, g, h);
+            0 => tile_0 map_0 sum_0 ();
+            1 => tile_1 map_1 sum_1 (a);
+            2 => tile_2 map_2 sum_2 (a, b);
+            3 => tile_3 map_3 sum_3 (a, b, c);
+            4 => tile_4 map_4 sum_4 (a, b, c, d);
+            5 => tile_5 map_5 sum_5 (a, b, c, d, e);
+            6 => tile_6 map_6 sum_6 (a, b, c, d, e, f);
+            7 => tile_7 map_7 sum_7 (a, b, c, d, e, f, g);
+            _ => tile_8 map_8 sum_8 (a, b, c, d, e, f, g, h);
         }
         if const { S::SHAPE.adds_in(TO) } { lanes.total::<S>() } else { Added::default() }
     }

@@ -15,7 +15,6 @@ pub(crate) type Added = [f64; MOST_SUMS];
 
 /// The sums of a stretch, and counts as sums: side by side in lanes, so that adding up can be vectorised and stays in
 /// registers; see [`LANES`].
-#[derive(Clone, Copy)]
 pub(crate) struct Lanes([[f64; LANES]; MOST_SUMS]);
 
 impl Lanes {
@@ -24,8 +23,8 @@ impl Lanes {
         Lanes([[0.0; LANES]; MOST_SUMS])
     }
 
-    /// Whether there is a number to add is often known where this is compiled into a loop. Where it depends on the leaf,
-    /// minus zero is added in its place, which changes no number: a condition would take the sums through memory.
+    /// Whether there is a number to add is often known where this is compiled into a loop. Where it depends on the
+    /// leaf, minus zero is added in its place, which changes no number: a condition would take the sums through memory.
     #[inline(always)]
     pub(crate) fn add<S: Stage, W: Real>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
         for (lanes, term) in self.0[..S::SHAPE.sums].iter_mut().zip(terms) {
@@ -40,18 +39,6 @@ impl Lanes {
         let mut total = [0.0; MOST_SUMS];
         total[..S::SHAPE.sums].iter_mut().zip(&self.0).for_each(|(total, lanes)| *total = lanes.iter().sum());
         total
-    }
-
-    /// Lends a function that is not inlined others in their place, if it adds anything: what is lent is in memory from
-    /// the start, and these are to be in registers.
-    #[inline(always)]
-    pub(crate) fn lend(&mut self, adds: bool, to: impl FnOnce(Option<&mut Lanes>)) {
-        if !adds {
-            return to(None);
-        }
-        let mut lanes = *self;
-        to(Some(&mut lanes));
-        *self = lanes;
     }
 }
 
