@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Runs the examples that end in a number, and looks at it.
+# Runs the examples that end in a number, and looks at it. Takes the features that the tests were built with, so that
+# nothing is built anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The features that examples and benches are built with, so that the library is compiled for them once.
+features=$1
 run() {
-    cargo run --quiet --release --features "$(cat ci/release-features)" --example "$@"
+    cargo run --quiet --profile test --features "$features" --example "$@"
 }
 export -f run
+export features
 
 ci/accuracy bash -c 'run train_digits'
 for example in fit_lbfgs fit_thurber constrained diloco resume watch; do

@@ -42,6 +42,7 @@
 //! | [`recipe`], `config` | optimizers as data |
 //! | `checkpoint` | state and parameters in files |
 //! | [`collective`] | machines that train together |
+//! | [`device`] | states and steps on devices, for adapters of frameworks |
 //!
 //! The [guide](https://docs.rs/crate/gradchain/latest/source/docs/introduction.md) goes on from here;
 //! [its table of contents](https://docs.rs/crate/gradchain/latest/source/docs/SUMMARY.md) lists the pages.
@@ -61,6 +62,7 @@ pub mod collective;
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
 pub mod config;
 pub mod constraint;
+pub mod device;
 mod element;
 mod engine;
 mod error;

@@ -36,6 +36,7 @@ const LAYERS: &[&str] = &[
     "extra",
     "recall",
     "transformation",
+    "device",
     "macros",
     "evaluation",
     "minimize",

@@ -1,12 +1,11 @@
 //! What must not compile, and what the compiler says then.
 //!
 //! The messages are those of Rust 1.95; other versions word some of them differently. To record them again:
-//! `TRYBUILD=overwrite cargo test --test misuse`.
+//! `TRYBUILD=overwrite cargo test --test misuse`. They are checked only, which takes a fraction of building: what the
+//! compiler finds when it makes machine code of a generic function is in doc tests, as those of a rule's slots.
 #![cfg(feature = "derive")]
 
 #[test]
 fn misuse_is_a_compile_error_with_advice() {
-    let cases = trybuild::TestCases::new();
-    cases.compile_fail("tests/ui/*.rs");
-    cases.pass("tests/ui/pass/*.rs");
+    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
 }

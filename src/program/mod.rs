@@ -29,7 +29,7 @@ pub use interpreter::Interpreter;
 pub use op::{Binary, Comparison, Op, Type, Unary, Value};
 pub(crate) use pass::Passes;
 pub use pass::{Array, LeafProgram, Machine, Pass, Programs, by_piece};
-pub use replay::{Replay, StateTensors, Tensors, Traffic};
+pub use replay::{Arrays, Replay, StateTensors, Tensors, Traffic, download, upload};
 pub use run::Made;
 
 use self::recorder::{Recording, Session};

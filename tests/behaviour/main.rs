@@ -21,6 +21,7 @@ mod minimize;
 #[path = "../common/oracle.rs"]
 mod oracle;
 mod outcomes;
+mod own_rule;
 mod parameter_free;
 mod parts_of_states;
 #[cfg(all(feature = "derive", feature = "half"))]

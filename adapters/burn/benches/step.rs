@@ -23,9 +23,12 @@ fn main() {
         "{:<8} {:<22} {:>9} {:>9} {:>9} {:>12} {:>10}",
         "tree", "chain", "burn", "ours", "slices", "ours/slices", "burn/ours"
     );
-    for (name, shapes) in
-        [("two", vec![[2500, 2000], [1, 2000], [2000, 2500], [1, 2500]]), ("gpt2", gpt2(12, 768, 50257))]
-    {
+    let trees = [
+        ("two", vec![[2500, 2000], [1, 2000], [2000, 2500], [1, 2500]]),
+        ("gpt2", gpt2(12, 768, 50257)),
+        ("small", vec![[10, 100]; 1000]),
+    ];
+    for (name, shapes) in trees {
         let eps = f64::from(1e-5_f32);
         let adamw = || adamw(RATE).eps(eps).weight_decay(1e-2);
         run(name, "adamw", &shapes, adamw(), true, rounds);

@@ -40,7 +40,7 @@ mod step;
 mod vars;
 
 pub use optimizer::VarOptimizer;
-pub use replay::DeviceState;
+pub use replay::{DeviceState, OnCandle};
 pub use step::{init, step};
 pub use vars::Vars;
 

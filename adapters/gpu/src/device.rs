@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use gradchain::extra::Extra;
 use gradchain::needs::Provides;
-use gradchain::program::{LeafProgram, Machine, Pass, Program, Traffic};
-use gradchain::state::{Entry, EntryMut, Moments, State, StateWalk, StateWalkMut};
-use gradchain::tree::Structure;
+use gradchain::program::{Arrays, LeafProgram, Machine, Pass, Program, Traffic, download, upload};
+use gradchain::state::{Moments, State};
+use gradchain::tree::{LeafSpec, Structure};
 use gradchain::{DType, Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut};
 
 use crate::backend::Backend;
@@ -84,7 +84,7 @@ impl<B: Backend> Device<B> {
     /// # Errors
     ///
     /// As [`init`](GradientTransformation::init) and [`programs`](GradientTransformation::programs); if the device has
-    /// no memory left, or not the types.
+    /// no memory left, or not the types; if a leaf has 2³² elements or more, which kernels cannot count.
     pub fn init<T, P>(&self, optimizer: &T, params: &P) -> Result<OnDevice<T, B>>
     where
         T: GradientTransformation,
@@ -120,27 +120,18 @@ impl<B: Backend> Device<B> {
         P: Tree + ?Sized,
         S: State,
     {
-        let params = Moments::of_tree(params, structure, |leaf| leaf.dtype())?;
-        let (mut arrays, mut problem) = (HashMap::new(), None);
-        let mut upload = |path: &str, entry: Entry<'_>| {
-            let Entry::Moments(moments) = entry else { return };
-            match self.shared.uploaded(moments) {
-                Ok(buffers) => {
-                    arrays.extend(buffers.into_iter().map(|(leaf, buffer)| ((path.to_owned(), leaf), buffer)))
-                }
-                Err(error) => problem = Some(error),
-            }
-        };
-        state.walk(&mut StateWalk::new(&mut upload));
-        if let Some(error) = problem {
-            return Err(error);
+        let elements = |leaf: &LeafSpec| leaf.shape().iter().product::<usize>();
+        if let Some(leaf) = structure.leaves().iter().find(|leaf| u32::try_from(elements(leaf)).is_err()) {
+            return Err(Error::argument("Device", leaf.path(), "of fewer than 2³² elements", elements(leaf)));
         }
+        let params = Moments::of_tree(params, structure, |leaf| leaf.dtype())?;
+        let state = upload(state, |bytes, _| self.shared.filled(bytes))?;
         let zeros = Moments::like(structure, &vec![true; structure.len()], 0.0, |leaf| leaf.dtype().compute())?;
         Ok(DeviceArrays {
             params: self.shared.uploaded(&params)?,
             gradients: self.shared.uploaded(&zeros)?,
             stored: HashMap::new(),
-            state: arrays,
+            state,
             structure: structure.clone(),
             shared: self.shared.clone(),
         })
@@ -206,21 +197,6 @@ impl<B: Backend> Shared<B> {
         arrays.map(|(leaf, bytes)| Ok((leaf, self.filled(bytes)?))).collect()
     }
 
-    /// Reads arrays back, into those of the same types and sizes.
-    fn download<'b>(&self, moments: &mut Moments, of: impl Fn(usize) -> Option<&'b Held<B>>) -> Result<()>
-    where
-        B: 'b,
-    {
-        for leaf in moments.leaves().collect::<Vec<_>>() {
-            if let (Some(held), Some(bytes)) = (of(leaf), moments.as_bytes_mut(leaf))
-                && held.bytes == bytes.len()
-            {
-                bytes.copy_from_slice(&self.read(&held.buffer, held.bytes)?);
-            }
-        }
-        Ok(())
-    }
-
     fn kernel(&self, from_stored: bool, leaf: &LeafProgram) -> Result<Rc<Compiled<B>>> {
         let types = leaf.arrays.iter().map(|array| array.dtype).collect();
         let key = Key(leaf.program.clone(), from_stored, leaf.dtype, types);
@@ -251,8 +227,7 @@ pub struct DeviceArrays<B: Backend> {
     params: HashMap<usize, Held<B>>,
     gradients: HashMap<usize, Held<B>>,
     stored: HashMap<usize, Held<B>>,
-    /// By the path of the field, and the leaf.
-    state: HashMap<(String, usize), Held<B>>,
+    state: Arrays<Held<B>>,
     structure: Structure,
     shared: Rc<Shared<B>>,
 }
@@ -297,7 +272,11 @@ impl<B: Backend> DeviceArrays<B> {
     /// If the tree has another structure, or the device fails; then nothing has been changed.
     pub fn params_into<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let mut copies = Moments::like(&self.structure, &vec![true; self.structure.len()], 0.0, |leaf| leaf.dtype())?;
-        self.shared.download(&mut copies, |leaf| self.params.get(&leaf))?;
+        for (leaf, held) in &self.params {
+            if let Some(bytes) = copies.as_bytes_mut(*leaf) {
+                bytes.copy_from_slice(&self.shared.read(&held.buffer, held.bytes)?);
+            }
+        }
         copies.to_tree(params, &self.structure)
     }
 
@@ -307,14 +286,7 @@ impl<B: Backend> DeviceArrays<B> {
     ///
     /// If the device fails.
     pub fn state_into<S: State>(&self, state: &mut S) -> Result<()> {
-        let mut problem = None;
-        let mut download = |path: &str, entry: EntryMut<'_>| {
-            let EntryMut::Moments(moments) = entry else { return };
-            let of = |leaf| self.state.get(&(path.to_owned(), leaf));
-            problem = problem.take().or(self.shared.download(moments, of).err());
-        };
-        state.walk_mut(&mut StateWalkMut::new(&mut download));
-        problem.map_or(Ok(()), Err)
+        download(&self.state, state, |held| self.shared.read(&held.buffer, held.bytes))
     }
 
     /// Launches a leaf's kernel; gives where its sums will be, and how to read them.

@@ -201,7 +201,77 @@ impl<R: Rule> PerReal for ScalarsOf<R> {
 /// A rule's scalars of one step, for either compute type, and what any other works them out from.
 pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>, Clock);
 
-/// The number of a part's state arrays, if there is a name for each and room for all: else the part does not compile.
+/// The number of a part's state arrays, if there is a name for each and room for all: else a program with it does not
+/// compile.
+///
+/// ```
+/// # use gradchain::{Real, part::{Clock, OneElement, Part, Rule, Slot}, prelude::*};
+/// # macro_rules! rule {
+/// #     ($n:literal, $slots:expr) => {
+/// #         #[derive(Clone, Debug)]
+/// #         struct Mine;
+/// #         impl Part for Mine {
+/// #             const NAME: &'static str = "mine";
+/// #             type Form = OneElement;
+/// #         }
+/// #         impl Rule for Mine {
+/// #             const SLOTS: &'static [Slot] = &$slots;
+/// #             type Slots<C: Real> = [C; $n];
+/// #             type Scalars<C: Real> = ();
+/// #             fn scalars<C: Real>(&self, _: Clock) {}
+/// #             fn apply<C: Real>((): (), _: &mut [C; $n], u: C, _: C) -> C { u }
+/// #         }
+/// #     };
+/// # }
+/// rule!(8, [Slot::exact("a"); 8]);
+/// Mine.init(&1.0_f32).unwrap();
+/// ```
+///
+/// ```compile_fail
+/// # use gradchain::{Real, part::{Clock, OneElement, Part, Rule, Slot}, prelude::*};
+/// # macro_rules! rule {
+/// #     ($n:literal, $slots:expr) => {
+/// #         #[derive(Clone, Debug)]
+/// #         struct Mine;
+/// #         impl Part for Mine {
+/// #             const NAME: &'static str = "mine";
+/// #             type Form = OneElement;
+/// #         }
+/// #         impl Rule for Mine {
+/// #             const SLOTS: &'static [Slot] = &$slots;
+/// #             type Slots<C: Real> = [C; $n];
+/// #             type Scalars<C: Real> = ();
+/// #             fn scalars<C: Real>(&self, _: Clock) {}
+/// #             fn apply<C: Real>((): (), _: &mut [C; $n], u: C, _: C) -> C { u }
+/// #         }
+/// #     };
+/// # }
+/// rule!(9, [Slot::exact("a"); 9]);
+/// Mine.init(&1.0_f32).unwrap();
+/// ```
+///
+/// ```compile_fail
+/// # use gradchain::{Real, part::{Clock, OneElement, Part, Rule, Slot}, prelude::*};
+/// # macro_rules! rule {
+/// #     ($n:literal, $slots:expr) => {
+/// #         #[derive(Clone, Debug)]
+/// #         struct Mine;
+/// #         impl Part for Mine {
+/// #             const NAME: &'static str = "mine";
+/// #             type Form = OneElement;
+/// #         }
+/// #         impl Rule for Mine {
+/// #             const SLOTS: &'static [Slot] = &$slots;
+/// #             type Slots<C: Real> = [C; $n];
+/// #             type Scalars<C: Real> = ();
+/// #             fn scalars<C: Real>(&self, _: Clock) {}
+/// #             fn apply<C: Real>((): (), _: &mut [C; $n], u: C, _: C) -> C { u }
+/// #         }
+/// #     };
+/// # }
+/// rule!(8, [Slot::exact("a"); 7]);
+/// Mine.init(&1.0_f32).unwrap();
+/// ```
 pub(super) const fn checked_slots(names: &[Slot], slots: usize) -> usize {
     assert!(names.len() == slots, "a rule has one name for each slot");
     assert!(slots <= MOST_SLOTS, "a rule has at most 8 slots");
@@ -291,4 +361,21 @@ impl<R: Rule> Form<R> for OneElement {
 /// update is asked.
 pub(super) fn keeps_zeros<S: SlotArray<f64>>(reads_params: bool, of_zero: impl FnOnce(&mut S) -> f64) -> bool {
     S::LEN == 0 && !reads_params && of_zero(S::of(&mut [])) == 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a rule has one name for each slot")]
+    fn a_slot_without_a_name() {
+        checked_slots(&[Slot::exact("a"); 7], 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "a rule has at most 8 slots")]
+    fn nine_slots() {
+        checked_slots(&[Slot::exact("a"); 9], 9);
+    }
 }

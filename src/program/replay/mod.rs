@@ -20,8 +20,9 @@ use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 /// `gradchain-burn` and `gradchain-candle` are two frameworks' implementations. A smaller one, of vectors:
 ///
 /// ```
+/// use gradchain::device::{Placed, TensorState};
 /// use gradchain::prelude::*;
-/// use gradchain::program::{Binary, Comparison, StateTensors, Tensors, Unary};
+/// use gradchain::program::{Binary, Comparison, Tensors, Unary};
 /// use gradchain::{DType, Result};
 ///
 /// struct Vectors;
@@ -89,15 +90,17 @@ use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 /// }
 ///
 /// let (optimizer, mut params, gradients) = (adamw(0.1), vec![1.0, 2.0], vec![3.0, -4.0]);
-/// let mut state = optimizer.init(&params)?;
-/// let mut there = StateTensors::new(Vectors, &optimizer.programs(&params)?, &*state)?;
+/// let placed = |x: &[f64]| Placed { tensor: x.to_vec(), dtype: DType::F64, shape: vec![2], elsewhere: None };
+/// let given = [("", placed(&params))];
+/// let mut there = TensorState::new(Vectors, &optimizer, optimizer.init(&params)?, &given, &params)?;
 /// let mut new = Vec::new();
-/// let mut write = |_: usize, param| {
+/// let mut write = |_, param| {
 ///     new = param;
 ///     Ok(())
 /// };
-/// let mut machine = there.replay(vec![params.clone()], vec![gradients.clone()], &mut write);
-/// optimizer.step_on(&mut machine, (), &mut state)?;
+/// let error = there.step(&optimizer, given.to_vec(), vec![None], &mut write).unwrap_err();
+/// assert!(error.to_string().ends_with("must be f64 [2] on the device of the state, found none"));
+/// there.step(&optimizer, given.to_vec(), vec![Some(placed(&gradients))], &mut write)?;
 ///
 /// let mut state = optimizer.init(&params)?;
 /// optimizer.step(&mut params, &gradients, &mut state)?;
@@ -238,6 +241,58 @@ pub struct Traffic {
     pub to_host: u64,
 }
 
+/// What a device has of a state: each array by the path of its field, and the number of its leaf.
+pub type Arrays<A> = HashMap<(String, usize), A>;
+
+/// Copies the arrays of a state to a device: all that have elements.
+///
+/// # Errors
+///
+/// The first that `copy` has, which is given an array's bytes, and their type.
+pub fn upload<S: State, A>(state: &S, mut copy: impl FnMut(&[u8], DType) -> Result<A>) -> Result<Arrays<A>> {
+    let (mut arrays, mut failed) = (Arrays::new(), None);
+    state.walk(&mut StateWalk::new(&mut |name, entry| {
+        let Entry::Moments(moments) = entry else { return };
+        for leaf in moments.leaves() {
+            let (Some(bytes), Some(dtype)) = (moments.as_bytes(leaf), moments.dtype(leaf)) else { continue };
+            if bytes.is_empty() || failed.is_some() {
+                continue;
+            }
+            match copy(bytes, dtype) {
+                Ok(array) => _ = arrays.insert((name.to_owned(), leaf), array),
+                Err(error) => failed = Some(error),
+            }
+        }
+    }));
+    failed.map_or(Ok(arrays), Err)
+}
+
+/// The way back: copies arrays into those of a state that is like the one that they were copied from.
+///
+/// # Errors
+///
+/// The first that `copy` has, which returns an array's bytes; if these are not as many as the state's.
+pub fn download<S: State, A>(
+    arrays: &Arrays<A>,
+    state: &mut S,
+    mut copy: impl FnMut(&A) -> Result<Vec<u8>>,
+) -> Result<()> {
+    let mut failed = None;
+    state.walk_mut(&mut StateWalkMut::new(&mut |name, entry| {
+        let EntryMut::Moments(moments) = entry else { return };
+        for leaf in moments.leaves().collect::<Vec<_>>() {
+            let array = arrays.get(&(name.to_owned(), leaf)).filter(|_| failed.is_none());
+            let (Some(array), Some(bytes)) = (array, moments.as_bytes_mut(leaf)) else { continue };
+            match copy(array) {
+                Ok(found) if found.len() == bytes.len() => bytes.copy_from_slice(&found),
+                Ok(found) => failed = Some(Error::state(name, format!("{} bytes on the device", found.len()))),
+                Err(error) => failed = Some(error),
+            }
+        }
+    }));
+    failed.map_or(Ok(()), Err)
+}
+
 /// The arrays of a state as tensors of a framework, with which steps are replayed as its operations.
 ///
 /// Parameters, gradients and arrays stay where they are. A step sends the numbers that it works out, such as the
@@ -252,8 +307,7 @@ pub struct Traffic {
 #[derive(Clone)]
 pub struct StateTensors<T: Tensors> {
     tensors: T,
-    /// By the path of the field, and the number of the leaf.
-    arrays: HashMap<(String, usize), T::Tensor>,
+    arrays: Arrays<T::Tensor>,
     /// Numbers that are the same in each step.
     constants: Numbers<T>,
     traffic: Traffic,
@@ -285,22 +339,12 @@ impl<T: Tensors> StateTensors<T> {
             let mut lines = Lines { tensors: &tensors, compute, constants: &mut constants, scalars: &mut scalars };
             lines.run(of, [&element, &element], &slots, &[])?;
         }
-        let (mut arrays, mut failed, mut traffic) = (HashMap::new(), None, Traffic::default());
-        state.walk(&mut StateWalk::new(&mut |name, entry| {
-            let Entry::Moments(moments) = entry else { return };
-            for leaf in moments.leaves() {
-                let (Some(bytes), Some(dtype)) = (moments.as_bytes(leaf), moments.dtype(leaf)) else { continue };
-                if bytes.is_empty() {
-                    continue;
-                }
-                match tensors.upload(bytes, dtype) {
-                    Ok(array) => drop(arrays.insert((name.to_owned(), leaf), array)),
-                    Err(error) => failed = failed.take().or(Some(error)),
-                }
-                traffic.to_device += bytes.len() as u64;
-            }
-        }));
-        failed.map_or(Ok(StateTensors { tensors, arrays, constants, traffic }), Err)
+        let mut traffic = Traffic::default();
+        let arrays = upload(state, |bytes, dtype| {
+            traffic.to_device += bytes.len() as u64;
+            tensors.upload(bytes, dtype)
+        })?;
+        Ok(StateTensors { tensors, arrays, constants, traffic })
     }
 
     /// Copies the arrays into those of a state that is like the one that they were copied from.
@@ -309,23 +353,7 @@ impl<T: Tensors> StateTensors<T> {
     ///
     /// If the device fails.
     pub fn state_into<S: State>(&self, state: &mut S) -> Result<()> {
-        let mut failed = None;
-        state.walk_mut(&mut StateWalkMut::new(&mut |name, entry| {
-            let EntryMut::Moments(moments) = entry else { return };
-            for leaf in moments.leaves().collect::<Vec<_>>() {
-                let (Some(array), Some(bytes)) =
-                    (self.arrays.get(&(name.to_owned(), leaf)), moments.as_bytes_mut(leaf))
-                else {
-                    continue;
-                };
-                match self.tensors.download(array) {
-                    Ok(found) if found.len() == bytes.len() => bytes.copy_from_slice(&found),
-                    Ok(found) => failed = Some(Error::state(name, format!("{} bytes on the device", found.len()))),
-                    Err(error) => failed = Some(error),
-                }
-            }
-        }));
-        failed.map_or(Ok(()), Err)
+        download(&self.arrays, state, |array| self.tensors.download(array))
     }
 
     /// The machine of one step, for [`step_on`](crate::GradientTransformation::step_on): with the parameters and
@@ -338,6 +366,11 @@ impl<T: Tensors> StateTensors<T> {
     ) -> Replay<'a, T> {
         let (scalars, kept, stored) = (Numbers::<T>::new(), HashMap::new(), HashMap::new());
         Replay { held: self, params, gradients, write, scalars, kept, stored }
+    }
+
+    /// The framework's operations.
+    pub fn tensors(&self) -> &T {
+        &self.tensors
     }
 
     /// How many bytes have crossed: the arrays when this was made; in each step its numbers, of at most 8 bytes, and
@@ -356,7 +389,7 @@ pub struct Replay<'a, T: Tensors> {
     /// Numbers of this step.
     scalars: Numbers<T>,
     /// Arrays that a pass leaves for later ones of the same step.
-    kept: HashMap<(String, usize), T::Tensor>,
+    kept: Arrays<T::Tensor>,
     /// Updates that a pass leaves for the next.
     stored: HashMap<usize, T::Tensor>,
 }

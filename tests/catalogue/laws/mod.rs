@@ -16,6 +16,7 @@ mod masters;
 mod mini_steps;
 mod neighbours;
 mod nestings;
+mod pieces;
 mod programs;
 #[cfg(all(feature = "checkpoint", feature = "rayon"))]
 mod quantized;
@@ -29,7 +30,6 @@ mod schemas;
 mod sharded;
 mod step_and_update;
 mod thawing;
-mod threads;
 mod zero_gradients;
 
 use gradchain::state::{State, same_bits};

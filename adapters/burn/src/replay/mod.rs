@@ -2,17 +2,16 @@
 
 mod tensors;
 
-use core::fmt;
+use core::ops::Deref;
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Tensor};
+use gradchain::device::TensorState;
 use gradchain::needs::Provides;
-use gradchain::program::{StateTensors, Traffic};
-use gradchain::tree::Structure;
-use gradchain::{Error, GradientTransformation, OptState, Outcome, Result};
+use gradchain::{GradientTransformation, OptState, Outcome, Result};
 
-use self::tensors::{OnBurn, Placed};
+use self::tensors::Flat;
+pub use self::tensors::{Elements, OnBurn};
 use crate::leaves::{Leaf, Leaves, found_gradients};
 use crate::walkers::{Copies, Putter, Reader, Values};
 
@@ -67,17 +66,8 @@ use crate::walkers::{Copies, Putter, Reader, Values};
 /// An operation of burn for each line of a program and each leaf: for AdamW some twenty. New parameters and arrays are
 /// tensors of their own, so that a step has those before and after it in memory. On `flex`, [`step`](crate::step) is
 /// many times as fast.
-#[derive(Clone)]
-pub struct DeviceState<T: GradientTransformation> {
-    state: OptState<T>,
-    arrays: StateTensors<OnBurn>,
-}
-
-impl<T: GradientTransformation> fmt::Debug for DeviceState<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.arrays.fmt(f)
-    }
-}
+#[derive(Clone, Debug)]
+pub struct DeviceState<T: GradientTransformation>(TensorState<T, OnBurn>);
 
 impl<T: GradientTransformation> DeviceState<T> {
     /// The state before the first step, for the trained parameters of a module.
@@ -97,10 +87,10 @@ impl<T: GradientTransformation> DeviceState<T> {
     /// If the state is not for these parameters, they are on several devices, or the optimizer cannot be replayed: then
     /// the part or the operation is named.
     pub fn of<M: Module>(optimizer: &T, state: OptState<T>, module: &M) -> Result<DeviceState<T>> {
-        let device = fits(&params(module)?, state.structure())?;
-        let programs = optimizer.programs(&copied(module)?)?;
-        let arrays = StateTensors::new(OnBurn(device), &programs, &*state)?;
-        Ok(DeviceState { state, arrays })
+        let params = params(module)?;
+        let on = OnBurn(params.first().map(|first| first.held.tensor.device()).unwrap_or_default());
+        let placed = on.all(&params);
+        TensorState::new(on, optimizer, state, &placed, &copied(module)?).map(DeviceState)
     }
 
     /// As [`step`](crate::step), on the device.
@@ -109,94 +99,40 @@ impl<T: GradientTransformation> DeviceState<T> {
     ///
     /// If the parameters are others than the state is for, or a gradient is missing, or of another shape, type or
     /// device than its parameter. If the device fails in the middle of the step, the state [cannot be used any
-    /// more](Error::is_poisoned). The module is as it was.
+    /// more](gradchain::Error::is_poisoned). The module is as it was.
     pub fn step<M: Module>(&mut self, optimizer: &T, module: &mut M, grads: &GradientsParams) -> Result<Outcome>
     where
         (): Provides<T::Needs>,
     {
-        let mut params = params(module)?;
-        let device = fits(&params, self.state.structure())?;
-        let mut found = found_gradients::<_, Placed>(module, grads)?.into_iter().peekable();
-        let gradients = params.iter().map(|param| gradient(param, found.next_if(|leaf| leaf.id == param.id), &device));
-        let gradients = gradients.collect::<Result<Vec<_>>>()?;
-        let given = params.iter().map(|leaf| leaf.held.tensor.clone()).collect();
-        let mut write = |leaf: usize, new| {
-            params[leaf].held.tensor = new;
+        let (params, on) = (params(module)?, self.0.tensors().clone());
+        let mut found = found_gradients::<_, Flat>(module, grads)?.into_iter().peekable();
+        let gradient = |param: &Leaf<Flat>| found.next_if(|leaf| leaf.id == param.id).map(|leaf| on.placed(&leaf.held));
+        let gradients = params.iter().map(gradient).collect();
+        let (placed, mut new) = (on.all(&params), params.clone());
+        let outcome = self.0.step(optimizer, placed, gradients, &mut |leaf, made| {
+            new[leaf].held.tensor = on.tensor(&made);
             Ok(())
-        };
-        let mut replay = self.arrays.replay(given, gradients, &mut write);
-        let outcome = optimizer.step_on(&mut replay, (), &mut self.state)?;
-        *module = Putter::put(module.clone(), params);
+        })?;
+        *module = Putter::put(module.clone(), new);
         Ok(outcome)
     }
+}
 
-    /// The state with copies of the arrays as they are on the device: to save it, or to go on on the CPU.
-    ///
-    /// # Errors
-    ///
-    /// If the device fails.
-    pub fn to_state(&self) -> Result<OptState<T>> {
-        let mut state = self.state.clone();
-        self.arrays.state_into(&mut *state).map(|()| state)
-    }
-
-    /// The state without its arrays, which are as they were when it was made: counts, flags, and what
-    /// [`readings`](GradientTransformation::readings) reads.
-    pub fn state(&self) -> &OptState<T> {
-        &self.state
-    }
-
-    /// How many bytes have crossed between this machine and the device by what this has done: in a step the numbers
-    /// that are worked out here, and one for each sum and each 16384 elements.
-    pub fn traffic(&self) -> Traffic {
-        self.arrays.traffic()
+/// What does not need the module: [`to_state`](TensorState::to_state), [`state`](TensorState::state) and
+/// [`traffic`](TensorState::traffic).
+impl<T: GradientTransformation> Deref for DeviceState<T> {
+    type Target = TensorState<T, OnBurn>;
+    fn deref(&self) -> &TensorState<T, OnBurn> {
+        &self.0
     }
 }
 
 /// The trained parameters, where they are.
-fn params<M: Module>(module: &M) -> Result<Vec<Leaf<Placed>>> {
+fn params<M: Module>(module: &M) -> Result<Vec<Leaf<Flat>>> {
     Reader::read(module, Values).params()
 }
 
 /// Copies of the trained parameters that the CPU can address.
 fn copied<M: Module>(module: &M) -> Result<Leaves> {
     Reader::read(module, Copies).params().map(|leaves| Leaves { leaves })
-}
-
-/// Whether parameters are those that a state is for; on which device they all are.
-fn fits(params: &[Leaf<Placed>], structure: &Structure) -> Result<Device> {
-    let refused =
-        |argument: &str, expected: &str, found: String| Err(Error::argument("DeviceState", argument, expected, found));
-    if params.len() != structure.len() {
-        let expected = format!("one with {} trained parameters, as the state is for", structure.len());
-        return refused("module", &expected, params.len().to_string());
-    }
-    let device = params.first().map(|first| first.held.tensor.device()).unwrap_or_default();
-    for (Leaf { path, held, .. }, leaf) in params.iter().zip(structure.leaves()) {
-        if (&**path, &*held.dims, held.dtype()) != (leaf.path(), leaf.shape(), leaf.dtype()) {
-            return refused(path, &leaf.to_string(), format!("{path}: {held}"));
-        }
-        if held.tensor.device() != device {
-            return refused(
-                path,
-                &format!("on {device:?}, as the first parameter"),
-                format!("{:?}", held.tensor.device()),
-            );
-        }
-    }
-    Ok(device)
-}
-
-/// The gradient of a parameter, if it fits.
-fn gradient(param: &Leaf<Placed>, found: Option<Leaf<Placed>>, device: &Device) -> Result<Tensor<1>> {
-    let refused = |found: String| {
-        let expected = format!("{} on {device:?}", param.held);
-        Err(Error::argument("gradient", &param.path, &expected, found))
-    };
-    let Some(Leaf { held, .. }) = found else { return refused("none".into()) };
-    let types = [param.held.dtype(), param.held.dtype().compute()];
-    if held.dims != param.held.dims || !types.contains(&held.dtype()) || held.tensor.device() != *device {
-        return refused(format!("{held} on {:?}", held.tensor.device()));
-    }
-    Ok(held.tensor)
 }

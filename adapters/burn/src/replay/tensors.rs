@@ -1,8 +1,7 @@
 //! burn's operations.
 
-use core::fmt;
-
 use burn::tensor::{Bool, DType, Device, FloatDType, Tensor, TensorData};
+use gradchain::device::Placed;
 use gradchain::program::{Binary, Comparison, Tensors, Unary};
 use gradchain::{Error, Result};
 
@@ -11,36 +10,19 @@ use crate::walkers::Held;
 
 /// A parameter or gradient on whatever device: its elements one after the other, and its shape.
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
+pub(super) struct Flat {
     pub(super) tensor: Tensor<1>,
-    pub(super) dims: Vec<usize>,
+    dims: Vec<usize>,
 }
 
-impl Placed {
-    pub(super) fn dtype(&self) -> gradchain::DType {
-        match self.tensor.dtype() {
-            DType::F64 => gradchain::DType::F64,
-            DType::F16 => gradchain::DType::F16,
-            DType::BF16 => gradchain::DType::Bf16,
-            _ => gradchain::DType::F32,
-        }
-    }
-}
-
-impl fmt::Display for Placed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}", self.dtype(), self.dims)
-    }
-}
-
-impl Held for Placed {
+impl Held for Flat {
     const EXPECTED: &'static str = "of type f64, f32, f16 or bf16";
 
-    fn of<const D: usize>(tensor: Tensor<D>) -> Result<Placed, String> {
+    fn of<const D: usize>(tensor: Tensor<D>) -> Result<Flat, String> {
         let (dims, tensor) = (tensor.dims().to_vec(), tensor.inner());
         match tensor.dtype() {
             DType::F64 | DType::F32 | DType::F16 | DType::BF16 => {
-                Ok(Placed { tensor: tensor.reshape([dims.iter().product::<usize>()]), dims })
+                Ok(Flat { tensor: tensor.reshape([dims.iter().product::<usize>()]), dims })
             }
             other => Err(format!("{other:?}")),
         }
@@ -51,39 +33,83 @@ impl Held for Placed {
     }
 
     /// Values were compared when the state was made, which is no matter of a step: they would have to be read.
-    fn is(&self, other: &Placed) -> bool {
-        (&self.dims, self.dtype()) == (&other.dims, other.dtype())
+    fn is(&self, other: &Flat) -> bool {
+        (&self.dims, self.tensor.dtype()) == (&other.dims, other.tensor.dtype())
     }
 
     /// No operation writes a tensor that something else has.
-    fn part(_: &mut [Leaf<Placed>]) {}
+    fn part(_: &mut [Leaf<Flat>]) {}
 }
 
-/// Tensors on a device of burn's.
+/// A tensor, or a number that is an argument of burn's operations, so that `fusion` can make one kernel of all lines.
 #[derive(Clone, Debug)]
-pub(super) struct OnBurn(pub(super) Device);
+#[allow(clippy::large_enum_variant, reason = "there are few, and most are tensors")]
+pub enum Elements {
+    /// The elements of a leaf, or one.
+    Many(Tensor<1>),
+    /// A number, as it is in this type.
+    Number(f64, FloatDType),
+}
+
+/// burn's operations on a device, for [`TensorState`](gradchain::device::TensorState).
+#[derive(Clone, Debug)]
+pub struct OnBurn(pub(super) Device);
+
+impl OnBurn {
+    /// Parameters as they are, by path.
+    pub(super) fn all<'l>(&self, leaves: &'l [Leaf<Flat>]) -> Vec<(&'l str, Placed<Elements>)> {
+        leaves.iter().map(|leaf| (&*leaf.path, self.placed(&leaf.held))).collect()
+    }
+
+    pub(super) fn placed(&self, Flat { tensor, dims }: &Flat) -> Placed<Elements> {
+        let (dtype, device) = (gradchains(tensor.dtype()), tensor.device());
+        let elsewhere = (device != self.0).then(|| format!("{device:?}"));
+        Placed { tensor: Elements::Many(tensor.clone()), dtype, shape: dims.clone(), elsewhere }
+    }
+
+    /// The tensor; a number becomes one of one element.
+    pub(super) fn tensor(&self, x: &Elements) -> Tensor<1> {
+        match x {
+            Elements::Many(x) => x.clone(),
+            Elements::Number(..) => self.filled(x, 1),
+        }
+    }
+
+    /// This many elements: the tensor itself, or its one element or the number as often.
+    fn filled(&self, x: &Elements, len: usize) -> Tensor<1> {
+        match x {
+            Elements::Many(x) if x.dims()[0] == len => x.clone(),
+            Elements::Many(x) => x.clone().expand([len]),
+            Elements::Number(value, dtype) => Tensor::full([len], *value, (&self.0, (*dtype).into())),
+        }
+    }
+}
 
 impl Tensors for OnBurn {
     const NAME: &'static str = "burn";
 
-    type Tensor = Tensor<1>;
+    type Tensor = Elements;
     type Mask = Tensor<1, Bool>;
 
     fn wide(&self) -> gradchain::DType {
         if self.0.supports_dtype(FloatDType::F64) { gradchain::DType::F64 } else { gradchain::DType::F32 }
     }
 
-    fn number(&self, value: f64, dtype: gradchain::DType) -> Result<Tensor<1>> {
-        Ok(Tensor::full([1], value, (&self.0, burns(dtype).into())))
+    fn number(&self, value: f64, dtype: gradchain::DType) -> Result<Elements> {
+        self.convert(&Elements::Number(value, FloatDType::F64), dtype)
     }
 
-    fn convert(&self, x: &Tensor<1>, dtype: gradchain::DType) -> Result<Tensor<1>> {
-        Ok(x.clone().cast(burns(dtype)))
+    fn convert(&self, x: &Elements, dtype: gradchain::DType) -> Result<Elements> {
+        Ok(match (x, dtype) {
+            (Elements::Number(x, _), gradchain::DType::F64) => Elements::Number(*x, FloatDType::F64),
+            (Elements::Number(x, _), gradchain::DType::F32) => Elements::Number((*x as f32).into(), FloatDType::F32),
+            _ => Elements::Many(self.tensor(x).cast(burns(dtype))),
+        })
     }
 
-    fn unary(&self, op: Unary, x: &Tensor<1>) -> Option<Result<Tensor<1>>> {
-        let x = x.clone();
-        Some(Ok(match op {
+    fn unary(&self, op: Unary, x: &Elements) -> Option<Result<Elements>> {
+        let x = self.tensor(x);
+        Some(Ok(Elements::Many(match op {
             Unary::Neg => x.neg(),
             Unary::Abs => x.abs(),
             Unary::Sqrt => x.sqrt(),
@@ -96,44 +122,60 @@ impl Tensors for OnBurn {
             Unary::Cos => x.cos(),
             Unary::Tanh => x.tanh(),
             _ => return None,
-        }))
+        })))
     }
 
-    fn binary(&self, op: Binary, x: &Tensor<1>, y: &Tensor<1>) -> Option<Result<Tensor<1>>> {
-        let (x, y) = (x.clone(), y.clone());
-        Some(Ok(match op {
-            Binary::Add => x.add(y),
-            Binary::Sub => x.sub(y),
-            Binary::Mul => x.mul(y),
-            Binary::Div => x.div(y),
-            Binary::Powf => x.powf(y),
+    fn binary(&self, op: Binary, x: &Elements, y: &Elements) -> Option<Result<Elements>> {
+        Some(Ok(Elements::Many(match (op, x, y) {
+            (Binary::Add, Elements::Many(x), Elements::Number(y, _)) => x.clone().add_scalar(*y),
+            (Binary::Add, Elements::Number(x, _), Elements::Many(y)) => y.clone().add_scalar(*x),
+            (Binary::Sub, Elements::Many(x), Elements::Number(y, _)) => x.clone().sub_scalar(*y),
+            (Binary::Sub, Elements::Number(x, _), Elements::Many(y)) => y.clone().neg().add_scalar(*x),
+            (Binary::Mul, Elements::Many(x), Elements::Number(y, _)) => x.clone().mul_scalar(*y),
+            (Binary::Mul, Elements::Number(x, _), Elements::Many(y)) => y.clone().mul_scalar(*x),
+            (Binary::Div, Elements::Many(x), Elements::Number(y, _)) => x.clone().div_scalar(*y),
+            (Binary::Add, ..) => self.tensor(x).add(self.tensor(y)),
+            (Binary::Sub, ..) => self.tensor(x).sub(self.tensor(y)),
+            (Binary::Mul, ..) => self.tensor(x).mul(self.tensor(y)),
+            (Binary::Div, ..) => self.tensor(x).div(self.tensor(y)),
+            (Binary::Powf, ..) => self.tensor(x).powf(self.tensor(y)),
             _ => return None,
-        }))
+        })))
     }
 
-    fn compare(&self, op: Comparison, x: &Tensor<1>, y: &Tensor<1>) -> Result<Tensor<1, Bool>> {
-        let (x, y) = (x.clone(), y.clone());
-        Ok(match op {
-            Comparison::Less => x.lower(y),
-            Comparison::LessOrEqual => x.lower_equal(y),
-            Comparison::Equal => x.equal(y),
+    fn compare(&self, op: Comparison, x: &Elements, y: &Elements) -> Result<Tensor<1, Bool>> {
+        Ok(match (op, x, y) {
+            (Comparison::Less, Elements::Many(x), Elements::Number(y, _)) => x.clone().lower_elem(*y),
+            (Comparison::Less, Elements::Number(x, _), Elements::Many(y)) => y.clone().greater_elem(*x),
+            (Comparison::Less, ..) => self.tensor(x).lower(self.tensor(y)),
+            (Comparison::LessOrEqual, Elements::Many(x), Elements::Number(y, _)) => x.clone().lower_equal_elem(*y),
+            (Comparison::LessOrEqual, Elements::Number(x, _), Elements::Many(y)) => y.clone().greater_equal_elem(*x),
+            (Comparison::LessOrEqual, ..) => self.tensor(x).lower_equal(self.tensor(y)),
+            (Comparison::Equal, Elements::Many(x), Elements::Number(y, _))
+            | (Comparison::Equal, Elements::Number(y, _), Elements::Many(x)) => x.clone().equal_elem(*y),
+            (Comparison::Equal, ..) => self.tensor(x).equal(self.tensor(y)),
         })
     }
 
-    fn select(&self, mask: &Tensor<1, Bool>, x: &Tensor<1>, y: &Tensor<1>) -> Result<Tensor<1>> {
-        let len = mask.dims()[0].max(x.dims()[0]).max(y.dims()[0]);
+    fn select(&self, mask: &Tensor<1, Bool>, x: &Elements, y: &Elements) -> Result<Elements> {
+        let len = |x: &Elements| if let Elements::Many(x) = x { x.dims()[0] } else { 1 };
+        let len = mask.dims()[0].max(len(x)).max(len(y));
         let mask = if mask.dims()[0] == len { mask.clone() } else { mask.clone().expand([len]) };
-        Ok(self.fill(y, len)?.mask_where(mask, self.fill(x, len)?))
+        let other = self.filled(y, len);
+        Ok(Elements::Many(match x {
+            Elements::Number(x, _) => other.mask_fill(mask, *x),
+            Elements::Many(_) => other.mask_where(mask, self.filled(x, len)),
+        }))
     }
 
-    fn fill(&self, x: &Tensor<1>, len: usize) -> Result<Tensor<1>> {
-        Ok(if x.dims()[0] == len { x.clone() } else { x.clone().expand([len]) })
+    fn fill(&self, x: &Elements, len: usize) -> Result<Elements> {
+        Ok(Elements::Many(self.filled(x, len)))
     }
 
-    fn sums(&self, x: &Tensor<1>, piece: usize) -> Result<Tensor<1>> {
-        let wide = self.convert(x, self.wide())?;
-        let whole = x.dims()[0] / piece * piece;
-        let rest = x.dims()[0] - whole;
+    fn sums(&self, x: &Elements, piece: usize) -> Result<Elements> {
+        let wide = self.tensor(x).cast(burns(self.wide()));
+        let whole = wide.dims()[0] / piece * piece;
+        let rest = wide.dims()[0] - whole;
         let mut sums = Vec::with_capacity(2);
         if whole > 0 {
             let pieces = wide.clone().narrow(0, 0, whole).reshape([whole / piece, piece]);
@@ -142,42 +184,53 @@ impl Tensors for OnBurn {
         if rest > 0 {
             sums.push(wide.narrow(0, whole, rest).sum());
         }
-        Ok(Tensor::cat(sums, 0))
+        Ok(Elements::Many(Tensor::cat(sums, 0)))
     }
 
-    fn turn(&self, x: &Tensor<1>, shape: [usize; 4]) -> Option<Result<Tensor<1>>> {
-        Some(Ok(x.clone().reshape(shape).swap_dims(1, 2).reshape([-1])))
+    fn turn(&self, x: &Elements, shape: [usize; 4]) -> Option<Result<Elements>> {
+        Some(Ok(Elements::Many(self.tensor(x).reshape(shape).swap_dims(1, 2).reshape([-1]))))
     }
 
     fn product(
         &self,
-        x: &Tensor<1>,
-        y: &Tensor<1>,
+        x: &Elements,
+        y: &Elements,
         [batch, n, k, m]: [usize; 4],
         transposed: bool,
-    ) -> Option<Result<Tensor<1>>> {
-        let (x, y) = (x.clone().reshape([batch, n, k]), y.clone());
+    ) -> Option<Result<Elements>> {
+        let (x, y) = (self.tensor(x).reshape([batch, n, k]), self.tensor(y));
         let y = if transposed { y.reshape([batch, m, k]).swap_dims(1, 2) } else { y.reshape([batch, k, m]) };
-        Some(Ok(x.matmul(y).reshape([-1])))
+        Some(Ok(Elements::Many(x.matmul(y).reshape([-1]))))
     }
 
-    fn spread(&self, x: &Tensor<1>, times: usize) -> Option<Result<Tensor<1>>> {
+    fn spread(&self, x: &Elements, times: usize) -> Option<Result<Elements>> {
+        let x = self.tensor(x);
         let len = x.dims()[0];
-        Some(Ok(x.clone().reshape([len, 1]).expand([len, times]).reshape([-1])))
+        Some(Ok(Elements::Many(x.reshape([len, 1]).expand([len, times]).reshape([-1]))))
     }
 
-    fn read(&self, x: &Tensor<1>) -> Result<Vec<f64>> {
-        Ok(data(x)?.iter::<f64>().collect())
+    fn read(&self, x: &Elements) -> Result<Vec<f64>> {
+        Ok(data(self.tensor(x))?.iter::<f64>().collect())
     }
 
-    fn upload(&self, bytes: &[u8], dtype: gradchain::DType) -> Result<Tensor<1>> {
+    fn upload(&self, bytes: &[u8], dtype: gradchain::DType) -> Result<Elements> {
         let burns = burns(dtype).into();
         let data = TensorData::from_bytes_vec(bytes.to_vec(), [bytes.len() / dtype.size()], burns);
-        Ok(Tensor::from_data(data, (&self.0, burns)))
+        Ok(Elements::Many(Tensor::from_data(data, (&self.0, burns))))
     }
 
-    fn download(&self, x: &Tensor<1>) -> Result<Vec<u8>> {
-        Ok(data(x)?.as_bytes().to_vec())
+    fn download(&self, x: &Elements) -> Result<Vec<u8>> {
+        Ok(data(self.tensor(x))?.as_bytes().to_vec())
+    }
+}
+
+/// gradchain's name of a type of floats.
+fn gradchains(dtype: DType) -> gradchain::DType {
+    match dtype {
+        DType::F64 => gradchain::DType::F64,
+        DType::F16 => gradchain::DType::F16,
+        DType::BF16 => gradchain::DType::Bf16,
+        _ => gradchain::DType::F32,
     }
 }
 
@@ -191,6 +244,6 @@ fn burns(dtype: gradchain::DType) -> FloatDType {
     }
 }
 
-fn data(x: &Tensor<1>) -> Result<TensorData> {
-    x.try_to_data().map_err(|error| Error::state(OnBurn::NAME, error.to_string()))
+fn data(x: Tensor<1>) -> Result<TensorData> {
+    x.try_into_data().map_err(|error| Error::state(OnBurn::NAME, error.to_string()))
 }

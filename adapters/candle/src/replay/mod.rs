@@ -2,14 +2,16 @@
 
 mod tensors;
 
+use core::ops::Deref;
+
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor, Var};
+use gradchain::device::{Placed, TensorState};
 use gradchain::needs::Nothing;
-use gradchain::program::{StateTensors, Traffic};
-use gradchain::tree::{Slices, Structure};
-use gradchain::{Error, GradientTransformation, OptState, Outcome, Result};
+use gradchain::tree::Slices;
+use gradchain::{GradientTransformation, OptState, Outcome, Result};
 
-use self::tensors::{OnCandle, dtype};
+pub use self::tensors::OnCandle;
 use crate::open::lend;
 use crate::{Vars, of_candle};
 
@@ -61,10 +63,7 @@ use crate::{Vars, of_candle};
 /// An operation of candle for each line of a program and each leaf, each with a tensor of its own: for AdamW some
 /// twenty. On the CPU [`step`](crate::step) is many times as fast.
 #[derive(Clone, Debug)]
-pub struct DeviceState<T: GradientTransformation> {
-    state: OptState<T>,
-    arrays: StateTensors<OnCandle>,
-}
+pub struct DeviceState<T: GradientTransformation>(TensorState<T, OnCandle>);
 
 impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     /// The state before the first step.
@@ -84,11 +83,9 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     /// If the state is not for these variables, they are on several devices, or the optimizer cannot be replayed: then
     /// the part or the operation is named.
     pub fn of(optimizer: &T, state: OptState<T>, vars: &Vars) -> Result<DeviceState<T>> {
-        fits(vars, state.structure())?;
-        let programs = copied(vars, |params| optimizer.programs(params))?;
-        let device = vars.iter().next().map_or(Device::Cpu, |(_, var)| var.device().clone());
-        let arrays = StateTensors::new(OnCandle(device), &programs, &*state)?;
-        Ok(DeviceState { state, arrays })
+        let on = OnCandle(vars.iter().next().map_or(Device::Cpu, |(_, var)| var.device().clone()));
+        let params = params(vars, &on)?;
+        copied(vars, |copies| TensorState::new(on, optimizer, state, &params, copies)).map(DeviceState)
     }
 
     /// As [`step`](crate::step), on the device.
@@ -97,41 +94,26 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     ///
     /// If the variables are others than the state is for, or a gradient is missing, or of another shape, type or device
     /// than its variable: then nothing has been changed. If the device fails in the middle of the step, variables may
-    /// have been changed, and the state [cannot be used any more](Error::is_poisoned).
+    /// have been changed, and the state [cannot be used any more](gradchain::Error::is_poisoned).
     pub fn step(&mut self, optimizer: &T, vars: &Vars, grads: &GradStore) -> Result<Outcome> {
-        fits(vars, self.state.structure())?;
         vars.gradients(grads)?;
-        let flat = |tensor: &Tensor| tensor.detach().flatten_all().map_err(of_candle);
-        let gradients = vars.iter().map(|(path, var)| flat(gradient(path, var, grads)?)).collect::<Result<Vec<_>>>()?;
-        let params = vars.iter().map(|(_, var)| flat(var)).collect::<Result<Vec<_>>>()?;
-        let mut write = |leaf: usize, new: Tensor| {
+        let on = self.0.tensors();
+        let gradient = |(path, var): (&str, &Var)| grads.get(var).map(|tensor| on.placed(path, tensor)).transpose();
+        let gradients = vars.iter().map(gradient).collect::<Result<Vec<_>>>()?;
+        let params = params(vars, on)?;
+        self.0.step(optimizer, params, gradients, &mut |leaf, new| {
             let (_, var) = &vars.as_slice()[leaf];
             new.reshape(var.shape()).and_then(|new| var.set(&new)).map_err(of_candle)
-        };
-        let mut replay = self.arrays.replay(params, gradients, &mut write);
-        optimizer.step_on(&mut replay, (), &mut self.state)
+        })
     }
+}
 
-    /// The state with copies of the arrays as they are on the device: to save it, or to go on on the CPU.
-    ///
-    /// # Errors
-    ///
-    /// If the device fails.
-    pub fn to_state(&self) -> Result<OptState<T>> {
-        let mut state = self.state.clone();
-        self.arrays.state_into(&mut *state).map(|()| state)
-    }
-
-    /// The state without its arrays, which are as they were when it was made: counts, flags, and what
-    /// [`readings`](GradientTransformation::readings) reads.
-    pub fn state(&self) -> &OptState<T> {
-        &self.state
-    }
-
-    /// How many bytes have crossed between this machine and the device by what this has done: in a step the numbers
-    /// that are worked out here, and one for each sum and each 16384 elements.
-    pub fn traffic(&self) -> Traffic {
-        self.arrays.traffic()
+/// What does not need the variables: [`to_state`](TensorState::to_state), [`state`](TensorState::state) and
+/// [`traffic`](TensorState::traffic).
+impl<T: GradientTransformation> Deref for DeviceState<T> {
+    type Target = TensorState<T, OnCandle>;
+    fn deref(&self) -> &TensorState<T, OnCandle> {
+        &self.0
     }
 }
 
@@ -142,35 +124,7 @@ fn copied<R>(vars: &Vars, f: impl FnOnce(&Slices<'_>) -> Result<R>) -> Result<R>
     lend(vars.paths().zip(&copies).collect(), f)?
 }
 
-/// Whether variables are those that a state is for, and on one device.
-fn fits(vars: &Vars, structure: &Structure) -> Result<()> {
-    let refused =
-        |argument: &str, expected: &str, found: String| Err(Error::argument("DeviceState", argument, expected, found));
-    if vars.len() != structure.len() {
-        return refused("vars", &format!("{} variables, as the state is for", structure.len()), vars.len().to_string());
-    }
-    let device = vars.iter().next().map(|(_, var)| var.device());
-    for ((path, var), leaf) in vars.iter().zip(structure.leaves()) {
-        if (path, var.dims(), var.dtype()) != (leaf.path(), leaf.shape(), dtype(leaf.dtype())) {
-            return refused(path, &leaf.to_string(), format!("{path}: {} {:?}", var.dtype().as_str(), var.dims()));
-        }
-        if !device.is_some_and(|device| device.same_device(var.device())) {
-            return refused(path, "on the device of the first variable", format!("{:?}", var.device().location()));
-        }
-    }
-    Ok(())
-}
-
-/// The gradient of a variable, if it fits.
-fn gradient<'a>(path: &str, var: &Var, grads: &'a GradStore) -> Result<&'a Tensor> {
-    let expected = format!("{} {:?} on {:?}", var.dtype().as_str(), var.dims(), var.device().location());
-    let refused = |found: String| Err(Error::argument("gradient", path, &expected, found));
-    let Some(gradient) = grads.get(var) else { return refused("none".into()) };
-    let fits = gradient.dims() == var.dims() && gradient.device().same_device(var.device());
-    let compute = if var.dtype() == candle_core::DType::F64 { var.dtype() } else { candle_core::DType::F32 };
-    if !fits || ![var.dtype(), compute].contains(&gradient.dtype()) {
-        let (dtype, device) = (gradient.dtype().as_str(), gradient.device().location());
-        return refused(format!("{dtype} {:?} on {device:?}", gradient.dims()));
-    }
-    Ok(gradient)
+/// The variables as they are, by path.
+fn params<'v>(vars: &'v Vars, on: &OnCandle) -> Result<Vec<(&'v str, Placed<Tensor>)>> {
+    vars.iter().map(|(path, var)| Ok((path, on.placed(path, var)?))).collect()
 }

@@ -1,13 +1,14 @@
 //! candle's operations.
 
 use candle_core::{DType, Device, Result as Candle, Shape, Tensor};
-use gradchain::Result;
+use gradchain::device::Placed;
 use gradchain::program::{Binary, Comparison, Tensors, Unary};
+use gradchain::{Error, Result};
 
 use crate::of_candle;
 
 /// candle's name of a type.
-pub(super) fn dtype(dtype: gradchain::DType) -> DType {
+fn dtype(dtype: gradchain::DType) -> DType {
     match dtype {
         gradchain::DType::F64 => DType::F64,
         gradchain::DType::F16 => DType::F16,
@@ -16,9 +17,31 @@ pub(super) fn dtype(dtype: gradchain::DType) -> DType {
     }
 }
 
-/// Tensors of one axis on a device of candle's, or without axes if they have one element.
+/// candle's operations on a device, for [`TensorState`](gradchain::device::TensorState).
+///
+/// Its tensors have one axis, or none if they have one element.
 #[derive(Clone, Debug)]
-pub(super) struct OnCandle(pub(super) Device);
+pub struct OnCandle(pub(super) Device);
+
+impl OnCandle {
+    /// A variable or its gradient, detached from how it was made.
+    pub(super) fn placed(&self, path: &str, tensor: &Tensor) -> Result<Placed<Tensor>> {
+        let dtype = match tensor.dtype() {
+            DType::F64 => gradchain::DType::F64,
+            DType::F32 => gradchain::DType::F32,
+            DType::F16 => gradchain::DType::F16,
+            DType::BF16 => gradchain::DType::Bf16,
+            other => return Err(Error::argument("DeviceState", path, "of type f32, f64, f16 or bf16", other.as_str())),
+        };
+        let device = tensor.device();
+        Ok(Placed {
+            tensor: tensor.detach().flatten_all().map_err(of_candle)?,
+            dtype,
+            shape: tensor.dims().to_vec(),
+            elsewhere: (!device.same_device(&self.0)).then(|| format!("{:?}", device.location())),
+        })
+    }
+}
 
 impl Tensors for OnCandle {
     const NAME: &'static str = "candle";

@@ -199,7 +199,7 @@ fn gradients_that_do_not_fit_change_nothing() {
     }
     let fewer = Vars::named([("layer.bias", bias)]).unwrap();
     let error = state.step(&optimizer, &fewer, &grads(&vars, 0)).unwrap_err().to_string();
-    assert!(error.contains("must be 5 variables, as the state is for, found 1"), "{error}");
+    assert!(error.contains("must be 5 leaves, as the state is for, found 1"), "{error}");
     state.step(&optimizer, &vars, &grads(&vars, 0)).unwrap();
     assert_ne!(all_bits(&vars), before);
 }

@@ -7,7 +7,7 @@ use std::io::Cursor;
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::prelude::*;
 use gradchain::program::{LeafProgram, Op, Pass};
-use gradchain::tree::DynTree;
+use gradchain::tree::{DynTree, Slices};
 use gradchain_gpu::{Backend, Device};
 
 use crate::common::registry::registry;
@@ -233,5 +233,10 @@ pub fn misfits<B: Backend>(device: &Device<B>) {
     assert!(run.set_gradients(&vec![1.0_f64, 2.0]).is_err());
     let said = device.init(&muon(0.1), &ndarray::Array2::<f32>::zeros((2, 2))).unwrap_err();
     assert!(said.is_unrecordable() && said.to_string().contains("scale_by_muon"), "{said}");
+    // As one number that is shown more often than kernels can count.
+    let number = ndarray::arr0(1.0_f32);
+    let large = Slices::new().with_view("large", number.broadcast((1_usize << 32) + 1).unwrap());
+    let said = device.init(&sgd(0.1), &large).unwrap_err().to_string();
+    assert!(said.contains("`large` must be of fewer than 2³² elements, found 4294967297"), "{said}");
     assert!(run.gradient("nowhere").is_none() && run.param("nowhere").is_none());
 }

@@ -1,8 +1,8 @@
-//! Eight arrays are as many as a rule may have. (With this file `trybuild` makes programs, which some errors need.)
+//! Rules as users write them.
 
-use gradchain::prelude::*;
 use gradchain::Real;
 use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
+use gradchain::prelude::*;
 
 #[derive(Clone, Debug)]
 struct Eight;
@@ -39,7 +39,8 @@ impl Rule for Eight {
     }
 }
 
-fn main() -> gradchain::Result<()> {
+#[test]
+fn eight_arrays_are_as_many_as_a_rule_may_have() -> gradchain::Result<()> {
     let mut params = vec![0.0_f32; 3];
     let mut state = Eight.init(&params)?;
     Eight.step(&mut params, &vec![1.0_f32; 3], &mut state)?;

@@ -1,0 +1,43 @@
+//! Leaves of several pieces, on several threads: whatever way steps are done, they end with the bits of one thread.
+//!
+//! The ways are those of other laws, which hold them to random problems of small leaves; here each has another number
+//! of threads, so that an entry runs once for each way.
+
+use super::{Problem, Subject, fusing, holds_on, large_problem, step_and_update};
+use crate::common::same_values;
+use gradchain::state::same_bits;
+
+/// Does something on so many threads.
+#[cfg(feature = "rayon")]
+fn on<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
+}
+
+#[cfg(not(feature = "rayon"))]
+fn on<R>(_: usize, work: impl FnOnce() -> R) -> R {
+    work()
+}
+
+fn law(entry: &dyn Subject, problem: &Problem) {
+    let name = entry.name();
+    let run = || entry.run(&problem.params, &problem.grads);
+    let one = on(1, run);
+    let many = on(8, run);
+    same_values(&one.params, &many.params).unwrap_or_else(|at| panic!("{name}: {at}"));
+    assert!(same_bits(&one.state, &many.state), "{name}: the states differ");
+    on(2, || fusing::apart(entry, problem, &one));
+    on(3, || step_and_update::updated(entry, problem, &one));
+    #[cfg(not(feature = "checkpoint"))]
+    on(4, || fusing::erased(entry, problem, &one));
+    // In a box too.
+    #[cfg(feature = "checkpoint")]
+    {
+        let bytes = on(3, || super::resuming::saved(entry, problem, 1));
+        on(2, || super::resuming::resumed(entry, problem, 1, bytes, &one));
+    }
+}
+
+#[test]
+fn leaves_of_several_pieces_have_the_same_bits_on_all_threads_and_in_all_ways() {
+    holds_on(law, &large_problem());
+}
