@@ -53,10 +53,17 @@ fn functions(assembly: &str) -> BTreeMap<&str, Vec<&str>> {
     all
 }
 
-/// The loops that finish a step of a chain (`Apply`), for one instruction set and type. In a mangled name each
-/// identifier comes with its length before it, then the type arguments: `f` for f32, `d` for f64, `Kj0_` for the pass.
-fn apply<'a>(functions: &'a BTreeMap<&str, Vec<&'a str>>, isa: &str, chain: &str, real: char) -> Vec<&'a [&'a str]> {
-    let parts = [format!("3isa{}{isa}", isa.len()), "5Apply".into(), chain.into(), format!("{real}Kj0_K")];
+/// The loops of a chain for one instruction set: of a job, which is followed by its type arguments. In a mangled name
+/// each identifier comes with its length before it, then the type arguments: `f` for f32, `d` for f64, `Kb1_` for a job
+/// that drops the updates, `Kj0_` for the pass.
+fn loops<'a>(
+    functions: &'a BTreeMap<&str, Vec<&'a str>>,
+    isa: &str,
+    chain: &str,
+    job: &str,
+    arguments: String,
+) -> Vec<&'a [&'a str]> {
+    let parts = [format!("3isa{}{isa}", isa.len()), job.into(), chain.into(), arguments];
     let of = |name: &str| parts.iter().all(|part| name.contains(part.as_str()));
     functions.iter().filter(|(name, _)| of(name)).map(|(_, code)| code.as_slice()).collect()
 }
@@ -99,7 +106,7 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
     let functions = functions(&ASSEMBLY);
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((chain, operations), (real, letter)) in CHAINS.iter().flat_map(|c| [(c, ('f', 's')), (c, ('d', 'd'))]) {
-            let loops = apply(&functions, isa, chain, real);
+            let loops = loops(&functions, isa, chain, "5Apply", format!("{real}Kj0_K"));
             assert!(!loops.is_empty(), "no loop of {chain} for {isa} and {real}");
             for code in loops {
                 for operation in *operations {
@@ -118,6 +125,24 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
                 }
                 let gathers = code.iter().any(|line| line.contains("gather"));
                 assert!(!gathers, "{chain}, {isa}, {real}: vectorised across blocks, with gathers");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
+    let functions = functions(&ASSEMBLY);
+    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+        for real in ['f', 'd'] {
+            let loops = loops(&functions, isa, "8ZeroNans", "3Map", format!("{real}Kb1_Kj0_K"));
+            assert!(!loops.is_empty(), "no pass that adds up for {isa} and {real}");
+            for code in loops {
+                for operation in ["addpd", "mulpd"] {
+                    let packed = format!("{prefix}{operation}\t");
+                    let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
+                    assert!(found, "{isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
+                }
             }
         }
     }

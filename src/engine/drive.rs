@@ -7,39 +7,23 @@ use core::ptr::NonNull;
 use super::convert::store;
 use super::isa::{Isa, current_isa};
 use super::kernel;
-use super::messages::Layout;
 use super::pieces::{Piece, Pieces};
 use super::ranks::Ranks;
 use super::remote::RemoteTree;
 use super::rows::Rows;
 use super::stage::is_among;
+use super::sums::Added;
 use super::table::{Table, TableLeaf};
 use super::tile::{Spare, TILE};
 use super::whole::read_stretch;
-use super::written::{add_stretch, store_stretch};
+use super::written::{Sink, add_stretch, store_stretch};
 use super::{Ask, Outcome, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree, fused};
 #[cfg(feature = "half")]
 use super::{halves::Format, kernel::BLOCK};
 use crate::element::{DType, Real};
 use crate::error::Error;
-use crate::memory::{Buffer, RawBytes, RawSlice};
-use crate::state::Moments;
+use crate::memory::{Buffer, RawSlice};
 use crate::tree::{LeafSpec, Structure};
-
-/// Where the last pass puts the updates.
-#[derive(Clone, Copy)]
-pub(crate) enum Sink<'a> {
-    /// They are added to the parameters.
-    Params,
-    /// They are written, rounded to the parameters' types.
-    Updates(&'a [Buffer]),
-    /// They are written, rounded to the types of these arrays.
-    Arrays(&'a Moments),
-    /// They are brought to messages to other machines.
-    Messages(&'a Layout, &'a [RawBytes]),
-    /// They are written in place of the gradients, which are lent to be written and of the parameters' types.
-    Gradients,
-}
 
 /// Whoever goes through the leaves in place of the engine, on another machine.
 pub(crate) trait Remote<T: Stage>: RemoteTree {
@@ -174,7 +158,7 @@ impl Work {
                 Some(None) => return Outcome { emitted: false, skipped: false },
                 Some(Some(added)) => self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added),
             }
-            if let Some(ranks) = self.ranks.as_mut().filter(|_| shape.adds >> number & 1 == 1)
+            if let Some(ranks) = self.ranks.as_mut().filter(|_| shape.adds_in(number))
                 && let Err(error) = ranks.complete(&self.sums, shape.sums)
             {
                 at.fail(error);
@@ -331,7 +315,10 @@ impl<T: Stage> Pass<'_, T> {
             return 0;
         }
         let (t, leaf) = (self.transformation, piece.leaf);
-        let block = fused::SlotList::of(t, self.state, leaf).block(BLOCK);
+        let block = match const { T::SHAPE.adds_in(T::SHAPE.barriers) } {
+            true => TILE,
+            false => fused::SlotList::of(t, self.state, leaf).block(BLOCK),
+        };
         let len = piece.len / block * block;
         let p = &self.params[leaf];
         let fits = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == p.data.dtype();
@@ -342,8 +329,8 @@ impl<T: Stage> Pass<'_, T> {
         // SAFETY: as in `piece_in`.
         let done = unsafe {
             let (g, p) = (format.bits(g.data, piece.from, len), format.bits_mut(p.data, piece.start, len));
-            let (place, room) = ((piece.start, len), (self.isa, spare, sums));
-            fused::apply_piece::<T, f32>(t, (self.state, self.run), leaf, place, room, |kernel, part, slots| {
+            let (held, place, room) = ((self.state, self.run), (piece.start, len), (self.isa, spare, sums));
+            fused::on_piece::<T, f32>(t, held, leaf, place, room, self.span.to, |kernel, part, slots| {
                 kernel::apply_halves::<T>(self.isa, kernel, format, &g[part.clone()], &mut p[part], slots)
             })
         };
@@ -369,17 +356,28 @@ impl<T: Stage> Pass<'_, T> {
         let p = &self.params[leaf];
         let direct = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == C::DTYPE;
         let source = self.source(leaf);
-        let fuses = self.writes_params() && direct(p) && source.as_ref().is_some_and(direct);
-        // The constant stands alone, so that the loop is compiled only where it can run.
-        if const { T::FUSES } && fuses && t.fuses_now(self.state, self.run, leaf) {
+        let (pass, isa, adds) = (self.span.to, self.isa, self.writes_params());
+        let fuses = adds || T::FUSES_ALWAYS && T::SHAPE.drops(pass) && !self.ends;
+        let lies = direct(p) && source.as_ref().is_some_and(direct);
+        // The constants stand alone, here and below, so that a loop is compiled only where it can run.
+        if const { T::FUSES } && fuses && lies && t.fuses_now(self.state, self.run, leaf) {
             let source = source.as_ref().map_or(RawSlice::empty(C::DTYPE), |s| s.data);
+            let (held, place, room) =
+                ((self.state, self.run), (piece.start, piece.len), (isa, &mut *spare, &mut *sums));
             // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a
             // pass; gradients, parameters and stored updates are different memory.
             let done = unsafe {
-                let (g, p) = (source.slice(piece.from, piece.len), p.data.slice_mut(piece.start, piece.len));
-                let (place, room) = ((piece.start, piece.len), (self.isa, &mut *spare, &mut *sums));
-                fused::apply_piece::<T, C>(t, (self.state, self.run), leaf, place, room, |kernel, part, slots| {
-                    kernel::apply::<T, C>(self.isa, kernel, &g[part.clone()], &mut p[part], slots)
+                let g = source.slice(piece.from, piece.len);
+                fused::on_piece::<T, C>(t, held, leaf, place, room, pass, |kernel, part, slots| {
+                    let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
+                    if adds {
+                        return kernel::apply::<T, C>(isa, kernel, g, p.data.slice_mut(start, len), slots);
+                    }
+                    if const { T::FUSES_ALWAYS } {
+                        let p = p.data.slice(start, len);
+                        return kernel::pass::<T, C, true>(isa, pass, kernel, g, &mut [], p, slots);
+                    }
+                    Added::default()
                 })
             };
             if done {
@@ -456,7 +454,12 @@ impl<T: Stage> Pass<'_, T> {
         let other = &mut other[..len];
         let (zero, swapped, isa) = (false, false, self.isa);
         let mut tile = Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, spare, isa };
-        self.transformation.tile(self.state, self.run, Place::default(), self.span, &mut tile);
+        // The constant stands alone, so that of a chain that is one loop only the passes that it has are compiled.
+        if const { T::FUSES_ALWAYS } {
+            fused::chain_tile(self.transformation, (self.state, self.run), self.span.to, &mut tile);
+        } else {
+            self.transformation.tile(self.state, self.run, Place::default(), self.span, &mut tile);
+        }
         tile.zero |= self.ends;
         let ends = self.is_last() || self.ends;
         // Parameters whose updates are zero are not touched.

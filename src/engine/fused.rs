@@ -5,7 +5,8 @@ use core::ops::Range;
 
 use super::convert::{load, store};
 use super::isa::{Isa, Job, dispatch};
-use super::kernel::{self, Added, MOST_SLOTS, MOST_SUMS, Slots};
+use super::kernel::{self, MOST_SLOTS, Slots};
+use super::sums::{Added, MOST_SUMS};
 use super::tile::TILE;
 use super::{Place, Span, Stage, Tile};
 #[cfg(feature = "half")]
@@ -97,17 +98,45 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
             u
         });
     }
-    let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
-    let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
-    let (from, to) = tile.io();
-    let mut added = Added::default();
-    with_list(&list, start, n, isa, spare, &mut |slots: Slots<'_, C>| {
-        added = kernel::map::<S, C>(isa, local, kernel, from, to, p, slots);
-    });
-    tile.spare = spare;
+    let isa = tile.isa;
+    let added =
+        on_tile(&list, true, tile, &mut |from, u, p, slots| kernel::map::<S, C>(isa, local, kernel, from, u, p, slots));
     if const { S::SHAPE.sums > 0 } && counts {
         add::<S>(&added, place, tile.sums);
     }
+}
+
+/// As [`fused_tile`], for a stage that is a whole chain and always fuses: pass `pass`.
+pub(crate) fn chain_tile<S: Stage, C: Real>(
+    stage: &S,
+    (state, run): (&S::State, &S::Run),
+    pass: usize,
+    tile: &mut Tile<'_, C>,
+) {
+    let (isa, kernel, list) =
+        (tile.isa, stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
+    let drops = S::SHAPE.drops(pass);
+    let added = on_tile(&list, !drops, tile, &mut |from, u, p, slots| match drops {
+        true => kernel::pass::<S, C, true>(isa, pass, kernel, from, u, p, slots),
+        false => kernel::pass::<S, C, false>(isa, pass, kernel, from, u, p, slots),
+    });
+    if const { S::SHAPE.sums > 0 } {
+        add::<S>(&added, Place::default(), tile.sums);
+    }
+}
+
+/// What a loop does to a tile: from, to, parameters, state arrays.
+type OnTile<'a, C> = dyn FnMut(&[C], &mut [C], &[C], Slots<'_, C>) -> Added + 'a;
+
+/// Runs a loop on a tile, which writes updates or does not.
+fn on_tile<C: Real>(list: &SlotList, writes: bool, tile: &mut Tile<'_, C>, run: &mut OnTile<'_, C>) -> Added {
+    let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
+    let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
+    let (from, to): (&[C], &mut [C]) = if writes { tile.io() } else { (tile.input(), &mut []) };
+    let mut added = Added::default();
+    with_list(list, start, n, isa, spare, &mut |slots| added = run(from, to, p, slots));
+    tile.spare = spare;
+    added
 }
 
 /// Calls a function with the stretches of the listed state arrays that belong to a tile, in the compute type. The
@@ -139,33 +168,34 @@ pub(crate) fn with_list<C: Real>(
     }
 }
 
-/// Does the last pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the
-/// state arrays: all of it where these have the compute type, else a tile, whose state is brought into `spare` and
-/// back.
+/// Does a pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the state
+/// arrays: all of it where these have the compute type, else a tile, whose state is brought into `spare` and back; a
+/// tile too where something is added up, which is added up by tile.
 ///
 /// Returns whether it could.
 ///
 /// # Safety
 ///
 /// The state is held exclusively, and no other task has this stretch, which is one of whole [blocks](SlotList::block).
-pub(crate) unsafe fn apply_piece<S: Stage, C: Real>(
+pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
     leaf: usize,
     (start, len): (usize, usize),
     (isa, spare, sums): (Isa, &mut [C], &mut [f64]),
-    mut apply: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>) -> Added,
+    pass: usize,
+    mut run_loop: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>) -> Added,
 ) -> bool {
     let list = SlotList::of(stage, state, leaf);
     if !list.is_whole() {
         return false;
     }
     let kernel = stage.kernel::<C>(state, run, leaf);
-    let step = if list.is_native::<C>() { len.max(1) } else { TILE };
+    let step = if list.is_native::<C>() && !S::SHAPE.adds_in(pass) { len.max(1) } else { TILE };
     for done in (0..len).step_by(step) {
         let range = done..len.min(done + step);
         with_list(&list, start + done, range.len(), isa, spare, &mut |slots| {
-            let added = apply(kernel, range.clone(), slots);
+            let added = run_loop(kernel, range.clone(), slots);
             if const { S::SHAPE.sums > 0 } {
                 add::<S>(&added, Place::default(), sums);
             }

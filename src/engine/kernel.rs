@@ -10,64 +10,16 @@
 #[cfg(feature = "half")]
 use super::halves::Format;
 use super::isa::{Isa, Job, dispatch};
-use super::sums::LANES;
+use super::sums::{Added, LANES, Lanes, MOST_SUMS};
 use super::{Span, Stage};
 use crate::element::{Real, Term};
 use crate::tree::add_update;
 
 /// The most state arrays that a fused chain may have.
 pub(crate) const MOST_SLOTS: usize = 8;
-/// The most sums that a fused chain may have.
-pub(crate) const MOST_SUMS: usize = 8;
 /// The most barriers that a fused chain may have.
 pub(crate) const MOST_BARRIERS: usize = 2;
 
-/// What a stretch adds to each sum of a chain.
-pub(crate) type Added = [f64; MOST_SUMS];
-
-/// The counts and sums of a stretch: side by side in lanes, so that adding up can be vectorised and stays in registers;
-/// see [`LANES`].
-struct Lanes {
-    counts: [[u32; LANES]; MOST_SUMS],
-    sums: [[f64; LANES]; MOST_SUMS],
-}
-
-impl Lanes {
-    #[inline(always)]
-    fn new() -> Lanes {
-        Lanes { counts: [[0; LANES]; MOST_SUMS], sums: [[0.0; LANES]; MOST_SUMS] }
-    }
-
-    /// Whether there is a number to add is known where this is compiled into a loop.
-    #[inline(always)]
-    fn add_sums<S: Stage, W: Real>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
-        for (lanes, term) in self.sums[..S::SHAPE.sums].iter_mut().zip(terms) {
-            if let Some(sum) = term.sum {
-                lanes[lane] += sum.as_f64();
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn count<S: Stage, W>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
-        self.counts[..S::SHAPE.sums].iter_mut().zip(terms).for_each(|(lanes, term)| lanes[lane] += term.count);
-    }
-
-    #[inline(always)]
-    fn add_counts<S: Stage>(&mut self, counts: &[u32; MOST_SUMS]) {
-        self.counts[..S::SHAPE.sums].iter_mut().zip(counts).for_each(|(lanes, count)| lanes[0] += count);
-    }
-
-    /// What a chain has no sums for is not looked at, so that there is nothing to clear either.
-    #[inline(always)]
-    fn total<S: Stage>(&self) -> Added {
-        let mut total = [0.0; MOST_SUMS];
-        for (k, total) in total[..S::SHAPE.sums].iter_mut().enumerate() {
-            *total = f64::from(self.counts[k].iter().sum::<u32>()) + self.sums[k].iter().sum::<f64>();
-        }
-        total
-    }
-}
 /// The state arrays of one piece; those past the chain's own are empty.
 pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 
@@ -77,11 +29,6 @@ pub(crate) const BLOCK: usize = 32;
 /// How far ahead memory is asked for. The processor's own prefetcher follows each array, but it stops at the end of
 /// each page and falls behind where the arithmetic of a block takes long; further ahead is slower again.
 const AHEAD: usize = 384;
-
-#[inline(always)]
-fn count<W>(counts: &mut [u32; MOST_SUMS], terms: &[Term<W>; MOST_SUMS]) {
-    counts.iter_mut().zip(terms).for_each(|(count, term)| *count += term.count);
-}
 
 /// Asks for the memory that the loop comes to so many bytes (`AHEAD`) after the start of this block; elsewhere than on
 /// x86-64 there is no way to ask.
@@ -98,7 +45,8 @@ fn ahead<C>(block: &[C; BLOCK]) {
     let _ = block;
 }
 
-pub(crate) struct Map<'a, S: Stage, C: Real, const FROM: usize, const TO: usize> {
+/// If it drops the updates, because it only adds up or writes state arrays, `u` is nothing.
+pub(crate) struct Map<'a, S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> {
     pub(crate) kernel: S::Kernel<C>,
     pub(crate) from: &'a [C],
     pub(crate) u: &'a mut [C],
@@ -175,27 +123,23 @@ macro_rules! loops {
             let (n, span) = (u.len(), Span { from: FROM, to: TO });
             let (from, p) = (&from[..n], &p[..n]);
             $(let $s = &mut $s[..n];)*
-            // Of its own, so that it lives in registers.
-            let mut counts = [0; MOST_SUMS];
             for i in 0..n {
                 let (mut slots, mut terms) = ([$($s[i]),*], [Term::default(); MOST_SUMS]);
                 u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[i], p[i], &mut terms);
                 [$($s[i]),*] = slots;
-                if const { S::SHAPE.sums > 0 } {
-                    lanes.add_sums::<S, C::Wide>(i % LANES, &terms);
-                    count(&mut counts, &terms);
+                if const { S::SHAPE.adds_in(TO) } {
+                    lanes.add::<S, C::Wide>(i % LANES, &terms);
                 }
-            }
-            if const { S::SHAPE.sums > 0 } {
-                lanes.add_counts::<S>(&counts);
             }
         }
 
-        /// As `map`, up to a barrier: a lane's numbers are added up side by side. All that is indexed is an argument as
-        /// it is, since of what is cut off one it is not known that it overlaps with nothing.
+        /// As `map` or `flat`, where something is added up: a lane's numbers are added up side by side. All that is
+        /// indexed is an argument as it is, since of what is cut off one it is not known that it overlaps with nothing.
+        /// If it adds updates to parameters, these are `u`. It asks for no memory ahead: that would keep the sums out
+        /// of registers.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn $sum<S: Stage, C: Real, const FROM: usize, const TO: usize>(
+        fn $sum<S: Stage, C: Real, const DROPS: bool, const ADDS: bool, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<C>,
             from: &[[C; LANES]],
             u: &mut [[C; LANES]],
@@ -203,15 +147,18 @@ macro_rules! loops {
             $($s: &mut [[C; LANES]],)*
             lanes: &mut Lanes,
         ) {
-            let (n, span) = (u.len(), Span { from: FROM, to: TO });
-            assert!(from.len() == n && p.len() == n $(&& $s.len() == n)*);
+            let (n, span) = (from.len(), Span { from: FROM, to: TO });
+            assert!((DROPS || u.len() == n) && (ADDS || p.len() == n) $(&& $s.len() == n)*);
             for b in 0..n {
                 for i in 0..LANES {
                     let (mut slots, mut terms) = ([$($s[b][i]),*], [Term::default(); MOST_SUMS]);
-                    u[b][i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[b][i], p[b][i], &mut terms);
+                    let p = if ADDS { u[b][i] } else { p[b][i] };
+                    let next = S::apply::<C>(&kernel, 0, span, &mut slots, from[b][i], p, &mut terms);
+                    if !DROPS {
+                        u[b][i] = if ADDS { add_update(p, next) } else { next };
+                    }
                     [$($s[b][i]),*] = slots;
-                    lanes.add_sums::<S, C::Wide>(i, &terms);
-                    lanes.count::<S, C::Wide>(i, &terms);
+                    lanes.add::<S, C::Wide>(i, &terms);
                 }
             }
         }
@@ -219,24 +166,14 @@ macro_rules! loops {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn $flat<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes,
+            kernel: S::Kernel<C>, g: &[C; BLOCK], p: &mut [C; BLOCK], $($s: &mut [C; BLOCK],)*
         ) {
-            let (n, span) = (p.len(), Span { from: FROM, to: TO });
-            let g = &g[..n];
-            $(let $s = &mut $s[..n];)*
-            // Of its own, so that it lives in registers.
-            let mut counts = [0; MOST_SUMS];
-            for i in 0..n {
-                let (mut slots, mut terms) = ([$($s[i]),*], [Term::default(); MOST_SUMS]);
-                let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut terms);
+            let span = Span { from: FROM, to: TO };
+            for i in 0..BLOCK {
+                let mut slots = [$($s[i]),*];
+                let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut [Term::default(); MOST_SUMS]);
                 p[i] = add_update(p[i], u);
                 [$($s[i]),*] = slots;
-                if const { S::SHAPE.sums > 0 } {
-                    count(&mut counts, &terms);
-                }
-            }
-            if const { S::SHAPE.sums > 0 } {
-                lanes.add_counts::<S>(&counts);
             }
         }
 
@@ -245,24 +182,38 @@ macro_rules! loops {
         fn $apply<S: Stage, C: Real, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes,
         ) {
-            if const { S::SHAPE.sums > 0 } {
-                // A sum over the lanes after each block would cost more than the blocks bring.
-                return $flat::<S, C, FROM, TO>(kernel, g, p, $($s,)* lanes);
-            }
-            // What lies ahead of a piece as short as a row is not its own.
-            let cut = if size_of_val(p) <= AHEAD { 0 } else { p.len() / BLOCK * BLOCK };
+            let cut = p.len() / BLOCK * BLOCK;
             let ((g, g_end), (p, p_end)) = (g.split_at(cut), p.split_at_mut(cut));
-            let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
-            let n = p.len();
-            let g = &g[..n];
-            $(let $s = $s.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], $s.1);)*
-            for b in 0..n {
-                ahead(&g[b]);
-                ahead(&p[b]);
-                $(ahead(&$s.0[b]);)*
-                $flat::<S, C, FROM, TO>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)* lanes);
+            $(let $s = $s.split_at_mut(cut);)*
+            if const { S::SHAPE.adds_in(TO) } {
+                let (g, p) = (g.as_chunks().0, p.as_chunks_mut().0);
+                $sum::<S, C, false, true, FROM, TO>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes);
+            } else {
+                // What a pass does not touch is not asked for: state belongs to one pass.
+                let touches = Span { from: FROM, to: TO }.meets(S::SHAPE.stateful);
+                // What lies ahead of a piece as short as a row is not its own.
+                let asks = size_of_val(p) > AHEAD;
+                let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
+                let n = p.len();
+                let g = &g[..n];
+                $(let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], &mut *$s.1);)*
+                for b in 0..n {
+                    if asks {
+                        ahead(&g[b]);
+                        ahead(&p[b]);
+                        if touches {
+                            $(ahead(&$s.0[b]);)*
+                        }
+                    }
+                    $flat::<S, C, FROM, TO>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)*);
+                }
             }
-            $flat::<S, C, FROM, TO>(kernel, g_end, p_end, $($s.1,)* lanes);
+            if !p_end.is_empty() {
+                let mut u = [C::zero(); BLOCK];
+                let u = &mut u[..p_end.len()];
+                $map::<S, C, FROM, TO>(kernel, g_end, u, p_end, $($s.1,)* lanes);
+                p_end.iter_mut().zip(u).for_each(|(p, u)| *p = add_update(*p, *u));
+            }
         }
     )*};
 }
@@ -284,11 +235,15 @@ macro_rules! map_by_arrays {
         match S::SLOTS {
             $(
                 $n => {
-                    if const { TO < S::SHAPE.barriers } {
+                    if const { TO < S::SHAPE.barriers || S::SHAPE.adds_in(TO) } {
                         let ($from, $u, $p) = ($from.as_chunks(), $u.as_chunks_mut(), $p.as_chunks());
                         $(let $s = $s.as_chunks_mut();)*
-                        $sum::<S, C, FROM, TO>($k, $from.0, $u.0, $p.0, $($s.0,)* $lanes);
-                        $map::<S, C, FROM, TO>($k, $from.1, $u.1, $p.1, $($s.1,)* $lanes);
+                        $sum::<S, C, DROPS, false, FROM, TO>($k, $from.0, $u.0, $p.0, $($s.0,)* $lanes);
+                        if !$from.1.is_empty() {
+                            let mut dropped = [C::zero(); LANES];
+                            let u = if DROPS { &mut dropped[..$from.1.len()] } else { $u.1 };
+                            $map::<S, C, FROM, TO>($k, $from.1, u, $p.1, $($s.1,)* $lanes);
+                        }
                     } else {
                         $tile::<S, C, FROM, TO>($k, $from, $u, $p, $($s,)* $lanes)
                     }
@@ -298,14 +253,13 @@ macro_rules! map_by_arrays {
     };
 }
 
-impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Map<'_, S, C, FROM, TO> {
+impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> Job for Map<'_, S, C, DROPS, FROM, TO> {
     type Output = Added;
     #[inline(always)]
     fn run(self) -> Added {
         let lanes = &mut Lanes::new();
         let (k, from, u) = (self.kernel, self.from, self.u);
-        let n = u.len();
-        let (from, p) = (&from[..n], &self.p[..n]);
+        let p = &self.p[..from.len()];
         let [a, b, c, d, e, f, g, h] = self.slots;
         map_by_arrays! {
             k, from, u, p, lanes;
@@ -319,7 +273,7 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Map<'_, S, C
             7 => tile_7 map_7 sum_7 (a, b, c, d, e, f, g);
             _ => tile_8 map_8 sum_8 (a, b, c, d, e, f, g, h);
         }
-        if const { S::SHAPE.sums > 0 } { lanes.total::<S>() } else { Added::default() }
+        if const { S::SHAPE.adds_in(TO) } { lanes.total::<S>() } else { Added::default() }
     }
 }
 
@@ -342,7 +296,7 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S,
             7 => apply_7::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, t),
             _ => apply_8::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, h, t),
         }
-        if const { S::SHAPE.sums > 0 } { lanes.total::<S>() } else { Added::default() }
+        if const { S::SHAPE.adds_in(TO) } { lanes.total::<S>() } else { Added::default() }
     }
 }
 
@@ -366,7 +320,7 @@ impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FR
             7 => halves_7::<S, FROM, TO>(k, o, g, p, a, b, c, d, e, f, g_, t),
             _ => halves_8::<S, FROM, TO>(k, o, g, p, a, b, c, d, e, f, g_, h, t),
         }
-        if const { S::SHAPE.sums > 0 } { lanes.total::<S>() } else { Added::default() }
+        if const { S::SHAPE.adds_in(TO) } { lanes.total::<S>() } else { Added::default() }
     }
 }
 
@@ -383,7 +337,7 @@ pub(crate) fn map<S: Stage, C: Real>(
 ) -> Added {
     macro_rules! from_to {
         ($from:literal, $to:literal) => {
-            dispatch(isa, Map::<S, C, $from, $to> { kernel, from, u, p, slots })
+            dispatch(isa, Map::<S, C, false, $from, $to> { kernel, from, u, p, slots })
         };
     }
     // The number of barriers stands alone, so that only the spans that a chain can have are compiled.
@@ -403,6 +357,28 @@ pub(crate) fn map<S: Stage, C: Real>(
             _ => from_to!(2, 2),
         },
     }
+}
+
+/// Does a pass of a whole chain on a tile, after so many barriers. Which passes it has, where they begin and which of
+/// them drop the updates is known where this is compiled: only their loops are.
+pub(crate) fn pass<S: Stage, C: Real, const DROPS: bool>(
+    isa: Isa,
+    number: usize,
+    kernel: S::Kernel<C>,
+    from: &[C],
+    u: &mut [C],
+    p: &[C],
+    slots: Slots<'_, C>,
+) -> Added {
+    macro_rules! from_to {
+        ($($from:literal $to:literal),*) => {$(
+            if const { S::SHAPE.has_pass($to, DROPS) && S::SHAPE.span($to).from == $from } && number == $to {
+                return dispatch(isa, Map::<S, C, DROPS, $from, $to> { kernel, from, u, p, slots });
+            }
+        )*};
+    }
+    from_to!(0 0, 0 1, 1 1, 0 2, 1 2, 2 2);
+    unreachable!("a chain has the passes of its shape")
 }
 
 /// Runs the loop of a chain's last pass. As above, one number, so that one loop is compiled.

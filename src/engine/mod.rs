@@ -37,7 +37,7 @@ mod updates;
 mod whole;
 mod written;
 
-pub(crate) use drive::{Pass, Remote, Sink, Work};
+pub(crate) use drive::{Pass, Remote, Work};
 pub(crate) use examples::Examples;
 pub use form::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds, LooksOn,
@@ -68,7 +68,7 @@ pub(crate) use tuple::{fits, needs_of};
 pub use updates::Updates;
 pub use whole::{LeafVisitor, WholeLeaf, WholeTree};
 pub(crate) use whole::{NOT_REMOTE, read_leaf};
-pub(crate) use written::add_rounded;
+pub(crate) use written::{Sink, add_rounded};
 
 // What the loops are made of, under the names that they have had here.
 pub use crate::element::Term;

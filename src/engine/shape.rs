@@ -39,6 +39,12 @@ impl Span {
     pub const fn has(self, at: usize) -> bool {
         self.from <= at && at <= self.to
     }
+
+    /// Whether it has any interval of those that have a bit in `intervals`.
+    #[inline(always)]
+    pub const fn meets(self, intervals: u32) -> bool {
+        (u32::MAX >> (31 - self.to as u32)) & (u32::MAX << self.from as u32) & intervals != 0
+    }
 }
 
 impl Shape {
@@ -78,6 +84,11 @@ impl Shape {
         }
     }
 
+    /// Whether anything is added to the sums in pass `pass`.
+    pub const fn adds_in(self, pass: usize) -> bool {
+        self.adds >> pass & 1 == 1
+    }
+
     /// The shape of two stages side by side, of which each leaf or each step has one: they reach their barriers
     /// together.
     pub(crate) const fn beside(self, other: Shape) -> Shape {
@@ -115,14 +126,23 @@ impl Shape {
         self.cuts(pass) && self.keeps >> pass & 1 == 0
     }
 
+    /// Whether nobody reads the updates of a pass: it adds up, and the next one works them out again.
+    pub const fn drops(self, pass: usize) -> bool {
+        pass < self.barriers && !self.cuts(pass)
+    }
+
+    /// Whether there is such a pass.
+    pub(crate) const fn has_pass(self, pass: usize, drops: bool) -> bool {
+        pass <= self.barriers && self.drops(pass) == drops
+    }
+
     /// Whether a pass starts from what the engine has stored.
     pub const fn starts_from_stored(self, span: Span) -> bool {
         span.from > 0 && self.stores(span.from - 1)
     }
 
     const fn cuts_from(self, from: usize, to: usize) -> bool {
-        let between = (u32::MAX >> (31 - to as u32)) & (u32::MAX << from as u32);
-        self.materializes >> to & 1 == 1 || self.stateful & between != 0
+        self.materializes >> to & 1 == 1 || (Span { from, to }).meets(self.stateful)
     }
 
     /// Whether the engine stores the updates after any pass.
@@ -139,9 +159,7 @@ impl Shape {
 
     /// Whether pass `pass` reads parameters.
     pub const fn reads_params_in(self, pass: usize) -> bool {
-        let Span { from, to } = self.span(pass);
-        let between = (u32::MAX >> (31 - to as u32)) & (u32::MAX << from as u32);
-        self.reads_params & between != 0
+        self.span(pass).meets(self.reads_params)
     }
 }
 
@@ -187,7 +205,7 @@ mod tests {
 
     #[test]
     fn sums_are_complete_after_the_passes_that_add_to_them() {
-        let adds = |shape: Shape| (0..=shape.barriers).filter(|pass| shape.adds >> pass & 1 == 1).collect::<Vec<_>>();
+        let adds = |shape: Shape| (0..=shape.barriers).filter(|pass| shape.adds_in(*pass)).collect::<Vec<_>>();
         assert_eq!(adds(CLIP.then(ADAM)), [0]);
         assert_eq!(adds(CLIP.then(ADAM).then(ADAM.adding(1))), [0, 1]);
         assert_eq!(adds(ADAM.then(KEEPS).then(CLIP).beside(DECAY)), [1]);

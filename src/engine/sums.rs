@@ -1,9 +1,46 @@
 //! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
 
+use super::Stage;
 use super::pieces::Pieces;
 use super::stage::is_among;
+use crate::element::{Real, Term};
 pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
+
+/// The most sums that a fused chain may have.
+pub(crate) const MOST_SUMS: usize = 8;
+
+/// What a stretch adds to each sum of a chain.
+pub(crate) type Added = [f64; MOST_SUMS];
+
+/// The sums of a stretch, and counts as sums: side by side in lanes, so that adding up can be vectorised and stays in
+/// registers; see [`LANES`].
+pub(crate) struct Lanes([[f64; LANES]; MOST_SUMS]);
+
+impl Lanes {
+    #[inline(always)]
+    pub(crate) fn new() -> Lanes {
+        Lanes([[0.0; LANES]; MOST_SUMS])
+    }
+
+    /// Whether there is a number to add is often known where this is compiled into a loop. Where it depends on the
+    /// leaf, minus zero is added in its place, which changes no number: a condition would take the sums through memory.
+    #[inline(always)]
+    pub(crate) fn add<S: Stage, W: Real>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
+        for (lanes, term) in self.0[..S::SHAPE.sums].iter_mut().zip(terms) {
+            let count = if term.count == 0 { -0.0 } else { f64::from(term.count) };
+            lanes[lane] += term.sum.map_or(count, |sum| sum.as_f64());
+        }
+    }
+
+    /// What a chain has no sums for is not looked at, so that there is nothing to clear either.
+    #[inline(always)]
+    pub(crate) fn total<S: Stage>(&self) -> Added {
+        let mut total = [0.0; MOST_SUMS];
+        total[..S::SHAPE.sums].iter_mut().zip(&self.0).for_each(|(total, lanes)| *total = lanes.iter().sum());
+        total
+    }
+}
 
 /// What a pass added up, by leaf or for the whole tree.
 #[derive(Clone, Copy)]
@@ -61,7 +98,7 @@ const STRETCH: usize = 512;
 
 /// The inner product of two arrays that lie as a leaf does, in `f64` and in row-major order whatever their memory
 /// order.
-pub(crate) fn dot<C: crate::element::Real>(leaf: &LeafSpec, a: &[C], b: &[C]) -> f64 {
+pub(crate) fn dot<C: Real>(leaf: &LeafSpec, a: &[C], b: &[C]) -> f64 {
     let mut products = [0.0; STRETCH];
     let (mut sum, mut filled) = (0.0, 0);
     let order = dense_strides(leaf.shape());

@@ -1,6 +1,7 @@
 //! A chain is a tuple of its members.
 
-use super::kernel::{MOST_BARRIERS, MOST_SLOTS, MOST_SUMS};
+use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
+use super::sums::MOST_SUMS;
 use super::{
     InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
     fused_tile,

@@ -2,10 +2,27 @@
 #![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
 
 use super::isa::{Isa, Job, dispatch};
+use super::messages::Layout;
 use super::table::TableLeaf;
 use crate::element::{Element, Real, convert, with_dtype};
-use crate::memory::RawStrided;
+use crate::memory::{Buffer, RawBytes, RawStrided};
+use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, add_update};
+
+/// Where the last pass puts the updates.
+#[derive(Clone, Copy)]
+pub(crate) enum Sink<'a> {
+    /// They are added to the parameters.
+    Params,
+    /// They are written, rounded to the parameters' types.
+    Updates(&'a [Buffer]),
+    /// They are written, rounded to the types of these arrays.
+    Arrays(&'a Moments),
+    /// They are brought to messages to other machines.
+    Messages(&'a Layout, &'a [RawBytes]),
+    /// They are written in place of the gradients, which are lent to be written and of the parameters' types.
+    Gradients,
+}
 
 struct Add<'a, C, P> {
     u: &'a [C],

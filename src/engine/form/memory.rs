@@ -2,7 +2,7 @@
 
 use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch};
-use super::super::kernel::MOST_SUMS;
+use super::super::sums::MOST_SUMS;
 use super::super::{
     InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile,
 };

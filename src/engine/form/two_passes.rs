@@ -1,10 +1,9 @@
 //! Two passes: take in, decide, give out.
 
 use super::super::{
-    InitContext, Outcome, Place, Shape, Slot, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
-    fused_tile,
+    InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, WholeTree, fused_tile,
 };
-use super::loops::{Access, MOST_SUMS, OnElement, add_sums, each, on_slots, reads_any};
+use super::loops::{Access, MOST_SUMS, add_sums, on_slots, reads_any};
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start};
 use super::{Form, Part, PartState, SlotArray};
@@ -200,8 +199,8 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         ..Shape::NOTHING
     }
     .adding(sums_of::<P>());
-    const FUSES: bool = P::GIVES_OUT && !P::TRANSFORMS;
-    const FUSES_ALWAYS: bool = <P as Stage>::FUSES;
+    const FUSES: bool = true;
+    const FUSES_ALWAYS: bool = true;
     const SLOTS: usize = checked_slots(P::SLOTS, arrays::<P>());
     const ROWS: bool = P::ROWS;
 
@@ -248,15 +247,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     }
 
     fn tile<C: Real>(part: &P, state: &Self::State, run: &P::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        if <P as Stage>::FUSES {
-            return fused_tile(part, state, run, place, span, tile);
-        }
-        // The one pass that ends here takes in, whatever is run again later; a part that transforms is stored there.
-        if span.to == place.at || !P::GIVES_OUT && span.has(place.at) {
-            each(TakeIn::<P, C>(part.first(&state.memory, run, tile.leaf)), &state.arrays, place.sum, tile);
-        } else if P::GIVES_OUT && span.has(place.at + 1) {
-            each(GiveOut::<P, C>(part.second(&state.memory, run, tile.leaf)), &state.arrays, place.sum, tile);
-        }
+        fused_tile(part, state, run, place, span, tile);
     }
 
     #[inline]
@@ -278,12 +269,12 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         p: C,
         terms: &mut [Term<C::Wide>],
     ) -> C {
-        // The one pass that ends here takes in, whatever is run again later.
-        if span.to == at {
-            let (_, sums) = on_slots(P::FIRST, slots, |slots| P::take_in(k.0, slots, u, p));
+        // The one pass that ends here takes in, whatever is run again later. A part without a second pass is run once.
+        if span.to == at || !P::GIVES_OUT && span.has(at) {
+            let (next, sums) = on_slots(P::FIRST, slots, |slots| P::take_in(k.0, slots, u, p));
             add_sums(terms, &sums);
-            u
-        } else if span.has(at + 1) {
+            if P::TRANSFORMS { next } else { u }
+        } else if P::GIVES_OUT && span.has(at + 1) {
             on_slots(P::SECOND, slots, |slots| P::give_out(k.1, slots, u, p))
         } else {
             u
@@ -295,46 +286,5 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         let second = P::GIVES_OUT && span.has(at + 1);
         let times = |pass: bool, accesses, slot| if pass { Access::of(accesses, slot).times() } else { 0 };
         state.arrays.bytes(leaf, &|slot| times(first, P::FIRST, slot) + times(second, P::SECOND, slot))
-    }
-}
-
-/// The first pass.
-struct TakeIn<P: TwoPasses, C: Real>(P::First<C>);
-
-/// The second pass.
-struct GiveOut<P: TwoPasses, C: Real>(P::Second<C>);
-
-macro_rules! passes {
-    ($($Pass:ident),*) => {$(
-        impl<P: TwoPasses, C: Real> Clone for $Pass<P, C> {
-            fn clone(&self) -> Self {
-                *self
-            }
-        }
-
-        impl<P: TwoPasses, C: Real> Copy for $Pass<P, C> {}
-    )*};
-}
-passes!(TakeIn, GiveOut);
-
-impl<P: TwoPasses, C: Real> OnElement<C> for TakeIn<P, C> {
-    type Slots = P::Slots<C>;
-    type Sums = P::Sums<C::Wide>;
-    const ACCESS: &'static [Access] = P::FIRST;
-    const REWRITES: bool = P::TRANSFORMS;
-    #[inline(always)]
-    fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> (C, P::Sums<C::Wide>) {
-        P::take_in(self.0, slots, u, p)
-    }
-}
-
-impl<P: TwoPasses, C: Real> OnElement<C> for GiveOut<P, C> {
-    type Slots = P::Slots<C>;
-    type Sums = [C::Wide; 0];
-    const ACCESS: &'static [Access] = P::SECOND;
-    const REWRITES: bool = true;
-    #[inline(always)]
-    fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> (C, [C::Wide; 0]) {
-        (P::give_out(self.0, slots, u, p), [])
     }
 }
