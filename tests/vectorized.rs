@@ -10,33 +10,46 @@ use std::sync::LazyLock;
 
 static ASSEMBLY: LazyLock<String> = LazyLock::new(assembly);
 
-/// Builds the example with its machine code in text, and that of what is compiled in the library.
+/// Builds the example with its machine code in text, and that of what is compiled in the library: as a package of its
+/// own, since with an example Cargo builds all that the tests need, optimized.
 fn assembly() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let folder = std::path::absolute(target).expect("a folder").join("core_loops");
+    std::fs::create_dir_all(&folder).expect("a folder for the package");
+    let manifest = format!(
+        "[package]\nname = 'core_loops'\nedition = '2024'\n[workspace]\n[profile.release]\ndebug = false\n\
+         [[bin]]\nname = 'core_loops'\npath = '{root}/examples/core_loops.rs'\n\
+         [dependencies]\ngradchain = {{ path = '{root}' }}\n",
+        root = root.display()
+    );
+    std::fs::write(folder.join("Cargo.toml"), manifest).expect("a manifest is written");
+    // The versions of dependencies are those of the tests, if these are locked.
+    let _none_yet = std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .current_dir(root)
+        .current_dir(&folder)
         // One unit, so that there is one file of each; names as the demangler of version 0 gives them, with their type
         // arguments.
         .env("RUSTFLAGS", "--emit asm -C codegen-units=1 -C symbol-mangling-version=v0")
-        .args(["build", "-p", "gradchain", "--release", "--example", "core_loops"])
+        .env("CARGO_TARGET_DIR", folder.join("target"))
+        .args(["build", "--release"])
         .status()
         .expect("cargo runs");
     assert!(status.success(), "the example builds");
-    let newest = |folder: &str, name: &str| {
+    let newest = |name: &str| {
         let is_it = |file: &std::fs::DirEntry| {
             let file = file.file_name().into_string().unwrap_or_default();
             file.starts_with(name) && file.ends_with(".s")
         };
-        let newest = std::fs::read_dir(target.join(folder))
+        let newest = std::fs::read_dir(folder.join("target/release/deps"))
             .expect("a folder that cargo has made")
             .filter_map(Result::ok)
             .filter(is_it)
             .max_by_key(|file| file.metadata().and_then(|m| m.modified()).ok());
         std::fs::read_to_string(newest.expect("an assembly file").path()).expect("it is text")
     };
-    newest("release/deps", "gradchain-") + &newest("release/examples", "core_loops-")
+    newest("gradchain-") + &newest("core_loops-")
 }
 
 /// Symbols and their instructions.
