@@ -51,11 +51,13 @@ impl Kind for f64 {
     }
 }
 
+/// What each operation of each part calls is not inlined: with it the programs were a sixth of what a build compiled.
 impl<F: Kind> Traced<F> {
     pub(super) fn of_line(line: u32) -> Traced<F> {
         Traced(F::name_line(line))
     }
 
+    #[inline(never)]
     pub(super) fn line(self) -> u32 {
         match F::line_named(self.0) {
             0 => with(|r| r.put(Op::Constant(Value::number(F::TYPE, 0.0)))),
@@ -63,29 +65,35 @@ impl<F: Kind> Traced<F> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn put(op: Op) -> Traced<F> {
         Traced::of_line(with(|r| r.put(op)))
     }
 
     /// A number that is known when the rule is compiled.
+    #[inline(never)]
     fn constant(value: F) -> Traced<F> {
         Traced::put(Op::Constant(Value::number(F::TYPE, value.as_f64())))
     }
 
+    #[inline(never)]
     fn unary(self, op: Unary) -> Traced<F> {
         Traced::put(Op::Unary(op, self.line()))
     }
 
+    #[inline(never)]
     fn binary(self, op: Binary, other: Traced<F>) -> Traced<F> {
         Traced::put(Op::Binary(op, self.line(), other.line()))
     }
 
+    #[inline(never)]
     fn holds(self, comparison: Comparison, other: Traced<F>) -> bool {
         let (a, b) = (self.line(), other.line());
         with(|r| r.decide(comparison, a, b))
     }
 
     /// The value, which only some have: what differs from element to element cannot be told.
+    #[inline(never)]
     fn known(self) -> Option<f64> {
         let line = self.line();
         with(|r| {
@@ -331,6 +339,7 @@ impl<F: Kind> Element for Traced<F> {
     fn as_f64(self) -> f64 {
         self.known().unwrap_or(f64::NAN)
     }
+    #[inline(never)]
     fn from_f64(value: f64) -> Traced<F> {
         Traced::of_line(with(|r| r.number(F::TYPE, value)))
     }
@@ -365,30 +374,7 @@ impl<F: Kind> Real for Traced<F> {
         sums: Range<usize>,
         part: impl Fn(&mut [Traced<F>], &mut [Term<Traced<f64>>]) -> Traced<F>,
     ) -> Traced<F> {
-        if arrays.iter().flatten().any(|array| array.dtype.is_coded()) {
-            Self::refuse("its state is in 8 bits, which other machines do not read");
-        }
-        let held = |array: &Option<InRecord>| array.map(|array| with(|r| r.slot(array)));
-        let held: Vec<_> =
-            arrays.iter().map(|array| held(array).map_or_else(Traced::default, Traced::of_line)).collect();
-        let results = recorder::joined(&mut || {
-            let (mut slots, mut terms) = (held.clone(), vec![Term::default(); sums.len()]);
-            let u = part(&mut slots, &mut terms);
-            let slots = slots.into_iter().map(Traced::line);
-            let terms = terms.into_iter().map(|term: Term<Traced<f64>>| match term.sum {
-                Some(sum) => sum.line(),
-                None => with(|r| r.put(Op::Constant(Value::Count(term.count)))),
-            });
-            slots.chain(terms).chain([u.line()]).collect()
-        });
-        let (slots, rest) = results.split_at(arrays.len());
-        let (terms, u) = rest.split_at(sums.len());
-        with(|r| {
-            let written = arrays.iter().zip(slots).filter_map(|(array, line)| Some(((*array)?, *line)));
-            written.for_each(|(array, line)| r.write(array, line));
-            sums.zip(terms).for_each(|(sum, line)| r.add(sum, *line));
-        });
-        Traced::of_line(u[0])
+        record(arrays, sums, &part)
     }
 
     fn enter(part: &'static str) -> &'static str {
@@ -406,4 +392,34 @@ impl<F: Kind> Real for Traced<F> {
     fn split<J: ByReal>(job: J, argument: J::Argument<Traced<F>>) -> J::Output {
         job.recorded(argument, Traced::line, Traced::of_line)
     }
+}
+
+/// What a part does to one element, given the numbers of its arrays and its terms of sums: it returns the update.
+type Does<'a, F> = &'a dyn Fn(&mut [Traced<F>], &mut [Term<Traced<f64>>]) -> Traced<F>;
+
+/// Compiled once, not for each part.
+fn record<F: Kind>(arrays: &[Option<InRecord>], sums: Range<usize>, part: Does<'_, F>) -> Traced<F> {
+    if arrays.iter().flatten().any(|array| array.dtype.is_coded()) {
+        Traced::<F>::refuse("its state is in 8 bits, which other machines do not read");
+    }
+    let held = |array: &Option<InRecord>| array.map(|array| with(|r| r.slot(array)));
+    let held: Vec<_> = arrays.iter().map(|array| held(array).map_or_else(Traced::default, Traced::of_line)).collect();
+    let results = recorder::joined(&mut || {
+        let (mut slots, mut terms) = (held.clone(), vec![Term::default(); sums.len()]);
+        let u = part(&mut slots, &mut terms);
+        let slots = slots.into_iter().map(Traced::line);
+        let terms = terms.into_iter().map(|term: Term<Traced<f64>>| match term.sum {
+            Some(sum) => sum.line(),
+            None => with(|r| r.put(Op::Constant(Value::Count(term.count)))),
+        });
+        slots.chain(terms).chain([u.line()]).collect()
+    });
+    let (slots, rest) = results.split_at(arrays.len());
+    let (terms, u) = rest.split_at(sums.len());
+    with(|r| {
+        let written = arrays.iter().zip(slots).filter_map(|(array, line)| Some(((*array)?, *line)));
+        written.for_each(|(array, line)| r.write(array, line));
+        sums.zip(terms).for_each(|(sum, line)| r.add(sum, *line));
+    });
+    Traced::of_line(u[0])
 }
