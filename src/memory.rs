@@ -104,6 +104,13 @@ impl RawSlice {
         self.dtype
     }
 
+    /// Where in memory a stretch lies; of coded elements, one of whole blocks.
+    pub(crate) fn addresses(&self, start: usize, len: usize) -> core::ops::Range<usize> {
+        let (at, bytes) = self.in_bytes(start, len);
+        let begin = self.address() + at;
+        begin..begin + bytes
+    }
+
     /// Where the first element is, to compare with where others are.
     pub(crate) fn address(&self) -> usize {
         self.ptr.as_ptr().addr()

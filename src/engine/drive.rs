@@ -4,6 +4,7 @@
 use core::ops::Range;
 use core::ptr::NonNull;
 
+use super::ahead::Ahead;
 use super::convert::store;
 use super::isa::{Isa, current_isa};
 use super::kernel;
@@ -315,22 +316,24 @@ impl<T: Stage> Pass<'_, T> {
             return 0;
         }
         let (t, leaf) = (self.transformation, piece.leaf);
+        let p = &self.params[leaf];
+        let Some(format) = Format::of(p.data.dtype()) else { return 0 };
+        let fits = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == p.data.dtype();
+        let Some(g) = self.source(leaf).filter(fits) else { return 0 };
+        if p.strides.is_some() || !t.fuses_now(self.state, self.run, leaf) {
+            return 0;
+        }
         let block = match const { T::SHAPE.adds_in(T::SHAPE.barriers) } {
             true => TILE,
             false => fused::SlotList::of(t, self.state, leaf).block(BLOCK),
         };
         let len = piece.len / block * block;
-        let p = &self.params[leaf];
-        let fits = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == p.data.dtype();
-        let (Some(format), Some(g)) = (Format::of(p.data.dtype()), self.source(leaf).filter(fits)) else { return 0 };
-        if p.strides.is_some() || !t.fuses_now(self.state, self.run, leaf) {
-            return 0;
-        }
+        let beside = [(g.data, piece.from), (p.data, piece.start)];
         // SAFETY: as in `piece_in`.
         let done = unsafe {
             let (g, p) = (format.bits(g.data, piece.from, len), format.bits_mut(p.data, piece.start, len));
-            let (held, place, room) = ((self.state, self.run), (piece.start, len), (self.isa, spare, sums));
-            fused::on_piece::<T, f32>(t, held, leaf, place, room, self.span.to, |kernel, part, slots| {
+            let (held, place, room) = ((self.state, self.run), (piece.start, len, beside), (self.isa, spare, sums));
+            fused::on_piece::<T, f32>(t, held, leaf, place, room, self.span.to, |kernel, part, slots, _| {
                 kernel::apply_halves::<T>(self.isa, kernel, format, &g[part.clone()], &mut p[part], slots)
             })
         };
@@ -362,20 +365,21 @@ impl<T: Stage> Pass<'_, T> {
         // The constants stand alone, here and below, so that a loop is compiled only where it can run.
         if const { T::FUSES } && fuses && lies && t.fuses_now(self.state, self.run, leaf) {
             let source = source.as_ref().map_or(RawSlice::empty(C::DTYPE), |s| s.data);
+            let beside = [(source, piece.from), (p.data, piece.start)];
             let (held, place, room) =
-                ((self.state, self.run), (piece.start, piece.len), (isa, &mut *spare, &mut *sums));
+                ((self.state, self.run), (piece.start, piece.len, beside), (isa, &mut *spare, &mut *sums));
             // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a
             // pass; gradients, parameters and stored updates are different memory.
             let done = unsafe {
                 let g = source.slice(piece.from, piece.len);
-                fused::on_piece::<T, C>(t, held, leaf, place, room, pass, |kernel, part, slots| {
+                fused::on_piece::<T, C>(t, held, leaf, place, room, pass, |kernel, part, slots, ahead| {
                     let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
                     if adds {
                         return kernel::apply::<T, C>(isa, kernel, g, p.data.slice_mut(start, len), slots);
                     }
                     if const { T::FUSES_ALWAYS } {
                         let p = p.data.slice(start, len);
-                        return kernel::pass::<T, C, true>(isa, pass, kernel, g, &mut [], p, slots);
+                        return kernel::pass::<T, C, true>(isa, pass, kernel, g, &mut [], p, slots, ahead);
                     }
                     Added::default()
                 })
@@ -384,10 +388,14 @@ impl<T: Stage> Pass<'_, T> {
                 return;
             }
         }
+        let mut ahead = Ahead::new();
         for done in (0..piece.len).step_by(TILE) {
             let len = TILE.min(piece.len - done);
             let tile = Piece { leaf, start: piece.start + done, from: piece.from + done, len };
-            self.tile(&tile, source.as_ref(), sums, spare);
+            // One loop alone has no other that could ask for what it waits for.
+            let follows = const { !T::FUSES_ALWAYS } && piece.len - done >= 2 * TILE;
+            ahead.begin(follows);
+            self.tile(&tile, source.as_ref(), sums, spare, &mut ahead);
         }
     }
 
@@ -418,6 +426,7 @@ impl<T: Stage> Pass<'_, T> {
         source: Option<&TableLeaf>,
         sums: &mut [f64],
         spare: &mut [C],
+        ahead: &mut Ahead,
     ) {
         let spec = &self.structure.leaves()[leaf];
         let (u, spare) = spare.split_at_mut(TILE);
@@ -451,9 +460,15 @@ impl<T: Stage> Pass<'_, T> {
             }
             &*p
         };
+        source
+            .filter(|source| source.strides.is_none())
+            .inspect(|source| ahead.reads(source.data.addresses(from, len)));
+        if table.strides.is_none() && (self.is_last() || self.shape.reads_params_in(self.span.to)) {
+            ahead.reads(table.data.addresses(start, len));
+        }
         let other = &mut other[..len];
-        let (zero, swapped, isa) = (false, false, self.isa);
-        let mut tile = Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, spare, isa };
+        let (zero, swapped, ahead, isa) = (false, false, Some(ahead), self.isa);
+        let mut tile = Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, spare, ahead, isa };
         // The constant stands alone, so that of a chain that is one loop only the passes that it has are compiled.
         if const { T::FUSES_ALWAYS } {
             fused::chain_tile(self.transformation, (self.state, self.run), self.span.to, &mut tile);

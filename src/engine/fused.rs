@@ -3,7 +3,8 @@
 
 use core::ops::Range;
 
-use super::convert::{load, store};
+use super::ahead::Ahead;
+use super::convert::{load, load_asking, store, store_asking};
 use super::isa::{Isa, Job, dispatch};
 use super::kernel::{self, MOST_SLOTS, Slots};
 use super::sums::{Added, MOST_SUMS};
@@ -44,6 +45,11 @@ impl SlotList {
 
     fn is_native<C: Real>(&self) -> bool {
         self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
+    }
+
+    /// Says that a stretch of each array is read now.
+    pub(crate) fn read(&self, start: usize, len: usize, ahead: &mut Ahead) {
+        self.slots[..self.len].iter().flatten().for_each(|slot| ahead.reads(slot.addresses(start, len)));
     }
 
     /// Whether each array is there.
@@ -99,8 +105,12 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
         });
     }
     let isa = tile.isa;
-    let added =
-        on_tile(&list, true, tile, &mut |from, u, p, slots| kernel::map::<S, C>(isa, local, kernel, from, u, p, slots));
+    if local.meets(S::SHAPE.stateful) {
+        tile.reads(&list);
+    }
+    let added = on_tile(&list, true, tile, &mut |from, u, p, slots, ahead| {
+        kernel::map::<S, C>(isa, local, kernel, from, u, p, slots, ahead)
+    });
     if const { S::SHAPE.sums > 0 } && counts {
         add::<S>(&added, place, tile.sums);
     }
@@ -116,9 +126,9 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     let (isa, kernel, list) =
         (tile.isa, stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
     let drops = S::SHAPE.drops(pass);
-    let added = on_tile(&list, !drops, tile, &mut |from, u, p, slots| match drops {
-        true => kernel::pass::<S, C, true>(isa, pass, kernel, from, u, p, slots),
-        false => kernel::pass::<S, C, false>(isa, pass, kernel, from, u, p, slots),
+    let added = on_tile(&list, !drops, tile, &mut |from, u, p, slots, ahead| match drops {
+        true => kernel::pass::<S, C, true>(isa, pass, kernel, from, u, p, slots, ahead),
+        false => kernel::pass::<S, C, false>(isa, pass, kernel, from, u, p, slots, ahead),
     });
     if const { S::SHAPE.sums > 0 } {
         add::<S>(&added, Place::default(), tile.sums);
@@ -126,16 +136,18 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
 }
 
 /// What a loop does to a tile: from, to, parameters, state arrays.
-type OnTile<'a, C> = dyn FnMut(&[C], &mut [C], &[C], Slots<'_, C>) -> Added + 'a;
+type OnTile<'a, C> = dyn FnMut(&[C], &mut [C], &[C], Slots<'_, C>, &mut Ahead) -> Added + 'a;
 
 /// Runs a loop on a tile, which writes updates or does not.
 fn on_tile<C: Real>(list: &SlotList, writes: bool, tile: &mut Tile<'_, C>, run: &mut OnTile<'_, C>) -> Added {
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
     let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
+    let (mut added, mut ahead) = (Added::default(), tile.ahead.take());
     let (from, to): (&[C], &mut [C]) = if writes { tile.io() } else { (tile.input(), &mut []) };
-    let mut added = Added::default();
-    with_list(list, start, n, isa, spare, &mut |slots| added = run(from, to, p, slots));
-    tile.spare = spare;
+    with_list(list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, ahead| {
+        added = run(from, to, p, slots, ahead)
+    });
+    (tile.spare, tile.ahead) = (spare, ahead);
     added
 }
 
@@ -145,13 +157,15 @@ pub(crate) fn with_list<C: Real>(
     list: &SlotList,
     start: usize,
     n: usize,
-    isa: Isa,
-    spare: &mut [C],
-    f: &mut dyn FnMut(Slots<'_, C>),
+    (isa, spare): (Isa, &mut [C]),
+    ahead: Option<&mut Ahead>,
+    f: &mut dyn FnMut(Slots<'_, C>, &mut Ahead),
 ) {
+    let mut nothing = None;
+    let ahead = ahead.unwrap_or_else(|| nothing.insert(Ahead::new()));
     if list.is_native::<C>() {
         // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
-        return f(unsafe { list.slices(start, n) });
+        return f(unsafe { list.slices(start, n) }, ahead);
     }
     let mut chunks = spare.chunks_mut(TILE);
     let mut slots: Slots<'_, C> = Default::default();
@@ -159,18 +173,19 @@ pub(crate) fn with_list<C: Real>(
         let (Some(raw), Some(chunk)) = (raw, chunks.next()) else { continue };
         *slice = &mut chunk[..n];
         // SAFETY: as above.
-        unsafe { load(isa, raw, start, slice) };
+        unsafe { load_asking(isa, raw, start, slice, ahead) };
     }
-    f(slots.each_mut().map(|s| &mut **s));
+    f(slots.each_mut().map(|s| &mut **s), ahead);
     for (slice, raw) in slots.iter().zip(list.slots) {
         // SAFETY: as above.
-        raw.inspect(|raw| unsafe { store(isa, *raw, start, slice) });
+        raw.inspect(|raw| unsafe { store_asking(isa, *raw, start, slice, ahead) });
     }
 }
 
 /// Does a pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the state
 /// arrays: all of it where these have the compute type, else a tile, whose state is brought into `spare` and back; a
-/// tile too where something is added up, which is added up by tile.
+/// tile too where something is added up, which is added up by tile. `beside` is what else the loop reads, and where in
+/// it the stretch begins.
 ///
 /// Returns whether it could.
 ///
@@ -181,21 +196,29 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
     leaf: usize,
-    (start, len): (usize, usize),
+    (start, len, beside): (usize, usize, [(RawSlice, usize); 2]),
     (isa, spare, sums): (Isa, &mut [C], &mut [f64]),
     pass: usize,
-    mut run_loop: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>) -> Added,
+    mut run_loop: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>, &mut Ahead) -> Added,
 ) -> bool {
     let list = SlotList::of(stage, state, leaf);
     if !list.is_whole() {
         return false;
     }
     let kernel = stage.kernel::<C>(state, run, leaf);
-    let step = if list.is_native::<C>() && !S::SHAPE.adds_in(pass) { len.max(1) } else { TILE };
+    let native = list.is_native::<C>();
+    let step = if native && !S::SHAPE.adds_in(pass) { len.max(1) } else { TILE };
+    let ahead = &mut Ahead::new();
     for done in (0..len).step_by(step) {
         let range = done..len.min(done + step);
-        with_list(&list, start + done, range.len(), isa, spare, &mut |slots| {
-            let added = run_loop(kernel, range.clone(), slots);
+        let (start, n, follows) = (start + done, range.len(), !native && len - done >= 2 * TILE);
+        ahead.begin(follows);
+        if follows {
+            list.read(start, n, ahead);
+            beside.iter().for_each(|(memory, first)| ahead.reads(memory.addresses(first + done, n)));
+        }
+        with_list(&list, start, n, (isa, spare), Some(&mut *ahead), &mut |slots, ahead| {
+            let added = run_loop(kernel, range.clone(), slots, ahead);
             if const { S::SHAPE.sums > 0 } {
                 add::<S>(&added, Place::default(), sums);
             }

@@ -5,8 +5,8 @@
 //! of a struct are not: with the arrays as arguments the loops vectorise without run-time checks. They are flat loops
 //! over elements of whole slices, the form that vectorises most reliably; `apply`, which waits for memory most, runs
 //! such a loop over one short block after the other, and asks for the memory of a later block before each.
-#![allow(unsafe_code, reason = "a hint to the processor; see `ahead`")]
 
+use super::ahead::{Ahead, LINE, ask_for};
 #[cfg(feature = "half")]
 use super::halves::Format;
 use super::isa::{Isa, Job, dispatch};
@@ -29,20 +29,15 @@ pub(crate) const BLOCK: usize = 32;
 /// How far ahead memory is asked for. The processor's own prefetcher follows each array, but it stops at the end of
 /// each page and falls behind where the arithmetic of a block takes long; further ahead is slower again.
 const AHEAD: usize = 384;
+/// Of what the next tile reads, how many lines are asked for at each block.
+const ASKED: usize = 4;
 
-/// Asks for the memory that the loop comes to so many bytes (`AHEAD`) after the start of this block; elsewhere than on
-/// x86-64 there is no way to ask.
+/// Asks for the memory that the loop comes to so many bytes (`AHEAD`) after the start of this block.
 #[inline(always)]
-fn ahead<C>(block: &[C; BLOCK]) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for line in (0..size_of_val(block)).step_by(64) {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let at = block.as_ptr().cast::<i8>().wrapping_add(AHEAD + line);
-        // SAFETY: a prefetch is a hint: it neither reads nor faults, wherever it points.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at) }
+fn ahead_of<C>(block: &[C; BLOCK]) {
+    for line in (0..size_of_val(block)).step_by(LINE) {
+        ask_for(block.as_ptr().addr().wrapping_add(AHEAD + line));
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = block;
 }
 
 /// If it drops the updates, because it only adds up or writes state arrays, `u` is nothing.
@@ -52,6 +47,7 @@ pub(crate) struct Map<'a, S: Stage, C: Real, const DROPS: bool, const FROM: usiz
     pub(crate) u: &'a mut [C],
     pub(crate) p: &'a [C],
     pub(crate) slots: Slots<'a, C>,
+    pub(crate) ahead: &'a mut Ahead,
 }
 
 /// As `Apply`, on leaves of 16 bits: a block is brought into `f32` in registers, and back.
@@ -84,9 +80,9 @@ macro_rules! loops {
             let g = &g[..n];
             $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
             for b in 0..n {
-                ahead(&g[b]);
-                ahead(&p[b]);
-                $(ahead(&$s[b]);)*
+                ahead_of(&g[b]);
+                ahead_of(&p[b]);
+                $(ahead_of(&$s[b]);)*
                 let (from, here) = (format.widen(&g[b]), format.widen(&p[b]));
                 let mut u = [0.0; BLOCK];
                 $map::<S, f32, FROM, TO>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
@@ -99,7 +95,7 @@ macro_rules! loops {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
         fn $tile<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes,
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes, next: &mut Ahead,
         ) {
             let cut = u.len() / BLOCK * BLOCK;
             let ((from, from_end), (p, p_end), (u, u_end)) = (from.split_at(cut), p.split_at(cut), u.split_at_mut(cut));
@@ -108,8 +104,9 @@ macro_rules! loops {
             let (from, p) = (&from[..n], &p[..n]);
             $(let $s = $s.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], $s.1);)*
             for b in 0..n {
-                ahead(&p[b]);
-                $(ahead(&$s.0[b]);)*
+                ahead_of(&p[b]);
+                $(ahead_of(&$s.0[b]);)*
+                next.ask(ASKED);
                 $map::<S, C, FROM, TO>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
             }
             $map::<S, C, FROM, TO>(kernel, from_end, u_end, p_end, $($s.1,)* lanes);
@@ -199,10 +196,10 @@ macro_rules! loops {
                 $(let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], &mut *$s.1);)*
                 for b in 0..n {
                     if asks {
-                        ahead(&g[b]);
-                        ahead(&p[b]);
+                        ahead_of(&g[b]);
+                        ahead_of(&p[b]);
                         if touches {
-                            $(ahead(&$s.0[b]);)*
+                            $(ahead_of(&$s.0[b]);)*
                         }
                     }
                     $flat::<S, C, FROM, TO>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)*);
@@ -231,13 +228,15 @@ loops! {
 
 /// Calls the loops of `Map` for as many arrays as there are.
 macro_rules! map_by_arrays {
-    ($k:ident, $from:ident, $u:ident, $p:ident, $lanes:ident; $($n:pat => $tile:ident $map:ident $sum:ident ($($s:ident),*);)*) => {
+    ($k:ident, $from:ident, $u:ident, $p:ident, $lanes:ident, $next:ident; $($n:pat => $tile:ident $map:ident $sum:ident ($($s:ident),*);)*) => {
         match S::SLOTS {
             $(
                 $n => {
                     if const { TO < S::SHAPE.barriers || S::SHAPE.adds_in(TO) } {
                         let ($from, $u, $p) = ($from.as_chunks(), $u.as_chunks_mut(), $p.as_chunks());
                         $(let $s = $s.as_chunks_mut();)*
+                        // Not between the elements: then the sums would leave their registers.
+                        $next.ask_much();
                         $sum::<S, C, DROPS, false, FROM, TO>($k, $from.0, $u.0, $p.0, $($s.0,)* $lanes);
                         if !$from.1.is_empty() {
                             let mut dropped = [C::zero(); LANES];
@@ -245,7 +244,7 @@ macro_rules! map_by_arrays {
                             $map::<S, C, FROM, TO>($k, $from.1, u, $p.1, $($s.1,)* $lanes);
                         }
                     } else {
-                        $tile::<S, C, FROM, TO>($k, $from, $u, $p, $($s,)* $lanes)
+                        $tile::<S, C, FROM, TO>($k, $from, $u, $p, $($s,)* $lanes, $next)
                     }
                 }
             )*
@@ -258,11 +257,11 @@ impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> J
     #[inline(always)]
     fn run(self) -> Added {
         let lanes = &mut Lanes::new();
-        let (k, from, u) = (self.kernel, self.from, self.u);
+        let (k, from, u, next) = (self.kernel, self.from, self.u, self.ahead);
         let p = &self.p[..from.len()];
         let [a, b, c, d, e, f, g, h] = self.slots;
         map_by_arrays! {
-            k, from, u, p, lanes;
+            k, from, u, p, lanes, next;
             0 => tile_0 map_0 sum_0 ();
             1 => tile_1 map_1 sum_1 (a);
             2 => tile_2 map_2 sum_2 (a, b);
@@ -334,10 +333,11 @@ pub(crate) fn map<S: Stage, C: Real>(
     u: &mut [C],
     p: &[C],
     slots: Slots<'_, C>,
+    ahead: &mut Ahead,
 ) -> Added {
     macro_rules! from_to {
         ($from:literal, $to:literal) => {
-            dispatch(isa, Map::<S, C, false, $from, $to> { kernel, from, u, p, slots })
+            dispatch(isa, Map::<S, C, false, $from, $to> { kernel, from, u, p, slots, ahead })
         };
     }
     // The number of barriers stands alone, so that only the spans that a chain can have are compiled.
@@ -369,11 +369,12 @@ pub(crate) fn pass<S: Stage, C: Real, const DROPS: bool>(
     u: &mut [C],
     p: &[C],
     slots: Slots<'_, C>,
+    ahead: &mut Ahead,
 ) -> Added {
     macro_rules! from_to {
         ($($from:literal $to:literal),*) => {$(
             if const { S::SHAPE.has_pass($to, DROPS) && S::SHAPE.span($to).from == $from } && number == $to {
-                return dispatch(isa, Map::<S, C, DROPS, $from, $to> { kernel, from, u, p, slots });
+                return dispatch(isa, Map::<S, C, DROPS, $from, $to> { kernel, from, u, p, slots, ahead });
             }
         )*};
     }

@@ -74,4 +74,4 @@ pub(crate) use written::{Sink, add_rounded};
 pub use crate::element::Term;
 pub use crate::numeric::isa::{Isa, detected_isa, force_isa};
 pub(crate) use crate::numeric::isa::{Job, current_isa, dispatch};
-use crate::numeric::{convert, isa};
+use crate::numeric::{ahead, convert, isa};

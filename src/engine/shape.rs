@@ -19,6 +19,8 @@ pub struct Shape {
     pub sums: usize,
     /// Where it adds to them.
     pub adds: u32,
+    /// Which of them are counts of elements: bit `i` of sum `i`.
+    pub counts: u32,
     /// Whether it works on several leaves together, in memory, so that none of them may rest.
     pub joins: bool,
 }
@@ -52,8 +54,17 @@ impl Shape {
     pub const MOST_BARRIERS: usize = 31;
 
     /// The shape of what does nothing.
-    pub const NOTHING: Shape =
-        Shape { barriers: 0, stateful: 0, reads_params: 0, materializes: 0, keeps: 0, sums: 0, adds: 0, joins: false };
+    pub const NOTHING: Shape = Shape {
+        barriers: 0,
+        stateful: 0,
+        reads_params: 0,
+        materializes: 0,
+        keeps: 0,
+        sums: 0,
+        adds: 0,
+        counts: 0,
+        joins: false,
+    };
 
     /// The shape of an element-wise stage.
     pub const fn elementwise(stateful: bool, reads_params: bool) -> Shape {
@@ -63,6 +74,17 @@ impl Shape {
     /// The shape of this stage with sums, which it adds to before its first barrier.
     pub const fn adding(self, sums: usize) -> Shape {
         Shape { sums, adds: (sums > 0) as u32, ..self }
+    }
+
+    /// The same with sums that are counts of elements.
+    pub const fn counting(self, counts: usize) -> Shape {
+        Shape { counts: (1 << counts) - 1, ..self.adding(counts) }
+    }
+
+    /// Whether a sum is a count of elements.
+    #[inline(always)]
+    pub const fn counts(self, sum: usize) -> bool {
+        self.counts >> sum & 1 == 1
     }
 
     /// The shape of what does not always run this stage, or not on all leaves: the updates must be there without it.
@@ -80,6 +102,7 @@ impl Shape {
             keeps: self.keeps | next.keeps << self.barriers,
             sums: self.sums + next.sums,
             adds: self.adds | next.adds << self.barriers,
+            counts: self.counts | after(next.counts, self.sums),
             joins: self.joins | next.joins,
         }
     }
@@ -100,6 +123,7 @@ impl Shape {
             keeps: 0,
             sums: self.sums + other.sums,
             adds: self.adds | other.adds,
+            counts: self.counts | after(other.counts, self.sums),
             joins: self.joins | other.joins,
         }
     }
@@ -161,6 +185,11 @@ impl Shape {
     pub const fn reads_params_in(self, pass: usize) -> bool {
         self.span(pass).meets(self.reads_params)
     }
+}
+
+/// A mask that begins after so many others; a chain with more than there are bits is not one loop, and has none.
+const fn after(counts: u32, sums: usize) -> u32 {
+    if sums < u32::BITS as usize { counts << sums } else { 0 }
 }
 
 #[cfg(test)]

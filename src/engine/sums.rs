@@ -15,21 +15,30 @@ pub(crate) type Added = [f64; MOST_SUMS];
 
 /// The sums of a stretch, and counts as sums: side by side in lanes, so that adding up can be vectorised and stays in
 /// registers; see [`LANES`].
-pub(crate) struct Lanes([[f64; LANES]; MOST_SUMS]);
+pub(crate) struct Lanes {
+    sums: [[f64; LANES]; MOST_SUMS],
+    /// As whole numbers, of which twice as many go into a register.
+    counts: [[u32; LANES]; MOST_SUMS],
+}
 
 impl Lanes {
     #[inline(always)]
     pub(crate) fn new() -> Lanes {
-        Lanes([[0.0; LANES]; MOST_SUMS])
+        Lanes { sums: [[0.0; LANES]; MOST_SUMS], counts: [[0; LANES]; MOST_SUMS] }
     }
 
     /// Whether there is a number to add is often known where this is compiled into a loop. Where it depends on the
     /// leaf, minus zero is added in its place, which changes no number: a condition would take the sums through memory.
     #[inline(always)]
     pub(crate) fn add<S: Stage, W: Real>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
-        for (lanes, term) in self.0[..S::SHAPE.sums].iter_mut().zip(terms) {
-            let count = if term.count == 0 { -0.0 } else { f64::from(term.count) };
-            lanes[lane] += term.sum.map_or(count, |sum| sum.as_f64());
+        for (i, term) in terms[..S::SHAPE.sums].iter().enumerate() {
+            if S::SHAPE.counts(i) {
+                debug_assert!(term.sum.is_none(), "what is counted is not added up");
+                self.counts[i][lane] += term.count;
+            } else {
+                let count = if term.count == 0 { -0.0 } else { f64::from(term.count) };
+                self.sums[i][lane] += term.sum.map_or(count, |sum| sum.as_f64());
+            }
         }
     }
 
@@ -37,7 +46,12 @@ impl Lanes {
     #[inline(always)]
     pub(crate) fn total<S: Stage>(&self) -> Added {
         let mut total = [0.0; MOST_SUMS];
-        total[..S::SHAPE.sums].iter_mut().zip(&self.0).for_each(|(total, lanes)| *total = lanes.iter().sum());
+        for (i, total) in total[..S::SHAPE.sums].iter_mut().enumerate() {
+            *total = match S::SHAPE.counts(i) {
+                true => self.counts[i].iter().sum::<u32>().into(),
+                false => self.sums[i].iter().sum(),
+            };
+        }
         total
     }
 }

@@ -2,6 +2,8 @@
 
 use core::ops::Range;
 
+use super::ahead::Ahead;
+use super::fused::SlotList;
 use super::isa::Isa;
 use super::kernel::MOST_SLOTS;
 use crate::element::{InRecord, Real, Term};
@@ -39,6 +41,8 @@ pub struct Tile<'t, C> {
     /// The updates are all zero, whatever `u` holds.
     pub(crate) zero: bool,
     pub(crate) spare: &'t mut [C],
+    /// What the tile after this one reads, while no loop asks for it.
+    pub(crate) ahead: Option<&'t mut Ahead>,
     pub(crate) isa: Isa,
 }
 
@@ -46,7 +50,8 @@ impl<'t, C: Real> Tile<'t, C> {
     /// The one element that there is of a type that records.
     pub(crate) fn in_record(leaf: usize, u: &'t mut [C], p: &'t [C], isa: Isa) -> Tile<'t, C> {
         let (other, sums, spare): (&mut [C], &mut [f64], &mut [C]) = Default::default();
-        Tile { leaf, start: 0, source: None, u, other, swapped: false, p, sums, zero: false, spare, isa }
+        let (swapped, zero, ahead) = (false, false, None);
+        Tile { leaf, start: 0, source: None, u, other, swapped, p, sums, zero, spare, ahead, isa }
     }
 
     /// The number of the leaf.
@@ -90,6 +95,13 @@ impl<'t, C: Real> Tile<'t, C> {
         self.settle();
         let u = self.u[0];
         self.u[0] = C::record(arrays, sums, |slots, terms| part(slots, u, terms));
+    }
+
+    /// Says that a stretch of each of these arrays is read for this tile.
+    pub(crate) fn reads(&mut self, arrays: &SlotList) {
+        if let Some(ahead) = &mut self.ahead {
+            arrays.read(self.start, self.u.len(), ahead);
+        }
     }
 
     /// Makes `u` hold the updates.

@@ -8,11 +8,16 @@
 
 use core::marker::PhantomData;
 
+use super::ahead::Ahead;
 use super::isa::{Isa, Job, dispatch};
 use crate::element::{CODED_BLOCK as BLOCK, CODED_SCALE as SCALE, DType};
 
 /// One block: its scale and its codes.
 type Block = [u8; BLOCK + SCALE];
+
+/// How many lines of what is read later are asked for at each block: all of them come while a stretch of four goes from
+/// codes and back.
+const ASKED: usize = 12;
 
 /// How numbers of a block become codes.
 trait Code: Copy {
@@ -131,6 +136,7 @@ impl<const SIGNED: bool> Code for Log<SIGNED> {
 struct Decode<'a, K> {
     from: &'a [Block],
     to: &'a mut [[f32; BLOCK]],
+    ahead: &'a mut Ahead,
     code: PhantomData<K>,
 }
 
@@ -139,6 +145,7 @@ impl<K: Code> Job for Decode<'_, K> {
     #[inline(always)]
     fn run(self) {
         for (from, to) in self.from.iter().zip(self.to) {
+            self.ahead.ask(ASKED);
             let [s0, s1, s2, s3, codes @ ..] = from;
             let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);
             if !scale.is_finite() {
@@ -162,6 +169,7 @@ fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
 struct Encode<'a, K> {
     from: &'a [[f32; BLOCK]],
     to: &'a mut [Block],
+    ahead: &'a mut Ahead,
     code: PhantomData<K>,
 }
 
@@ -169,18 +177,24 @@ impl<K: Code> Job for Encode<'_, K> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        for (from, to) in self.from.iter().zip(self.to) {
+        // All scales first: the codes of a block wait for its scale, but no scale waits for codes.
+        for (from, to) in self.from.iter().zip(&mut *self.to) {
             let largest = largest(from);
-            let scale = if largest < K::LEAST { K::LEAST } else { largest };
-            let [s0, s1, s2, s3, codes @ ..] = to;
-            if !scale.is_finite() {
-                [*s0, *s1, *s2, *s3] = f32::NAN.to_le_bytes();
-                codes.fill(0);
-                continue;
-            }
+            let least = if largest < K::LEAST { K::LEAST } else { largest };
             // Of zeros as the memory was before the first step.
-            [*s0, *s1, *s2, *s3] = (if largest == 0.0 { 0.0 } else { scale }).to_le_bytes();
-            encode_block(K::of(scale), from, codes);
+            let scale = if largest == 0.0 { 0.0 } else { least };
+            let [s0, s1, s2, s3, ..] = to;
+            [*s0, *s1, *s2, *s3] = (if scale.is_finite() { scale } else { f32::NAN }).to_le_bytes();
+        }
+        for (from, to) in self.from.iter().zip(self.to) {
+            self.ahead.ask(ASKED);
+            let [s0, s1, s2, s3, codes @ ..] = to;
+            let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);
+            if scale > 0.0 {
+                encode_block(K::of(scale), from, codes);
+            } else {
+                codes.fill(0);
+            }
         }
     }
 }
@@ -208,37 +222,41 @@ fn largest(block: &[f32; BLOCK]) -> f32 {
 
 /// Runs `$job` with the code of a [`DType`].
 macro_rules! with_code {
-    ($isa:expr, $dtype:expr, $Job:ident { $from:expr, $to:expr }) => {
+    ($isa:expr, $dtype:expr, $Job:ident { $from:expr, $to:expr, $ahead:expr }) => {
         match $dtype {
-            DType::Root8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Root> }),
-            DType::FourthRoot8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<FourthRoot> }),
-            DType::Log8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Log<true>> }),
-            DType::UnsignedLog8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Log<false>> }),
+            DType::Root8 => dispatch($isa, $Job { from: $from, to: $to, ahead: $ahead, code: PhantomData::<Root> }),
+            DType::FourthRoot8 => {
+                dispatch($isa, $Job { from: $from, to: $to, ahead: $ahead, code: PhantomData::<FourthRoot> })
+            }
+            DType::Log8 => dispatch($isa, $Job { from: $from, to: $to, ahead: $ahead, code: PhantomData::<Log<true>> }),
+            DType::UnsignedLog8 => {
+                dispatch($isa, $Job { from: $from, to: $to, ahead: $ahead, code: PhantomData::<Log<false>> })
+            }
             other => unreachable!("{other} has no code"),
         }
     };
 }
 
 /// Reads so many numbers as there is room for. `from` has their blocks, the last perhaps a short one.
-pub(crate) fn decode(isa: Isa, dtype: DType, from: &[u8], to: &mut [f32]) {
+pub(crate) fn decode(isa: Isa, dtype: DType, from: &[u8], to: &mut [f32], ahead: &mut Ahead) {
     let ((blocks, short), (whole, rest)) = (from.as_chunks(), to.as_chunks_mut());
-    with_code!(isa, dtype, Decode { blocks, whole });
+    with_code!(isa, dtype, Decode { blocks, whole, &mut *ahead });
     if !rest.is_empty() {
         let (mut block, mut numbers) = ([0; BLOCK + SCALE], [0.0; BLOCK]);
         block[..short.len()].copy_from_slice(short);
-        with_code!(isa, dtype, Decode { &[block], core::slice::from_mut(&mut numbers) });
+        with_code!(isa, dtype, Decode { &[block], core::slice::from_mut(&mut numbers), ahead });
         rest.copy_from_slice(&numbers[..rest.len()]);
     }
 }
 
 /// Writes numbers, whose blocks `to` has, the last perhaps a short one.
-pub(crate) fn encode(isa: Isa, dtype: DType, from: &[f32], to: &mut [u8]) {
+pub(crate) fn encode(isa: Isa, dtype: DType, from: &[f32], to: &mut [u8], ahead: &mut Ahead) {
     let ((whole, rest), (blocks, short)) = (from.as_chunks(), to.as_chunks_mut());
-    with_code!(isa, dtype, Encode { whole, blocks });
+    with_code!(isa, dtype, Encode { whole, blocks, &mut *ahead });
     if !rest.is_empty() {
         let (mut block, mut numbers) = ([0; BLOCK + SCALE], [0.0; BLOCK]);
         numbers[..rest.len()].copy_from_slice(rest);
-        with_code!(isa, dtype, Encode { &[numbers], core::slice::from_mut(&mut block) });
+        with_code!(isa, dtype, Encode { &[numbers], core::slice::from_mut(&mut block), ahead });
         short.copy_from_slice(&block[..short.len()]);
     }
 }
@@ -256,13 +274,13 @@ mod tests {
 
     fn coded(dtype: DType, numbers: &[f32]) -> Vec<u8> {
         let mut bytes = vec![0; dtype.bytes(numbers.len())];
-        encode(detected_isa(), dtype, numbers, &mut bytes);
+        encode(detected_isa(), dtype, numbers, &mut bytes, &mut Ahead::new());
         bytes
     }
 
     fn decoded(dtype: DType, bytes: &[u8], len: usize) -> Vec<f32> {
         let mut numbers = vec![0.0; len];
-        decode(detected_isa(), dtype, bytes, &mut numbers);
+        decode(detected_isa(), dtype, bytes, &mut numbers, &mut Ahead::new());
         numbers
     }
 
@@ -316,8 +334,8 @@ mod tests {
                     assert_eq!(coded(dtype, &to), bytes, "{dtype}: what codes say exactly stays");
                     for isa in [Isa::Baseline, Isa::Avx2.min(detected_isa())] {
                         let (mut same, mut back) = (vec![0; bytes.len()], vec![0.0; len]);
-                        encode(isa, dtype, &from, &mut same);
-                        decode(isa, dtype, &same, &mut back);
+                        encode(isa, dtype, &from, &mut same, &mut Ahead::new());
+                        decode(isa, dtype, &same, &mut back, &mut Ahead::new());
                         assert!(same == bytes && back == to, "{dtype}: {isa:?}");
                     }
                 }

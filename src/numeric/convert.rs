@@ -1,6 +1,7 @@
 //! Moving stretches of a leaf into the compute type and back.
 #![allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
 
+use super::ahead::Ahead;
 use super::coded;
 use super::isa::{Isa, Job, dispatch};
 use crate::element::{ByReal, DType, Element, Real, convert, with_dtype};
@@ -28,17 +29,17 @@ fn convert_slice<A: Element, B: Element>(from: &[A], to: &mut [B]) {
 }
 
 /// The numbers of whole blocks, to be read in a compute type.
-struct Decode<'a>(Isa, DType, &'a [u8]);
+struct Decode<'a>(Isa, DType, &'a [u8], &'a mut Ahead);
 
 impl<'a> ByReal for Decode<'a> {
     type Argument<C: Real> = &'a mut [C];
     type Output = ();
     fn single(self, to: &mut [f32]) {
-        coded::decode(self.0, self.1, self.2, to);
+        coded::decode(self.0, self.1, self.2, to, self.3);
     }
     fn double(self, to: &mut [f64]) {
         let mut numbers = vec![0.0; to.len()];
-        coded::decode(self.0, self.1, self.2, &mut numbers);
+        coded::decode(self.0, self.1, self.2, &mut numbers, self.3);
         convert_slice(&numbers, to);
     }
     /// What is recorded is not read from memory.
@@ -46,18 +47,18 @@ impl<'a> ByReal for Decode<'a> {
 }
 
 /// Whole blocks, to be written from a compute type.
-struct Encode<'a>(Isa, DType, &'a mut [u8]);
+struct Encode<'a>(Isa, DType, &'a mut [u8], &'a mut Ahead);
 
 impl<'a> ByReal for Encode<'a> {
     type Argument<C: Real> = &'a [C];
     type Output = ();
     fn single(self, from: &[f32]) {
-        coded::encode(self.0, self.1, from, self.2);
+        coded::encode(self.0, self.1, from, self.2, self.3);
     }
     fn double(self, from: &[f64]) {
         let mut numbers = vec![0.0; from.len()];
         convert_slice(from, &mut numbers);
-        coded::encode(self.0, self.1, &numbers, self.2);
+        coded::encode(self.0, self.1, &numbers, self.2, self.3);
     }
     fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
@@ -68,10 +69,20 @@ impl<'a> ByReal for Encode<'a> {
 ///
 /// The memory is alive and not written to meanwhile.
 pub(crate) unsafe fn load<C: Real>(isa: Isa, raw: RawSlice, start: usize, to: &mut [C]) {
+    // SAFETY: by the caller's promise.
+    unsafe { load_asking(isa, raw, start, to, &mut Ahead::new()) }
+}
+
+/// The same, while it asks for what is read later.
+///
+/// # Safety
+///
+/// As [`load`].
+pub(crate) unsafe fn load_asking<C: Real>(isa: Isa, raw: RawSlice, start: usize, to: &mut [C], ahead: &mut Ahead) {
     if raw.dtype().is_coded() {
         // SAFETY: by the caller's promise.
         let from = unsafe { raw.bytes(start, to.len()) };
-        return C::split(Decode(isa, raw.dtype(), from), to);
+        return C::split(Decode(isa, raw.dtype(), from, ahead), to);
     }
     // SAFETY: by the caller's promise.
     with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to }));
@@ -83,10 +94,20 @@ pub(crate) unsafe fn load<C: Real>(isa: Isa, raw: RawSlice, start: usize, to: &m
 ///
 /// The memory is alive and exclusively the caller's.
 pub(crate) unsafe fn store<C: Real>(isa: Isa, raw: RawSlice, start: usize, from: &[C]) {
+    // SAFETY: by the caller's promise.
+    unsafe { store_asking(isa, raw, start, from, &mut Ahead::new()) }
+}
+
+/// The same, while it asks for what is read later.
+///
+/// # Safety
+///
+/// As [`store`].
+pub(crate) unsafe fn store_asking<C: Real>(isa: Isa, raw: RawSlice, start: usize, from: &[C], ahead: &mut Ahead) {
     if raw.dtype().is_coded() {
         // SAFETY: by the caller's promise.
         let to = unsafe { raw.bytes_mut(start, from.len()) };
-        return C::split(Encode(isa, raw.dtype(), to), from);
+        return C::split(Encode(isa, raw.dtype(), to, ahead), from);
     }
     // SAFETY: by the caller's promise.
     with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from, to: unsafe { raw.slice_mut::<T>(start, from.len()) } }));

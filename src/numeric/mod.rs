@@ -1,5 +1,6 @@
 //! Arithmetic on numbers and arrays of them, which knows of no tree, no state and no step.
 
+pub(crate) mod ahead;
 pub(crate) mod coded;
 pub(crate) mod convert;
 pub(crate) mod isa;

@@ -262,17 +262,19 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
     let spare = core::mem::take(&mut tile.spare);
     let all_sums = core::mem::take(&mut tile.sums);
+    let mut ahead = tile.ahead.take();
     let (from, to): (&[C], &mut [C]) = if F::REWRITES { tile.io() } else { (tile.input(), &mut []) };
     let sums = &mut all_sums[sum..];
     if <F::Slots as SlotArray<C>>::LEN > 0 && const { reads_any(F::ACCESS) } {
         let mut list = SlotList::new();
         let read = arrays.all.iter().enumerate().filter(|(slot, _)| access::<F, C>(*slot).reads());
         read.for_each(|(_, array)| list.push(array, leaf));
-        with_list(&list, start, n, isa, spare, &mut |slots| {
+        ahead.iter_mut().for_each(|ahead| list.read(start, n, ahead));
+        with_list(&list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, _| {
             dispatch(isa, Each { f, from, to: &mut *to, p, slots, sums: &mut *sums });
         });
     } else {
         dispatch(isa, Each { f, from, to, p, slots: Slots::default(), sums });
     }
-    (tile.spare, tile.sums) = (spare, all_sums);
+    (tile.spare, tile.sums, tile.ahead) = (spare, all_sums, ahead);
 }

@@ -202,7 +202,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     type Run = ();
     type Kernel<C: Real> = R::Scalars<C>;
 
-    const SHAPE: Shape = Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS).adding(R::COUNTS);
+    const SHAPE: Shape = Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS).counting(R::COUNTS);
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = !R::APART;
     const ROWS: bool = true;
@@ -270,7 +270,8 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
             tile.settle();
             let (memory, k, isa) = (&state.memory, rule.scalars(&state.memory, leaf), tile.isa);
             let spare = core::mem::take(&mut tile.spare);
-            with_list(&list, tile.start, tile.u.len(), isa, spare, &mut |slots| {
+            tile.reads(&list);
+            with_list(&list, tile.start, tile.u.len(), (isa, spare), tile.ahead.as_deref_mut(), &mut |slots, _| {
                 let stretch = Stretch { leaf, start: tile.start, u: &mut *tile.u, p: tile.p };
                 dispatch(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
             });
