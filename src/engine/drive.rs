@@ -379,7 +379,7 @@ impl<T: Stage> Pass<'_, T> {
                     }
                     if const { T::FUSES_ALWAYS } {
                         let p = p.data.slice(start, len);
-                        return kernel::pass::<T, C, true>(isa, pass, kernel, g, &mut [], p, slots, ahead);
+                        return kernel::pass::<T, C, true>((isa, pass), kernel, g, &mut [], p, slots, ahead);
                     }
                     Added::default()
                 })

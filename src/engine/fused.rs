@@ -109,7 +109,7 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
         tile.reads(&list);
     }
     let added = on_tile(&list, true, tile, &mut |from, u, p, slots, ahead| {
-        kernel::map::<S, C>(isa, local, kernel, from, u, p, slots, ahead)
+        kernel::map::<S, C>((isa, local), kernel, from, u, p, slots, ahead)
     });
     if const { S::SHAPE.sums > 0 } && counts {
         add::<S>(&added, place, tile.sums);
@@ -127,8 +127,8 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
         (tile.isa, stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
     let drops = S::SHAPE.drops(pass);
     let added = on_tile(&list, !drops, tile, &mut |from, u, p, slots, ahead| match drops {
-        true => kernel::pass::<S, C, true>(isa, pass, kernel, from, u, p, slots, ahead),
-        false => kernel::pass::<S, C, false>(isa, pass, kernel, from, u, p, slots, ahead),
+        true => kernel::pass::<S, C, true>((isa, pass), kernel, from, u, p, slots, ahead),
+        false => kernel::pass::<S, C, false>((isa, pass), kernel, from, u, p, slots, ahead),
     });
     if const { S::SHAPE.sums > 0 } {
         add::<S>(&added, Place::default(), tile.sums);

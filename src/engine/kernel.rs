@@ -326,8 +326,7 @@ impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FR
 /// Transforms a tile of updates as the chain does in a pass, from one place to another: the first loop of a pass reads
 /// the gradients where they are.
 pub(crate) fn map<S: Stage, C: Real>(
-    isa: Isa,
-    span: Span,
+    (isa, span): (Isa, Span),
     kernel: S::Kernel<C>,
     from: &[C],
     u: &mut [C],
@@ -362,8 +361,7 @@ pub(crate) fn map<S: Stage, C: Real>(
 /// Does a pass of a whole chain on a tile, after so many barriers. Which passes it has, where they begin and which of
 /// them drop the updates is known where this is compiled: only their loops are.
 pub(crate) fn pass<S: Stage, C: Real, const DROPS: bool>(
-    isa: Isa,
-    number: usize,
+    (isa, number): (Isa, usize),
     kernel: S::Kernel<C>,
     from: &[C],
     u: &mut [C],

@@ -11,13 +11,21 @@ use crate::memory::RawSlice;
 pub(crate) struct Convert<'a, A, B> {
     pub(crate) from: &'a [A],
     pub(crate) to: &'a mut [B],
+    pub(crate) ahead: &'a mut Ahead,
 }
+
+/// How many elements are converted between two requests for what is read later, and for how many lines each asks.
+const BLOCK: usize = 256;
+const ASKED: usize = 12;
 
 impl<A: Element, B: Element> Job for Convert<'_, A, B> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        convert_slice(self.from, self.to);
+        for (from, to) in self.from.chunks(BLOCK).zip(self.to.chunks_mut(BLOCK)) {
+            self.ahead.ask(ASKED);
+            convert_slice(from, to);
+        }
     }
 }
 
@@ -85,7 +93,7 @@ pub(crate) unsafe fn load_asking<C: Real>(isa: Isa, raw: RawSlice, start: usize,
         return C::split(Decode(isa, raw.dtype(), from, ahead), to);
     }
     // SAFETY: by the caller's promise.
-    with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to }));
+    with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to, ahead }));
 }
 
 /// Writes a stretch; of what is coded, one of whole blocks.
@@ -110,5 +118,5 @@ pub(crate) unsafe fn store_asking<C: Real>(isa: Isa, raw: RawSlice, start: usize
         return C::split(Encode(isa, raw.dtype(), to, ahead), from);
     }
     // SAFETY: by the caller's promise.
-    with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from, to: unsafe { raw.slice_mut::<T>(start, from.len()) } }));
+    with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from, to: unsafe { raw.slice_mut::<T>(start, from.len()) }, ahead }));
 }
