@@ -102,7 +102,14 @@ impl DType {
 
     /// The type of leaves of this name, if there is one.
     pub fn from_name(name: &str) -> Option<DType> {
-        [DType::F16, DType::Bf16, DType::F32, DType::F64].into_iter().find(|d| d.name() == name)
+        DType::named(name).filter(|dtype| !dtype.is_coded())
+    }
+
+    /// The type of leaves or of state of this name.
+    pub(crate) fn named(name: &str) -> Option<DType> {
+        let of_leaves = [DType::F16, DType::Bf16, DType::F32, DType::F64];
+        let of_state = [DType::Root8, DType::FourthRoot8, DType::Log8, DType::UnsignedLog8];
+        of_leaves.into_iter().chain(of_state).find(|dtype| dtype.name() == name)
     }
 
     /// Whether this build can hold leaves of this type.

@@ -32,7 +32,6 @@ pub(super) type Named = crate::wrapper::Named<ValueAndGradFn>;
 ///
 /// gradchain::part! {
 ///     /// Multiplies by a number.
-///     #[derive(Clone, Debug)]
 ///     pub Stretch as "stretch": OneElement;
 ///     required {
 ///         /// By how much.

@@ -108,9 +108,7 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     if local.meets(S::SHAPE.stateful) {
         tile.reads(&list);
     }
-    let added = on_tile(&list, true, tile, &mut |from, u, p, slots, ahead| {
-        kernel::map::<S, C>((isa, local), kernel, from, u, p, slots, ahead)
-    });
+    let added = on_tile(&list, true, tile, &mut InSpan::<S, C> { isa, span: local, kernel });
     if const { S::SHAPE.sums > 0 } && counts {
         add::<S>(&added, place, tile.sums);
     }
@@ -126,26 +124,57 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     let (isa, kernel, list) =
         (tile.isa, stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
     let drops = S::SHAPE.drops(pass);
-    let added = on_tile(&list, !drops, tile, &mut |from, u, p, slots, ahead| match drops {
-        true => kernel::pass::<S, C, true>((isa, pass), kernel, from, u, p, slots, ahead),
-        false => kernel::pass::<S, C, false>((isa, pass), kernel, from, u, p, slots, ahead),
-    });
+    let added = on_tile(&list, !drops, tile, &mut InPass::<S, C> { isa, pass, kernel });
     if const { S::SHAPE.sums > 0 } {
         add::<S>(&added, Place::default(), tile.sums);
     }
 }
 
-/// What a loop does to a tile: from, to, parameters, state arrays.
-type OnTile<'a, C> = dyn FnMut(&[C], &mut [C], &[C], Slots<'_, C>, &mut Ahead) -> Added + 'a;
+/// The loops of a stage, for a tile: from, to, parameters, state arrays. A trait of its own, since a closure that is
+/// called by reference is compiled once more to be called by value.
+trait OnTile<C> {
+    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], slots: Slots<'_, C>, ahead: &mut Ahead) -> Added;
+}
 
-/// Runs a loop on a tile, which writes updates or does not.
-fn on_tile<C: Real>(list: &SlotList, writes: bool, tile: &mut Tile<'_, C>, run: &mut OnTile<'_, C>) -> Added {
+/// Some of a stage's loops.
+struct InSpan<S: Stage, C: Real> {
+    isa: Isa,
+    span: Span,
+    kernel: S::Kernel<C>,
+}
+
+impl<S: Stage, C: Real> OnTile<C> for InSpan<S, C> {
+    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], slots: Slots<'_, C>, ahead: &mut Ahead) -> Added {
+        kernel::map::<S, C>((self.isa, self.span), self.kernel, from, to, p, slots, ahead)
+    }
+}
+
+/// The loop of a pass of a stage that is a whole chain.
+struct InPass<S: Stage, C: Real> {
+    isa: Isa,
+    pass: usize,
+    kernel: S::Kernel<C>,
+}
+
+impl<S: Stage, C: Real> OnTile<C> for InPass<S, C> {
+    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], slots: Slots<'_, C>, ahead: &mut Ahead) -> Added {
+        let (pass, kernel) = ((self.isa, self.pass), self.kernel);
+        match S::SHAPE.drops(self.pass) {
+            true => kernel::pass::<S, C, true>(pass, kernel, from, to, p, slots, ahead),
+            false => kernel::pass::<S, C, false>(pass, kernel, from, to, p, slots, ahead),
+        }
+    }
+}
+
+/// Runs a loop on a tile, which writes updates or does not. Not part of every chain that calls it.
+#[inline(never)]
+fn on_tile<C: Real>(list: &SlotList, writes: bool, tile: &mut Tile<'_, C>, run: &mut dyn OnTile<C>) -> Added {
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
     let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
     let (mut added, mut ahead) = (Added::default(), tile.ahead.take());
     let (from, to): (&[C], &mut [C]) = if writes { tile.io() } else { (tile.input(), &mut []) };
     with_list(list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, ahead| {
-        added = run(from, to, p, slots, ahead)
+        added = run.run(from, to, p, slots, ahead)
     });
     (tile.spare, tile.ahead) = (spare, ahead);
     added

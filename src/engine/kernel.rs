@@ -32,6 +32,13 @@ const AHEAD: usize = 384;
 /// Of what the next tile reads, how many lines are asked for at each block.
 const ASKED: usize = 4;
 
+/// Hides from the compiler which element comes next. What is left after the last block is done one element after the
+/// other: it would make a loop for blocks of it again, which is more code than the loop itself.
+#[inline(always)]
+fn hidden(i: usize) -> usize {
+    core::hint::black_box(i)
+}
+
 /// Asks for the memory that the loop comes to so many bytes (`AHEAD`) after the start of this block.
 #[inline(always)]
 fn ahead_of<C>(block: &[C; BLOCK]) {
@@ -85,7 +92,7 @@ macro_rules! loops {
                 $(ahead_of(&$s[b]);)*
                 let (from, here) = (format.widen(&g[b]), format.widen(&p[b]));
                 let mut u = [0.0; BLOCK];
-                $map::<S, f32, FROM, TO>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
+                $map::<S, f32, false, FROM, TO>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
                 format.add(&here, &u, &mut p[b]);
             }
         }
@@ -107,20 +114,21 @@ macro_rules! loops {
                 ahead_of(&p[b]);
                 $(ahead_of(&$s.0[b]);)*
                 next.ask(ASKED);
-                $map::<S, C, FROM, TO>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
+                $map::<S, C, false, FROM, TO>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
             }
-            $map::<S, C, FROM, TO>(kernel, from_end, u_end, p_end, $($s.1,)* lanes);
+            $map::<S, C, true, FROM, TO>(kernel, from_end, u_end, p_end, $($s.1,)* lanes);
         }
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn $map<S: Stage, C: Real, const FROM: usize, const TO: usize>(
+        fn $map<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes,
         ) {
             let (n, span) = (u.len(), Span { from: FROM, to: TO });
             let (from, p) = (&from[..n], &p[..n]);
             $(let $s = &mut $s[..n];)*
             for i in 0..n {
+                let i = if LEFT { hidden(i).min(n - 1) } else { i };
                 let (mut slots, mut terms) = ([$($s[i]),*], [Term::default(); MOST_SUMS]);
                 u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[i], p[i], &mut terms);
                 [$($s[i]),*] = slots;
@@ -208,7 +216,7 @@ macro_rules! loops {
             if !p_end.is_empty() {
                 let mut u = [C::zero(); BLOCK];
                 let u = &mut u[..p_end.len()];
-                $map::<S, C, FROM, TO>(kernel, g_end, u, p_end, $($s.1,)* lanes);
+                $map::<S, C, true, FROM, TO>(kernel, g_end, u, p_end, $($s.1,)* lanes);
                 p_end.iter_mut().zip(u).for_each(|(p, u)| *p = add_update(*p, *u));
             }
         }
@@ -241,7 +249,7 @@ macro_rules! map_by_arrays {
                         if !$from.1.is_empty() {
                             let mut dropped = [C::zero(); LANES];
                             let u = if DROPS { &mut dropped[..$from.1.len()] } else { $u.1 };
-                            $map::<S, C, FROM, TO>($k, $from.1, u, $p.1, $($s.1,)* $lanes);
+                            $map::<S, C, true, FROM, TO>($k, $from.1, u, $p.1, $($s.1,)* $lanes);
                         }
                     } else {
                         $tile::<S, C, FROM, TO>($k, $from, $u, $p, $($s,)* $lanes, $next)

@@ -20,7 +20,8 @@ mod wrapper;
 /// the end names a function `fn(&Self) -> Result<()>` for what ranges cannot say. What a part does to the direction and
 /// the size of updates is said after its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement,
 /// OWN_SIZE;`, or, where it follows from arguments, by `effect path;` at the end, a function `fn(&Self) -> Effect`. The
-/// associated function `with(..)` takes what is required and given.
+/// associated function `with(..)` takes what is required and given. The struct is `Clone`, `Debug` and `PartialEq`, and
+/// so must arguments be.
 ///
 /// # Example
 ///
@@ -32,7 +33,6 @@ mod wrapper;
 ///
 /// gradchain::part! {
 ///     /// Multiplies by a number.
-///     #[derive(Clone, Debug)]
 ///     pub Stretch as "stretch": OneElement;
 ///     required {
 ///         /// By how much.
@@ -71,6 +71,7 @@ macro_rules! part {
         $(effect $effect_of:path;)?
     ) => {
         $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         #[must_use = "a transformation does nothing until it is given gradients"]
         $vis struct $T {
@@ -211,6 +212,8 @@ macro_rules! part {
         impl $crate::arguments::Arguments for $T {
             const NAME: &'static str = $name;
 
+            // Not a part of each function that leads here.
+            #[inline(never)]
             fn arguments(&mut self, _visit: &mut $crate::arguments::Visit<'_>) {
                 $($(_visit(stringify!($r), $crate::arguments::Argument::Hyperparam(&mut self.$r));)*)?
                 $($(_visit(stringify!($h), $crate::arguments::Argument::Hyperparam(&mut self.$h));)*)?
@@ -318,6 +321,8 @@ macro_rules! optimizer {
         impl $($generics)* $crate::arguments::Arguments for $T {
             const NAME: &'static str = $name;
 
+            // As in `part!`.
+            #[inline(never)]
             fn arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
                 use $crate::arguments::Argument;
                 $($(visit(stringify!($h), Argument::Hyperparam(&mut optimizer!(@place self $($hpath)*)));)+)?

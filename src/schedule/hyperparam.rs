@@ -44,11 +44,29 @@ impl Hyperparam {
     /// use gradchain::schedule::{Hyperparam, linear};
     /// assert_eq!(Hyperparam::from(linear(0.0, 4.0, 4)).at(3), 3.0);
     /// ```
+    // Every rule asks for several of them: the choice among the schedules would be compiled for each.
+    #[inline(never)]
     pub fn at(&self, count: u64) -> f64 {
         match self {
             Hyperparam::Number(number) => *number,
             Hyperparam::Schedule(schedule) => schedule.at(count),
         }
+    }
+
+    /// The values of several at a step count.
+    ///
+    /// ```
+    /// use gradchain::schedule::{Hyperparam, linear};
+    /// let (rate, decay) = (Hyperparam::from(linear(0.0, 4.0, 4)), Hyperparam::from(0.9));
+    /// assert_eq!(Hyperparam::all_at([&rate, &decay], 3), [3.0, 0.9]);
+    /// ```
+    #[inline(never)]
+    pub fn all_at<const N: usize>(hyperparams: [&Hyperparam; N], count: u64) -> [f64; N] {
+        let mut values = [0.0; N];
+        for (value, hyperparam) in values.iter_mut().zip(hyperparams) {
+            *value = hyperparam.at(count);
+        }
+        values
     }
 
     /// Whether it is a schedule.

@@ -29,6 +29,7 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// let mask = Mask::min_ndim(2).and(!Mask::path("embedding/**"));
 /// assert_eq!(mask.resolve(&structure, "weight decay")?, [false, true, false]);
+/// assert_eq!(mask, Mask::min_ndim(2).and(!Mask::path("embedding/**")));
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
@@ -36,11 +37,11 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// Optax: the `mask` of `masked` and `add_decayed_weights`, a tree of bools or a function that returns one, told apart
 /// by whether it can be called. PyTorch: parameter groups. Differs: a type, see [above](super).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[must_use = "a mask does nothing until it is given to a transformation"]
 pub struct Mask(Rule);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Rule {
     Constant(bool),
     Paths(Vec<Pattern>),
@@ -54,6 +55,13 @@ enum Rule {
 
 #[derive(Clone)]
 struct Predicate(Arc<dyn Fn(&LeafSpec) -> bool + Send + Sync>);
+
+/// Functions are equal if they are the same one.
+impl PartialEq for Predicate {
+    fn eq(&self, other: &Predicate) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 impl fmt::Debug for Predicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

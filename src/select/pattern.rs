@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::tree::Structure;
 
 /// A glob; whether it is well formed and matches anything is found out when there is a tree to match.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pattern(Arc<str>);
 
 impl Pattern {

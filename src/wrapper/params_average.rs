@@ -14,9 +14,6 @@ pub trait Averages: Holds {
     /// Whether the average begins with the parameters of `init`, which count for 1, instead of with nothing.
     fn starts_as_params(&self) -> bool;
 
-    /// The type of the average, if it was asked for.
-    fn dtype(&self) -> Option<DType>;
-
     /// What share of the average the parameters after this step become; `None` if they are left out. `steps` counts
     /// this step, `averaged` does not; `mass` is how much what has been averaged counts, and is brought up to date.
     fn share(&self, steps: Count, averaged: Count, mass: &mut Scalar) -> Option<f64>;
@@ -105,10 +102,6 @@ impl<P: Averages> Arithmetic for P {
     const READS_PARAMS: bool = true;
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Take<C>;
-
-    fn slot_dtype(&self, _: usize) -> Option<DType> {
-        self.dtype()
-    }
 
     fn slot_starts_as_params(&self, _: usize) -> bool {
         self.starts_as_params()

@@ -103,10 +103,6 @@ impl<T: Stage> Averages for ParamsEma<T> {
         !self.debias
     }
 
-    fn dtype(&self) -> Option<DType> {
-        self.accumulator_dtype
-    }
-
     fn share(&self, steps: Count, averaged: Count, mass: &mut Scalar) -> Option<f64> {
         if !steps.get().is_multiple_of(self.update_every) {
             return None;

@@ -80,10 +80,6 @@ impl<T: Stage> Averages for ParamsSwa<T> {
         false
     }
 
-    fn dtype(&self) -> Option<DType> {
-        self.accumulator_dtype
-    }
-
     fn share(&self, steps: Count, _: Count, mass: &mut Scalar) -> Option<f64> {
         let since = steps.get().checked_sub(self.start)?;
         if !since.is_multiple_of(self.every) {

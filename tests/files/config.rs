@@ -185,7 +185,6 @@ mod own {
 
     gradchain::part! {
         /// Multiplies by a number, on some leaves.
-        #[derive(Clone, Debug)]
         pub(super) Stretch as "stretch": OneElement, ALONG;
         required {
             /// By how much.

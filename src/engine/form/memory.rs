@@ -2,12 +2,13 @@
 
 use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch};
+use super::super::kernel::MOST_SLOTS;
 use super::super::sums::MOST_SUMS;
 use super::super::{
     InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile,
 };
 use super::rule::{checked_slots, keeps_zeros};
-use super::state::{Arrays, Start};
+use super::state::{Arrays, Start, asked_dtype};
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::{DType, Real};
 use crate::error::{Error, Result};
@@ -98,11 +99,11 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// What is worked out once a step for a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in, or
-    /// the [leaf's](RuleWithMemory::SLOTS_OF_LEAF).
+    /// The type of a state array, if one is asked for: by an argument called `mu_dtype`, say, of the array `mu`, by one
+    /// called `accumulator_dtype` of any. Else the type that the leaf's arithmetic is done in, or the
+    /// [leaf's](RuleWithMemory::SLOTS_OF_LEAF).
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        let _ = slot;
-        None
+        asked_dtype(self, Self::SLOTS[slot])
     }
 
     /// Whether a state array starts as a copy of the parameters instead of at zero.
@@ -214,13 +215,16 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     }
 
     fn init_state(rule: &R, at: &InitContext<'_>) -> Result<Self::State> {
-        let start = |slot| Start {
-            dtype: rule.slot_dtype(slot),
-            of_leaf: R::SLOTS_OF_LEAF,
-            as_params: rule.slot_starts_as_params(slot),
-            ..Start::default()
-        };
-        Ok(PartState { memory: rule.start(at)?, arrays: Arrays::new(R::SLOTS, at, &start)? })
+        let mut starts = [Start::default(); MOST_SLOTS];
+        for (slot, start) in starts[..R::SLOTS.len()].iter_mut().enumerate() {
+            *start = Start {
+                dtype: rule.slot_dtype(slot),
+                of_leaf: R::SLOTS_OF_LEAF,
+                as_params: rule.slot_starts_as_params(slot),
+                ..Start::default()
+            };
+        }
+        Ok(PartState { memory: rule.start(at)?, arrays: Arrays::new(R::SLOTS, at, &starts)? })
     }
 
     fn check(rule: &R, state: &Self::State, at: &StepContext<'_>) -> Result<()> {

@@ -6,7 +6,7 @@ use super::super::kernel::MOST_SLOTS;
 use super::super::{
     InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile,
 };
-use super::state::{Arrays, Start};
+use super::state::{Arrays, Start, asked_dtype};
 use super::{Form, Part, PartState};
 use crate::element::{Both, DType, PerReal, Real};
 use crate::error::Result;
@@ -76,10 +76,10 @@ pub trait Rule: Part<Form = OneElement> {
     /// What is worked out once a step.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in.
+    /// The type of a state array, if one is asked for: by an argument called `mu_dtype`, say, of the array `mu`, by one
+    /// called `accumulator_dtype` of any. Else the type that the leaf's arithmetic is done in.
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        let _ = slot;
-        None
+        asked_dtype(self, Self::SLOTS[slot])
     }
 
     /// The value that a state array starts with.
@@ -296,14 +296,17 @@ impl<R: Rule> Form<R> for OneElement {
     }
 
     fn init_state(rule: &R, at: &InitContext<'_>) -> Result<PartState<Steps>> {
-        let start = |slot| Start {
-            dtype: rule.slot_dtype(slot),
-            value: rule.slot_start(slot),
-            as_params: rule.slot_starts_as_params(slot),
-            ..Start::default()
-        };
+        let mut starts = [Start::default(); MOST_SLOTS];
+        for (slot, start) in starts[..R::SLOTS.len()].iter_mut().enumerate() {
+            *start = Start {
+                dtype: rule.slot_dtype(slot),
+                value: rule.slot_start(slot),
+                as_params: rule.slot_starts_as_params(slot),
+                ..Start::default()
+            };
+        }
         let memory = Steps { count: Count::default(), updates: at.updates() };
-        Ok(PartState { memory, arrays: Arrays::new(R::SLOTS, at, &start)? })
+        Ok(PartState { memory, arrays: Arrays::new(R::SLOTS, at, &starts)? })
     }
 
     fn begin(rule: &R, state: &mut PartState<Steps>, at: &StepContext<'_>) -> RuleRun<R> {

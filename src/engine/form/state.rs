@@ -3,8 +3,11 @@
 use core::ops::{Deref, DerefMut};
 
 use super::super::{InitContext, Slot, SlotList};
+use super::Part;
+use crate::arguments::Argument;
 use crate::element::DType;
 use crate::error::Result;
+use crate::recipe::Recipe;
 use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkMut};
 use crate::tree::LeafSpec;
 
@@ -17,7 +20,7 @@ pub struct Arrays {
 }
 
 /// How a state array starts.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Start {
     /// The type asked for, if one was.
     pub(super) dtype: Option<DType>,
@@ -27,10 +30,25 @@ pub(super) struct Start {
     pub(super) as_params: bool,
 }
 
+/// The type that an argument of a part asks of a state array: `mu_dtype` of `mu`, `accumulator_dtype` of any.
+pub(super) fn asked_dtype<P: Part>(part: &P, slot: Slot) -> Option<DType> {
+    let mut asked = None;
+    part.clone().own_arguments(&mut |argument, value| asked = asked.or_else(|| dtype_of(slot, argument, value)));
+    asked
+}
+
+fn dtype_of(slot: Slot, argument: &str, value: Argument<'_>) -> Option<DType> {
+    let array = argument.strip_suffix("_dtype")?;
+    match value.setting().to_recipe() {
+        Recipe::Text(name) if array == slot.name() || array == "accumulator" => DType::named(&name),
+        _ => None,
+    }
+}
+
 impl Arrays {
-    pub(super) fn new(slots: &'static [Slot], at: &InitContext<'_>, start: &dyn Fn(usize) -> Start) -> Result<Arrays> {
-        let one = |slot| {
-            let Start { dtype, of_leaf, value, as_params } = start(slot);
+    pub(super) fn new(slots: &'static [Slot], at: &InitContext<'_>, starts: &[Start]) -> Result<Arrays> {
+        let one = |slot: usize| {
+            let Start { dtype, of_leaf, value, as_params } = starts[slot];
             if as_params {
                 return at.params_as_moments_of(dtype);
             }

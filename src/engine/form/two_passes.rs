@@ -1,11 +1,12 @@
 //! Two passes: take in, decide, give out.
 
+use super::super::kernel::MOST_SLOTS;
 use super::super::{
     InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, WholeTree, fused_tile,
 };
 use super::loops::{Access, MOST_SUMS, add_sums, on_slots, reads_any};
 use super::rule::{checked_slots, keeps_zeros};
-use super::state::{Arrays, Start};
+use super::state::{Arrays, Start, asked_dtype};
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::{DType, Real};
 use crate::error::Result;
@@ -126,10 +127,10 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     /// What the second pass needs to know of a leaf.
     type Second<C: Real>: Copy + Send + Sync;
 
-    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in.
+    /// The type of a state array, if one is asked for: by an argument called `mu_dtype`, say, of the array `mu`, by one
+    /// called `accumulator_dtype` of any. Else the type that the leaf's arithmetic is done in.
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        let _ = slot;
-        None
+        asked_dtype(self, Self::SLOTS[slot])
     }
 
     /// Whether a state array starts as a copy of the parameters instead of at zero.
@@ -210,12 +211,12 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     }
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State> {
-        let start = |slot| Start {
-            dtype: part.slot_dtype(slot),
-            as_params: part.slot_starts_as_params(slot),
-            ..Start::default()
-        };
-        Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &start)? })
+        let mut starts = [Start::default(); MOST_SLOTS];
+        for (slot, start) in starts[..P::SLOTS.len()].iter_mut().enumerate() {
+            *start =
+                Start { dtype: part.slot_dtype(slot), as_params: part.slot_starts_as_params(slot), ..Start::default() };
+        }
+        Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &starts)? })
     }
 
     fn begin(part: &P, state: &mut Self::State, at: &StepContext<'_>) -> P::Run {

@@ -70,7 +70,6 @@ pub fn momo() -> Momo {
 
 part! {
     /// See [`momo`](momo()).
-    #[derive(Clone, Debug, PartialEq)]
     pub Momo as "momo": TwoPass;
     hyperparams {
         /// The largest step size.

@@ -76,7 +76,6 @@ pub fn momo_adam() -> MomoAdam {
 
 part! {
     /// See [`momo_adam`](momo_adam()).
-    #[derive(Clone, Debug, PartialEq)]
     pub MomoAdam as "momo_adam": TwoPass;
     hyperparams {
         /// The largest step size.
@@ -152,7 +151,7 @@ impl TwoPasses for MomoAdam {
     fn begin(&self, memory: &mut MomoState, at: &StepContext<'_>) -> MomoAdamRun {
         let clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
         let count = clock.count;
-        let [b1, b2] = [&self.b1, &self.b2].map(|b| b.at(count));
+        let [b1, b2] = Hyperparam::all_at([&self.b1, &self.b2], count);
         MomoAdamRun {
             betas: [b1, b2],
             value: at.value().unwrap_or(f64::NAN),

@@ -64,7 +64,6 @@ pub fn dadapt_adamw() -> DadaptAdamw {
 
 part! {
     /// See [`dadapt_adamw`](dadapt_adamw()).
-    #[derive(Clone, Debug, PartialEq)]
     pub DadaptAdamw as "dadapt_adamw": TwoPass;
     hyperparams {
         /// What the estimate is multiplied by.

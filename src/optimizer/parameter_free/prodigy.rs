@@ -66,7 +66,6 @@ pub fn prodigy() -> Prodigy {
 
 part! {
     /// See [`prodigy`](prodigy()).
-    #[derive(Clone, Debug, PartialEq)]
     pub Prodigy as "prodigy": TwoPass;
     hyperparams {
         /// What the estimate is multiplied by.
@@ -213,7 +212,7 @@ impl TwoPasses for Prodigy {
     }
 
     fn second<C: Real>(&self, memory: &ProdigyState, run: &ProdigyRun, leaf: usize) -> [C; 3] {
-        let [eps, decay] = [&self.eps, &self.weight_decay].map(|h| h.at(run.clock.count));
+        let [eps, decay] = Hyperparam::all_at([&self.eps, &self.weight_decay], run.clock.count);
         let rate = run.uncorrected * unbias(run.clock.of_leaf(&memory.updates, leaf), self.betas);
         [rate, run.estimates[1] * eps, rate * decay].map(C::of)
     }

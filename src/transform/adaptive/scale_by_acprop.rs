@@ -51,7 +51,6 @@ pub fn scale_by_acprop() -> ScaleByAcprop {
 
 part! {
     /// See [`scale_by_acprop`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByAcprop as "scale_by_acprop": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
@@ -83,7 +82,7 @@ impl Rule for ScaleByAcprop {
     type Scalars<C: Real> = AcpropScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> AcpropScalars<C> {
-        let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));
+        let [b1, b2, eps, eps_root] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.eps_root], clock.count);
         let (of_nu, start) = match clock.updates {
             0 => (0.0, 1.0),
             updates => (1.0 / Clock { updates: updates - 1, ..clock }.bias_correction(b2), 0.0),

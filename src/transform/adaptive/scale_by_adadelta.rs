@@ -44,7 +44,6 @@ pub fn scale_by_adadelta() -> ScaleByAdadelta {
 
 part! {
     /// See [`scale_by_adadelta`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByAdadelta as "scale_by_adadelta": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of both means.

@@ -51,7 +51,6 @@ pub fn scale_by_adam() -> ScaleByAdam {
 
 part! {
     /// See [`scale_by_adam`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByAdam as "scale_by_adam": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
@@ -92,12 +91,8 @@ impl Rule for ScaleByAdam {
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdamScalars<C>;
 
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        [self.mu_dtype, self.nu_dtype][slot]
-    }
-
     fn scalars<C: Real>(&self, clock: Clock) -> AdamScalars<C> {
-        let [b1, b2] = [&self.b1, &self.b2].map(|b| b.at(clock.count));
+        let [b1, b2] = Hyperparam::all_at([&self.b1, &self.b2], clock.count);
         let (of_mean, of_update) = first_moment(clock, b1, self.nesterov);
         AdamScalars {
             mean1: Mean::of(b1),

@@ -49,7 +49,6 @@ pub fn scale_by_adamax() -> ScaleByAdamax {
 
 part! {
     /// See [`scale_by_adamax`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByAdamax as "scale_by_adamax": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
@@ -76,7 +75,7 @@ impl Rule for ScaleByAdamax {
     type Scalars<C: Real> = AdamaxScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> AdamaxScalars<C> {
-        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));
+        let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], clock.count);
         AdamaxScalars {
             mean: Mean::of(b1),
             unbias: C::of(1.0 / clock.bias_correction(b1)),

@@ -55,7 +55,6 @@ pub fn scale_by_adan() -> ScaleByAdan {
 
 part! {
     /// See [`scale_by_adan`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByAdan as "scale_by_adan": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
@@ -93,7 +92,7 @@ impl Rule for ScaleByAdan {
     type Scalars<C: Real> = AdanScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> AdanScalars<C> {
-        let [b1, b2, b3] = [&self.b1, &self.b2, &self.b3].map(|h| h.at(clock.count));
+        let [b1, b2, b3] = Hyperparam::all_at([&self.b1, &self.b2, &self.b3], clock.count);
         AdanScalars {
             first: clock.updates == 0,
             of_updates: Mean::of(b1),

@@ -51,7 +51,6 @@ pub fn scale_by_ademamix() -> ScaleByAdemamix {
 
 part! {
     /// See [`scale_by_ademamix`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByAdemamix as "scale_by_ademamix": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the fast mean.
@@ -96,7 +95,7 @@ impl Rule for ScaleByAdemamix {
     }
 
     fn scalars<C: Real>(&self, clock: Clock) -> AdemamixScalars<C> {
-        let [b1, b2, b3] = [&self.b1, &self.b2, &self.b3].map(|h| h.at(clock.count));
+        let [b1, b2, b3] = Hyperparam::all_at([&self.b1, &self.b2, &self.b3], clock.count);
         AdemamixScalars {
             fast: Mean::of(b1),
             slow: Mean::of(b3),

@@ -57,7 +57,6 @@ pub fn scale_by_adopt() -> ScaleByAdopt {
 
 part! {
     /// See [`scale_by_adopt`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByAdopt as "scale_by_adopt": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
@@ -161,13 +160,9 @@ impl Rule for ScaleByAdopt {
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = AdoptScalars<C>;
 
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        self.mu_dtype.filter(|_| slot == 0)
-    }
-
     fn scalars<C: Real>(&self, clock: Clock) -> AdoptScalars<C> {
         let first = clock.updates == 0;
-        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));
+        let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], clock.count);
         let limit = match self.use_clipping {
             // Nothing is taken at the first step; limited, so that no zero is multiplied with an infinity.
             _ if first => 0.0,

@@ -53,7 +53,6 @@ pub fn scale_by_amsgrad() -> ScaleByAmsgrad {
 
 part! {
     /// See [`scale_by_amsgrad`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByAmsgrad as "scale_by_amsgrad": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
@@ -91,12 +90,8 @@ impl Rule for ScaleByAmsgrad {
     type Slots<C: Real> = [C; 3];
     type Scalars<C: Real> = AmsgradScalars<C>;
 
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        self.mu_dtype.filter(|_| slot == 0)
-    }
-
     fn scalars<C: Real>(&self, clock: Clock) -> AmsgradScalars<C> {
-        let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));
+        let [b1, b2, eps, eps_root] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.eps_root], clock.count);
         AmsgradScalars {
             mean1: Mean::of(b1),
             mean2: Mean::of(b2),

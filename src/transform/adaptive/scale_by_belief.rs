@@ -48,7 +48,6 @@ pub fn scale_by_belief() -> ScaleByBelief {
 
 part! {
     /// See [`scale_by_belief`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByBelief as "scale_by_belief": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean.
@@ -84,7 +83,7 @@ impl Rule for ScaleByBelief {
     type Scalars<C: Real> = BeliefScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> BeliefScalars<C> {
-        let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));
+        let [b1, b2, eps, eps_root] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.eps_root], clock.count);
         let (of_mean, of_update) = first_moment(clock, b1, self.nesterov);
         BeliefScalars {
             mean1: Mean::of(b1),

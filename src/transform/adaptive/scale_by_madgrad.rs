@@ -55,7 +55,6 @@ pub fn scale_by_madgrad(learning_rate: impl IntoHyperparam) -> ScaleByMadgrad {
 
 part! {
     /// See [`scale_by_madgrad`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByMadgrad as "scale_by_madgrad": OneElement;
     required {
         /// How much a gradient counts.
@@ -95,7 +94,7 @@ impl Rule for ScaleByMadgrad {
     }
 
     fn scalars<C: Real>(&self, clock: Clock) -> MadgradScalars<C> {
-        let [rate, momentum, eps] = [&self.learning_rate, &self.momentum, &self.eps].map(|h| h.at(clock.count));
+        let [rate, momentum, eps] = Hyperparam::all_at([&self.learning_rate, &self.momentum, &self.eps], clock.count);
         MadgradScalars { lambda: C::of((rate + eps) * clock.t().sqrt()), take: C::of(1.0 - momentum), eps: C::of(eps) }
     }
 

@@ -55,7 +55,6 @@ pub fn scale_by_radam() -> ScaleByRadam {
 
 part! {
     /// See [`scale_by_radam`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByRadam as "scale_by_radam": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
@@ -95,7 +94,7 @@ impl Rule for ScaleByRadam {
     type Scalars<C: Real> = RadamScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> RadamScalars<C> {
-        let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));
+        let [b1, b2, eps, eps_root] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.eps_root], clock.count);
         let (of_mean, of_update) = first_moment(clock, b1, self.nesterov);
         let unbias2 = 1.0 / clock.bias_correction(b2);
         let most = 2.0 / (1.0 - b2) - 1.0;

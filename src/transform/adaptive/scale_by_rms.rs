@@ -49,7 +49,6 @@ pub fn scale_by_rms() -> ScaleByRms {
 
 part! {
     /// See [`scale_by_rms`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByRms as "scale_by_rms": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the mean of squares.

@@ -46,7 +46,6 @@ pub fn scale_by_rss() -> ScaleByRss {
 
 part! {
     /// See [`scale_by_rss`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByRss as "scale_by_rss": OneElement, OWN_SIZE;
     hyperparams {
         /// What the sum starts from.

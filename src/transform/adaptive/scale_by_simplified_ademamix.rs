@@ -53,7 +53,6 @@ pub fn scale_by_simplified_ademamix() -> ScaleBySimplifiedAdemamix {
 
 part! {
     /// See [`scale_by_simplified_ademamix`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleBySimplifiedAdemamix as "scale_by_simplified_ademamix": OneElement, OWN_SIZE;
     hyperparams {
         /// How much of the sum is kept from one step to the next; the sum grows without bound from 1 on.

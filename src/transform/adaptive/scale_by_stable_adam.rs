@@ -58,7 +58,6 @@ pub fn scale_by_stable_adam() -> ScaleByStableAdam {
 
 part! {
     /// See [`scale_by_stable_adam`].
-    #[derive(Clone, Debug)]
     pub ScaleByStableAdam as "scale_by_stable_adam": TwoPass;
     hyperparams {
         /// Decay of the first moment.
@@ -142,10 +141,6 @@ impl TwoPasses for ScaleByStableAdam {
     type First<C: Real> = StableAdamScalars<C>;
     type Second<C: Real> = C;
 
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        [self.mu_dtype, self.nu_dtype][slot]
-    }
-
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByStableAdamState> {
         Ok(ScaleByStableAdamState {
             count: Count::default(),
@@ -158,7 +153,7 @@ impl TwoPasses for ScaleByStableAdam {
     fn begin(&self, memory: &mut ScaleByStableAdamState, at: &StepContext<'_>) -> StableAdamRun {
         let clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
         let [b1, b2, eps, weight_decay] =
-            [&self.b1, &self.b2, &self.eps, &self.weight_decay].map(|h| h.at(clock.count));
+            Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.weight_decay], clock.count);
         StableAdamRun { clock, betas: [b1, b2], eps, weight_decay }
     }
 

@@ -51,7 +51,6 @@ pub fn scale_by_stddev() -> ScaleByStddev {
 
 part! {
     /// See [`scale_by_stddev`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByStddev as "scale_by_stddev": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of both means.

@@ -53,7 +53,6 @@ pub fn scale_by_yogi() -> ScaleByYogi {
 
 part! {
     /// See [`scale_by_yogi`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByYogi as "scale_by_yogi": OneElement, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
@@ -90,7 +89,7 @@ impl Rule for ScaleByYogi {
     }
 
     fn scalars<C: Real>(&self, clock: Clock) -> YogiScalars<C> {
-        let [b1, b2, eps, eps_root] = [&self.b1, &self.b2, &self.eps, &self.eps_root].map(|h| h.at(clock.count));
+        let [b1, b2, eps, eps_root] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.eps_root], clock.count);
         YogiScalars {
             mean1: Mean::of(b1),
             step2: C::of(1.0 - b2),

@@ -61,7 +61,6 @@ pub fn hutchinson_estimator_diag_hessian(random_seed: u64) -> HutchinsonEstimato
 
 part! {
     /// See [`hutchinson_estimator_diag_hessian`].
-    #[derive(Clone, Debug, PartialEq)]
     pub HutchinsonEstimatorDiagHessian as "hutchinson_estimator_diag_hessian": Whole;
     given {
         /// Chooses the signs.

@@ -66,7 +66,6 @@ pub fn scale_by_lbfgs() -> ScaleByLbfgs {
 
 part! {
     /// See [`scale_by_lbfgs`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByLbfgs as "scale_by_lbfgs": Whole, ALONG;
     options {
         /// Whether the estimate starts from a scaled identity, `γ` above, or from the identity.

@@ -162,10 +162,6 @@ impl<H: Stage> Weighing for ScaleBySophia<H> {
     type First<C: Real> = SophiaScalars<C>;
     type Second<C: Real> = ();
 
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        [self.mu_dtype, None][slot]
-    }
-
     fn is_rare(&self, memory: &SophiaMemory) -> bool {
         self.is_due(memory)
     }

@@ -42,7 +42,6 @@ pub fn add_decayed_weights(weight_decay: impl IntoHyperparam) -> AddDecayedWeigh
 
 part! {
     /// See [`add_decayed_weights`].
-    #[derive(Clone, Debug, PartialEq)]
     pub AddDecayedWeights as "add_decayed_weights": OneElement;
     required {
         /// The multiple.

@@ -50,7 +50,7 @@ pub fn apply_every(k: u64) -> ApplyEvery {
 
 part! {
     /// See [`apply_every`].
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Eq)]
     pub ApplyEvery as "apply_every": OneElement, ALONG;
     integers {
         /// How many steps there are to a sum.

@@ -40,7 +40,6 @@ pub fn clip(max_delta: impl IntoHyperparam) -> Clip {
 
 part! {
     /// See [`clip`](clip()).
-    #[derive(Clone, Debug, PartialEq)]
     pub Clip as "clip": OneElement, LIMITS;
     required {
         /// The largest absolute value.

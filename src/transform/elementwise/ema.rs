@@ -47,7 +47,6 @@ pub fn ema(decay: impl IntoHyperparam) -> Ema {
 
 part! {
     /// See [`ema`](ema()).
-    #[derive(Clone, Debug, PartialEq)]
     pub Ema as "ema": OneElement, ALONG;
     required {
         /// How much of the mean is kept from one step to the next.
@@ -73,10 +72,6 @@ impl Rule for Ema {
     const SLOTS: &'static [Slot] = &[Slot::signed("ema")];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = EmaScalars<C>;
-
-    fn slot_dtype(&self, _: usize) -> Option<DType> {
-        self.accumulator_dtype
-    }
 
     fn scalars<C: Real>(&self, clock: Clock) -> EmaScalars<C> {
         let decay = self.decay.at(clock.count);

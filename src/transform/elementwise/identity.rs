@@ -36,7 +36,7 @@ pub fn identity() -> Identity {
 
 part! {
     /// See [`identity`].
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Copy, Default, Eq)]
     pub Identity as "identity": OneElement, ALONG;
 }
 

@@ -64,7 +64,6 @@ pub fn kahan_summation() -> KahanSummation {
 
 part! {
     /// See [`kahan_summation`].
-    #[derive(Clone, Debug, PartialEq)]
     pub KahanSummation as "kahan_summation": OneElementWithMemory, ALONG;
 }
 

@@ -45,7 +45,6 @@ pub fn reduce_variance() -> ReduceVariance {
 
 part! {
     /// See [`reduce_variance`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ReduceVariance as "reduce_variance": OneElement, ALONG;
     hyperparams {
         /// How much of the difference is made up for; 1 is all of it.
@@ -61,7 +60,7 @@ impl Rule for ReduceVariance {
     type Scalars<C: Real> = C;
 
     fn scalars<C: Real>(&self, clock: Clock) -> C {
-        let [gamma, b1] = [&self.gamma, &self.b1].map(|h| h.at(clock.count));
+        let [gamma, b1] = Hyperparam::all_at([&self.gamma, &self.b1], clock.count);
         C::of(if clock.updates == 0 { 0.0 } else { gamma * b1 / (1.0 - b1) })
     }
 

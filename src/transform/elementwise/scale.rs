@@ -39,7 +39,6 @@ pub fn scale(step_size: impl IntoHyperparam) -> Scale {
 
 part! {
     /// See [`scale`].
-    #[derive(Clone, Debug, PartialEq)]
     pub Scale as "scale": OneElement;
     required {
         /// The factor.

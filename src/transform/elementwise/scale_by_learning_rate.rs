@@ -41,7 +41,6 @@ pub fn scale_by_learning_rate(learning_rate: impl IntoHyperparam) -> ScaleByLear
 
 part! {
     /// See [`scale_by_learning_rate`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByLearningRate as "scale_by_learning_rate": OneElement;
     required {
         /// The learning rate.

@@ -45,7 +45,6 @@ pub fn scale_by_optimistic_gradient() -> ScaleByOptimisticGradient {
 
 part! {
     /// See [`scale_by_optimistic_gradient`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByOptimisticGradient as "scale_by_optimistic_gradient": OneElement, ALONG;
     hyperparams {
         /// How much of the update there is.
@@ -69,7 +68,7 @@ impl Rule for ScaleByOptimisticGradient {
     type Scalars<C: Real> = OptimisticScalars<C>;
 
     fn scalars<C: Real>(&self, clock: Clock) -> OptimisticScalars<C> {
-        let [alpha, beta] = [&self.alpha, &self.beta].map(|h| h.at(clock.count));
+        let [alpha, beta] = Hyperparam::all_at([&self.alpha, &self.beta], clock.count);
         OptimisticScalars { first: clock.updates == 0, of_update: C::of(alpha + beta), of_before: C::of(beta) }
     }
 

@@ -46,7 +46,6 @@ pub fn scale_by_schedule(step_size_fn: impl Into<Schedule>) -> ScaleBySchedule {
 
 part! {
     /// See [`scale_by_schedule`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleBySchedule as "scale_by_schedule": OneElement;
     given {
         /// The factor at each step count; the first step has count 0.

@@ -36,7 +36,7 @@ pub fn set_to_zero() -> SetToZero {
 
 part! {
     /// See [`set_to_zero`].
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Copy, Default, Eq)]
     pub SetToZero as "set_to_zero": OneElementWithMemory, ZERO;
 }
 

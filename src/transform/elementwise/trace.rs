@@ -47,7 +47,6 @@ pub fn trace(decay: impl IntoHyperparam) -> Trace {
 
 part! {
     /// See [`trace`](trace()).
-    #[derive(Clone, Debug, PartialEq)]
     pub Trace as "trace": OneElement, ALONG;
     required {
         /// How much of the sum is kept from one step to the next; the sum grows without bound from 1 on.
@@ -65,10 +64,6 @@ impl Rule for Trace {
     const SLOTS: &'static [Slot] = &[Slot::signed("trace")];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = (C, bool);
-
-    fn slot_dtype(&self, _: usize) -> Option<DType> {
-        self.accumulator_dtype
-    }
 
     fn scalars<C: Real>(&self, clock: Clock) -> (C, bool) {
         (C::of(self.decay.at(clock.count)), self.nesterov)

@@ -38,7 +38,7 @@ pub fn zero_nans() -> ZeroNans {
 
 part! {
     /// See [`zero_nans`].
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Copy, Default, Eq)]
     pub ZeroNans as "zero_nans": OneElementWithMemory, ALONG;
 }
 

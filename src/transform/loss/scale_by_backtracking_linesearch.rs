@@ -67,7 +67,6 @@ pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleB
 
 part! {
     /// See [`scale_by_backtracking_linesearch`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole, ALONG;
     given {
         /// How often the step is made shorter at most.

@@ -55,7 +55,6 @@ pub fn scale_by_polyak() -> ScaleByPolyak {
 
 part! {
     /// See [`scale_by_polyak`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByPolyak as "scale_by_polyak": TwoPass, ALONG;
     hyperparams {
         /// The least value that the loss can have, or a guess at it.

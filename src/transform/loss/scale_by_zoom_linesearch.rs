@@ -76,7 +76,6 @@ pub fn scale_by_zoom_linesearch(max_linesearch_steps: usize) -> ScaleByZoomLines
 
 part! {
     /// See [`scale_by_zoom_linesearch`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole, ALONG;
     given {
         /// How many points are tried at most.

@@ -65,7 +65,6 @@ pub fn scale_by_factored_rms() -> ScaleByFactoredRms {
 
 part! {
     /// See [`scale_by_factored_rms`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByFactoredRms as "scale_by_factored_rms": Whole, OWN_SIZE;
     hyperparams {
         /// How fast the mean becomes long.
@@ -144,7 +143,7 @@ impl WholeTreeTransformation for ScaleByFactoredRms {
 
     fn transform(&self, state: &mut ScaleByFactoredRmsState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let clock = Clock::begin(&mut state.count, &mut state.updates, at);
-        let [decay_rate, epsilon] = [&self.decay_rate, &self.epsilon].map(|h| h.at(clock.count));
+        let [decay_rate, epsilon] = Hyperparam::all_at([&self.decay_rate, &self.epsilon], clock.count);
         tree.visit(&mut Scale { rule: self, state, clock, decay_rate, epsilon });
     }
 }

@@ -56,7 +56,6 @@ pub fn scale_by_rowwise_rss() -> ScaleByRowwiseRss {
 
 part! {
     /// See [`scale_by_rowwise_rss`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByRowwiseRss as "scale_by_rowwise_rss": Whole, OWN_SIZE;
     hyperparams {
         /// What the sums start from.

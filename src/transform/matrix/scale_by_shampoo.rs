@@ -67,7 +67,6 @@ pub fn scale_by_shampoo() -> ScaleByShampoo {
 
 part! {
     /// See [`scale_by_shampoo`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByShampoo as "scale_by_shampoo": Whole, OWN_SIZE;
     hyperparams {
         /// Decay of the factors; 1 is no decay.
@@ -139,7 +138,7 @@ impl WholeTreeTransformation for ScaleByShampoo {
 
     fn transform(&self, state: &mut ScaleByShampooState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let clock = Clock::begin(&mut state.count, &mut state.updates, at);
-        let [b2, eps] = [&self.b2, &self.eps].map(|h| h.at(clock.count));
+        let [b2, eps] = Hyperparam::all_at([&self.b2, &self.eps], clock.count);
         let take = if b2 < 1.0 { 1.0 - b2 } else { 1.0 };
         tree.visit(&mut Precondition { state, clock, every: self.precondition_frequency, keep: b2, take, eps });
     }

@@ -46,7 +46,6 @@ pub fn scale_by_shape() -> ScaleByShape {
 
 part! {
     /// See [`scale_by_shape`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByShape as "scale_by_shape": OneElementWithMemory, ALONG;
     options {
         /// Which axes of a leaf are the rows and columns of its matrices; if none are said, those of a leaf with two

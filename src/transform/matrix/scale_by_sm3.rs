@@ -60,7 +60,6 @@ pub fn scale_by_sm3() -> ScaleBySm3 {
 
 part! {
     /// See [`scale_by_sm3`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleBySm3 as "scale_by_sm3": Whole, OWN_SIZE;
     hyperparams {
         /// Decay of the mean of what is emitted.
@@ -114,7 +113,7 @@ impl WholeTreeTransformation for ScaleBySm3 {
     }
 
     fn transform(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(state.count.get()));
+        let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], state.count.get());
         state.count.increment();
         tree.visit(&mut Sm3 { state, b1, b2, eps });
     }

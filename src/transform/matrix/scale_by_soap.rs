@@ -73,7 +73,6 @@ pub fn scale_by_soap() -> ScaleBySoap {
 
 part! {
     /// See [`scale_by_soap`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleBySoap as "scale_by_soap": Whole, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
@@ -151,7 +150,7 @@ impl WholeTreeTransformation for ScaleBySoap {
 
     fn transform(&self, state: &mut ScaleBySoapState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let clock = Clock::begin(&mut state.count, &mut state.updates, at);
-        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));
+        let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], clock.count);
         let shampoo = self.shampoo_beta.unwrap_or(b2);
         tree.visit(&mut Scale { state, clock, every: self.precondition_frequency, b1, b2, eps, shampoo });
     }

@@ -56,7 +56,6 @@ pub fn add_noise(eta: impl IntoHyperparam, gamma: impl IntoHyperparam, seed: u64
 
 part! {
     /// See [`add_noise`].
-    #[derive(Clone, Debug, PartialEq)]
     pub AddNoise as "add_noise": OneElementWithMemory, ALONG;
     required {
         /// The variance at the first step.

@@ -70,7 +70,6 @@ pub fn stochastic_rounding(seed: u64) -> StochasticRounding {
 
 part! {
     /// See [`stochastic_rounding`].
-    #[derive(Clone, Debug, PartialEq)]
     pub StochasticRounding as "stochastic_rounding": OneElementWithMemory, ALONG;
     given {
         /// Chooses the random numbers.

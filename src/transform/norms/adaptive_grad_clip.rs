@@ -66,7 +66,6 @@ pub fn adaptive_grad_clip(clipping: impl IntoHyperparam) -> AdaptiveGradClip {
 
 part! {
     /// See [`adaptive_grad_clip`].
-    #[derive(Clone, Debug, PartialEq)]
     pub AdaptiveGradClip as "adaptive_grad_clip": Whole, LIMITS;
     required {
         /// The largest ratio of norms.
@@ -137,7 +136,7 @@ impl WholeTreeTransformation for AdaptiveGradClip {
     }
 
     fn transform(&self, state: &mut AdaptiveGradClipState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let [clipping, eps] = [&self.clipping, &self.eps].map(|h| h.at(state.count.get()));
+        let [clipping, eps] = Hyperparam::all_at([&self.clipping, &self.eps], state.count.get());
         state.count.increment();
         tree.visit(&mut ClipUnits { state, clipping, eps });
     }

@@ -46,7 +46,7 @@ pub fn centralize() -> Centralize {
 
 part! {
     /// See [`centralize`].
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Copy, Eq)]
     pub Centralize as "centralize": Whole, ALONG;
 }
 

@@ -47,7 +47,6 @@ pub fn clip_by_block_norm(max_norm: impl IntoHyperparam) -> ClipByBlockNorm {
 
 part! {
     /// See [`clip_by_block_norm`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ClipByBlockNorm as "clip_by_block_norm": TwoPass, LIMITS;
     required {
         /// The largest norm of a leaf.

@@ -49,7 +49,6 @@ pub fn clip_by_block_rms(threshold: impl IntoHyperparam) -> ClipByBlockRms {
 
 part! {
     /// See [`clip_by_block_rms`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ClipByBlockRms as "clip_by_block_rms": TwoPass, ALONG;
     required {
         /// The largest root mean square.

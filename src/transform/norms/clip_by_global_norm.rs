@@ -52,7 +52,6 @@ pub fn clip_by_global_norm(max_norm: impl IntoHyperparam) -> ClipByGlobalNorm {
 
 part! {
     /// See [`clip_by_global_norm`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ClipByGlobalNorm as "clip_by_global_norm": TwoPass, LIMITS;
     required {
         /// The largest norm.

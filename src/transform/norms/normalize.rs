@@ -38,7 +38,7 @@ pub fn normalize() -> Normalize {
 
 part! {
     /// See [`normalize`].
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Copy, Eq)]
     pub Normalize as "normalize": TwoPass, OWN_SIZE;
 }
 

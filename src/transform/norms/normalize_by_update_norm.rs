@@ -40,7 +40,6 @@ pub fn normalize_by_update_norm() -> NormalizeByUpdateNorm {
 
 part! {
     /// See [`normalize_by_update_norm`].
-    #[derive(Clone, Debug, PartialEq)]
     pub NormalizeByUpdateNorm as "normalize_by_update_norm": TwoPass, ALONG;
     hyperparams {
         /// The norm that updates get.
@@ -57,7 +56,7 @@ impl Rescale for NormalizeByUpdateNorm {
     type Scalars = [f64; 2];
 
     fn scalars(&self, count: u64, _: Option<f64>) -> [f64; 2] {
-        [&self.scale_factor, &self.eps].map(|h| h.at(count))
+        Hyperparam::all_at([&self.scale_factor, &self.eps], count)
     }
 
     fn factor([scale_factor, eps]: [f64; 2], [squares]: [f64; 1], _: usize) -> f64 {

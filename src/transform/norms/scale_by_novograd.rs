@@ -54,7 +54,6 @@ pub fn scale_by_novograd() -> ScaleByNovograd {
 
 part! {
     /// See [`scale_by_novograd`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByNovograd as "scale_by_novograd": TwoPass;
     hyperparams {
         /// How much of the sum is kept.
@@ -118,10 +117,6 @@ impl TwoPasses for ScaleByNovograd {
     /// What of the sum is kept, what gradients are multiplied by, and the decay of the weights.
     type Second<C: Real> = [C; 3];
 
-    fn slot_dtype(&self, _: usize) -> Option<DType> {
-        self.mu_dtype
-    }
-
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByNovogradState> {
         Ok(ScaleByNovogradState {
             count: Count::default(),
@@ -133,7 +128,7 @@ impl TwoPasses for ScaleByNovograd {
     fn begin(&self, memory: &mut ScaleByNovogradState, at: &StepContext<'_>) -> NovogradRun {
         let clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
         let [b1, b2, eps, eps_root, weight_decay] =
-            [&self.b1, &self.b2, &self.eps, &self.eps_root, &self.weight_decay].map(|h| h.at(clock.count));
+            Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.eps_root, &self.weight_decay], clock.count);
         NovogradRun { clock, b1, b2, eps, eps_root, weight_decay }
     }
 

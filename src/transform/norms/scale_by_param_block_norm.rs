@@ -41,7 +41,6 @@ pub fn scale_by_param_block_norm() -> ScaleByParamBlockNorm {
 
 part! {
     /// See [`scale_by_param_block_norm`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByParamBlockNorm as "scale_by_param_block_norm": TwoPass, ALONG;
     hyperparams {
         /// The least factor.

@@ -43,7 +43,6 @@ pub fn scale_by_param_block_rms() -> ScaleByParamBlockRms {
 
 part! {
     /// See [`scale_by_param_block_rms`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByParamBlockRms as "scale_by_param_block_rms": TwoPass, ALONG;
     hyperparams {
         /// The least factor.

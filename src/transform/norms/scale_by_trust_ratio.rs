@@ -52,7 +52,6 @@ pub fn scale_by_trust_ratio() -> ScaleByTrustRatio {
 
 part! {
     /// See [`scale_by_trust_ratio`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByTrustRatio as "scale_by_trust_ratio": TwoPass, ALONG;
     hyperparams {
         /// What smaller norms are taken to be.
@@ -71,7 +70,7 @@ impl Rescale for ScaleByTrustRatio {
     type Scalars = [f64; 3];
 
     fn scalars(&self, count: u64, _: Option<f64>) -> [f64; 3] {
-        [&self.min_norm, &self.trust_coefficient, &self.eps].map(|h| h.at(count))
+        Hyperparam::all_at([&self.min_norm, &self.trust_coefficient, &self.eps], count)
     }
 
     fn factor([min_norm, trust_coefficient, eps]: [f64; 3], squares: [f64; 2], _: usize) -> f64 {

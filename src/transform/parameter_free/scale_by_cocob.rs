@@ -52,7 +52,6 @@ pub fn scale_by_cocob() -> ScaleByCocob {
 
 part! {
     /// See [`scale_by_cocob`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByCocob as "scale_by_cocob": OneElement, STEP;
     hyperparams {
         /// How small first bets are.

@@ -51,7 +51,6 @@ pub fn scale_by_distance_over_gradients() -> ScaleByDistanceOverGradients {
 
 part! {
     /// See [`scale_by_distance_over_gradients`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass, ALONG;
     hyperparams {
         /// The first distance, for each unit of the parameters' norm plus 1. It is read once, in `init`.
@@ -103,7 +102,7 @@ impl TwoPasses for ScaleByDistanceOverGradients {
     fn begin(&self, memory: &mut ScaleByDistanceOverGradientsState, _: &StepContext<'_>) -> [f64; 2] {
         let count = memory.count.get();
         memory.count.increment();
-        [&self.eps, &self.global_scale].map(|h| h.at(count))
+        Hyperparam::all_at([&self.eps, &self.global_scale], count)
     }
 
     fn decide(&self, memory: &mut ScaleByDistanceOverGradientsState, _: &mut [f64; 2], sums: Sums<'_>) {

@@ -51,7 +51,6 @@ pub fn scale_by_dog(init_step: InitStep) -> ScaleByDog {
 
 part! {
     /// See [`scale_by_dog`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByDog as "scale_by_dog": TwoPass, ALONG;
     given {
         /// How large the first step is.

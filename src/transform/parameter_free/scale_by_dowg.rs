@@ -49,7 +49,6 @@ pub fn scale_by_dowg() -> ScaleByDowg {
 
 part! {
     /// See [`scale_by_dowg`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByDowg as "scale_by_dowg": TwoPass, ALONG;
     hyperparams {
         /// Added to the root.

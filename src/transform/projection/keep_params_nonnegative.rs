@@ -38,7 +38,7 @@ pub fn keep_params_nonnegative() -> KeepParamsNonnegative {
 
 part! {
     /// See [`keep_params_nonnegative`].
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Copy, Default, Eq)]
     pub KeepParamsNonnegative as "keep_params_nonnegative": OneElement;
 }
 

@@ -45,7 +45,6 @@ pub fn scale_by_lion() -> ScaleByLion {
 
 part! {
     /// See [`scale_by_lion`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByLion as "scale_by_lion": OneElementWithMemory, OWN_SIZE;
     hyperparams {
         /// The mean's share in the mix.
@@ -119,16 +118,12 @@ impl RuleWithMemory for ScaleByLion {
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = LionScalars<C>;
 
-    fn slot_dtype(&self, _: usize) -> Option<DType> {
-        self.mu_dtype
-    }
-
     fn start(&self, _: &InitContext<'_>) -> Result<ScaleByLionState> {
         Ok(ScaleByLionState::default())
     }
 
     fn begin(&self, memory: &mut ScaleByLionState, _: &StepContext<'_>) {
-        let [b1, b2, smooth_beta] = [&self.b1, &self.b2, &self.smooth_beta].map(|h| h.at(memory.count.get()));
+        let [b1, b2, smooth_beta] = Hyperparam::all_at([&self.b1, &self.b2, &self.smooth_beta], memory.count.get());
         memory.count.increment();
         let linear_below = if self.mode == LionMode::Refined { 1.0 } else { 0.0 };
         memory.now = LionScalars { keep1: b1, take1: 1.0 - b1, keep2: b2, take2: 1.0 - b2, linear_below, smooth_beta };

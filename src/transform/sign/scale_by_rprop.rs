@@ -63,7 +63,6 @@ pub fn scale_by_rprop(learning_rate: impl IntoHyperparam) -> ScaleByRprop {
 
 part! {
     /// See [`scale_by_rprop`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByRprop as "scale_by_rprop": OneElement, OWN_SIZE;
     required {
         /// The first step's size. It is read once, in `init`: of a schedule, the value at 0.

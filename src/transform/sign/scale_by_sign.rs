@@ -37,7 +37,7 @@ pub fn scale_by_sign() -> ScaleBySign {
 
 part! {
     /// See [`scale_by_sign`].
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Copy, Eq)]
     pub ScaleBySign as "scale_by_sign": OneElement, OWN_SIZE;
 }
 

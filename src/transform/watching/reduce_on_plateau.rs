@@ -62,7 +62,6 @@ pub fn reduce_on_plateau() -> ReduceOnPlateau {
 
 part! {
     /// See [`reduce_on_plateau`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory, ALONG;
     hyperparams {
         /// What the scale is multiplied by.

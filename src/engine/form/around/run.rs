@@ -4,6 +4,7 @@ use core::marker::PhantomData;
 
 use super::super::super::fused::with_slots;
 use super::super::super::isa::{Job, dispatch};
+use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::{
     Effect, InitContext, Outcome, Outline, Place, Shape, Slot, SlotList, Span, Stage, StepContext, Sums, TILE, Term,
     Tile, WholeTree, at_point, fits, fused_tile, sum_tile,
@@ -157,16 +158,19 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let inner = part.inner().init_state(at)?;
         let mut memory = P::Memory::default();
         part.start(&mut memory, at, &inner)?;
-        let start = |slot| Start {
-            dtype: O::slot_dtype(part, slot),
-            as_params: O::slot_starts_as_params(part, slot),
-            ..Start::default()
-        };
+        let mut starts = [Start::default(); MOST_SLOTS];
+        for (slot, start) in starts[..O::SLOTS.len()].iter_mut().enumerate() {
+            *start = Start {
+                dtype: O::slot_dtype(part, slot),
+                as_params: O::slot_starts_as_params(part, slot),
+                ..Start::default()
+            };
+        }
         let has_slots = |(leaf, on): (&LeafSpec, &bool)| *on && O::has_slots(part, leaf);
         let own: Vec<_> = at.structure.leaves().iter().zip(at.active).map(has_slots).collect();
-        let arrays = Arrays::new(O::SLOTS, &at.with_active(&own), &start)?;
+        let arrays = Arrays::new(O::SLOTS, &at.with_active(&own), &starts)?;
         let kept: &[_] = if keeps::<P, O>(part) { const { &[Slot::exact("gradient")] } } else { &[] };
-        let kept = Arrays::new(kept, at, &|_| Start::default())?;
+        let kept = Arrays::new(kept, at, &[Start::default()])?;
         Ok(WrapperState { memory, arrays, inner, active, name: P::STATE, kept })
     }
 

@@ -59,7 +59,6 @@ pub fn scale_by_adam_mini() -> ScaleByAdamMini {
 
 part! {
     /// See [`scale_by_adam_mini`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByAdamMini as "scale_by_adam_mini": Whole, OWN_SIZE;
     hyperparams {
         /// Decay of the first moment.
@@ -117,7 +116,7 @@ impl WholeTreeTransformation for ScaleByAdamMini {
 
     fn transform(&self, state: &mut ScaleByAdamMiniState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let clock = Clock::begin(&mut state.count, &mut state.updates, at);
-        let [b1, b2, eps] = [&self.b1, &self.b2, &self.eps].map(|h| h.at(clock.count));
+        let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], clock.count);
         tree.visit(&mut Scale { rule: self, state, clock, b1, b2, eps });
     }
 }

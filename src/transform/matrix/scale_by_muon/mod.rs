@@ -77,7 +77,6 @@ pub fn scale_by_muon() -> ScaleByMuon {
 
 part! {
     /// See [`scale_by_muon`].
-    #[derive(Clone, Debug, PartialEq)]
     pub ScaleByMuon as "scale_by_muon": Whole, OWN_SIZE;
     hyperparams {
         /// Decay of the running mean.
@@ -155,7 +154,7 @@ impl WholeTreeTransformation for ScaleByMuon {
 
     fn transform(&self, state: &mut ScaleByMuonState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let clock = Clock::begin(&mut state.count, &mut state.updates, at);
-        let [beta, eps] = [&self.beta, &self.eps].map(|h| h.at(clock.count));
+        let [beta, eps] = Hyperparam::all_at([&self.beta, &self.eps], clock.count);
         tree.visit(&mut Orthogonalize { rule: self, state, clock, beta, eps });
     }
 }
