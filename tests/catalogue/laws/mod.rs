@@ -28,6 +28,8 @@ mod rows;
 mod schemas;
 #[cfg(feature = "checkpoint")]
 mod sharded;
+#[cfg(all(feature = "checkpoint", feature = "config", feature = "half", feature = "rayon"))]
+mod sixteen_bits;
 mod step_and_update;
 mod thawing;
 mod zero_gradients;

@@ -20,9 +20,9 @@ fn coded(entry: &dyn Subject) -> [Quantized<Member>; 2] {
 }
 
 /// Whether so many threads with these instructions give the bits of one with the widest.
-fn same_on(
+pub(super) fn same_on(
     name: &str,
-    transformation: &Quantized<Member>,
+    transformation: &impl Registered,
     (threads, isa): (usize, Isa),
     Problem { params, grads, .. }: &Problem,
 ) {
@@ -52,28 +52,26 @@ fn state_in_8_bits_does_not_depend_on_threads_and_instruction_sets() {
     }
 }
 
-fn resumes(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
-    let name = entry.name();
-    for transformation in coded(entry) {
-        let straight = run(&transformation, params, grads);
-        let before = run(&transformation, params, &grads[..1]);
-        let mut bytes = Cursor::new(Vec::new());
-        Save::new(&transformation, &before.state).params(&before.params).to_writer(&mut bytes).unwrap();
-        let file = Checkpoint::from_bytes(bytes.into_inner()).unwrap();
-        let mut params = map(plan, params, |_, _| 0.5);
-        let mut state = file.load(&transformation, &mut params).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(same_bits(&*state, &*before.state), "{name}: the state that was loaded");
-        for grads in &grads[1..] {
-            transformation.step_given(&mut params, grads, &mut state).unwrap();
-        }
-        same_values(&straight.params, &params).unwrap_or_else(|at| panic!("{name}: {at}"));
-        assert!(same_bits(&*straight.state, &*state), "{name}: the states differ");
+/// Whether training that goes on from a file is training that was not interrupted.
+pub(super) fn resumes(name: &str, transformation: &impl Registered, Problem { plan, params, grads }: &Problem) {
+    let straight = run(transformation, params, grads);
+    let before = run(transformation, params, &grads[..1]);
+    let mut bytes = Cursor::new(Vec::new());
+    Save::new(transformation, &before.state).params(&before.params).to_writer(&mut bytes).unwrap();
+    let file = Checkpoint::from_bytes(bytes.into_inner()).unwrap();
+    let mut params = map(plan, params, |_, _| 0.5);
+    let mut state = file.load(transformation, &mut params).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(same_bits(&*state, &*before.state), "{name}: the state that was loaded");
+    for grads in &grads[1..] {
+        transformation.step_given(&mut params, grads, &mut state).unwrap();
     }
+    same_values(&straight.params, &params).unwrap_or_else(|at| panic!("{name}: {at}"));
+    assert!(same_bits(&*straight.state, &*state), "{name}: the states differ");
 }
 
 #[test]
 fn state_in_8_bits_is_resumed_to_the_bit() {
-    holds(resumes, 3);
+    holds(|entry, problem| coded(entry).iter().for_each(|coded| resumes(entry.name(), coded, problem)), 3);
 }
 
 /// The fields of which the codes say that they are not negative.
@@ -83,19 +81,22 @@ fn not_negative(schema: &Schema) -> Vec<String> {
     schema.entries.iter().filter(of_type).map(|entry| field(&entry.field)).collect()
 }
 
-fn keeps_schema_and_means(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
-    let name = entry.name();
+/// Whether steps and means keep the types of all that is in a state.
+pub(super) fn keeps_schema(name: &str, transformation: &impl Registered, Problem { params, grads, .. }: &Problem) {
     let options = AverageOptions { keys: KeyPolicy::First, ..AverageOptions::default() };
-    for transformation in coded(entry) {
-        let schema = transformation.init(params).unwrap().schema();
-        let after = run(&transformation, params, grads);
-        assert_eq!(after.state.schema(), schema, "{name}: a step keeps the schema");
-        let mean = average(&[(&*after.state, 1.0), (&*after.state, 3.0)], options).unwrap();
-        assert!(same_bits(&mean, &*after.state), "{name}: a mean of what is equal is that");
-        let other = transformation.init(&after.params).unwrap();
-        let mean = average(&[(&*after.state, 1.0), (&*other, 3.0)], options).unwrap();
-        assert_eq!(Schema::of(&mean, &Structure::of(params).unwrap()), schema, "{name}: a mean keeps the schema");
-    }
+    let schema = transformation.init(params).unwrap().schema();
+    let after = run(transformation, params, grads);
+    assert_eq!(after.state.schema(), schema, "{name}: a step keeps the schema");
+    let mean = average(&[(&*after.state, 1.0), (&*after.state, 3.0)], options).unwrap();
+    assert!(same_bits(&mean, &*after.state), "{name}: a mean of what is equal is that");
+    let other = transformation.init(&after.params).unwrap();
+    let mean = average(&[(&*after.state, 1.0), (&*other, 3.0)], options).unwrap();
+    assert_eq!(Schema::of(&mean, &Structure::of(params).unwrap()), schema, "{name}: a mean keeps the schema");
+}
+
+fn keeps_schema_and_means(entry: &dyn Subject, problem: &Problem) {
+    let (name, Problem { params, grads, .. }) = (entry.name(), problem);
+    coded(entry).iter().for_each(|coded| keeps_schema(name, coded, problem));
     // What a part says of its arrays holds.
     let fields = not_negative(&coded(entry)[0].init(params).unwrap().schema());
     let plain = run(&entry.boxed(), params, grads);

@@ -3,7 +3,7 @@
 use super::super::super::{Slot, Sums, Term, Tile};
 use super::super::SlotArray;
 use super::super::loops::{Access, MOST_SUMS, OnElement, add_sums, each_beside};
-use super::super::state::Arrays;
+use super::super::state::{Arrays, asked_dtype};
 use super::arithmetic::Own;
 use super::{Around, Wrapper};
 use crate::element::{DType, Real};
@@ -118,10 +118,10 @@ pub trait Weighing: Wrapper {
     /// What must be known of a leaf then.
     type Second<C: Real>: Copy + Send + Sync;
 
-    /// The type of a state array, if it was asked for; by default the type that the leaf's arithmetic is done in.
+    /// The type of a state array, if one is asked for: by an argument called `mu_dtype`, say, of the array `mu`, by one
+    /// called `accumulator_dtype` of any. Else the type that the leaf's arithmetic is done in.
     fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        let _ = slot;
-        None
+        asked_dtype(self, Self::SLOTS[slot])
     }
 
     /// Whether a state array starts as a copy of the parameters instead of at zero.

@@ -1,0 +1,85 @@
+//! Every transformation whose arguments say of which type its state is keeps the laws of states with that in 16 bits.
+
+use gradchain::config::Config;
+use gradchain::needs::ValueAndGradFn;
+use gradchain::prelude::*;
+use gradchain::{DType, Isa};
+use serde_json::Value;
+
+use super::quantized::{keeps_schema, resumes, same_on};
+use super::{Problem, Subject, every, holds, large_problem, registry};
+use crate::common::given::Member;
+
+/// The arguments that say of which type state arrays are.
+const OF_STATE: [&str; 4] = ["mu_dtype", "nu_dtype", "accumulator_dtype", "state_dtype"];
+
+/// Gives all of these that are not given; says how many.
+fn ask(config: &mut Value, dtype: DType) -> usize {
+    match config {
+        Value::Object(fields) => fields
+            .iter_mut()
+            .map(|(name, value)| match value {
+                Value::Null if OF_STATE.contains(&&**name) => {
+                    *value = dtype.name().into();
+                    1
+                }
+                value => ask(value, dtype),
+            })
+            .sum(),
+        Value::Array(values) => values.iter_mut().map(|value| ask(value, dtype)).sum(),
+        _ => 0,
+    }
+}
+
+/// The entry with its state in 16 bits, in both formats; none if no argument asks for it.
+fn halved(entry: &dyn Subject) -> Vec<(DType, Member)> {
+    let Ok(config) = Config::of(&entry.boxed()) else { return Vec::new() };
+    let in_format = |dtype: DType| {
+        let mut config: Value = serde_json::from_str(&config.to_json()).unwrap();
+        let config = (ask(&mut config, dtype) > 0).then_some(config)?;
+        let built = gradchain::config::build_with::<ValueAndGradFn>(&config);
+        Some((dtype, built.unwrap_or_else(|error| panic!("{}: {error}", entry.name()))))
+    };
+    [DType::Bf16, DType::F16].into_iter().filter_map(in_format).collect()
+}
+
+#[test]
+fn state_in_16_bits_does_not_depend_on_threads_and_instruction_sets() {
+    let problem = large_problem();
+    let mut held = 0;
+    for (i, entry) in registry().iter().enumerate() {
+        let machines = [(3, Isa::Avx2), (2, Isa::Baseline)];
+        let halved = halved(&**entry);
+        let ways = halved.iter().flat_map(|(_, halved)| machines.map(|machine| (halved, machine)));
+        // One in turn, where there are many entries.
+        for (_, (halved, machine)) in ways.enumerate().filter(|(way, _)| !every() || i % 4 == *way) {
+            same_on(entry.name(), halved, machine, &problem);
+            held += 1;
+        }
+    }
+    assert!(held >= 40 || !every(), "{held} entries have state whose type can be asked for");
+}
+
+fn has_the_type(entry: &dyn Subject, problem: &Problem) {
+    for (dtype, halved) in halved(entry) {
+        let name = entry.name();
+        let schema = halved.init(&problem.params).unwrap().schema();
+        let of_type = schema.entries.iter().filter(|entry| entry.dtype == Some(dtype)).count();
+        let plain = entry.boxed().init(&problem.params).unwrap().schema();
+        let before = plain.entries.iter().filter(|entry| entry.dtype == Some(dtype)).count();
+        // Some have no state of such leaves.
+        let has_arrays = plain.entries.iter().any(|entry| entry.dtype.is_some());
+        assert!(of_type > before || !has_arrays, "{name}: {schema}");
+        keeps_schema(name, &halved, problem);
+    }
+}
+
+#[test]
+fn state_in_16_bits_is_there_keeps_its_schema_and_has_means() {
+    holds(has_the_type, 3);
+}
+
+#[test]
+fn state_in_16_bits_is_resumed_to_the_bit() {
+    holds(|entry, problem| halved(entry).iter().for_each(|(_, halved)| resumes(entry.name(), halved, problem)), 3);
+}
