@@ -343,27 +343,15 @@ pub(crate) fn map<S: Stage, C: Real>(
     ahead: &mut Ahead,
 ) -> Added {
     macro_rules! from_to {
-        ($from:literal, $to:literal) => {
-            dispatch(isa, Map::<S, C, false, $from, $to> { kernel, from, u, p, slots, ahead })
-        };
+        ($($from:literal $to:literal),*) => {$(
+            // The constant stands alone, so that only the spans that a chain can have are compiled.
+            if const { S::SHAPE.can_span($from, $to) } && (span == Span { from: $from, to: $to }) {
+                return dispatch(isa, Map::<S, C, false, $from, $to> { kernel, from, u, p, slots, ahead });
+            }
+        )*};
     }
-    // The number of barriers stands alone, so that only the spans that a chain can have are compiled.
-    match const { S::SHAPE.barriers } {
-        0 => from_to!(0, 0),
-        1 => match (span.from, span.to) {
-            (0, 0) => from_to!(0, 0),
-            (0, _) => from_to!(0, 1),
-            _ => from_to!(1, 1),
-        },
-        _ => match (span.from, span.to) {
-            (0, 0) => from_to!(0, 0),
-            (0, 1) => from_to!(0, 1),
-            (1, 1) => from_to!(1, 1),
-            (0, _) => from_to!(0, 2),
-            (1, _) => from_to!(1, 2),
-            _ => from_to!(2, 2),
-        },
-    }
+    from_to!(0 0, 0 1, 1 1, 0 2, 1 2, 2 2);
+    unreachable!("a pass spans what its shape can")
 }
 
 /// Does a pass of a whole chain on a tile, after so many barriers. Which passes it has, where they begin and which of

@@ -140,6 +140,12 @@ impl Shape {
         Span { from, to: pass }
     }
 
+    /// Whether any chain that this is part of has a pass with such a span of it: not one that would go on over a barrier
+    /// with what has state before it.
+    pub(crate) const fn can_span(self, from: usize, to: usize) -> bool {
+        to <= self.barriers && (from == to || !(Span { from, to: to - 1 }).meets(self.stateful))
+    }
+
     /// Whether the updates are in memory after pass `pass`, for the next pass to go on from.
     pub const fn cuts(self, pass: usize) -> bool {
         pass < self.barriers && self.cuts_from(self.span(pass).from, pass)
@@ -230,6 +236,28 @@ mod tests {
         for shape in [KEEPS.sometimes(), KEEPS.beside(ADAM)] {
             assert!(shape.stores(0) && shape.starts_from_stored(shape.span(1)));
         }
+    }
+
+    #[test]
+    fn what_a_pass_spans_is_what_it_can() {
+        let members = [CLIP, KEEPS, ADAM, DECAY, CLIP.then(ADAM), ADAM.then(CLIP), ADAM.then(CLIP).then(CLIP)];
+        let mut pairs = 0;
+        for (before, member) in members.iter().flat_map(|before| members.map(|member| (*before, member))) {
+            for after in [DECAY, ADAM.then(CLIP)] {
+                let chain = before.then(member).then(after);
+                for Span { from, to } in (0..=chain.barriers).map(|pass| chain.span(pass)) {
+                    // As the member sees it.
+                    let Some(to) = to.checked_sub(before.barriers).map(|to| to.min(member.barriers)) else { continue };
+                    let from = from.saturating_sub(before.barriers);
+                    if from <= to {
+                        assert!(member.can_span(from, to), "{member:?}: {from} to {to}");
+                        pairs += 1;
+                    }
+                }
+            }
+        }
+        assert!(pairs > 100);
+        assert!(!ADAM.then(CLIP).can_span(0, 1) && CLIP.then(ADAM).can_span(0, 1) && !CLIP.can_span(1, 2));
     }
 
     #[test]

@@ -269,8 +269,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 
     fn tile<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        // A wrapper without arithmetic has no loop of its own: what is inside fuses by itself.
-        let is_loop = const { (O::BEFORE || O::AFTER || O::WAITS) && !C::RECORDS };
+        // A wrapper without arithmetic has no loop of its own: what is inside fuses by itself. Nor has one around what
+        // does not fuse.
+        let is_loop = const { (O::BEFORE || O::AFTER || O::WAITS) && Self::FUSES && !C::RECORDS };
         if is_loop && (const { Self::FUSES_ALWAYS } || part.fuses_now(state, run, tile.leaf)) {
             return fused_tile(part, state, run, place, span, tile);
         }
@@ -304,10 +305,12 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             }
             return;
         }
-        if runs && does_before::<P, O>(inside.at, span) {
-            match O::REWRITES[0] {
-                true => each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile),
-                false => each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile),
+        // Constants come first and stand alone, so that only the loops that there are are compiled.
+        if O::BEFORE && runs && does_before::<P, O>(inside.at, span) {
+            if const { O::REWRITES[0] } {
+                each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
+            } else {
+                each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
             }
         }
         let transformation = part.inner_now(&state.memory);
@@ -326,9 +329,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         run_inside(tile);
         if O::AFTER && runs && span.has(end.at) {
             let own = O::scalars::<C>(part, &state.memory, tile.leaf);
-            match O::REWRITES[1] {
-                true => each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile),
-                false => each(Half::<P, O, C, false, false>(own), &state.arrays, 0, tile),
+            if const { O::REWRITES[1] } {
+                each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile);
+            } else {
+                each(Half::<P, O, C, false, false>(own), &state.arrays, 0, tile);
             }
         }
     }
