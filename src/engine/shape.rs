@@ -140,8 +140,8 @@ impl Shape {
         Span { from, to: pass }
     }
 
-    /// Whether any chain that this is part of has a pass with such a span of it: not one that would go on over a barrier
-    /// with what has state before it.
+    /// Whether any chain that this is part of has a pass with such a span of it: not one that goes over a barrier with
+    /// state before it.
     pub(crate) const fn can_span(self, from: usize, to: usize) -> bool {
         to <= self.barriers && (from == to || !(Span { from, to: to - 1 }).meets(self.stateful))
     }
