@@ -21,6 +21,7 @@ mod messages;
 mod nested;
 mod objective;
 mod outline;
+mod pass;
 mod pieces;
 mod plan;
 pub(crate) mod ranks;
@@ -37,7 +38,7 @@ mod updates;
 mod whole;
 mod written;
 
-pub(crate) use drive::{Pass, Remote, Work};
+pub(crate) use drive::{Remote, Work};
 pub(crate) use examples::Examples;
 pub use form::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds, LooksOn,
@@ -54,6 +55,7 @@ pub(crate) use messages::Layout;
 pub(crate) use nested::{Arrays, Nested};
 pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial, write_leaf};
 pub use outline::{Effect, Outline};
+pub(crate) use pass::Pass;
 pub(crate) use pieces::PIECE;
 pub use plan::{PassPlan, Plan};
 pub use remote::{Line, RemoteLeaf, RemoteTree};

@@ -2,7 +2,6 @@
 
 use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch};
-use super::super::kernel::MOST_SLOTS;
 use super::super::sums::MOST_SUMS;
 use super::super::{
     InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile,
@@ -215,16 +214,13 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     }
 
     fn init_state(rule: &R, at: &InitContext<'_>) -> Result<Self::State> {
-        let mut starts = [Start::default(); MOST_SLOTS];
-        for (slot, start) in starts[..R::SLOTS.len()].iter_mut().enumerate() {
-            *start = Start {
-                dtype: rule.slot_dtype(slot),
-                of_leaf: R::SLOTS_OF_LEAF,
-                as_params: rule.slot_starts_as_params(slot),
-                ..Start::default()
-            };
-        }
-        Ok(PartState { memory: rule.start(at)?, arrays: Arrays::new(R::SLOTS, at, &starts)? })
+        let start = |slot| Start {
+            dtype: rule.slot_dtype(slot),
+            of_leaf: R::SLOTS_OF_LEAF,
+            as_params: rule.slot_starts_as_params(slot),
+            ..Start::default()
+        };
+        Ok(PartState { memory: rule.start(at)?, arrays: Arrays::new(R::SLOTS, at, &start)? })
     }
 
     fn check(rule: &R, state: &Self::State, at: &StepContext<'_>) -> Result<()> {

@@ -296,17 +296,14 @@ impl<R: Rule> Form<R> for OneElement {
     }
 
     fn init_state(rule: &R, at: &InitContext<'_>) -> Result<PartState<Steps>> {
-        let mut starts = [Start::default(); MOST_SLOTS];
-        for (slot, start) in starts[..R::SLOTS.len()].iter_mut().enumerate() {
-            *start = Start {
-                dtype: rule.slot_dtype(slot),
-                value: rule.slot_start(slot),
-                as_params: rule.slot_starts_as_params(slot),
-                ..Start::default()
-            };
-        }
+        let start = |slot| Start {
+            dtype: rule.slot_dtype(slot),
+            value: rule.slot_start(slot),
+            as_params: rule.slot_starts_as_params(slot),
+            ..Start::default()
+        };
         let memory = Steps { count: Count::default(), updates: at.updates() };
-        Ok(PartState { memory, arrays: Arrays::new(R::SLOTS, at, &starts)? })
+        Ok(PartState { memory, arrays: Arrays::new(R::SLOTS, at, &start)? })
     }
 
     fn begin(rule: &R, state: &mut PartState<Steps>, at: &StepContext<'_>) -> RuleRun<R> {

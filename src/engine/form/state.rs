@@ -46,9 +46,10 @@ fn dtype_of(slot: Slot, argument: &str, value: Argument<'_>) -> Option<DType> {
 }
 
 impl Arrays {
-    pub(super) fn new(slots: &'static [Slot], at: &InitContext<'_>, starts: &[Start]) -> Result<Arrays> {
+    /// `start` says how the array of a number starts.
+    pub(super) fn new(slots: &'static [Slot], at: &InitContext<'_>, start: &dyn Fn(usize) -> Start) -> Result<Arrays> {
         let one = |slot: usize| {
-            let Start { dtype, of_leaf, value, as_params } = starts[slot];
+            let Start { dtype, of_leaf, value, as_params } = start(slot);
             if as_params {
                 return at.params_as_moments_of(dtype);
             }

@@ -1,6 +1,5 @@
 //! Two passes: take in, decide, give out.
 
-use super::super::kernel::MOST_SLOTS;
 use super::super::{
     InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, WholeTree, fused_tile,
 };
@@ -211,12 +210,12 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     }
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State> {
-        let mut starts = [Start::default(); MOST_SLOTS];
-        for (slot, start) in starts[..P::SLOTS.len()].iter_mut().enumerate() {
-            *start =
-                Start { dtype: part.slot_dtype(slot), as_params: part.slot_starts_as_params(slot), ..Start::default() };
-        }
-        Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &starts)? })
+        let start = |slot| Start {
+            dtype: part.slot_dtype(slot),
+            as_params: part.slot_starts_as_params(slot),
+            ..Start::default()
+        };
+        Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &start)? })
     }
 
     fn begin(part: &P, state: &mut Self::State, at: &StepContext<'_>) -> P::Run {

@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod run;
+mod tile;
 mod weighing;
 
 use crate::select::Mask;

@@ -1,34 +1,29 @@
 //! How wrappers run.
 
-use core::marker::PhantomData;
-
-use super::super::super::fused::with_slots;
-use super::super::super::isa::{Job, dispatch};
-use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::{
-    Effect, InitContext, Outcome, Outline, Place, Shape, Slot, SlotList, Span, Stage, StepContext, Sums, TILE, Term,
-    Tile, WholeTree, at_point, fits, fused_tile, sum_tile,
+    Effect, InitContext, Outcome, Outline, Place, Shape, Slot, SlotList, Span, Stage, StepContext, Sums, Term, Tile,
+    WholeTree, fits,
 };
-use super::super::loops::{Access, OnElement, each};
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
-use super::arithmetic::{Half, Own};
+use super::arithmetic::Own;
+use super::tile::tile_of;
 use super::{Around, Decision, Elsewhere, Holds, Wrapper};
-use crate::element::{Element, Real};
+use crate::element::Real;
 use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::state::{State, StateWalk};
 use crate::tree::LeafSpec;
 
-type Inner<P> = <P as Holds>::Inner;
-type StateOf<P> = WrapperState<<P as Wrapper>::Memory, <Inner<P> as Stage>::State>;
+pub(super) type Inner<P> = <P as Holds>::Inner;
+pub(super) type StateOf<P> = WrapperState<<P as Wrapper>::Memory, <Inner<P> as Stage>::State>;
 
 /// What was decided for a step, and what is inside worked out for it.
 pub struct AroundRun<R> {
     /// Not decided before the first barrier of a wrapper that looks.
-    decision: Option<Decision>,
-    inner: Option<R>,
+    pub(super) decision: Option<Decision>,
+    pub(super) inner: Option<R>,
 }
 
 /// What the element loop of one leaf needs.
@@ -42,7 +37,7 @@ pub struct AroundKernel<K, I, L> {
 }
 
 /// A look at all gradients.
-const fn look<P: Wrapper>() -> Shape {
+pub(super) const fn look<P: Wrapper>() -> Shape {
     Shape { barriers: P::LOOKS as usize, ..Shape::NOTHING }.adding(P::LOOKS as usize)
 }
 
@@ -69,7 +64,7 @@ const fn looks_before<P: Wrapper, O: Own<P>>() -> bool {
 
 /// Whether a pass does what is done before what is inside, which begins there.
 #[inline(always)]
-const fn does_before<P: Wrapper, O: Own<P>>(at: usize, span: Span) -> bool {
+pub(super) const fn does_before<P: Wrapper, O: Own<P>>(at: usize, span: Span) -> bool {
     O::BEFORE && if looks_before::<P, O>() { at == span.to } else { span.has(at) }
 }
 
@@ -109,7 +104,7 @@ fn summed<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, sums: Sums<'a>) -> Su
     if P::RESTS { Sums { resting: part.resting(memory), ..sums } } else { sums }
 }
 
-fn is_on<P: Wrapper>(part: &P, state: &StateOf<P>, leaf: usize) -> bool {
+pub(super) fn is_on<P: Wrapper>(part: &P, state: &StateOf<P>, leaf: usize) -> bool {
     !P::CHOOSES || state.active.as_ref().is_none_or(|active| active[leaf]) && part.acts_on(&state.memory, leaf)
 }
 
@@ -158,19 +153,16 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let inner = part.inner().init_state(at)?;
         let mut memory = P::Memory::default();
         part.start(&mut memory, at, &inner)?;
-        let mut starts = [Start::default(); MOST_SLOTS];
-        for (slot, start) in starts[..O::SLOTS.len()].iter_mut().enumerate() {
-            *start = Start {
-                dtype: O::slot_dtype(part, slot),
-                as_params: O::slot_starts_as_params(part, slot),
-                ..Start::default()
-            };
-        }
+        let start = |slot| Start {
+            dtype: O::slot_dtype(part, slot),
+            as_params: O::slot_starts_as_params(part, slot),
+            ..Start::default()
+        };
         let has_slots = |(leaf, on): (&LeafSpec, &bool)| *on && O::has_slots(part, leaf);
         let own: Vec<_> = at.structure.leaves().iter().zip(at.active).map(has_slots).collect();
-        let arrays = Arrays::new(O::SLOTS, &at.with_active(&own), &starts)?;
+        let arrays = Arrays::new(O::SLOTS, &at.with_active(&own), &start)?;
         let kept: &[_] = if keeps::<P, O>(part) { const { &[Slot::exact("gradient")] } } else { &[] };
-        let kept = Arrays::new(kept, at, &[Start::default()])?;
+        let kept = Arrays::new(kept, at, &|_| Start::default())?;
         Ok(WrapperState { memory, arrays, inner, active, name: P::STATE, kept })
     }
 
@@ -269,72 +261,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 
     fn tile<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        // A wrapper without arithmetic has no loop of its own: what is inside fuses by itself. Nor has one around what
-        // does not fuse.
-        let is_loop = const { (O::BEFORE || O::AFTER || O::WAITS) && Self::FUSES && !C::RECORDS };
-        if is_loop && (const { Self::FUSES_ALWAYS } || part.fuses_now(state, run, tile.leaf)) {
-            return fused_tile(part, state, run, place, span, tile);
-        }
-        if P::LOOKS && place.at == span.to {
-            if const { C::RECORDS } {
-                return tile.record(&[], place.sum..place.sum + 1, |_, u, sums| {
-                    sums[0].sum = Some(P::look(u));
-                    u
-                });
-            }
-            let (isa, u) = (tile.isa, tile.input());
-            let seen = dispatch(isa, Look::<P, C>(u, PhantomData));
-            tile.sums[place.sum] += seen;
-            return;
-        }
-        let inside = place.after(look::<P>());
-        if !is_on(part, state, tile.leaf) {
-            if part.elsewhere() == Elsewhere::Zero && span.has(inside.at) {
-                tile.set_zero();
-            }
-            return;
-        }
-        let runs = matches!(run.decision, Some(Decision::Run | Decision::Alone));
-        let own = || O::scalars::<C>(part, &state.memory, tile.leaf);
-        if run.inner.is_none() && !runs {
-            if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(inside.at) {
-                if O::BEFORE && run.decision == Some(Decision::Hold) {
-                    each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
-                }
-                tile.set_zero();
-            }
-            return;
-        }
-        // Constants come first and stand alone, so that only the loops that there are are compiled.
-        if O::BEFORE && runs && does_before::<P, O>(inside.at, span) {
-            if const { O::REWRITES[0] } {
-                each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
-            } else {
-                each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
-            }
-        }
-        let transformation = part.inner_now(&state.memory);
-        let end = inside.after(transformation.shape());
-        let run_inside = |tile: &mut Tile<'_, C>| {
-            let Some(inner) = &run.inner else { return };
-            let run_there = |tile: &mut Tile<'_, C>| transformation.tile(&state.inner, inner, inside, span, tile);
-            match O::POINT {
-                Some(point) => at_point(&state.arrays.all[point], tile, run_there),
-                None => run_there(tile),
-            }
-        };
-        if O::SUMS > 0 || O::MEETS || O::WAITS {
-            return weighed::<P, O, C>(part, state, [inside, end], span, tile, run.inner.is_some(), run_inside);
-        }
-        run_inside(tile);
-        if O::AFTER && runs && span.has(end.at) {
-            let own = O::scalars::<C>(part, &state.memory, tile.leaf);
-            if const { O::REWRITES[1] } {
-                each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile);
-            } else {
-                each(Half::<P, O, C, false, false>(own), &state.arrays, 0, tile);
-            }
-        }
+        tile_of::<P, A, O, C>(part, state, run, place, span, tile);
     }
 
     fn fuses_now(part: &P, state: &StateOf<P>, run: &Self::Run, leaf: usize) -> bool {
@@ -426,80 +353,5 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         }
         let (mask, zero) = (part.mask().cloned(), matches!(part.elsewhere(), Elsewhere::Zero));
         Some(Outline::Around { name: P::NAME, key: P::KEY, inner: Box::new(part.inner().outline()), mask, zero })
-    }
-}
-
-/// What a wrapper with sums does to a tile. `begin` is where what is inside begins and `end` where it ends; `ran` is
-/// whether it runs.
-fn weighed<P: Wrapper, O: Own<P>, C: Real>(
-    part: &P,
-    state: &StateOf<P>,
-    [begin, end]: [Place; 2],
-    span: Span,
-    tile: &mut Tile<'_, C>,
-    ran: bool,
-    run_inside: impl FnOnce(&mut Tile<'_, C>),
-) {
-    let (memory, arrays) = (&state.memory, &state.arrays);
-    // What adds up, or keeps, does it in the one pass that ends here, whatever is run again later.
-    if O::TAKES_IN && begin.at == span.to {
-        O::take_in(part, memory, arrays, end.sum, tile);
-    }
-    let kept = state.kept.all.first().filter(|_| O::MEETS && ran);
-    if kept.is_some() && begin.at == span.to {
-        each(Keep, &state.kept, 0, tile);
-    }
-    let meets = O::MEETS && span.has(end.at);
-    match kept {
-        Some(kept) => {
-            run_inside(tile);
-            if meets {
-                let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
-                // They are of the compute type, so that no room is needed to bring them there.
-                with_slots([kept], leaf, start, n, isa, &mut [], &mut |[gradient]| {
-                    O::meet(part, memory, arrays, gradient, tile)
-                });
-            }
-        }
-        None if meets => {
-            let (mut room, n) = ([C::zero(); TILE], tile.u.len());
-            let gradient = &mut room[..n];
-            gradient.copy_from_slice(tile.input());
-            run_inside(tile);
-            O::meet(part, memory, arrays, gradient, tile);
-        }
-        None => run_inside(tile),
-    }
-    if end.at == span.to {
-        O::measure(part, memory, arrays, end.sum, tile);
-    }
-    if O::WAITS && span.has(end.at + 1) {
-        O::give_out(part, memory, arrays, tile);
-    }
-}
-
-/// Writes the gradients down.
-#[derive(Clone, Copy)]
-struct Keep;
-
-impl<C: Real> OnElement<C> for Keep {
-    type Slots = [C; 1];
-    type Sums = [C::Wide; 0];
-    const ACCESS: &'static [Access] = &[Access::Write];
-    const REWRITES: bool = false;
-    #[inline(always)]
-    fn apply(self, [kept]: &mut [C; 1], u: C, _: C) -> (C, [C::Wide; 0]) {
-        *kept = u;
-        (u, [])
-    }
-}
-
-struct Look<'a, P, C>(&'a [C], PhantomData<P>);
-
-impl<P: Wrapper, C: Real> Job for Look<'_, P, C> {
-    type Output = f64;
-    #[inline(always)]
-    fn run(self) -> f64 {
-        sum_tile(self.0, |u| P::look(u).as_f64())
     }
 }

@@ -1,0 +1,166 @@
+//! What a wrapper does to a tile that is not one loop with what is inside.
+
+use core::marker::PhantomData;
+
+use super::super::super::fused::with_slots;
+use super::super::super::isa::{Job, dispatch};
+use super::super::super::{Place, Span, Stage, TILE, Tile, at_point, fused_tile, sum_tile};
+use super::super::Part;
+use super::super::loops::{Access, OnElement, each};
+use super::arithmetic::{Half, Own};
+use super::run::{AroundRun, Inner, StateOf, does_before, is_on, look};
+use super::{Around, Decision, Elsewhere, Wrapper};
+use crate::element::{Element, Real};
+use crate::needs::Needs;
+
+/// Transforms a tile as far as a pass goes.
+pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>, C: Real>(
+    part: &P,
+    state: &StateOf<P>,
+    run: &AroundRun<<Inner<P> as Stage>::Run>,
+    place: Place,
+    span: Span,
+    tile: &mut Tile<'_, C>,
+) {
+    // A wrapper without arithmetic has no loop of its own: what is inside fuses by itself. Nor has one around what
+    // does not fuse.
+    let is_loop = const { (O::BEFORE || O::AFTER || O::WAITS) && P::FUSES && !C::RECORDS };
+    if is_loop && (const { P::FUSES_ALWAYS } || part.fuses_now(state, run, tile.leaf)) {
+        return fused_tile(part, state, run, place, span, tile);
+    }
+    if P::LOOKS && place.at == span.to {
+        if const { C::RECORDS } {
+            return tile.record(&[], place.sum..place.sum + 1, |_, u, sums| {
+                sums[0].sum = Some(P::look(u));
+                u
+            });
+        }
+        let (isa, u) = (tile.isa, tile.input());
+        let seen = dispatch(isa, Look::<P, C>(u, PhantomData));
+        tile.sums[place.sum] += seen;
+        return;
+    }
+    let inside = place.after(look::<P>());
+    if !is_on(part, state, tile.leaf) {
+        if part.elsewhere() == Elsewhere::Zero && span.has(inside.at) {
+            tile.set_zero();
+        }
+        return;
+    }
+    let runs = matches!(run.decision, Some(Decision::Run | Decision::Alone));
+    let own = || O::scalars::<C>(part, &state.memory, tile.leaf);
+    if run.inner.is_none() && !runs {
+        if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(inside.at) {
+            if O::BEFORE && run.decision == Some(Decision::Hold) {
+                each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
+            }
+            tile.set_zero();
+        }
+        return;
+    }
+    // Constants come first and stand alone, so that only the loops that there are are compiled.
+    if O::BEFORE && runs && does_before::<P, O>(inside.at, span) {
+        if const { O::REWRITES[0] } {
+            each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
+        } else {
+            each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
+        }
+    }
+    let transformation = part.inner_now(&state.memory);
+    let end = inside.after(transformation.shape());
+    let run_inside = |tile: &mut Tile<'_, C>| {
+        let Some(inner) = &run.inner else { return };
+        let run_there = |tile: &mut Tile<'_, C>| transformation.tile(&state.inner, inner, inside, span, tile);
+        match O::POINT {
+            Some(point) => at_point(&state.arrays.all[point], tile, run_there),
+            None => run_there(tile),
+        }
+    };
+    if O::SUMS > 0 || O::MEETS || O::WAITS {
+        return weighed::<P, O, C>(part, state, [inside, end], span, tile, run.inner.is_some(), run_inside);
+    }
+    run_inside(tile);
+    if O::AFTER && runs && span.has(end.at) {
+        let own = O::scalars::<C>(part, &state.memory, tile.leaf);
+        if const { O::REWRITES[1] } {
+            each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile);
+        } else {
+            each(Half::<P, O, C, false, false>(own), &state.arrays, 0, tile);
+        }
+    }
+}
+
+/// What a wrapper with sums does to a tile. `begin` is where what is inside begins and `end` where it ends; `ran` is
+/// whether it runs.
+fn weighed<P: Wrapper, O: Own<P>, C: Real>(
+    part: &P,
+    state: &StateOf<P>,
+    [begin, end]: [Place; 2],
+    span: Span,
+    tile: &mut Tile<'_, C>,
+    ran: bool,
+    run_inside: impl FnOnce(&mut Tile<'_, C>),
+) {
+    let (memory, arrays) = (&state.memory, &state.arrays);
+    // What adds up, or keeps, does it in the one pass that ends here, whatever is run again later.
+    if O::TAKES_IN && begin.at == span.to {
+        O::take_in(part, memory, arrays, end.sum, tile);
+    }
+    let kept = state.kept.all.first().filter(|_| O::MEETS && ran);
+    if kept.is_some() && begin.at == span.to {
+        each(Keep, &state.kept, 0, tile);
+    }
+    let meets = O::MEETS && span.has(end.at);
+    match kept {
+        Some(kept) => {
+            run_inside(tile);
+            if meets {
+                let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
+                // They are of the compute type, so that no room is needed to bring them there.
+                with_slots([kept], leaf, start, n, isa, &mut [], &mut |[gradient]| {
+                    O::meet(part, memory, arrays, gradient, tile)
+                });
+            }
+        }
+        None if meets => {
+            let (mut room, n) = ([C::zero(); TILE], tile.u.len());
+            let gradient = &mut room[..n];
+            gradient.copy_from_slice(tile.input());
+            run_inside(tile);
+            O::meet(part, memory, arrays, gradient, tile);
+        }
+        None => run_inside(tile),
+    }
+    if end.at == span.to {
+        O::measure(part, memory, arrays, end.sum, tile);
+    }
+    if O::WAITS && span.has(end.at + 1) {
+        O::give_out(part, memory, arrays, tile);
+    }
+}
+
+/// Writes the gradients down.
+#[derive(Clone, Copy)]
+struct Keep;
+
+impl<C: Real> OnElement<C> for Keep {
+    type Slots = [C; 1];
+    type Sums = [C::Wide; 0];
+    const ACCESS: &'static [Access] = &[Access::Write];
+    const REWRITES: bool = false;
+    #[inline(always)]
+    fn apply(self, [kept]: &mut [C; 1], u: C, _: C) -> (C, [C::Wide; 0]) {
+        *kept = u;
+        (u, [])
+    }
+}
+
+struct Look<'a, P, C>(&'a [C], PhantomData<P>);
+
+impl<P: Wrapper, C: Real> Job for Look<'_, P, C> {
+    type Output = f64;
+    #[inline(always)]
+    fn run(self) -> f64 {
+        sum_tile(self.0, |u| P::look(u).as_f64())
+    }
+}
