@@ -3,12 +3,10 @@
 pub(crate) mod ahead;
 pub(crate) mod coded;
 pub(crate) mod convert;
+pub(crate) mod decompositions;
 pub(crate) mod isa;
 pub(crate) mod matmul;
 pub(crate) mod order;
-pub(crate) mod orthogonal;
 pub(crate) mod random;
 pub(crate) mod spectral;
 pub(crate) mod sums;
-pub(crate) mod svd;
-pub(crate) mod symmetric;

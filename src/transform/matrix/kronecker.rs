@@ -10,10 +10,9 @@ use ndarray::ArrayView2;
 use super::WeightDimensionNumbers;
 use super::scale_by_muon::one_matrix;
 use crate::engine::current_isa;
+use crate::numeric::decompositions::{Room as Spare, Symmetric, orthogonalize};
 use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::order::largest_first;
-use crate::numeric::orthogonal::orthogonalize;
-use crate::numeric::symmetric::Symmetric;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -201,6 +200,7 @@ pub(super) struct Eigen {
     vectors: Vec<f64>,
     product: Vec<f64>,
     values: Vec<(f64, usize)>,
+    spare: Spare,
 }
 
 impl Eigen {
@@ -244,7 +244,7 @@ impl Eigen {
         for (to, (_, j)) in self.matrix.chunks_exact_mut(n.max(1)).zip(&self.values) {
             to.copy_from_slice(&self.product[j * n..][..n]);
         }
-        orthogonalize(current_isa(), &mut self.matrix, n, &mut self.vectors);
+        orthogonalize(current_isa(), &mut self.matrix, n, &mut self.vectors, &mut self.spare);
         for (k, column) in self.vectors.chunks_exact(n.max(1)).enumerate() {
             vectors.iter_mut().skip(k).step_by(n).zip(column).for_each(|(to, x)| *to = C::of(*x));
         }

