@@ -59,11 +59,12 @@ pub struct Limit {
 const SLOWER: f64 = 1.15;
 
 impl Limit {
-    /// For leaves whose elements have `size` bytes.
-    pub fn of(plan: &Plan, shapes: &Shapes, size: usize) -> Limit {
+    /// For leaves whose elements have `size` bytes, and chains with state of few bits or without.
+    pub fn of(plan: &Plan, shapes: &Shapes, size: usize, few_bits: bool) -> Limit {
         let elements = shapes.elements();
-        let numbered = plan.passes.iter().enumerate();
-        Limit { passes: numbered.map(|(i, plan)| Pass::of(plan, elements, size, i % 2 == 1)).collect(), elements }
+        let passes = plan.passes.iter().enumerate();
+        let passes = passes.map(|(i, plan)| Pass::of(plan, elements, size, few_bits, i % 2 == 1)).collect();
+        Limit { passes, elements }
     }
 
     /// A mini-step that only accumulates: gradients read, an accumulator read and written.
@@ -119,7 +120,7 @@ fn least(mut run: impl FnMut()) -> f64 {
 }
 
 impl Pass {
-    fn of(plan: &PassPlan, n: usize, size: usize, backwards: bool) -> Pass {
+    fn of(plan: &PassPlan, n: usize, size: usize, few_bits: bool, backwards: bool) -> Pass {
         let (mut read, mut write) = (vec![Stream::new(plan.source / n, n, 0)], Vec::new());
         match plan.params / n / size {
             0 => {}
@@ -127,11 +128,14 @@ impl Pass {
             _ => write.push(Stream::new(size, n, 1)),
         }
         // States and stored updates have 4 bytes. What is only stored counts once in the plan, but a line of memory
-        // that is written is read first all the same. A state that is only read is what is left.
+        // that is written is read first all the same. A state that is only read is what is left, or one of 16 bits, or
+        // two of 8, whose scales are left out.
         let others = plan.state / n / 8 + plan.stored / n / 4;
         write.extend((0..others).map(|i| Stream::new(4, n, 2 + i)));
-        if plan.state / n % 8 >= 4 {
-            read.push(Stream::new(4, n, 2 + others));
+        match (plan.state / n % 8 >= 4, few_bits) {
+            (true, true) => write.push(Stream::new(2, n, 2 + others)),
+            (true, false) => read.push(Stream::new(4, n, 2 + others)),
+            _ => {}
         }
         Pass { read, write, backwards, asks: false }
     }

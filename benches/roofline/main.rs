@@ -51,9 +51,11 @@ fn run_dtype<E: trees::Number>(shapes: &Shapes, dtype: &str, filter: &str) {
     bench.run_hold("multi_steps_hold", multi_steps(chained(), 1_000_000));
     if E::SIZE == 2 {
         bench.run("master_adamw", master(adamw(1e-3)));
-        bench.run("adamw_kahan", chain((adamw(1e-3), kahan_summation())));
+        bench.run_few_bits("adamw_kahan", chain((adamw(1e-3), kahan_summation())));
         bench.run("adamw_stochastic", chain((adamw(1e-3), stochastic_rounding(0))));
     }
+    bench.run_few_bits("adamw_8_bits", quantized(adamw(1e-3)));
+    bench.run_few_bits("adamw_8_bits_log", quantized(adamw(1e-3)).logarithmic(true));
     bench.run("dyn_adamw", boxed(adamw(1e-3).weight_decay(1e-2)));
     let parts: Vec<Boxed> = vec![
         boxed(zero_nans()),
@@ -80,7 +82,13 @@ impl<'a, E: trees::Number> Bench<'a, E> {
 
     fn run<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T) {
         let plan = t.plan(&self.params).expect("a plan");
-        self.measure(name, t, Limit::of(&plan, self.shapes, E::SIZE));
+        self.measure(name, t, Limit::of(&plan, self.shapes, E::SIZE, false));
+    }
+
+    /// A chain with an array of state of 16 bits, or two of 8.
+    fn run_few_bits<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T) {
+        let plan = t.plan(&self.params).expect("a plan");
+        self.measure(name, t, Limit::of(&plan, self.shapes, E::SIZE, true));
     }
 
     /// A mini-step that only accumulates: gradient read, accumulator read and written.

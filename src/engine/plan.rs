@@ -78,7 +78,7 @@ impl Plan {
                 let stored = leaf.dtype().compute().size();
                 pass.source += n * if span.from > 0 { stored } else { grads(i).size() };
                 pass.params += n * size * if last { 2 } else { usize::from(shape.reads_params_in(span.to)) };
-                pass.state += n * transformation.state_bytes(state, i, 0, span);
+                pass.state += transformation.state_bytes(state, i, 0, span);
                 pass.stored += if shape.cuts(span.to) { n * stored } else { 0 };
             }
             pass

@@ -464,7 +464,7 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         u
     }
 
-    /// How many bytes of state a pass reads and writes for each element of a leaf, counted from this stage's own place.
+    /// How many bytes of state a pass reads and writes for a leaf, counted from this stage's own place.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
 
     /// Names the masks and groups inside that take no leaf.

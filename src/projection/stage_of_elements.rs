@@ -114,7 +114,8 @@ impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
     }
 
     fn memory_bytes(&self, memory: &ProjectElementsState, leaf: usize) -> usize {
-        arrays(memory, leaf) * size_of::<f64>()
+        let arrays = memory.bounds[leaf].iter().flatten();
+        arrays.map(|side| if let Values::Each(values) = side { size_of_val(&values[..]) } else { 0 }).sum()
     }
 }
 

@@ -157,6 +157,10 @@ fn an_adam_has_little_more_than_two_bytes_for_each_parameter() {
     for size in [plan.state, of_schema] {
         assert_eq!(size.bytes(Kind::Moment) as f64 / (1 << 20) as f64, 2.0 * (1.0 + 4.0 / 256.0));
     }
+    // A step reads and writes them once, scales too; and those of blocks that are not full.
+    assert_eq!(plan.passes[0].state, 2 * plan.state.bytes(Kind::Moment));
+    let plan = quantized(adamw(0.1)).plan(&vec![vec![0.0_f32; 300], vec![0.0; 5]]).unwrap();
+    assert_eq!(plan.passes[0].state, 2 * 2 * (305 + 3 * 4));
 }
 
 #[test]

@@ -154,7 +154,7 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
         let _ = (memory, k, slots, stretch);
     }
 
-    /// How many bytes of its memory a step reads for each element of a leaf, besides the state arrays; for
+    /// How many bytes of its memory a step reads for a leaf, besides the state arrays; for
     /// [`plan`](crate::GradientTransformation::plan).
     fn memory_bytes(&self, memory: &Self::Memory, leaf: usize) -> usize {
         let _ = (memory, leaf);

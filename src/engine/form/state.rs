@@ -79,9 +79,9 @@ impl Arrays {
         self.all.iter().all(|array| array.dtype(leaf).is_some()).then_some(list)
     }
 
-    /// Bytes of one element of each array of a leaf, times what `times` says of the array's number.
+    /// Bytes of each array of a leaf, times what `times` says of the array's number.
     pub(super) fn bytes(&self, leaf: usize, times: &dyn Fn(usize) -> usize) -> usize {
-        let sizes = self.all.iter().map(|array| array.dtype(leaf).map_or(0, DType::size));
+        let sizes = self.all.iter().map(|array| array.as_bytes(leaf).map_or(0, <[u8]>::len));
         sizes.enumerate().map(|(slot, size)| times(slot) * size).sum()
     }
 

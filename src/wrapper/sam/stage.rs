@@ -196,7 +196,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     /// Those of the optimizer's step.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        let own = state.cache.dtype(leaf).map_or(0, |dtype| dtype.size());
+        let own = state.cache.as_bytes(leaf).map_or(0, <[u8]>::len);
         let inner = self.optimizer.state_bytes(&state.opt_state, leaf, at, span);
         if span.has(at + self.shape().barriers) { inner + own } else { inner }
     }
