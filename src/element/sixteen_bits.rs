@@ -53,10 +53,7 @@ impl Element for half::bf16 {
     // reason as `widen`.
     #[inline(always)]
     fn narrow(value: f32) -> half::bf16 {
-        let bits = value.to_bits();
-        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-        let quiet = (bits >> 16) | 0x40;
-        half::bf16::from_bits(if value.is_nan() { quiet as u16 } else { rounded as u16 })
+        half::bf16::from_bits((rounded(value) >> 16) as u16)
     }
     #[inline(always)]
     fn as_f64(self) -> f64 {
@@ -68,14 +65,49 @@ impl Element for half::bf16 {
     }
 }
 
+/// The bits of the nearest `bf16`, in the upper half; what is below is lost.
+#[inline(always)]
+fn rounded(value: f32) -> u32 {
+    let bits = value.to_bits();
+    if value.is_nan() { bits | 0x40_0000 } else { nearest(bits) }
+}
+
+#[inline(always)]
+fn nearest(bits: u32) -> u32 {
+    bits.wrapping_add(0x7fff + ((bits >> 16) & 1))
+}
+
 /// A type of 16 bits.
 pub(crate) trait SixteenBits: Element<Compute = f32> {
+    /// The nearest number of this type, in `f32`.
+    #[inline(always)]
+    fn rounded(value: f32) -> f32 {
+        Self::narrow(value).widen()
+    }
+
+    /// The number nearest to a sum of two numbers of this type.
+    #[inline(always)]
+    fn of_sum(sum: f32) -> Self {
+        Self::narrow(sum)
+    }
+
     /// One of the two neighbours of a number, of any 16 random bits, with the chance that makes it the mean of both;
     /// the number itself if it is of this type. What is beyond the largest number is rounded to nearest.
     fn by_chance(value: f32, random: u16) -> f32;
 }
 
 impl SixteenBits for half::bf16 {
+    #[inline(always)]
+    fn rounded(value: f32) -> f32 {
+        f32::from_bits(rounded(value) & 0xffff_0000)
+    }
+
+    // The lower half of a NaN that is a sum of two numbers of this type is zero: it stays a NaN without being told apart.
+    #[inline(always)]
+    fn of_sum(sum: f32) -> half::bf16 {
+        half::bf16::from_bits((nearest(sum.to_bits()) >> 16) as u16)
+    }
+
     #[inline(always)]
     fn by_chance(value: f32, random: u16) -> f32 {
         let bits = value.to_bits();
@@ -158,6 +190,26 @@ mod tests {
     fn rounding_by_chance_has_the_mean_of_no_rounding() {
         is_unbiased(f16::from_bits);
         is_unbiased(bf16::from_bits);
+    }
+
+    /// Each number of a type with some of each size, sign and kind.
+    fn sums_are_rounded<H: SixteenBits>(of_bits: fn(u16) -> H, bits: fn(H) -> u16) {
+        for other in (0..=u16::MAX).step_by(373).chain([0, 0x7f80, 0xff80, 0x7f81, 0x7fff, 0x7c00, 0x7c01, 0x8000]) {
+            for one in 0..=u16::MAX {
+                let sum = of_bits(one).widen() + of_bits(other).widen();
+                assert_eq!(bits(H::of_sum(sum)), bits(H::narrow(sum)), "{one:x} + {other:x}");
+                // And something that is no number of the type.
+                let value = f32::from_bits(u32::from(one) << 16 | u32::from(other));
+                let rounded = (H::rounded(value).to_bits(), H::narrow(value).widen().to_bits());
+                assert_eq!(rounded.0, rounded.1, "{value:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_rounded_in_a_loop_is_rounded_as_elsewhere() {
+        sums_are_rounded(bf16::from_bits, bf16::to_bits);
+        sums_are_rounded(f16::from_bits, f16::to_bits);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Blocks of numbers of 16 bits, brought into registers as `f32` and back.
 
 use super::kernel::BLOCK;
-use crate::element::{DType, Element};
+use crate::element::{DType, Element, SixteenBits};
 use crate::memory::RawSlice;
 use crate::tree::add_update;
 use half::slice::HalfFloatSliceExt as _;
@@ -75,7 +75,7 @@ impl Format {
     #[inline(always)]
     pub(crate) fn add(self, here: &[f32; BLOCK], u: &[f32; BLOCK], p: &mut [u16; BLOCK]) {
         with_format!(self, H => for i in 0..BLOCK {
-            p[i] = H::narrow(add_update(here[i], H::narrow(u[i]).widen())).to_bits();
+            p[i] = H::of_sum(add_update(here[i], H::rounded(u[i]))).to_bits();
         });
     }
 }
