@@ -14,8 +14,10 @@ impl Element for half::f16 {
         let magnitude = (bits & 0x7fff) << 13;
         // The exponents' biases differ by 112; the product is exact, for subnormals too.
         let finite = (f32::from_bits(magnitude) * f32::from_bits((112 + 127) << 23)).to_bits();
-        let special = magnitude | 0x7f80_0000;
-        f32::from_bits((bits & 0x8000) << 16 | if bits & 0x7c00 == 0x7c00 { special } else { finite })
+        // A NaN is made a quiet one, as by the processor's instruction.
+        const INFINITE: u32 = 0x7c00 << 13;
+        let special = magnitude | if magnitude > INFINITE { 0x7fc0_0000 } else { 0x7f80_0000 };
+        f32::from_bits((bits & 0x8000) << 16 | if magnitude >= INFINITE { special } else { finite })
     }
     #[inline(always)]
     fn narrow(value: f32) -> half::f16 {
@@ -25,7 +27,8 @@ impl Element for half::f16 {
         let subnormal = (f32::from_bits(bits) + 0.5).to_bits().wrapping_sub(0.5_f32.to_bits());
         let odd = (bits >> 13) & 1;
         let normal = bits.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
-        let special = if bits > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
+        // Of a NaN what fits is kept, as by the processor's instruction.
+        let special = if bits > 0x7f80_0000 { 0x7e00 | (bits >> 13) & 0x3ff } else { 0x7c00 };
         let finite = if bits < 113 << 23 { subnormal } else { normal };
         half::f16::from_bits((sign | if bits >= (127 + 16) << 23 { special } else { finite }) as u16)
     }

@@ -1,10 +1,13 @@
 //! Blocks of numbers of 16 bits, brought into registers as `f32` and back.
 
-use super::kernel::BLOCK;
+use half::bf16;
+use half::slice::HalfFloatSliceExt as _;
+
+use super::isa::Set;
 use crate::element::{DType, Element, SixteenBits};
 use crate::memory::RawSlice;
+use crate::numeric::half_floats::{self, BLOCK};
 use crate::tree::add_update;
-use half::slice::HalfFloatSliceExt as _;
 
 /// Which of the two types it is. Known where a loop runs, not where it is compiled, so that there is one loop for both.
 #[derive(Clone, Copy, Debug)]
@@ -60,22 +63,41 @@ impl Format {
         with_format!(self, H => unsafe { raw.slice_mut::<H>(start, len) }.reinterpret_cast_mut())
     }
 
-    // Loops, not `map` of arrays: that would call a function compiled for the baseline.
-
+    /// # Safety
+    ///
+    /// The CPU has the instruction set.
     #[inline(always)]
-    pub(crate) fn widen(self, bits: &[u16; BLOCK]) -> [f32; BLOCK] {
+    #[allow(unsafe_code, reason = "the processor's own conversions")]
+    pub(crate) unsafe fn widen<S: Set>(self, bits: &[u16; BLOCK]) -> [f32; BLOCK] {
         let mut wide = [0.0; BLOCK];
-        with_format!(self, H => for i in 0..BLOCK {
-            wide[i] = H::from_bits(bits[i]).widen();
-        });
+        match self {
+            // SAFETY: by the caller's promise.
+            Format::F16 => unsafe { half_floats::widen::<S>(bits, &mut wide) },
+            // A loop, not `map` of arrays: that would call a function compiled for the baseline.
+            Format::Bf16 => (0..BLOCK).for_each(|i| wide[i] = bf16::from_bits(bits[i]).widen()),
+        }
         wide
     }
 
     /// Adds updates to parameters, rounded as `written::add_rounded` does.
+    ///
+    /// # Safety
+    ///
+    /// As [`widen`](Format::widen).
     #[inline(always)]
-    pub(crate) fn add(self, here: &[f32; BLOCK], u: &[f32; BLOCK], p: &mut [u16; BLOCK]) {
-        with_format!(self, H => for i in 0..BLOCK {
-            p[i] = H::of_sum(add_update(here[i], H::rounded(u[i]))).to_bits();
-        });
+    #[allow(unsafe_code, reason = "the processor's own conversions")]
+    pub(crate) unsafe fn add<S: Set>(self, here: &[f32; BLOCK], mut u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
+        match self {
+            // SAFETY: by the caller's promise.
+            Format::F16 => unsafe {
+                half_floats::narrow::<S>(&u, p);
+                half_floats::widen::<S>(p, &mut u);
+                (0..BLOCK).for_each(|i| u[i] = add_update(here[i], u[i]));
+                half_floats::narrow::<S>(&u, p);
+            },
+            Format::Bf16 => {
+                (0..BLOCK).for_each(|i| p[i] = bf16::of_sum(add_update(here[i], bf16::rounded(u[i]))).to_bits());
+            }
+        }
     }
 }

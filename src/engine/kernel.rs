@@ -5,10 +5,13 @@
 //! of a struct are not: with the arrays as arguments the loops vectorise without run-time checks. They are flat loops
 //! over elements of whole slices, the form that vectorises most reliably; `apply`, which waits for memory most, runs
 //! such a loop over one short block after the other, and asks for the memory of a later block before each.
+#![cfg_attr(feature = "half", allow(unsafe_code, reason = "instructions of the set that a loop is compiled for"))]
 
 use super::ahead::{Ahead, LINE, ask_for};
 #[cfg(feature = "half")]
 use super::halves::Format;
+#[cfg(feature = "half")]
+use super::isa::{Baseline, Set};
 use super::isa::{Isa, Job, dispatch};
 use super::sums::{Added, LANES, Lanes, MOST_SUMS};
 use super::{Span, Stage};
@@ -79,7 +82,7 @@ macro_rules! loops {
         #[cfg(feature = "half")]
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn $halves<S: Stage, const FROM: usize, const TO: usize>(
+        fn $halves<S: Stage, I: Set, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<f32>, format: Format, g: &[u16], p: &mut [u16], $($s: &mut [f32],)* lanes: &mut Lanes,
         ) {
             let p = p.as_chunks_mut::<BLOCK>().0;
@@ -90,10 +93,12 @@ macro_rules! loops {
                 ahead_of(&g[b]);
                 ahead_of(&p[b]);
                 $(ahead_of(&$s[b]);)*
-                let (from, here) = (format.widen(&g[b]), format.widen(&p[b]));
+                // SAFETY: `dispatch` has chosen the instruction set, here and below.
+                let (from, here) = unsafe { (format.widen::<I>(&g[b]), format.widen::<I>(&p[b])) };
                 let mut u = [0.0; BLOCK];
                 $map::<S, f32, false, FROM, TO>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
-                format.add(&here, &u, &mut p[b]);
+                // SAFETY: as above.
+                unsafe { format.add::<I>(&here, u, &mut p[b]) };
             }
         }
 
@@ -312,20 +317,24 @@ impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FR
     type Output = Added;
     #[inline(always)]
     fn run(self) -> Added {
+        self.run_on::<Baseline>()
+    }
+    #[inline(always)]
+    fn run_on<I: Set>(self) -> Added {
         let mut lanes = Lanes::new();
         let t = &mut lanes;
         let (k, g, p, o) = (self.kernel, self.g, self.p, self.format);
         let [a, b, c, d, e, f, g_, h] = self.slots;
         match S::SLOTS {
-            0 => halves_0::<S, FROM, TO>(k, o, g, p, t),
-            1 => halves_1::<S, FROM, TO>(k, o, g, p, a, t),
-            2 => halves_2::<S, FROM, TO>(k, o, g, p, a, b, t),
-            3 => halves_3::<S, FROM, TO>(k, o, g, p, a, b, c, t),
-            4 => halves_4::<S, FROM, TO>(k, o, g, p, a, b, c, d, t),
-            5 => halves_5::<S, FROM, TO>(k, o, g, p, a, b, c, d, e, t),
-            6 => halves_6::<S, FROM, TO>(k, o, g, p, a, b, c, d, e, f, t),
-            7 => halves_7::<S, FROM, TO>(k, o, g, p, a, b, c, d, e, f, g_, t),
-            _ => halves_8::<S, FROM, TO>(k, o, g, p, a, b, c, d, e, f, g_, h, t),
+            0 => halves_0::<S, I, FROM, TO>(k, o, g, p, t),
+            1 => halves_1::<S, I, FROM, TO>(k, o, g, p, a, t),
+            2 => halves_2::<S, I, FROM, TO>(k, o, g, p, a, b, t),
+            3 => halves_3::<S, I, FROM, TO>(k, o, g, p, a, b, c, t),
+            4 => halves_4::<S, I, FROM, TO>(k, o, g, p, a, b, c, d, t),
+            5 => halves_5::<S, I, FROM, TO>(k, o, g, p, a, b, c, d, e, t),
+            6 => halves_6::<S, I, FROM, TO>(k, o, g, p, a, b, c, d, e, f, t),
+            7 => halves_7::<S, I, FROM, TO>(k, o, g, p, a, b, c, d, e, f, g_, t),
+            _ => halves_8::<S, I, FROM, TO>(k, o, g, p, a, b, c, d, e, f, g_, h, t),
         }
         if const { S::SHAPE.adds_in(TO) } { lanes.total::<S>() } else { Added::default() }
     }

@@ -4,8 +4,12 @@
 use super::ahead::Ahead;
 use super::coded;
 use super::isa::{Isa, Job, dispatch};
+#[cfg(feature = "half")]
+use super::{half_floats, isa::Set};
 use crate::element::{ByReal, DType, Element, Real, convert, with_dtype};
 use crate::memory::RawSlice;
+#[cfg(feature = "half")]
+use half::slice::{HalfBitsSliceExt as _, HalfFloatSliceExt as _};
 
 /// Numbers of one type as those of another.
 pub(crate) struct Convert<'a, A, B> {
@@ -33,6 +37,91 @@ impl<A: Element, B: Element> Job for Convert<'_, A, B> {
 fn convert_slice<A: Element, B: Element>(from: &[A], to: &mut [B]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = convert(*from);
+    }
+}
+
+/// Numbers of `f16` as those of another type.
+#[cfg(feature = "half")]
+struct FromF16<'a>(Isa, &'a [half::f16], &'a mut Ahead);
+
+#[cfg(feature = "half")]
+impl<'a> ByReal for FromF16<'a> {
+    type Argument<C: Real> = &'a mut [C];
+    type Output = ();
+    fn single(self, to: &mut [f32]) {
+        dispatch(self.0, Widen(Convert { from: self.1, to, ahead: self.2 }));
+    }
+    fn double(self, to: &mut [f64]) {
+        dispatch(self.0, Convert { from: self.1, to, ahead: self.2 });
+    }
+    fn recorded<C: Real>(self, _: &mut [C], _: fn(C) -> u32, _: fn(u32) -> C) {}
+}
+
+/// Numbers of another type as those of `f16`.
+#[cfg(feature = "half")]
+struct ToF16<'a>(Isa, &'a mut [half::f16], &'a mut Ahead);
+
+#[cfg(feature = "half")]
+impl<'a> ByReal for ToF16<'a> {
+    type Argument<C: Real> = &'a [C];
+    type Output = ();
+    fn single(self, from: &[f32]) {
+        dispatch(self.0, Narrow(Convert { from, to: self.1, ahead: self.2 }));
+    }
+    fn double(self, from: &[f64]) {
+        dispatch(self.0, Convert { from, to: self.1, ahead: self.2 });
+    }
+    fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
+}
+
+/// By the processor's own instructions.
+#[cfg(feature = "half")]
+struct Widen<'a>(Convert<'a, half::f16, f32>);
+
+#[cfg(feature = "half")]
+impl Job for Widen<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        self.0.run();
+    }
+    #[inline(always)]
+    fn run_on<S: Set>(self) {
+        let (from, from_end) = self.0.from.reinterpret_cast().as_chunks();
+        let (to, to_end) = self.0.to.as_chunks_mut();
+        for (block, (from, to)) in from.iter().zip(to).enumerate() {
+            if block % (BLOCK / half_floats::BLOCK) == 0 {
+                self.0.ahead.ask(ASKED);
+            }
+            // SAFETY: `dispatch` has chosen the instruction set.
+            unsafe { half_floats::widen::<S>(from, to) };
+        }
+        convert_slice::<half::f16, f32>(from_end.reinterpret_cast(), to_end);
+    }
+}
+
+#[cfg(feature = "half")]
+struct Narrow<'a>(Convert<'a, f32, half::f16>);
+
+#[cfg(feature = "half")]
+impl Job for Narrow<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        self.0.run();
+    }
+    #[inline(always)]
+    fn run_on<S: Set>(self) {
+        let (from, from_end) = self.0.from.as_chunks();
+        let (to, to_end) = self.0.to.reinterpret_cast_mut().as_chunks_mut();
+        for (block, (from, to)) in from.iter().zip(to).enumerate() {
+            if block % (BLOCK / half_floats::BLOCK) == 0 {
+                self.0.ahead.ask(ASKED);
+            }
+            // SAFETY: as above.
+            unsafe { half_floats::narrow::<S>(from, to) };
+        }
+        convert_slice::<f32, half::f16>(from_end, to_end.reinterpret_cast_mut());
     }
 }
 
@@ -92,6 +181,11 @@ pub(crate) unsafe fn load_asking<C: Real>(isa: Isa, raw: RawSlice, start: usize,
         let from = unsafe { raw.bytes(start, to.len()) };
         return C::split(Decode(isa, raw.dtype(), from, ahead), to);
     }
+    #[cfg(feature = "half")]
+    if raw.dtype() == DType::F16 {
+        // SAFETY: by the caller's promise.
+        return C::split(FromF16(isa, unsafe { raw.slice(start, to.len()) }, ahead), to);
+    }
     // SAFETY: by the caller's promise.
     with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to, ahead }));
 }
@@ -116,6 +210,11 @@ pub(crate) unsafe fn store_asking<C: Real>(isa: Isa, raw: RawSlice, start: usize
         // SAFETY: by the caller's promise.
         let to = unsafe { raw.bytes_mut(start, from.len()) };
         return C::split(Encode(isa, raw.dtype(), to, ahead), from);
+    }
+    #[cfg(feature = "half")]
+    if raw.dtype() == DType::F16 {
+        // SAFETY: by the caller's promise.
+        return C::split(ToF16(isa, unsafe { raw.slice_mut(start, from.len()) }, ahead), from);
     }
     // SAFETY: by the caller's promise.
     with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from, to: unsafe { raw.slice_mut::<T>(start, from.len()) }, ahead }));

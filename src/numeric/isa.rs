@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 pub enum Isa {
     /// What every CPU of the target has: SSE2 on x86-64, NEON on aarch64.
     Baseline,
-    /// x86-64 with AVX2.
+    /// x86-64 with AVX2, and F16C, which all that have AVX2 have.
     Avx2,
     /// x86-64 with AVX-512 (F, BW, DQ, VL).
     Avx512,
@@ -27,11 +27,12 @@ pub fn detected_isa() -> Isa {
         let avx512 = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("f16c");
         if avx512 {
             return Isa::Avx512;
         }
-        if is_x86_feature_detected!("avx2") {
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
             return Isa::Avx2;
         }
     }
@@ -61,6 +62,39 @@ pub(crate) trait Job {
     type Output;
     /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
     fn run(self) -> Self::Output;
+    /// As `run`, for what is written differently for each instruction set.
+    #[inline(always)]
+    fn run_on<S: Set>(self) -> Self::Output
+    where
+        Self: Sized,
+    {
+        self.run()
+    }
+}
+
+/// The instruction set that a loop is compiled for, as a type.
+pub(crate) trait Set {
+    #[cfg_attr(not(feature = "half"), allow(dead_code, reason = "conversions of `f16` ask"))]
+    const ISA: Isa;
+}
+
+pub(crate) enum Baseline {}
+impl Set for Baseline {
+    const ISA: Isa = Isa::Baseline;
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) enum Avx2 {}
+#[cfg(target_arch = "x86_64")]
+impl Set for Avx2 {
+    const ISA: Isa = Isa::Avx2;
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) enum Avx512 {}
+#[cfg(target_arch = "x86_64")]
+impl Set for Avx512 {
+    const ISA: Isa = Isa::Avx512;
 }
 
 #[inline]
@@ -78,19 +112,19 @@ pub(crate) fn dispatch<J: Job>(isa: Isa, job: J) -> J::Output {
 
 #[inline(never)]
 fn baseline<J: Job>(job: J) -> J::Output {
-    job.run()
+    job.run_on::<Baseline>()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,f16c")]
 fn avx2<J: Job>(job: J) -> J::Output {
-    job.run()
+    job.run_on::<Avx2>()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[target_feature(enable = "f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 fn avx512<J: Job>(job: J) -> J::Output {
-    job.run()
+    job.run_on::<Avx512>()
 }

@@ -4,6 +4,8 @@ pub(crate) mod ahead;
 pub(crate) mod coded;
 pub(crate) mod convert;
 pub(crate) mod decompositions;
+#[cfg(feature = "half")]
+pub(crate) mod half_floats;
 pub(crate) mod isa;
 pub(crate) mod matmul;
 pub(crate) mod order;

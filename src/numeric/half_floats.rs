@@ -1,0 +1,143 @@
+//! `f16` to `f32` and back: by the processor's own instructions where an instruction set has them, which take one where
+//! the same in bits takes seven and fifteen. The bits are the same, those of NaN too.
+#![allow(unsafe_code, reason = "instructions of a set that the caller is compiled for")]
+
+use super::isa::{Isa, Set};
+use crate::element::Element;
+
+/// Elements that are converted at a time.
+pub(crate) const BLOCK: usize = 32;
+
+/// Numbers as `f32`.
+///
+/// # Safety
+///
+/// The CPU has the instruction set: [`dispatch`](super::isa::dispatch) has chosen it.
+#[inline(always)]
+pub(crate) unsafe fn widen<S: Set>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
+    match S::ISA {
+        // SAFETY: by the caller's promise.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        Isa::Avx512 => unsafe { x86::widen_by_16(from, to) },
+        // SAFETY: by the caller's promise.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        Isa::Avx2 => unsafe { x86::widen_by_8(from, to) },
+        // A loop, not `map` of arrays: that would call a function compiled for the baseline.
+        _ => (0..BLOCK).for_each(|i| to[i] = half::f16::from_bits(from[i]).widen()),
+    }
+}
+
+/// The nearest numbers, ties to even.
+///
+/// # Safety
+///
+/// As [`widen`].
+#[inline(always)]
+pub(crate) unsafe fn narrow<S: Set>(from: &[f32; BLOCK], to: &mut [u16; BLOCK]) {
+    match S::ISA {
+        // SAFETY: by the caller's promise.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        Isa::Avx512 => unsafe { x86::narrow_by_16(from, to) },
+        // SAFETY: by the caller's promise.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        Isa::Avx2 => unsafe { x86::narrow_by_8(from, to) },
+        _ => (0..BLOCK).for_each(|i| to[i] = half::f16::narrow(from[i]).to_bits()),
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86 {
+    use core::arch::x86_64::{
+        _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128, _mm256_cvtph_ps, _mm256_cvtps_ph,
+        _mm256_loadu_ps, _mm256_loadu_si256, _mm256_storeu_ps, _mm256_storeu_si256, _mm512_cvtph_ps, _mm512_cvtps_ph,
+        _mm512_loadu_ps, _mm512_storeu_ps,
+    };
+
+    use super::BLOCK;
+
+    #[inline]
+    #[target_feature(enable = "avx2,f16c")]
+    pub(super) fn widen_by_8(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
+        for (from, to) in from.as_chunks::<8>().0.iter().zip(to.as_chunks_mut::<8>().0) {
+            // SAFETY: eight numbers each, which need not be aligned.
+            unsafe { _mm256_storeu_ps(to.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast()))) };
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,f16c")]
+    pub(super) fn narrow_by_8(from: &[f32; BLOCK], to: &mut [u16; BLOCK]) {
+        for (from, to) in from.as_chunks::<8>().0.iter().zip(to.as_chunks_mut::<8>().0) {
+            // SAFETY: as above.
+            unsafe {
+                let numbers = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(from.as_ptr()));
+                _mm_storeu_si128(to.as_mut_ptr().cast(), numbers);
+            }
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn widen_by_16(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
+        for (from, to) in from.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<16>().0) {
+            // SAFETY: sixteen numbers each, which need not be aligned.
+            unsafe { _mm512_storeu_ps(to.as_mut_ptr(), _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast()))) };
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn narrow_by_16(from: &[f32; BLOCK], to: &mut [u16; BLOCK]) {
+        for (from, to) in from.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<16>().0) {
+            // SAFETY: as above.
+            unsafe {
+                let numbers = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(from.as_ptr()));
+                _mm256_storeu_si256(to.as_mut_ptr().cast(), numbers);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::*;
+    use crate::numeric::isa::{Job, detected_isa, dispatch};
+
+    /// What a block is as `f32`, and that as `f16`.
+    struct There<'a>(&'a [u16; BLOCK], &'a [f32; BLOCK]);
+
+    impl Job for There<'_> {
+        type Output = ([f32; BLOCK], [u16; BLOCK]);
+        fn run(self) -> Self::Output {
+            unreachable!("it is run on a set")
+        }
+        #[inline(always)]
+        fn run_on<S: Set>(self) -> Self::Output {
+            let (mut wide, mut narrowed) = ([0.0; BLOCK], [0; BLOCK]);
+            // SAFETY: `dispatch` has chosen the set.
+            unsafe {
+                widen::<S>(self.0, &mut wide);
+                narrow::<S>(self.1, &mut narrowed);
+            }
+            (wide, narrowed)
+        }
+    }
+
+    #[test]
+    fn each_instruction_set_converts_all_numbers_alike() {
+        for isa in [Isa::Baseline, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= detected_isa()) {
+            for first in (0..=u16::MAX).step_by(BLOCK) {
+                let bits: [u16; BLOCK] = core::array::from_fn(|i| first + i as u16);
+                // Each of them, and numbers between: ties, what is next to them, and NaN of any kind.
+                for between in [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff] {
+                    let values = bits.map(|bits| f32::from_bits(f16::from_bits(bits).to_f32().to_bits() + between));
+                    let (wide, narrowed) = dispatch(isa, There(&bits, &values));
+                    assert_eq!(wide.map(f32::to_bits), bits.map(|bits| f16::from_bits(bits).widen().to_bits()));
+                    assert_eq!(narrowed, values.map(|value| f16::narrow(value).to_bits()), "{isa:?} {first:x}");
+                }
+            }
+        }
+    }
+}
