@@ -20,7 +20,7 @@ fn assembly() -> String {
     let manifest = format!(
         "[package]\nname = 'core_loops'\nedition = '2024'\n[workspace]\n[profile.release]\ndebug = false\n\
          [[bin]]\nname = 'core_loops'\npath = '{root}/examples/core_loops.rs'\n\
-         [dependencies]\ngradchain = {{ path = '{root}' }}\n",
+         [dependencies]\ngradchain = {{ path = '{root}', features = ['half'] }}\n",
         root = root.display()
     );
     std::fs::write(folder.join("Cargo.toml"), manifest).expect("a manifest is written");
@@ -138,6 +138,38 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
                 }
                 let gathers = code.iter().any(|line| line.contains("gather"));
                 assert!(!gathers, "{chain}, {isa}, {real}: vectorised across blocks, with gathers");
+            }
+        }
+    }
+}
+
+#[test]
+fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
+    let functions = functions(&ASSEMBLY);
+    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+        for (chain, operations) in CHAINS {
+            let loops = loops(&functions, isa, chain, "11ApplyHalves", "Kj0_K".into());
+            assert!(!loops.is_empty(), "no loop of {chain} for {isa} on 16 bits");
+            for code in loops {
+                let count = |start: &str, also: &str| {
+                    code.iter().filter(|line| line.starts_with(start) && line.contains(also)).count()
+                };
+                for operation in *operations {
+                    let (whole, single) = (format!("{prefix}{operation}ps\t"), format!("{prefix}{operation}ss\t"));
+                    assert!(count(&whole, registers) > 0, "{chain}, {isa}: no {whole}in {registers}");
+                    let slow = ["sqrt", "div"].contains(operation) && count(&single, "") > 0;
+                    assert!(!slow, "{chain}, {isa}: {operation} on single numbers");
+                }
+                // f16 by the processor's own conversions, twice there and twice back; bf16 by shifts.
+                let (there, back) = (count("vcvtph2ps\t", registers), count("vcvtps2ph\t", registers));
+                match isa {
+                    "baseline" => assert_eq!((there, back), (0, 0), "{chain}"),
+                    _ => assert!(there >= 2 && back >= 2, "{chain}, {isa}: {there} and {back} conversions"),
+                }
+                let shifts = count(&format!("{prefix}pslld\t"), registers);
+                assert!(shifts > 0, "{chain}, {isa}: no shifts in {registers}");
+                assert_eq!(count("vp", "gather"), 0, "{chain}, {isa}: gathers");
+                assert_eq!(count("call", "convert") + count("call", "half_floats"), 0, "{chain}, {isa}: calls");
             }
         }
     }
