@@ -19,13 +19,14 @@ use crate::state::Moments;
 /// The state arrays of one leaf, in the order in which a fused loop has them.
 pub struct SlotList {
     slots: [Option<RawSlice>; MOST_SLOTS],
-    in_record: [Option<InRecord>; MOST_SLOTS],
+    /// Which arrays they are, for values that are nowhere in memory.
+    arrays: [usize; MOST_SLOTS],
     len: usize,
 }
 
 impl SlotList {
     pub(crate) fn new() -> SlotList {
-        SlotList { slots: [None; MOST_SLOTS], in_record: [None; MOST_SLOTS], len: 0 }
+        SlotList { slots: [None; MOST_SLOTS], arrays: [0; MOST_SLOTS], len: 0 }
     }
 
     pub(crate) fn of<S: Stage>(stage: &S, state: &S::State, leaf: usize) -> SlotList {
@@ -39,12 +40,19 @@ impl SlotList {
     /// once: that is what the slices made of the list rest on.
     pub(crate) fn push(&mut self, moments: &Moments, leaf: usize) {
         self.slots[self.len] = moments.raw(leaf);
-        self.in_record[self.len] = moments.in_record(leaf);
+        self.arrays[self.len] = moments.address();
         self.len += 1;
     }
 
     fn is_native<C: Real>(&self) -> bool {
         self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
+    }
+
+    fn in_record(&self) -> [Option<InRecord>; MOST_SLOTS] {
+        core::array::from_fn(|slot| {
+            let (address, raw) = (self.arrays[slot], self.slots[slot]);
+            raw.map(|raw| InRecord { address, dtype: raw.dtype() })
+        })
     }
 
     /// Says that a stretch of each array is read now.
@@ -97,7 +105,7 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     let list = SlotList::of(stage, state, tile.leaf);
     if const { C::RECORDS } {
         let (p, sums) = (tile.p[0], if counts { S::SHAPE.sums } else { 0 });
-        return tile.record(&list.in_record[..list.len], place.sum..place.sum + sums, |slots, u, terms| {
+        return tile.record(&list.in_record()[..list.len], place.sum..place.sum + sums, |slots, u, terms| {
             let mut all = [Term::default(); MOST_SUMS];
             let u = S::apply::<C>(&kernel, 0, local, slots, u, p, &mut all);
             terms.copy_from_slice(&all[..terms.len()]);

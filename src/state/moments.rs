@@ -33,7 +33,7 @@ struct MomentArray {
 
 impl MomentArray {
     fn parts(&self) -> LeafParts {
-        LeafParts { data: self.data.raw(), shape: self.shape[..].into(), strides: self.strides[..].into() }
+        LeafParts::new(self.data.raw(), &self.shape, &self.strides)
     }
 
     /// The numbers of elements in 8 bits, as they lie.
@@ -290,7 +290,11 @@ impl Moments {
 
     /// Which array it is, for values that are nowhere in memory.
     pub(crate) fn in_record(&self, leaf: usize) -> Option<InRecord> {
-        self.dtype(leaf).map(|dtype| InRecord { address: core::ptr::from_ref(self).addr(), dtype })
+        self.dtype(leaf).map(|dtype| InRecord { address: self.address(), dtype })
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
     }
 
     /// The bytes of a leaf's elements in memory order, as they lie on this machine; `None` if the leaf has no array.

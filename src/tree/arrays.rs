@@ -6,7 +6,6 @@ use ndarray::{ArcArray, ArrayBase, CowRepr, Data, DataMut, Dimension, OwnedArcRe
 
 use super::tied::Handle;
 use super::{LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
-use crate::element::Element;
 use crate::memory::RawSlice;
 
 /// What the arrays in a tree may hold: floats, which make the array a leaf, or anything listed below, which makes the
@@ -79,19 +78,18 @@ macro_rules! floats {
         }
         impl Tree for $T {
             fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
-                show(core::slice::from_ref(self), &[], walk);
+                walk.leaf(LeafRef::from_slice(core::slice::from_ref(self), &[]).expect("one element"));
             }
             fn walk_slice<'a>(slice: &'a [$T], walk: &mut Walk<'a, '_>) {
-                show(slice, &[slice.len()], walk);
+                walk.leaf(LeafRef::axis(slice));
             }
         }
         impl TreeMut for $T {
             fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
-                show_mut(core::slice::from_mut(self), &[], walk);
+                walk.leaf(LeafMut::from_slice(core::slice::from_mut(self), &[]).expect("one element"));
             }
             fn walk_slice_mut<'a>(slice: &'a mut [$T], walk: &mut WalkMut<'a, '_>) {
-                let shape = [slice.len()];
-                show_mut(slice, &shape, walk);
+                walk.leaf(LeafMut::axis(slice));
             }
         }
     )*};
@@ -99,14 +97,6 @@ macro_rules! floats {
 floats!(f32, f64);
 #[cfg(feature = "half")]
 floats!(half::f16, half::bf16);
-
-fn show<'a, T: Element>(data: &'a [T], shape: &[usize], walk: &mut Walk<'a, '_>) {
-    walk.leaf(LeafRef::from_slice(data, shape).expect("the shape is the slice's own"));
-}
-
-fn show_mut<'a, T: Element>(data: &'a mut [T], shape: &[usize], walk: &mut WalkMut<'a, '_>) {
-    walk.leaf(LeafMut::from_slice(data, shape).expect("the shape is the slice's own"));
-}
 
 macro_rules! carried {
     ($($T:ty),*) => {$(

@@ -25,6 +25,15 @@ pub(crate) struct LeafParts {
 }
 
 impl LeafParts {
+    pub(crate) fn new(data: RawSlice, shape: &[usize], strides: &[isize]) -> LeafParts {
+        LeafParts { data, shape: Shape::from_slice(shape), strides: Strides::from_slice(strides) }
+    }
+
+    /// All of a slice, as one axis.
+    fn axis<T: Element>(ptr: NonNull<T>, len: usize) -> LeafParts {
+        LeafParts::new(RawSlice::new(ptr, len), &[len], &[1])
+    }
+
     fn dense<T: Element>(ptr: NonNull<T>, len: usize, shape: &[usize]) -> Result<LeafParts> {
         // Without the zeros: lengths of axes that are multiplied anywhere later do not overflow, whatever comes first.
         let room = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |room, n| room.checked_mul(*n));
@@ -37,8 +46,7 @@ impl LeafParts {
             let found = format!("a slice of {len} for the shape {shape:?}");
             return Err(Error::argument("leaf", "data", &format!("as long as its shape says ({expected})"), found));
         }
-        let strides = dense_strides(shape);
-        Ok(LeafParts { data: RawSlice::new(ptr, len), shape: shape.into(), strides })
+        Ok(LeafParts::new(RawSlice::new(ptr, len), shape, &dense_strides(shape)))
     }
 
     pub(super) fn array<A: ArrayElement>(
@@ -47,8 +55,7 @@ impl LeafParts {
         shape: &[usize],
         strides: &[isize],
     ) -> Option<LeafParts> {
-        let data = A::raw(NonNull::new(ptr.cast_mut())?, len)?;
-        Some(LeafParts { data, shape: shape.into(), strides: strides.into() })
+        Some(LeafParts::new(A::raw(NonNull::new(ptr.cast_mut())?, len)?, shape, strides))
     }
 
     /// The strides, unless the elements lie in the order that `dense` describes.
@@ -136,6 +143,11 @@ impl<'a> LeafRef<'a> {
         LeafParts::dense(NonNull::from(data).cast::<T>(), data.len(), shape).map(LeafRef::lend)
     }
 
+    /// A leaf over a slice, as one axis.
+    pub(super) fn axis<T: Element>(data: &'a [T]) -> LeafRef<'a> {
+        LeafRef::lend(LeafParts::axis(NonNull::from(data).cast::<T>(), data.len()))
+    }
+
     /// A leaf over parts whose memory is borrowed for `'a`, as the caller knows: it has a reference with that lifetime
     /// to what owns the memory.
     pub(crate) fn lend(parts: LeafParts) -> LeafRef<'a> {
@@ -148,7 +160,7 @@ impl<'a> LeafRef<'a> {
         let len = elements(shape).filter(|_| strides.len() == shape.len())?;
         let data = RawSlice::coded(bytes, dtype, len)?;
         is_dense(shape, strides, &matching_strides(shape, strides))
-            .then(|| LeafRef::lend(LeafParts { data, shape: shape.into(), strides: strides.into() }))
+            .then(|| LeafRef::lend(LeafParts::new(data, shape, strides)))
     }
 
     /// The same, as a stretch of an array.
@@ -208,6 +220,12 @@ impl<'a> LeafMut<'a> {
         let len = data.len();
         let parts = LeafParts::dense(NonNull::from(data).cast::<T>(), len, shape)?;
         Ok(LeafMut { parts, part: None, borrow: PhantomData })
+    }
+
+    /// A leaf over a slice, as one axis.
+    pub(super) fn axis<T: Element>(data: &'a mut [T]) -> LeafMut<'a> {
+        let len = data.len();
+        LeafMut::lend(LeafParts::axis(NonNull::from(data).cast::<T>(), len))
     }
 
     /// A leaf over parts whose memory is borrowed exclusively for `'a`, as the caller knows: it has a mutable reference
