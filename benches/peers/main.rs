@@ -37,7 +37,7 @@ fn fused<T: GradientTransformation<Needs = Nothing>>(tree: &str, optimizer: T) {
     let mut params = Flat::<f32>::new(&shapes, |_| 0.5);
     let grads = Flat::<f32>::new(&shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5);
     let mut state = optimizer.init(&params).expect("a state");
-    let mut limit = Limit::of(&optimizer.plan(&params).expect("a plan"), &shapes, size_of::<f32>());
+    let mut limit = Limit::of(&optimizer.plan(&params).expect("a plan"), &shapes, size_of::<f32>(), false);
     let (_, honest) = limit.calibrate();
     serve(honest, || _ = optimizer.step(&mut params, &grads, &mut state).expect("a step"), || limit.run());
 }

@@ -154,7 +154,7 @@ fn an_adam_has_little_more_than_two_bytes_for_each_parameter() {
     let params = vec![0.0_f32; 1 << 20];
     let plan = quantized(adamw(0.1)).plan(&params).unwrap();
     let of_schema = quantized(adamw(0.1)).init(&params).unwrap().schema().size();
-    for size in [plan.state, of_schema] {
+    for size in [&plan.state, &of_schema] {
         assert_eq!(size.bytes(Kind::Moment) as f64 / (1 << 20) as f64, 2.0 * (1.0 + 4.0 / 256.0));
     }
     // A step reads and writes them once, scales too; and those of blocks that are not full.
