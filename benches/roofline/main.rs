@@ -6,6 +6,9 @@
 //! read and one that is written, in the same run. `limit_gb_per_s` has a number for each pass. `--features half,rayon`
 //! adds runs on all cores. `-- cat_` runs the whole catalogue of optimizers instead, on one leaf; `-- mat_` those that
 //! multiply matrices, against these products.
+//!
+//! `ISA=avx2` before the command has steps use these instructions where the machine has wider ones, and `ISA=baseline`
+//! those that every machine has; the limit uses what there is.
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
 mod catalogue;
@@ -25,6 +28,12 @@ const PAIRS: usize = 24;
 
 fn main() {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with("--")).unwrap_or_default();
+    match std::env::var("ISA").as_deref() {
+        Ok("baseline") => gradchain::force_isa(Some(gradchain::Isa::Baseline)),
+        Ok("avx2") => gradchain::force_isa(Some(gradchain::Isa::Avx2)),
+        Ok(other) => panic!("ISA is `baseline` or `avx2`, not `{other}`"),
+        Err(_) => {}
+    }
     if filter.starts_with("mat_") {
         return matrices::run(&filter);
     }

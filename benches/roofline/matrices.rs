@@ -10,6 +10,7 @@ use crate::{in_pool, median};
 /// Rows and columns: a square, and what is wide as the layers of a transformer are.
 const SHAPES: [(usize, usize); 2] = [(1024, 1024), (512, 1536)];
 /// A basis is kept so many steps; the mean is over this many.
+#[cfg(feature = "faer")]
 const PERIOD: usize = 10;
 
 /// One line for each shape. Names begin with `mat_`.
@@ -23,6 +24,7 @@ pub fn run(filter: &str) {
             }
         });
         // Gradient and mean into the basis, the update out of it, and the two products of the gradient with itself.
+        #[cfg(feature = "faer")]
         line(filter, "soap", (n, m), PERIOD, soap(1e-3).precondition_frequency(PERIOD as u64), |x| {
             for _ in 0..3 {
                 std::hint::black_box(x.left.t().dot(&x.g).dot(&x.right));
@@ -35,7 +37,9 @@ pub fn run(filter: &str) {
 /// Factors of the products.
 struct Factors {
     g: Array2<f32>,
+    #[cfg_attr(not(feature = "faer"), allow(dead_code, reason = "bases are of decompositions"))]
     left: Array2<f32>,
+    #[cfg_attr(not(feature = "faer"), allow(dead_code, reason = "bases are of decompositions"))]
     right: Array2<f32>,
 }
 

@@ -164,11 +164,20 @@ impl Made {
 /// What takes a gradient for each example, and is no transformation of gradients.
 pub(super) const PER_EXAMPLE: &[&str] = &["differentially_private_aggregate", "dpsgd"];
 
-/// Names of Optax that are no transformations of gradients, and where they go.
+/// Names that are not there: of Optax, what is no transformation of gradients, and of ours, what is of another feature.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("measure_with_ema", "one of the `measures` of a `monitor`"),
     ("skip_large_updates", "a `should_skip_update_fn` of `multi_steps`"),
+    ("galore", DECOMPOSED),
+    ("shampoo", DECOMPOSED),
+    ("soap", DECOMPOSED),
+    ("scale_by_galore", DECOMPOSED),
+    ("scale_by_shampoo", DECOMPOSED),
+    ("scale_by_soap", DECOMPOSED),
 ];
+
+/// What needs decompositions of matrices.
+const DECOMPOSED: &str = "there with the feature `faer` of gradchain";
 
 impl core::fmt::Debug for Registry {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

@@ -105,7 +105,7 @@ impl SixteenBits for half::bf16 {
         f32::from_bits(rounded(value) & 0xffff_0000)
     }
 
-    // The lower half of a NaN that is a sum of two numbers of this type is zero: it stays a NaN without being told apart.
+    // The lower half of a NaN that is a sum of two numbers of this type is zero: it stays one without being told apart.
     #[inline(always)]
     fn of_sum(sum: f32) -> half::bf16 {
         half::bf16::from_bits((nearest(sum.to_bits()) >> 16) as u16)

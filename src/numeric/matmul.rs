@@ -7,6 +7,7 @@
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
 
+use super::halves::{half, join};
 use crate::element::Real;
 
 /// Rows of a block. The library reads the other factor again for each, which costs a tenth of the time of so many rows.
@@ -45,29 +46,17 @@ fn product<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, upper: bool, out
 /// the column of its first element.
 fn blocks<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, diagonal: Option<usize>, mut out: ArrayViewMut2<'_, C>) {
     let (rows, cols) = out.dim();
-    if rows > ROWS {
-        let half = (rows / 2).next_multiple_of(ROWS);
+    if let Some(half) = half(rows, ROWS) {
         let ((above, below), (first, second)) = (a.split_at(Axis(0), half), out.split_at(Axis(0), half));
         let later = diagonal.map(|diagonal| diagonal + half);
         join(|| blocks(above, b, diagonal, first), || blocks(below, b, later, second));
     } else if let Some(first) = diagonal {
         blocks(a, b.slice_move(s![.., first..]), None, out.slice_mut(s![.., first..]));
-    } else if cols > COLS {
-        let half = (cols / 2).next_multiple_of(COLS);
+    } else if let Some(half) = half(cols, COLS) {
         let ((left, right), (first, second)) = (b.split_at(Axis(1), half), out.split_at(Axis(1), half));
         join(|| blocks(a, left, None, first), || blocks(a, right, None, second));
     } else {
         general_mat_mul(C::one(), &a, &b, C::zero(), &mut out);
-    }
-}
-
-fn join(one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
-    #[cfg(feature = "rayon")]
-    rayon::join(one, other);
-    #[cfg(not(feature = "rayon"))]
-    {
-        one();
-        other();
     }
 }
 

@@ -3,9 +3,11 @@
 pub(crate) mod ahead;
 pub(crate) mod coded;
 pub(crate) mod convert;
+#[cfg(feature = "faer")]
 pub(crate) mod decompositions;
 #[cfg(feature = "half")]
 pub(crate) mod half_floats;
+pub(crate) mod halves;
 pub(crate) mod isa;
 pub(crate) mod matmul;
 pub(crate) mod order;

@@ -10,7 +10,7 @@ use super::traced::{Kind, Traced};
 use super::{Machine, Pass, Program, Recorded, Type, record};
 use crate::element::{DType, Element, InRecord, Real, Term};
 use crate::error::Result;
-use crate::optimizer::{adam, adamw, shampoo};
+use crate::optimizer::{adafactor, adam, adamw};
 use crate::select::Mask;
 use crate::transform::{Preconditioning, clip, clip_by_global_norm, scale_by_muon, zero_nans};
 use crate::transformation::GradientTransformation;
@@ -396,8 +396,8 @@ fn what_is_in_a_box_has_the_programs_that_it_has_outside() {
     assert_eq!(boxed(boxed(inside())).programs(&params).unwrap(), expected);
     let doubles = vec![0.0_f64; 3];
     assert_eq!(boxed(adam(0.1)).programs(&doubles).unwrap(), adam(0.1).programs(&doubles).unwrap());
-    let error = chain(vec![boxed(clip(1.0)), boxed(shampoo(0.1))]).programs(&ndarray::Array2::<f32>::zeros((2, 2)));
-    assert!(error.unwrap_err().to_string().starts_with("scale_by_shampoo cannot be recorded"));
+    let error = chain(vec![boxed(clip(1.0)), boxed(adafactor(0.1))]).programs(&ndarray::Array2::<f32>::zeros((2, 2)));
+    assert!(error.unwrap_err().to_string().starts_with("scale_by_factored_rms cannot be recorded"));
 }
 
 /// What is done to whole leaves is a pass of its own.
@@ -447,10 +447,10 @@ fn products_of_matrices_are_programs() {
 #[test]
 fn what_has_no_programs_says_which_part_and_why() {
     let matrix = ndarray::Array2::<f32>::zeros((2, 2));
-    let error = chain((clip(1.0), shampoo(0.1))).programs(&matrix).unwrap_err();
+    let error = chain((clip(1.0), adafactor(0.1))).programs(&matrix).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "scale_by_shampoo cannot be recorded as a program: it works on whole leaves, between passes"
+        "scale_by_factored_rms cannot be recorded as a program: it works on whole leaves, between passes"
     );
     // Found before the step begins, so that the state is as it was.
     let optimizer = lookahead(adam(0.1), 2, 0.5).reset_state(true);

@@ -10,8 +10,8 @@ use crate::part::prelude::*;
 /// * numbers of which every bit counts: copies of parameters, sums that wait to be given out, and all that is no array;
 /// * arrays for which a type was asked, as by [`mu_dtype`](crate::transform::ScaleByAdam::mu_dtype);
 /// * the state of `f64` leaves;
-/// * the memory of parts that look at whole leaves: of [`muon`](crate::muon()), [`soap`](crate::soap()),
-///   [`shampoo`](crate::shampoo()), [`lbfgs`](crate::lbfgs()), [`adam_mini`](crate::adam_mini()) and the like.
+/// * the memory of parts that look at whole leaves: of [`muon`](crate::muon()), `soap`, `shampoo`,
+///   [`lbfgs`](crate::lbfgs()), [`adam_mini`](crate::adam_mini()) and the like.
 ///
 /// [`schema`](crate::OptState::schema) shows which type each array has.
 ///

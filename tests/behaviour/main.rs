@@ -12,6 +12,8 @@ mod exchanged;
 #[cfg(feature = "half")]
 mod few_bits;
 mod freezable;
+#[cfg(feature = "rayon")]
+mod large_leaves;
 mod layerwise;
 #[cfg(all(feature = "config", feature = "half"))]
 mod linesearch;

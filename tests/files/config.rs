@@ -1,6 +1,6 @@
 //! What is said about configs that cannot be built.
 
-use gradchain::config::{self, ConfigError};
+use gradchain::config::{self, ConfigError, Registry};
 use gradchain::prelude::*;
 use serde_json::{Value, json};
 
@@ -40,6 +40,18 @@ fn every_name_of_optax_is_known() {
     let misplaced = error(json!({"chain": [{"measure_with_ema": {"measure": "global_norm", "decay": 0.9}}]}));
     let expected = "found `measure_with_ema`, which is one of the `measures` of a `monitor`";
     assert!(misplaced.to_string().ends_with(expected), "{misplaced}");
+}
+
+/// As without the feature: then they are in no registry.
+#[test]
+fn what_needs_a_feature_says_which() {
+    for name in ["soap", "shampoo", "galore", "scale_by_soap", "scale_by_shampoo", "scale_by_galore"] {
+        let config = json!({name: {"learning_rate": 0.1}});
+        assert_eq!(Registry::new().names().any(|known| known == name), cfg!(feature = "faer"), "{name}");
+        let error = Registry::empty().build(&config).unwrap_err().to_string();
+        let expected = format!("found `{name}`, which is there with the feature `faer` of gradchain");
+        assert!(error.contains(&expected), "{error}");
+    }
 }
 
 #[test]

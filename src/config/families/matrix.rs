@@ -1,24 +1,17 @@
 //! What goes by the axes of a leaf: rows and columns, factors, singular values.
 
 use crate::arguments::required;
-use crate::config::given::Given;
 use crate::config::registry::{Made, Registry};
 use crate::optimizer::*;
-use crate::recipe::Result;
 use crate::transform::*;
-use crate::wrapper::{Boxed, boxed};
 
 pub(super) fn register(r: &mut Registry) {
     r.part(|| rowwise_adagrad(required()))
         .part(scale_by_factored_rms)
         .part(scale_by_muon)
         .part(scale_by_rowwise_rss)
-        .part(scale_by_shampoo)
         .part(scale_by_sm3)
-        .part(scale_by_soap)
-        .part(|| shampoo(required()))
-        .part(|| sm3(required()))
-        .part(|| soap(required()));
+        .part(|| sm3(required()));
     // What is absent is so for good.
     r.choosing("adafactor", |given| {
         let there = |name, default: Option<f64>| given.or(name, default.map(Into::into));
@@ -40,27 +33,42 @@ pub(super) fn register(r: &mut Registry) {
         Ok(Made::named(if apart { muon.adam_learning_rate(0.0) } else { muon }))
     })
     .taking(&["muon_weight_dimension_numbers"]);
-    // The type of what is inside is decided by whether there is any.
-    r.choosing("galore", move |given| {
-        let plain = galore(required());
-        Ok(match base(given)? {
-            None => Made::named(plain),
-            Some(base) => Made::named(plain.base_optimizer(base)),
-        })
-    })
-    .taking(&["base_optimizer"]);
-    r.choosing("scale_by_galore", move |given| {
-        Ok(match base(given)? {
-            None => Made::named(scale_by_galore()),
-            Some(base) => Made::named(scale_by_galore().base_optimizer(base)),
-        })
-    })
-    .taking(&["base_optimizer"]);
+    #[cfg(feature = "faer")]
+    decomposed::register(r);
 }
 
-fn base(given: &Given<'_>) -> Result<Option<Boxed>> {
-    let Some(node) = given.get("base_optimizer") else { return Ok(None) };
-    let mut base: Boxed = boxed(());
-    node.build_into(&mut base)?;
-    Ok(Some(base))
+/// What needs decompositions.
+#[cfg(feature = "faer")]
+mod decomposed {
+    use super::*;
+    use crate::config::given::Given;
+    use crate::recipe::Result;
+    use crate::wrapper::{Boxed, boxed};
+
+    pub(super) fn register(r: &mut Registry) {
+        r.part(|| shampoo(required())).part(|| soap(required())).part(scale_by_shampoo).part(scale_by_soap);
+        // The type of what is inside is decided by whether there is any.
+        r.choosing("galore", move |given| {
+            let plain = galore(required());
+            Ok(match base(given)? {
+                None => Made::named(plain),
+                Some(base) => Made::named(plain.base_optimizer(base)),
+            })
+        })
+        .taking(&["base_optimizer"]);
+        r.choosing("scale_by_galore", move |given| {
+            Ok(match base(given)? {
+                None => Made::named(scale_by_galore()),
+                Some(base) => Made::named(scale_by_galore().base_optimizer(base)),
+            })
+        })
+        .taking(&["base_optimizer"]);
+    }
+
+    fn base(given: &Given<'_>) -> Result<Option<Boxed>> {
+        let Some(node) = given.get("base_optimizer") else { return Ok(None) };
+        let mut base: Boxed = boxed(());
+        node.build_into(&mut base)?;
+        Ok(Some(base))
+    }
 }

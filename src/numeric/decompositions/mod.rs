@@ -1,64 +1,52 @@
-//! Decompositions of matrices, in `f64` and with the same bits on any number of threads: by hand, or by the crate faer
-//! with the feature of this name. Matrices have their columns one after another.
+//! Decompositions of matrices by the crate faer, in `f64` and on one thread. Matrices have their columns one after
+//! another. Bits depend on the processor, whose fused multiply-add is used where it has one.
 
-#[cfg(feature = "faer")]
-mod by_faer;
-#[cfg(not(feature = "faer"))]
-mod by_hand;
+mod qr;
 mod svd;
 mod symmetric;
 
-#[cfg(feature = "faer")]
-pub(crate) use by_faer::{Room, orthogonalize};
-#[cfg(feature = "faer")]
-use by_faer::{eigen, rotate};
-#[cfg(not(feature = "faer"))]
-pub(crate) use by_hand::{Room, orthogonalize};
-#[cfg(not(feature = "faer"))]
-use by_hand::{eigen, rotate};
+use core::fmt;
+
+use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
+
+pub(crate) use qr::{Orthogonal, orthogonalize};
 pub(crate) use svd::Svd;
 pub(crate) use symmetric::Symmetric;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::numeric::isa::current_isa;
+/// Memory that a decomposition works in; kept for the next.
+#[derive(Default)]
+pub(crate) struct Room(Option<MemBuffer>);
 
-    fn dot(x: &[f64], y: &[f64]) -> f64 {
-        x.iter().zip(y).map(|(x, y)| x * y).sum()
-    }
-
-    #[test]
-    fn q_is_orthogonal_and_r_is_triangular_with_a_positive_diagonal() {
-        for n in [1, 2, 5, 17, 40] {
-            let mut s: Vec<f64> =
-                (0..n * n).map(|i| ((i * i + 3 * i + 1) as f64).sin() * 10.0_f64.powi(i as i32 % 7)).collect();
-            let (old, mut q) = (s.clone(), vec![0.0; n * n]);
-            orthogonalize(current_isa(), &mut s, n, &mut q, &mut Room::default());
-            for i in 0..n {
-                for j in 0..n {
-                    let (qi, qj, sj) = (&q[i * n..][..n], &q[j * n..][..n], &old[j * n..][..n]);
-                    assert!((dot(qi, qj) - f64::from(i == j)).abs() < 1e-13, "{n}: {i}, {j}");
-                    let r = dot(qi, sj);
-                    assert!(
-                        if i == j { r > 0.0 } else { i < j || r.abs() < 1e-13 * dot(sj, sj).sqrt() },
-                        "{n}: {i}, {j}"
-                    );
-                }
-            }
+impl Room {
+    /// As large as this; from the last time if that was enough.
+    fn of(&mut self, size: StackReq) -> &mut MemStack {
+        if !self.0.as_mut().is_some_and(|memory| MemStack::new(memory).can_hold(size)) {
+            self.0 = None;
         }
+        MemStack::new(self.0.get_or_insert_with(|| MemBuffer::new(size)))
     }
+}
 
-    #[test]
-    fn columns_that_depend_on_each_other_are_completed() {
-        let mut q = [0.0; 9];
-        let mut s = [1.0, 1.0, 0.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0];
-        orthogonalize(current_isa(), &mut s, 3, &mut q, &mut Room::default());
-        for i in 0..3 {
-            for j in 0..3 {
-                assert!((dot(&q[3 * i..][..3], &q[3 * j..][..3]) - f64::from(i == j)).abs() < 1e-14);
-            }
-        }
-        assert!((q[0] - 0.5_f64.sqrt()).abs() < 1e-15);
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").finish_non_exhaustive()
     }
+}
+
+/// Zeros.
+fn zeros(room: &mut Vec<f64>, len: usize) -> &mut [f64] {
+    room.clear();
+    room.resize(len, 0.0);
+    room
+}
+
+/// What the elements are divided by, so that squares neither overflow nor vanish; nothing if one is not finite.
+fn scale(elements: &mut [f64]) -> Option<f64> {
+    let largest = elements.iter().fold(0.0, |most: f64, x| if x.is_nan() { f64::INFINITY } else { most.max(x.abs()) });
+    if !largest.is_finite() {
+        return None;
+    }
+    let scale = if largest > 0.0 { largest } else { 1.0 };
+    elements.iter_mut().for_each(|x| *x /= scale);
+    Some(scale)
 }

@@ -1,7 +1,10 @@
 //! Eigenvalues and eigenvectors of symmetric matrices. Values are right to the last digits of the largest.
 
-use super::{Room, eigen};
-use crate::numeric::isa::Isa;
+use faer::diag::DiagMut;
+use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
+use faer::{MatMut, MatRef, Par};
+
+use super::{Room, scale, zeros};
 use crate::numeric::order::largest_first;
 
 /// A decomposition, and room for the next; grows to the largest matrix.
@@ -22,21 +25,14 @@ pub(crate) struct Symmetric {
 impl Symmetric {
     /// Decomposes the matrix of `n × n` with these elements. All is NaN if one is not finite, or if the iteration does
     /// not end, of which no case is known.
-    pub(crate) fn decompose(&mut self, isa: Isa, n: usize, element: impl Fn(usize, usize) -> f64) {
+    pub(crate) fn decompose(&mut self, n: usize, element: impl Fn(usize, usize) -> f64) {
         self.n = n;
         self.matrix.clear();
         self.matrix.extend((0..n).flat_map(|i| (0..n).map(move |j| (i, j))).map(|(i, j)| element(i, j)));
-        let finite = self.matrix.iter().all(|x| x.is_finite());
-        let largest = self.matrix.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
-        self.scale = if largest > 0.0 { largest } else { 1.0 };
-        // Scaled, so that squares neither overflow nor vanish.
-        self.matrix.iter_mut().for_each(|x| *x /= self.scale);
-        for (room, len) in [(&mut self.vectors, n * n), (&mut self.values, n)] {
-            room.clear();
-            room.resize(len, 0.0);
-        }
-        let Symmetric { matrix, vectors, values, room, .. } = self;
-        if !finite || !eigen(isa, matrix, n, vectors, values, room) {
+        let scale = scale(&mut self.matrix);
+        self.scale = scale.unwrap_or(1.0);
+        let (vectors, values) = (zeros(&mut self.vectors, n * n), zeros(&mut self.values, n));
+        if scale.is_none() || !decompose(&self.matrix, n, vectors, values, &mut self.room) {
             vectors.fill(f64::NAN);
             values.fill(f64::NAN);
         }
@@ -56,14 +52,24 @@ impl Symmetric {
     }
 }
 
+/// Eigenvalues and eigenvectors, in no order: whether they were found.
+fn decompose(matrix: &[f64], n: usize, vectors: &mut [f64], values: &mut [f64], room: &mut Room) -> bool {
+    if n == 0 {
+        return true;
+    }
+    let memory = room.of(self_adjoint_evd_scratch::<f64>(n, ComputeEigenvectors::Yes, Par::Seq, Default::default()));
+    let matrix = MatRef::from_column_major_slice(matrix, n, n);
+    let (vectors, values) = (MatMut::from_column_major_slice_mut(vectors, n, n), DiagMut::from_slice_mut(values));
+    self_adjoint_evd(matrix, values, Some(vectors), Par::Seq, memory, Default::default()).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numeric::isa::current_isa;
 
     fn check(n: usize, a: impl Fn(usize, usize) -> f64, scale: f64) {
         let mut found = Symmetric::default();
-        found.decompose(current_isa(), n, &a);
+        found.decompose(n, &a);
         for k in 0..n {
             let (value, x) = (found.value(k), found.vector(k));
             assert!(k == 0 || value <= found.value(k - 1));
@@ -97,8 +103,8 @@ mod tests {
     #[test]
     fn what_is_not_finite_stays_so() {
         let mut found = Symmetric::default();
-        found.decompose(current_isa(), 2, |i, j| if i == j { f64::INFINITY } else { 0.0 });
+        found.decompose(2, |i, j| if i == j { f64::INFINITY } else { 0.0 });
         assert!(found.value(0).is_nan() && found.vector(1).iter().all(|x| x.is_nan()));
-        found.decompose(current_isa(), 0, |_, _| 0.0);
+        found.decompose(0, |_, _| 0.0);
     }
 }

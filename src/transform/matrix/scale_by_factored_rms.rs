@@ -1,3 +1,5 @@
+use crate::engine::Job;
+use crate::numeric::halves::{Halves, half, in_halves};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -164,7 +166,8 @@ impl LeafVisitor for Scale<'_> {
         let t = before.saturating_sub(self.rule.step_offset).saturating_add(1);
         let keep = if t > 1 { 1.0 - (t as f64).powf(-self.decay_rate) } else { 0.0 };
         if let Some(v) = v.get_mut::<C>(i) {
-            return scale_whole(leaf.u, v, keep, self.epsilon);
+            let [keep, take, epsilon] = [keep, 1.0 - keep, self.epsilon].map(C::of);
+            return in_halves(Plain { u: leaf.u, v, keep, take, epsilon });
         }
         let (Some([down, along]), Some(row), Some(col)) =
             (self.rule.axes(leaf.spec), v_row.get_mut::<C>(i), v_col.get_mut::<C>(i))
@@ -201,11 +204,32 @@ impl LeafVisitor for Scale<'_> {
     }
 }
 
-fn scale_whole<C: Real>(u: &mut [C], v: &mut [C], keep: f64, epsilon: f64) {
-    let (keep, take, epsilon) = (C::of(keep), C::of(1.0 - keep), C::of(epsilon));
-    for (u, v) in u.iter_mut().zip(v) {
-        *v = keep * *v + take * (*u * *u + epsilon);
-        *u /= v.sqrt();
+/// An element-wise stretch of a leaf that is not factored.
+struct Plain<'a, C> {
+    u: &'a mut [C],
+    v: &'a mut [C],
+    keep: C,
+    take: C,
+    epsilon: C,
+}
+
+impl<C: Real> Halves for Plain<'_, C> {
+    fn halves(self) -> Result<[Self; 2], Self> {
+        let Some(half) = half(self.u.len(), BLOCK) else { return Err(self) };
+        let ((u, later), (v, later_v)) = (self.u.split_at_mut(half), self.v.split_at_mut(half));
+        Ok([Plain { u, v, ..self }, Plain { u: later, v: later_v, ..self }])
+    }
+}
+
+impl<C: Real> Job for Plain<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (u, v) in self.u.iter_mut().zip(self.v) {
+            *v = self.keep * *v + self.take * (*u * *u + self.epsilon);
+            *u /= v.sqrt();
+        }
     }
 }
 
@@ -225,6 +249,10 @@ impl<C: Real> Line<'_, C> {
 /// Sums kept side by side, so that adding up can be vectorised; their number fixes the order of addition.
 const LANES: usize = 8;
 
+/// The most blocks of rows that a matrix is cut into, and elements that are worth a block.
+const BLOCKS: usize = 16;
+const BLOCK: usize = 1 << 16;
+
 /// One matrix and its factors.
 struct Factored<'a, C> {
     u: &'a mut [C],
@@ -239,36 +267,55 @@ struct Factored<'a, C> {
 impl<C: Real> Factored<'_, C> {
     fn scale(mut self, keep: f64, epsilon: f64) {
         let [n, m] = self.size;
+        // Columns are added up block by block of rows, and these one after another: so many by the matrix alone,
+        // whatever the number of threads.
+        let per = n.div_ceil(BLOCKS).max(BLOCK.div_ceil(m));
+        let dense = self.steps == [m, 1];
         self.room.clear();
-        self.room.resize(n * LANES + m, 0.0);
-        self.sum(epsilon);
-        let (lanes, cols) = self.room.split_at_mut(n * LANES);
+        self.room.resize(n * if dense { 1 } else { LANES } + n.div_ceil(per) * m, 0.0);
+        if dense {
+            let (rows, cols) = self.room.split_at_mut(n);
+            in_halves(Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon });
+        } else {
+            self.sum(per, epsilon);
+        }
+        let (rows, cols) = self.room.split_at_mut(if dense { n } else { n * LANES });
         let mut mean_row = 0.0;
         for i in 0..n {
-            let sum: f64 = (0..LANES).map(|lane| lanes[lane * n + i]).sum();
+            let sum = if dense { rows[i] } else { (0..LANES).map(|lane| rows[lane * n + i]).sum() };
             let row = self.row.at(i);
             *row = C::of(keep * row.as_f64() + (1.0 - keep) * (sum / m as f64));
             mean_row += row.as_f64() / n as f64;
+        }
+        let (cols, later) = cols.split_at_mut(m);
+        for block in later.chunks_exact(m) {
+            cols.iter_mut().zip(block).for_each(|(col, more)| *col += more);
         }
         for (j, sum) in cols.iter_mut().enumerate() {
             let col = self.col.at(j);
             *col = C::of(keep * col.as_f64() + (1.0 - keep) * (*sum / n as f64));
             *sum = 1.0 / col.as_f64().sqrt();
         }
-        for (i, factor) in lanes[..n].iter_mut().enumerate() {
+        for (i, factor) in rows[..n].iter_mut().enumerate() {
             *factor = 1.0 / (self.row.at(i).as_f64() / mean_row).sqrt();
         }
-        self.multiply();
+        let (rows, cols) = (&rows[..n], &*cols);
+        if dense {
+            in_halves(Multiply { u: &mut self.u[..n * m], rows, cols, per });
+        } else {
+            multiply(self.u, self.steps, rows, cols);
+        }
     }
 
-    /// Adds up squares by row, in lanes, and by column: the same sums in the same order, whichever way the memory lies.
-    fn sum(&mut self, epsilon: f64) {
+    /// Adds up squares by row, in lanes, and by column: the same sums in the same order as [`Squares`], however the
+    /// memory lies.
+    fn sum(&mut self, per: usize, epsilon: f64) {
         let ([n, m], [down, along]) = (self.size, self.steps);
         let (lanes, cols) = self.room.split_at_mut(n * LANES);
         let square = |u: C| u.as_f64() * u.as_f64() + epsilon;
         if along <= down {
             for i in 0..n {
-                let line = &self.u[i * down..];
+                let (line, cols) = (&self.u[i * down..], &mut cols[i / per * m..][..m]);
                 for (j, col) in cols.iter_mut().enumerate() {
                     let x = square(line[j * along]);
                     lanes[j % LANES * n + i] += x;
@@ -282,23 +329,94 @@ impl<C: Real> Factored<'_, C> {
                 for (i, lane) in lane.iter_mut().enumerate() {
                     let x = square(line[i * down]);
                     *lane += x;
-                    cols[j] += x;
+                    cols[i / per * m + j] += x;
                 }
             }
         }
     }
+}
 
-    fn multiply(&mut self) {
-        let ([n, m], [down, along]) = (self.size, self.steps);
-        let (rows, cols) = self.room.split_at(n * LANES);
-        let mut one = |i: usize, j: usize| {
-            let u = &mut self.u[i * down + j * along];
-            *u = *u * C::of(rows[i]) * C::of(cols[j]);
-        };
-        if along <= down {
-            (0..n).for_each(|i| (0..m).for_each(|j| one(i, j)));
-        } else {
-            (0..m).for_each(|j| (0..n).for_each(|i| one(i, j)));
+fn multiply<C: Real>(u: &mut [C], [down, along]: [usize; 2], rows: &[f64], cols: &[f64]) {
+    let mut one = |i: usize, j: usize| {
+        let u = &mut u[i * down + j * along];
+        *u = *u * C::of(rows[i]) * C::of(cols[j]);
+    };
+    if along <= down {
+        (0..rows.len()).for_each(|i| (0..cols.len()).for_each(|j| one(i, j)));
+    } else {
+        (0..cols.len()).for_each(|j| (0..rows.len()).for_each(|i| one(i, j)));
+    }
+}
+
+/// Rows that lie one after another: squares are added up by row, and by column for each block of rows.
+struct Squares<'a, C> {
+    u: &'a [C],
+    rows: &'a mut [f64],
+    cols: &'a mut [f64],
+    /// Rows of a block, and columns.
+    size: [usize; 2],
+    epsilon: f64,
+}
+
+impl<C: Real> Halves for Squares<'_, C> {
+    fn halves(self) -> Result<[Self; 2], Self> {
+        let [per, m] = self.size;
+        let Some(half) = half(self.rows.len(), per) else { return Err(self) };
+        let (u, later) = self.u.split_at(half * m);
+        let (rows, later_rows) = self.rows.split_at_mut(half);
+        let (cols, later_cols) = self.cols.split_at_mut(half / per * m);
+        Ok([Squares { u, rows, cols, ..self }, Squares { u: later, rows: later_rows, cols: later_cols, ..self }])
+    }
+}
+
+impl<C: Real> Job for Squares<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Squares { u, rows, cols, size: [_, m], epsilon } = self;
+        for (u, row) in u.chunks_exact(m).zip(rows) {
+            let mut lanes = [0.0; LANES];
+            let mut add = |u: &[C], cols: &mut [f64]| {
+                for ((u, col), lane) in u.iter().zip(cols).zip(&mut lanes) {
+                    let x = u.as_f64() * u.as_f64() + epsilon;
+                    *lane += x;
+                    *col += x;
+                }
+            };
+            let ((u, last), (cols, last_cols)) = (u.as_chunks::<LANES>(), cols.as_chunks_mut::<LANES>());
+            u.iter().zip(cols).for_each(|(u, cols)| add(u, cols));
+            add(last, last_cols);
+            *row = lanes.iter().sum();
+        }
+    }
+}
+
+/// Rows that lie one after another, to multiply by the factors of their row and of their columns.
+struct Multiply<'a, C> {
+    u: &'a mut [C],
+    rows: &'a [f64],
+    cols: &'a [f64],
+    per: usize,
+}
+
+impl<C: Real> Halves for Multiply<'_, C> {
+    fn halves(self) -> Result<[Self; 2], Self> {
+        let Some(half) = half(self.rows.len(), self.per) else { return Err(self) };
+        let (u, later) = self.u.split_at_mut(half * self.cols.len());
+        let (rows, later_rows) = self.rows.split_at(half);
+        Ok([Multiply { u, rows, ..self }, Multiply { u: later, rows: later_rows, ..self }])
+    }
+}
+
+impl<C: Real> Job for Multiply<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (u, row) in self.u.chunks_exact_mut(self.cols.len()).zip(self.rows) {
+            let row = C::of(*row);
+            u.iter_mut().zip(self.cols).for_each(|(u, col)| *u = *u * row * C::of(*col));
         }
     }
 }

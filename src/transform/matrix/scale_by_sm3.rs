@@ -1,8 +1,9 @@
 use core::hint::select_unpredictable;
 use std::sync::Arc;
 
-use crate::engine::{Job, current_isa, dispatch};
+use crate::engine::Job;
 use crate::layout::axes_by_stride;
+use crate::numeric::halves::{Halves, half, in_halves};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -80,22 +81,45 @@ pub struct ScaleBySm3State {
     pub mu: Moments,
     /// The mean of what was emitted.
     pub nu: Moments,
-    /// Room for the next `mu`.
+    /// Room for the next `mu`, as far as each block of a leaf knows.
     next: Moments,
     layouts: Arc<[Layout]>,
 }
 
 state_fields!(ScaleBySm3State { count, mu, nu } knows { layouts });
 
-/// The axes of a leaf in memory order, outermost first: how long each is, and where its numbers begin.
-#[derive(Clone, Debug, Hash)]
-struct Layout(Vec<[usize; 2]>);
+/// How a leaf of two axes or more lies. Of others there is nothing to know: each element has a bound of its own.
+#[derive(Clone, Debug, Hash, Default)]
+struct Layout {
+    /// The axes in memory order, outermost first: how long each is, and where its numbers begin.
+    axes: Vec<[usize; 2]>,
+    /// How many numbers all axes have.
+    sizes: usize,
+    /// Elements for each index of the outermost axis, and how many of these indices make a block.
+    row: usize,
+    per: usize,
+}
+
+/// The most blocks that a leaf is cut into, and elements that are worth a block.
+const BLOCKS: usize = 16;
+const BLOCK: usize = 1 << 16;
 
 impl Layout {
     fn new(leaf: &LeafSpec) -> Layout {
         let shape = leaf.shape();
+        if shape.len() < 2 || leaf.len() == 0 {
+            return Layout::default();
+        }
         // An axis of length 1 bounds nothing that another does not, but where there is no other.
-        Layout(axes_by_stride(shape, leaf.strides()).into_iter().map(|a| [shape[a], shape[..a].iter().sum()]).collect())
+        let axes: Vec<_> =
+            axes_by_stride(shape, leaf.strides()).into_iter().map(|a| [shape[a], shape[..a].iter().sum()]).collect();
+        let rows = axes[0][0];
+        let row = leaf.len() / rows;
+        Layout { axes, sizes: shape.iter().sum(), row, per: rows.div_ceil(BLOCKS).max(BLOCK.div_ceil(row)) }
+    }
+
+    fn blocks(&self) -> usize {
+        self.axes.first().map_or(0, |[rows, _]| rows.div_ceil(self.per))
     }
 }
 
@@ -108,8 +132,13 @@ impl WholeTreeTransformation for ScaleBySm3 {
         let compute = |leaf: &LeafSpec| leaf.dtype().compute();
         let each_axis = |leaf: &LeafSpec| Some(vec![if leaf.ndim() == 0 { 1 } else { leaf.shape().iter().sum() }]);
         let mu = Moments::with_shapes(at.structure(), at.active(), compute, each_axis)?;
+        let of_blocks = |leaf: &LeafSpec| {
+            let layout = Layout::new(leaf);
+            Some(vec![layout.blocks() * layout.sizes])
+        };
+        let next = Moments::with_shapes(at.structure(), at.active(), compute, of_blocks)?;
         let layouts = at.structure().leaves().iter().map(Layout::new).collect();
-        Ok(ScaleBySm3State { count: Count::default(), next: mu.clone(), mu, nu: at.moments()?, layouts })
+        Ok(ScaleBySm3State { count: Count::default(), mu, nu: at.moments()?, next, layouts })
     }
 
     fn transform(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
@@ -134,7 +163,6 @@ impl LeafVisitor for Sm3<'_> {
         else {
             return;
         };
-        next.fill(C::zero());
         let k = Scalars {
             keep: C::of(self.b1),
             take: C::of(1.0 - self.b1),
@@ -142,8 +170,16 @@ impl LeafVisitor for Sm3<'_> {
             take_squares: C::of(if self.b2 == 1.0 { 1.0 } else { 1.0 - self.b2 }),
             eps: C::of(self.eps),
         };
-        dispatch(current_isa(), OfLeaf { k, layout: &layouts[leaf.index], u: leaf.u, nu, mu, next });
-        mu.copy_from_slice(next);
+        let layout = &layouts[leaf.index];
+        if layout.axes.is_empty() {
+            return in_halves(Elements { k, u: leaf.u, nu, mu });
+        }
+        next.fill(C::zero());
+        in_halves(Rows { k, layout, first: 0, u: leaf.u, nu, mu, next: &mut *next });
+        mu.fill(C::zero());
+        for block in next.chunks_exact(layout.sizes) {
+            mu.iter_mut().zip(block).for_each(|(mu, block)| *mu = larger(*mu, *block));
+        }
     }
 }
 
@@ -160,34 +196,89 @@ struct Scalars<C> {
 const STRETCH: usize = 256;
 const LANES: usize = 16;
 
-/// One leaf: run by run along its innermost axis.
-struct OfLeaf<'a, C> {
-    k: Scalars<C>,
-    layout: &'a Layout,
-    u: &'a mut [C],
-    nu: &'a mut [C],
-    mu: &'a [C],
-    next: &'a mut [C],
+impl<C: Real> Scalars<C> {
+    #[inline(always)]
+    fn square(&self, u: C, bound: C) -> C {
+        self.take_squares * (u * u) + self.keep_squares * bound
+    }
+
+    /// The next mean.
+    #[inline(always)]
+    fn mean(&self, u: C, v: C, nu: C) -> C {
+        let scaled = u * select_unpredictable(v > C::zero(), C::one() / (v + self.eps).sqrt(), C::zero());
+        self.keep * nu + self.take * scaled
+    }
 }
 
-impl<C: Real> Job for OfLeaf<'_, C> {
+/// Elements that have a bound each.
+struct Elements<'a, C> {
+    k: Scalars<C>,
+    u: &'a mut [C],
+    nu: &'a mut [C],
+    mu: &'a mut [C],
+}
+
+impl<C: Real> Halves for Elements<'_, C> {
+    fn halves(self) -> Result<[Self; 2], Self> {
+        let Some(half) = half(self.u.len(), BLOCK) else { return Err(self) };
+        let [(u, later_u), (nu, later_nu), (mu, later_mu)] =
+            [self.u, self.nu, self.mu].map(|array| array.split_at_mut(half));
+        Ok([Elements { u, nu, mu, ..self }, Elements { u: later_u, nu: later_nu, mu: later_mu, ..self }])
+    }
+}
+
+impl<C: Real> Job for Elements<'_, C> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let OfLeaf { k, layout, u, nu, mu, next } = self;
-        let (outer, [len, first]) = match layout.0.split_last() {
-            Some((inner, outer)) => (outer, *inner),
-            None => (&[][..], [u.len(), 0]),
-        };
-        if len == 0 {
-            return;
+        for ((u, nu), mu) in self.u.iter_mut().zip(self.nu).zip(self.mu) {
+            *mu = self.k.square(*u, *mu);
+            *nu = self.k.mean(*u, *mu, *nu);
+            *u = *nu;
         }
+    }
+}
+
+/// Some indices of the outermost axis of a leaf: run by run along its innermost axis.
+struct Rows<'a, C> {
+    k: Scalars<C>,
+    layout: &'a Layout,
+    /// The index that comes first.
+    first: usize,
+    u: &'a mut [C],
+    nu: &'a mut [C],
+    mu: &'a [C],
+    /// The numbers of all axes, for each block of these indices.
+    next: &'a mut [C],
+}
+
+impl<C: Real> Halves for Rows<'_, C> {
+    fn halves(self) -> Result<[Self; 2], Self> {
+        let Layout { sizes, row, per, .. } = *self.layout;
+        let Some(half) = half(self.u.len() / row, per) else { return Err(self) };
+        let [(u, later_u), (nu, later_nu)] = [self.u, self.nu].map(|array| array.split_at_mut(half * row));
+        let (next, later) = self.next.split_at_mut(half / per * sizes);
+        Ok([
+            Rows { u, nu, next, ..self },
+            Rows { first: self.first + half, u: later_u, nu: later_nu, next: later, ..self },
+        ])
+    }
+}
+
+impl<C: Real> Job for Rows<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Rows { k, layout, first, u, nu, mu, next } = self;
+        let Some((&[len, inner], outer)) = layout.axes.split_last() else { return };
         let mut squares = [C::zero(); STRETCH];
+        let runs = first * (layout.row / len);
         for (run, (u, nu)) in u.chunks_exact_mut(len).zip(nu.chunks_exact_mut(len)).enumerate() {
             // The place along each outer axis, innermost of them first.
             let places = |each: &mut dyn FnMut(usize)| {
-                let mut rest = run;
+                let mut rest = runs + run;
                 for [len, first] in outer.iter().rev() {
                     each(first + rest % len);
                     rest /= len;
@@ -199,13 +290,12 @@ impl<C: Real> Job for OfLeaf<'_, C> {
             for start in (0..len).step_by(STRETCH) {
                 let here = start..len.min(start + STRETCH);
                 let (u, nu, v) = (&mut u[here.clone()], &mut nu[here.clone()], &mut squares[..here.len()]);
-                let [from, to] = [first + here.start, first + here.end];
+                let [from, to] = [inner + here.start, inner + here.end];
                 for ((v, u), mu) in v.iter_mut().zip(&*u).zip(&mu[from..to]) {
-                    *v = k.take_squares * (*u * *u) + k.keep_squares * smaller(bound, *mu);
+                    *v = k.square(*u, smaller(bound, *mu));
                 }
                 for ((u, nu), v) in u.iter_mut().zip(nu).zip(&*v) {
-                    let scaled = *u * select_unpredictable(*v > C::zero(), C::one() / (*v + k.eps).sqrt(), C::zero());
-                    *nu = k.keep * *nu + k.take * scaled;
+                    *nu = k.mean(*u, *v, *nu);
                     *u = *nu;
                 }
                 next[from..to].iter_mut().zip(&*v).for_each(|(next, v)| *next = larger(*next, *v));

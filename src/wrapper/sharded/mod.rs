@@ -20,7 +20,7 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// rank works out the updates of its share, and all get all updates.
 ///
 /// The leaves are cut where the engine cuts them for threads, into pieces of 16384 elements, and each rank gets as many
-/// bytes of them. What must see whole leaves, such as [`muon`](crate::muon()), [`shampoo`](crate::shampoo()) or
+/// bytes of them. What must see whole leaves, such as [`muon`](crate::muon()), [`sm3`](crate::sm3()) or
 /// [`adafactor`](crate::adafactor()), gets them whole: each of its leaves is one rank's, and each rank has as much of
 /// such work as can be. Norms and other sums are added up in the order of the pieces, whoever has worked them out.
 ///

@@ -128,6 +128,7 @@ fn layout(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> Layout {
 
 /// Where the rows and the columns of a leaf that is one matrix lie: element `[i, j]` at the sum of both places. `None`
 /// if the leaf is no matrix, an error if it is described as several.
+#[cfg(feature = "faer")]
 pub(crate) fn one_matrix(
     numbers: &WeightDimensionNumbers,
     leaf: &LeafSpec,

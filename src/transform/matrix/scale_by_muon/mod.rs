@@ -11,8 +11,10 @@ use crate::engine::{Line, RemoteLeaf};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
+pub(super) use self::dimensions::fans;
+#[cfg(feature = "faer")]
+pub(super) use self::dimensions::one_matrix;
 pub use self::dimensions::{DimensionNumbers, WeightDimensionNumbers};
-pub(super) use self::dimensions::{fans, one_matrix};
 pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 
 /// Replaces the running mean of each matrix by the nearest orthogonal matrix, or nearly: the core of Muon.

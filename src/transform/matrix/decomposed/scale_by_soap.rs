@@ -1,11 +1,11 @@
-use super::WeightDimensionNumbers;
+use super::super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, Of, Places, Rooms, square, squares};
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 use crate::tree::LeafSpec;
 
 /// Scales the updates of a matrix as Adam does, in a basis in which the elements have little to do with each other:
-/// that of Shampoo's preconditioner.
+/// that of Shampoo's preconditioner. Needs the feature `faer`.
 ///
 /// # Arithmetic
 ///
@@ -34,8 +34,8 @@ use crate::tree::LeafSpec;
 /// three of the square of its side in `f64`; for other leaves two floats for each parameter. One more pass, before
 /// which the updates are stored. A step takes about `8nm(n + m)` multiplications and additions, each refresh of a basis
 /// `5n³` more, in `f64`, and the first step about `12n³` for each side, once. Each product allocates some 2 MB for its
-/// factors. Reads no parameters. The bits do not depend on the number of threads; between instruction sets the last
-/// ones differ.
+/// factors. Reads no parameters. Decompositions are done by the crate faer. The bits do not depend on the number of
+/// threads; from one kind of processor to another the last ones differ.
 ///
 /// # Errors
 ///
@@ -127,7 +127,7 @@ impl WholeTreeTransformation for ScaleBySoap {
     type Needs = Nothing;
 
     fn work(&self, leaf: &LeafSpec) -> f64 {
-        super::work_of_products(leaf)
+        super::super::work_of_products(leaf)
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySoapState> {

@@ -1,9 +1,10 @@
-use super::WeightDimensionNumbers;
+use super::super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, Of, Rooms, square, squares};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
 /// Multiplies the updates of a matrix from both sides by inverse roots of what its gradients have been.
+/// Needs the feature `faer`.
 ///
 /// # Arithmetic
 ///
@@ -23,8 +24,8 @@ use crate::tree::LeafSpec;
 /// u ← u / √(v + eps)
 /// ```
 ///
-/// Eigenvalues are found in `f64`. The bits do not depend on the number of threads; between instruction sets the last
-/// ones differ.
+/// Eigenvalues are found in `f64` by the crate faer. The bits do not depend on the number of threads; from one kind of
+/// processor to another the last ones differ.
 ///
 /// # Cost
 ///
@@ -115,7 +116,7 @@ impl WholeTreeTransformation for ScaleByShampoo {
     type Needs = Nothing;
 
     fn work(&self, leaf: &LeafSpec) -> f64 {
-        super::work_of_products(leaf)
+        super::super::work_of_products(leaf)
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {

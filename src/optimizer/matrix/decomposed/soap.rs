@@ -4,7 +4,7 @@ use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// SOAP: [`adamw`](crate::adamw()) in the basis of Shampoo's preconditioner for matrices, and as it is for all other
-/// leaves.
+/// leaves. Needs the feature `faer`.
 ///
 /// # Arithmetic
 ///

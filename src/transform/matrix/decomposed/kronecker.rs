@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use ndarray::ArrayView2;
 
-use super::WeightDimensionNumbers;
-use super::scale_by_muon::one_matrix;
-use crate::engine::current_isa;
-use crate::numeric::decompositions::{Room as Spare, Symmetric, orthogonalize};
+use super::super::WeightDimensionNumbers;
+use super::super::scale_by_muon::one_matrix;
+use crate::numeric::decompositions::{Orthogonal, Symmetric, orthogonalize};
 use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::order::largest_first;
 use crate::part::prelude::*;
@@ -200,13 +199,13 @@ pub(super) struct Eigen {
     vectors: Vec<f64>,
     product: Vec<f64>,
     values: Vec<(f64, usize)>,
-    spare: Spare,
+    orthogonal: Orthogonal,
 }
 
 impl Eigen {
     /// The eigenvectors, as columns, that of the largest eigenvalue first.
     pub(super) fn vectors<C: Real>(&mut self, matrix: &[C], n: usize, vectors: &mut [C]) {
-        self.symmetric.decompose(current_isa(), n, |i, j| matrix[i * n + j].as_f64());
+        self.symmetric.decompose(n, |i, j| matrix[i * n + j].as_f64());
         for k in 0..n {
             let column = vectors.iter_mut().skip(k).step_by(n);
             column.zip(self.symmetric.vector(k)).for_each(|(to, x)| *to = C::of(*x));
@@ -244,7 +243,7 @@ impl Eigen {
         for (to, (_, j)) in self.matrix.chunks_exact_mut(n.max(1)).zip(&self.values) {
             to.copy_from_slice(&self.product[j * n..][..n]);
         }
-        orthogonalize(current_isa(), &mut self.matrix, n, &mut self.vectors, &mut self.spare);
+        orthogonalize(&mut self.matrix, n, &mut self.vectors, &mut self.orthogonal);
         for (k, column) in self.vectors.chunks_exact(n.max(1)).enumerate() {
             vectors.iter_mut().skip(k).step_by(n).zip(column).for_each(|(to, x)| *to = C::of(*x));
         }
@@ -252,7 +251,7 @@ impl Eigen {
 
     /// `root ← (matrix + ridge·1)^power`.
     pub(super) fn power<C: Real>(&mut self, matrix: &[C], n: usize, ridge: f64, power: f64, root: &mut [C]) {
-        self.symmetric.decompose(current_isa(), n, |i, j| matrix[i * n + j].as_f64());
+        self.symmetric.decompose(n, |i, j| matrix[i * n + j].as_f64());
         self.vectors.clear();
         self.matrix.clear();
         // Eigenvectors lie in rows, once as they are and once multiplied by a power of their eigenvalues, of which

@@ -4,6 +4,7 @@ use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// Shampoo: gradients of matrices multiplied from both sides by inverse roots of what they have been, then momentum.
+/// Needs the feature `faer`.
 ///
 /// # Arithmetic
 ///

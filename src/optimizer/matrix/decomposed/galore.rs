@@ -4,6 +4,7 @@ use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
 /// GaLore: Adam, or another optimizer, on gradients that are projected to a space of low rank.
+/// Needs the feature `faer`.
 ///
 /// # Arithmetic
 ///

@@ -3,10 +3,10 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::WeightDimensionNumbers;
-use super::scale_by_muon::one_matrix;
+use super::super::WeightDimensionNumbers;
+use super::super::scale_by_muon::one_matrix;
 use crate::arguments::{Argument, Arguments, Visit};
-use crate::engine::{Shape, Sink, Updates, Work, current_isa, table};
+use crate::engine::{Shape, Sink, Updates, Work, table};
 use crate::numeric::decompositions::Svd;
 use crate::numeric::matmul::{matmul, matrix};
 use crate::part::prelude::*;
@@ -15,7 +15,7 @@ use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
 
 /// Runs a transformation on gradients that are projected to a space of low rank, and projects its updates back: the
-/// state of a matrix is as small as that space.
+/// state of a matrix is as small as that space. Needs the feature `faer`.
 ///
 /// # Arithmetic
 ///
@@ -35,8 +35,8 @@ use crate::tree::{LeafSpec, Structure};
 /// A singular vector has no sign of its own, and does not need one as long as the base optimizer treats opposite
 /// numbers alike and remembers none. Where it does, as Adam its first moment, it should not find it turned around: a
 /// new vector has the sign with which it is at no obtuse angle to the one that it takes the place of. Singular vectors
-/// are found in `f64` by Jacobi rotations. The bits do not depend on the number of threads; between instruction sets
-/// the last ones differ.
+/// are found in `f64` by the crate faer. The bits do not depend on the number of threads; from one kind of processor to
+/// another the last ones differ.
 ///
 /// # Cost
 ///
@@ -377,7 +377,7 @@ impl LeafVisitor for Project<'_> {
         let u = &*leaf.u;
         if self.anew {
             let element = |i: usize, j: usize| u[long[i] + short[j]].as_f64();
-            svd.left(current_isa(), [long.len(), short.len()], *rank, element, |k, vector| {
+            svd.left([long.len(), short.len()], *rank, element, |k, vector| {
                 let column = || (k..projector.len()).step_by(*rank);
                 let along: f64 = column().zip(vector).map(|(at, x)| projector[at].as_f64() * x).sum();
                 let sign = if along < 0.0 { -1.0 } else { 1.0 };
