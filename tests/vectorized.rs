@@ -94,6 +94,16 @@ const CODES: &[(&str, &str, &[&str])] = &[
     ("6Encode", "3LogKb0", &["psrad", "paddd"]),
 ];
 
+/// What is done between passes by rows and columns: file, job, and instructions as in `CODES`, where `_` is the letter
+/// of the type.
+const AXES: &[(&str, &str, &[&str])] = &[
+    ("21scale_by_factored_rms", "7Squares", &["mulpd", "addpd"]),
+    ("21scale_by_factored_rms", "8Multiply", &["mulp_"]),
+    ("21scale_by_factored_rms", "5Plain", &["sqrtp_", "divp_"]),
+    ("12scale_by_sm3", "8Elements", &["sqrtp_", "divp_"]),
+    ("12scale_by_sm3", "4Rows", &["sqrtp_", "divp_", "mulp_"]),
+];
+
 const CHAINS: &[(&str, &[&str])] = &[
     ("4Adam", &["sqrt", "div", "mul", "add"]),
     ("5Adamw", &["sqrt", "div", "mul", "add"]),
@@ -170,6 +180,10 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
                 assert!(shifts > 0, "{chain}, {isa}: no shifts in {registers}");
                 assert_eq!(count("vp", "gather"), 0, "{chain}, {isa}: gathers");
                 assert_eq!(count("call", "convert") + count("call", "half_floats"), 0, "{chain}, {isa}: calls");
+                // Other sets have too few registers for a block of 32 elements; with 32 of them nothing need go through memory.
+                let stacked = code.iter().filter(|line| line.contains("(%rsp)") && line.contains(registers)).count();
+                let few = isa != "avx512" || stacked <= code.len() / 20;
+                assert!(few, "{chain}, {isa}: {stacked} of {} instructions use the stack", code.len());
             }
         }
     }
@@ -210,6 +224,27 @@ fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
             let count =
                 |name: &str| loops[0].iter().filter(|line| line.starts_with(&format!("{prefix}{name}"))).count();
             assert_eq!(count("sqrtss"), 0, "{job} of {code}, {isa}: roots of single numbers");
+        }
+    }
+}
+
+#[test]
+fn what_goes_by_rows_and_columns_does_so_a_register_at_a_time() {
+    let functions = functions(&ASSEMBLY);
+    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+        for ((file, job, instructions), (real, letter)) in
+            AXES.iter().flat_map(|job| [(job, ('f', "s")), (job, ('d', "d"))])
+        {
+            let loops = loops(&functions, isa, file, job, format!("{real}E"));
+            // Factors are `f64`, of which a register has half as many as of `f32`.
+            let registers = if (*job, real) == ("8Multiply", 'f') { "mm" } else { registers };
+            assert_eq!(loops.len(), 1, "{job} of {file} for {isa} and {real}");
+            for instruction in *instructions {
+                let packed = format!("{prefix}{}\t", instruction.replace('_', letter));
+                let found = loops[0].iter().any(|line| line.starts_with(&packed) && line.contains(registers));
+                assert!(found, "{job}, {isa}, {real}: no {packed}in {registers}:\n{}", loops[0].join("\n"));
+            }
+            assert!(!loops[0].iter().any(|line| line.contains("gather")), "{job}, {isa}, {real}: gathers");
         }
     }
 }

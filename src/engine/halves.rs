@@ -1,7 +1,7 @@
 //! Blocks of numbers of 16 bits, brought into registers as `f32` and back.
 
-use half::bf16;
 use half::slice::HalfFloatSliceExt as _;
+use half::{bf16, f16};
 
 use super::isa::Set;
 use crate::element::{DType, Element, SixteenBits};
@@ -9,7 +9,8 @@ use crate::memory::RawSlice;
 use crate::numeric::half_floats::{self, BLOCK};
 use crate::tree::add_update;
 
-/// Which of the two types it is. Known where a loop runs, not where it is compiled, so that there is one loop for both.
+/// Which of the two types it is. Known where a loop runs: there is a loop for each,
+/// since numbers that one loop for both chose between went through memory on their way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Format {
     Bf16,
@@ -31,6 +32,8 @@ macro_rules! with_format {
         }
     };
 }
+
+pub(super) use with_format;
 
 impl Format {
     pub(crate) fn of(dtype: DType) -> Option<Format> {
@@ -62,42 +65,63 @@ impl Format {
         // SAFETY: by the caller's promise.
         with_format!(self, H => unsafe { raw.slice_mut::<H>(start, len) }.reinterpret_cast_mut())
     }
+}
 
+/// A type of 16 bits, in blocks.
+pub(crate) trait InBlocks: SixteenBits {
+    /// The numbers that these bits are.
+    ///
     /// # Safety
     ///
     /// The CPU has the instruction set.
-    #[inline(always)]
     #[allow(unsafe_code, reason = "the processor's own conversions")]
-    pub(crate) unsafe fn widen<S: Set>(self, bits: &[u16; BLOCK]) -> [f32; BLOCK] {
-        let mut wide = [0.0; BLOCK];
-        match self {
-            // SAFETY: by the caller's promise.
-            Format::F16 => unsafe { half_floats::widen::<S>(bits, &mut wide) },
-            // A loop, not `map` of arrays: that would call a function compiled for the baseline.
-            Format::Bf16 => (0..BLOCK).for_each(|i| wide[i] = bf16::from_bits(bits[i]).widen()),
-        }
-        wide
-    }
+    unsafe fn widen_block<S: Set>(bits: &[u16; BLOCK]) -> [f32; BLOCK];
 
     /// Adds updates to parameters, rounded as `written::add_rounded` does.
     ///
     /// # Safety
     ///
-    /// As [`widen`](Format::widen).
+    /// As [`widen_block`](InBlocks::widen_block).
+    #[allow(unsafe_code, reason = "the processor's own conversions")]
+    unsafe fn add_block<S: Set>(here: &[f32; BLOCK], u: [f32; BLOCK], p: &mut [u16; BLOCK]);
+}
+
+// Loops, not `map` of arrays: that would call a function compiled for the baseline.
+impl InBlocks for bf16 {
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "shifts, on any CPU")]
+    unsafe fn widen_block<S: Set>(bits: &[u16; BLOCK]) -> [f32; BLOCK] {
+        let mut wide = [0.0; BLOCK];
+        (0..BLOCK).for_each(|i| wide[i] = bf16::from_bits(bits[i]).widen());
+        wide
+    }
+
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "integers, on any CPU")]
+    unsafe fn add_block<S: Set>(here: &[f32; BLOCK], u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
+        (0..BLOCK).for_each(|i| p[i] = bf16::of_sum(add_update(here[i], bf16::rounded(u[i]))).to_bits());
+    }
+}
+
+impl InBlocks for f16 {
     #[inline(always)]
     #[allow(unsafe_code, reason = "the processor's own conversions")]
-    pub(crate) unsafe fn add<S: Set>(self, here: &[f32; BLOCK], mut u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
-        match self {
-            // SAFETY: by the caller's promise.
-            Format::F16 => unsafe {
-                half_floats::narrow::<S>(&u, p);
-                half_floats::widen::<S>(p, &mut u);
-                (0..BLOCK).for_each(|i| u[i] = add_update(here[i], u[i]));
-                half_floats::narrow::<S>(&u, p);
-            },
-            Format::Bf16 => {
-                (0..BLOCK).for_each(|i| p[i] = bf16::of_sum(add_update(here[i], bf16::rounded(u[i]))).to_bits());
-            }
+    unsafe fn widen_block<S: Set>(bits: &[u16; BLOCK]) -> [f32; BLOCK] {
+        let mut wide = [0.0; BLOCK];
+        // SAFETY: by the caller's promise.
+        unsafe { half_floats::widen::<S>(bits, &mut wide) };
+        wide
+    }
+
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "the processor's own conversions")]
+    unsafe fn add_block<S: Set>(here: &[f32; BLOCK], mut u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            half_floats::narrow::<S>(&u, p);
+            half_floats::widen::<S>(p, &mut u);
+            (0..BLOCK).for_each(|i| u[i] = add_update(here[i], u[i]));
+            half_floats::narrow::<S>(&u, p);
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use super::ahead::{Ahead, LINE, ask_for};
 #[cfg(feature = "half")]
-use super::halves::Format;
+use super::halves::{Format, InBlocks, with_format};
 #[cfg(feature = "half")]
 use super::isa::{Baseline, Set};
 use super::isa::{Isa, Job, dispatch};
@@ -82,8 +82,8 @@ macro_rules! loops {
         #[cfg(feature = "half")]
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn $halves<S: Stage, I: Set, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<f32>, format: Format, g: &[u16], p: &mut [u16], $($s: &mut [f32],)* lanes: &mut Lanes,
+        fn $halves<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize>(
+            kernel: S::Kernel<f32>, g: &[u16], p: &mut [u16], $($s: &mut [f32],)* lanes: &mut Lanes,
         ) {
             let p = p.as_chunks_mut::<BLOCK>().0;
             let (n, g) = (p.len(), g.as_chunks::<BLOCK>().0);
@@ -94,11 +94,11 @@ macro_rules! loops {
                 ahead_of(&p[b]);
                 $(ahead_of(&$s[b]);)*
                 // SAFETY: `dispatch` has chosen the instruction set, here and below.
-                let (from, here) = unsafe { (format.widen::<I>(&g[b]), format.widen::<I>(&p[b])) };
+                let (from, here) = unsafe { (H::widen_block::<I>(&g[b]), H::widen_block::<I>(&p[b])) };
                 let mut u = [0.0; BLOCK];
                 $map::<S, f32, false, FROM, TO>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
                 // SAFETY: as above.
-                unsafe { format.add::<I>(&here, u, &mut p[b]) };
+                unsafe { H::add_block::<I>(&here, u, &mut p[b]) };
             }
         }
 
@@ -323,19 +323,19 @@ impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FR
     fn run_on<I: Set>(self) -> Added {
         let mut lanes = Lanes::new();
         let t = &mut lanes;
-        let (k, g, p, o) = (self.kernel, self.g, self.p, self.format);
+        let (k, g, p) = (self.kernel, self.g, self.p);
         let [a, b, c, d, e, f, g_, h] = self.slots;
-        match S::SLOTS {
-            0 => halves_0::<S, I, FROM, TO>(k, o, g, p, t),
-            1 => halves_1::<S, I, FROM, TO>(k, o, g, p, a, t),
-            2 => halves_2::<S, I, FROM, TO>(k, o, g, p, a, b, t),
-            3 => halves_3::<S, I, FROM, TO>(k, o, g, p, a, b, c, t),
-            4 => halves_4::<S, I, FROM, TO>(k, o, g, p, a, b, c, d, t),
-            5 => halves_5::<S, I, FROM, TO>(k, o, g, p, a, b, c, d, e, t),
-            6 => halves_6::<S, I, FROM, TO>(k, o, g, p, a, b, c, d, e, f, t),
-            7 => halves_7::<S, I, FROM, TO>(k, o, g, p, a, b, c, d, e, f, g_, t),
-            _ => halves_8::<S, I, FROM, TO>(k, o, g, p, a, b, c, d, e, f, g_, h, t),
-        }
+        with_format!(self.format, H => match S::SLOTS {
+            0 => halves_0::<S, I, H, FROM, TO>(k, g, p, t),
+            1 => halves_1::<S, I, H, FROM, TO>(k, g, p, a, t),
+            2 => halves_2::<S, I, H, FROM, TO>(k, g, p, a, b, t),
+            3 => halves_3::<S, I, H, FROM, TO>(k, g, p, a, b, c, t),
+            4 => halves_4::<S, I, H, FROM, TO>(k, g, p, a, b, c, d, t),
+            5 => halves_5::<S, I, H, FROM, TO>(k, g, p, a, b, c, d, e, t),
+            6 => halves_6::<S, I, H, FROM, TO>(k, g, p, a, b, c, d, e, f, t),
+            7 => halves_7::<S, I, H, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, t),
+            _ => halves_8::<S, I, H, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, h, t),
+        });
         if const { S::SHAPE.adds_in(TO) } { lanes.total::<S>() } else { Added::default() }
     }
 }

@@ -377,16 +377,19 @@ impl<C: Real> Job for Squares<'_, C> {
         let Squares { u, rows, cols, size: [_, m], epsilon } = self;
         for (u, row) in u.chunks_exact(m).zip(rows) {
             let mut lanes = [0.0; LANES];
-            let mut add = |u: &[C], cols: &mut [f64]| {
-                for ((u, col), lane) in u.iter().zip(cols).zip(&mut lanes) {
-                    let x = u.as_f64() * u.as_f64() + epsilon;
-                    *lane += x;
-                    *col += x;
-                }
-            };
             let ((u, last), (cols, last_cols)) = (u.as_chunks::<LANES>(), cols.as_chunks_mut::<LANES>());
-            u.iter().zip(cols).for_each(|(u, cols)| add(u, cols));
-            add(last, last_cols);
+            // Loop after loop over the lanes, each of which is some registers.
+            for (u, cols) in u.iter().zip(cols) {
+                let mut squares = [0.0; LANES];
+                (0..LANES).for_each(|lane| squares[lane] = u[lane].as_f64() * u[lane].as_f64() + epsilon);
+                (0..LANES).for_each(|lane| lanes[lane] += squares[lane]);
+                (0..LANES).for_each(|lane| cols[lane] += squares[lane]);
+            }
+            for ((u, col), lane) in last.iter().zip(last_cols).zip(&mut lanes) {
+                let square = u.as_f64() * u.as_f64() + epsilon;
+                *lane += square;
+                *col += square;
+            }
             *row = lanes.iter().sum();
         }
     }
