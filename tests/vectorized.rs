@@ -180,7 +180,7 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
                 assert!(shifts > 0, "{chain}, {isa}: no shifts in {registers}");
                 assert_eq!(count("vp", "gather"), 0, "{chain}, {isa}: gathers");
                 assert_eq!(count("call", "convert") + count("call", "half_floats"), 0, "{chain}, {isa}: calls");
-                // Other sets have too few registers for a block of 32 elements; with 32 of them nothing need go through memory.
+                // With 32 registers nothing of a block need go through memory; other sets have too few.
                 let stacked = code.iter().filter(|line| line.contains("(%rsp)") && line.contains(registers)).count();
                 let few = isa != "avx512" || stacked <= code.len() / 20;
                 assert!(few, "{chain}, {isa}: {stacked} of {} instructions use the stack", code.len());
