@@ -300,10 +300,6 @@ impl<T: Stage> Pass<'_, T> {
         // Parameters whose updates are zero are not touched.
         let nothing = tile.zero && matches!(self.sink, Sink::Params);
         if stores {
-            // Where nobody has read the updates yet, copying them waits for memory.
-            if let (Some(ahead), Some(_)) = (&mut tile.ahead, &tile.source) {
-                ahead.ask_much();
-            }
             tile.settle();
             if tile.swapped {
                 tile.other.copy_from_slice(tile.u);

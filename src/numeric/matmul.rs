@@ -7,7 +7,7 @@
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
 
-use super::halves::{half, join};
+use super::split::{half, join};
 use crate::element::Real;
 
 /// Rows of a block. The library reads the other factor again for each, which costs a tenth of the time of so many rows.

@@ -7,10 +7,10 @@ pub(crate) mod convert;
 pub(crate) mod decompositions;
 #[cfg(feature = "half")]
 pub(crate) mod half_floats;
-pub(crate) mod halves;
 pub(crate) mod isa;
 pub(crate) mod matmul;
 pub(crate) mod order;
 pub(crate) mod random;
 pub(crate) mod spectral;
+pub(crate) mod split;
 pub(crate) mod sums;

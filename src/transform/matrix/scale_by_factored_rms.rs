@@ -1,5 +1,5 @@
 use crate::engine::Job;
-use crate::numeric::halves::{Halves, half, in_halves};
+use crate::numeric::split::{Split, half, in_parts};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -167,7 +167,7 @@ impl LeafVisitor for Scale<'_> {
         let keep = if t > 1 { 1.0 - (t as f64).powf(-self.decay_rate) } else { 0.0 };
         if let Some(v) = v.get_mut::<C>(i) {
             let [keep, take, epsilon] = [keep, 1.0 - keep, self.epsilon].map(C::of);
-            return in_halves(Plain { u: leaf.u, v, keep, take, epsilon });
+            return in_parts(Plain { u: leaf.u, v, keep, take, epsilon });
         }
         let (Some([down, along]), Some(row), Some(col)) =
             (self.rule.axes(leaf.spec), v_row.get_mut::<C>(i), v_col.get_mut::<C>(i))
@@ -213,8 +213,8 @@ struct Plain<'a, C> {
     epsilon: C,
 }
 
-impl<C: Real> Halves for Plain<'_, C> {
-    fn halves(self) -> Result<[Self; 2], Self> {
+impl<C: Real> Split for Plain<'_, C> {
+    fn split(self) -> Result<[Self; 2], Self> {
         let Some(half) = half(self.u.len(), BLOCK) else { return Err(self) };
         let ((u, later), (v, later_v)) = (self.u.split_at_mut(half), self.v.split_at_mut(half));
         Ok([Plain { u, v, ..self }, Plain { u: later, v: later_v, ..self }])
@@ -275,7 +275,7 @@ impl<C: Real> Factored<'_, C> {
         self.room.resize(n * if dense { 1 } else { LANES } + n.div_ceil(per) * m, 0.0);
         if dense {
             let (rows, cols) = self.room.split_at_mut(n);
-            in_halves(Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon });
+            in_parts(Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon });
         } else {
             self.sum(per, epsilon);
         }
@@ -301,7 +301,7 @@ impl<C: Real> Factored<'_, C> {
         }
         let (rows, cols) = (&rows[..n], &*cols);
         if dense {
-            in_halves(Multiply { u: &mut self.u[..n * m], rows, cols, per });
+            in_parts(Multiply { u: &mut self.u[..n * m], rows, cols, per });
         } else {
             multiply(self.u, self.steps, rows, cols);
         }
@@ -358,8 +358,8 @@ struct Squares<'a, C> {
     epsilon: f64,
 }
 
-impl<C: Real> Halves for Squares<'_, C> {
-    fn halves(self) -> Result<[Self; 2], Self> {
+impl<C: Real> Split for Squares<'_, C> {
+    fn split(self) -> Result<[Self; 2], Self> {
         let [per, m] = self.size;
         let Some(half) = half(self.rows.len(), per) else { return Err(self) };
         let (u, later) = self.u.split_at(half * m);
@@ -403,8 +403,8 @@ struct Multiply<'a, C> {
     per: usize,
 }
 
-impl<C: Real> Halves for Multiply<'_, C> {
-    fn halves(self) -> Result<[Self; 2], Self> {
+impl<C: Real> Split for Multiply<'_, C> {
+    fn split(self) -> Result<[Self; 2], Self> {
         let Some(half) = half(self.rows.len(), self.per) else { return Err(self) };
         let (u, later) = self.u.split_at_mut(half * self.cols.len());
         let (rows, later_rows) = self.rows.split_at(half);

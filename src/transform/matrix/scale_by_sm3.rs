@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use crate::engine::Job;
 use crate::layout::axes_by_stride;
-use crate::numeric::halves::{Halves, half, in_halves};
+use crate::numeric::split::{Split, half, in_parts};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -172,10 +172,10 @@ impl LeafVisitor for Sm3<'_> {
         };
         let layout = &layouts[leaf.index];
         if layout.axes.is_empty() {
-            return in_halves(Elements { k, u: leaf.u, nu, mu });
+            return in_parts(Elements { k, u: leaf.u, nu, mu });
         }
         next.fill(C::zero());
-        in_halves(Rows { k, layout, first: 0, u: leaf.u, nu, mu, next: &mut *next });
+        in_parts(Rows { k, layout, first: 0, u: leaf.u, nu, mu, next: &mut *next });
         mu.fill(C::zero());
         for block in next.chunks_exact(layout.sizes) {
             mu.iter_mut().zip(block).for_each(|(mu, block)| *mu = larger(*mu, *block));
@@ -218,8 +218,8 @@ struct Elements<'a, C> {
     mu: &'a mut [C],
 }
 
-impl<C: Real> Halves for Elements<'_, C> {
-    fn halves(self) -> Result<[Self; 2], Self> {
+impl<C: Real> Split for Elements<'_, C> {
+    fn split(self) -> Result<[Self; 2], Self> {
         let Some(half) = half(self.u.len(), BLOCK) else { return Err(self) };
         let [(u, later_u), (nu, later_nu), (mu, later_mu)] =
             [self.u, self.nu, self.mu].map(|array| array.split_at_mut(half));
@@ -253,8 +253,8 @@ struct Rows<'a, C> {
     next: &'a mut [C],
 }
 
-impl<C: Real> Halves for Rows<'_, C> {
-    fn halves(self) -> Result<[Self; 2], Self> {
+impl<C: Real> Split for Rows<'_, C> {
+    fn split(self) -> Result<[Self; 2], Self> {
         let Layout { sizes, row, per, .. } = *self.layout;
         let Some(half) = half(self.u.len() / row, per) else { return Err(self) };
         let [(u, later_u), (nu, later_nu)] = [self.u, self.nu].map(|array| array.split_at_mut(half * row));

@@ -3,9 +3,9 @@
 use super::isa::{Isa, Job, current_isa, dispatch};
 
 /// Work of which the halves have nothing to do with each other.
-pub(crate) trait Halves: Job<Output = ()> + Send + Sized {
+pub(crate) trait Split: Job<Output = ()> + Send + Sized {
     /// Its halves, or itself if there is too little of it. Where it is cut must not depend on the number of threads.
-    fn halves(self) -> Result<[Self; 2], Self>;
+    fn split(self) -> Result<[Self; 2], Self>;
 }
 
 /// Where to cut `len` rows, of which `per` belong together; nowhere if there are no more.
@@ -14,12 +14,12 @@ pub(crate) fn half(len: usize, per: usize) -> Option<usize> {
 }
 
 /// Does all of it, on rayon's threads if there are several.
-pub(crate) fn in_halves<J: Halves>(job: J) {
+pub(crate) fn in_parts<J: Split>(job: J) {
     run(current_isa(), job);
 }
 
-fn run<J: Halves>(isa: Isa, job: J) {
-    match job.halves() {
+fn run<J: Split>(isa: Isa, job: J) {
+    match job.split() {
         Ok([one, other]) => join(|| run(isa, one), || run(isa, other)),
         Err(job) => dispatch(isa, job),
     }
