@@ -9,8 +9,8 @@ use crate::memory::RawSlice;
 use crate::numeric::half_floats::{self, BLOCK};
 use crate::tree::add_update;
 
-/// Which of the two types it is, known where a loop runs. There is a loop for each: in one for both, numbers went through
-/// memory where it chose between the two.
+/// Which of the two types it is, known where a loop runs. There is a loop for each: in one for both, numbers went
+/// through memory where it chose between the two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Format {
     Bf16,
