@@ -4,8 +4,8 @@
 //! number of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both
 //! sides. There is none if a pass of what it is compared with is slower than its bytes would be in one array that is
 //! read and one that is written, in the same run. `limit_gb_per_s` has a number for each pass. `--features half,rayon`
-//! adds runs on all cores. `-- cat_` runs the whole catalogue of optimizers instead, on one leaf; `-- mat_` those that
-//! multiply matrices, against these products.
+//! adds runs on all cores, `config` a chain made from a config. `-- cat_` runs the whole catalogue of optimizers
+//! instead, on one leaf; `-- mat_` those that multiply matrices, against these products.
 //!
 //! `ISA=avx2` before the command has steps use these instructions where the machine has wider ones, and `ISA=baseline`
 //! those that every machine has; the limit uses what there is.
@@ -73,6 +73,12 @@ fn run_dtype<E: trees::Number>(shapes: &Shapes, dtype: &str, filter: &str) {
         boxed(scale_by_learning_rate(1e-3)),
     ];
     bench.run("dyn_zero_nans+clip+adam+lr", chain(parts));
+    bench.run("dyn_clip+adamw", chain(vec![boxed(clip_by_global_norm(1.0)), boxed(adamw(1e-3))]));
+    #[cfg(feature = "config")]
+    {
+        let config = r#"{"chain": [{"clip_by_global_norm": {"max_norm": 1.0}}, {"adamw": {"learning_rate": 1e-3}}]}"#;
+        bench.run("config_clip+adamw", gradchain::config::build(&config.parse().expect("JSON")).expect("an optimizer"));
+    }
 }
 
 struct Bench<'a, E> {

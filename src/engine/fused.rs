@@ -5,11 +5,12 @@ use core::ops::Range;
 
 use super::ahead::Ahead;
 use super::convert::{load, load_asking, store, store_asking};
+use super::in_piece::one_loop;
 use super::isa::{Isa, Job, dispatch};
 use super::kernel::{self, MOST_SLOTS, Slots};
 use super::sums::{Added, MOST_SUMS};
 use super::tile::TILE;
-use super::{Place, Span, Stage, Tile};
+use super::{PieceOf, Place, Span, Stage, Tile};
 #[cfg(feature = "half")]
 use crate::element::CODED_BLOCK;
 use crate::element::{InRecord, Real, Term};
@@ -44,7 +45,7 @@ impl SlotList {
         self.len += 1;
     }
 
-    fn is_native<C: Real>(&self) -> bool {
+    pub(super) fn is_native<C: Real>(&self) -> bool {
         self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
     }
 
@@ -77,7 +78,7 @@ impl SlotList {
     /// # Safety
     ///
     /// The state is held exclusively, and no other task has this piece.
-    unsafe fn slices<'a, C: Real>(&self, start: usize, len: usize) -> Slots<'a, C> {
+    pub(super) unsafe fn slices<'a, C: Real>(&self, start: usize, len: usize) -> Slots<'a, C> {
         let mut slices: Slots<'a, C> = Default::default();
         for (slice, slot) in slices.iter_mut().zip(&self.slots[..self.len]) {
             if let Some(slot) = slot {
@@ -98,13 +99,12 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     span: Span,
     tile: &mut Tile<'_, C>,
 ) {
-    let Some(local) = local_span(S::SHAPE.barriers, place.at, span) else { return };
-    // A pass that only repeats what an earlier pass has done must not count it twice.
-    let counts = span.to <= place.at + S::SHAPE.barriers;
-    let kernel = stage.kernel::<C>(state, run, tile.leaf);
-    let list = SlotList::of(stage, state, tile.leaf);
     if const { C::RECORDS } {
-        let (p, sums) = (tile.p[0], if counts { S::SHAPE.sums } else { 0 });
+        let Some(local) = local_span(S::SHAPE.barriers, place.at, span) else { return };
+        let (kernel, list) = (stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
+        // A pass that only repeats what an earlier pass has done must not count it twice.
+        let sums = if span.to <= place.at + S::SHAPE.barriers { S::SHAPE.sums } else { 0 };
+        let p = tile.p[0];
         return tile.record(&list.in_record()[..list.len], place.sum..place.sum + sums, |slots, u, terms| {
             let mut all = [Term::default(); MOST_SUMS];
             let u = S::apply::<C>(&kernel, 0, local, slots, u, p, &mut all);
@@ -112,14 +112,8 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
             u
         });
     }
-    let isa = tile.isa;
-    if local.meets(S::SHAPE.stateful) {
-        tile.reads(&list);
-    }
-    let added = on_tile(&list, true, tile, &mut InSpan::<S, C> { isa, span: local, kernel });
-    if const { S::SHAPE.sums > 0 } && counts {
-        add::<S>(&added, place, tile.sums);
-    }
+    let piece = PieceOf { leaf: tile.leaf, start: tile.start, len: tile.u.len() };
+    one_loop(stage, (state, run), (place, span), piece, &mut |part| part.tile(tile));
 }
 
 /// As [`fused_tile`], for a stage that is a whole chain and always fuses: pass `pass`.
@@ -138,23 +132,10 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     }
 }
 
-/// The loops of a stage, for a tile: from, to, parameters, state arrays. A trait of its own, since a closure that is
+/// The loop of a pass, for a tile: from, to, parameters, state arrays. A trait of its own, since a closure that is
 /// called by reference is compiled once more to be called by value.
 trait OnTile<C> {
     fn run(&mut self, from: &[C], to: &mut [C], p: &[C], slots: Slots<'_, C>, ahead: &mut Ahead) -> Added;
-}
-
-/// Some of a stage's loops.
-struct InSpan<S: Stage, C: Real> {
-    isa: Isa,
-    span: Span,
-    kernel: S::Kernel<C>,
-}
-
-impl<S: Stage, C: Real> OnTile<C> for InSpan<S, C> {
-    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], slots: Slots<'_, C>, ahead: &mut Ahead) -> Added {
-        kernel::map::<S, C>((self.isa, self.span), self.kernel, from, to, p, slots, ahead)
-    }
 }
 
 /// The loop of a pass of a stage that is a whole chain.
@@ -165,11 +146,11 @@ struct InPass<S: Stage, C: Real> {
 }
 
 impl<S: Stage, C: Real> OnTile<C> for InPass<S, C> {
-    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], slots: Slots<'_, C>, ahead: &mut Ahead) -> Added {
-        let (pass, kernel) = ((self.isa, self.pass), self.kernel);
+    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], mut slots: Slots<'_, C>, ahead: &mut Ahead) -> Added {
+        let (pass, kernel) = ((self.isa, self.pass), &self.kernel);
         match S::SHAPE.drops(self.pass) {
-            true => kernel::pass::<S, C, true>(pass, kernel, from, to, p, slots, ahead),
-            false => kernel::pass::<S, C, false>(pass, kernel, from, to, p, slots, ahead),
+            true => kernel::pass::<S, C, true>(pass, kernel, from, to, p, &mut slots, ahead),
+            false => kernel::pass::<S, C, false>(pass, kernel, from, to, p, &mut slots, ahead),
         }
     }
 }
@@ -264,13 +245,13 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     true
 }
 
-fn add<S: Stage>(added: &Added, place: Place, sums: &mut [f64]) {
+pub(super) fn add<S: Stage>(added: &Added, place: Place, sums: &mut [f64]) {
     let own = S::SHAPE.sums;
     sums[place.sum..place.sum + own].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
 }
 
 /// A pass, as a stage with so many barriers of its own sees it; `None` if the stage has nothing to do in it.
-fn local_span(barriers: usize, at: usize, span: Span) -> Option<Span> {
+pub(super) fn local_span(barriers: usize, at: usize, span: Span) -> Option<Span> {
     let to = span.to.checked_sub(at)?.min(barriers);
     let from = span.from.saturating_sub(at);
     (from <= to).then_some(Span { from, to })

@@ -7,6 +7,9 @@
 //! such a loop over one short block after the other, and asks for the memory of a later block before each.
 #![cfg_attr(feature = "half", allow(unsafe_code, reason = "instructions of the set that a loop is compiled for"))]
 
+#[cfg(feature = "half")]
+use core::marker::PhantomData;
+
 use super::ahead::{Ahead, LINE, ask_for};
 #[cfg(feature = "half")]
 use super::halves::{Format, InBlocks, with_format};
@@ -50,14 +53,19 @@ fn ahead_of<C>(block: &[C; BLOCK]) {
     }
 }
 
-/// If it drops the updates, because it only adds up or writes state arrays, `u` is nothing.
-pub(crate) struct Map<'a, S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> {
-    pub(crate) kernel: S::Kernel<C>,
+/// If it drops the updates, because it only adds up or writes state arrays, `u` is nothing. Of the state arrays it is
+/// for as many elements as there are updates, from the one with the number `first` on: these are cut off in the loop's
+/// function, where it is known how many arrays there are.
+pub(crate) struct Map<'a, 's, S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> {
+    pub(crate) kernel: &'a S::Kernel<C>,
     pub(crate) from: &'a [C],
     pub(crate) u: &'a mut [C],
     pub(crate) p: &'a [C],
-    pub(crate) slots: Slots<'a, C>,
+    pub(crate) slots: &'a mut Slots<'s, C>,
+    pub(crate) first: usize,
     pub(crate) ahead: &'a mut Ahead,
+    /// Where the sums go on, if the stretch is a part of a tile; else they are given back.
+    pub(crate) carried: Option<&'a mut Lanes>,
 }
 
 /// As `Apply`, on leaves of 16 bits: a block is brought into `f32` in registers, and back.
@@ -82,8 +90,8 @@ macro_rules! loops {
         #[cfg(feature = "half")]
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn $halves<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<f32>, g: &[u16], p: &mut [u16], $($s: &mut [f32],)* lanes: &mut Lanes,
+        fn $halves<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<f32>, g: &[u16], p: &mut [u16], $($s: &mut [f32],)* lanes: &mut Lanes<N>,
         ) {
             let p = p.as_chunks_mut::<BLOCK>().0;
             let (n, g) = (p.len(), g.as_chunks::<BLOCK>().0);
@@ -96,7 +104,7 @@ macro_rules! loops {
                 // SAFETY: `dispatch` has chosen the instruction set, here and below.
                 let (from, here) = unsafe { (H::widen_block::<I>(&g[b]), H::widen_block::<I>(&p[b])) };
                 let mut u = [0.0; BLOCK];
-                $map::<S, f32, false, FROM, TO>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
+                $map::<S, f32, false, FROM, TO, N>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
                 // SAFETY: as above.
                 unsafe { H::add_block::<I>(&here, u, &mut p[b]) };
             }
@@ -106,8 +114,8 @@ macro_rules! loops {
         /// the processor's own prefetcher stops. Updates are in the cache.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn $tile<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes, next: &mut Ahead,
+        fn $tile<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes<N>, next: &mut Ahead,
         ) {
             let cut = u.len() / BLOCK * BLOCK;
             let ((from, from_end), (p, p_end), (u, u_end)) = (from.split_at(cut), p.split_at(cut), u.split_at_mut(cut));
@@ -115,19 +123,26 @@ macro_rules! loops {
             let n = u.len();
             let (from, p) = (&from[..n], &p[..n]);
             $(let $s = $s.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], $s.1);)*
+            // What a pass does not look at is not asked for, here and below.
+            let span = Span { from: FROM, to: TO };
+            let (reads, touches) = (span.meets(S::SHAPE.reads_params), span.meets(S::SHAPE.stateful));
             for b in 0..n {
-                ahead_of(&p[b]);
-                $(ahead_of(&$s.0[b]);)*
+                if reads {
+                    ahead_of(&p[b]);
+                }
+                if touches {
+                    $(ahead_of(&$s.0[b]);)*
+                }
                 next.ask(ASKED);
-                $map::<S, C, false, FROM, TO>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
+                $map::<S, C, false, FROM, TO, N>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
             }
-            $map::<S, C, true, FROM, TO>(kernel, from_end, u_end, p_end, $($s.1,)* lanes);
+            $map::<S, C, true, FROM, TO, N>(kernel, from_end, u_end, p_end, $($s.1,)* lanes);
         }
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn $map<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes,
+        fn $map<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
         ) {
             let (n, span) = (u.len(), Span { from: FROM, to: TO });
             let (from, p) = (&from[..n], &p[..n]);
@@ -149,13 +164,13 @@ macro_rules! loops {
         /// of registers.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn $sum<S: Stage, C: Real, const DROPS: bool, const ADDS: bool, const FROM: usize, const TO: usize>(
+        fn $sum<S: Stage, C: Real, const DROPS: bool, const ADDS: bool, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<C>,
             from: &[[C; LANES]],
             u: &mut [[C; LANES]],
             p: &[[C; LANES]],
             $($s: &mut [[C; LANES]],)*
-            lanes: &mut Lanes,
+            lanes: &mut Lanes<N>,
         ) {
             let (n, span) = (from.len(), Span { from: FROM, to: TO });
             assert!((DROPS || u.len() == n) && (ADDS || p.len() == n) $(&& $s.len() == n)*);
@@ -189,17 +204,16 @@ macro_rules! loops {
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn $apply<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes,
+        fn $apply<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
         ) {
             let cut = p.len() / BLOCK * BLOCK;
             let ((g, g_end), (p, p_end)) = (g.split_at(cut), p.split_at_mut(cut));
             $(let $s = $s.split_at_mut(cut);)*
             if const { S::SHAPE.adds_in(TO) } {
                 let (g, p) = (g.as_chunks().0, p.as_chunks_mut().0);
-                $sum::<S, C, false, true, FROM, TO>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes);
+                $sum::<S, C, false, true, FROM, TO, N>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes);
             } else {
-                // What a pass does not touch is not asked for: state belongs to one pass.
                 let touches = Span { from: FROM, to: TO }.meets(S::SHAPE.stateful);
                 // What lies ahead of a piece as short as a row is not its own.
                 let asks = size_of_val(p) > AHEAD;
@@ -221,7 +235,7 @@ macro_rules! loops {
             if !p_end.is_empty() {
                 let mut u = [C::zero(); BLOCK];
                 let u = &mut u[..p_end.len()];
-                $map::<S, C, true, FROM, TO>(kernel, g_end, u, p_end, $($s.1,)* lanes);
+                $map::<S, C, true, FROM, TO, N>(kernel, g_end, u, p_end, $($s.1,)* lanes);
                 p_end.iter_mut().zip(u).for_each(|(p, u)| *p = add_update(*p, *u));
             }
         }
@@ -239,6 +253,42 @@ loops! {
     tile_8 map_8 sum_8 flat_8 apply_8 halves_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
 }
 
+/// A job that adds up in lanes.
+trait AddsUp {
+    /// Must be `#[inline(always)]`, as [`Job::run`].
+    fn run_with<const N: usize>(self, lanes: &mut Lanes<N>);
+}
+
+/// Runs a job with as many lanes as a pass has sums, and gives back what it added up, unless that is carried on.
+#[inline(always)]
+fn adding_up<S: Stage, J: AddsUp, const TO: usize>(job: J, carried: Option<&mut Lanes>) -> Added {
+    // One number, so that one loop is compiled.
+    match const { if S::SHAPE.adds_in(TO) { S::SHAPE.sums } else { 0 } } {
+        0 => {
+            job.run_with::<0>(&mut Lanes::new());
+            Added::default()
+        }
+        1 => in_lanes::<S, J, 1>(job, carried),
+        2 => in_lanes::<S, J, 2>(job, carried),
+        3 | 4 => in_lanes::<S, J, 4>(job, carried),
+        _ => in_lanes::<S, J, MOST_SUMS>(job, carried),
+    }
+}
+
+#[inline(always)]
+fn in_lanes<S: Stage, J: AddsUp, const N: usize>(job: J, carried: Option<&mut Lanes>) -> Added {
+    let Some(carried) = carried else {
+        let mut lanes = Lanes::<N>::new();
+        job.run_with(&mut lanes);
+        return lanes.total::<S>();
+    };
+    // A copy, since what is behind a reference stays in memory.
+    let mut lanes = carried.first::<N>();
+    job.run_with(&mut lanes);
+    carried.set_first(&lanes);
+    Added::default()
+}
+
 /// Calls the loops of `Map` for as many arrays as there are.
 macro_rules! map_by_arrays {
     ($k:ident, $from:ident, $u:ident, $p:ident, $lanes:ident, $next:ident; $($n:pat => $tile:ident $map:ident $sum:ident ($($s:ident),*);)*) => {
@@ -250,14 +300,14 @@ macro_rules! map_by_arrays {
                         $(let $s = $s.as_chunks_mut();)*
                         // Not between the elements: then the sums would leave their registers.
                         $next.ask_much();
-                        $sum::<S, C, DROPS, false, FROM, TO>($k, $from.0, $u.0, $p.0, $($s.0,)* $lanes);
+                        $sum::<S, C, DROPS, false, FROM, TO, N>($k, $from.0, $u.0, $p.0, $($s.0,)* $lanes);
                         if !$from.1.is_empty() {
                             let mut dropped = [C::zero(); LANES];
                             let u = if DROPS { &mut dropped[..$from.1.len()] } else { $u.1 };
-                            $map::<S, C, true, FROM, TO>($k, $from.1, u, $p.1, $($s.1,)* $lanes);
+                            $map::<S, C, true, FROM, TO, N>($k, $from.1, u, $p.1, $($s.1,)* $lanes);
                         }
                     } else {
-                        $tile::<S, C, FROM, TO>($k, $from, $u, $p, $($s,)* $lanes, $next)
+                        $tile::<S, C, FROM, TO, N>($k, $from, $u, $p, $($s,)* $lanes, $next)
                     }
                 }
             )*
@@ -265,14 +315,29 @@ macro_rules! map_by_arrays {
     };
 }
 
-impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> Job for Map<'_, S, C, DROPS, FROM, TO> {
+impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> Job
+    for Map<'_, '_, S, C, DROPS, FROM, TO>
+{
     type Output = Added;
     #[inline(always)]
-    fn run(self) -> Added {
-        let lanes = &mut Lanes::new();
-        let (k, from, u, next) = (self.kernel, self.from, self.u, self.ahead);
+    fn run(mut self) -> Added {
+        let carried = self.carried.take();
+        adding_up::<S, Self, TO>(self, carried)
+    }
+}
+
+impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> AddsUp
+    for Map<'_, '_, S, C, DROPS, FROM, TO>
+{
+    #[inline(always)]
+    fn run_with<const N: usize>(self, lanes: &mut Lanes<N>) {
+        let (k, from, u, next) = (*self.kernel, self.from, self.u, self.ahead);
         let p = &self.p[..from.len()];
-        let [a, b, c, d, e, f, g, h] = self.slots;
+        let mut slots: Slots<'_, C> = Default::default();
+        for (cut, slot) in slots.iter_mut().zip(self.slots).take(S::SLOTS) {
+            *cut = &mut slot[self.first..self.first + from.len()];
+        }
+        let [a, b, c, d, e, f, g, h] = slots;
         map_by_arrays! {
             k, from, u, p, lanes, next;
             0 => tile_0 map_0 sum_0 ();
@@ -285,7 +350,6 @@ impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> J
             7 => tile_7 map_7 sum_7 (a, b, c, d, e, f, g);
             _ => tile_8 map_8 sum_8 (a, b, c, d, e, f, g, h);
         }
-        if const { S::SHAPE.adds_in(TO) } { lanes.total::<S>() } else { Added::default() }
     }
 }
 
@@ -293,22 +357,26 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S,
     type Output = Added;
     #[inline(always)]
     fn run(self) -> Added {
-        let mut lanes = Lanes::new();
-        let t = &mut lanes;
+        adding_up::<S, Self, TO>(self, None)
+    }
+}
+
+impl<S: Stage, C: Real, const FROM: usize, const TO: usize> AddsUp for Apply<'_, S, C, FROM, TO> {
+    #[inline(always)]
+    fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
         let (k, g, p) = (self.kernel, self.g, self.p);
         let [a, b, c, d, e, f, g_, h] = self.slots;
         match S::SLOTS {
-            0 => apply_0::<S, C, FROM, TO>(k, g, p, t),
-            1 => apply_1::<S, C, FROM, TO>(k, g, p, a, t),
-            2 => apply_2::<S, C, FROM, TO>(k, g, p, a, b, t),
-            3 => apply_3::<S, C, FROM, TO>(k, g, p, a, b, c, t),
-            4 => apply_4::<S, C, FROM, TO>(k, g, p, a, b, c, d, t),
-            5 => apply_5::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, t),
-            6 => apply_6::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, t),
-            7 => apply_7::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, t),
-            _ => apply_8::<S, C, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, h, t),
+            0 => apply_0::<S, C, FROM, TO, N>(k, g, p, t),
+            1 => apply_1::<S, C, FROM, TO, N>(k, g, p, a, t),
+            2 => apply_2::<S, C, FROM, TO, N>(k, g, p, a, b, t),
+            3 => apply_3::<S, C, FROM, TO, N>(k, g, p, a, b, c, t),
+            4 => apply_4::<S, C, FROM, TO, N>(k, g, p, a, b, c, d, t),
+            5 => apply_5::<S, C, FROM, TO, N>(k, g, p, a, b, c, d, e, t),
+            6 => apply_6::<S, C, FROM, TO, N>(k, g, p, a, b, c, d, e, f, t),
+            7 => apply_7::<S, C, FROM, TO, N>(k, g, p, a, b, c, d, e, f, g_, t),
+            _ => apply_8::<S, C, FROM, TO, N>(k, g, p, a, b, c, d, e, f, g_, h, t),
         }
-        if const { S::SHAPE.adds_in(TO) } { lanes.total::<S>() } else { Added::default() }
     }
 }
 
@@ -321,22 +389,32 @@ impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FR
     }
     #[inline(always)]
     fn run_on<I: Set>(self) -> Added {
-        let mut lanes = Lanes::new();
-        let t = &mut lanes;
-        let (k, g, p) = (self.kernel, self.g, self.p);
-        let [a, b, c, d, e, f, g_, h] = self.slots;
-        with_format!(self.format, H => match S::SLOTS {
-            0 => halves_0::<S, I, H, FROM, TO>(k, g, p, t),
-            1 => halves_1::<S, I, H, FROM, TO>(k, g, p, a, t),
-            2 => halves_2::<S, I, H, FROM, TO>(k, g, p, a, b, t),
-            3 => halves_3::<S, I, H, FROM, TO>(k, g, p, a, b, c, t),
-            4 => halves_4::<S, I, H, FROM, TO>(k, g, p, a, b, c, d, t),
-            5 => halves_5::<S, I, H, FROM, TO>(k, g, p, a, b, c, d, e, t),
-            6 => halves_6::<S, I, H, FROM, TO>(k, g, p, a, b, c, d, e, f, t),
-            7 => halves_7::<S, I, H, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, t),
-            _ => halves_8::<S, I, H, FROM, TO>(k, g, p, a, b, c, d, e, f, g_, h, t),
+        adding_up::<S, _, TO>(On::<_, I>(self, PhantomData), None)
+    }
+}
+
+/// A job by an instruction set.
+#[cfg(feature = "half")]
+struct On<J, I>(J, PhantomData<I>);
+
+#[cfg(feature = "half")]
+impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for On<ApplyHalves<'_, S, FROM, TO>, I> {
+    #[inline(always)]
+    fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
+        let On(job, _) = self;
+        let (k, g, p) = (job.kernel, job.g, job.p);
+        let [a, b, c, d, e, f, g_, h] = job.slots;
+        with_format!(job.format, H => match S::SLOTS {
+            0 => halves_0::<S, I, H, FROM, TO, N>(k, g, p, t),
+            1 => halves_1::<S, I, H, FROM, TO, N>(k, g, p, a, t),
+            2 => halves_2::<S, I, H, FROM, TO, N>(k, g, p, a, b, t),
+            3 => halves_3::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, t),
+            4 => halves_4::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, d, t),
+            5 => halves_5::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, d, e, t),
+            6 => halves_6::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, d, e, f, t),
+            7 => halves_7::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, d, e, f, g_, t),
+            _ => halves_8::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, d, e, f, g_, h, t),
         });
-        if const { S::SHAPE.adds_in(TO) } { lanes.total::<S>() } else { Added::default() }
     }
 }
 
@@ -344,18 +422,19 @@ impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FR
 /// the gradients where they are.
 pub(crate) fn map<S: Stage, C: Real>(
     (isa, span): (Isa, Span),
-    kernel: S::Kernel<C>,
+    kernel: &S::Kernel<C>,
     from: &[C],
     u: &mut [C],
     p: &[C],
-    slots: Slots<'_, C>,
+    (slots, first): (&mut Slots<'_, C>, usize),
     ahead: &mut Ahead,
+    carried: Option<&mut Lanes>,
 ) -> Added {
     macro_rules! from_to {
         ($($from:literal $to:literal),*) => {$(
             // The constant stands alone, so that only the spans that a chain can have are compiled.
             if const { S::SHAPE.can_span($from, $to) } && (span == Span { from: $from, to: $to }) {
-                return dispatch(isa, Map::<S, C, false, $from, $to> { kernel, from, u, p, slots, ahead });
+                return dispatch(isa, Map::<S, C, false, $from, $to> { kernel, from, u, p, slots, first, ahead, carried });
             }
         )*};
     }
@@ -367,17 +446,18 @@ pub(crate) fn map<S: Stage, C: Real>(
 /// them drop the updates is known where this is compiled: only their loops are.
 pub(crate) fn pass<S: Stage, C: Real, const DROPS: bool>(
     (isa, number): (Isa, usize),
-    kernel: S::Kernel<C>,
+    kernel: &S::Kernel<C>,
     from: &[C],
     u: &mut [C],
     p: &[C],
-    slots: Slots<'_, C>,
+    slots: &mut Slots<'_, C>,
     ahead: &mut Ahead,
 ) -> Added {
+    let (first, carried) = (0, None);
     macro_rules! from_to {
         ($($from:literal $to:literal),*) => {$(
             if const { S::SHAPE.has_pass($to, DROPS) && S::SHAPE.span($to).from == $from } && number == $to {
-                return dispatch(isa, Map::<S, C, DROPS, $from, $to> { kernel, from, u, p, slots, ahead });
+                return dispatch(isa, Map::<S, C, DROPS, $from, $to> { kernel, from, u, p, slots, first, ahead, carried });
             }
         )*};
     }

@@ -14,6 +14,7 @@ pub(crate) mod form;
 mod fused;
 #[cfg(feature = "half")]
 mod halves;
+pub(crate) mod in_piece;
 mod inner;
 mod kernel;
 mod lint;
@@ -49,6 +50,7 @@ pub use form::{
 pub(crate) use form::{Exactly, Keeps, OfChain, recipe_of_arguments};
 pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, at_point, fused_tile, slot_tile};
+pub use in_piece::{InPiece, PieceOf, Then};
 pub use inner::Inner;
 pub use lint::{Warning, WarningKind};
 pub(crate) use messages::Layout;

@@ -13,13 +13,16 @@ use super::sums::Added;
 use super::table::TableLeaf;
 use super::tile::{Spare, TILE};
 use super::whole::read_stretch;
-use super::written::{Sink, add_stretch, store_stretch};
-use super::{Place, Shape, Span, Stage, Tile, fused};
+use super::written::{Sink, add_direct, add_stretch, store_stretch};
+use super::{InPiece, PieceOf, Place, Shape, Span, Stage, Tile, fused};
 #[cfg(feature = "half")]
 use super::{halves::Format, kernel::BLOCK};
 use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 use crate::tree::Structure;
+
+/// Elements of a tile where there are several loops and everything lies as it is calculated with.
+const SHORT: usize = 512;
 
 /// One pass over all leaves.
 pub(crate) struct Pass<'a, T: Stage> {
@@ -42,6 +45,20 @@ pub(crate) struct Pass<'a, T: Stage> {
     pub(super) ends: bool,
     pub(super) sink: Sink<'a>,
     pub(super) isa: Isa,
+}
+
+/// A chain that is one loop.
+struct Chain<'a, T: Stage> {
+    transformation: &'a T,
+    state: &'a T::State,
+    run: &'a T::Run,
+    pass: usize,
+}
+
+impl<T: Stage, C: Real> InPiece<C> for Chain<'_, T> {
+    fn tile(&mut self, tile: &mut Tile<'_, C>) {
+        fused::chain_tile(self.transformation, (self.state, self.run), self.pass, tile);
+    }
 }
 
 /// For who does it elsewhere.
@@ -192,14 +209,14 @@ impl<T: Stage> Pass<'_, T> {
             // pass; gradients, parameters and stored updates are different memory.
             let done = unsafe {
                 let g = source.slice(piece.from, piece.len);
-                fused::on_piece::<T, C>(t, held, leaf, place, room, pass, |kernel, part, slots, ahead| {
+                fused::on_piece::<T, C>(t, held, leaf, place, room, pass, |kernel, part, mut slots, ahead| {
                     let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
                     if adds {
                         return kernel::apply::<T, C>(isa, kernel, g, p.data.slice_mut(start, len), slots);
                     }
                     if const { T::FUSES_ALWAYS } {
                         let p = p.data.slice(start, len);
-                        return kernel::pass::<T, C, true>((isa, pass), kernel, g, &mut [], p, slots, ahead);
+                        return kernel::pass::<T, C, true>((isa, pass), &kernel, g, &mut [], p, &mut slots, ahead);
                     }
                     Added::default()
                 })
@@ -208,14 +225,67 @@ impl<T: Stage> Pass<'_, T> {
                 return;
             }
         }
+        // The constant stands alone, so that of a chain that is one loop only the passes that it has are compiled.
+        if const { T::FUSES_ALWAYS } {
+            let chain = &mut Chain { transformation: t, state: self.state, run: self.run, pass };
+            return self.tiles(piece, source.as_ref(), chain, (sums, spare), false);
+        }
+        let at = PieceOf { leaf, start: piece.start, len: piece.len };
+        let ends = self.is_last() || self.ends;
+        let short = lies && !self.stores() && (adds || !ends);
+        t.in_piece(self.state, self.run, Place::default(), self.span, at, &mut |part| match &source {
+            Some(source) if short && part.splits() => {
+                self.short_tiles(piece, source.data, part, (&mut *sums, &mut *spare), adds);
+            }
+            source => self.tiles(piece, source.as_ref(), part, (&mut *sums, &mut *spare), true),
+        });
+    }
+
+    /// Goes through a piece of which everything lies as it is calculated with, by tiles so short that what one loop
+    /// waits for is on its way while the others calculate.
+    fn short_tiles<C: Real>(
+        &self,
+        piece: &Piece,
+        source: RawSlice,
+        part: &mut dyn InPiece<C>,
+        (sums, spare): (&mut [f64], &mut [C]),
+        adds: bool,
+    ) {
+        let (params, leaf, isa) = (self.params[piece.leaf].data, piece.leaf, self.isa);
+        let (u, spare) = spare.split_at_mut(TILE);
+        let (other, spare) = spare.split_at_mut(TILE);
+        for done in (0..piece.len).step_by(SHORT) {
+            let (start, from, len) = (piece.start + done, piece.from + done, SHORT.min(piece.len - done));
+            // SAFETY: gradients and parameters are lent for the step, and each piece is run once in a pass; what is
+            // read of the parameters is not used any more when they are written.
+            let (g, p) = unsafe { (source.slice::<C>(from, len), params.slice::<C>(start, len)) };
+            let (u, other, sums, spare) = (&mut u[..len], &mut other[..len], &mut *sums, &mut *spare);
+            let (swapped, zero, ahead) = (false, false, None);
+            let mut tile = Tile { leaf, start, source: Some(g), u, other, swapped, p, sums, zero, spare, ahead, isa };
+            part.tile(&mut tile);
+            // Parameters whose updates are zero are not touched.
+            if adds && !tile.zero {
+                // SAFETY: as above.
+                unsafe { add_direct(params, isa, start, tile.input()) };
+            }
+        }
+    }
+
+    /// Goes through a piece tile by tile. One loop alone has no other that could ask for what it waits for.
+    fn tiles<C: Real>(
+        &self,
+        piece: &Piece,
+        source: Option<&TableLeaf>,
+        part: &mut dyn InPiece<C>,
+        (sums, spare): (&mut [f64], &mut [C]),
+        asks: bool,
+    ) {
         let mut ahead = Ahead::new();
         for done in (0..piece.len).step_by(TILE) {
             let len = TILE.min(piece.len - done);
-            let tile = Piece { leaf, start: piece.start + done, from: piece.from + done, len };
-            // One loop alone has no other that could ask for what it waits for.
-            let follows = const { !T::FUSES_ALWAYS } && piece.len - done >= 2 * TILE;
-            ahead.begin(follows);
-            self.tile(&tile, source.as_ref(), sums, spare, &mut ahead);
+            let tile = Piece { leaf: piece.leaf, start: piece.start + done, from: piece.from + done, len };
+            ahead.begin(asks && piece.len - done >= 2 * TILE);
+            self.tile(&tile, source, part, (&mut *sums, &mut *spare), &mut ahead);
         }
     }
 
@@ -244,8 +314,8 @@ impl<T: Stage> Pass<'_, T> {
         &self,
         &Piece { leaf, start, len, from }: &Piece,
         source: Option<&TableLeaf>,
-        sums: &mut [f64],
-        spare: &mut [C],
+        part: &mut dyn InPiece<C>,
+        (sums, spare): (&mut [f64], &mut [C]),
         ahead: &mut Ahead,
     ) {
         let spec = &self.structure.leaves()[leaf];
@@ -289,12 +359,7 @@ impl<T: Stage> Pass<'_, T> {
         let other = &mut other[..len];
         let (zero, swapped, ahead, isa) = (false, false, Some(ahead), self.isa);
         let mut tile = Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, spare, ahead, isa };
-        // The constant stands alone, so that of a chain that is one loop only the passes that it has are compiled.
-        if const { T::FUSES_ALWAYS } {
-            fused::chain_tile(self.transformation, (self.state, self.run), self.span.to, &mut tile);
-        } else {
-            self.transformation.tile(self.state, self.run, Place::default(), self.span, &mut tile);
-        }
+        part.tile(&mut tile);
         tile.zero |= self.ends;
         let ends = self.is_last() || self.ends;
         // Parameters whose updates are zero are not touched.

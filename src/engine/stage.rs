@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, OnceLock};
 
+use super::in_piece::{PieceOf, Then, by_tile};
 use super::table::TableLeaf;
 use super::{Codes, Outline, Shape, SlotList, Span, Sums, Term, Tile, WholeTree};
 use crate::arguments::Visit;
@@ -435,6 +436,22 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
 
     /// Transforms a tile of updates, in the pass that `span` describes.
     fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>);
+
+    /// Gives to `then` what does this stage's part of a pass to the tiles of a piece. It is the same as calling
+    /// [`tile`](Stage::tile) for each, and a stage may look up once for the piece what is the same for all of them. Not
+    /// for types that record.
+    fn in_piece<C: Real>(
+        &self,
+        state: &Self::State,
+        run: &Self::Run,
+        place: Place,
+        span: Span,
+        piece: PieceOf,
+        then: &mut Then<'_, C>,
+    ) {
+        let _ = piece;
+        by_tile(self, (state, run), (place, span), then);
+    }
 
     /// Whether the fused loop is right for this leaf in this step.
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {

@@ -15,16 +15,31 @@ pub(crate) type Added = [f64; MOST_SUMS];
 
 /// The sums of a stretch, and counts as sums: side by side in lanes, so that adding up can be vectorised and stays in
 /// registers; see [`LANES`].
-pub(crate) struct Lanes {
-    sums: [[f64; LANES]; MOST_SUMS],
+pub(crate) struct Lanes<const N: usize = MOST_SUMS> {
+    sums: [[f64; LANES]; N],
     /// As whole numbers, of which twice as many go into a register.
-    counts: [[u32; LANES]; MOST_SUMS],
+    counts: [[u32; LANES]; N],
 }
 
 impl Lanes {
+    /// A copy of the first `N`.
     #[inline(always)]
-    pub(crate) fn new() -> Lanes {
-        Lanes { sums: [[0.0; LANES]; MOST_SUMS], counts: [[0; LANES]; MOST_SUMS] }
+    pub(crate) fn first<const N: usize>(&self) -> Lanes<N> {
+        Lanes { sums: core::array::from_fn(|i| self.sums[i]), counts: core::array::from_fn(|i| self.counts[i]) }
+    }
+
+    /// Puts others in the place of the first `N`.
+    #[inline(always)]
+    pub(crate) fn set_first<const N: usize>(&mut self, lanes: &Lanes<N>) {
+        self.sums[..N].copy_from_slice(&lanes.sums);
+        self.counts[..N].copy_from_slice(&lanes.counts);
+    }
+}
+
+impl<const N: usize> Lanes<N> {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Lanes { sums: [[0.0; LANES]; N], counts: [[0; LANES]; N] }
     }
 
     /// Whether there is a number to add is often known where this is compiled into a loop. Where it depends on the

@@ -54,7 +54,7 @@ impl<'s> Check<'s> {
         Check { what, structure, fits: |ours, theirs| ours == theirs, absent: None, same: true }
     }
 
-    fn leaf(&mut self, table: &mut Table, path: &str, parts: LeafParts) {
+    fn leaf(&mut self, table: &mut Table, path: &str, parts: &LeafParts) {
         self.come_to(table, path);
         let Some(spec) = self.structure.leaves().get(table.len()) else {
             self.same = false;
@@ -203,7 +203,7 @@ pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
     let mut check = Check { fits: exact, absent, ..Check::of(GRADIENTS, structure) };
     tree.walk(&mut Walk::of_rows(path, &mut |path, leaf| match leaf.rows {
         Some(indices) => check.rows(table, path, &leaf.parts, indices, rows),
-        None => check.leaf(table, path, leaf.parts),
+        None => check.leaf(table, path, &leaf.parts),
     }));
     check.done(table, tree)
 }
@@ -221,12 +221,12 @@ pub(crate) fn moments(gradient: &Moments, table: &mut Table) {
 
 fn write<T: TreeMut + ?Sized>(tree: &mut T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
     table.clear();
-    tree.walk_mut(&mut WalkMut::new(path, &mut |path, leaf| check.leaf(table, path, leaf.parts)));
+    tree.walk_mut(&mut WalkMut::new(path, &mut |path, leaf| check.leaf(table, path, &leaf.parts)));
     check.done(table, tree)
 }
 
 fn read<T: Tree + ?Sized>(tree: &T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
     table.clear();
-    tree.walk(&mut Walk::new(path, &mut |path, leaf| check.leaf(table, path, leaf.parts)));
+    tree.walk(&mut Walk::new(path, &mut |path, leaf| check.leaf(table, path, &leaf.parts)));
     check.done(table, tree)
 }

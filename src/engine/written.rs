@@ -5,7 +5,7 @@ use super::isa::{Isa, Job, dispatch};
 use super::messages::Layout;
 use super::table::TableLeaf;
 use crate::element::{Element, Real, convert, with_dtype};
-use crate::memory::{Buffer, RawBytes, RawStrided};
+use crate::memory::{Buffer, RawBytes, RawSlice, RawStrided};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, add_update};
 
@@ -68,6 +68,16 @@ pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, i
             unsafe { view.write::<T>(run, || u.next().map_or_else(T::default, |u| convert::<C, T>(*u))) };
         }
     });
+}
+
+/// Adds finished updates to a stretch of a parameter of their own type.
+///
+/// # Safety
+///
+/// As for [`add_stretch`].
+pub(super) unsafe fn add_direct<C: Real>(params: RawSlice, isa: Isa, start: usize, u: &[C]) {
+    // SAFETY: by the caller's promise.
+    dispatch(isa, Add { u, p: unsafe { params.slice_mut::<C>(start, u.len()) } });
 }
 
 /// Adds finished updates to a stretch of a parameter of any type and layout.

@@ -298,6 +298,6 @@ fn enter_index(path: &mut String, index: usize) -> usize {
         }
     }
     let parent = enter(path, "");
-    path.push_str(core::str::from_utf8(&digits[first..]).unwrap_or_default());
+    path.extend(digits[first..].iter().map(|digit| char::from(*digit)));
     parent
 }

@@ -1,6 +1,6 @@
 //! A member of a chain that may be absent.
 
-use crate::engine::{Outline, Place, Shape, SlotList, Span, Term, Tile};
+use crate::engine::{Outline, PieceOf, Place, Shape, SlotList, Span, Term, Then, Tile};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
@@ -78,6 +78,21 @@ impl<T: Stage> Stage for Option<T> {
     fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         if let (Some(t), Some(state), Some(run)) = (self, state, run) {
             t.tile(state, run, place, span, tile);
+        }
+    }
+
+    fn in_piece<C: Real>(
+        &self,
+        state: &Self::State,
+        run: &Self::Run,
+        place: Place,
+        span: Span,
+        piece: PieceOf,
+        then: &mut Then<'_, C>,
+    ) {
+        match (self, state, run) {
+            (Some(t), Some(state), Some(run)) => t.in_piece(state, run, place, span, piece, then),
+            _ => then(&mut ()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use gradchain::config::{self, ConfigError, Registry};
 use gradchain::prelude::*;
+use gradchain::state::StateData;
 use serde_json::{Value, json};
 
 fn error(config: Value) -> ConfigError {
@@ -280,5 +281,34 @@ mod own {
         let inside = registry.build(&serde_json::json!({"stretch": {"by": 2.0}})).unwrap();
         let error = Config::of(&inside).unwrap_err().to_string();
         assert!(error.starts_with("$: there is no transformation `stretch`"), "{error}");
+    }
+}
+
+/// What is one loop where configs often have it differs in nothing else from the chain of its members.
+#[test]
+fn a_common_chain_is_the_chain_of_its_members() {
+    let clip = json!({"clip_by_global_norm": {"max_norm": 0.5}});
+    for optimizer in [
+        json!({"adamw": {"learning_rate": 0.1, "weight_decay": 0.2}}),
+        json!({"adam": {"learning_rate": {"schedule": {"linear": {"init_value": 1, "end_value": 0, "transition_steps": 9}}}}}),
+        json!({"sgd": {"learning_rate": 0.1, "momentum": 0.9}}),
+        json!({"lion": {"learning_rate": 0.1}}),
+    ] {
+        let together = config::build(&json!({"chain": [clip, optimizer]})).unwrap();
+        let apart = chain(vec![config::build(&clip).unwrap(), config::build(&optimizer).unwrap()]);
+        assert_eq!(config::Config::of(&together).unwrap(), config::Config::of(&apart).unwrap());
+        let start: Vec<f32> = (0..3000).map(|i| (i % 7) as f32 - 3.0).collect();
+        let grads: Vec<f32> = (0..3000).map(|i| (i % 11) as f32 - 5.0).collect();
+        let (mut here, mut there) = (start.clone(), start.clone());
+        let (mut state, mut other) = (together.init(&start).unwrap(), apart.init(&start).unwrap());
+        assert_eq!(state.schema(), other.schema());
+        for _ in 0..3 {
+            together.step(&mut here, &grads, &mut state).unwrap();
+            apart.step(&mut there, &grads, &mut other).unwrap();
+            assert_eq!(here, there);
+        }
+        assert_ne!(here, start);
+        let data = StateData::of(&apart, &other).unwrap();
+        assert_eq!(StateData::of(&together, &state).unwrap(), data);
     }
 }

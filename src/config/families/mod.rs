@@ -1,6 +1,7 @@
 //! The transformations of the crate, in their families: how each is made, for its arguments to be read into.
 
 mod adaptive;
+mod common;
 mod curvature;
 mod elementwise;
 mod loss;

@@ -1,5 +1,6 @@
 //! What holds other transformations.
 
+use super::common::chain_of;
 use crate::arguments::{Arguments, required};
 use crate::config::given::Given;
 use crate::config::registry::{Inside, Made, Member, Registry, nothing};
@@ -50,7 +51,7 @@ pub(super) fn register(r: &mut Registry) {
         r.choosing(name, move |given| conditionally(given, mask))
             .taking(&["should_transform_fn", "forward_extra_args"]);
     }
-    r.whole("chain", |node| Ok(Box::new(node.read::<Vec<Member>>()?)), <Vec<Member> as FromRecipe>::schema);
+    r.whole("chain", |node| Ok(chain_of(node.read::<Vec<Member>>()?)), <Vec<Member> as FromRecipe>::schema);
     r.whole(
         "named_chain",
         |node| Ok(Box::new(NamedChain::from_iter(node.read::<Vec<(String, Member)>>()?))),

@@ -1,10 +1,11 @@
 //! One element, with memory of any kind beside the state arrays.
 
 use super::super::fused::with_list;
+use super::super::in_piece::{by_tile, one_loop};
 use super::super::isa::{Job, dispatch};
 use super::super::sums::MOST_SUMS;
 use super::super::{
-    InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile,
+    InitContext, Outcome, PieceOf, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile, fused_tile,
 };
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start, asked_dtype};
@@ -276,6 +277,22 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
                 dispatch(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
             });
             tile.spare = spare;
+        }
+    }
+
+    fn in_piece<C: Real>(
+        rule: &R,
+        state: &Self::State,
+        run: &(),
+        place: Place,
+        span: Span,
+        piece: PieceOf,
+        then: &mut Then<'_, C>,
+    ) {
+        // Zeros need not be written.
+        match const { !R::ZERO } && Self::fuses_now(rule, state, run, piece.leaf) {
+            true => one_loop(rule, (state, run), (place, span), piece, then),
+            false => by_tile(rule, (state, run), (place, span), then),
         }
     }
 

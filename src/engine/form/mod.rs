@@ -36,9 +36,10 @@ pub use state::{PartState, WrapperState};
 pub use two_passes::{TwoPass, TwoPasses};
 pub use whole::{Whole, WholeTreeTransformation};
 
+use super::in_piece::{by_tile, one_loop};
 use super::{
-    Effect, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile,
-    WholeTree,
+    Effect, InitContext, Outcome, Outline, PieceOf, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Then,
+    Tile, WholeTree,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -150,6 +151,23 @@ pub trait Form<P: ?Sized> {
         None
     }
     fn tile<C: Real>(part: &P, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>);
+    #[allow(clippy::too_many_arguments, reason = "those of `Stage::in_piece`, and the part")]
+    fn in_piece<C: Real>(
+        part: &P,
+        state: &Self::State,
+        run: &Self::Run,
+        place: Place,
+        span: Span,
+        piece: PieceOf,
+        then: &mut Then<'_, C>,
+    ) where
+        P: Part<Form = Self>,
+    {
+        match const { Self::FUSES } && Self::fuses_now(part, state, run, piece.leaf) {
+            true => one_loop(part, (state, run), (place, span), piece, then),
+            false => by_tile(part, (state, run), (place, span), then),
+        }
+    }
     fn fuses_now(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         let _ = (part, state, run, leaf);
         Self::FUSES
@@ -275,6 +293,17 @@ impl<P: Part> Stage for P {
         let around = C::enter(P::NAME);
         P::Form::tile(self, state, run, place, span, tile);
         C::enter(around);
+    }
+    fn in_piece<C: Real>(
+        &self,
+        state: &Self::State,
+        run: &Self::Run,
+        place: Place,
+        span: Span,
+        piece: PieceOf,
+        then: &mut Then<'_, C>,
+    ) {
+        P::Form::in_piece(self, state, run, place, span, piece, then);
     }
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         P::Form::fuses_now(self, state, run, leaf)

@@ -1,11 +1,34 @@
 //! Chains of boxes.
 
 use super::{Boxed, BoxedState};
-use crate::engine::{Outline, Place, Shape, Span, Tile};
+use crate::engine::in_piece::{Members, in_members};
+use crate::engine::{Outline, PieceOf, Place, Shape, Span, Then, Tile};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
+
+/// The members of a chain in a pass over a piece.
+struct InPass<'a, N> {
+    members: &'a [Boxed<N>],
+    states: &'a [BoxedState],
+    span: Span,
+    piece: PieceOf,
+}
+
+impl<N: Needs, C: Real> Members<C> for InPass<'_, N> {
+    fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    fn shape(&self, member: usize) -> Shape {
+        self.members[member].shape()
+    }
+
+    fn in_piece(&self, member: usize, place: Place, then: &mut Then<'_, C>) {
+        self.members[member].in_piece(&self.states[member], &(), place, self.span, self.piece, then);
+    }
+}
 
 /// A chain whose length is known at run time.
 impl<N: Needs> Stage for Vec<Boxed<N>> {
@@ -86,6 +109,18 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
             member.tile(state, &(), place, span, tile);
             place = place.after(member.shape());
         }
+    }
+
+    fn in_piece<C: Real>(
+        &self,
+        state: &Self::State,
+        (): &(),
+        place: Place,
+        span: Span,
+        piece: PieceOf,
+        then: &mut Then<'_, C>,
+    ) {
+        in_members(&InPass { members: self, states: state, span, piece }, 0, place, then);
     }
 
     fn kernel<C: Real>(&self, _: &Self::State, (): &(), _: usize) {}

@@ -6,6 +6,7 @@ mod narrow;
 mod stage;
 mod state;
 
+use core::any::Any;
 use core::fmt;
 
 pub use named::{DynNamed, Named};
@@ -15,7 +16,9 @@ use state::{Held, held, held_mut};
 
 use crate::arguments::Visit;
 use crate::element::Real;
-use crate::engine::{InitContext, Outcome, Outline, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::engine::{
+    InitContext, Outcome, Outline, PieceOf, Place, Shape, Span, Stage, StepContext, Sums, Then, Tile, WholeTree,
+};
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};
 use crate::program::{ErasedTile, OnTile};
@@ -35,8 +38,8 @@ pub type Boxed<N = Nothing> = Box<dyn DynTransformation<N>>;
 ///
 /// # Cost
 ///
-/// One indirect call for each tile of 512 elements; updates between members go through the first-level cache instead of
-/// registers.
+/// One indirect call for each tile of 512 or 1024 elements; updates between members go through the first-level cache
+/// instead of registers. Figures are in `docs/performance.md`.
 ///
 /// # Example
 ///
@@ -66,7 +69,7 @@ fn copied<T: Clone>(transformation: &T) -> Box<T> {
 
 /// What a [`Boxed`] transformation can do; implemented for every transformation.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
-pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
+pub trait DynTransformation<N = Nothing>: Any + fmt::Debug + Send + Sync {
     #[doc(hidden)]
     fn dyn_clone(&self) -> Boxed<N>;
     #[doc(hidden)]
@@ -100,6 +103,24 @@ pub trait DynTransformation<N = Nothing>: fmt::Debug + Send + Sync {
     fn dyn_tile_f32(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f32>);
     #[doc(hidden)]
     fn dyn_tile_f64(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f64>);
+    #[doc(hidden)]
+    fn dyn_in_piece_f32(
+        &self,
+        state: &dyn ErasedState,
+        place: Place,
+        span: Span,
+        piece: PieceOf,
+        then: &mut Then<'_, f32>,
+    );
+    #[doc(hidden)]
+    fn dyn_in_piece_f64(
+        &self,
+        state: &dyn ErasedState,
+        place: Place,
+        span: Span,
+        piece: PieceOf,
+        then: &mut Then<'_, f64>,
+    );
     #[doc(hidden)]
     fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile);
     #[doc(hidden)]
@@ -183,6 +204,28 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     fn dyn_tile_f64(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f64>) {
         let held = held::<T>(state);
         self.tile(&held.state, held.run(), place, span, tile);
+    }
+    fn dyn_in_piece_f32(
+        &self,
+        state: &dyn ErasedState,
+        place: Place,
+        span: Span,
+        piece: PieceOf,
+        then: &mut Then<'_, f32>,
+    ) {
+        let held = held::<T>(state);
+        self.in_piece(&held.state, held.run(), place, span, piece, then);
+    }
+    fn dyn_in_piece_f64(
+        &self,
+        state: &dyn ErasedState,
+        place: Place,
+        span: Span,
+        piece: PieceOf,
+        then: &mut Then<'_, f64>,
+    ) {
+        let held = held::<T>(state);
+        self.in_piece(&held.state, held.run(), place, span, piece, then);
     }
     fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile) {
         let held = held::<T>(state);

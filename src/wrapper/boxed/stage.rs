@@ -5,7 +5,9 @@ use core::marker::PhantomData;
 use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
 use crate::element::{ByReal, Real};
-use crate::engine::{InitContext, Outcome, Outline, Place, Shape, Span, Stage, StepContext, Sums, Tile, WholeTree};
+use crate::engine::{
+    InitContext, Outcome, Outline, PieceOf, Place, Shape, Span, Stage, StepContext, Sums, Then, Tile, WholeTree,
+};
 use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::program::ErasedTile;
@@ -21,7 +23,7 @@ struct DynTile<'a, 't, N> {
     tile: PhantomData<&'a mut &'t ()>,
 }
 
-impl<'a, 't, N> ByReal for DynTile<'a, 't, N> {
+impl<'a, 't, N: Needs> ByReal for DynTile<'a, 't, N> {
     type Argument<C: Real> = &'a mut Tile<'t, C>;
     type Output = ();
 
@@ -38,6 +40,32 @@ impl<'a, 't, N> ByReal for DynTile<'a, 't, N> {
             self.inside.dyn_tile_in_record(self.state, self.place, self.span, tile);
         });
     }
+}
+
+/// A box's part of a pass over a piece, on its way to who asked.
+struct DynInPiece<'a, 't, N> {
+    inside: &'a dyn DynTransformation<N>,
+    state: &'a dyn ErasedState,
+    place: Place,
+    span: Span,
+    piece: PieceOf,
+    then: PhantomData<&'a mut &'t ()>,
+}
+
+impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
+    type Argument<C: Real> = &'a mut Then<'t, C>;
+    type Output = ();
+
+    fn single(self, then: &mut Then<'_, f32>) {
+        self.inside.dyn_in_piece_f32(self.state, self.place, self.span, self.piece, then);
+    }
+
+    fn double(self, then: &mut Then<'_, f64>) {
+        self.inside.dyn_in_piece_f64(self.state, self.place, self.span, self.piece, then);
+    }
+
+    /// A type that records goes by tiles.
+    fn recorded<C: Real>(self, _: &mut Then<'_, C>, _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
 /// What is behind a box is a stage by what is inside.
@@ -104,6 +132,19 @@ macro_rules! boxed_stage {
             fn tile<C: Real>(&self, state: &BoxedState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
                 let job = DynTile { inside: &**self, state: &*state.0, place, span, tile: PhantomData };
                 C::split(job, tile);
+            }
+
+            fn in_piece<C: Real>(
+                &self,
+                state: &BoxedState,
+                (): &(),
+                place: Place,
+                span: Span,
+                piece: PieceOf,
+                then: &mut Then<'_, C>,
+            ) {
+                let job = DynInPiece { inside: &**self, state: &*state.0, place, span, piece, then: PhantomData };
+                C::split(job, then);
             }
 
             fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}

@@ -1,14 +1,15 @@
 //! How wrappers run.
 
+use super::super::super::in_piece::{by_tile, one_loop};
 use super::super::super::{
-    Effect, InitContext, Outcome, Outline, Place, Shape, Slot, SlotList, Span, Stage, StepContext, Sums, Term, Tile,
-    WholeTree, fits,
+    Effect, InitContext, Outcome, Outline, PieceOf, Place, Shape, Slot, SlotList, Span, Stage, StepContext, Sums, Term,
+    Then, Tile, WholeTree, fits,
 };
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::Own;
-use super::tile::tile_of;
+use super::tile::{is_loop, tile_of};
 use super::{Around, Decision, Elsewhere, Holds, Wrapper};
 use crate::element::Real;
 use crate::error::Result;
@@ -262,6 +263,21 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn tile<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         tile_of::<P, A, O, C>(part, state, run, place, span, tile);
+    }
+
+    fn in_piece<C: Real>(
+        part: &P,
+        state: &StateOf<P>,
+        run: &Self::Run,
+        place: Place,
+        span: Span,
+        piece: PieceOf,
+        then: &mut Then<'_, C>,
+    ) {
+        match const { is_loop::<P, A, O>() } && Self::fuses_now(part, state, run, piece.leaf) {
+            true => one_loop(part, (state, run), (place, span), piece, then),
+            false => by_tile(part, (state, run), (place, span), then),
+        }
     }
 
     fn fuses_now(part: &P, state: &StateOf<P>, run: &Self::Run, leaf: usize) -> bool {

@@ -13,6 +13,12 @@ use super::{Around, Decision, Elsewhere, Wrapper};
 use crate::element::{Element, Real};
 use crate::needs::Needs;
 
+/// Whether it is one loop with what is inside. A wrapper without arithmetic has no loop of its own: what is inside
+/// fuses by itself. Nor has one around what does not fuse.
+pub(super) const fn is_loop<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>>() -> bool {
+    (O::BEFORE || O::AFTER || O::WAITS) && P::FUSES
+}
+
 /// Transforms a tile as far as a pass goes.
 pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>, C: Real>(
     part: &P,
@@ -22,10 +28,9 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
     span: Span,
     tile: &mut Tile<'_, C>,
 ) {
-    // A wrapper without arithmetic has no loop of its own: what is inside fuses by itself. Nor has one around what
-    // does not fuse.
-    let is_loop = const { (O::BEFORE || O::AFTER || O::WAITS) && P::FUSES && !C::RECORDS };
-    if is_loop && (const { P::FUSES_ALWAYS } || part.fuses_now(state, run, tile.leaf)) {
+    if const { is_loop::<P, A, O>() && !C::RECORDS }
+        && (const { P::FUSES_ALWAYS } || part.fuses_now(state, run, tile.leaf))
+    {
         return fused_tile(part, state, run, place, span, tile);
     }
     if P::LOOKS && place.at == span.to {

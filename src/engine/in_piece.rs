@@ -1,0 +1,179 @@
+//! What does not change from tile to tile of a piece, looked up once.
+//!
+//! A chain that is not one loop goes through a piece tile by tile, and each of its members has a loop. Finding state
+//! arrays and choosing the loop takes as long as the loop itself, so members that are one loop do it for a whole piece.
+#![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
+
+use super::ahead::Ahead;
+use super::fused::{self, SlotList, local_span, with_list};
+use super::kernel::{self, Slots};
+use super::sums::Lanes;
+use super::tile::TILE;
+use super::{Place, Shape, Span, Stage, Tile};
+use crate::element::Real;
+
+/// Which piece of which leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct PieceOf {
+    pub(crate) leaf: usize,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+/// A stage's part of one pass over one piece.
+pub trait InPiece<C> {
+    /// Transforms a tile of the piece, or a part of one: tiles come in order.
+    fn tile(&mut self, tile: &mut Tile<'_, C>);
+
+    /// Whether it may be given parts of tiles.
+    fn splits(&self) -> bool {
+        false
+    }
+}
+
+/// Who is given a stage's part. It comes as a reference, so that one piece needs no memory of its own.
+pub type Then<'t, C> = dyn FnMut(&mut dyn InPiece<C>) + 't;
+
+/// The members of a chain, in a pass.
+pub(crate) trait Members<C> {
+    fn len(&self) -> usize;
+    fn shape(&self, member: usize) -> Shape;
+    /// As [`Stage::in_piece`].
+    fn in_piece(&self, member: usize, place: Place, then: &mut Then<'_, C>);
+}
+
+/// What members do in a piece, one after the other from the member `first` on.
+pub(crate) fn in_members<C>(members: &dyn Members<C>, first: usize, place: Place, then: &mut Then<'_, C>) {
+    if first == members.len() {
+        return then(&mut ());
+    }
+    members.in_piece(first, place, &mut |part| {
+        in_members(members, first + 1, place.after(members.shape(first)), &mut |rest| {
+            then(&mut Both(&mut *part, &mut *rest));
+        });
+    });
+}
+
+/// The two of them one after the other.
+struct Both<'a, C>(&'a mut dyn InPiece<C>, &'a mut dyn InPiece<C>);
+
+impl<C> InPiece<C> for Both<'_, C> {
+    fn tile(&mut self, tile: &mut Tile<'_, C>) {
+        self.0.tile(tile);
+        self.1.tile(tile);
+    }
+
+    fn splits(&self) -> bool {
+        self.0.splits() && self.1.splits()
+    }
+}
+
+/// The part of what has nothing to do in a pass.
+impl<C> InPiece<C> for () {
+    fn tile(&mut self, _: &mut Tile<'_, C>) {}
+
+    fn splits(&self) -> bool {
+        true
+    }
+}
+
+/// Finds everything anew for each tile.
+struct ByTile<'a, S: Stage> {
+    stage: &'a S,
+    state: &'a S::State,
+    run: &'a S::Run,
+    place: Place,
+    span: Span,
+}
+
+impl<S: Stage, C: Real> InPiece<C> for ByTile<'_, S> {
+    fn tile(&mut self, tile: &mut Tile<'_, C>) {
+        self.stage.tile(self.state, self.run, self.place, self.span, tile);
+    }
+
+    /// Sums are added up by tile.
+    fn splits(&self) -> bool {
+        self.stage.shape().sums == 0
+    }
+}
+
+/// The way that every stage can go.
+pub(crate) fn by_tile<S: Stage, C: Real>(
+    stage: &S,
+    (state, run): (&S::State, &S::Run),
+    (place, span): (Place, Span),
+    then: &mut Then<'_, C>,
+) {
+    then(&mut ByTile { stage, state, run, place, span });
+}
+
+/// One loop, with what it needs in this pass.
+struct OneLoop<'a, S: Stage, C: Real> {
+    kernel: S::Kernel<C>,
+    list: SlotList,
+    /// The state arrays of the piece, if they lie as they are calculated with.
+    slots: Option<Slots<'a, C>>,
+    piece: PieceOf,
+    place: Place,
+    span: Span,
+    /// What has been added up of a tile so far, if anything is in this pass.
+    lanes: Option<Lanes>,
+}
+
+impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
+    fn tile(&mut self, tile: &mut Tile<'_, C>) {
+        if self.span.meets(S::SHAPE.stateful) {
+            tile.reads(&self.list);
+        }
+        let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
+        let (kernel, lanes, span) = (&self.kernel, &mut self.lanes, self.span);
+        let (mut ahead, spare) = (tile.ahead.take(), core::mem::take(&mut tile.spare));
+        let (from, to) = tile.io();
+        let run = &mut |slots: (&mut Slots<'_, C>, usize), ahead: &mut Ahead| {
+            kernel::map::<S, C>((isa, span), kernel, from, to, p, slots, ahead, lanes.as_mut());
+        };
+        let first = start - self.piece.start;
+        match &mut self.slots {
+            Some(slots) => run((slots, first), ahead.as_deref_mut().unwrap_or(&mut Ahead::new())),
+            None => with_list(&self.list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, ahead| {
+                run((&mut slots, 0), ahead);
+            }),
+        }
+        (tile.ahead, tile.spare) = (ahead, spare);
+        let done = first + n;
+        if let Some(lanes) = self.lanes.as_mut().filter(|_| done.is_multiple_of(TILE) || done == self.piece.len) {
+            fused::add::<S>(&lanes.total::<S>(), self.place, tile.sums);
+            *lanes = Lanes::new();
+        }
+    }
+
+    /// State that is converted is converted by tile.
+    fn splits(&self) -> bool {
+        self.slots.is_some()
+    }
+}
+
+/// The way of a stage that is one loop for this leaf in this step.
+pub(crate) fn one_loop<S: Stage, C: Real>(
+    stage: &S,
+    (state, run): (&S::State, &S::Run),
+    (place, span): (Place, Span),
+    piece: PieceOf,
+    then: &mut Then<'_, C>,
+) {
+    let Some(local) = local_span(S::SHAPE.barriers, place.at, span) else { return then(&mut ()) };
+    let list = SlotList::of(stage, state, piece.leaf);
+    // A pass that only repeats what an earlier pass has done must not count it twice.
+    let adds = S::SHAPE.adds_in(local.to) && span.to <= place.at + S::SHAPE.barriers;
+    then(&mut OneLoop::<S, C> {
+        kernel: stage.kernel::<C>(state, run, piece.leaf),
+        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; while this part
+        // is there, nothing else of the stage is run on the piece.
+        slots: list.is_native::<C>().then(|| unsafe { list.slices(piece.start, piece.len) }),
+        list,
+        piece,
+        place,
+        span: local,
+        lanes: adds.then(Lanes::new),
+    });
+}
