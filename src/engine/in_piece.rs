@@ -130,7 +130,7 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
         let (mut ahead, spare) = (tile.ahead.take(), core::mem::take(&mut tile.spare));
         let (from, to) = tile.io();
         let run = &mut |slots: (&mut Slots<'_, C>, usize), ahead: &mut Ahead| {
-            kernel::map::<S, C>((isa, span), kernel, from, to, p, slots, ahead, lanes.as_mut());
+            kernel::map::<S, C>((isa, span), kernel, from, to, p, slots, (ahead, lanes.as_mut()));
         };
         let first = start - self.piece.start;
         match &mut self.slots {

@@ -427,8 +427,7 @@ pub(crate) fn map<S: Stage, C: Real>(
     u: &mut [C],
     p: &[C],
     (slots, first): (&mut Slots<'_, C>, usize),
-    ahead: &mut Ahead,
-    carried: Option<&mut Lanes>,
+    (ahead, carried): (&mut Ahead, Option<&mut Lanes>),
 ) -> Added {
     macro_rules! from_to {
         ($($from:literal $to:literal),*) => {$(
