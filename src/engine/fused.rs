@@ -250,6 +250,12 @@ pub(super) fn add<S: Stage>(added: &Added, place: Place, sums: &mut [f64]) {
     sums[place.sum..place.sum + own].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
 }
 
+/// Where a slice lies.
+pub(super) fn addresses<C>(slice: &[C]) -> Range<usize> {
+    let begin = slice.as_ptr().addr();
+    begin..begin + size_of_val(slice)
+}
+
 /// A pass, as a stage with so many barriers of its own sees it; `None` if the stage has nothing to do in it.
 pub(super) fn local_span(barriers: usize, at: usize, span: Span) -> Option<Span> {
     let to = span.to.checked_sub(at)?.min(barriers);

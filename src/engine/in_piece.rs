@@ -7,7 +7,7 @@
 use super::ahead::Ahead;
 use super::fused::{self, SlotList, local_span, with_list};
 use super::kernel::{self, Slots};
-use super::sums::Lanes;
+use super::sums::{Added, Lanes};
 use super::tile::TILE;
 use super::{Place, Shape, Span, Stage, Tile};
 use crate::element::Real;
@@ -110,46 +110,75 @@ pub(crate) fn by_tile<S: Stage, C: Real>(
 /// One loop, with what it needs in this pass.
 struct OneLoop<'a, S: Stage, C: Real> {
     kernel: S::Kernel<C>,
-    list: SlotList,
-    /// The state arrays of the piece, if they lie as they are calculated with.
-    slots: Option<Slots<'a, C>>,
+    arrays: Arrays<'a, C>,
     piece: PieceOf,
     place: Place,
     span: Span,
-    /// What has been added up of a tile so far, if anything is in this pass.
+    /// Whether it adds up in this pass.
+    adds: bool,
+    /// What has been added up of a tile, as long as only a part of it has come.
     lanes: Option<Lanes>,
+}
+
+/// State arrays.
+enum Arrays<'a, C> {
+    /// They lie as they are calculated with: those of the piece.
+    Direct(Slots<'a, C>),
+    /// They are converted tile by tile.
+    Converted(SlotList),
+}
+
+impl<S: Stage, C: Real> OneLoop<'_, S, C> {
+    /// Says that a stretch of each state array is read now.
+    fn reads(&self, first: usize, tile: &mut Tile<'_, C>) {
+        let n = tile.u.len();
+        match (&self.arrays, &mut tile.ahead) {
+            (Arrays::Direct(slots), Some(ahead)) => {
+                slots[..S::SLOTS].iter().for_each(|slot| ahead.reads(fused::addresses(&slot[first..first + n])));
+            }
+            (Arrays::Converted(list), _) => tile.reads(list),
+            (_, None) => {}
+        }
+    }
 }
 
 impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
     fn tile(&mut self, tile: &mut Tile<'_, C>) {
-        if self.span.meets(S::SHAPE.stateful) {
-            tile.reads(&self.list);
-        }
         let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
+        let first = start - self.piece.start;
+        if self.span.meets(S::SHAPE.stateful) {
+            self.reads(first, tile);
+        }
+        let done = first + n;
+        let is_end = done.is_multiple_of(TILE) || done == self.piece.len;
+        if self.adds && !is_end && self.lanes.is_none() {
+            self.lanes = Some(Lanes::new());
+        }
         let (kernel, lanes, span) = (&self.kernel, &mut self.lanes, self.span);
         let (mut ahead, spare) = (tile.ahead.take(), core::mem::take(&mut tile.spare));
         let (from, to) = tile.io();
+        let mut added = Added::default();
         let run = &mut |slots: (&mut Slots<'_, C>, usize), ahead: &mut Ahead| {
-            kernel::map::<S, C>((isa, span), kernel, from, to, p, slots, (ahead, lanes.as_mut()));
+            added = kernel::map::<S, C>((isa, span), kernel, from, to, p, slots, (ahead, lanes.as_mut()));
         };
-        let first = start - self.piece.start;
-        match &mut self.slots {
-            Some(slots) => run((slots, first), ahead.as_deref_mut().unwrap_or(&mut Ahead::new())),
-            None => with_list(&self.list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, ahead| {
-                run((&mut slots, 0), ahead);
-            }),
+        match &mut self.arrays {
+            Arrays::Direct(slots) => run((slots, first), ahead.as_deref_mut().unwrap_or(&mut Ahead::new())),
+            Arrays::Converted(list) => {
+                with_list(list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, ahead| {
+                    run((&mut slots, 0), ahead);
+                });
+            }
         }
         (tile.ahead, tile.spare) = (ahead, spare);
-        let done = first + n;
-        if let Some(lanes) = self.lanes.as_mut().filter(|_| done.is_multiple_of(TILE) || done == self.piece.len) {
-            fused::add::<S>(&lanes.total::<S>(), self.place, tile.sums);
-            *lanes = Lanes::new();
+        if const { S::SHAPE.sums > 0 } && self.adds && is_end {
+            let added = self.lanes.take().map_or(added, |lanes| lanes.total::<S>());
+            fused::add::<S>(&added, self.place, tile.sums);
         }
     }
 
     /// State that is converted is converted by tile.
     fn splits(&self) -> bool {
-        self.slots.is_some()
+        matches!(self.arrays, Arrays::Direct(_))
     }
 }
 
@@ -167,13 +196,16 @@ pub(crate) fn one_loop<S: Stage, C: Real>(
     let adds = S::SHAPE.adds_in(local.to) && span.to <= place.at + S::SHAPE.barriers;
     then(&mut OneLoop::<S, C> {
         kernel: stage.kernel::<C>(state, run, piece.leaf),
-        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; while this part
-        // is there, nothing else of the stage is run on the piece.
-        slots: list.is_native::<C>().then(|| unsafe { list.slices(piece.start, piece.len) }),
-        list,
+        arrays: match list.is_native::<C>() {
+            // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; while this
+            // part is there, nothing else of the stage is run on the piece.
+            true => Arrays::Direct(unsafe { list.slices(piece.start, piece.len) }),
+            false => Arrays::Converted(list),
+        },
         piece,
         place,
         span: local,
-        lanes: adds.then(Lanes::new),
+        adds,
+        lanes: None,
     });
 }

@@ -5,6 +5,7 @@ use core::ops::Range;
 
 use super::ahead::Ahead;
 use super::convert::store;
+use super::in_piece::by_tile;
 use super::isa::Isa;
 use super::kernel;
 use super::pieces::{Piece, Pieces};
@@ -14,7 +15,7 @@ use super::table::TableLeaf;
 use super::tile::{Spare, TILE};
 use super::whole::read_stretch;
 use super::written::{Sink, add_direct, add_stretch, store_stretch};
-use super::{InPiece, PieceOf, Place, Shape, Span, Stage, Tile, fused};
+use super::{InPiece, PieceOf, Place, Shape, Span, Stage, Then, Tile, fused};
 #[cfg(feature = "half")]
 use super::{halves::Format, kernel::BLOCK};
 use crate::element::{DType, Real};
@@ -233,12 +234,18 @@ impl<T: Stage> Pass<'_, T> {
         let at = PieceOf { leaf, start: piece.start, len: piece.len };
         let ends = self.is_last() || self.ends;
         let short = lies && !self.stores() && (adds || !ends);
-        t.in_piece(self.state, self.run, Place::default(), self.span, at, &mut |part| match &source {
+        let place = Place::default();
+        let then: &mut Then<'_, C> = &mut |part| match &source {
             Some(source) if short && part.splits() => {
                 self.short_tiles(piece, source.data, part, (&mut *sums, &mut *spare), adds);
             }
             source => self.tiles(piece, source.as_ref(), part, (&mut *sums, &mut *spare), true),
-        });
+        };
+        // What is one tile has nothing to look up for others.
+        match piece.len > TILE {
+            true => t.in_piece(self.state, self.run, place, self.span, at, then),
+            false => by_tile(t, (self.state, self.run), (place, self.span), then),
+        }
     }
 
     /// Goes through a piece of which everything lies as it is calculated with, by tiles so short that what one loop
