@@ -277,16 +277,17 @@ fn adding_up<S: Stage, J: AddsUp, const TO: usize>(job: J, carried: Option<&mut 
 
 #[inline(always)]
 fn in_lanes<S: Stage, J: AddsUp, const N: usize>(job: J, carried: Option<&mut Lanes>) -> Added {
-    let Some(carried) = carried else {
-        let mut lanes = Lanes::<N>::new();
-        job.run_with(&mut lanes);
-        return lanes.total::<S>();
-    };
-    // A copy, since what is behind a reference stays in memory.
-    let mut lanes = carried.first::<N>();
+    // A copy, since what is behind a reference stays in memory; and the job runs in one place, so that it is compiled
+    // once.
+    let mut lanes = carried.as_ref().map_or(Lanes::new(), |carried| carried.first::<N>());
     job.run_with(&mut lanes);
-    carried.set_first(&lanes);
-    Added::default()
+    match carried {
+        Some(carried) => {
+            carried.set_first(&lanes);
+            Added::default()
+        }
+        None => lanes.total::<S>(),
+    }
 }
 
 /// Calls the loops of `Map` for as many arrays as there are.
