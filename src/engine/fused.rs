@@ -10,7 +10,7 @@ use super::isa::{Isa, Job, dispatch};
 use super::kernel::{self, MOST_SLOTS, Slots};
 use super::sums::{Added, MOST_SUMS};
 use super::tile::TILE;
-use super::{PieceOf, Place, Span, Stage, Tile};
+use super::{PieceAt, Place, Span, Stage, Tile};
 #[cfg(feature = "half")]
 use crate::element::CODED_BLOCK;
 use crate::element::{InRecord, Real, Term};
@@ -112,8 +112,7 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
             u
         });
     }
-    let piece = PieceOf { leaf: tile.leaf, start: tile.start, len: tile.u.len() };
-    one_loop(stage, (state, run), (place, span), piece, &mut |part| part.tile(tile));
+    one_loop(stage, (state, run), PieceAt::of_tile(place, span, tile), &mut |part| part.tile(tile));
 }
 
 /// As [`fused_tile`], for a stage that is a whole chain and always fuses: pass `pass`.

@@ -12,12 +12,26 @@ use super::tile::TILE;
 use super::{Place, Shape, Span, Stage, Tile};
 use crate::element::Real;
 
-/// Which piece of which leaf.
+/// Which piece of which leaf, on its way through which part of which pass.
 #[derive(Clone, Copy, Debug)]
-pub struct PieceOf {
+pub struct PieceAt {
+    pub(crate) place: Place,
+    pub(crate) span: Span,
     pub(crate) leaf: usize,
     pub(crate) start: usize,
     pub(crate) len: usize,
+}
+
+impl PieceAt {
+    /// A tile as a piece of its own.
+    pub(crate) fn of_tile<C>(place: Place, span: Span, tile: &Tile<'_, C>) -> PieceAt {
+        PieceAt { place, span, leaf: tile.leaf, start: tile.start, len: tile.u.len() }
+    }
+
+    /// The same piece, for what follows a stage of this shape.
+    pub(crate) fn after(self, shape: Shape) -> PieceAt {
+        PieceAt { place: self.place.after(shape), ..self }
+    }
 }
 
 /// A stage's part of one pass over one piece.
@@ -39,16 +53,16 @@ pub(crate) trait Members<C> {
     fn len(&self) -> usize;
     fn shape(&self, member: usize) -> Shape;
     /// As [`Stage::in_piece`].
-    fn in_piece(&self, member: usize, place: Place, then: &mut Then<'_, C>);
+    fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, C>);
 }
 
 /// What members do in a piece, one after the other from the member `first` on.
-pub(crate) fn in_members<C>(members: &dyn Members<C>, first: usize, place: Place, then: &mut Then<'_, C>) {
+pub(crate) fn in_members<C>(members: &dyn Members<C>, first: usize, at: PieceAt, then: &mut Then<'_, C>) {
     if first == members.len() {
         return then(&mut ());
     }
-    members.in_piece(first, place, &mut |part| {
-        in_members(members, first + 1, place.after(members.shape(first)), &mut |rest| {
+    members.in_piece(first, at, &mut |part| {
+        in_members(members, first + 1, at.after(members.shape(first)), &mut |rest| {
             then(&mut Both(&mut *part, &mut *rest));
         });
     });
@@ -82,13 +96,12 @@ struct ByTile<'a, S: Stage> {
     stage: &'a S,
     state: &'a S::State,
     run: &'a S::Run,
-    place: Place,
-    span: Span,
+    at: PieceAt,
 }
 
 impl<S: Stage, C: Real> InPiece<C> for ByTile<'_, S> {
     fn tile(&mut self, tile: &mut Tile<'_, C>) {
-        self.stage.tile(self.state, self.run, self.place, self.span, tile);
+        self.stage.tile(self.state, self.run, self.at.place, self.at.span, tile);
     }
 
     /// Sums are added up by tile.
@@ -101,19 +114,19 @@ impl<S: Stage, C: Real> InPiece<C> for ByTile<'_, S> {
 pub(crate) fn by_tile<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
-    (place, span): (Place, Span),
+    at: PieceAt,
     then: &mut Then<'_, C>,
 ) {
-    then(&mut ByTile { stage, state, run, place, span });
+    then(&mut ByTile { stage, state, run, at });
 }
 
 /// One loop, with what it needs in this pass.
 struct OneLoop<'a, S: Stage, C: Real> {
     kernel: S::Kernel<C>,
     arrays: Arrays<'a, C>,
-    piece: PieceOf,
-    place: Place,
-    span: Span,
+    at: PieceAt,
+    /// The span in its own barriers.
+    local: Span,
     /// Whether it adds up in this pass.
     adds: bool,
     /// What has been added up of a tile, as long as only a part of it has come.
@@ -145,16 +158,16 @@ impl<S: Stage, C: Real> OneLoop<'_, S, C> {
 impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
     fn tile(&mut self, tile: &mut Tile<'_, C>) {
         let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
-        let first = start - self.piece.start;
-        if self.span.meets(S::SHAPE.stateful) {
+        let first = start - self.at.start;
+        if self.local.meets(S::SHAPE.stateful) {
             self.reads(first, tile);
         }
         let done = first + n;
-        let is_end = done.is_multiple_of(TILE) || done == self.piece.len;
+        let is_end = done.is_multiple_of(TILE) || done == self.at.len;
         if self.adds && !is_end && self.lanes.is_none() {
             self.lanes = Some(Lanes::new());
         }
-        let (kernel, lanes, span) = (&self.kernel, &mut self.lanes, self.span);
+        let (kernel, lanes, span) = (&self.kernel, &mut self.lanes, self.local);
         let (mut ahead, spare) = (tile.ahead.take(), core::mem::take(&mut tile.spare));
         let (from, to) = tile.io();
         let mut added = Added::default();
@@ -172,7 +185,7 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
         (tile.ahead, tile.spare) = (ahead, spare);
         if const { S::SHAPE.sums > 0 } && self.adds && is_end {
             let added = self.lanes.take().map_or(added, |lanes| lanes.total::<S>());
-            fused::add::<S>(&added, self.place, tile.sums);
+            fused::add::<S>(&added, self.at.place, tile.sums);
         }
     }
 
@@ -186,25 +199,23 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
 pub(crate) fn one_loop<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
-    (place, span): (Place, Span),
-    piece: PieceOf,
+    at: PieceAt,
     then: &mut Then<'_, C>,
 ) {
-    let Some(local) = local_span(S::SHAPE.barriers, place.at, span) else { return then(&mut ()) };
-    let list = SlotList::of(stage, state, piece.leaf);
+    let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut ()) };
+    let list = SlotList::of(stage, state, at.leaf);
     // A pass that only repeats what an earlier pass has done must not count it twice.
-    let adds = S::SHAPE.adds_in(local.to) && span.to <= place.at + S::SHAPE.barriers;
+    let adds = S::SHAPE.adds_in(local.to) && at.span.to <= at.place.at + S::SHAPE.barriers;
     then(&mut OneLoop::<S, C> {
-        kernel: stage.kernel::<C>(state, run, piece.leaf),
+        kernel: stage.kernel::<C>(state, run, at.leaf),
         arrays: match list.is_native::<C>() {
             // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; while this
             // part is there, nothing else of the stage is run on the piece.
-            true => Arrays::Direct(unsafe { list.slices(piece.start, piece.len) }),
+            true => Arrays::Direct(unsafe { list.slices(at.start, at.len) }),
             false => Arrays::Converted(list),
         },
-        piece,
-        place,
-        span: local,
+        at,
+        local,
         adds,
         lanes: None,
     });

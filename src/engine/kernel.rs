@@ -16,7 +16,7 @@ use super::halves::{Format, InBlocks, with_format};
 #[cfg(feature = "half")]
 use super::isa::{Baseline, Set};
 use super::isa::{Isa, Job, dispatch};
-use super::sums::{Added, LANES, Lanes, MOST_SUMS};
+use super::sums::{Added, AddsUp, LANES, Lanes, MOST_SUMS, adding_up};
 use super::{Span, Stage};
 use crate::element::{Real, Term};
 use crate::tree::add_update;
@@ -251,43 +251,6 @@ loops! {
     tile_6 map_6 sum_6 flat_6 apply_6 halves_6 (a 0, b 1, c 2, d 3, e 4, f 5);
     tile_7 map_7 sum_7 flat_7 apply_7 halves_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
     tile_8 map_8 sum_8 flat_8 apply_8 halves_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
-}
-
-/// A job that adds up in lanes.
-trait AddsUp {
-    /// Must be `#[inline(always)]`, as [`Job::run`].
-    fn run_with<const N: usize>(self, lanes: &mut Lanes<N>);
-}
-
-/// Runs a job with as many lanes as a pass has sums, and gives back what it added up, unless that is carried on.
-#[inline(always)]
-fn adding_up<S: Stage, J: AddsUp, const TO: usize>(job: J, carried: Option<&mut Lanes>) -> Added {
-    // One number, so that one loop is compiled.
-    match const { if S::SHAPE.adds_in(TO) { S::SHAPE.sums } else { 0 } } {
-        0 => {
-            job.run_with::<0>(&mut Lanes::new());
-            Added::default()
-        }
-        1 => in_lanes::<S, J, 1>(job, carried),
-        2 => in_lanes::<S, J, 2>(job, carried),
-        3 | 4 => in_lanes::<S, J, 4>(job, carried),
-        _ => in_lanes::<S, J, MOST_SUMS>(job, carried),
-    }
-}
-
-#[inline(always)]
-fn in_lanes<S: Stage, J: AddsUp, const N: usize>(job: J, carried: Option<&mut Lanes>) -> Added {
-    // A copy, since what is behind a reference stays in memory; and the job runs in one place, so that it is compiled
-    // once.
-    let mut lanes = carried.as_ref().map_or(Lanes::new(), |carried| carried.first::<N>());
-    job.run_with(&mut lanes);
-    match carried {
-        Some(carried) => {
-            carried.set_first(&lanes);
-            Added::default()
-        }
-        None => lanes.total::<S>(),
-    }
 }
 
 /// Calls the loops of `Map` for as many arrays as there are.

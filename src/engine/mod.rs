@@ -8,6 +8,7 @@
     reason = "the engine's protocol is part of signatures of what is public, and cannot be named outside"
 )]
 
+mod context;
 mod drive;
 mod examples;
 pub(crate) mod form;
@@ -39,6 +40,7 @@ mod updates;
 mod whole;
 mod written;
 
+pub use context::{InitContext, StepContext};
 pub(crate) use drive::{Remote, Work};
 pub(crate) use examples::Examples;
 pub use form::{
@@ -50,7 +52,7 @@ pub use form::{
 pub(crate) use form::{Exactly, Keeps, OfChain, recipe_of_arguments};
 pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, at_point, fused_tile, slot_tile};
-pub use in_piece::{InPiece, PieceOf, Then};
+pub use in_piece::{InPiece, PieceAt, Then};
 pub use inner::Inner;
 pub use lint::{Warning, WarningKind};
 pub(crate) use messages::Layout;
@@ -63,7 +65,7 @@ pub use plan::{PassPlan, Plan};
 pub use remote::{Line, RemoteLeaf, RemoteTree};
 pub use shape::{Shape, Span};
 pub use slot::{Codes, Slot};
-pub use stage::{InitContext, Outcome, Place, Stage, StepContext};
+pub use stage::{Outcome, Place, Stage};
 pub use sums::Sums;
 pub(crate) use sums::{dot, squares, sum_tile};
 pub(crate) use tile::TILE;

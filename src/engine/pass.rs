@@ -4,18 +4,18 @@
 use core::ops::Range;
 
 use super::ahead::Ahead;
+use super::context::is_among;
 use super::convert::store;
 use super::in_piece::by_tile;
 use super::isa::Isa;
 use super::kernel;
 use super::pieces::{Piece, Pieces};
-use super::stage::is_among;
 use super::sums::Added;
 use super::table::TableLeaf;
 use super::tile::{Spare, TILE};
 use super::whole::read_stretch;
 use super::written::{Sink, add_direct, add_stretch, store_stretch};
-use super::{InPiece, PieceOf, Place, Shape, Span, Stage, Then, Tile, fused};
+use super::{InPiece, PieceAt, Place, Shape, Span, Stage, Then, Tile, fused};
 #[cfg(feature = "half")]
 use super::{halves::Format, kernel::BLOCK};
 use crate::element::{DType, Real};
@@ -231,10 +231,10 @@ impl<T: Stage> Pass<'_, T> {
             let chain = &mut Chain { transformation: t, state: self.state, run: self.run, pass };
             return self.tiles(piece, source.as_ref(), chain, (sums, spare), false);
         }
-        let at = PieceOf { leaf, start: piece.start, len: piece.len };
+        let (place, span) = (Place::default(), self.span);
+        let at = PieceAt { place, span, leaf, start: piece.start, len: piece.len };
         let ends = self.is_last() || self.ends;
         let short = lies && !self.stores() && (adds || !ends);
-        let place = Place::default();
         let then: &mut Then<'_, C> = &mut |part| match &source {
             Some(source) if short && part.splits() => {
                 self.short_tiles(piece, source.data, part, (&mut *sums, &mut *spare), adds);
@@ -243,8 +243,8 @@ impl<T: Stage> Pass<'_, T> {
         };
         // What is one tile has nothing to look up for others.
         match piece.len > TILE {
-            true => t.in_piece(self.state, self.run, place, self.span, at, then),
-            false => by_tile(t, (self.state, self.run), (place, self.span), then),
+            true => t.in_piece(self.state, self.run, at, then),
+            false => by_tile(t, (self.state, self.run), at, then),
         }
     }
 

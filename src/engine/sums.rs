@@ -1,8 +1,8 @@
 //! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
 
 use super::Stage;
+use super::context::is_among;
 use super::pieces::Pieces;
-use super::stage::is_among;
 use crate::element::{Real, Term};
 pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
@@ -68,6 +68,43 @@ impl<const N: usize> Lanes<N> {
             };
         }
         total
+    }
+}
+
+/// A job that adds up in lanes.
+pub(crate) trait AddsUp {
+    /// Must be `#[inline(always)]`, as [`Job::run`].
+    fn run_with<const N: usize>(self, lanes: &mut Lanes<N>);
+}
+
+/// Runs a job with as many lanes as a pass has sums, and gives back what it added up, unless that is carried on.
+#[inline(always)]
+pub(crate) fn adding_up<S: Stage, J: AddsUp, const TO: usize>(job: J, carried: Option<&mut Lanes>) -> Added {
+    // One number, so that one loop is compiled.
+    match const { if S::SHAPE.adds_in(TO) { S::SHAPE.sums } else { 0 } } {
+        0 => {
+            job.run_with::<0>(&mut Lanes::new());
+            Added::default()
+        }
+        1 => in_lanes::<S, J, 1>(job, carried),
+        2 => in_lanes::<S, J, 2>(job, carried),
+        3 | 4 => in_lanes::<S, J, 4>(job, carried),
+        _ => in_lanes::<S, J, MOST_SUMS>(job, carried),
+    }
+}
+
+#[inline(always)]
+fn in_lanes<S: Stage, J: AddsUp, const N: usize>(job: J, carried: Option<&mut Lanes>) -> Added {
+    // A copy, since what is behind a reference stays in memory; and the job runs in one place, so that it is compiled
+    // once.
+    let mut lanes = carried.as_ref().map_or(Lanes::new(), |carried| carried.first::<N>());
+    job.run_with(&mut lanes);
+    match carried {
+        Some(carried) => {
+            carried.set_first(&lanes);
+            Added::default()
+        }
+        None => lanes.total::<S>(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A chain is a tuple of its members.
 
-use super::in_piece::{Members, PieceOf, Then, by_tile, in_members, one_loop};
+use super::in_piece::{Members, PieceAt, Then, by_tile, in_members, one_loop};
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
 use super::sums::MOST_SUMS;
 use super::{
@@ -25,13 +25,11 @@ macro_rules! needs_of {
 }
 pub(crate) use needs_of;
 
-/// A chain in a pass over a piece.
-struct InPass<'a, T: Stage> {
+/// A chain in a step.
+struct InStep<'a, T: Stage> {
     chain: &'a T,
     state: &'a T::State,
     run: &'a T::Run,
-    span: Span,
-    piece: PieceOf,
 }
 
 /// One macro, since tuples of different lengths have nothing in common that a generic `impl` could name. Each method
@@ -39,7 +37,7 @@ struct InPass<'a, T: Stage> {
 macro_rules! chains {
     ($($T:ident $i:tt),*) => {
         #[allow(unused_variables, reason = "the empty chain has no members")]
-        impl<$($T: Stage,)* Cx: Real> Members<Cx> for InPass<'_, ($($T,)*)> {
+        impl<$($T: Stage,)* Cx: Real> Members<Cx> for InStep<'_, ($($T,)*)> {
             fn len(&self) -> usize {
                 0 $(+ { let _ = stringify!($T); 1 })*
             }
@@ -51,11 +49,9 @@ macro_rules! chains {
                 }
             }
 
-            fn in_piece(&self, member: usize, place: Place, then: &mut Then<'_, Cx>) {
+            fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, Cx>) {
                 match member {
-                    $($i => {
-                        self.chain.$i.in_piece(&self.state.$i, &self.run.$i, place, self.span, self.piece, then);
-                    })*
+                    $($i => self.chain.$i.in_piece(&self.state.$i, &self.run.$i, at, then),)*
                     _ => {}
                 }
             }
@@ -154,14 +150,14 @@ macro_rules! chains {
                 )*
             }
 
-            fn in_piece<Cx: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, piece: PieceOf, then: &mut Then<'_, Cx>) {
+            fn in_piece<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
                 if const { Self::FUSES } {
-                    return match self.fuses_now(state, run, piece.leaf) {
-                        true => one_loop(self, (state, run), (place, span), piece, then),
-                        false => by_tile(self, (state, run), (place, span), then),
+                    return match self.fuses_now(state, run, at.leaf) {
+                        true => one_loop(self, (state, run), at, then),
+                        false => by_tile(self, (state, run), at, then),
                     };
                 }
-                in_members(&InPass { chain: self, state, run, span, piece }, 0, place, then);
+                in_members(&InStep { chain: self, state, run }, 0, at, then);
             }
 
             fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {

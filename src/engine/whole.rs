@@ -2,12 +2,12 @@
 
 use core::ops::Range;
 
+use super::context::is_among;
 use super::convert::load;
 use super::isa::{Isa, current_isa};
 use super::objective::Ask;
 use super::remote::{Line, RemoteLeaf, RemoteTree};
 use super::rows::LeafRows;
-use super::stage::is_among;
 use super::table::{Table, TableLeaf};
 use crate::element::{DType, Real, with_dtype};
 use crate::memory::{Buffer, RawStrided};

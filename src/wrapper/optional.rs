@@ -1,6 +1,6 @@
 //! A member of a chain that may be absent.
 
-use crate::engine::{Outline, PieceOf, Place, Shape, SlotList, Span, Term, Then, Tile};
+use crate::engine::{Outline, PieceAt, Place, Shape, SlotList, Span, Term, Then, Tile};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
@@ -81,17 +81,9 @@ impl<T: Stage> Stage for Option<T> {
         }
     }
 
-    fn in_piece<C: Real>(
-        &self,
-        state: &Self::State,
-        run: &Self::Run,
-        place: Place,
-        span: Span,
-        piece: PieceOf,
-        then: &mut Then<'_, C>,
-    ) {
+    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         match (self, state, run) {
-            (Some(t), Some(state), Some(run)) => t.in_piece(state, run, place, span, piece, then),
+            (Some(t), Some(state), Some(run)) => t.in_piece(state, run, at, then),
             _ => then(&mut ()),
         }
     }

@@ -31,3 +31,38 @@ where
     let clip = clip.downcast_ref::<ClipByGlobalNorm>()?.clone();
     Some(Box::new((clip, optimizer.downcast_ref::<T>()?.clone())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::families::ALL;
+    use crate::recipe::{Node, Recipe};
+
+    /// Whether a config's chain of these members is a value of this type.
+    fn is<T: Stage>(names: &[&str]) -> bool {
+        let member = |name: &&str| match *name {
+            "clip_by_global_norm" => Recipe::call(name, [("max_norm", Recipe::Number(1.0))]),
+            _ => Recipe::call(name, [("learning_rate", Recipe::Number(0.1))]),
+        };
+        let config = Recipe::map([("chain", Recipe::List(names.iter().map(member).collect()))]);
+        let chain = ALL.read(&Node::root(&config, &*ALL)).expect("a config");
+        (&*chain as &dyn Any).is::<T>()
+    }
+
+    #[test]
+    fn common_chains_are_one_loop() {
+        let clipped = |name| ["clip_by_global_norm", name];
+        assert!(is::<(ClipByGlobalNorm, Adamw)>(&clipped("adamw")));
+        assert!(is::<(ClipByGlobalNorm, Adam)>(&clipped("adam")));
+        assert!(is::<(ClipByGlobalNorm, Sgd)>(&clipped("sgd")));
+        assert!(is::<(ClipByGlobalNorm, Lion)>(&clipped("lion")));
+    }
+
+    #[test]
+    fn other_chains_are_boxes() {
+        assert!(is::<Vec<Member>>(&["adamw", "clip_by_global_norm"]));
+        assert!(is::<Vec<Member>>(&["clip_by_global_norm", "adamax"]));
+        assert!(is::<Vec<Member>>(&["clip_by_global_norm", "adamw", "adamw"]));
+        assert!(is::<Vec<Member>>(&["adamw"]));
+    }
+}

@@ -5,7 +5,7 @@ use super::super::in_piece::{by_tile, one_loop};
 use super::super::isa::{Job, dispatch};
 use super::super::sums::MOST_SUMS;
 use super::super::{
-    InitContext, Outcome, PieceOf, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile, fused_tile,
+    InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile, fused_tile,
 };
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start, asked_dtype};
@@ -280,19 +280,11 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         }
     }
 
-    fn in_piece<C: Real>(
-        rule: &R,
-        state: &Self::State,
-        run: &(),
-        place: Place,
-        span: Span,
-        piece: PieceOf,
-        then: &mut Then<'_, C>,
-    ) {
+    fn in_piece<C: Real>(rule: &R, state: &Self::State, run: &(), at: PieceAt, then: &mut Then<'_, C>) {
         // Zeros need not be written.
-        match const { !R::ZERO } && Self::fuses_now(rule, state, run, piece.leaf) {
-            true => one_loop(rule, (state, run), (place, span), piece, then),
-            false => by_tile(rule, (state, run), (place, span), then),
+        match const { !R::ZERO } && Self::fuses_now(rule, state, run, at.leaf) {
+            true => one_loop(rule, (state, run), at, then),
+            false => by_tile(rule, (state, run), at, then),
         }
     }
 

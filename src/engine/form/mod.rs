@@ -38,7 +38,7 @@ pub use whole::{Whole, WholeTreeTransformation};
 
 use super::in_piece::{by_tile, one_loop};
 use super::{
-    Effect, InitContext, Outcome, Outline, PieceOf, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Then,
+    Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Then,
     Tile, WholeTree,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
@@ -152,20 +152,13 @@ pub trait Form<P: ?Sized> {
     }
     fn tile<C: Real>(part: &P, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>);
     #[allow(clippy::too_many_arguments, reason = "those of `Stage::in_piece`, and the part")]
-    fn in_piece<C: Real>(
-        part: &P,
-        state: &Self::State,
-        run: &Self::Run,
-        place: Place,
-        span: Span,
-        piece: PieceOf,
-        then: &mut Then<'_, C>,
-    ) where
+    fn in_piece<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>)
+    where
         P: Part<Form = Self>,
     {
-        match const { Self::FUSES } && Self::fuses_now(part, state, run, piece.leaf) {
-            true => one_loop(part, (state, run), (place, span), piece, then),
-            false => by_tile(part, (state, run), (place, span), then),
+        match const { Self::FUSES } && Self::fuses_now(part, state, run, at.leaf) {
+            true => one_loop(part, (state, run), at, then),
+            false => by_tile(part, (state, run), at, then),
         }
     }
     fn fuses_now(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
@@ -294,16 +287,8 @@ impl<P: Part> Stage for P {
         P::Form::tile(self, state, run, place, span, tile);
         C::enter(around);
     }
-    fn in_piece<C: Real>(
-        &self,
-        state: &Self::State,
-        run: &Self::Run,
-        place: Place,
-        span: Span,
-        piece: PieceOf,
-        then: &mut Then<'_, C>,
-    ) {
-        P::Form::in_piece(self, state, run, place, span, piece, then);
+    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
+        P::Form::in_piece(self, state, run, at, then);
     }
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         P::Form::fuses_now(self, state, run, leaf)

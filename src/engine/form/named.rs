@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    InitContext, Outcome, Outline, PieceOf, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Then, Tile,
+    InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Then, Tile,
     WholeTree,
 };
 use super::{Form, Part, own_hyperparams};
@@ -171,16 +171,8 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn tile<C: Real>(part: &P, state: &K::State, run: &Run<P>, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         part.chain().tile(K::inside(state), run, place, span, tile);
     }
-    fn in_piece<C: Real>(
-        part: &P,
-        state: &K::State,
-        run: &Run<P>,
-        place: Place,
-        span: Span,
-        piece: PieceOf,
-        then: &mut Then<'_, C>,
-    ) {
-        part.chain().in_piece(K::inside(state), run, place, span, piece, then);
+    fn in_piece<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: PieceAt, then: &mut Then<'_, C>) {
+        part.chain().in_piece(K::inside(state), run, at, then);
     }
     fn fuses_now(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> bool {
         part.chain().fuses_now(K::inside(state), run, leaf)

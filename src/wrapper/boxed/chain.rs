@@ -2,21 +2,19 @@
 
 use super::{Boxed, BoxedState};
 use crate::engine::in_piece::{Members, in_members};
-use crate::engine::{Outline, PieceOf, Place, Shape, Span, Then, Tile};
+use crate::engine::{Outline, PieceAt, Place, Shape, Span, Then, Tile};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
-/// The members of a chain in a pass over a piece.
-struct InPass<'a, N> {
+/// The members of a chain in a step.
+struct InStep<'a, N> {
     members: &'a [Boxed<N>],
     states: &'a [BoxedState],
-    span: Span,
-    piece: PieceOf,
 }
 
-impl<N: Needs, C: Real> Members<C> for InPass<'_, N> {
+impl<N: Needs, C: Real> Members<C> for InStep<'_, N> {
     fn len(&self) -> usize {
         self.members.len()
     }
@@ -25,8 +23,8 @@ impl<N: Needs, C: Real> Members<C> for InPass<'_, N> {
         self.members[member].shape()
     }
 
-    fn in_piece(&self, member: usize, place: Place, then: &mut Then<'_, C>) {
-        self.members[member].in_piece(&self.states[member], &(), place, self.span, self.piece, then);
+    fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, C>) {
+        self.members[member].in_piece(&self.states[member], &(), at, then);
     }
 }
 
@@ -111,16 +109,8 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         }
     }
 
-    fn in_piece<C: Real>(
-        &self,
-        state: &Self::State,
-        (): &(),
-        place: Place,
-        span: Span,
-        piece: PieceOf,
-        then: &mut Then<'_, C>,
-    ) {
-        in_members(&InPass { members: self, states: state, span, piece }, 0, place, then);
+    fn in_piece<C: Real>(&self, state: &Self::State, (): &(), at: PieceAt, then: &mut Then<'_, C>) {
+        in_members(&InStep { members: self, states: state }, 0, at, then);
     }
 
     fn kernel<C: Real>(&self, _: &Self::State, (): &(), _: usize) {}

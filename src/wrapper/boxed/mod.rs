@@ -17,7 +17,7 @@ use state::{Held, held, held_mut};
 use crate::arguments::Visit;
 use crate::element::Real;
 use crate::engine::{
-    InitContext, Outcome, Outline, PieceOf, Place, Shape, Span, Stage, StepContext, Sums, Then, Tile, WholeTree,
+    InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Stage, StepContext, Sums, Then, Tile, WholeTree,
 };
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};
@@ -100,27 +100,9 @@ pub trait DynTransformation<N = Nothing>: Any + fmt::Debug + Send + Sync {
     #[doc(hidden)]
     fn dyn_ends_at(&self, state: &dyn ErasedState) -> Option<usize>;
     #[doc(hidden)]
-    fn dyn_tile_f32(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f32>);
+    fn dyn_in_piece_f32(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f32>);
     #[doc(hidden)]
-    fn dyn_tile_f64(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f64>);
-    #[doc(hidden)]
-    fn dyn_in_piece_f32(
-        &self,
-        state: &dyn ErasedState,
-        place: Place,
-        span: Span,
-        piece: PieceOf,
-        then: &mut Then<'_, f32>,
-    );
-    #[doc(hidden)]
-    fn dyn_in_piece_f64(
-        &self,
-        state: &dyn ErasedState,
-        place: Place,
-        span: Span,
-        piece: PieceOf,
-        then: &mut Then<'_, f64>,
-    );
+    fn dyn_in_piece_f64(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f64>);
     #[doc(hidden)]
     fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile);
     #[doc(hidden)]
@@ -197,35 +179,13 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
         let held = held::<T>(state);
         self.ends_at(&held.state, held.run())
     }
-    fn dyn_tile_f32(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f32>) {
+    fn dyn_in_piece_f32(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f32>) {
         let held = held::<T>(state);
-        self.tile(&held.state, held.run(), place, span, tile);
+        self.in_piece(&held.state, held.run(), at, then);
     }
-    fn dyn_tile_f64(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut Tile<'_, f64>) {
+    fn dyn_in_piece_f64(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f64>) {
         let held = held::<T>(state);
-        self.tile(&held.state, held.run(), place, span, tile);
-    }
-    fn dyn_in_piece_f32(
-        &self,
-        state: &dyn ErasedState,
-        place: Place,
-        span: Span,
-        piece: PieceOf,
-        then: &mut Then<'_, f32>,
-    ) {
-        let held = held::<T>(state);
-        self.in_piece(&held.state, held.run(), place, span, piece, then);
-    }
-    fn dyn_in_piece_f64(
-        &self,
-        state: &dyn ErasedState,
-        place: Place,
-        span: Span,
-        piece: PieceOf,
-        then: &mut Then<'_, f64>,
-    ) {
-        let held = held::<T>(state);
-        self.in_piece(&held.state, held.run(), place, span, piece, then);
+        self.in_piece(&held.state, held.run(), at, then);
     }
     fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile) {
         let held = held::<T>(state);

@@ -6,7 +6,7 @@ use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
 use crate::element::{ByReal, Real};
 use crate::engine::{
-    InitContext, Outcome, Outline, PieceOf, Place, Shape, Span, Stage, StepContext, Sums, Then, Tile, WholeTree,
+    InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Stage, StepContext, Sums, Then, Tile, WholeTree,
 };
 use crate::error::Result;
 use crate::needs::{Level, Needs};
@@ -14,54 +14,47 @@ use crate::program::ErasedTile;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
-/// A tile on its way through a box.
-struct DynTile<'a, 't, N> {
+/// What is behind a box, and which piece it is given.
+struct Inside<'a, N> {
     inside: &'a dyn DynTransformation<N>,
     state: &'a dyn ErasedState,
-    place: Place,
-    span: Span,
-    tile: PhantomData<&'a mut &'t ()>,
+    at: PieceAt,
 }
+
+/// A tile on its way through a box: a piece of its own.
+struct DynTile<'a, 't, N>(Inside<'a, N>, PhantomData<&'a mut &'t ()>);
 
 impl<'a, 't, N: Needs> ByReal for DynTile<'a, 't, N> {
     type Argument<C: Real> = &'a mut Tile<'t, C>;
     type Output = ();
 
     fn single(self, tile: &mut Tile<'_, f32>) {
-        self.inside.dyn_tile_f32(self.state, self.place, self.span, tile);
+        self.0.inside.dyn_in_piece_f32(self.0.state, self.0.at, &mut |part| part.tile(tile));
     }
 
     fn double(self, tile: &mut Tile<'_, f64>) {
-        self.inside.dyn_tile_f64(self.state, self.place, self.span, tile);
+        self.0.inside.dyn_in_piece_f64(self.0.state, self.0.at, &mut |part| part.tile(tile));
     }
 
     fn recorded<C: Real>(self, tile: &mut Tile<'_, C>, number: fn(C) -> u32, line: fn(u32) -> C) {
-        ErasedTile::of(tile, number, line, |tile| {
-            self.inside.dyn_tile_in_record(self.state, self.place, self.span, tile);
-        });
+        let Inside { inside, state, at } = self.0;
+        ErasedTile::of(tile, number, line, |tile| inside.dyn_tile_in_record(state, at.place, at.span, tile));
     }
 }
 
 /// A box's part of a pass over a piece, on its way to who asked.
-struct DynInPiece<'a, 't, N> {
-    inside: &'a dyn DynTransformation<N>,
-    state: &'a dyn ErasedState,
-    place: Place,
-    span: Span,
-    piece: PieceOf,
-    then: PhantomData<&'a mut &'t ()>,
-}
+struct DynInPiece<'a, 't, N>(Inside<'a, N>, PhantomData<&'a mut &'t ()>);
 
 impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
     type Argument<C: Real> = &'a mut Then<'t, C>;
     type Output = ();
 
     fn single(self, then: &mut Then<'_, f32>) {
-        self.inside.dyn_in_piece_f32(self.state, self.place, self.span, self.piece, then);
+        self.0.inside.dyn_in_piece_f32(self.0.state, self.0.at, then);
     }
 
     fn double(self, then: &mut Then<'_, f64>) {
-        self.inside.dyn_in_piece_f64(self.state, self.place, self.span, self.piece, then);
+        self.0.inside.dyn_in_piece_f64(self.0.state, self.0.at, then);
     }
 
     /// A type that records goes by tiles.
@@ -130,21 +123,14 @@ macro_rules! boxed_stage {
             }
 
             fn tile<C: Real>(&self, state: &BoxedState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-                let job = DynTile { inside: &**self, state: &*state.0, place, span, tile: PhantomData };
-                C::split(job, tile);
+                let at = PieceAt::of_tile(place, span, tile);
+                let inside = Inside { inside: &**self, state: &*state.0, at };
+                C::split(DynTile(inside, PhantomData), tile);
             }
 
-            fn in_piece<C: Real>(
-                &self,
-                state: &BoxedState,
-                (): &(),
-                place: Place,
-                span: Span,
-                piece: PieceOf,
-                then: &mut Then<'_, C>,
-            ) {
-                let job = DynInPiece { inside: &**self, state: &*state.0, place, span, piece, then: PhantomData };
-                C::split(job, then);
+            fn in_piece<C: Real>(&self, state: &BoxedState, (): &(), at: PieceAt, then: &mut Then<'_, C>) {
+                let inside = Inside { inside: &**self, state: &*state.0, at };
+                C::split(DynInPiece(inside, PhantomData), then);
             }
 
             fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}

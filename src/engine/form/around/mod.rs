@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 pub use arithmetic::{Arithmetic, AroundWithArithmetic, NoArithmetic, WithArithmetic};
 pub use weighing::{AroundWithSums, Weighing, WithSums};
 
-use super::super::stage::is_among;
+use super::super::context::is_among;
 use super::super::{Codes, InitContext, Outcome, Stage, StepContext};
 use super::Part;
 use crate::element::Real;

@@ -2,7 +2,7 @@
 
 use super::super::super::in_piece::{by_tile, one_loop};
 use super::super::super::{
-    Effect, InitContext, Outcome, Outline, PieceOf, Place, Shape, Slot, SlotList, Span, Stage, StepContext, Sums, Term,
+    Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span, Stage, StepContext, Sums, Term,
     Then, Tile, WholeTree, fits,
 };
 use super::super::rule::checked_slots;
@@ -265,18 +265,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         tile_of::<P, A, O, C>(part, state, run, place, span, tile);
     }
 
-    fn in_piece<C: Real>(
-        part: &P,
-        state: &StateOf<P>,
-        run: &Self::Run,
-        place: Place,
-        span: Span,
-        piece: PieceOf,
-        then: &mut Then<'_, C>,
-    ) {
-        match const { is_loop::<P, A, O>() } && Self::fuses_now(part, state, run, piece.leaf) {
-            true => one_loop(part, (state, run), (place, span), piece, then),
-            false => by_tile(part, (state, run), (place, span), then),
+    fn in_piece<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
+        match const { is_loop::<P, A, O>() } && Self::fuses_now(part, state, run, at.leaf) {
+            true => one_loop(part, (state, run), at, then),
+            false => by_tile(part, (state, run), at, then),
         }
     }
 

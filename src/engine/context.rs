@@ -1,0 +1,283 @@
+//! What a stage is told, when its state is made and in every phase of a step.
+
+use std::sync::{Mutex, OnceLock};
+
+use super::table::TableLeaf;
+use super::{Codes, Stage};
+use crate::element::{DType, Real};
+use crate::error::{Error, Result};
+use crate::state::{Count, Moments, PerLeaf};
+use crate::tree::{LeafSpec, Structure};
+
+/// What `init` is told: the parameters' structure, and which of its leaves to act on.
+#[derive(Clone, Copy, Debug)]
+pub struct InitContext<'a> {
+    pub(crate) structure: &'a Structure,
+    pub(crate) active: &'a [bool],
+    pub(crate) params: &'a [TableLeaf],
+    /// Arrays in place of the parameters that they are for.
+    pub(crate) point: Option<&'a Moments>,
+    /// Whether leaves may rest for some steps, so that updates are counted for each.
+    pub(crate) by_leaf: bool,
+    pub(crate) codes: Option<Codes>,
+    /// Where it is written down which leaves must be whole on one machine, and how much work each is, if that is asked.
+    pub(crate) whole: Option<&'a Mutex<Vec<Option<f64>>>>,
+}
+
+impl<'a> InitContext<'a> {
+    /// The parameters' leaves.
+    pub fn structure(&self) -> &'a Structure {
+        self.structure
+    }
+
+    /// Which leaves to act on: state is made for these only.
+    pub fn active(&self) -> &'a [bool] {
+        self.active
+    }
+
+    /// Arrays of zeros of the leaves' shapes in the types their arithmetic is done in (`f32` for 16-bit leaves).
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory for them.
+    pub fn moments(&self) -> Result<Moments> {
+        self.moments_of(None)
+    }
+
+    /// Arrays of zeros of the leaves' shapes, of a type asked for or else the one their arithmetic is done in.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory for them, or the type needs the feature `half`.
+    pub fn moments_of(&self, dtype: Option<DType>) -> Result<Moments> {
+        Moments::like(self.structure, self.active, 0.0, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
+    }
+
+    /// No updates so far, counted for each leaf to act on: of none, where all leaves have the same number. See
+    /// [`Clock::begin`](crate::part::Clock::begin).
+    pub fn updates(&self) -> PerLeaf<Count> {
+        if self.by_leaf { PerLeaf::new(self.active, Count::default()) } else { PerLeaf::default() }
+    }
+
+    /// Copies of the parameters, in the types that their arithmetic is done in.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory for them.
+    pub fn params_as_moments(&self) -> Result<Moments> {
+        let mut copies = self.moments()?;
+        for (i, spec) in self.structure.leaves().iter().enumerate().filter(|(i, _)| self.active[*i]) {
+            match spec.dtype().compute() {
+                DType::F64 => super::whole::read_here::<f64>(&self.params[i], spec, copies.get_mut(i)),
+                _ => super::whole::read_here::<f32>(&self.params[i], spec, copies.get_mut(i)),
+            }
+        }
+        self.point.into_iter().for_each(|point| copies.copy_from(point));
+        Ok(copies)
+    }
+
+    /// A copy of all elements of a leaf of the parameters, in memory order, wherever they are worked on.
+    ///
+    /// # Errors
+    ///
+    /// If there are arrays in place of the parameters, and not all elements are in them.
+    pub(crate) fn whole_leaf<C: Real>(&self, leaf: usize) -> Result<Vec<C>> {
+        let spec = &self.structure.leaves()[leaf];
+        let mut values = vec![C::zero(); spec.len()];
+        match self.point.and_then(|point| point.get::<C>(leaf)) {
+            Some(point) if point.len() == values.len() => values.copy_from_slice(point),
+            Some(_) => {
+                let expected = "of parts that work on each leaf by itself, or element by element";
+                return Err(Error::argument("sharded", "inner", expected, "a measure of leaves as they were"));
+            }
+            None => super::whole::read_leaf::<C>(&self.params[leaf], spec, Some(&mut values)),
+        }
+        Ok(values)
+    }
+
+    /// Copies of the parameters, of a type asked for or else the one that their arithmetic is done in.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory for them, or the type needs the feature `half`.
+    pub fn params_as_moments_of(&self, dtype: Option<DType>) -> Result<Moments> {
+        let copies = self.params_as_moments()?;
+        if dtype.is_none() {
+            return Ok(copies);
+        }
+        let mut rounded = self.moments_of(dtype)?;
+        rounded.map(|leaf, i, _| copies.at(leaf, i, copies.strides(leaf)));
+        Ok(rounded)
+    }
+
+    /// The leaves to act on that are also `on`.
+    pub(crate) fn restricted(&self, on: &[bool]) -> Vec<bool> {
+        self.active.iter().zip(on).map(|(a, b)| *a && *b).collect()
+    }
+
+    /// Says that the leaves to act on must be whole on one machine, and how much work each of them is in a step.
+    pub(crate) fn must_be_whole(&self, work: impl Fn(&LeafSpec) -> f64) {
+        let Some(mut whole) = self.whole.and_then(|whole| whole.lock().ok()) else { return };
+        for ((all, leaf), on) in whole.iter_mut().zip(self.structure.leaves()).zip(self.active) {
+            if *on {
+                *all = Some(all.unwrap_or(0.0) + work(leaf));
+            }
+        }
+    }
+
+    /// The same, for other leaves.
+    pub(crate) fn with_active<'b>(&'b self, active: &'b [bool]) -> InitContext<'b> {
+        InitContext { active, ..*self }
+    }
+}
+
+/// What every phase of a step is told.
+#[derive(Clone, Copy, Debug)]
+pub struct StepContext<'a> {
+    pub(crate) structure: &'a Structure,
+    /// Whether there are gradients in this step.
+    pub(crate) gradients: bool,
+    /// What was accumulated is to be emitted.
+    pub(crate) flush: bool,
+    pub(crate) value: Option<f64>,
+    /// The parameters, from when the step begins.
+    pub(crate) params: &'a [TableLeaf],
+    pub(crate) point: Option<&'a Moments>,
+    /// Which leaves have no gradient in this step; empty where all have one.
+    pub(crate) absent: &'a [bool],
+    /// Which leaves rest in this step; empty where none may.
+    pub(crate) resting: &'a [bool],
+    pub(crate) by_leaf: bool,
+    pub(crate) codes: Option<Codes>,
+    pub(crate) rows: &'a [usize],
+    /// Leaves are gone through elsewhere: parameters and state arrays are not here.
+    pub(crate) elsewhere: bool,
+    /// The leaves that are acted on; empty where all are. For [`Stage::check`].
+    pub(crate) active: &'a [bool],
+    /// Where it is said that a step cannot be ended, though it has begun.
+    pub(crate) failure: Option<&'a OnceLock<Error>>,
+}
+
+impl<'a> StepContext<'a> {
+    pub(crate) fn new(structure: &'a Structure, flush: bool, value: Option<f64>) -> StepContext<'a> {
+        StepContext {
+            structure,
+            gradients: !flush,
+            flush,
+            value,
+            params: &[],
+            point: None,
+            absent: &[],
+            resting: &[],
+            by_leaf: false,
+            codes: None,
+            rows: &[],
+            elsewhere: false,
+            active: &[],
+            failure: None,
+        }
+    }
+
+    /// Ends the step, which has begun, with an error.
+    pub(crate) fn fail(&self, error: Error) {
+        // Of several the first says what happened.
+        if let Some(failure) = self.failure {
+            drop(failure.set(error));
+        }
+    }
+
+    /// Whether the step has ended with an error.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some_and(|failure| failure.get().is_some())
+    }
+
+    /// The parameters' leaves.
+    pub fn structure(&self) -> &'a Structure {
+        self.structure
+    }
+
+    /// One leaf's path, type and shape.
+    pub fn leaf(&self, leaf: usize) -> &'a LeafSpec {
+        &self.structure.leaves()[leaf]
+    }
+
+    /// Whether a leaf rests in this step, since it is [frozen](crate::freezable) or [has no
+    /// gradient](crate::skip_absent): its elements are not gone through, and what is remembered of it must stay as it
+    /// is.
+    pub fn rests(&self, leaf: usize) -> bool {
+        is_among(self.resting, leaf)
+    }
+
+    /// Whether a leaf has no gradient in this step, where that may be.
+    pub(crate) fn is_absent(&self, leaf: usize) -> bool {
+        is_among(self.absent, leaf)
+    }
+
+    /// Whether there are no gradients in this step: what has been accumulated is to be emitted.
+    pub fn is_flush(&self) -> bool {
+        !self.gradients
+    }
+
+    /// The same step, as one that has gradients and this value of the loss.
+    pub fn with_gradients(self, value: Option<f64>) -> StepContext<'a> {
+        StepContext { gradients: true, value, ..self }
+    }
+
+    /// The value of the loss: `Some` in every step of what [needs](crate::needs) it.
+    pub fn value(&self) -> Option<f64> {
+        self.value
+    }
+
+    /// The same step, for what has leaves of its own or is run to its end in the middle of it.
+    pub(crate) fn inside<'b>(&self, structure: &'b Structure) -> StepContext<'b>
+    where
+        'a: 'b,
+    {
+        StepContext { structure, absent: &[], resting: &[], by_leaf: false, rows: &[], active: &[], ..*self }
+    }
+
+    /// The same step, for what acts on some leaves only.
+    pub(crate) fn on<'b>(&self, active: &'b [bool]) -> StepContext<'b>
+    where
+        'a: 'b,
+    {
+        StepContext { active, ..*self }
+    }
+
+    /// Refuses gradients of rows, for what must have those of whole leaves.
+    pub(crate) fn whole_leaves(&self, part: &str) -> Result<()> {
+        let mut rows = self.rows.iter().filter(|leaf| self.active.get(**leaf) != Some(&false));
+        rows.next().map_or(Ok(()), |leaf| {
+            let found = format!("rows of `{}`; a `partition` gives a leaf an optimizer of its own", self.leaf(*leaf));
+            Err(Error::argument(part, "gradients", "of whole leaves", found))
+        })
+    }
+
+    /// A state as `init` makes it, for the parameters of this step.
+    ///
+    /// # Errors
+    ///
+    /// Those of `init`. Asked for before the step begins, by [`can_begin_anew`](Self::can_begin_anew).
+    fn try_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<T::State> {
+        if self.elsewhere {
+            return Err(Error::unrecordable(&transformation.describe(), "its state begins anew from the parameters"));
+        }
+        let StepContext { structure, params, point, by_leaf, codes, .. } = *self;
+        transformation.init_state(&InitContext { structure, active, params, point, by_leaf, codes, whole: None })
+    }
+
+    /// Whether [`anew`](Self::anew) will find a state: for [`Stage::check`], before anything is changed.
+    pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<()> {
+        self.try_anew(transformation, active).map(drop)
+    }
+
+    /// A state as `init` makes it, in a step for which it was found that there is one.
+    pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
+        self.try_anew(transformation, active).expect("what `check` could begin anew can begin")
+    }
+}
+
+/// Whether a leaf is among some; of none if there are no entries.
+pub(crate) fn is_among(leaves: &[bool], leaf: usize) -> bool {
+    leaves.get(leaf).is_some_and(|is| *is)
+}
