@@ -21,9 +21,9 @@
 
 pub use crate::engine::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Effect, Elsewhere, Holds,
-    InitContext, Inner, LeafVisitor, LooksOn, Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker,
-    Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, Slot, SlotArray, StepContext, Steps, Stretch, Sums,
-    TwoPass, TwoPasses, Weighing, Whole, WholeLeaf, WholeTree, WholeTreeTransformation, WithArithmetic, WithSums,
+    InitContext, Inner, LeafLooker, LeafVisitor, LooksOn, Named, NoArithmetic, OneElement, OneElementWithMemory,
+    Onlooker, Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, Slot, SlotArray, StepContext, Steps, Stretch,
+    Sums, TwoPass, TwoPasses, Weighing, Whole, WholeLeaf, WholeTree, WholeTreeTransformation, WithArithmetic, WithSums,
     Wrapper, WrapperState, own_recipe,
 };
 

@@ -39,6 +39,7 @@ pub(crate) struct Work {
     pub(crate) path: String,
     sums: Vec<f64>,
     stored: Vec<Buffer>,
+    given: Vec<Option<Buffer>>,
     copies: Vec<Option<Buffer>>,
     there: Table,
     active: Vec<bool>,
@@ -70,6 +71,7 @@ impl Work {
             } else {
                 Vec::new()
             },
+            given: Vec::new(),
             copies: Vec::new(),
             there: Table::new(),
             active: active.into(),
@@ -145,7 +147,9 @@ impl Work {
                 isa: current_isa(),
             };
             let last = pass.ends || number == shape.barriers;
+            let idle = shape.is_idle(number) && !last;
             match elsewhere.as_mut().map(|elsewhere| elsewhere.pass(&pass)) {
+                None if idle => {}
                 None => pass.run(&mut self.spare),
                 Some(None) => return Outcome { emitted: false, skipped: false },
                 Some(Some(added)) => self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added),
@@ -167,6 +171,8 @@ impl Work {
                 rows: &mut self.rows.of_leaf,
                 params: &self.params,
                 grads: if at.gradients { &self.grads } else { &[] },
+                has_stored: shape.has_stored(number),
+                given: &mut self.given,
                 copies: &mut self.copies,
                 there: &mut self.there,
                 objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),

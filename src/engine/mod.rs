@@ -72,7 +72,7 @@ pub(crate) use tile::TILE;
 pub use tile::Tile;
 pub(crate) use tuple::{fits, needs_of};
 pub use updates::Updates;
-pub use whole::{LeafVisitor, WholeLeaf, WholeTree};
+pub use whole::{LeafLooker, LeafVisitor, WholeLeaf, WholeTree};
 pub(crate) use whole::{NOT_REMOTE, read_leaf};
 pub(crate) use written::{Sink, add_rounded};
 

@@ -93,7 +93,7 @@ impl Plan {
             transformation: transformation.describe(),
             passes: (0..=shape.barriers).map(|i| bytes(shape.span(i))).collect(),
             elements: structure.elements(),
-            between_passes: shape.materializes != 0,
+            between_passes: shape.materializes | shape.looks != 0,
             stored_bytes: if (0..shape.barriers).any(|pass| shape.cuts(pass)) {
                 structure.leaves().iter().map(stored).sum()
             } else {

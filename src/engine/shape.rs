@@ -12,7 +12,12 @@ pub struct Shape {
     pub reads_params: u32,
     /// Barriers at which it must have the updates themselves, in memory, not only sums over them.
     pub materializes: u32,
-    /// Of these those at which it keeps the updates itself, so that the engine need not store them, and from which on
+    /// Barriers at which it looks at the updates in memory and leaves them as they are: they are stored for it only if
+    /// something before it has changed them.
+    pub looks: u32,
+    /// Where updates come out as they went in, surely.
+    pub untouched: u32,
+    /// Of the barriers that materialize those at which it keeps the updates itself, so that the engine need not store them, and from which on
     /// it gives out others, of all leaves.
     pub keeps: u32,
     /// How many sums over elements it adds up.
@@ -59,12 +64,17 @@ impl Shape {
         stateful: 0,
         reads_params: 0,
         materializes: 0,
+        looks: 0,
+        untouched: 0,
         keeps: 0,
         sums: 0,
         adds: 0,
         counts: 0,
         joins: false,
     };
+
+    /// The shape of a chain without members.
+    pub const EMPTY: Shape = Shape { untouched: 1, ..Shape::NOTHING };
 
     /// The shape of an element-wise stage.
     pub const fn elementwise(stateful: bool, reads_params: bool) -> Shape {
@@ -99,6 +109,11 @@ impl Shape {
             stateful: self.stateful | next.stateful << self.barriers,
             reads_params: self.reads_params | next.reads_params << self.barriers,
             materializes: self.materializes | next.materializes << self.barriers,
+            looks: self.looks | next.looks << self.barriers,
+            // Where they meet, neither may touch them.
+            untouched: self.untouched & !(1 << self.barriers)
+                | (self.untouched >> self.barriers & next.untouched) << self.barriers
+                | (next.untouched & !1) << self.barriers,
             keeps: self.keeps | next.keeps << self.barriers,
             sums: self.sums + next.sums,
             adds: self.adds | next.adds << self.barriers,
@@ -120,6 +135,8 @@ impl Shape {
             stateful: self.stateful | other.stateful,
             reads_params: self.reads_params | other.reads_params,
             materializes: self.materializes | other.materializes,
+            looks: self.looks | other.looks,
+            untouched: self.untouched & other.untouched,
             keeps: 0,
             sums: self.sums + other.sums,
             adds: self.adds | other.adds,
@@ -172,7 +189,31 @@ impl Shape {
     }
 
     const fn cuts_from(self, from: usize, to: usize) -> bool {
-        self.materializes >> to & 1 == 1 || (Span { from, to }).meets(self.stateful)
+        let span = Span { from, to };
+        self.materializes >> to & 1 == 1
+            || span.meets(self.stateful)
+            || self.looks_at(to) && span.meets(!self.untouched)
+    }
+
+    /// Whether something looks at the updates in memory, and leaves them as they are, at the barrier after pass `pass`.
+    pub(crate) const fn looks_at(self, pass: usize) -> bool {
+        self.looks >> pass & 1 == 1
+    }
+
+    /// Whether something needs the updates in memory at the barrier after pass `pass`.
+    pub(crate) const fn needs_memory(self, pass: usize) -> bool {
+        (self.materializes | self.looks) >> pass & 1 == 1
+    }
+
+    /// Whether there is nothing to do in pass `pass`: what it starts from is looked at where it is.
+    pub(crate) const fn is_idle(self, pass: usize) -> bool {
+        self.looks_at(pass) && self.drops(pass) && !self.adds_in(pass)
+    }
+
+    /// Whether the updates that the engine has stored are those that are looked at after pass `pass`, and not the
+    /// gradients.
+    pub(crate) const fn has_stored(self, pass: usize) -> bool {
+        self.cuts(pass) || self.span(pass).from > 0
     }
 
     /// Whether the engine stores the updates after any pass.
@@ -204,6 +245,7 @@ mod tests {
 
     const CLIP: Shape = Shape { barriers: 1, ..Shape::NOTHING }.adding(1);
     const KEEPS: Shape = Shape { barriers: 1, materializes: 1, keeps: 1, ..Shape::NOTHING };
+    const LOOKS: Shape = Shape { barriers: 1, looks: 1, untouched: 1, ..Shape::NOTHING };
     const ADAM: Shape = Shape::elementwise(true, false);
     const DECAY: Shape = Shape::elementwise(false, true);
 
@@ -236,6 +278,25 @@ mod tests {
         for shape in [KEEPS.sometimes(), KEEPS.beside(ADAM)] {
             assert!(shape.stores(0) && shape.starts_from_stored(shape.span(1)));
         }
+    }
+
+    #[test]
+    fn what_is_looked_at_is_stored_if_it_was_changed() {
+        assert!(!LOOKS.then(CLIP).stores_any());
+        assert_eq!(LOOKS.then(CLIP).span(2), Span { from: 0, to: 2 });
+        assert!(LOOKS.is_idle(0) && !LOOKS.has_stored(0) && !CLIP.is_idle(0));
+        for empty in [Shape::EMPTY.then(Shape::EMPTY), Shape::EMPTY.then(LOOKS)] {
+            assert!(!empty.then(LOOKS).stores(0));
+        }
+        // Arithmetic on elements before it, with state and without; and what has been looked at and then changed.
+        for (before, pass) in [(DECAY, 0), (ADAM, 0), (CLIP, 1), (LOOKS, 1)] {
+            let chain = before.then(LOOKS).then(DECAY);
+            assert!(chain.stores(pass) && chain.has_stored(pass) && !chain.is_idle(pass));
+            assert_eq!(chain.span(pass + 1).from, pass + 1);
+        }
+        // Beside what changes those of other leaves, they are stored for all.
+        assert!(LOOKS.beside(DECAY).stores(0) && !LOOKS.beside(LOOKS).stores(0));
+        assert!(LOOKS.beside(KEEPS).stores(0));
     }
 
     #[test]

@@ -15,7 +15,10 @@ use crate::state::StateWalk;
 
 /// Whether an element loop can have so many state arrays, sums and barriers.
 pub(crate) const fn fits(shape: Shape, slots: usize) -> bool {
-    slots <= MOST_SLOTS && shape.sums <= MOST_SUMS && shape.barriers <= MOST_BARRIERS && shape.materializes == 0
+    slots <= MOST_SLOTS
+        && shape.sums <= MOST_SUMS
+        && shape.barriers <= MOST_BARRIERS
+        && shape.materializes | shape.looks == 0
 }
 
 /// What several stages need together.
@@ -70,13 +73,13 @@ macro_rules! chains {
             type Run = ($($T::Run,)*);
             type Kernel<Cx: Real> = ($($T::Kernel<Cx>,)*);
 
-            const SHAPE: Shape = { let s = Shape::elementwise(false, false); $(let s = s.then($T::SHAPE);)* s };
+            const SHAPE: Shape = { let s = Shape::EMPTY; $(let s = s.then($T::SHAPE);)* s };
             const SLOTS: usize = 0 $(+ $T::SLOTS)*;
             const FUSES: bool = true $(&& $T::FUSES)* && fits(Self::SHAPE, Self::SLOTS);
             const FUSES_ALWAYS: bool = Self::FUSES $(&& $T::FUSES_ALWAYS)*;
 
             fn shape(&self) -> Shape {
-                let s = Shape::elementwise(false, false);
+                let s = Shape::EMPTY;
                 $(let s = s.then(self.$i.shape());)*
                 s
             }

@@ -4,13 +4,14 @@ use core::ops::Range;
 
 use super::context::is_among;
 use super::convert::load;
-use super::isa::{Isa, current_isa};
+use super::isa::{Isa, Job, current_isa};
 use super::objective::Ask;
 use super::remote::{Line, RemoteLeaf, RemoteTree};
 use super::rows::LeafRows;
 use super::table::{Table, TableLeaf};
 use crate::element::{DType, Real, with_dtype};
 use crate::memory::{Buffer, RawStrided};
+use crate::numeric::split::{Split, half, in_parts};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, Structure};
 
@@ -26,6 +27,10 @@ pub struct WholeTree<'a> {
     pub(crate) params: &'a Table,
     /// The gradients that the step was given; none in a flush.
     pub(crate) grads: &'a [TableLeaf],
+    /// Whether these are the updates as they are now: else that are the gradients.
+    pub(crate) has_stored: bool,
+    /// Copies of gradients that are not dense and of the compute type; made when first looked at.
+    pub(crate) given: &'a mut Vec<Option<Buffer>>,
     /// Copies of parameters that are not dense and of the compute type; made when first needed.
     pub(crate) copies: &'a mut Vec<Option<Buffer>>,
     /// Room for a table of parameters at another point.
@@ -75,6 +80,12 @@ pub trait LeafVisitor {
     }
 }
 
+/// Something that is found out of leaves of either compute type, which stay as they are.
+pub trait LeafLooker {
+    /// Called with one leaf: its number, its path and shape, and its updates in memory order.
+    fn look<C: Real>(&mut self, leaf: usize, spec: &LeafSpec, u: &[C]);
+}
+
 /// Why most parts cannot work on leaves that another machine has.
 pub(crate) const NOT_REMOTE: &str = "it works on whole leaves, between passes";
 
@@ -105,6 +116,8 @@ impl WholeTree<'_> {
             let (rows, u) = self.rows[leaf].updates();
             return Some(WholeLeaf { index: leaf, spec, u, p: &[], rows: Some(rows) });
         }
+        // Where they are only looked at, there may be none to rewrite.
+        let u = self.stored.get_mut(leaf)?.get_mut().unwrap_or_default();
         let table = &self.params[leaf];
         let p = if table.data.dtype() == C::DTYPE && table.strides.is_none() {
             // SAFETY: the engine lends the parameters for the step, and no pass is running.
@@ -119,7 +132,6 @@ impl WholeTree<'_> {
             read_leaf(table, spec, Some(&mut *copy));
             &*copy
         };
-        let u = self.stored[leaf].get_mut().unwrap_or_default();
         Some(WholeLeaf { index: leaf, spec, u, p, rows: None })
     }
 
@@ -157,6 +169,46 @@ impl WholeTree<'_> {
         }
     }
 
+    /// Looks at the updates of each leaf that the transformation acts on, whatever its type, where they are: at the
+    /// gradients themselves if nothing has changed them.
+    pub fn look<L: LeafLooker>(&mut self, looker: &mut L) {
+        for leaf in 0..self.active.len() {
+            let spec = &self.structure.leaves()[leaf];
+            if spec.len() == 0 || !self.is_active(leaf) {
+                continue;
+            }
+            match (&mut self.remote, spec.dtype().compute()) {
+                (Some(remote), _) => remote.leaf(leaf, spec, &mut |on| {
+                    on.refuse(NOT_REMOTE);
+                    on.update()
+                }),
+                (None, DType::F64) => looker.look::<f64>(leaf, spec, self.given(leaf)),
+                (None, _) => looker.look::<f32>(leaf, spec, self.given(leaf)),
+            }
+        }
+    }
+
+    /// The updates of a leaf as they are now.
+    fn given<C: Real>(&mut self, leaf: usize) -> &[C] {
+        if self.has_stored {
+            return self.stored[leaf].get().unwrap_or_default();
+        }
+        let (spec, grads) = (&self.structure.leaves()[leaf], self.grads.get(leaf));
+        if let Some(grads) = grads.filter(|grads| grads.data.dtype() == C::DTYPE && grads.strides.is_none()) {
+            // SAFETY: gradients are lent for the step, and no pass is running.
+            #[allow(unsafe_code, reason = "a leaf's table entry back to a slice; see `memory`")]
+            return unsafe { grads.data.slice(0, grads.data.len()) };
+        }
+        self.given.resize_with(self.params.len(), || None);
+        let copy = self.given[leaf].get_or_insert_with(|| Buffer::zeros(C::DTYPE, spec.len()));
+        let copy = copy.get_mut::<C>().unwrap_or_default();
+        match grads {
+            Some(grads) => in_parts(Read { leaf: grads, spec, start: 0, to: &mut *copy }),
+            None => copy.fill(C::zero()),
+        }
+        copy
+    }
+
     /// The same tree for a transformation that acts on other leaves.
     pub(crate) fn with_active<'b>(&'b mut self, active: &'b [bool]) -> WholeTree<'b> {
         WholeTree {
@@ -167,6 +219,8 @@ impl WholeTree<'_> {
             rows: &mut *self.rows,
             params: self.params,
             grads: self.grads,
+            has_stored: self.has_stored,
+            given: &mut *self.given,
             copies: &mut *self.copies,
             there: &mut *self.there,
             objective: self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
@@ -246,6 +300,38 @@ fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, t
     #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
     unsafe {
         read_stretch(leaf, spec, current_isa(), range.start, to)
+    }
+}
+
+/// A leaf to be read, of any type and layout.
+struct Read<'a, C> {
+    leaf: &'a TableLeaf,
+    spec: &'a LeafSpec,
+    start: usize,
+    to: &'a mut [C],
+}
+
+/// Elements that are read together.
+const READ: usize = 1 << 16;
+
+impl<C: Real> Split for Read<'_, C> {
+    fn split(self) -> Result<[Self; 2], Self> {
+        let Some(half) = half(self.to.len(), READ) else { return Err(self) };
+        let (to, later) = self.to.split_at_mut(half);
+        Ok([Read { to, ..self }, Read { start: self.start + half, to: later, ..self }])
+    }
+}
+
+impl<C: Real> Job for Read<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        // SAFETY: the engine lends the leaf for the step, and no pass is running; it has so many elements.
+        #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
+        unsafe {
+            read_stretch(self.leaf, self.spec, current_isa(), self.start, self.to)
+        }
     }
 }
 

@@ -24,7 +24,7 @@ impl<T: Stage> Stage for Option<T> {
     const SLOTS: usize = T::SLOTS;
 
     fn shape(&self) -> Shape {
-        self.as_ref().map_or(Shape::elementwise(false, false), Stage::shape)
+        self.as_ref().map_or(Shape::EMPTY, Stage::shape)
     }
 
     fn needs(&self) -> crate::needs::Level {

@@ -191,7 +191,7 @@ macro_rules! groups {
             type Run = ($($T::Run,)+);
 
             fn shape(&self) -> Shape {
-                let shape = Shape::elementwise(false, false);
+                let shape = Shape::EMPTY;
                 $(let shape = shape.beside(self.$i.shape());)+
                 shape
             }
@@ -280,7 +280,7 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     type Run = ();
 
     fn shape(&self) -> Shape {
-        self.iter().fold(Shape::elementwise(false, false), |shape, member| shape.beside(member.shape()))
+        self.iter().fold(Shape::EMPTY, |shape, member| shape.beside(member.shape()))
     }
     fn needs(&self) -> Level {
         self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)

@@ -80,6 +80,11 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     /// [`freezable`](crate::freezable) and [`skip_absent`](crate::skip_absent), which refuse other parts of this form.
     /// What depends on how many updates there were goes by [`Clock::of_leaf`](crate::part::Clock::of_leaf).
     const BY_LEAF: bool = false;
+    /// Whether [`transform`](WholeTreeTransformation::transform) only [looks](WholeTree::look) at the updates, and they
+    /// are changed afterwards, where they are gone through anyway, by
+    /// [`stretch`](WholeTreeTransformation::stretch). Then they are not stored for it if nothing before it has changed
+    /// them, and what is changed needs no pass of its own.
+    const LOOKS: bool = false;
     /// Whether it can work on some [rows](super::super::WholeLeaf::rows) of a leaf.
     const ROWS: bool = false;
     /// Whether its [`LeafVisitor`](super::super::LeafVisitor) says what to do to leaves that another machine has.
@@ -114,8 +119,15 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
         <Self::Needs as Needs>::LEVEL
     }
 
-    /// Rewrites the updates in `tree`.
+    /// Rewrites the updates in `tree`; or [looks](WholeTreeTransformation::LOOKS) at them.
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
+
+    /// What is done to elements after a [look](WholeTreeTransformation::LOOKS) at all of them, to those of a leaf from
+    /// number `start` on, in memory order: from their updates, to new ones. It may be done more than once in a step.
+    fn stretch<C: Real>(&self, state: &Self::State, leaf: usize, start: usize, from: &[C], to: &mut [C]) {
+        let _ = (state, leaf, start);
+        to.copy_from_slice(from);
+    }
 
     /// What [`transform`](WholeTreeTransformation::transform) did: where it has held updates back.
     fn outcome(&self, state: &Self::State) -> Outcome {
@@ -150,7 +162,9 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     const SHAPE: Shape = Shape {
         barriers: 1,
         reads_params: W::READS_PARAMS as u32,
-        materializes: 1,
+        materializes: !W::LOOKS as u32,
+        looks: W::LOOKS as u32,
+        untouched: 1,
         joins: !W::BY_LEAF,
         ..Shape::NOTHING
     };
@@ -209,9 +223,14 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         }
     }
 
-    fn tile<C: Real>(_: &W, _: &W::State, _: &bool, _: Place, _: Span, _: &mut Tile<'_, C>) {
+    fn tile<C: Real>(part: &W, state: &W::State, done: &bool, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         if !W::REMOTE {
             C::refuse(NOT_REMOTE);
+        }
+        if const { W::LOOKS && !C::RECORDS } && *done && span.has(place.at + 1) {
+            let (leaf, start) = (tile.leaf, tile.start);
+            let (from, to) = tile.io();
+            part.stretch(state, leaf, start, from, to);
         }
     }
 

@@ -1,4 +1,8 @@
-use crate::engine::Job;
+use core::ops::Range;
+use std::sync::Arc;
+
+use crate::engine::{Job, current_isa, dispatch};
+use crate::layout::axes_by_stride;
 use crate::numeric::split::{Split, half, in_parts};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
@@ -29,8 +33,9 @@ use crate::tree::LeafSpec;
 ///
 /// # Cost
 ///
-/// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter. One more pass; reads no
-/// parameters.
+/// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter. One more pass, which only
+/// reads the updates; they are stored in memory for it where something before it in the chain has changed them. Reads
+/// no parameters.
 ///
 /// # Errors
 ///
@@ -99,11 +104,52 @@ pub struct ScaleByFactoredRmsState {
     pub v_col: Moments,
     /// Means of leaves that are not factored.
     pub v: Moments,
-    /// Room for sums and factors.
+    /// What the rows and columns of factored leaves are multiplied by in this step; arrays like the means.
+    by_row: Moments,
+    by_col: Moments,
+    layouts: Arc<[Layout]>,
+    /// Room for sums.
     room: Vec<f64>,
 }
 
-state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v });
+state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v } knows { layouts } room { by_row, by_col });
+
+/// How a factored leaf lies: its axes in memory order, outermost first. Of each how long it is, and how far apart the
+/// neighbours along it are in the row means and in the column means.
+#[derive(Clone, Debug, Hash, Default)]
+struct Layout {
+    axes: Vec<[usize; 3]>,
+}
+
+impl Layout {
+    fn new(leaf: &LeafSpec, [down, along]: [usize; 2]) -> Layout {
+        let shape = leaf.shape();
+        let step_without = |gone: usize, a: usize| {
+            if a == gone { 0 } else { (a + 1..shape.len()).filter(|&b| b != gone).map(|b| shape[b]).product() }
+        };
+        let axes = axes_by_stride(shape, leaf.strides()).into_iter();
+        Layout { axes: axes.map(|a| [shape[a], step_without(along, a), step_without(down, a)]).collect() }
+    }
+
+    /// Goes through so many elements, by neighbours along the innermost axis: how many, and where the means of their
+    /// rows and columns begin.
+    fn each(&self, start: usize, len: usize, mut run: impl FnMut(Range<usize>, [usize; 2])) {
+        let (inner, outer) = self.axes.split_last().map_or(([1, 0, 0], &[][..]), |(inner, outer)| (*inner, outer));
+        let mut done = 0;
+        while done < len {
+            let (mut rest, first) = ((start + done) / inner[0], (start + done) % inner[0]);
+            let mut at = [inner[1] * first, inner[2] * first];
+            for axis in outer.iter().rev() {
+                let place = rest % axis[0];
+                rest /= axis[0];
+                at = [at[0] + place * axis[1], at[1] + place * axis[2]];
+            }
+            let end = len.min(done + inner[0] - first);
+            run(done..end, at);
+            done = end;
+        }
+    }
+}
 
 impl ScaleByFactoredRms {
     /// The axes that a leaf's rows and columns go along: its second longest and its longest.
@@ -119,6 +165,7 @@ impl ScaleByFactoredRms {
 
 impl WholeTreeTransformation for ScaleByFactoredRms {
     const BY_LEAF: bool = true;
+    const LOOKS: bool = true;
     type State = ScaleByFactoredRmsState;
     type Needs = Nothing;
 
@@ -133,12 +180,16 @@ impl WholeTreeTransformation for ScaleByFactoredRms {
         let leaves = at.structure().leaves().iter().zip(at.active());
         let whole: Vec<bool> = leaves.map(|(leaf, on)| *on && self.axes(leaf).is_none()).collect();
         let v = Moments::like(at.structure(), &whole, 0.0, compute)?;
+        let layout = |leaf: &LeafSpec| self.axes(leaf).map_or_else(Layout::default, |axes| Layout::new(leaf, axes));
         Ok(ScaleByFactoredRmsState {
             count: Count::default(),
             updates: at.updates(),
             v_row: without(1)?,
             v_col: without(0)?,
             v,
+            by_row: without(1)?,
+            by_col: without(0)?,
+            layouts: at.structure().leaves().iter().map(layout).collect(),
             room: Vec::new(),
         })
     }
@@ -146,11 +197,77 @@ impl WholeTreeTransformation for ScaleByFactoredRms {
     fn transform(&self, state: &mut ScaleByFactoredRmsState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let clock = Clock::begin(&mut state.count, &mut state.updates, at);
         let [decay_rate, epsilon] = Hyperparam::all_at([&self.decay_rate, &self.epsilon], clock.count);
-        tree.visit(&mut Scale { rule: self, state, clock, decay_rate, epsilon });
+        tree.look(&mut Means { rule: self, state, clock, decay_rate, epsilon });
+    }
+
+    fn stretch<C: Real>(&self, state: &ScaleByFactoredRmsState, leaf: usize, start: usize, from: &[C], to: &mut [C]) {
+        let isa = current_isa();
+        if let Some(v) = state.v.get::<C>(leaf) {
+            return dispatch(isa, ByRoot { from, to, v: &v[start..] });
+        }
+        let (Some(row), Some(col)) = (state.by_row.get::<C>(leaf), state.by_col.get::<C>(leaf)) else {
+            return to.copy_from_slice(from);
+        };
+        let layout = &state.layouts[leaf];
+        let [_, rows, cols] = layout.axes.last().copied().unwrap_or_default();
+        layout.each(start, from.len(), |here, [in_rows, in_cols]| {
+            let row = Line { data: &row[in_rows..], step: rows };
+            let col = Line { data: &col[in_cols..], step: cols };
+            dispatch(isa, ByFactors { from: &from[here.clone()], to: &mut to[here], row, col });
+        });
     }
 }
 
-struct Scale<'a> {
+/// Elements to divide by the roots of their means.
+struct ByRoot<'a, C> {
+    from: &'a [C],
+    to: &'a mut [C],
+    v: &'a [C],
+}
+
+impl<C: Real> Job for ByRoot<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for ((to, from), v) in self.to.iter_mut().zip(self.from).zip(self.v) {
+            *to = *from / v.sqrt();
+        }
+    }
+}
+
+/// Evenly spaced elements of an array.
+struct Line<'a, C> {
+    data: &'a [C],
+    step: usize,
+}
+
+/// Neighbours along one axis, to multiply by the factors of their rows and columns.
+struct ByFactors<'a, C> {
+    from: &'a [C],
+    to: &'a mut [C],
+    row: Line<'a, C>,
+    col: Line<'a, C>,
+}
+
+impl<C: Real> Job for ByFactors<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let ByFactors { from, to, row, col } = self;
+        let both = to.iter_mut().zip(from);
+        match (row.step, col.step) {
+            (0, 1) => both.zip(col.data).for_each(|((to, from), col)| *to = *from * row.data[0] * *col),
+            (1, 0) => both.zip(row.data).for_each(|((to, from), row)| *to = *from * *row * col.data[0]),
+            (rows, cols) => {
+                both.enumerate().for_each(|(i, (to, from))| *to = *from * row.data[i * rows] * col.data[i * cols]);
+            }
+        }
+    }
+}
+
+struct Means<'a> {
     rule: &'a ScaleByFactoredRms,
     state: &'a mut ScaleByFactoredRmsState,
     clock: Clock,
@@ -158,26 +275,29 @@ struct Scale<'a> {
     epsilon: f64,
 }
 
-impl LeafVisitor for Scale<'_> {
-    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let i = leaf.index;
-        let ScaleByFactoredRmsState { updates, v_row, v_col, v, room, .. } = &mut *self.state;
+impl LeafLooker for Means<'_> {
+    fn look<C: Real>(&mut self, i: usize, leaf: &LeafSpec, u: &[C]) {
+        let ScaleByFactoredRmsState { updates, v_row, v_col, v, by_row, by_col, room, .. } = &mut *self.state;
         let before = i64::try_from(self.clock.of_leaf(updates, i).updates).unwrap_or(i64::MAX);
         let t = before.saturating_sub(self.rule.step_offset).saturating_add(1);
         let keep = if t > 1 { 1.0 - (t as f64).powf(-self.decay_rate) } else { 0.0 };
         if let Some(v) = v.get_mut::<C>(i) {
             let [keep, take, epsilon] = [keep, 1.0 - keep, self.epsilon].map(C::of);
-            return in_parts(Plain { u: leaf.u, v, keep, take, epsilon });
+            return in_parts(Plain { u, v, keep, take, epsilon });
         }
-        let (Some([down, along]), Some(row), Some(col)) =
-            (self.rule.axes(leaf.spec), v_row.get_mut::<C>(i), v_col.get_mut::<C>(i))
-        else {
+        let (Some([down, along]), Some(row), Some(col), Some(by_row), Some(by_col)) = (
+            self.rule.axes(leaf),
+            v_row.get_mut::<C>(i),
+            v_col.get_mut::<C>(i),
+            by_row.get_mut::<C>(i),
+            by_col.get_mut::<C>(i),
+        ) else {
             return;
         };
-        let (shape, strides) = (leaf.spec.shape(), leaf.spec.strides());
+        let (shape, strides) = (leaf.shape(), leaf.strides());
         let [n, m] = [shape[down], shape[along]];
         // Where matrix number `b` of the leaf begins, in the leaf and in both factors: the other axes, last fastest.
-        for b in 0..leaf.u.len() / (n * m).max(1) {
+        for b in 0..u.len() / (n * m).max(1) {
             let (mut rest, mut at, mut at_row, mut at_col) = (b, 0, 0, 0);
             let [mut step_row, mut step_col] = [1, 1];
             let [mut row_step, mut col_step] = [0, 0];
@@ -196,17 +316,17 @@ impl LeafVisitor for Scale<'_> {
                 step_row *= if a == along { 1 } else { shape[a] };
                 step_col *= if a == down { 1 } else { shape[a] };
             }
-            let row = Line { data: &mut *row, first: at_row, step: row_step };
-            let col = Line { data: &mut *col, first: at_col, step: col_step };
+            let row = Factor { mean: &mut row[at_row..], by: &mut by_row[at_row..], step: row_step };
+            let col = Factor { mean: &mut col[at_col..], by: &mut by_col[at_col..], step: col_step };
             let steps = [strides[down] as usize, strides[along] as usize];
-            Factored { u: &mut leaf.u[at..], steps, size: [n, m], row, col, room }.scale(keep, self.epsilon);
+            Factored { u: &u[at..], steps, size: [n, m], row, col, room }.update(keep, self.epsilon);
         }
     }
 }
 
 /// An element-wise stretch of a leaf that is not factored.
 struct Plain<'a, C> {
-    u: &'a mut [C],
+    u: &'a [C],
     v: &'a mut [C],
     keep: C,
     take: C,
@@ -216,7 +336,7 @@ struct Plain<'a, C> {
 impl<C: Real> Split for Plain<'_, C> {
     fn split(self) -> Result<[Self; 2], Self> {
         let Some(half) = half(self.u.len(), BLOCK) else { return Err(self) };
-        let ((u, later), (v, later_v)) = (self.u.split_at_mut(half), self.v.split_at_mut(half));
+        let ((u, later), (v, later_v)) = (self.u.split_at(half), self.v.split_at_mut(half));
         Ok([Plain { u, v, ..self }, Plain { u: later, v: later_v, ..self }])
     }
 }
@@ -226,24 +346,17 @@ impl<C: Real> Job for Plain<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        for (u, v) in self.u.iter_mut().zip(self.v) {
+        for (u, v) in self.u.iter().zip(self.v) {
             *v = self.keep * *v + self.take * (*u * *u + self.epsilon);
-            *u /= v.sqrt();
         }
     }
 }
 
-/// Evenly spaced elements of an array.
-struct Line<'a, C> {
-    data: &'a mut [C],
-    first: usize,
+/// The means of the rows or of the columns of a matrix, evenly spaced, and what these are multiplied by.
+struct Factor<'a, C> {
+    mean: &'a mut [C],
+    by: &'a mut [C],
     step: usize,
-}
-
-impl<C: Real> Line<'_, C> {
-    fn at(&mut self, i: usize) -> &mut C {
-        &mut self.data[self.first + i * self.step]
-    }
 }
 
 /// Sums kept side by side, so that adding up can be vectorised; their number fixes the order of addition.
@@ -255,17 +368,17 @@ const BLOCK: usize = 1 << 16;
 
 /// One matrix and its factors.
 struct Factored<'a, C> {
-    u: &'a mut [C],
+    u: &'a [C],
     /// How far apart the neighbours are down and along.
     steps: [usize; 2],
     size: [usize; 2],
-    row: Line<'a, C>,
-    col: Line<'a, C>,
+    row: Factor<'a, C>,
+    col: Factor<'a, C>,
     room: &'a mut Vec<f64>,
 }
 
 impl<C: Real> Factored<'_, C> {
-    fn scale(mut self, keep: f64, epsilon: f64) {
+    fn update(mut self, keep: f64, epsilon: f64) {
         let [n, m] = self.size;
         // Columns are added up block by block of rows, and these one after another: so many by the matrix alone,
         // whatever the number of threads.
@@ -283,7 +396,7 @@ impl<C: Real> Factored<'_, C> {
         let mut mean_row = 0.0;
         for i in 0..n {
             let sum = if dense { rows[i] } else { (0..LANES).map(|lane| rows[lane * n + i]).sum() };
-            let row = self.row.at(i);
+            let row = &mut self.row.mean[i * self.row.step];
             *row = C::of(keep * row.as_f64() + (1.0 - keep) * (sum / m as f64));
             mean_row += row.as_f64() / n as f64;
         }
@@ -291,19 +404,14 @@ impl<C: Real> Factored<'_, C> {
         for block in later.chunks_exact(m) {
             cols.iter_mut().zip(block).for_each(|(col, more)| *col += more);
         }
-        for (j, sum) in cols.iter_mut().enumerate() {
-            let col = self.col.at(j);
+        for (j, sum) in cols.iter().enumerate() {
+            let j = j * self.col.step;
+            let col = &mut self.col.mean[j];
             *col = C::of(keep * col.as_f64() + (1.0 - keep) * (*sum / n as f64));
-            *sum = 1.0 / col.as_f64().sqrt();
+            self.col.by[j] = C::of(1.0 / col.as_f64().sqrt());
         }
-        for (i, factor) in rows[..n].iter_mut().enumerate() {
-            *factor = 1.0 / (self.row.at(i).as_f64() / mean_row).sqrt();
-        }
-        let (rows, cols) = (&rows[..n], &*cols);
-        if dense {
-            in_parts(Multiply { u: &mut self.u[..n * m], rows, cols, per });
-        } else {
-            multiply(self.u, self.steps, rows, cols);
+        for i in (0..n).map(|i| i * self.row.step) {
+            self.row.by[i] = C::of(1.0 / (self.row.mean[i].as_f64() / mean_row).sqrt());
         }
     }
 
@@ -333,18 +441,6 @@ impl<C: Real> Factored<'_, C> {
                 }
             }
         }
-    }
-}
-
-fn multiply<C: Real>(u: &mut [C], [down, along]: [usize; 2], rows: &[f64], cols: &[f64]) {
-    let mut one = |i: usize, j: usize| {
-        let u = &mut u[i * down + j * along];
-        *u = *u * C::of(rows[i]) * C::of(cols[j]);
-    };
-    if along <= down {
-        (0..rows.len()).for_each(|i| (0..cols.len()).for_each(|j| one(i, j)));
-    } else {
-        (0..cols.len()).for_each(|j| (0..rows.len()).for_each(|i| one(i, j)));
     }
 }
 
@@ -391,35 +487,6 @@ impl<C: Real> Job for Squares<'_, C> {
                 *col += square;
             }
             *row = lanes.iter().sum();
-        }
-    }
-}
-
-/// Rows that lie one after another, to multiply by the factors of their row and of their columns.
-struct Multiply<'a, C> {
-    u: &'a mut [C],
-    rows: &'a [f64],
-    cols: &'a [f64],
-    per: usize,
-}
-
-impl<C: Real> Split for Multiply<'_, C> {
-    fn split(self) -> Result<[Self; 2], Self> {
-        let Some(half) = half(self.rows.len(), self.per) else { return Err(self) };
-        let (u, later) = self.u.split_at_mut(half * self.cols.len());
-        let (rows, later_rows) = self.rows.split_at(half);
-        Ok([Multiply { u, rows, ..self }, Multiply { u: later, rows: later_rows, ..self }])
-    }
-}
-
-impl<C: Real> Job for Multiply<'_, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        for (u, row) in self.u.chunks_exact_mut(self.cols.len()).zip(self.rows) {
-            let row = C::of(*row);
-            u.iter_mut().zip(self.cols).for_each(|(u, col)| *u = *u * row * C::of(*col));
         }
     }
 }

@@ -39,7 +39,7 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
     const FUSES: bool = false;
 
     fn shape(&self) -> Shape {
-        self.iter().fold(Self::SHAPE, |shape, member| shape.then(member.shape()))
+        self.iter().fold(Shape::EMPTY, |shape, member| shape.then(member.shape()))
     }
 
     fn needs(&self) -> Level {

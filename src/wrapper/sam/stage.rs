@@ -142,7 +142,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                     self.optimizer.barrier(opt_state, run, at, index, sums, tree);
                 };
                 // Only what has the updates in memory looks at parameters there.
-                match *here || self.optimizer.shape().materializes >> index & 1 == 0 {
+                match *here || !self.optimizer.shape().needs_memory(index) {
                     true => inside(tree),
                     false => tree.at_point(cache, inside),
                 }
