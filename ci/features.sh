@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Clippy, with warnings as errors: on everything with the default features and with all, on the library with none and with each alone.
-# With `--powerset`, every subset instead, of which only the library is checked.
+# Clippy, with warnings as errors: on everything with the default features and with all, on the library with none. With
+# `--each` on the library with each feature alone, with `--powerset` with every subset, instead.
 #
 # Nothing is built, only checked, so that the sets share most of their work. Packages are named, since those that are
 # built together share their features.
@@ -28,9 +28,13 @@ if [ "${1:-}" = --powerset ]; then
     exit
 fi
 
+if [ "${1:-}" = --each ]; then
+    for feature in "${features[@]}"; do
+        clippy -p gradchain --lib --no-default-features --features "$feature"
+    done
+    exit
+fi
+
 clippy -p gradchain -p gradchain-derive --lib --no-default-features
-for feature in "${features[@]}"; do
-    clippy -p gradchain --lib --no-default-features --features "$feature"
-done
 clippy -p gradchain -p gradchain-derive --all-targets
 clippy --all-targets --all-features

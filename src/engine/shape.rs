@@ -17,8 +17,8 @@ pub struct Shape {
     pub looks: u32,
     /// Where updates come out as they went in, surely.
     pub untouched: u32,
-    /// Of the barriers that materialize those at which it keeps the updates itself, so that the engine need not store them, and from which on
-    /// it gives out others, of all leaves.
+    /// Of the barriers that materialize those at which it keeps the updates itself, so that the engine need not store
+    /// them, and from which on it gives out others, of all leaves.
     pub keeps: u32,
     /// How many sums over elements it adds up.
     pub sums: usize,

@@ -18,6 +18,7 @@ mod layerwise;
 #[cfg(all(feature = "config", feature = "half"))]
 mod linesearch;
 mod lint;
+mod looks;
 #[cfg(all(feature = "config", feature = "half"))]
 mod minimize;
 #[path = "../common/oracle.rs"]

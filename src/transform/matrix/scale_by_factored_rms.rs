@@ -33,9 +33,9 @@ use crate::tree::LeafSpec;
 ///
 /// # Cost
 ///
-/// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter. One more pass, which only
-/// reads the updates; they are stored in memory for it where something before it in the chain has changed them. Reads
-/// no parameters.
+/// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter. One more pass, which
+/// only reads the updates; they are stored in memory for it where something before it in the chain has changed them.
+/// Reads no parameters.
 ///
 /// # Errors
 ///

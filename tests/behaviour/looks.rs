@@ -1,0 +1,133 @@
+//! What only looks at updates before it changes them: the bits do not depend on where they are looked at.
+
+use gradchain::needs::Nothing;
+use gradchain::part::{InitContext, LeafLooker, Part, StepContext, Whole, WholeTree, WholeTreeTransformation};
+use gradchain::prelude::*;
+use gradchain::state::PerLeaf;
+use gradchain::state::Scalar;
+use gradchain::tree::LeafSpec;
+use gradchain::{Boxed, Real};
+use ndarray::{Array1, Array2, Array3, ShapeBuilder};
+
+/// Two matrices of different orders, one of more than two axes, one too small to be factored, and a vector.
+type Leaves = (Array2<f32>, Array2<f64>, Array3<f32>, Array2<f64>, Array1<f32>);
+
+fn number(i: usize, step: usize) -> f64 {
+    let x = ((i * 7919 + step * 104_729) % 2003) as f64 / 1001.0 - 1.0;
+    x * 10.0_f64.powi(i as i32 % 5 - 2)
+}
+
+/// With matrices that lie as parameters do, or the other way round.
+fn leaves(step: usize, turned: bool) -> Leaves {
+    let f32s = |i| number(i, step) as f32;
+    (
+        Array2::from_shape_fn((70, 90).set_f(turned), |(i, j)| f32s(i * 90 + j)),
+        Array2::from_shape_fn((40, 30).set_f(!turned), |(i, j)| number(i * 30 + j, step)),
+        Array3::from_shape_fn((5, 20, 3).set_f(turned), |(i, j, k)| f32s(i * 60 + j * 3 + k)),
+        Array2::from_shape_fn((1, 7).set_f(turned), |(_, j)| number(j, step)),
+        Array1::from_shape_fn(2500, f32s),
+    )
+}
+
+/// The parameters after some steps, as bits.
+fn run<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, turned: bool) -> Vec<u64> {
+    let mut params = leaves(0, false);
+    let mut state = optimizer.init(&params).unwrap();
+    for step in 1..5 {
+        optimizer.step(&mut params, &leaves(step, turned), &mut state).unwrap();
+    }
+    let (a, b, c, d, e) = params;
+    let singles = a.iter().chain(&c).chain(&e).map(|x| u64::from(x.to_bits()));
+    singles.chain(b.iter().chain(&d).map(|x| x.to_bits())).collect()
+}
+
+fn rate() -> impl GradientTransformation<Needs = Nothing> {
+    adafactor(0.1).min_dim_size_to_factor(2).momentum(0.9).weight_decay_rate(0.01)
+}
+
+#[test]
+fn what_is_looked_at_where_it_is_and_what_is_stored_for_it_has_the_same_bits() {
+    for turned in [false, true] {
+        let plain = run(&rate(), turned);
+        assert_eq!(run(&chain((scale(1.0), rate())), turned), plain, "after arithmetic");
+        assert_eq!(run(&chain((trace(0.0), rate())), turned), plain, "after what has state");
+        assert_eq!(run(&chain((clip_by_global_norm(1e9), rate())), turned), plain, "after a barrier");
+        assert_eq!(run(&chain((identity(), rate(), identity())), turned), plain, "in a chain");
+        let boxes: Vec<Boxed> = vec![Box::new(identity()), Box::new(rate())];
+        assert_eq!(run(&boxes, turned), plain, "in boxes");
+        assert_eq!(run(&masked(rate(), Mask::all()), turned), plain, "masked");
+        assert_eq!(run(&apply_if_finite(rate(), 3), turned), plain, "after a look at all");
+        let labels = || Labels::paths([("1", "b")]).otherwise("a");
+        assert_eq!(run(&partition((("a", rate()), ("b", rate())), labels()), turned), plain, "in groups");
+        // Beside what changes its own at once: the leaf of the other group is the only one that differs.
+        let beside = run(&partition((("a", rate()), ("b", sgd(0.0))), labels()), turned);
+        let [f32s, same] = [70 * 90 + 5 * 20 * 3 + 2500, 40 * 30];
+        assert_eq!(beside[..f32s], plain[..f32s]);
+        assert_eq!(beside[f32s + same..], plain[f32s + same..]);
+        assert_ne!(beside[f32s..f32s + same], plain[f32s..f32s + same]);
+        assert_eq!(run(&multi_steps(rate(), 1), turned), plain, "after what keeps them");
+    }
+}
+
+#[test]
+fn updates_are_stored_only_for_what_comes_after_a_change() {
+    let params = leaves(0, false);
+    let stored = |plan: gradchain::Plan| plan.passes.iter().map(|pass| pass.stored).collect::<Vec<_>>();
+    let plan = rate().plan(&params).unwrap();
+    assert!(plan.between_passes);
+    assert_eq!((plan.stored_bytes, stored(plan)), (0, vec![0; 4]));
+    let bytes = 4 * (70 * 90 + 5 * 20 * 3 + 2500) + 8 * (40 * 30 + 7);
+    let plan = chain((scale(2.0), rate())).plan(&params).unwrap();
+    assert_eq!((plan.stored_bytes, stored(plan)), (bytes, vec![bytes, 0, 0, 0]));
+}
+
+/// Divides each leaf by its largest element.
+#[derive(Clone, Debug)]
+struct ByLargest;
+
+impl Part for ByLargest {
+    const NAME: &'static str = "by_largest";
+    type Form = Whole;
+}
+
+impl WholeTreeTransformation for ByLargest {
+    const BY_LEAF: bool = true;
+    const LOOKS: bool = true;
+    type State = PerLeaf<Scalar>;
+    type Needs = Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> gradchain::Result<PerLeaf<Scalar>> {
+        Ok(PerLeaf::new(at.active(), Scalar::new(1.0)))
+    }
+
+    fn transform(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        // There is nothing to rewrite.
+        assert!(tree.leaf::<f32>(0).is_none());
+        tree.look(&mut Largest(largest));
+    }
+
+    fn stretch<C: Real>(&self, largest: &PerLeaf<Scalar>, leaf: usize, _: usize, from: &[C], to: &mut [C]) {
+        let by = C::of(1.0 / largest.get(leaf).map_or(1.0, |largest| largest.get()));
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from * by);
+    }
+}
+
+struct Largest<'a>(&'a mut PerLeaf<Scalar>);
+
+impl LeafLooker for Largest<'_> {
+    fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
+        let largest = u.iter().fold(0.0_f64, |largest, u| largest.max(u.as_f64().abs()));
+        self.0.set(leaf, Scalar::new(largest));
+    }
+}
+
+#[test]
+fn a_part_of_ones_own_looks() {
+    let optimizer = chain((ByLargest, clip_by_global_norm(1.0), sgd(1.0)));
+    let mut params = (vec![0.0_f32; 2], vec![0.0_f64; 3]);
+    let mut state = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &(vec![-0.5_f32, 0.0], vec![0.0, 0.0, 0.0]), &mut state).unwrap();
+    assert_eq!(params.0, [1.0, 0.0]);
+    // 0 / 0 is what the part says.
+    assert!(params.1.iter().all(|x| x.is_nan()));
+}
