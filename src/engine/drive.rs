@@ -11,6 +11,7 @@ use super::remote::RemoteTree;
 use super::rows::Rows;
 use super::table::Table;
 use super::tile::Spare;
+use super::walk::Walk;
 use super::written::Sink;
 use super::{Ask, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
 use crate::error::Error;
@@ -104,10 +105,23 @@ impl Work {
         transformation: &T,
         state: &mut T::State,
         at: &StepContext<'_>,
+        objective: Option<&mut (dyn Ask + '_)>,
+        sink: Sink<'_>,
+        elsewhere: Option<&mut (dyn Remote<T> + '_)>,
+    ) -> Outcome {
+        let chain = &mut InStep { transformation, state, run: None, elsewhere };
+        self.run(chain, at, objective, sink)
+    }
+
+    /// The same, whatever the chain: compiled once.
+    fn run(
+        &mut self,
+        chain: &mut dyn Chain,
+        at: &StepContext<'_>,
         mut objective: Option<&mut (dyn Ask + '_)>,
         sink: Sink<'_>,
-        mut elsewhere: Option<&mut (dyn Remote<T> + '_)>,
     ) -> Outcome {
+        const FAILED: Outcome = Outcome { emitted: false, skipped: false };
         let shape = self.shape;
         let at = &StepContext { params: &self.params, absent: &self.absent, point: None, ..*at };
         self.rows.cut(at.structure, &self.active);
@@ -125,13 +139,9 @@ impl Work {
         }
         let (structure, resting) = (at.structure, at.absent);
         let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting };
-        let mut run = transformation.begin(state, at);
+        chain.begin(at);
         for number in 0..=shape.barriers {
-            let ends = transformation.ends_at(state, &run);
-            let pass = Pass {
-                transformation,
-                state: &*state,
-                run: &run,
+            let walk = Walk {
                 structure: at.structure,
                 pieces,
                 params: &self.params,
@@ -142,28 +152,23 @@ impl Work {
                 span: shape.span(number),
                 backwards: number % 2 == 1,
                 shape,
-                ends: ends.is_some_and(|end| number >= end),
+                ends: chain.ends_at().is_some_and(|end| number >= end),
                 sink,
                 isa: current_isa(),
             };
-            let last = pass.ends || number == shape.barriers;
-            let idle = shape.is_idle(number) && !last;
-            match elsewhere.as_mut().map(|elsewhere| elsewhere.pass(&pass)) {
-                None if idle => {}
-                None => pass.run(&mut self.spare),
-                Some(None) => return Outcome { emitted: false, skipped: false },
-                Some(Some(added)) => self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added),
-            }
+            let last = walk.ends || number == shape.barriers;
+            let Some(added) = chain.pass(walk, &mut self.spare) else { return FAILED };
+            self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
             if let Some(ranks) = self.ranks.as_mut().filter(|_| shape.adds_in(number))
                 && let Err(error) = ranks.complete(&self.sums, shape.sums)
             {
                 at.fail(error);
-                return Outcome { emitted: false, skipped: false };
+                return FAILED;
             }
             if last {
                 break;
             }
-            let mut tree = WholeTree {
+            let tree = &mut WholeTree {
                 structure: at.structure,
                 active: &self.active,
                 resting: at.absent,
@@ -176,20 +181,74 @@ impl Work {
                 copies: &mut self.copies,
                 there: &mut self.there,
                 objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
-                remote: elsewhere.as_mut().map(|elsewhere| &mut **elsewhere as &mut dyn RemoteTree),
+                remote: None,
             };
             let sums = complete(&self.ranks, Sums { values: &self.sums, ..none });
-            transformation.barrier(state, &mut run, at, number, sums, &mut tree);
-            let done = elsewhere.as_mut().is_none_or(|elsewhere| elsewhere.leaves(number).is_some());
+            let done = chain.barrier(at, number, sums, tree);
             if !done || at.has_failed() || objective.as_ref().is_some_and(|objective| objective.failed()) {
                 // Only the last pass writes parameters.
-                return Outcome { emitted: false, skipped: false };
+                return FAILED;
             }
         }
         let mut outcome = Outcome { emitted: at.gradients, skipped: false };
-        let sums = complete(&self.ranks, Sums { values: &self.sums, ..none });
-        transformation.finish(state, run, sums, &mut outcome);
+        chain.finish(complete(&self.ranks, Sums { values: &self.sums, ..none }), &mut outcome);
         outcome
+    }
+}
+
+/// A chain in a step, whatever its type.
+trait Chain {
+    fn begin(&mut self, at: &StepContext<'_>);
+    /// As [`Stage::ends_at`].
+    fn ends_at(&self) -> Option<usize>;
+    /// Does a pass, and says what was added to each sum of each piece elsewhere; none if it failed there.
+    fn pass(&mut self, walk: Walk<'_>, spare: &mut Spare) -> Option<Vec<f64>>;
+    /// Whether it could be done.
+    fn barrier(&mut self, at: &StepContext<'_>, number: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) -> bool;
+    fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome);
+}
+
+struct InStep<'a, 'r, T: Stage> {
+    transformation: &'a T,
+    state: &'a mut T::State,
+    /// There from when the step has begun.
+    run: Option<T::Run>,
+    elsewhere: Option<&'a mut (dyn Remote<T> + 'r)>,
+}
+
+impl<T: Stage> Chain for InStep<'_, '_, T> {
+    fn begin(&mut self, at: &StepContext<'_>) {
+        self.run = Some(self.transformation.begin(self.state, at));
+    }
+
+    fn ends_at(&self) -> Option<usize> {
+        self.transformation.ends_at(self.state, self.run.as_ref()?)
+    }
+
+    fn pass(&mut self, walk: Walk<'_>, spare: &mut Spare) -> Option<Vec<f64>> {
+        let idle = walk.is_idle();
+        let pass = Pass { transformation: self.transformation, state: &*self.state, run: self.run.as_ref()?, walk };
+        match &mut self.elsewhere {
+            Some(elsewhere) => return elsewhere.pass(&pass),
+            None if idle => {}
+            None => pass.run(spare),
+        }
+        Some(Vec::new())
+    }
+
+    fn barrier(&mut self, at: &StepContext<'_>, number: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) -> bool {
+        let Some(run) = &mut self.run else { return false };
+        let (active, elsewhere) = (tree.active, &mut self.elsewhere);
+        let remote = elsewhere.as_mut().map(|elsewhere| &mut **elsewhere as &mut dyn RemoteTree);
+        let tree = &mut WholeTree { remote, ..tree.with_active(active) };
+        self.transformation.barrier(self.state, run, at, number, sums, tree);
+        elsewhere.as_mut().is_none_or(|elsewhere| elsewhere.leaves(number).is_some())
+    }
+
+    fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) {
+        if let Some(run) = self.run.take() {
+            self.transformation.finish(self.state, run, sums, outcome);
+        }
     }
 }
 

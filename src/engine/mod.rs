@@ -37,6 +37,7 @@ pub(crate) mod table;
 mod tile;
 mod tuple;
 mod updates;
+mod walk;
 mod whole;
 mod written;
 

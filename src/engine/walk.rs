@@ -1,0 +1,268 @@
+//! How a pass goes through the leaves, whatever the chain: compiled once.
+#![allow(unsafe_code, reason = "pieces of raw leaves on many threads; see `memory`")]
+
+use core::ops::Range;
+
+use super::ahead::Ahead;
+use super::context::is_among;
+use super::convert::store;
+use super::isa::Isa;
+use super::pieces::{Piece, Pieces};
+use super::table::TableLeaf;
+use super::tile::{Spare, TILE};
+use super::whole::read_stretch;
+use super::written::{Sink, add_direct, add_stretch, store_stretch};
+use super::{InPiece, Shape, Span, Tile};
+use crate::element::Real;
+use crate::memory::{Buffer, RawSlice};
+use crate::tree::Structure;
+
+/// Elements of a tile where there are several loops and everything lies as it is calculated with.
+const SHORT: usize = 512;
+
+/// The leaves of a pass, what it is for, and where it ends.
+pub(crate) struct Walk<'a> {
+    pub(super) structure: &'a Structure,
+    pub(super) pieces: &'a Pieces,
+    pub(super) params: &'a [TableLeaf],
+    pub(super) grads: &'a [TableLeaf],
+    pub(super) absent: &'a [bool],
+    pub(super) stored: &'a [Buffer],
+    pub(super) sums: RawSlice,
+    pub(super) span: Span,
+    /// Whether it begins with the last piece: what the pass before went through last is still in the cache. No bit
+    /// depends on the order, since sums are kept by piece.
+    pub(super) backwards: bool,
+    pub(super) shape: Shape,
+    /// All updates are zero after this pass, and no further pass is needed.
+    pub(super) ends: bool,
+    pub(super) sink: Sink<'a>,
+    pub(super) isa: Isa,
+}
+
+/// What is done to a piece of a number: its sums have it too.
+pub(super) type EachPiece<'a> = dyn Fn(usize, &Piece, &mut Spare) + Sync + 'a;
+
+impl Walk<'_> {
+    pub(super) fn run(&self, each: &EachPiece<'_>, spare: &mut Spare) {
+        let all = 0..self.pieces.all.len();
+        #[cfg(feature = "rayon")]
+        if rayon::current_num_threads() > 1 && self.pieces.middle(&all).is_some() {
+            return self.split(each, all);
+        }
+        self.some(each, all, spare);
+    }
+
+    fn some(&self, each: &EachPiece<'_>, pieces: Range<usize>, spare: &mut Spare) {
+        let one = |i: usize| each(i, &self.pieces.all[i], spare);
+        if self.backwards { pieces.rev().for_each(one) } else { pieces.for_each(one) }
+    }
+
+    /// Halves the pieces until there are few elements, so that idle threads can take the other half.
+    #[cfg(feature = "rayon")]
+    fn split(&self, each: &EachPiece<'_>, pieces: Range<usize>) {
+        let Some(middle) = self.pieces.middle(&pieces) else { return self.few(each, pieces) };
+        let (left, right) = (|| self.split(each, pieces.start..middle), || self.split(each, middle..pieces.end));
+        if self.backwards {
+            rayon::join(right, left)
+        } else {
+            rayon::join(left, right)
+        };
+    }
+
+    /// A function of its own, since the spare room would be part of every frame of `split` otherwise: a dozen of them,
+    /// and a thread that waits does what it finds on top of these, are more than the two megabytes that threads have.
+    #[cfg(feature = "rayon")]
+    #[inline(never)]
+    fn few(&self, each: &EachPiece<'_>, pieces: Range<usize>) {
+        self.some(each, pieces, &mut Spare::default());
+    }
+
+    /// Whether there is nothing to do.
+    pub(super) fn is_idle(&self) -> bool {
+        self.shape.is_idle(self.span.to) && !self.ends
+    }
+
+    pub(super) fn stores(&self) -> bool {
+        self.shape.stores(self.span.to) && !self.ends
+    }
+
+    /// Whether this pass ends with parameters.
+    pub(super) fn writes_params(&self) -> bool {
+        self.is_last() && !self.ends && matches!(self.sink, Sink::Params)
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.span.to == self.shape.barriers
+    }
+
+    /// Goes through a piece by tiles, of a length that suits the part. `lies` says whether gradients and parameters lie
+    /// as they are calculated with.
+    pub(super) fn parts<C: Real>(
+        &self,
+        piece: &Piece,
+        source: Option<&TableLeaf>,
+        part: &mut dyn InPiece<C>,
+        room: (&mut [f64], &mut [C]),
+        lies: bool,
+    ) {
+        let adds = self.writes_params();
+        let ends = self.is_last() || self.ends;
+        match source.filter(|_| lies && !self.stores() && (adds || !ends) && part.splits()) {
+            Some(source) => self.short_tiles(piece, source.data, part, room, adds),
+            None => self.tiles(piece, source, part, room, true),
+        }
+    }
+
+    /// Goes through a piece of which everything lies as it is calculated with, by tiles so short that what one loop
+    /// waits for is on its way while the others calculate.
+    fn short_tiles<C: Real>(
+        &self,
+        piece: &Piece,
+        source: RawSlice,
+        part: &mut dyn InPiece<C>,
+        (sums, spare): (&mut [f64], &mut [C]),
+        adds: bool,
+    ) {
+        let (params, leaf, isa) = (self.params[piece.leaf].data, piece.leaf, self.isa);
+        let (u, spare) = spare.split_at_mut(TILE);
+        let (other, spare) = spare.split_at_mut(TILE);
+        for done in (0..piece.len).step_by(SHORT) {
+            let (start, from, len) = (piece.start + done, piece.from + done, SHORT.min(piece.len - done));
+            // SAFETY: gradients and parameters are lent for the step, and each piece is run once in a pass; what is
+            // read of the parameters is not used any more when they are written.
+            let (g, p) = unsafe { (source.slice::<C>(from, len), params.slice::<C>(start, len)) };
+            let (u, other, sums, spare) = (&mut u[..len], &mut other[..len], &mut *sums, &mut *spare);
+            let (swapped, zero, ahead) = (false, false, None);
+            let mut tile = Tile { leaf, start, source: Some(g), u, other, swapped, p, sums, zero, spare, ahead, isa };
+            part.tile(&mut tile);
+            // Parameters whose updates are zero are not touched.
+            if adds && !tile.zero {
+                // SAFETY: as above.
+                unsafe { add_direct(params, isa, start, tile.input()) };
+            }
+        }
+    }
+
+    /// Goes through a piece tile by tile. One loop alone has no other that could ask for what it waits for.
+    pub(super) fn tiles<C: Real>(
+        &self,
+        piece: &Piece,
+        source: Option<&TableLeaf>,
+        part: &mut dyn InPiece<C>,
+        (sums, spare): (&mut [f64], &mut [C]),
+        asks: bool,
+    ) {
+        let mut ahead = Ahead::new();
+        for done in (0..piece.len).step_by(TILE) {
+            let len = TILE.min(piece.len - done);
+            let tile = Piece { leaf: piece.leaf, start: piece.start + done, from: piece.from + done, len };
+            ahead.begin(asks && piece.len - done >= 2 * TILE);
+            self.tile(&tile, source, part, (&mut *sums, &mut *spare), &mut ahead);
+        }
+    }
+
+    /// Where this pass starts from: the gradients, or what an earlier pass stored; if that has been kept elsewhere,
+    /// nowhere.
+    pub(super) fn source(&self, leaf: usize) -> Option<TableLeaf> {
+        match self.span.from {
+            0 => self.gradient(leaf).cloned(),
+            _ => self.shape.starts_from_stored(self.span).then(|| TableLeaf::own(self.stored(leaf))),
+        }
+    }
+
+    /// Where updates are stored between passes: of rows in the place of their gradients.
+    fn stored(&self, leaf: usize) -> RawSlice {
+        match self.grads.get(leaf) {
+            Some(grads) if grads.own => grads.data,
+            _ => self.stored[leaf].raw().placed_at(self.structure.leaves()[leaf].begins()),
+        }
+    }
+
+    fn gradient(&self, leaf: usize) -> Option<&TableLeaf> {
+        self.grads.get(leaf).filter(|_| !is_among(self.absent, leaf))
+    }
+
+    fn tile<C: Real>(
+        &self,
+        &Piece { leaf, start, len, from }: &Piece,
+        source: Option<&TableLeaf>,
+        part: &mut dyn InPiece<C>,
+        (sums, spare): (&mut [f64], &mut [C]),
+        ahead: &mut Ahead,
+    ) {
+        let spec = &self.structure.leaves()[leaf];
+        let (u, spare) = spare.split_at_mut(TILE);
+        let (other, spare) = spare.split_at_mut(TILE);
+        let (p, spare) = spare.split_at_mut(TILE);
+        let stores = self.stores();
+        // SAFETY: stored updates belong to the engine, and each piece is run once in a pass.
+        let u = if stores { unsafe { self.stored(leaf).slice_mut(from, len) } } else { &mut u[..len] };
+        let mut unread = None;
+        match source {
+            // What was stored is already where it is going to be stored again.
+            Some(source) if stores && source.own => {}
+            Some(source) if source.strides.is_none() && source.data.dtype() == C::DTYPE => {
+                // SAFETY: gradients are lent for the step; while this is borrowed only stored updates, another stretch
+                // of memory, are written.
+                unread = Some(unsafe { source.data.slice(from, len) });
+            }
+            // SAFETY: as above.
+            Some(source) => unsafe { read_stretch(source, spec, self.isa, from, u) },
+            None => u.fill(C::zero()),
+        }
+        let table = &self.params[leaf];
+        let p = if table.strides.is_none() && table.data.dtype() == C::DTYPE {
+            // SAFETY: parameters are lent for the step, and this stretch is written only at the end of this function.
+            unsafe { table.data.slice(start, len) }
+        } else {
+            let p = &mut p[..len];
+            if self.shape.reads_params_in(self.span.to) {
+                // SAFETY: as above.
+                unsafe { read_stretch(table, spec, self.isa, start, p) };
+            }
+            &*p
+        };
+        source
+            .filter(|source| source.strides.is_none())
+            .inspect(|source| ahead.reads(source.data.addresses(from, len)));
+        if table.strides.is_none() && (self.is_last() || self.shape.reads_params_in(self.span.to)) {
+            ahead.reads(table.data.addresses(start, len));
+        }
+        let other = &mut other[..len];
+        let (zero, swapped, ahead, isa) = (false, false, Some(ahead), self.isa);
+        let mut tile = Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, spare, ahead, isa };
+        part.tile(&mut tile);
+        tile.zero |= self.ends;
+        let ends = self.is_last() || self.ends;
+        // Parameters whose updates are zero are not touched.
+        let nothing = tile.zero && matches!(self.sink, Sink::Params);
+        if stores {
+            tile.settle();
+            if tile.swapped {
+                tile.other.copy_from_slice(tile.u);
+            }
+        }
+        if !ends || nothing {
+            return;
+        }
+        match self.sink {
+            // SAFETY: parameters are lent for the step to be written, and each piece is run once in a pass; what `p`
+            // borrowed is not used any more.
+            Sink::Params => unsafe { add_stretch(table, spec, self.isa, start, tile.input()) },
+            // SAFETY: the updates are lent for the step to be written, and each piece is run once in a pass.
+            Sink::Updates(buffers) => unsafe { store(self.isa, buffers[leaf].raw(), start, tile.input()) },
+            Sink::Arrays(arrays) => {
+                // SAFETY: as above; `Nested` holds the arrays exclusively.
+                arrays.raw(leaf).inspect(|to| unsafe { store(self.isa, *to, start, tile.input()) });
+            }
+            Sink::Messages(layout, messages) => layout.put(messages, &mut tile),
+            Sink::Gradients => {
+                tile.settle();
+                // SAFETY: gradients are lent for the step to be written, no pass comes after this one, and each piece
+                // is run once in a pass; what `source` borrowed is not used any more.
+                self.gradient(leaf).inspect(|to| unsafe { store_stretch(to, spec, self.isa, start, tile.u) });
+            }
+        }
+    }
+}
