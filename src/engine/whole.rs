@@ -109,14 +109,14 @@ impl WholeTree<'_> {
     /// One leaf, if the transformation acts on it and its arithmetic is done in `C`.
     pub fn leaf<C: Real>(&mut self, leaf: usize) -> Option<WholeLeaf<'_, C>> {
         let spec = &self.structure.leaves()[leaf];
-        if !self.is_active(leaf) || spec.dtype().compute() != C::DTYPE {
+        // Where updates are only looked at, there are none to rewrite.
+        if !self.has_stored || !self.is_active(leaf) || spec.dtype().compute() != C::DTYPE {
             return None;
         }
         if self.grads.get(leaf).is_some_and(|grads| grads.own) {
             let (rows, u) = self.rows[leaf].updates();
             return Some(WholeLeaf { index: leaf, spec, u, p: &[], rows: Some(rows) });
         }
-        // Where they are only looked at, there may be none to rewrite.
         let u = self.stored.get_mut(leaf)?.get_mut().unwrap_or_default();
         let table = &self.params[leaf];
         let p = if table.data.dtype() == C::DTYPE && table.strides.is_none() {

@@ -83,7 +83,8 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     /// Whether [`transform`](WholeTreeTransformation::transform) only [looks](WholeTree::look) at the updates, and they
     /// are changed afterwards, where they are gone through anyway, by
     /// [`stretch`](WholeTreeTransformation::stretch). Then they are not stored for it if nothing before it has changed
-    /// them, and what is changed needs no pass of its own.
+    /// them, and what is changed needs no pass of its own. There are no [leaves](WholeTree::leaf) to rewrite then, and
+    /// gradients of rows are refused.
     const LOOKS: bool = false;
     /// Whether it can work on some [rows](super::super::WholeLeaf::rows) of a leaf.
     const ROWS: bool = false;
@@ -170,7 +171,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     };
     const FUSES: bool = false;
     const FUSES_ALWAYS: bool = false;
-    const ROWS: bool = W::ROWS;
+    const ROWS: bool = W::ROWS && !W::LOOKS;
     const SLOTS: usize = 0;
 
     fn needs(part: &W) -> Level {
