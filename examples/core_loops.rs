@@ -12,6 +12,7 @@ fn step<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) -
 }
 
 fn main() -> gradchain::Result<()> {
+    step("scale_by_factored_rms", &scale_by_factored_rms())?;
     step("sgd with momentum", &sgd(0.1).momentum(0.9))?;
     step("adam", &adam(0.1))?;
     step("adamw", &adamw(0.1).mask(Mask::path("0")))?;
