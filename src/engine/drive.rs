@@ -109,14 +109,14 @@ impl Work {
         sink: Sink<'_>,
         elsewhere: Option<&mut (dyn Remote<T> + '_)>,
     ) -> Outcome {
-        let chain = &mut InStep { transformation, state, run: None, elsewhere };
+        let chain = &mut Running { transformation, state, run: None, elsewhere };
         self.run(chain, at, objective, sink)
     }
 
     /// The same, whatever the chain: compiled once.
     fn run(
         &mut self,
-        chain: &mut dyn Chain,
+        chain: &mut dyn AnyChain,
         at: &StepContext<'_>,
         mut objective: Option<&mut (dyn Ask + '_)>,
         sink: Sink<'_>,
@@ -197,7 +197,7 @@ impl Work {
 }
 
 /// A chain in a step, whatever its type.
-trait Chain {
+trait AnyChain {
     fn begin(&mut self, at: &StepContext<'_>);
     /// As [`Stage::ends_at`].
     fn ends_at(&self) -> Option<usize>;
@@ -208,7 +208,7 @@ trait Chain {
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome);
 }
 
-struct InStep<'a, 'r, T: Stage> {
+struct Running<'a, 'r, T: Stage> {
     transformation: &'a T,
     state: &'a mut T::State,
     /// There from when the step has begun.
@@ -216,7 +216,7 @@ struct InStep<'a, 'r, T: Stage> {
     elsewhere: Option<&'a mut (dyn Remote<T> + 'r)>,
 }
 
-impl<T: Stage> Chain for InStep<'_, '_, T> {
+impl<T: Stage> AnyChain for Running<'_, '_, T> {
     fn begin(&mut self, at: &StepContext<'_>) {
         self.run = Some(self.transformation.begin(self.state, at));
     }

@@ -6,7 +6,7 @@ use super::lint::lint;
 use super::{Span, Stage, Warning, WarningKind};
 use crate::element::DType;
 use crate::state::{Schema, SizeReport};
-use crate::tree::Structure;
+use crate::tree::{LeafSpec, Structure};
 
 /// What [`step`](crate::GradientTransformation::step) does: passes over memory, bytes moved, state kept.
 ///
@@ -23,7 +23,8 @@ pub struct Plan {
     pub elements: usize,
     /// Whether some part works on whole leaves between passes.
     pub between_passes: bool,
-    /// Bytes of updates kept between passes; not part of the state that is saved.
+    /// Bytes of updates kept between passes, and of gradients that are copied to be looked at, as those of 16 bits are;
+    /// not part of the state that is saved.
     pub stored_bytes: usize,
     /// The state, by kind.
     pub state: SizeReport,
@@ -88,17 +89,18 @@ impl Plan {
             let reason = format!("{what} takes no leaf of these parameters");
             warnings.push(Warning { kind: WarningKind::EmptyGroup, place: "$".into(), reason });
         });
-        let stored = |leaf: &crate::tree::LeafSpec| leaf.len() * leaf.dtype().compute().size();
+        let stores = (0..shape.barriers).any(|pass| shape.cuts(pass));
+        let looks = (0..shape.barriers).any(|pass| shape.looks_at(pass) && !shape.has_stored(pass));
+        let kept = |i: usize, leaf: &LeafSpec| {
+            let copies = looks && grads(i) != leaf.dtype().compute();
+            leaf.len() * leaf.dtype().compute().size() * (usize::from(stores) + usize::from(copies))
+        };
         Plan {
             transformation: transformation.describe(),
             passes: (0..=shape.barriers).map(|i| bytes(shape.span(i))).collect(),
             elements: structure.elements(),
             between_passes: shape.materializes | shape.looks != 0,
-            stored_bytes: if (0..shape.barriers).any(|pass| shape.cuts(pass)) {
-                structure.leaves().iter().map(stored).sum()
-            } else {
-                0
-            },
+            stored_bytes: structure.leaves().iter().enumerate().map(|(i, leaf)| kept(i, leaf)).sum(),
             state: Schema::of(state, structure).size(),
             warnings,
         }

@@ -40,7 +40,7 @@ pub(crate) struct Walk<'a> {
     pub(super) isa: Isa,
 }
 
-/// What is done to a piece of a number: its sums have it too.
+/// What is done to one piece, of which the number is given too: its sums are found by it.
 pub(super) type EachPiece<'a> = dyn Fn(usize, &Piece, &mut Spare) + Sync + 'a;
 
 impl Walk<'_> {

@@ -4,14 +4,14 @@ use core::ops::Range;
 
 use super::context::is_among;
 use super::convert::load;
-use super::isa::{Isa, Job, current_isa};
+use super::isa::{Isa, current_isa};
 use super::objective::Ask;
 use super::remote::{Line, RemoteLeaf, RemoteTree};
 use super::rows::LeafRows;
 use super::table::{Table, TableLeaf};
 use crate::element::{DType, Real, with_dtype};
 use crate::memory::{Buffer, RawStrided};
-use crate::numeric::split::{Split, half, in_parts};
+use crate::numeric::split::{half, join};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, Structure};
 
@@ -27,7 +27,7 @@ pub struct WholeTree<'a> {
     pub(crate) params: &'a Table,
     /// The gradients that the step was given; none in a flush.
     pub(crate) grads: &'a [TableLeaf],
-    /// Whether these are the updates as they are now: else that are the gradients.
+    /// Whether `stored` has the updates as they are now; else `grads` are the updates.
     pub(crate) has_stored: bool,
     /// Copies of gradients that are not dense and of the compute type; made when first looked at.
     pub(crate) given: &'a mut Vec<Option<Buffer>>,
@@ -203,7 +203,7 @@ impl WholeTree<'_> {
         let copy = self.given[leaf].get_or_insert_with(|| Buffer::zeros(C::DTYPE, spec.len()));
         let copy = copy.get_mut::<C>().unwrap_or_default();
         match grads {
-            Some(grads) => in_parts(Read { leaf: grads, spec, start: 0, to: &mut *copy }),
+            Some(grads) => read_leaf(grads, spec, Some(&mut *copy)),
             None => copy.fill(C::zero()),
         }
         copy
@@ -296,43 +296,21 @@ pub(crate) fn read_here<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&
 fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, to: Option<&mut [C]>) {
     let Some(to) = to else { return };
     assert_eq!(to.len(), range.len(), "room for the elements of the leaf `{spec}`, no more and no less");
-    // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running; there are so many elements.
-    #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
-    unsafe {
-        read_stretch(leaf, spec, current_isa(), range.start, to)
-    }
+    read_in_parts(leaf, spec, range.start, to);
 }
 
-/// A leaf to be read, of any type and layout.
-struct Read<'a, C> {
-    leaf: &'a TableLeaf,
-    spec: &'a LeafSpec,
-    start: usize,
-    to: &'a mut [C],
-}
-
-/// Elements that are read together.
+/// Elements that one thread reads at a time.
 const READ: usize = 1 << 16;
 
-impl<C: Real> Split for Read<'_, C> {
-    fn split(self) -> Result<[Self; 2], Self> {
-        let Some(half) = half(self.to.len(), READ) else { return Err(self) };
-        let (to, later) = self.to.split_at_mut(half);
-        Ok([Read { to, ..self }, Read { start: self.start + half, to: later, ..self }])
-    }
-}
-
-impl<C: Real> Job for Read<'_, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        // SAFETY: the engine lends the leaf for the step, and no pass is running; it has so many elements.
+fn read_in_parts<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, start: usize, to: &mut [C]) {
+    let Some(half) = half(to.len(), READ) else {
+        // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running; who calls this has
+        // asked whether there are so many elements.
         #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
-        unsafe {
-            read_stretch(self.leaf, self.spec, current_isa(), self.start, self.to)
-        }
-    }
+        return unsafe { read_stretch(leaf, spec, current_isa(), start, to) };
+    };
+    let (to, later) = to.split_at_mut(half);
+    join(|| read_in_parts(leaf, spec, start, to), || read_in_parts(leaf, spec, start + half, later));
 }
 
 /// Copies a stretch of a leaf of any type and layout into the compute type and the state's order.

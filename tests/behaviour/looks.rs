@@ -80,6 +80,30 @@ fn updates_are_stored_only_for_what_comes_after_a_change() {
     assert_eq!((plan.stored_bytes, stored(plan)), (bytes, vec![bytes, 0, 0, 0]));
 }
 
+#[cfg(feature = "half")]
+#[test]
+fn gradients_of_sixteen_bits_are_copied_to_be_looked_at() {
+    use half::bf16;
+
+    let params = (vec![bf16::ONE; 300], vec![1.0_f32; 20]);
+    assert_eq!(rate().plan(&params).unwrap().stored_bytes, 4 * 300);
+    // By a change that changes nothing, the updates are stored, of all leaves.
+    let stored = chain((scale(1.0), rate()));
+    assert_eq!(stored.plan(&params).unwrap().stored_bytes, 4 * 320);
+    let grads = |step| {
+        let bf16s = (0..300).map(|i| bf16::from_f64(number(i, step))).collect::<Vec<_>>();
+        (bf16s, (0..20).map(|i| number(i, step) as f32).collect::<Vec<_>>())
+    };
+    let (mut looked, mut wrote) = (params.clone(), params.clone());
+    let (mut one, mut other) = (rate().init(&looked).unwrap(), stored.init(&wrote).unwrap());
+    for step in 1..4 {
+        rate().step(&mut looked, &grads(step), &mut one).unwrap();
+        stored.step(&mut wrote, &grads(step), &mut other).unwrap();
+        assert_eq!(looked, wrote);
+    }
+    assert_ne!(looked, params);
+}
+
 /// Divides each leaf by its largest element.
 #[derive(Clone, Debug)]
 struct ByLargest;

@@ -34,8 +34,8 @@ use crate::tree::LeafSpec;
 /// # Cost
 ///
 /// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter. One more pass, which
-/// only reads the updates; they are stored in memory for it where something before it in the chain has changed them.
-/// Reads no parameters.
+/// only reads the updates. They are stored in memory for it where something before it in the chain has changed them, and
+/// gradients are copied for it that are of 16 bits or do not lie as the parameters do. Reads no parameters.
 ///
 /// # Errors
 ///
@@ -114,6 +114,11 @@ pub struct ScaleByFactoredRmsState {
 
 state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v } knows { layouts } room { by_row, by_col });
 
+/// How far apart the neighbours along axis `a` are in means over the axis `gone`, which are in row-major order.
+fn step_without(shape: &[usize], gone: usize, a: usize) -> usize {
+    if a == gone { 0 } else { (a + 1..shape.len()).filter(|&b| b != gone).map(|b| shape[b]).product() }
+}
+
 /// How a factored leaf lies: its axes in memory order, outermost first. Of each how long it is, and how far apart the
 /// neighbours along it are in the row means and in the column means.
 #[derive(Clone, Debug, Hash, Default)]
@@ -124,11 +129,8 @@ struct Layout {
 impl Layout {
     fn new(leaf: &LeafSpec, [down, along]: [usize; 2]) -> Layout {
         let shape = leaf.shape();
-        let step_without = |gone: usize, a: usize| {
-            if a == gone { 0 } else { (a + 1..shape.len()).filter(|&b| b != gone).map(|b| shape[b]).product() }
-        };
         let axes = axes_by_stride(shape, leaf.strides()).into_iter();
-        Layout { axes: axes.map(|a| [shape[a], step_without(along, a), step_without(down, a)]).collect() }
+        Layout { axes: axes.map(|a| [shape[a], step_without(shape, along, a), step_without(shape, down, a)]).collect() }
     }
 
     /// Goes through so many elements, by neighbours along the innermost axis: how many, and where the means of their
@@ -296,29 +298,19 @@ impl LeafLooker for Means<'_> {
         };
         let (shape, strides) = (leaf.shape(), leaf.strides());
         let [n, m] = [shape[down], shape[along]];
+        let steps = |a: usize| [strides[a] as usize, step_without(shape, along, a), step_without(shape, down, a)];
         // Where matrix number `b` of the leaf begins, in the leaf and in both factors: the other axes, last fastest.
         for b in 0..u.len() / (n * m).max(1) {
-            let (mut rest, mut at, mut at_row, mut at_col) = (b, 0, 0, 0);
-            let [mut step_row, mut step_col] = [1, 1];
-            let [mut row_step, mut col_step] = [0, 0];
-            for a in (0..shape.len()).rev() {
-                if a == down {
-                    row_step = step_row;
-                } else if a == along {
-                    col_step = step_col;
-                } else {
-                    let place = rest % shape[a];
-                    rest /= shape[a];
-                    at += place * strides[a] as usize;
-                    at_row += place * step_row;
-                    at_col += place * step_col;
-                }
-                step_row *= if a == along { 1 } else { shape[a] };
-                step_col *= if a == down { 1 } else { shape[a] };
+            let (mut rest, mut at) = (b, [0; 3]);
+            for a in (0..shape.len()).rev().filter(|&a| a != down && a != along) {
+                let (place, steps) = (rest % shape[a], steps(a));
+                rest /= shape[a];
+                (0..3).for_each(|of| at[of] += place * steps[of]);
             }
-            let row = Factor { mean: &mut row[at_row..], by: &mut by_row[at_row..], step: row_step };
-            let col = Factor { mean: &mut col[at_col..], by: &mut by_col[at_col..], step: col_step };
-            let steps = [strides[down] as usize, strides[along] as usize];
+            let [at, at_row, at_col] = at;
+            let row = Factor { mean: &mut row[at_row..], by: &mut by_row[at_row..], step: steps(down)[1] };
+            let col = Factor { mean: &mut col[at_col..], by: &mut by_col[at_col..], step: steps(along)[2] };
+            let steps = [down, along].map(|a| strides[a] as usize);
             Factored { u: &u[at..], steps, size: [n, m], row, col, room }.update(keep, self.epsilon);
         }
     }
