@@ -1,13 +1,71 @@
-//! One step of each of the chains whose machine code `tests/vectorized.rs` reads.
+//! Some steps of each of the chains whose machine code `tests/vectorized.rs` reads, with every instruction set that this
+//! CPU has. The results must be the same to the last bit.
 
 use gradchain::prelude::*;
+use gradchain::{Isa, detected_isa, force_isa};
+#[cfg(feature = "half")]
+use half::{bf16, f16};
+
+/// Numbers of both signs and many sizes.
+fn number(i: usize, step: usize) -> f64 {
+    let x = ((i * 7919 + step * 104_729) % 2003) as f64 / 1001.0 - 1.0;
+    x * 10.0_f64.powi((i % 9) as i32 - 4)
+}
+
+/// Whole blocks of every instruction set, and what is left over.
+const LEN: usize = 1003;
+
+#[cfg(feature = "half")]
+type Leaves = (Vec<f32>, Vec<f64>, Vec<bf16>, Vec<f16>);
+#[cfg(feature = "half")]
+fn leaves(step: usize) -> Leaves {
+    let f64s = || (0..LEN).map(|i| number(i, step));
+    (
+        f64s().map(|x| x as f32).collect(),
+        f64s().collect(),
+        f64s().map(bf16::from_f64).collect(),
+        f64s().map(f16::from_f64).collect(),
+    )
+}
+#[cfg(feature = "half")]
+fn bits((a, b, c, d): &Leaves) -> Vec<u64> {
+    let (c, d) = (c.iter().map(|x| x.to_bits().into()), d.iter().map(|x| x.to_bits().into()));
+    a.iter().map(|x| x.to_bits().into()).chain(b.iter().map(|x| x.to_bits())).chain(c).chain(d).collect()
+}
+
+#[cfg(not(feature = "half"))]
+type Leaves = (Vec<f32>, Vec<f64>);
+#[cfg(not(feature = "half"))]
+fn leaves(step: usize) -> Leaves {
+    let f64s = || (0..LEN).map(|i| number(i, step));
+    (f64s().map(|x| x as f32).collect(), f64s().collect())
+}
+#[cfg(not(feature = "half"))]
+fn bits((a, b): &Leaves) -> Vec<u64> {
+    a.iter().map(|x| x.to_bits().into()).chain(b.iter().map(|x| x.to_bits())).collect()
+}
+
+/// The parameters after some steps with one instruction set, as bits.
+fn run<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, isa: Isa) -> gradchain::Result<Vec<u64>> {
+    force_isa(Some(isa));
+    let mut params = leaves(0);
+    let mut state = optimizer.init(&params)?;
+    for step in 1..4 {
+        optimizer.step(&mut params, &leaves(step), &mut state)?;
+    }
+    force_isa(None);
+    Ok(bits(&params))
+}
 
 fn step<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) -> gradchain::Result<()> {
-    let mut params = (vec![1.0_f32; 100], vec![1.0_f64; 100]);
-    let grads = (vec![0.5_f32; 100], vec![0.5_f64; 100]);
-    let mut state = optimizer.init(&params)?;
-    optimizer.step(&mut params, &grads, &mut state)?;
-    println!("{name}: {} and {}", params.0[0], params.1[0]);
+    let baseline = run(optimizer, Isa::Baseline)?;
+    assert!(baseline != bits(&leaves(0)), "{name}: nothing has moved");
+    let wider = [Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= detected_isa());
+    for isa in wider {
+        let differs = run(optimizer, isa)?.iter().zip(&baseline).position(|(here, there)| here != there);
+        assert!(differs.is_none(), "{name}: {isa:?} has other bits than the baseline at element {differs:?}");
+    }
+    println!("{name}: the same bits up to {:?}", detected_isa());
     Ok(())
 }
 

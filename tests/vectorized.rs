@@ -1,5 +1,5 @@
 //! The core loops are vectorised for every instruction set, down to the divisions: read off the machine code that a
-//! release build makes of one example.
+//! release build makes of one example. And run, they give the same bits on each of them.
 #![cfg(target_arch = "x86_64")]
 #![allow(missing_docs, reason = "a test program")]
 
@@ -8,11 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-static ASSEMBLY: LazyLock<String> = LazyLock::new(assembly);
+static BUILT: LazyLock<Built> = LazyLock::new(build);
+
+struct Built {
+    program: PathBuf,
+    assembly: String,
+}
 
 /// Builds the example with its machine code in text, and that of what is compiled in the library: as a package of its
 /// own, since with an example Cargo builds all that the tests need, optimized.
-fn assembly() -> String {
+fn build() -> Built {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let folder = std::path::absolute(target).expect("a folder").join("core_loops");
@@ -20,7 +25,8 @@ fn assembly() -> String {
     let manifest = format!(
         "[package]\nname = 'core_loops'\nedition = '2024'\n[workspace]\n[profile.release]\ndebug = false\n\
          [[bin]]\nname = 'core_loops'\npath = '{root}/examples/core_loops.rs'\n\
-         [dependencies]\ngradchain = {{ path = '{root}', features = ['half'] }}\n",
+         [features]\ndefault = ['half']\nhalf = []\n\
+         [dependencies]\ngradchain = {{ path = '{root}', features = ['half'] }}\nhalf = '2'\n",
         root = root.display()
     );
     std::fs::write(folder.join("Cargo.toml"), manifest).expect("a manifest is written");
@@ -49,7 +55,11 @@ fn assembly() -> String {
             .max_by_key(|file| file.metadata().and_then(|m| m.modified()).ok());
         std::fs::read_to_string(newest.expect("an assembly file").path()).expect("it is text")
     };
-    newest("gradchain-") + &newest("core_loops-")
+    let assembly = newest("gradchain-") + &newest("core_loops-");
+    Built {
+        program: folder.join("target/release/core_loops").with_extension(std::env::consts::EXE_EXTENSION),
+        assembly,
+    }
 }
 
 /// Symbols and their instructions.
@@ -126,8 +136,17 @@ const CHAINS: &[(&str, &[&str])] = &[
 ];
 
 #[test]
+fn all_instruction_sets_of_this_cpu_give_the_same_bits() {
+    let ran = Command::new(&BUILT.program).output().expect("the example runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let each = format!(": the same bits up to {:?}", gradchain::detected_isa());
+    assert!(said.lines().count() > CHAINS.len() && said.lines().all(|line| line.ends_with(&each)), "{said}");
+}
+
+#[test]
 fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
-    let functions = functions(&ASSEMBLY);
+    let functions = functions(&BUILT.assembly);
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((chain, operations), (real, letter)) in CHAINS.iter().flat_map(|c| [(c, ('f', 's')), (c, ('d', 'd'))]) {
             let loops = loops(&functions, isa, chain, "5Apply", format!("{real}Kj0_K"));
@@ -156,7 +175,7 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
 
 #[test]
 fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
-    let functions = functions(&ASSEMBLY);
+    let functions = functions(&BUILT.assembly);
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for (chain, operations) in CHAINS {
             let loops = loops(&functions, isa, chain, "11ApplyHalves", "Kj0_K".into());
@@ -192,7 +211,7 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
 
 #[test]
 fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
-    let functions = functions(&ASSEMBLY);
+    let functions = functions(&BUILT.assembly);
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for real in ['f', 'd'] {
             let loops = loops(&functions, isa, "8ZeroNans", "3Map", format!("{real}Kb1_Kj0_K"));
@@ -210,7 +229,7 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
 
 #[test]
 fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
-    let functions = functions(&ASSEMBLY);
+    let functions = functions(&BUILT.assembly);
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for (job, code, instructions) in CODES {
             let parts = [format!("3isa{}{isa}", isa.len()), "5coded".into(), (*job).into(), (*code).into()];
@@ -231,7 +250,7 @@ fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
 
 #[test]
 fn what_goes_by_rows_and_columns_does_so_a_register_at_a_time() {
-    let functions = functions(&ASSEMBLY);
+    let functions = functions(&BUILT.assembly);
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((file, job, instructions), (real, letter)) in
             AXES.iter().flat_map(|job| [(job, ('f', "s")), (job, ('d', "d"))])

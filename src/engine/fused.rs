@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::ahead::Ahead;
 use super::convert::{load, load_asking, store, store_asking};
 use super::in_piece::one_loop;
-use super::isa::{Isa, Job, dispatch};
+use super::isa::{Isa, Job, dispatch_chain};
 use super::kernel::{self, MOST_SLOTS, Slots};
 use super::sums::{Added, MOST_SUMS};
 use super::tile::TILE;
@@ -350,12 +350,12 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
     if raw.dtype() == C::DTYPE {
         // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
         let slot = unsafe { raw.slice_mut::<C>(start, n) };
-        dispatch(isa, OnSlot { job, u: tile.u, p: tile.p, slot });
+        dispatch_chain(isa, OnSlot { job, u: tile.u, p: tile.p, slot });
     } else {
         let slot = &mut tile.spare[..n];
         // SAFETY: as above.
         unsafe { load(isa, raw, start, slot) };
-        dispatch(isa, OnSlot { job, u: tile.u, p: tile.p, slot: &mut *slot });
+        dispatch_chain(isa, OnSlot { job, u: tile.u, p: tile.p, slot: &mut *slot });
         // SAFETY: as above.
         unsafe { store(isa, raw, start, slot) };
     }

@@ -15,7 +15,7 @@ use super::ahead::{Ahead, LINE, ask_for};
 use super::halves::{Format, InBlocks, with_format};
 #[cfg(feature = "half")]
 use super::isa::{Baseline, Set};
-use super::isa::{Isa, Job, dispatch};
+use super::isa::{Isa, Job, dispatch_chain};
 use super::sums::{Added, AddsUp, LANES, Lanes, MOST_SUMS, adding_up};
 use super::{Span, Stage};
 use crate::element::{Real, Term};
@@ -397,7 +397,7 @@ pub(crate) fn map<S: Stage, C: Real>(
         ($($from:literal $to:literal),*) => {$(
             // The constant stands alone, so that only the spans that a chain can have are compiled.
             if const { S::SHAPE.can_span($from, $to) } && (span == Span { from: $from, to: $to }) {
-                return dispatch(isa, Map::<S, C, false, $from, $to> { kernel, from, u, p, slots, first, ahead, carried });
+                return dispatch_chain(isa, Map::<S, C, false, $from, $to> { kernel, from, u, p, slots, first, ahead, carried });
             }
         )*};
     }
@@ -420,7 +420,7 @@ pub(crate) fn pass<S: Stage, C: Real, const DROPS: bool>(
     macro_rules! from_to {
         ($($from:literal $to:literal),*) => {$(
             if const { S::SHAPE.has_pass($to, DROPS) && S::SHAPE.span($to).from == $from } && number == $to {
-                return dispatch(isa, Map::<S, C, DROPS, $from, $to> { kernel, from, u, p, slots, first, ahead, carried });
+                return dispatch_chain(isa, Map::<S, C, DROPS, $from, $to> { kernel, from, u, p, slots, first, ahead, carried });
             }
         )*};
     }
@@ -454,7 +454,7 @@ pub(crate) fn apply_halves<S: Stage>(
 ) -> Added {
     macro_rules! from_to {
         ($from:literal, $to:literal) => {
-            dispatch(isa, ApplyHalves::<S, $from, $to> { kernel, format, g, p, slots })
+            dispatch_chain(isa, ApplyHalves::<S, $from, $to> { kernel, format, g, p, slots })
         };
     }
     last_pass!(S, from_to)
@@ -470,7 +470,7 @@ pub(crate) fn apply<S: Stage, C: Real>(
 ) -> Added {
     macro_rules! from_to {
         ($from:literal, $to:literal) => {
-            dispatch(isa, Apply::<S, C, $from, $to> { kernel, g, p, slots })
+            dispatch_chain(isa, Apply::<S, C, $from, $to> { kernel, g, p, slots })
         };
     }
     last_pass!(S, from_to)

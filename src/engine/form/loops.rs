@@ -1,7 +1,7 @@
 //! One function on each element of a tile and its state arrays, outside a fused chain.
 
 use super::super::fused::with_list;
-use super::super::isa::{Job, dispatch};
+use super::super::isa::{Job, dispatch_chain};
 use super::super::kernel::{MOST_SLOTS, Slots};
 use super::super::sums::LANES;
 use super::super::{SlotList, Term, Tile};
@@ -271,10 +271,10 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
         read.for_each(|(_, array)| list.push(array, leaf));
         ahead.iter_mut().for_each(|ahead| list.read(start, n, ahead));
         with_list(&list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, _| {
-            dispatch(isa, Each { f, from, to: &mut *to, p, slots, sums: &mut *sums });
+            dispatch_chain(isa, Each { f, from, to: &mut *to, p, slots, sums: &mut *sums });
         });
     } else {
-        dispatch(isa, Each { f, from, to, p, slots: Slots::default(), sums });
+        dispatch_chain(isa, Each { f, from, to, p, slots: Slots::default(), sums });
     }
     (tile.spare, tile.sums, tile.ahead) = (spare, all_sums, ahead);
 }

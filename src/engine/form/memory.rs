@@ -2,7 +2,7 @@
 
 use super::super::fused::with_list;
 use super::super::in_piece::{by_tile, one_loop};
-use super::super::isa::{Job, dispatch};
+use super::super::isa::{Job, dispatch_chain};
 use super::super::sums::MOST_SUMS;
 use super::super::{
     InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile, fused_tile,
@@ -274,7 +274,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
             tile.reads(&list);
             with_list(&list, tile.start, tile.u.len(), (isa, spare), tile.ahead.as_deref_mut(), &mut |slots, _| {
                 let stretch = Stretch { leaf, start: tile.start, u: &mut *tile.u, p: tile.p };
-                dispatch(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
+                dispatch_chain(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
             });
             tile.spare = spare;
         }

@@ -1,6 +1,6 @@
 //! Looking on.
 
-use super::super::isa::{Job, dispatch};
+use super::super::isa::{Job, dispatch_chain};
 use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile};
 use super::{Form, Part};
 use crate::element::Real;
@@ -158,7 +158,7 @@ impl<P: Onlooker> Form<P> for LooksOn {
             let (isa, all_sums) = (tile.isa, core::mem::take(&mut tile.sums));
             let sums = &mut all_sums[place.sum..][..part.sums()];
             let p = if part.reads_params() { tile.p } else { &[] };
-            dispatch(isa, Look { part, u: tile.input(), p, sums });
+            dispatch_chain(isa, Look { part, u: tile.input(), p, sums });
             tile.sums = all_sums;
         }
     }

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::super::super::fused::with_slots;
-use super::super::super::isa::{Job, dispatch};
+use super::super::super::isa::{Job, dispatch_chain};
 use super::super::super::{Place, Span, Stage, TILE, Tile, at_point, fused_tile, sum_tile};
 use super::super::Part;
 use super::super::loops::{Access, OnElement, each};
@@ -41,7 +41,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
             });
         }
         let (isa, u) = (tile.isa, tile.input());
-        let seen = dispatch(isa, Look::<P, C>(u, PhantomData));
+        let seen = dispatch_chain(isa, Look::<P, C>(u, PhantomData));
         tile.sums[place.sum] += seen;
         return;
     }
