@@ -80,5 +80,5 @@ pub(crate) use written::{Sink, add_rounded};
 // What the loops are made of, under the names that they have had here.
 pub use crate::element::Term;
 pub use crate::numeric::isa::{Isa, detected_isa, force_isa};
-pub(crate) use crate::numeric::isa::{Job, current_isa, dispatch, dispatch_chain};
+pub(crate) use crate::numeric::isa::{Job, current_isa, dispatch};
 use crate::numeric::{ahead, convert, isa};
