@@ -7,7 +7,8 @@ use super::ahead::Ahead;
 use super::convert::{load, load_asking, store, store_asking};
 use super::in_piece::one_loop;
 use super::isa::{Isa, Job, dispatch_chain};
-use super::kernel::{self, MOST_SLOTS, Slots};
+use super::kernel::{MOST_SLOTS, Slots};
+use super::passes;
 use super::sums::{Added, MOST_SUMS};
 use super::tile::TILE;
 use super::{PieceAt, Place, Span, Stage, Tile};
@@ -146,11 +147,7 @@ struct InPass<S: Stage, C: Real> {
 
 impl<S: Stage, C: Real> OnTile<C> for InPass<S, C> {
     fn run(&mut self, from: &[C], to: &mut [C], p: &[C], mut slots: Slots<'_, C>, ahead: &mut Ahead) -> Added {
-        let (pass, kernel) = ((self.isa, self.pass), &self.kernel);
-        match S::SHAPE.drops(self.pass) {
-            true => kernel::pass::<S, C, true>(pass, kernel, from, to, p, &mut slots, ahead),
-            false => kernel::pass::<S, C, false>(pass, kernel, from, to, p, &mut slots, ahead),
-        }
+        passes::pass::<S, C>((self.isa, self.pass), &self.kernel, (from, to, p), &mut slots, ahead)
     }
 }
 

@@ -6,7 +6,8 @@
 
 use super::ahead::Ahead;
 use super::fused::{self, SlotList, local_span, with_list};
-use super::kernel::{self, Slots};
+use super::kernel::Slots;
+use super::passes;
 use super::sums::{Added, Lanes};
 use super::tile::TILE;
 use super::{Place, Shape, Span, Stage, Tile};
@@ -172,7 +173,7 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
         let (from, to) = tile.io();
         let mut added = Added::default();
         let run = &mut |slots: (&mut Slots<'_, C>, usize), ahead: &mut Ahead| {
-            added = kernel::map::<S, C>((isa, span), kernel, from, to, p, slots, (ahead, lanes.as_mut()));
+            added = passes::map::<S, C>((isa, span), kernel, (from, to, p), (slots.0, slots.1, ahead, lanes.as_mut()));
         };
         match &mut self.arrays {
             Arrays::Direct(slots) => run((slots, first), ahead.as_deref_mut().unwrap_or(&mut Ahead::new())),

@@ -5,17 +5,23 @@
 //! of a struct are not: with the arrays as arguments the loops vectorise without run-time checks. They are flat loops
 //! over elements of whole slices, the form that vectorises most reliably; `apply`, which waits for memory most, runs
 //! such a loop over one short block after the other, and asks for the memory of a later block before each.
+//!
+//! # One of many
+//!
+//! There are loops for each number of arrays and of sums and for each span of passes, and a chain needs very few of
+//! them. Which is known where it is compiled, so functions are chosen by constants of function type. A condition would
+//! not do: the compiler goes through all that is called in a function, also where the condition is a constant and
+//! rules it out. That took it longer than what it then compiled.
 #![cfg_attr(feature = "half", allow(unsafe_code, reason = "instructions of the set that a loop is compiled for"))]
 
-#[cfg(feature = "half")]
 use core::marker::PhantomData;
 
 use super::ahead::{Ahead, LINE, ask_for};
 #[cfg(feature = "half")]
 use super::halves::{Format, InBlocks, with_format};
+use super::isa::Job;
 #[cfg(feature = "half")]
 use super::isa::{Baseline, Set};
-use super::isa::{Isa, Job, dispatch_chain};
 use super::sums::{Added, AddsUp, LANES, Lanes, MOST_SUMS, adding_up};
 use super::{Span, Stage};
 use crate::element::{Real, Term};
@@ -85,12 +91,29 @@ pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usiz
     pub(crate) slots: Slots<'a, C>,
 }
 
+/// The loops for so many state arrays.
+struct Arrays<const COUNT: usize>;
+
+/// The loops of a pass of a chain for as many arrays as it has, with so many sums.
+struct Loops<S, C, const FROM: usize, const TO: usize, const N: usize>(PhantomData<(S, C)>);
+
+type MapFn<S, C, const N: usize> =
+    fn(<S as Stage>::Kernel<C>, &[C], &mut [C], &[C], Slots<'_, C>, &mut Lanes<N>, &mut Ahead);
+type ApplyFn<S, C, const N: usize> = fn(<S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>, &mut Lanes<N>);
+#[cfg(feature = "half")]
+type HalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, &[u16], &mut [u16], Slots<'_, f32>, &mut Lanes<N>);
+
+/// How many arrays a loop has; of what does not fuse there are none to run.
+const fn arrays<S: Stage>() -> usize {
+    if S::SLOTS < MOST_SLOTS { S::SLOTS } else { MOST_SLOTS }
+}
+
 macro_rules! loops {
-    ($($tile:ident $map:ident $sum:ident $flat:ident $apply:ident $halves:ident ($($s:ident $i:tt),*);)*) => {$(
+    ($($n:literal ($($s:ident),*);)*) => {$(impl Arrays<$n> {
         #[cfg(feature = "half")]
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn $halves<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
+        fn halves<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<f32>, g: &[u16], p: &mut [u16], $($s: &mut [f32],)* lanes: &mut Lanes<N>,
         ) {
             let p = p.as_chunks_mut::<BLOCK>().0;
@@ -104,7 +127,7 @@ macro_rules! loops {
                 // SAFETY: `dispatch` has chosen the instruction set, here and below.
                 let (from, here) = unsafe { (H::widen_block::<I>(&g[b]), H::widen_block::<I>(&p[b])) };
                 let mut u = [0.0; BLOCK];
-                $map::<S, f32, false, FROM, TO, N>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
+                Self::map::<S, f32, false, FROM, TO, N>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
                 // SAFETY: as above.
                 unsafe { H::add_block::<I>(&here, u, &mut p[b]) };
             }
@@ -114,7 +137,7 @@ macro_rules! loops {
         /// the processor's own prefetcher stops. Updates are in the cache.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn $tile<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
+        fn tile<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes<N>, next: &mut Ahead,
         ) {
             let cut = u.len() / BLOCK * BLOCK;
@@ -134,14 +157,14 @@ macro_rules! loops {
                     $(ahead_of(&$s.0[b]);)*
                 }
                 next.ask(ASKED);
-                $map::<S, C, false, FROM, TO, N>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
+                Self::map::<S, C, false, FROM, TO, N>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
             }
-            $map::<S, C, true, FROM, TO, N>(kernel, from_end, u_end, p_end, $($s.1,)* lanes);
+            Self::map::<S, C, true, FROM, TO, N>(kernel, from_end, u_end, p_end, $($s.1,)* lanes);
         }
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn $map<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize, const N: usize>(
+        fn map<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
         ) {
             let (n, span) = (u.len(), Span { from: FROM, to: TO });
@@ -164,7 +187,7 @@ macro_rules! loops {
         /// of registers.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn $sum<S: Stage, C: Real, const DROPS: bool, const ADDS: bool, const FROM: usize, const TO: usize, const N: usize>(
+        fn sum<S: Stage, C: Real, const DROPS: bool, const ADDS: bool, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<C>,
             from: &[[C; LANES]],
             u: &mut [[C; LANES]],
@@ -190,7 +213,7 @@ macro_rules! loops {
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn $flat<S: Stage, C: Real, const FROM: usize, const TO: usize>(
+        fn flat<S: Stage, C: Real, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<C>, g: &[C; BLOCK], p: &mut [C; BLOCK], $($s: &mut [C; BLOCK],)*
         ) {
             let span = Span { from: FROM, to: TO };
@@ -204,7 +227,7 @@ macro_rules! loops {
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn $apply<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
+        fn apply<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
         ) {
             let cut = p.len() / BLOCK * BLOCK;
@@ -212,7 +235,7 @@ macro_rules! loops {
             $(let $s = $s.split_at_mut(cut);)*
             if const { S::SHAPE.adds_in(TO) } {
                 let (g, p) = (g.as_chunks().0, p.as_chunks_mut().0);
-                $sum::<S, C, false, true, FROM, TO, N>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes);
+                Self::sum::<S, C, false, true, FROM, TO, N>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes);
             } else {
                 let touches = Span { from: FROM, to: TO }.meets(S::SHAPE.stateful);
                 // What lies ahead of a piece as short as a row is not its own.
@@ -229,54 +252,100 @@ macro_rules! loops {
                             $(ahead_of(&$s.0[b]);)*
                         }
                     }
-                    $flat::<S, C, FROM, TO>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)*);
+                    Self::flat::<S, C, FROM, TO>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)*);
                 }
             }
             if !p_end.is_empty() {
                 let mut u = [C::zero(); BLOCK];
                 let u = &mut u[..p_end.len()];
-                $map::<S, C, true, FROM, TO, N>(kernel, g_end, u, p_end, $($s.1,)* lanes);
+                Self::map::<S, C, true, FROM, TO, N>(kernel, g_end, u, p_end, $($s.1,)* lanes);
                 p_end.iter_mut().zip(u).for_each(|(p, u)| *p = add_update(*p, *u));
             }
         }
-    )*};
+
+        /// As `map`, where something is added up or dropped: whole blocks of lanes, and what is left of one.
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "as above")]
+        fn sums<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>, next: &mut Ahead,
+        ) {
+            let (from, u, p) = (from.as_chunks(), u.as_chunks_mut(), p.as_chunks());
+            $(let $s = $s.as_chunks_mut();)*
+            // Not between the elements: then the sums would leave their registers.
+            next.ask_much();
+            Self::sum::<S, C, DROPS, false, FROM, TO, N>(kernel, from.0, u.0, p.0, $($s.0,)* lanes);
+            if !from.1.is_empty() {
+                let mut dropped = [C::zero(); LANES];
+                let u = if DROPS { &mut dropped[..from.1.len()] } else { u.1 };
+                Self::map::<S, C, true, FROM, TO, N>(kernel, from.1, u, p.1, $($s.1,)* lanes);
+            }
+        }
+
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "as above")]
+        fn tile_of<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>, next: &mut Ahead,
+        ) {
+            Self::tile::<S, C, FROM, TO, N>(kernel, from, u, p, $($s,)* lanes, next);
+        }
+
+        #[inline(always)]
+        fn apply_of<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<C>, g: &[C], p: &mut [C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>,
+        ) {
+            Self::apply::<S, C, FROM, TO, N>(kernel, g, p, $($s,)* lanes);
+        }
+
+        #[cfg(feature = "half")]
+        #[inline(always)]
+        fn halves_of<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<f32>, g: &[u16], p: &mut [u16], [$($s,)* ..]: Slots<'_, f32>, lanes: &mut Lanes<N>,
+        ) {
+            Self::halves::<S, I, H, FROM, TO, N>(kernel, g, p, $($s,)* lanes);
+        }
+    })*
+
+    impl<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize> Loops<S, C, FROM, TO, N> {
+        const MAP: MapFn<S, C, N> = match (arrays::<S>(), TO < S::SHAPE.barriers || S::SHAPE.adds_in(TO)) {
+            $(($n, false) => Arrays::<$n>::tile_of::<S, C, FROM, TO, N>,)*
+            $(($n, true) => Arrays::<$n>::sums::<S, C, false, FROM, TO, N>,)*
+            _ => unreachable!(),
+        };
+
+        /// Of a pass that drops updates.
+        const DROP: MapFn<S, C, N> = match (arrays::<S>(), TO < S::SHAPE.barriers || S::SHAPE.adds_in(TO)) {
+            $(($n, false) => Arrays::<$n>::tile_of::<S, C, FROM, TO, N>,)*
+            $(($n, true) => Arrays::<$n>::sums::<S, C, true, FROM, TO, N>,)*
+            _ => unreachable!(),
+        };
+
+        const APPLY: ApplyFn<S, C, N> = match arrays::<S>() {
+            $($n => Arrays::<$n>::apply_of::<S, C, FROM, TO, N>,)*
+            _ => unreachable!(),
+        };
+    }
+
+    #[cfg(feature = "half")]
+    impl<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>
+        Loops<S, (I, H), FROM, TO, N>
+    {
+        const HALVES: HalvesFn<S, N> = match arrays::<S>() {
+            $($n => Arrays::<$n>::halves_of::<S, I, H, FROM, TO, N>,)*
+            _ => unreachable!(),
+        };
+    }
+    };
 }
 loops! {
-    tile_0 map_0 sum_0 flat_0 apply_0 halves_0 ();
-    tile_1 map_1 sum_1 flat_1 apply_1 halves_1 (a 0);
-    tile_2 map_2 sum_2 flat_2 apply_2 halves_2 (a 0, b 1);
-    tile_3 map_3 sum_3 flat_3 apply_3 halves_3 (a 0, b 1, c 2);
-    tile_4 map_4 sum_4 flat_4 apply_4 halves_4 (a 0, b 1, c 2, d 3);
-    tile_5 map_5 sum_5 flat_5 apply_5 halves_5 (a 0, b 1, c 2, d 3, e 4);
-    tile_6 map_6 sum_6 flat_6 apply_6 halves_6 (a 0, b 1, c 2, d 3, e 4, f 5);
-    tile_7 map_7 sum_7 flat_7 apply_7 halves_7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
-    tile_8 map_8 sum_8 flat_8 apply_8 halves_8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
-}
-
-/// Calls the loops of `Map` for as many arrays as there are.
-macro_rules! map_by_arrays {
-    ($k:ident, $from:ident, $u:ident, $p:ident, $lanes:ident, $next:ident; $($n:pat => $tile:ident $map:ident $sum:ident ($($s:ident),*);)*) => {
-        match S::SLOTS {
-            $(
-                $n => {
-                    if const { TO < S::SHAPE.barriers || S::SHAPE.adds_in(TO) } {
-                        let ($from, $u, $p) = ($from.as_chunks(), $u.as_chunks_mut(), $p.as_chunks());
-                        $(let $s = $s.as_chunks_mut();)*
-                        // Not between the elements: then the sums would leave their registers.
-                        $next.ask_much();
-                        $sum::<S, C, DROPS, false, FROM, TO, N>($k, $from.0, $u.0, $p.0, $($s.0,)* $lanes);
-                        if !$from.1.is_empty() {
-                            let mut dropped = [C::zero(); LANES];
-                            let u = if DROPS { &mut dropped[..$from.1.len()] } else { $u.1 };
-                            $map::<S, C, true, FROM, TO, N>($k, $from.1, u, $p.1, $($s.1,)* $lanes);
-                        }
-                    } else {
-                        $tile::<S, C, FROM, TO, N>($k, $from, $u, $p, $($s,)* $lanes, $next)
-                    }
-                }
-            )*
-        }
-    };
+    0 ();
+    1 (a);
+    2 (a, b);
+    3 (a, b, c);
+    4 (a, b, c, d);
+    5 (a, b, c, d, e);
+    6 (a, b, c, d, e, f);
+    7 (a, b, c, d, e, f, g_);
+    8 (a, b, c, d, e, f, g_, h);
 }
 
 impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> Job
@@ -301,19 +370,8 @@ impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> A
         for (cut, slot) in slots.iter_mut().zip(self.slots).take(S::SLOTS) {
             *cut = &mut slot[self.first..self.first + from.len()];
         }
-        let [a, b, c, d, e, f, g, h] = slots;
-        map_by_arrays! {
-            k, from, u, p, lanes, next;
-            0 => tile_0 map_0 sum_0 ();
-            1 => tile_1 map_1 sum_1 (a);
-            2 => tile_2 map_2 sum_2 (a, b);
-            3 => tile_3 map_3 sum_3 (a, b, c);
-            4 => tile_4 map_4 sum_4 (a, b, c, d);
-            5 => tile_5 map_5 sum_5 (a, b, c, d, e);
-            6 => tile_6 map_6 sum_6 (a, b, c, d, e, f);
-            7 => tile_7 map_7 sum_7 (a, b, c, d, e, f, g);
-            _ => tile_8 map_8 sum_8 (a, b, c, d, e, f, g, h);
-        }
+        let run = const { if DROPS { Loops::<S, C, FROM, TO, N>::DROP } else { Loops::<S, C, FROM, TO, N>::MAP } };
+        run(k, from, u, p, slots, lanes, next);
     }
 }
 
@@ -328,19 +386,7 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S,
 impl<S: Stage, C: Real, const FROM: usize, const TO: usize> AddsUp for Apply<'_, S, C, FROM, TO> {
     #[inline(always)]
     fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
-        let (k, g, p) = (self.kernel, self.g, self.p);
-        let [a, b, c, d, e, f, g_, h] = self.slots;
-        match S::SLOTS {
-            0 => apply_0::<S, C, FROM, TO, N>(k, g, p, t),
-            1 => apply_1::<S, C, FROM, TO, N>(k, g, p, a, t),
-            2 => apply_2::<S, C, FROM, TO, N>(k, g, p, a, b, t),
-            3 => apply_3::<S, C, FROM, TO, N>(k, g, p, a, b, c, t),
-            4 => apply_4::<S, C, FROM, TO, N>(k, g, p, a, b, c, d, t),
-            5 => apply_5::<S, C, FROM, TO, N>(k, g, p, a, b, c, d, e, t),
-            6 => apply_6::<S, C, FROM, TO, N>(k, g, p, a, b, c, d, e, f, t),
-            7 => apply_7::<S, C, FROM, TO, N>(k, g, p, a, b, c, d, e, f, g_, t),
-            _ => apply_8::<S, C, FROM, TO, N>(k, g, p, a, b, c, d, e, f, g_, h, t),
-        }
+        Loops::<S, C, FROM, TO, N>::APPLY(self.kernel, self.g, self.p, self.slots, t);
     }
 }
 
@@ -366,112 +412,8 @@ impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for On<ApplyHa
     #[inline(always)]
     fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
         let On(job, _) = self;
-        let (k, g, p) = (job.kernel, job.g, job.p);
-        let [a, b, c, d, e, f, g_, h] = job.slots;
-        with_format!(job.format, H => match S::SLOTS {
-            0 => halves_0::<S, I, H, FROM, TO, N>(k, g, p, t),
-            1 => halves_1::<S, I, H, FROM, TO, N>(k, g, p, a, t),
-            2 => halves_2::<S, I, H, FROM, TO, N>(k, g, p, a, b, t),
-            3 => halves_3::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, t),
-            4 => halves_4::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, d, t),
-            5 => halves_5::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, d, e, t),
-            6 => halves_6::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, d, e, f, t),
-            7 => halves_7::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, d, e, f, g_, t),
-            _ => halves_8::<S, I, H, FROM, TO, N>(k, g, p, a, b, c, d, e, f, g_, h, t),
+        with_format!(job.format, H => {
+            Loops::<S, (I, H), FROM, TO, N>::HALVES(job.kernel, job.g, job.p, job.slots, t);
         });
     }
-}
-
-/// Transforms a tile of updates as the chain does in a pass, from one place to another: the first loop of a pass reads
-/// the gradients where they are.
-pub(crate) fn map<S: Stage, C: Real>(
-    (isa, span): (Isa, Span),
-    kernel: &S::Kernel<C>,
-    from: &[C],
-    u: &mut [C],
-    p: &[C],
-    (slots, first): (&mut Slots<'_, C>, usize),
-    (ahead, carried): (&mut Ahead, Option<&mut Lanes>),
-) -> Added {
-    macro_rules! from_to {
-        ($($from:literal $to:literal),*) => {$(
-            // The constant stands alone, so that only the spans that a chain can have are compiled.
-            if const { S::SHAPE.can_span($from, $to) } && (span == Span { from: $from, to: $to }) {
-                return dispatch_chain(isa, Map::<S, C, false, $from, $to> { kernel, from, u, p, slots, first, ahead, carried });
-            }
-        )*};
-    }
-    from_to!(0 0, 0 1, 1 1, 0 2, 1 2, 2 2);
-    unreachable!("a pass spans what its shape can")
-}
-
-/// Does a pass of a whole chain on a tile, after so many barriers. Which passes it has, where they begin and which of
-/// them drop the updates is known where this is compiled: only their loops are.
-pub(crate) fn pass<S: Stage, C: Real, const DROPS: bool>(
-    (isa, number): (Isa, usize),
-    kernel: &S::Kernel<C>,
-    from: &[C],
-    u: &mut [C],
-    p: &[C],
-    slots: &mut Slots<'_, C>,
-    ahead: &mut Ahead,
-) -> Added {
-    let (first, carried) = (0, None);
-    macro_rules! from_to {
-        ($($from:literal $to:literal),*) => {$(
-            if const { S::SHAPE.has_pass($to, DROPS) && S::SHAPE.span($to).from == $from } && number == $to {
-                return dispatch_chain(isa, Map::<S, C, DROPS, $from, $to> { kernel, from, u, p, slots, first, ahead, carried });
-            }
-        )*};
-    }
-    from_to!(0 0, 0 1, 1 1, 0 2, 1 2, 2 2);
-    unreachable!("a chain has the passes of its shape")
-}
-
-/// Runs the loop of a chain's last pass. As above, one number, so that one loop is compiled.
-macro_rules! last_pass {
-    ($S:ident, $from_to:ident) => {
-        match const { $S::SHAPE.barriers * 3 + $S::SHAPE.span($S::SHAPE.barriers).from } {
-            0 => $from_to!(0, 0),
-            3 => $from_to!(0, 1),
-            4 => $from_to!(1, 1),
-            6 => $from_to!(0, 2),
-            7 => $from_to!(1, 2),
-            _ => $from_to!(2, 2),
-        }
-    };
-}
-
-/// As [`apply`], on a leaf of 16 bits whose length is a multiple of [`BLOCK`].
-#[cfg(feature = "half")]
-pub(crate) fn apply_halves<S: Stage>(
-    isa: Isa,
-    kernel: S::Kernel<f32>,
-    format: Format,
-    g: &[u16],
-    p: &mut [u16],
-    slots: Slots<'_, f32>,
-) -> Added {
-    macro_rules! from_to {
-        ($from:literal, $to:literal) => {
-            dispatch_chain(isa, ApplyHalves::<S, $from, $to> { kernel, format, g, p, slots })
-        };
-    }
-    last_pass!(S, from_to)
-}
-
-/// Does the chain's last pass on a piece, from gradients (or stored updates) to parameters.
-pub(crate) fn apply<S: Stage, C: Real>(
-    isa: Isa,
-    kernel: S::Kernel<C>,
-    g: &[C],
-    p: &mut [C],
-    slots: Slots<'_, C>,
-) -> Added {
-    macro_rules! from_to {
-        ($from:literal, $to:literal) => {
-            dispatch_chain(isa, Apply::<S, C, $from, $to> { kernel, g, p, slots })
-        };
-    }
-    last_pass!(S, from_to)
 }

@@ -24,6 +24,7 @@ mod nested;
 mod objective;
 mod outline;
 mod pass;
+mod passes;
 mod pieces;
 mod plan;
 pub(crate) mod ranks;

@@ -4,7 +4,7 @@
 use core::ops::Range;
 
 use super::in_piece::by_tile;
-use super::kernel;
+use super::passes;
 use super::pieces::Piece;
 use super::sums::Added;
 use super::table::TableLeaf;
@@ -116,7 +116,7 @@ impl<T: Stage> Pass<'_, T> {
             let (held, place, room) =
                 ((self.state, self.run), (piece.start, len, beside), (self.walk.isa, spare, sums));
             fused::on_piece::<T, f32>(t, held, leaf, place, room, self.walk.span.to, |kernel, part, slots, _| {
-                kernel::apply_halves::<T>(self.walk.isa, kernel, format, &g[part.clone()], &mut p[part], slots)
+                passes::apply_halves::<T>(self.walk.isa, kernel, format, &g[part.clone()], &mut p[part], slots)
             })
         };
         if done { len } else { 0 }
@@ -148,11 +148,11 @@ impl<T: Stage> Pass<'_, T> {
                 fused::on_piece::<T, C>(t, held, leaf, place, room, pass, |kernel, part, mut slots, ahead| {
                     let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
                     if adds {
-                        return kernel::apply::<T, C>(isa, kernel, g, p.data.slice_mut(start, len), slots);
+                        return passes::apply::<T, C>(isa, kernel, g, p.data.slice_mut(start, len), slots);
                     }
                     if const { T::FUSES_ALWAYS } {
                         let p = p.data.slice(start, len);
-                        return kernel::pass::<T, C, true>((isa, pass), &kernel, g, &mut [], p, &mut slots, ahead);
+                        return passes::pass::<T, C>((isa, pass), &kernel, (g, &mut [], p), &mut slots, ahead);
                     }
                     Added::default()
                 })

@@ -178,11 +178,6 @@ impl Shape {
         pass < self.barriers && !self.cuts(pass)
     }
 
-    /// Whether there is such a pass.
-    pub(crate) const fn has_pass(self, pass: usize, drops: bool) -> bool {
-        pass <= self.barriers && self.drops(pass) == drops
-    }
-
     /// Whether a pass starts from what the engine has stored.
     pub const fn starts_from_stored(self, span: Span) -> bool {
         span.from > 0 && self.stores(span.from - 1)

@@ -1,5 +1,7 @@
 //! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
 
+use core::marker::PhantomData;
+
 use super::Stage;
 use super::context::is_among;
 use super::pieces::Pieces;
@@ -77,20 +79,29 @@ pub(crate) trait AddsUp {
     fn run_with<const N: usize>(self, lanes: &mut Lanes<N>);
 }
 
+/// The ways to run a job, of which a constant chooses one; see "One of many" in [`kernel`](super::kernel).
+struct Adding<S, J, const TO: usize>(PhantomData<(S, J)>);
+
+impl<S: Stage, J: AddsUp, const TO: usize> Adding<S, J, TO> {
+    const RUN: fn(J, Option<&mut Lanes>) -> Added = match if S::SHAPE.adds_in(TO) { S::SHAPE.sums } else { 0 } {
+        0 => without_lanes::<J>,
+        1 => in_lanes::<S, J, 1>,
+        2 => in_lanes::<S, J, 2>,
+        3 | 4 => in_lanes::<S, J, 4>,
+        _ => in_lanes::<S, J, MOST_SUMS>,
+    };
+}
+
 /// Runs a job with as many lanes as a pass has sums, and gives back what it added up, unless that is carried on.
 #[inline(always)]
 pub(crate) fn adding_up<S: Stage, J: AddsUp, const TO: usize>(job: J, carried: Option<&mut Lanes>) -> Added {
-    // One number, so that one loop is compiled.
-    match const { if S::SHAPE.adds_in(TO) { S::SHAPE.sums } else { 0 } } {
-        0 => {
-            job.run_with::<0>(&mut Lanes::new());
-            Added::default()
-        }
-        1 => in_lanes::<S, J, 1>(job, carried),
-        2 => in_lanes::<S, J, 2>(job, carried),
-        3 | 4 => in_lanes::<S, J, 4>(job, carried),
-        _ => in_lanes::<S, J, MOST_SUMS>(job, carried),
-    }
+    Adding::<S, J, TO>::RUN(job, carried)
+}
+
+#[inline(always)]
+fn without_lanes<J: AddsUp>(job: J, _: Option<&mut Lanes>) -> Added {
+    job.run_with::<0>(&mut Lanes::new());
+    Added::default()
 }
 
 #[inline(always)]

@@ -1,0 +1,158 @@
+//! Which loop a pass of a chain is: chosen by constants, so that the others are not compiled; see "One of many" in
+//! [`kernel`](super::kernel).
+
+use core::marker::PhantomData;
+
+use super::ahead::Ahead;
+#[cfg(feature = "half")]
+use super::halves::Format;
+use super::isa::{Isa, dispatch_chain};
+#[cfg(feature = "half")]
+use super::kernel::ApplyHalves;
+use super::kernel::{Apply, MOST_BARRIERS, Map, Slots};
+use super::sums::{Added, Lanes};
+use super::{Span, Stage};
+use crate::element::Real;
+
+/// Where the updates are and where they go, and the parameters.
+type FromTo<'a, C> = (&'a [C], &'a mut [C], &'a [C]);
+/// State arrays and the first element in them, what is read later, and sums to go on with.
+type Beside<'a, 's, C> = (&'a mut Slots<'s, C>, usize, &'a mut Ahead, Option<&'a mut Lanes>);
+type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, FromTo<'_, C>, Beside<'_, '_, C>) -> Added;
+
+fn map_in<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize>(
+    isa: Isa,
+    kernel: &S::Kernel<C>,
+    (from, u, p): FromTo<'_, C>,
+    (slots, first, ahead, carried): Beside<'_, '_, C>,
+) -> Added {
+    dispatch_chain(isa, Map::<S, C, DROPS, FROM, TO> { kernel, from, u, p, slots, first, ahead, carried })
+}
+
+/// The passes of a chain, and the last one.
+struct Passes<S, C>(PhantomData<(S, C)>);
+
+/// One for each barrier interval, by where they begin and end.
+type BySpan<F> = [[Option<F>; MOST_BARRIERS + 1]; MOST_BARRIERS + 1];
+
+macro_rules! passes {
+    ($($from:literal $to:literal),*) => {
+        impl<S: Stage, C: Real> Passes<S, C> {
+            /// Those that a chain can have that this is part of.
+            const SPANS: BySpan<PassFn<S, C>> = {
+                let mut spans: BySpan<PassFn<S, C>> = [[None; _]; _];
+                $(if S::SHAPE.can_span($from, $to) {
+                    spans[$from][$to] = Some(map_in::<S, C, false, $from, $to>);
+                })*
+                spans
+            };
+
+            /// Those of the chain itself, by where they end. Which it has, where they begin and which of them drop the
+            /// updates is known.
+            const OWN: [Option<PassFn<S, C>>; MOST_BARRIERS + 1] = {
+                let mut own: [Option<PassFn<S, C>>; _] = [None; _];
+                $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from {
+                    own[$to] = Some(if S::SHAPE.drops($to) {
+                        map_in::<S, C, true, $from, $to>
+                    } else {
+                        map_in::<S, C, false, $from, $to>
+                    });
+                })*
+                own
+            };
+
+            const LAST: LastFn<S, C> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
+                $(($from, $to) => apply_in::<S, C, $from, $to>,)*
+                _ => unreachable!(),
+            };
+        }
+
+        #[cfg(feature = "half")]
+        impl<S: Stage> Passes<S, Format> {
+            const LAST_HALVES: LastOfHalvesFn<S> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
+                $(($from, $to) => apply_halves_in::<S, $from, $to>,)*
+                _ => unreachable!(),
+            };
+        }
+    };
+}
+passes!(0 0, 0 1, 1 1, 0 2, 1 2, 2 2);
+
+/// How many barriers a loop goes over; what has more does not fuse.
+const fn barriers<S: Stage>() -> usize {
+    if S::SHAPE.barriers < MOST_BARRIERS { S::SHAPE.barriers } else { MOST_BARRIERS }
+}
+
+/// Transforms a tile of updates as the chain does in a pass, from one place to another: the first loop of a pass reads
+/// the gradients where they are.
+pub(crate) fn map<S: Stage, C: Real>(
+    (isa, span): (Isa, Span),
+    kernel: &S::Kernel<C>,
+    from_to: FromTo<'_, C>,
+    beside: Beside<'_, '_, C>,
+) -> Added {
+    let Some(pass) = Passes::<S, C>::SPANS[span.from][span.to] else { unreachable!("a pass spans what its shape can") };
+    pass(isa, kernel, from_to, beside)
+}
+
+/// Does a pass of a whole chain on a tile, after so many barriers.
+pub(crate) fn pass<S: Stage, C: Real>(
+    (isa, number): (Isa, usize),
+    kernel: &S::Kernel<C>,
+    from_to: FromTo<'_, C>,
+    slots: &mut Slots<'_, C>,
+    ahead: &mut Ahead,
+) -> Added {
+    let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("a chain has the passes of its shape") };
+    pass(isa, kernel, from_to, (slots, 0, ahead, None))
+}
+
+type LastFn<S, C> = fn(Isa, <S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>) -> Added;
+#[cfg(feature = "half")]
+type LastOfHalvesFn<S> = fn(Isa, <S as Stage>::Kernel<f32>, Format, &[u16], &mut [u16], Slots<'_, f32>) -> Added;
+
+fn apply_in<S: Stage, C: Real, const FROM: usize, const TO: usize>(
+    isa: Isa,
+    kernel: S::Kernel<C>,
+    g: &[C],
+    p: &mut [C],
+    slots: Slots<'_, C>,
+) -> Added {
+    dispatch_chain(isa, Apply::<S, C, FROM, TO> { kernel, g, p, slots })
+}
+
+#[cfg(feature = "half")]
+fn apply_halves_in<S: Stage, const FROM: usize, const TO: usize>(
+    isa: Isa,
+    kernel: S::Kernel<f32>,
+    format: Format,
+    g: &[u16],
+    p: &mut [u16],
+    slots: Slots<'_, f32>,
+) -> Added {
+    dispatch_chain(isa, ApplyHalves::<S, FROM, TO> { kernel, format, g, p, slots })
+}
+
+/// As [`apply`], on a leaf of 16 bits whose length is a multiple of [`BLOCK`].
+#[cfg(feature = "half")]
+pub(crate) fn apply_halves<S: Stage>(
+    isa: Isa,
+    kernel: S::Kernel<f32>,
+    format: Format,
+    g: &[u16],
+    p: &mut [u16],
+    slots: Slots<'_, f32>,
+) -> Added {
+    Passes::<S, Format>::LAST_HALVES(isa, kernel, format, g, p, slots)
+}
+
+/// Does the chain's last pass on a piece, from gradients (or stored updates) to parameters.
+pub(crate) fn apply<S: Stage, C: Real>(
+    isa: Isa,
+    kernel: S::Kernel<C>,
+    g: &[C],
+    p: &mut [C],
+    slots: Slots<'_, C>,
+) -> Added {
+    Passes::<S, C>::LAST(isa, kernel, g, p, slots)
+}
