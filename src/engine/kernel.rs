@@ -9,9 +9,9 @@
 //! # One of many
 //!
 //! There are loops for each number of arrays and of sums and for each span of passes, and a chain needs very few of
-//! them. Which is known where it is compiled, so functions are chosen by constants of function type. A condition would
+//! them. Which ones is known when it is compiled, so they are chosen by constants of function type. A condition would
 //! not do: the compiler goes through all that is called in a function, also where the condition is a constant and
-//! rules it out. That took it longer than what it then compiled.
+//! rules it out. That was a third of the time that the crate took to compile.
 #![cfg_attr(feature = "half", allow(unsafe_code, reason = "instructions of the set that a loop is compiled for"))]
 
 use core::marker::PhantomData;
@@ -281,6 +281,7 @@ macro_rules! loops {
             }
         }
 
+        /// As `tile`, with the arrays in one, as the two below: functions of one type for any number of arrays.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn tile_of<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
@@ -306,6 +307,7 @@ macro_rules! loops {
     })*
 
     impl<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize> Loops<S, C, FROM, TO, N> {
+        /// Of a pass that gives out updates.
         const MAP: MapFn<S, C, N> = match (arrays::<S>(), TO < S::SHAPE.barriers || S::SHAPE.adds_in(TO)) {
             $(($n, false) => Arrays::<$n>::tile_of::<S, C, FROM, TO, N>,)*
             $(($n, true) => Arrays::<$n>::sums::<S, C, false, FROM, TO, N>,)*
@@ -319,6 +321,7 @@ macro_rules! loops {
             _ => unreachable!(),
         };
 
+        /// Of the pass that ends with parameters.
         const APPLY: ApplyFn<S, C, N> = match arrays::<S>() {
             $($n => Arrays::<$n>::apply_of::<S, C, FROM, TO, N>,)*
             _ => unreachable!(),

@@ -62,6 +62,7 @@ macro_rules! passes {
                 own
             };
 
+            /// The one that ends with parameters.
             const LAST: LastFn<S, C> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
                 $(($from, $to) => apply_in::<S, C, $from, $to>,)*
                 _ => unreachable!(),

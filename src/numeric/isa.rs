@@ -42,8 +42,7 @@ pub fn detected_isa() -> Isa {
 /// Makes all steps of this process use one instruction set, or with `None` the detected one again. For tests and
 /// benchmarks; the results do not depend on it.
 ///
-/// Asking for more than the CPU has gives what it has; asking for less than the program is compiled for
-/// (`-C target-cpu=native`, say) gives that: loops for less are not in it.
+/// Asking for more than the CPU has gives what it has.
 pub fn force_isa(isa: Option<Isa>) {
     FORCED.store(isa.map_or(0, |isa| isa as u8 + 1), Ordering::Relaxed);
 }
@@ -98,44 +97,22 @@ impl Set for Avx512 {
     const ISA: Isa = Isa::Avx512;
 }
 
-/// What the whole program is compiled for, as by `-C target-cpu=native`: loops for less could not run.
-const EVERYWHERE: Isa = if cfg!(all(
-    target_feature = "avx512f",
-    target_feature = "avx512bw",
-    target_feature = "avx512dq",
-    target_feature = "avx512vl",
-    target_feature = "f16c"
-)) {
-    Isa::Avx512
-} else if cfg!(all(target_feature = "avx2", target_feature = "f16c")) {
-    Isa::Avx2
-} else {
-    Isa::Baseline
-};
-
-/// Runs a loop with an instruction set, or with a wider one that the whole program is compiled for.
 #[inline]
 pub(crate) fn dispatch<J: Job>(isa: Isa, job: J) -> J::Output {
-    // What a constant condition rules out is not compiled.
     match isa {
         // SAFETY: `current_isa` gives this value only where the CPU was found to have these features.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { avx512(job) },
-        // SAFETY: nobody may run a program on a CPU that lacks what it is compiled for.
-        #[cfg(target_arch = "x86_64")]
-        _ if const { matches!(EVERYWHERE, Isa::Avx512) } => unsafe { avx512(job) },
-        // SAFETY: as the first.
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { avx2(job) },
-        // SAFETY: as the second.
-        #[cfg(target_arch = "x86_64")]
-        _ if const { matches!(EVERYWHERE, Isa::Avx2) } => unsafe { avx2(job) },
         _ => baseline(job),
     }
 }
 
 /// Whether the loops of chains are compiled for one instruction set only, the baseline: in the tests of this crate, for
 /// which `.cargo/config.toml` asks. There are thousands of them, and not optimized they are much the same for all sets.
+/// Other loops, some of which are written differently for each set, are there for all.
 const ONE_SET: bool = cfg!(debug_assertions) && option_env!("GRADCHAIN_ONE_INSTRUCTION_SET").is_some();
 
 /// The same for a loop of a chain, which is compiled for each chain and type of numbers.
