@@ -1,5 +1,5 @@
-//! Some steps of each of the chains whose machine code `tests/vectorized.rs` reads, with every instruction set that this
-//! CPU has. The results must be the same to the last bit.
+//! Some steps of each of the chains whose machine code `tests/vectorized.rs` reads, with every instruction set that
+//! this CPU has. The results must be the same to the last bit.
 
 use gradchain::prelude::*;
 use gradchain::{Isa, detected_isa, force_isa};

@@ -10,7 +10,7 @@ use super::isa::{Isa, Job, dispatch_chain};
 use super::kernel::{MOST_SLOTS, Slots};
 use super::passes;
 use super::sums::{Added, MOST_SUMS};
-use super::tile::TILE;
+use super::tile::{Room, TILE};
 use super::{PieceAt, Place, Span, Stage, Tile};
 #[cfg(feature = "half")]
 use crate::element::CODED_BLOCK;
@@ -197,7 +197,7 @@ pub(crate) fn with_list<C: Real>(
 }
 
 /// Does a pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the state
-/// arrays: all of it where these have the compute type, else a tile, whose state is brought into `spare` and back; a
+/// arrays: all of it where these have the compute type, else a tile, whose state is brought into `room` and back; a
 /// tile too where something is added up, which is added up by tile. `beside` is what else the loop reads, and where in
 /// it the stretch begins.
 ///
@@ -211,7 +211,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     (state, run): (&S::State, &S::Run),
     leaf: usize,
     (start, len, beside): (usize, usize, [(RawSlice, usize); 2]),
-    (isa, spare, sums): (Isa, &mut [C], &mut [f64]),
+    (isa, room, sums): (Isa, &mut Room<C>, &mut [f64]),
     pass: usize,
     mut run_loop: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>, &mut Ahead) -> Added,
 ) -> bool {
@@ -231,6 +231,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
             list.read(start, n, ahead);
             beside.iter().for_each(|(memory, first)| ahead.reads(memory.addresses(first + done, n)));
         }
+        let spare = if native { &mut [] } else { room.all() };
         with_list(&list, start, n, (isa, spare), Some(&mut *ahead), &mut |slots, ahead| {
             let added = run_loop(kernel, range.clone(), slots, ahead);
             if const { S::SHAPE.sums > 0 } {

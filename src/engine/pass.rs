@@ -8,7 +8,7 @@ use super::passes;
 use super::pieces::Piece;
 use super::sums::Added;
 use super::table::TableLeaf;
-use super::tile::{Spare, TILE};
+use super::tile::{Room, Spare, TILE};
 use super::walk::Walk;
 use super::{InPiece, PieceAt, Place, Stage, Then, Tile, fused};
 #[cfg(feature = "half")]
@@ -92,7 +92,7 @@ impl<T: Stage> Pass<'_, T> {
 
     /// Does the blocks of a piece of 16 bits, where it can: how many elements these are.
     #[cfg(feature = "half")]
-    fn halves(&self, piece: &Piece, sums: &mut [f64], spare: &mut [f32]) -> usize {
+    fn halves(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<f32>) -> usize {
         if const { !T::FUSES } || !self.walk.writes_params() {
             return 0;
         }
@@ -123,11 +123,11 @@ impl<T: Stage> Pass<'_, T> {
     }
 
     #[cfg(not(feature = "half"))]
-    fn halves(&self, _: &Piece, _: &mut [f64], _: &mut [f32]) -> usize {
+    fn halves(&self, _: &Piece, _: &mut [f64], _: &mut Room<f32>) -> usize {
         0
     }
 
-    fn piece_in<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut [C]) {
+    fn piece_in<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
         let (t, leaf) = (self.transformation, piece.leaf);
         let p = &self.walk.params[leaf];
         let direct = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == C::DTYPE;
@@ -164,12 +164,12 @@ impl<T: Stage> Pass<'_, T> {
         // The constant stands alone, so that of a chain that is one loop only the passes that it has are compiled.
         if const { T::FUSES_ALWAYS } {
             let chain = &mut Chain { transformation: t, state: self.state, run: self.run, pass };
-            return self.walk.tiles(piece, source.as_ref(), chain, (sums, spare), false);
+            return self.walk.tiles(piece, source.as_ref(), chain, (sums, spare.all()), false);
         }
         let (place, span) = (Place::default(), self.walk.span);
         let at = PieceAt { place, span, leaf, start: piece.start, len: piece.len };
         let then: &mut Then<'_, C> = &mut |part| {
-            self.walk.parts(piece, source.as_ref(), part, (&mut *sums, &mut *spare), lies);
+            self.walk.parts(piece, source.as_ref(), part, (&mut *sums, spare.all()), lies);
         };
         // What is one tile has nothing to look up for others.
         match piece.len > TILE {

@@ -12,14 +12,24 @@ use crate::element::{InRecord, Real, Term};
 pub(crate) const TILE: usize = 1024;
 
 /// Room for a tile's updates, parameters and state in the compute type, where they are not lying so already.
+#[derive(Default)]
 pub(crate) struct Spare {
-    pub(crate) single: [f32; TILE * (MOST_SLOTS + 3)],
-    pub(crate) double: [f64; TILE * (MOST_SLOTS + 3)],
+    pub(crate) single: Room<f32>,
+    pub(crate) double: Room<f64>,
 }
 
-impl Default for Spare {
-    fn default() -> Spare {
-        Spare { single: [0.0; _], double: [0.0; _] }
+/// Made when it is first asked for: clearing it takes as long as the loop of a piece may take.
+pub(crate) struct Room<C>(Option<[C; TILE * (MOST_SLOTS + 3)]>);
+
+impl<C> Default for Room<C> {
+    fn default() -> Self {
+        Room(None)
+    }
+}
+
+impl<C: Real> Room<C> {
+    pub(crate) fn all(&mut self) -> &mut [C] {
+        self.0.get_or_insert_with(|| [C::zero(); _])
     }
 }
 

@@ -67,8 +67,9 @@ pub enum Whole {}
 ///
 /// # Cost
 ///
-/// One more pass: the updates are stored in memory for it, once. What only [`LOOKS`](WholeTreeTransformation::LOOKS) reads
-/// them where they are; gradients that are not dense, or not of the compute type (those of 16 bits), are copied for it.
+/// One more pass: the updates are stored in memory for it, once. What only
+/// [`LOOKS`](WholeTreeTransformation::LOOKS) reads them where they are; gradients that are not dense, or not of the
+/// compute type (those of 16 bits), are copied for it.
 pub trait WholeTreeTransformation: Part<Form = Whole> {
     /// What is remembered between steps.
     type State: State;

@@ -34,8 +34,8 @@ use crate::tree::LeafSpec;
 /// # Cost
 ///
 /// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter. One more pass, which
-/// only reads the updates. They are stored in memory for it where something before it in the chain has changed them, and
-/// gradients are copied for it that are of 16 bits or do not lie as the parameters do. Reads no parameters.
+/// only reads the updates. They are stored in memory for it where something before it in the chain has changed them,
+/// and gradients are copied for it that are of 16 bits or do not lie as the parameters do. Reads no parameters.
 ///
 /// # Errors
 ///
