@@ -3,7 +3,6 @@
 
 use gradchain::prelude::*;
 use gradchain::{Isa, detected_isa, force_isa};
-#[cfg(feature = "half")]
 use half::{bf16, f16};
 
 /// Numbers of both signs and many sizes.
@@ -15,9 +14,8 @@ fn number(i: usize, step: usize) -> f64 {
 /// Whole blocks of every instruction set, and what is left over.
 const LEN: usize = 1003;
 
-#[cfg(feature = "half")]
 type Leaves = (Vec<f32>, Vec<f64>, Vec<bf16>, Vec<f16>);
-#[cfg(feature = "half")]
+
 fn leaves(step: usize) -> Leaves {
     let f64s = || (0..LEN).map(|i| number(i, step));
     (
@@ -27,22 +25,10 @@ fn leaves(step: usize) -> Leaves {
         f64s().map(f16::from_f64).collect(),
     )
 }
-#[cfg(feature = "half")]
+
 fn bits((a, b, c, d): &Leaves) -> Vec<u64> {
     let (c, d) = (c.iter().map(|x| x.to_bits().into()), d.iter().map(|x| x.to_bits().into()));
     a.iter().map(|x| x.to_bits().into()).chain(b.iter().map(|x| x.to_bits())).chain(c).chain(d).collect()
-}
-
-#[cfg(not(feature = "half"))]
-type Leaves = (Vec<f32>, Vec<f64>);
-#[cfg(not(feature = "half"))]
-fn leaves(step: usize) -> Leaves {
-    let f64s = || (0..LEN).map(|i| number(i, step));
-    (f64s().map(|x| x as f32).collect(), f64s().collect())
-}
-#[cfg(not(feature = "half"))]
-fn bits((a, b): &Leaves) -> Vec<u64> {
-    a.iter().map(|x| x.to_bits().into()).chain(b.iter().map(|x| x.to_bits())).collect()
 }
 
 /// The parameters after some steps with one instruction set, as bits.

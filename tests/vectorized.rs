@@ -25,7 +25,6 @@ fn build() -> Built {
     let manifest = format!(
         "[package]\nname = 'core_loops'\nedition = '2024'\n[workspace]\n[profile.release]\ndebug = false\n\
          [[bin]]\nname = 'core_loops'\npath = '{root}/examples/core_loops.rs'\n\
-         [features]\ndefault = ['half']\nhalf = []\n\
          [dependencies]\ngradchain = {{ path = '{root}', features = ['half'] }}\nhalf = '2'\n",
         root = root.display()
     );

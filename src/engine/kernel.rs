@@ -314,10 +314,9 @@ macro_rules! loops {
             _ => unreachable!(),
         };
 
-        /// Of a pass that drops updates.
-        const DROP: MapFn<S, C, N> = match (arrays::<S>(), TO < S::SHAPE.barriers || S::SHAPE.adds_in(TO)) {
-            $(($n, false) => Arrays::<$n>::tile_of::<S, C, FROM, TO, N>,)*
-            $(($n, true) => Arrays::<$n>::sums::<S, C, true, FROM, TO, N>,)*
+        /// Of a pass that drops updates: there is a barrier after it.
+        const DROP: MapFn<S, C, N> = match arrays::<S>() {
+            $($n => Arrays::<$n>::sums::<S, C, true, FROM, TO, N>,)*
             _ => unreachable!(),
         };
 

@@ -4,7 +4,7 @@
 use core::ops::Range;
 
 use super::in_piece::by_tile;
-use super::passes;
+use super::passes::{self, Passes};
 use super::pieces::Piece;
 use super::sums::Added;
 use super::table::TableLeaf;
@@ -116,7 +116,7 @@ impl<T: Stage> Pass<'_, T> {
             let (held, place, room) =
                 ((self.state, self.run), (piece.start, len, beside), (self.walk.isa, spare, sums));
             fused::on_piece::<T, f32>(t, held, leaf, place, room, self.walk.span.to, |kernel, part, slots, _| {
-                passes::apply_halves::<T>(self.walk.isa, kernel, format, &g[part.clone()], &mut p[part], slots)
+                Passes::<T, Format>::LAST_HALVES(self.walk.isa, kernel, format, &g[part.clone()], &mut p[part], slots)
             })
         };
         if done { len } else { 0 }
@@ -148,7 +148,7 @@ impl<T: Stage> Pass<'_, T> {
                 fused::on_piece::<T, C>(t, held, leaf, place, room, pass, |kernel, part, mut slots, ahead| {
                     let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
                     if adds {
-                        return passes::apply::<T, C>(isa, kernel, g, p.data.slice_mut(start, len), slots);
+                        return Passes::<T, C>::LAST(isa, kernel, g, p.data.slice_mut(start, len), slots);
                     }
                     if const { T::FUSES_ALWAYS } {
                         let p = p.data.slice(start, len);

@@ -31,7 +31,7 @@ fn map_in<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usi
 }
 
 /// The passes of a chain, and the last one.
-struct Passes<S, C>(PhantomData<(S, C)>);
+pub(super) struct Passes<S, C>(PhantomData<(S, C)>);
 
 /// One for each barrier interval, by where they begin and end.
 type BySpan<F> = [[Option<F>; MOST_BARRIERS + 1]; MOST_BARRIERS + 1];
@@ -62,8 +62,8 @@ macro_rules! passes {
                 own
             };
 
-            /// The one that ends with parameters.
-            const LAST: LastFn<S, C> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
+            /// The last one, on a piece: from gradients (or stored updates) to parameters.
+            pub(super) const LAST: LastFn<S, C> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
                 $(($from, $to) => apply_in::<S, C, $from, $to>,)*
                 _ => unreachable!(),
             };
@@ -71,7 +71,8 @@ macro_rules! passes {
 
         #[cfg(feature = "half")]
         impl<S: Stage> Passes<S, Format> {
-            const LAST_HALVES: LastOfHalvesFn<S> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
+            /// The last one, on a leaf of 16 bits whose length is a multiple of [`BLOCK`](crate::engine::kernel::BLOCK).
+            pub(super) const LAST_HALVES: LastOfHalvesFn<S> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
                 $(($from, $to) => apply_halves_in::<S, $from, $to>,)*
                 _ => unreachable!(),
             };
@@ -139,28 +140,4 @@ fn apply_halves_in<S: Stage, const FROM: usize, const TO: usize>(
     slots: Slots<'_, f32>,
 ) -> Added {
     dispatch_chain(isa, ApplyHalves::<S, FROM, TO> { kernel, format, g, p, slots })
-}
-
-/// As [`apply`], on a leaf of 16 bits whose length is a multiple of [`BLOCK`].
-#[cfg(feature = "half")]
-pub(crate) fn apply_halves<S: Stage>(
-    isa: Isa,
-    kernel: S::Kernel<f32>,
-    format: Format,
-    g: &[u16],
-    p: &mut [u16],
-    slots: Slots<'_, f32>,
-) -> Added {
-    Passes::<S, Format>::LAST_HALVES(isa, kernel, format, g, p, slots)
-}
-
-/// Does the chain's last pass on a piece, from gradients (or stored updates) to parameters.
-pub(crate) fn apply<S: Stage, C: Real>(
-    isa: Isa,
-    kernel: S::Kernel<C>,
-    g: &[C],
-    p: &mut [C],
-    slots: Slots<'_, C>,
-) -> Added {
-    Passes::<S, C>::LAST(isa, kernel, g, p, slots)
 }

@@ -1,3 +1,7 @@
+//! Not optimized, the loops of chains are compiled for one instruction set (`.cargo/config.toml` says why), so here the
+//! law is about what is written differently for each: conversions, codes, sums, matrices. `ci/deep` holds it optimized,
+//! with all loops for all sets.
+
 use gradchain::Isa;
 use gradchain::state::same_bits;
 
