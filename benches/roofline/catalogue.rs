@@ -1,4 +1,4 @@
-//! Every optimizer on one leaf of ten million elements, and those that work on matrices on one that is square.
+//! Every optimizer on one leaf of ten million elements; on a matrix, those that see the difference.
 
 use gradchain::prelude::*;
 
@@ -13,10 +13,25 @@ macro_rules! lines {
 
 /// One line for each. Names begin with `cat_`, so that `-- cat_` asks for these only.
 pub fn run<E: Number>(shapes: &Shapes, dtype: &str, filter: &str) {
-    if shapes.name != "1e7" || !("cat_".contains(filter) || filter.contains("cat_")) {
+    if !("cat_".contains(filter) || filter.contains("cat_")) {
         return;
     }
-    let mut bench = Bench::<E>::new(shapes, dtype, filter);
+    match shapes.name {
+        "1e7" => one_leaf(Bench::<E>::new(shapes, dtype, filter)),
+        "2500x4000" => one_matrix(Bench::<E>::new(shapes, dtype, filter)),
+        _ => {}
+    }
+}
+
+/// What adds up along the axes of matrices.
+fn one_matrix<E: Number>(mut bench: Bench<'_, E>) {
+    lines! { bench:
+        adafactor = adafactor(1e-3);
+        sm3 = sm3(1e-3);
+    }
+}
+
+fn one_leaf<E: Number>(mut bench: Bench<'_, E>) {
     // Arithmetic on single elements.
     lines! { bench:
         acprop = acprop(1e-3);

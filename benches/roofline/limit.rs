@@ -121,7 +121,8 @@ fn least(mut run: impl FnMut()) -> f64 {
 
 impl Pass {
     fn of(plan: &PassPlan, n: usize, size: usize, few_bits: bool, backwards: bool) -> Pass {
-        let (mut read, mut write) = (vec![Stream::new(plan.source / n, n, 0)], Vec::new());
+        let source = (plan.source > 0).then(|| Stream::new(plan.source / n, n, 0));
+        let (mut read, mut write) = (Vec::from_iter(source), Vec::new());
         match plan.params / n / size {
             0 => {}
             1 => read.push(Stream::new(size, n, 1)),

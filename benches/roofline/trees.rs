@@ -12,11 +12,17 @@ pub struct Shapes {
 
 impl Shapes {
     pub fn all() -> Vec<Shapes> {
-        vec![Self::one("1e5", 100_000), Self::one("1e7", 10_000_000), Self::gpt2_small(), Self::many()]
+        vec![
+            Self::one("1e5", &[100_000]),
+            Self::one("1e7", &[10_000_000]),
+            Self::one("2500x4000", &[2500, 4000]),
+            Self::gpt2_small(),
+            Self::many(),
+        ]
     }
 
-    fn one(name: &'static str, n: usize) -> Shapes {
-        Shapes { name, leaves: vec![("w".into(), vec![n])] }
+    fn one(name: &'static str, shape: &[usize]) -> Shapes {
+        Shapes { name, leaves: vec![("w".into(), shape.to_vec())] }
     }
 
     fn many() -> Shapes {

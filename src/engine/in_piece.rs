@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
 use super::ahead::Ahead;
+use super::factors::{Factors, Times};
 use super::fused::{self, SlotList, local_span, with_list};
 use super::kernel::Slots;
 use super::passes;
@@ -36,7 +37,7 @@ impl PieceAt {
 }
 
 /// A stage's part of one pass over one piece.
-pub trait InPiece<C> {
+pub trait InPiece<C: Real> {
     /// Transforms a tile of the piece, or a part of one: tiles come in order.
     fn tile(&mut self, tile: &mut Tile<'_, C>);
 
@@ -44,35 +45,61 @@ pub trait InPiece<C> {
     fn splits(&self) -> bool {
         false
     }
+
+    /// What it multiplies every update by, if it does nothing else.
+    fn factors(&self) -> Option<Factors<C>> {
+        None
+    }
+
+    /// What it multiplies every update by at its end. It does not do so any more: whoever asks does.
+    fn take_factors(&mut self) -> Factors<C> {
+        Factors::default()
+    }
 }
 
 /// Who is given a stage's part. It comes as a reference, so that one piece needs no memory of its own.
 pub type Then<'t, C> = dyn FnMut(&mut dyn InPiece<C>) + 't;
 
 /// The members of a chain, in a pass.
-pub(crate) trait Members<C> {
+pub(crate) trait Members<C: Real> {
     fn len(&self) -> usize;
     fn shape(&self, member: usize) -> Shape;
     /// As [`Stage::in_piece`].
     fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, C>);
 }
 
-/// What members do in a piece, one after the other from the member `first` on.
-pub(crate) fn in_members<C>(members: &dyn Members<C>, first: usize, at: PieceAt, then: &mut Then<'_, C>) {
+/// What members do in a piece, one after the other.
+pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: PieceAt, then: &mut Then<'_, C>) {
+    from_member(members, 0, at, Factors::default(), then);
+}
+
+/// The same from the member `first` on, after factors that those before it have left to be multiplied by.
+fn from_member<C: Real>(
+    members: &dyn Members<C>,
+    first: usize,
+    at: PieceAt,
+    pending: Factors<C>,
+    then: &mut Then<'_, C>,
+) {
     if first == members.len() {
-        return then(&mut ());
+        return then(&mut Times(pending));
     }
     members.in_piece(first, at, &mut |part| {
-        in_members(members, first + 1, at.after(members.shape(first)), &mut |rest| {
-            then(&mut Both(&mut *part, &mut *rest));
+        let at = at.after(members.shape(first));
+        if let Some(factors) = part.factors().and_then(|factors| pending.and(factors)) {
+            return from_member(members, first + 1, at, factors, then);
+        }
+        from_member(members, first + 1, at, Factors::default(), &mut |rest| match pending.is_none() {
+            true => then(&mut Both(&mut *part, rest)),
+            false => then(&mut Both(&mut Times(pending), &mut Both(&mut *part, rest))),
         });
     });
 }
 
 /// The two of them one after the other.
-struct Both<'a, C>(&'a mut dyn InPiece<C>, &'a mut dyn InPiece<C>);
+struct Both<'a, C: Real>(&'a mut dyn InPiece<C>, &'a mut dyn InPiece<C>);
 
-impl<C> InPiece<C> for Both<'_, C> {
+impl<C: Real> InPiece<C> for Both<'_, C> {
     fn tile(&mut self, tile: &mut Tile<'_, C>) {
         self.0.tile(tile);
         self.1.tile(tile);
@@ -81,14 +108,22 @@ impl<C> InPiece<C> for Both<'_, C> {
     fn splits(&self) -> bool {
         self.0.splits() && self.1.splits()
     }
+
+    fn take_factors(&mut self) -> Factors<C> {
+        self.1.take_factors()
+    }
 }
 
 /// The part of what has nothing to do in a pass.
-impl<C> InPiece<C> for () {
+impl<C: Real> InPiece<C> for () {
     fn tile(&mut self, _: &mut Tile<'_, C>) {}
 
     fn splits(&self) -> bool {
         true
+    }
+
+    fn factors(&self) -> Option<Factors<C>> {
+        Some(Factors::default())
     }
 }
 
@@ -193,6 +228,10 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
     /// State that is converted is converted by tile.
     fn splits(&self) -> bool {
         matches!(self.arrays, Arrays::Direct(_))
+    }
+
+    fn factors(&self) -> Option<Factors<C>> {
+        if self.adds { None } else { S::factor(&self.kernel, self.local).map(Factors::one) }
     }
 }
 

@@ -11,6 +11,7 @@
 mod context;
 mod drive;
 mod examples;
+mod factors;
 pub(crate) mod form;
 mod fused;
 #[cfg(feature = "half")]

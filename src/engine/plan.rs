@@ -77,7 +77,9 @@ impl Plan {
                 let (n, size) = (leaf.len(), leaf.dtype().size());
                 let last = span.to == shape.barriers;
                 let stored = leaf.dtype().compute().size();
-                pass.source += n * if span.from > 0 { stored } else { grads(i).size() };
+                if shape.needs_updates(span.to) {
+                    pass.source += n * if span.from > 0 { stored } else { grads(i).size() };
+                }
                 pass.params += n * size * if last { 2 } else { usize::from(shape.reads_params_in(span.to)) };
                 pass.state += transformation.state_bytes(state, i, 0, span);
                 pass.stored += if shape.cuts(span.to) { n * stored } else { 0 };

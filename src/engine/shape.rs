@@ -24,6 +24,8 @@ pub struct Shape {
     pub sums: usize,
     /// Where it adds to them.
     pub adds: u32,
+    /// Where what it adds to them follows from the updates.
+    pub of_updates: u32,
     /// Which of them are counts of elements: bit `i` of sum `i`.
     pub counts: u32,
     /// Whether it works on several leaves together, in memory, so that none of them may rest.
@@ -69,6 +71,7 @@ impl Shape {
         keeps: 0,
         sums: 0,
         adds: 0,
+        of_updates: 0,
         counts: 0,
         joins: false,
     };
@@ -83,7 +86,13 @@ impl Shape {
 
     /// The shape of this stage with sums, which it adds to before its first barrier.
     pub const fn adding(self, sums: usize) -> Shape {
-        Shape { sums, adds: (sums > 0) as u32, ..self }
+        let adds = (sums > 0) as u32;
+        Shape { sums, adds, of_updates: adds, ..self }
+    }
+
+    /// The same with sums that follow from the parameters alone.
+    pub const fn of_params(self) -> Shape {
+        Shape { of_updates: 0, ..self }
     }
 
     /// The same with sums that are counts of elements.
@@ -117,6 +126,7 @@ impl Shape {
             keeps: self.keeps | next.keeps << self.barriers,
             sums: self.sums + next.sums,
             adds: self.adds | next.adds << self.barriers,
+            of_updates: self.of_updates | next.of_updates << self.barriers,
             counts: self.counts | after(next.counts, self.sums),
             joins: self.joins | next.joins,
         }
@@ -140,6 +150,7 @@ impl Shape {
             keeps: 0,
             sums: self.sums + other.sums,
             adds: self.adds | other.adds,
+            of_updates: self.of_updates | other.of_updates,
             counts: self.counts | after(other.counts, self.sums),
             joins: self.joins | other.joins,
         }
@@ -147,6 +158,11 @@ impl Shape {
 
     /// What pass `pass` runs.
     pub const fn span(self, pass: usize) -> Span {
+        Span { from: if self.needs_updates(pass) { self.begins(pass) } else { pass }, to: pass }
+    }
+
+    /// The first interval that pass `pass` runs to have the updates.
+    const fn begins(self, pass: usize) -> usize {
         let (mut from, mut at) = (0, 0);
         while at < pass {
             if self.cuts_from(from, at) {
@@ -154,7 +170,12 @@ impl Shape {
             }
             at += 1;
         }
-        Span { from, to: pass }
+        from
+    }
+
+    /// Whether pass `pass` needs the updates: not if it only adds up what follows from the parameters.
+    pub const fn needs_updates(self, pass: usize) -> bool {
+        !self.drops(pass) || !self.adds_in(pass) || self.of_updates >> pass & 1 == 1
     }
 
     /// Whether any chain that this is part of has a pass with such a span of it: not one that goes over a barrier with
@@ -165,7 +186,7 @@ impl Shape {
 
     /// Whether the updates are in memory after pass `pass`, for the next pass to go on from.
     pub const fn cuts(self, pass: usize) -> bool {
-        pass < self.barriers && self.cuts_from(self.span(pass).from, pass)
+        pass < self.barriers && self.cuts_from(self.begins(pass), pass)
     }
 
     /// Whether it is the engine that stores them there.
@@ -208,7 +229,7 @@ impl Shape {
     /// Whether the updates that the engine has stored are those that are looked at after pass `pass`, and not the
     /// gradients.
     pub(crate) const fn has_stored(self, pass: usize) -> bool {
-        self.cuts(pass) || self.span(pass).from > 0
+        self.cuts(pass) || self.begins(pass) > 0
     }
 
     /// Whether the engine stores the updates after any pass.
@@ -295,8 +316,25 @@ mod tests {
     }
 
     #[test]
+    fn what_adds_up_parameters_alone_needs_no_updates() {
+        let size = Shape { reads_params: 1, ..CLIP }.of_params();
+        let chain = DECAY.then(CLIP).then(size).then(ADAM);
+        let spans = [0, 1, 2].map(|pass| chain.span(pass).from);
+        assert_eq!((spans, chain.needs_updates(1), chain.needs_updates(2)), ([0, 1, 0], false, true));
+        assert!(!chain.stores_any() && !chain.has_stored(1) && chain.reads_params_in(1));
+        // What something else adds up beside it, or has stored for later.
+        assert!(chain.then(CLIP).needs_updates(2) && DECAY.then(CLIP).then(CLIP.beside(size)).needs_updates(1));
+        let stores = ADAM.then(size);
+        assert!(stores.needs_updates(0) && stores.stores(0));
+        let later = ADAM.then(CLIP).then(size).then(DECAY);
+        assert_eq!([0, 1, 2].map(|pass| later.span(pass).from), [0, 1, 1]);
+        assert!(later.starts_from_stored(later.span(2)) && later.has_stored(1));
+    }
+
+    #[test]
     fn what_a_pass_spans_is_what_it_can() {
-        let members = [CLIP, KEEPS, ADAM, DECAY, CLIP.then(ADAM), ADAM.then(CLIP), ADAM.then(CLIP).then(CLIP)];
+        let size = CLIP.of_params();
+        let members = [size, CLIP, KEEPS, ADAM, DECAY, CLIP.then(ADAM), ADAM.then(CLIP), ADAM.then(CLIP).then(CLIP)];
         let mut pairs = 0;
         for (before, member) in members.iter().flat_map(|before| members.map(|member| (*before, member))) {
             for after in [DECAY, ADAM.then(CLIP)] {

@@ -195,6 +195,12 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         u
     }
 
+    /// What it multiplies every update by in a pass, if it does nothing else in it; `span` as the stage sees it.
+    fn factor<C: Real>(kernel: &Self::Kernel<C>, span: Span) -> Option<C> {
+        let _ = (kernel, span);
+        None
+    }
+
     /// How many bytes of state a pass reads and writes for a leaf, counted from this stage's own place.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
 

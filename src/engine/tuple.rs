@@ -160,7 +160,7 @@ macro_rules! chains {
                         false => by_tile(self, (state, run), at, then),
                     };
                 }
-                in_members(&InStep { chain: self, state, run }, 0, at, then);
+                in_members(&InStep { chain: self, state, run }, at, then);
             }
 
             fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {

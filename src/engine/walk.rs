@@ -6,6 +6,7 @@ use core::ops::Range;
 use super::ahead::Ahead;
 use super::context::is_among;
 use super::convert::store;
+use super::factors::Factors;
 use super::isa::Isa;
 use super::pieces::{Piece, Pieces};
 use super::table::TableLeaf;
@@ -125,6 +126,7 @@ impl Walk<'_> {
         adds: bool,
     ) {
         let (params, leaf, isa) = (self.params[piece.leaf].data, piece.leaf, self.isa);
+        let factors = if adds { part.take_factors() } else { Factors::default() };
         let (u, spare) = spare.split_at_mut(TILE);
         let (other, spare) = spare.split_at_mut(TILE);
         for done in (0..piece.len).step_by(SHORT) {
@@ -137,9 +139,9 @@ impl Walk<'_> {
             let mut tile = Tile { leaf, start, source: Some(g), u, other, swapped, p, sums, zero, spare, ahead, isa };
             part.tile(&mut tile);
             // Parameters whose updates are zero are not touched.
-            if adds && !tile.zero {
+            if adds && !(tile.zero && factors.is_none()) {
                 // SAFETY: as above.
-                unsafe { add_direct(params, isa, start, tile.input()) };
+                unsafe { add_direct(params, isa, start, tile.input(), factors) };
             }
         }
     }
@@ -162,10 +164,11 @@ impl Walk<'_> {
         }
     }
 
-    /// Where this pass starts from: the gradients, or what an earlier pass stored; if that has been kept elsewhere,
-    /// nowhere.
+    /// Where this pass starts from: the gradients, or what an earlier pass stored; if that has been kept elsewhere, or
+    /// if it needs none, nowhere.
     pub(super) fn source(&self, leaf: usize) -> Option<TableLeaf> {
         match self.span.from {
+            _ if !self.shape.needs_updates(self.span.to) => None,
             0 => self.gradient(leaf).cloned(),
             _ => self.shape.starts_from_stored(self.span).then(|| TableLeaf::own(self.stored(leaf))),
         }

@@ -1,6 +1,7 @@
 //! Finished updates, written to where they go: to leaves of any type and layout.
 #![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
 
+use super::factors::Factors;
 use super::isa::{Isa, Job, dispatch};
 use super::messages::Layout;
 use super::table::TableLeaf;
@@ -70,14 +71,35 @@ pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, i
     });
 }
 
-/// Adds finished updates to a stretch of a parameter of their own type.
+/// Updates to multiply by factors and add to parameters of their own type.
+struct AddProducts<'a, C> {
+    u: &'a [C],
+    factors: Factors<C>,
+    p: &'a mut [C],
+}
+
+impl<C: Real> Job for AddProducts<'_, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        for (p, u) in self.p.iter_mut().zip(self.u) {
+            *p = add_update(*p, self.factors.of(*u));
+        }
+    }
+}
+
+/// Multiplies updates by factors and adds them to a stretch of a parameter of their own type.
 ///
 /// # Safety
 ///
 /// As for [`add_stretch`].
-pub(super) unsafe fn add_direct<C: Real>(params: RawSlice, isa: Isa, start: usize, u: &[C]) {
+pub(super) unsafe fn add_direct<C: Real>(params: RawSlice, isa: Isa, start: usize, u: &[C], factors: Factors<C>) {
     // SAFETY: by the caller's promise.
-    dispatch(isa, Add { u, p: unsafe { params.slice_mut::<C>(start, u.len()) } });
+    let p = unsafe { params.slice_mut::<C>(start, u.len()) };
+    match factors.is_none() {
+        true => dispatch(isa, Add { u, p }),
+        false => dispatch(isa, AddProducts { u, factors, p }),
+    }
 }
 
 /// Adds finished updates to a stretch of a parameter of any type and layout.

@@ -26,8 +26,8 @@ pub trait Rescale: Part<Form = TwoPass> {
 pub trait SquaresOf {
     /// What the roots of the sums are called where they are read.
     const NORMS: &'static [&'static str];
-    /// Whether parameters are read.
-    const READS_PARAMS: bool;
+    /// Whether updates are read, and parameters.
+    const READS: [bool; 2];
     /// A number for each sum.
     type Sums<W: Real>: SlotArray<W>;
 
@@ -48,10 +48,10 @@ pub enum Params {}
 pub enum UpdatesAndParams {}
 
 macro_rules! squares {
-    ($Of:ty: $READS_PARAMS:literal, [$($NORM:literal = $x:ident),+], |$u:ident, $p:ident|) => {
+    ($Of:ty: $READS:expr, [$($NORM:literal = $x:ident),+], |$u:ident, $p:ident|) => {
         impl SquaresOf for $Of {
             const NORMS: &'static [&'static str] = &[$($NORM),+];
-            const READS_PARAMS: bool = $READS_PARAMS;
+            const READS: [bool; 2] = $READS;
             type Sums<W: Real> = [W; [$($NORM),+].len()];
             #[inline(always)]
             fn squares<C: Real>($u: C, $p: C) -> Self::Sums<C::Wide> {
@@ -63,12 +63,13 @@ macro_rules! squares {
         }
     };
 }
-squares!(Updates: false, ["norm" = u], |u, _p|);
-squares!(Params: true, ["param_norm" = p], |_u, p|);
-squares!(UpdatesAndParams: true, ["update_norm" = u, "param_norm" = p], |u, p|);
+squares!(Updates: [true, false], ["norm" = u], |u, _p|);
+squares!(Params: [false, true], ["param_norm" = p], |_u, p|);
+squares!(UpdatesAndParams: [true, true], ["update_norm" = u, "param_norm" = p], |u, p|);
 
 impl<P: Rescale> TwoPasses for P {
-    const READS_PARAMS: [bool; 2] = [P::Of::READS_PARAMS, false];
+    const READS_PARAMS: [bool; 2] = [P::Of::READS[1], false];
+    const READS_UPDATES: bool = P::Of::READS[0];
     type Needs = <P as Rescale>::Needs;
     type Memory = RescaleState;
     type Run = P::Scalars;
@@ -114,6 +115,10 @@ impl<P: Rescale> TwoPasses for P {
     #[inline(always)]
     fn give_out<C: Real>(factor: C, _: &mut [C; 0], u: C, _: C) -> C {
         u * factor
+    }
+
+    fn factor<C: Real>(factor: C) -> Option<C> {
+        Some(factor)
     }
 }
 

@@ -178,6 +178,10 @@ pub trait Form<P: ?Sized> {
         p: C,
         terms: &mut [Term<C::Wide>],
     ) -> C;
+    fn factor<C: Real>(kernel: &Self::Kernel<C>, span: Span) -> Option<C> {
+        let _ = (kernel, span);
+        None
+    }
     fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
     fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str)) {
         let _ = (part, state, report);
@@ -311,6 +315,9 @@ impl<P: Part> Stage for P {
         terms: &mut [Term<C::Wide>],
     ) -> C {
         P::Form::apply::<C>(k, at, span, slots, u, p, terms)
+    }
+    fn factor<C: Real>(kernel: &Self::Kernel<C>, span: Span) -> Option<C> {
+        P::Form::factor(kernel, span)
     }
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         P::Form::state_bytes(self, state, leaf, at, span)

@@ -102,6 +102,13 @@ pub trait Rule: Part<Form = OneElement> {
     ///
     /// A panic in here ends the step, and the state [cannot be used any more](crate::Error::is_poisoned).
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
+
+    /// What it multiplies every update by, if it does nothing else. Such parts of a chain that is not one loop, one
+    /// after another, are done in one.
+    fn factor<C: Real>(k: Self::Scalars<C>) -> Option<C> {
+        let _ = k;
+        None
+    }
 }
 
 /// How many steps a transformation has done, and how many of them updated a leaf.
@@ -345,6 +352,10 @@ impl<R: Rule> Form<R> for OneElement {
         _: &mut [Term<C::Wide>],
     ) -> C {
         if span.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
+    }
+
+    fn factor<C: Real>(k: &R::Scalars<C>, span: Span) -> Option<C> {
+        if span.has(0) { R::factor(*k) } else { None }
     }
 
     fn finish(_: &R, _: &mut Self::State, run: RuleRun<R>, _: Sums<'_>, outcome: &mut Outcome) {

@@ -103,6 +103,8 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     const SECOND: &'static [Access] = &[];
     /// Whether the first pass and the second read the parameter.
     const READS_PARAMS: [bool; 2] = [false; 2];
+    /// Whether the first pass reads the update. If it does not, and writes no arrays, none is worked out for it.
+    const READS_UPDATES: bool = true;
     /// Whether the first pass changes the update too, so that it is stored for the second.
     const TRANSFORMS: bool = false;
     /// Whether there is a second pass. Without one the updates are those of the first, and `decide` comes at the end of
@@ -163,6 +165,13 @@ pub trait TwoPasses: Part<Form = TwoPass> {
 
     /// The second pass: the update that comes of `u`. Write `#[inline(always)]` on it.
     fn give_out<C: Real>(k: Self::Second<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
+
+    /// What the second pass multiplies every update of a leaf by, if it does nothing else. Such parts of a chain that
+    /// is not one loop, one after another, are done in one.
+    fn factor<C: Real>(k: Self::Second<C>) -> Option<C> {
+        let _ = k;
+        None
+    }
 }
 
 const fn arrays<P: TwoPasses>() -> usize {
@@ -184,21 +193,26 @@ const fn writes(accesses: &[Access]) -> bool {
     slot < accesses.len()
 }
 
-impl<P: TwoPasses> Form<P> for TwoPass {
-    type Needs = P::Needs;
-    type State = PartState<P::Memory>;
-    type Run = P::Run;
-    type Kernel<C: Real> = (P::First<C>, P::Second<C>);
-
+const fn shape<P: TwoPasses>() -> Shape {
     // What the first pass writes into arrays does not make it stateful: it is run in the one pass that ends at the
     // barrier, whatever is run again later, so that the engine need not store the updates for that.
-    const SHAPE: Shape = Shape {
+    let shape = Shape {
         barriers: P::GIVES_OUT as usize,
         stateful: (P::TRANSFORMS || !P::GIVES_OUT) as u32 | (writes(P::SECOND) as u32) << 1,
         reads_params: P::READS_PARAMS[0] as u32 | (P::READS_PARAMS[1] as u32) << 1,
         ..Shape::NOTHING
     }
     .adding(sums_of::<P>());
+    if P::READS_UPDATES || P::TRANSFORMS || writes(P::FIRST) { shape } else { shape.of_params() }
+}
+
+impl<P: TwoPasses> Form<P> for TwoPass {
+    type Needs = P::Needs;
+    type State = PartState<P::Memory>;
+    type Run = P::Run;
+    type Kernel<C: Real> = (P::First<C>, P::Second<C>);
+
+    const SHAPE: Shape = shape::<P>();
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = true;
     const SLOTS: usize = checked_slots(P::SLOTS, arrays::<P>());
@@ -279,6 +293,10 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         } else {
             u
         }
+    }
+
+    fn factor<C: Real>(k: &Self::Kernel<C>, span: Span) -> Option<C> {
+        if P::GIVES_OUT && span.to == 1 { P::factor(k.1) } else { None }
     }
 
     fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {

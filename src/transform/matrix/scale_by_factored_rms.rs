@@ -463,22 +463,43 @@ impl<C: Real> Job for Squares<'_, C> {
     #[inline(always)]
     fn run(self) {
         let Squares { u, rows, cols, size: [_, m], epsilon } = self;
-        for (u, row) in u.chunks_exact(m).zip(rows) {
-            let mut lanes = [0.0; LANES];
-            let ((u, last), (cols, last_cols)) = (u.as_chunks::<LANES>(), cols.as_chunks_mut::<LANES>());
-            // Loop after loop over the lanes, each of which is some registers.
-            for (u, cols) in u.iter().zip(cols) {
-                let mut squares = [0.0; LANES];
-                (0..LANES).for_each(|lane| squares[lane] = u[lane].as_f64() * u[lane].as_f64() + epsilon);
-                (0..LANES).for_each(|lane| lanes[lane] += squares[lane]);
-                (0..LANES).for_each(|lane| cols[lane] += squares[lane]);
-            }
-            for ((u, col), lane) in last.iter().zip(last_cols).zip(&mut lanes) {
-                let square = u.as_f64() * u.as_f64() + epsilon;
-                *lane += square;
-                *col += square;
-            }
-            *row = lanes.iter().sum();
+        let (rows, last) = rows.as_chunks_mut::<TOGETHER>();
+        let (u, u_last) = u.split_at(rows.len() * TOGETHER * m);
+        for (u, rows) in u.chunks_exact(TOGETHER * m).zip(rows) {
+            squares(u, rows, cols, epsilon);
         }
+        for (u, row) in u_last.chunks_exact(m).zip(last) {
+            squares(u, core::array::from_mut(row), cols, epsilon);
+        }
+    }
+}
+
+/// Rows that are added up together: the sums of columns are brought from the cache and back once for all of them.
+const TOGETHER: usize = 4;
+
+/// Adds up the squares of some rows, each row and each column one element after another.
+#[inline(always)]
+fn squares<C: Real, const R: usize>(u: &[C], rows: &mut [f64; R], cols: &mut [f64], epsilon: f64) {
+    let square = |u: C| u.as_f64() * u.as_f64() + epsilon;
+    let mut lines = u.chunks_exact(cols.len());
+    let lines: [&[C]; R] = core::array::from_fn(|_| lines.next().unwrap_or_default());
+    let (cols, last_cols) = cols.as_chunks_mut::<LANES>();
+    let blocks = lines.map(|line| &line.as_chunks::<LANES>().0[..cols.len()]);
+    let mut lanes = [[0.0; LANES]; R];
+    for (b, cols) in cols.iter_mut().enumerate() {
+        for (lanes, blocks) in lanes.iter_mut().zip(&blocks) {
+            let squares = blocks[b].map(square);
+            (0..LANES).for_each(|lane| lanes[lane] += squares[lane]);
+            (0..LANES).for_each(|lane| cols[lane] += squares[lane]);
+        }
+    }
+    for ((line, lanes), row) in lines.iter().zip(&mut lanes).zip(rows) {
+        let last = line.as_chunks::<LANES>().1;
+        for ((u, col), lane) in last.iter().zip(&mut *last_cols).zip(&mut *lanes) {
+            let square = square(*u);
+            *lane += square;
+            *col += square;
+        }
+        *row = lanes.iter().sum();
     }
 }

@@ -110,7 +110,7 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
     }
 
     fn in_piece<C: Real>(&self, state: &Self::State, (): &(), at: PieceAt, then: &mut Then<'_, C>) {
-        in_members(&InStep { members: self, states: state }, 0, at, then);
+        in_members(&InStep { members: self, states: state }, at, then);
     }
 
     fn kernel<C: Real>(&self, _: &Self::State, (): &(), _: usize) {}

@@ -52,7 +52,7 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
         Shape { barriers: O::WAITS as usize, reads_params: (O::READS_PARAMS_LAST as u32) << 1, ..Shape::NOTHING }
             .adding(O::SUMS);
     let begins = match O::TAKES_IN || looks_before::<P, O>() {
-        true => Shape { adds: O::TAKES_IN as u32, ..Shape::elementwise(false, O::READS_PARAMS) },
+        true => Shape { adds: O::TAKES_IN as u32, of_updates: 1, ..Shape::elementwise(false, O::READS_PARAMS) },
         false => own::<P, O>(O::BEFORE),
     };
     look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::AFTER)).then(last)
