@@ -181,18 +181,25 @@ pub(crate) fn with_list<C: Real>(
         // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
         return f(unsafe { list.slices(start, n) }, ahead);
     }
+    // Only arrays of other types are brought into the spare room and back.
+    let is_other = |raw: &RawSlice| raw.dtype() != C::DTYPE;
     let mut chunks = spare.chunks_mut(TILE);
     let mut slots: Slots<'_, C> = Default::default();
     for (slice, raw) in slots.iter_mut().zip(list.slots) {
-        let (Some(raw), Some(chunk)) = (raw, chunks.next()) else { continue };
-        *slice = &mut chunk[..n];
-        // SAFETY: as above.
-        unsafe { load_asking(isa, raw, start, slice, ahead) };
+        let Some(raw) = raw else { continue };
+        if !is_other(&raw) {
+            // SAFETY: as above; different slots are different allocations.
+            *slice = unsafe { raw.slice_mut(start, n) };
+        } else if let Some(chunk) = chunks.next() {
+            *slice = &mut chunk[..n];
+            // SAFETY: as above.
+            unsafe { load_asking(isa, raw, start, slice, ahead) };
+        }
     }
     f(slots.each_mut().map(|s| &mut **s), ahead);
     for (slice, raw) in slots.iter().zip(list.slots) {
         // SAFETY: as above.
-        raw.inspect(|raw| unsafe { store_asking(isa, *raw, start, slice, ahead) });
+        raw.filter(is_other).inspect(|raw| unsafe { store_asking(isa, *raw, start, slice, ahead) });
     }
 }
 

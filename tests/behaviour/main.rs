@@ -9,6 +9,7 @@ mod anchored;
 mod averaging;
 mod beyond;
 mod exchanged;
+mod factors;
 #[cfg(feature = "half")]
 mod few_bits;
 mod freezable;
@@ -21,6 +22,7 @@ mod lint;
 mod looks;
 #[cfg(all(feature = "config", feature = "half"))]
 mod minimize;
+mod only_parameters;
 #[path = "../common/oracle.rs"]
 mod oracle;
 mod outcomes;

@@ -1,0 +1,68 @@
+//! Neighbours that only multiply are done in one loop, at the end of a chain with the addition to the parameters: the
+//! bits are those of one after another.
+
+use gradchain::needs::Nothing;
+use gradchain::prelude::*;
+use gradchain::{Boxed, Element};
+
+const LEN: usize = 20_001;
+
+/// Of both signs, both sides of 1, subnormal and as large as there are.
+fn numbers<E: Element>(seed: usize) -> Vec<E> {
+    let number = |i: usize| {
+        let x = ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.0 - 1.0;
+        x * 10.0_f64.powi([0, -3, 3, -40, 38, -20][i % 6])
+    };
+    (0..LEN).map(|i| E::from_f64(number(i))).collect()
+}
+
+fn run<E: Element, T: GradientTransformation<Needs = Nothing>>(optimizer: &T) -> Vec<u64>
+where
+    Vec<E>: TreeMut,
+{
+    let mut params = numbers::<E>(0);
+    let mut state = optimizer.init(&params).unwrap();
+    for step in 1..4 {
+        optimizer.step(&mut params, &numbers::<E>(step), &mut state).unwrap();
+    }
+    params.iter().map(|x| x.as_f64()).map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect()
+}
+
+/// One loop, and boxes.
+macro_rules! same {
+    ($what:literal: $($member:expr),+) => {{
+        let boxes = || -> Vec<Boxed> { vec![$(boxed($member)),+] };
+        let inner = || -> Vec<Boxed> { vec![boxed(boxes()), boxed(scale(0.9)), boxed(identity())] };
+        assert_eq!(run::<f32, _>(&boxes()), run::<f32, _>(&chain(($($member,)+))), "f32, {}", $what);
+        assert_eq!(run::<f64, _>(&boxes()), run::<f64, _>(&chain(($($member,)+))), "f64, {}", $what);
+        assert_eq!(run::<f32, _>(&inner()), run::<f32, _>(&chain(($($member,)+ scale(0.9)))), "in a box, {}", $what);
+        #[cfg(feature = "half")]
+        {
+            use half::bf16;
+            assert_eq!(run::<bf16, _>(&boxes()), run::<bf16, _>(&chain(($($member,)+))), "bf16, {}", $what);
+        }
+    }};
+}
+
+#[test]
+fn multiplied_by_one_after_another() {
+    same!("one": scale(-0.3));
+    same!("two": scale(-0.3), scale_by_learning_rate(1.7));
+    same!("more than are done together":
+        scale(1.1), scale(-0.3), scale(3.3), scale(0.7), scale(1.3), scale_by_learning_rate(0.1));
+    same!("first": scale(-0.3), scale(1.1), trace(0.9));
+    same!("between": trace(0.9), scale(-0.3), clip_by_global_norm(1.0), scale(1.1), scale_by_rms(), sgd(0.1));
+    same!("after a barrier": clip_by_block_rms(0.5), scale_by_param_block_rms(), scale(-0.1));
+    same!("adding up what was multiplied": scale(0.3), clip_by_global_norm(1.0), scale(3.0), clip_by_block_rms(0.5));
+    same!("nothing to add": scale(0.0), scale(-1.0));
+}
+
+#[test]
+fn zeros_by_what_is_no_number() {
+    for factor in [f64::NAN, f64::INFINITY, -2.0] {
+        let schedule = || from_fn("a number", move |_| factor);
+        let boxes: Vec<Boxed> = vec![boxed(set_to_zero()), boxed(scale_by_schedule(schedule())), boxed(scale(2.0))];
+        let one = chain((set_to_zero(), scale_by_schedule(schedule()), scale(2.0)));
+        assert_eq!(run::<f32, _>(&boxes), run::<f32, _>(&one), "{factor}");
+    }
+}

@@ -1,0 +1,127 @@
+//! A pass that only adds up parameters works out no updates: the bits are those of a pass that does.
+
+use gradchain::needs::Nothing;
+use gradchain::part::{InitContext, Part, StepContext, Sums, TwoPass, TwoPasses};
+use gradchain::prelude::*;
+use gradchain::{Boxed, Real};
+use ndarray::{Array1, Array2, ShapeBuilder};
+
+/// Multiplies updates by the norm of all parameters. Whether it reads updates for that it says rightly, or wrongly.
+#[derive(Clone, Debug)]
+struct ByNorm<const READS: bool>;
+
+impl<const READS: bool> Part for ByNorm<READS> {
+    const NAME: &'static str = "by_norm";
+    type Form = TwoPass;
+}
+
+impl<const READS: bool> TwoPasses for ByNorm<READS> {
+    const READS_PARAMS: [bool; 2] = [true, false];
+    const READS_UPDATES: bool = READS;
+    type Needs = Nothing;
+    type Memory = ();
+    type Run = f64;
+    type Slots<C: Real> = [C; 0];
+    type Sums<W: Real> = [W; 1];
+    type First<C: Real> = ();
+    type Second<C: Real> = C;
+
+    fn start(&self, _: &InitContext<'_>) -> gradchain::Result<()> {
+        Ok(())
+    }
+    fn begin(&self, (): &mut (), _: &StepContext<'_>) -> f64 {
+        f64::NAN
+    }
+    fn first<C: Real>(&self, (): &(), _: &f64, _: usize) {}
+    #[inline(always)]
+    fn take_in<C: Real>((): (), _: &mut [C; 0], u: C, p: C) -> (C, [C::Wide; 1]) {
+        (u, [p.wide() * p.wide()])
+    }
+    fn decide(&self, (): &mut (), norm: &mut f64, sums: Sums<'_>) {
+        *norm = sums.total(0).sqrt();
+    }
+    fn second<C: Real>(&self, (): &(), norm: &f64, _: usize) -> C {
+        C::of(*norm)
+    }
+    #[inline(always)]
+    fn give_out<C: Real>(norm: C, _: &mut [C; 0], u: C, _: C) -> C {
+        u * norm
+    }
+}
+
+/// Leaves of both types and orders, shorter and longer than a tile and than a piece.
+type Leaves = (Array1<f32>, Array2<f64>, Array2<f32>, Array1<f32>);
+
+fn leaves(step: usize, turned: bool) -> Leaves {
+    let number = |i: usize| ((i * 7919 + step * 104_729) % 2003) as f64 / 1001.0 - 1.0;
+    (
+        Array1::from_shape_fn(20_001, |i| number(i) as f32),
+        Array2::from_shape_fn((40, 50), |(i, j)| number(i * 50 + j)),
+        Array2::from_shape_fn((30, 70).set_f(turned), |(i, j)| number(i * 70 + j) as f32),
+        Array1::from_shape_fn(5, |i| number(i) as f32),
+    )
+}
+
+fn run<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, turned: bool) -> Vec<u64> {
+    let mut params = leaves(0, false);
+    let mut state = optimizer.init(&params).unwrap();
+    for step in 1..5 {
+        optimizer.step(&mut params, &leaves(step, turned), &mut state).unwrap();
+    }
+    let (a, b, c, d) = params;
+    let singles = a.iter().chain(&c).chain(&d).map(|x| u64::from(x.to_bits()));
+    singles.chain(b.iter().map(|x| x.to_bits())).collect()
+}
+
+/// The same with both parts.
+macro_rules! same {
+    ($what:literal, |$size:ident| $optimizer:expr) => {
+        for turned in [false, true] {
+            let [with, without] = [
+                {
+                    let $size = ByNorm::<true>;
+                    run(&$optimizer, turned)
+                },
+                {
+                    let $size = ByNorm::<false>;
+                    run(&$optimizer, turned)
+                },
+            ];
+            assert!(with == without, $what);
+            assert!(with != run(&identity(), turned), "nothing happened");
+        }
+    };
+}
+
+#[test]
+fn no_bit_depends_on_whether_updates_are_worked_out() {
+    same!("alone", |it| chain((it, scale(-1e-3))));
+    same!("after a barrier", |it| chain((clip_by_global_norm(0.5), it, sgd(1e-3))));
+    same!("after state and a barrier", |it| chain((scale_by_adam(), clip_by_block_rms(0.5), it, sgd(1e-3))));
+    same!("between sums of updates", |it| chain((clip_by_global_norm(0.5), it, normalize_by_update_norm(), sgd(1e-3))));
+    same!("beside what counts", |it| chain((clip_by_global_norm(0.5), zero_nans(), it, adam(1e-3))));
+    same!("after a trust ratio", |it| chain((scale_by_trust_ratio(), it, scale(-1e-3))));
+    same!("before what looks", |it| chain((it, scale_by_factored_rms().min_dim_size_to_factor(2), sgd(1e-3))));
+    same!("after what looks", |it| chain((scale_by_factored_rms().min_dim_size_to_factor(2), it, sgd(1e-3))));
+    same!("in boxes", |it| {
+        let boxes: Vec<Boxed> = vec![Box::new(clip_by_block_rms(0.5)), Box::new(it), Box::new(adam(1e-3))];
+        boxes
+    });
+    same!("masked", |it| chain((clip_by_global_norm(0.5), masked(it, Mask::path("2")), sgd(1e-3))));
+    same!("in groups", |it| partition(
+        (("a", chain((clip_by_global_norm(0.5), it, sgd(1e-3)))), ("b", sam(sgd(1e-3), sgd(0.1)))),
+        Labels::paths([("1", "b")]).otherwise("a")
+    ));
+    same!("under mini-steps", |it| multi_steps(chain((clip_by_global_norm(0.5), it, sgd(1e-3))), 2));
+    same!("under what looks first", |it| apply_if_finite(chain((it, clip_by_global_norm(0.5), sgd(1e-3))), 3));
+    same!("under lookahead", |it| lookahead(chain((clip_by_global_norm(0.5), it, sgd(1e-3))), 2, 0.5));
+    same!("under schedule_free", |it| schedule_free(chain((it, sgd(1e-3))), 1e-3));
+}
+
+#[test]
+fn the_plan_says_what_such_a_pass_reads() {
+    let chained = chain((clip_by_global_norm(1.0), scale_by_param_block_rms(), sgd(0.1)));
+    let plan = chained.plan(&vec![0.0_f32; 1000]).unwrap();
+    let read: Vec<_> = plan.passes.iter().map(|pass| (pass.source, pass.params)).collect();
+    assert_eq!(read, [(4000, 0), (0, 4000), (4000, 8000)]);
+}
