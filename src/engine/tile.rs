@@ -19,7 +19,11 @@ pub(crate) struct Spare {
 }
 
 /// Made when it is first asked for: clearing it takes as long as the loop of a piece may take.
-pub(crate) struct Room<C>(Option<[C; TILE * (MOST_SLOTS + 3)]>);
+pub(crate) struct Room<C>(Option<Lines<C>>);
+
+/// Begins where a line of the cache does, so that no register is filled from two of them.
+#[repr(align(64))]
+struct Lines<C>([C; TILE * (MOST_SLOTS + 3)]);
 
 impl<C> Default for Room<C> {
     fn default() -> Self {
@@ -29,7 +33,7 @@ impl<C> Default for Room<C> {
 
 impl<C: Real> Room<C> {
     pub(crate) fn all(&mut self) -> &mut [C] {
-        self.0.get_or_insert_with(|| [C::zero(); _])
+        &mut self.0.get_or_insert_with(|| Lines([C::zero(); _])).0
     }
 }
 
