@@ -10,7 +10,7 @@ use super::isa::{Isa, Job, dispatch_chain};
 use super::kernel::{MOST_SLOTS, Slots};
 use super::passes;
 use super::sums::{Added, MOST_SUMS};
-use super::tile::{Room, TILE};
+use super::tile::{Room, STEP, TILE};
 use super::{PieceAt, Place, Span, Stage, Tile};
 #[cfg(feature = "half")]
 use crate::element::CODED_BLOCK;
@@ -183,7 +183,7 @@ pub(crate) fn with_list<C: Real>(
     }
     // Only arrays of other types are brought into the spare room and back.
     let is_other = |raw: &RawSlice| raw.dtype() != C::DTYPE;
-    let mut chunks = spare.chunks_mut(TILE);
+    let mut chunks = spare.chunks_mut(STEP);
     let mut slots: Slots<'_, C> = Default::default();
     for (slice, raw) in slots.iter_mut().zip(list.slots) {
         let Some(raw) = raw else { continue };
@@ -322,7 +322,7 @@ pub(crate) fn with_slots<C: Real, const N: usize>(
         return f(slots);
     }
     let raw = moments.map(|m| m.raw(leaf).filter(|raw| raw.dtype() != C::DTYPE));
-    let mut chunks = spare.chunks_mut(TILE);
+    let mut chunks = spare.chunks_mut(STEP);
     for (slot, raw) in slots.iter_mut().zip(raw) {
         if let (Some(raw), Some(chunk)) = (raw, chunks.next()) {
             *slot = &mut chunk[..n];
@@ -331,7 +331,7 @@ pub(crate) fn with_slots<C: Real, const N: usize>(
         }
     }
     f(slots);
-    for (raw, chunk) in raw.into_iter().zip(spare.chunks(TILE)) {
+    for (raw, chunk) in raw.into_iter().zip(spare.chunks(STEP)) {
         if let Some(raw) = raw {
             // SAFETY: as above.
             unsafe { store(isa, raw, start, &chunk[..n]) };

@@ -11,6 +11,10 @@ use crate::element::{InRecord, Real, Term};
 /// Elements of a tile: small enough that a tile and its state stay in the first-level cache.
 pub(crate) const TILE: usize = 1024;
 
+/// Elements from one tile to the next in that room: each begins elsewhere in a page, since a processor that reads takes
+/// what was just written at the same place of another page for what it looks for.
+pub(super) const STEP: usize = TILE + 80;
+
 /// Room for a tile's updates, parameters and state in the compute type, where they are not lying so already.
 #[derive(Default)]
 pub(crate) struct Spare {
@@ -23,7 +27,7 @@ pub(crate) struct Room<C>(Option<Lines<C>>);
 
 /// Begins where a line of the cache does, so that no register is filled from two of them.
 #[repr(align(64))]
-struct Lines<C>([C; TILE * (MOST_SLOTS + 3)]);
+struct Lines<C>([C; STEP * (MOST_SLOTS + 3)]);
 
 impl<C> Default for Room<C> {
     fn default() -> Self {

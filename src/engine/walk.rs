@@ -10,7 +10,7 @@ use super::factors::Factors;
 use super::isa::Isa;
 use super::pieces::{Piece, Pieces};
 use super::table::TableLeaf;
-use super::tile::{Spare, TILE};
+use super::tile::{STEP, Spare, TILE};
 use super::whole::read_stretch;
 use super::written::{Sink, add_direct, add_stretch, store_stretch};
 use super::{InPiece, Shape, Span, Tile};
@@ -127,8 +127,8 @@ impl Walk<'_> {
     ) {
         let (params, leaf, isa) = (self.params[piece.leaf].data, piece.leaf, self.isa);
         let factors = if adds { part.take_factors() } else { Factors::default() };
-        let (u, spare) = spare.split_at_mut(TILE);
-        let (other, spare) = spare.split_at_mut(TILE);
+        let (u, spare) = spare.split_at_mut(STEP);
+        let (other, spare) = spare.split_at_mut(STEP);
         for done in (0..piece.len).step_by(SHORT) {
             let (start, from, len) = (piece.start + done, piece.from + done, SHORT.min(piece.len - done));
             // SAFETY: gradients and parameters are lent for the step, and each piece is run once in a pass; what is
@@ -195,9 +195,9 @@ impl Walk<'_> {
         ahead: &mut Ahead,
     ) {
         let spec = &self.structure.leaves()[leaf];
-        let (u, spare) = spare.split_at_mut(TILE);
-        let (other, spare) = spare.split_at_mut(TILE);
-        let (p, spare) = spare.split_at_mut(TILE);
+        let (u, spare) = spare.split_at_mut(STEP);
+        let (other, spare) = spare.split_at_mut(STEP);
+        let (p, spare) = spare.split_at_mut(STEP);
         let stores = self.stores();
         // SAFETY: stored updates belong to the engine, and each piece is run once in a pass.
         let u = if stores { unsafe { self.stored(leaf).slice_mut(from, len) } } else { &mut u[..len] };
