@@ -103,8 +103,8 @@ const CODES: &[(&str, &str, &[&str])] = &[
     ("6Encode", "3LogKb0", &["psrad", "paddd"]),
 ];
 
-/// What is done between passes by rows and columns: file, job, and instructions as in `CODES`, where `_` is the letter
-/// of the type.
+/// What is done between passes by rows and columns, and what chains of several loops do together: file, job, and
+/// instructions as in `CODES`, where `_` is the letter of the type.
 const AXES: &[(&str, &str, &[&str])] = &[
     ("21scale_by_factored_rms", "7Squares", &["mulpd", "addpd"]),
     ("21scale_by_factored_rms", "9ByFactors", &["mulp_"]),
@@ -112,6 +112,8 @@ const AXES: &[(&str, &str, &[&str])] = &[
     ("21scale_by_factored_rms", "6ByRoot", &["sqrtp_", "divp_"]),
     ("12scale_by_sm3", "8Elements", &["sqrtp_", "divp_"]),
     ("12scale_by_sm3", "4Rows", &["sqrtp_", "divp_", "mulp_"]),
+    ("7factors", "8Multiply", &["mulp_"]),
+    ("7written", "11AddProducts", &["mulp_", "addp_"]),
 ];
 
 const CHAINS: &[(&str, &[&str])] = &[
