@@ -103,8 +103,8 @@ pub trait Rule: Part<Form = OneElement> {
     /// A panic in here ends the step, and the state [cannot be used any more](crate::Error::is_poisoned).
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
 
-    /// What it multiplies every update by, if it does nothing else. Such parts of a chain that is not one loop, one
-    /// after another, are done in one.
+    /// What it multiplies every update by, if it does nothing else: `apply` need not be called then. Such parts of a
+    /// chain that is not one loop, one after another, are done in one.
     fn factor<C: Real>(k: Self::Scalars<C>) -> Option<C> {
         let _ = k;
         None

@@ -103,7 +103,8 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     const SECOND: &'static [Access] = &[];
     /// Whether the first pass and the second read the parameter.
     const READS_PARAMS: [bool; 2] = [false; 2];
-    /// Whether the first pass reads the update. If it does not, and writes no arrays, none is worked out for it.
+    /// Whether the first pass reads the update. If it does not, and writes no arrays, none is worked out for it: its
+    /// `u` is any number then.
     const READS_UPDATES: bool = true;
     /// Whether the first pass changes the update too, so that it is stored for the second.
     const TRANSFORMS: bool = false;
@@ -166,8 +167,8 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     /// The second pass: the update that comes of `u`. Write `#[inline(always)]` on it.
     fn give_out<C: Real>(k: Self::Second<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
 
-    /// What the second pass multiplies every update of a leaf by, if it does nothing else. Such parts of a chain that
-    /// is not one loop, one after another, are done in one.
+    /// What the second pass multiplies every update of a leaf by, if it does nothing else: it need not be called then.
+    /// Such parts of a chain that is not one loop, one after another, are done in one.
     fn factor<C: Real>(k: Self::Second<C>) -> Option<C> {
         let _ = k;
         None
