@@ -71,7 +71,7 @@ macro_rules! passes {
 
         #[cfg(feature = "half")]
         impl<S: Stage> Passes<S, Format> {
-            /// The last one, on a leaf of 16 bits whose length is a multiple of [`BLOCK`](crate::engine::kernel::BLOCK).
+            /// The last one, on a leaf of 16 bits: on whole [blocks](crate::engine::kernel::BLOCK).
             pub(super) const LAST_HALVES: LastOfHalvesFn<S> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
                 $(($from, $to) => apply_halves_in::<S, $from, $to>,)*
                 _ => unreachable!(),
