@@ -85,10 +85,19 @@ impl RawSlice {
     }
 
     /// Where in memory a stretch begins, in elements.
+    #[inline]
     fn at(&self, start: usize, len: usize) -> usize {
         let at = start.wrapping_sub(self.first);
-        assert!(start >= self.first && at + len <= self.len, "{start} + {len} of {} from {} on", self.len, self.first);
+        if start < self.first || at > self.len || len > self.len - at {
+            self.lacks(start, len);
+        }
         at
+    }
+
+    #[cold]
+    #[track_caller]
+    fn lacks(&self, start: usize, len: usize) -> ! {
+        panic!("{start} + {len} of {} from {} on", self.len, self.first)
     }
 
     /// Where in memory a stretch begins, and how long it is, in bytes. Of coded elements it is one of whole blocks, but

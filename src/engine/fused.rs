@@ -27,15 +27,22 @@ pub struct SlotList {
 }
 
 impl SlotList {
+    #[inline]
     pub(crate) fn new() -> SlotList {
         SlotList { slots: [None; MOST_SLOTS], arrays: [0; MOST_SLOTS], len: 0 }
     }
 
+    #[inline]
     pub(crate) fn of<S: Stage>(stage: &S, state: &S::State, leaf: usize) -> SlotList {
         let mut list = SlotList::new();
-        stage.slots(state, leaf, &mut list);
-        debug_assert_eq!(list.len, S::SLOTS, "{stage:?} lists as many arrays as it has slots");
+        list.fill(stage, state, leaf);
         list
+    }
+
+    #[inline]
+    fn fill<S: Stage>(&mut self, stage: &S, state: &S::State, leaf: usize) {
+        stage.slots(state, leaf, self);
+        debug_assert_eq!(self.len, S::SLOTS, "{stage:?} lists as many arrays as it has slots");
     }
 
     /// Adds a leaf's array. Whoever adds it owns it together with the state that a step holds exclusively, and adds it
@@ -222,7 +229,9 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     pass: usize,
     mut run_loop: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>, &mut Ahead) -> Added,
 ) -> bool {
-    let list = SlotList::of(stage, state, leaf);
+    // Filled where it is, since it is four lines of the cache to copy.
+    let mut list = SlotList::new();
+    list.fill(stage, state, leaf);
     if !list.is_whole() {
         return false;
     }
@@ -233,13 +242,20 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     for done in (0..len).step_by(step) {
         let range = done..len.min(done + step);
         let (start, n, follows) = (start + done, range.len(), !native && len - done >= 2 * TILE);
+        if native {
+            // SAFETY: by the caller's promise.
+            let added = run_loop(kernel, range, unsafe { list.slices(start, n) }, ahead);
+            if const { S::SHAPE.sums > 0 } {
+                add::<S>(&added, Place::default(), sums);
+            }
+            continue;
+        }
         ahead.begin(follows);
         if follows {
             list.read(start, n, ahead);
             beside.iter().for_each(|(memory, first)| ahead.reads(memory.addresses(first + done, n)));
         }
-        let spare = if native { &mut [] } else { room.all() };
-        with_list(&list, start, n, (isa, spare), Some(&mut *ahead), &mut |slots, ahead| {
+        with_list(&list, start, n, (isa, room.all()), Some(&mut *ahead), &mut |slots, ahead| {
             let added = run_loop(kernel, range.clone(), slots, ahead);
             if const { S::SHAPE.sums > 0 } {
                 add::<S>(&added, Place::default(), sums);

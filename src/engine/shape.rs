@@ -175,7 +175,7 @@ impl Shape {
 
     /// Whether pass `pass` needs the updates: not if it only adds up what follows from the parameters.
     pub const fn needs_updates(self, pass: usize) -> bool {
-        !self.drops(pass) || !self.adds_in(pass) || self.of_updates >> pass & 1 == 1
+        self.of_updates >> pass & 1 == 1 || !self.adds_in(pass) || !self.drops(pass)
     }
 
     /// Whether any chain that this is part of has a pass with such a span of it: not one that goes over a barrier with

@@ -36,8 +36,20 @@ impl<C> Default for Room<C> {
 }
 
 impl<C: Real> Room<C> {
+    #[inline]
     pub(crate) fn all(&mut self) -> &mut [C] {
-        &mut self.0.get_or_insert_with(|| Lines([C::zero(); _])).0
+        if self.0.is_none() {
+            self.make();
+        }
+        self.0.as_mut().map_or(&mut [], |lines| &mut lines.0)
+    }
+
+    /// Not a part of who asks: the room goes over the stack, and a function with so much on it touches each page of
+    /// that whenever it is called.
+    #[cold]
+    #[inline(never)]
+    fn make(&mut self) {
+        self.0 = Some(Lines([C::zero(); _]));
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "pieces of raw leaves on many threads; see `memory`")]
 
 use core::ops::Range;
+use std::borrow::Cow;
 
 use super::ahead::Ahead;
 use super::context::is_among;
@@ -166,11 +167,11 @@ impl Walk<'_> {
 
     /// Where this pass starts from: the gradients, or what an earlier pass stored; if that has been kept elsewhere, or
     /// if it needs none, nowhere.
-    pub(super) fn source(&self, leaf: usize) -> Option<TableLeaf> {
+    pub(super) fn source(&self, leaf: usize) -> Option<Cow<'_, TableLeaf>> {
         match self.span.from {
             _ if !self.shape.needs_updates(self.span.to) => None,
-            0 => self.gradient(leaf).cloned(),
-            _ => self.shape.starts_from_stored(self.span).then(|| TableLeaf::own(self.stored(leaf))),
+            0 => self.gradient(leaf).map(Cow::Borrowed),
+            _ => self.shape.starts_from_stored(self.span).then(|| Cow::Owned(TableLeaf::own(self.stored(leaf)))),
         }
     }
 

@@ -2,10 +2,24 @@
 
 use smallvec::SmallVec;
 
-/// Axis lengths; six fit without allocation.
-pub(crate) type Shape = SmallVec<[usize; 6]>;
+/// As many axes fit without allocation.
+const INLINE: usize = 6;
+/// Axis lengths.
+pub(crate) type Shape = SmallVec<[usize; INLINE]>;
 /// Axis strides in elements.
-pub(crate) type Strides = SmallVec<[isize; 6]>;
+pub(crate) type Strides = SmallVec<[isize; INLINE]>;
+
+/// Lengths or strides of axes. In place of `SmallVec`'s own, which copies what is only a number or two by a call.
+#[inline]
+pub(crate) fn axes<T: Copy + Default>(from: &[T]) -> SmallVec<[T; INLINE]> {
+    match from.len() {
+        0..=INLINE => {
+            let inline = core::array::from_fn(|axis| from.get(axis).copied().unwrap_or_default());
+            SmallVec::from_buf_and_len(inline, from.len())
+        }
+        _ => SmallVec::from_slice(from),
+    }
+}
 
 /// How many elements an array of this shape has; `None` if there cannot be so many. Where an axis has length 0 there
 /// are none, however long the others are.
@@ -15,13 +29,23 @@ pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
 
 /// The strides of a row-major array without gaps; of one without elements they mean nothing.
 pub(crate) fn dense_strides(shape: &[usize]) -> Strides {
+    let mut inline = [0; INLINE];
+    if shape.len() <= INLINE {
+        into_dense(shape, &mut inline);
+        return Strides::from_buf_and_len(inline, shape.len());
+    }
     let mut strides = Strides::from_elem(0, shape.len());
+    into_dense(shape, &mut strides);
+    strides
+}
+
+#[inline]
+fn into_dense(shape: &[usize], strides: &mut [isize]) {
     let mut step = 1;
-    for (stride, &len) in strides.iter_mut().zip(shape).rev() {
+    for (stride, &len) in strides[..shape.len()].iter_mut().zip(shape).rev() {
         *stride = step;
         step = step.saturating_mul(len.max(1) as isize);
     }
-    strides
 }
 
 /// Whether strides describe the same addresses as `dense` does, for this shape: axes of length 0 or 1 do not count.

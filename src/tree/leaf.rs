@@ -8,7 +8,7 @@ use ndarray::{ArrayBase, Data, DataMut, Dimension, RawData};
 use super::ArrayElement;
 use crate::element::{DType, Element, with_dtype};
 use crate::error::{Error, Result};
-use crate::layout::{Cursor, Shape, Strides, dense_strides, is_dense};
+use crate::layout::{Cursor, Shape, Strides, axes, dense_strides, is_dense};
 #[cfg(feature = "serde")]
 use crate::layout::{elements, matching_strides};
 use crate::memory::{RawSlice, RawStrided};
@@ -25,8 +25,9 @@ pub(crate) struct LeafParts {
 }
 
 impl LeafParts {
+    #[inline]
     pub(crate) fn new(data: RawSlice, shape: &[usize], strides: &[isize]) -> LeafParts {
-        LeafParts { data, shape: Shape::from_slice(shape), strides: Strides::from_slice(strides) }
+        LeafParts { data, shape: axes(shape), strides: axes(strides) }
     }
 
     /// All of a slice, as one axis.
@@ -46,7 +47,7 @@ impl LeafParts {
             let found = format!("a slice of {len} for the shape {shape:?}");
             return Err(Error::argument("leaf", "data", &format!("as long as its shape says ({expected})"), found));
         }
-        Ok(LeafParts::new(RawSlice::new(ptr, len), shape, &dense_strides(shape)))
+        Ok(LeafParts { data: RawSlice::new(ptr, len), shape: axes(shape), strides: dense_strides(shape) })
     }
 
     pub(super) fn array<A: ArrayElement>(

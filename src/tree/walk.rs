@@ -111,6 +111,8 @@ impl<'a, 'w> Walk<'a, 'w> {
     }
 
     /// Shows a leaf at the current path.
+    // Inlined, as below, so that a leaf is made where it is shown from: it is a few lines of the cache to copy.
+    #[inline]
     pub fn leaf(&mut self, mut leaf: LeafRef<'a>) {
         if let Rows::Of(indices) = self.rows {
             leaf.rows = Some(indices);
@@ -232,6 +234,7 @@ impl<'a, 'w> WalkMut<'a, 'w> {
     }
 
     /// Shows a leaf at the current path.
+    #[inline]
     pub fn leaf(&mut self, leaf: LeafMut<'a>) {
         if self.handles.is_none() {
             (self.sink)(self.path, leaf);
