@@ -11,8 +11,8 @@ fn number(i: usize, step: usize) -> f64 {
     x * 10.0_f64.powi((i % 9) as i32 - 4)
 }
 
-/// Whole blocks of every instruction set, and what is left over.
-const LEN: usize = 1003;
+/// Whole tiles, whole blocks of every instruction set, and what is left over.
+const LEN: usize = 2 * 1024 + 1003;
 
 type Leaves = (Vec<f32>, Vec<f64>, Vec<bf16>, Vec<f16>);
 

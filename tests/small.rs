@@ -134,6 +134,47 @@ fn boxes_on_several_tiles() {
     }
 }
 
+/// Leaves of 16 bits, whole tiles of which are added up in registers, and what is left: the same bits as by boxes,
+/// which get tiles in `f32`.
+#[cfg(feature = "half")]
+#[test]
+fn tiles_of_16_bits_are_added_up() {
+    fn holds<E: gradchain::Element>(
+        one_loop: impl GradientTransformation<Needs = Nothing>,
+        boxes: Vec<Boxed>,
+        largest: f64,
+    ) where
+        Vec<E>: TreeMut,
+    {
+        let boxes = chain(boxes);
+        let number = |i: usize| E::from_f64((((i * 7919) % 101) as f64 / 50.0 - 1.0) * largest.powi((i % 3) as i32));
+        let [mut params, mut other] = [(); 2].map(|()| (0..2 * 1024 + 37).map(number).collect::<Vec<E>>());
+        let mut state = one_loop.init(&params).unwrap();
+        let mut state_of_other = boxes.init(&other).unwrap();
+        for step in 1..=2 {
+            let mut gradient: Vec<E> = (0..params.len()).map(|i| number(i + 100 * step)).collect();
+            gradient[step * 700] = E::from_f64(f64::NAN);
+            one_loop.step(&mut params, &gradient, &mut state).unwrap();
+            boxes.step(&mut other, &gradient, &mut state_of_other).unwrap();
+            assert!(params == other, "{one_loop:?}, step {step}");
+            assert!(params.iter().all(|p| p.as_f64().is_finite()), "{one_loop:?}, step {step}");
+        }
+    }
+    fn of_type<E: gradchain::Element>(largest: f64)
+    where
+        Vec<E>: TreeMut,
+    {
+        let clip = || (zero_nans(), clip_by_global_norm(0.5));
+        let (zero, norm) = clip();
+        holds::<E>(chain((clip(), adamw(0.1))), vec![boxed(zero), boxed(norm), boxed(adamw(0.1))], largest);
+        // Sums of parameters too.
+        holds::<E>(chain((zero_nans(), lars(0.1))), vec![boxed(zero_nans()), boxed(lars(0.1))], largest);
+        holds::<E>(chain((zero_nans(), fromage(0.1))), vec![boxed(zero_nans()), boxed(fromage(0.1))], largest);
+    }
+    of_type::<half::bf16>(1e9);
+    of_type::<half::f16>(50.0);
+}
+
 /// Some rows of leaves of every layout that has them, twice among them: the same bits in place and by updates.
 #[test]
 fn rows() {

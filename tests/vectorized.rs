@@ -229,6 +229,38 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
 }
 
 #[test]
+fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
+    let functions = functions(&BUILT.assembly);
+    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+        let loops = loops(&functions, isa, "8ZeroNans", "10DropHalves", "Kj0_K".into());
+        assert!(!loops.is_empty(), "no pass that adds up leaves of 16 bits for {isa}");
+        for code in loops {
+            for operation in ["addpd", "mulpd", "pslld"] {
+                let packed = format!("{prefix}{operation}\t");
+                let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
+                assert!(found, "{isa}: no {packed}in {registers}:\n{}", code.join("\n"));
+            }
+            let stacked = code.iter().filter(|line| line.contains("(%rsp)") && line.contains(registers)).count();
+            assert!(isa != "avx512" || stacked == 0, "{isa}: {stacked} of {} instructions use the stack", code.len());
+        }
+    }
+}
+
+/// A function with so much on the stack touches every page of it when it is called, which a small leaf does not pay
+/// back: calls for each piece of a leaf took twice as long with the room for tiles on them.
+#[test]
+fn what_is_called_for_each_piece_has_no_pages_on_the_stack() {
+    let functions = functions(&BUILT.assembly);
+    let of_pieces = |name: &str| ["4Pass", "8on_piece", "9with_list"].iter().any(|part| name.contains(part));
+    let of_pieces: Vec<_> = functions.iter().filter(|(name, _)| name.contains("6engine") && of_pieces(name)).collect();
+    assert!(of_pieces.len() > CHAINS.len(), "{} functions", of_pieces.len());
+    for (name, code) in of_pieces {
+        let probes = code.iter().any(|line| line.starts_with("subq\t$4096, %rsp"));
+        assert!(!probes, "{name}:\n{}", code[..code.len().min(20)].join("\n"));
+    }
+}
+
+#[test]
 fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
     let functions = functions(&BUILT.assembly);
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {

@@ -84,6 +84,16 @@ pub(crate) struct ApplyHalves<'a, S: Stage, const FROM: usize, const TO: usize> 
     pub(crate) slots: Slots<'a, f32>,
 }
 
+/// As a `Map` that drops the updates, on leaves of 16 bits. Parameters that the pass does not look at may be missing.
+#[cfg(feature = "half")]
+pub(crate) struct DropHalves<'a, S: Stage, const FROM: usize, const TO: usize> {
+    pub(crate) kernel: S::Kernel<f32>,
+    pub(crate) format: Format,
+    pub(crate) g: &'a [u16],
+    pub(crate) p: &'a [u16],
+    pub(crate) slots: Slots<'a, f32>,
+}
+
 pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usize> {
     pub(crate) kernel: S::Kernel<C>,
     pub(crate) g: &'a [C],
@@ -102,6 +112,8 @@ type MapFn<S, C, const N: usize> =
 type ApplyFn<S, C, const N: usize> = fn(<S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>, &mut Lanes<N>);
 #[cfg(feature = "half")]
 type HalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, &[u16], &mut [u16], Slots<'_, f32>, &mut Lanes<N>);
+#[cfg(feature = "half")]
+type DropHalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, &[u16], &[u16], Slots<'_, f32>, &mut Lanes<N>);
 
 /// How many arrays a loop has; of what does not fuse there are none to run.
 const fn arrays<S: Stage>() -> usize {
@@ -130,6 +142,27 @@ macro_rules! loops {
                 Self::map::<S, f32, false, FROM, TO, N>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
                 // SAFETY: as above.
                 unsafe { H::add_block::<I>(&here, u, &mut p[b]) };
+            }
+        }
+
+        /// As `sum`, where updates are dropped.
+        #[cfg(feature = "half")]
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "as above")]
+        fn drop_halves<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<f32>, g: &[u16], p: &[u16], $($s: &mut [f32],)* lanes: &mut Lanes<N>,
+        ) {
+            let reads = const { (Span { from: FROM, to: TO }).meets(S::SHAPE.reads_params) };
+            let g = g.as_chunks::<BLOCK>().0;
+            let n = g.len();
+            let p = if reads { &p.as_chunks::<BLOCK>().0[..n] } else { &[] };
+            $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
+            for b in 0..n {
+                // SAFETY: `dispatch` has chosen the instruction set, here and below.
+                let from = unsafe { H::widen_block::<I>(&g[b]) };
+                let here = if reads { unsafe { H::widen_block::<I>(&p[b]) } } else { [0.0; BLOCK] };
+                let (from, here) = (from.as_chunks().0, here.as_chunks().0);
+                Self::sum::<S, f32, true, false, FROM, TO, N>(kernel, from, &mut [], here, $($s[b].as_chunks_mut().0,)* lanes);
             }
         }
 
@@ -304,6 +337,14 @@ macro_rules! loops {
         ) {
             Self::halves::<S, I, H, FROM, TO, N>(kernel, g, p, $($s,)* lanes);
         }
+
+        #[cfg(feature = "half")]
+        #[inline(always)]
+        fn drop_halves_of<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<f32>, g: &[u16], p: &[u16], [$($s,)* ..]: Slots<'_, f32>, lanes: &mut Lanes<N>,
+        ) {
+            Self::drop_halves::<S, I, H, FROM, TO, N>(kernel, g, p, $($s,)* lanes);
+        }
     })*
 
     impl<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize> Loops<S, C, FROM, TO, N> {
@@ -333,6 +374,11 @@ macro_rules! loops {
     {
         const HALVES: HalvesFn<S, N> = match arrays::<S>() {
             $($n => Arrays::<$n>::halves_of::<S, I, H, FROM, TO, N>,)*
+            _ => unreachable!(),
+        };
+
+        const DROP_HALVES: DropHalvesFn<S, N> = match arrays::<S>() {
+            $($n => Arrays::<$n>::drop_halves_of::<S, I, H, FROM, TO, N>,)*
             _ => unreachable!(),
         };
     }
@@ -405,6 +451,19 @@ impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FR
     }
 }
 
+#[cfg(feature = "half")]
+impl<S: Stage, const FROM: usize, const TO: usize> Job for DropHalves<'_, S, FROM, TO> {
+    type Output = Added;
+    #[inline(always)]
+    fn run(self) -> Added {
+        self.run_on::<Baseline>()
+    }
+    #[inline(always)]
+    fn run_on<I: Set>(self) -> Added {
+        adding_up::<S, _, TO>(On::<_, I>(self, PhantomData), None)
+    }
+}
+
 /// A job by an instruction set.
 #[cfg(feature = "half")]
 struct On<J, I>(J, PhantomData<I>);
@@ -416,6 +475,17 @@ impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for On<ApplyHa
         let On(job, _) = self;
         with_format!(job.format, H => {
             Loops::<S, (I, H), FROM, TO, N>::HALVES(job.kernel, job.g, job.p, job.slots, t);
+        });
+    }
+}
+
+#[cfg(feature = "half")]
+impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for On<DropHalves<'_, S, FROM, TO>, I> {
+    #[inline(always)]
+    fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
+        let On(job, _) = self;
+        with_format!(job.format, H => {
+            Loops::<S, (I, H), FROM, TO, N>::DROP_HALVES(job.kernel, job.g, job.p, job.slots, t);
         });
     }
 }

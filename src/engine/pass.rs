@@ -93,18 +93,22 @@ impl<T: Stage> Pass<'_, T> {
     /// Does the blocks of a piece of 16 bits, where it can: how many elements these are.
     #[cfg(feature = "half")]
     fn halves(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<f32>) -> usize {
-        if const { !T::FUSES } || !self.walk.writes_params() {
+        let pass = self.walk.span.to;
+        let drop =
+            if const { T::FUSES_ALWAYS } && !self.walk.ends { Passes::<T, Format>::DROP_HALVES[pass] } else { None };
+        if const { !T::FUSES } || !self.walk.writes_params() && drop.is_none() {
             return 0;
         }
         let (t, leaf) = (self.transformation, piece.leaf);
         let p = &self.walk.params[leaf];
         let Some(format) = Format::of(p.data.dtype()) else { return 0 };
         let fits = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == p.data.dtype();
-        let Some(g) = self.walk.source(leaf).filter(fits) else { return 0 };
+        let source = self.walk.source(leaf);
+        let Some(g) = source.as_deref().filter(|g| fits(g)) else { return 0 };
         if p.strides.is_some() || !t.fuses_now(self.state, self.run, leaf) {
             return 0;
         }
-        let block = match const { T::SHAPE.adds_in(T::SHAPE.barriers) } {
+        let block = match T::SHAPE.adds_in(pass) {
             true => TILE,
             false => fused::SlotList::of(t, self.state, leaf).block(BLOCK),
         };
@@ -112,11 +116,17 @@ impl<T: Stage> Pass<'_, T> {
         let beside = [(g.data, piece.from), (p.data, piece.start)];
         // SAFETY: as in `piece_in`.
         let done = unsafe {
-            let (g, p) = (format.bits(g.data, piece.from, len), format.bits_mut(p.data, piece.start, len));
-            let (held, place, room) =
-                ((self.state, self.run), (piece.start, len, beside), (self.walk.isa, spare, sums));
-            fused::on_piece::<T, f32>(t, held, leaf, place, room, self.walk.span.to, |kernel, part, slots, _| {
-                Passes::<T, Format>::LAST_HALVES(self.walk.isa, kernel, format, &g[part.clone()], &mut p[part], slots)
+            let (isa, g) = (self.walk.isa, format.bits(g.data, piece.from, len));
+            let (held, place, room) = ((self.state, self.run), (piece.start, len, beside), (isa, spare, sums));
+            fused::on_piece::<T, f32>(t, held, leaf, place, room, pass, |kernel, part, slots, _| {
+                let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
+                match drop {
+                    Some(drop) => drop(isa, kernel, format, g, format.bits(p.data, start, len), slots),
+                    None => {
+                        let p = format.bits_mut(p.data, start, len);
+                        Passes::<T, Format>::LAST_HALVES(isa, kernel, format, g, p, slots)
+                    }
+                }
             })
         };
         if done { len } else { 0 }
@@ -132,12 +142,13 @@ impl<T: Stage> Pass<'_, T> {
         let p = &self.walk.params[leaf];
         let direct = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == C::DTYPE;
         let source = self.walk.source(leaf);
+        let source = source.as_deref();
         let (pass, isa, adds) = (self.walk.span.to, self.walk.isa, self.walk.writes_params());
         let fuses = adds || T::FUSES_ALWAYS && T::SHAPE.drops(pass) && !self.walk.ends;
-        let lies = direct(p) && source.as_ref().is_some_and(direct);
+        let lies = direct(p) && source.is_some_and(direct);
         // The constants stand alone, here and below, so that a loop is compiled only where it can run.
         if const { T::FUSES } && fuses && lies && t.fuses_now(self.state, self.run, leaf) {
-            let source = source.as_ref().map_or(RawSlice::empty(C::DTYPE), |s| s.data);
+            let source = source.map_or(RawSlice::empty(C::DTYPE), |s| s.data);
             let beside = [(source, piece.from), (p.data, piece.start)];
             let (held, place, room) =
                 ((self.state, self.run), (piece.start, piece.len, beside), (isa, &mut *spare, &mut *sums));
@@ -164,12 +175,12 @@ impl<T: Stage> Pass<'_, T> {
         // The constant stands alone, so that of a chain that is one loop only the passes that it has are compiled.
         if const { T::FUSES_ALWAYS } {
             let chain = &mut Chain { transformation: t, state: self.state, run: self.run, pass };
-            return self.walk.tiles(piece, source.as_ref(), chain, (sums, spare.all()), false);
+            return self.walk.tiles(piece, source, chain, (sums, spare.all()), false);
         }
         let (place, span) = (Place::default(), self.walk.span);
         let at = PieceAt { place, span, leaf, start: piece.start, len: piece.len };
         let then: &mut Then<'_, C> = &mut |part| {
-            self.walk.parts(piece, source.as_ref(), part, (&mut *sums, spare.all()), lies);
+            self.walk.parts(piece, source, part, (&mut *sums, spare.all()), lies);
         };
         // What is one tile has nothing to look up for others.
         match piece.len > TILE {

@@ -7,9 +7,9 @@ use super::ahead::Ahead;
 #[cfg(feature = "half")]
 use super::halves::Format;
 use super::isa::{Isa, dispatch_chain};
-#[cfg(feature = "half")]
-use super::kernel::ApplyHalves;
 use super::kernel::{Apply, MOST_BARRIERS, Map, Slots};
+#[cfg(feature = "half")]
+use super::kernel::{ApplyHalves, DropHalves};
 use super::sums::{Added, Lanes};
 use super::{Span, Stage};
 use crate::element::Real;
@@ -76,6 +76,15 @@ macro_rules! passes {
                 $(($from, $to) => apply_halves_in::<S, $from, $to>,)*
                 _ => unreachable!(),
             };
+
+            /// Those that drop the updates, by where they end, on a leaf of 16 bits as above.
+            pub(super) const DROP_HALVES: [Option<DropHalvesFn<S>>; MOST_BARRIERS + 1] = {
+                let mut own: [Option<DropHalvesFn<S>>; _] = [None; _];
+                $(if S::SHAPE.drops($to) && S::SHAPE.span($to).from == $from {
+                    own[$to] = Some(drop_halves_in::<S, $from, $to>);
+                })*
+                own
+            };
         }
     };
 }
@@ -120,6 +129,9 @@ type LastFn<S, C> = fn(Isa, <S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C
 #[cfg(feature = "half")]
 type LastOfHalvesFn<S> = fn(Isa, <S as Stage>::Kernel<f32>, Format, &[u16], &mut [u16], Slots<'_, f32>) -> Added;
 
+#[cfg(feature = "half")]
+type DropHalvesFn<S> = fn(Isa, <S as Stage>::Kernel<f32>, Format, &[u16], &[u16], Slots<'_, f32>) -> Added;
+
 fn apply_in<S: Stage, C: Real, const FROM: usize, const TO: usize>(
     isa: Isa,
     kernel: S::Kernel<C>,
@@ -140,4 +152,16 @@ fn apply_halves_in<S: Stage, const FROM: usize, const TO: usize>(
     slots: Slots<'_, f32>,
 ) -> Added {
     dispatch_chain(isa, ApplyHalves::<S, FROM, TO> { kernel, format, g, p, slots })
+}
+
+#[cfg(feature = "half")]
+fn drop_halves_in<S: Stage, const FROM: usize, const TO: usize>(
+    isa: Isa,
+    kernel: S::Kernel<f32>,
+    format: Format,
+    g: &[u16],
+    p: &[u16],
+    slots: Slots<'_, f32>,
+) -> Added {
+    dispatch_chain(isa, DropHalves::<S, FROM, TO> { kernel, format, g, p, slots })
 }
