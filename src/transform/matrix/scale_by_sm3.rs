@@ -25,8 +25,9 @@ use crate::tree::LeafSpec;
 ///
 /// # Cost
 ///
-/// For a leaf of `n × m`, `n + m` floats of state, and one for each parameter for the mean. One more pass, for which
-/// the updates are stored in memory; reads no parameters.
+/// For a leaf of `n × m`, `n + m` floats of state, and one for each parameter for the mean. One more pass, which only
+/// looks at the updates: it needs the gradients once more, and stores them only if something has changed them before.
+/// Reads no parameters.
 ///
 /// # Errors
 ///
@@ -125,6 +126,8 @@ impl Layout {
 
 impl WholeTreeTransformation for ScaleBySm3 {
     const BY_LEAF: bool = true;
+    // The mean is the update, and it is in the state.
+    const LOOKS: bool = true;
     type State = ScaleBySm3State;
     type Needs = Nothing;
 
@@ -144,7 +147,12 @@ impl WholeTreeTransformation for ScaleBySm3 {
     fn transform(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], state.count.get());
         state.count.increment();
-        tree.visit(&mut Sm3 { state, b1, b2, eps });
+        tree.look(&mut Sm3 { state, b1, b2, eps });
+    }
+
+    fn stretch<C: Real>(&self, state: &ScaleBySm3State, leaf: usize, start: usize, from: &[C], to: &mut [C]) {
+        let mean = state.nu.get::<C>(leaf).and_then(|nu| nu.get(start..start + to.len()));
+        to.copy_from_slice(mean.unwrap_or(from));
     }
 }
 
@@ -155,11 +163,10 @@ struct Sm3<'a> {
     eps: f64,
 }
 
-impl LeafVisitor for Sm3<'_> {
-    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+impl LeafLooker for Sm3<'_> {
+    fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
         let ScaleBySm3State { mu, nu, next, layouts, .. } = &mut *self.state;
-        let (Some(mu), Some(nu), Some(next)) =
-            (mu.get_mut::<C>(leaf.index), nu.get_mut::<C>(leaf.index), next.get_mut::<C>(leaf.index))
+        let (Some(mu), Some(nu), Some(next)) = (mu.get_mut::<C>(leaf), nu.get_mut::<C>(leaf), next.get_mut::<C>(leaf))
         else {
             return;
         };
@@ -170,12 +177,12 @@ impl LeafVisitor for Sm3<'_> {
             take_squares: C::of(if self.b2 == 1.0 { 1.0 } else { 1.0 - self.b2 }),
             eps: C::of(self.eps),
         };
-        let layout = &layouts[leaf.index];
+        let layout = &layouts[leaf];
         if layout.axes.is_empty() {
-            return in_parts(Elements { k, u: leaf.u, nu, mu });
+            return in_parts(Elements { k, u, nu, mu });
         }
         next.fill(C::zero());
-        in_parts(Rows { k, layout, first: 0, u: leaf.u, nu, mu, next: &mut *next });
+        in_parts(Rows { k, layout, first: 0, u, nu, mu, next: &mut *next });
         mu.fill(C::zero());
         for block in next.chunks_exact(layout.sizes) {
             mu.iter_mut().zip(block).for_each(|(mu, block)| *mu = larger(*mu, *block));
@@ -213,7 +220,7 @@ impl<C: Real> Scalars<C> {
 /// Elements that have a bound each.
 struct Elements<'a, C> {
     k: Scalars<C>,
-    u: &'a mut [C],
+    u: &'a [C],
     nu: &'a mut [C],
     mu: &'a mut [C],
 }
@@ -221,8 +228,8 @@ struct Elements<'a, C> {
 impl<C: Real> Split for Elements<'_, C> {
     fn split(self) -> Result<[Self; 2], Self> {
         let Some(half) = half(self.u.len(), BLOCK) else { return Err(self) };
-        let [(u, later_u), (nu, later_nu), (mu, later_mu)] =
-            [self.u, self.nu, self.mu].map(|array| array.split_at_mut(half));
+        let (u, later_u) = self.u.split_at(half);
+        let [(nu, later_nu), (mu, later_mu)] = [self.nu, self.mu].map(|array| array.split_at_mut(half));
         Ok([Elements { u, nu, mu, ..self }, Elements { u: later_u, nu: later_nu, mu: later_mu, ..self }])
     }
 }
@@ -232,10 +239,9 @@ impl<C: Real> Job for Elements<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        for ((u, nu), mu) in self.u.iter_mut().zip(self.nu).zip(self.mu) {
+        for ((u, nu), mu) in self.u.iter().zip(self.nu).zip(self.mu) {
             *mu = self.k.square(*u, *mu);
             *nu = self.k.mean(*u, *mu, *nu);
-            *u = *nu;
         }
     }
 }
@@ -246,7 +252,7 @@ struct Rows<'a, C> {
     layout: &'a Layout,
     /// The index that comes first.
     first: usize,
-    u: &'a mut [C],
+    u: &'a [C],
     nu: &'a mut [C],
     mu: &'a [C],
     /// The numbers of all axes, for each block of these indices.
@@ -257,7 +263,7 @@ impl<C: Real> Split for Rows<'_, C> {
     fn split(self) -> Result<[Self; 2], Self> {
         let Layout { sizes, row, per, .. } = *self.layout;
         let Some(half) = half(self.u.len() / row, per) else { return Err(self) };
-        let [(u, later_u), (nu, later_nu)] = [self.u, self.nu].map(|array| array.split_at_mut(half * row));
+        let ((u, later_u), (nu, later_nu)) = (self.u.split_at(half * row), self.nu.split_at_mut(half * row));
         let (next, later) = self.next.split_at_mut(half / per * sizes);
         Ok([
             Rows { u, nu, next, ..self },
@@ -275,7 +281,7 @@ impl<C: Real> Job for Rows<'_, C> {
         let Some((&[len, inner], outer)) = layout.axes.split_last() else { return };
         let mut squares = [C::zero(); STRETCH];
         let runs = first * (layout.row / len);
-        for (run, (u, nu)) in u.chunks_exact_mut(len).zip(nu.chunks_exact_mut(len)).enumerate() {
+        for (run, (u, nu)) in u.chunks_exact(len).zip(nu.chunks_exact_mut(len)).enumerate() {
             // The place along each outer axis, innermost of them first.
             let places = |each: &mut dyn FnMut(usize)| {
                 let mut rest = runs + run;
@@ -289,14 +295,13 @@ impl<C: Real> Job for Rows<'_, C> {
             let mut largest = [C::zero(); LANES];
             for start in (0..len).step_by(STRETCH) {
                 let here = start..len.min(start + STRETCH);
-                let (u, nu, v) = (&mut u[here.clone()], &mut nu[here.clone()], &mut squares[..here.len()]);
+                let (u, nu, v) = (&u[here.clone()], &mut nu[here.clone()], &mut squares[..here.len()]);
                 let [from, to] = [inner + here.start, inner + here.end];
-                for ((v, u), mu) in v.iter_mut().zip(&*u).zip(&mu[from..to]) {
+                for ((v, u), mu) in v.iter_mut().zip(u).zip(&mu[from..to]) {
                     *v = k.square(*u, smaller(bound, *mu));
                 }
-                for ((u, nu), v) in u.iter_mut().zip(nu).zip(&*v) {
+                for ((u, nu), v) in u.iter().zip(nu).zip(&*v) {
                     *nu = k.mean(*u, *v, *nu);
-                    *u = *nu;
                 }
                 next[from..to].iter_mut().zip(&*v).for_each(|(next, v)| *next = larger(*next, *v));
                 for v in v.chunks(LANES) {
