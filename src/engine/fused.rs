@@ -10,7 +10,7 @@ use super::isa::{Isa, Job, dispatch_chain};
 use super::kernel::{MOST_SLOTS, Slots};
 use super::passes;
 use super::sums::{Added, MOST_SUMS};
-use super::tile::{Room, STEP, TILE};
+use super::tile::{Room, SHORT, STEP, TILE};
 use super::{PieceAt, Place, Span, Stage, Tile};
 #[cfg(feature = "half")]
 use crate::element::CODED_BLOCK;
@@ -74,11 +74,14 @@ impl SlotList {
         self.slots[..self.len].iter().all(Option::is_some)
     }
 
+    fn is_coded(&self) -> bool {
+        self.slots[..self.len].iter().flatten().any(|slot| slot.dtype().is_coded())
+    }
+
     /// Elements that the arrays must be cut into multiples of, where loops need multiples of `block`.
     #[cfg(feature = "half")]
     pub(crate) fn block(&self, block: usize) -> usize {
-        let coded = self.slots[..self.len].iter().flatten().any(|slot| slot.dtype().is_coded());
-        if coded { block.max(CODED_BLOCK) } else { block }
+        if self.is_coded() { block.max(CODED_BLOCK) } else { block }
     }
 
     /// The arrays of a piece, all of type `C`.
@@ -211,9 +214,9 @@ pub(crate) fn with_list<C: Real>(
 }
 
 /// Does a pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the state
-/// arrays: all of it where these have the compute type, else a tile, whose state is brought into `room` and back; a
-/// tile too where something is added up, which is added up by tile. `beside` is what else the loop reads, and where in
-/// it the stretch begins.
+/// arrays: all of it where these have the compute type, else half a tile, whose state is brought into `room` and back;
+/// a tile where something is added up, which is added up by tile. `beside` is what else the loop reads, and where in it
+/// the stretch begins.
 ///
 /// Returns whether it could.
 ///
@@ -237,11 +240,17 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     }
     let kernel = stage.kernel::<C>(state, run, leaf);
     let native = list.is_native::<C>();
-    let step = if native && !S::SHAPE.adds_in(pass) { len.max(1) } else { TILE };
-    let ahead = &mut Ahead::new();
+    let step = match S::SHAPE.adds_in(pass) {
+        true => TILE,
+        false if native => len.max(1),
+        // Short, so that while one loop waits for memory the processor has begun the next. Codes take so long to
+        // calculate that it does not: there what comes later is asked for.
+        false => SHORT,
+    };
+    let (ahead, asks) = (&mut Ahead::new(), list.is_coded());
     for done in (0..len).step_by(step) {
         let range = done..len.min(done + step);
-        let (start, n, follows) = (start + done, range.len(), !native && len - done >= 2 * TILE);
+        let (start, n, follows) = (start + done, range.len(), asks && len - done >= 2 * step);
         if native {
             // SAFETY: by the caller's promise.
             let added = run_loop(kernel, range, unsafe { list.slices(start, n) }, ahead);

@@ -11,6 +11,9 @@ use crate::element::{InRecord, Real, Term};
 /// Elements of a tile: small enough that a tile and its state stay in the first-level cache.
 pub(crate) const TILE: usize = 1024;
 
+/// Elements of a tile where there are several loops and little to bring from one type to another.
+pub(super) const SHORT: usize = 512;
+
 /// Elements from one tile to the next in that room: each begins elsewhere in a page, since a processor that reads takes
 /// what was just written at the same place of another page for what it looks for.
 pub(super) const STEP: usize = TILE + 80;

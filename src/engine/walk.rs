@@ -11,16 +11,13 @@ use super::factors::Factors;
 use super::isa::Isa;
 use super::pieces::{Piece, Pieces};
 use super::table::TableLeaf;
-use super::tile::{STEP, Spare, TILE};
+use super::tile::{SHORT, STEP, Spare, TILE};
 use super::whole::read_stretch;
 use super::written::{Sink, add_direct, add_stretch, store_stretch};
 use super::{InPiece, Shape, Span, Tile};
 use crate::element::Real;
 use crate::memory::{Buffer, RawSlice};
 use crate::tree::Structure;
-
-/// Elements of a tile where there are several loops and everything lies as it is calculated with.
-const SHORT: usize = 512;
 
 /// The leaves of a pass, what it is for, and where it ends.
 pub(crate) struct Walk<'a> {
