@@ -44,28 +44,40 @@ fn rate() -> impl GradientTransformation<Needs = Nothing> {
     adafactor(0.1).min_dim_size_to_factor(2).momentum(0.9).weight_decay_rate(0.01)
 }
 
-#[test]
-fn what_is_looked_at_where_it_is_and_what_is_stored_for_it_has_the_same_bits() {
+/// The same bits wherever the updates are looked at.
+fn holds<T: GradientTransformation<Needs = Nothing>>(of: impl Fn() -> T) {
     for turned in [false, true] {
-        let plain = run(&rate(), turned);
-        assert_eq!(run(&chain((scale(1.0), rate())), turned), plain, "after arithmetic");
-        assert_eq!(run(&chain((trace(0.0), rate())), turned), plain, "after what has state");
-        assert_eq!(run(&chain((clip_by_global_norm(1e9), rate())), turned), plain, "after a barrier");
-        assert_eq!(run(&chain((identity(), rate(), identity())), turned), plain, "in a chain");
-        let boxes: Vec<Boxed> = vec![Box::new(identity()), Box::new(rate())];
+        let plain = run(&of(), turned);
+        assert_eq!(run(&chain((scale(1.0), of())), turned), plain, "after arithmetic");
+        assert_eq!(run(&chain((trace(0.0), of())), turned), plain, "after what has state");
+        assert_eq!(run(&chain((clip_by_global_norm(1e9), of())), turned), plain, "after a barrier");
+        assert_eq!(run(&chain((identity(), of(), identity())), turned), plain, "in a chain");
+        let boxes: Vec<Boxed> = vec![Box::new(identity()), Box::new(of())];
         assert_eq!(run(&boxes, turned), plain, "in boxes");
-        assert_eq!(run(&masked(rate(), Mask::all()), turned), plain, "masked");
-        assert_eq!(run(&apply_if_finite(rate(), 3), turned), plain, "after a look at all");
+        assert_eq!(run(&masked(of(), Mask::all()), turned), plain, "masked");
+        assert_eq!(run(&apply_if_finite(of(), 3), turned), plain, "after a look at all");
         let labels = || Labels::paths([("1", "b")]).otherwise("a");
-        assert_eq!(run(&partition((("a", rate()), ("b", rate())), labels()), turned), plain, "in groups");
+        assert_eq!(run(&partition((("a", of()), ("b", of())), labels()), turned), plain, "in groups");
         // Beside what changes its own at once: the leaf of the other group is the only one that differs.
-        let beside = run(&partition((("a", rate()), ("b", sgd(0.0))), labels()), turned);
+        let beside = run(&partition((("a", of()), ("b", sgd(0.0))), labels()), turned);
         let [f32s, same] = [70 * 90 + 5 * 20 * 3 + 2500, 40 * 30];
         assert_eq!(beside[..f32s], plain[..f32s]);
         assert_eq!(beside[f32s + same..], plain[f32s + same..]);
         assert_ne!(beside[f32s..f32s + same], plain[f32s..f32s + same]);
-        assert_eq!(run(&multi_steps(rate(), 1), turned), plain, "after what keeps them");
+        assert_eq!(run(&multi_steps(of(), 1), turned), plain, "after what keeps them");
     }
+}
+
+#[test]
+fn what_is_looked_at_where_it_is_and_what_is_stored_for_it_has_the_same_bits() {
+    holds(rate);
+}
+
+/// What it gives out is what it remembers.
+#[test]
+fn sm3_has_the_same_bits_wherever_it_looks() {
+    holds(|| sm3(0.1));
+    assert_eq!(sm3(0.1).plan(&leaves(0, false)).unwrap().stored_bytes, 0);
 }
 
 #[test]
