@@ -4,6 +4,8 @@ use half::slice::HalfFloatSliceExt as _;
 use half::{bf16, f16};
 
 use super::isa::Set;
+use super::kernel::{MOST_SLOTS, Slots};
+use super::sums::Added;
 use crate::element::{DType, Element, SixteenBits};
 use crate::memory::RawSlice;
 use crate::numeric::half_floats::{self, BLOCK};
@@ -64,6 +66,40 @@ impl Format {
     pub(crate) unsafe fn bits_mut<'a>(self, raw: RawSlice, start: usize, len: usize) -> &'a mut [u16] {
         // SAFETY: by the caller's promise.
         with_format!(self, H => unsafe { raw.slice_mut::<H>(start, len) }.reinterpret_cast_mut())
+    }
+}
+
+/// A loop over whole blocks: gradients, parameters, state arrays.
+type InBlocksFn<'a> = dyn FnMut(&[u16], &mut [u16], Slots<'_, f32>) -> Added + 'a;
+
+/// Runs a loop over whole blocks on a stretch of any length. What is left after the last block is brought into one that
+/// its first element fills up, so that the loop sees no numbers that are not there.
+pub(super) fn in_blocks(g: &[u16], p: &mut [u16], mut slots: Slots<'_, f32>, run: &mut InBlocksFn<'_>) -> Added {
+    let done = p.len() / BLOCK * BLOCK;
+    let mut added = Added::default();
+    if done > 0 {
+        added = run(g, p, slots.each_mut().map(|slot| &mut **slot));
+    }
+    if done < p.len() {
+        let (mut block, mut rows) = ([0; BLOCK], [[0.0; BLOCK]; MOST_SLOTS]);
+        fill_up(&mut block, &p[done..]);
+        rows.iter_mut().zip(&slots).for_each(|(row, slot)| fill_up(row, slot.get(done..).unwrap_or_default()));
+        let mut of_g = [0; BLOCK];
+        fill_up(&mut of_g, &g[done..]);
+        let of_block = run(&of_g, &mut block, rows.each_mut().map(|row| &mut row[..]));
+        debug_assert_eq!(of_block, Added::default(), "what is added up is added up by whole tiles");
+        let left = p.len() - done;
+        p[done..].copy_from_slice(&block[..left]);
+        let used = slots.iter_mut().filter(|slot| slot.len() > done);
+        used.zip(&rows).for_each(|(slot, row)| slot[done..].copy_from_slice(&row[..left]));
+    }
+    added
+}
+
+fn fill_up<T: Copy>(block: &mut [T; BLOCK], from: &[T]) {
+    if let Some(first) = from.first() {
+        block.fill(*first);
+        block[..from.len()].copy_from_slice(from);
     }
 }
 

@@ -12,7 +12,7 @@ use super::tile::{Room, Spare, TILE};
 use super::walk::Walk;
 use super::{InPiece, PieceAt, Place, Stage, Then, Tile, fused};
 #[cfg(feature = "half")]
-use super::{halves::Format, kernel::BLOCK};
+use super::{halves::Format, halves::in_blocks, kernel::BLOCK};
 use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::tree::Structure;
@@ -84,13 +84,16 @@ impl<T: Stage> Pass<'_, T> {
             DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double),
             _ => {
                 let done = self.halves(piece, sums, &mut spare.single);
+                if done == piece.len {
+                    return;
+                }
                 let (start, from) = (piece.start + done, piece.from + done);
                 self.piece_in::<f32>(&Piece { start, from, len: piece.len - done, ..*piece }, sums, &mut spare.single);
             }
         }
     }
 
-    /// Does the blocks of a piece of 16 bits, where it can: how many elements these are.
+    /// Does a piece of 16 bits in registers, as far as it can: how many elements these are.
     #[cfg(feature = "half")]
     fn halves(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<f32>) -> usize {
         let pass = self.walk.span.to;
@@ -110,7 +113,8 @@ impl<T: Stage> Pass<'_, T> {
         }
         let block = match T::SHAPE.adds_in(pass) {
             true => TILE,
-            false => fused::SlotList::of(t, self.state, leaf).block(BLOCK),
+            // The last pass has a way for what is left after the last block.
+            false => fused::SlotList::of(t, self.state, leaf).block(if drop.is_some() { BLOCK } else { 1 }),
         };
         let len = piece.len / block * block;
         let beside = [(g.data, piece.from), (p.data, piece.start)];
@@ -120,13 +124,13 @@ impl<T: Stage> Pass<'_, T> {
             let (held, place, room) = ((self.state, self.run), (piece.start, len, beside), (isa, spare, sums));
             fused::on_piece::<T, f32>(t, held, leaf, place, room, pass, |kernel, part, slots, _| {
                 let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
-                match drop {
-                    Some(drop) => drop(isa, kernel, format, g, format.bits(p.data, start, len), slots),
-                    None => {
-                        let p = format.bits_mut(p.data, start, len);
-                        Passes::<T, Format>::LAST_HALVES(isa, kernel, format, g, p, slots)
-                    }
+                if let Some(drop) = drop {
+                    return drop(isa, kernel, format, g, format.bits(p.data, start, len), slots);
                 }
+                let last = Passes::<T, Format>::LAST_HALVES;
+                in_blocks(g, format.bits_mut(p.data, start, len), slots, &mut |g, p, slots| {
+                    last(isa, kernel, format, g, p, slots)
+                })
             })
         };
         if done { len } else { 0 }
