@@ -5,13 +5,13 @@ use core::ops::Range;
 
 use super::ahead::Ahead;
 use super::convert::{load, load_asking, store, store_asking};
-use super::in_piece::one_loop;
+use super::in_piece::{InPiece, one_loop};
 use super::isa::{Isa, Job, dispatch_chain};
 use super::kernel::{MOST_SLOTS, Slots};
 use super::passes;
 use super::sums::{Added, MOST_SUMS};
 use super::tile::{Room, STEP, TILE};
-use super::{PieceAt, Place, Span, Stage, Tile};
+use super::{PieceAt, Place, Shape, Span, Stage, Tile};
 #[cfg(feature = "half")]
 use crate::element::CODED_BLOCK;
 use crate::element::{InRecord, Real, Term};
@@ -113,7 +113,12 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
             u
         });
     }
-    one_loop(stage, (state, run), PieceAt::of_tile(place, span, tile), &mut |part| part.tile(tile));
+    one_loop(stage, (state, run), PieceAt::of_tile(place, span, tile), &mut on_all_of(tile));
+}
+
+/// Has a tile transformed that is a piece of its own. A function, so that the closure is none of each stage's.
+pub(crate) fn on_all_of<C: Real>(tile: &mut Tile<'_, C>) -> impl FnMut(&mut dyn InPiece<C>) {
+    |part| part.tile(tile)
 }
 
 /// As [`fused_tile`], for a stage that is a whole chain and always fuses: pass `pass`.
@@ -128,7 +133,7 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     let drops = S::SHAPE.drops(pass);
     let added = on_tile(&list, !drops, tile, &mut InPass::<S, C> { isa, pass, kernel });
     if const { S::SHAPE.sums > 0 } {
-        add::<S>(&added, Place::default(), tile.sums);
+        add(S::SHAPE, &added, Place::default(), tile.sums);
     }
 }
 
@@ -242,22 +247,15 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
         with_list(&list, start, n, (isa, spare), Some(&mut *ahead), &mut |slots, ahead| {
             let added = run_loop(kernel, range.clone(), slots, ahead);
             if const { S::SHAPE.sums > 0 } {
-                add::<S>(&added, Place::default(), sums);
+                add(S::SHAPE, &added, Place::default(), sums);
             }
         });
     }
     true
 }
 
-pub(super) fn add<S: Stage>(added: &Added, place: Place, sums: &mut [f64]) {
-    let own = S::SHAPE.sums;
-    sums[place.sum..place.sum + own].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
-}
-
-/// Where a slice lies.
-pub(super) fn addresses<C>(slice: &[C]) -> Range<usize> {
-    let begin = slice.as_ptr().addr();
-    begin..begin + size_of_val(slice)
+pub(super) fn add(shape: Shape, added: &Added, place: Place, sums: &mut [f64]) {
+    sums[place.sum..place.sum + shape.sums].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
 }
 
 /// A pass, as a stage with so many barriers of its own sees it; `None` if the stage has nothing to do in it.
