@@ -103,17 +103,30 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     if const { C::RECORDS } {
         let Some(local) = local_span(S::SHAPE.barriers, place.at, span) else { return };
         let (kernel, list) = (stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
-        // A pass that only repeats what an earlier pass has done must not count it twice.
-        let sums = if span.to <= place.at + S::SHAPE.barriers { S::SHAPE.sums } else { 0 };
         let p = tile.p[0];
-        return tile.record(&list.in_record()[..list.len], place.sum..place.sum + sums, |slots, u, terms| {
-            let mut all = [Term::default(); MOST_SUMS];
-            let u = S::apply::<C>(&kernel, 0, local, slots, u, p, &mut all);
-            terms.copy_from_slice(&all[..terms.len()]);
-            u
+        return record(S::SHAPE, &list, (place, span), tile, &|slots, u, terms| {
+            S::apply::<C>(&kernel, 0, local, slots, u, p, terms)
         });
     }
     one_loop(stage, (state, run), PieceAt::of_tile(place, span, tile), &mut on_all_of(tile));
+}
+
+/// Records what a loop does to an element.
+fn record<C: Real>(
+    shape: Shape,
+    list: &SlotList,
+    (place, span): (Place, Span),
+    tile: &mut Tile<'_, C>,
+    apply: &dyn Fn(&mut [C], C, &mut [Term<C::Wide>]) -> C,
+) {
+    // A pass that only repeats what an earlier pass has done must not count it twice.
+    let sums = if span.to <= place.at + shape.barriers { shape.sums } else { 0 };
+    tile.record(&list.in_record()[..list.len], place.sum..place.sum + sums, &|slots, u, terms| {
+        let mut all = [Term::default(); MOST_SUMS];
+        let u = apply(slots, u, &mut all);
+        terms.copy_from_slice(&all[..terms.len()]);
+        u
+    });
 }
 
 /// Has a tile transformed that is a piece of its own. A function, so that the closure is none of each stage's.
@@ -299,7 +312,7 @@ pub(crate) fn with_slots<C: Real, const N: usize>(
     if const { C::RECORDS } {
         let arrays = moments.map(|moments| moments.in_record(leaf));
         if arrays.iter().all(Option::is_some) {
-            let mut read = arrays.map(|array| [C::record(&[array], 0..0, |slots, _| slots[0])]);
+            let mut read = arrays.map(|array| [C::record(&[array], 0..0, &|slots, _| slots[0])]);
             f(read.each_mut().map(|slot| &mut slot[..]));
         }
         return;
@@ -342,7 +355,7 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
     let Some(raw) = moments.raw(tile.leaf) else { return };
     if const { C::RECORDS } {
         let p = tile.p[0];
-        return tile.record(&[moments.in_record(tile.leaf)], 0..0, |slot, u, _| {
+        return tile.record(&[moments.in_record(tile.leaf)], 0..0, &|slot, u, _| {
             let mut u = [u];
             job.run(&mut u, &[p], slot);
             u[0]
@@ -365,10 +378,10 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
 }
 
 /// Does something to a tile as if the parameters were at another point: at arrays of their shapes and compute types.
-pub(crate) fn at_point<C: Real>(point: &Moments, tile: &mut Tile<'_, C>, inside: impl FnOnce(&mut Tile<'_, C>)) {
+pub(crate) fn at_point<C: Real>(point: &Moments, tile: &mut Tile<'_, C>, inside: &mut dyn FnMut(&mut Tile<'_, C>)) {
     let Some(raw) = point.raw(tile.leaf).filter(|raw| raw.dtype() == C::DTYPE) else { return inside(tile) };
     if const { C::RECORDS } {
-        let there = [C::record(&[point.in_record(tile.leaf)], 0..0, |slots, _| slots[0])];
+        let there = [C::record(&[point.in_record(tile.leaf)], 0..0, &|slots, _| slots[0])];
         tile.settle();
         let mut moved = Tile::in_record(tile.leaf, tile.u, &there, tile.isa);
         inside(&mut moved);

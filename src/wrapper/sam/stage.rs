@@ -184,7 +184,9 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 if *here {
                     return self.optimizer.tile(&state.opt_state, run, inside, span, tile);
                 }
-                at_point(&state.cache, tile, |tile| self.optimizer.tile(&state.opt_state, run, inside, span, tile));
+                at_point(&state.cache, tile, &mut |tile| {
+                    self.optimizer.tile(&state.opt_state, run, inside, span, tile);
+                });
                 if span.has(end) {
                     slot_tile(&state.cache, tile, Return);
                 }
