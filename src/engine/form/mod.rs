@@ -190,7 +190,7 @@ pub trait Form<P: ?Sized> {
     where
         P: Part,
     {
-        walk.of_part(P::NAME, own_hyperparams(part), |walk| {
+        walk.of_part(P::NAME, own_hyperparams(part), &mut |walk| {
             state.walk(walk);
             Ok(())
         })

@@ -189,7 +189,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile) {
         let held = held::<T>(state);
-        tile.with(InBox { inside: self, state: &held.state, run: held.run(), place, span });
+        tile.with(&InBox { inside: self, state: &held.state, run: held.run(), place, span });
     }
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize {
         self.state_bytes(&held::<T>(state).state, leaf, at, span)
@@ -227,7 +227,7 @@ struct InBox<'a, T: Stage> {
 }
 
 impl<T: Stage> OnTile for InBox<'_, T> {
-    fn run<C: Real>(self, tile: &mut Tile<'_, C>) {
+    fn run<C: Real>(&self, tile: &mut Tile<'_, C>) {
         self.inside.tile(self.state, self.run, self.place, self.span, tile);
     }
 }
