@@ -3,7 +3,7 @@
 use core::ops::{Deref, DerefMut};
 
 use super::super::{InitContext, Slot, SlotList};
-use super::{Access, Part};
+use super::{Access, Shows};
 use crate::arguments::Argument;
 use crate::element::{DType, InRecord};
 use crate::error::Result;
@@ -31,9 +31,9 @@ pub(super) struct Start {
 }
 
 /// The type that an argument of a part asks of a state array: `mu_dtype` of `mu`, `accumulator_dtype` of any.
-pub(super) fn asked_dtype<P: Part>(part: &P, slot: Slot) -> Option<DType> {
+pub(super) fn asked_dtype(part: &dyn Shows, slot: Slot) -> Option<DType> {
     let mut asked = None;
-    part.clone().own_arguments(&mut |argument, value| asked = asked.or_else(|| dtype_of(slot, argument, value)));
+    part.show(&mut |argument, value| asked = asked.or_else(|| dtype_of(slot, argument, value)));
     asked
 }
 

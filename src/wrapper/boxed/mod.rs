@@ -15,13 +15,12 @@ pub use state::{BoxedState, ErasedState};
 use state::{Held, held, held_mut};
 
 use crate::arguments::Visit;
-use crate::element::Real;
 use crate::engine::{
     InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Stage, StepContext, Sums, Then, Tile, WholeTree,
 };
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};
-use crate::program::{ErasedTile, OnTile};
+use crate::program::{ErasedTile, OnTile, Traced};
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
@@ -227,7 +226,11 @@ struct InBox<'a, T: Stage> {
 }
 
 impl<T: Stage> OnTile for InBox<'_, T> {
-    fn run<C: Real>(&self, tile: &mut Tile<'_, C>) {
+    fn single(&self, tile: &mut Tile<'_, Traced<f32>>) {
+        self.inside.tile(self.state, self.run, self.place, self.span, tile);
+    }
+
+    fn double(&self, tile: &mut Tile<'_, Traced<f64>>) {
         self.inside.tile(self.state, self.run, self.place, self.span, tile);
     }
 }
