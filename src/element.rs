@@ -202,7 +202,7 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     fn record(
         arrays: &[Option<InRecord>],
         sums: Range<usize>,
-        part: impl Fn(&mut [Self], &mut [Term<Self::Wide>]) -> Self,
+        part: &dyn Fn(&mut [Self], &mut [Term<Self::Wide>]) -> Self,
     ) -> Self {
         let _ = (arrays, sums, part);
         unreachable!("numbers are in memory, and gone through in loops")

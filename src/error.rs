@@ -201,7 +201,16 @@ impl Error {
     ///
     /// If any of the results is one: each is on a line of its own.
     pub fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
-        let mut all: Vec<Error> = results.into_iter().filter_map(Result::err).flat_map(Error::each).collect();
+        let mut all = Vec::new();
+        for result in results {
+            if let Err(error) = result {
+                all.extend(error.each());
+            }
+        }
+        Error::several(all)
+    }
+
+    fn several(mut all: Vec<Error>) -> Result<()> {
         match all.len() {
             0 => Ok(()),
             1 => Err(all.remove(0)),

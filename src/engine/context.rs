@@ -115,6 +115,11 @@ impl<'a> InitContext<'a> {
         self.active.iter().zip(on).map(|(a, b)| *a && *b).collect()
     }
 
+    /// The leaves to act on of which something is true.
+    pub(crate) fn active_where(&self, is: &dyn Fn(&LeafSpec) -> bool) -> Vec<bool> {
+        self.structure.leaves().iter().zip(self.active).map(|(leaf, on)| *on && is(leaf)).collect()
+    }
+
     /// Says that the leaves to act on must be whole on one machine, and how much work each of them is in a step.
     pub(crate) fn must_be_whole(&self, work: impl Fn(&LeafSpec) -> f64) {
         let Some(mut whole) = self.whole.and_then(|whole| whole.lock().ok()) else { return };

@@ -5,13 +5,13 @@ use core::ops::Range;
 
 use super::ahead::Ahead;
 use super::convert::{load, load_asking, store, store_asking};
-use super::in_piece::one_loop;
+use super::in_piece::{InPiece, one_loop};
 use super::isa::{Isa, Job, dispatch_chain};
 use super::kernel::{MOST_SLOTS, Slots};
 use super::passes;
 use super::sums::{Added, MOST_SUMS};
 use super::tile::{Room, SHORT, STEP, TILE};
-use super::{PieceAt, Place, Span, Stage, Tile};
+use super::{PieceAt, Place, Shape, Span, Stage, Tile};
 #[cfg(feature = "half")]
 use crate::element::CODED_BLOCK;
 use crate::element::{InRecord, Real, Term};
@@ -113,17 +113,35 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     if const { C::RECORDS } {
         let Some(local) = local_span(S::SHAPE.barriers, place.at, span) else { return };
         let (kernel, list) = (stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
-        // A pass that only repeats what an earlier pass has done must not count it twice.
-        let sums = if span.to <= place.at + S::SHAPE.barriers { S::SHAPE.sums } else { 0 };
         let p = tile.p[0];
-        return tile.record(&list.in_record()[..list.len], place.sum..place.sum + sums, |slots, u, terms| {
-            let mut all = [Term::default(); MOST_SUMS];
-            let u = S::apply::<C>(&kernel, 0, local, slots, u, p, &mut all);
-            terms.copy_from_slice(&all[..terms.len()]);
-            u
+        return record(S::SHAPE, &list, (place, span), tile, &|slots, u, terms| {
+            S::apply::<C>(&kernel, 0, local, slots, u, p, terms)
         });
     }
-    one_loop(stage, (state, run), PieceAt::of_tile(place, span, tile), &mut |part| part.tile(tile));
+    one_loop(stage, (state, run), PieceAt::of_tile(place, span, tile), &mut on_all_of(tile));
+}
+
+/// Records what a loop does to an element.
+fn record<C: Real>(
+    shape: Shape,
+    list: &SlotList,
+    (place, span): (Place, Span),
+    tile: &mut Tile<'_, C>,
+    apply: &dyn Fn(&mut [C], C, &mut [Term<C::Wide>]) -> C,
+) {
+    // A pass that only repeats what an earlier pass has done must not count it twice.
+    let sums = if span.to <= place.at + shape.barriers { shape.sums } else { 0 };
+    tile.record(&list.in_record()[..list.len], place.sum..place.sum + sums, &|slots, u, terms| {
+        let mut all = [Term::default(); MOST_SUMS];
+        let u = apply(slots, u, &mut all);
+        terms.copy_from_slice(&all[..terms.len()]);
+        u
+    });
+}
+
+/// Has a tile transformed that is a piece of its own. A function, so that the closure is none of each stage's.
+pub(crate) fn on_all_of<C: Real>(tile: &mut Tile<'_, C>) -> impl FnMut(&mut dyn InPiece<C>) {
+    |part| part.tile(tile)
 }
 
 /// As [`fused_tile`], for a stage that is a whole chain and always fuses: pass `pass`.
@@ -138,7 +156,7 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     let drops = S::SHAPE.drops(pass);
     let added = on_tile(&list, !drops, tile, &mut InPass::<S, C> { isa, pass, kernel });
     if const { S::SHAPE.sums > 0 } {
-        add::<S>(&added, Place::default(), tile.sums);
+        add(S::SHAPE, &added, Place::default(), tile.sums);
     }
 }
 
@@ -255,7 +273,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
             // SAFETY: by the caller's promise.
             let added = run_loop(kernel, range, unsafe { list.slices(start, n) }, ahead);
             if const { S::SHAPE.sums > 0 } {
-                add::<S>(&added, Place::default(), sums);
+                add(S::SHAPE, &added, Place::default(), sums);
             }
             continue;
         }
@@ -267,22 +285,15 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
         with_list(&list, start, n, (isa, room.all()), Some(&mut *ahead), &mut |slots, ahead| {
             let added = run_loop(kernel, range.clone(), slots, ahead);
             if const { S::SHAPE.sums > 0 } {
-                add::<S>(&added, Place::default(), sums);
+                add(S::SHAPE, &added, Place::default(), sums);
             }
         });
     }
     true
 }
 
-pub(super) fn add<S: Stage>(added: &Added, place: Place, sums: &mut [f64]) {
-    let own = S::SHAPE.sums;
-    sums[place.sum..place.sum + own].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
-}
-
-/// Where a slice lies.
-pub(super) fn addresses<C>(slice: &[C]) -> Range<usize> {
-    let begin = slice.as_ptr().addr();
-    begin..begin + size_of_val(slice)
+pub(super) fn add(shape: Shape, added: &Added, place: Place, sums: &mut [f64]) {
+    sums[place.sum..place.sum + shape.sums].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
 }
 
 /// A pass, as a stage with so many barriers of its own sees it; `None` if the stage has nothing to do in it.
@@ -326,7 +337,7 @@ pub(crate) fn with_slots<C: Real, const N: usize>(
     if const { C::RECORDS } {
         let arrays = moments.map(|moments| moments.in_record(leaf));
         if arrays.iter().all(Option::is_some) {
-            let mut read = arrays.map(|array| [C::record(&[array], 0..0, |slots, _| slots[0])]);
+            let mut read = arrays.map(|array| [C::record(&[array], 0..0, &|slots, _| slots[0])]);
             f(read.each_mut().map(|slot| &mut slot[..]));
         }
         return;
@@ -369,7 +380,7 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
     let Some(raw) = moments.raw(tile.leaf) else { return };
     if const { C::RECORDS } {
         let p = tile.p[0];
-        return tile.record(&[moments.in_record(tile.leaf)], 0..0, |slot, u, _| {
+        return tile.record(&[moments.in_record(tile.leaf)], 0..0, &|slot, u, _| {
             let mut u = [u];
             job.run(&mut u, &[p], slot);
             u[0]
@@ -392,10 +403,10 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
 }
 
 /// Does something to a tile as if the parameters were at another point: at arrays of their shapes and compute types.
-pub(crate) fn at_point<C: Real>(point: &Moments, tile: &mut Tile<'_, C>, inside: impl FnOnce(&mut Tile<'_, C>)) {
+pub(crate) fn at_point<C: Real>(point: &Moments, tile: &mut Tile<'_, C>, inside: &mut dyn FnMut(&mut Tile<'_, C>)) {
     let Some(raw) = point.raw(tile.leaf).filter(|raw| raw.dtype() == C::DTYPE) else { return inside(tile) };
     if const { C::RECORDS } {
-        let there = [C::record(&[point.in_record(tile.leaf)], 0..0, |slots, _| slots[0])];
+        let there = [C::record(&[point.in_record(tile.leaf)], 0..0, &|slots, _| slots[0])];
         tile.settle();
         let mut moved = Tile::in_record(tile.leaf, tile.u, &there, tile.isa);
         inside(&mut moved);

@@ -7,8 +7,9 @@
 use super::ahead::Ahead;
 use super::factors::{Factors, Times};
 use super::fused::{self, SlotList, local_span, with_list};
+use super::isa::Isa;
 use super::kernel::Slots;
-use super::passes;
+use super::passes::{self, Beside, FromTo};
 use super::sums::{Added, Lanes};
 use super::tile::TILE;
 use super::{Place, Shape, Span, Stage, Tile};
@@ -156,10 +157,33 @@ pub(crate) fn by_tile<S: Stage, C: Real>(
     then(&mut ByTile { stage, state, run, at });
 }
 
+/// The loop of a stage with its kernel: all of [`OneLoop`] that is compiled for each stage.
+trait Loop<C: Real> {
+    /// As [`passes::map`].
+    fn run(&self, how: (Isa, Span), from_to: FromTo<'_, C>, beside: Beside<'_, '_, C>) -> Added;
+    /// As [`Stage::factor`].
+    fn factor(&self, span: Span) -> Option<C>;
+}
+
+struct LoopOf<S: Stage, C: Real>(S::Kernel<C>);
+
+impl<S: Stage, C: Real> Loop<C> for LoopOf<S, C> {
+    fn run(&self, how: (Isa, Span), from_to: FromTo<'_, C>, beside: Beside<'_, '_, C>) -> Added {
+        passes::map::<S, C>(how, &self.0, from_to, beside)
+    }
+
+    fn factor(&self, span: Span) -> Option<C> {
+        S::factor(&self.0, span)
+    }
+}
+
 /// One loop, with what it needs in this pass.
-struct OneLoop<'a, S: Stage, C: Real> {
-    kernel: S::Kernel<C>,
-    arrays: Arrays<'a, C>,
+struct OneLoop<'a, C: Real> {
+    of: &'a dyn Loop<C>,
+    shape: Shape,
+    list: SlotList,
+    /// The state arrays of the piece, where they lie as they are calculated with; else they are converted tile by tile.
+    direct: Option<Slots<'a, C>>,
     at: PieceAt,
     /// The span in its own barriers.
     local: Span,
@@ -169,69 +193,47 @@ struct OneLoop<'a, S: Stage, C: Real> {
     lanes: Option<Lanes>,
 }
 
-/// State arrays.
-enum Arrays<'a, C> {
-    /// They lie as they are calculated with: those of the piece.
-    Direct(Slots<'a, C>),
-    /// They are converted tile by tile.
-    Converted(SlotList),
-}
-
-impl<S: Stage, C: Real> OneLoop<'_, S, C> {
-    /// Says that a stretch of each state array is read now.
-    fn reads(&self, first: usize, tile: &mut Tile<'_, C>) {
-        let n = tile.u.len();
-        match (&self.arrays, &mut tile.ahead) {
-            (Arrays::Direct(slots), Some(ahead)) => {
-                slots[..S::SLOTS].iter().for_each(|slot| ahead.reads(fused::addresses(&slot[first..first + n])));
-            }
-            (Arrays::Converted(list), _) => tile.reads(list),
-            (_, None) => {}
-        }
-    }
-}
-
-impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
+impl<C: Real> InPiece<C> for OneLoop<'_, C> {
     fn tile(&mut self, tile: &mut Tile<'_, C>) {
         let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
         let first = start - self.at.start;
-        if self.local.meets(S::SHAPE.stateful) {
-            self.reads(first, tile);
+        if self.local.meets(self.shape.stateful) {
+            tile.reads(&self.list);
         }
         let done = first + n;
         let is_end = done.is_multiple_of(TILE) || done == self.at.len;
         if self.adds && !is_end && self.lanes.is_none() {
             self.lanes = Some(Lanes::new());
         }
-        let (kernel, lanes, span) = (&self.kernel, &mut self.lanes, self.local);
+        let (of, lanes, span) = (self.of, &mut self.lanes, self.local);
         let (mut ahead, spare) = (tile.ahead.take(), core::mem::take(&mut tile.spare));
         let (from, to) = tile.io();
         let mut added = Added::default();
         let run = &mut |slots: (&mut Slots<'_, C>, usize), ahead: &mut Ahead| {
-            added = passes::map::<S, C>((isa, span), kernel, (from, to, p), (slots.0, slots.1, ahead, lanes.as_mut()));
+            added = of.run((isa, span), (from, to, p), (slots.0, slots.1, ahead, lanes.as_mut()));
         };
-        match &mut self.arrays {
-            Arrays::Direct(slots) => run((slots, first), ahead.as_deref_mut().unwrap_or(&mut Ahead::new())),
-            Arrays::Converted(list) => {
-                with_list(list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, ahead| {
+        match &mut self.direct {
+            Some(slots) => run((slots, first), ahead.as_deref_mut().unwrap_or(&mut Ahead::new())),
+            None => {
+                with_list(&self.list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, ahead| {
                     run((&mut slots, 0), ahead);
                 });
             }
         }
         (tile.ahead, tile.spare) = (ahead, spare);
-        if const { S::SHAPE.sums > 0 } && self.adds && is_end {
-            let added = self.lanes.take().map_or(added, |lanes| lanes.total::<S>());
-            fused::add::<S>(&added, self.at.place, tile.sums);
+        if self.adds && is_end {
+            let added = self.lanes.take().map_or(added, |lanes| lanes.total(self.shape));
+            fused::add(self.shape, &added, self.at.place, tile.sums);
         }
     }
 
     /// State that is converted is converted by tile.
     fn splits(&self) -> bool {
-        matches!(self.arrays, Arrays::Direct(_))
+        self.direct.is_some()
     }
 
     fn factors(&self) -> Option<Factors<C>> {
-        if self.adds { None } else { S::factor(&self.kernel, self.local).map(Factors::one) }
+        if self.adds { None } else { self.of.factor(self.local).map(Factors::one) }
     }
 }
 
@@ -244,19 +246,24 @@ pub(crate) fn one_loop<S: Stage, C: Real>(
 ) {
     let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut ()) };
     let list = SlotList::of(stage, state, at.leaf);
+    let of = &LoopOf::<S, C>(stage.kernel(state, run, at.leaf));
+    with_loop(of, S::SHAPE, list, (at, local), then);
+}
+
+fn with_loop<C: Real>(
+    of: &dyn Loop<C>,
+    shape: Shape,
+    list: SlotList,
+    (at, local): (PieceAt, Span),
+    then: &mut Then<'_, C>,
+) {
     // A pass that only repeats what an earlier pass has done must not count it twice.
-    let adds = S::SHAPE.adds_in(local.to) && at.span.to <= at.place.at + S::SHAPE.barriers;
-    then(&mut OneLoop::<S, C> {
-        kernel: stage.kernel::<C>(state, run, at.leaf),
-        arrays: match list.is_native::<C>() {
-            // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; while this
-            // part is there, nothing else of the stage is run on the piece.
-            true => Arrays::Direct(unsafe { list.slices(at.start, at.len) }),
-            false => Arrays::Converted(list),
-        },
-        at,
-        local,
-        adds,
-        lanes: None,
-    });
+    let adds = shape.adds_in(local.to) && at.span.to <= at.place.at + shape.barriers;
+    let direct = match list.is_native::<C>() {
+        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; while this
+        // part is there, nothing else of the stage is run on the piece.
+        true => Some(unsafe { list.slices(at.start, at.len) }),
+        false => None,
+    };
+    then(&mut OneLoop { of, shape, list, direct, at, local, adds, lanes: None });
 }

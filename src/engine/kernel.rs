@@ -15,6 +15,7 @@
 #![cfg_attr(feature = "half", allow(unsafe_code, reason = "instructions of the set that a loop is compiled for"))]
 
 use core::marker::PhantomData;
+use core::ops::Range;
 
 use super::ahead::{Ahead, LINE, ask_for};
 #[cfg(feature = "half")]
@@ -407,6 +408,16 @@ impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> J
     }
 }
 
+/// A stretch of the first so many arrays.
+#[inline(always)]
+fn stretch_of<'a, C>(slots: &'a mut Slots<'_, C>, count: usize, stretch: Range<usize>) -> Slots<'a, C> {
+    let mut cut: Slots<'a, C> = Default::default();
+    for (cut, slot) in cut.iter_mut().zip(slots).take(count) {
+        *cut = &mut slot[stretch.clone()];
+    }
+    cut
+}
+
 impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> AddsUp
     for Map<'_, '_, S, C, DROPS, FROM, TO>
 {
@@ -414,10 +425,7 @@ impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> A
     fn run_with<const N: usize>(self, lanes: &mut Lanes<N>) {
         let (k, from, u, next) = (*self.kernel, self.from, self.u, self.ahead);
         let p = &self.p[..from.len()];
-        let mut slots: Slots<'_, C> = Default::default();
-        for (cut, slot) in slots.iter_mut().zip(self.slots).take(S::SLOTS) {
-            *cut = &mut slot[self.first..self.first + from.len()];
-        }
+        let slots = stretch_of(self.slots, S::SLOTS, self.first..self.first + from.len());
         let run = const { if DROPS { Loops::<S, C, FROM, TO, N>::DROP } else { Loops::<S, C, FROM, TO, N>::MAP } };
         run(k, from, u, p, slots, lanes, next);
     }

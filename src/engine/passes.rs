@@ -15,9 +15,9 @@ use super::{Span, Stage};
 use crate::element::Real;
 
 /// Where the updates are and where they go, and the parameters.
-type FromTo<'a, C> = (&'a [C], &'a mut [C], &'a [C]);
+pub(super) type FromTo<'a, C> = (&'a [C], &'a mut [C], &'a [C]);
 /// State arrays and the first element in them, what is read later, and sums to go on with.
-type Beside<'a, 's, C> = (&'a mut Slots<'s, C>, usize, &'a mut Ahead, Option<&'a mut Lanes>);
+pub(super) type Beside<'a, 's, C> = (&'a mut Slots<'s, C>, usize, &'a mut Ahead, Option<&'a mut Lanes>);
 type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, FromTo<'_, C>, Beside<'_, '_, C>) -> Added;
 
 #[inline]

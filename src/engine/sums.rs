@@ -2,9 +2,9 @@
 
 use core::marker::PhantomData;
 
-use super::Stage;
 use super::context::is_among;
 use super::pieces::Pieces;
+use super::{Shape, Stage};
 use crate::element::{Real, Term};
 pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
@@ -61,10 +61,10 @@ impl<const N: usize> Lanes<N> {
 
     /// What a chain has no sums for is not looked at, so that there is nothing to clear either.
     #[inline(always)]
-    pub(crate) fn total<S: Stage>(&self) -> Added {
+    pub(crate) fn total(&self, shape: Shape) -> Added {
         let mut total = [0.0; MOST_SUMS];
-        for (i, total) in total[..S::SHAPE.sums].iter_mut().enumerate() {
-            *total = match S::SHAPE.counts(i) {
+        for (i, total) in total[..shape.sums].iter_mut().enumerate() {
+            *total = match shape.counts(i) {
                 true => self.counts[i].iter().sum::<u32>().into(),
                 false => self.sums[i].iter().sum(),
             };
@@ -115,7 +115,7 @@ fn in_lanes<S: Stage, J: AddsUp, const N: usize>(job: J, carried: Option<&mut La
             carried.set_first(&lanes);
             Added::default()
         }
-        None => lanes.total::<S>(),
+        None => lanes.total(S::SHAPE),
     }
 }
 

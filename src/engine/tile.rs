@@ -123,11 +123,11 @@ impl<'t, C: Real> Tile<'t, C> {
         &mut self,
         arrays: &[Option<InRecord>],
         sums: Range<usize>,
-        part: impl Fn(&mut [C], C, &mut [Term<C::Wide>]) -> C,
+        part: &dyn Fn(&mut [C], C, &mut [Term<C::Wide>]) -> C,
     ) {
         self.settle();
         let u = self.u[0];
-        self.u[0] = C::record(arrays, sums, |slots, terms| part(slots, u, terms));
+        self.u[0] = C::record(arrays, sums, &|slots, terms| part(slots, u, terms));
     }
 
     /// Says that a stretch of each of these arrays is read for this tile.

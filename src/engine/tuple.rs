@@ -202,7 +202,7 @@ macro_rules! chains {
             }
 
             fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-                $(walk.member($i, |walk| self.$i.read(&state.$i, walk))?;)*
+                $(walk.member($i, &mut |walk| self.$i.read(&state.$i, walk))?;)*
                 Ok(())
             }
 

@@ -239,7 +239,7 @@ impl WholeTree<'_> {
     }
 
     /// The same tree as if the parameters were at another point: at arrays of their shapes and compute types.
-    pub(crate) fn at_point(&mut self, point: &Moments, inside: impl FnOnce(&mut WholeTree<'_>)) {
+    pub(crate) fn at_point(&mut self, point: &Moments, inside: &mut dyn FnMut(&mut WholeTree<'_>)) {
         let arrays = self.params.iter().enumerate().map(|(leaf, here)| match point.raw(leaf) {
             Some(data) => TableLeaf::dense(data),
             None => here.clone(),

@@ -30,24 +30,25 @@ impl ErasedTile {
     }
 
     /// Does something to it as the tile that it is.
-    pub(crate) fn with(&mut self, job: impl OnTile) {
+    pub(crate) fn with(&mut self, job: &dyn OnTile) {
         match self.dtype {
-            DType::F64 => self.with_type::<f64>(job),
-            _ => self.with_type::<f32>(job),
+            DType::F64 => self.with_type(&|tile| job.double(tile)),
+            _ => self.with_type(&|tile| job.single(tile)),
         }
     }
 
-    fn with_type<F: Kind>(&mut self, job: impl OnTile) {
+    fn with_type<F: Kind>(&mut self, job: &dyn Fn(&mut Tile<'_, Traced<F>>)) {
         let (mut u, p) = ([Traced::<F>::of_line(self.u)], [Traced::of_line(self.p)]);
         let mut tile = Tile::in_record(self.leaf, &mut u, &p, current_isa());
         tile.zero = self.zero;
-        job.run(&mut tile);
+        job(&mut tile);
         self.zero = tile.zero;
         self.u = u[0].line();
     }
 }
 
-/// What is done to a tile of any type.
+/// What is done to a tile of either type that records.
 pub(crate) trait OnTile {
-    fn run<C: Real>(self, tile: &mut Tile<'_, C>);
+    fn single(&self, tile: &mut Tile<'_, Traced<f32>>);
+    fn double(&self, tile: &mut Tile<'_, Traced<f64>>);
 }

@@ -31,9 +31,10 @@ pub(crate) use pass::Passes;
 pub use pass::{Array, LeafProgram, Machine, Pass, Programs, by_piece};
 pub use replay::{Arrays, Replay, StateTensors, Tensors, Traffic, download, upload};
 pub use run::Made;
+pub(crate) use traced::Traced;
 
 use self::recorder::{Recording, Session};
-use self::traced::{Kind, Traced};
+use self::traced::Kind;
 use crate::element::{DType, InRecord};
 use crate::error::{Error, Result};
 

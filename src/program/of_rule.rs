@@ -20,7 +20,7 @@ impl Program {
                 (0..R::SLOTS.len()).map(|address| Some(InRecord { address, dtype: F::DTYPE })).collect();
             let recorded = record::<F>(R::NAME, |u, p| {
                 let k = rule.scalars::<Traced<F>>(clock);
-                [Some(Traced::record(&arrays, 0..0, |slots, _| R::apply(k, R::Slots::of(slots), u, p))), None]
+                [Some(Traced::record(&arrays, 0..0, &|slots, _| R::apply(k, R::Slots::of(slots), u, p))), None]
             })?;
             let slots = R::SLOTS.iter().map(|slot| slot.name().into()).collect();
             Ok((Program { slots, ..recorded.program }, recorded.scalars))

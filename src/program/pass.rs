@@ -147,7 +147,7 @@ impl<'m> Passes<'m> {
             let (u, adds) = pass.record(leaf, u, p);
             // The update is rounded to the parameter's type before it is added, as in the engine.
             let to = Rounding::to(dtype);
-            let add = || Traced::record(&[], 0..0, |_, _| add_update(p, u.rounded(to))).rounded(to);
+            let add = || Traced::record(&[], 0..0, &|_, _| add_update(p, u.rounded(to))).rounded(to);
             [stores.then_some(u), adds.then(add)]
         })?;
         Ok(self.named(leaf, spec, recorded))

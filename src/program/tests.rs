@@ -205,7 +205,7 @@ fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Term<C::Wide>]) -> C 
 fn recorded_part<F: Kind>() -> Recorded {
     let arrays = [F::DTYPE, if cfg!(feature = "half") { DType::Bf16 } else { F::DTYPE }];
     let arrays = [0, 1].map(|address| Some(InRecord { address, dtype: arrays[address] }));
-    let one = |u, p| Some(Traced::record(&arrays, 5..9, |slots, terms| part(slots, u, p, terms)));
+    let one = |u, p| Some(Traced::record(&arrays, 5..9, &|slots, terms| part(slots, u, p, terms)));
     record::<F>("part", |u, p| [one(u, p), None]).unwrap()
 }
 
@@ -259,7 +259,7 @@ impl Function for Parts {
                 let x = x + C::one();
                 if x > most { most } else { x }
             };
-            if self.joined && C::RECORDS { C::record(&[], 0..0, |_, _| part()) } else { part() }
+            if self.joined && C::RECORDS { C::record(&[], 0..0, &|_, _| part()) } else { part() }
         })
     }
 }

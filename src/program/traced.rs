@@ -372,9 +372,32 @@ impl<F: Kind> Real for Traced<F> {
     fn record(
         arrays: &[Option<InRecord>],
         sums: Range<usize>,
-        part: impl Fn(&mut [Traced<F>], &mut [Term<Traced<f64>>]) -> Traced<F>,
+        part: &dyn Fn(&mut [Traced<F>], &mut [Term<Traced<f64>>]) -> Traced<F>,
     ) -> Traced<F> {
-        record(arrays, sums, &part)
+        if arrays.iter().flatten().any(|array| array.dtype.is_coded()) {
+            Traced::<F>::refuse("its state is in 8 bits, which other machines do not read");
+        }
+        let held = |array: &Option<InRecord>| array.map(|array| with(|r| r.slot(array)));
+        let held: Vec<_> =
+            arrays.iter().map(|array| held(array).map_or_else(Traced::default, Traced::of_line)).collect();
+        let results = recorder::joined(&mut || {
+            let (mut slots, mut terms) = (held.clone(), vec![Term::default(); sums.len()]);
+            let u = part(&mut slots, &mut terms);
+            let slots = slots.into_iter().map(Traced::line);
+            let terms = terms.into_iter().map(|term: Term<Traced<f64>>| match term.sum {
+                Some(sum) => sum.line(),
+                None => with(|r| r.put(Op::Constant(Value::Count(term.count)))),
+            });
+            slots.chain(terms).chain([u.line()]).collect()
+        });
+        let (slots, rest) = results.split_at(arrays.len());
+        let (terms, u) = rest.split_at(sums.len());
+        with(|r| {
+            let written = arrays.iter().zip(slots).filter_map(|(array, line)| Some(((*array)?, *line)));
+            written.for_each(|(array, line)| r.write(array, line));
+            sums.zip(terms).for_each(|(sum, line)| r.add(sum, *line));
+        });
+        Traced::of_line(u[0])
     }
 
     fn enter(part: &'static str) -> &'static str {
@@ -392,34 +415,4 @@ impl<F: Kind> Real for Traced<F> {
     fn split<J: ByReal>(job: J, argument: J::Argument<Traced<F>>) -> J::Output {
         job.recorded(argument, Traced::line, Traced::of_line)
     }
-}
-
-/// What a part does to one element, given the numbers of its arrays and its terms of sums: it returns the update.
-type Does<'a, F> = &'a dyn Fn(&mut [Traced<F>], &mut [Term<Traced<f64>>]) -> Traced<F>;
-
-/// Compiled once, not for each part.
-fn record<F: Kind>(arrays: &[Option<InRecord>], sums: Range<usize>, part: Does<'_, F>) -> Traced<F> {
-    if arrays.iter().flatten().any(|array| array.dtype.is_coded()) {
-        Traced::<F>::refuse("its state is in 8 bits, which other machines do not read");
-    }
-    let held = |array: &Option<InRecord>| array.map(|array| with(|r| r.slot(array)));
-    let held: Vec<_> = arrays.iter().map(|array| held(array).map_or_else(Traced::default, Traced::of_line)).collect();
-    let results = recorder::joined(&mut || {
-        let (mut slots, mut terms) = (held.clone(), vec![Term::default(); sums.len()]);
-        let u = part(&mut slots, &mut terms);
-        let slots = slots.into_iter().map(Traced::line);
-        let terms = terms.into_iter().map(|term: Term<Traced<f64>>| match term.sum {
-            Some(sum) => sum.line(),
-            None => with(|r| r.put(Op::Constant(Value::Count(term.count)))),
-        });
-        slots.chain(terms).chain([u.line()]).collect()
-    });
-    let (slots, rest) = results.split_at(arrays.len());
-    let (terms, u) = rest.split_at(sums.len());
-    with(|r| {
-        let written = arrays.iter().zip(slots).filter_map(|(array, line)| Some(((*array)?, *line)));
-        written.for_each(|(array, line)| r.write(array, line));
-        sums.zip(terms).for_each(|(sum, line)| r.add(sum, *line));
-    });
-    Traced::of_line(u[0])
 }

@@ -118,9 +118,19 @@ pub(super) fn bounds<S: ElementSet>(
     active: &[bool],
     order: fn(&TreeValues, &LeafSpec) -> Values,
 ) -> Result<Vec<LeafBounds>> {
-    let (trees, numbers) = (set.trees(), set.numbers(0));
+    bounds_between(S::NAME, (set.trees(), set.numbers(0)), structure, active, order)
+}
+
+/// Compiled once, not for each set, as is the other below.
+fn bounds_between(
+    set: &'static str,
+    (trees, numbers): ([Option<(&'static str, &TreeValues)>; 2], [f64; 2]),
+    structure: &Structure,
+    active: &[bool],
+    order: fn(&TreeValues, &LeafSpec) -> Values,
+) -> Result<Vec<LeafBounds>> {
     for (name, tree) in trees.into_iter().flatten() {
-        tree.fit(S::NAME, name, structure, active)?;
+        tree.fit(set, name, structure, active)?;
     }
     let each = |(leaf, on): (&LeafSpec, &bool)| {
         let of = |tree: Option<(_, &TreeValues)>| tree.filter(|_| *on).map(|(_, tree)| order(tree, leaf));
@@ -130,7 +140,7 @@ pub(super) fn bounds<S: ElementSet>(
         }
         let [lower, upper] = sides(found.clone(), numbers);
         match (0..leaf.len()).map(|i| (lower.at(i), upper.at(i))).find(|(lower, upper)| lower > upper) {
-            Some((lower, upper)) => Err(crossing(S::NAME, leaf.path(), lower, upper)),
+            Some((lower, upper)) => Err(crossing(set, leaf.path(), lower, upper)),
             None => Ok(found),
         }
     };
@@ -193,18 +203,30 @@ pub(super) fn beside<S: TreeSet>(
     active: &[bool],
     order: fn(&TreeValues, &LeafSpec) -> Values,
 ) -> Result<Vec<Values>> {
+    match set.along() {
+        Some(along) => values_along(S::NAME, along, structure, active, order),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn values_along(
+    set: &'static str,
+    (name, operand): (&'static str, &Operand),
+    structure: &Structure,
+    active: &[bool],
+    order: fn(&TreeValues, &LeafSpec) -> Values,
+) -> Result<Vec<Values>> {
     let leaves = || structure.leaves().iter().zip(active);
-    let Some((name, operand)) = set.along() else { return Ok(Vec::new()) };
     let Some(tree) = operand.tree() else {
         let number = operand.number(0).unwrap_or_default();
         return Ok(leaves().map(|_| Values::One(number)).collect());
     };
-    tree.fit(S::NAME, name, structure, active)?;
+    tree.fit(set, name, structure, active)?;
     let of = |(leaf, on): (&LeafSpec, &bool)| if *on { order(tree, leaf) } else { Values::One(0.0) };
     let values: Vec<Values> = leaves().map(of).collect();
     let some = leaves().zip(&values).any(|((leaf, _), values)| (0..leaf.len()).any(|i| values.at(i) != 0.0));
     let empty = leaves().all(|(leaf, on)| !*on || leaf.len() == 0);
-    if some || empty { Ok(values) } else { Err(Error::argument(S::NAME, name, "not zero everywhere", "zeros")) }
+    if some || empty { Ok(values) } else { Err(Error::argument(set, name, "not zero everywhere", "zeros")) }
 }
 
 /// Says once what there is to know of a set: makes the struct, the checks of its arguments' ranges, the list of them,

@@ -57,7 +57,14 @@ impl ConfigError {
 
     /// All problems, if there is any.
     pub(crate) fn all(problems: impl IntoIterator<Item = ConfigError>) -> Result<()> {
-        let problems: Vec<Problem> = problems.into_iter().flat_map(|error| error.0).collect();
+        let mut all = Vec::new();
+        for error in problems {
+            all.extend(error.0);
+        }
+        ConfigError::of(all)
+    }
+
+    fn of(problems: Vec<Problem>) -> Result<()> {
         if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
     }
 
@@ -77,8 +84,12 @@ impl ConfigError {
     pub(crate) fn both<A, B>(a: Result<A>, b: Result<B>) -> Result<(A, B)> {
         match (a, b) {
             (Ok(a), Ok(b)) => Ok((a, b)),
-            (a, b) => Err(ConfigError([a.err(), b.err()].into_iter().flatten().flat_map(|error| error.0).collect())),
+            (a, b) => Err(ConfigError::joined(a.err(), b.err())),
         }
+    }
+
+    fn joined(a: Option<ConfigError>, b: Option<ConfigError>) -> ConfigError {
+        ConfigError([a, b].into_iter().flatten().flat_map(|error| error.0).collect())
     }
 
     /// Without what is only said since an argument is missing, which is said already.

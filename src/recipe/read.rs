@@ -225,9 +225,14 @@ impl<'a> Node<'a> {
     /// If it is none of them.
     pub fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T> {
         let found = self.text("a string")?;
-        let names = || choices.iter().map(|(name, _)| *name);
-        let chosen = choices.iter().find(|(name, _)| *name == found);
-        chosen.map(|(_, value)| *value).ok_or_else(|| ConfigError::unknown(&self.place, "choice", found, names()))
+        let mut names = Vec::new();
+        for (name, value) in choices {
+            if *name == found {
+                return Ok(*value);
+            }
+            names.push(*name);
+        }
+        Err(ConfigError::unknown(&self.place, "choice", found, names))
     }
 
     /// What can be read here.

@@ -256,7 +256,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         &mut self,
         name: &'static str,
         arguments: Given,
-        inside: impl FnOnce(&mut Self) -> Result<()>,
+        inside: &mut dyn FnMut(&mut Self) -> Result<()>,
     ) -> Result<()> {
         let outer = self.enter_part(name);
         let done = inside(self);
@@ -281,7 +281,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         &mut self,
         name: &'static str,
         arguments: Given,
-        inside: impl FnOnce(&mut Self) -> Result<()>,
+        inside: &mut dyn FnMut(&mut Self) -> Result<()>,
     ) -> Result<()> {
         self.enter_optimizer(name, arguments);
         let done = inside(self);
@@ -299,7 +299,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Walks a field under its name.
     pub fn child<S: State>(&mut self, name: &str, state: &'a S) {
-        self.within(name, |walk| state.walk(walk));
+        self.within(name, &mut |walk| state.walk(walk));
     }
 
     /// Walks a field that users set.
@@ -311,11 +311,11 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Walks a field under a number.
     pub fn index<S: State>(&mut self, index: usize, state: &'a S) {
-        self.member(index, |walk| state.walk(walk));
+        self.member(index, &mut |walk| state.walk(walk));
     }
 
     /// Walks what has a number, or a name that takes its place.
-    pub(crate) fn member<T>(&mut self, index: usize, inside: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn member<T>(&mut self, index: usize, inside: &mut dyn FnMut(&mut Self) -> T) -> T {
         let outer = enter_member(&mut self.path, &mut self.names, index);
         let done = inside(self);
         leave_member(&mut self.path, &mut self.names, outer);
@@ -334,14 +334,14 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     /// Walks members by number, under names instead.
-    pub(crate) fn renamed<T>(&mut self, names: &[String], inside: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn renamed<T>(&mut self, names: &[String], inside: &mut dyn FnMut(&mut Self) -> T) -> T {
         let outer = core::mem::replace(&mut self.names, names.to_vec());
         let done = inside(self);
         self.names = outer;
         done
     }
 
-    pub(crate) fn within<T>(&mut self, key: impl Display, inside: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn within<T>(&mut self, key: &str, inside: &mut dyn FnMut(&mut Self) -> T) -> T {
         let parent = enter(&mut self.path, &key);
         let done = inside(self);
         self.path.truncate(parent);

@@ -115,7 +115,7 @@ impl<S> core::ops::DerefMut for NamedState<S> {
 
 impl<S: State> State for NamedState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.renamed(&self.names, |walk| self.members.walk(walk));
+        walk.renamed(&self.names, &mut |walk| self.members.walk(walk));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         let NamedState { names, members } = self;

@@ -291,7 +291,7 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.apart(|walk| walk.within("inner", |walk| self.inner.read(&state.inner, walk)))
+        walk.apart(|walk| walk.within("inner", &mut |walk| self.inner.read(&state.inner, walk)))
     }
 
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {

@@ -115,7 +115,7 @@ impl<S> core::ops::DerefMut for PartitionState<S> {
 impl<S: State> State for PartitionState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         walk.fact("groups", &(&self.names, &self.which));
-        walk.renamed(&self.names, |walk| self.members.walk(walk));
+        walk.renamed(&self.names, &mut |walk| self.members.walk(walk));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         let PartitionState { names, members, .. } = self;
@@ -445,7 +445,7 @@ impl<G: Group> Stage for Partition<G> {
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.renamed(&state.names, |walk| self.members.read(&state.members, walk))
+        walk.renamed(&state.names, &mut |walk| self.members.read(&state.members, walk))
     }
 
     fn outline(&self) -> Outline {

@@ -71,11 +71,21 @@ pub(super) fn on_slots<C: Real, S: SlotArray<C>, T>(
     f: impl FnOnce(&mut S) -> T,
 ) -> T {
     let mut own = [C::zero(); MOST_SLOTS];
-    let with = |slot: &usize, may: fn(Access) -> bool| may(Access::of(accesses, *slot));
-    (0..S::LEN).filter(|slot| with(slot, Access::reads)).for_each(|slot| own[slot] = slots[slot]);
-    let done = f(S::of(&mut own[..S::LEN]));
-    (0..S::LEN).filter(|slot| with(slot, Access::writes)).for_each(|slot| slots[slot] = own[slot]);
+    let own = &mut own[..S::LEN];
+    bring(accesses, Access::reads, slots, own);
+    let done = f(S::of(own));
+    bring(accesses, Access::writes, own, slots);
     done
+}
+
+/// Copies the numbers of those arrays that something may be done to.
+#[inline(always)]
+fn bring<C: Real>(accesses: &[Access], may: fn(Access) -> bool, from: &[C], to: &mut [C]) {
+    for (slot, (from, to)) in from.iter().zip(to).enumerate() {
+        if may(Access::of(accesses, slot)) {
+            *to = *from;
+        }
+    }
 }
 
 /// The sums of a stretch: side by side in lanes, so that adding up can be vectorised; see [`LANES`].
@@ -194,6 +204,16 @@ macro_rules! by_arrays {
     };
 }
 
+/// Those that are read, each at its number; the others are empty.
+#[inline(always)]
+fn by_number<'a, C>(accesses: &[Access], listed: Slots<'a, C>) -> Slots<'a, C> {
+    let mut listed = listed.into_iter();
+    core::array::from_fn(|slot| match Access::of(accesses, slot).reads() {
+        true => listed.next().unwrap_or_default(),
+        false => &mut [],
+    })
+}
+
 /// The loop over one stretch.
 pub(super) struct Each<'a, F, C> {
     pub(super) f: F,
@@ -211,11 +231,7 @@ impl<F: OnElement<C>, C: Real> Job for Each<'_, F, C> {
     #[inline(always)]
     fn run(self) {
         let Each { f, from, to, p, slots, sums } = self;
-        let mut listed = slots.into_iter();
-        let [a, b, c, d, e, f_, g, h] = core::array::from_fn(|slot| match access::<F, C>(slot).reads() {
-            true => listed.next().unwrap_or_default(),
-            false => &mut [],
-        });
+        let [a, b, c, d, e, f_, g, h] = by_number(F::ACCESS, slots);
         let lanes = &mut [[0.0; LANES]; MOST_SUMS];
         by_arrays! {
             f, from, to, p, lanes;
@@ -252,8 +268,8 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
         return;
     }
     if const { C::RECORDS } {
-        let (listed, p) = (arrays.all.iter().map(|array| array.in_record(tile.leaf)).collect::<Vec<_>>(), p[0]);
-        return tile.record(&listed, sum..sum + F::Sums::LEN, |slots, u, terms| {
+        let p = p[0];
+        return tile.record(&arrays.in_record(tile.leaf), sum..sum + F::Sums::LEN, &|slots, u, terms| {
             let (next, sums) = on_slots::<C, F::Slots, _>(F::ACCESS, slots, |slots| f.apply(slots, u, p));
             add_sums(terms, &sums);
             if F::REWRITES { next } else { u }
@@ -267,9 +283,10 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     let sums = &mut all_sums[sum..];
     if <F::Slots as SlotArray<C>>::LEN > 0 && const { reads_any(F::ACCESS) } {
         let mut list = SlotList::new();
-        let read = arrays.all.iter().enumerate().filter(|(slot, _)| access::<F, C>(*slot).reads());
-        read.for_each(|(_, array)| list.push(array, leaf));
-        ahead.iter_mut().for_each(|ahead| list.read(start, n, ahead));
+        arrays.list_read(F::ACCESS, leaf, &mut list);
+        if let Some(ahead) = &mut ahead {
+            list.read(start, n, ahead);
+        }
         with_list(&list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, _| {
             dispatch_chain(isa, Each { f, from, to: &mut *to, p, slots, sums: &mut *sums });
         });

@@ -190,7 +190,7 @@ pub trait Form<P: ?Sized> {
     where
         P: Part,
     {
-        walk.of_part(P::NAME, own_hyperparams(part), |walk| {
+        walk.of_part(P::NAME, own_hyperparams(part), &mut |walk| {
             state.walk(walk);
             Ok(())
         })
@@ -202,21 +202,31 @@ pub trait Form<P: ?Sized> {
     }
 }
 
+/// A part, for who asks for its arguments only.
+trait Shows {
+    /// Shows the arguments of a copy.
+    fn show(&self, visit: &mut Visit<'_>);
+}
+
+impl<P: Part> Shows for P {
+    fn show(&self, visit: &mut Visit<'_>) {
+        Part::own_arguments(&mut self.clone(), visit);
+    }
+}
+
 /// The numbers and schedules that a part was given.
-fn own_hyperparams<P: Part>(part: &P) -> Given {
-    hyperparams_of(&mut |visit| show(part, visit))
+fn own_hyperparams(part: &dyn Shows) -> Given {
+    hyperparams_of(&mut |visit| part.show(visit))
 }
 
 /// A part's name and what it shows of its arguments, as data: the [`recipe`](Part::recipe) of a part that shows them
 /// all.
 pub fn own_recipe<P: Part>(part: &P) -> Recipe {
-    recipe_of(P::NAME, &mut |visit| show(part, visit))
+    recipe_named(P::NAME, part)
 }
 
-/// Shows the arguments of a copy. Not inlined, since every part is asked for them in two places.
-#[inline(never)]
-fn show<P: Part>(part: &P, visit: &mut Visit<'_>) {
-    part.clone().own_arguments(visit);
+fn recipe_named(name: &str, part: &dyn Shows) -> Recipe {
+    recipe_of(name, &mut |visit| part.show(visit))
 }
 
 /// In the `impl Part` of what has [`Arguments`]: they are its own, and its recipe.

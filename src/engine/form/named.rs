@@ -203,9 +203,9 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         part.chain().unused(K::inside(state), report);
     }
     fn read<'a>(part: &P, state: &'a K::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.of_optimizer(P::NAME, own_hyperparams(part), |walk| match K::names(state) {
+        walk.of_optimizer(P::NAME, own_hyperparams(part), &mut |walk| match K::names(state) {
             [] => part.chain().read(K::inside(state), walk),
-            names => walk.renamed(names, |walk| part.chain().read(K::inside(state), walk)),
+            names => walk.renamed(names, &mut |walk| part.chain().read(K::inside(state), walk)),
         })
     }
     fn inside(part: &P) -> Option<Outline> {

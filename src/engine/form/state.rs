@@ -3,9 +3,9 @@
 use core::ops::{Deref, DerefMut};
 
 use super::super::{InitContext, Slot, SlotList};
-use super::Part;
+use super::{Access, Shows};
 use crate::arguments::Argument;
-use crate::element::DType;
+use crate::element::{DType, InRecord};
 use crate::error::Result;
 use crate::recipe::Recipe;
 use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkMut};
@@ -31,9 +31,9 @@ pub(super) struct Start {
 }
 
 /// The type that an argument of a part asks of a state array: `mu_dtype` of `mu`, `accumulator_dtype` of any.
-pub(super) fn asked_dtype<P: Part>(part: &P, slot: Slot) -> Option<DType> {
+pub(super) fn asked_dtype(part: &dyn Shows, slot: Slot) -> Option<DType> {
     let mut asked = None;
-    part.clone().own_arguments(&mut |argument, value| asked = asked.or_else(|| dtype_of(slot, argument, value)));
+    part.show(&mut |argument, value| asked = asked.or_else(|| dtype_of(slot, argument, value)));
     asked
 }
 
@@ -65,6 +65,17 @@ impl Arrays {
 
     pub(super) fn list(&self, leaf: usize, list: &mut SlotList) {
         self.all.iter().for_each(|array| list.push(array, leaf));
+    }
+
+    /// Lists the arrays that a pass reads.
+    pub(super) fn list_read(&self, accesses: &[Access], leaf: usize, list: &mut SlotList) {
+        let read = self.all.iter().enumerate().filter(|(slot, _)| Access::of(accesses, *slot).reads());
+        read.for_each(|(_, array)| list.push(array, leaf));
+    }
+
+    /// The arrays of a leaf, where values are recorded.
+    pub(super) fn in_record(&self, leaf: usize) -> Vec<Option<InRecord>> {
+        self.all.iter().map(|array| array.in_record(leaf)).collect()
     }
 
     /// Whether a leaf has its arrays, or needs none.

@@ -249,7 +249,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     }
 
     fn read<'a>(part: &W, state: &'a W::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.of_part(W::NAME, own_hyperparams(part), |walk| WholeTreeTransformation::read(part, state, walk))
+        walk.of_part(W::NAME, own_hyperparams(part), &mut |walk| WholeTreeTransformation::read(part, state, walk))
     }
 
     fn unused(part: &W, state: &W::State, report: &mut dyn FnMut(&str)) {

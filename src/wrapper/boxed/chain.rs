@@ -130,7 +130,7 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         let mut members = self.iter().zip(state).enumerate();
-        members.try_for_each(|(i, (member, state))| walk.member(i, |walk| member.read(state, walk)))
+        members.try_for_each(|(i, (member, state))| walk.member(i, &mut |walk| member.read(state, walk)))
     }
 
     fn outline(&self) -> Outline {

@@ -15,13 +15,12 @@ pub use state::{BoxedState, ErasedState};
 use state::{Held, held, held_mut};
 
 use crate::arguments::Visit;
-use crate::element::Real;
 use crate::engine::{
     InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Stage, StepContext, Sums, Then, Tile, WholeTree,
 };
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};
-use crate::program::{ErasedTile, OnTile};
+use crate::program::{ErasedTile, OnTile, Traced};
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
@@ -189,7 +188,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile) {
         let held = held::<T>(state);
-        tile.with(InBox { inside: self, state: &held.state, run: held.run(), place, span });
+        tile.with(&InBox { inside: self, state: &held.state, run: held.run(), place, span });
     }
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize {
         self.state_bytes(&held::<T>(state).state, leaf, at, span)
@@ -227,7 +226,11 @@ struct InBox<'a, T: Stage> {
 }
 
 impl<T: Stage> OnTile for InBox<'_, T> {
-    fn run<C: Real>(self, tile: &mut Tile<'_, C>) {
+    fn single(&self, tile: &mut Tile<'_, Traced<f32>>) {
+        self.inside.tile(self.state, self.run, self.place, self.span, tile);
+    }
+
+    fn double(&self, tile: &mut Tile<'_, Traced<f64>>) {
         self.inside.tile(self.state, self.run, self.place, self.span, tile);
     }
 }

@@ -166,7 +166,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.within("adv_state", |walk| self.inner.read(&state.adv_state, walk))
+        walk.within("adv_state", &mut |walk| self.inner.read(&state.adv_state, walk))
     }
 
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {

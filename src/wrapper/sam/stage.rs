@@ -144,7 +144,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 // Only what has the updates in memory looks at parameters there.
                 match *here || !self.optimizer.shape().needs_memory(index) {
                     true => inside(tree),
-                    false => tree.at_point(cache, inside),
+                    false => tree.at_point(cache, &mut inside),
                 }
             }
             _ => {}
@@ -184,7 +184,9 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 if *here {
                     return self.optimizer.tile(&state.opt_state, run, inside, span, tile);
                 }
-                at_point(&state.cache, tile, |tile| self.optimizer.tile(&state.opt_state, run, inside, span, tile));
+                at_point(&state.cache, tile, &mut |tile| {
+                    self.optimizer.tile(&state.opt_state, run, inside, span, tile);
+                });
                 if span.has(end) {
                     slot_tile(&state.cache, tile, Return);
                 }
@@ -207,8 +209,8 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.within("opt_state", |walk| self.optimizer.read(&state.opt_state, walk))?;
-        walk.within("adv_state", |walk| self.adv_optimizer.read(&state.adv_state, walk))
+        walk.within("opt_state", &mut |walk| self.optimizer.read(&state.opt_state, walk))?;
+        walk.within("adv_state", &mut |walk| self.adv_optimizer.read(&state.adv_state, walk))
     }
 
     fn outline(&self) -> Outline {

@@ -192,7 +192,7 @@ impl<T: Stage> Stage for Sharded<T> {
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.of_part("sharded", Vec::new(), |walk| self.inner.read(&state.inner, walk))
+        walk.of_part("sharded", Vec::new(), &mut |walk| self.inner.read(&state.inner, walk))
     }
 
     fn outline(&self) -> Outline {

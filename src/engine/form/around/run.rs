@@ -15,7 +15,6 @@ use crate::element::Real;
 use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::state::{State, StateWalk};
-use crate::tree::LeafSpec;
 
 pub(super) type Inner<P> = <P as Holds>::Inner;
 pub(super) type StateOf<P> = WrapperState<<P as Wrapper>::Memory, <Inner<P> as Stage>::State>;
@@ -42,7 +41,21 @@ pub(super) const fn look<P: Wrapper>() -> Shape {
     Shape { barriers: P::LOOKS as usize, ..Shape::NOTHING }.adding(P::LOOKS as usize)
 }
 
-const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
+/// The shape around what is inside: what is before it, and what is after it.
+struct Shapes {
+    looks: Shape,
+    begins: Shape,
+    after: Shape,
+    last: Shape,
+}
+
+impl Shapes {
+    const fn around(&self, inner: Shape) -> Shape {
+        self.looks.then(self.begins).then(inner.sometimes()).then(self.after).then(self.last)
+    }
+}
+
+const fn shapes<P: Wrapper, O: Own<P>>() -> Shapes {
     const fn own<P: Wrapper, O: Own<P>>(is_there: bool) -> Shape {
         Shape::elementwise(is_there && !O::SLOTS.is_empty(), is_there && O::READS_PARAMS)
     }
@@ -55,7 +68,7 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
         true => Shape { adds: O::TAKES_IN as u32, of_updates: 1, ..Shape::elementwise(false, O::READS_PARAMS) },
         false => own::<P, O>(O::BEFORE),
     };
-    look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::AFTER)).then(last)
+    Shapes { looks: look::<P>(), begins, after: own::<P, O>(O::AFTER), last }
 }
 
 /// Whether what is done before what is inside changes arrays only; it is done in the one pass that ends there.
@@ -115,7 +128,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     type Run = AroundRun<<Inner<P> as Stage>::Run>;
     type Kernel<C: Real> = AroundKernel<O::Scalars<C>, <Inner<P> as Stage>::Kernel<C>, O::Last<C>>;
 
-    const SHAPE: Shape = around::<P, O>(Inner::<P>::SHAPE);
+    const SHAPE: Shape = shapes::<P, O>().around(Inner::<P>::SHAPE);
     const SLOTS: usize = arrays::<P, O>() + Inner::<P>::SLOTS;
     const FUSES: bool = Inner::<P>::FUSES
         && O::FUSES
@@ -130,7 +143,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     const ROWS: bool = O::ROWS && O::SUMS == 0;
 
     fn shape(part: &P) -> Shape {
-        around::<P, O>(part.inner().shape())
+        const { shapes::<P, O>() }.around(part.inner().shape())
     }
 
     fn needs(part: &P) -> Level {
@@ -159,8 +172,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             as_params: O::slot_starts_as_params(part, slot),
             ..Start::default()
         };
-        let has_slots = |(leaf, on): (&LeafSpec, &bool)| *on && O::has_slots(part, leaf);
-        let own: Vec<_> = at.structure.leaves().iter().zip(at.active).map(has_slots).collect();
+        let own = at.active_where(&|leaf| O::has_slots(part, leaf));
         let arrays = Arrays::new(O::SLOTS, &at.with_active(&own), &start)?;
         let kept: &[_] = if keeps::<P, O>(part) { const { &[Slot::exact("gradient")] } } else { &[] };
         let kept = Arrays::new(kept, at, &|_| Start::default())?;
@@ -202,15 +214,11 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let (index, sums) = (index - P::LOOKS as usize, summed(part, &state.memory, sums).skip(P::LOOKS as usize));
         let transformation = part.inner_now(&state.memory);
         let StateOf::<P> { arrays, inner: of_inner, active, .. } = state;
-        let mut inside = |tree: &mut WholeTree<'_>| match active {
-            Some(active) => {
-                let tree = &mut tree.with_active(active);
-                transformation.barrier(of_inner, inner, &at, index, sums, tree);
-            }
-            None => transformation.barrier(of_inner, inner, &at, index, sums, tree),
-        };
+        let active = active.as_deref().unwrap_or(tree.active);
+        let tree = &mut tree.with_active(active);
+        let mut inside = |tree: &mut WholeTree<'_>| transformation.barrier(of_inner, inner, &at, index, sums, tree);
         match O::POINT {
-            Some(point) => tree.at_point(&arrays.all[point], inside),
+            Some(point) => tree.at_point(&arrays.all[point], &mut inside),
             None => inside(tree),
         }
     }
@@ -229,8 +237,14 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         if !O::WAITS && O::SUMS > 0 {
             O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + part.inner().shape().sums));
         }
-        let is_any = |on: bool| P::CHOOSES && (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf) == on);
-        let (acts, passes) = (!P::CHOOSES || is_any(true), part.elsewhere() == Elsewhere::Pass && is_any(false));
+        let (mut acts, mut rests) = (!P::CHOOSES, false);
+        if P::CHOOSES {
+            for leaf in 0..sums.structure.len() {
+                let on = is_on(part, state, leaf);
+                (acts, rests) = (acts || on, rests || !on);
+            }
+        }
+        let passes = rests && part.elsewhere() == Elsewhere::Pass;
         part.finish(&mut state.memory, decision, inside, &mut state.inner);
         let did = match decision {
             Decision::Skip | Decision::Hold => Outcome { emitted: false, skipped: decision == Decision::Skip },
@@ -343,9 +357,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 
     fn read<'a>(part: &P, state: &'a StateOf<P>, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.of_part(P::NAME, own_hyperparams(part), |walk| {
+        walk.of_part(P::NAME, own_hyperparams(part), &mut |walk| {
             state.memory.walk(walk);
-            walk.within(P::STATE, |walk| part.inner_now(&state.memory).read(&state.inner, walk))
+            walk.within(P::STATE, &mut |walk| part.inner_now(&state.memory).read(&state.inner, walk))
         })
     }
 

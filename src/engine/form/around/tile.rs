@@ -35,7 +35,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
     }
     if P::LOOKS && place.at == span.to {
         if const { C::RECORDS } {
-            return tile.record(&[], place.sum..place.sum + 1, |_, u, sums| {
+            return tile.record(&[], place.sum..place.sum + 1, &|_, u, sums| {
                 sums[0].sum = Some(P::look(u));
                 u
             });
@@ -73,18 +73,18 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
     }
     let transformation = part.inner_now(&state.memory);
     let end = inside.after(transformation.shape());
-    let run_inside = |tile: &mut Tile<'_, C>| {
-        let Some(inner) = &run.inner else { return };
-        let run_there = |tile: &mut Tile<'_, C>| transformation.tile(&state.inner, inner, inside, span, tile);
-        match O::POINT {
-            Some(point) => at_point(&state.arrays.all[point], tile, run_there),
-            None => run_there(tile),
+    let mut run_inside = |tile: &mut Tile<'_, C>| {
+        if let Some(inner) = &run.inner {
+            transformation.tile(&state.inner, inner, inside, span, tile);
         }
     };
-    if O::SUMS > 0 || O::MEETS || O::WAITS {
+    if const { O::SUMS > 0 || O::MEETS || O::WAITS } {
         return weighed::<P, O, C>(part, state, [inside, end], span, tile, run.inner.is_some(), run_inside);
     }
-    run_inside(tile);
+    match O::POINT {
+        Some(point) => at_point(&state.arrays.all[point], tile, &mut run_inside),
+        None => run_inside(tile),
+    }
     if O::AFTER && runs && span.has(end.at) {
         let own = O::scalars::<C>(part, &state.memory, tile.leaf);
         if const { O::REWRITES[1] } {

@@ -322,7 +322,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         walk.child("count", &state.count);
-        walk.within("base_optimizer_state", |walk| self.base_optimizer.read(&state.base_optimizer_state, walk))
+        walk.within("base_optimizer_state", &mut |walk| self.base_optimizer.read(&state.base_optimizer_state, walk))
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
