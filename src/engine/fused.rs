@@ -40,7 +40,7 @@ impl SlotList {
     }
 
     #[inline]
-    fn fill<S: Stage>(&mut self, stage: &S, state: &S::State, leaf: usize) {
+    pub(super) fn fill<S: Stage>(&mut self, stage: &S, state: &S::State, leaf: usize) {
         stage.slots(state, leaf, self);
         debug_assert_eq!(self.len, S::SLOTS, "{stage:?} lists as many arrays as it has slots");
     }
@@ -156,7 +156,7 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     let drops = S::SHAPE.drops(pass);
     let added = on_tile(&list, !drops, tile, &mut InPass::<S, C> { isa, pass, kernel });
     if const { S::SHAPE.sums > 0 } {
-        add(S::SHAPE, &added, Place::default(), tile.sums);
+        add(&S::SHAPE, &added, Place::default(), tile.sums);
     }
 }
 
@@ -273,7 +273,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
             // SAFETY: by the caller's promise.
             let added = run_loop(kernel, range, unsafe { list.slices(start, n) }, ahead);
             if const { S::SHAPE.sums > 0 } {
-                add(S::SHAPE, &added, Place::default(), sums);
+                add(&S::SHAPE, &added, Place::default(), sums);
             }
             continue;
         }
@@ -285,14 +285,14 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
         with_list(&list, start, n, (isa, room.all()), Some(&mut *ahead), &mut |slots, ahead| {
             let added = run_loop(kernel, range.clone(), slots, ahead);
             if const { S::SHAPE.sums > 0 } {
-                add(S::SHAPE, &added, Place::default(), sums);
+                add(&S::SHAPE, &added, Place::default(), sums);
             }
         });
     }
     true
 }
 
-pub(super) fn add(shape: Shape, added: &Added, place: Place, sums: &mut [f64]) {
+pub(super) fn add(shape: &Shape, added: &Added, place: Place, sums: &mut [f64]) {
     sums[place.sum..place.sum + shape.sums].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
 }
 

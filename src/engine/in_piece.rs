@@ -7,9 +7,8 @@
 use super::ahead::Ahead;
 use super::factors::{Factors, Times};
 use super::fused::{self, SlotList, local_span, with_list};
-use super::isa::Isa;
 use super::kernel::Slots;
-use super::passes::{self, Beside, FromTo};
+use super::passes::{self, Beside, FromTo, PassFn};
 use super::sums::{Added, Lanes};
 use super::tile::TILE;
 use super::{Place, Shape, Span, Stage, Tile};
@@ -157,83 +156,132 @@ pub(crate) fn by_tile<S: Stage, C: Real>(
     then(&mut ByTile { stage, state, run, at });
 }
 
-/// The loop of a stage with its kernel: all of [`OneLoop`] that is compiled for each stage.
-trait Loop<C: Real> {
-    /// As [`passes::map`].
-    fn run(&self, how: (Isa, Span), from_to: FromTo<'_, C>, beside: Beside<'_, '_, C>) -> Added;
-    /// As [`Stage::factor`].
-    fn factor(&self, span: Span) -> Option<C>;
+/// One loop, with what it needs in this pass. All that is compiled for each stage is the call of its own loop: from one
+/// place for all loops the processor could not tell which comes next, and would not begin it while it waits for memory.
+struct OneLoop<'a, S: Stage, C: Real> {
+    /// The pass that [`passes::map`] has found.
+    pass: PassFn<S, C>,
+    kernel: S::Kernel<C>,
+    around: AroundLoop<'a, C>,
 }
 
-struct LoopOf<S: Stage, C: Real>(S::Kernel<C>);
-
-impl<S: Stage, C: Real> Loop<C> for LoopOf<S, C> {
-    fn run(&self, how: (Isa, Span), from_to: FromTo<'_, C>, beside: Beside<'_, '_, C>) -> Added {
-        passes::map::<S, C>(how, &self.0, from_to, beside)
+impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
+    fn tile(&mut self, tile: &mut Tile<'_, C>) {
+        let (isa, kernel, pass) = (tile.isa, &self.kernel, self.pass);
+        let pass = const { passes::only::<S, C>() }.unwrap_or(pass);
+        let added = match self.around.before(tile) {
+            Some((from_to, beside)) => pass(isa, kernel, from_to, beside),
+            None => self.around.converted(tile, &mut |from_to, beside| pass(isa, kernel, from_to, beside)),
+        };
+        self.around.after(tile, added);
     }
 
-    fn factor(&self, span: Span) -> Option<C> {
-        S::factor(&self.0, span)
+    /// State that is converted is converted by tile.
+    fn splits(&self) -> bool {
+        self.around.direct.is_some()
+    }
+
+    fn factors(&self) -> Option<Factors<C>> {
+        if self.around.adds { None } else { S::factor(&self.kernel, self.around.local).map(Factors::one) }
     }
 }
 
-/// One loop, with what it needs in this pass.
-struct OneLoop<'a, C: Real> {
-    of: &'a dyn Loop<C>,
-    shape: Shape,
+/// What a loop needs, whichever it is.
+struct AroundLoop<'a, C: Real> {
+    shape: &'static Shape,
     list: SlotList,
     /// The state arrays of the piece, where they lie as they are calculated with; else they are converted tile by tile.
     direct: Option<Slots<'a, C>>,
     at: PieceAt,
     /// The span in its own barriers.
     local: Span,
+    /// Whether it has to do with its state arrays in this pass.
+    touches: bool,
     /// Whether it adds up in this pass.
     adds: bool,
-    /// What has been added up of a tile, as long as only a part of it has come.
+    /// Whether only a part of a tile has come so far.
+    carries: bool,
+    /// What has been added up of that. Made when it is first needed, and zero again at the end of the tile.
     lanes: Option<Lanes>,
+    /// For tiles after which nothing is read.
+    no_ahead: Ahead,
 }
 
-impl<C: Real> InPiece<C> for OneLoop<'_, C> {
-    fn tile(&mut self, tile: &mut Tile<'_, C>) {
-        let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
-        let first = start - self.at.start;
-        if self.local.meets(self.shape.stateful) {
+/// A loop on a tile.
+type OnTile<'r, C> = dyn FnMut(FromTo<'_, C>, Beside<'_, '_, C>) -> Added + 'r;
+
+impl<'a, C: Real> AroundLoop<'a, C> {
+    /// Without state arrays. Inlined, so that it is made where it stays: it is large.
+    #[inline(always)]
+    fn new(shape: &'static Shape, at: PieceAt, local: Span) -> AroundLoop<'a, C> {
+        let (touches, adds, carries) = (false, false, false);
+        let (list, no_ahead) = (SlotList::new(), Ahead::new());
+        AroundLoop { shape, list, direct: None, at, local, touches, adds, carries, lanes: None, no_ahead }
+    }
+
+    /// Finds out what is to be done in this pass, with which arrays.
+    fn find(&mut self) {
+        let AroundLoop { shape, at, local, .. } = *self;
+        // A pass that only repeats what an earlier pass has done must not count it twice.
+        self.adds = shape.adds_in(local.to) && at.span.to <= at.place.at + shape.barriers;
+        self.touches = local.meets(shape.stateful);
+        if self.list.is_native::<C>() {
+            // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; while this
+            // part is there, nothing else of the stage is run on the piece.
+            self.direct = Some(unsafe { self.list.slices(at.start, at.len) });
+        }
+    }
+
+    /// Where in the piece a tile begins, and whether sums are due after it.
+    fn place(&self, tile: &Tile<'_, C>) -> (usize, bool) {
+        let (first, n) = (tile.start - self.at.start, tile.u.len());
+        let done = first + n;
+        (first, done.is_multiple_of(TILE) || done == self.at.len)
+    }
+
+    /// What the loop is given for a tile, if state arrays need not be converted.
+    fn before<'s>(&'s mut self, tile: &'s mut Tile<'_, C>) -> Option<(FromTo<'s, C>, Beside<'s, 'a, C>)> {
+        let (first, is_end) = self.place(tile);
+        if self.touches {
             tile.reads(&self.list);
         }
-        let done = first + n;
-        let is_end = done.is_multiple_of(TILE) || done == self.at.len;
-        if self.adds && !is_end && self.lanes.is_none() {
-            self.lanes = Some(Lanes::new());
-        }
-        let (of, lanes, span) = (self.of, &mut self.lanes, self.local);
-        let (mut ahead, spare) = (tile.ahead.take(), core::mem::take(&mut tile.spare));
-        let (from, to) = tile.io();
-        let mut added = Added::default();
-        let run = &mut |slots: (&mut Slots<'_, C>, usize), ahead: &mut Ahead| {
-            added = of.run((isa, span), (from, to, p), (slots.0, slots.1, ahead, lanes.as_mut()));
-        };
-        match &mut self.direct {
-            Some(slots) => run((slots, first), ahead.as_deref_mut().unwrap_or(&mut Ahead::new())),
-            None => {
-                with_list(&self.list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, ahead| {
-                    run((&mut slots, 0), ahead);
-                });
+        if self.adds && !is_end {
+            self.carries = true;
+            if self.lanes.is_none() {
+                self.lanes = Some(Lanes::new());
             }
         }
+        let lanes = if self.carries { self.lanes.as_mut() } else { None };
+        let (slots, p) = (self.direct.as_mut()?, tile.p);
+        let ((from, to), ahead) = tile.io_and_ahead();
+        Some(((from, to, p), (slots, first, ahead.unwrap_or(&mut self.no_ahead), lanes)))
+    }
+
+    /// Runs the loop with state arrays that are converted.
+    fn converted(&mut self, tile: &mut Tile<'_, C>, run: &mut OnTile<'_, C>) -> Added {
+        let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
+        let (mut ahead, spare) = (tile.ahead.take(), core::mem::take(&mut tile.spare));
+        let mut lanes = if self.carries { self.lanes.as_mut() } else { None };
+        let (from, to) = tile.io();
+        let mut added = Added::default();
+        with_list(&self.list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, ahead| {
+            added = run((from, to, p), (&mut slots, 0, ahead, lanes.as_deref_mut()));
+        });
         (tile.ahead, tile.spare) = (ahead, spare);
-        if self.adds && is_end {
-            let added = self.lanes.take().map_or(added, |lanes| lanes.total(self.shape));
-            fused::add(self.shape, &added, self.at.place, tile.sums);
+        added
+    }
+
+    /// Adds what a tile has added up to the sums, at its end.
+    fn after(&mut self, tile: &mut Tile<'_, C>, mut added: Added) {
+        if !self.adds || !self.place(tile).1 {
+            return;
         }
-    }
-
-    /// State that is converted is converted by tile.
-    fn splits(&self) -> bool {
-        self.direct.is_some()
-    }
-
-    fn factors(&self) -> Option<Factors<C>> {
-        if self.adds { None } else { self.of.factor(self.local).map(Factors::one) }
+        if let (true, Some(lanes)) = (self.carries, &mut self.lanes) {
+            added = lanes.total(self.shape);
+            lanes.clear(self.shape.sums);
+            self.carries = false;
+        }
+        fused::add(self.shape, &added, self.at.place, tile.sums);
     }
 }
 
@@ -245,25 +293,12 @@ pub(crate) fn one_loop<S: Stage, C: Real>(
     then: &mut Then<'_, C>,
 ) {
     let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut ()) };
-    let list = SlotList::of(stage, state, at.leaf);
-    let of = &LoopOf::<S, C>(stage.kernel(state, run, at.leaf));
-    with_loop(of, S::SHAPE, list, (at, local), then);
-}
-
-fn with_loop<C: Real>(
-    of: &dyn Loop<C>,
-    shape: Shape,
-    list: SlotList,
-    (at, local): (PieceAt, Span),
-    then: &mut Then<'_, C>,
-) {
-    // A pass that only repeats what an earlier pass has done must not count it twice.
-    let adds = shape.adds_in(local.to) && at.span.to <= at.place.at + shape.barriers;
-    let direct = match list.is_native::<C>() {
-        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; while this
-        // part is there, nothing else of the stage is run on the piece.
-        true => Some(unsafe { list.slices(at.start, at.len) }),
-        false => None,
+    let mut one = OneLoop::<S, C> {
+        pass: passes::map::<S, C>(local),
+        kernel: stage.kernel(state, run, at.leaf),
+        around: AroundLoop::new(const { &S::SHAPE }, at, local),
     };
-    then(&mut OneLoop { of, shape, list, direct, at, local, adds, lanes: None });
+    one.around.list.fill(stage, state, at.leaf);
+    one.around.find();
+    then(&mut one);
 }

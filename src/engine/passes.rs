@@ -18,7 +18,7 @@ use crate::element::Real;
 pub(super) type FromTo<'a, C> = (&'a [C], &'a mut [C], &'a [C]);
 /// State arrays and the first element in them, what is read later, and sums to go on with.
 pub(super) type Beside<'a, 's, C> = (&'a mut Slots<'s, C>, usize, &'a mut Ahead, Option<&'a mut Lanes>);
-type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, FromTo<'_, C>, Beside<'_, '_, C>) -> Added;
+pub(super) type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, FromTo<'_, C>, Beside<'_, '_, C>) -> Added;
 
 #[inline]
 fn map_in<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize>(
@@ -95,22 +95,16 @@ const fn barriers<S: Stage>() -> usize {
     if S::SHAPE.barriers < MOST_BARRIERS { S::SHAPE.barriers } else { MOST_BARRIERS }
 }
 
-/// Transforms a tile of updates as the chain does in a pass, from one place to another: the first loop of a pass reads
-/// the gradients where they are.
-pub(crate) fn map<S: Stage, C: Real>(
-    (isa, span): (Isa, Span),
-    kernel: &S::Kernel<C>,
-    from_to: FromTo<'_, C>,
-    beside: Beside<'_, '_, C>,
-) -> Added {
-    // Without barriers there is one, which is called without looking it up.
-    let found = if S::SHAPE.barriers == 0 {
-        const { Passes::<S, C>::SPANS[0][0] }
-    } else {
-        Passes::<S, C>::SPANS[span.from][span.to]
-    };
-    let Some(pass) = found else { unreachable!("a pass spans what its shape can") };
-    pass(isa, kernel, from_to, beside)
+/// The one that there is where there are no barriers: it is called without looking it up.
+pub(super) const fn only<S: Stage, C: Real>() -> Option<PassFn<S, C>> {
+    if S::SHAPE.barriers == 0 { Passes::<S, C>::SPANS[0][0] } else { None }
+}
+
+/// What transforms a tile of updates as the chain does in a pass, from one place to another: the first loop of a pass
+/// reads the gradients where they are.
+pub(super) fn map<S: Stage, C: Real>(span: Span) -> PassFn<S, C> {
+    let Some(pass) = Passes::<S, C>::SPANS[span.from][span.to] else { unreachable!("a pass spans what its shape can") };
+    pass
 }
 
 /// Does a pass of a whole chain on a tile, after so many barriers.

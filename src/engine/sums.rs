@@ -36,6 +36,12 @@ impl Lanes {
         self.sums[..N].copy_from_slice(&lanes.sums);
         self.counts[..N].copy_from_slice(&lanes.counts);
     }
+
+    /// Makes the first so many zero.
+    pub(crate) fn clear(&mut self, sums: usize) {
+        self.sums[..sums].fill([0.0; LANES]);
+        self.counts[..sums].fill([0; LANES]);
+    }
 }
 
 impl<const N: usize> Lanes<N> {
@@ -61,7 +67,7 @@ impl<const N: usize> Lanes<N> {
 
     /// What a chain has no sums for is not looked at, so that there is nothing to clear either.
     #[inline(always)]
-    pub(crate) fn total(&self, shape: Shape) -> Added {
+    pub(crate) fn total(&self, shape: &Shape) -> Added {
         let mut total = [0.0; MOST_SUMS];
         for (i, total) in total[..shape.sums].iter_mut().enumerate() {
             *total = match shape.counts(i) {
@@ -115,7 +121,7 @@ fn in_lanes<S: Stage, J: AddsUp, const N: usize>(job: J, carried: Option<&mut La
             carried.set_first(&lanes);
             Added::default()
         }
-        None => lanes.total(S::SHAPE),
+        None => lanes.total(&S::SHAPE),
     }
 }
 

@@ -149,15 +149,21 @@ impl<'t, C: Real> Tile<'t, C> {
 
     /// Where a loop reads from and where it writes to, which is `u` afterwards.
     pub(crate) fn io(&mut self) -> (&[C], &mut [C]) {
+        self.io_and_ahead().0
+    }
+
+    /// The same, with what the tile after this one reads.
+    pub(crate) fn io_and_ahead(&mut self) -> ((&[C], &mut [C]), Option<&mut Ahead>) {
         if self.zero {
             self.settle();
         }
+        let ahead = self.ahead.as_deref_mut();
         let Some(source) = self.source.take() else {
             core::mem::swap(&mut self.u, &mut self.other);
             self.swapped = !self.swapped;
-            return (self.other, self.u);
+            return ((self.other, self.u), ahead);
         };
-        (source, self.u)
+        ((source, self.u), ahead)
     }
 
     /// The updates, to rewrite.

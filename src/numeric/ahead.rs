@@ -43,6 +43,7 @@ pub(crate) struct Ahead {
 
 impl Ahead {
     /// Asks for nothing.
+    #[inline]
     pub(crate) fn new() -> Ahead {
         Ahead { next: 0, end: 0, memory: [(0, 0); MOST], at: 0, len: 0, follows: false }
     }
