@@ -199,11 +199,7 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     /// It is run once for each way through it, and what follows goes on with one value for each result: so what one
     /// part compares does not multiply the ways through the next.
     #[doc(hidden)]
-    fn record(
-        arrays: &[Option<InRecord>],
-        sums: Range<usize>,
-        part: &dyn Fn(&mut [Self], &mut [Term<Self::Wide>]) -> Self,
-    ) -> Self {
+    fn record(arrays: &[Option<InRecord>], sums: Range<usize>, part: Does<'_, Self>) -> Self {
         let _ = (arrays, sums, part);
         unreachable!("numbers are in memory, and gone through in loops")
     }
@@ -228,6 +224,9 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     #[doc(hidden)]
     fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> J::Output;
 }
+
+/// What a part does to one element, given the numbers of its arrays and its terms of sums: it returns the update.
+pub(crate) type Does<'a, C> = &'a dyn Fn(&mut [C], &mut [Term<<C as Real>::Wide>]) -> C;
 
 /// What one element adds to one of the sums of a chain: it is counted, or a number is added up.
 #[doc(hidden)]

@@ -10,7 +10,7 @@ use super::isa::{Isa, Job, dispatch_chain};
 use super::kernel::{MOST_SLOTS, Slots};
 use super::passes;
 use super::sums::{Added, MOST_SUMS};
-use super::tile::{Room, SHORT, STEP, TILE};
+use super::tile::{DoesTo, Room, SHORT, STEP, TILE};
 use super::{PieceAt, Place, Shape, Span, Stage, Tile};
 #[cfg(feature = "half")]
 use crate::element::CODED_BLOCK;
@@ -127,7 +127,7 @@ fn record<C: Real>(
     list: &SlotList,
     (place, span): (Place, Span),
     tile: &mut Tile<'_, C>,
-    apply: &dyn Fn(&mut [C], C, &mut [Term<C::Wide>]) -> C,
+    apply: DoesTo<'_, C>,
 ) {
     // A pass that only repeats what an earlier pass has done must not count it twice.
     let sums = if span.to <= place.at + shape.barriers { shape.sums } else { 0 };

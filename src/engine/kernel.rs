@@ -159,8 +159,9 @@ macro_rules! loops {
             let p = if reads { &p.as_chunks::<BLOCK>().0[..n] } else { &[] };
             $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
             for b in 0..n {
-                // SAFETY: `dispatch` has chosen the instruction set, here and below.
+                // SAFETY: `dispatch` has chosen the instruction set.
                 let from = unsafe { H::widen_block::<I>(&g[b]) };
+                // SAFETY: as above.
                 let here = if reads { unsafe { H::widen_block::<I>(&p[b]) } } else { [0.0; BLOCK] };
                 let (from, here) = (from.as_chunks().0, here.as_chunks().0);
                 Self::sum::<S, f32, true, false, FROM, TO, N>(kernel, from, &mut [], here, $($s[b].as_chunks_mut().0,)* lanes);

@@ -79,6 +79,9 @@ pub struct Tile<'t, C> {
     pub(crate) isa: Isa,
 }
 
+/// What a part does to the state of an element, its update and its terms of sums: it returns the new update.
+pub(crate) type DoesTo<'a, C> = &'a dyn Fn(&mut [C], C, &mut [Term<<C as Real>::Wide>]) -> C;
+
 impl<'t, C: Real> Tile<'t, C> {
     /// The one element that there is of a type that records.
     pub(crate) fn in_record(leaf: usize, u: &'t mut [C], p: &'t [C], isa: Isa) -> Tile<'t, C> {
@@ -119,12 +122,7 @@ impl<'t, C: Real> Tile<'t, C> {
 
     /// Does something to the one element that there is of a type that records: to its state in these arrays, to its
     /// update, and to those sums of the chain.
-    pub(crate) fn record(
-        &mut self,
-        arrays: &[Option<InRecord>],
-        sums: Range<usize>,
-        part: &dyn Fn(&mut [C], C, &mut [Term<C::Wide>]) -> C,
-    ) {
+    pub(crate) fn record(&mut self, arrays: &[Option<InRecord>], sums: Range<usize>, part: DoesTo<'_, C>) {
         self.settle();
         let u = self.u[0];
         self.u[0] = C::record(arrays, sums, &|slots, terms| part(slots, u, terms));

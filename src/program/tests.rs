@@ -23,7 +23,7 @@ trait Function {
 }
 
 fn program_of<F: Kind>(function: &impl Function) -> Result<Program> {
-    let call = |x, y| [Some(Traced::record(&[], 0..0, |_, _| function.call(x, y))), None];
+    let call = |x, y| [Some(Traced::record(&[], 0..0, &|_, _| function.call(x, y))), None];
     record::<F>("it", call).map(|recorded| recorded.program)
 }
 
@@ -328,7 +328,7 @@ fn scalars_are_numbered_and_constants_are_not() {
         let [a, b] = [0.1, -3.0].map(Traced::<f32>::of);
         let (b, wide) = (if b > Traced::default() { b } else { -b }, Traced::<f64>::of(0.7));
         let one = |u: Traced<f32>| if (u + a).wide() > wide { b } else { u * Traced::of(0.1) };
-        [Some(Traced::record(&[], 0..0, |_, _| one(u))), None]
+        [Some(Traced::record(&[], 0..0, &|_, _| one(u))), None]
     })
     .unwrap();
     assert_eq!(scalars, [0.1, -3.0, 0.7]);
@@ -344,7 +344,7 @@ fn scalars_are_numbered_and_constants_are_not() {
 #[test]
 fn names_are_told_apart() {
     let arrays = [0, 1, 2, 3, 4, 5].map(|address| Some(InRecord { address, dtype: DType::F64 }));
-    let sum = |u| Traced::record(&arrays, 0..0, |slots, _| slots.iter().copied().sum::<Traced<f64>>() + u);
+    let sum = |u| Traced::record(&arrays, 0..0, &|slots, _| slots.iter().copied().sum::<Traced<f64>>() + u);
     let recorded = record::<f64>("it", |u, _| [Some(sum(u)), None]).unwrap();
     let slots = ["u", "mu", "mu", "s0", "t1", "a/b"].map(String::from).to_vec();
     let program = Program { slots, ..recorded.program };

@@ -121,10 +121,13 @@ pub(super) fn bounds<S: ElementSet>(
     bounds_between(S::NAME, (set.trees(), set.numbers(0)), structure, active, order)
 }
 
+/// A tree of bounds, by the name of its argument.
+type Named<'a> = (&'static str, &'a TreeValues);
+
 /// Compiled once, not for each set, as is the other below.
 fn bounds_between(
     set: &'static str,
-    (trees, numbers): ([Option<(&'static str, &TreeValues)>; 2], [f64; 2]),
+    (trees, numbers): ([Option<Named<'_>>; 2], [f64; 2]),
     structure: &Structure,
     active: &[bool],
     order: fn(&TreeValues, &LeafSpec) -> Values,
