@@ -207,11 +207,13 @@ macro_rules! by_arrays {
 /// Those that are read, each at its number; the others are empty.
 #[inline(always)]
 fn by_number<'a, C>(accesses: &[Access], listed: Slots<'a, C>) -> Slots<'a, C> {
-    let mut listed = listed.into_iter();
-    core::array::from_fn(|slot| match Access::of(accesses, slot).reads() {
-        true => listed.next().unwrap_or_default(),
-        false => &mut [],
-    })
+    let (mut all, mut listed) = (Slots::default(), listed.into_iter());
+    for (slot, array) in all.iter_mut().enumerate() {
+        if Access::of(accesses, slot).reads() {
+            *array = listed.next().unwrap_or_default();
+        }
+    }
+    all
 }
 
 /// The loop over one stretch.

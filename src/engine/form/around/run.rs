@@ -41,21 +41,7 @@ pub(super) const fn look<P: Wrapper>() -> Shape {
     Shape { barriers: P::LOOKS as usize, ..Shape::NOTHING }.adding(P::LOOKS as usize)
 }
 
-/// The shape around what is inside: what is before it, and what is after it.
-struct Shapes {
-    looks: Shape,
-    begins: Shape,
-    after: Shape,
-    last: Shape,
-}
-
-impl Shapes {
-    const fn around(&self, inner: Shape) -> Shape {
-        self.looks.then(self.begins).then(inner.sometimes()).then(self.after).then(self.last)
-    }
-}
-
-const fn shapes<P: Wrapper, O: Own<P>>() -> Shapes {
+const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
     const fn own<P: Wrapper, O: Own<P>>(is_there: bool) -> Shape {
         Shape::elementwise(is_there && !O::SLOTS.is_empty(), is_there && O::READS_PARAMS)
     }
@@ -68,7 +54,7 @@ const fn shapes<P: Wrapper, O: Own<P>>() -> Shapes {
         true => Shape { adds: O::TAKES_IN as u32, of_updates: 1, ..Shape::elementwise(false, O::READS_PARAMS) },
         false => own::<P, O>(O::BEFORE),
     };
-    Shapes { looks: look::<P>(), begins, after: own::<P, O>(O::AFTER), last }
+    look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::AFTER)).then(last)
 }
 
 /// Whether what is done before what is inside changes arrays only; it is done in the one pass that ends there.
@@ -128,7 +114,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     type Run = AroundRun<<Inner<P> as Stage>::Run>;
     type Kernel<C: Real> = AroundKernel<O::Scalars<C>, <Inner<P> as Stage>::Kernel<C>, O::Last<C>>;
 
-    const SHAPE: Shape = shapes::<P, O>().around(Inner::<P>::SHAPE);
+    const SHAPE: Shape = around::<P, O>(Inner::<P>::SHAPE);
     const SLOTS: usize = arrays::<P, O>() + Inner::<P>::SLOTS;
     const FUSES: bool = Inner::<P>::FUSES
         && O::FUSES
@@ -143,7 +129,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     const ROWS: bool = O::ROWS && O::SUMS == 0;
 
     fn shape(part: &P) -> Shape {
-        const { shapes::<P, O>() }.around(part.inner().shape())
+        around::<P, O>(part.inner().shape())
     }
 
     fn needs(part: &P) -> Level {
