@@ -34,8 +34,8 @@ fn build() -> Built {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .current_dir(&folder)
-        // Few units, so that all cores have some and there are not many files; names as the demangler of version 0 gives
-        // them, with their type arguments.
+        // Few units, so that all cores have some and there are not many files; names as the demangler of version 0
+        // gives them, with their type arguments.
         .env("RUSTFLAGS", "--emit asm -C codegen-units=4 -C symbol-mangling-version=v0")
         .env("CARGO_TARGET_DIR", folder.join("target"))
         .args(["build", "--release"])
