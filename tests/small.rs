@@ -139,6 +139,7 @@ fn boxes_on_several_tiles() {
 #[cfg(feature = "half")]
 #[test]
 fn tiles_of_16_bits_are_added_up() {
+    const LEN: usize = if cfg!(miri) { 1024 + 5 } else { 2 * 1024 + 37 };
     fn holds<E: gradchain::Element>(
         one_loop: impl GradientTransformation<Needs = Nothing>,
         boxes: Vec<Boxed>,
@@ -148,12 +149,12 @@ fn tiles_of_16_bits_are_added_up() {
     {
         let boxes = chain(boxes);
         let number = |i: usize| E::from_f64((((i * 7919) % 101) as f64 / 50.0 - 1.0) * largest.powi((i % 3) as i32));
-        let [mut params, mut other] = [(); 2].map(|()| (0..2 * 1024 + 37).map(number).collect::<Vec<E>>());
+        let [mut params, mut other] = [(); 2].map(|()| (0..LEN).map(number).collect::<Vec<E>>());
         let mut state = one_loop.init(&params).unwrap();
         let mut state_of_other = boxes.init(&other).unwrap();
         for step in 1..=2 {
             let mut gradient: Vec<E> = (0..params.len()).map(|i| number(i + 100 * step)).collect();
-            gradient[step * 700] = E::from_f64(f64::NAN);
+            gradient[step * 500] = E::from_f64(f64::NAN);
             one_loop.step(&mut params, &gradient, &mut state).unwrap();
             boxes.step(&mut other, &gradient, &mut state_of_other).unwrap();
             assert!(params == other, "{one_loop:?}, step {step}");
@@ -167,6 +168,9 @@ fn tiles_of_16_bits_are_added_up() {
         let clip = || (zero_nans(), clip_by_global_norm(0.5));
         let (zero, norm) = clip();
         holds::<E>(chain((clip(), adamw(0.1))), vec![boxed(zero), boxed(norm), boxed(adamw(0.1))], largest);
+        if cfg!(miri) {
+            return;
+        }
         // Sums of parameters too.
         holds::<E>(chain((zero_nans(), lars(0.1))), vec![boxed(zero_nans()), boxed(lars(0.1))], largest);
         holds::<E>(chain((zero_nans(), fromage(0.1))), vec![boxed(zero_nans()), boxed(fromage(0.1))], largest);
