@@ -19,6 +19,11 @@ pub(super) const fn is_loop<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O:
     (O::BEFORE || O::AFTER || O::WAITS) && P::FUSES
 }
 
+/// Whether more has to be done around what is inside than something before it and something after it.
+const fn weighs<P: Wrapper, O: Own<P>>() -> bool {
+    O::SUMS > 0 || O::MEETS || O::WAITS
+}
+
 /// Transforms a tile as far as a pass goes.
 pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>, C: Real>(
     part: &P,
@@ -78,7 +83,8 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
             transformation.tile(&state.inner, inner, inside, span, tile);
         }
     };
-    if const { O::SUMS > 0 || O::MEETS || O::WAITS } {
+    const { assert!(!weighs::<P, O>() || O::POINT.is_none(), "what weighs shows no other point") }
+    if const { weighs::<P, O>() } {
         return weighed::<P, O, C>(part, state, [inside, end], span, tile, run.inner.is_some(), run_inside);
     }
     match O::POINT {
