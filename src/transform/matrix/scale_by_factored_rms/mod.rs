@@ -1,11 +1,15 @@
+mod means;
+
 use core::ops::Range;
 use std::sync::Arc;
 
 use crate::engine::{Job, current_isa, dispatch};
 use crate::layout::axes_by_stride;
-use crate::numeric::split::{Split, half, in_parts};
+use crate::numeric::split::in_parts;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
+
+use means::{Factor, Factored, Plain};
 
 /// Divides updates by the root of a running mean of their squares, of which only row and column means are kept where a
 /// leaf is large enough.
@@ -313,193 +317,5 @@ impl LeafLooker for Means<'_> {
             let steps = [down, along].map(|a| strides[a] as usize);
             Factored { u: &u[at..], steps, size: [n, m], row, col, room }.update(keep, self.epsilon);
         }
-    }
-}
-
-/// An element-wise stretch of a leaf that is not factored.
-struct Plain<'a, C> {
-    u: &'a [C],
-    v: &'a mut [C],
-    keep: C,
-    take: C,
-    epsilon: C,
-}
-
-impl<C: Real> Split for Plain<'_, C> {
-    fn split(self) -> Result<[Self; 2], Self> {
-        let Some(half) = half(self.u.len(), BLOCK) else { return Err(self) };
-        let ((u, later), (v, later_v)) = (self.u.split_at(half), self.v.split_at_mut(half));
-        Ok([Plain { u, v, ..self }, Plain { u: later, v: later_v, ..self }])
-    }
-}
-
-impl<C: Real> Job for Plain<'_, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        for (u, v) in self.u.iter().zip(self.v) {
-            *v = self.keep * *v + self.take * (*u * *u + self.epsilon);
-        }
-    }
-}
-
-/// The means of the rows or of the columns of a matrix, evenly spaced, and what these are multiplied by.
-struct Factor<'a, C> {
-    mean: &'a mut [C],
-    by: &'a mut [C],
-    step: usize,
-}
-
-/// Sums kept side by side, so that adding up can be vectorised; their number fixes the order of addition.
-const LANES: usize = 8;
-
-/// The most blocks of rows that a matrix is cut into, and elements that are worth a block.
-const BLOCKS: usize = 16;
-const BLOCK: usize = 1 << 16;
-
-/// One matrix and its factors.
-struct Factored<'a, C> {
-    u: &'a [C],
-    /// How far apart the neighbours are down and along.
-    steps: [usize; 2],
-    size: [usize; 2],
-    row: Factor<'a, C>,
-    col: Factor<'a, C>,
-    room: &'a mut Vec<f64>,
-}
-
-impl<C: Real> Factored<'_, C> {
-    fn update(mut self, keep: f64, epsilon: f64) {
-        let [n, m] = self.size;
-        // Columns are added up block by block of rows, and these one after another: so many by the matrix alone,
-        // whatever the number of threads.
-        let per = n.div_ceil(BLOCKS).max(BLOCK.div_ceil(m));
-        let dense = self.steps == [m, 1];
-        self.room.clear();
-        self.room.resize(n * if dense { 1 } else { LANES } + n.div_ceil(per) * m, 0.0);
-        if dense {
-            let (rows, cols) = self.room.split_at_mut(n);
-            in_parts(Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon });
-        } else {
-            self.sum(per, epsilon);
-        }
-        let (rows, cols) = self.room.split_at_mut(if dense { n } else { n * LANES });
-        let mut mean_row = 0.0;
-        for i in 0..n {
-            let sum = if dense { rows[i] } else { (0..LANES).map(|lane| rows[lane * n + i]).sum() };
-            let row = &mut self.row.mean[i * self.row.step];
-            *row = C::of(keep * row.as_f64() + (1.0 - keep) * (sum / m as f64));
-            mean_row += row.as_f64() / n as f64;
-        }
-        let (cols, later) = cols.split_at_mut(m);
-        for block in later.chunks_exact(m) {
-            cols.iter_mut().zip(block).for_each(|(col, more)| *col += more);
-        }
-        for (j, sum) in cols.iter().enumerate() {
-            let j = j * self.col.step;
-            let col = &mut self.col.mean[j];
-            *col = C::of(keep * col.as_f64() + (1.0 - keep) * (*sum / n as f64));
-            self.col.by[j] = C::of(1.0 / col.as_f64().sqrt());
-        }
-        for i in (0..n).map(|i| i * self.row.step) {
-            self.row.by[i] = C::of(1.0 / (self.row.mean[i].as_f64() / mean_row).sqrt());
-        }
-    }
-
-    /// Adds up squares by row, in lanes, and by column: the same sums in the same order as [`Squares`], however the
-    /// memory lies.
-    fn sum(&mut self, per: usize, epsilon: f64) {
-        let ([n, m], [down, along]) = (self.size, self.steps);
-        let (lanes, cols) = self.room.split_at_mut(n * LANES);
-        let square = |u: C| u.as_f64() * u.as_f64() + epsilon;
-        if along <= down {
-            for i in 0..n {
-                let (line, cols) = (&self.u[i * down..], &mut cols[i / per * m..][..m]);
-                for (j, col) in cols.iter_mut().enumerate() {
-                    let x = square(line[j * along]);
-                    lanes[j % LANES * n + i] += x;
-                    *col += x;
-                }
-            }
-        } else {
-            for j in 0..m {
-                let line = &self.u[j * along..];
-                let lane = &mut lanes[j % LANES * n..][..n];
-                for (i, lane) in lane.iter_mut().enumerate() {
-                    let x = square(line[i * down]);
-                    *lane += x;
-                    cols[i / per * m + j] += x;
-                }
-            }
-        }
-    }
-}
-
-/// Rows that lie one after another: squares are added up by row, and by column for each block of rows.
-struct Squares<'a, C> {
-    u: &'a [C],
-    rows: &'a mut [f64],
-    cols: &'a mut [f64],
-    /// Rows of a block, and columns.
-    size: [usize; 2],
-    epsilon: f64,
-}
-
-impl<C: Real> Split for Squares<'_, C> {
-    fn split(self) -> Result<[Self; 2], Self> {
-        let [per, m] = self.size;
-        let Some(half) = half(self.rows.len(), per) else { return Err(self) };
-        let (u, later) = self.u.split_at(half * m);
-        let (rows, later_rows) = self.rows.split_at_mut(half);
-        let (cols, later_cols) = self.cols.split_at_mut(half / per * m);
-        Ok([Squares { u, rows, cols, ..self }, Squares { u: later, rows: later_rows, cols: later_cols, ..self }])
-    }
-}
-
-impl<C: Real> Job for Squares<'_, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Squares { u, rows, cols, size: [_, m], epsilon } = self;
-        let (rows, last) = rows.as_chunks_mut::<TOGETHER>();
-        let (u, u_last) = u.split_at(rows.len() * TOGETHER * m);
-        for (u, rows) in u.chunks_exact(TOGETHER * m).zip(rows) {
-            squares(u, rows, cols, epsilon);
-        }
-        for (u, row) in u_last.chunks_exact(m).zip(last) {
-            squares(u, core::array::from_mut(row), cols, epsilon);
-        }
-    }
-}
-
-/// Rows that are added up together: the sums of columns are brought from the cache and back once for all of them.
-const TOGETHER: usize = 4;
-
-/// Adds up the squares of some rows, each row and each column one element after another.
-#[inline(always)]
-fn squares<C: Real, const R: usize>(u: &[C], rows: &mut [f64; R], cols: &mut [f64], epsilon: f64) {
-    let square = |u: C| u.as_f64() * u.as_f64() + epsilon;
-    let mut lines = u.chunks_exact(cols.len());
-    let lines: [&[C]; R] = core::array::from_fn(|_| lines.next().unwrap_or_default());
-    let (cols, last_cols) = cols.as_chunks_mut::<LANES>();
-    let blocks = lines.map(|line| &line.as_chunks::<LANES>().0[..cols.len()]);
-    let mut lanes = [[0.0; LANES]; R];
-    for (b, cols) in cols.iter_mut().enumerate() {
-        for (lanes, blocks) in lanes.iter_mut().zip(&blocks) {
-            let squares = blocks[b].map(square);
-            (0..LANES).for_each(|lane| lanes[lane] += squares[lane]);
-            (0..LANES).for_each(|lane| cols[lane] += squares[lane]);
-        }
-    }
-    for ((line, lanes), row) in lines.iter().zip(&mut lanes).zip(rows) {
-        let last = line.as_chunks::<LANES>().1;
-        for ((u, col), lane) in last.iter().zip(&mut *last_cols).zip(&mut *lanes) {
-            let square = square(*u);
-            *lane += square;
-            *col += square;
-        }
-        *row = lanes.iter().sum();
     }
 }
