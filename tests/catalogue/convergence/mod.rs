@@ -41,11 +41,12 @@ fn fading(step: u64) -> f64 {
 fn losses<'a>(optimizer: &'a Member, problem: &'a Problem) -> impl Iterator<Item = f64> + 'a {
     let mut params = problem.start.clone();
     let mut state = optimizer.init(&params).unwrap();
+    let mut here = (problem.loss)(&params);
     std::iter::repeat_with(move || {
-        let (loss, gradient) = (problem.loss)(&params);
-        let given = extra::value_and_grad_fn(loss, |params: &Leaves| (problem.loss)(params));
-        optimizer.step_with(&mut params, &gradient, given, &mut state).unwrap();
-        (problem.loss)(&params).0
+        let given = extra::value_and_grad_fn(here.0, |params: &Leaves| (problem.loss)(params));
+        optimizer.step_with(&mut params, &here.1, given, &mut state).unwrap();
+        here = (problem.loss)(&params);
+        here.0
     })
 }
 

@@ -1,6 +1,6 @@
 //! What is minimized, in `f64`: a badly scaled quadratic, Rosenbrock's valley, and a logistic regression.
 
-use ndarray::{Array1, Array2, ArrayD, IxDyn};
+use ndarray::{Array1, ArrayD, IxDyn};
 
 use crate::common::trees::noise;
 
@@ -66,21 +66,26 @@ fn rosenbrock(x: &Leaves) -> (f64, Leaves) {
 
 /// The mean of `ln(1 + exp(−yᵢ (w·xᵢ + b)))` over 60 points, some of them on the wrong side, plus `0.01·(‖w‖² + b²)`.
 fn logistic() -> Loss {
-    let features = Array2::from_shape_fn((60, 4), |(i, j)| noise(7, i, j) * [1.0, 2.0, 0.5, 3.0][j]);
-    let side = |(i, x): (usize, ndarray::ArrayView1<'_, f64>)| x[0] - x[1] + 0.5 * x[3] + 0.7 * noise(8, i, 0) + 0.2;
-    let labels: Array1<f64> = features.outer_iter().enumerate().map(|point| side(point).signum()).collect();
+    // In arrays of fixed length, since these tests are not optimized.
+    let point = |i| -> [f64; 4] { std::array::from_fn(|j| noise(7, i, j) * [1.0, 2.0, 0.5, 3.0][j]) };
+    let side = |i, x: [f64; 4]| x[0] - x[1] + 0.5 * x[3] + 0.7 * noise(8, i, 0) + 0.2;
+    let points: Vec<_> = (0..60).map(|i| (point(i), side(i, point(i)).signum())).collect();
     Box::new(move |x| {
-        let (weight, bias) = (&x[0], x[1].sum());
-        let mut loss = 0.01 * (weight.iter().map(|w| w * w).sum::<f64>() + bias * bias);
-        let (mut by_weight, mut by_bias) = (weight * 0.02, bias * 0.02);
-        for (features, label) in features.outer_iter().zip(&labels) {
-            let margin = label * ((0..4).map(|j| weight[j] * features[j]).sum::<f64>() + bias);
+        let [a, b, c, d] = *x[0].as_slice().expect("it is contiguous") else { unreachable!("it has four elements") };
+        let bias = x[1].sum();
+        let mut loss = 0.01 * (a * a + b * b + c * c + d * d + bias * bias);
+        let (mut by_weight, mut by_bias) = ([a, b, c, d].map(|w| w * 0.02), bias * 0.02);
+        for ([p, q, r, s], label) in &points {
+            let margin = label * (a * p + b * q + c * r + d * s + bias);
             loss += (-margin).exp().ln_1p() / 60.0;
             let pull = -label / (1.0 + margin.exp()) / 60.0;
-            (0..4).for_each(|j| by_weight[j] += pull * features[j]);
+            by_weight[0] += pull * p;
+            by_weight[1] += pull * q;
+            by_weight[2] += pull * r;
+            by_weight[3] += pull * s;
             by_bias += pull;
         }
-        (loss, vec![by_weight, leaf(&[], vec![by_bias])])
+        (loss, vec![leaf(&[4], by_weight.to_vec()), leaf(&[], vec![by_bias])])
     })
 }
 

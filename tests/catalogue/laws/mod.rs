@@ -81,9 +81,10 @@ fn large_problem() -> Problem {
     let mut plan = vec![
         leaf(Number::F32, &[33_000], Order::C),
         leaf(Number::F64, &[3], Order::C),
-        // Its products are cut into blocks that threads share; few columns, since decompositions cost their cube.
-        leaf(Number::F32, &[300, 60], Order::Fortran),
-        leaf(Number::F64, &[100, 170], Order::Strided),
+        // Its products are cut into blocks that threads share. Rows and columns are few, since decompositions cost the
+        // cube of either.
+        leaf(Number::F32, &[257, 64], Order::Fortran),
+        leaf(Number::F64, &[129, 131], Order::Strided),
         leaf(Number::F32, &[50], Order::Negative),
         leaf(Number::F32, &[], Order::C),
     ];
