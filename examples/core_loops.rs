@@ -76,5 +76,14 @@ fn main() -> gradchain::Result<()> {
     step("sign", &sign_sgd(0.1))?;
     step("yogi", &yogi(0.1))?;
     step("boxes that multiply", &vec![boxed(scale(0.5)), boxed(scale_by_rms()), boxed(scale(2.0)), boxed(sgd(0.1))])?;
+    step(
+        "boxes with a barrier",
+        &vec![
+            boxed(zero_nans()),
+            boxed(clip_by_global_norm(1.0)),
+            boxed(scale_by_adam()),
+            boxed(scale_by_learning_rate(0.1)),
+        ],
+    )?;
     step("clipped adamw", &chain((zero_nans(), clip_by_global_norm(1.0), adamw(0.1))))
 }

@@ -140,6 +140,13 @@ const CHAINS: &[(&str, &[&str])] = &[
     ("4Yogi", &["sqrt", "div", "mul", "add"]),
 ];
 
+/// Members that are loops of their own, in boxes: part, pass, and instructions as in `AXES`.
+const MEMBERS: &[(&str, &str, &[&str])] = &[
+    ("8ZeroNans", "Kb0_Kj0_K", &["minp_", "maxp_", "addp_"]),
+    ("16ClipByGlobalNorm", "Kb0_Kj0_KB", &["mulpd", "addpd"]),
+    ("11ScaleByAdam", "Kb0_Kj0_K", &["sqrtp_", "divp_", "mulp_", "addp_"]),
+];
+
 #[test]
 fn all_instruction_sets_of_this_cpu_give_the_same_bits() {
     let ran = Command::new(&BUILT.program).output().expect("the example runs");
@@ -227,6 +234,29 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
                     let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
                     assert!(found, "{isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn members_in_boxes_do_so_a_register_at_a_time() {
+    let functions = functions(&BUILT.assembly);
+    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+        for ((part, pass, instructions), (real, letter)) in
+            MEMBERS.iter().flat_map(|member| [(member, ('f', "s")), (member, ('d', "d"))])
+        {
+            // The type of a chain begins with another letter.
+            let loops = loops(&functions, isa, part, "3MapN", format!("{real}{pass}"));
+            assert!(!loops.is_empty(), "no loop of {part} for {isa} and {real}");
+            for code in loops {
+                for instruction in *instructions {
+                    let packed = format!("{prefix}{}\t", instruction.replace('_', letter));
+                    let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
+                    assert!(found, "{part}, {isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
+                }
+                let apart = code.iter().any(|line| line.contains("gather") || line.contains("scatter"));
+                assert!(!apart, "{part}, {isa}, {real}: vectorised across blocks, with gathers");
             }
         }
     }

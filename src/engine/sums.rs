@@ -54,7 +54,9 @@ impl<const N: usize> Lanes<N> {
     /// leaf, minus zero is added in its place, which changes no number: a condition would take the sums through memory.
     #[inline(always)]
     pub(crate) fn add<S: Stage, W: Real>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
-        for (i, term) in terms[..S::SHAPE.sums].iter().enumerate() {
+        let (mut i, sums) = (0, S::SHAPE.sums);
+        while i < sums {
+            let term = &terms[i];
             if S::SHAPE.counts(i) {
                 debug_assert!(term.sum.is_none(), "what is counted is not added up");
                 self.counts[i][lane] += term.count;
@@ -62,6 +64,7 @@ impl<const N: usize> Lanes<N> {
                 let count = if term.count == 0 { -0.0 } else { f64::from(term.count) };
                 self.sums[i][lane] += term.sum.map_or(count, |sum| sum.as_f64());
             }
+            i += 1;
         }
     }
 
@@ -77,6 +80,13 @@ impl<const N: usize> Lanes<N> {
         }
         total
     }
+}
+
+/// The numbers of one element that belong to a member, of which there are so many, and those of the members after it.
+/// Where it has none there is nothing to cut, which in builds that are not optimized takes longer than arithmetic.
+#[inline(always)]
+pub(super) fn cut_off<T>(numbers: &mut [T], many: usize) -> (&mut [T], &mut [T]) {
+    if many == 0 { (&mut [], numbers) } else { numbers.split_at_mut(many) }
 }
 
 /// A job that adds up in lanes.

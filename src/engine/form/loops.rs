@@ -46,7 +46,11 @@ pub(super) const MOST_SUMS: usize = 4;
 /// Says what an element of a fused loop adds up.
 #[inline(always)]
 pub(super) fn add_sums<W: Real>(terms: &mut [Term<W>], sums: &impl SlotArray<W>) {
-    terms.iter_mut().zip(sums.as_slice()).for_each(|(term, sum)| term.sum = Some(*sum));
+    let (mut i, sums) = (0, sums.as_slice());
+    while i < sums.len() {
+        terms[i].sum = Some(sums[i]);
+        i += 1;
+    }
 }
 
 /// What is done to one element.
@@ -70,6 +74,9 @@ pub(super) fn on_slots<C: Real, S: SlotArray<C>, T>(
     slots: &mut [C],
     f: impl FnOnce(&mut S) -> T,
 ) -> T {
+    if S::LEN == 0 {
+        return f(S::of(&mut []));
+    }
     let mut own = [C::zero(); MOST_SLOTS];
     let own = &mut own[..S::LEN];
     bring(accesses, Access::reads, slots, own);

@@ -1,6 +1,7 @@
 //! How wrappers run.
 
 use super::super::super::in_piece::{by_tile, one_loop};
+use super::super::super::sums::cut_off;
 use super::super::super::{
     Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span, Stage, StepContext, Sums, Term,
     Then, Tile, WholeTree, fits,
@@ -313,10 +314,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         if P::CHOOSES && !k.on {
             return if k.zero && span.has(at) { C::zero() } else { u };
         }
-        let (own, slots) = slots.split_at_mut(const { arrays::<P, O>() });
+        let (own, slots) = cut_off(slots, const { arrays::<P, O>() });
         let u = if does_before::<P, O>(at, span) { O::before(k.own, O::Slots::of(own), u, p) } else { u };
         let beside = if O::MEETS { u } else { p };
-        let (inside, own_terms) = terms[P::LOOKS as usize..].split_at_mut(Inner::<P>::SHAPE.sums);
+        let (inside, own_terms) = cut_off(cut_off(terms, P::LOOKS as usize).1, Inner::<P>::SHAPE.sums);
         let there = if let Some(point) = O::POINT { own[point] } else { p };
         let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, there, inside);
         let end = at + Inner::<P>::SHAPE.barriers;
