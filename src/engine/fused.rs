@@ -213,21 +213,24 @@ pub(crate) fn with_list<C: Real>(
     let is_other = |raw: &RawSlice| raw.dtype() != C::DTYPE;
     let mut chunks = spare.chunks_mut(STEP);
     let mut slots: Slots<'_, C> = Default::default();
-    for (slice, raw) in slots.iter_mut().zip(list.slots) {
+    let listed = &list.slots[..list.len];
+    for (slice, raw) in slots.iter_mut().zip(listed) {
         let Some(raw) = raw else { continue };
-        if !is_other(&raw) {
+        if !is_other(raw) {
             // SAFETY: as above; different slots are different allocations.
             *slice = unsafe { raw.slice_mut(start, n) };
         } else if let Some(chunk) = chunks.next() {
             *slice = &mut chunk[..n];
             // SAFETY: as above.
-            unsafe { load_asking(isa, raw, start, slice, ahead) };
+            unsafe { load_asking(isa, *raw, start, slice, ahead) };
         }
     }
     f(slots.each_mut().map(|s| &mut **s), ahead);
-    for (slice, raw) in slots.iter().zip(list.slots) {
+    for (slice, raw) in slots.iter().zip(listed) {
         // SAFETY: as above.
-        raw.filter(is_other).inspect(|raw| unsafe { store_asking(isa, *raw, start, slice, ahead) });
+        raw.as_ref()
+            .filter(|raw| is_other(raw))
+            .inspect(|raw| unsafe { store_asking(isa, **raw, start, slice, ahead) });
     }
 }
 

@@ -6,7 +6,7 @@ use super::coded;
 use super::isa::{Isa, Job, dispatch};
 #[cfg(feature = "half")]
 use super::{half_floats, isa::Set};
-use crate::element::{ByReal, DType, Element, Real, convert, with_dtype};
+use crate::element::{ByReal, CODED_BLOCK, CODED_SCALE, DType, Element, Real, convert, with_dtype};
 use crate::memory::RawSlice;
 #[cfg(feature = "half")]
 use half::slice::{HalfBitsSliceExt as _, HalfFloatSliceExt as _};
@@ -135,9 +135,12 @@ impl<'a> ByReal for Decode<'a> {
         coded::decode(self.0, self.1, self.2, to, self.3);
     }
     fn double(self, to: &mut [f64]) {
-        let mut numbers = vec![0.0; to.len()];
-        coded::decode(self.0, self.1, self.2, &mut numbers, self.3);
-        convert_slice(&numbers, to);
+        let mut numbers = [0.0; CODED_BLOCK];
+        for (to, from) in to.chunks_mut(CODED_BLOCK).zip(self.2.chunks(CODED_BLOCK + CODED_SCALE)) {
+            let numbers = &mut numbers[..to.len()];
+            coded::decode(self.0, self.1, from, numbers, self.3);
+            convert_slice(numbers, to);
+        }
     }
     /// What is recorded is not read from memory.
     fn recorded<C: Real>(self, _: &mut [C], _: fn(C) -> u32, _: fn(u32) -> C) {}
@@ -153,9 +156,12 @@ impl<'a> ByReal for Encode<'a> {
         coded::encode(self.0, self.1, from, self.2, self.3);
     }
     fn double(self, from: &[f64]) {
-        let mut numbers = vec![0.0; from.len()];
-        convert_slice(from, &mut numbers);
-        coded::encode(self.0, self.1, &numbers, self.2, self.3);
+        let mut numbers = [0.0; CODED_BLOCK];
+        for (from, to) in from.chunks(CODED_BLOCK).zip(self.2.chunks_mut(CODED_BLOCK + CODED_SCALE)) {
+            let numbers = &mut numbers[..from.len()];
+            convert_slice(from, numbers);
+            coded::encode(self.0, self.1, numbers, to, self.3);
+        }
     }
     fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
