@@ -68,7 +68,7 @@ fn fourth_root(x: f32, times: f32) -> f32 {
     let near = part * square;
     // `near^-¾` by the polynomial with the least relative error there, 7.6·10⁻⁷.
     let mut rest = times * 1.228_290_5;
-    for coefficient in [-5.299_799_4, 9.215_929_4, -8.193_749_2, 4.049_370_7] {
+    for coefficient in [-5.299_799_5, 9.215_929, -8.193_749, 4.049_371] {
         rest = rest * near + times * coefficient;
     }
     part * guess * rest
