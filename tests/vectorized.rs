@@ -102,7 +102,7 @@ const CODES: &[(&str, &str, &[&str])] = &[
     ("6Decode", "3LogKb1", &["pslld", "paddd"]),
     ("6Decode", "3LogKb0", &["pslld", "paddd"]),
     ("6Encode", "4Root", &["sqrtps", "mulps", "psrld"]),
-    ("6Encode", "10FourthRoot", &["addps", "mulps", "psrld"]),
+    ("6Encode", "10FourthRoot", &["sqrtps", "mulps", "psrld"]),
     ("6Encode", "3LogKb1", &["psrad", "paddd"]),
     ("6Encode", "3LogKb0", &["psrad", "paddd"]),
 ];
