@@ -13,7 +13,7 @@ macro_rules! lines {
 
 /// One line for each. Names begin with `cat_`, so that `-- cat_` asks for these only.
 pub fn run<E: Number>(shapes: &Shapes, dtype: &str, filter: &str) {
-    if !("cat_".contains(filter) || filter.contains("cat_")) {
+    if !("cat_".contains(filter) || filter.contains("cat_") || filter.starts_with("bound_")) {
         return;
     }
     match shapes.name {

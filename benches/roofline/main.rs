@@ -5,12 +5,14 @@
 //! sides. There is none if a pass of what it is compared with is slower than its bytes would be in one array that is
 //! read and one that is written, in the same run. `limit_gb_per_s` has a number for each pass. `--features half,rayon`
 //! adds runs on all cores, `config` a chain made from a config. `-- cat_` runs the whole catalogue of optimizers
-//! instead, on one leaf; `-- mat_` those that multiply matrices, against these products.
+//! instead, on one leaf; `-- mat_` those that multiply matrices, against these products. `-- bound_`, with the beginning
+//! of a chain's name behind it or none, says of each chain on 1e7 elements what its arithmetic takes in the cache.
 //!
 //! `ISA=avx2` before the command has steps use these instructions where the machine has wider ones, and `ISA=baseline`
 //! those that every machine has; the limit uses what there is.
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
+mod bounds;
 mod catalogue;
 mod limit;
 mod matrices;
@@ -38,6 +40,9 @@ fn main() {
         return matrices::run(&filter);
     }
     for shapes in Shapes::all() {
+        if filter.starts_with("bound_") && shapes.name != "1e7" {
+            continue;
+        }
         run_dtype::<f32>(&shapes, "f32", &filter);
         #[cfg(feature = "half")]
         run_dtype::<half::bf16>(&shapes, "bf16", &filter);
@@ -113,6 +118,14 @@ impl<'a, E: trees::Number> Bench<'a, E> {
     }
 
     fn measure<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T, mut limit: Limit) {
+        if let Some(wanted) = self.filter.strip_prefix("bound_") {
+            let label = format!("chain={name} dtype={}", self.dtype);
+            if self.shapes.name == "1e7" && name.trim_start_matches("cat_").starts_with(wanted) {
+                let leaves = (&mut self.params, &self.grads);
+                bounds::run(&label, &t, leaves, &mut limit, self.shapes.elements());
+            }
+            return;
+        }
         for threads in threads() {
             let label = format!("chain={name} dtype={} tree={} threads={threads}", self.dtype, self.shapes.name);
             let wanted = self.filter.strip_prefix("cat_").unwrap_or(self.filter);

@@ -21,7 +21,7 @@ impl Shapes {
         ]
     }
 
-    fn one(name: &'static str, shape: &[usize]) -> Shapes {
+    pub fn one(name: &'static str, shape: &[usize]) -> Shapes {
         Shapes { name, leaves: vec![("w".into(), shape.to_vec())] }
     }
 

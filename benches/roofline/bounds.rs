@@ -1,0 +1,88 @@
+//! What bounds a chain: its arithmetic or its bytes.
+//!
+//! An element's arithmetic is timed where all arrays lie in the first-level cache: the time of more elements less that
+//! of fewer, so that what a step and a leaf cost by themselves is not in it. Its bytes are the limit of the benchmark.
+//! No loop is faster than the larger of the two, for as long as it does this arithmetic by these instructions; one that
+//! waits for memory and then calculates takes as long as both together.
+
+use std::time::Instant;
+
+use gradchain::prelude::*;
+use gradchain::{Isa, detected_isa, force_isa};
+
+use crate::limit::Limit;
+use crate::trees::{Flat, Number, Shapes};
+use crate::{PAIRS, in_pool, median};
+
+/// Elements of the two leaves. Six arrays of the longer one are 36 KB as `f32`.
+const FEWER: usize = 512;
+const MORE: usize = 1536;
+/// Steps that are timed at once, since one takes less than a microsecond; and how often.
+const STEPS: usize = 64;
+const ROUNDS: usize = 200;
+
+/// Prints a line for each instruction set of this machine, for one thread.
+pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(
+    label: &str,
+    t: &T,
+    (params, grads): (&mut Flat<E>, &Flat<E>),
+    limit: &mut Limit,
+    elements: usize,
+) {
+    for (name, isa) in [("avx512", Isa::Avx512), ("avx2", Isa::Avx2), ("baseline", Isa::Baseline)] {
+        if isa > detected_isa() {
+            continue;
+        }
+        force_isa(Some(isa));
+        let (mut times, mut moved) = (Vec::new(), Vec::new());
+        let mut cached = [0.0; 2];
+        in_pool(1, || {
+            cached = in_cache::<E, T>(t);
+            limit.calibrate();
+            let mut state = t.init(params).expect("a state");
+            for pair in 0..PAIRS + 2 {
+                let start = Instant::now();
+                limit.run();
+                let bytes = start.elapsed().as_secs_f64();
+                let start = Instant::now();
+                t.step(params, grads, &mut state).expect("a step");
+                if pair >= 2 {
+                    times.push(start.elapsed().as_secs_f64());
+                    moved.push(bytes);
+                }
+            }
+        });
+        force_isa(None);
+        let [arithmetic, fixed] = cached;
+        let [step, bytes] = [times, moved].map(|mut all| median(&mut all) / elements as f64 * 1e9);
+        println!(
+            "bound {label} isa={name} step={step:.3} arithmetic={arithmetic:.3} bytes={bytes:.3} \
+             of_larger={:.2} of_both={:.2} ns_of_a_leaf={fixed:.0}",
+            step / arithmetic.max(bytes),
+            step / (arithmetic + bytes),
+        );
+    }
+}
+
+/// Nanoseconds for an element in the cache, and of a step on one leaf without any.
+fn in_cache<E: Number, T: GradientTransformation<Needs = Nothing>>(t: &T) -> [f64; 2] {
+    let mut leaves = [FEWER, MORE].map(|n| {
+        let shapes = Shapes::one("cached", &[n]);
+        let params = Flat::<E>::new(&shapes, |_| 0.5);
+        let grads = Flat::<E>::new(&shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5);
+        let state = t.init(&params).expect("a state");
+        (params, grads, state, Vec::new())
+    });
+    for _ in 0..ROUNDS {
+        for (params, grads, state, times) in &mut leaves {
+            let start = Instant::now();
+            for _ in 0..STEPS {
+                t.step(params, grads, state).expect("a step");
+            }
+            times.push(start.elapsed().as_secs_f64() / STEPS as f64 * 1e9);
+        }
+    }
+    let [fewer, more] = leaves.map(|(.., mut times)| median(&mut times));
+    let element = (more - fewer) / (MORE - FEWER) as f64;
+    [element, fewer - element * FEWER as f64]
+}
