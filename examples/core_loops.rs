@@ -75,6 +75,8 @@ fn main() -> gradchain::Result<()> {
     step("rprop", &rprop(0.1))?;
     step("sign", &sign_sgd(0.1))?;
     step("yogi", &yogi(0.1))?;
+    step("fromage", &fromage(0.1))?;
+    step("dadapt_adamw", &dadapt_adamw())?;
     step("boxes that multiply", &vec![boxed(scale(0.5)), boxed(scale_by_rms()), boxed(scale(2.0)), boxed(sgd(0.1))])?;
     step(
         "boxes with a barrier",

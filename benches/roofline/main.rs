@@ -5,8 +5,9 @@
 //! sides. There is none if a pass of what it is compared with is slower than its bytes would be in one array that is
 //! read and one that is written, in the same run. `limit_gb_per_s` has a number for each pass. `--features half,rayon`
 //! adds runs on all cores, `config` a chain made from a config. `-- cat_` runs the whole catalogue of optimizers
-//! instead, on one leaf; `-- mat_` those that multiply matrices, against these products. `-- bound_`, with the beginning
-//! of a chain's name behind it or none, says of each chain on 1e7 elements what its arithmetic takes in the cache.
+//! instead, on one leaf; `-- mat_` those that multiply matrices, against these products. `-- bound_`, with the
+//! beginning of a chain's name behind it or none, says of each chain on 1e7 elements what its arithmetic takes in the
+//! cache.
 //!
 //! `ISA=avx2` before the command has steps use these instructions where the machine has wider ones, and `ISA=baseline`
 //! those that every machine has; the limit uses what there is.

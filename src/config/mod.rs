@@ -30,6 +30,7 @@
 //!
 //! [Optax]: https://optax.readthedocs.io
 
+mod alone;
 mod build;
 mod data;
 mod families;

@@ -3,6 +3,7 @@
 use core::any::Any;
 use std::collections::BTreeMap;
 
+use super::alone::alone;
 use super::given::Given;
 use super::json::recipe_of;
 use crate::arguments::Arguments;
@@ -263,7 +264,7 @@ impl Registry {
     pub fn build_with<N: Needs>(&self, config: &serde_json::Value) -> Result<Boxed<N>> {
         let recipe = recipe_of(config);
         let node = Node::root(&recipe, self);
-        narrow(self.read(&node)?).map_err(|error| ConfigError::refused(node.place(), error))
+        narrow(alone(self.read(&node)?)).map_err(|error| ConfigError::refused(node.place(), error))
     }
 
     /// The transformation that stands at a node.

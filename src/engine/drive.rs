@@ -227,11 +227,11 @@ impl<T: Stage> AnyChain for Running<'_, '_, T> {
 
     fn pass(&mut self, walk: Walk<'_>, spare: &mut Spare) -> Option<Vec<f64>> {
         let idle = walk.is_idle();
-        let pass = Pass { transformation: self.transformation, state: &*self.state, run: self.run.as_ref()?, walk };
+        let (transformation, state, run) = (self.transformation, &*self.state, self.run.as_ref()?);
         match &mut self.elsewhere {
-            Some(elsewhere) => return elsewhere.pass(&pass),
+            Some(elsewhere) => return elsewhere.pass(&Pass { transformation, state, run, walk: &walk }),
             None if idle => {}
-            None => pass.run(spare),
+            None => transformation.pass(state, run, &walk, spare),
         }
         Some(Vec::new())
     }

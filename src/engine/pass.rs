@@ -22,7 +22,17 @@ pub(crate) struct Pass<'a, T: Stage> {
     pub(super) transformation: &'a T,
     pub(super) state: &'a T::State,
     pub(super) run: &'a T::Run,
-    pub(super) walk: Walk<'a>,
+    pub(super) walk: &'a Walk<'a>,
+}
+
+/// Does a pass of a stage as a whole chain by loops of its own.
+pub(crate) fn by_own_loops<T: Stage>(
+    transformation: &T,
+    (state, run): (&T::State, &T::Run),
+    walk: &Walk<'_>,
+    spare: &mut Spare,
+) {
+    Pass { transformation, state, run, walk }.run(spare);
 }
 
 /// A chain that is one loop.
@@ -73,7 +83,7 @@ impl<T: Stage> Pass<'_, T> {
 }
 
 impl<T: Stage> Pass<'_, T> {
-    pub(super) fn run(&self, spare: &mut Spare) {
+    fn run(&self, spare: &mut Spare) {
         self.walk.run(&|number, piece, spare| self.piece(number, piece, spare), spare);
     }
 
@@ -99,7 +109,9 @@ impl<T: Stage> Pass<'_, T> {
         let pass = self.walk.span.to;
         let drop =
             if const { T::FUSES_ALWAYS } && !self.walk.ends { Passes::<T, Format>::DROP_HALVES[pass] } else { None };
-        if const { !T::FUSES } || !self.walk.writes_params() && drop.is_none() {
+        let last =
+            if const { T::FUSES } && self.walk.writes_params() { Passes::<T, Format>::LAST_HALVES } else { None };
+        if drop.is_none() && last.is_none() {
             return 0;
         }
         let (t, leaf) = (self.transformation, piece.leaf);
@@ -127,7 +139,7 @@ impl<T: Stage> Pass<'_, T> {
                 if let Some(drop) = drop {
                     return drop(isa, kernel, format, g, format.bits(p.data, start, len), slots);
                 }
-                let last = Passes::<T, Format>::LAST_HALVES;
+                let Some(last) = last else { return Added::default() };
                 in_blocks(g, format.bits_mut(p.data, start, len), slots, &mut |g, p, slots| {
                     last(isa, kernel, format, g, p, slots)
                 })

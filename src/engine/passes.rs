@@ -71,16 +71,18 @@ macro_rules! passes {
 
         #[cfg(feature = "half")]
         impl<S: Stage> Passes<S, Format> {
-            /// The last one, on a leaf of 16 bits: on whole [blocks](crate::engine::kernel::BLOCK).
-            pub(super) const LAST_HALVES: LastOfHalvesFn<S> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
-                $(($from, $to) => apply_halves_in::<S, $from, $to>,)*
-                _ => unreachable!(),
+            /// The last one, on a leaf of 16 bits: on whole [blocks](crate::engine::kernel::BLOCK). There is none where
+            /// it adds up: side by side with the conversions, sums do not stay in whole registers.
+            pub(super) const LAST_HALVES: Option<LastOfHalvesFn<S>> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
+                $(($from, $to) if !S::SHAPE.adds_in($to) => Some(apply_halves_in::<S, $from, $to>),)*
+                _ => None,
             };
 
-            /// Those that drop the updates, by where they end, on a leaf of 16 bits as above.
+            /// Those that drop the updates, by where they end, on a leaf of 16 bits as above. Where the numbers of two
+            /// arrays are added up there is none either, for the same reason.
             pub(super) const DROP_HALVES: [Option<DropHalvesFn<S>>; MOST_BARRIERS + 1] = {
                 let mut own: [Option<DropHalvesFn<S>>; _] = [None; _];
-                $(if S::SHAPE.drops($to) && S::SHAPE.span($to).from == $from {
+                $(if S::SHAPE.drops($to) && S::SHAPE.span($to).from == $from && !S::SHAPE.reads_params_in($to) {
                     own[$to] = Some(drop_halves_in::<S, $from, $to>);
                 })*
                 own

@@ -1,7 +1,8 @@
 //! What the engine runs.
 
 use super::in_piece::{PieceAt, Then, by_tile};
-use super::{InitContext, Outline, Shape, SlotList, Span, StepContext, Sums, Term, Tile, WholeTree};
+use super::pass::by_own_loops;
+use super::{InitContext, Outline, Shape, SlotList, Span, Spare, StepContext, Sums, Term, Tile, Walk, WholeTree};
 use crate::arguments::Visit;
 use crate::element::Real;
 use crate::error::Result;
@@ -81,6 +82,9 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     const FUSES: bool;
     /// Whether it does so in every step: [`fuses_now`](Stage::fuses_now) is not asked, and no member has its own loop.
     const FUSES_ALWAYS: bool = false;
+    /// Whether a box whose type allows more than this needs has loops for it as a whole chain. Such a box is mostly a
+    /// member among others; so true for what joins parts, and for what is a whole chain by its type.
+    const WHOLE: bool = true;
     /// State arrays in that loop.
     const SLOTS: usize = 0;
 
@@ -155,6 +159,12 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
         let _ = (state, run);
         None
+    }
+
+    /// Does a pass over all leaves, as a whole chain. What is only another name for a chain, or a box around one,
+    /// leaves that to the chain, whose loops go from gradients to parameters.
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+        by_own_loops(self, (state, run), walk, spare);
     }
 
     /// Transforms a tile of updates, in the pass that `span` describes.

@@ -20,7 +20,7 @@ pub(super) const STEP: usize = TILE + 80;
 
 /// Room for a tile's updates, parameters and state in the compute type, where they are not lying so already.
 #[derive(Default)]
-pub(crate) struct Spare {
+pub struct Spare {
     pub(crate) single: Room<f32>,
     pub(crate) double: Room<f64>,
 }

@@ -20,7 +20,7 @@ use crate::memory::{Buffer, RawSlice};
 use crate::tree::Structure;
 
 /// The leaves of a pass, what it is for, and where it ends.
-pub(crate) struct Walk<'a> {
+pub struct Walk<'a> {
     pub(super) structure: &'a Structure,
     pub(super) pieces: &'a Pieces,
     pub(super) params: &'a [TableLeaf],

@@ -36,6 +36,10 @@ impl LeafParts {
     }
 
     fn dense<T: Element>(ptr: NonNull<T>, len: usize, shape: &[usize]) -> Result<LeafParts> {
+        // The most common one, in a fifth of the instructions: a model has many of them, and each is made in each step.
+        if *shape == [len] {
+            return Ok(LeafParts::axis(ptr, len));
+        }
         // Without the zeros: lengths of axes that are multiplied anywhere later do not overflow, whatever comes first.
         let room = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |room, n| room.checked_mul(*n));
         let Some(room) = room.filter(|room| isize::try_from(*room).is_ok()) else {

@@ -35,8 +35,10 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::alone::{Alone, alone};
     use crate::config::families::ALL;
     use crate::recipe::{Node, Recipe};
+    use crate::transform::Trace;
 
     /// Whether a config's chain of these members is a value of this type.
     fn is<T: Stage>(names: &[&str]) -> bool {
@@ -56,6 +58,26 @@ mod tests {
         assert!(is::<(ClipByGlobalNorm, Adam)>(&clipped("adam")));
         assert!(is::<(ClipByGlobalNorm, Sgd)>(&clipped("sgd")));
         assert!(is::<(ClipByGlobalNorm, Lion)>(&clipped("lion")));
+    }
+
+    #[test]
+    fn common_optimizers_alone_have_passes_of_their_own() {
+        let alone = |name: &str, rest: &[(&'static str, Recipe)]| {
+            let rate = [("learning_rate", Recipe::Number(0.1))];
+            let config = Recipe::call(name, rate.into_iter().chain(rest.iter().cloned()));
+            alone(ALL.read(&Node::root(&config, &*ALL)).expect("a config"))
+        };
+        let is = |name, rest: &[_], right: fn(&dyn Any) -> bool| right(&*alone(name, rest) as &dyn Any);
+        assert!(is("adamw", &[], |a| a.is::<Alone<Adamw>>()));
+        assert!(is("adam", &[], |a| a.is::<Alone<Adam>>()));
+        assert!(is("sgd", &[], |a| a.is::<Alone<Sgd>>()));
+        assert!(is("sgd", &[("momentum", Recipe::Number(0.9))], |a| a.is::<Alone<Sgd<Trace>>>()));
+        assert!(is("lion", &[], |a| a.is::<Alone<Lion>>()));
+        assert!(is("adamax", &[], |a| a.is::<crate::optimizer::Adamax>()));
+        // Nothing tells it from what is inside.
+        let plain = crate::optimizer::adamw(0.1);
+        let boxed = alone("adamw", &[]);
+        assert_eq!((boxed.recipe(), boxed.describe()), (Stage::recipe(&plain), Stage::describe(&plain)));
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub use whole::{Whole, WholeTreeTransformation};
 
 use super::in_piece::{by_tile, one_loop};
 use super::{
-    Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Then,
-    Tile, WholeTree,
+    Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext, Sums,
+    Term, Then, Tile, Walk, WholeTree, by_own_loops,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -108,6 +108,7 @@ pub trait Form<P: ?Sized> {
     const SHAPE: Shape;
     const FUSES: bool;
     const FUSES_ALWAYS: bool;
+    const WHOLE: bool = false;
     const SLOTS: usize;
     /// Whether it can work on some rows of a leaf.
     const ROWS: bool;
@@ -149,6 +150,12 @@ pub trait Form<P: ?Sized> {
     fn ends_at(part: &P, state: &Self::State, run: &Self::Run) -> Option<usize> {
         let _ = (part, state, run);
         None
+    }
+    fn pass(part: &P, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare)
+    where
+        P: Part<Form = Self>,
+    {
+        by_own_loops(part, (state, run), walk, spare);
     }
     fn tile<C: Real>(part: &P, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>);
     #[allow(clippy::too_many_arguments, reason = "those of `Stage::in_piece`, and the part")]
@@ -253,6 +260,7 @@ impl<P: Part> Stage for P {
     const SHAPE: Shape = <P::Form as Form<P>>::SHAPE;
     const FUSES: bool = <P::Form as Form<P>>::FUSES;
     const FUSES_ALWAYS: bool = <P::Form as Form<P>>::FUSES_ALWAYS;
+    const WHOLE: bool = <P::Form as Form<P>>::WHOLE;
     const SLOTS: usize = <P::Form as Form<P>>::SLOTS;
 
     fn shape(&self) -> Shape {
@@ -295,6 +303,9 @@ impl<P: Part> Stage for P {
     }
     fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
         P::Form::ends_at(self, state, run)
+    }
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+        P::Form::pass(self, state, run, walk, spare);
     }
     fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         let around = C::enter(P::NAME);

@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Then, Tile,
-    WholeTree,
+    InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext, Sums, Term, Then,
+    Tile, Walk, WholeTree, by_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -127,6 +127,7 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     const SHAPE: Shape = Chain::<P>::SHAPE;
     const FUSES: bool = Chain::<P>::FUSES;
     const FUSES_ALWAYS: bool = Chain::<P>::FUSES_ALWAYS;
+    const WHOLE: bool = P::HIDDEN;
     const ROWS: bool = true;
     const SLOTS: usize = Chain::<P>::SLOTS;
 
@@ -167,6 +168,16 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     }
     fn ends_at(part: &P, state: &K::State, run: &Run<P>) -> Option<usize> {
         part.chain().ends_at(K::inside(state), run)
+    }
+    fn pass(part: &P, state: &K::State, run: &Run<P>, walk: &Walk<'_>, spare: &mut Spare)
+    where
+        P: Part<Form = Self>,
+    {
+        // A chain that is one loop has it under the name that a profile is to show.
+        match const { Chain::<P>::FUSES } {
+            true => by_own_loops(part, (state, run), walk, spare),
+            false => part.chain().pass(K::inside(state), run, walk, spare),
+        }
     }
     fn tile<C: Real>(part: &P, state: &K::State, run: &Run<P>, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         part.chain().tile(K::inside(state), run, place, span, tile);

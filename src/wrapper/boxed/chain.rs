@@ -2,7 +2,7 @@
 
 use super::{Boxed, BoxedState};
 use crate::engine::in_piece::{Members, in_members};
-use crate::engine::{Outline, PieceAt, Place, Shape, Span, Then, Tile};
+use crate::engine::{Outline, PieceAt, Place, Shape, Span, Spare, Then, Tile, Walk, by_own_loops};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -100,6 +100,13 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         let (last, before) = self.split_last()?;
         let before: usize = before.iter().map(|member| member.shape().barriers).sum();
         last.ends_at(state.last()?, &()).map(|end| before + end)
+    }
+
+    fn pass(&self, state: &Self::State, (): &(), walk: &Walk<'_>, spare: &mut Spare) {
+        match (&self[..], &state[..]) {
+            ([member], [state]) => member.pass(state, &(), walk, spare),
+            _ => by_own_loops(self, (state, &()), walk, spare),
+        }
     }
 
     fn tile<C: Real>(&self, state: &Self::State, (): &(), mut place: Place, span: Span, tile: &mut Tile<'_, C>) {

@@ -16,7 +16,8 @@ use state::{Held, held, held_mut};
 
 use crate::arguments::Visit;
 use crate::engine::{
-    InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Stage, StepContext, Sums, Then, Tile, WholeTree,
+    InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Spare, Stage, StepContext, Sums, Then, Tile, Walk,
+    WholeTree,
 };
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};
@@ -26,8 +27,9 @@ use crate::state::StateWalk;
 
 /// A transformation whose type is forgotten: for chains that are put together at run time.
 ///
-/// It is itself a transformation. It does not fuse with its neighbours: each boxed member is run on tiles that stay in
-/// the first-level cache. What is inside one box does fuse.
+/// It is itself a transformation. A box that is all there is, such as a struct's field that holds an optimizer, runs
+/// what is inside as if its type were known. As a member of a chain it does not fuse with its neighbours: each boxed
+/// member is run on tiles that stay in the first-level cache. What is inside one box does fuse.
 ///
 /// `N` is what a step must be given besides gradients: a `Boxed<needs::Value>` can hold whatever needs the loss, or
 /// nothing. `let member: Boxed<needs::Value> = Box::new(adam(0.1))` makes one.
@@ -37,8 +39,10 @@ pub type Boxed<N = Nothing> = Box<dyn DynTransformation<N>>;
 ///
 /// # Cost
 ///
-/// One indirect call for each tile of 512 or 1024 elements; updates between members go through the first-level cache
-/// instead of registers. Figures are in `docs/performance.md`.
+/// A box that is a whole chain: one indirect call for each pass. A member of a chain: one for each tile of 512 or 1024
+/// elements, and updates between members go through the first-level cache instead of registers. A box whose type allows
+/// more than is needed, as `Box::new(adam(0.1))` in a `Boxed<needs::Value>`, is taken for a member: by itself it is run
+/// by tiles too, unless it holds a tuple. Figures are in `docs/performance.md`.
 ///
 /// # Example
 ///
@@ -98,6 +102,8 @@ pub trait DynTransformation<N = Nothing>: Any + fmt::Debug + Send + Sync {
     fn dyn_finish(&self, state: &mut dyn ErasedState, sums: Sums<'_>, outcome: &mut Outcome);
     #[doc(hidden)]
     fn dyn_ends_at(&self, state: &dyn ErasedState) -> Option<usize>;
+    #[doc(hidden)]
+    fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool;
     #[doc(hidden)]
     fn dyn_in_piece_f32(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f32>);
     #[doc(hidden)]
@@ -177,6 +183,15 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     fn dyn_ends_at(&self, state: &dyn ErasedState) -> Option<usize> {
         let held = held::<T>(state);
         self.ends_at(&held.state, held.run())
+    }
+    fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool {
+        let held = held::<T>(state);
+        // Such loops for every member that a config may have would be half as much again to compile.
+        let has_loops = const { T::WHOLE || N::LEVEL as u8 == T::Needs::LEVEL as u8 };
+        if has_loops {
+            self.pass(&held.state, held.run(), walk, spare);
+        }
+        has_loops
     }
     fn dyn_in_piece_f32(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f32>) {
         let held = held::<T>(state);

@@ -6,7 +6,8 @@ use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
 use crate::element::{ByReal, Real};
 use crate::engine::{
-    InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Stage, StepContext, Sums, Then, Tile, WholeTree,
+    InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Spare, Stage, StepContext, Sums, Then, Tile, Walk,
+    WholeTree, by_own_loops,
 };
 use crate::error::Result;
 use crate::needs::{Level, Needs};
@@ -120,6 +121,12 @@ macro_rules! boxed_stage {
 
             fn ends_at(&self, state: &BoxedState, (): &()) -> Option<usize> {
                 (**self).dyn_ends_at(&*state.0)
+            }
+
+            fn pass(&self, state: &BoxedState, (): &(), walk: &Walk<'_>, spare: &mut Spare) {
+                if !(**self).dyn_pass(&*state.0, walk, spare) {
+                    by_own_loops(self, (state, &()), walk, spare);
+                }
             }
 
             fn tile<C: Real>(&self, state: &BoxedState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {

@@ -1,0 +1,57 @@
+//! Optimizers that are often all that a config says: with passes that end in the parameters, as if their types were
+//! known. The others are members of chains, and run tile by tile.
+
+use core::any::Any;
+
+use crate::engine::Stage;
+use crate::needs::{Includes, ValueAndGradFn};
+use crate::optimizer::{Adam, Adamw, Lion, Sgd};
+use crate::part::{Named, Optimizer, Part};
+use crate::recipe::Recipe;
+use crate::transform::Trace;
+use crate::wrapper::Boxed;
+
+type Member = Boxed<ValueAndGradFn>;
+
+/// What a config as a whole is made of. If it is one of these optimizers, it has passes of its own.
+pub(super) fn alone(member: Member) -> Member {
+    let common = common::<Adamw>(&member)
+        .or_else(|| common::<Adam>(&member))
+        .or_else(|| common::<Sgd>(&member))
+        .or_else(|| common::<Sgd<Trace>>(&member))
+        .or_else(|| common::<Lion>(&member));
+    common.unwrap_or(member)
+}
+
+fn common<T: Stage>(member: &Member) -> Option<Member>
+where
+    ValueAndGradFn: Includes<T::Needs>,
+{
+    let member: &dyn Any = &**member;
+    Some(Box::new(Alone(member.downcast_ref::<T>()?.clone())))
+}
+
+/// An optimizer that is all of a chain.
+#[derive(Clone, Debug)]
+pub(super) struct Alone<T>(T);
+
+impl<T: Stage> Part for Alone<T> {
+    const NAME: &'static str = "alone";
+    type Form = Named;
+
+    fn recipe(&self) -> Recipe {
+        self.0.recipe()
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+impl<T: Stage> Optimizer for Alone<T> {
+    const HIDDEN: bool = true;
+    type Chain = T;
+    fn chain(&self) -> &T {
+        &self.0
+    }
+}
