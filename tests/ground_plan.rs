@@ -80,6 +80,7 @@ const LAYERS: &[&str] = &[
     // Optimizers as data.
     "config/given",
     "config/json",
+    "config/alone",
     "config/registry",
     "config/families",
     "config/build",
