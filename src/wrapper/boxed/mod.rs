@@ -186,7 +186,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool {
         let held = held::<T>(state);
-        // Such loops for every member that a config may have would be half as much again to compile.
+        // With such loops for every member that a config may have, the crate took half as long again to compile.
         let has_loops = const { T::WHOLE || N::LEVEL as u8 == T::Needs::LEVEL as u8 };
         if has_loops {
             self.pass(&held.state, held.run(), walk, spare);
