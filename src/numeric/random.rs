@@ -4,12 +4,17 @@
 //! everywhere.
 
 /// Philox4x32-10 of Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011: ten rounds that scramble a
-/// counter by a key. Each word is kept in the lower half of a wider one, which is how processors multiply several at
-/// once.
+/// counter by a key.
 #[inline(always)]
 pub(crate) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    rounds(counter.map(u64::from), key).map(|x| x as u32)
+}
+
+/// The rounds of [`philox`] on words that are each the lower half of a wider one, which is how processors multiply
+/// several at once.
+#[inline(always)]
+fn rounds(mut x: [u64; 4], mut key: [u32; 2]) -> [u64; 4] {
     const LOW: u64 = u32::MAX as u64;
-    let (mut x, mut key) = (counter.map(u64::from), key);
     for _ in 0..10 {
         let (a, b) = (x[0] * 0xD251_1F53, x[2] * 0xCD9E_8D57);
         let [first, second] = key.map(u64::from);
@@ -17,7 +22,7 @@ pub(crate) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
         // The Weyl constants of the paper: the golden ratio and the root of 3, less 1.
         key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
     }
-    x.map(|x| x as u32)
+    x
 }
 
 /// The halves of a word, low first.
@@ -43,16 +48,39 @@ pub(crate) fn leaf_key(seed: u64, step: u64, path_hash: u64) -> [u32; 2] {
 pub(crate) const BLOCK: usize = 32;
 const PAIRS: usize = BLOCK / 2;
 
-/// The standard normal numbers of a block of a leaf's elements. A pair belongs to two elements that lie half a block
-/// apart, so that a register of pairs is two registers of elements.
+/// Elements of the blocks of [`normals`] that are worked out side by side.
+pub(crate) const TOGETHER: usize = 4 * BLOCK;
+
+/// The standard normal numbers of blocks of a leaf's elements, from block `first` on. A pair belongs to two elements
+/// that lie half a block apart, so that a register of pairs is two registers of elements.
+///
+/// Bits, logarithms and angles have a loop each. Each waits for itself: a round of the bits for the one before, a
+/// term of a polynomial for the last. A loop of all three is longer than what a processor looks ahead, which then has
+/// nothing else to do.
 #[inline(always)]
-pub(crate) fn normals(block: u64, key: [u32; 2]) -> [f64; BLOCK] {
-    let mut all = [0.0; BLOCK];
-    let (first, second) = all.split_at_mut(PAIRS);
-    for i in 0..PAIRS {
-        [first[i], second[i]] = pair(block * PAIRS as u64 + i as u64, key);
+pub(crate) fn normals(first: u64, key: [u32; 2], to: &mut [[f64; BLOCK]]) {
+    let mut room = [[[0; PAIRS]; 2]; TOGETHER / BLOCK];
+    let mut block = first;
+    for to in to.chunks_mut(TOGETHER / BLOCK) {
+        let room = &mut room[..to.len()];
+        for [lengths, turns] in &mut *room {
+            for i in 0..PAIRS {
+                [lengths[i], turns[i]] = pair_bits(block * PAIRS as u64 + i as u64, key);
+            }
+            block += 1;
+        }
+        for [lengths, _] in &mut *room {
+            for length in lengths {
+                *length = radius(*length).to_bits();
+            }
+        }
+        for (to, [radii, turns]) in to.iter_mut().zip(&*room) {
+            let (first, second) = to.split_at_mut(PAIRS);
+            for i in 0..PAIRS {
+                [first[i], second[i]] = at_angle(f64::from_bits(radii[i]), turns[i]);
+            }
+        }
     }
-    all
 }
 
 /// The one of one element: that in its block.
@@ -66,19 +94,19 @@ pub(crate) fn normal(element: u64, key: [u32; 2]) -> f64 {
 pub(crate) const WORDS: usize = 128;
 const COUNTERS: usize = WORDS / 8;
 
-/// The 16 random bits of each of a block of a leaf's elements. Those of one counter belong to elements that lie 16
-/// apart, so that a register of counters is registers of elements.
+/// The 16 random bits of each element of blocks of a leaf, from block `first` on. Those of one counter belong to
+/// elements that lie 16 apart, so that a register of counters is registers of elements.
 #[inline(always)]
-pub(crate) fn words(block: u64, key: [u32; 2]) -> [u16; WORDS] {
-    let mut all = [0; WORDS];
-    for i in 0..COUNTERS {
-        let bits = counted(block * COUNTERS as u64 + i as u64, key);
-        for (j, word) in bits.into_iter().enumerate() {
-            all[2 * j * COUNTERS + i] = word as u16;
-            all[(2 * j + 1) * COUNTERS + i] = (word >> 16) as u16;
+pub(crate) fn words(first: u64, key: [u32; 2], to: &mut [[u16; WORDS]]) {
+    for (block, to) in (first..).zip(to) {
+        for i in 0..COUNTERS {
+            let bits = counted(block * COUNTERS as u64 + i as u64, key);
+            for (j, word) in bits.into_iter().enumerate() {
+                to[2 * j * COUNTERS + i] = word as u16;
+                to[(2 * j + 1) * COUNTERS + i] = (word >> 16) as u16;
+            }
         }
     }
-    all
 }
 
 /// The ones of one element: those in its block.
@@ -102,12 +130,29 @@ fn counted(index: u64, key: [u32; 2]) -> [u32; 4] {
 /// becomes vector instructions everywhere.
 #[inline(always)]
 fn pair(index: u64, key: [u32; 2]) -> [f64; 2] {
-    let [low, high] = halves(index);
-    let bits = philox([low, high, 0, 0], key);
-    let [a, b] = [[bits[0], bits[1]], [bits[2], bits[3]]].map(|[low, high]| u64::from(high) << 32 | u64::from(low));
+    let [length, turn] = pair_bits(index, key);
+    at_angle(radius(length), turn)
+}
+
+/// What a pair's radius and angle are made of.
+#[inline(always)]
+fn pair_bits(index: u64, key: [u32; 2]) -> [u64; 2] {
+    let [low, high] = halves(index).map(u64::from);
+    // Not as words of 32 bits: put together in pairs on the stack, they would wait for those of the counter before.
+    let x = rounds([low, high, 0, 0], key);
+    [x[1] << 32 | x[0], x[3] << 32 | x[2]]
+}
+
+/// The distance from the origin of two normal numbers.
+#[inline(always)]
+fn radius(bits: u64) -> f64 {
     // In (0, 1], so that the logarithm is finite.
-    let radius = (-2.0 * ln(2.0 - from_one(a))).sqrt();
-    let [sin, cos] = sin_cos_turn(b);
+    (-2.0 * ln(2.0 - from_one(bits))).sqrt()
+}
+
+#[inline(always)]
+fn at_angle(radius: f64, bits: u64) -> [f64; 2] {
+    let [sin, cos] = sin_cos_turn(bits);
     [radius * cos, radius * sin]
 }
 
@@ -212,7 +257,10 @@ mod tests {
     fn a_block_is_the_numbers_of_its_elements() {
         let key = leaf_key(3, 1, path_hash("layer/weight"));
         for block in [0, 1, u64::from(u32::MAX) / 16, 1 << 40] {
-            for (i, x) in normals(block, key).into_iter().enumerate() {
+            // More than are worked out side by side, and not a multiple of them.
+            let mut numbers = [[0.0; BLOCK]; TOGETHER / BLOCK + 3];
+            normals(block, key, &mut numbers);
+            for (i, x) in numbers.into_iter().flatten().enumerate() {
                 assert_eq!(x.to_bits(), normal(block * BLOCK as u64 + i as u64, key).to_bits(), "{block}, {i}");
             }
         }
@@ -222,14 +270,18 @@ mod tests {
     fn a_block_of_words_is_the_words_of_its_elements_and_all_words_are_as_frequent() {
         let key = leaf_key(3, 1, path_hash("layer/weight"));
         for block in [0, 1, u64::from(u32::MAX) / 16, 1 << 40] {
-            for (i, x) in words(block, key).into_iter().enumerate() {
+            let mut numbers = [[0; WORDS]; 3];
+            words(block, key, &mut numbers);
+            for (i, x) in numbers.into_iter().flatten().enumerate() {
                 assert_eq!(x, word(block * WORDS as u64 + i as u64, key), "{block}, {i}");
             }
         }
         // Of 2²⁰ words: each bit is set in half of them, as is whether one and the next differ in it; each upper byte
         // is as frequent as the others, all within five standard deviations.
         let n = 1 << 20;
-        let all: Vec<u16> = (0..(n / WORDS) as u64).flat_map(|block| words(block, key)).collect();
+        let mut all = vec![[0; WORDS]; n / WORDS];
+        words(0, key, &mut all);
+        let all = all.as_flattened();
         let within = |found: usize, chance: f64| {
             let deviation = (n as f64 * chance * (1.0 - chance)).sqrt();
             assert!((found as f64 - n as f64 * chance).abs() < 5.0 * deviation, "{found} of {n}, {chance}");
@@ -250,7 +302,9 @@ mod tests {
     #[test]
     fn a_million_numbers_are_normal_and_independent() {
         let n = 1_000_000_usize;
-        let x: Vec<f64> = (0..n as u64 / BLOCK as u64).flat_map(|block| normals(block, [5, 6])).collect();
+        let mut x = vec![[0.0; BLOCK]; n / BLOCK];
+        normals(0, [5, 6], &mut x);
+        let x = x.as_flattened();
         let mean = |f: &dyn Fn(usize) -> f64| (0..n).map(f).sum::<f64>() / n as f64;
         let within = |found: f64, expected: f64, variance: f64| {
             assert!((found - expected).abs() < 5.0 * (variance / n as f64).sqrt(), "{found} {expected}");

@@ -1,7 +1,8 @@
 //! One element, with memory of any kind beside the state arrays.
 
+use super::super::ahead::Ahead;
 use super::super::fused::with_list;
-use super::super::in_piece::{by_tile, one_loop};
+use super::super::in_piece::{by_whole_tile, one_loop};
 use super::super::isa::{Job, dispatch_chain};
 use super::super::sums::MOST_SUMS;
 use super::super::{
@@ -179,6 +180,8 @@ pub struct Stretch<'a, C> {
     pub u: &'a mut [C],
     /// The parameters, if the rule reads them.
     pub p: &'a [C],
+    /// What the next stretch reads.
+    pub(crate) ahead: &'a mut Ahead,
 }
 
 struct Apart<'a, R: RuleWithMemory, C: Real> {
@@ -272,8 +275,8 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
             let (memory, k, isa) = (&state.memory, rule.scalars(&state.memory, leaf), tile.isa);
             let spare = core::mem::take(&mut tile.spare);
             tile.reads(&list);
-            with_list(&list, tile.start, tile.u.len(), (isa, spare), tile.ahead.as_deref_mut(), &mut |slots, _| {
-                let stretch = Stretch { leaf, start: tile.start, u: &mut *tile.u, p: tile.p };
+            with_list(&list, tile.start, tile.u.len(), (isa, spare), tile.ahead.as_deref_mut(), &mut |slots, ahead| {
+                let stretch = Stretch { leaf, start: tile.start, u: &mut *tile.u, p: tile.p, ahead };
                 dispatch_chain(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
             });
             tile.spare = spare;
@@ -284,7 +287,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         // Zeros need not be written.
         match const { !R::ZERO } && Self::fuses_now(rule, state, run, at.leaf) {
             true => one_loop(rule, (state, run), at, then),
-            false => by_tile(rule, (state, run), at, then),
+            false => by_whole_tile(rule, (state, run), at, then),
         }
     }
 

@@ -1,8 +1,7 @@
 use core::ops::{Deref, DerefMut};
 
 use super::draws::{Draws, Numbers};
-use crate::engine::TILE;
-use crate::numeric::random::{BLOCK, normal, normals};
+use crate::numeric::random::{BLOCK, TOGETHER, normal, normals};
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
 
@@ -108,8 +107,8 @@ impl Numbers<BLOCK> for Normal {
         normal(element, key)
     }
     #[inline(always)]
-    fn block(block: u64, key: [u32; 2]) -> [f64; BLOCK] {
-        normals(block, key)
+    fn blocks(first: u64, key: [u32; 2], to: &mut [[f64; BLOCK]]) {
+        normals(first, key, to);
     }
 }
 
@@ -144,10 +143,13 @@ impl RuleWithMemory for AddNoise {
 
     #[inline(always)]
     fn apply_apart<C: Real>(&self, memory: &AddNoiseState, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
-        let (mut room, n) = ([0.0; TILE], at.u.len());
-        memory.draws.fill::<Normal, _>(at.leaf, at.start, &mut room[..n]);
-        for (u, x) in at.u.iter_mut().zip(&room) {
-            *u += C::of(memory.deviation * x);
+        let Stretch { leaf, start, u, ahead, .. } = at;
+        let (key, mut room) = (memory.draws.key(leaf), [0.0; TOGETHER]);
+        for (i, u) in u.chunks_mut(TOGETHER).enumerate() {
+            ahead.ask_many();
+            let room = &mut room[..u.len()];
+            memory.draws.fill::<Normal, _>((leaf, key), start + i * TOGETHER, room);
+            u.iter_mut().zip(room).for_each(|(u, x)| *u += C::of(memory.deviation * *x));
         }
     }
 }

@@ -308,7 +308,7 @@ fn add_normal(leaf: &LeafSpec, key: [u32; 2], deviation: f64, to: &mut [f64]) {
     let (mut number, mut block) = (0, [0.0; BLOCK]);
     leaf.each_place(|place| {
         if number % BLOCK == 0 {
-            block = normals((number / BLOCK) as u64, key);
+            normals((number / BLOCK) as u64, key, core::slice::from_mut(&mut block));
         }
         to[place] += deviation * block[number % BLOCK];
         number += 1;

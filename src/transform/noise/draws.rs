@@ -33,11 +33,11 @@ struct Leaf {
 /// What is drawn for an element. Functions of a type, since a function that is passed on may be called, and is compiled
 /// without vectors then.
 pub(super) trait Numbers<const N: usize> {
-    type Number: Copy;
-    /// The number of one element. Must be `#[inline(always)]`, as `block`.
+    type Number: Copy + Default;
+    /// The number of one element. Must be `#[inline(always)]`, as `blocks`.
     fn one(element: u64, key: [u32; 2]) -> Self::Number;
-    /// The numbers of a block of elements.
-    fn block(block: u64, key: [u32; 2]) -> [Self::Number; N];
+    /// The numbers of blocks of elements, from block `first` on.
+    fn blocks(first: u64, key: [u32; 2], to: &mut [[Self::Number; N]]);
 }
 
 impl Draws {
@@ -67,13 +67,23 @@ impl Draws {
         self.step
     }
 
-    /// The numbers of a stretch of a leaf, in memory order.
+    /// What the numbers of a leaf follow from in this step.
+    #[inline(always)]
+    pub(super) fn key(&self, leaf: usize) -> [u32; 2] {
+        leaf_key(self.key.get(), self.step, self.leaves[leaf].hash)
+    }
+
+    /// The numbers of a stretch of a leaf whose [`key`](Draws::key) this is, in memory order.
     ///
     /// Plain loops: what iterators call for each block may not be inlined, and is compiled without vectors then.
     #[inline(always)]
-    pub(super) fn fill<X: Numbers<N>, const N: usize>(&self, leaf: usize, start: usize, numbers: &mut [X::Number]) {
+    pub(super) fn fill<X: Numbers<N>, const N: usize>(
+        &self,
+        (leaf, key): (usize, [u32; 2]),
+        start: usize,
+        numbers: &mut [X::Number],
+    ) {
         let leaf = &self.leaves[leaf];
-        let key = leaf_key(self.key.get(), self.step, leaf.hash);
         if let Some(strides) = &leaf.strides {
             let n = numbers.len();
             let mut numbers = numbers.iter_mut();
@@ -93,12 +103,12 @@ impl Draws {
         }
         let first = start.div_ceil(N) as u64;
         let (blocks, tail) = rest.as_chunks_mut::<N>();
-        for (i, numbers) in blocks.iter_mut().enumerate() {
-            *numbers = X::block(first + i as u64, key);
-        }
+        X::blocks(first, key, blocks);
         let n = tail.len();
         if n > 0 {
-            tail.copy_from_slice(&X::block(first + blocks.len() as u64, key)[..n]);
+            let mut last = [X::Number::default(); N];
+            X::blocks(first + blocks.len() as u64, key, core::slice::from_mut(&mut last));
+            tail.copy_from_slice(&last[..n]);
         }
     }
 }

@@ -1,7 +1,6 @@
 use super::draws::{Draws, Numbers};
 #[cfg(feature = "half")]
 use crate::element::SixteenBits;
-use crate::engine::TILE;
 use crate::numeric::random::{WORDS, word, words};
 use crate::part::prelude::*;
 
@@ -86,8 +85,8 @@ impl Numbers<WORDS> for Word {
         word(element, key)
     }
     #[inline(always)]
-    fn block(block: u64, key: [u32; 2]) -> [u16; WORDS] {
-        words(block, key)
+    fn blocks(first: u64, key: [u32; 2], to: &mut [[u16; WORDS]]) {
+        words(first, key, to);
     }
 }
 
@@ -121,16 +120,21 @@ impl RuleWithMemory for StochasticRounding {
 
     #[inline(always)]
     fn apply_apart<C: Real>(&self, memory: &Draws, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
-        let (mut room, n) = ([0; TILE], at.u.len());
-        memory.fill::<Word, _>(at.leaf, at.start, &mut room[..n]);
-        let elements = at.u.iter_mut().zip(at.p).zip(&room);
-        #[cfg(feature = "half")]
-        match memory.dtype(at.leaf) {
-            DType::Bf16 => elements.for_each(|((u, p), word)| *u = by_chance::<half::bf16, C>(*u, *p, *word)),
-            _ => elements.for_each(|((u, p), word)| *u = by_chance::<half::f16, C>(*u, *p, *word)),
+        let Stretch { leaf, start, u, p, ahead } = at;
+        let (key, mut room) = (memory.key(leaf), [0; WORDS]);
+        for (i, (u, p)) in u.chunks_mut(WORDS).zip(p.chunks(WORDS)).enumerate() {
+            ahead.ask_many();
+            let room = &mut room[..u.len()];
+            memory.fill::<Word, _>((leaf, key), start + i * WORDS, room);
+            let elements = u.iter_mut().zip(p).zip(room);
+            #[cfg(feature = "half")]
+            match memory.dtype(leaf) {
+                DType::Bf16 => elements.for_each(|((u, p), word)| *u = by_chance::<half::bf16, C>(*u, *p, *word)),
+                _ => elements.for_each(|((u, p), word)| *u = by_chance::<half::f16, C>(*u, *p, *word)),
+            }
+            #[cfg(not(feature = "half"))]
+            drop(elements);
         }
-        #[cfg(not(feature = "half"))]
-        drop(elements);
     }
 }
 
