@@ -11,6 +11,7 @@ use mini_step::Taking;
 use crate::part::prelude::*;
 use crate::range::ANY;
 use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
+use crate::schedule::{Constant, FromFn, Join, Linear, PiecewiseConstant, PiecewiseInterpolate, Polynomial, Schedule};
 use crate::state::StateWalkMut;
 use crate::transformation::OptState;
 use crate::tree::TreeMut;
@@ -38,8 +39,9 @@ use crate::tree::TreeMut;
 /// # Cost
 ///
 /// One float of state for each parameter. A mini-step that does not emit reads the gradient and reads and writes the
-/// accumulator: 12 bytes for each `f32`. An emitting one costs 8 more than the transformation alone. A skip function
-/// takes one more pass over the gradients.
+/// accumulator: 12 bytes for each `f32`. An emitting one costs 8 more than the transformation alone, and 4 more for
+/// each barrier inside, where the mean is worked out again and not stored. A skip function takes one more pass over the
+/// gradients.
 ///
 /// # Errors
 ///
@@ -125,40 +127,18 @@ impl FromRecipe for EveryK {
     }
 }
 
-impl From<u32> for EveryK {
-    fn from(k: u32) -> EveryK {
-        EveryK(Hyperparam::Number(f64::from(k)))
-    }
-}
-
-impl From<i32> for EveryK {
-    fn from(k: i32) -> EveryK {
-        EveryK(Hyperparam::Number(f64::from(k)))
-    }
-}
-
-impl From<Hyperparam> for EveryK {
-    fn from(k: Hyperparam) -> EveryK {
-        EveryK(k)
-    }
-}
-
-impl From<crate::schedule::Schedule> for EveryK {
-    fn from(k: crate::schedule::Schedule) -> EveryK {
-        EveryK(Hyperparam::Schedule(k))
-    }
-}
-
-macro_rules! from_schedules {
-    ($($Kind:ident),*) => {$(
-        impl From<crate::schedule::$Kind> for EveryK {
-            fn from(k: crate::schedule::$Kind) -> EveryK {
-                EveryK(k.into())
+macro_rules! every_k_from {
+    ($($Kind:ty),* => $hyperparam:expr) => {$(
+        impl From<$Kind> for EveryK {
+            fn from(k: $Kind) -> EveryK {
+                EveryK($hyperparam(k))
             }
         }
     )*};
 }
-from_schedules!(Constant, Linear, Polynomial, PiecewiseConstant, PiecewiseInterpolate, Join, FromFn);
+every_k_from!(i32, u32 => |k| Hyperparam::Number(f64::from(k)));
+every_k_from!(Constant, Linear, Polynomial, PiecewiseConstant, PiecewiseInterpolate, Join, FromFn => Hyperparam::from);
+every_k_from!(Hyperparam, Schedule => Hyperparam::from);
 
 wrapper! {
     /// See [`multi_steps`].
