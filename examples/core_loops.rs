@@ -77,6 +77,10 @@ fn main() -> gradchain::Result<()> {
     step("yogi", &yogi(0.1))?;
     step("fromage", &fromage(0.1))?;
     step("dadapt_adamw", &dadapt_adamw())?;
+    step("lamb", &lamb(0.1))?;
+    step("multi_steps", &multi_steps(chain((zero_nans(), clip_by_global_norm(1.0), adamw(0.1))), 2))?;
+    step("noisy_sgd", &noisy_sgd(0.1, 7))?;
+    step("stochastic_rounding", &chain((sgd(0.1), stochastic_rounding(7))))?;
     step("boxes that multiply", &vec![boxed(scale(0.5)), boxed(scale_by_rms()), boxed(scale(2.0)), boxed(sgd(0.1))])?;
     step(
         "boxes with a barrier",

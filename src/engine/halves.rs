@@ -1,5 +1,7 @@
 //! Blocks of numbers of 16 bits, brought into registers as `f32` and back.
 
+use core::ops::Range;
+
 use half::slice::HalfFloatSliceExt as _;
 use half::{bf16, f16};
 
@@ -69,12 +71,39 @@ impl Format {
     }
 }
 
-/// A loop over whole blocks: gradients, parameters, state arrays.
-type InBlocksFn<'a> = dyn FnMut(&[u16], &mut [u16], Slots<'_, f32>) -> Added + 'a;
+/// What a pass starts from on a leaf of 16 bits.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// Gradients, as bits.
+    Gradients(&'a [u16]),
+    /// What an earlier pass stored.
+    Stored(&'a [f32]),
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn part(self, range: Range<usize>) -> Source<'a> {
+        match self {
+            Source::Gradients(all) => Source::Gradients(&all[range]),
+            Source::Stored(all) => Source::Stored(&all[range]),
+        }
+    }
+
+    /// Which of the two it is, is known where a loop is compiled; the other is empty.
+    #[inline(always)]
+    pub(super) fn both(self) -> (&'a [u16], &'a [f32]) {
+        match self {
+            Source::Gradients(all) => (all, &[]),
+            Source::Stored(all) => (&[], all),
+        }
+    }
+}
+
+/// A loop over whole blocks: what it starts from, parameters, state arrays.
+type InBlocksFn<'a> = dyn FnMut(Source<'_>, &mut [u16], Slots<'_, f32>) -> Added + 'a;
 
 /// Runs a loop over whole blocks on a stretch of any length. What is left after the last block is brought into one that
 /// its first element fills up, so that the loop sees no numbers that are not there.
-pub(super) fn in_blocks(g: &[u16], p: &mut [u16], mut slots: Slots<'_, f32>, run: &mut InBlocksFn<'_>) -> Added {
+pub(super) fn in_blocks(g: Source<'_>, p: &mut [u16], mut slots: Slots<'_, f32>, run: &mut InBlocksFn<'_>) -> Added {
     let done = p.len() / BLOCK * BLOCK;
     let mut added = Added::default();
     if done > 0 {
@@ -84,9 +113,18 @@ pub(super) fn in_blocks(g: &[u16], p: &mut [u16], mut slots: Slots<'_, f32>, run
         let (mut block, mut rows) = ([0; BLOCK], [[0.0; BLOCK]; MOST_SLOTS]);
         fill_up(&mut block, &p[done..]);
         rows.iter_mut().zip(&slots).for_each(|(row, slot)| fill_up(row, slot.get(done..).unwrap_or_default()));
-        let mut of_g = [0; BLOCK];
-        fill_up(&mut of_g, &g[done..]);
-        let of_block = run(&of_g, &mut block, rows.each_mut().map(|row| &mut row[..]));
+        let (mut bits, mut wide) = ([0; BLOCK], [0.0; BLOCK]);
+        let g = match g {
+            Source::Gradients(all) => {
+                fill_up(&mut bits, &all[done..]);
+                Source::Gradients(&bits)
+            }
+            Source::Stored(all) => {
+                fill_up(&mut wide, &all[done..]);
+                Source::Stored(&wide)
+            }
+        };
+        let of_block = run(g, &mut block, rows.each_mut().map(|row| &mut row[..]));
         debug_assert_eq!(of_block, Added::default(), "what is added up is added up by whole tiles");
         let left = p.len() - done;
         p[done..].copy_from_slice(&block[..left]);

@@ -133,6 +133,7 @@ struct ByTile<'a, S: Stage> {
     state: &'a S::State,
     run: &'a S::Run,
     at: PieceAt,
+    splits: bool,
 }
 
 impl<S: Stage, C: Real> InPiece<C> for ByTile<'_, S> {
@@ -140,9 +141,8 @@ impl<S: Stage, C: Real> InPiece<C> for ByTile<'_, S> {
         self.stage.tile(self.state, self.run, self.at.place, self.at.span, tile);
     }
 
-    /// Sums are added up by tile.
     fn splits(&self) -> bool {
-        self.stage.shape().sums == 0
+        self.splits
     }
 }
 
@@ -153,7 +153,19 @@ pub(crate) fn by_tile<S: Stage, C: Real>(
     at: PieceAt,
     then: &mut Then<'_, C>,
 ) {
-    then(&mut ByTile { stage, state, run, at });
+    // Sums are added up by tile.
+    let splits = stage.shape().sums == 0;
+    then(&mut ByTile { stage, state, run, at, splits });
+}
+
+/// The same, for what calculates so long that it has to ask for the memory of what comes next: that is done by tile.
+pub(crate) fn by_whole_tile<S: Stage, C: Real>(
+    stage: &S,
+    (state, run): (&S::State, &S::Run),
+    at: PieceAt,
+    then: &mut Then<'_, C>,
+) {
+    then(&mut ByTile { stage, state, run, at, splits: false });
 }
 
 /// One loop, with what it needs in this pass. All that is compiled for each stage is the call of its own loop: from one

@@ -15,15 +15,13 @@
 #![cfg_attr(feature = "half", allow(unsafe_code, reason = "instructions of the set that a loop is compiled for"))]
 
 use core::marker::PhantomData;
-use core::ops::Range;
 
-use super::ahead::{Ahead, LINE, ask_for};
+use super::ahead::{AHEAD, Ahead, ask_after};
 #[cfg(feature = "half")]
-use super::halves::{Format, InBlocks, with_format};
-use super::isa::Job;
+use super::halves::{InBlocks, Source};
 #[cfg(feature = "half")]
-use super::isa::{Baseline, Set};
-use super::sums::{Added, AddsUp, LANES, Lanes, MOST_SUMS, adding_up};
+use super::isa::Set;
+use super::sums::{LANES, Lanes, MOST_SUMS};
 use super::{Span, Stage};
 use crate::element::{Real, Term};
 use crate::tree::add_update;
@@ -39,9 +37,6 @@ pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 /// Elements between two requests for memory: two or four lines of each array, so that the requests of a block do not
 /// fill the queue that they wait in.
 pub(crate) const BLOCK: usize = 32;
-/// How far ahead memory is asked for. The processor's own prefetcher follows each array, but it stops at the end of
-/// each page and falls behind where the arithmetic of a block takes long; further ahead is slower again.
-const AHEAD: usize = 384;
 /// Of what the next tile reads, how many lines are asked for at each block.
 const ASKED: usize = 4;
 
@@ -52,67 +47,17 @@ fn hidden(i: usize) -> usize {
     core::hint::black_box(i)
 }
 
-/// Asks for the memory that the loop comes to so many bytes (`AHEAD`) after the start of this block.
-#[inline(always)]
-fn ahead_of<C>(block: &[C; BLOCK]) {
-    for line in (0..size_of_val(block)).step_by(LINE) {
-        ask_for(block.as_ptr().addr().wrapping_add(AHEAD + line));
-    }
-}
-
-/// If it drops the updates, because it only adds up or writes state arrays, `u` is nothing. Of the state arrays it is
-/// for as many elements as there are updates, from the one with the number `first` on: these are cut off in the loop's
-/// function, where it is known how many arrays there are.
-pub(crate) struct Map<'a, 's, S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> {
-    pub(crate) kernel: &'a S::Kernel<C>,
-    pub(crate) from: &'a [C],
-    pub(crate) u: &'a mut [C],
-    pub(crate) p: &'a [C],
-    pub(crate) slots: &'a mut Slots<'s, C>,
-    pub(crate) first: usize,
-    pub(crate) ahead: &'a mut Ahead,
-    /// Where the sums go on, if the stretch is a part of a tile; else they are given back.
-    pub(crate) carried: Option<&'a mut Lanes>,
-}
-
-/// As `Apply`, on leaves of 16 bits: a block is brought into `f32` in registers, and back.
-#[cfg(feature = "half")]
-pub(crate) struct ApplyHalves<'a, S: Stage, const FROM: usize, const TO: usize> {
-    pub(crate) kernel: S::Kernel<f32>,
-    pub(crate) format: Format,
-    pub(crate) g: &'a [u16],
-    pub(crate) p: &'a mut [u16],
-    pub(crate) slots: Slots<'a, f32>,
-}
-
-/// As a `Map` that drops the updates, on leaves of 16 bits. Parameters that the pass does not look at may be missing.
-#[cfg(feature = "half")]
-pub(crate) struct DropHalves<'a, S: Stage, const FROM: usize, const TO: usize> {
-    pub(crate) kernel: S::Kernel<f32>,
-    pub(crate) format: Format,
-    pub(crate) g: &'a [u16],
-    pub(crate) p: &'a [u16],
-    pub(crate) slots: Slots<'a, f32>,
-}
-
-pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usize> {
-    pub(crate) kernel: S::Kernel<C>,
-    pub(crate) g: &'a [C],
-    pub(crate) p: &'a mut [C],
-    pub(crate) slots: Slots<'a, C>,
-}
-
 /// The loops for so many state arrays.
 struct Arrays<const COUNT: usize>;
 
 /// The loops of a pass of a chain for as many arrays as it has, with so many sums.
-struct Loops<S, C, const FROM: usize, const TO: usize, const N: usize>(PhantomData<(S, C)>);
+pub(super) struct Loops<S, C, const FROM: usize, const TO: usize, const N: usize>(PhantomData<(S, C)>);
 
 type MapFn<S, C, const N: usize> =
     fn(<S as Stage>::Kernel<C>, &[C], &mut [C], &[C], Slots<'_, C>, &mut Lanes<N>, &mut Ahead);
 type ApplyFn<S, C, const N: usize> = fn(<S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>, &mut Lanes<N>);
 #[cfg(feature = "half")]
-type HalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, &[u16], &mut [u16], Slots<'_, f32>, &mut Lanes<N>);
+type HalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, Source<'_>, &mut [u16], Slots<'_, f32>, &mut Lanes<N>);
 #[cfg(feature = "half")]
 type DropHalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, &[u16], &[u16], Slots<'_, f32>, &mut Lanes<N>);
 
@@ -127,18 +72,26 @@ macro_rules! loops {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
         fn halves<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<f32>, g: &[u16], p: &mut [u16], $($s: &mut [f32],)* lanes: &mut Lanes<N>,
+            kernel: S::Kernel<f32>,
+            (g, stored): (&[u16], &[f32]),
+            p: &mut [u16],
+            $($s: &mut [f32],)*
+            lanes: &mut Lanes<N>,
         ) {
+            let from_stored = const { FROM > 0 };
             let p = p.as_chunks_mut::<BLOCK>().0;
-            let (n, g) = (p.len(), g.as_chunks::<BLOCK>().0);
-            let g = &g[..n];
+            let n = p.len();
+            let (g, stored) = (g.as_chunks::<BLOCK>().0, stored.as_chunks::<BLOCK>().0);
+            let (g, stored) = if from_stored { (g, &stored[..n]) } else { (&g[..n], stored) };
             $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
             for b in 0..n {
-                ahead_of(&g[b]);
-                ahead_of(&p[b]);
-                $(ahead_of(&$s[b]);)*
+                if from_stored { ask_after(&stored[b]) } else { ask_after(&g[b]) }
+                ask_after(&p[b]);
+                $(ask_after(&$s[b]);)*
                 // SAFETY: `dispatch` has chosen the instruction set, here and below.
-                let (from, here) = unsafe { (H::widen_block::<I>(&g[b]), H::widen_block::<I>(&p[b])) };
+                let from = if from_stored { stored[b] } else { unsafe { H::widen_block::<I>(&g[b]) } };
+                // SAFETY: as above.
+                let here = unsafe { H::widen_block::<I>(&p[b]) };
                 let mut u = [0.0; BLOCK];
                 Self::map::<S, f32, false, FROM, TO, N>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
                 // SAFETY: as above.
@@ -186,10 +139,10 @@ macro_rules! loops {
             let (reads, touches) = (span.meets(S::SHAPE.reads_params), span.meets(S::SHAPE.stateful));
             for b in 0..n {
                 if reads {
-                    ahead_of(&p[b]);
+                    ask_after(&p[b]);
                 }
                 if touches {
-                    $(ahead_of(&$s.0[b]);)*
+                    $(ask_after(&$s.0[b]);)*
                 }
                 next.ask(ASKED);
                 Self::map::<S, C, false, FROM, TO, N>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
@@ -218,8 +171,7 @@ macro_rules! loops {
 
         /// As `map` or `flat`, where something is added up: a lane's numbers are added up side by side. All that is
         /// indexed is an argument as it is, since of what is cut off one it is not known that it overlaps with nothing.
-        /// If it adds updates to parameters, these are `u`. It asks for no memory ahead: that would keep the sums out
-        /// of registers.
+        /// If it adds updates to parameters, these are `u`.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn sum<S: Stage, C: Real, const DROPS: bool, const ADDS: bool, const FROM: usize, const TO: usize, const N: usize>(
@@ -232,7 +184,20 @@ macro_rules! loops {
         ) {
             let (n, span) = (from.len(), Span { from: FROM, to: TO });
             assert!((DROPS || u.len() == n) && (ADDS || p.len() == n) $(&& $s.len() == n)*);
+            // A loop that only reads is slower with it, and so is one that asks for arrays of other passes.
+            let asks = span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
+            let reads = span.meets(S::SHAPE.reads_params) && !ADDS;
             for b in 0..n {
+                if asks {
+                    ask_after(&from[b]);
+                    $(ask_after(&$s[b]);)*
+                    if reads {
+                        ask_after(&p[b]);
+                    }
+                    if !DROPS {
+                        ask_after(&u[b]);
+                    }
+                }
                 for i in 0..LANES {
                     let (mut slots, mut terms) = ([$($s[b][i]),*], [Term::default(); MOST_SUMS]);
                     let p = if ADDS { u[b][i] } else { p[b][i] };
@@ -281,10 +246,10 @@ macro_rules! loops {
                 $(let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], &mut *$s.1);)*
                 for b in 0..n {
                     if asks {
-                        ahead_of(&g[b]);
-                        ahead_of(&p[b]);
+                        ask_after(&g[b]);
+                        ask_after(&p[b]);
                         if touches {
-                            $(ahead_of(&$s.0[b]);)*
+                            $(ask_after(&$s.0[b]);)*
                         }
                     }
                     Self::flat::<S, C, FROM, TO>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)*);
@@ -335,9 +300,9 @@ macro_rules! loops {
         #[cfg(feature = "half")]
         #[inline(always)]
         fn halves_of<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<f32>, g: &[u16], p: &mut [u16], [$($s,)* ..]: Slots<'_, f32>, lanes: &mut Lanes<N>,
+            kernel: S::Kernel<f32>, g: Source<'_>, p: &mut [u16], [$($s,)* ..]: Slots<'_, f32>, lanes: &mut Lanes<N>,
         ) {
-            Self::halves::<S, I, H, FROM, TO, N>(kernel, g, p, $($s,)* lanes);
+            Self::halves::<S, I, H, FROM, TO, N>(kernel, g.both(), p, $($s,)* lanes);
         }
 
         #[cfg(feature = "half")]
@@ -351,20 +316,20 @@ macro_rules! loops {
 
     impl<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize> Loops<S, C, FROM, TO, N> {
         /// Of a pass that gives out updates.
-        const MAP: MapFn<S, C, N> = match (arrays::<S>(), TO < S::SHAPE.barriers || S::SHAPE.adds_in(TO)) {
+        pub(super) const MAP: MapFn<S, C, N> = match (arrays::<S>(), TO < S::SHAPE.barriers || S::SHAPE.adds_in(TO)) {
             $(($n, false) => Arrays::<$n>::tile_of::<S, C, FROM, TO, N>,)*
             $(($n, true) => Arrays::<$n>::sums::<S, C, false, FROM, TO, N>,)*
             _ => unreachable!(),
         };
 
         /// Of a pass that drops updates: there is a barrier after it.
-        const DROP: MapFn<S, C, N> = match arrays::<S>() {
+        pub(super) const DROP: MapFn<S, C, N> = match arrays::<S>() {
             $($n => Arrays::<$n>::sums::<S, C, true, FROM, TO, N>,)*
             _ => unreachable!(),
         };
 
         /// Of the pass that ends with parameters.
-        const APPLY: ApplyFn<S, C, N> = match arrays::<S>() {
+        pub(super) const APPLY: ApplyFn<S, C, N> = match arrays::<S>() {
             $($n => Arrays::<$n>::apply_of::<S, C, FROM, TO, N>,)*
             _ => unreachable!(),
         };
@@ -374,12 +339,12 @@ macro_rules! loops {
     impl<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>
         Loops<S, (I, H), FROM, TO, N>
     {
-        const HALVES: HalvesFn<S, N> = match arrays::<S>() {
+        pub(super) const HALVES: HalvesFn<S, N> = match arrays::<S>() {
             $($n => Arrays::<$n>::halves_of::<S, I, H, FROM, TO, N>,)*
             _ => unreachable!(),
         };
 
-        const DROP_HALVES: DropHalvesFn<S, N> = match arrays::<S>() {
+        pub(super) const DROP_HALVES: DropHalvesFn<S, N> = match arrays::<S>() {
             $($n => Arrays::<$n>::drop_halves_of::<S, I, H, FROM, TO, N>,)*
             _ => unreachable!(),
         };
@@ -396,105 +361,4 @@ loops! {
     6 (a, b, c, d, e, f);
     7 (a, b, c, d, e, f, g_);
     8 (a, b, c, d, e, f, g_, h);
-}
-
-impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> Job
-    for Map<'_, '_, S, C, DROPS, FROM, TO>
-{
-    type Output = Added;
-    #[inline(always)]
-    fn run(mut self) -> Added {
-        let carried = self.carried.take();
-        adding_up::<S, Self, TO>(self, carried)
-    }
-}
-
-/// A stretch of the first so many arrays.
-#[inline(always)]
-fn stretch_of<'a, C>(slots: &'a mut Slots<'_, C>, count: usize, stretch: Range<usize>) -> Slots<'a, C> {
-    let mut cut: Slots<'a, C> = Default::default();
-    for (cut, slot) in cut.iter_mut().zip(slots).take(count) {
-        *cut = &mut slot[stretch.clone()];
-    }
-    cut
-}
-
-impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> AddsUp
-    for Map<'_, '_, S, C, DROPS, FROM, TO>
-{
-    #[inline(always)]
-    fn run_with<const N: usize>(self, lanes: &mut Lanes<N>) {
-        let (k, from, u, next) = (*self.kernel, self.from, self.u, self.ahead);
-        let p = &self.p[..from.len()];
-        let slots = stretch_of(self.slots, S::SLOTS, self.first..self.first + from.len());
-        let run = const { if DROPS { Loops::<S, C, FROM, TO, N>::DROP } else { Loops::<S, C, FROM, TO, N>::MAP } };
-        run(k, from, u, p, slots, lanes, next);
-    }
-}
-
-impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S, C, FROM, TO> {
-    type Output = Added;
-    #[inline(always)]
-    fn run(self) -> Added {
-        adding_up::<S, Self, TO>(self, None)
-    }
-}
-
-impl<S: Stage, C: Real, const FROM: usize, const TO: usize> AddsUp for Apply<'_, S, C, FROM, TO> {
-    #[inline(always)]
-    fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
-        Loops::<S, C, FROM, TO, N>::APPLY(self.kernel, self.g, self.p, self.slots, t);
-    }
-}
-
-#[cfg(feature = "half")]
-impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FROM, TO> {
-    type Output = Added;
-    #[inline(always)]
-    fn run(self) -> Added {
-        self.run_on::<Baseline>()
-    }
-    #[inline(always)]
-    fn run_on<I: Set>(self) -> Added {
-        adding_up::<S, _, TO>(On::<_, I>(self, PhantomData), None)
-    }
-}
-
-#[cfg(feature = "half")]
-impl<S: Stage, const FROM: usize, const TO: usize> Job for DropHalves<'_, S, FROM, TO> {
-    type Output = Added;
-    #[inline(always)]
-    fn run(self) -> Added {
-        self.run_on::<Baseline>()
-    }
-    #[inline(always)]
-    fn run_on<I: Set>(self) -> Added {
-        adding_up::<S, _, TO>(On::<_, I>(self, PhantomData), None)
-    }
-}
-
-/// A job by an instruction set.
-#[cfg(feature = "half")]
-struct On<J, I>(J, PhantomData<I>);
-
-#[cfg(feature = "half")]
-impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for On<ApplyHalves<'_, S, FROM, TO>, I> {
-    #[inline(always)]
-    fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
-        let On(job, _) = self;
-        with_format!(job.format, H => {
-            Loops::<S, (I, H), FROM, TO, N>::HALVES(job.kernel, job.g, job.p, job.slots, t);
-        });
-    }
-}
-
-#[cfg(feature = "half")]
-impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for On<DropHalves<'_, S, FROM, TO>, I> {
-    #[inline(always)]
-    fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
-        let On(job, _) = self;
-        with_format!(job.format, H => {
-            Loops::<S, (I, H), FROM, TO, N>::DROP_HALVES(job.kernel, job.g, job.p, job.slots, t);
-        });
-    }
 }

@@ -18,6 +18,7 @@ mod fused;
 mod halves;
 pub(crate) mod in_piece;
 mod inner;
+mod jobs;
 mod kernel;
 mod lint;
 mod messages;

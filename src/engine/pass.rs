@@ -3,7 +3,11 @@
 
 use core::ops::Range;
 
+#[cfg(feature = "half")]
+use super::halves::{Format, Source, in_blocks};
 use super::in_piece::by_tile;
+#[cfg(feature = "half")]
+use super::kernel::BLOCK;
 use super::passes::{self, Passes};
 use super::pieces::Piece;
 use super::sums::Added;
@@ -11,8 +15,6 @@ use super::table::TableLeaf;
 use super::tile::{Room, Spare, TILE};
 use super::walk::Walk;
 use super::{InPiece, PieceAt, Place, Stage, Then, Tile, fused};
-#[cfg(feature = "half")]
-use super::{halves::Format, halves::in_blocks, kernel::BLOCK};
 use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::tree::Structure;
@@ -117,7 +119,10 @@ impl<T: Stage> Pass<'_, T> {
         let (t, leaf) = (self.transformation, piece.leaf);
         let p = &self.walk.params[leaf];
         let Some(format) = Format::of(p.data.dtype()) else { return 0 };
-        let fits = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == p.data.dtype();
+        // What has been stored, or kept for it, is calculated with as it is.
+        let from_stored = self.walk.span.from > 0;
+        let dtype = if from_stored { DType::F32 } else { p.data.dtype() };
+        let fits = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == dtype;
         let source = self.walk.source(leaf);
         let Some(g) = source.as_deref().filter(|g| fits(g)) else { return 0 };
         if p.strides.is_some() || !t.fuses_now(self.state, self.run, leaf) {
@@ -132,12 +137,16 @@ impl<T: Stage> Pass<'_, T> {
         let beside = [(g.data, piece.from), (p.data, piece.start)];
         // SAFETY: as in `piece_in`.
         let done = unsafe {
-            let (isa, g) = (self.walk.isa, format.bits(g.data, piece.from, len));
+            let g = match from_stored {
+                true => Source::Stored(g.data.slice(piece.from, len)),
+                false => Source::Gradients(format.bits(g.data, piece.from, len)),
+            };
+            let isa = self.walk.isa;
             let (held, place, room) = ((self.state, self.run), (piece.start, len, beside), (isa, spare, sums));
             fused::on_piece::<T, f32>(t, held, leaf, place, room, pass, |kernel, part, slots, _| {
-                let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
+                let (start, len, g) = (piece.start + part.start, part.len(), g.part(part));
                 if let Some(drop) = drop {
-                    return drop(isa, kernel, format, g, format.bits(p.data, start, len), slots);
+                    return drop(isa, kernel, format, g.both().0, format.bits(p.data, start, len), slots);
                 }
                 let Some(last) = last else { return Added::default() };
                 in_blocks(g, format.bits_mut(p.data, start, len), slots, &mut |g, p, slots| {

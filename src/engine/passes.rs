@@ -5,11 +5,12 @@ use core::marker::PhantomData;
 
 use super::ahead::Ahead;
 #[cfg(feature = "half")]
-use super::halves::Format;
+use super::halves::{Format, Source};
 use super::isa::{Isa, dispatch_chain};
-use super::kernel::{Apply, MOST_BARRIERS, Map, Slots};
+use super::jobs::{Apply, Map};
 #[cfg(feature = "half")]
-use super::kernel::{ApplyHalves, DropHalves};
+use super::jobs::{ApplyHalves, DropHalves};
+use super::kernel::{MOST_BARRIERS, Slots};
 use super::sums::{Added, Lanes};
 use super::{Span, Stage};
 use crate::element::Real;
@@ -78,11 +79,11 @@ macro_rules! passes {
                 _ => None,
             };
 
-            /// Those that drop the updates, by where they end, on a leaf of 16 bits as above. Where the numbers of two
-            /// arrays are added up there is none either, for the same reason.
+            /// Those that go from gradients and drop the updates, by where they end, on a leaf of 16 bits as above.
+            /// Where the numbers of two arrays are added up there is none either, for the same reason.
             pub(super) const DROP_HALVES: [Option<DropHalvesFn<S>>; MOST_BARRIERS + 1] = {
                 let mut own: [Option<DropHalvesFn<S>>; _] = [None; _];
-                $(if S::SHAPE.drops($to) && S::SHAPE.span($to).from == $from && !S::SHAPE.reads_params_in($to) {
+                $(if $from == 0 && S::SHAPE.drops($to) && S::SHAPE.span($to).from == $from && !S::SHAPE.reads_params_in($to) {
                     own[$to] = Some(drop_halves_in::<S, $from, $to>);
                 })*
                 own
@@ -123,7 +124,7 @@ pub(crate) fn pass<S: Stage, C: Real>(
 
 type LastFn<S, C> = fn(Isa, <S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>) -> Added;
 #[cfg(feature = "half")]
-type LastOfHalvesFn<S> = fn(Isa, <S as Stage>::Kernel<f32>, Format, &[u16], &mut [u16], Slots<'_, f32>) -> Added;
+type LastOfHalvesFn<S> = fn(Isa, <S as Stage>::Kernel<f32>, Format, Source<'_>, &mut [u16], Slots<'_, f32>) -> Added;
 
 #[cfg(feature = "half")]
 type DropHalvesFn<S> = fn(Isa, <S as Stage>::Kernel<f32>, Format, &[u16], &[u16], Slots<'_, f32>) -> Added;
@@ -143,7 +144,7 @@ fn apply_halves_in<S: Stage, const FROM: usize, const TO: usize>(
     isa: Isa,
     kernel: S::Kernel<f32>,
     format: Format,
-    g: &[u16],
+    g: Source<'_>,
     p: &mut [u16],
     slots: Slots<'_, f32>,
 ) -> Added {

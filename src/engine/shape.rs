@@ -52,7 +52,18 @@ impl Span {
     /// Whether it has any interval of those that have a bit in `intervals`.
     #[inline(always)]
     pub const fn meets(self, intervals: u32) -> bool {
-        (u32::MAX >> (31 - self.to as u32)) & (u32::MAX << self.from as u32) & intervals != 0
+        self.intervals() & intervals != 0
+    }
+
+    /// Whether it has all of those.
+    #[inline(always)]
+    pub const fn covers(self, intervals: u32) -> bool {
+        !self.intervals() & intervals == 0
+    }
+
+    #[inline(always)]
+    const fn intervals(self) -> u32 {
+        (u32::MAX >> (31 - self.to as u32)) & (u32::MAX << self.from as u32)
     }
 }
 

@@ -77,6 +77,15 @@ impl Walk<'_> {
         self.some(each, pieces, &mut Spare::default());
     }
 
+    /// Whether a chain of another shape would do this pass alike: over the same barriers, with the same sums, and with
+    /// the same stored before and after it.
+    pub(super) fn is_of(&self, shape: Shape) -> bool {
+        let (own, to) = (self.shape, self.span.to);
+        let sums = |shape: Shape| (shape.barriers, shape.sums, shape.adds, shape.counts);
+        let stores = |shape: Shape| (shape.stores(to), shape.drops(to), shape.starts_from_stored(self.span));
+        sums(own) == sums(shape) && shape.span(to) == self.span && stores(own) == stores(shape)
+    }
+
     /// Whether there is nothing to do.
     pub(super) fn is_idle(&self) -> bool {
         self.shape.is_idle(self.span.to) && !self.ends

@@ -100,6 +100,7 @@ impl<S: State> LookaheadState<S> {
 
 impl<T: Stage> Wrapper for Lookahead<T> {
     type Memory = SlowSteps<T::State>;
+    const STEPS_ASIDE: bool = true;
 
     fn start(&self, memory: &mut SlowSteps<T::State>, at: &InitContext<'_>, _: &T::State) -> Result<()> {
         memory.active = at.active().into();

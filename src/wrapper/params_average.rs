@@ -62,6 +62,7 @@ impl Averaged {
 
 impl<P: Averages> Wrapper for P {
     type Memory = Averaged;
+    const STEPS_ASIDE: bool = true;
 
     fn start(&self, memory: &mut Averaged, _: &InitContext<'_>, _: &<P::Inner as Stage>::State) -> Result<()> {
         memory.mass.set(if self.starts_as_params() { 1.0 } else { 0.0 });

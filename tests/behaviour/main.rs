@@ -27,6 +27,8 @@ mod only_parameters;
 mod oracle;
 mod outcomes;
 mod own_rule;
+#[cfg(feature = "derive")]
+mod own_wrapper;
 mod parameter_free;
 mod parts_of_states;
 #[cfg(all(feature = "derive", feature = "half"))]

@@ -181,6 +181,72 @@ fn what_is_held_back_is_what_comes_after_a_barrier() {
     close(p.1, -0.6, 1e-15);
 }
 
+/// What comes out of `multi_steps` with a window of 3 is what is inside gives for the mean, to the bit: where the mean
+/// is worked out in each of several passes, where it is stored since something inside has state before a barrier, in
+/// boxes, and beside a member that has more passes or fewer.
+#[test]
+fn the_mean_of_mini_steps_is_what_is_inside_a_barrier_or_not() {
+    fn inside(kind: usize) -> Boxed {
+        match kind {
+            0 => boxed(chain((zero_nans(), clip_by_global_norm(0.5), adam(0.1)))),
+            1 => boxed(chain((trace(0.5), clip_by_global_norm(0.5), adam(0.1), clip_by_global_norm(0.05)))),
+            2 => boxed(chain((clip_by_global_norm(0.5), scale(2.0), clip_by_global_norm(0.6), sgd(0.1)))),
+            3 => boxed(chain((scale_by_param_block_rms(), sgd(0.1)))),
+            4 => boxed(chain((scale_by_factored_rms().min_dim_size_to_factor(2), sgd(0.1)))),
+            _ => boxed(adam(0.1)),
+        }
+    }
+    fn bits(p: &Params) -> Vec<u64> {
+        flat(p).iter().map(|x| x.to_bits()).collect()
+    }
+    fn check<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(kind: usize, optimizer: &T) {
+        let (mut p, mut naive) = (params(0.0), params(0.0));
+        let mut state = optimizer.init(&p).unwrap();
+        let one = inside(kind);
+        let mut of_one = one.init(&naive).unwrap();
+        for window in 0..3 {
+            let mut mean = (Array2::<f64>::zeros((3, 4)), Array1::<f32>::zeros(5));
+            for i in 0..3 {
+                let before = bits(&p);
+                let grads = params(1.0 + (3 * window + i) as f64);
+                optimizer.step(&mut p, &grads, &mut state).unwrap();
+                let weight = 1.0 / (i + 1) as f64;
+                mean.0.zip_mut_with(&grads.0, |mean, g| *mean += (g - *mean) * weight);
+                mean.1.zip_mut_with(&grads.1, |mean, g| *mean += (g - *mean) * weight as f32);
+                assert!(i == 2 || before == bits(&p), "{kind}: a mini-step that holds moves nothing");
+            }
+            one.step(&mut naive, &mean, &mut of_one).unwrap();
+            assert_eq!(bits(&p), bits(&naive), "{kind}, window {window}");
+        }
+    }
+    for kind in 0..6 {
+        check(kind, &multi_steps(inside(kind), 3));
+        check(kind, &chain(vec![boxed(scale(1.0)), boxed(multi_steps(inside(kind), 3))]));
+        // Other leaves there are none, but the passes are those of both.
+        for other in [boxed(sgd(0.1)), inside(0), inside(1), inside(2)] {
+            check(kind, &partition((("all", multi_steps(inside(kind), 3)), ("none", other)), Labels::by(|_| "all")));
+        }
+    }
+    check(0, &multi_steps(chain((zero_nans(), clip_by_global_norm(0.5), adam(0.1))), 3));
+    check(2, &multi_steps(chain((clip_by_global_norm(0.5), scale(2.0), clip_by_global_norm(0.6), sgd(0.1))), 3));
+    check(3, &multi_steps(chain((scale_by_param_block_rms(), sgd(0.1))), 3));
+    check(5, &multi_steps(adam(0.1), 3));
+}
+
+#[test]
+fn mini_steps_keep_their_accumulator_and_no_updates_beside_it() {
+    let stored = |plan: gradchain::Plan| plan.passes.iter().map(|pass| pass.stored).collect::<Vec<_>>();
+    let p = vec![0.0_f32; 1000];
+    let clipped = || chain((zero_nans(), clip_by_global_norm(1.0), adamw(1e-3)));
+    let plan = multi_steps(clipped(), 4).plan(&p).unwrap();
+    assert_eq!(plan.passes.iter().map(|pass| pass.bytes()).collect::<Vec<_>>(), [8_000, 36_000]);
+    assert_eq!(stored(plan), [0, 0]);
+    assert_eq!(stored(multi_steps(boxed(clipped()), 4).plan(&p).unwrap()), [0, 0]);
+    // What has state before a barrier is done once, and its updates stored.
+    let traced = chain((trace(0.9), clip_by_global_norm(1.0), sgd(1e-3)));
+    assert_eq!(stored(multi_steps(traced, 4).plan(&p).unwrap()), [4_000, 0]);
+}
+
 #[test]
 fn measurements_are_of_what_passes_through() {
     let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();

@@ -96,6 +96,10 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
 impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
     const SLOTS: &'static [Slot] = &[Slot::exact("accumulator")];
     const BEFORE: bool = true;
+    const AFTER: bool = true;
+    const REWRITES: [bool; 2] = [true, false];
+    // So that the mean can be worked out again after a barrier, and is not kept a second time.
+    const BEFORE_READS: bool = true;
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Taking<C>;
 
@@ -112,7 +116,14 @@ impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
     fn before<C: Real>(k: Taking<C>, [acc]: &mut [C; 1], u: C, _: C) -> C {
         let change = if k.mean { u - *acc } else { u };
         let next = if k.flush { *acc } else { *acc + change * k.factor };
-        *acc = if k.emit { C::zero() } else { next };
+        // Where it is emitted this is lost, and `after` empties the accumulator.
+        *acc = next;
         next
+    }
+
+    #[inline(always)]
+    fn after<C: Real>(_: Taking<C>, [acc]: &mut [C; 1], u: C, _: C) -> C {
+        *acc = C::zero();
+        u
     }
 }

@@ -80,6 +80,10 @@ pub trait Arithmetic: Wrapper {
     const AFTER: bool = false;
     /// Whether what it does before what is inside, and after, changes the update, not only the state arrays.
     const REWRITES: [bool; 2] = [true; 2];
+    /// Whether `before` only reads its arrays in a step in which it makes an update: what it writes there is lost. Then
+    /// it can be done again in a later pass, where the updates would have to be stored for it. In a step that holds the
+    /// updates back ([`Hold`](super::Decision::Hold)) it writes.
+    const BEFORE_READS: bool = false;
     /// Whether it makes zeros of zeros, so that it need not run where what is inside holds its updates back.
     const KEEPS_ZEROS: bool = false;
     /// Whether it reads the parameter.
@@ -139,6 +143,7 @@ pub trait Own<P: Wrapper> {
     const BEFORE: bool = false;
     const AFTER: bool = false;
     const REWRITES: [bool; 2] = [true, false];
+    const BEFORE_READS: bool = false;
     const READS_PARAMS: bool = false;
     const ROWS: bool = Self::SLOTS.is_empty();
     const POINT: Option<usize> = None;
@@ -168,7 +173,11 @@ pub trait Own<P: Wrapper> {
     /// How many bytes of a leaf's arrays go through memory, for each element: where what is inside begins, where it
     /// ends, and in the last pass.
     fn bytes(_: &P, _: &P::Memory, arrays: &Arrays, leaf: usize, [begins, ends, _]: [bool; 3]) -> usize {
-        arrays.bytes(leaf, &|_| 2 * (Self::BEFORE && begins || Self::AFTER && ends) as usize)
+        let of_before = if Self::BEFORE_READS { 1 } else { 2 };
+        arrays.bytes(leaf, &|_| match (Self::BEFORE && begins, Self::AFTER && ends) {
+            (_, true) => 2,
+            (before, false) => of_before * before as usize,
+        })
     }
 
     const KEEPS_ZEROS: bool = false;
@@ -212,6 +221,7 @@ impl<P: Arithmetic> Own<P> for WithArithmetic {
     const BEFORE: bool = P::BEFORE;
     const AFTER: bool = P::AFTER;
     const REWRITES: [bool; 2] = P::REWRITES;
+    const BEFORE_READS: bool = P::BEFORE_READS && P::REWRITES[0];
     const KEEPS_ZEROS: bool = P::KEEPS_ZEROS;
     const READS_PARAMS: bool = P::READS_PARAMS;
     const ROWS: bool = P::ROWS;
@@ -269,7 +279,11 @@ impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool, const REWRITES: bool> O
 {
     type Slots = O::Slots<C>;
     type Sums = [C::Wide; 0];
-    const ACCESS: &'static [Access] = &[Access::Write; MOST_SLOTS];
+    // Without a new update it is done in a step that holds.
+    const ACCESS: &'static [Access] = match BEFORE && REWRITES && O::BEFORE_READS {
+        true => &[Access::Read; MOST_SLOTS],
+        false => &[Access::Write; MOST_SLOTS],
+    };
     const REWRITES: bool = REWRITES;
     #[inline(always)]
     fn apply(self, slots: &mut O::Slots<C>, u: C, p: C) -> (C, [C::Wide; 0]) {

@@ -122,6 +122,10 @@ pub trait Wrapper: Holds {
     /// Whether what is inside runs in every step: whatever [`decide`](Wrapper::decide) says is [`Run`](Decision::Run),
     /// and no loops are compiled for steps in which it does not.
     const ALWAYS_RUNS: bool = false;
+    /// Whether there are many steps in which [`decide`](Wrapper::decide) says [`Inside`](Decision::Inside): then loops
+    /// are compiled for what is inside alone, and these steps are as fast as without the wrapper. Nothing changes for
+    /// one that chooses leaves, adds up sums or shows what is inside other parameters.
+    const STEPS_ASIDE: bool = false;
 
     /// Whether a leaf may rest in some steps and not in others, so that what is inside counts updates leaf by leaf.
     #[doc(hidden)]

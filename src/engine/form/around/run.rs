@@ -1,16 +1,18 @@
 //! How wrappers run.
 
 use super::super::super::in_piece::{by_tile, one_loop};
+use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::sums::cut_off;
 use super::super::super::{
-    Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span, Stage, StepContext, Sums, Term,
-    Then, Tile, WholeTree, fits,
+    Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span, Spare, Stage, StepContext,
+    Sums, Term, Then, Tile, Walk, WholeTree, by_own_loops, fits,
 };
+use super::super::loops::{Access, on_slots};
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::Own;
-use super::tile::{is_loop, tile_of};
+use super::tile::{is_loop, tile_of, weighs};
 use super::{Around, Decision, Elsewhere, Holds, Wrapper};
 use crate::element::Real;
 use crate::error::Result;
@@ -43,8 +45,8 @@ pub(super) const fn look<P: Wrapper>() -> Shape {
 }
 
 const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
-    const fn own<P: Wrapper, O: Own<P>>(is_there: bool) -> Shape {
-        Shape::elementwise(is_there && !O::SLOTS.is_empty(), is_there && O::READS_PARAMS)
+    const fn own<P: Wrapper, O: Own<P>>(is_there: bool, writes: bool) -> Shape {
+        Shape::elementwise(is_there && writes && !O::SLOTS.is_empty(), is_there && O::READS_PARAMS)
     }
     // What is given out is written to the updates only. What is taken in may be written to arrays, in the one pass that
     // ends there, so that the engine need not store the updates for that.
@@ -53,9 +55,10 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
             .adding(O::SUMS);
     let begins = match O::TAKES_IN || looks_before::<P, O>() {
         true => Shape { adds: O::TAKES_IN as u32, of_updates: 1, ..Shape::elementwise(false, O::READS_PARAMS) },
-        false => own::<P, O>(O::BEFORE),
+        // In a step in which it writes, it needs the gradients in the first pass that it has.
+        false => Shape { of_updates: O::BEFORE_READS as u32, ..own::<P, O>(O::BEFORE, !O::BEFORE_READS) },
     };
-    look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::AFTER)).then(last)
+    look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::AFTER, true)).then(last)
 }
 
 /// Whether what is done before what is inside changes arrays only; it is done in the one pass that ends there.
@@ -67,6 +70,12 @@ const fn looks_before<P: Wrapper, O: Own<P>>() -> bool {
 #[inline(always)]
 pub(super) const fn does_before<P: Wrapper, O: Own<P>>(at: usize, span: Span) -> bool {
     O::BEFORE && if looks_before::<P, O>() { at == span.to } else { span.has(at) }
+}
+
+/// Whether there is nothing of the wrapper in a step in which only what is inside runs: not which leaves, nor which
+/// parameters it sees.
+const fn steps_aside<P: Wrapper, O: Own<P>>() -> bool {
+    P::STEPS_ASIDE && !P::CHOOSES && O::POINT.is_none() && !weighs::<P, O>()
 }
 
 /// Whether the gradients are kept until what is inside has done its passes.
@@ -262,6 +271,17 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         }
     }
 
+    fn pass(part: &P, state: &StateOf<P>, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+        // Where what is inside has the same passes it is a whole chain, whose loops go from gradients to parameters.
+        if const { steps_aside::<P, O>() } && run.decision == Some(Decision::Inside) {
+            let inside = part.inner_now(&state.memory);
+            if let Some(inner) = run.inner.as_ref().filter(|_| walk.is_of(inside.shape())) {
+                return inside.pass(&state.inner, inner, walk, spare);
+            }
+        }
+        by_own_loops(part, (state, run), walk, spare);
+    }
+
     fn tile<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         tile_of::<P, A, O, C>(part, state, run, place, span, tile);
     }
@@ -315,7 +335,12 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             return if k.zero && span.has(at) { C::zero() } else { u };
         }
         let (own, slots) = cut_off(slots, const { arrays::<P, O>() });
-        let u = if does_before::<P, O>(at, span) { O::before(k.own, O::Slots::of(own), u, p) } else { u };
+        let u = match does_before::<P, O>(at, span) {
+            // What it writes is lost, as in a tile: it may be done in several passes.
+            true if O::BEFORE_READS => on_slots(&[Access::Read; MOST_SLOTS], own, |own| O::before(k.own, own, u, p)),
+            true => O::before(k.own, O::Slots::of(own), u, p),
+            false => u,
+        };
         let beside = if O::MEETS { u } else { p };
         let (inside, own_terms) = cut_off(cut_off(terms, P::LOOKS as usize).1, Inner::<P>::SHAPE.sums);
         let there = if let Some(point) = O::POINT { own[point] } else { p };

@@ -20,7 +20,7 @@ pub(super) const fn is_loop<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O:
 }
 
 /// Whether more has to be done around what is inside than something before it and something after it.
-const fn weighs<P: Wrapper, O: Own<P>>() -> bool {
+pub(super) const fn weighs<P: Wrapper, O: Own<P>>() -> bool {
     O::SUMS > 0 || O::MEETS || O::WAITS
 }
 
@@ -61,7 +61,8 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
     let own = || O::scalars::<C>(part, &state.memory, tile.leaf);
     if run.inner.is_none() && !runs {
         if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(inside.at) {
-            if O::BEFORE && run.decision == Some(Decision::Hold) {
+            // In the one pass that ends here, whatever is run again later.
+            if O::BEFORE && run.decision == Some(Decision::Hold) && inside.at == span.to {
                 each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
             }
             tile.set_zero();

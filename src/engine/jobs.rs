@@ -1,0 +1,160 @@
+//! The loops of [`kernel`](super::kernel) as jobs for an instruction set, with what they go through.
+
+#[cfg(feature = "half")]
+use core::marker::PhantomData;
+use core::ops::Range;
+
+use super::Stage;
+use super::ahead::Ahead;
+#[cfg(feature = "half")]
+use super::halves::{Format, Source, with_format};
+use super::isa::Job;
+#[cfg(feature = "half")]
+use super::isa::{Baseline, Set};
+use super::kernel::{Loops, Slots};
+use super::sums::{Added, AddsUp, Lanes, adding_up};
+use crate::element::Real;
+
+/// If it drops the updates, because it only adds up or writes state arrays, `u` is nothing. Of the state arrays it is
+/// for as many elements as there are updates, from the one with the number `first` on: these are cut off in the loop's
+/// function, where it is known how many arrays there are.
+pub(crate) struct Map<'a, 's, S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> {
+    pub(crate) kernel: &'a S::Kernel<C>,
+    pub(crate) from: &'a [C],
+    pub(crate) u: &'a mut [C],
+    pub(crate) p: &'a [C],
+    pub(crate) slots: &'a mut Slots<'s, C>,
+    pub(crate) first: usize,
+    pub(crate) ahead: &'a mut Ahead,
+    /// Where the sums go on, if the stretch is a part of a tile; else they are given back.
+    pub(crate) carried: Option<&'a mut Lanes>,
+}
+
+/// As `Apply`, on leaves of 16 bits: a block is brought into `f32` in registers, and back.
+#[cfg(feature = "half")]
+pub(crate) struct ApplyHalves<'a, S: Stage, const FROM: usize, const TO: usize> {
+    pub(crate) kernel: S::Kernel<f32>,
+    pub(crate) format: Format,
+    /// Stored updates if the pass comes after a barrier before which they were stored, else gradients.
+    pub(crate) g: Source<'a>,
+    pub(crate) p: &'a mut [u16],
+    pub(crate) slots: Slots<'a, f32>,
+}
+
+/// As a `Map` that drops the updates, on leaves of 16 bits. Parameters that the pass does not look at may be missing.
+#[cfg(feature = "half")]
+pub(crate) struct DropHalves<'a, S: Stage, const FROM: usize, const TO: usize> {
+    pub(crate) kernel: S::Kernel<f32>,
+    pub(crate) format: Format,
+    pub(crate) g: &'a [u16],
+    pub(crate) p: &'a [u16],
+    pub(crate) slots: Slots<'a, f32>,
+}
+
+pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usize> {
+    pub(crate) kernel: S::Kernel<C>,
+    pub(crate) g: &'a [C],
+    pub(crate) p: &'a mut [C],
+    pub(crate) slots: Slots<'a, C>,
+}
+
+impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> Job
+    for Map<'_, '_, S, C, DROPS, FROM, TO>
+{
+    type Output = Added;
+    #[inline(always)]
+    fn run(mut self) -> Added {
+        let carried = self.carried.take();
+        adding_up::<S, Self, TO>(self, carried)
+    }
+}
+
+/// A stretch of the first so many arrays.
+#[inline(always)]
+fn stretch_of<'a, C>(slots: &'a mut Slots<'_, C>, count: usize, stretch: Range<usize>) -> Slots<'a, C> {
+    let mut cut: Slots<'a, C> = Default::default();
+    for (cut, slot) in cut.iter_mut().zip(slots).take(count) {
+        *cut = &mut slot[stretch.clone()];
+    }
+    cut
+}
+
+impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> AddsUp
+    for Map<'_, '_, S, C, DROPS, FROM, TO>
+{
+    #[inline(always)]
+    fn run_with<const N: usize>(self, lanes: &mut Lanes<N>) {
+        let (k, from, u, next) = (*self.kernel, self.from, self.u, self.ahead);
+        let p = &self.p[..from.len()];
+        let slots = stretch_of(self.slots, S::SLOTS, self.first..self.first + from.len());
+        let run = const { if DROPS { Loops::<S, C, FROM, TO, N>::DROP } else { Loops::<S, C, FROM, TO, N>::MAP } };
+        run(k, from, u, p, slots, lanes, next);
+    }
+}
+
+impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S, C, FROM, TO> {
+    type Output = Added;
+    #[inline(always)]
+    fn run(self) -> Added {
+        adding_up::<S, Self, TO>(self, None)
+    }
+}
+
+impl<S: Stage, C: Real, const FROM: usize, const TO: usize> AddsUp for Apply<'_, S, C, FROM, TO> {
+    #[inline(always)]
+    fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
+        Loops::<S, C, FROM, TO, N>::APPLY(self.kernel, self.g, self.p, self.slots, t);
+    }
+}
+
+#[cfg(feature = "half")]
+impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FROM, TO> {
+    type Output = Added;
+    #[inline(always)]
+    fn run(self) -> Added {
+        self.run_on::<Baseline>()
+    }
+    #[inline(always)]
+    fn run_on<I: Set>(self) -> Added {
+        adding_up::<S, _, TO>(On::<_, I>(self, PhantomData), None)
+    }
+}
+
+#[cfg(feature = "half")]
+impl<S: Stage, const FROM: usize, const TO: usize> Job for DropHalves<'_, S, FROM, TO> {
+    type Output = Added;
+    #[inline(always)]
+    fn run(self) -> Added {
+        self.run_on::<Baseline>()
+    }
+    #[inline(always)]
+    fn run_on<I: Set>(self) -> Added {
+        adding_up::<S, _, TO>(On::<_, I>(self, PhantomData), None)
+    }
+}
+
+/// A job by an instruction set.
+#[cfg(feature = "half")]
+struct On<J, I>(J, PhantomData<I>);
+
+#[cfg(feature = "half")]
+impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for On<ApplyHalves<'_, S, FROM, TO>, I> {
+    #[inline(always)]
+    fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
+        let On(job, _) = self;
+        with_format!(job.format, H => {
+            Loops::<S, (I, H), FROM, TO, N>::HALVES(job.kernel, job.g, job.p, job.slots, t);
+        });
+    }
+}
+
+#[cfg(feature = "half")]
+impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for On<DropHalves<'_, S, FROM, TO>, I> {
+    #[inline(always)]
+    fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
+        let On(job, _) = self;
+        with_format!(job.format, H => {
+            Loops::<S, (I, H), FROM, TO, N>::DROP_HALVES(job.kernel, job.g, job.p, job.slots, t);
+        });
+    }
+}

@@ -1,0 +1,139 @@
+//! Wrappers of users' own: what they say of themselves must not change what they do.
+
+use gradchain::Real;
+use gradchain::part::{Arithmetic, Around, AroundWithArithmetic, Decision, Slot, StepContext, Wrapper};
+use gradchain::prelude::*;
+use gradchain::state::{Count, State};
+
+#[derive(State, Clone, Debug, Default)]
+pub(super) struct Steps {
+    steps: Count,
+}
+
+gradchain::wrapper! {
+    /// Always steps aside, on the first leaf.
+    pub(super) Aside<T> as "aside" around inner: Around {}
+}
+
+impl<T: GradientTransformation> Wrapper for Aside<T> {
+    type Memory = Steps;
+    const CHOOSES: bool = true;
+    const STEPS_ASIDE: bool = true;
+
+    fn decide(&self, _: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
+        Decision::Inside
+    }
+
+    fn acts_on(&self, _: &Steps, leaf: usize) -> bool {
+        leaf == 0
+    }
+}
+
+gradchain::wrapper! {
+    /// Shows what is inside its array, which stays at the first parameters, and steps aside but in every third step.
+    pub(super) Back<T> as "back" around inner: AroundWithArithmetic {}
+}
+
+impl<T: GradientTransformation> Wrapper for Back<T> {
+    type Memory = Steps;
+    const STEPS_ASIDE: bool = true;
+
+    fn decide(&self, memory: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
+        memory.steps.increment();
+        if memory.steps.get().is_multiple_of(3) { Decision::Run } else { Decision::Inside }
+    }
+}
+
+impl<T: GradientTransformation> Arithmetic for Back<T> {
+    const SLOTS: &'static [Slot] = &[Slot::exact("first")];
+    const AFTER: bool = true;
+    const REWRITES: [bool; 2] = [false; 2];
+    const POINT: Option<usize> = Some(0);
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = ();
+
+    fn slot_starts_as_params(&self, _: usize) -> bool {
+        true
+    }
+
+    fn scalars<C: Real>(&self, _: &Steps, _: usize) {}
+}
+
+gradchain::wrapper! {
+    /// Adds its array to the updates. Counts up in it where it holds, and wrongly also where it runs.
+    pub(super) Adds<T> as "adds" around inner: AroundWithArithmetic {}
+}
+
+impl<T: GradientTransformation> Wrapper for Adds<T> {
+    type Memory = Steps;
+
+    fn decide(&self, memory: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
+        memory.steps.increment();
+        if memory.steps.get() % 2 == 1 { Decision::Hold } else { Decision::Run }
+    }
+}
+
+impl<T: GradientTransformation> Arithmetic for Adds<T> {
+    const SLOTS: &'static [Slot] = &[Slot::exact("counted")];
+    const BEFORE: bool = true;
+    const BEFORE_READS: bool = true;
+    type Slots<C: Real> = [C; 1];
+    type Scalars<C: Real> = ();
+
+    fn scalars<C: Real>(&self, _: &Steps, _: usize) {}
+
+    fn before<C: Real>((): (), [counted]: &mut [C; 1], u: C, _: C) -> C {
+        let sum = u + *counted;
+        *counted += C::one();
+        sum
+    }
+}
+
+#[test]
+fn a_wrapper_that_steps_aside_still_chooses_its_leaves() {
+    let optimizer = Aside::with(sgd(1.0));
+    let mut p = (0.0_f64, 0.0_f64);
+    let mut state = optimizer.init(&p).unwrap();
+    optimizer.step(&mut p, &(1.0, 1.0), &mut state).unwrap();
+    assert_eq!(p.0, -1.0);
+    // The update of the other leaf is its gradient, as behind a mask, or nothing: not that of what is inside.
+    assert_ne!(p.1, -1.0);
+    let boxed_inside = Aside::with(boxed(sgd(1.0)));
+    let mut same = (0.0_f64, 0.0_f64);
+    let mut state = boxed_inside.init(&same).unwrap();
+    boxed_inside.step(&mut same, &(1.0, 1.0), &mut state).unwrap();
+    assert_eq!(p, same);
+}
+
+#[test]
+fn what_is_inside_sees_the_array_also_where_the_wrapper_steps_aside() {
+    // Decay of a half of the parameter that it sees, which is 8 in every step.
+    let optimizer = Back::with(chain((add_decayed_weights(0.5), sgd(1.0))));
+    let mut p = vec![8.0_f64; 3];
+    let mut state = optimizer.init(&p).unwrap();
+    for step in 1..7 {
+        optimizer.step(&mut p, &vec![0.0; 3], &mut state).unwrap();
+        assert_eq!(p, vec![8.0 - 4.0 * f64::from(step); 3]);
+    }
+}
+
+#[test]
+fn what_a_before_that_reads_writes_where_it_runs_is_lost_in_one_loop_and_in_many() {
+    fn steps<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(optimizer: &T) -> Vec<f64> {
+        let mut p = vec![0.0_f64; 3];
+        let mut state = optimizer.init(&p).unwrap();
+        let step = |_| {
+            optimizer.step(&mut p, &vec![10.0; 3], &mut state).unwrap();
+            p[2]
+        };
+        (0..6).map(step).collect()
+    }
+    // Counted up in the steps that hold: 1, 2, 3.
+    let expected = [0.0, -11.0, -11.0, -23.0, -23.0, -36.0];
+    assert_eq!(steps(&Adds::with(sgd(1.0))), expected);
+    assert_eq!(steps(&Adds::with(boxed(sgd(1.0)))), expected);
+    // Twice, since there is a barrier, which does nothing else.
+    let clipped = || chain((clip_by_global_norm(1e9), sgd(1.0)));
+    assert_eq!(steps(&Adds::with(clipped())), expected);
+    assert_eq!(steps(&Adds::with(boxed(clipped()))), expected);
+}
