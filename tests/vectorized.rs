@@ -319,7 +319,7 @@ const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
     ("11DadaptAdamw", "5Apply", "fKj", [90, 207]),
     ("10MultiSteps", "11ApplyHalves", "", [135, 291]),
     ("4Lamb", "3Map", "fKb0_Kj0_", [71, 155]),
-    ("4Lamb", "5Apply", "f", [23, 34]),
+    ("4Lamb", "5Apply", "fKj", [23, 34]),
 ];
 
 #[test]
