@@ -45,8 +45,8 @@ struct Pass {
     read: Vec<Stream>,
     write: Vec<Stream>,
     backwards: bool,
-    /// Whether memory is asked for ahead: what was found to be faster.
-    asks: bool,
+    /// How many bytes ahead memory is asked for, if it is: what was found to be fastest.
+    asks: Option<usize>,
 }
 
 /// Moves what a plan says must move, with one addition for each word.
@@ -71,7 +71,7 @@ impl Limit {
     pub fn of_accumulating(shapes: &Shapes, size: usize) -> Limit {
         let elements = shapes.elements();
         let (read, write) = (vec![Stream::new(size, elements, 0)], vec![Stream::new(4, elements, 1)]);
-        Limit { passes: vec![Pass { read, write, backwards: false, asks: false }], elements }
+        Limit { passes: vec![Pass { read, write, backwards: false, asks: None }], elements }
     }
 
     pub fn run(&mut self) {
@@ -83,12 +83,7 @@ impl Limit {
     pub fn calibrate(&mut self) -> (Vec<f64>, bool) {
         let (mut rates, mut honest) = (Vec::new(), true);
         for pass in &mut self.passes {
-            let times = [false, true].map(|asks| {
-                pass.asks = asks;
-                least(|| pass.run(self.elements))
-            });
-            pass.asks = times[1] < times[0];
-            let time = times[0].min(times[1]);
+            let time = pass.calibrate(self.elements);
             let sum = |all: &[Stream]| all.iter().map(Stream::bytes).sum::<usize>();
             let (read, written) = (sum(&pass.read), 2 * sum(&pass.write));
             rates.push((read + written) as f64 / time / 1e9);
@@ -98,8 +93,8 @@ impl Limit {
                 let stream = vec![Stream::new(4, words, 0)];
                 let (read, write) = if writes { (Vec::new(), stream) } else { (stream, Vec::new()) };
                 let bytes = 4 * words * (1 + usize::from(writes));
-                let mut pass = Pass { read, write, backwards: false, asks: false };
-                least(|| pass.run(words)) / bytes as f64
+                let mut pass = Pass { read, write, backwards: false, asks: None };
+                pass.calibrate(words) / bytes as f64
             };
             let expected = read as f64 * plain(false) + written as f64 * plain(true);
             honest &= time <= SLOWER * expected;
@@ -138,7 +133,18 @@ impl Pass {
             (true, false) => read.push(Stream::new(4, n, 2 + others)),
             _ => {}
         }
-        Pass { read, write, backwards, asks: false }
+        Pass { read, write, backwards, asks: None }
+    }
+
+    /// Finds out which way of asking is the fastest, and its time in seconds.
+    fn calibrate(&mut self, elements: usize) -> f64 {
+        let times = WAYS.map(|asks| {
+            self.asks = asks;
+            least(|| self.run(elements))
+        });
+        let fastest = (0..times.len()).min_by(|a, b| times[*a].total_cmp(&times[*b])).unwrap_or(0);
+        self.asks = WAYS[fastest];
+        times[fastest]
     }
 
     fn run(&mut self, elements: usize) {
@@ -165,7 +171,7 @@ struct Part<'a> {
     write_half: Vec<&'a mut [Line]>,
     blocks: usize,
     backwards: bool,
-    asks: bool,
+    asks: Option<usize>,
 }
 
 /// Gives each thread of the pool its share.
@@ -317,16 +323,16 @@ fn flat<const R: usize, const RH: usize, const W: usize, const WH: usize>(part: 
     std::hint::black_box((sums, sums_half));
 }
 
-/// How far ahead memory is asked for, if it is: what is fastest with six arrays.
-const AHEAD: usize = 384;
+/// How many bytes ahead memory is asked for, if it is: each is the fastest for some arrays on some processor.
+const WAYS: [Option<usize>; 4] = [None, Some(384), Some(1024), Some(2048)];
 
 #[inline(always)]
-fn ahead(line: &Line, asks: bool) {
+fn ahead(line: &Line, asks: Option<usize>) {
     #[cfg(target_arch = "x86_64")]
-    if asks {
+    if let Some(bytes) = asks {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch is a hint: it neither reads nor faults, wherever it points.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast::<i8>().wrapping_add(AHEAD)) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast::<i8>().wrapping_add(bytes)) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (line, asks);

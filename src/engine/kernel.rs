@@ -16,7 +16,7 @@
 
 use core::marker::PhantomData;
 
-use super::ahead::{AHEAD, Ahead, ask_after};
+use super::ahead::{Ahead, Reach};
 #[cfg(feature = "half")]
 use super::halves::{InBlocks, Source};
 #[cfg(feature = "half")]
@@ -84,10 +84,11 @@ macro_rules! loops {
             let (g, stored) = (g.as_chunks::<BLOCK>().0, stored.as_chunks::<BLOCK>().0);
             let (g, stored) = if from_stored { (g, &stored[..n]) } else { (&g[..n], stored) };
             $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
+            let reach = Reach::here();
             for b in 0..n {
-                if from_stored { ask_after(&stored[b]) } else { ask_after(&g[b]) }
-                ask_after(&p[b]);
-                $(ask_after(&$s[b]);)*
+                if from_stored { reach.ask_after(&stored[b]) } else { reach.ask_after(&g[b]) }
+                reach.ask_after(&p[b]);
+                $(reach.ask_after(&$s[b]);)*
                 // SAFETY: `dispatch` has chosen the instruction set, here and below.
                 let from = if from_stored { stored[b] } else { unsafe { H::widen_block::<I>(&g[b]) } };
                 // SAFETY: as above.
@@ -111,7 +112,12 @@ macro_rules! loops {
             let n = g.len();
             let p = if reads { &p.as_chunks::<BLOCK>().0[..n] } else { &[] };
             $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
+            let reach = Reach::here();
             for b in 0..n {
+                reach.ask_to_read(&g[b]);
+                if reads {
+                    reach.ask_to_read(&p[b]);
+                }
                 // SAFETY: `dispatch` has chosen the instruction set.
                 let from = unsafe { H::widen_block::<I>(&g[b]) };
                 // SAFETY: as above.
@@ -137,12 +143,13 @@ macro_rules! loops {
             // What a pass does not look at is not asked for, here and below.
             let span = Span { from: FROM, to: TO };
             let (reads, touches) = (span.meets(S::SHAPE.reads_params), span.meets(S::SHAPE.stateful));
+            let reach = Reach::here();
             for b in 0..n {
                 if reads {
-                    ask_after(&p[b]);
+                    reach.ask_after(&p[b]);
                 }
                 if touches {
-                    $(ask_after(&$s.0[b]);)*
+                    $(reach.ask_after(&$s.0[b]);)*
                 }
                 next.ask(ASKED);
                 Self::map::<S, C, false, FROM, TO, N>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
@@ -184,18 +191,26 @@ macro_rules! loops {
         ) {
             let (n, span) = (from.len(), Span { from: FROM, to: TO });
             assert!((DROPS || u.len() == n) && (ADDS || p.len() == n) $(&& $s.len() == n)*);
-            // A loop that only reads is slower with it, and so is one that asks for arrays of other passes.
+            // A loop that asks for arrays of other passes is slower with it.
             let asks = span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
+            let only_reads = DROPS && !span.meets(S::SHAPE.stateful);
             let reads = span.meets(S::SHAPE.reads_params) && !ADDS;
+            let reach = Reach::here();
             for b in 0..n {
-                if asks {
-                    ask_after(&from[b]);
-                    $(ask_after(&$s[b]);)*
+                if only_reads {
+                    reach.ask_to_read(&from[b]);
                     if reads {
-                        ask_after(&p[b]);
+                        reach.ask_to_read(&p[b]);
+                    }
+                }
+                if asks {
+                    reach.ask_after(&from[b]);
+                    $(reach.ask_after(&$s[b]);)*
+                    if reads {
+                        reach.ask_after(&p[b]);
                     }
                     if !DROPS {
-                        ask_after(&u[b]);
+                        reach.ask_after(&u[b]);
                     }
                 }
                 for i in 0..LANES {
@@ -238,18 +253,18 @@ macro_rules! loops {
                 Self::sum::<S, C, false, true, FROM, TO, N>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes);
             } else {
                 let touches = Span { from: FROM, to: TO }.meets(S::SHAPE.stateful);
-                // What lies ahead of a piece as short as a row is not its own.
-                let asks = size_of_val(p) > AHEAD;
+                let reach = Reach::here();
+                let asks = reach.is_in(p);
                 let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
                 let n = p.len();
                 let g = &g[..n];
                 $(let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], &mut *$s.1);)*
                 for b in 0..n {
                     if asks {
-                        ask_after(&g[b]);
-                        ask_after(&p[b]);
+                        reach.ask_after(&g[b]);
+                        reach.ask_after(&p[b]);
                         if touches {
-                            $(ask_after(&$s.0[b]);)*
+                            $(reach.ask_after(&$s.0[b]);)*
                         }
                     }
                     Self::flat::<S, C, FROM, TO>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)*);
