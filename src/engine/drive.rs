@@ -3,6 +3,7 @@
 
 use core::ptr::NonNull;
 
+use super::ahead::find_reach;
 use super::isa::current_isa;
 use super::pass::Pass;
 use super::pieces::Pieces;
@@ -139,6 +140,7 @@ impl Work {
         }
         let (structure, resting) = (at.structure, at.absent);
         let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting };
+        find_reach();
         chain.begin(at);
         for number in 0..=shape.barriers {
             let walk = Walk {

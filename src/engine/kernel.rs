@@ -104,7 +104,7 @@ macro_rules! loops {
         #[cfg(feature = "half")]
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn drop_halves<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
+        fn drop_halves<S: Stage, I: Set, H: InBlocks, const ASKS: bool, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<f32>, g: &[u16], p: &[u16], $($s: &mut [f32],)* lanes: &mut Lanes<N>,
         ) {
             let reads = const { (Span { from: FROM, to: TO }).meets(S::SHAPE.reads_params) };
@@ -114,16 +114,18 @@ macro_rules! loops {
             $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
             let reach = Reach::here();
             for b in 0..n {
-                reach.ask_to_read(&g[b]);
-                if reads {
-                    reach.ask_to_read(&p[b]);
+                if ASKS {
+                    reach.ask_to_read(&g[b]);
+                    if reads {
+                        reach.ask_to_read(&p[b]);
+                    }
                 }
                 // SAFETY: `dispatch` has chosen the instruction set.
                 let from = unsafe { H::widen_block::<I>(&g[b]) };
                 // SAFETY: as above.
                 let here = if reads { unsafe { H::widen_block::<I>(&p[b]) } } else { [0.0; BLOCK] };
                 let (from, here) = (from.as_chunks().0, here.as_chunks().0);
-                Self::sum::<S, f32, true, false, FROM, TO, N>(kernel, from, &mut [], here, $($s[b].as_chunks_mut().0,)* lanes);
+                Self::sum::<S, f32, true, false, false, FROM, TO, N>(kernel, from, &mut [], here, $($s[b].as_chunks_mut().0,)* lanes);
             }
         }
 
@@ -178,10 +180,10 @@ macro_rules! loops {
 
         /// As `map` or `flat`, where something is added up: a lane's numbers are added up side by side. All that is
         /// indexed is an argument as it is, since of what is cut off one it is not known that it overlaps with nothing.
-        /// If it adds updates to parameters, these are `u`.
+        /// If it adds updates to parameters, these are `u`. If its arrays lie in memory, and not in registers, it asks for them.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn sum<S: Stage, C: Real, const DROPS: bool, const ADDS: bool, const FROM: usize, const TO: usize, const N: usize>(
+        fn sum<S: Stage, C: Real, const DROPS: bool, const ADDS: bool, const ASKS: bool, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<C>,
             from: &[[C; LANES]],
             u: &mut [[C; LANES]],
@@ -192,10 +194,11 @@ macro_rules! loops {
             let (n, span) = (from.len(), Span { from: FROM, to: TO });
             assert!((DROPS || u.len() == n) && (ADDS || p.len() == n) $(&& $s.len() == n)*);
             // A loop that asks for arrays of other passes is slower with it.
-            let asks = span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
-            let only_reads = DROPS && !span.meets(S::SHAPE.stateful);
+            let asks = ASKS && span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
+            let only_reads = ASKS && DROPS && !span.meets(S::SHAPE.stateful);
             let reads = span.meets(S::SHAPE.reads_params) && !ADDS;
             let reach = Reach::here();
+            let only_reads = only_reads && reach.is_asked_to_read();
             for b in 0..n {
                 if only_reads {
                     reach.ask_to_read(&from[b]);
@@ -250,7 +253,7 @@ macro_rules! loops {
             $(let $s = $s.split_at_mut(cut);)*
             if const { S::SHAPE.adds_in(TO) } {
                 let (g, p) = (g.as_chunks().0, p.as_chunks_mut().0);
-                Self::sum::<S, C, false, true, FROM, TO, N>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes);
+                Self::sum::<S, C, false, true, true, FROM, TO, N>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes);
             } else {
                 let touches = Span { from: FROM, to: TO }.meets(S::SHAPE.stateful);
                 let reach = Reach::here();
@@ -288,7 +291,7 @@ macro_rules! loops {
             $(let $s = $s.as_chunks_mut();)*
             // Not between the elements: then the sums would leave their registers.
             next.ask_much();
-            Self::sum::<S, C, DROPS, false, FROM, TO, N>(kernel, from.0, u.0, p.0, $($s.0,)* lanes);
+            Self::sum::<S, C, DROPS, false, true, FROM, TO, N>(kernel, from.0, u.0, p.0, $($s.0,)* lanes);
             if !from.1.is_empty() {
                 let mut dropped = [C::zero(); LANES];
                 let u = if DROPS { &mut dropped[..from.1.len()] } else { u.1 };
@@ -325,7 +328,11 @@ macro_rules! loops {
         fn drop_halves_of<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<f32>, g: &[u16], p: &[u16], [$($s,)* ..]: Slots<'_, f32>, lanes: &mut Lanes<N>,
         ) {
-            Self::drop_halves::<S, I, H, FROM, TO, N>(kernel, g, p, $($s,)* lanes);
+            // Two loops, since a condition in one takes its sums to the stack.
+            match Reach::here().is_asked_to_read() {
+                true => Self::drop_halves::<S, I, H, true, FROM, TO, N>(kernel, g, p, $($s,)* lanes),
+                false => Self::drop_halves::<S, I, H, false, FROM, TO, N>(kernel, g, p, $($s,)* lanes),
+            }
         }
     })*
 

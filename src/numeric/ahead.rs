@@ -6,8 +6,9 @@
 #![allow(unsafe_code, reason = "a hint to the processor")]
 
 use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-use std::sync::LazyLock;
+use std::sync::Once;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::isa::{Isa, detected_isa};
@@ -27,33 +28,41 @@ const PAGE: usize = 4096;
 pub(crate) struct Reach {
     /// Loops that write.
     writing: usize,
-    /// Loops that only read, into the second-level cache; none if they do not ask.
-    reading: Option<usize>,
+    /// Loops that only read, into the second-level cache; 0 if they do not ask.
+    reading: usize,
 }
 
 /// What was fastest on two AMD EPYC, of families 25 and 26. Asking 1024 to 8192 bytes ahead was slower there, and so was
 /// asking in loops that only read. Processors that nobody has tried have this too.
-const USUAL: Reach = Reach { writing: 384, reading: None };
+const USUAL: Reach = Reach { writing: 384, reading: 0 };
 
-/// What was fastest on an Intel Xeon with AVX-512: a first-level cache waits for few lines at a time there, and each for
-/// long, so that a loop that only reads took a third longer without.
+/// What was fastest on an Intel Xeon with AVX-512: the first-level cache waits for few lines at a time there, and for
+/// each of them long, so that loops that only read took a third longer without.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const INTEL: Reach = Reach { writing: 1024, reading: Some(4096) };
+const INTEL: Reach = Reach { writing: 1024, reading: 4096 };
+
+static WRITING: AtomicUsize = AtomicUsize::new(USUAL.writing);
+static READING: AtomicUsize = AtomicUsize::new(USUAL.reading);
+
+/// Finds out how far ahead this processor is to be asked, once: before the first loop runs. No bit depends on it.
+pub(crate) fn find_reach() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        static FOUND: Once = Once::new();
+        FOUND.call_once(|| {
+            if detected_isa() == Isa::Avx512 && is_intel() {
+                WRITING.store(INTEL.writing, Ordering::Relaxed);
+                READING.store(INTEL.reading, Ordering::Relaxed);
+            }
+        });
+    }
+}
 
 impl Reach {
-    /// That of this processor. No bit depends on it.
-    #[inline]
+    /// That of this processor, for a loop to ask for when it begins: two numbers to load.
+    #[inline(always)]
     pub(crate) fn here() -> Reach {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            static HERE: LazyLock<Reach> = LazyLock::new(|| match detected_isa() {
-                Isa::Avx512 if is_intel() => INTEL,
-                _ => USUAL,
-            });
-            *HERE
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        USUAL
+        Reach { writing: WRITING.load(Ordering::Relaxed), reading: READING.load(Ordering::Relaxed) }
     }
 
     /// Asks for the memory that a loop comes to after this block of it. The address is made from that of the block, so
@@ -65,12 +74,17 @@ impl Reach {
         }
     }
 
-    /// The same in a loop that only reads.
+    /// Whether loops that only read ask.
+    #[inline]
+    pub(crate) fn is_asked_to_read(self) -> bool {
+        self.reading > 0
+    }
+
+    /// As [`ask_after`](Reach::ask_after), in a loop that only reads.
     #[inline(always)]
     pub(crate) fn ask_to_read<T>(self, block: &[T]) {
-        let Some(far) = self.reading else { return };
         for line in (0..size_of_val(block)).step_by(LINE) {
-            ask_for_second_level(block.as_ptr().wrapping_byte_add(far + line).cast());
+            ask_for_second_level(block.as_ptr().wrapping_byte_add(self.reading + line).cast());
         }
     }
 
