@@ -193,12 +193,12 @@ macro_rules! loops {
         ) {
             let (n, span) = (from.len(), Span { from: FROM, to: TO });
             assert!((DROPS || u.len() == n) && (ADDS || p.len() == n) $(&& $s.len() == n)*);
-            // A loop that asks for arrays of other passes is slower with it.
+            // A loop that asks for arrays of other passes is slower with it. One without state only reads, or writes a
+            // tile that is in the cache.
             let asks = ASKS && span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
-            let only_reads = ASKS && DROPS && !span.meets(S::SHAPE.stateful);
             let reads = span.meets(S::SHAPE.reads_params) && !ADDS;
             let reach = Reach::here();
-            let only_reads = only_reads && reach.is_asked_to_read();
+            let only_reads = ASKS && !span.meets(S::SHAPE.stateful) && reach.is_asked_to_read();
             for b in 0..n {
                 if only_reads {
                     reach.ask_to_read(&from[b]);

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use crate::engine::Job;
 use crate::layout::axes_by_stride;
+use crate::numeric::ahead::Reach;
 use crate::numeric::split::{Split, half, in_parts};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
@@ -279,6 +280,7 @@ impl<C: Real> Job for Rows<'_, C> {
     fn run(self) {
         let Rows { k, layout, first, u, nu, mu, next } = self;
         let Some((&[len, inner], outer)) = layout.axes.split_last() else { return };
+        let reach = Reach::here();
         let mut squares = [C::zero(); STRETCH];
         let runs = first * (layout.row / len);
         for (run, (u, nu)) in u.chunks_exact(len).zip(nu.chunks_exact_mut(len)).enumerate() {
@@ -297,6 +299,10 @@ impl<C: Real> Job for Rows<'_, C> {
                 let here = start..len.min(start + STRETCH);
                 let (u, nu, v) = (&u[here.clone()], &mut nu[here.clone()], &mut squares[..here.len()]);
                 let [from, to] = [inner + here.start, inner + here.end];
+                if reach.is_asked_to_read() {
+                    reach.ask_to_read(u);
+                    reach.ask_to_read(nu);
+                }
                 for ((v, u), mu) in v.iter_mut().zip(u).zip(&mu[from..to]) {
                     *v = k.square(*u, smaller(bound, *mu));
                 }
