@@ -52,6 +52,7 @@ pages! {
     architecture: "../docs/architecture.md",
     wrappers: "../docs/wrappers.md",
     performance: "../docs/performance.md",
+    performance_figures: "../docs/performance-figures.md",
     reliability: "../docs/reliability.md",
     conformance: "../docs/conformance.md",
 }

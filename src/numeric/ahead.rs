@@ -202,3 +202,29 @@ impl Ahead {
         (0..PAGE / LINE).for_each(|_| self.ask(1));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+    #[test]
+    fn whose_processor_it_is_is_what_the_system_says() {
+        let system = std::fs::read_to_string("/proc/cpuinfo").expect("Linux says");
+        assert_eq!(is_intel(), system.contains("GenuineIntel"));
+        find_reach();
+        let expected = if is_intel() && detected_isa() == Isa::Avx512 { INTEL } else { USUAL };
+        assert_eq!(Reach::here(), expected);
+    }
+
+    #[test]
+    fn a_stretch_as_short_as_what_is_asked_for_is_not_asked_for() {
+        let reach = Reach { writing: 384, reading: 0 };
+        assert!(!reach.is_asked_to_read());
+        assert!(!reach.is_in(&[0.0_f32; 96]));
+        assert!(reach.is_in(&[0.0_f32; 97]));
+        // What lies ahead need not be there.
+        Reach { writing: 1 << 40, reading: 1 << 40 }.ask_after(&[0.0_f32; 32]);
+        Reach { writing: 1 << 40, reading: 1 << 40 }.ask_to_read(&[0.0_f32; 32]);
+    }
+}
