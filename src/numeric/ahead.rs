@@ -32,8 +32,8 @@ pub(crate) struct Reach {
     reading: usize,
 }
 
-/// What was fastest on two AMD EPYC, of families 25 and 26. Asking 1024 to 8192 bytes ahead was slower there, and so was
-/// asking in loops that only read. Processors that nobody has tried have this too.
+/// What was fastest on two AMD EPYC, of families 25 and 26. Asking 1024 to 8192 bytes ahead was slower there, and so
+/// was asking in loops that only read. Processors that nobody has tried have this too.
 const USUAL: Reach = Reach { writing: 384, reading: 0 };
 
 /// What was fastest on an Intel Xeon with AVX-512: the first-level cache waits for few lines at a time there, and for
