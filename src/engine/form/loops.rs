@@ -1,5 +1,6 @@
 //! One function on each element of a tile and its state arrays, outside a fused chain.
 
+use super::super::ahead::Reach;
 use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch_chain};
 use super::super::kernel::{MOST_SLOTS, Slots};
@@ -39,6 +40,10 @@ impl Access {
         matches!(self, Access::Write)
     }
 }
+
+/// Elements of which the memory is asked for at once, on processors where loops that only read ask: with few arrays
+/// such a loop waits as long.
+const ASKED: usize = 256;
 
 /// The most sums of one loop.
 pub(super) const MOST_SUMS: usize = 4;
@@ -297,8 +302,24 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
         if let Some(ahead) = &mut ahead {
             list.read(start, n, ahead);
         }
-        with_list(&list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, _| {
-            dispatch_chain(isa, Each { f, from, to: &mut *to, p, slots, sums: &mut *sums });
+        with_list(&list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, _| {
+            // Sums are added up by tile, so that one is not cut.
+            let reach = Reach::here();
+            let asks = F::Sums::LEN == 0 && reach.is_asked_to_read();
+            for first in (0..n).step_by(if asks { ASKED } else { n.max(1) }) {
+                let here = first..if asks { n.min(first + ASKED) } else { n };
+                let mut cut = Slots::default();
+                for (cut, slot) in cut.iter_mut().zip(&mut slots).filter(|(_, slot)| !slot.is_empty()) {
+                    *cut = &mut slot[here.clone()];
+                }
+                if asks {
+                    reach.ask_to_read(&from[here.clone()]);
+                    cut.iter().for_each(|slot| reach.ask_to_read(slot));
+                }
+                let to = if F::REWRITES { &mut to[here.clone()] } else { &mut [] };
+                let (from, p) = (&from[here.clone()], &p[here]);
+                dispatch_chain(isa, Each { f, from, to, p, slots: cut, sums: &mut *sums });
+            }
         });
     } else {
         dispatch_chain(isa, Each { f, from, to, p, slots: Slots::default(), sums });
