@@ -107,31 +107,25 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> AddsUp for Apply<'_,
     }
 }
 
+/// Both kinds of jobs on leaves of 16 bits must know the instruction set, for their conversions.
 #[cfg(feature = "half")]
-impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyHalves<'_, S, FROM, TO> {
-    type Output = Added;
-    #[inline(always)]
-    fn run(self) -> Added {
-        self.run_on::<Baseline>()
-    }
-    #[inline(always)]
-    fn run_on<I: Set>(self) -> Added {
-        adding_up::<S, _, TO>(On::<_, I>(self, PhantomData), None)
-    }
+macro_rules! by_set {
+    ($($Halves:ident),*) => {$(
+        impl<S: Stage, const FROM: usize, const TO: usize> Job for $Halves<'_, S, FROM, TO> {
+            type Output = Added;
+            #[inline(always)]
+            fn run(self) -> Added {
+                self.run_on::<Baseline>()
+            }
+            #[inline(always)]
+            fn run_on<I: Set>(self) -> Added {
+                adding_up::<S, _, TO>(On::<_, I>(self, PhantomData), None)
+            }
+        }
+    )*};
 }
-
 #[cfg(feature = "half")]
-impl<S: Stage, const FROM: usize, const TO: usize> Job for DropHalves<'_, S, FROM, TO> {
-    type Output = Added;
-    #[inline(always)]
-    fn run(self) -> Added {
-        self.run_on::<Baseline>()
-    }
-    #[inline(always)]
-    fn run_on<I: Set>(self) -> Added {
-        adding_up::<S, _, TO>(On::<_, I>(self, PhantomData), None)
-    }
-}
+by_set!(ApplyHalves, DropHalves);
 
 /// A job by an instruction set.
 #[cfg(feature = "half")]

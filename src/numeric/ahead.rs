@@ -70,7 +70,7 @@ impl Reach {
     #[inline(always)]
     pub(crate) fn ask_after<T>(self, block: &[T]) {
         for line in (0..size_of_val(block)).step_by(LINE) {
-            ask(block.as_ptr().wrapping_byte_add(self.writing + line).cast());
+            ask::<false>(block.as_ptr().wrapping_byte_add(self.writing + line).cast());
         }
     }
 
@@ -84,7 +84,7 @@ impl Reach {
     #[inline(always)]
     pub(crate) fn ask_to_read<T>(self, block: &[T]) {
         for line in (0..size_of_val(block)).step_by(LINE) {
-            ask_for_second_level(block.as_ptr().wrapping_byte_add(self.reading + line).cast());
+            ask::<true>(block.as_ptr().wrapping_byte_add(self.reading + line).cast());
         }
     }
 
@@ -106,27 +106,20 @@ fn is_intel() -> bool {
     [ebx, edx, ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
 }
 
-/// Asks for the line at an address; elsewhere than on x86-64 there is no way to ask.
+/// Asks for the line at an address, or no further than into the second-level cache, in which more lines may be waited
+/// for; elsewhere than on x86-64 there is no way to ask.
 #[inline(always)]
-fn ask(address: *const i8) {
+fn ask<const SECOND_LEVEL: bool>(address: *const i8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use core::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         // SAFETY: a prefetch is a hint: it neither reads nor faults, wherever it points.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address) }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
-}
-
-/// As [`ask`], but no further than the second-level cache, in which more lines may be waited for.
-#[inline(always)]
-fn ask_for_second_level(address: *const i8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: as above.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(address) }
+        unsafe {
+            match SECOND_LEVEL {
+                true => _mm_prefetch::<_MM_HINT_T1>(address),
+                false => _mm_prefetch::<_MM_HINT_T0>(address),
+            }
+        }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
@@ -177,7 +170,7 @@ impl Ahead {
             ((self.next, self.end), self.at) = (*memory, self.at + 1);
         }
         for line in 0..lines {
-            ask(core::ptr::without_provenance(self.next.wrapping_add(line * LINE)));
+            ask::<false>(core::ptr::without_provenance(self.next.wrapping_add(line * LINE)));
         }
         self.next = self.next.wrapping_add(lines * LINE);
     }

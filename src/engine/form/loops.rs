@@ -306,8 +306,9 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
             // Sums are added up by tile, so that one is not cut.
             let reach = Reach::here();
             let asks = F::Sums::LEN == 0 && reach.is_asked_to_read();
-            for first in (0..n).step_by(if asks { ASKED } else { n.max(1) }) {
-                let here = first..if asks { n.min(first + ASKED) } else { n };
+            let step = if asks { ASKED } else { n.max(1) };
+            for first in (0..n).step_by(step) {
+                let here = first..n.min(first + step);
                 let mut cut = Slots::default();
                 for (cut, slot) in cut.iter_mut().zip(&mut slots).filter(|(_, slot)| !slot.is_empty()) {
                     *cut = &mut slot[here.clone()];
