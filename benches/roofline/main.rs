@@ -1,7 +1,7 @@
 //! One step of each core chain against the time of moving the bytes that its plan says it must move.
 //!
-//! `cargo bench --bench roofline --features half [-- FILTER]` prints a line for each chain, element type, tree and
-//! number of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both
+//! `cargo bench --bench roofline --features half [-- FILTER]` says what the machine is, and prints a line for each
+//! chain, element type, tree and number of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both
 //! sides. There is none if a pass of what it is compared with is slower than its bytes would be in one array that is
 //! read and one that is written, in the same run. `limit_gb_per_s` has a number for each pass. `--features half,rayon`
 //! adds runs on all cores, `config` a chain made from a config. `-- cat_` runs the whole catalogue of optimizers
@@ -16,11 +16,13 @@
 mod bounds;
 mod catalogue;
 mod limit;
+mod machine;
 mod matrices;
 mod trees;
 
 use std::time::Instant;
 
+use gradchain::Isa;
 use gradchain::prelude::*;
 
 use limit::Limit;
@@ -31,12 +33,18 @@ const PAIRS: usize = 24;
 
 fn main() {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with("--")).unwrap_or_default();
-    match std::env::var("ISA").as_deref() {
-        Ok("baseline") => gradchain::force_isa(Some(gradchain::Isa::Baseline)),
-        Ok("avx2") => gradchain::force_isa(Some(gradchain::Isa::Avx2)),
-        Ok(other) => panic!("ISA is `baseline` or `avx2`, not `{other}`"),
-        Err(_) => {}
-    }
+    let asked = match std::env::var("ISA").as_deref() {
+        Ok("baseline") => Some(Isa::Baseline),
+        Ok("avx2") => Some(Isa::Avx2),
+        Ok(other) => {
+            eprintln!("ISA is `baseline` or `avx2`, not `{other}`");
+            std::process::exit(2);
+        }
+        Err(_) => None,
+    };
+    gradchain::force_isa(asked);
+    let widest = gradchain::detected_isa();
+    println!("{}", machine::describe(asked.map_or(widest, |isa| isa.min(widest)), &threads()));
     if filter.starts_with("mat_") {
         return matrices::run(&filter);
     }
