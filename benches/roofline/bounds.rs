@@ -27,7 +27,7 @@ pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(
     t: &T,
     (params, grads): (&mut Flat<E>, &Flat<E>),
     limit: &mut Limit,
-    elements: usize,
+    elements: f64,
 ) {
     for (name, isa) in [("avx512", Isa::Avx512), ("avx2", Isa::Avx2), ("baseline", Isa::Baseline)] {
         if isa > detected_isa() {
@@ -54,7 +54,7 @@ pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(
         });
         force_isa(None);
         let [arithmetic, fixed] = cached;
-        let [step, bytes] = [times, moved].map(|mut all| median(&mut all) / elements as f64 * 1e9);
+        let [step, bytes] = [times, moved].map(|mut all| median(&mut all) / elements * 1e9);
         println!(
             "bound {label} isa={name} step={step:.3} arithmetic={arithmetic:.3} bytes={bytes:.3} \
              of_larger={:.2} of_both={:.2} ns_of_a_leaf={fixed:.0}",

@@ -22,8 +22,8 @@ mod trees;
 
 use std::time::Instant;
 
-use gradchain::Isa;
 use gradchain::prelude::*;
+use gradchain::{Isa, Plan};
 
 use limit::Limit;
 use trees::{Flat, Shapes};
@@ -100,49 +100,59 @@ struct Bench<'a, E> {
     shapes: &'a Shapes,
     dtype: &'a str,
     filter: &'a str,
-    params: Flat<E>,
-    grads: Flat<E>,
+    /// Parameters and gradients, made for the first line that is wanted: they may take longer than what is measured.
+    leaves: Option<(Flat<E>, Flat<E>)>,
 }
 
 impl<'a, E: trees::Number> Bench<'a, E> {
     fn new(shapes: &'a Shapes, dtype: &'a str, filter: &'a str) -> Self {
-        let (params, grads) = (Flat::new(shapes, |_| 0.5), Flat::new(shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5));
-        Bench { shapes, dtype, filter, params, grads }
+        Bench { shapes, dtype, filter, leaves: None }
     }
 
     fn run<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T) {
-        let plan = t.plan(&self.params).expect("a plan");
-        self.measure(name, t, Limit::of(&plan, self.shapes, E::SIZE, false));
+        self.measure(name, t, |plan, shapes| Limit::of(plan, shapes, E::SIZE, false));
     }
 
     /// A chain with an array of state of 16 bits, or two of 8.
     fn run_few_bits<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T) {
-        let plan = t.plan(&self.params).expect("a plan");
-        self.measure(name, t, Limit::of(&plan, self.shapes, E::SIZE, true));
+        self.measure(name, t, |plan, shapes| Limit::of(plan, shapes, E::SIZE, true));
     }
 
     /// A mini-step that only accumulates: gradient read, accumulator read and written.
     fn run_hold<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T) {
-        self.measure(name, t, Limit::of_accumulating(self.shapes, E::SIZE));
+        self.measure(name, t, |_, shapes| Limit::of_accumulating(shapes, E::SIZE));
     }
 
-    fn measure<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T, mut limit: Limit) {
-        if let Some(wanted) = self.filter.strip_prefix("bound_") {
-            let label = format!("chain={name} dtype={}", self.dtype);
-            if self.shapes.name == "1e7" && name.trim_start_matches("cat_").starts_with(wanted) {
-                let leaves = (&mut self.params, &self.grads);
-                bounds::run(&label, &t, leaves, &mut limit, self.shapes.elements());
-            }
+    fn measure<T: GradientTransformation<Needs = Nothing>>(
+        &mut self,
+        name: &str,
+        t: T,
+        limit: impl Fn(&Plan, &Shapes) -> Limit,
+    ) {
+        let (shapes, filter) = (self.shapes, self.filter);
+        let bound = filter.strip_prefix("bound_");
+        let label = format!("chain={name} dtype={}", self.dtype);
+        let mut lines: Vec<_> =
+            threads().into_iter().map(|n| (n, format!("{label} tree={} threads={n}", shapes.name))).collect();
+        match bound {
+            Some(wanted) if name.trim_start_matches("cat_").starts_with(wanted) => {}
+            Some(_) => return,
+            None => lines.retain(|(_, line)| line.contains(filter.strip_prefix("cat_").unwrap_or(filter))),
+        }
+        if lines.is_empty() {
             return;
         }
-        for threads in threads() {
-            let label = format!("chain={name} dtype={} tree={} threads={threads}", self.dtype, self.shapes.name);
-            let wanted = self.filter.strip_prefix("cat_").unwrap_or(self.filter);
-            if !label.contains(wanted) {
-                continue;
-            }
-            let mut state = t.init(&self.params).expect("a state");
-            let pairs = if self.shapes.elements() > 50_000_000 { PAIRS / 4 } else { PAIRS };
+        let (params, grads) = self
+            .leaves
+            .get_or_insert_with(|| (Flat::new(shapes, |_| 0.5), Flat::new(shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5)));
+        let mut limit = limit(&t.plan(params).expect("a plan"), shapes);
+        let n = shapes.elements() as f64;
+        if bound.is_some() {
+            return bounds::run(&label, &t, (params, grads), &mut limit, n);
+        }
+        for (threads, line) in lines {
+            let mut state = t.init(params).expect("a state");
+            let pairs = if shapes.elements() > 50_000_000 { PAIRS / 4 } else { PAIRS };
             let (mut ratios, mut times) = (Vec::new(), Vec::new());
             let (mut rates, mut honest) = (Vec::new(), false);
             in_pool(threads, || {
@@ -152,7 +162,7 @@ impl<'a, E: trees::Number> Bench<'a, E> {
                     limit.run();
                     let moved = start.elapsed().as_secs_f64();
                     let start = Instant::now();
-                    t.step(&mut self.params, &self.grads, &mut state).expect("a step");
+                    t.step(params, grads, &mut state).expect("a step");
                     let stepped = start.elapsed().as_secs_f64();
                     // The first two touch pages for the first time.
                     if pair >= 2 {
@@ -161,10 +171,9 @@ impl<'a, E: trees::Number> Bench<'a, E> {
                     }
                 }
             });
-            let n = self.shapes.elements() as f64;
             let rates: Vec<_> = rates.iter().map(|rate| format!("{rate:.1}")).collect();
             println!(
-                "roofline {label} ratio={} ns_per_element={:.4} limit_gb_per_s={}",
+                "roofline {line} ratio={} ns_per_element={:.4} limit_gb_per_s={}",
                 if honest { format!("{:.3}", median(&mut ratios)) } else { "none:the_limit_is_slow".into() },
                 median(&mut times) / n * 1e9,
                 rates.join(","),
