@@ -1,13 +1,14 @@
 //! One step of each core chain against the time of moving the bytes that its plan says it must move.
 //!
 //! `cargo bench --bench roofline --features half [-- FILTER]` says what the machine is, and prints a line for each
-//! chain, element type, tree and number of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both
-//! sides. There is none if a pass of what it is compared with is slower than its bytes would be in one array that is
-//! read and one that is written, in the same run. `limit_gb_per_s` has a number for each pass. `--features half,rayon`
-//! adds runs on all cores, `config` a chain made from a config. `-- cat_` runs the whole catalogue of optimizers
-//! instead, on one leaf; `-- mat_` those that multiply matrices, against these products. `-- bound_`, with the
-//! beginning of a chain's name behind it or none, says of each chain on 1e7 elements what its arithmetic takes in the
-//! cache.
+//! chain, element type, tree and number of threads. The ratio is that of two medians: of the step, and of the fastest
+//! way of moving these bytes. All ways take turns with the step, so that what lies in the caches and a drift of the
+//! machine's speed are the same for both sides. There is no ratio if a pass of what it is compared with is slower than
+//! its bytes would be in one array that is read and one that is written, in the same run. `limit_gb_per_s` has a number
+//! for each pass. `--features half,rayon` adds runs on all cores, `config` a chain made from a config. `-- cat_` runs
+//! the whole catalogue of optimizers instead, on one leaf; `-- mat_` those that multiply matrices, against these
+//! products. `-- bound_`, with the beginning of a chain's name behind it or none, says of each chain on 1e7 elements
+//! what its arithmetic takes in the cache.
 //!
 //! `ISA=avx2` before the command has steps use these instructions where the machine has wider ones, and `ISA=baseline`
 //! those that every machine has; the limit uses what there is.
@@ -20,16 +21,11 @@ mod machine;
 mod matrices;
 mod trees;
 
-use std::time::Instant;
-
 use gradchain::prelude::*;
 use gradchain::{Isa, Plan};
 
-use limit::Limit;
+use limit::{Limit, median};
 use trees::{Flat, Shapes};
-
-/// Pairs of runs; a quarter as many for trees that take long.
-const PAIRS: usize = 24;
 
 fn main() {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with("--")).unwrap_or_default();
@@ -152,39 +148,18 @@ impl<'a, E: trees::Number> Bench<'a, E> {
         }
         for (threads, line) in lines {
             let mut state = t.init(params).expect("a state");
-            let pairs = if shapes.elements() > 50_000_000 { PAIRS / 4 } else { PAIRS };
-            let (mut ratios, mut times) = (Vec::new(), Vec::new());
-            let (mut rates, mut honest) = (Vec::new(), false);
-            in_pool(threads, || {
-                (rates, honest) = limit.calibrate();
-                for pair in 0..pairs + 2 {
-                    let start = Instant::now();
-                    limit.run();
-                    let moved = start.elapsed().as_secs_f64();
-                    let start = Instant::now();
-                    t.step(params, grads, &mut state).expect("a step");
-                    let stepped = start.elapsed().as_secs_f64();
-                    // The first two touch pages for the first time.
-                    if pair >= 2 {
-                        ratios.push(stepped / moved);
-                        times.push(stepped);
-                    }
-                }
-            });
-            let rates: Vec<_> = rates.iter().map(|rate| format!("{rate:.1}")).collect();
+            let measured =
+                in_pool(threads, || limit.measure(|| _ = t.step(params, grads, &mut state).expect("a step")));
+            let rates: Vec<_> = measured.rates.iter().map(|rate| format!("{rate:.1}")).collect();
+            let ratio = format!("{:.3}", measured.step / measured.limit);
             println!(
                 "roofline {line} ratio={} ns_per_element={:.4} limit_gb_per_s={}",
-                if honest { format!("{:.3}", median(&mut ratios)) } else { "none:the_limit_is_slow".into() },
-                median(&mut times) / n * 1e9,
+                if measured.honest { &ratio } else { "none:the_limit_is_slow" },
+                measured.step / n * 1e9,
                 rates.join(","),
             );
         }
     }
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 #[cfg(feature = "rayon")]
@@ -199,12 +174,12 @@ fn threads() -> Vec<usize> {
 }
 
 #[cfg(feature = "rayon")]
-fn in_pool(threads: usize, work: impl FnOnce() + Send) {
+fn in_pool<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
-    pool.install(work);
+    pool.install(work)
 }
 
 #[cfg(not(feature = "rayon"))]
-fn in_pool(_: usize, work: impl FnOnce()) {
-    work();
+fn in_pool<R>(_: usize, work: impl FnOnce() -> R) -> R {
+    work()
 }
