@@ -12,7 +12,7 @@ use gradchain::{Isa, detected_isa, force_isa};
 
 use crate::limit::Limit;
 use crate::trees::{Flat, Number, Shapes};
-use crate::{PAIRS, in_pool, median};
+use crate::{in_pool, median};
 
 /// Elements of the two leaves. Six arrays of the longer one are 36 KB as `f32`.
 const FEWER: usize = 512;
@@ -27,34 +27,20 @@ pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(
     t: &T,
     (params, grads): (&mut Flat<E>, &Flat<E>),
     limit: &mut Limit,
-    elements: usize,
+    elements: f64,
 ) {
     for (name, isa) in [("avx512", Isa::Avx512), ("avx2", Isa::Avx2), ("baseline", Isa::Baseline)] {
         if isa > detected_isa() {
             continue;
         }
         force_isa(Some(isa));
-        let (mut times, mut moved) = (Vec::new(), Vec::new());
-        let mut cached = [0.0; 2];
-        in_pool(1, || {
-            cached = in_cache::<E, T>(t);
-            limit.calibrate();
+        let ([arithmetic, fixed], measured) = in_pool(1, || {
+            let cached = in_cache::<E, T>(t);
             let mut state = t.init(params).expect("a state");
-            for pair in 0..PAIRS + 2 {
-                let start = Instant::now();
-                limit.run();
-                let bytes = start.elapsed().as_secs_f64();
-                let start = Instant::now();
-                t.step(params, grads, &mut state).expect("a step");
-                if pair >= 2 {
-                    times.push(start.elapsed().as_secs_f64());
-                    moved.push(bytes);
-                }
-            }
+            (cached, limit.measure(|| _ = t.step(params, grads, &mut state).expect("a step")))
         });
         force_isa(None);
-        let [arithmetic, fixed] = cached;
-        let [step, bytes] = [times, moved].map(|mut all| median(&mut all) / elements as f64 * 1e9);
+        let [step, bytes] = [measured.step, measured.limit].map(|time| time / elements * 1e9);
         println!(
             "bound {label} isa={name} step={step:.3} arithmetic={arithmetic:.3} bytes={bytes:.3} \
              of_larger={:.2} of_both={:.2} ns_of_a_leaf={fixed:.0}",

@@ -1,13 +1,14 @@
 //! One step of each core chain against the time of moving the bytes that its plan says it must move.
 //!
-//! `cargo bench --bench roofline --features half [-- FILTER]` prints a line for each chain, element type, tree and
-//! number of threads. The ratio is the median over interleaved pairs, so that a drift of the machine's speed hits both
-//! sides. There is none if a pass of what it is compared with is slower than its bytes would be in one array that is
-//! read and one that is written, in the same run. `limit_gb_per_s` has a number for each pass. `--features half,rayon`
-//! adds runs on all cores, `config` a chain made from a config. `-- cat_` runs the whole catalogue of optimizers
-//! instead, on one leaf; `-- mat_` those that multiply matrices, against these products. `-- bound_`, with the
-//! beginning of a chain's name behind it or none, says of each chain on 1e7 elements what its arithmetic takes in the
-//! cache.
+//! `cargo bench --bench roofline --features half [-- FILTER]` says what the machine is, and prints a line for each
+//! chain, element type, tree and number of threads. The ratio is that of two medians: of the step, and of the fastest
+//! way of moving these bytes. All ways take turns with the step, so that what lies in the caches and a drift of the
+//! machine's speed are the same for both sides. There is no ratio if a pass of what it is compared with is slower than
+//! its bytes would be in one array that is read and one that is written, in the same run. `limit_gb_per_s` has a number
+//! for each pass. `--features half,rayon` adds runs on all cores, `config` a chain made from a config. `-- cat_` runs
+//! the whole catalogue of optimizers instead, on one leaf; `-- mat_` those that multiply matrices, against these
+//! products. `-- bound_`, with the beginning of a chain's name behind it or none, says of each chain on 1e7 elements
+//! what its arithmetic takes in the cache.
 //!
 //! `ISA=avx2` before the command has steps use these instructions where the machine has wider ones, and `ISA=baseline`
 //! those that every machine has; the limit uses what there is.
@@ -16,27 +17,30 @@
 mod bounds;
 mod catalogue;
 mod limit;
+mod machine;
 mod matrices;
 mod trees;
 
-use std::time::Instant;
-
 use gradchain::prelude::*;
+use gradchain::{Isa, Plan};
 
-use limit::Limit;
+use limit::{Limit, median};
 use trees::{Flat, Shapes};
-
-/// Pairs of runs; a quarter as many for trees that take long.
-const PAIRS: usize = 24;
 
 fn main() {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with("--")).unwrap_or_default();
-    match std::env::var("ISA").as_deref() {
-        Ok("baseline") => gradchain::force_isa(Some(gradchain::Isa::Baseline)),
-        Ok("avx2") => gradchain::force_isa(Some(gradchain::Isa::Avx2)),
-        Ok(other) => panic!("ISA is `baseline` or `avx2`, not `{other}`"),
-        Err(_) => {}
-    }
+    let asked = match std::env::var("ISA").as_deref() {
+        Ok("baseline") => Some(Isa::Baseline),
+        Ok("avx2") => Some(Isa::Avx2),
+        Ok(other) => {
+            eprintln!("ISA is `baseline` or `avx2`, not `{other}`");
+            std::process::exit(2);
+        }
+        Err(_) => None,
+    };
+    gradchain::force_isa(asked);
+    let widest = gradchain::detected_isa();
+    println!("{}", machine::describe(asked.map_or(widest, |isa| isa.min(widest)), &threads()));
     if filter.starts_with("mat_") {
         return matrices::run(&filter);
     }
@@ -92,82 +96,70 @@ struct Bench<'a, E> {
     shapes: &'a Shapes,
     dtype: &'a str,
     filter: &'a str,
-    params: Flat<E>,
-    grads: Flat<E>,
+    /// Parameters and gradients, made for the first line that is wanted: they may take longer than what is measured.
+    leaves: Option<(Flat<E>, Flat<E>)>,
 }
 
 impl<'a, E: trees::Number> Bench<'a, E> {
     fn new(shapes: &'a Shapes, dtype: &'a str, filter: &'a str) -> Self {
-        let (params, grads) = (Flat::new(shapes, |_| 0.5), Flat::new(shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5));
-        Bench { shapes, dtype, filter, params, grads }
+        Bench { shapes, dtype, filter, leaves: None }
     }
 
     fn run<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T) {
-        let plan = t.plan(&self.params).expect("a plan");
-        self.measure(name, t, Limit::of(&plan, self.shapes, E::SIZE, false));
+        self.measure(name, t, |plan, shapes| Limit::of(plan, shapes, E::SIZE, false));
     }
 
     /// A chain with an array of state of 16 bits, or two of 8.
     fn run_few_bits<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T) {
-        let plan = t.plan(&self.params).expect("a plan");
-        self.measure(name, t, Limit::of(&plan, self.shapes, E::SIZE, true));
+        self.measure(name, t, |plan, shapes| Limit::of(plan, shapes, E::SIZE, true));
     }
 
     /// A mini-step that only accumulates: gradient read, accumulator read and written.
     fn run_hold<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T) {
-        self.measure(name, t, Limit::of_accumulating(self.shapes, E::SIZE));
+        self.measure(name, t, |_, shapes| Limit::of_accumulating(shapes, E::SIZE));
     }
 
-    fn measure<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, t: T, mut limit: Limit) {
-        if let Some(wanted) = self.filter.strip_prefix("bound_") {
-            let label = format!("chain={name} dtype={}", self.dtype);
-            if self.shapes.name == "1e7" && name.trim_start_matches("cat_").starts_with(wanted) {
-                let leaves = (&mut self.params, &self.grads);
-                bounds::run(&label, &t, leaves, &mut limit, self.shapes.elements());
-            }
+    fn measure<T: GradientTransformation<Needs = Nothing>>(
+        &mut self,
+        name: &str,
+        t: T,
+        limit: impl Fn(&Plan, &Shapes) -> Limit,
+    ) {
+        let (shapes, filter) = (self.shapes, self.filter);
+        let bound = filter.strip_prefix("bound_");
+        let label = format!("chain={name} dtype={}", self.dtype);
+        let mut lines: Vec<_> =
+            threads().into_iter().map(|n| (n, format!("{label} tree={} threads={n}", shapes.name))).collect();
+        match bound {
+            Some(wanted) if name.trim_start_matches("cat_").starts_with(wanted) => {}
+            Some(_) => return,
+            None => lines.retain(|(_, line)| line.contains(filter.strip_prefix("cat_").unwrap_or(filter))),
+        }
+        if lines.is_empty() {
             return;
         }
-        for threads in threads() {
-            let label = format!("chain={name} dtype={} tree={} threads={threads}", self.dtype, self.shapes.name);
-            let wanted = self.filter.strip_prefix("cat_").unwrap_or(self.filter);
-            if !label.contains(wanted) {
-                continue;
-            }
-            let mut state = t.init(&self.params).expect("a state");
-            let pairs = if self.shapes.elements() > 50_000_000 { PAIRS / 4 } else { PAIRS };
-            let (mut ratios, mut times) = (Vec::new(), Vec::new());
-            let (mut rates, mut honest) = (Vec::new(), false);
-            in_pool(threads, || {
-                (rates, honest) = limit.calibrate();
-                for pair in 0..pairs + 2 {
-                    let start = Instant::now();
-                    limit.run();
-                    let moved = start.elapsed().as_secs_f64();
-                    let start = Instant::now();
-                    t.step(&mut self.params, &self.grads, &mut state).expect("a step");
-                    let stepped = start.elapsed().as_secs_f64();
-                    // The first two touch pages for the first time.
-                    if pair >= 2 {
-                        ratios.push(stepped / moved);
-                        times.push(stepped);
-                    }
-                }
-            });
-            let n = self.shapes.elements() as f64;
-            let rates: Vec<_> = rates.iter().map(|rate| format!("{rate:.1}")).collect();
+        let (params, grads) = self
+            .leaves
+            .get_or_insert_with(|| (Flat::new(shapes, |_| 0.5), Flat::new(shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5)));
+        let mut limit = limit(&t.plan(params).expect("a plan"), shapes);
+        let n = shapes.elements() as f64;
+        if bound.is_some() {
+            return bounds::run(&label, &t, (params, grads), &mut limit, n);
+        }
+        for (threads, line) in lines {
+            let mut state = t.init(params).expect("a state");
+            let measured =
+                in_pool(threads, || limit.measure(|| _ = t.step(params, grads, &mut state).expect("a step")));
+            let rates: Vec<_> = measured.rates.iter().map(|rate| format!("{rate:.1}")).collect();
+            let ratio = format!("{:.3}", measured.step / measured.limit);
             println!(
-                "roofline {label} ratio={} ns_per_element={:.4} limit_gb_per_s={}",
-                if honest { format!("{:.3}", median(&mut ratios)) } else { "none:the_limit_is_slow".into() },
-                median(&mut times) / n * 1e9,
+                "roofline {line} ratio={} ns_per_element={:.4} limit_gb_per_s={}",
+                if measured.honest { &ratio } else { "none:the_limit_is_slow" },
+                measured.step / n * 1e9,
                 rates.join(","),
             );
         }
     }
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 #[cfg(feature = "rayon")]
@@ -182,12 +174,12 @@ fn threads() -> Vec<usize> {
 }
 
 #[cfg(feature = "rayon")]
-fn in_pool(threads: usize, work: impl FnOnce() + Send) {
+fn in_pool<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
-    pool.install(work);
+    pool.install(work)
 }
 
 #[cfg(not(feature = "rayon"))]
-fn in_pool(_: usize, work: impl FnOnce()) {
-    work();
+fn in_pool<R>(_: usize, work: impl FnOnce() -> R) -> R {
+    work()
 }
