@@ -10,10 +10,16 @@ use std::sync::LazyLock;
 
 static BUILT: LazyLock<Built> = LazyLock::new(build);
 
+/// Read once, for all tests: it is some ten megabytes of text.
+static FUNCTIONS: LazyLock<Functions<'static>> = LazyLock::new(|| functions(&BUILT.assembly));
+
 struct Built {
     program: PathBuf,
     assembly: String,
 }
+
+/// Symbols, their instructions, and the labels between these.
+type Functions<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
 /// Builds the example with its machine code in text, and that of what is compiled in the library: as a package of its
 /// own, since with an example Cargo builds all that the tests need, optimized.
@@ -65,9 +71,8 @@ fn build() -> Built {
     }
 }
 
-/// Symbols, their instructions, and the labels between these.
-fn functions(assembly: &str) -> BTreeMap<&str, Vec<&str>> {
-    let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+fn functions(assembly: &str) -> Functions<'_> {
+    let mut all = Functions::new();
     let mut current = None;
     for line in assembly.lines() {
         if let Some(name) = line.strip_suffix(':').filter(|l| l.starts_with("_R")) {
@@ -99,13 +104,7 @@ fn longest_loop<'a>(code: &[&'a str]) -> Vec<&'a str> {
 /// The loops of a chain for one instruction set: of a job, which is followed by its type arguments. In a mangled name
 /// each identifier comes with its length before it, then the type arguments: `f` for f32, `d` for f64, `Kb1_` for a job
 /// that drops the updates, `Kj0_` for the pass.
-fn loops<'a>(
-    functions: &'a BTreeMap<&str, Vec<&'a str>>,
-    isa: &str,
-    chain: &str,
-    job: &str,
-    arguments: String,
-) -> Vec<&'a [&'a str]> {
+fn loops<'a>(functions: &'a Functions<'a>, isa: &str, chain: &str, job: &str, arguments: String) -> Vec<&'a [&'a str]> {
     let parts = [format!("3isa{}{isa}", isa.len()), job.into(), chain.into(), arguments];
     // A chain inside `multi_steps` is another one.
     let wrapped = |name: &str| name.contains("10MultiSteps") && !chain.contains("MultiSteps");
@@ -178,10 +177,10 @@ fn all_instruction_sets_of_this_cpu_give_the_same_bits() {
 
 #[test]
 fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
-    let functions = functions(&BUILT.assembly);
+    let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((chain, operations), (real, letter)) in CHAINS.iter().flat_map(|c| [(c, ('f', 's')), (c, ('d', 'd'))]) {
-            let loops = loops(&functions, isa, chain, "5Apply", format!("{real}Kj0_K"));
+            let loops = loops(functions, isa, chain, "5Apply", format!("{real}Kj0_K"));
             assert!(!loops.is_empty(), "no loop of {chain} for {isa} and {real}");
             for code in loops {
                 for operation in *operations {
@@ -207,10 +206,10 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
 
 #[test]
 fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
-    let functions = functions(&BUILT.assembly);
+    let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for (chain, operations) in CHAINS {
-            let loops = loops(&functions, isa, chain, "11ApplyHalves", "Kj0_K".into());
+            let loops = loops(functions, isa, chain, "11ApplyHalves", "Kj0_K".into());
             assert!(!loops.is_empty(), "no loop of {chain} for {isa} on 16 bits");
             for code in loops {
                 let count = |start: &str, also: &str| {
@@ -243,11 +242,11 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
 
 #[test]
 fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
-    let functions = functions(&BUILT.assembly);
+    let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         // The squares of one array, and of two.
         for (chain, real) in ["8ZeroNans", "7Fromage"].iter().flat_map(|chain| [(chain, 'f'), (chain, 'd')]) {
-            let loops = loops(&functions, isa, chain, "3Map", format!("{real}Kb1_Kj0_K"));
+            let loops = loops(functions, isa, chain, "3Map", format!("{real}Kb1_Kj0_K"));
             assert!(!loops.is_empty(), "no pass of {chain} that adds up for {isa} and {real}");
             for code in loops {
                 for operation in ["addpd", "mulpd"] {
@@ -262,13 +261,13 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
 
 #[test]
 fn members_in_boxes_do_so_a_register_at_a_time() {
-    let functions = functions(&BUILT.assembly);
+    let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((part, pass, instructions), (real, letter)) in
             MEMBERS.iter().flat_map(|member| [(member, ('f', "s")), (member, ('d', "d"))])
         {
             // The type of a chain begins with another letter.
-            let loops = loops(&functions, isa, part, "3MapN", format!("{real}{pass}"));
+            let loops = loops(functions, isa, part, "3MapN", format!("{real}{pass}"));
             assert!(!loops.is_empty(), "no loop of {part} for {isa} and {real}");
             for code in loops {
                 for instruction in *instructions {
@@ -285,9 +284,9 @@ fn members_in_boxes_do_so_a_register_at_a_time() {
 
 #[test]
 fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
-    let functions = functions(&BUILT.assembly);
+    let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        let found = loops(&functions, isa, "8ZeroNans", "10DropHalves", "Kj0_K".into());
+        let found = loops(functions, isa, "8ZeroNans", "10DropHalves", "Kj0_K".into());
         assert!(!found.is_empty(), "no pass that adds up leaves of 16 bits for {isa}");
         for code in found {
             for operation in ["addpd", "mulpd", "pslld"] {
@@ -301,8 +300,8 @@ fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
         // Beside conversions of two arrays, or in a loop that ends in the parameters, sums are not made vectors of.
         // These passes go by tiles of `f32`.
         for (chain, job) in [("7Fromage", "10DropHalves"), ("11DadaptAdamw", "11ApplyHalves")] {
-            assert!(!loops(&functions, isa, chain, "", String::new()).is_empty(), "{chain} is not there for {isa}");
-            assert!(loops(&functions, isa, chain, job, String::new()).is_empty(), "{chain} has {job} for {isa}");
+            assert!(!loops(functions, isa, chain, "", String::new()).is_empty(), "{chain} is not there for {isa}");
+            assert!(loops(functions, isa, chain, job, String::new()).is_empty(), "{chain} has {job} for {isa}");
         }
     }
 }
@@ -324,10 +323,10 @@ const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
 
 #[test]
 fn the_loops_have_no_more_instructions_than_they_need() {
-    let functions = functions(&BUILT.assembly);
+    let functions = &*FUNCTIONS;
     for (chain, job, arguments, most) in LENGTHS {
         for (isa, most) in ["avx512", "avx2"].into_iter().zip(most) {
-            let lengths: Vec<_> = loops(&functions, isa, chain, job, (*arguments).into())
+            let lengths: Vec<_> = loops(functions, isa, chain, job, (*arguments).into())
                 .into_iter()
                 .map(|code| longest_loop(code))
                 .inspect(|code| assert!(code.iter().any(|line| line.contains("mm")), "{chain}, {job}: {code:?}"))
@@ -344,7 +343,7 @@ fn the_loops_have_no_more_instructions_than_they_need() {
 /// back: calls for each piece of a leaf took twice as long with the room for tiles on them.
 #[test]
 fn what_is_called_for_each_piece_has_no_pages_on_the_stack() {
-    let functions = functions(&BUILT.assembly);
+    let functions = &*FUNCTIONS;
     let of_pieces = |name: &str| ["4Pass", "8on_piece", "9with_list"].iter().any(|part| name.contains(part));
     let of_pieces: Vec<_> = functions.iter().filter(|(name, _)| name.contains("6engine") && of_pieces(name)).collect();
     assert!(of_pieces.len() > CHAINS.len(), "{} functions", of_pieces.len());
@@ -356,7 +355,7 @@ fn what_is_called_for_each_piece_has_no_pages_on_the_stack() {
 
 #[test]
 fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
-    let functions = functions(&BUILT.assembly);
+    let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for (job, code, instructions) in CODES {
             let parts = [format!("3isa{}{isa}", isa.len()), "5coded".into(), (*job).into(), (*code).into()];
@@ -381,10 +380,10 @@ const DRAWS: &[(&str, &[&str])] =
 
 #[test]
 fn random_numbers_are_drawn_a_register_at_a_time() {
-    let functions = functions(&BUILT.assembly);
+    let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((part, instructions), real) in DRAWS.iter().flat_map(|part| [(part, 'f'), (part, 'd')]) {
-            let found = loops(&functions, isa, part, "5Apart", format!("{real}E"));
+            let found = loops(functions, isa, part, "5Apart", format!("{real}E"));
             assert_eq!(found.len(), 1, "{part} for {isa} and {real}");
             for instruction in *instructions {
                 let packed = format!("{prefix}{instruction}\t");
@@ -401,12 +400,12 @@ fn random_numbers_are_drawn_a_register_at_a_time() {
 
 #[test]
 fn what_goes_by_rows_and_columns_does_so_a_register_at_a_time() {
-    let functions = functions(&BUILT.assembly);
+    let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((file, job, instructions), (real, letter)) in
             AXES.iter().flat_map(|job| [(job, ('f', "s")), (job, ('d', "d"))])
         {
-            let loops = loops(&functions, isa, file, job, format!("{real}E"));
+            let loops = loops(functions, isa, file, job, format!("{real}E"));
             assert_eq!(loops.len(), 1, "{job} of {file} for {isa} and {real}");
             for instruction in *instructions {
                 let packed = format!("{prefix}{}\t", instruction.replace('_', letter));

@@ -71,7 +71,9 @@ fn sm3_ii(gradients: &[Array2<f64>]) -> Vec<Array2<f64>> {
 
 /// The oracle's updates, and the same bits on any number of threads and in both memory orders.
 fn is<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, oracle: fn(&[Array2<f64>]) -> Vec<Array2<f64>>) {
-    for (n, m) in [(300, 700), (700, 300), (3, 100_000), (100_000, 3)] {
+    // Three blocks, which are of 65 536 elements or more: whole rows, of which the last block has another number than
+    // the others, or one row each.
+    for (n, m) in [(201, 700), (463, 300), (3, 66_001), (44_001, 3)] {
         let gradients: Vec<_> =
             (0..STEPS).map(|step| Array2::from_shape_fn((n, m), |(i, j)| gradient(i, j, step))).collect();
         let expected = oracle(&gradients);

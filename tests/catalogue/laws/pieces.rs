@@ -41,7 +41,7 @@ fn law(number: usize, entry: &dyn Subject, problem: &Problem) {
     // In a box too.
     #[cfg(feature = "checkpoint")]
     if goes(2) {
-        let bytes = on(3, || super::resuming::saved(entry, problem, 1));
+        let bytes = on(3, || super::resuming::saved(entry, problem, 1..=1)).remove(0);
         on(2, || super::resuming::resumed(entry, problem, 1, bytes, &one));
     }
 }

@@ -1,4 +1,5 @@
 use std::io::Cursor;
+use std::ops::RangeInclusive;
 
 use gradchain::Migration;
 use gradchain::checkpoint::{Checkpoint, Save};
@@ -10,13 +11,24 @@ use crate::common::subject::AnyState;
 use crate::common::trees::map;
 use crate::common::{After, run, same_values};
 
-/// Runs until the cut, saves.
-pub(super) fn saved(entry: &dyn Subject, Problem { params, grads, .. }: &Problem, cut: usize) -> Vec<u8> {
+/// Saves a run after each of these numbers of steps.
+pub(super) fn saved(
+    entry: &dyn Subject,
+    Problem { params, grads, .. }: &Problem,
+    cuts: RangeInclusive<usize>,
+) -> Vec<Vec<u8>> {
     let transformation = entry.boxed();
-    let before = run(&transformation, params, &grads[..cut]);
-    let mut bytes = Cursor::new(Vec::new());
-    Save::new(&transformation, &before.state).params(&before.params).to_writer(&mut bytes).unwrap();
-    bytes.into_inner()
+    let mut before = run(&transformation, params, &grads[..*cuts.start()]);
+    let mut files = Vec::new();
+    for cut in cuts {
+        if !files.is_empty() {
+            transformation.step_given(&mut before.params, &grads[cut - 1], &mut before.state).unwrap();
+        }
+        let mut bytes = Cursor::new(Vec::new());
+        Save::new(&transformation, &before.state).params(&before.params).to_writer(&mut bytes).unwrap();
+        files.push(bytes.into_inner());
+    }
+    files
 }
 
 /// Goes on, as far as a process can be told from another: everything is made anew, the parameters with other values.
@@ -45,8 +57,8 @@ fn the_resumed_run_is_the_run() {
     holds(
         |entry, problem| {
             let straight = entry.run(&problem.params, &problem.grads);
-            for cut in 0..problem.grads.len() {
-                resumed(entry, problem, cut, saved(entry, problem, cut), &straight);
+            for (cut, bytes) in saved(entry, problem, 0..=problem.grads.len() - 1).into_iter().enumerate() {
+                resumed(entry, problem, cut, bytes, &straight);
             }
         },
         4,

@@ -41,12 +41,16 @@ impl Problem {
         for (i, y) in self.y.iter().enumerate() {
             let x: Vec<_> = self.x.iter().map(|x| x[i]).collect();
             let y = if self.name == "Nelson" { y.ln() } else { *y };
-            let residual = model(&at, &x).re - y;
-            value += residual * residual;
+            let mut residual = f64::NAN;
             for (k, gradient) in gradient.iter_mut().enumerate() {
                 at[k].im = STEP;
-                *gradient += 2.0 * residual * (model(&at, &x).im / STEP);
+                let reached = model(&at, &x);
                 at[k].im = 0.0;
+                if k == 0 {
+                    residual = reached.re - y;
+                    value += residual * residual;
+                }
+                *gradient += 2.0 * residual * (reached.im / STEP);
             }
         }
         (value, gradient)
