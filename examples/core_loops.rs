@@ -2,7 +2,7 @@
 //! this CPU has. The results must be the same to the last bit.
 
 use gradchain::prelude::*;
-use gradchain::{Isa, detected_isa, force_isa};
+use gradchain::{DType, Isa, detected_isa, force_isa};
 use half::{bf16, f16};
 
 /// Numbers of both signs and many sizes.
@@ -59,6 +59,8 @@ fn main() -> gradchain::Result<()> {
     step("scale_by_factored_rms", &scale_by_factored_rms())?;
     step("sgd with momentum", &sgd(0.1).momentum(0.9))?;
     step("adam", &adam(0.1))?;
+    step("adam with a mean of bf16", &adam(0.1).mu_dtype(DType::Bf16))?;
+    step("adam with a mean of f16", &adam(0.1).mu_dtype(DType::F16))?;
     step("adamw", &adamw(0.1).mask(Mask::path("0")))?;
     step("lion", &lion(0.1))?;
     step("adabelief", &adabelief(0.1))?;

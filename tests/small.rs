@@ -179,6 +179,62 @@ fn tiles_of_16_bits_are_added_up() {
     of_type::<half::f16>(50.0);
 }
 
+/// State of 16 bits beside leaves of each type, in one loop that brings a block of each array into registers, and what
+/// is left after the last block: the same bits, in parameters and in state, as by boxes, which go tile by tile.
+#[test]
+fn state_of_16_bits_in_one_loop() {
+    use gradchain::part::{PartState, Steps};
+    use gradchain::{DType, Element};
+    const LEN: usize = if cfg!(miri) { 64 + 5 } else { 2 * 1024 + 37 };
+    const NOT_A_NUMBER: usize = 7;
+    fn bits<E: Element>(numbers: &[E]) -> Vec<u64> {
+        numbers.iter().map(|x| x.as_f64().to_bits()).collect()
+    }
+    fn holds<E: Element, M: Element>()
+    where
+        Vec<E>: TreeMut,
+    {
+        // Of both signs, and as far apart as each type can have.
+        let largest: f64 = if E::DTYPE == DType::F16 || M::DTYPE == DType::F16 { 50.0 } else { 1e6 };
+        let number = |i: usize| (((i * 7919) % 101) as f64 / 50.0 - 1.0) * largest.powi(i as i32 % 5 - 2);
+        let leaf = |from: usize| (0..LEN).map(|i| E::from_f64(number(i + from))).collect::<Vec<E>>();
+        let adam = || scale_by_adam().mu_dtype(M::DTYPE);
+        let trace = || trace(0.9).accumulator_dtype(M::DTYPE);
+        let one_loop = chain((adam(), trace(), scale(-0.1)));
+        let boxes: Vec<Boxed> = vec![boxed(adam()), boxed(trace()), boxed(scale(-0.1))];
+        let boxes = chain(boxes);
+        let [mut params, mut other] = [leaf(0), leaf(0)];
+        let (mut state, mut state_of_other) = (one_loop.init(&params).unwrap(), boxes.init(&other).unwrap());
+        for step in 1..=3 {
+            let mut gradient = leaf(100 * step);
+            gradient[NOT_A_NUMBER] = E::from_f64(f64::NAN);
+            gradient[LEN - step] = E::from_f64(f64::INFINITY);
+            one_loop.step(&mut params, &gradient, &mut state).unwrap();
+            boxes.step(&mut other, &gradient, &mut state_of_other).unwrap();
+            assert_eq!(bits(&params), bits(&other), "{:?} with {:?}, step {step}", E::DTYPE, M::DTYPE);
+        }
+        let boxed = |member: usize| state_of_other[member].downcast_ref::<PartState<Steps>>().unwrap();
+        let array = |state: &PartState<Steps>, name: &str| state.moment(name).unwrap().to_array(0).unwrap();
+        let of_loop = [array(&state.0, "mu"), array(&state.0, "nu"), array(&state.1, "trace")];
+        let of_boxes = [array(boxed(0), "mu"), array(boxed(0), "nu"), array(boxed(1), "trace")];
+        for (here, there) in of_loop.iter().zip(&of_boxes) {
+            assert_eq!(bits(here.as_slice().unwrap()), bits(there.as_slice().unwrap()));
+        }
+        let not_numbers = params.iter().filter(|p| p.as_f64().is_nan()).count();
+        assert!((1..10).contains(&not_numbers), "{not_numbers} of {LEN}");
+        let schema = state.schema();
+        assert_eq!(schema.entries.iter().filter(|entry| entry.dtype == Some(M::DTYPE)).count(), 2, "{schema}");
+    }
+    holds::<f32, half::bf16>();
+    holds::<half::bf16, half::bf16>();
+    holds::<half::f16, half::bf16>();
+    holds::<half::f16, half::f16>();
+    if !cfg!(miri) {
+        holds::<f32, half::f16>();
+        holds::<half::bf16, half::f16>();
+    }
+}
+
 /// Some rows of leaves of every layout that has them, twice among them: the same bits in place and by updates.
 #[test]
 fn rows() {

@@ -240,6 +240,30 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
     }
 }
 
+/// Of state of 16 bits it is known when the loop runs which type it has. So blocks of it go through the stack, but whole
+/// registers of them, and nothing element by element.
+#[test]
+fn state_of_16_bits_is_converted_a_register_at_a_time() {
+    let functions = functions(&BUILT.assembly);
+    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+        for (chain, operations) in CHAINS {
+            let loops = loops(&functions, isa, chain, "10ApplyMixed", String::new());
+            assert!(!loops.is_empty(), "no loop of {chain} for {isa} with state of 16 bits");
+            for code in loops {
+                for operation in *operations {
+                    let (whole, single) = (format!("{prefix}{operation}ps\t"), format!("{prefix}{operation}ss\t"));
+                    let found = code.iter().any(|line| line.starts_with(&whole) && line.contains(registers));
+                    assert!(found, "{chain}, {isa}: no {whole}in {registers}");
+                    let count = code.iter().filter(|line| line.starts_with(&single)).count();
+                    assert_eq!(count, 0, "{chain}, {isa}: {single}");
+                }
+                let apart = code.iter().any(|line| line.contains("gather") || line.contains("scatter"));
+                assert!(!apart, "{chain}, {isa}: vectorised across blocks, with gathers");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
     let functions = &*FUNCTIONS;

@@ -4,6 +4,8 @@
 use core::ops::Range;
 
 use super::ahead::Ahead;
+#[cfg(feature = "half")]
+use super::blocks::{SlotBlocks, WriteBlocks};
 use super::convert::{load, load_asking, store, store_asking};
 use super::in_piece::{InPiece, one_loop};
 use super::isa::{Isa, Job, dispatch_chain};
@@ -72,6 +74,21 @@ impl SlotList {
     /// Whether each array is there.
     fn is_whole(&self) -> bool {
         self.slots[..self.len].iter().all(Option::is_some)
+    }
+
+    /// The arrays of whole blocks of a leaf, if none has another type than `f32` and those of 16 bits.
+    ///
+    /// # Safety
+    ///
+    /// As [`slices`](SlotList::slices).
+    #[cfg(feature = "half")]
+    pub(super) unsafe fn blocks<'a>(&self, stretch: Range<usize>) -> Option<SlotBlocks<'a>> {
+        let mut blocks = SlotBlocks::default();
+        for (blocks, slot) in blocks.iter_mut().zip(&self.slots[..self.len]) {
+            // SAFETY: by the caller's promise; different slots are different allocations.
+            *blocks = unsafe { WriteBlocks::of_mut((*slot)?, stretch.clone()) }?;
+        }
+        Some(blocks)
     }
 
     fn is_coded(&self) -> bool {
@@ -236,7 +253,8 @@ pub(crate) fn with_list<C: Real>(
 
 /// Does a pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the state
 /// arrays: all of it where these have the compute type, else half a tile, whose state is brought into `room` and back;
-/// a tile where something is added up, which is added up by tile. `beside` is what else the loop reads, and where in it
+/// a tile where something is added up, which is added up by tile. Where state has another type, `by_blocks` does as much
+/// as it can of the stretch from its beginning, and says how much. `beside` is what else the loop reads, and where in it
 /// the stretch begins.
 ///
 /// Returns whether it could.
@@ -250,7 +268,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     leaf: usize,
     (start, len, beside): (usize, usize, [(RawSlice, usize); 2]),
     (isa, room, sums): (Isa, &mut Room<C>, &mut [f64]),
-    pass: usize,
+    (pass, by_blocks): (usize, &mut dyn FnMut(&SlotList, S::Kernel<C>) -> usize),
     mut run_loop: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>, &mut Ahead) -> Added,
 ) -> bool {
     // Filled where it is, since it is four lines of the cache to copy.
@@ -269,7 +287,8 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
         false => SHORT,
     };
     let (ahead, asks) = (&mut Ahead::new(), list.is_coded());
-    for done in (0..len).step_by(step) {
+    let by_blocks = if native { 0 } else { by_blocks(&list, kernel) };
+    for done in (by_blocks..len).step_by(step) {
         let range = done..len.min(done + step);
         let (start, n, follows) = (start + done, range.len(), asks && len - done >= 2 * step);
         if native {

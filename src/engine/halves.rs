@@ -151,6 +151,14 @@ pub(crate) trait InBlocks: SixteenBits {
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     unsafe fn widen_block<S: Set>(bits: &[u16; BLOCK]) -> [f32; BLOCK];
 
+    /// The nearest numbers of this type, as bits.
+    ///
+    /// # Safety
+    ///
+    /// As [`widen_block`](InBlocks::widen_block).
+    #[allow(unsafe_code, reason = "the processor's own conversions")]
+    unsafe fn narrow_block<S: Set>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]);
+
     /// Adds updates to parameters, rounded as `written::add_rounded` does.
     ///
     /// # Safety
@@ -172,6 +180,12 @@ impl InBlocks for bf16 {
 
     #[inline(always)]
     #[allow(unsafe_code, reason = "integers, on any CPU")]
+    unsafe fn narrow_block<S: Set>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]) {
+        (0..BLOCK).for_each(|i| bits[i] = bf16::narrow(block[i]).to_bits());
+    }
+
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "integers, on any CPU")]
     unsafe fn add_block<S: Set>(here: &[f32; BLOCK], u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
         (0..BLOCK).for_each(|i| p[i] = bf16::of_sum(add_update(here[i], bf16::rounded(u[i]))).to_bits());
     }
@@ -185,6 +199,13 @@ impl InBlocks for f16 {
         // SAFETY: by the caller's promise.
         unsafe { half_floats::widen::<S>(bits, &mut wide) };
         wide
+    }
+
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "the processor's own conversions")]
+    unsafe fn narrow_block<S: Set>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]) {
+        // SAFETY: by the caller's promise.
+        unsafe { half_floats::narrow::<S>(block, bits) };
     }
 
     #[inline(always)]

@@ -7,10 +7,14 @@ use core::ops::Range;
 use super::Stage;
 use super::ahead::Ahead;
 #[cfg(feature = "half")]
+use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
+#[cfg(feature = "half")]
 use super::halves::{Format, Source, with_format};
 use super::isa::Job;
 #[cfg(feature = "half")]
 use super::isa::{Baseline, Set};
+#[cfg(feature = "half")]
+use super::kernel;
 use super::kernel::{Loops, Slots};
 use super::sums::{Added, AddsUp, Lanes, adding_up};
 use crate::element::Real;
@@ -49,6 +53,28 @@ pub(crate) struct DropHalves<'a, S: Stage, const FROM: usize, const TO: usize> {
     pub(crate) g: &'a [u16],
     pub(crate) p: &'a [u16],
     pub(crate) slots: Slots<'a, f32>,
+}
+
+/// As `Apply`, where arrays have 16 bits or 32.
+#[cfg(feature = "half")]
+pub(crate) struct ApplyMixed<'a, S: Stage, const FROM: usize, const TO: usize> {
+    pub(crate) kernel: S::Kernel<f32>,
+    pub(crate) g: ReadBlocks<'a>,
+    pub(crate) p: WriteBlocks<'a>,
+    pub(crate) slots: SlotBlocks<'a>,
+}
+
+#[cfg(feature = "half")]
+impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyMixed<'_, S, FROM, TO> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        self.run_on::<Baseline>();
+    }
+    #[inline(always)]
+    fn run_on<I: Set>(self) {
+        Loops::<S, kernel::On<I>, FROM, TO, 0>::MIXED(self.kernel, self.g, self.p, self.slots);
+    }
 }
 
 pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usize> {

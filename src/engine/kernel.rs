@@ -18,6 +18,8 @@ use core::marker::PhantomData;
 
 use super::ahead::{Ahead, Reach};
 #[cfg(feature = "half")]
+use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
+#[cfg(feature = "half")]
 use super::halves::{InBlocks, Source};
 #[cfg(feature = "half")]
 use super::isa::Set;
@@ -59,7 +61,13 @@ type ApplyFn<S, C, const N: usize> = fn(<S as Stage>::Kernel<C>, &[C], &mut [C],
 #[cfg(feature = "half")]
 type HalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, Source<'_>, &mut [u16], Slots<'_, f32>, &mut Lanes<N>);
 #[cfg(feature = "half")]
+type MixedFn<S> = fn(<S as Stage>::Kernel<f32>, ReadBlocks<'_>, WriteBlocks<'_>, SlotBlocks<'_>);
+#[cfg(feature = "half")]
 type DropHalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, &[u16], &[u16], Slots<'_, f32>, &mut Lanes<N>);
+
+/// In [`Loops`]: those that are written for an instruction set.
+#[cfg(feature = "half")]
+pub(super) struct On<I>(PhantomData<I>);
 
 /// How many arrays a loop has; of what does not fuse there are none to run.
 const fn arrays<S: Stage>() -> usize {
@@ -97,6 +105,37 @@ macro_rules! loops {
                 Self::map::<S, f32, false, FROM, TO, N>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
                 // SAFETY: as above.
                 unsafe { H::add_block::<I>(&here, u, &mut p[b]) };
+            }
+        }
+
+        /// As `apply`, where arrays have 16 bits or 32: a block of each is brought into registers, and back. It adds
+        /// nothing up.
+        #[cfg(feature = "half")]
+        #[inline(always)]
+        fn mixed<S: Stage, I: Set, const FROM: usize, const TO: usize>(
+            kernel: S::Kernel<f32>, g: ReadBlocks<'_>, mut p: WriteBlocks<'_>, mut slots: SlotBlocks<'_>,
+        ) {
+            let reach = Reach::here();
+            for b in 0..p.len() {
+                g.ask_after(b, reach);
+                p.to_read().ask_after(b, reach);
+                // SAFETY: `dispatch` has chosen the instruction set, here and below.
+                let (from, here) = unsafe { (g.bring::<I>(b), p.to_read().bring::<I>(b)) };
+                let mut rows = [[0.0; BLOCK]; $n];
+                let many = rows.len();
+                for i in 0..many {
+                    let slot = slots[i].to_read();
+                    slot.ask_after(b, reach);
+                    // SAFETY: as above.
+                    rows[i] = unsafe { slot.bring::<I>(b) };
+                }
+                let (mut u, [$($s),*]) = ([0.0; BLOCK], &mut rows);
+                Self::map::<S, f32, false, FROM, TO, 0>(kernel, &from, &mut u, &here, $($s,)* &mut Lanes::new());
+                // SAFETY: as above.
+                unsafe {
+                    (0..many).for_each(|i| slots[i].put::<I>(b, &rows[i]));
+                    p.add::<I>(b, &here, u);
+                }
             }
         }
 
@@ -369,6 +408,14 @@ macro_rules! loops {
 
         pub(super) const DROP_HALVES: DropHalvesFn<S, N> = match arrays::<S>() {
             $($n => Arrays::<$n>::drop_halves_of::<S, I, H, FROM, TO, N>,)*
+            _ => unreachable!(),
+        };
+    }
+
+    #[cfg(feature = "half")]
+    impl<S: Stage, I: Set, const FROM: usize, const TO: usize> Loops<S, On<I>, FROM, TO, 0> {
+        pub(super) const MIXED: MixedFn<S> = match arrays::<S>() {
+            $($n => Arrays::<$n>::mixed::<S, I, FROM, TO>,)*
             _ => unreachable!(),
         };
     }

@@ -8,6 +8,8 @@
     reason = "the engine's protocol is part of signatures of what is public, and cannot be named outside"
 )]
 
+#[cfg(feature = "half")]
+mod blocks;
 mod context;
 mod drive;
 mod examples;

@@ -4,6 +4,8 @@
 use core::ops::Range;
 
 #[cfg(feature = "half")]
+use super::blocks::{ReadBlocks, WriteBlocks};
+#[cfg(feature = "half")]
 use super::halves::{Format, Source, in_blocks};
 use super::in_piece::by_tile;
 #[cfg(feature = "half")]
@@ -14,7 +16,7 @@ use super::sums::Added;
 use super::table::TableLeaf;
 use super::tile::{Room, Spare, TILE};
 use super::walk::Walk;
-use super::{InPiece, PieceAt, Place, Stage, Then, Tile, fused};
+use super::{InPiece, PieceAt, Place, SlotList, Stage, Then, Tile, fused};
 use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::tree::Structure;
@@ -50,6 +52,9 @@ impl<T: Stage, C: Real> InPiece<C> for Chain<'_, T> {
         fused::chain_tile(self.transformation, (self.state, self.run), self.pass, tile);
     }
 }
+
+/// How a piece is done whose state has another type than its elements; see [`fused::on_piece`].
+type ByBlocks<P, T, C> = dyn Fn(&P, &Piece, RawSlice, &SlotList, <T as Stage>::Kernel<C>) -> usize;
 
 /// For who does it elsewhere.
 impl<T: Stage> Pass<'_, T> {
@@ -93,16 +98,40 @@ impl<T: Stage> Pass<'_, T> {
         // SAFETY: each piece has its own sums, and each is run once in a pass.
         let sums = unsafe { self.walk.sums.slice_mut(number * self.walk.shape.sums, self.walk.shape.sums) };
         match self.walk.structure.leaves()[piece.leaf].dtype().compute() {
-            DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double),
+            DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double, &|_, _, _, _, _| 0),
             _ => {
                 let done = self.halves(piece, sums, &mut spare.single);
                 if done == piece.len {
                     return;
                 }
                 let (start, from) = (piece.start + done, piece.from + done);
-                self.piece_in::<f32>(&Piece { start, from, len: piece.len - done, ..*piece }, sums, &mut spare.single);
+                let left = Piece { start, from, len: piece.len - done, ..*piece };
+                self.piece_in::<f32>(&left, sums, &mut spare.single, &Self::by_blocks);
             }
         }
+    }
+
+    /// Does as much as it can of the last pass over a piece whose state has 16 bits, a block of each array in registers:
+    /// how many elements these are.
+    #[cfg(feature = "half")]
+    fn by_blocks(&self, piece: &Piece, g: RawSlice, list: &SlotList, kernel: T::Kernel<f32>) -> usize {
+        let last = if const { T::FUSES } && self.walk.writes_params() { Passes::<T, Format>::LAST_MIXED } else { None };
+        let Some(last) = last else { return 0 };
+        let (len, p) = (piece.len / BLOCK * BLOCK, self.walk.params[piece.leaf].data);
+        let [of_leaf, of_source] = [piece.start, piece.from].map(|start| start..start + len);
+        // SAFETY: as in `piece_in`.
+        unsafe {
+            let g = ReadBlocks::of(g, of_source);
+            let p = WriteBlocks::of_mut(p, of_leaf.clone());
+            let (Some(g), Some(p), Some(slots)) = (g, p, list.blocks(of_leaf)) else { return 0 };
+            last(self.walk.isa, kernel, g, p, slots);
+        }
+        len
+    }
+
+    #[cfg(not(feature = "half"))]
+    fn by_blocks(&self, _: &Piece, _: RawSlice, _: &SlotList, _: T::Kernel<f32>) -> usize {
+        0
     }
 
     /// Does a piece of 16 bits in registers, as far as it can: how many elements these are.
@@ -125,6 +154,7 @@ impl<T: Stage> Pass<'_, T> {
         let fits = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == dtype;
         let source = self.walk.source(leaf);
         let Some(g) = source.as_deref().filter(|g| fits(g)) else { return 0 };
+        let g_data = g.data;
         if p.strides.is_some() || !t.fuses_now(self.state, self.run, leaf) {
             return 0;
         }
@@ -143,7 +173,11 @@ impl<T: Stage> Pass<'_, T> {
             };
             let isa = self.walk.isa;
             let (held, place, room) = ((self.state, self.run), (piece.start, len, beside), (isa, spare, sums));
-            fused::on_piece::<T, f32>(t, held, leaf, place, room, pass, |kernel, part, slots, _| {
+            let by_blocks = &mut |list: &SlotList, kernel| match drop {
+                None => self.by_blocks(&Piece { len, ..*piece }, g_data, list, kernel),
+                Some(_) => 0,
+            };
+            fused::on_piece::<T, f32>(t, held, leaf, place, room, pass, by_blocks, |kernel, part, slots, _| {
                 let (start, len, g) = (piece.start + part.start, part.len(), g.part(part));
                 if let Some(drop) = drop {
                     return drop(isa, kernel, format, g.both().0, format.bits(p.data, start, len), slots);
@@ -162,7 +196,13 @@ impl<T: Stage> Pass<'_, T> {
         0
     }
 
-    fn piece_in<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
+    fn piece_in<C: Real>(
+        &self,
+        piece: &Piece,
+        sums: &mut [f64],
+        spare: &mut Room<C>,
+        by_blocks: &ByBlocks<Self, T, C>,
+    ) {
         let (t, leaf) = (self.transformation, piece.leaf);
         let p = &self.walk.params[leaf];
         let direct = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == C::DTYPE;
@@ -181,17 +221,27 @@ impl<T: Stage> Pass<'_, T> {
             // pass; gradients, parameters and stored updates are different memory.
             let done = unsafe {
                 let g = source.slice(piece.from, piece.len);
-                fused::on_piece::<T, C>(t, held, leaf, place, room, pass, |kernel, part, mut slots, ahead| {
-                    let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
-                    if adds {
-                        return Passes::<T, C>::LAST(isa, kernel, g, p.data.slice_mut(start, len), slots);
-                    }
-                    if const { T::FUSES_ALWAYS } {
-                        let p = p.data.slice(start, len);
-                        return passes::pass::<T, C>((isa, pass), &kernel, (g, &mut [], p), &mut slots, ahead);
-                    }
-                    Added::default()
-                })
+                let by_blocks = &mut |list: &SlotList, kernel| by_blocks(self, piece, source, list, kernel);
+                fused::on_piece::<T, C>(
+                    t,
+                    held,
+                    leaf,
+                    place,
+                    room,
+                    pass,
+                    by_blocks,
+                    |kernel, part, mut slots, ahead| {
+                        let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
+                        if adds {
+                            return Passes::<T, C>::LAST(isa, kernel, g, p.data.slice_mut(start, len), slots);
+                        }
+                        if const { T::FUSES_ALWAYS } {
+                            let p = p.data.slice(start, len);
+                            return passes::pass::<T, C>((isa, pass), &kernel, (g, &mut [], p), &mut slots, ahead);
+                        }
+                        Added::default()
+                    },
+                )
             };
             if done {
                 return;

@@ -5,11 +5,13 @@ use core::marker::PhantomData;
 
 use super::ahead::Ahead;
 #[cfg(feature = "half")]
+use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
+#[cfg(feature = "half")]
 use super::halves::{Format, Source};
 use super::isa::{Isa, dispatch_chain};
 use super::jobs::{Apply, Map};
 #[cfg(feature = "half")]
-use super::jobs::{ApplyHalves, DropHalves};
+use super::jobs::{ApplyHalves, ApplyMixed, DropHalves};
 use super::kernel::{MOST_BARRIERS, Slots};
 use super::sums::{Added, Lanes};
 use super::{Span, Stage};
@@ -76,6 +78,12 @@ macro_rules! passes {
             /// it adds up: side by side with the conversions, sums do not stay in whole registers.
             pub(super) const LAST_HALVES: Option<LastOfHalvesFn<S>> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
                 $(($from, $to) if !S::SHAPE.adds_in($to) => Some(apply_halves_in::<S, $from, $to>),)*
+                _ => None,
+            };
+
+            /// The last one, where state has 16 bits: on whole blocks. There is none where it adds up, as above.
+            pub(super) const LAST_MIXED: Option<MixedFn<S>> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
+                $(($from, $to) if !S::SHAPE.adds_in($to) && S::SLOTS > 0 => Some(apply_mixed_in::<S, $from, $to>),)*
                 _ => None,
             };
 
@@ -161,4 +169,18 @@ fn drop_halves_in<S: Stage, const FROM: usize, const TO: usize>(
     slots: Slots<'_, f32>,
 ) -> Added {
     dispatch_chain(isa, DropHalves::<S, FROM, TO> { kernel, format, g, p, slots })
+}
+
+#[cfg(feature = "half")]
+pub(super) type MixedFn<S> = fn(Isa, <S as Stage>::Kernel<f32>, ReadBlocks<'_>, WriteBlocks<'_>, SlotBlocks<'_>);
+
+#[cfg(feature = "half")]
+fn apply_mixed_in<S: Stage, const FROM: usize, const TO: usize>(
+    isa: Isa,
+    kernel: S::Kernel<f32>,
+    g: ReadBlocks<'_>,
+    p: WriteBlocks<'_>,
+    slots: SlotBlocks<'_>,
+) {
+    dispatch_chain(isa, ApplyMixed::<S, FROM, TO> { kernel, g, p, slots });
 }

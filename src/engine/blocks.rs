@@ -1,0 +1,162 @@
+//! Arrays of which it is known when a loop runs whether they have 16 bits or 32: a block of each is brought into
+//! registers as `f32`, and back.
+
+use core::ops::Range;
+
+use half::{bf16, f16};
+
+use super::ahead::Reach;
+use super::halves::{Format, InBlocks};
+use super::isa::Set;
+use super::kernel::{BLOCK, MOST_SLOTS};
+use crate::element::DType;
+use crate::memory::RawSlice;
+use crate::tree::add_update;
+
+/// Whole blocks of an array, of one of three types: `S` are those of `f32`, `H` those of 16 bits.
+pub(crate) enum Blocks<S, H> {
+    Single(S),
+    Bf16(H),
+    F16(H),
+}
+
+/// Blocks to read.
+pub(crate) type ReadBlocks<'a> = Blocks<&'a [[f32; BLOCK]], &'a [[u16; BLOCK]]>;
+/// Blocks to read and write.
+pub(crate) type WriteBlocks<'a> = Blocks<&'a mut [[f32; BLOCK]], &'a mut [[u16; BLOCK]]>;
+/// The state arrays of one piece; those past the chain's own are empty.
+pub(crate) type SlotBlocks<'a> = [WriteBlocks<'a>; MOST_SLOTS];
+
+impl Default for WriteBlocks<'_> {
+    fn default() -> Self {
+        Blocks::Single(&mut [])
+    }
+}
+
+impl ReadBlocks<'_> {
+    /// The whole blocks of a stretch, if it has one of the three types.
+    ///
+    /// # Safety
+    ///
+    /// As for [`RawSlice::slice`].
+    #[allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
+    pub(super) unsafe fn of(raw: RawSlice, Range { start, end }: Range<usize>) -> Option<Self> {
+        let len = end - start;
+        // SAFETY: by the caller's promise.
+        Some(unsafe {
+            match (raw.dtype(), Format::of(raw.dtype())) {
+                (DType::F32, _) => Blocks::Single(raw.slice(start, len).as_chunks().0),
+                (_, Some(format @ Format::Bf16)) => Blocks::Bf16(format.bits(raw, start, len).as_chunks().0),
+                (_, Some(format @ Format::F16)) => Blocks::F16(format.bits(raw, start, len).as_chunks().0),
+                _ => return None,
+            }
+        })
+    }
+
+    /// A block as `f32`.
+    ///
+    /// # Safety
+    ///
+    /// The CPU has the instruction set.
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "the processor's own conversions")]
+    pub(super) unsafe fn bring<I: Set>(&self, b: usize) -> [f32; BLOCK] {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self {
+                Blocks::Single(all) => all[b],
+                Blocks::Bf16(all) => bf16::widen_block::<I>(&all[b]),
+                Blocks::F16(all) => f16::widen_block::<I>(&all[b]),
+            }
+        }
+    }
+
+    /// Asks for the memory of a later block.
+    #[inline(always)]
+    pub(super) fn ask_after(&self, b: usize, reach: Reach) {
+        match self {
+            Blocks::Single(all) => reach.ask_after(&all[b]),
+            Blocks::Bf16(all) | Blocks::F16(all) => reach.ask_after(&all[b]),
+        }
+    }
+}
+
+impl<'a> WriteBlocks<'a> {
+    /// As [`ReadBlocks::of`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`RawSlice::slice_mut`].
+    #[allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
+    pub(super) unsafe fn of_mut(raw: RawSlice, Range { start, end }: Range<usize>) -> Option<Self> {
+        let len = end - start;
+        // SAFETY: by the caller's promise.
+        Some(unsafe {
+            match (raw.dtype(), Format::of(raw.dtype())) {
+                (DType::F32, _) => Blocks::Single(raw.slice_mut(start, len).as_chunks_mut().0),
+                (_, Some(format @ Format::Bf16)) => Blocks::Bf16(format.bits_mut(raw, start, len).as_chunks_mut().0),
+                (_, Some(format @ Format::F16)) => Blocks::F16(format.bits_mut(raw, start, len).as_chunks_mut().0),
+                _ => return None,
+            }
+        })
+    }
+
+    /// The same blocks, to read.
+    #[inline(always)]
+    pub(super) fn to_read(&self) -> ReadBlocks<'_> {
+        match self {
+            Blocks::Single(all) => Blocks::Single(all),
+            Blocks::Bf16(all) => Blocks::Bf16(all),
+            Blocks::F16(all) => Blocks::F16(all),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Blocks::Single(all) => all.len(),
+            Blocks::Bf16(all) | Blocks::F16(all) => all.len(),
+        }
+    }
+
+    /// Puts a block back, rounded to what there is.
+    ///
+    /// # Safety
+    ///
+    /// As [`bring`](ReadBlocks::bring).
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "the processor's own conversions")]
+    pub(super) unsafe fn put<I: Set>(&mut self, b: usize, block: &[f32; BLOCK]) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self {
+                Blocks::Single(all) => all[b] = *block,
+                Blocks::Bf16(all) => bf16::narrow_block::<I>(block, &mut all[b]),
+                Blocks::F16(all) => f16::narrow_block::<I>(block, &mut all[b]),
+            }
+        }
+    }
+
+    /// Adds updates to a block of parameters, which is `here`.
+    ///
+    /// # Safety
+    ///
+    /// As [`bring`](ReadBlocks::bring).
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "the processor's own conversions")]
+    pub(super) unsafe fn add<I: Set>(&mut self, b: usize, here: &[f32; BLOCK], u: [f32; BLOCK]) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self {
+                Blocks::Single(all) => {
+                    // By way of a block of its own, since it is not known that the array is not `here`.
+                    let mut sums = [0.0; BLOCK];
+                    (0..BLOCK).for_each(|i| sums[i] = add_update(here[i], u[i]));
+                    all[b] = sums;
+                }
+                Blocks::Bf16(all) => bf16::add_block::<I>(here, u, &mut all[b]),
+                Blocks::F16(all) => f16::add_block::<I>(here, u, &mut all[b]),
+            }
+        }
+    }
+}
