@@ -22,6 +22,9 @@ pub(crate) use sixteen_bits::SixteenBits;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
+// A whole word, so that whatever holds one is copied by words: a byte with nothing beside it is copied by two moves
+// that overlap, and who reads what was just written so waits for it.
+#[repr(usize)]
 pub enum DType {
     /// IEEE half precision: 5 bits of exponent, 10 of fraction.
     F16,

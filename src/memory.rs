@@ -58,14 +58,18 @@ unsafe impl Send for RawSlice {}
 unsafe impl Sync for RawSlice {}
 
 impl RawSlice {
+    /// No elements.
+    // Aligned for every type.
+    pub(crate) const NOWHERE: RawSlice =
+        RawSlice { ptr: NonNull::<f64>::dangling().cast(), len: 0, dtype: DType::F64, first: 0 };
+
     pub(crate) fn new<T: Element>(ptr: NonNull<T>, len: usize) -> RawSlice {
         RawSlice { ptr: ptr.cast(), len, dtype: T::DTYPE, first: 0 }
     }
 
     /// Where a value's elements would be if there were any; for leaves that are absent.
     pub(crate) fn empty(dtype: DType) -> RawSlice {
-        // Aligned for every type.
-        RawSlice { dtype, ..RawSlice::new(NonNull::<f64>::dangling(), 0) }
+        RawSlice { dtype, ..RawSlice::NOWHERE }
     }
 
     /// So many elements of a type of 8 bits, unless these are not their bytes.
@@ -89,15 +93,16 @@ impl RawSlice {
     fn at(&self, start: usize, len: usize) -> usize {
         let at = start.wrapping_sub(self.first);
         if start < self.first || at > self.len || len > self.len - at {
-            self.lacks(start, len);
+            Self::lacks([start, len], [self.len, self.first]);
         }
         at
     }
 
+    /// Given numbers: what is given away by reference has to lie in memory, and is copied there for each call of `at`.
     #[cold]
     #[track_caller]
-    fn lacks(&self, start: usize, len: usize) -> ! {
-        panic!("{start} + {len} of {} from {} on", self.len, self.first)
+    fn lacks([start, len]: [usize; 2], [of, first]: [usize; 2]) -> ! {
+        panic!("{start} + {len} of {of} from {first} on")
     }
 
     /// Where in memory a stretch begins, and how long it is, in bytes. Of coded elements it is one of whole blocks, but
@@ -412,8 +417,15 @@ impl RawStrided {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALIGN, Buffer, InPage, LARGE, PAGE};
+    use super::{ALIGN, Buffer, InPage, LARGE, PAGE, RawSlice};
     use crate::element::DType;
+
+    /// It is copied for each leaf in each step. A gap is copied by moves that overlap, and who reads it next waits.
+    #[test]
+    fn a_slice_is_whole_words_without_gaps() {
+        assert_eq!(size_of::<RawSlice>(), 3 * size_of::<usize>() + size_of::<DType>());
+        assert_eq!((size_of::<DType>(), size_of::<Option<RawSlice>>()), (size_of::<usize>(), size_of::<RawSlice>()));
+    }
 
     #[test]
     fn large_arrays_begin_where_they_are_told_to() {

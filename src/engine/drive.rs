@@ -12,7 +12,7 @@ use super::remote::RemoteTree;
 use super::rows::Rows;
 use super::table::Table;
 use super::tile::Spare;
-use super::walk::Walk;
+use super::walk::{Start, Walk};
 use super::written::Sink;
 use super::{Ask, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
 use crate::error::Error;
@@ -152,6 +152,7 @@ impl Work {
                 stored: &self.stored,
                 sums: RawSlice::new(NonNull::from(self.sums.as_mut_slice()).cast::<f64>(), self.sums.len()),
                 span: shape.span(number),
+                start: Start::of(shape, shape.span(number)),
                 backwards: number % 2 == 1,
                 shape,
                 ends: chain.ends_at().is_some_and(|end| number >= end),
@@ -231,7 +232,7 @@ impl<T: Stage> AnyChain for Running<'_, '_, T> {
         let idle = walk.is_idle();
         let (transformation, state, run) = (self.transformation, &*self.state, self.run.as_ref()?);
         match &mut self.elsewhere {
-            Some(elsewhere) => return elsewhere.pass(&Pass { transformation, state, run, walk: &walk }),
+            Some(elsewhere) => return elsewhere.pass(&Pass::of(transformation, (state, run), &walk)),
             None if idle => {}
             None => transformation.pass(state, run, &walk, spare),
         }

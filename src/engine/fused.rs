@@ -44,7 +44,8 @@ impl SlotList {
     #[inline]
     pub(super) fn fill<S: Stage>(&mut self, stage: &S, state: &S::State, leaf: usize) {
         stage.slots(state, leaf, self);
-        debug_assert_eq!(self.len, S::SLOTS, "{stage:?} lists as many arrays as it has slots");
+        // It is a constant from here on.
+        assert_eq!(self.len, S::SLOTS, "a stage lists as many arrays as it has slots");
     }
 
     /// Adds a leaf's array. Whoever adds it owns it together with the state that a step holds exclusively, and adds it
@@ -55,6 +56,7 @@ impl SlotList {
         self.len += 1;
     }
 
+    #[inline]
     pub(super) fn is_native<C: Real>(&self) -> bool {
         self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
     }
@@ -106,6 +108,7 @@ impl SlotList {
     /// # Safety
     ///
     /// The state is held exclusively, and no other task has this piece.
+    #[inline]
     pub(super) unsafe fn slices<'a, C: Real>(&self, start: usize, len: usize) -> Slots<'a, C> {
         let mut slices: Slots<'a, C> = Default::default();
         for (slice, slot) in slices.iter_mut().zip(&self.slots[..self.len]) {
@@ -266,46 +269,46 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
     leaf: usize,
-    (start, len, beside): (usize, usize, [(RawSlice, usize); 2]),
+    (start, len, beside): (usize, usize, &[(RawSlice, usize); 2]),
     (isa, room, sums): (Isa, &mut Room<C>, &mut [f64]),
     (pass, by_blocks): (usize, &mut dyn FnMut(&SlotList, S::Kernel<C>) -> usize),
-    mut run_loop: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>, &mut Ahead) -> Added,
+    mut run_loop: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>, Option<&mut Ahead>) -> Added,
 ) -> bool {
     // Filled where it is, since it is four lines of the cache to copy.
     let mut list = SlotList::new();
     list.fill(stage, state, leaf);
-    if !list.is_whole() {
+    let native = list.is_native::<C>();
+    if !native && !list.is_whole() {
         return false;
     }
     let kernel = stage.kernel::<C>(state, run, leaf);
-    let native = list.is_native::<C>();
-    let step = match S::SHAPE.adds_in(pass) {
-        true => TILE,
-        false if native => len.max(1),
-        // Short, so that while one loop waits for memory the processor has begun the next. Codes take so long to
-        // calculate that it does not: there what comes later is asked for.
-        false => SHORT,
-    };
-    let (ahead, asks) = (&mut Ahead::new(), list.is_coded());
-    let by_blocks = if native { 0 } else { by_blocks(&list, kernel) };
-    for done in (by_blocks..len).step_by(step) {
-        let range = done..len.min(done + step);
-        let (start, n, follows) = (start + done, range.len(), asks && len - done >= 2 * step);
-        if native {
+    if native {
+        let (step, mut done) = (if S::SHAPE.adds_in(pass) { TILE } else { len }, 0);
+        while done < len {
+            let n = step.min(len - done);
             // SAFETY: by the caller's promise.
-            let added = run_loop(kernel, range, unsafe { list.slices(start, n) }, ahead);
+            let added = run_loop(kernel, done..done + n, unsafe { list.slices(start + done, n) }, None);
             if const { S::SHAPE.sums > 0 } {
                 add(&S::SHAPE, &added, Place::default(), sums);
             }
-            continue;
+            done += n;
         }
+        return true;
+    }
+    // Short, so that while one loop waits for memory the processor has begun the next. Codes take so long to calculate
+    // that it does not: there what comes later is asked for.
+    let step = if S::SHAPE.adds_in(pass) { TILE } else { SHORT };
+    let (ahead, asks) = (&mut Ahead::new(), list.is_coded());
+    for done in (by_blocks(&list, kernel)..len).step_by(step) {
+        let range = done..len.min(done + step);
+        let (start, n, follows) = (start + done, range.len(), asks && len - done >= 2 * step);
         ahead.begin(follows);
         if follows {
             list.read(start, n, ahead);
             beside.iter().for_each(|(memory, first)| ahead.reads(memory.addresses(first + done, n)));
         }
         with_list(&list, start, n, (isa, room.all()), Some(&mut *ahead), &mut |slots, ahead| {
-            let added = run_loop(kernel, range.clone(), slots, ahead);
+            let added = run_loop(kernel, range.clone(), slots, Some(ahead));
             if const { S::SHAPE.sums > 0 } {
                 add(&S::SHAPE, &added, Place::default(), sums);
             }

@@ -3,6 +3,7 @@
 
 use core::ops::Range;
 
+use super::ahead::Ahead;
 #[cfg(feature = "half")]
 use super::blocks::{ReadBlocks, WriteBlocks};
 #[cfg(feature = "half")]
@@ -13,7 +14,6 @@ use super::kernel::BLOCK;
 use super::passes::{self, Passes};
 use super::pieces::Piece;
 use super::sums::Added;
-use super::table::TableLeaf;
 use super::tile::{Room, Spare, TILE};
 use super::walk::Walk;
 use super::{InPiece, PieceAt, Place, SlotList, Stage, Then, Tile, fused};
@@ -27,6 +27,9 @@ pub(crate) struct Pass<'a, T: Stage> {
     pub(super) state: &'a T::State,
     pub(super) run: &'a T::Run,
     pub(super) walk: &'a Walk<'a>,
+    /// What is asked for each piece: whether it ends in parameters, and whether it may be one loop.
+    adds: bool,
+    fuses: bool,
 }
 
 /// Does a pass of a stage as a whole chain by loops of its own.
@@ -36,7 +39,7 @@ pub(crate) fn by_own_loops<T: Stage>(
     walk: &Walk<'_>,
     spare: &mut Spare,
 ) {
-    Pass { transformation, state, run, walk }.run(spare);
+    Pass::of(transformation, (state, run), walk).run(spare);
 }
 
 /// A chain that is one loop.
@@ -55,6 +58,14 @@ impl<T: Stage, C: Real> InPiece<C> for Chain<'_, T> {
 
 /// How a piece is done whose state has another type than its elements; see [`fused::on_piece`].
 type ByBlocks<P, T, C> = dyn Fn(&P, &Piece, RawSlice, &SlotList, <T as Stage>::Kernel<C>) -> usize;
+
+impl<'a, T: Stage> Pass<'a, T> {
+    pub(super) fn of(transformation: &'a T, (state, run): (&'a T::State, &'a T::Run), walk: &'a Walk<'a>) -> Self {
+        let adds = walk.writes_params();
+        let fuses = adds || T::FUSES_ALWAYS && T::SHAPE.drops(walk.span.to) && !walk.ends;
+        Pass { transformation, state, run, walk, adds, fuses: T::FUSES && fuses }
+    }
+}
 
 /// For who does it elsewhere.
 impl<T: Stage> Pass<'_, T> {
@@ -97,16 +108,17 @@ impl<T: Stage> Pass<'_, T> {
     fn piece(&self, number: usize, piece: &Piece, spare: &mut Spare) {
         // SAFETY: each piece has its own sums, and each is run once in a pass.
         let sums = unsafe { self.walk.sums.slice_mut(number * self.walk.shape.sums, self.walk.shape.sums) };
-        match self.walk.structure.leaves()[piece.leaf].dtype().compute() {
+        match piece.dtype {
             DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double, &|_, _, _, _, _| 0),
             _ => {
-                let done = self.halves(piece, sums, &mut spare.single);
-                if done == piece.len {
-                    return;
+                let done = if self.fuses { self.halves(piece, sums, &mut spare.single) } else { 0 };
+                if done == 0 {
+                    self.piece_in::<f32>(piece, sums, &mut spare.single, &Self::by_blocks);
+                } else if done < piece.len {
+                    let (start, from) = (piece.start + done, piece.from + done);
+                    let left = Piece { start, from, len: piece.len - done, ..*piece };
+                    self.piece_in::<f32>(&left, sums, &mut spare.single, &Self::by_blocks);
                 }
-                let (start, from) = (piece.start + done, piece.from + done);
-                let left = Piece { start, from, len: piece.len - done, ..*piece };
-                self.piece_in::<f32>(&left, sums, &mut spare.single, &Self::by_blocks);
             }
         }
     }
@@ -115,7 +127,7 @@ impl<T: Stage> Pass<'_, T> {
     /// how many elements these are.
     #[cfg(feature = "half")]
     fn by_blocks(&self, piece: &Piece, g: RawSlice, list: &SlotList, kernel: T::Kernel<f32>) -> usize {
-        let last = if const { T::FUSES } && self.walk.writes_params() { Passes::<T, Format>::LAST_MIXED } else { None };
+        let last = if const { T::FUSES } && self.adds { Passes::<T, Format>::LAST_MIXED } else { None };
         let Some(last) = last else { return 0 };
         let (len, p) = (piece.len / BLOCK * BLOCK, self.walk.params[piece.leaf].data);
         let [of_leaf, of_source] = [piece.start, piece.from].map(|start| start..start + len);
@@ -137,24 +149,19 @@ impl<T: Stage> Pass<'_, T> {
     /// Does a piece of 16 bits in registers, as far as it can: how many elements these are.
     #[cfg(feature = "half")]
     fn halves(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<f32>) -> usize {
-        let pass = self.walk.span.to;
+        let (t, leaf, pass) = (self.transformation, piece.leaf, self.walk.span.to);
+        let p = &self.walk.params[leaf];
+        let Some(format) = Format::of(p.data.dtype()) else { return 0 };
         let drop =
             if const { T::FUSES_ALWAYS } && !self.walk.ends { Passes::<T, Format>::DROP_HALVES[pass] } else { None };
-        let last =
-            if const { T::FUSES } && self.walk.writes_params() { Passes::<T, Format>::LAST_HALVES } else { None };
+        let last = if const { T::FUSES } && self.adds { Passes::<T, Format>::LAST_HALVES } else { None };
         if drop.is_none() && last.is_none() {
             return 0;
         }
-        let (t, leaf) = (self.transformation, piece.leaf);
-        let p = &self.walk.params[leaf];
-        let Some(format) = Format::of(p.data.dtype()) else { return 0 };
         // What has been stored, or kept for it, is calculated with as it is.
         let from_stored = self.walk.span.from > 0;
         let dtype = if from_stored { DType::F32 } else { p.data.dtype() };
-        let fits = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == dtype;
-        let source = self.walk.source(leaf);
-        let Some(g) = source.as_deref().filter(|g| fits(g)) else { return 0 };
-        let g_data = g.data;
+        let Some(g) = self.walk.lying_source(leaf, dtype) else { return 0 };
         if p.strides.is_some() || !t.fuses_now(self.state, self.run, leaf) {
             return 0;
         }
@@ -164,20 +171,20 @@ impl<T: Stage> Pass<'_, T> {
             false => fused::SlotList::of(t, self.state, leaf).block(if drop.is_some() { BLOCK } else { 1 }),
         };
         let len = piece.len / block * block;
-        let beside = [(g.data, piece.from), (p.data, piece.start)];
+        let beside = &[(g, piece.from), (p.data, piece.start)];
+        let by_blocks = &mut |list: &SlotList, kernel| match drop {
+            None => self.by_blocks(&Piece { len, ..*piece }, g, list, kernel),
+            Some(_) => 0,
+        };
         // SAFETY: as in `piece_in`.
         let done = unsafe {
             let g = match from_stored {
-                true => Source::Stored(g.data.slice(piece.from, len)),
-                false => Source::Gradients(format.bits(g.data, piece.from, len)),
+                true => Source::Stored(g.slice(piece.from, len)),
+                false => Source::Gradients(format.bits(g, piece.from, len)),
             };
             let isa = self.walk.isa;
             let (held, place, room) = ((self.state, self.run), (piece.start, len, beside), (isa, spare, sums));
-            let by_blocks = &mut |list: &SlotList, kernel| match drop {
-                None => self.by_blocks(&Piece { len, ..*piece }, g_data, list, kernel),
-                Some(_) => 0,
-            };
-            fused::on_piece::<T, f32>(t, held, leaf, place, room, pass, by_blocks, |kernel, part, slots, _| {
+            fused::on_piece::<T, f32>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots, _| {
                 let (start, len, g) = (piece.start + part.start, part.len(), g.part(part));
                 if let Some(drop) = drop {
                     return drop(isa, kernel, format, g.both().0, format.bits(p.data, start, len), slots);
@@ -205,16 +212,15 @@ impl<T: Stage> Pass<'_, T> {
     ) {
         let (t, leaf) = (self.transformation, piece.leaf);
         let p = &self.walk.params[leaf];
-        let direct = |l: &TableLeaf| l.strides.is_none() && l.data.dtype() == C::DTYPE;
-        let source = self.walk.source(leaf);
-        let source = source.as_deref();
-        let (pass, isa, adds) = (self.walk.span.to, self.walk.isa, self.walk.writes_params());
-        let fuses = adds || T::FUSES_ALWAYS && T::SHAPE.drops(pass) && !self.walk.ends;
-        let lies = direct(p) && source.is_some_and(direct);
+        let (pass, isa, adds) = (self.walk.span.to, self.walk.isa, self.adds);
+        let lying = self.walk.lying_source(leaf, C::DTYPE).filter(|_| p.lies(C::DTYPE));
         // The constants stand alone, here and below, so that a loop is compiled only where it can run.
-        if const { T::FUSES } && fuses && lies && t.fuses_now(self.state, self.run, leaf) {
-            let source = source.map_or(RawSlice::empty(C::DTYPE), |s| s.data);
-            let beside = [(source, piece.from), (p.data, piece.start)];
+        if const { T::FUSES }
+            && self.fuses
+            && let Some(source) = lying
+            && t.fuses_now(self.state, self.run, leaf)
+        {
+            let beside = &[(source, piece.from), (p.data, piece.start)];
             let (held, place, room) =
                 ((self.state, self.run), (piece.start, piece.len, beside), (isa, &mut *spare, &mut *sums));
             // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a
@@ -228,8 +234,7 @@ impl<T: Stage> Pass<'_, T> {
                     leaf,
                     place,
                     room,
-                    pass,
-                    by_blocks,
+                    (pass, by_blocks),
                     |kernel, part, mut slots, ahead| {
                         let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
                         if adds {
@@ -237,7 +242,9 @@ impl<T: Stage> Pass<'_, T> {
                         }
                         if const { T::FUSES_ALWAYS } {
                             let p = p.data.slice(start, len);
-                            return passes::pass::<T, C>((isa, pass), &kernel, (g, &mut [], p), &mut slots, ahead);
+                            let (from_to, mut nothing) = ((g, &mut [][..], p), None);
+                            let ahead = ahead.unwrap_or_else(|| nothing.insert(Ahead::new()));
+                            return passes::pass::<T, C>((isa, pass), &kernel, from_to, &mut slots, ahead);
                         }
                         Added::default()
                     },
@@ -247,6 +254,8 @@ impl<T: Stage> Pass<'_, T> {
                 return;
             }
         }
+        let source = self.walk.source(leaf);
+        let source = source.as_deref();
         // The constant stands alone, so that of a chain that is one loop only the passes that it has are compiled.
         if const { T::FUSES_ALWAYS } {
             let chain = &mut Chain { transformation: t, state: self.state, run: self.run, pass };
@@ -255,7 +264,7 @@ impl<T: Stage> Pass<'_, T> {
         let (place, span) = (Place::default(), self.walk.span);
         let at = PieceAt { place, span, leaf, start: piece.start, len: piece.len };
         let then: &mut Then<'_, C> = &mut |part| {
-            self.walk.parts(piece, source, part, (&mut *sums, spare.all()), lies);
+            self.walk.parts(piece, source, part, (&mut *sums, spare.all()), lying.is_some());
         };
         // What is one tile has nothing to look up for others.
         match piece.len > TILE {

@@ -2,7 +2,8 @@
 
 use core::ops::Range;
 
-use crate::tree::Structure;
+use crate::element::DType;
+use crate::tree::{LeafSpec, Structure};
 
 /// Elements of a piece: enough that what is worked out once for each costs nothing, few enough that threads share a
 /// large leaf evenly. It fixes the order in which sums are added, and so their bits.
@@ -20,6 +21,8 @@ pub(crate) struct Piece {
     pub(crate) len: usize,
     /// Where its gradient begins: at `start` too, or among the rows that have one.
     pub(crate) from: usize,
+    /// The type that the leaf's arithmetic is done in: what is known of a leaf lies far from here.
+    pub(crate) dtype: DType,
 }
 
 /// The active leaves, cut into pieces, in order.
@@ -56,13 +59,13 @@ impl Pieces {
                     let columns = spec.len() / spec.shape()[0].max(1);
                     let mut from = 0;
                     for run in rows.chunk_by(|row, next| row + 1 == *next) {
-                        self.stretch(leaf, run[0] * columns, run.len() * columns, from);
+                        self.stretch((leaf, spec), run[0] * columns, run.len() * columns, from);
                         from += run.len() * columns;
                     }
                 }
                 None => {
                     let here = if *on { spec.here() } else { 0..0 };
-                    self.stretch(leaf, here.start, here.len(), here.start);
+                    self.stretch((leaf, spec), here.start, here.len(), here.start);
                 }
             }
             self.of_leaf.push(first..self.all.len());
@@ -76,11 +79,11 @@ impl Pieces {
     }
 
     /// Cuts a stretch of a leaf where the whole leaf is cut.
-    fn stretch(&mut self, leaf: usize, mut start: usize, len: usize, mut from: usize) {
-        let end = start + len;
+    fn stretch(&mut self, (leaf, spec): (usize, &LeafSpec), mut start: usize, len: usize, mut from: usize) {
+        let (end, dtype) = (start + len, spec.dtype().compute());
         while start < end {
             let len = (PIECE - start % PIECE).min(end - start);
-            self.all.push(Piece { leaf, start, len, from });
+            self.all.push(Piece { leaf, start, len, from, dtype });
             (start, from) = (start + len, from + len);
         }
     }
@@ -119,8 +122,8 @@ mod tests {
             pieces.all.clone()
         };
         assert_eq!(cut(&Vec::from_iter(0..PIECE)), whole);
-        let piece = |start, len, from| Piece { leaf: 0, start, len, from };
-        let last = Piece { leaf: 1, start: 0, len: 1, from: 0 };
+        let piece = |start, len, from| Piece { leaf: 0, start, len, from, dtype: DType::F32 };
+        let last = Piece { leaf: 1, start: 0, len: 1, from: 0, dtype: DType::F32 };
         // Row 5461 begins one element before the first cut.
         let rows = [piece(0, 6, 0), piece(12, 3, 6), piece(PIECE - 1, 1, 9), piece(PIECE, 5, 10), last];
         assert_eq!(cut(&[0, 1, 4, 5461, 5462]), rows);

@@ -18,6 +18,8 @@ pub(crate) struct TableLeaf {
 }
 
 impl TableLeaf {
+    const NOWHERE: TableLeaf = TableLeaf { data: RawSlice::NOWHERE, strides: None, own: false };
+
     /// An array that lies as the state does.
     pub(crate) fn dense(data: RawSlice) -> TableLeaf {
         TableLeaf { data, strides: None, own: false }
@@ -26,6 +28,12 @@ impl TableLeaf {
     /// Stands for a leaf that is not there.
     pub(crate) fn none(dtype: DType) -> TableLeaf {
         TableLeaf::dense(RawSlice::empty(dtype))
+    }
+
+    /// Whether its elements lie as the state does, and are of this type.
+    #[inline]
+    pub(crate) fn lies(&self, dtype: DType) -> bool {
+        self.strides.is_none() && self.data.dtype() == dtype
     }
 
     /// An array of the engine's own.
@@ -49,10 +57,23 @@ struct Check<'s> {
     same: bool,
 }
 
-/// Whether two shapes are the same: without the call that comparing slices is, for what is only a number or two.
+/// Whether two paths are the same. Of a short one the last byte was written just now, and comparing many at once, as
+/// the standard library does, waits until it is where they are read from.
 #[inline]
-fn same_axes(ours: &[usize], theirs: &[usize]) -> bool {
-    ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(ours, theirs)| ours == theirs)
+fn same_path(ours: &str, theirs: &str) -> bool {
+    match ours.len() {
+        0..=16 if ours.len() == theirs.len() => ours.bytes().zip(theirs.bytes()).all(|(ours, theirs)| ours == theirs),
+        _ => ours == theirs,
+    }
+}
+
+/// Whether shapes and strides are the same: without the calls that comparing slices is, for what is only a number or
+/// two.
+#[inline]
+fn same_axes(ours: (&[usize], &[isize]), theirs: (&[usize], &[isize])) -> bool {
+    let axes = ours.0.len();
+    let same = |axis: usize| ours.0[axis] == theirs.0[axis] && ours.1[axis] == theirs.1[axis];
+    ours.1.len() == axes && theirs.0.len() == axes && theirs.1.len() == axes && (0..axes).all(same)
 }
 
 impl<'s> Check<'s> {
@@ -61,16 +82,29 @@ impl<'s> Check<'s> {
     }
 
     fn leaf(&mut self, table: &mut Table, path: &str, parts: &LeafParts) {
-        self.come_to(table, path);
+        if self.absent.is_some() {
+            self.come_to(table, path);
+        }
         let Some(spec) = self.structure.leaves().get(table.len()) else {
             self.same = false;
             return;
         };
-        self.same &= spec.path() == path
-            && same_axes(spec.shape(), &parts.shape)
-            && (self.fits)(spec.dtype(), parts.data.dtype());
-        table.push(TableLeaf::dense(parts.data));
-        // Set where it lies: there seldom are any, and a leaf without them is a few words to write.
+        let (ours, theirs) = (spec.dtype(), parts.data.dtype());
+        self.same &= same_path(spec.path(), path) && (ours == theirs || (self.fits)(ours, theirs));
+        table.push(TableLeaf::NOWHERE);
+        // Set where it lies, since the room for strides would be copied with it.
+        if let Some(leaf) = table.last_mut() {
+            leaf.data = parts.data;
+        }
+        // Most lie as the state does, to the last stride.
+        if !same_axes((spec.shape(), spec.strides()), (&parts.shape, &parts.strides)) {
+            self.other_axes(table, spec, parts);
+        }
+    }
+
+    /// Of the leaf that was found last: its shape or its strides are not those of the state.
+    fn other_axes(&mut self, table: &mut Table, spec: &LeafSpec, parts: &LeafParts) {
+        self.same &= spec.shape() == &*parts.shape;
         if self.same
             && let Some(strides) = parts.strides_unless(spec.strides())
             && let Some(leaf) = table.last_mut()
@@ -81,7 +115,9 @@ impl<'s> Check<'s> {
 
     /// Some rows of a leaf.
     fn rows(&mut self, table: &mut Table, path: &str, parts: &LeafParts, indices: &[usize], rows: &mut Rows) {
-        self.come_to(table, path);
+        if self.absent.is_some() {
+            self.come_to(table, path);
+        }
         let spec = self.structure.leaves().get(table.len());
         let fits = |spec: &&LeafSpec| {
             let dtype = (self.fits)(spec.dtype(), parts.data.dtype());
@@ -93,12 +129,10 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Writes down that the leaves before the one of this path are not there, if they may be.
+    /// Writes down that the leaves before the one of this path are not there, where they may be.
     fn come_to(&mut self, table: &mut Table, path: &str) {
-        if self.absent.is_some() {
-            let ahead = &self.structure.leaves()[table.len()..];
-            self.lacks(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
-        }
+        let ahead = &self.structure.leaves()[table.len()..];
+        self.lacks(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
     }
 
     /// Writes down that the next leaves are not there.
@@ -241,4 +275,36 @@ fn read<T: Tree + ?Sized>(tree: &T, table: &mut Table, path: &mut String, mut ch
     table.clear();
     tree.walk(&mut Walk::new(path, &mut |path, leaf| check.leaf(table, path, &leaf.parts)));
     check.done(table, tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{same_axes, same_path};
+
+    #[test]
+    fn paths_are_the_same_if_all_bytes_are() {
+        let path: String = ('a'..='z').collect();
+        for len in 0..path.len() {
+            let ours = &path[..len];
+            assert!(same_path(ours, &String::from(ours)));
+            assert!(!same_path(ours, &path[..=len]) && !same_path(&path[..=len], ours));
+            for at in 0..len {
+                let theirs = format!("{}-{}", &ours[..at], &ours[at + 1..]);
+                assert!(!same_path(ours, &theirs), "{theirs}");
+            }
+        }
+    }
+
+    #[test]
+    fn axes_are_the_same_if_each_is() {
+        let same = |theirs: (&[usize], &[isize])| same_axes((&[2, 3], &[3, 1]), theirs);
+        assert!(same((&[2, 3], &[3, 1])) && same_axes((&[], &[]), (&[], &[])));
+        for others in [[3, 3], [2, 2]] {
+            assert!(!same((&others, &[3, 1])));
+        }
+        for others in [[1, 1], [3, 2]] {
+            assert!(!same((&[2, 3], &others)));
+        }
+        assert!(!same((&[2], &[3])) && !same((&[2, 3, 1], &[3, 1, 1])) && !same((&[], &[])));
+    }
 }

@@ -15,7 +15,7 @@ use super::tile::{SHORT, STEP, Spare, TILE};
 use super::whole::read_stretch;
 use super::written::{Sink, add_direct, add_stretch, store_stretch};
 use super::{InPiece, Shape, Span, Tile};
-use crate::element::Real;
+use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 use crate::tree::Structure;
 
@@ -29,6 +29,8 @@ pub struct Walk<'a> {
     pub(super) stored: &'a [Buffer],
     pub(super) sums: RawSlice,
     pub(super) span: Span,
+    /// What it starts from; nothing if it needs no updates, or they have been kept elsewhere.
+    pub(super) start: Option<Start>,
     /// Whether it begins with the last piece: what the pass before went through last is still in the cache. No bit
     /// depends on the order, since sums are kept by piece.
     pub(super) backwards: bool,
@@ -37,6 +39,25 @@ pub struct Walk<'a> {
     pub(super) ends: bool,
     pub(super) sink: Sink<'a>,
     pub(super) isa: Isa,
+}
+
+/// What a pass starts from.
+#[derive(Clone, Copy)]
+pub(super) enum Start {
+    Gradients,
+    /// What an earlier pass has stored.
+    Stored,
+}
+
+impl Start {
+    /// What a pass of a chain of this shape starts from.
+    pub(super) fn of(shape: Shape, span: Span) -> Option<Start> {
+        match span.from {
+            _ if !shape.needs_updates(span.to) => None,
+            0 => Some(Start::Gradients),
+            _ => shape.starts_from_stored(span).then_some(Start::Stored),
+        }
+    }
 }
 
 /// What is done to one piece, of which the number is given too: its sums are found by it.
@@ -165,19 +186,26 @@ impl Walk<'_> {
         let mut ahead = Ahead::new();
         for done in (0..piece.len).step_by(TILE) {
             let len = TILE.min(piece.len - done);
-            let tile = Piece { leaf: piece.leaf, start: piece.start + done, from: piece.from + done, len };
+            let tile = Piece { start: piece.start + done, from: piece.from + done, len, ..*piece };
             ahead.begin(asks && piece.len - done >= 2 * TILE);
             self.tile(&tile, source, part, (&mut *sums, &mut *spare), &mut ahead);
         }
     }
 
-    /// Where this pass starts from: the gradients, or what an earlier pass stored; if that has been kept elsewhere, or
-    /// if it needs none, nowhere.
+    /// Where this pass starts from: the gradients, or what an earlier pass stored.
     pub(super) fn source(&self, leaf: usize) -> Option<Cow<'_, TableLeaf>> {
-        match self.span.from {
-            _ if !self.shape.needs_updates(self.span.to) => None,
-            0 => self.gradient(leaf).map(Cow::Borrowed),
-            _ => self.shape.starts_from_stored(self.span).then(|| Cow::Owned(TableLeaf::own(self.stored(leaf)))),
+        match self.start? {
+            Start::Gradients => self.gradient(leaf).map(Cow::Borrowed),
+            Start::Stored => Some(Cow::Owned(TableLeaf::own(self.stored(leaf)))),
+        }
+    }
+
+    /// The same, if it lies as the state does and is of this type.
+    #[inline]
+    pub(super) fn lying_source(&self, leaf: usize, dtype: DType) -> Option<RawSlice> {
+        match self.start? {
+            Start::Gradients => self.gradient(leaf).filter(|source| source.lies(dtype)).map(|source| source.data),
+            Start::Stored => Some(self.stored(leaf)).filter(|stored| stored.dtype() == dtype),
         }
     }
 
@@ -189,13 +217,14 @@ impl Walk<'_> {
         }
     }
 
+    #[inline]
     fn gradient(&self, leaf: usize) -> Option<&TableLeaf> {
         self.grads.get(leaf).filter(|_| !is_among(self.absent, leaf))
     }
 
     fn tile<C: Real>(
         &self,
-        &Piece { leaf, start, len, from }: &Piece,
+        &Piece { leaf, start, len, from, .. }: &Piece,
         source: Option<&TableLeaf>,
         part: &mut dyn InPiece<C>,
         (sums, spare): (&mut [f64], &mut [C]),
@@ -212,7 +241,7 @@ impl Walk<'_> {
         match source {
             // What was stored is already where it is going to be stored again.
             Some(source) if stores && source.own => {}
-            Some(source) if source.strides.is_none() && source.data.dtype() == C::DTYPE => {
+            Some(source) if source.lies(C::DTYPE) => {
                 // SAFETY: gradients are lent for the step; while this is borrowed only stored updates, another stretch
                 // of memory, are written.
                 unread = Some(unsafe { source.data.slice(from, len) });
@@ -222,7 +251,7 @@ impl Walk<'_> {
             None => u.fill(C::zero()),
         }
         let table = &self.params[leaf];
-        let p = if table.strides.is_none() && table.data.dtype() == C::DTYPE {
+        let p = if table.lies(C::DTYPE) {
             // SAFETY: parameters are lent for the step, and this stretch is written only at the end of this function.
             unsafe { table.data.slice(start, len) }
         } else {

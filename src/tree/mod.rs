@@ -109,7 +109,7 @@ pub trait Tree {
     where
         Self: Sized,
     {
-        slice.iter().enumerate().for_each(|(i, tree)| walk.index(i, tree));
+        walk.elements(slice);
     }
 }
 
@@ -128,6 +128,6 @@ pub trait TreeMut: Tree {
     where
         Self: Sized,
     {
-        slice.iter_mut().enumerate().for_each(|(i, tree)| walk.index(i, tree));
+        walk.elements(slice);
     }
 }

@@ -101,6 +101,16 @@ impl<'a, 'w> Walk<'a, 'w> {
         self.path.truncate(parent);
     }
 
+    /// Walks the elements of a slice, each as a child under its number.
+    pub(super) fn elements<T: Tree>(&mut self, slice: &'a [T]) {
+        let mut numbers = Numbers::below(self.path);
+        for tree in slice {
+            numbers.enter(self.path);
+            tree.walk(self);
+        }
+        numbers.leave(self.path);
+    }
+
     /// Walks the rows of a leaf at the current path.
     pub(crate) fn rows<T: Tree + ?Sized>(&mut self, indices: &'a [usize], values: &'a T) {
         // Rows of rows are of no leaf.
@@ -233,6 +243,16 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         self.path.truncate(parent);
     }
 
+    /// As [`Walk::elements`].
+    pub(super) fn elements<T: TreeMut>(&mut self, slice: &'a mut [T]) {
+        let mut numbers = Numbers::below(self.path);
+        for tree in slice {
+            numbers.enter(self.path);
+            tree.walk_mut(self);
+        }
+        numbers.leave(self.path);
+    }
+
     /// Shows a leaf at the current path.
     #[inline]
     pub fn leaf(&mut self, leaf: LeafMut<'a>) {
@@ -303,4 +323,66 @@ fn enter_index(path: &mut String, index: usize) -> usize {
     let parent = enter(path, "");
     path.extend(digits[first..].iter().map(|digit| char::from(*digit)));
     parent
+}
+
+/// Numbers from 0 on as keys, one after the other. Of most only the last digit is another than before, and no more is
+/// written: of a list of small arrays, writing each anew was a sixth of the instructions of a step.
+struct Numbers {
+    /// How long the path is without the number, and without its last digit.
+    parent: usize,
+    tens: usize,
+    next: usize,
+    digit: u8,
+}
+
+impl Numbers {
+    fn below(path: &str) -> Numbers {
+        Numbers { parent: path.len(), tens: path.len(), next: 0, digit: b'9' }
+    }
+
+    /// Goes from one child to the next.
+    #[inline]
+    fn enter(&mut self, path: &mut String) {
+        if self.digit == b'9' {
+            self.enter_ten(path);
+        } else {
+            self.digit += 1;
+            path.truncate(self.tens);
+        }
+        path.push(char::from(self.digit));
+    }
+
+    /// The same, where the other digits are others too.
+    #[cold]
+    fn enter_ten(&mut self, path: &mut String) {
+        path.truncate(self.parent);
+        enter_index(path, self.next);
+        path.pop();
+        (self.tens, self.digit, self.next) = (path.len(), b'0', self.next + 10);
+    }
+
+    fn leave(self, path: &mut String) {
+        path.truncate(self.parent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tree::Structure;
+
+    #[test]
+    fn elements_have_the_paths_of_their_numbers() {
+        // With nothing in some places, and lists in lists, whose numbers have other lengths.
+        let inner = |n: usize| (0..n % 13).map(|_| Some(1.0_f32)).collect::<Vec<_>>();
+        let tree: Vec<(Option<f32>, Vec<Option<f32>>)> =
+            (0..1012).map(|n| ((n % 3 > 0).then_some(0.0), inner(n))).collect();
+        let mut expected = Vec::new();
+        for n in 0..1012 {
+            expected.extend((n % 3 > 0).then(|| format!("{n}/0")));
+            expected.extend((0..n % 13).map(|i| format!("{n}/1/{i}")));
+        }
+        assert!(Structure::of(&tree).unwrap().paths().eq(&expected));
+        assert!(Structure::of(&[[0.0_f32]; 11].map(Some)).unwrap().paths().eq((0..11).map(|n| n.to_string())));
+        assert!(Structure::of(&Vec::<Option<f32>>::new()).unwrap().is_empty());
+    }
 }
