@@ -181,6 +181,7 @@ fn tiles_of_16_bits_are_added_up() {
 
 /// State of 16 bits beside leaves of each type, in one loop that brings a block of each array into registers, and what
 /// is left after the last block: the same bits, in parameters and in state, as by boxes, which go tile by tile.
+#[cfg(feature = "half")]
 #[test]
 fn state_of_16_bits_in_one_loop() {
     use gradchain::part::{PartState, Steps};

@@ -254,11 +254,14 @@ pub(crate) fn with_list<C: Real>(
     }
 }
 
+/// Does as much as it can of a stretch whose state has another type than the arithmetic, from its beginning: how many
+/// elements these are.
+type ByBlocks<'a, S, C> = dyn FnMut(&SlotList, <S as Stage>::Kernel<C>) -> usize + 'a;
+
 /// Does a pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the state
 /// arrays: all of it where these have the compute type, else half a tile, whose state is brought into `room` and back;
-/// a tile where something is added up, which is added up by tile. Where state has another type, `by_blocks` does as much
-/// as it can of the stretch from its beginning, and says how much. `beside` is what else the loop reads, and where in it
-/// the stretch begins.
+/// a tile where something is added up, which is added up by tile. What `by_blocks` has done is left out. `beside` is
+/// what else the loop reads, and where in it the stretch begins.
 ///
 /// Returns whether it could.
 ///
@@ -271,7 +274,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     leaf: usize,
     (start, len, beside): (usize, usize, &[(RawSlice, usize); 2]),
     (isa, room, sums): (Isa, &mut Room<C>, &mut [f64]),
-    (pass, by_blocks): (usize, &mut dyn FnMut(&SlotList, S::Kernel<C>) -> usize),
+    (pass, by_blocks): (usize, &mut ByBlocks<'_, S, C>),
     mut run_loop: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>, Option<&mut Ahead>) -> Added,
 ) -> bool {
     // Filled where it is, since it is four lines of the cache to copy.

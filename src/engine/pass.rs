@@ -123,8 +123,8 @@ impl<T: Stage> Pass<'_, T> {
         }
     }
 
-    /// Does as much as it can of the last pass over a piece whose state has 16 bits, a block of each array in registers:
-    /// how many elements these are.
+    /// Does as much as it can of the last pass over a piece whose state has 16 bits, a block of each array in
+    /// registers: how many elements these are.
     #[cfg(feature = "half")]
     fn by_blocks(&self, piece: &Piece, g: RawSlice, list: &SlotList, kernel: T::Kernel<f32>) -> usize {
         let last = if const { T::FUSES } && self.adds { Passes::<T, Format>::LAST_MIXED } else { None };
