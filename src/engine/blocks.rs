@@ -127,12 +127,21 @@ impl<'a> WriteBlocks<'a> {
     #[inline(always)]
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     pub(super) unsafe fn put<I: Set>(&mut self, b: usize, block: &[f32; BLOCK]) {
+        // By way of a block of its own, here and below: it is not known that the array is not the one given, and with a
+        // check of that comes a loop over single elements.
+        let mut bits = [0; BLOCK];
         // SAFETY: by the caller's promise.
         unsafe {
             match self {
                 Blocks::Single(all) => all[b] = *block,
-                Blocks::Bf16(all) => bf16::narrow_block::<I>(block, &mut all[b]),
-                Blocks::F16(all) => f16::narrow_block::<I>(block, &mut all[b]),
+                Blocks::Bf16(all) => {
+                    bf16::narrow_block::<I>(block, &mut bits);
+                    all[b] = bits;
+                }
+                Blocks::F16(all) => {
+                    f16::narrow_block::<I>(block, &mut bits);
+                    all[b] = bits;
+                }
             }
         }
     }
@@ -145,17 +154,22 @@ impl<'a> WriteBlocks<'a> {
     #[inline(always)]
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     pub(super) unsafe fn add<I: Set>(&mut self, b: usize, here: &[f32; BLOCK], u: [f32; BLOCK]) {
+        let (mut sums, mut bits) = ([0.0; BLOCK], [0; BLOCK]);
         // SAFETY: by the caller's promise.
         unsafe {
             match self {
                 Blocks::Single(all) => {
-                    // By way of a block of its own, since it is not known that the array is not `here`.
-                    let mut sums = [0.0; BLOCK];
                     (0..BLOCK).for_each(|i| sums[i] = add_update(here[i], u[i]));
                     all[b] = sums;
                 }
-                Blocks::Bf16(all) => bf16::add_block::<I>(here, u, &mut all[b]),
-                Blocks::F16(all) => f16::add_block::<I>(here, u, &mut all[b]),
+                Blocks::Bf16(all) => {
+                    bf16::add_block::<I>(here, u, &mut bits);
+                    all[b] = bits;
+                }
+                Blocks::F16(all) => {
+                    f16::add_block::<I>(here, u, &mut bits);
+                    all[b] = bits;
+                }
             }
         }
     }
