@@ -47,19 +47,21 @@ struct Pass {
 struct Way {
     /// How many bytes ahead memory is asked for, if it is.
     asks: Option<usize>,
+    /// Whether what is only read is read at several places at once.
+    streams: bool,
     /// Whether one thread does it all, even if there are more.
     alone: bool,
 }
 
 /// Each distance is the fastest for some arrays on some processor; for small ones, to wake another thread takes longer
 /// than it saves.
-const WAYS: [Way; 5] = [
-    Way { asks: None, alone: false },
-    Way { asks: Some(384), alone: false },
-    Way { asks: Some(1024), alone: false },
-    Way { asks: Some(2048), alone: false },
-    Way { asks: None, alone: true },
-];
+const WAYS: [Way; 6] = {
+    const PLAIN: Way = Way { asks: None, streams: false, alone: false };
+    const fn asks(bytes: usize) -> Way {
+        Way { asks: Some(bytes), ..PLAIN }
+    }
+    [PLAIN, asks(384), asks(1024), asks(2048), Way { streams: true, ..PLAIN }, Way { alone: true, ..PLAIN }]
+};
 
 /// Moves what a plan says must move, with one addition for each word.
 #[derive(Clone, Default)]
@@ -229,7 +231,8 @@ pub fn median(values: &mut [f64]) -> f64 {
 impl Pass {
     fn run(&self, arrays: &mut [Stream], way: Way) {
         let blocks = self.elements.div_ceil(BLOCK);
-        let mut part = Part { blocks, backwards: self.backwards, asks: way.asks, ..Part::default() };
+        let mut part =
+            Part { blocks, backwards: self.backwards, asks: way.asks, streams: way.streams, ..Part::default() };
         for (place, Stream { lines, start, half }) in arrays.iter_mut().enumerate() {
             let lines = &mut lines[*start..];
             match (self.read.contains(&place), self.write.contains(&place), half) {

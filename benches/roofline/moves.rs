@@ -11,6 +11,8 @@
 pub struct Line(pub [u32; 16]);
 /// Elements of a block.
 pub const BLOCK: usize = 32;
+/// Places at which memory is read in turns: one core has more lines on their way then.
+const STREAMS: usize = 8;
 
 /// A stretch of each array of a pass; those of 2 bytes an element apart.
 #[derive(Default)]
@@ -23,6 +25,8 @@ pub struct Part<'a> {
     pub backwards: bool,
     /// How many bytes ahead memory is asked for, if it is.
     pub asks: Option<usize>,
+    /// Whether arrays that are only read are read at several places at once.
+    pub streams: bool,
 }
 
 /// Cuts a part for idle threads to take, of which each has one of `shares`. Backwards, a thread begins with the end of
@@ -52,9 +56,9 @@ impl<'a> Part<'a> {
     #[cfg(feature = "rayon")]
     fn halves(self) -> (Part<'a>, Part<'a>) {
         let mid = self.blocks / 2;
-        let Part { backwards, asks, .. } = self;
-        let mut left = Part { blocks: mid, backwards, asks, ..Part::default() };
-        let mut right = Part { blocks: self.blocks - mid, backwards, asks, ..Part::default() };
+        let Part { backwards, asks, streams, .. } = self;
+        let mut left = Part { blocks: mid, backwards, asks, streams, ..Part::default() };
+        let mut right = Part { blocks: self.blocks - mid, backwards, asks, streams, ..Part::default() };
         let reads = [(self.read, 2, &mut left.read, &mut right.read)];
         let halves = [(self.read_half, 1, &mut left.read_half, &mut right.read_half)];
         for (all, lines, left, right) in reads.into_iter().chain(halves) {
@@ -75,14 +79,34 @@ impl<'a> Part<'a> {
     }
 
     pub fn run(mut self) {
-        // As the engine cuts it: what is read last is still there when the next pass begins with it.
-        const PIECE: usize = 512;
-        let pieces = self.blocks.div_ceil(PIECE);
+        // As the engine cuts it: what is read last is still there when the next pass begins with it. Several places
+        // must be far apart, or the processor takes them for one.
+        let streams = self.streams && self.write.is_empty() && self.write_half.is_empty();
+        let size = if streams { 2048 } else { 512 };
+        let pieces = self.blocks.div_ceil(size);
         for piece in 0..pieces {
-            let first = PIECE * if self.backwards { pieces - 1 - piece } else { piece };
-            let last = self.blocks.min(first + PIECE);
-            by_arrays(&mut self, first, last);
+            let first = size * if self.backwards { pieces - 1 - piece } else { piece };
+            let last = self.blocks.min(first + size);
+            match streams {
+                true => self.read_by_streams(first, last),
+                false => by_arrays(&mut self, first, last),
+            }
         }
+    }
+
+    /// Reads arrays at so many places in turns that there are eight of one type, or fewer where there are two types.
+    fn read_by_streams(&self, first: usize, last: usize) {
+        let cuts = STREAMS / (self.read.len() + self.read_half.len()).next_power_of_two();
+        let len = (last - first) / cuts;
+        let mut cut = Part { blocks: len, ..Part::default() };
+        for i in 0..cuts {
+            let (from, to) = (first + i * len, first + (i + 1) * len);
+            cut.read.extend(self.read.iter().map(|all| &all[2 * from..2 * to]));
+            cut.read_half.extend(self.read_half.iter().map(|all| &all[from..to]));
+        }
+        by_arrays(&mut cut, 0, len);
+        let mut rest = Part { read: self.read.clone(), read_half: self.read_half.clone(), ..Part::default() };
+        by_arrays(&mut rest, first + cuts * len, last);
     }
 }
 
@@ -98,7 +122,7 @@ macro_rules! by_arrays {
     };
 }
 by_arrays! {
-    (1 0 0 0) (2 0 0 0) (3 0 0 0) (4 0 0 0) (0 0 1 0) (0 0 2 0) (0 0 3 0)
+    (1 0 0 0) (2 0 0 0) (3 0 0 0) (4 0 0 0) (6 0 0 0) (8 0 0 0) (0 8 0 0) (4 4 0 0) (2 4 0 0) (4 2 0 0) (0 0 1 0) (0 0 2 0) (0 0 3 0)
     (1 0 1 0) (1 0 2 0) (1 0 3 0) (1 0 4 0) (1 0 5 0) (1 0 6 0) (1 0 7 0) (1 0 8 0)
     (2 0 1 0) (2 0 2 0) (2 0 3 0) (2 0 4 0) (2 0 5 0) (2 0 6 0) (2 0 7 0) (3 0 1 0) (3 0 2 0) (3 0 3 0) (3 0 4 0)
     (0 1 0 0) (0 2 0 0) (1 1 0 0) (1 2 0 0) (2 1 0 0)
