@@ -2,7 +2,9 @@
 //! the same in bits takes seven and fifteen. The bits are the same, those of NaN too.
 #![allow(unsafe_code, reason = "instructions of a set that the caller is compiled for")]
 
-use super::isa::{Isa, Set};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::isa::Isa;
+use super::isa::Set;
 use crate::element::Element;
 
 /// Elements that are converted at a time.
@@ -103,7 +105,7 @@ mod tests {
     use half::f16;
 
     use super::*;
-    use crate::numeric::isa::{Job, detected_isa, dispatch};
+    use crate::numeric::isa::{Isa, Job, detected_isa, dispatch};
 
     /// What a block is as `f32`, and that as `f16`.
     struct There<'a>(&'a [u16; BLOCK], &'a [f32; BLOCK]);
