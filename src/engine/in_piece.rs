@@ -4,8 +4,6 @@
 //! arrays and choosing the loop takes as long as the loop itself, so members that are one loop do it for a whole piece.
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
-use core::marker::PhantomData;
-
 use super::ahead::Ahead;
 use super::factors::{Factors, Times};
 use super::fused::{self, SlotList, local_span, with_list};
@@ -61,16 +59,6 @@ pub trait InPiece<C: Real> {
 
 /// Who is given a stage's part. It comes as a reference, so that one piece needs no memory of its own.
 pub type Then<'t, C> = dyn FnMut(&mut dyn InPiece<C>) + 't;
-
-/// [`Stage::in_piece`] or [`Stage::in_piece_apart`], chosen by a constant; see "One of many" in
-/// [`kernel`](super::kernel).
-pub(crate) struct InPieceOf<S, C, const APART: bool>(PhantomData<(S, C)>);
-
-pub(crate) type InPieceFn<S, C> = fn(&S, &<S as Stage>::State, &<S as Stage>::Run, PieceAt, &mut Then<'_, C>);
-
-impl<S: Stage, C: Real, const APART: bool> InPieceOf<S, C, APART> {
-    pub(crate) const CALL: InPieceFn<S, C> = if APART { S::in_piece_apart::<C> } else { S::in_piece::<C> };
-}
 
 /// The members of a chain, in a pass.
 pub(crate) trait Members<C: Real> {

@@ -177,12 +177,6 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         by_tile(self, (state, run), at, then);
     }
 
-    /// The same, where members that could be one loop are run one after the other: their loops are there for themselves
-    /// too, and one for all of them is not compiled.
-    fn in_piece_apart<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        self.in_piece(state, run, at, then);
-    }
-
     /// Whether the fused loop is right for this leaf in this step.
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         let _ = (state, run, leaf);

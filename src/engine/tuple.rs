@@ -1,6 +1,6 @@
 //! A chain is a tuple of its members.
 
-use super::in_piece::{InPieceOf, Members, PieceAt, Then, by_tile, in_members, one_loop};
+use super::in_piece::{Members, PieceAt, Then, by_tile, in_members, one_loop};
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
 use super::sums::{MOST_SUMS, cut_off};
 use super::{
@@ -28,8 +28,8 @@ macro_rules! needs_of {
 }
 pub(crate) use needs_of;
 
-/// A chain in a step. If members are `APART`, those that are chains themselves are run member by member too.
-struct InStep<'a, T: Stage, const APART: bool> {
+/// A chain in a step.
+struct InStep<'a, T: Stage> {
     chain: &'a T,
     state: &'a T::State,
     run: &'a T::Run,
@@ -40,7 +40,7 @@ struct InStep<'a, T: Stage, const APART: bool> {
 macro_rules! chains {
     ($($T:ident $i:tt),*) => {
         #[allow(unused_variables, reason = "the empty chain has no members")]
-        impl<$($T: Stage,)* Cx: Real, const APART: bool> Members<Cx> for InStep<'_, ($($T,)*), APART> {
+        impl<$($T: Stage,)* Cx: Real> Members<Cx> for InStep<'_, ($($T,)*)> {
             fn len(&self) -> usize {
                 0 $(+ { let _ = stringify!($T); 1 })*
             }
@@ -54,7 +54,7 @@ macro_rules! chains {
 
             fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, Cx>) {
                 match member {
-                    $($i => InPieceOf::<$T, Cx, APART>::CALL(&self.chain.$i, &self.state.$i, &self.run.$i, at, then),)*
+                    $($i => self.chain.$i.in_piece(&self.state.$i, &self.run.$i, at, then),)*
                     _ => {}
                 }
             }
@@ -160,11 +160,7 @@ macro_rules! chains {
                         false => by_tile(self, (state, run), at, then),
                     };
                 }
-                in_members(&InStep::<_, false> { chain: self, state, run }, at, then);
-            }
-
-            fn in_piece_apart<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
-                in_members(&InStep::<_, true> { chain: self, state, run }, at, then);
+                in_members(&InStep { chain: self, state, run }, at, then);
             }
 
             fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {

@@ -88,13 +88,6 @@ impl<T: Stage> Stage for Option<T> {
         }
     }
 
-    fn in_piece_apart<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        match (self, state, run) {
-            (Some(t), Some(state), Some(run)) => t.in_piece_apart(state, run, at, then),
-            _ => then(&mut ()),
-        }
-    }
-
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         let inside = || Some(self.as_ref()?.fuses_now(state.as_ref()?, run.as_ref()?, leaf));
         Self::FUSES && inside().unwrap_or(true)

@@ -168,12 +168,6 @@ pub trait Form<P: ?Sized> {
             false => by_tile(part, (state, run), at, then),
         }
     }
-    fn in_piece_apart<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>)
-    where
-        P: Part<Form = Self>,
-    {
-        Self::in_piece(part, state, run, at, then);
-    }
     fn fuses_now(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         let _ = (part, state, run, leaf);
         Self::FUSES
@@ -320,9 +314,6 @@ impl<P: Part> Stage for P {
     }
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         P::Form::in_piece(self, state, run, at, then);
-    }
-    fn in_piece_apart<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        P::Form::in_piece_apart(self, state, run, at, then);
     }
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         P::Form::fuses_now(self, state, run, leaf)

@@ -185,9 +185,6 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn in_piece<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: PieceAt, then: &mut Then<'_, C>) {
         part.chain().in_piece(K::inside(state), run, at, then);
     }
-    fn in_piece_apart<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: PieceAt, then: &mut Then<'_, C>) {
-        part.chain().in_piece_apart(K::inside(state), run, at, then);
-    }
     fn fuses_now(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> bool {
         part.chain().fuses_now(K::inside(state), run, leaf)
     }

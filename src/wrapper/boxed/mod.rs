@@ -8,7 +8,6 @@ mod state;
 
 use core::any::Any;
 use core::fmt;
-use core::marker::PhantomData;
 
 pub use named::{DynNamed, Named};
 pub use narrow::narrow;
@@ -16,8 +15,6 @@ pub use state::{BoxedState, ErasedState};
 use state::{Held, held, held_mut};
 
 use crate::arguments::Visit;
-use crate::element::Real;
-use crate::engine::in_piece::{InPieceFn, InPieceOf};
 use crate::engine::{
     InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Spare, Stage, StepContext, Sums, Then, Tile, Walk,
     WholeTree,
@@ -72,21 +69,6 @@ pub fn boxed<T: Stage + Clone + 'static>(transformation: T) -> Boxed<T::Needs> {
 #[inline(never)]
 fn copied<T: Clone>(transformation: &T) -> Box<T> {
     Box::new(transformation.clone())
-}
-
-/// Whether a box has loops for all of what is inside at once. A box whose type allows more than is needed is taken for
-/// a member of a chain, such as configs are made of: with such loops for every one of these the crate took almost twice
-/// as long to compile.
-const fn has_loops<T: Stage, N: Needs>() -> bool {
-    T::WHOLE || N::LEVEL as u8 == T::Needs::LEVEL as u8
-}
-
-/// What a box does in a piece, where it is a member of a chain.
-struct OfMember<T, N, C>(PhantomData<(T, N, C)>);
-
-impl<T: Stage, N: Needs, C: Real> OfMember<T, N, C> {
-    const IN_PIECE: InPieceFn<T, C> =
-        if has_loops::<T, N>() { InPieceOf::<T, C, false>::CALL } else { InPieceOf::<T, C, true>::CALL };
 }
 
 /// What a [`Boxed`] transformation can do; implemented for every transformation.
@@ -205,7 +187,8 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool {
         let held = held::<T>(state);
-        let has_loops = const { has_loops::<T, N>() };
+        // With such loops for every member that a config may have, the crate took half as long again to compile.
+        let has_loops = const { T::WHOLE || N::LEVEL as u8 == T::Needs::LEVEL as u8 };
         if has_loops {
             self.pass(&held.state, held.run(), walk, spare);
         }
@@ -213,11 +196,11 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     }
     fn dyn_in_piece_f32(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f32>) {
         let held = held::<T>(state);
-        OfMember::<T, N, f32>::IN_PIECE(self, &held.state, held.run(), at, then);
+        self.in_piece(&held.state, held.run(), at, then);
     }
     fn dyn_in_piece_f64(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f64>) {
         let held = held::<T>(state);
-        OfMember::<T, N, f64>::IN_PIECE(self, &held.state, held.run(), at, then);
+        self.in_piece(&held.state, held.run(), at, then);
     }
     fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile) {
         let held = held::<T>(state);
