@@ -29,8 +29,7 @@ use crate::state::StateWalk;
 ///
 /// It is itself a transformation. A box that is all there is, such as a struct's field that holds an optimizer, runs
 /// what is inside as if its type were known. As a member of a chain it does not fuse with its neighbours: each boxed
-/// member is run on tiles that stay in the first-level cache. What is inside one box does fuse, unless the
-/// box may need more than what is inside.
+/// member is run on tiles that stay in the first-level cache. What is inside one box does fuse.
 ///
 /// `N` is what a step must be given besides gradients: a `Boxed<needs::Value>` can hold whatever needs the loss, or
 /// nothing. `let member: Boxed<needs::Value> = Box::new(adam(0.1))` makes one.
@@ -43,7 +42,7 @@ pub type Boxed<N = Nothing> = Box<dyn DynTransformation<N>>;
 /// A box that is a whole chain: one indirect call for each pass. A member of a chain: one for each tile of 512 or 1024
 /// elements, and updates between members go through the first-level cache instead of registers. A box whose type allows
 /// more than is needed, as `Box::new(adam(0.1))` in a `Boxed<needs::Value>`, is taken for a member: by itself it is run
-/// by tiles too, and its parts one after the other, unless it holds a tuple. Figures are in `docs/performance.md`.
+/// by tiles too, unless it holds a tuple. Figures are in `docs/performance.md`.
 ///
 /// # Example
 ///
