@@ -108,7 +108,9 @@ impl<T: Element> Job for SumOfSquares<'_, T> {
         let mut wide = [T::Compute::of(0.0); 256];
         let mut sum = 0.0;
         for stretch in self.0.chunks(256) {
-            wide.iter_mut().zip(stretch).for_each(|(to, from)| *to = from.widen());
+            for (i, x) in stretch.iter().enumerate() {
+                wide[i] = x.widen();
+            }
             sum += sum_tile(&wide[..stretch.len()], |x| x.as_f64() * x.as_f64());
         }
         sum
@@ -142,7 +144,8 @@ impl<T: Element> Job for AddElements<'_, T> {
 
 #[inline(always)]
 fn add_times<T: Element>(factor: f64, elements: &[T], to: &mut [f64]) {
-    for (to, x) in to.iter_mut().zip(elements) {
-        *to += factor * x.as_f64();
+    let elements = &elements[..to.len()];
+    for i in 0..to.len() {
+        to[i] += factor * elements[i].as_f64();
     }
 }

@@ -87,8 +87,10 @@ impl<C: Real> Job for Multiply<'_, C> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        for (to, from) in self.to.iter_mut().zip(self.from) {
-            *to = self.factors.of(*from);
+        let Multiply { factors, from, to } = self;
+        let from = &from[..to.len()];
+        for i in 0..to.len() {
+            to[i] = factors.of(from[i]);
         }
     }
 }

@@ -9,9 +9,9 @@ use super::blocks::{SlotBlocks, WriteBlocks};
 use super::convert::{load, load_asking, store, store_asking};
 use super::in_piece::{InPiece, one_loop};
 use super::isa::{Isa, Job, dispatch_chain};
-use super::kernel::{MOST_SLOTS, Slots};
+use super::kernel::{MOST_SLOTS, Slots, no_slots};
 use super::passes;
-use super::sums::{Added, MOST_SUMS};
+use super::sums::{Added, MOST_SUMS, NOTHING};
 use super::tile::{DoesTo, Room, SHORT, STEP, TILE};
 use super::{PieceAt, Place, Shape, Span, Stage, Tile};
 #[cfg(feature = "half")]
@@ -110,11 +110,11 @@ impl SlotList {
     /// The state is held exclusively, and no other task has this piece.
     #[inline]
     pub(super) unsafe fn slices<'a, C: Real>(&self, start: usize, len: usize) -> Slots<'a, C> {
-        let mut slices: Slots<'a, C> = Default::default();
-        for (slice, slot) in slices.iter_mut().zip(&self.slots[..self.len]) {
+        let mut slices = no_slots();
+        for (i, slot) in self.slots[..self.len].iter().enumerate() {
             if let Some(slot) = slot {
                 // SAFETY: by the caller's promise; different slots are different allocations.
-                *slice = unsafe { slot.slice_mut(start, len) };
+                slices[i] = unsafe { slot.slice_mut(start, len) };
             }
         }
         slices
@@ -204,7 +204,7 @@ impl<S: Stage, C: Real> OnTile<C> for InPass<S, C> {
 fn on_tile<C: Real>(list: &SlotList, writes: bool, tile: &mut Tile<'_, C>, run: &mut dyn OnTile<C>) -> Added {
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
     let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
-    let (mut added, mut ahead) = (Added::default(), tile.ahead.take());
+    let (mut added, mut ahead) = (NOTHING, tile.ahead.take());
     let (from, to): (&[C], &mut [C]) = if writes { tile.io() } else { (tile.input(), &mut []) };
     with_list(list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, ahead| {
         added = run.run(from, to, p, slots, ahead)
@@ -232,7 +232,7 @@ pub(crate) fn with_list<C: Real>(
     // Only arrays of other types are brought into the spare room and back.
     let is_other = |raw: &RawSlice| raw.dtype() != C::DTYPE;
     let mut chunks = spare.chunks_mut(STEP);
-    let mut slots: Slots<'_, C> = Default::default();
+    let mut slots = no_slots();
     let listed = &list.slots[..list.len];
     for (slice, raw) in slots.iter_mut().zip(listed) {
         let Some(raw) = raw else { continue };

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use super::isa::Set;
 use super::kernel::{MOST_SLOTS, Slots};
-use super::sums::Added;
+use super::sums::{Added, NOTHING};
 use crate::element::{DType, Element, SixteenBits};
 use crate::memory::RawSlice;
 use crate::numeric::half_floats::{self, BLOCK};
@@ -105,7 +105,7 @@ type InBlocksFn<'a> = dyn FnMut(Source<'_>, &mut [u16], Slots<'_, f32>) -> Added
 /// its first element fills up, so that the loop sees no numbers that are not there.
 pub(super) fn in_blocks(g: Source<'_>, p: &mut [u16], mut slots: Slots<'_, f32>, run: &mut InBlocksFn<'_>) -> Added {
     let done = p.len() / BLOCK * BLOCK;
-    let mut added = Added::default();
+    let mut added = NOTHING;
     if done > 0 {
         added = run(g, p, slots.each_mut().map(|slot| &mut **slot));
     }
@@ -125,7 +125,7 @@ pub(super) fn in_blocks(g: Source<'_>, p: &mut [u16], mut slots: Slots<'_, f32>,
             }
         };
         let of_block = run(g, &mut block, rows.each_mut().map(|row| &mut row[..]));
-        debug_assert_eq!(of_block, Added::default(), "what is added up is added up by whole tiles");
+        debug_assert_eq!(of_block, NOTHING, "what is added up is added up by whole tiles");
         let left = p.len() - done;
         p[done..].copy_from_slice(&block[..left]);
         let used = slots.iter_mut().filter(|slot| slot.len() > done);

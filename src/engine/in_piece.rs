@@ -9,7 +9,7 @@ use super::factors::{Factors, Times};
 use super::fused::{self, SlotList, local_span, with_list};
 use super::kernel::Slots;
 use super::passes::{self, Beside, FromTo, PassFn};
-use super::sums::{Added, Lanes};
+use super::sums::{Added, Lanes, NOTHING};
 use super::tile::TILE;
 use super::{Place, Shape, Span, Stage, Tile};
 use crate::element::Real;
@@ -275,7 +275,7 @@ impl<'a, C: Real> AroundLoop<'a, C> {
         let (mut ahead, spare) = (tile.ahead.take(), core::mem::take(&mut tile.spare));
         let mut lanes = if self.carries { self.lanes.as_mut() } else { None };
         let (from, to) = tile.io();
-        let mut added = Added::default();
+        let mut added = NOTHING;
         with_list(&self.list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, ahead| {
             added = run((from, to, p), (&mut slots, 0, ahead, lanes.as_deref_mut()));
         });

@@ -15,7 +15,7 @@ use super::isa::Job;
 use super::isa::{Baseline, Set};
 #[cfg(feature = "half")]
 use super::kernel;
-use super::kernel::{Loops, Slots};
+use super::kernel::{Loops, Slots, no_slots};
 use super::sums::{Added, AddsUp, Lanes, adding_up};
 use crate::element::Real;
 
@@ -98,9 +98,11 @@ impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> J
 /// A stretch of the first so many arrays.
 #[inline(always)]
 fn stretch_of<'a, C>(slots: &'a mut Slots<'_, C>, count: usize, stretch: Range<usize>) -> Slots<'a, C> {
-    let mut cut: Slots<'a, C> = Default::default();
-    for (cut, slot) in cut.iter_mut().zip(slots).take(count) {
-        *cut = &mut slot[stretch.clone()];
+    let mut cut = no_slots();
+    for (i, slot) in slots.iter_mut().enumerate() {
+        if i < count {
+            cut[i] = &mut slot[stretch.clone()];
+        }
     }
     cut
 }

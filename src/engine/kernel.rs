@@ -36,6 +36,12 @@ pub(crate) const MOST_BARRIERS: usize = 2;
 /// The state arrays of one piece; those past the chain's own are empty.
 pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 
+/// No array at any place.
+#[inline(always)]
+pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
+    [&mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut []]
+}
+
 /// Elements between two requests for memory: two or four lines of each array, so that the requests of a block do not
 /// fill the queue that they wait in.
 pub(crate) const BLOCK: usize = 32;
@@ -47,6 +53,13 @@ const ASKED: usize = 4;
 #[inline(always)]
 fn hidden(i: usize) -> usize {
     core::hint::black_box(i)
+}
+
+/// The block `b` of `n`, to be done by itself. Where little is done to an element, the compiler takes the same element of
+/// several blocks together, with gathers and scatters, which takes three times as long.
+#[inline(always)]
+fn alone(b: usize, n: usize) -> usize {
+    hidden(b).min(n - 1)
 }
 
 /// The loops for so many state arrays.
@@ -240,6 +253,7 @@ macro_rules! loops {
             let reach = Reach::here();
             let only_reads = ASKS && !span.meets(S::SHAPE.stateful) && reach.is_asked_to_read();
             for b in 0..n {
+                let b = if const { ASKS && !DROPS && arrays::<S>() == 0 } { alone(b, n) } else { b };
                 if only_reads {
                     reach.ask_to_read(&from[b]);
                     if reads {
@@ -303,6 +317,7 @@ macro_rules! loops {
                 let g = &g[..n];
                 $(let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], &mut *$s.1);)*
                 for b in 0..n {
+                    let b = if const { arrays::<S>() == 0 } { alone(b, n) } else { b };
                     if asks {
                         reach.ask_after(&g[b]);
                         reach.ask_after(&p[b]);
@@ -317,7 +332,9 @@ macro_rules! loops {
                 let mut u = [C::zero(); BLOCK];
                 let u = &mut u[..p_end.len()];
                 Self::map::<S, C, true, FROM, TO, N>(kernel, g_end, u, p_end, $($s.1,)* lanes);
-                p_end.iter_mut().zip(u).for_each(|(p, u)| *p = add_update(*p, *u));
+                for i in 0..p_end.len() {
+                    p_end[i] = add_update(p_end[i], u[i]);
+                }
             }
         }
 

@@ -176,10 +176,11 @@ impl<C: Real, T: Element> Job for Weighed<'_, C, T> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let weight = self.weight;
-        for (to, x) in self.to.iter_mut().zip(self.numbers) {
-            let x = convert::<T, C>(*x) * weight;
-            *to = if self.adds { *to + x } else { x };
+        let Weighed { numbers, weight, to, adds } = self;
+        let numbers = &numbers[..to.len()];
+        for i in 0..to.len() {
+            let x = convert::<T, C>(numbers[i]) * weight;
+            to[i] = if adds { to[i] + x } else { x };
         }
     }
 }
@@ -191,7 +192,10 @@ impl<C: Real> Job for Sum<'_, C> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        self.0.iter_mut().zip(self.1).for_each(|(sum, x)| *sum += *x);
+        let Sum(sum, more) = self;
+        for i in 0..TILE {
+            sum[i] += more[i];
+        }
     }
 }
 
@@ -206,8 +210,11 @@ impl<C: Real> Job for Mean<'_, C> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let count = self.count;
-        self.to.iter_mut().zip(self.sum).for_each(|(to, sum)| *to = *sum / count);
+        let Mean { sum, count, to } = self;
+        let sum = &sum[..to.len()];
+        for i in 0..to.len() {
+            to[i] = sum[i] / count;
+        }
     }
 }
 

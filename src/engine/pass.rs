@@ -13,7 +13,7 @@ use super::in_piece::by_tile;
 use super::kernel::BLOCK;
 use super::passes::{self, Passes};
 use super::pieces::Piece;
-use super::sums::Added;
+use super::sums::NOTHING;
 use super::tile::{Room, Spare, TILE};
 use super::walk::Walk;
 use super::{InPiece, PieceAt, Place, SlotList, Stage, Then, Tile, fused};
@@ -189,7 +189,7 @@ impl<T: Stage> Pass<'_, T> {
                 if let Some(drop) = drop {
                     return drop(isa, kernel, format, g.both().0, format.bits(p.data, start, len), slots);
                 }
-                let Some(last) = last else { return Added::default() };
+                let Some(last) = last else { return NOTHING };
                 in_blocks(g, format.bits_mut(p.data, start, len), slots, &mut |g, p, slots| {
                     last(isa, kernel, format, g, p, slots)
                 })
@@ -246,7 +246,7 @@ impl<T: Stage> Pass<'_, T> {
                             let ahead = ahead.unwrap_or_else(|| nothing.insert(Ahead::new()));
                             return passes::pass::<T, C>((isa, pass), &kernel, from_to, &mut slots, ahead);
                         }
-                        Added::default()
+                        NOTHING
                     },
                 )
             };

@@ -15,6 +15,8 @@ pub(crate) const MOST_SUMS: usize = 8;
 /// What a stretch adds to each sum of a chain.
 pub(crate) type Added = [f64; MOST_SUMS];
 
+pub(crate) const NOTHING: Added = [0.0; MOST_SUMS];
+
 /// The sums of a stretch, and counts as sums: side by side in lanes, so that adding up can be vectorised and stays in
 /// registers; see [`LANES`].
 pub(crate) struct Lanes<const N: usize = MOST_SUMS> {
@@ -27,14 +29,19 @@ impl Lanes {
     /// A copy of the first `N`.
     #[inline(always)]
     pub(crate) fn first<const N: usize>(&self) -> Lanes<N> {
-        Lanes { sums: core::array::from_fn(|i| self.sums[i]), counts: core::array::from_fn(|i| self.counts[i]) }
+        let mut first = Lanes::new();
+        for i in 0..N {
+            (first.sums[i], first.counts[i]) = (self.sums[i], self.counts[i]);
+        }
+        first
     }
 
     /// Puts others in the place of the first `N`.
     #[inline(always)]
     pub(crate) fn set_first<const N: usize>(&mut self, lanes: &Lanes<N>) {
-        self.sums[..N].copy_from_slice(&lanes.sums);
-        self.counts[..N].copy_from_slice(&lanes.counts);
+        for i in 0..N {
+            (self.sums[i], self.counts[i]) = (lanes.sums[i], lanes.counts[i]);
+        }
     }
 
     /// Makes the first so many zero.
@@ -117,7 +124,7 @@ pub(crate) fn adding_up<S: Stage, J: AddsUp, const TO: usize>(job: J, carried: O
 #[inline(always)]
 fn without_lanes<J: AddsUp>(job: J, _: Option<&mut Lanes>) -> Added {
     job.run_with::<0>(&mut Lanes::new());
-    Added::default()
+    NOTHING
 }
 
 #[inline(always)]
@@ -129,7 +136,7 @@ fn in_lanes<S: Stage, J: AddsUp, const N: usize>(job: J, carried: Option<&mut La
     match carried {
         Some(carried) => {
             carried.set_first(&lanes);
-            Added::default()
+            NOTHING
         }
         None => lanes.total(&S::SHAPE),
     }

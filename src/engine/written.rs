@@ -40,8 +40,9 @@ impl<C: Real, P: Element> Job for Add<'_, C, P> {
 
 #[inline(always)]
 fn add_slice<C: Real, P: Element>(u: &[C], p: &mut [P]) {
-    for (p, u) in p.iter_mut().zip(u) {
-        *p = add_rounded(*p, *u);
+    let u = &u[..p.len()];
+    for i in 0..p.len() {
+        p[i] = add_rounded(p[i], u[i]);
     }
 }
 
@@ -82,8 +83,10 @@ impl<C: Real> Job for AddProducts<'_, C> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        for (p, u) in self.p.iter_mut().zip(self.u) {
-            *p = add_update(*p, self.factors.of(*u));
+        let AddProducts { u, factors, p } = self;
+        let u = &u[..p.len()];
+        for i in 0..p.len() {
+            p[i] = add_update(p[i], factors.of(u[i]));
         }
     }
 }

@@ -160,9 +160,10 @@ impl<K: Code> Job for Decode<'_, K> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        for (from, to) in self.from.iter().zip(self.to) {
+        let from = &self.from[..self.to.len()];
+        for (b, to) in self.to.iter_mut().enumerate() {
             self.ahead.ask(ASKED);
-            let [s0, s1, s2, s3, codes @ ..] = from;
+            let [s0, s1, s2, s3, codes @ ..] = &from[b];
             let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);
             if !scale.is_finite() {
                 to.fill(f32::NAN);
@@ -194,20 +195,22 @@ impl<K: Code> Job for Encode<'_, K> {
     #[inline(always)]
     fn run(self) {
         // All scales first: the codes of a block wait for its scale, but no scale waits for codes.
-        for (from, to) in self.from.iter().zip(&mut *self.to) {
-            let largest = largest(from);
+        let Encode { from, to, ahead, .. } = self;
+        let from = &from[..to.len()];
+        for (b, to) in to.iter_mut().enumerate() {
+            let largest = largest(&from[b]);
             let least = if largest < K::LEAST { K::LEAST } else { largest };
             // Of zeros as the memory was before the first step.
             let scale = if largest == 0.0 { 0.0 } else { least };
             let [s0, s1, s2, s3, ..] = to;
             [*s0, *s1, *s2, *s3] = (if scale.is_finite() { scale } else { f32::NAN }).to_le_bytes();
         }
-        for (from, to) in self.from.iter().zip(self.to) {
-            self.ahead.ask(ASKED);
+        for (b, to) in to.iter_mut().enumerate() {
+            ahead.ask(ASKED);
             let [s0, s1, s2, s3, codes @ ..] = to;
             let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);
             if scale > 0.0 {
-                encode_block(K::of(scale), from, codes);
+                encode_block(K::of(scale), &from[b], codes);
             } else {
                 codes.fill(0);
             }

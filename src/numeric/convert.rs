@@ -26,17 +26,20 @@ impl<A: Element, B: Element> Job for Convert<'_, A, B> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        for (from, to) in self.from.chunks(BLOCK).zip(self.to.chunks_mut(BLOCK)) {
+        let n = self.to.len();
+        for start in (0..n).step_by(BLOCK) {
             self.ahead.ask(ASKED);
-            convert_slice(from, to);
+            let here = start..n.min(start + BLOCK);
+            convert_slice(&self.from[here.clone()], &mut self.to[here]);
         }
     }
 }
 
 #[inline(always)]
 fn convert_slice<A: Element, B: Element>(from: &[A], to: &mut [B]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = convert(*from);
+    let from = &from[..to.len()];
+    for i in 0..to.len() {
+        to[i] = convert(from[i]);
     }
 }
 
@@ -89,12 +92,12 @@ impl Job for Widen<'_> {
     fn run_on<S: Set>(self) {
         let (from, from_end) = self.0.from.reinterpret_cast().as_chunks();
         let (to, to_end) = self.0.to.as_chunks_mut();
-        for (block, (from, to)) in from.iter().zip(to).enumerate() {
+        for (block, to) in to.iter_mut().enumerate() {
             if block % (BLOCK / half_floats::BLOCK) == 0 {
                 self.0.ahead.ask(ASKED);
             }
             // SAFETY: `dispatch` has chosen the instruction set.
-            unsafe { half_floats::widen::<S>(from, to) };
+            unsafe { half_floats::widen::<S>(&from[block], to) };
         }
         convert_slice::<half::f16, f32>(from_end.reinterpret_cast(), to_end);
     }
@@ -114,12 +117,12 @@ impl Job for Narrow<'_> {
     fn run_on<S: Set>(self) {
         let (from, from_end) = self.0.from.as_chunks();
         let (to, to_end) = self.0.to.reinterpret_cast_mut().as_chunks_mut();
-        for (block, (from, to)) in from.iter().zip(to).enumerate() {
+        for (block, to) in to.iter_mut().enumerate() {
             if block % (BLOCK / half_floats::BLOCK) == 0 {
                 self.0.ahead.ask(ASKED);
             }
             // SAFETY: as above.
-            unsafe { half_floats::narrow::<S>(from, to) };
+            unsafe { half_floats::narrow::<S>(&from[block], to) };
         }
         convert_slice::<f32, half::f16>(from_end, to_end.reinterpret_cast_mut());
     }

@@ -60,7 +60,8 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx2,f16c")]
     pub(super) fn widen_by_8(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
-        for (from, to) in from.as_chunks::<8>().0.iter().zip(to.as_chunks_mut::<8>().0) {
+        for i in 0..BLOCK / 8 {
+            let (from, to) = (&from.as_chunks::<8>().0[i], &mut to.as_chunks_mut::<8>().0[i]);
             // SAFETY: eight numbers each, which need not be aligned.
             unsafe { _mm256_storeu_ps(to.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast()))) };
         }
@@ -69,7 +70,8 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx2,f16c")]
     pub(super) fn narrow_by_8(from: &[f32; BLOCK], to: &mut [u16; BLOCK]) {
-        for (from, to) in from.as_chunks::<8>().0.iter().zip(to.as_chunks_mut::<8>().0) {
+        for i in 0..BLOCK / 8 {
+            let (from, to) = (&from.as_chunks::<8>().0[i], &mut to.as_chunks_mut::<8>().0[i]);
             // SAFETY: as above.
             unsafe {
                 let numbers = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(from.as_ptr()));
@@ -81,7 +83,8 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn widen_by_16(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
-        for (from, to) in from.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<16>().0) {
+        for i in 0..BLOCK / 16 {
+            let (from, to) = (&from.as_chunks::<16>().0[i], &mut to.as_chunks_mut::<16>().0[i]);
             // SAFETY: sixteen numbers each, which need not be aligned.
             unsafe { _mm512_storeu_ps(to.as_mut_ptr(), _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast()))) };
         }
@@ -90,7 +93,8 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn narrow_by_16(from: &[f32; BLOCK], to: &mut [u16; BLOCK]) {
-        for (from, to) in from.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<16>().0) {
+        for i in 0..BLOCK / 16 {
+            let (from, to) = (&from.as_chunks::<16>().0[i], &mut to.as_chunks_mut::<16>().0[i]);
             // SAFETY: as above.
             unsafe {
                 let numbers = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(from.as_ptr()));

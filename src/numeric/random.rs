@@ -7,7 +7,9 @@
 /// counter by a key.
 #[inline(always)]
 pub(crate) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
-    rounds(counter.map(u64::from), key).map(|x| x as u32)
+    let [a, b, c, d] = counter;
+    let [a, b, c, d] = rounds([a.into(), b.into(), c.into(), d.into()], key);
+    [a as u32, b as u32, c as u32, d as u32]
 }
 
 /// The rounds of [`philox`] on words that are each the lower half of a wider one, which is how processors multiply
@@ -17,7 +19,7 @@ fn rounds(mut x: [u64; 4], mut key: [u32; 2]) -> [u64; 4] {
     const LOW: u64 = u32::MAX as u64;
     for _ in 0..10 {
         let (a, b) = (x[0] * 0xD251_1F53, x[2] * 0xCD9E_8D57);
-        let [first, second] = key.map(u64::from);
+        let [first, second] = [u64::from(key[0]), u64::from(key[1])];
         x = [b >> 32 ^ x[1] ^ first, b & LOW, a >> 32 ^ x[3] ^ second, a & LOW];
         // The Weyl constants of the paper: the golden ratio and the root of 3, less 1.
         key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
@@ -74,8 +76,8 @@ pub(crate) fn normals(first: u64, key: [u32; 2], to: &mut [[f64; BLOCK]]) {
                 *length = radius(*length).to_bits();
             }
         }
-        for (to, [radii, turns]) in to.iter_mut().zip(&*room) {
-            let (first, second) = to.split_at_mut(PAIRS);
+        for (b, to) in to.iter_mut().enumerate() {
+            let ([radii, turns], (first, second)) = (&room[b], to.split_at_mut(PAIRS));
             for i in 0..PAIRS {
                 [first[i], second[i]] = at_angle(f64::from_bits(radii[i]), turns[i]);
             }
@@ -98,7 +100,8 @@ const COUNTERS: usize = WORDS / 8;
 /// elements that lie 16 apart, so that a register of counters is registers of elements.
 #[inline(always)]
 pub(crate) fn words(first: u64, key: [u32; 2], to: &mut [[u16; WORDS]]) {
-    for (block, to) in (first..).zip(to) {
+    for (block, to) in to.iter_mut().enumerate() {
+        let block = first + block as u64;
         for i in 0..COUNTERS {
             let bits = counted(block * COUNTERS as u64 + i as u64, key);
             for (j, word) in bits.into_iter().enumerate() {
@@ -137,9 +140,9 @@ fn pair(index: u64, key: [u32; 2]) -> [f64; 2] {
 /// What a pair's radius and angle are made of.
 #[inline(always)]
 fn pair_bits(index: u64, key: [u32; 2]) -> [u64; 2] {
-    let [low, high] = halves(index).map(u64::from);
+    let [low, high] = halves(index);
     // Not as words of 32 bits: put together in pairs on the stack, they would wait for those of the counter before.
-    let x = rounds([low, high, 0, 0], key);
+    let x = rounds([low.into(), high.into(), 0, 0], key);
     [x[1] << 32 | x[0], x[3] << 32 | x[2]]
 }
 
@@ -203,12 +206,13 @@ fn sin_cos_turn(bits: u64) -> [f64; 2] {
     const SERIES: [[f64; 9]; 2] = [series(0), series(1)];
     let angle = (from_one(bits) - 1.5) * core::f64::consts::FRAC_PI_2;
     let square = angle * angle;
-    let [cos, sin] = SERIES.map(|terms| terms.iter().rev().fold(0.0, |sum, term| sum * square + term));
-    let [sin, cos] = [(sin * angle).to_bits(), cos.to_bits()];
+    let sum = |terms: [f64; 9]| terms.iter().rev().fold(0.0, |sum, term| sum * square + term);
+    let [cos, sin] = [sum(SERIES[0]).to_bits(), (sum(SERIES[1]) * angle).to_bits()];
     // After an odd number of quarters they change places; the sine is negative after two and three, the cosine after
     // one and two.
     let swap = (sin ^ cos) & (bits & 1).wrapping_neg();
-    [sin ^ swap ^ (bits & 2) << 62, cos ^ swap ^ ((bits ^ bits << 1) & 2) << 62].map(f64::from_bits)
+    let [sin, cos] = [sin ^ swap ^ (bits & 2) << 62, cos ^ swap ^ ((bits ^ bits << 1) & 2) << 62];
+    [f64::from_bits(sin), f64::from_bits(cos)]
 }
 
 #[cfg(test)]

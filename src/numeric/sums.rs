@@ -13,12 +13,12 @@ pub(crate) fn sum_tile<C: Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
     let mut lanes = [0.0_f64; LANES];
     let mut chunks = x.chunks_exact(LANES);
     for chunk in &mut chunks {
-        for (lane, x) in lanes.iter_mut().zip(chunk) {
-            *lane += f(*x);
+        for i in 0..LANES {
+            lanes[i] += f(chunk[i]);
         }
     }
-    for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
-        *lane += f(*x);
+    for (i, x) in chunks.remainder().iter().enumerate() {
+        lanes[i] += f(*x);
     }
     lanes.iter().sum()
 }
@@ -49,15 +49,17 @@ pub(crate) fn sum_pairs<C: Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f
 #[inline(always)]
 pub(crate) fn sum_triples<C: Real>(x: &[C], y: &[C], z: &[C], f: impl Fn(C, C, C) -> f64) -> f64 {
     let mut lanes = [0.0_f64; LANES];
-    let whole = x.len() / LANES * LANES;
-    let [(x, rest_x), (y, rest_y), (z, rest_z)] = [x, y, z].map(|all| all.split_at(whole));
-    for ((x, y), z) in x.chunks_exact(LANES).zip(y.chunks_exact(LANES)).zip(z.chunks_exact(LANES)) {
-        for (((lane, x), y), z) in lanes.iter_mut().zip(x).zip(y).zip(z) {
-            *lane += f(*x, *y, *z);
+    let (x, rest_x) = x.as_chunks::<LANES>();
+    let (y, rest_y) = y.as_chunks::<LANES>();
+    let (z, rest_z) = z.as_chunks::<LANES>();
+    let (y, z) = (&y[..x.len()], &z[..x.len()]);
+    for block in 0..x.len() {
+        for i in 0..LANES {
+            lanes[i] += f(x[block][i], y[block][i], z[block][i]);
         }
     }
-    for (((lane, x), y), z) in lanes.iter_mut().zip(rest_x).zip(rest_y).zip(rest_z) {
-        *lane += f(*x, *y, *z);
+    for i in 0..rest_x.len() {
+        lanes[i] += f(rest_x[i], rest_y[i], rest_z[i]);
     }
     lanes.iter().sum()
 }

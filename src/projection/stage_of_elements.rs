@@ -97,7 +97,7 @@ impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
     #[inline(always)]
     fn apply_apart<C: Real>(&self, memory: &ProjectElementsState, _: [C; 2], []: [&mut [C]; 0], at: Stretch<'_, C>) {
         let bounds = &memory.bounds[at.leaf];
-        for (k, (u, p)) in at.u.chunks_mut(STRETCH).zip(at.p.chunks(STRETCH)).enumerate() {
+        for (k, u) in at.u.chunks_mut(STRETCH).enumerate() {
             let mut rooms = [[0.0; STRETCH]; 2];
             let [low, high] = &mut rooms;
             let n = u.len();
@@ -106,7 +106,7 @@ impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
                 None => Values::fill(memory.numbers[side], room),
             };
             let (lower, upper) = (&of(0, &mut low[..n])[..n], &of(1, &mut high[..n])[..n]);
-            let p = &p[..n];
+            let p = &at.p[k * STRETCH..][..n];
             for i in 0..n {
                 u[i] = hold([C::of(lower[i]), C::of(upper[i])], u[i], p[i]);
             }

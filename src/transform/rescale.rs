@@ -204,6 +204,7 @@ pub(super) fn at_least(norm: f64, least: f64) -> f64 {
 }
 
 /// The factor in the compute type. One too large for it is its largest number: infinity would make NaN of zeros.
+#[inline]
 pub(super) fn factor_in<C: Real>(factor: f64) -> C {
     let largest = C::max_value();
     if factor.is_finite() && factor > largest.as_f64() { largest } else { C::of(factor) }

@@ -3,7 +3,7 @@
 use super::super::ahead::Reach;
 use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch_chain};
-use super::super::kernel::{MOST_SLOTS, Slots};
+use super::super::kernel::{MOST_SLOTS, Slots, no_slots};
 use super::super::sums::LANES;
 use super::super::{SlotList, Term, Tile};
 use super::SlotArray;
@@ -94,9 +94,9 @@ pub(super) fn on_slots<C: Real, S: SlotArray<C>, T>(
 /// Copies the numbers of those arrays that something may be done to.
 #[inline(always)]
 fn bring<C: Real>(accesses: &[Access], may: fn(Access) -> bool, from: &[C], to: &mut [C]) {
-    for (slot, (from, to)) in from.iter().zip(to).enumerate() {
+    for slot in 0..from.len().min(to.len()) {
         if may(Access::of(accesses, slot)) {
-            *to = *from;
+            to[slot] = from[slot];
         }
     }
 }
@@ -106,8 +106,8 @@ type Lanes = [[f64; LANES]; MOST_SUMS];
 
 #[inline(always)]
 fn add<W: Real>(lanes: &mut Lanes, lane: usize, sums: &impl SlotArray<W>) {
-    for (lanes, x) in lanes.iter_mut().zip(sums.as_slice()) {
-        lanes[lane] += x.as_f64();
+    for (sum, x) in sums.as_slice().iter().enumerate() {
+        lanes[sum][lane] += x.as_f64();
     }
 }
 
@@ -220,7 +220,7 @@ macro_rules! by_arrays {
 /// Those that are read, each at its number; the others are empty.
 #[inline(always)]
 fn by_number<'a, C>(accesses: &[Access], listed: Slots<'a, C>) -> Slots<'a, C> {
-    let (mut all, mut listed) = (Slots::default(), listed.into_iter());
+    let (mut all, mut listed) = (no_slots(), listed.into_iter());
     for (slot, array) in all.iter_mut().enumerate() {
         if Access::of(accesses, slot).reads() {
             *array = listed.next().unwrap_or_default();
@@ -260,8 +260,8 @@ impl<F: OnElement<C>, C: Real> Job for Each<'_, F, C> {
             7 => chunks_7 flat_7 (a, b, c, d, e, f_, g);
             _ => chunks_8 flat_8 (a, b, c, d, e, f_, g, h);
         }
-        for (sum, lanes) in sums[..F::Sums::LEN].iter_mut().zip(lanes) {
-            *sum += lanes.iter().sum::<f64>();
+        for (i, sum) in sums[..F::Sums::LEN].iter_mut().enumerate() {
+            *sum += lanes[i].iter().sum::<f64>();
         }
     }
 }
@@ -309,9 +309,9 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
             let step = if asks { ASKED } else { n.max(1) };
             for first in (0..n).step_by(step) {
                 let here = first..n.min(first + step);
-                let mut cut = Slots::default();
-                for (cut, slot) in cut.iter_mut().zip(&mut slots).filter(|(_, slot)| !slot.is_empty()) {
-                    *cut = &mut slot[here.clone()];
+                let mut cut = no_slots();
+                for (i, slot) in slots.iter_mut().enumerate().filter(|(_, slot)| !slot.is_empty()) {
+                    cut[i] = &mut slot[here.clone()];
                 }
                 if asks {
                     reach.ask_to_read(&from[here.clone()]);
@@ -323,7 +323,7 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
             }
         });
     } else {
-        dispatch_chain(isa, Each { f, from, to, p, slots: Slots::default(), sums });
+        dispatch_chain(isa, Each { f, from, to, p, slots: no_slots(), sums });
     }
     (tile.spare, tile.sums, tile.ahead) = (spare, all_sums, ahead);
 }

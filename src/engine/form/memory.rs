@@ -321,7 +321,9 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         let u = R::apply(*k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS]);
         // A pass that computes this again must not count again.
         if at == span.to {
-            terms.iter_mut().zip(counts).for_each(|(term, count)| term.count = count);
+            for i in 0..R::COUNTS {
+                terms[i].count = counts[i];
+            }
         }
         u
     }

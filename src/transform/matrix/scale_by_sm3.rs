@@ -240,9 +240,12 @@ impl<C: Real> Job for Elements<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        for ((u, nu), mu) in self.u.iter().zip(self.nu).zip(self.mu) {
-            *mu = self.k.square(*u, *mu);
-            *nu = self.k.mean(*u, *mu, *nu);
+        let Elements { k, u, nu, mu } = self;
+        let n = u.len();
+        let (nu, mu) = (&mut nu[..n], &mut mu[..n]);
+        for i in 0..n {
+            mu[i] = k.square(u[i], mu[i]);
+            nu[i] = k.mean(u[i], mu[i], nu[i]);
         }
     }
 }
@@ -283,7 +286,8 @@ impl<C: Real> Job for Rows<'_, C> {
         let reach = Reach::here();
         let mut squares = [C::zero(); STRETCH];
         let runs = first * (layout.row / len);
-        for (run, (u, nu)) in u.chunks_exact(len).zip(nu.chunks_exact_mut(len)).enumerate() {
+        for (run, nu) in nu.chunks_exact_mut(len).enumerate() {
+            let u = &u[run * len..][..len];
             // The place along each outer axis, innermost of them first.
             let places = |each: &mut dyn FnMut(usize)| {
                 let mut rest = runs + run;
@@ -297,21 +301,26 @@ impl<C: Real> Job for Rows<'_, C> {
             let mut largest = [C::zero(); LANES];
             for start in (0..len).step_by(STRETCH) {
                 let here = start..len.min(start + STRETCH);
-                let (u, nu, v) = (&u[here.clone()], &mut nu[here.clone()], &mut squares[..here.len()]);
-                let [from, to] = [inner + here.start, inner + here.end];
+                let n = here.len();
+                let (u, nu, v) = (&u[here.clone()], &mut nu[here.clone()], &mut squares[..n]);
+                let (mu, next) = (&mu[inner + start..][..n], &mut next[inner + start..][..n]);
                 if reach.is_asked_to_read() {
                     reach.ask_to_read(u);
                     reach.ask_to_read(nu);
                 }
-                for ((v, u), mu) in v.iter_mut().zip(u).zip(&mu[from..to]) {
-                    *v = k.square(*u, smaller(bound, *mu));
+                for i in 0..n {
+                    v[i] = k.square(u[i], smaller(bound, mu[i]));
                 }
-                for ((u, nu), v) in u.iter().zip(nu).zip(&*v) {
-                    *nu = k.mean(*u, *v, *nu);
+                for i in 0..n {
+                    nu[i] = k.mean(u[i], v[i], nu[i]);
                 }
-                next[from..to].iter_mut().zip(&*v).for_each(|(next, v)| *next = larger(*next, *v));
+                for i in 0..n {
+                    next[i] = larger(next[i], v[i]);
+                }
                 for v in v.chunks(LANES) {
-                    largest.iter_mut().zip(v).for_each(|(largest, v)| *largest = larger(*largest, *v));
+                    for i in 0..v.len() {
+                        largest[i] = larger(largest[i], v[i]);
+                    }
                 }
             }
             let largest = largest.into_iter().fold(C::zero(), larger);

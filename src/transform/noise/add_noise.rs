@@ -149,7 +149,9 @@ impl RuleWithMemory for AddNoise {
             ahead.ask_many();
             let room = &mut room[..u.len()];
             memory.draws.fill::<Normal, _>((leaf, key), start + i * TOGETHER, room);
-            u.iter_mut().zip(room).for_each(|(u, x)| *u += C::of(memory.deviation * *x));
+            for i in 0..u.len() {
+                u[i] += C::of(memory.deviation * room[i]);
+            }
         }
     }
 }

@@ -122,19 +122,28 @@ impl RuleWithMemory for StochasticRounding {
     fn apply_apart<C: Real>(&self, memory: &Draws, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
         let Stretch { leaf, start, u, p, ahead } = at;
         let (key, mut room) = (memory.key(leaf), [0; WORDS]);
-        for (i, (u, p)) in u.chunks_mut(WORDS).zip(p.chunks(WORDS)).enumerate() {
+        for (i, u) in u.chunks_mut(WORDS).enumerate() {
             ahead.ask_many();
-            let room = &mut room[..u.len()];
-            memory.fill::<Word, _>((leaf, key), start + i * WORDS, room);
-            let elements = u.iter_mut().zip(p).zip(room);
+            let (n, first) = (u.len(), i * WORDS);
+            let (room, p) = (&mut room[..n], &p[first..first + n]);
+            memory.fill::<Word, _>((leaf, key), start + first, room);
             #[cfg(feature = "half")]
             match memory.dtype(leaf) {
-                DType::Bf16 => elements.for_each(|((u, p), word)| *u = by_chance::<half::bf16, C>(*u, *p, *word)),
-                _ => elements.for_each(|((u, p), word)| *u = by_chance::<half::f16, C>(*u, *p, *word)),
+                DType::Bf16 => add_by_chance::<half::bf16, C>(u, p, room),
+                _ => add_by_chance::<half::f16, C>(u, p, room),
             }
             #[cfg(not(feature = "half"))]
-            drop(elements);
+            let _ = (p, u);
         }
+    }
+}
+
+#[cfg(feature = "half")]
+#[inline(always)]
+fn add_by_chance<H: SixteenBits, C: Real>(u: &mut [C], p: &[C], words: &[u16]) {
+    let (p, words) = (&p[..u.len()], &words[..u.len()]);
+    for i in 0..u.len() {
+        u[i] = by_chance::<H, C>(u[i], p[i], words[i]);
     }
 }
 
@@ -142,7 +151,7 @@ impl RuleWithMemory for StochasticRounding {
 #[cfg(feature = "half")]
 #[inline(always)]
 fn by_chance<H: SixteenBits, C: Real>(u: C, p: C, word: u16) -> C {
-    let [u, p] = [u, p].map(|x| x.as_f64() as f32);
+    let [u, p] = [u.as_f64() as f32, p.as_f64() as f32];
     let t = p + u;
     // What is smaller than both is a multiple of what they are multiples of, so that the sum with a rounded update is
     // exact; and the way to a rounded sum may not be an update of that type.

@@ -38,23 +38,26 @@ impl Units {
         Units { count: product(false), len: product(true), axes }
     }
 
-    /// Every run of elements that lie next to each other: where it lies, the unit of its first element, and whether the
-    /// others are of the same unit or each of the next.
+    /// Of how many runs of elements that lie next to each other it is.
     #[inline(always)]
-    fn runs(&self, mut each: impl FnMut(Range<usize>, usize, bool)) {
-        let Some((&(len, same), outer)) = self.axes.split_last() else { return each(0..1, 0, true) };
-        let runs: usize = outer.iter().map(|axis| axis.0).product();
-        for run in 0..runs {
-            let (mut rest, mut unit, mut step) = (run, 0, if same { 1 } else { len });
-            for &(len, same) in outer.iter().rev() {
-                if !same {
-                    unit += rest % len * step;
-                    step *= len;
-                }
-                rest /= len;
+    fn runs(&self) -> usize {
+        self.axes.split_last().map_or(1, |(_, outer)| outer.iter().map(|axis| axis.0).product())
+    }
+
+    /// One of them: where it lies, the unit of its first element, and whether the others are of the same unit or each
+    /// of the next.
+    #[inline(always)]
+    fn run(&self, run: usize) -> (Range<usize>, usize, bool) {
+        let Some((&(len, same), outer)) = self.axes.split_last() else { return (0..1, 0, true) };
+        let (mut rest, mut unit, mut step) = (run, 0, if same { 1 } else { len });
+        for &(len, same) in outer.iter().rev() {
+            if !same {
+                unit += rest % len * step;
+                step *= len;
             }
-            each(run * len..(run + 1) * len, unit, same);
+            rest /= len;
         }
+        (run * len..(run + 1) * len, unit, same)
     }
 }
 
@@ -66,20 +69,24 @@ pub(super) struct AddUp<'a, C, F> {
     pub(super) f: F,
 }
 
-impl<C: Real, F: Fn(C) -> f64> Job for AddUp<'_, C, F> {
+impl<C: Real, F: Fn(C) -> f64 + Copy> Job for AddUp<'_, C, F> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
         let AddUp { units, x, sums, f } = self;
-        units.runs(|run, unit, same| {
+        for run in 0..units.runs() {
+            let (run, unit, same) = units.run(run);
             let x = &x[run];
             if same {
-                sums[unit] += sum_tile(x, &f);
+                sums[unit] += sum_tile(x, f);
             } else {
-                sums[unit..][..x.len()].iter_mut().zip(x).for_each(|(sum, x)| *sum += f(*x));
+                let sums = &mut sums[unit..][..x.len()];
+                for i in 0..x.len() {
+                    sums[i] += f(x[i]);
+                }
             }
-        });
+        }
     }
 }
 
@@ -97,15 +104,18 @@ impl<C: Real, F: Fn(C, f64) -> C> Job for Change<'_, C, F> {
     #[inline(always)]
     fn run(self) {
         let Change { units, x, by, f } = self;
-        units.runs(|run, unit, same| {
+        for run in 0..units.runs() {
+            let (run, unit, same) = units.run(run);
             let x = &mut x[run];
             if same {
                 let by = by[unit];
                 x.iter_mut().for_each(|x| *x = f(*x, by));
             } else {
                 let by = &by[unit..][..x.len()];
-                x.iter_mut().zip(by).for_each(|(x, by)| *x = f(*x, *by));
+                for i in 0..x.len() {
+                    x[i] = f(x[i], by[i]);
+                }
             }
-        });
+        }
     }
 }

@@ -162,8 +162,8 @@ impl RuleWithMemory for ScaleByLion {
         [mu]: [&mut [C]; 1],
         Stretch { u, .. }: Stretch<'_, C>,
     ) {
-        for (u, mu) in u.iter_mut().zip(mu) {
-            *u = (k.smooth_beta * k.mix(mu, *u)).tanh();
+        for i in 0..u.len() {
+            u[i] = (k.smooth_beta * k.mix(&mut mu[i], u[i])).tanh();
         }
     }
 }

@@ -174,10 +174,12 @@ impl<C: Real, M: Element> Job for Step<'_, C, M> {
 
     #[inline(always)]
     fn run(self) {
-        for (u, mu) in self.u.iter_mut().zip(self.mu) {
-            let m = self.keep * convert::<M, C>(*mu) + self.take * *u;
-            *mu = convert(m);
-            *u = self.factor * m;
+        let Step { keep, take, factor, u, mu } = self;
+        let mu = &mut mu[..u.len()];
+        for i in 0..u.len() {
+            let m = keep * convert::<M, C>(mu[i]) + take * u[i];
+            mu[i] = convert(m);
+            u[i] = factor * m;
         }
     }
 }

@@ -26,8 +26,10 @@ impl<C: Real> Job for Plain<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        for (u, v) in self.u.iter().zip(self.v) {
-            *v = self.keep * *v + self.take * (*u * *u + self.epsilon);
+        let Plain { u, v, keep, take, epsilon } = self;
+        let u = &u[..v.len()];
+        for i in 0..v.len() {
+            v[i] = keep * v[i] + take * (u[i] * u[i] + epsilon);
         }
     }
 }
@@ -153,11 +155,11 @@ impl<C: Real> Job for Squares<'_, C> {
         let Squares { u, rows, cols, size: [_, m], epsilon } = self;
         let (rows, last) = rows.as_chunks_mut::<TOGETHER>();
         let (u, u_last) = u.split_at(rows.len() * TOGETHER * m);
-        for (u, rows) in u.chunks_exact(TOGETHER * m).zip(rows) {
-            squares(u, rows, cols, epsilon);
+        for (i, rows) in rows.iter_mut().enumerate() {
+            squares(&u[i * TOGETHER * m..][..TOGETHER * m], rows, cols, epsilon);
         }
-        for (u, row) in u_last.chunks_exact(m).zip(last) {
-            squares(u, core::array::from_mut(row), cols, epsilon);
+        for (i, row) in last.iter_mut().enumerate() {
+            squares(&u_last[i * m..][..m], core::array::from_mut(row), cols, epsilon);
         }
     }
 }
@@ -169,25 +171,34 @@ const TOGETHER: usize = 4;
 #[inline(always)]
 fn squares<C: Real, const R: usize>(u: &[C], rows: &mut [f64; R], cols: &mut [f64], epsilon: f64) {
     let square = |u: C| u.as_f64() * u.as_f64() + epsilon;
-    let mut lines = u.chunks_exact(cols.len());
-    let lines: [&[C]; R] = core::array::from_fn(|_| lines.next().unwrap_or_default());
+    let m = cols.len();
     let (cols, last_cols) = cols.as_chunks_mut::<LANES>();
-    let blocks = lines.map(|line| &line.as_chunks::<LANES>().0[..cols.len()]);
+    let (mut blocks, mut ends): ([&[[C; LANES]]; R], [&[C]; R]) = ([&[]; R], [&[]; R]);
+    for r in 0..R {
+        let (whole, end) = u[r * m..][..m].as_chunks::<LANES>();
+        (blocks[r], ends[r]) = (&whole[..cols.len()], &end[..last_cols.len()]);
+    }
     let mut lanes = [[0.0; LANES]; R];
     for (b, cols) in cols.iter_mut().enumerate() {
-        for (lanes, blocks) in lanes.iter_mut().zip(&blocks) {
-            let squares = blocks[b].map(square);
-            (0..LANES).for_each(|lane| lanes[lane] += squares[lane]);
-            (0..LANES).for_each(|lane| cols[lane] += squares[lane]);
+        for r in 0..R {
+            let mut squares = [0.0; LANES];
+            for lane in 0..LANES {
+                squares[lane] = square(blocks[r][b][lane]);
+            }
+            for lane in 0..LANES {
+                lanes[r][lane] += squares[lane];
+            }
+            for lane in 0..LANES {
+                cols[lane] += squares[lane];
+            }
         }
     }
-    for ((line, lanes), row) in lines.iter().zip(&mut lanes).zip(rows) {
-        let last = line.as_chunks::<LANES>().1;
-        for ((u, col), lane) in last.iter().zip(&mut *last_cols).zip(&mut *lanes) {
-            let square = square(*u);
-            *lane += square;
+    for r in 0..R {
+        for (i, col) in last_cols.iter_mut().enumerate() {
+            let square = square(ends[r][i]);
+            lanes[r][i] += square;
             *col += square;
         }
-        *row = lanes.iter().sum();
+        rows[r] = lanes[r].iter().sum();
     }
 }

@@ -236,8 +236,11 @@ impl<C: Real> Job for ByRoot<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        for ((to, from), v) in self.to.iter_mut().zip(self.from).zip(self.v) {
-            *to = *from / v.sqrt();
+        let ByRoot { from, to, v } = self;
+        let n = to.len();
+        let (from, v) = (&from[..n], &v[..n]);
+        for i in 0..n {
+            to[i] = from[i] / v[i].sqrt();
         }
     }
 }
@@ -262,12 +265,25 @@ impl<C: Real> Job for ByFactors<'_, C> {
     #[inline(always)]
     fn run(self) {
         let ByFactors { from, to, row, col } = self;
-        let both = to.iter_mut().zip(from);
+        let n = to.len();
+        let from = &from[..n];
         match (row.step, col.step) {
-            (0, 1) => both.zip(col.data).for_each(|((to, from), col)| *to = *from * row.data[0] * *col),
-            (1, 0) => both.zip(row.data).for_each(|((to, from), row)| *to = *from * *row * col.data[0]),
+            (0, 1) => {
+                let (row, cols) = (row.data[0], &col.data[..n]);
+                for i in 0..n {
+                    to[i] = from[i] * row * cols[i];
+                }
+            }
+            (1, 0) => {
+                let (rows, col) = (&row.data[..n], col.data[0]);
+                for i in 0..n {
+                    to[i] = from[i] * rows[i] * col;
+                }
+            }
             (rows, cols) => {
-                both.enumerate().for_each(|(i, (to, from))| *to = *from * row.data[i * rows] * col.data[i * cols]);
+                for i in 0..n {
+                    to[i] = from[i] * row.data[i * rows] * col.data[i * cols];
+                }
             }
         }
     }

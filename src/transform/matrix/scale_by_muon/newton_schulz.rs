@@ -338,8 +338,10 @@ impl<C: Real> Job for Mix<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        for (y, x) in self.y.iter_mut().zip(self.x) {
-            *y = self.of_x * *x + self.of_y * *y;
+        let Mix { of_x, x, of_y, y } = self;
+        let x = &x[..y.len()];
+        for i in 0..y.len() {
+            y[i] = of_x * x[i] + of_y * y[i];
         }
     }
 }
