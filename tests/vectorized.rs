@@ -34,7 +34,7 @@ fn build() -> Built {
     let manifest = format!(
         "[package]\nname = 'core_loops'\nedition = '2024'\n[workspace]\n[profile.release]\ndebug = false\nlto = {lto}\n\
          [[bin]]\nname = 'core_loops'\npath = '{root}/examples/core_loops.rs'\n\
-         [dependencies]\ngradchain = {{ path = '{root}', features = ['half'] }}\nhalf = '2'\n",
+         [dependencies]\ngradchain = {{ path = '{root}', default-features = false, features = ['half'] }}\nhalf = '2'\n",
         root = root.display(),
     );
     std::fs::write(folder.join("Cargo.toml"), manifest).expect("a manifest is written");

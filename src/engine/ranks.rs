@@ -152,6 +152,7 @@ mod tests {
 
     use super::*;
     use crate::collective::threads;
+    use crate::engine::PIECE;
 
     fn shared(sizes: &[usize], whole: &[Option<f64>], ranks: usize) -> Vec<Vec<Range<usize>>> {
         let leaves: Vec<_> = sizes.iter().map(|n| vec![0.0_f32; *n]).collect();
@@ -160,8 +161,6 @@ mod tests {
         let ranks = Ranks::share(collective, &structure, &vec![true; sizes.len()], whole);
         (0..ranks.of_rank.len()).map(|rank| ranks.here(&structure, rank)).collect()
     }
-
-    const PIECE: usize = 16 * 1024;
 
     #[test]
     fn pieces_are_shared_evenly_and_in_order() {

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
 pub mod given;
+pub mod piece;
 pub mod registry;
 pub mod subject;
 pub mod trees;

@@ -14,6 +14,8 @@ mod memory;
 mod no_room;
 mod owned;
 mod panics;
+#[path = "../common/piece.rs"]
+mod piece;
 mod process;
 mod sound;
 

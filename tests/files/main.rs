@@ -15,6 +15,9 @@ mod conformance;
 mod corpus;
 mod nist;
 #[cfg(all(feature = "checkpoint", feature = "derive"))]
+#[path = "../common/piece.rs"]
+mod piece;
+#[cfg(all(feature = "checkpoint", feature = "derive"))]
 mod sharded;
 #[cfg(all(feature = "derive", feature = "serde"))]
 mod state_data;

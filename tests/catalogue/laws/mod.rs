@@ -37,6 +37,7 @@ mod zero_gradients;
 use gradchain::state::{State, same_bits};
 use proptest::test_runner::{Config, TestRunner};
 
+use crate::common::piece::PIECE;
 use crate::common::registry::{every, only_these, registry};
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, problem, tree};
@@ -79,12 +80,12 @@ fn same_state<S: State>(ours: &AnyState, theirs: &S) -> bool {
 fn large_problem() -> Problem {
     let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
     let mut plan = vec![
-        leaf(Number::F32, &[33_000], Order::C),
+        leaf(Number::F32, &[2 * PIECE + 232], Order::C),
         leaf(Number::F64, &[3], Order::C),
         // Its products are cut into blocks that threads share. Rows and columns are few, since decompositions cost the
         // cube of either.
-        leaf(Number::F32, &[257, 64], Order::Fortran),
-        leaf(Number::F64, &[129, 131], Order::Strided),
+        leaf(Number::F32, &[257, PIECE / 256], Order::Fortran),
+        leaf(Number::F64, &[PIECE / 128 + 1, 131], Order::Strided),
         leaf(Number::F32, &[50], Order::Negative),
         leaf(Number::F32, &[], Order::C),
     ];

@@ -8,6 +8,7 @@ use gradchain::tree::{DynTree, Structure};
 use gradchain::{DType, Element, Result};
 
 use super::holds;
+use crate::common::piece::PIECE;
 use crate::common::registry::registry;
 use crate::common::subject::Subject;
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
@@ -236,7 +237,7 @@ fn every_entry_that_is_programs_is_replayed_with_the_same_bits() {
 /// Sums over several pieces: in the order of the engine; and in `f32`, of which 16384 squares are off by 2⁻¹⁰ at most.
 #[test]
 fn sums_are_read_by_piece() {
-    let plan = vec![LeafPlan { number: Number::F32, shape: vec![40_000], order: Order::C }];
+    let plan = vec![LeafPlan { number: Number::F32, shape: vec![2 * PIECE + 7_232], order: Order::C }];
     let params = tree(&plan, |leaf, i| noise(1, leaf, i));
     let grads = (0..2).map(|t| tree(&plan, |leaf, i| noise(2 + t, leaf, i))).collect();
     let problem = Problem { plan, params, grads };

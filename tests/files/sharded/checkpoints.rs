@@ -10,7 +10,8 @@ use gradchain::prelude::*;
 use gradchain::state::same_bits;
 use ndarray::{Array2, ShapeBuilder};
 
-use super::{LONG, Model, together};
+use super::{LARGE, LONG, Model, together};
+use crate::piece::PIECE;
 
 fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     chain((clip_by_global_norm(20.0), zero_nans(), params_ema(adamw(0.02), 0.9)))
@@ -198,21 +199,22 @@ fn a_stretch_that_would_lie_outside_of_its_array_is_an_error() {
         let stretch = &parts[parts.find("large").unwrap()..];
         stretch[..stretch.find('}').unwrap()].to_owned()
     };
+    let [piece, large] = [PIECE, LARGE].map(|n| n.to_string());
     for (rank, from, to) in [
         // As if neighbours were far apart, or everything in one place.
-        (0, "[1]", "[9]"),
-        (0, "[1]", "[0]"),
+        (0, "[1]", "[9]".into()),
+        (0, "[1]", "[0]".into()),
         // As if the stretches overlapped, or had a gap, or the array were another.
-        (1, "16384", "16383"),
-        (1, "16384", "16385"),
-        (0, "36000", "99000"),
+        (1, &*piece, (PIECE - 1).to_string()),
+        (1, &piece, (PIECE + 1).to_string()),
+        (0, &large, "99000".into()),
     ] {
         let (stretch, mut listed) = (stretch(rank), list.clone());
         for (other, file) in files.iter().enumerate() {
             let (as_it_was, check) = forged(&bytes[other], "", "");
             fs::write(file, as_it_was).unwrap();
             if other == rank {
-                let (text, another) = forged(&bytes[rank], &stretch, &stretch.replace(from, to));
+                let (text, another) = forged(&bytes[rank], &stretch, &stretch.replace(from, &to));
                 listed = listed.replace(&check, &another);
                 assert_ne!(listed, list);
                 fs::write(file, text).unwrap();

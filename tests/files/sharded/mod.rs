@@ -14,6 +14,11 @@ use std::time::Duration;
 use gradchain::Tree;
 use gradchain::collective::{Threads, threads};
 
+use crate::piece::PIECE;
+
+/// Elements of a model's largest leaf: three pieces.
+const LARGE: usize = 2 * PIECE + 3_232;
+
 /// Longer than any machine takes that is not stuck.
 const LONG: Duration = Duration::from_secs(120);
 
@@ -50,9 +55,9 @@ impl Model {
             ((state >> 40) as f64 / f64::from(1 << 24) - 0.5) * f64::from(1 + (state & 7) as u32)
         };
         Model {
-            large: (0..36_000).map(|_| next() as f32).collect(),
+            large: (0..LARGE).map(|_| next() as f32).collect(),
             small: (0..5).map(|_| next()).collect(),
-            double: (0..17_000).map(|_| next()).collect(),
+            double: (0..PIECE + 616).map(|_| next()).collect(),
             single: next() as f32,
         }
     }

@@ -7,6 +7,7 @@ use gradchain::prelude::*;
 use gradchain::state::Kind;
 
 use super::{Model, together};
+use crate::piece::PIECE;
 
 /// The batch of a step is cut into so many parts.
 const PARTS: usize = 8;
@@ -168,7 +169,7 @@ fn each_rank_has_its_share_of_the_state() {
         assert_eq!(bytes.iter().sum::<usize>(), whole, "{ranks} ranks: {bytes:?}");
         // A piece of two moments more or less, and those of the small leaves.
         let share = whole / ranks;
-        assert!(bytes.iter().all(|bytes| bytes.abs_diff(share) <= 2 * 8 * 16_384), "{ranks} ranks: {bytes:?}");
+        assert!(bytes.iter().all(|bytes| bytes.abs_diff(share) <= 2 * 8 * PIECE), "{ranks} ranks: {bytes:?}");
     }
 }
 

@@ -8,6 +8,7 @@ use gradchain::collective::{Collective, Pending, Threads};
 use gradchain::prelude::*;
 
 use super::together;
+use crate::piece::PIECE;
 
 /// A rank that counts its messages, and the bytes that it sends to others.
 #[derive(Debug)]
@@ -43,7 +44,6 @@ impl Collective for Counting {
     }
 }
 
-const PIECE: usize = 16 * 1024;
 /// Two pieces for each of four ranks.
 const N: usize = 8 * PIECE;
 /// What a step compares: a word to each of three others.
