@@ -287,8 +287,8 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
     }
 }
 
-/// What a loop's function may call: what ends the program, moves or frees memory, is found out once for a stretch, or is
-/// called for a whole stretch; and a hyperbolic tangent, which has a loop of its own.
+/// What a loop's function may call: what ends the program, moves or frees memory, is found out once for a stretch, or
+/// is called for a whole stretch; and a hyperbolic tangent, which has a loop of its own.
 const CALLS: &[&str] = &[
     "9panicking",
     "fail",
@@ -308,8 +308,8 @@ const CALLS: &[&str] = &[
     "tanh",
 ];
 
-/// Functions of the standard library that are not meant to be inlined, as `zip` and `map` of arrays, are calls if a user
-/// builds without optimizing when linking: in a loop over elements that takes ten to fifty times as long.
+/// Functions of the standard library that are not meant to be inlined, as `zip` and `map` of arrays, are calls if a
+/// user builds without optimizing when linking: in a loop over elements that takes ten to fifty times as long.
 #[test]
 fn loops_call_nothing_and_gather_nothing() {
     let functions = &*FUNCTIONS;

@@ -55,8 +55,8 @@ fn hidden(i: usize) -> usize {
     core::hint::black_box(i)
 }
 
-/// The block `b` of `n`, to be done by itself. Where little is done to an element, the compiler takes the same element of
-/// several blocks together, with gathers and scatters, which takes three times as long.
+/// The block `b` of `n`, to be done by itself. Where little is done to an element, the compiler takes the same element
+/// of several blocks together, with gathers and scatters, which takes three times as long.
 #[inline(always)]
 fn alone(b: usize, n: usize) -> usize {
     hidden(b).min(n - 1)

@@ -9,8 +9,8 @@ use crate::tree::{LeafSpec, Structure};
 /// large leaf evenly. It fixes the order in which sums are added, and so their bits.
 pub(crate) const PIECE: usize = if SHORT { 4 * 1024 } else { 16 * 1024 };
 
-/// Whether pieces are short: in the tests of this crate, for which `.cargo/config.toml` asks. Most of their time goes into
-/// leaves of several pieces, in loops that are not optimized.
+/// Whether pieces are short: in the tests of this crate, for which `.cargo/config.toml` asks. Most of their time goes
+/// into leaves of several pieces, in loops that are not optimized.
 const SHORT: bool = cfg!(debug_assertions) && option_env!("GRADCHAIN_SHORT_PIECES").is_some();
 
 /// Elements that are work enough for a thread: with half as many, waking it and its room take longer than what it does.
