@@ -57,6 +57,7 @@ fn step<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) -
 
 fn main() -> gradchain::Result<()> {
     step("scale_by_factored_rms", &scale_by_factored_rms())?;
+    step("scale_by_sm3", &scale_by_sm3())?;
     step("sgd with momentum", &sgd(0.1).momentum(0.9))?;
     step("adam", &adam(0.1))?;
     step("adam with a mean of bf16", &adam(0.1).mu_dtype(DType::Bf16))?;

@@ -135,8 +135,10 @@ const AXES: &[(&str, &str, &[&str])] = &[
     ("21scale_by_factored_rms", "9ByFactors", &["mulp_"]),
     ("21scale_by_factored_rms", "5Plain", &["mulp_", "addp_"]),
     ("21scale_by_factored_rms", "6ByRoot", &["sqrtp_", "divp_"]),
-    ("12scale_by_sm3", "8Elements", &["sqrtp_", "divp_"]),
-    ("12scale_by_sm3", "4Rows", &["sqrtp_", "divp_", "mulp_"]),
+    ("12scale_by_sm3", "9ByElement", &["sqrtp_", "divp_"]),
+    ("12scale_by_sm3", "8ByBounds", &["sqrtp_", "divp_"]),
+    ("12scale_by_sm3", "8Elements", &["mulp_"]),
+    ("12scale_by_sm3", "4Rows", &["mulp_"]),
     ("7factors", "8Multiply", &["mulp_"]),
     ("7written", "11AddProducts", &["mulp_", "addp_"]),
 ];

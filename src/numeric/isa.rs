@@ -74,7 +74,6 @@ pub(crate) trait Job {
 
 /// The instruction set that a loop is compiled for, as a type.
 pub(crate) trait Set {
-    #[cfg_attr(not(feature = "half"), allow(dead_code, reason = "conversions of `f16` ask"))]
     const ISA: Isa;
 }
 

@@ -1,7 +1,7 @@
 //! What only looks at updates before it changes them: the bits do not depend on where they are looked at.
 
 use gradchain::needs::Nothing;
-use gradchain::part::{InitContext, LeafLooker, Part, StepContext, Whole, WholeTree, WholeTreeTransformation};
+use gradchain::part::{InitContext, LeafLooker, Part, Slot, StepContext, Whole, WholeTree, WholeTreeTransformation};
 use gradchain::prelude::*;
 use gradchain::state::{PerLeaf, Scalar};
 use gradchain::tree::LeafSpec;
@@ -52,6 +52,7 @@ fn holds<T: GradientTransformation<Needs = Nothing>>(of: impl Fn() -> T) {
         assert_eq!(run(&chain((trace(0.0), of())), turned), plain, "after what has state");
         assert_eq!(run(&chain((clip_by_global_norm(1e9), of())), turned), plain, "after a barrier");
         assert_eq!(run(&chain((identity(), of(), identity())), turned), plain, "in a chain");
+        assert_eq!(run(&chain((of(), clip_by_global_norm(1e9))), turned), plain, "before a barrier");
         let boxes: Vec<Boxed> = vec![Box::new(identity()), Box::new(of())];
         assert_eq!(run(&boxes, turned), plain, "in boxes");
         assert_eq!(run(&masked(of(), Mask::all()), turned), plain, "masked");
@@ -141,7 +142,15 @@ impl WholeTreeTransformation for ByLargest {
         tree.look(&mut Largest(largest));
     }
 
-    fn stretch<C: Real>(&self, largest: &PerLeaf<Scalar>, leaf: usize, _: usize, from: &[C], to: &mut [C]) {
+    fn stretch<C: Real>(
+        &self,
+        largest: &PerLeaf<Scalar>,
+        leaf: usize,
+        _: usize,
+        _: &mut [&mut [C]],
+        from: &[C],
+        to: &mut [C],
+    ) {
         let by = C::of(1.0 / largest.get(leaf).map_or(1.0, |largest| largest.get()));
         to.iter_mut().zip(from).for_each(|(to, from)| *to = *from * by);
     }
@@ -164,4 +173,72 @@ fn a_part_of_ones_own_looks() {
     optimizer.step(&mut params, &(vec![-0.5_f32, 0.0], vec![4.0, -2.0, 0.0]), &mut state).unwrap();
     assert_eq!(params, (vec![1.0, 0.0], vec![-1.0, 0.5, 0.0]));
     assert_eq!(state.0.get(1), Some(Scalar::new(4.0)));
+}
+
+/// The same, and then their running mean, which it keeps in an array.
+#[derive(Clone, Debug)]
+struct MeanByLargest;
+
+impl Part for MeanByLargest {
+    const NAME: &'static str = "mean_by_largest";
+    type Form = Whole;
+}
+
+impl WholeTreeTransformation for MeanByLargest {
+    const BY_LEAF: bool = true;
+    const LOOKS: bool = true;
+    const SLOTS: &'static [Slot] = &[Slot::signed("mean")];
+    type State = PerLeaf<Scalar>;
+    type Needs = Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> gradchain::Result<PerLeaf<Scalar>> {
+        ByLargest.start(at)
+    }
+
+    fn transform(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        tree.look(&mut Largest(largest));
+    }
+
+    fn stretch<C: Real>(
+        &self,
+        largest: &PerLeaf<Scalar>,
+        leaf: usize,
+        start: usize,
+        slots: &mut [&mut [C]],
+        from: &[C],
+        to: &mut [C],
+    ) {
+        ByLargest.stretch(largest, leaf, start, &mut [], from, to);
+        assert_eq!((slots.len(), slots[0].len()), (1, to.len()));
+        for (mean, u) in slots[0].iter_mut().zip(to) {
+            *mean = *mean * C::of(0.75) + *u * C::of(0.25);
+            *u = *mean;
+        }
+    }
+}
+
+#[test]
+fn the_arrays_of_what_looks_are_rewritten_once_in_a_step() {
+    let of = || chain((MeanByLargest, sgd(0.1)));
+    holds(of);
+    let plain = run(&of(), false);
+    assert_eq!(run(&chain((ByLargest, ema(0.75).debias(false), sgd(0.1))), false), plain);
+    let params = leaves(0, false);
+    let mut state = of().init(&params).unwrap();
+    of().step(&mut params.clone(), &leaves(1, false), &mut state).unwrap();
+    let (mean, shown) = (state.0.moment("mean").unwrap(), leaves(1, false).4);
+    let largest = shown.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
+    let expected: Vec<f32> = shown.iter().map(|x| x * (1.0 / f64::from(largest)) as f32 * 0.25).collect();
+    assert_eq!(mean.get::<f32>(4), Some(&expected[..]));
+    assert!(state.0.moment("largest").is_none());
+    // Read and written in the one pass in which they are rewritten: each array twice.
+    let elements = [70 * 90 + 5 * 20 * 3 + 2500, 40 * 30 + 7];
+    let bytes = 2 * (4 * elements[0] + 8 * elements[1]);
+    let pass_by_pass = |plan: gradchain::Plan| plan.passes.iter().map(|pass| pass.state).collect::<Vec<_>>();
+    assert_eq!(pass_by_pass(of().plan(&params).unwrap()), [0, bytes]);
+    let before_a_barrier = chain((of(), clip_by_global_norm(9.0)));
+    assert_eq!(pass_by_pass(before_a_barrier.plan(&params).unwrap()), [0, bytes, 0]);
+    // One code for each number of `f32`, and scales.
+    let schema = quantized(of()).init(&params).unwrap().schema().to_string();
+    assert!(schema.contains("root8"), "{schema}");
 }

@@ -100,7 +100,7 @@ impl Arrays {
         self.slots.iter().position(|slot| slot.name() == name)
     }
 
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+    pub(super) fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         self.slots.iter().zip(&self.all).for_each(|(slot, array)| walk.child(slot.name(), array));
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use crate::engine::Job;
 use crate::layout::axes_by_stride;
 use crate::numeric::ahead::Reach;
+use crate::numeric::isa::{Isa, Set, current_isa, dispatch};
 use crate::numeric::split::{Split, half, in_parts};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
@@ -74,21 +75,22 @@ part! {
     }
 }
 
-/// What [`scale_by_sm3`] remembers.
+/// What [`scale_by_sm3`] remembers, besides the array `nu`, the mean of what was emitted.
 #[derive(Clone, Debug)]
 pub struct ScaleBySm3State {
     /// Steps done.
     pub count: Count,
     /// One number for each index of each axis, the axes one after another.
     pub mu: Moments,
-    /// The mean of what was emitted.
-    pub nu: Moments,
+    /// `mu` as it was before the step, of leaves of two axes or more: what bounds their elements.
+    before: Moments,
     /// Room for the next `mu`, as far as each block of a leaf knows.
     next: Moments,
     layouts: Arc<[Layout]>,
+    now: Scalars<f64>,
 }
 
-state_fields!(ScaleBySm3State { count, mu, nu } knows { layouts });
+state_fields!(ScaleBySm3State { count, mu } knows { layouts } room { before });
 
 /// How a leaf of two axes or more lies. Of others there is nothing to know: each element has a bound of its own.
 #[derive(Clone, Debug, Hash, Default)]
@@ -127,8 +129,8 @@ impl Layout {
 
 impl WholeTreeTransformation for ScaleBySm3 {
     const BY_LEAF: bool = true;
-    // The mean is the update, and it is in the state.
     const LOOKS: bool = true;
+    const SLOTS: &'static [Slot] = &[Slot::signed("nu")];
     type State = ScaleBySm3State;
     type Needs = Nothing;
 
@@ -136,54 +138,63 @@ impl WholeTreeTransformation for ScaleBySm3 {
         let compute = |leaf: &LeafSpec| leaf.dtype().compute();
         let each_axis = |leaf: &LeafSpec| Some(vec![if leaf.ndim() == 0 { 1 } else { leaf.shape().iter().sum() }]);
         let mu = Moments::with_shapes(at.structure(), at.active(), compute, each_axis)?;
-        let of_blocks = |leaf: &LeafSpec| {
-            let layout = Layout::new(leaf);
-            Some(vec![layout.blocks() * layout.sizes])
+        let room = |of: fn(&Layout) -> usize| {
+            Moments::with_shapes(at.structure(), at.active(), compute, |leaf| Some(vec![of(&Layout::new(leaf))]))
         };
-        let next = Moments::with_shapes(at.structure(), at.active(), compute, of_blocks)?;
-        let layouts = at.structure().leaves().iter().map(Layout::new).collect();
-        Ok(ScaleBySm3State { count: Count::default(), mu, nu: at.moments()?, next, layouts })
+        Ok(ScaleBySm3State {
+            count: Count::default(),
+            mu,
+            before: room(|layout| layout.sizes)?,
+            next: room(|layout| layout.blocks() * layout.sizes)?,
+            layouts: at.structure().leaves().iter().map(Layout::new).collect(),
+            now: self.scalars(0),
+        })
     }
 
     fn transform(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], state.count.get());
+        state.now = self.scalars(state.count.get());
         state.count.increment();
-        tree.look(&mut Sm3 { state, b1, b2, eps });
+        tree.look(&mut Bounds(state));
     }
 
-    fn stretch<C: Real>(&self, state: &ScaleBySm3State, leaf: usize, start: usize, from: &[C], to: &mut [C]) {
-        let mean = state.nu.get::<C>(leaf).and_then(|nu| nu.get(start..start + to.len()));
-        to.copy_from_slice(mean.unwrap_or(from));
+    fn stretch<C: Real>(
+        &self,
+        state: &ScaleBySm3State,
+        leaf: usize,
+        start: usize,
+        slots: &mut [&mut [C]],
+        from: &[C],
+        to: &mut [C],
+    ) {
+        let ScaleBySm3State { mu, before, layouts, now, .. } = state;
+        let (Some(mu), Some(before), [nu]) = (mu.get::<C>(leaf), before.get::<C>(leaf), slots) else {
+            return to.copy_from_slice(from);
+        };
+        let (k, isa, layout) = (now.rounded(), current_isa(), &layouts[leaf]);
+        if layout.axes.is_empty() {
+            return dispatch(isa, ByElement { k, from, to, nu, mu: &mu[start..] });
+        }
+        dispatch(isa, ByBounds { k, layout, start, from, to, nu, mu: before });
     }
 }
 
-struct Sm3<'a> {
-    state: &'a mut ScaleBySm3State,
-    b1: f64,
-    b2: f64,
-    eps: f64,
-}
+struct Bounds<'a>(&'a mut ScaleBySm3State);
 
-impl LeafLooker for Sm3<'_> {
+impl LeafLooker for Bounds<'_> {
     fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
-        let ScaleBySm3State { mu, nu, next, layouts, .. } = &mut *self.state;
-        let (Some(mu), Some(nu), Some(next)) = (mu.get_mut::<C>(leaf), nu.get_mut::<C>(leaf), next.get_mut::<C>(leaf))
+        let ScaleBySm3State { mu, before, next, layouts, now, .. } = &mut *self.0;
+        let (Some(mu), Some(before), Some(next)) =
+            (mu.get_mut::<C>(leaf), before.get_mut::<C>(leaf), next.get_mut::<C>(leaf))
         else {
             return;
         };
-        let k = Scalars {
-            keep: C::of(self.b1),
-            take: C::of(1.0 - self.b1),
-            keep_squares: C::of(self.b2),
-            take_squares: C::of(if self.b2 == 1.0 { 1.0 } else { 1.0 - self.b2 }),
-            eps: C::of(self.eps),
-        };
-        let layout = &layouts[leaf];
+        let (k, layout) = (now.rounded(), &layouts[leaf]);
         if layout.axes.is_empty() {
-            return in_parts(Elements { k, u, nu, mu });
+            return in_parts(Elements { k, u, mu });
         }
         next.fill(C::zero());
-        in_parts(Rows { k, layout, first: 0, u, nu, mu, next: &mut *next });
+        in_parts(Rows { k, layout, first: 0, u, mu: &*mu, next: &mut *next });
+        before.copy_from_slice(mu);
         mu.fill(C::zero());
         for block in next.chunks_exact(layout.sizes) {
             mu.iter_mut().zip(block).for_each(|(mu, block)| *mu = larger(*mu, *block));
@@ -191,7 +202,7 @@ impl LeafLooker for Sm3<'_> {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Scalars<C> {
     keep: C,
     take: C,
@@ -200,9 +211,22 @@ struct Scalars<C> {
     eps: C,
 }
 
-/// Elements that are worked on together: one simple loop after another, each of which vectorises.
-const STRETCH: usize = 256;
-const LANES: usize = 16;
+impl ScaleBySm3 {
+    /// In step number `count`.
+    fn scalars(&self, count: u64) -> Scalars<f64> {
+        let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], count);
+        let take_squares = if b2 == 1.0 { 1.0 } else { 1.0 - b2 };
+        Scalars { keep: b1, take: 1.0 - b1, keep_squares: b2, take_squares, eps }
+    }
+}
+
+impl Scalars<f64> {
+    fn rounded<C: Real>(self) -> Scalars<C> {
+        let Scalars { keep, take, keep_squares, take_squares, eps } = self;
+        let [keep, take, keep_squares, take_squares, eps] = [keep, take, keep_squares, take_squares, eps].map(C::of);
+        Scalars { keep, take, keep_squares, take_squares, eps }
+    }
+}
 
 impl<C: Real> Scalars<C> {
     #[inline(always)]
@@ -218,20 +242,18 @@ impl<C: Real> Scalars<C> {
     }
 }
 
-/// Elements that have a bound each.
+/// Elements that have a bound each: the next bounds.
 struct Elements<'a, C> {
     k: Scalars<C>,
     u: &'a [C],
-    nu: &'a mut [C],
     mu: &'a mut [C],
 }
 
 impl<C: Real> Split for Elements<'_, C> {
     fn split(self) -> Result<[Self; 2], Self> {
         let Some(half) = half(self.u.len(), BLOCK) else { return Err(self) };
-        let (u, later_u) = self.u.split_at(half);
-        let [(nu, later_nu), (mu, later_mu)] = [self.nu, self.mu].map(|array| array.split_at_mut(half));
-        Ok([Elements { u, nu, mu, ..self }, Elements { u: later_u, nu: later_nu, mu: later_mu, ..self }])
+        let ((u, later), (mu, later_mu)) = (self.u.split_at(half), self.mu.split_at_mut(half));
+        Ok([Elements { u, mu, ..self }, Elements { u: later, mu: later_mu, ..self }])
     }
 }
 
@@ -240,24 +262,106 @@ impl<C: Real> Job for Elements<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        let Elements { k, u, nu, mu } = self;
+        let Elements { k, u, mu } = self;
         let n = u.len();
-        let (nu, mu) = (&mut nu[..n], &mut mu[..n]);
+        let mu = &mut mu[..n];
         for i in 0..n {
             mu[i] = k.square(u[i], mu[i]);
-            nu[i] = k.mean(u[i], mu[i], nu[i]);
         }
     }
 }
 
-/// Some indices of the outermost axis of a leaf: run by run along its innermost axis.
+/// What becomes of elements whose bounds are their squares.
+struct ByElement<'a, C> {
+    k: Scalars<C>,
+    from: &'a [C],
+    to: &'a mut [C],
+    nu: &'a mut [C],
+    mu: &'a [C],
+}
+
+impl<C: Real> Job for ByElement<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let ByElement { k, from, to, nu, mu } = self;
+        let n = to.len();
+        let (from, nu, mu) = (&from[..n], &mut nu[..n], &mu[..n]);
+        for i in 0..n {
+            nu[i] = k.mean(from[i], mu[i], nu[i]);
+            to[i] = nu[i];
+        }
+    }
+}
+
+/// What becomes of elements that are bound by the numbers of the axes.
+struct ByBounds<'a, C> {
+    k: Scalars<C>,
+    layout: &'a Layout,
+    /// The number of the first element.
+    start: usize,
+    from: &'a [C],
+    to: &'a mut [C],
+    nu: &'a mut [C],
+    mu: &'a [C],
+}
+
+impl<C: Real> Job for ByBounds<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let ByBounds { k, layout, start, from, to, nu, mu } = self;
+        let Some((&[len, inner], _)) = layout.axes.split_last() else { return };
+        let mut done = 0;
+        while done < to.len() {
+            let (run, first) = ((start + done) / len, (start + done) % len);
+            let n = (len - first).min(to.len() - done);
+            let bound = layout.bound(run, mu);
+            let (from, to, nu) = (&from[done..][..n], &mut to[done..][..n], &mut nu[done..][..n]);
+            let mu = &mu[inner + first..][..n];
+            for i in 0..n {
+                nu[i] = k.mean(from[i], k.square(from[i], smaller(bound, mu[i])), nu[i]);
+                to[i] = nu[i];
+            }
+            done += n;
+        }
+    }
+}
+
+impl Layout {
+    /// The least number of the places along the outer axes of a run, which are the neighbours along the innermost one.
+    #[inline(always)]
+    fn bound<C: Real>(&self, run: usize, mu: &[C]) -> C {
+        let (mut rest, mut bound) = (run, C::infinity());
+        for axis in (0..self.axes.len() - 1).rev() {
+            let [len, first] = self.axes[axis];
+            bound = smaller(bound, mu[first + rest % len]);
+            rest /= len;
+        }
+        bound
+    }
+
+    /// Raises the numbers of these places.
+    #[inline(always)]
+    fn raise<C: Real>(&self, run: usize, largest: C, next: &mut [C]) {
+        let mut rest = run;
+        for axis in (0..self.axes.len() - 1).rev() {
+            let [len, first] = self.axes[axis];
+            next[first + rest % len] = larger(next[first + rest % len], largest);
+            rest /= len;
+        }
+    }
+}
+
+/// Some indices of the outermost axis of a leaf: run by run along its innermost axis, the next numbers of all axes.
 struct Rows<'a, C> {
     k: Scalars<C>,
     layout: &'a Layout,
     /// The index that comes first.
     first: usize,
     u: &'a [C],
-    nu: &'a mut [C],
     mu: &'a [C],
     /// The numbers of all axes, for each block of these indices.
     next: &'a mut [C],
@@ -267,12 +371,9 @@ impl<C: Real> Split for Rows<'_, C> {
     fn split(self) -> Result<[Self; 2], Self> {
         let Layout { sizes, row, per, .. } = *self.layout;
         let Some(half) = half(self.u.len() / row, per) else { return Err(self) };
-        let ((u, later_u), (nu, later_nu)) = (self.u.split_at(half * row), self.nu.split_at_mut(half * row));
+        let (u, later_u) = self.u.split_at(half * row);
         let (next, later) = self.next.split_at_mut(half / per * sizes);
-        Ok([
-            Rows { u, nu, next, ..self },
-            Rows { first: self.first + half, u: later_u, nu: later_nu, next: later, ..self },
-        ])
+        Ok([Rows { u, next, ..self }, Rows { first: self.first + half, u: later_u, next: later, ..self }])
     }
 }
 
@@ -281,51 +382,92 @@ impl<C: Real> Job for Rows<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        let Rows { k, layout, first, u, nu, mu, next } = self;
-        let Some((&[len, inner], outer)) = layout.axes.split_last() else { return };
-        let reach = Reach::here();
-        let mut squares = [C::zero(); STRETCH];
-        let runs = first * (layout.row / len);
-        for (run, nu) in nu.chunks_exact_mut(len).enumerate() {
-            let u = &u[run * len..][..len];
-            // The place along each outer axis, innermost of them first.
-            let places = |each: &mut dyn FnMut(usize)| {
-                let mut rest = runs + run;
-                for [len, first] in outer.iter().rev() {
-                    each(first + rest % len);
-                    rest /= len;
-                }
-            };
-            let mut bound = C::infinity();
-            places(&mut |place| bound = smaller(bound, mu[place]));
-            let mut largest = [C::zero(); LANES];
-            for start in (0..len).step_by(STRETCH) {
-                let here = start..len.min(start + STRETCH);
-                let n = here.len();
-                let (u, nu, v) = (&u[here.clone()], &mut nu[here.clone()], &mut squares[..n]);
-                let (mu, next) = (&mu[inner + start..][..n], &mut next[inner + start..][..n]);
-                if reach.is_asked_to_read() {
-                    reach.ask_to_read(u);
-                    reach.ask_to_read(nu);
-                }
-                for i in 0..n {
-                    v[i] = k.square(u[i], smaller(bound, mu[i]));
-                }
-                for i in 0..n {
-                    nu[i] = k.mean(u[i], v[i], nu[i]);
-                }
-                for i in 0..n {
-                    next[i] = larger(next[i], v[i]);
-                }
-                for v in v.chunks(LANES) {
-                    for i in 0..v.len() {
-                        largest[i] = larger(largest[i], v[i]);
-                    }
+        self.together::<2>();
+    }
+
+    #[inline(always)]
+    fn run_on<S: Set>(self) {
+        // The largest of each run stay in registers, of which there are more here.
+        match S::ISA {
+            Isa::Baseline | Isa::Avx2 => self.together::<2>(),
+            Isa::Avx512 => self.together::<8>(),
+        }
+    }
+}
+
+impl<C: Real> Rows<'_, C> {
+    /// So many runs at a time: the numbers of the inner axis are brought from the cache once for all of them, and
+    /// memory is read at as many places.
+    #[inline(always)]
+    fn together<const R: usize>(self) {
+        let Rows { k, layout, first, u, mu, next } = self;
+        let Some(&[len, _]) = layout.axes.last() else { return };
+        let (first, runs) = (first * (layout.row / len), u.len() / len);
+        let together = runs - runs % R;
+        for run in (0..together).step_by(R) {
+            bounds::<C, R>(k, layout, first + run, &u[run * len..][..R * len], mu, next);
+        }
+        for run in together..runs {
+            bounds::<C, 1>(k, layout, first + run, &u[run * len..][..len], mu, next);
+        }
+    }
+}
+
+/// The largest are kept side by side, and memory is asked for so many blocks at once.
+const LANES: usize = 16;
+const ASKED: usize = 16;
+
+/// The next numbers of all axes, as far as some runs know them.
+#[inline(always)]
+fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize, u: &[C], mu: &[C], next: &mut [C]) {
+    let [len, inner] = layout.axes[layout.axes.len() - 1];
+    let (mut bound, mut largest) = ([C::zero(); R], [[C::zero(); LANES]; R]);
+    for r in 0..R {
+        bound[r] = layout.bound(first + r, mu);
+    }
+    let (mu, mu_end) = mu[inner..][..len].as_chunks::<LANES>();
+    let (inner_next, next_end) = next[inner..][..len].as_chunks_mut::<LANES>();
+    let inner_next = &mut inner_next[..mu.len()];
+    let (mut blocks, mut ends): ([&[[C; LANES]]; R], [&[C]; R]) = ([&[]; R], [&[]; R]);
+    for r in 0..R {
+        let (whole, end) = u[r * len..][..len].as_chunks::<LANES>();
+        (blocks[r], ends[r]) = (&whole[..mu.len()], &end[..mu_end.len()]);
+    }
+    let reach = Reach::here();
+    let mut from = 0;
+    while from < mu.len() {
+        let to = mu.len().min(from + ASKED);
+        if reach.is_asked_to_read() {
+            for r in 0..R {
+                reach.ask_to_read(&blocks[r][from..to]);
+            }
+        }
+        for b in from..to {
+            let mut most = inner_next[b];
+            for r in 0..R {
+                for i in 0..LANES {
+                    let v = k.square(blocks[r][b][i], smaller(bound[r], mu[b][i]));
+                    most[i] = larger(most[i], v);
+                    largest[r][i] = larger(largest[r][i], v);
                 }
             }
-            let largest = largest.into_iter().fold(C::zero(), larger);
-            places(&mut |place| next[place] = larger(next[place], largest));
+            inner_next[b] = most;
         }
+        from = to;
+    }
+    for i in 0..mu_end.len() {
+        for r in 0..R {
+            let v = k.square(ends[r][i], smaller(bound[r], mu_end[i]));
+            next_end[i] = larger(next_end[i], v);
+            largest[r][i] = larger(largest[r][i], v);
+        }
+    }
+    for r in 0..R {
+        let mut all = C::zero();
+        for i in 0..LANES {
+            all = larger(all, largest[r][i]);
+        }
+        layout.raise(first + r, all, next);
     }
 }
 

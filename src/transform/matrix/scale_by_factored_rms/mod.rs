@@ -206,7 +206,15 @@ impl WholeTreeTransformation for ScaleByFactoredRms {
         tree.look(&mut Means { rule: self, state, clock, decay_rate, epsilon });
     }
 
-    fn stretch<C: Real>(&self, state: &ScaleByFactoredRmsState, leaf: usize, start: usize, from: &[C], to: &mut [C]) {
+    fn stretch<C: Real>(
+        &self,
+        state: &ScaleByFactoredRmsState,
+        leaf: usize,
+        start: usize,
+        _: &mut [&mut [C]],
+        from: &[C],
+        to: &mut [C],
+    ) {
         let isa = current_isa();
         if let Some(v) = state.v.get::<C>(leaf) {
             return dispatch(isa, ByRoot { from, to, v: &v[start..] });
