@@ -10,12 +10,16 @@
 //!   each belongs to one task.
 #![allow(unsafe_code, reason = "pieces of many arrays on many threads, without allocation: see the module's head")]
 
+mod pages;
+
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, dealloc, handle_alloc_error};
 
 use crate::element::{CODED_BLOCK, DType, Element, with_dtype};
 use crate::layout::Run;
+pub(crate) use pages::move_to_huge_pages;
+use pages::{HUGE_PAGE, zeroed};
 
 /// A cache line, and the widest vector register.
 const ALIGN: usize = 64;
@@ -259,7 +263,7 @@ impl Buffer {
         }
         let layout = Self::layout(dtype, len)?;
         // SAFETY: `layout` is not of size zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let start = unsafe { zeroed(layout) }?;
         let is_large = layout.size() > LARGE;
         let shift = if is_large { place.0.wrapping_sub(start.addr().get()) % PAGE } else { 0 };
         // SAFETY: a shift is less than the page that `layout` has for it if the array is large.
@@ -272,7 +276,8 @@ impl Buffer {
         // Scales are less than the codes that they are for.
         let size = len.checked_mul(dtype.size().max(2)).map(|_| dtype.bytes(len))?;
         let size = if size > LARGE { size.checked_add(PAGE)? } else { size };
-        Layout::from_size_align(size, ALIGN).ok()
+        let align = if size >= HUGE_PAGE { HUGE_PAGE } else { ALIGN };
+        Layout::from_size_align(size, align).ok()
     }
 
     pub(crate) fn raw(&self) -> RawSlice {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use gradchain::tree::huge_pages;
 use gradchain::{PassPlan, Plan};
 
 use crate::trees::Shapes;
@@ -20,10 +21,14 @@ struct Stream {
 }
 
 impl Stream {
-    /// Filled with ones, so that each page exists.
-    fn new(size: usize, elements: usize, start: usize) -> Stream {
+    /// Filled with ones, so that each page exists; in huge pages, if the system has some, or in usual ones.
+    fn new(size: usize, elements: usize, start: usize, huge: bool) -> Stream {
         let lines = elements.next_multiple_of(BLOCK) * size / size_of::<Line>();
-        Stream { lines: vec![Line([1; 16]); start + lines], start, half: size == 2 }
+        let lines = vec![Line([1; 16]); start + lines];
+        if huge {
+            huge_pages(moves::words(&lines));
+        }
+        Stream { lines, start, half: size == 2 }
     }
 
     fn bytes(&self) -> usize {
@@ -68,6 +73,10 @@ const WAYS: [Way; 6] = {
 pub struct Limit {
     arrays: Vec<Stream>,
     passes: Vec<Pass>,
+    /// Whether gradients and parameters are in huge pages, as state is.
+    huge: bool,
+    /// Where the pass before stores updates, if it does.
+    stored: Option<usize>,
 }
 
 /// What was found in turns with a step: medians of seconds.
@@ -86,14 +95,14 @@ const SLOWER: f64 = 1.15;
 impl Limit {
     /// For leaves whose elements have `size` bytes, and chains with state of few bits or without.
     pub fn of(plan: &Plan, shapes: &Shapes, size: usize, few_bits: bool) -> Limit {
-        let mut limit = Limit::default();
+        let mut limit = Limit { huge: are_huge(), ..Limit::default() };
         plan.passes.iter().for_each(|pass| limit.add(pass, shapes.elements(), size, few_bits));
         limit
     }
 
     /// A mini-step that only accumulates: gradients read, an accumulator read and written.
     pub fn of_accumulating(shapes: &Shapes, size: usize) -> Limit {
-        let (mut limit, elements) = (Limit::default(), shapes.elements());
+        let (mut limit, elements) = (Limit { huge: are_huge(), ..Limit::default() }, shapes.elements());
         let (read, write) = (vec![limit.array(size, elements, 0)], vec![limit.array(4, elements, 1)]);
         limit.passes.push(Pass { read, write, elements, ..Pass::default() });
         limit
@@ -158,13 +167,14 @@ impl Limit {
                 passes.push(Pass { read, write, elements, backwards: pass.backwards, ..Pass::default() });
             }
         }
-        Limit { arrays: most.map(|elements| Stream::new(4, elements, 0)).into(), passes }
+        Limit { arrays: most.map(|elements| Stream::new(4, elements, 0, true)).into(), passes, ..Limit::default() }
     }
 
     fn add(&mut self, plan: &PassPlan, n: usize, size: usize, few_bits: bool) {
         let backwards = self.passes.len() % 2 == 1;
+        let stored = self.stored.take();
         let mut array = |size, number| self.array(size, n, number);
-        let source = (plan.source > 0).then(|| array(plan.source / n, 0));
+        let source = (plan.source > 0).then(|| stored.unwrap_or_else(|| array(plan.source / n, 0)));
         let (mut read, mut write) = (Vec::from_iter(source), Vec::new());
         match plan.params / n / size {
             0 => {}
@@ -176,6 +186,8 @@ impl Limit {
         // two of 8, whose scales are left out.
         let others = plan.state / n / 8 + plan.stored / n / 4;
         write.extend((0..others).map(|i| array(4, 2 + i)));
+        self.stored = (plan.stored > 0).then(|| write.last().copied()).flatten();
+        let mut array = |size, number| self.array(size, n, number);
         match (plan.state / n % 8 >= 4, few_bits) {
             (true, true) => write.push(array(2, 2 + others)),
             (true, false) => read.push(array(4, 2 + others)),
@@ -190,7 +202,7 @@ impl Limit {
         let (start, half) = (number * 17 % 64, size == 2);
         let found = self.arrays.iter().position(|array| (array.start, array.half) == (start, half));
         found.unwrap_or_else(|| {
-            self.arrays.push(Stream::new(size, elements, start));
+            self.arrays.push(Stream::new(size, elements, start, self.huge || number > 1));
             self.arrays.len() - 1
         })
     }
@@ -215,6 +227,11 @@ impl Limit {
         let measured = self.measure(|| others.run());
         (measured.rates, measured.honest)
     }
+}
+
+/// Whether parameters and gradients are to be in huge pages: with `PAGES=huge` before the command.
+pub fn are_huge() -> bool {
+    std::env::var("PAGES").is_ok_and(|pages| pages == "huge")
 }
 
 fn seconds(run: impl FnOnce()) -> f64 {

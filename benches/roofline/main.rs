@@ -11,7 +11,8 @@
 //! what its arithmetic takes in the cache.
 //!
 //! `ISA=avx2` before the command has steps use these instructions where the machine has wider ones, and `ISA=baseline`
-//! those that every machine has; the limit uses what there is.
+//! those that every machine has; the limit uses what there is. `PAGES=huge` has parameters and gradients in huge pages,
+//! those of the limit too; state always is, if it is large and the system has such pages.
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
 mod bounds;
@@ -22,9 +23,10 @@ mod matrices;
 mod trees;
 
 use gradchain::prelude::*;
+use gradchain::tree::huge_pages;
 use gradchain::{Isa, Plan};
 
-use limit::{Limit, median};
+use limit::{Limit, are_huge, median};
 use trees::{Flat, Shapes};
 
 fn main() {
@@ -138,9 +140,13 @@ impl<'a, E: trees::Number> Bench<'a, E> {
         if lines.is_empty() {
             return;
         }
-        let (params, grads) = self
-            .leaves
-            .get_or_insert_with(|| (Flat::new(shapes, |_| 0.5), Flat::new(shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5)));
+        let (params, grads) = self.leaves.get_or_insert_with(|| {
+            let leaves = (Flat::new(shapes, |_| 0.5), Flat::new(shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5));
+            if are_huge() {
+                huge_pages(&leaves);
+            }
+            leaves
+        });
         let mut limit = limit(&t.plan(params).expect("a plan"), shapes);
         let n = shapes.elements() as f64;
         if bound.is_some() {

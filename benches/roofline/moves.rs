@@ -9,6 +9,13 @@
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub struct Line(pub [u32; 16]);
+
+/// The lines as numbers that can be a leaf.
+pub fn words(lines: &[Line]) -> &[f32] {
+    // SAFETY: a line is 16 words, of which every pattern of bits is a number.
+    unsafe { core::slice::from_raw_parts(lines.as_ptr().cast(), 16 * lines.len()) }
+}
+
 /// Elements of a block.
 pub const BLOCK: usize = 32;
 /// Places at which memory is read in turns: one core has more lines on their way then.

@@ -32,6 +32,7 @@ mod containers;
 mod dynamic;
 mod leaf;
 mod math;
+mod pages;
 mod rows;
 mod sharing;
 mod slices;
@@ -51,6 +52,7 @@ pub use math::{
     tree_scale, tree_sum, tree_vdot, tree_zeros_like,
 };
 pub(crate) use math::{add_update, fingerprint, is_safe, shares, stretch, weighted_mean};
+pub use pages::huge_pages;
 pub use rows::{RowIndices, SparseRows};
 pub(crate) use sharing::refuse_shared;
 pub use slices::{Slices, SlicesMut};

@@ -71,7 +71,8 @@ struct Placed {
     parts: LeafParts,
 }
 
-fn extent(parts: &LeafParts) -> Range<isize> {
+/// The bytes from the first element of a leaf in memory to its last.
+pub(super) fn extent(parts: &LeafParts) -> Range<isize> {
     let (mut least, mut most) = (0, 0);
     for (len, stride) in parts.shape.iter().zip(&parts.strides) {
         let far = (*len as isize - 1) * stride;

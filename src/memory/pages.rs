@@ -1,0 +1,123 @@
+//! Pages of memory that are larger than usual.
+//!
+//! A processor looks up where each page of 4096 bytes lies, and what it has found out it keeps for a few thousand of
+//! them; it also reads ahead to the end of a page only. In huge pages one array is read twice as fast
+//! (`docs/performance.md`). Linux gives them to who asks, unless it is told to give them to all or to nobody.
+
+use core::ops::Range;
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc, alloc_zeroed};
+
+/// The size of a huge page on x86-64, and on most others. Arrays of as many bytes are asked for at such an address.
+pub(super) const HUGE_PAGE: usize = 1 << 21;
+
+/// Zeroed memory; in huge pages if there is so much of it and the system has some.
+///
+/// # Safety
+///
+/// The size of `layout` is not zero.
+pub(super) unsafe fn zeroed(layout: Layout) -> Option<NonNull<u8>> {
+    if layout.align() < HUGE_PAGE {
+        // SAFETY: by the caller's promise.
+        return NonNull::new(unsafe { alloc_zeroed(layout) });
+    }
+    // SAFETY: as above.
+    let start = NonNull::new(unsafe { alloc(layout) })?;
+    // Whoever writes to memory first is given the page that it lies in, so this comes before.
+    let _ = ask(start.addr().get()..start.addr().get() + layout.size(), Advice::HugePages);
+    // SAFETY: just allocated, of this size.
+    unsafe { start.write_bytes(0, layout.size()) };
+    Some(start)
+}
+
+/// Has the system move into huge pages what of this memory has the size and place of such, if it can: how many bytes
+/// lie in huge pages then.
+pub(crate) fn move_to_huge_pages(memory: Range<usize>) -> usize {
+    let whole = memory.start.next_multiple_of(HUGE_PAGE)..memory.end / HUGE_PAGE * HUGE_PAGE;
+    let moved = !whole.is_empty() && ask(whole.clone(), Advice::HugePages) && ask(whole.clone(), Advice::Collapse);
+    if moved { whole.len() } else { 0 }
+}
+
+/// What to ask the system for, by the number that it has for it.
+#[derive(Clone, Copy)]
+enum Advice {
+    HugePages = 14,
+    /// Since version 6.1.
+    Collapse = 25,
+}
+
+/// Asks for something about some pages; whether the system has done it. What is in them stays as it is.
+fn ask(pages: Range<usize>, advice: Advice) -> bool {
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+    {
+        use core::ffi::{c_int, c_void};
+        // The standard library is linked to the C library, which has it.
+        unsafe extern "C" {
+            fn madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int;
+        }
+        // SAFETY: what any memory holds stays as it is, by both advices.
+        unsafe { madvise(core::ptr::without_provenance_mut(pages.start), pages.len(), advice as c_int) == 0 }
+    }
+    #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+    {
+        let _ = (pages, advice);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HUGE_PAGE, move_to_huge_pages};
+    use crate::element::DType;
+    use crate::memory::Buffer;
+
+    /// What the system says of the memory that an address lies in, in a line that begins so.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn said_of(address: usize, line: &str) -> Option<String> {
+        let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let mut is_here = false;
+        for text in maps.lines() {
+            let range = text.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+            let ends = range.and_then(|(start, end)| Some([start, end].map(|x| usize::from_str_radix(x, 16).ok())));
+            if let Some([Some(start), Some(end)]) = ends {
+                is_here = (start..end).contains(&address);
+            } else if let Some(said) = text.strip_prefix(line).filter(|_| is_here) {
+                return Some(said.to_owned());
+            }
+        }
+        None
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn the_system_is_asked_for_huge_pages_for_large_arrays_only() {
+        let flags = |buffer: &Buffer| said_of(buffer.as_bytes().as_ptr().addr(), "VmFlags:");
+        let large = Buffer::zeros(DType::F32, HUGE_PAGE);
+        let Some(said) = flags(&large) else { return };
+        let has_any = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+        assert_eq!(said.split(' ').any(|flag| flag == "hg"), has_any, "{said}");
+        let said = flags(&Buffer::zeros(DType::F32, HUGE_PAGE / 8)).unwrap_or_default();
+        assert!(said.split(' ').all(|flag| flag != "hg"), "{said}");
+    }
+
+    #[test]
+    fn arrays_about_the_size_of_a_page_are_whole() {
+        for len in [HUGE_PAGE - 8192, HUGE_PAGE - 4096, HUGE_PAGE, HUGE_PAGE + 1, 3 * HUGE_PAGE + 7] {
+            let mut array = Buffer::zeros(DType::F32, len.div_ceil(4));
+            let data = array.get_mut::<f32>().expect("f32");
+            assert!(data.iter().all(|x| x.to_bits() == 0), "{len}");
+            data.iter_mut().zip(0_u32..).for_each(|(x, i)| *x = i as f32);
+            assert_eq!(array.clone().get::<f32>(), array.get::<f32>(), "{len}");
+        }
+    }
+
+    #[test]
+    fn memory_that_is_moved_holds_what_it_held() {
+        let numbers: Vec<u32> = (0..2 * HUGE_PAGE as u32).collect();
+        let range = numbers.as_ptr_range();
+        let moved = move_to_huge_pages(range.start.addr()..range.end.addr());
+        assert!(moved.is_multiple_of(HUGE_PAGE) && moved <= 4 * 2 * HUGE_PAGE, "{moved}");
+        assert!(numbers.iter().zip(0..).all(|(x, i)| *x == i));
+        assert_eq!(move_to_huge_pages(range.start.addr()..range.start.addr() + HUGE_PAGE - 1), 0);
+    }
+}
