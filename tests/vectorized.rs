@@ -423,6 +423,42 @@ fn the_loops_have_no_more_instructions_than_they_need() {
     }
 }
 
+/// Loops of the first of several passes, and how many arrays each writes to, with the updates that it gives out. The
+/// number that is the pass stands in a name once; where it is repeated there is a letter for that. A loop that writes
+/// what it has just read takes the array through memory, though nothing changes in it.
+const WRITES: &[(&str, &str, usize)] = &[
+    // The accumulator is emptied in the last pass, and the moments are written there.
+    ("10MultiSteps", "fKb0_Kj0_KB", 1),
+    ("8ZeroNansN", "fKb1_Kj0_KB", 0),
+    // Two moments.
+    ("4Lamb", "fKb0_Kj0_KB", 3),
+];
+
+#[test]
+fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
+    let functions = &*FUNCTIONS;
+    for (chain, arguments, most) in WRITES {
+        for isa in ["avx512", "avx2"] {
+            let found = loops(functions, isa, chain, "3Map", (*arguments).into());
+            assert!(!found.is_empty(), "no loop of {chain} {arguments} for {isa}");
+            for code in found {
+                let code = longest_loop(code);
+                // `move from, place(base, index)`, where the place in an unrolled loop differs by a number only.
+                let stores = code.iter().filter_map(|line| {
+                    let (instruction, operands) = line.split_once('\t')?;
+                    let (from, place) = operands.rsplit_once(", ")?;
+                    let stores = instruction.starts_with("vmov") && from.starts_with('%') && place.ends_with(')');
+                    stores.then(|| place.split_once('(')).flatten()
+                });
+                let to: std::collections::BTreeSet<&str> =
+                    stores.map(|(_, place)| place).filter(|place| !place.contains("%rsp")).collect();
+                println!("{chain} {arguments} {isa}: {} {to:?}", code.len());
+                assert!(to.len() <= *most, "{chain} {arguments}, {isa}: {to:?} in\n{}", code.join("\n"));
+            }
+        }
+    }
+}
+
 /// A function with so much on the stack touches every page of it when it is called, which a small leaf does not pay
 /// back: calls for each piece of a leaf took twice as long with the room for tiles on them.
 #[test]

@@ -87,8 +87,17 @@ const fn arrays<S: Stage>() -> usize {
     if S::SLOTS < MOST_SLOTS { S::SLOTS } else { MOST_SLOTS }
 }
 
+/// What a pass does to the array of a number: whether it reads it, and whether it writes it.
+const fn is_read<S: Stage>(slot: usize, from: usize, to: usize) -> bool {
+    S::USES[slot].is_read_in(Span { from, to })
+}
+
+const fn is_written<S: Stage>(slot: usize, from: usize, to: usize) -> bool {
+    S::USES[slot].is_written_in(Span { from, to })
+}
+
 macro_rules! loops {
-    ($($n:literal ($($s:ident),*);)*) => {$(impl Arrays<$n> {
+    ($($n:literal ($($s:ident $k:tt),*);)*) => {$(impl Arrays<$n> {
         #[cfg(feature = "half")]
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
@@ -221,9 +230,10 @@ macro_rules! loops {
             $(let $s = &mut $s[..n];)*
             for i in 0..n {
                 let i = if LEFT { hidden(i).min(n - 1) } else { i };
-                let (mut slots, mut terms) = ([$($s[i]),*], [Term::default(); MOST_SUMS]);
+                let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[i] } else { C::zero() }),*];
+                let mut terms = [Term::default(); MOST_SUMS];
                 u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[i], p[i], &mut terms);
-                [$($s[i]),*] = slots;
+                $(if const { is_written::<S>($k, FROM, TO) } { $s[i] = slots[$k]; })*
                 if const { S::SHAPE.adds_in(TO) } {
                     lanes.add::<S, C::Wide>(i % LANES, &terms);
                 }
@@ -271,13 +281,14 @@ macro_rules! loops {
                     }
                 }
                 for i in 0..LANES {
-                    let (mut slots, mut terms) = ([$($s[b][i]),*], [Term::default(); MOST_SUMS]);
+                    let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[b][i] } else { C::zero() }),*];
+                    let mut terms = [Term::default(); MOST_SUMS];
                     let p = if ADDS { u[b][i] } else { p[b][i] };
                     let next = S::apply::<C>(&kernel, 0, span, &mut slots, from[b][i], p, &mut terms);
                     if !DROPS {
                         u[b][i] = if ADDS { add_update(p, next) } else { next };
                     }
-                    [$($s[b][i]),*] = slots;
+                    $(if const { is_written::<S>($k, FROM, TO) } { $s[b][i] = slots[$k]; })*
                     lanes.add::<S, C::Wide>(i, &terms);
                 }
             }
@@ -290,10 +301,10 @@ macro_rules! loops {
         ) {
             let span = Span { from: FROM, to: TO };
             for i in 0..BLOCK {
-                let mut slots = [$($s[i]),*];
+                let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[i] } else { C::zero() }),*];
                 let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut [Term::default(); MOST_SUMS]);
                 p[i] = add_update(p[i], u);
-                [$($s[i]),*] = slots;
+                $(if const { is_written::<S>($k, FROM, TO) } { $s[i] = slots[$k]; })*
             }
         }
 
@@ -440,12 +451,12 @@ macro_rules! loops {
 }
 loops! {
     0 ();
-    1 (a);
-    2 (a, b);
-    3 (a, b, c);
-    4 (a, b, c, d);
-    5 (a, b, c, d, e);
-    6 (a, b, c, d, e, f);
-    7 (a, b, c, d, e, f, g_);
-    8 (a, b, c, d, e, f, g_, h);
+    1 (a 0);
+    2 (a 0, b 1);
+    3 (a 0, b 1, c 2);
+    4 (a 0, b 1, c 2, d 3);
+    5 (a 0, b 1, c 2, d 3, e 4);
+    6 (a 0, b 1, c 2, d 3, e 4, f 5);
+    7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
+    8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
 }

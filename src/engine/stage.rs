@@ -2,7 +2,9 @@
 
 use super::in_piece::{PieceAt, Then, by_tile};
 use super::pass::by_own_loops;
-use super::{InitContext, Outline, Shape, SlotList, Span, Spare, StepContext, Sums, Term, Tile, Walk, WholeTree};
+use super::{
+    AllUses, InitContext, Outline, Shape, SlotList, Span, Spare, StepContext, Sums, Term, Tile, Uses, Walk, WholeTree,
+};
 use crate::arguments::Visit;
 use crate::element::Real;
 use crate::error::Result;
@@ -87,6 +89,8 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     const WHOLE: bool = true;
     /// State arrays in that loop.
     const SLOTS: usize = 0;
+    /// What each pass does to each of them.
+    const USES: AllUses = Uses::ALWAYS.of_all();
 
     /// Barriers and sums of this value.
     fn shape(&self) -> Shape {

@@ -4,8 +4,8 @@ use super::in_piece::{Members, PieceAt, Then, by_tile, in_members, one_loop};
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
 use super::sums::{MOST_SUMS, cut_off};
 use super::{
-    InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, WholeTree,
-    fused_tile,
+    AllUses, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, Uses,
+    WholeTree, followed_by, fused_tile,
 };
 use crate::element::Real;
 use crate::error::{Error, Result};
@@ -75,6 +75,14 @@ macro_rules! chains {
 
             const SHAPE: Shape = { let s = Shape::EMPTY; $(let s = s.then($T::SHAPE);)* s };
             const SLOTS: usize = 0 $(+ $T::SLOTS)*;
+            const USES: AllUses = {
+                let (mut uses, mut arrays, mut before) = (Uses::ALWAYS.of_all(), 0, 0);
+                $(
+                    uses = followed_by(uses, arrays, $T::USES, before);
+                    (arrays, before) = (arrays + $T::SLOTS, before + $T::SHAPE.barriers);
+                )*
+                uses
+            };
             const FUSES: bool = true $(&& $T::FUSES)* && fits(Self::SHAPE, Self::SLOTS);
             const FUSES_ALWAYS: bool = Self::FUSES $(&& $T::FUSES_ALWAYS)*;
 

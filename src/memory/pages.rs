@@ -78,7 +78,7 @@ mod tests {
         let mut is_here = false;
         for text in maps.lines() {
             let range = text.split_once(' ').and_then(|(range, _)| range.split_once('-'));
-            let ends = range.and_then(|(start, end)| Some([start, end].map(|x| usize::from_str_radix(x, 16).ok())));
+            let ends = range.map(|(start, end)| [start, end].map(|x| usize::from_str_radix(x, 16).ok()));
             if let Some([Some(start), Some(end)]) = ends {
                 is_here = (start..end).contains(&address);
             } else if let Some(said) = text.strip_prefix(line).filter(|_| is_here) {

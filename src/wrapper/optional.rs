@@ -1,6 +1,6 @@
 //! A member of a chain that may be absent.
 
-use crate::engine::{Outline, PieceAt, Place, Shape, SlotList, Span, Term, Then, Tile};
+use crate::engine::{AllUses, Outline, PieceAt, Place, Shape, SlotList, Span, Term, Then, Tile};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
@@ -22,6 +22,7 @@ impl<T: Stage> Stage for Option<T> {
     const FUSES: bool = T::FUSES && T::SLOTS == 0 && T::SHAPE.barriers == 0 && T::SHAPE.sums == 0;
     const FUSES_ALWAYS: bool = Self::FUSES && T::FUSES_ALWAYS;
     const SLOTS: usize = T::SLOTS;
+    const USES: AllUses = T::USES;
 
     fn shape(&self) -> Shape {
         self.as_ref().map_or(Shape::EMPTY, Stage::shape)

@@ -6,7 +6,8 @@ use super::super::in_piece::{by_whole_tile, one_loop};
 use super::super::isa::{Job, dispatch_chain};
 use super::super::sums::MOST_SUMS;
 use super::super::{
-    InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile, fused_tile,
+    AllUses, InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile,
+    Uses, fused_tile,
 };
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start, asked_dtype};
@@ -211,6 +212,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     const FUSES_ALWAYS: bool = !R::APART;
     const ROWS: bool = true;
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
+    const USES: AllUses = Uses::of(1, 1).of_all();
 
     fn validate(_: &R) -> Result<()> {
         const { checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN) };

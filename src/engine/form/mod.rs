@@ -38,8 +38,8 @@ pub use whole::{Whole, WholeTreeTransformation};
 
 use super::in_piece::{by_tile, one_loop};
 use super::{
-    Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext, Sums,
-    Term, Then, Tile, Walk, WholeTree, by_own_loops,
+    AllUses, Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext,
+    Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -110,6 +110,7 @@ pub trait Form<P: ?Sized> {
     const FUSES_ALWAYS: bool;
     const WHOLE: bool = false;
     const SLOTS: usize;
+    const USES: AllUses = Uses::ALWAYS.of_all();
     /// Whether it can work on some rows of a leaf.
     const ROWS: bool;
 
@@ -262,6 +263,7 @@ impl<P: Part> Stage for P {
     const FUSES_ALWAYS: bool = <P::Form as Form<P>>::FUSES_ALWAYS;
     const WHOLE: bool = <P::Form as Form<P>>::WHOLE;
     const SLOTS: usize = <P::Form as Form<P>>::SLOTS;
+    const USES: AllUses = <P::Form as Form<P>>::USES;
 
     fn shape(&self) -> Shape {
         P::Form::shape(self)

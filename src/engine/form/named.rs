@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext, Sums, Term, Then,
-    Tile, Walk, WholeTree, by_own_loops,
+    AllUses, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext, Sums,
+    Term, Then, Tile, Walk, WholeTree, by_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -130,6 +130,7 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     const WHOLE: bool = P::HIDDEN;
     const ROWS: bool = true;
     const SLOTS: usize = Chain::<P>::SLOTS;
+    const USES: AllUses = Chain::<P>::USES;
 
     fn shape(part: &P) -> Shape {
         part.chain().shape()

@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::super::kernel::MOST_SLOTS;
 use super::super::{
-    InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, fused_tile,
+    AllUses, InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, Uses, fused_tile,
 };
 use super::state::{Arrays, Start, asked_dtype};
 use super::{Form, Part, PartState};
@@ -296,6 +296,7 @@ impl<R: Rule> Form<R> for OneElement {
     const FUSES_ALWAYS: bool = true;
     const ROWS: bool = R::ROWS;
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
+    const USES: AllUses = Uses::of(1, 1).of_all();
 
     fn validate(_: &R) -> Result<()> {
         const { checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN) };

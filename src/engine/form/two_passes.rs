@@ -1,7 +1,8 @@
 //! Two passes: take in, decide, give out.
 
 use super::super::{
-    InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, WholeTree, fused_tile,
+    AllUses, InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, Uses, WholeTree,
+    fused_tile,
 };
 use super::loops::{Access, MOST_SUMS, add_sums, on_slots, reads_any};
 use super::rule::{checked_slots, keeps_zeros};
@@ -207,6 +208,19 @@ const fn shape<P: TwoPasses>() -> Shape {
     if P::READS_UPDATES || P::TRANSFORMS || writes(P::FIRST) { shape } else { shape.of_params() }
 }
 
+const fn uses<P: TwoPasses>() -> AllUses {
+    let (mut uses, mut slot) = (Uses::ALWAYS.of_all(), 0);
+    while slot < uses.len() {
+        let [first, second] = [Access::of(P::FIRST, slot), Access::of(P::SECOND, slot)];
+        uses[slot] = Uses::of(
+            first.reads() as u32 | (second.reads() as u32) << 1,
+            first.writes() as u32 | (second.writes() as u32) << 1,
+        );
+        slot += 1;
+    }
+    uses
+}
+
 impl<P: TwoPasses> Form<P> for TwoPass {
     type Needs = P::Needs;
     type State = PartState<P::Memory>;
@@ -217,6 +231,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = true;
     const SLOTS: usize = checked_slots(P::SLOTS, arrays::<P>());
+    const USES: AllUses = uses::<P>();
     const ROWS: bool = P::ROWS;
 
     fn validate(_: &P) -> Result<()> {

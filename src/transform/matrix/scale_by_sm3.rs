@@ -422,8 +422,8 @@ const ASKED: usize = 16;
 fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize, u: &[C], mu: &[C], next: &mut [C]) {
     let [len, inner] = layout.axes[layout.axes.len() - 1];
     let (mut bound, mut largest) = ([C::zero(); R], [[C::zero(); LANES]; R]);
-    for r in 0..R {
-        bound[r] = layout.bound(first + r, mu);
+    for (r, bound) in bound.iter_mut().enumerate() {
+        *bound = layout.bound(first + r, mu);
     }
     let (mu, mu_end) = mu[inner..][..len].as_chunks::<LANES>();
     let (inner_next, next_end) = next[inner..][..len].as_chunks_mut::<LANES>();
@@ -438,8 +438,8 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
     while from < mu.len() {
         let to = mu.len().min(from + ASKED);
         if reach.is_asked_to_read() {
-            for r in 0..R {
-                reach.ask_to_read(&blocks[r][from..to]);
+            for blocks in &blocks {
+                reach.ask_to_read(&blocks[from..to]);
             }
         }
         for b in from..to {
@@ -462,10 +462,10 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
             largest[r][i] = larger(largest[r][i], v);
         }
     }
-    for r in 0..R {
+    for (r, largest) in largest.iter().enumerate() {
         let mut all = C::zero();
-        for i in 0..LANES {
-            all = larger(all, largest[r][i]);
+        for lane in largest {
+            all = larger(all, *lane);
         }
         layout.raise(first + r, all, next);
     }

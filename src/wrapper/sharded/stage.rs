@@ -6,7 +6,7 @@ use super::exchange::Exchange;
 use super::{PARTS, Sharded, ShardedState, Shared, agreement};
 use crate::element::Term;
 use crate::engine::ranks::Ranks;
-use crate::engine::{Nested, Outline, Place, Shape, Sink, SlotList, Span, Tile};
+use crate::engine::{AllUses, Nested, Outline, Place, Shape, Sink, SlotList, Span, Tile};
 use crate::memory::RawBytes;
 use crate::needs::Level;
 use crate::part::prelude::*;
@@ -37,6 +37,7 @@ impl<T: Stage> Stage for Sharded<T> {
     const SHAPE: Shape = Shape { joins: true, ..T::SHAPE };
     const FUSES: bool = T::FUSES;
     const SLOTS: usize = T::SLOTS;
+    const USES: AllUses = T::USES;
 
     fn shape(&self) -> Shape {
         if self.is_alone { Shape { joins: true, ..self.inner.shape() } } else { SHARED }

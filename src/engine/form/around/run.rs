@@ -4,8 +4,8 @@ use super::super::super::in_piece::{by_tile, one_loop};
 use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::sums::cut_off;
 use super::super::super::{
-    Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span, Spare, Stage, StepContext,
-    Sums, Term, Then, Tile, Walk, WholeTree, by_own_loops, fits,
+    AllUses, Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span, Spare, Stage,
+    StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, fits, followed_by,
 };
 use super::super::loops::{Access, on_slots};
 use super::super::rule::checked_slots;
@@ -59,6 +59,17 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
         false => Shape { of_updates: O::BEFORE_READS as u32, ..own::<P, O>(O::BEFORE, !O::BEFORE_READS) },
     };
     look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::AFTER, true)).then(last)
+}
+
+/// What each pass does to the wrapper's own arrays, around what has so many barriers.
+const fn uses<P: Wrapper, O: Own<P>>(inside: usize) -> Uses {
+    let (begins, ends) = (P::LOOKS as usize, P::LOOKS as usize + inside);
+    if O::POINT.is_some() || ends + 1 >= u32::BITS as usize {
+        return Uses::ALWAYS;
+    }
+    let after = (O::AFTER as u32) << ends | (O::WAITS as u32) << (ends + 1);
+    let before = (O::BEFORE as u32) << begins;
+    Uses::of(before | after, if O::BEFORE_READS { after } else { before | after })
 }
 
 /// Whether what is done before what is inside changes arrays only; it is done in the one pass that ends there.
@@ -126,6 +137,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     const SHAPE: Shape = around::<P, O>(Inner::<P>::SHAPE);
     const SLOTS: usize = arrays::<P, O>() + Inner::<P>::SLOTS;
+    const USES: AllUses = {
+        let (own, barriers) = (uses::<P, O>(Inner::<P>::SHAPE.barriers), P::LOOKS as usize);
+        followed_by(own.of_all(), arrays::<P, O>(), Inner::<P>::USES, barriers)
+    };
     const FUSES: bool = Inner::<P>::FUSES
         && O::FUSES
         && !(O::MEETS && Inner::<P>::SHAPE.barriers > 0)
