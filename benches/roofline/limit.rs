@@ -18,6 +18,7 @@ struct Stream {
     lines: Vec<Line>,
     start: usize,
     half: bool,
+    huge: bool,
 }
 
 impl Stream {
@@ -28,7 +29,7 @@ impl Stream {
         if huge {
             huge_pages(moves::words(&lines));
         }
-        Stream { lines, start, half: size == 2 }
+        Stream { lines, start, half: size == 2, huge }
     }
 
     fn bytes(&self) -> usize {
@@ -89,6 +90,8 @@ pub struct Measured {
     pub honest: bool,
 }
 
+/// Arrays that a pass is compared with: read, read and written, and the same in huge pages.
+const PLAIN: usize = 4;
 /// By how much a pass may be slower than its bytes take, read and written by one array, before it is no limit.
 const SLOWER: f64 = 1.15;
 
@@ -118,7 +121,7 @@ impl Limit {
         let rounds = (40_000_000 / elements.max(1)).clamp(2, 40);
         let (stepped, times) = self.turns(&mut step, rounds);
         let (_, plain) = self.plain().turns(&mut step, rounds / 2);
-        let expected = plain.chunks(2).map(|both| both.iter().sum::<f64>());
+        let expected = plain.chunks(PLAIN).map(|both| both.iter().sum::<f64>());
         let rate =
             |(pass, time): (&Pass, &f64)| (self.bytes(&pass.read) + 2 * self.bytes(&pass.write)) as f64 / time / 1e9;
         Measured {
@@ -156,18 +159,22 @@ impl Limit {
         (median(&mut steps), self.passes.iter_mut().zip(times).map(fastest).collect())
     }
 
-    /// For each pass, one over an array that is read and one over an array that is read and written, of as many bytes:
-    /// as much memory as this goes through, so that as much of it stays in a cache.
+    /// For each pass, one over an array that is read and one over an array that is read and written, of as many bytes, and
+    /// the same for those in huge pages: as much memory as this goes through, so that as much of it stays in a cache.
     fn plain(&self) -> Limit {
-        let (mut passes, mut most) = (Vec::new(), [0; 2]);
+        let (mut passes, mut most) = (Vec::new(), [0; PLAIN]);
         for pass in &self.passes {
-            let words = [&pass.read, &pass.write].map(|places| self.bytes(places) / 4);
-            most = [most[0].max(words[0]), most[1].max(words[1])];
-            for (elements, read, write) in [(words[0], vec![0], vec![]), (words[1], vec![], vec![1])] {
-                passes.push(Pass { read, write, elements, backwards: pass.backwards, ..Pass::default() });
+            for (number, most) in most.iter_mut().enumerate() {
+                let (places, huge) = ([&pass.read, &pass.write][number % 2], number >= 2);
+                let places: Vec<usize> = places.iter().copied().filter(|at| self.arrays[*at].huge == huge).collect();
+                let words = self.bytes(&places) / 4;
+                *most = words.max(*most);
+                let (read, write) = if number % 2 == 0 { (vec![number], vec![]) } else { (vec![], vec![number]) };
+                passes.push(Pass { read, write, elements: words, backwards: pass.backwards, ..Pass::default() });
             }
         }
-        Limit { arrays: most.map(|elements| Stream::new(4, elements, 0, true)).into(), passes, ..Limit::default() }
+        let arrays = most.into_iter().enumerate().map(|(number, words)| Stream::new(4, words, 0, number >= 2));
+        Limit { arrays: arrays.collect(), passes, ..Limit::default() }
     }
 
     fn add(&mut self, plan: &PassPlan, n: usize, size: usize, few_bits: bool) {
@@ -250,7 +257,7 @@ impl Pass {
         let blocks = self.elements.div_ceil(BLOCK);
         let mut part =
             Part { blocks, backwards: self.backwards, asks: way.asks, streams: way.streams, ..Part::default() };
-        for (place, Stream { lines, start, half }) in arrays.iter_mut().enumerate() {
+        for (place, Stream { lines, start, half, .. }) in arrays.iter_mut().enumerate() {
             let lines = &mut lines[*start..];
             match (self.read.contains(&place), self.write.contains(&place), half) {
                 (true, _, false) => part.read.push(lines),
