@@ -159,8 +159,8 @@ impl Limit {
         (median(&mut steps), self.passes.iter_mut().zip(times).map(fastest).collect())
     }
 
-    /// For each pass, one over an array that is read and one over an array that is read and written, of as many bytes, and
-    /// the same for those in huge pages: as much memory as this goes through, so that as much of it stays in a cache.
+    /// For each pass, one over an array that is read and one over an array that is read and written, of as many bytes,
+    /// and the same for those in huge pages: as much memory as this goes through, so that as much stays in a cache.
     fn plain(&self) -> Limit {
         let (mut passes, mut most) = (Vec::new(), [0; PLAIN]);
         for pass in &self.passes {
