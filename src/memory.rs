@@ -19,7 +19,7 @@ use std::alloc::{Layout, dealloc, handle_alloc_error};
 use crate::element::{CODED_BLOCK, DType, Element, with_dtype};
 use crate::layout::Run;
 pub(crate) use pages::move_to_huge_pages;
-use pages::{HUGE_PAGE, zeroed};
+use pages::{CAN_ASK, HUGE_PAGE, zeroed};
 
 /// A cache line, and the widest vector register.
 const ALIGN: usize = 64;
@@ -276,7 +276,7 @@ impl Buffer {
         // Scales are less than the codes that they are for.
         let size = len.checked_mul(dtype.size().max(2)).map(|_| dtype.bytes(len))?;
         let size = if size > LARGE { size.checked_add(PAGE)? } else { size };
-        let align = if size >= HUGE_PAGE { HUGE_PAGE } else { ALIGN };
+        let align = if CAN_ASK && size >= HUGE_PAGE { HUGE_PAGE } else { ALIGN };
         Layout::from_size_align(size, align).ok()
     }
 

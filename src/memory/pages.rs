@@ -11,6 +11,10 @@ use std::alloc::{Layout, alloc, alloc_zeroed};
 /// The size of a huge page on x86-64, and on most others. Arrays of as many bytes are asked for at such an address.
 pub(super) const HUGE_PAGE: usize = 1 << 21;
 
+/// Whether there is a way to ask for them.
+pub(super) const CAN_ASK: bool =
+    cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)));
+
 /// Zeroed memory; in huge pages if there is so much of it and the system has some.
 ///
 /// # Safety
@@ -100,6 +104,7 @@ mod tests {
         assert!(said.split(' ').all(|flag| flag != "hg"), "{said}");
     }
 
+    #[cfg_attr(miri, ignore = "millions of elements")]
     #[test]
     fn arrays_about_the_size_of_a_page_are_whole() {
         for len in [HUGE_PAGE - 8192, HUGE_PAGE - 4096, HUGE_PAGE, HUGE_PAGE + 1, 3 * HUGE_PAGE + 7] {
@@ -111,6 +116,7 @@ mod tests {
         }
     }
 
+    #[cfg_attr(miri, ignore = "millions of elements")]
     #[test]
     fn memory_that_is_moved_holds_what_it_held() {
         let numbers: Vec<u32> = (0..2 * HUGE_PAGE as u32).collect();
