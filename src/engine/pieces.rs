@@ -11,7 +11,8 @@ pub(crate) const PIECE: usize = if SHORT { 4 * 1024 } else { 16 * 1024 };
 
 /// Whether pieces are short: in the tests of this crate, for which `.cargo/config.toml` asks. Most of their time goes
 /// into leaves of several pieces, in loops that are not optimized.
-const SHORT: bool = cfg!(debug_assertions) && option_env!("GRADCHAIN_SHORT_PIECES").is_some();
+const SHORT: bool = cfg!(debug_assertions)
+    && matches!(option_env!("GRADCHAIN_SHORT_PIECES"), Some(asked) if matches!(asked.as_bytes(), b"1"));
 
 /// Elements that are work enough for a thread: with half as many, waking it and its room take longer than what it does.
 #[cfg(feature = "rayon")]
