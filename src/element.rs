@@ -191,6 +191,21 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     #[doc(hidden)]
     fn of_smallest() -> Self;
 
+    /// The number with those of its bits that `keep` has, and those of `set`. For numbers in memory only.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn masked(self, keep: Self, set: Self) -> Self {
+        let _ = (keep, set);
+        self
+    }
+
+    /// The number of which every bit is set.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn of_all_bits() -> Self {
+        Self::nan()
+    }
+
     /// Whether what is done to a value of this type is written down: it goes the engine's way, and is nowhere in
     /// memory.
     #[doc(hidden)]
@@ -307,6 +322,16 @@ impl Real for f32 {
     }
 
     #[inline(always)]
+    fn masked(self, keep: f32, set: f32) -> f32 {
+        f32::from_bits(self.to_bits() & keep.to_bits() | set.to_bits())
+    }
+
+    #[inline(always)]
+    fn of_all_bits() -> f32 {
+        f32::from_bits(u32::MAX)
+    }
+
+    #[inline(always)]
     fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<f32>> {
         Some(&both.single)
     }
@@ -337,6 +362,16 @@ impl Real for f64 {
     #[inline(always)]
     fn of_smallest() -> f64 {
         f64::from_bits(1)
+    }
+
+    #[inline(always)]
+    fn masked(self, keep: f64, set: f64) -> f64 {
+        f64::from_bits(self.to_bits() & keep.to_bits() | set.to_bits())
+    }
+
+    #[inline(always)]
+    fn of_all_bits() -> f64 {
+        f64::from_bits(u64::MAX)
     }
 
     #[inline(always)]

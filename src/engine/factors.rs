@@ -3,10 +3,13 @@
 //! Of a chain that is not one loop, many members do only that: learning rates, clips and trust ratios when they give
 //! out. Neighbours of them are done in one loop, and those at the end of a chain where the updates are added to the
 //! parameters.
+#![allow(unsafe_code, reason = "parameters that are lent to be written; see `memory`")]
 
 use super::InPiece;
 use super::Tile;
+use super::in_piece::{Params, Takes, add_apart};
 use super::isa::{Job, dispatch};
+use super::kernel::Gives;
 use crate::element::Real;
 
 /// Numbers that every update is multiplied by, one after another.
@@ -52,6 +55,26 @@ impl<C: Real> Factors<C> {
     }
 }
 
+/// What updates are multiplied by before and after what something does to them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scale<C: Real> {
+    pub(super) before: Factors<C>,
+    pub(super) after: Factors<C>,
+}
+
+impl<C: Real> Scale<C> {
+    /// These between others, if there is room for so many.
+    pub(super) fn between(&self, around: &Scale<C>) -> Option<Scale<C>> {
+        Some(Scale { before: around.before.and(self.before)?, after: self.after.and(around.after)? })
+    }
+
+    /// How a loop gives out updates between these, if there is no more than one on each side.
+    pub(super) fn of_loop(&self) -> Option<Gives<C>> {
+        let [before, after] = [self.before, self.after].map(|factors| (factors.len < 2).then_some(factors.all[0]));
+        Some(Gives::between(before?, after?))
+    }
+}
+
 /// A part that multiplies.
 pub(super) struct Times<C>(pub(super) Factors<C>);
 
@@ -64,16 +87,23 @@ impl<C: Real> InPiece<C> for Times<C> {
         }
     }
 
-    fn splits(&self) -> bool {
-        true
+    fn takes(&self) -> Takes {
+        Takes::Parts
+    }
+
+    unsafe fn add(&mut self, tile: &mut Tile<'_, C>, params: Params, Scale { before, after }: &Scale<C>) {
+        let all = before.and(self.0).and_then(|factors| factors.and(*after));
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match all {
+                Some(after) => add_apart(&mut (), tile, params, &Scale { after, ..Scale::default() }),
+                None => add_apart(self, tile, params, &Scale { before: *before, after: *after }),
+            }
+        }
     }
 
     fn factors(&self) -> Option<Factors<C>> {
         Some(self.0)
-    }
-
-    fn take_factors(&mut self) -> Factors<C> {
-        core::mem::take(&mut self.0)
     }
 }
 

@@ -5,14 +5,16 @@
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
 use super::ahead::Ahead;
-use super::factors::{Factors, Times};
+use super::factors::{Factors, Scale, Times};
 use super::fused::{self, SlotList, local_span, with_list};
-use super::kernel::Slots;
+use super::isa::Isa;
+use super::kernel::{Gives, Slots};
 use super::passes::{self, Beside, FromTo, PassFn};
-use super::sums::{Added, Lanes, NOTHING};
-use super::tile::TILE;
+use super::sums::{Added, NOTHING};
+use super::written::add_direct;
 use super::{Place, Shape, Span, Stage, Tile};
 use crate::element::Real;
+use crate::memory::RawSlice;
 
 /// Which piece of which leaf, on its way through which part of which pass.
 #[derive(Clone, Copy, Debug)]
@@ -36,14 +38,25 @@ impl PieceAt {
     }
 }
 
+/// What a part of a pass may be given of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Takes {
+    /// Tiles.
+    Tiles,
+    /// Also tiles that are read where they lie.
+    Lying,
+    /// Also parts of these.
+    Parts,
+}
+
 /// A stage's part of one pass over one piece.
 pub trait InPiece<C: Real> {
     /// Transforms a tile of the piece, or a part of one: tiles come in order.
     fn tile(&mut self, tile: &mut Tile<'_, C>);
 
-    /// Whether it may be given parts of tiles.
-    fn splits(&self) -> bool {
-        false
+    /// What it may be given.
+    fn takes(&self) -> Takes {
+        Takes::Tiles
     }
 
     /// What it multiplies every update by, if it does nothing else.
@@ -51,66 +64,66 @@ pub trait InPiece<C: Real> {
         None
     }
 
-    /// What it multiplies every update by at its end. It does not do so any more: whoever asks does.
-    fn take_factors(&mut self) -> Factors<C> {
-        Factors::default()
+    /// The same between neighbours that multiply.
+    fn tile_between(&mut self, tile: &mut Tile<'_, C>, scale: &Scale<C>) {
+        between(self, tile, scale);
     }
+
+    /// The same, and adds the updates to the parameters. Those whose updates are zero are not touched.
+    ///
+    /// # Safety
+    ///
+    /// The parameters are lent for the step to be written, and the tile is the caller's alone; what it has of them is
+    /// not used any more.
+    unsafe fn add(&mut self, tile: &mut Tile<'_, C>, params: Params, scale: &Scale<C>) {
+        // SAFETY: by the caller's promise.
+        unsafe { add_apart(self, tile, params, scale) };
+    }
+
+    /// Does the same to a stretch of the piece by one loop, if it is one: from gradients, or stored updates, of which
+    /// the number of the first element is given too. Returns whether it is.
+    ///
+    /// # Safety
+    ///
+    /// As for [`add`](InPiece::add).
+    unsafe fn add_at_once(&mut self, _: (&[C], usize), _: Params, _: &Scale<C>) -> bool {
+        false
+    }
+}
+
+/// The parameters of a leaf, which lie as they are calculated with, to be written by an instruction set.
+#[derive(Clone, Copy)]
+pub struct Params {
+    pub(crate) at: RawSlice,
+    pub(crate) isa: Isa,
 }
 
 /// Who is given a stage's part. It comes as a reference, so that one piece needs no memory of its own.
 pub type Then<'t, C> = dyn FnMut(&mut dyn InPiece<C>) + 't;
 
-/// The members of a chain, in a pass.
-pub(crate) trait Members<C: Real> {
-    fn len(&self) -> usize;
-    fn shape(&self, member: usize) -> Shape;
-    /// As [`Stage::in_piece`].
-    fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, C>);
+/// Transforms a tile between neighbours, which have loops of their own.
+pub(super) fn between<C: Real>(part: &mut (impl InPiece<C> + ?Sized), tile: &mut Tile<'_, C>, scale: &Scale<C>) {
+    Times(scale.before).tile(tile);
+    part.tile(tile);
+    Times(scale.after).tile(tile);
 }
 
-/// What members do in a piece, one after the other.
-pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: PieceAt, then: &mut Then<'_, C>) {
-    from_member(members, 0, at, Factors::default(), then);
-}
-
-/// The same from the member `first` on, after factors that those before it have left to be multiplied by.
-fn from_member<C: Real>(
-    members: &dyn Members<C>,
-    first: usize,
-    at: PieceAt,
-    pending: Factors<C>,
-    then: &mut Then<'_, C>,
+/// Transforms a tile and adds the updates to the parameters, by loops of their own.
+///
+/// # Safety
+///
+/// As for [`InPiece::add`].
+pub(super) unsafe fn add_apart<C: Real>(
+    part: &mut (impl InPiece<C> + ?Sized),
+    tile: &mut Tile<'_, C>,
+    params: Params,
+    scale: &Scale<C>,
 ) {
-    if first == members.len() {
-        return then(&mut Times(pending));
-    }
-    members.in_piece(first, at, &mut |part| {
-        let at = at.after(members.shape(first));
-        if let Some(factors) = part.factors().and_then(|factors| pending.and(factors)) {
-            return from_member(members, first + 1, at, factors, then);
-        }
-        from_member(members, first + 1, at, Factors::default(), &mut |rest| match pending.is_none() {
-            true => then(&mut Both(&mut *part, rest)),
-            false => then(&mut Both(&mut Times(pending), &mut Both(&mut *part, rest))),
-        });
-    });
-}
-
-/// The two of them one after the other.
-struct Both<'a, C: Real>(&'a mut dyn InPiece<C>, &'a mut dyn InPiece<C>);
-
-impl<C: Real> InPiece<C> for Both<'_, C> {
-    fn tile(&mut self, tile: &mut Tile<'_, C>) {
-        self.0.tile(tile);
-        self.1.tile(tile);
-    }
-
-    fn splits(&self) -> bool {
-        self.0.splits() && self.1.splits()
-    }
-
-    fn take_factors(&mut self) -> Factors<C> {
-        self.1.take_factors()
+    part.tile_between(tile, &Scale { after: Factors::default(), ..*scale });
+    if !(tile.zero && scale.after.is_none()) {
+        let start = tile.start;
+        // SAFETY: by the caller's promise.
+        unsafe { add_direct(params.at, params.isa, start, tile.input(), scale.after) };
     }
 }
 
@@ -118,8 +131,8 @@ impl<C: Real> InPiece<C> for Both<'_, C> {
 impl<C: Real> InPiece<C> for () {
     fn tile(&mut self, _: &mut Tile<'_, C>) {}
 
-    fn splits(&self) -> bool {
-        true
+    fn takes(&self) -> Takes {
+        Takes::Parts
     }
 
     fn factors(&self) -> Option<Factors<C>> {
@@ -133,7 +146,7 @@ struct ByTile<'a, S: Stage> {
     state: &'a S::State,
     run: &'a S::Run,
     at: PieceAt,
-    splits: bool,
+    takes: Takes,
 }
 
 impl<S: Stage, C: Real> InPiece<C> for ByTile<'_, S> {
@@ -141,8 +154,8 @@ impl<S: Stage, C: Real> InPiece<C> for ByTile<'_, S> {
         self.stage.tile(self.state, self.run, self.at.place, self.at.span, tile);
     }
 
-    fn splits(&self) -> bool {
-        self.splits
+    fn takes(&self) -> Takes {
+        self.takes
     }
 }
 
@@ -154,8 +167,8 @@ pub(crate) fn by_tile<S: Stage, C: Real>(
     then: &mut Then<'_, C>,
 ) {
     // Sums are added up by tile.
-    let splits = stage.shape().sums == 0;
-    then(&mut ByTile { stage, state, run, at, splits });
+    let takes = if stage.shape().sums == 0 { Takes::Parts } else { Takes::Tiles };
+    then(&mut ByTile { stage, state, run, at, takes });
 }
 
 /// The same, for what calculates so long that it has to ask for the memory of what comes next: that is done by tile.
@@ -165,7 +178,7 @@ pub(crate) fn by_whole_tile<S: Stage, C: Real>(
     at: PieceAt,
     then: &mut Then<'_, C>,
 ) {
-    then(&mut ByTile { stage, state, run, at, splits: false });
+    then(&mut ByTile { stage, state, run, at, takes: Takes::Tiles });
 }
 
 /// One loop, with what it needs in this pass. All that is compiled for each stage is the call of its own loop: from one
@@ -177,20 +190,64 @@ struct OneLoop<'a, S: Stage, C: Real> {
     around: AroundLoop<'a, C>,
 }
 
-impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
-    fn tile(&mut self, tile: &mut Tile<'_, C>) {
+impl<S: Stage, C: Real> OneLoop<'_, S, C> {
+    /// How its loop gives out updates between neighbours, if it is one of those that only give out.
+    fn gives(&self, scale: &Scale<C>) -> Option<Gives<C>> {
+        if S::SHAPE.gives_in(self.around.local.to) { scale.of_loop() } else { None }
+    }
+
+    fn run(&mut self, tile: &mut Tile<'_, C>, gives: Gives<C>) {
         let (isa, kernel, pass) = (tile.isa, &self.kernel, self.pass);
         let pass = const { passes::only::<S, C>() }.unwrap_or(pass);
         let added = match self.around.before(tile) {
-            Some((from_to, beside)) => pass(isa, kernel, from_to, beside),
-            None => self.around.converted(tile, &mut |from_to, beside| pass(isa, kernel, from_to, beside)),
+            Some((from_to, beside)) => pass(isa, kernel, gives, from_to, beside),
+            None => self.around.converted(tile, &mut |from_to, beside| pass(isa, kernel, gives, from_to, beside)),
         };
-        self.around.after(tile, added);
+        self.around.after(tile, &added);
+    }
+}
+
+impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
+    fn tile(&mut self, tile: &mut Tile<'_, C>) {
+        self.run(tile, Gives::out());
     }
 
-    /// State that is converted is converted by tile.
-    fn splits(&self) -> bool {
-        self.around.direct.is_some()
+    fn tile_between(&mut self, tile: &mut Tile<'_, C>, scale: &Scale<C>) {
+        match self.gives(scale) {
+            Some(gives) => self.run(tile, gives),
+            None => between(self, tile, scale),
+        }
+    }
+
+    unsafe fn add(&mut self, tile: &mut Tile<'_, C>, params: Params, scale: &Scale<C>) {
+        let start = tile.start;
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if self.around.direct.is_none() || !self.add_at_once((tile.input(), start), params, scale) {
+                add_apart(self, tile, params, scale);
+            }
+        }
+    }
+
+    unsafe fn add_at_once(&mut self, (g, start): (&[C], usize), Params { at, isa }: Params, scale: &Scale<C>) -> bool {
+        let pass = const { passes::only::<S, C>() }.unwrap_or(self.pass);
+        let Some(gives) = self.gives(scale) else { return false };
+        let AroundLoop { direct: Some(slots), at: piece, no_ahead, .. } = &mut self.around else { return false };
+        // SAFETY: by the caller's promise.
+        let params = unsafe { at.slice_mut(start, g.len()) };
+        // It has the parameters where it writes.
+        let from_to = (g, params, g);
+        pass(isa, &self.kernel, gives.to_params(), from_to, (slots, start - piece.start, no_ahead));
+        true
+    }
+
+    /// State that is converted is converted by tile, and sums are added up by tile.
+    fn takes(&self) -> Takes {
+        match (&self.around.direct, self.around.adds) {
+            (None, _) => Takes::Tiles,
+            (_, true) => Takes::Lying,
+            (_, false) => Takes::Parts,
+        }
     }
 
     fn factors(&self) -> Option<Factors<C>> {
@@ -211,10 +268,6 @@ struct AroundLoop<'a, C: Real> {
     touches: bool,
     /// Whether it adds up in this pass.
     adds: bool,
-    /// Whether only a part of a tile has come so far.
-    carries: bool,
-    /// What has been added up of that. Made when it is first needed, and zero again at the end of the tile.
-    lanes: Option<Lanes>,
     /// For tiles after which nothing is read.
     no_ahead: Ahead,
 }
@@ -226,9 +279,8 @@ impl<'a, C: Real> AroundLoop<'a, C> {
     /// Without state arrays. Inlined, so that it is made where it stays: it is large.
     #[inline(always)]
     fn new(shape: &'static Shape, at: PieceAt, local: Span) -> AroundLoop<'a, C> {
-        let (touches, adds, carries) = (false, false, false);
         let (list, no_ahead) = (SlotList::new(), Ahead::new());
-        AroundLoop { shape, list, direct: None, at, local, touches, adds, carries, lanes: None, no_ahead }
+        AroundLoop { shape, list, direct: None, at, local, touches: false, adds: false, no_ahead }
     }
 
     /// Finds out what is to be done in this pass, with which arrays.
@@ -244,56 +296,34 @@ impl<'a, C: Real> AroundLoop<'a, C> {
         }
     }
 
-    /// Where in the piece a tile begins, and whether sums are due after it.
-    fn place(&self, tile: &Tile<'_, C>) -> (usize, bool) {
-        let (first, n) = (tile.start - self.at.start, tile.u.len());
-        let done = first + n;
-        (first, done.is_multiple_of(TILE) || done == self.at.len)
-    }
-
     /// What the loop is given for a tile, if state arrays need not be converted.
     fn before<'s>(&'s mut self, tile: &'s mut Tile<'_, C>) -> Option<(FromTo<'s, C>, Beside<'s, 'a, C>)> {
-        let (first, is_end) = self.place(tile);
         if self.touches {
             tile.reads(&self.list);
         }
-        if self.adds && !is_end {
-            self.carries = true;
-            if self.lanes.is_none() {
-                self.lanes = Some(Lanes::new());
-            }
-        }
-        let lanes = if self.carries { self.lanes.as_mut() } else { None };
-        let (slots, p) = (self.direct.as_mut()?, tile.p);
+        let (first, slots, p) = (tile.start - self.at.start, self.direct.as_mut()?, tile.p);
         let ((from, to), ahead) = tile.io_and_ahead();
-        Some(((from, to, p), (slots, first, ahead.unwrap_or(&mut self.no_ahead), lanes)))
+        Some(((from, to, p), (slots, first, ahead.unwrap_or(&mut self.no_ahead))))
     }
 
     /// Runs the loop with state arrays that are converted.
     fn converted(&mut self, tile: &mut Tile<'_, C>, run: &mut OnTile<'_, C>) -> Added {
         let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
         let (mut ahead, spare) = (tile.ahead.take(), core::mem::take(&mut tile.spare));
-        let mut lanes = if self.carries { self.lanes.as_mut() } else { None };
         let (from, to) = tile.io();
         let mut added = NOTHING;
         with_list(&self.list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, ahead| {
-            added = run((from, to, p), (&mut slots, 0, ahead, lanes.as_deref_mut()));
+            added = run((from, to, p), (&mut slots, 0, ahead));
         });
         (tile.ahead, tile.spare) = (ahead, spare);
         added
     }
 
-    /// Adds what a tile has added up to the sums, at its end.
-    fn after(&mut self, tile: &mut Tile<'_, C>, mut added: Added) {
-        if !self.adds || !self.place(tile).1 {
-            return;
+    /// Adds what a tile has added up to the sums.
+    fn after(&mut self, tile: &mut Tile<'_, C>, added: &Added) {
+        if self.adds {
+            fused::add(self.shape, added, self.at.place, tile.sums);
         }
-        if let (true, Some(lanes)) = (self.carries, &mut self.lanes) {
-            added = lanes.total(self.shape);
-            lanes.clear(self.shape.sums);
-            self.carries = false;
-        }
-        fused::add(self.shape, &added, self.at.place, tile.sums);
     }
 }
 

@@ -15,7 +15,7 @@ use super::isa::Job;
 use super::isa::{Baseline, Set};
 #[cfg(feature = "half")]
 use super::kernel;
-use super::kernel::{Loops, Slots, no_slots};
+use super::kernel::{Gives, Loops, Slots, no_slots};
 use super::sums::{Added, AddsUp, Lanes, adding_up};
 use crate::element::Real;
 
@@ -24,14 +24,13 @@ use crate::element::Real;
 /// function, where it is known how many arrays there are.
 pub(crate) struct Map<'a, 's, S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> {
     pub(crate) kernel: &'a S::Kernel<C>,
+    pub(super) gives: Gives<C>,
     pub(crate) from: &'a [C],
     pub(crate) u: &'a mut [C],
     pub(crate) p: &'a [C],
     pub(crate) slots: &'a mut Slots<'s, C>,
     pub(crate) first: usize,
     pub(crate) ahead: &'a mut Ahead,
-    /// Where the sums go on, if the stretch is a part of a tile; else they are given back.
-    pub(crate) carried: Option<&'a mut Lanes>,
 }
 
 /// As `Apply`, on leaves of 16 bits: a block is brought into `f32` in registers, and back.
@@ -89,9 +88,8 @@ impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> J
 {
     type Output = Added;
     #[inline(always)]
-    fn run(mut self) -> Added {
-        let carried = self.carried.take();
-        adding_up::<S, Self, TO>(self, carried)
+    fn run(self) -> Added {
+        adding_up::<S, Self, TO>(self)
     }
 }
 
@@ -112,11 +110,11 @@ impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> A
 {
     #[inline(always)]
     fn run_with<const N: usize>(self, lanes: &mut Lanes<N>) {
-        let (k, from, u, next) = (*self.kernel, self.from, self.u, self.ahead);
+        let (k, gives, from, u, next) = (*self.kernel, self.gives, self.from, self.u, self.ahead);
         let p = &self.p[..from.len()];
         let slots = stretch_of(self.slots, S::SLOTS, self.first..self.first + from.len());
         let run = const { if DROPS { Loops::<S, C, FROM, TO, N>::DROP } else { Loops::<S, C, FROM, TO, N>::MAP } };
-        run(k, from, u, p, slots, lanes, next);
+        run(k, gives, from, u, p, slots, lanes, next);
     }
 }
 
@@ -124,7 +122,7 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S,
     type Output = Added;
     #[inline(always)]
     fn run(self) -> Added {
-        adding_up::<S, Self, TO>(self, None)
+        adding_up::<S, Self, TO>(self)
     }
 }
 
@@ -147,7 +145,7 @@ macro_rules! by_set {
             }
             #[inline(always)]
             fn run_on<I: Set>(self) -> Added {
-                adding_up::<S, _, TO>(On::<_, I>(self, PhantomData), None)
+                adding_up::<S, _, TO>(On::<_, I>(self, PhantomData))
             }
         }
     )*};

@@ -62,6 +62,64 @@ fn alone(b: usize, n: usize) -> usize {
     hidden(b).min(n - 1)
 }
 
+/// How a loop that only gives out updates does so: multiplied before and after, by neighbours that do nothing else; and
+/// to another place, or added to the parameters that are there. Which of these is no condition but masks: two loops for
+/// each part would take much longer to compile, and a condition in one comes between its elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gives<C> {
+    before: C,
+    after: C,
+    /// Which bits are kept of what is there: all or none. `other` is none or all.
+    keep: C,
+    other: C,
+    /// Which are set in it, and which in an update that is zero.
+    set: C,
+    zero: C,
+    /// Whether it asks for what it reads from and writes to, which is in the cache else.
+    asks: bool,
+}
+
+impl<C: Real> Gives<C> {
+    /// To another place, by itself: it multiplies by ones, which changes no number.
+    #[inline(always)]
+    pub(super) fn out() -> Gives<C> {
+        Gives::between(C::one(), C::one())
+    }
+
+    /// To another place.
+    #[inline(always)]
+    pub(super) fn between(before: C, after: C) -> Gives<C> {
+        Gives {
+            before,
+            after,
+            keep: C::zero(),
+            other: C::of_all_bits(),
+            set: C::neg_zero(),
+            zero: C::zero(),
+            asks: false,
+        }
+    }
+
+    /// The same, to be added to the parameters.
+    pub(super) fn to_params(self) -> Gives<C> {
+        let (keep, other, set, zero) = (C::of_all_bits(), C::zero(), C::zero(), C::neg_zero());
+        Gives { keep, other, set, zero, asks: true, ..self }
+    }
+
+    /// The parameter: what is there, if updates are added to it.
+    #[inline(always)]
+    fn param(self, there: C, p: C) -> C {
+        there.masked(self.keep, p.masked(self.other, C::zero()))
+    }
+
+    /// What is there afterwards: the update, which is added to minus zero, or what [`add_update`] makes.
+    #[inline(always)]
+    fn put(self, there: C, u: C) -> C {
+        let u = if u == C::zero() { u.masked(C::of_all_bits(), self.zero) } else { u };
+        there.masked(self.keep, self.set) + u
+    }
+}
+
 /// The loops for so many state arrays.
 struct Arrays<const COUNT: usize>;
 
@@ -69,7 +127,7 @@ struct Arrays<const COUNT: usize>;
 pub(super) struct Loops<S, C, const FROM: usize, const TO: usize, const N: usize>(PhantomData<(S, C)>);
 
 type MapFn<S, C, const N: usize> =
-    fn(<S as Stage>::Kernel<C>, &[C], &mut [C], &[C], Slots<'_, C>, &mut Lanes<N>, &mut Ahead);
+    fn(<S as Stage>::Kernel<C>, Gives<C>, &[C], &mut [C], &[C], Slots<'_, C>, &mut Lanes<N>, &mut Ahead);
 type ApplyFn<S, C, const N: usize> = fn(<S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>, &mut Lanes<N>);
 #[cfg(feature = "half")]
 type HalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, Source<'_>, &mut [u16], Slots<'_, f32>, &mut Lanes<N>);
@@ -191,11 +249,11 @@ macro_rules! loops {
         }
 
         /// As `map`, block by block, with requests for memory as in `apply`: a tile is as long as a page, at whose end
-        /// the processor's own prefetcher stops. Updates are in the cache.
+        /// the processor's own prefetcher stops.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn tile<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes<N>, next: &mut Ahead,
+        fn tile<S: Stage, C: Real, const FROM: usize, const TO: usize>(
+            kernel: S::Kernel<C>, gives: Gives<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* next: &mut Ahead,
         ) {
             let cut = u.len() / BLOCK * BLOCK;
             let ((from, from_end), (p, p_end), (u, u_end)) = (from.split_at(cut), p.split_at(cut), u.split_at_mut(cut));
@@ -214,10 +272,33 @@ macro_rules! loops {
                 if touches {
                     $(reach.ask_after(&$s.0[b]);)*
                 }
+                // Not two loops, one for each answer.
+                if core::hint::black_box(gives.asks) {
+                    reach.ask_after(&from[b]);
+                    reach.ask_after(&u[b]);
+                }
                 next.ask(ASKED);
-                Self::map::<S, C, false, FROM, TO, N>(kernel, &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
+                Self::give::<S, C, false, FROM, TO>(kernel, gives, &from[b], &mut u[b], &p[b], $(&mut $s.0[b]),*);
             }
-            Self::map::<S, C, true, FROM, TO, N>(kernel, from_end, u_end, p_end, $($s.1,)* lanes);
+            Self::give::<S, C, true, FROM, TO>(kernel, gives, from_end, u_end, p_end, $($s.1),*);
+        }
+
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
+        fn give<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize>(
+            kernel: S::Kernel<C>, gives: Gives<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C]),*
+        ) {
+            let (n, span) = (u.len(), Span { from: FROM, to: TO });
+            let (from, p) = (&from[..n], &p[..n]);
+            $(let $s = &mut $s[..n];)*
+            for i in 0..n {
+                let i = if LEFT { hidden(i).min(n - 1) } else { i };
+                let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[i] } else { C::zero() }),*];
+                let (here, u_before) = (gives.param(u[i], p[i]), gives.before * from[i]);
+                let next = S::apply::<C>(&kernel, 0, span, &mut slots, u_before, here, &mut [Term::default(); MOST_SUMS]);
+                u[i] = gives.put(u[i], gives.after * next);
+                $(if const { is_written::<S>($k, FROM, TO) } { $s[i] = slots[$k]; })*
+            }
         }
 
         #[inline(always)]
@@ -353,7 +434,7 @@ macro_rules! loops {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn sums<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>, next: &mut Ahead,
+            kernel: S::Kernel<C>, _: Gives<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>, next: &mut Ahead,
         ) {
             let (from, u, p) = (from.as_chunks(), u.as_chunks_mut(), p.as_chunks());
             $(let $s = $s.as_chunks_mut();)*
@@ -371,9 +452,9 @@ macro_rules! loops {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn tile_of<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>, next: &mut Ahead,
+            kernel: S::Kernel<C>, gives: Gives<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, _: &mut Lanes<N>, next: &mut Ahead,
         ) {
-            Self::tile::<S, C, FROM, TO, N>(kernel, from, u, p, $($s,)* lanes, next);
+            Self::tile::<S, C, FROM, TO>(kernel, gives, from, u, p, $($s,)* next);
         }
 
         #[inline(always)]
@@ -406,7 +487,7 @@ macro_rules! loops {
 
     impl<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize> Loops<S, C, FROM, TO, N> {
         /// Of a pass that gives out updates.
-        pub(super) const MAP: MapFn<S, C, N> = match (arrays::<S>(), TO < S::SHAPE.barriers || S::SHAPE.adds_in(TO)) {
+        pub(super) const MAP: MapFn<S, C, N> = match (arrays::<S>(), !S::SHAPE.gives_in(TO)) {
             $(($n, false) => Arrays::<$n>::tile_of::<S, C, FROM, TO, N>,)*
             $(($n, true) => Arrays::<$n>::sums::<S, C, false, FROM, TO, N>,)*
             _ => unreachable!(),

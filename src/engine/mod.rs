@@ -23,6 +23,7 @@ mod inner;
 mod jobs;
 mod kernel;
 mod lint;
+pub(crate) mod members;
 mod messages;
 mod nested;
 mod objective;

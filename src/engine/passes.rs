@@ -12,25 +12,26 @@ use super::isa::{Isa, dispatch_chain};
 use super::jobs::{Apply, Map};
 #[cfg(feature = "half")]
 use super::jobs::{ApplyHalves, ApplyMixed, DropHalves};
-use super::kernel::{MOST_BARRIERS, Slots};
-use super::sums::{Added, Lanes};
+use super::kernel::{Gives, MOST_BARRIERS, Slots};
+use super::sums::Added;
 use super::{Span, Stage};
 use crate::element::Real;
 
 /// Where the updates are and where they go, and the parameters.
 pub(super) type FromTo<'a, C> = (&'a [C], &'a mut [C], &'a [C]);
-/// State arrays and the first element in them, what is read later, and sums to go on with.
-pub(super) type Beside<'a, 's, C> = (&'a mut Slots<'s, C>, usize, &'a mut Ahead, Option<&'a mut Lanes>);
-pub(super) type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, FromTo<'_, C>, Beside<'_, '_, C>) -> Added;
+/// State arrays and the first element in them, and what is read later.
+pub(super) type Beside<'a, 's, C> = (&'a mut Slots<'s, C>, usize, &'a mut Ahead);
+pub(super) type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, Gives<C>, FromTo<'_, C>, Beside<'_, '_, C>) -> Added;
 
 #[inline]
 fn map_in<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize>(
     isa: Isa,
     kernel: &S::Kernel<C>,
+    gives: Gives<C>,
     (from, u, p): FromTo<'_, C>,
-    (slots, first, ahead, carried): Beside<'_, '_, C>,
+    (slots, first, ahead): Beside<'_, '_, C>,
 ) -> Added {
-    dispatch_chain(isa, Map::<S, C, DROPS, FROM, TO> { kernel, from, u, p, slots, first, ahead, carried })
+    dispatch_chain(isa, Map::<S, C, DROPS, FROM, TO> { kernel, gives, from, u, p, slots, first, ahead })
 }
 
 /// The passes of a chain, and the last one.
@@ -127,7 +128,7 @@ pub(crate) fn pass<S: Stage, C: Real>(
     ahead: &mut Ahead,
 ) -> Added {
     let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("a chain has the passes of its shape") };
-    pass(isa, kernel, from_to, (slots, 0, ahead, None))
+    pass(isa, kernel, Gives::out(), from_to, (slots, 0, ahead))
 }
 
 type LastFn<S, C> = fn(Isa, <S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>) -> Added;

@@ -25,32 +25,6 @@ pub(crate) struct Lanes<const N: usize = MOST_SUMS> {
     counts: [[u32; LANES]; N],
 }
 
-impl Lanes {
-    /// A copy of the first `N`.
-    #[inline(always)]
-    pub(crate) fn first<const N: usize>(&self) -> Lanes<N> {
-        let mut first = Lanes::new();
-        for i in 0..N {
-            (first.sums[i], first.counts[i]) = (self.sums[i], self.counts[i]);
-        }
-        first
-    }
-
-    /// Puts others in the place of the first `N`.
-    #[inline(always)]
-    pub(crate) fn set_first<const N: usize>(&mut self, lanes: &Lanes<N>) {
-        for i in 0..N {
-            (self.sums[i], self.counts[i]) = (lanes.sums[i], lanes.counts[i]);
-        }
-    }
-
-    /// Makes the first so many zero.
-    pub(crate) fn clear(&mut self, sums: usize) {
-        self.sums[..sums].fill([0.0; LANES]);
-        self.counts[..sums].fill([0; LANES]);
-    }
-}
-
 impl<const N: usize> Lanes<N> {
     #[inline(always)]
     pub(crate) fn new() -> Self {
@@ -106,7 +80,7 @@ pub(crate) trait AddsUp {
 struct Adding<S, J, const TO: usize>(PhantomData<(S, J)>);
 
 impl<S: Stage, J: AddsUp, const TO: usize> Adding<S, J, TO> {
-    const RUN: fn(J, Option<&mut Lanes>) -> Added = match if S::SHAPE.adds_in(TO) { S::SHAPE.sums } else { 0 } {
+    const RUN: fn(J) -> Added = match if S::SHAPE.adds_in(TO) { S::SHAPE.sums } else { 0 } {
         0 => without_lanes::<J>,
         1 => in_lanes::<S, J, 1>,
         2 => in_lanes::<S, J, 2>,
@@ -115,31 +89,23 @@ impl<S: Stage, J: AddsUp, const TO: usize> Adding<S, J, TO> {
     };
 }
 
-/// Runs a job with as many lanes as a pass has sums, and gives back what it added up, unless that is carried on.
+/// Runs a job with as many lanes as a pass has sums, and gives back what it added up.
 #[inline(always)]
-pub(crate) fn adding_up<S: Stage, J: AddsUp, const TO: usize>(job: J, carried: Option<&mut Lanes>) -> Added {
-    Adding::<S, J, TO>::RUN(job, carried)
+pub(crate) fn adding_up<S: Stage, J: AddsUp, const TO: usize>(job: J) -> Added {
+    Adding::<S, J, TO>::RUN(job)
 }
 
 #[inline(always)]
-fn without_lanes<J: AddsUp>(job: J, _: Option<&mut Lanes>) -> Added {
+fn without_lanes<J: AddsUp>(job: J) -> Added {
     job.run_with::<0>(&mut Lanes::new());
     NOTHING
 }
 
 #[inline(always)]
-fn in_lanes<S: Stage, J: AddsUp, const N: usize>(job: J, carried: Option<&mut Lanes>) -> Added {
-    // A copy, since what is behind a reference stays in memory; and the job runs in one place, so that it is compiled
-    // once.
-    let mut lanes = carried.as_ref().map_or(Lanes::new(), |carried| carried.first::<N>());
+fn in_lanes<S: Stage, J: AddsUp, const N: usize>(job: J) -> Added {
+    let mut lanes = Lanes::<N>::new();
     job.run_with(&mut lanes);
-    match carried {
-        Some(carried) => {
-            carried.set_first(&lanes);
-            NOTHING
-        }
-        None => lanes.total(&S::SHAPE),
-    }
+    lanes.total(&S::SHAPE)
 }
 
 /// What a pass added up, by leaf or for the whole tree.

@@ -1,7 +1,8 @@
 //! A chain is a tuple of its members.
 
-use super::in_piece::{Members, PieceAt, Then, by_tile, in_members, one_loop};
+use super::in_piece::{PieceAt, Then, by_tile, one_loop};
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
+use super::members::{Members, in_members};
 use super::sums::{MOST_SUMS, cut_off};
 use super::{
     AllUses, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, Uses,

@@ -7,13 +7,14 @@ use std::borrow::Cow;
 use super::ahead::Ahead;
 use super::context::is_among;
 use super::convert::store;
-use super::factors::Factors;
+use super::factors::Scale;
+use super::in_piece::{Params, Takes};
 use super::isa::Isa;
 use super::pieces::{Piece, Pieces};
 use super::table::TableLeaf;
 use super::tile::{SHORT, STEP, Spare, TILE};
 use super::whole::read_stretch;
-use super::written::{Sink, add_direct, add_stretch, store_stretch};
+use super::written::{Sink, add_stretch, store_stretch};
 use super::{InPiece, Shape, Span, Tile};
 use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
@@ -137,39 +138,46 @@ impl Walk<'_> {
     ) {
         let adds = self.writes_params();
         let ends = self.is_last() || self.ends;
-        match source.filter(|_| lies && !self.stores() && (adds || !ends) && part.splits()) {
-            Some(source) => self.short_tiles(piece, source.data, part, room, adds),
+        let takes = part.takes();
+        let step = if takes == Takes::Parts { SHORT } else { TILE };
+        match source.filter(|_| lies && !self.stores() && (adds || !ends) && takes > Takes::Tiles) {
+            Some(source) => self.lying_tiles(piece, source.data, part, room, (step, adds)),
             None => self.tiles(piece, source, part, room, true),
         }
     }
 
-    /// Goes through a piece of which everything lies as it is calculated with, by tiles so short that what one loop
-    /// waits for is on its way while the others calculate.
-    fn short_tiles<C: Real>(
+    /// Goes through a piece of which everything lies as it is calculated with, at once or by tiles of so many elements:
+    /// where nothing is added up they are so short that what one loop waits for is on its way while others calculate.
+    fn lying_tiles<C: Real>(
         &self,
         piece: &Piece,
         source: RawSlice,
         part: &mut dyn InPiece<C>,
         (sums, spare): (&mut [f64], &mut [C]),
-        adds: bool,
+        (step, adds): (usize, bool),
     ) {
-        let (params, leaf, isa) = (self.params[piece.leaf].data, piece.leaf, self.isa);
-        let factors = if adds { part.take_factors() } else { Factors::default() };
+        let (leaf, isa, none) = (piece.leaf, self.isa, Scale::default());
+        let params = Params { at: self.params[leaf].data, isa };
+        // SAFETY: gradients are lent for the step.
+        let all = unsafe { source.slice(piece.from, piece.len) };
+        // SAFETY: parameters are lent for the step to be written, and each piece is run once in a pass.
+        if adds && unsafe { part.add_at_once((all, piece.start), params, &none) } {
+            return;
+        }
         let (u, spare) = spare.split_at_mut(STEP);
         let (other, spare) = spare.split_at_mut(STEP);
-        for done in (0..piece.len).step_by(SHORT) {
-            let (start, from, len) = (piece.start + done, piece.from + done, SHORT.min(piece.len - done));
-            // SAFETY: gradients and parameters are lent for the step, and each piece is run once in a pass; what is
-            // read of the parameters is not used any more when they are written.
-            let (g, p) = unsafe { (source.slice::<C>(from, len), params.slice::<C>(start, len)) };
+        for done in (0..piece.len).step_by(step) {
+            let (start, len) = (piece.start + done, step.min(piece.len - done));
+            // SAFETY: parameters are lent for the step, and each piece is run once in a pass; what is read of them is
+            // not used any more when they are written.
+            let (g, p) = (&all[done..][..len], unsafe { params.at.slice::<C>(start, len) });
             let (u, other, sums, spare) = (&mut u[..len], &mut other[..len], &mut *sums, &mut *spare);
             let (swapped, zero, ahead) = (false, false, None);
             let mut tile = Tile { leaf, start, source: Some(g), u, other, swapped, p, sums, zero, spare, ahead, isa };
-            part.tile(&mut tile);
-            // Parameters whose updates are zero are not touched.
-            if adds && !(tile.zero && factors.is_none()) {
+            match adds {
                 // SAFETY: as above.
-                unsafe { add_direct(params, isa, start, tile.input(), factors) };
+                true => unsafe { part.add(&mut tile, params, &none) },
+                false => part.tile(&mut tile),
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Neighbours that only multiply are done in one loop, at the end of a chain with the addition to the parameters: the
-//! bits are those of one after another.
+//! Neighbours that only multiply are done in one loop, or in that of the member before or after them, and the last
+//! member's adds the updates to the parameters: the bits are those of one after another.
 
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
@@ -7,11 +7,14 @@ use gradchain::{Boxed, Element};
 
 const LEN: usize = 20_001;
 
-/// Of both signs, both sides of 1, subnormal and as large as there are.
+/// Of both signs, both sides of 1, subnormal, as large as there are, and both zeros.
 fn numbers<E: Element>(seed: usize) -> Vec<E> {
     let number = |i: usize| {
         let x = ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.0 - 1.0;
-        x * 10.0_f64.powi([0, -3, 3, -40, 38, -20][i % 6])
+        match (i / 6 + seed) % 7 {
+            0 => 0.0_f64.copysign(x),
+            _ => x * 10.0_f64.powi([0, -3, 3, -40, 38, -20][i % 6]),
+        }
     };
     (0..LEN).map(|i| E::from_f64(number(i))).collect()
 }
@@ -55,6 +58,19 @@ fn multiplied_by_one_after_another() {
     same!("after a barrier": clip_by_block_rms(0.5), scale_by_param_block_rms(), scale(-0.1));
     same!("adding up what was multiplied": scale(0.3), clip_by_global_norm(1.0), scale(3.0), clip_by_block_rms(0.5));
     same!("nothing to add": scale(0.0), scale(-1.0));
+}
+
+#[test]
+fn the_last_member_adds_to_the_parameters() {
+    same!("by itself": trace(0.9));
+    same!("multiplied after": scale_by_adam(), scale_by_learning_rate(0.1));
+    same!("multiplied before and after": clip_by_global_norm(1.0), scale_by_adam(), scale(1.1));
+    same!("more than it multiplies by": scale(1.1), scale(-0.3), trace(0.9), scale(0.7), scale(1.3));
+    same!("it reads the parameters": scale(0.3), add_decayed_weights(0.1), scale(-1.1));
+    same!("and the one before it does": add_decayed_weights(0.1), trace(0.9), scale_by_learning_rate(1.7));
+    same!("it has a barrier": zero_nans(), scale(3.0), clip_by_global_norm(1.0), adamw(0.1), scale(1.1));
+    same!("it gives out what it is given": scale(-1.0), zero_nans());
+    same!("it adds up": scale(1.1), scale_by_trust_ratio(), scale(-0.3), zero_nans());
 }
 
 #[test]

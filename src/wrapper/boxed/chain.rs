@@ -1,7 +1,7 @@
 //! Chains of boxes.
 
 use super::{Boxed, BoxedState};
-use crate::engine::in_piece::{Members, in_members};
+use crate::engine::members::{Members, in_members};
 use crate::engine::{Outline, PieceAt, Place, Shape, Span, Spare, Then, Tile, Walk, by_own_loops};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
