@@ -111,27 +111,29 @@ small! {
     groups: partition((("a", adam(0.1)), ("b", sgd(0.1))), Labels::paths([("d*", "a")]).otherwise("b"));
 }
 
-/// Boxes find state arrays once for what is more than one tile, and add up a tile in parts: the bits of one loop.
+/// Boxes find state arrays once for what is more than one tile, and the last one adds to the parameters, at once or by
+/// tiles: the bits of one loop.
 #[test]
 fn boxes_on_several_tiles() {
-    let boxes: Vec<Boxed> = vec![
-        boxed(zero_nans()),
-        boxed(clip_by_global_norm(0.5)),
-        boxed(scale_by_adam()),
-        boxed(scale_by_learning_rate(0.1)),
-    ];
-    let boxes = chain(boxes);
-    let fused = chain((zero_nans(), clip_by_global_norm(0.5), scale_by_adam(), scale_by_learning_rate(0.1)));
-    let number = |i: usize| ((i * 7919) % 101) as f32 / 50.0 - 1.0;
-    let [mut params, mut other] = [(); 2].map(|()| Array1::from_shape_fn(1100, number));
-    let (mut state, mut state_of_other) = (boxes.init(&params).unwrap(), fused.init(&other).unwrap());
-    for step in 1..=2 {
-        let mut gradient = Array1::from_shape_fn(1100, |i| number(i + 100 * step));
-        gradient[step * 500] = f32::NAN;
-        boxes.step(&mut params, &gradient, &mut state).unwrap();
-        fused.step(&mut other, &gradient, &mut state_of_other).unwrap();
-        assert_eq!(params, other, "step {step}");
+    fn hold(boxes: Vec<Boxed>, fused: impl GradientTransformation<Needs = Nothing>, odd: f32) {
+        let boxes = chain(boxes);
+        let number = |i: usize| ((i * 7919) % 101) as f32 / 50.0 - 1.0;
+        let [mut params, mut other] = [(); 2].map(|()| Array1::from_shape_fn(1100, number));
+        let (mut state, mut state_of_other) = (boxes.init(&params).unwrap(), fused.init(&other).unwrap());
+        for step in 1..=2 {
+            let mut gradient = Array1::from_shape_fn(1100, |i| number(i + 100 * step));
+            gradient[step * 500] = odd;
+            boxes.step(&mut params, &gradient, &mut state).unwrap();
+            fused.step(&mut other, &gradient, &mut state_of_other).unwrap();
+            assert_eq!(params, other, "step {step}");
+        }
     }
+    let (clip, adam) = (|| clip_by_global_norm(0.5), scale_by_adam);
+    let rate = || scale_by_learning_rate(0.1);
+    let boxes: Vec<Boxed> = vec![boxed(zero_nans()), boxed(clip()), boxed(adam()), boxed(rate())];
+    hold(boxes, chain((zero_nans(), clip(), adam(), rate())), f32::NAN);
+    let boxes: Vec<Boxed> = vec![boxed(clip()), boxed(adam()), boxed(rate())];
+    hold(boxes, chain((clip(), adam(), rate())), 100.0);
 }
 
 /// Leaves of 16 bits, whole tiles of which are added up in registers, and what is left: the same bits as by boxes,
