@@ -8,7 +8,6 @@ use super::ahead::Ahead;
 use super::blocks::{ReadBlocks, WriteBlocks};
 #[cfg(feature = "half")]
 use super::halves::{Format, Source, in_blocks};
-use super::in_piece::by_tile;
 #[cfg(feature = "half")]
 use super::kernel::BLOCK;
 use super::passes::{self, Passes};
@@ -266,10 +265,6 @@ impl<T: Stage> Pass<'_, T> {
         let then: &mut Then<'_, C> = &mut |part| {
             self.walk.parts(piece, source, part, (&mut *sums, spare.all()), lying.is_some());
         };
-        // What is one tile has nothing to look up for others.
-        match piece.len > TILE {
-            true => t.in_piece(self.state, self.run, at, then),
-            false => by_tile(t, (self.state, self.run), at, then),
-        }
+        t.in_piece(self.state, self.run, at, then);
     }
 }
