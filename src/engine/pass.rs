@@ -13,7 +13,9 @@ use super::kernel::BLOCK;
 use super::passes::{self, Passes};
 use super::pieces::Piece;
 use super::sums::NOTHING;
-use super::tile::{Room, Spare, TILE};
+#[cfg(feature = "half")]
+use super::tile::TILE;
+use super::tile::{Room, Spare};
 use super::walk::Walk;
 use super::{InPiece, PieceAt, Place, SlotList, Stage, Then, Tile, fused};
 use crate::element::{DType, Real};
