@@ -54,16 +54,6 @@ pub trait InPiece<C: Real> {
     /// Transforms a tile of the piece, or a part of one: tiles come in order.
     fn tile(&mut self, tile: &mut Tile<'_, C>);
 
-    /// What it may be given.
-    fn takes(&self) -> Takes {
-        Takes::Tiles
-    }
-
-    /// What it multiplies every update by, if it does nothing else.
-    fn factors(&self) -> Option<Factors<C>> {
-        None
-    }
-
     /// The same between neighbours that multiply.
     fn tile_between(&mut self, tile: &mut Tile<'_, C>, scale: &Scale<C>) {
         between(self, tile, scale);
@@ -88,6 +78,16 @@ pub trait InPiece<C: Real> {
     /// As for [`add`](InPiece::add).
     unsafe fn add_at_once(&mut self, _: (&[C], usize), _: Params, _: &Scale<C>) -> bool {
         false
+    }
+
+    /// What it may be given.
+    fn takes(&self) -> Takes {
+        Takes::Tiles
+    }
+
+    /// What it multiplies every update by, if it does nothing else.
+    fn factors(&self) -> Option<Factors<C>> {
+        None
     }
 }
 
