@@ -7,9 +7,9 @@
 
 use super::InPiece;
 use super::Tile;
+use super::gives::Gives;
 use super::in_piece::{Params, Takes, add_apart};
 use super::isa::{Job, dispatch};
-use super::kernel::Gives;
 use crate::element::Real;
 
 /// Numbers that every update is multiplied by, one after another.

@@ -7,8 +7,9 @@
 use super::ahead::Ahead;
 use super::factors::{Factors, Scale, Times};
 use super::fused::{self, SlotList, local_span, with_list};
+use super::gives::Gives;
 use super::isa::Isa;
-use super::kernel::{Gives, Slots};
+use super::kernel::Slots;
 use super::passes::{self, Beside, FromTo, PassFn};
 use super::sums::{Added, NOTHING};
 use super::written::add_direct;

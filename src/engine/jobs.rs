@@ -8,6 +8,7 @@ use super::Stage;
 use super::ahead::Ahead;
 #[cfg(feature = "half")]
 use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
+use super::gives::Gives;
 #[cfg(feature = "half")]
 use super::halves::{Format, Source, with_format};
 use super::isa::Job;
@@ -15,7 +16,7 @@ use super::isa::Job;
 use super::isa::{Baseline, Set};
 #[cfg(feature = "half")]
 use super::kernel;
-use super::kernel::{Gives, Loops, Slots, no_slots};
+use super::kernel::{Loops, Slots, no_slots};
 use super::sums::{Added, AddsUp, Lanes, adding_up};
 use crate::element::Real;
 

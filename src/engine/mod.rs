@@ -16,6 +16,7 @@ mod examples;
 mod factors;
 pub(crate) mod form;
 mod fused;
+mod gives;
 #[cfg(feature = "half")]
 mod halves;
 pub(crate) mod in_piece;

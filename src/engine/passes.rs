@@ -6,13 +6,14 @@ use core::marker::PhantomData;
 use super::ahead::Ahead;
 #[cfg(feature = "half")]
 use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
+use super::gives::Gives;
 #[cfg(feature = "half")]
 use super::halves::{Format, Source};
 use super::isa::{Isa, dispatch_chain};
 use super::jobs::{Apply, Map};
 #[cfg(feature = "half")]
 use super::jobs::{ApplyHalves, ApplyMixed, DropHalves};
-use super::kernel::{Gives, MOST_BARRIERS, Slots};
+use super::kernel::{MOST_BARRIERS, Slots};
 use super::sums::Added;
 use super::{Span, Stage};
 use crate::element::Real;
