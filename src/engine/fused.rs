@@ -300,8 +300,8 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     }
     // Short, so that while one loop waits for memory the processor has begun the next. Codes take so long to calculate
     // that it does not: there what comes later is asked for.
-    let step = if S::SHAPE.adds_in(pass) { TILE } else { SHORT };
     let (ahead, asks) = (&mut Ahead::new(), list.is_coded());
+    let step = if asks || S::SHAPE.adds_in(pass) { TILE } else { SHORT };
     for done in (by_blocks(&list, kernel)..len).step_by(step) {
         let range = done..len.min(done + step);
         let (start, n, follows) = (start + done, range.len(), asks && len - done >= 2 * step);
