@@ -79,6 +79,7 @@ fn main() -> gradchain::Result<()> {
     step("sign", &sign_sgd(0.1))?;
     step("yogi", &yogi(0.1))?;
     step("fromage", &fromage(0.1))?;
+    step("lars", &lars(0.1))?;
     step("dadapt_adamw", &dadapt_adamw())?;
     step("lamb", &lamb(0.1))?;
     step("multi_steps", &multi_steps(chain((zero_nans(), clip_by_global_norm(1.0), adamw(0.1))), 2))?;

@@ -254,6 +254,15 @@ pub struct Term<W> {
     pub(crate) sum: Option<W>,
 }
 
+impl<W: Real> Term<W> {
+    /// What is added: a count as a number, and minus zero, which changes no sum, where there is nothing to add.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> f64 {
+        let count = if self.count == 0 { -0.0 } else { f64::from(self.count) };
+        self.sum.map_or(count, |sum| sum.as_f64())
+    }
+}
+
 impl<W> Default for Term<W> {
     #[inline(always)]
     fn default() -> Term<W> {

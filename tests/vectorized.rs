@@ -89,6 +89,11 @@ fn functions(assembly: &str) -> Functions<'_> {
 
 /// The instructions of the longest of a function's loops that have no loop inside.
 fn longest_loop<'a>(code: &[&'a str]) -> Vec<&'a str> {
+    inner_loops(code).into_iter().max_by_key(Vec::len).unwrap_or_default()
+}
+
+/// The instructions of each of a function's loops that have no loop inside.
+fn inner_loops<'a>(code: &[&'a str]) -> Vec<Vec<&'a str>> {
     let begins = |label: &str| code.iter().position(|line| line.strip_suffix(':') == Some(label));
     let jumps = code.iter().enumerate().filter(|(_, line)| line.starts_with('j'));
     let back = jumps.filter_map(|(end, line)| {
@@ -100,8 +105,7 @@ fn longest_loop<'a>(code: &[&'a str]) -> Vec<&'a str> {
         loops.iter().any(|inner| *inner != (start, end) && start <= inner.0 && inner.1 <= end)
     };
     let inner = loops.iter().filter(|found| !holds(**found)).map(|(start, end)| &code[*start..=*end]);
-    let instructions = inner.map(|lines| lines.iter().copied().filter(|line| !line.ends_with(':')).collect::<Vec<_>>());
-    instructions.max_by_key(Vec::len).unwrap_or_default()
+    inner.map(|lines| lines.iter().copied().filter(|line| !line.ends_with(':')).collect()).collect()
 }
 
 /// The loops of a chain for one instruction set: of a job, which is followed by its type arguments. In a mangled name
@@ -275,7 +279,7 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         // The squares of one array, and of two.
-        for (chain, real) in ["8ZeroNans", "7Fromage"].iter().flat_map(|chain| [(chain, 'f'), (chain, 'd')]) {
+        for (chain, real) in ["8ZeroNans", "7Fromage", "4Lars"].iter().flat_map(|chain| [(chain, 'f'), (chain, 'd')]) {
             let loops = loops(functions, isa, chain, "3Map", format!("{real}Kb1_Kj0_K"));
             assert!(!loops.is_empty(), "no pass of {chain} that adds up for {isa} and {real}");
             for code in loops {
@@ -284,6 +288,13 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
                     let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
                     assert!(found, "{isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
                 }
+                // No sum is added in a part of a register, or lane by lane; but for what is left after whole blocks,
+                // whose lanes are in memory.
+                let whole = |line: &&str| line.contains("addpd\t") && line.contains(registers);
+                let blocks = inner_loops(code).into_iter().filter(|code| code.iter().any(whole));
+                let mut adds = blocks.flatten().filter(|line| line.contains("addpd") || line.contains("addsd"));
+                let narrow = adds.find(|line| !whole(line));
+                assert!(narrow.is_none(), "{chain}, {isa}, {real}: {narrow:?} in\n{}", code.join("\n"));
             }
         }
     }
@@ -375,7 +386,10 @@ fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
         for code in found {
             for operation in ["addpd", "mulpd", "pslld"] {
                 let packed = format!("{prefix}{operation}\t");
-                let packs = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
+                // Bits may come as a half of a register each, since that is what becomes a register of `f64`.
+                let found =
+                    |registers: &str| code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
+                let packs = found(registers) || operation == "pslld" && isa == "avx512" && found("ymm");
                 assert!(packs, "{isa}: no {packed}in {registers}:\n{}", code.join("\n"));
             }
             let stacked = code.iter().filter(|line| line.contains("(%rsp)") && line.contains(registers)).count();

@@ -61,12 +61,13 @@ struct Way {
 
 /// Each distance is the fastest for some arrays on some processor; for small ones, to wake another thread takes longer
 /// than it saves.
-const WAYS: [Way; 6] = {
+const WAYS: [Way; 7] = {
     const PLAIN: Way = Way { asks: None, streams: false, alone: false };
     const fn asks(bytes: usize) -> Way {
         Way { asks: Some(bytes), ..PLAIN }
     }
-    [PLAIN, asks(384), asks(1024), asks(2048), Way { streams: true, ..PLAIN }, Way { alone: true, ..PLAIN }]
+    let (streams, alone) = (Way { streams: true, ..PLAIN }, Way { alone: true, ..PLAIN });
+    [PLAIN, asks(384), asks(1024), asks(2048), asks(8192), streams, alone]
 };
 
 /// Moves what a plan says must move, with one addition for each word.

@@ -86,10 +86,10 @@ impl<'a> Part<'a> {
     }
 
     pub fn run(mut self) {
-        // As the engine cuts it: what is read last is still there when the next pass begins with it. Several places
-        // must be far apart, or the processor takes them for one.
+        // As the engine goes: what is read last is still there when the next pass begins with it, and the processor
+        // reads ahead until the order breaks. Several places must be far apart, or it takes them for one.
         let streams = self.streams && self.write.is_empty() && self.write_half.is_empty();
-        let size = if streams { 2048 } else { 512 };
+        let size = if streams { 2048 } else { 8192 };
         let pieces = self.blocks.div_ceil(size);
         for piece in 0..pieces {
             let first = size * if self.backwards { pieces - 1 - piece } else { piece };

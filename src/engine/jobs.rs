@@ -1,6 +1,5 @@
 //! The loops of [`kernel`](super::kernel) as jobs for an instruction set, with what they go through.
 
-#[cfg(feature = "half")]
 use core::marker::PhantomData;
 use core::ops::Range;
 
@@ -11,9 +10,7 @@ use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
 use super::gives::Gives;
 #[cfg(feature = "half")]
 use super::halves::{Format, Source, with_format};
-use super::isa::Job;
-#[cfg(feature = "half")]
-use super::isa::{Baseline, Set};
+use super::isa::{Baseline, Job, Set};
 #[cfg(feature = "half")]
 use super::kernel;
 use super::kernel::{Loops, Slots, no_slots};
@@ -90,7 +87,11 @@ impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> J
     type Output = Added;
     #[inline(always)]
     fn run(self) -> Added {
-        adding_up::<S, Self, TO>(self)
+        self.run_on::<Baseline>()
+    }
+    #[inline(always)]
+    fn run_on<I: Set>(self) -> Added {
+        adding_up::<S, _, TO>(By::<_, I>(self, PhantomData))
     }
 }
 
@@ -106,15 +107,17 @@ fn stretch_of<'a, C>(slots: &'a mut Slots<'_, C>, count: usize, stretch: Range<u
     cut
 }
 
-impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> AddsUp
-    for Map<'_, '_, S, C, DROPS, FROM, TO>
+impl<S: Stage, I: Set, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> AddsUp
+    for By<Map<'_, '_, S, C, DROPS, FROM, TO>, I>
 {
     #[inline(always)]
     fn run_with<const N: usize>(self, lanes: &mut Lanes<N>) {
-        let (k, gives, from, u, next) = (*self.kernel, self.gives, self.from, self.u, self.ahead);
-        let p = &self.p[..from.len()];
-        let slots = stretch_of(self.slots, S::SLOTS, self.first..self.first + from.len());
-        let run = const { if DROPS { Loops::<S, C, FROM, TO, N>::DROP } else { Loops::<S, C, FROM, TO, N>::MAP } };
+        let By(job, _) = self;
+        let (k, gives, from, u, next) = (*job.kernel, job.gives, job.from, job.u, job.ahead);
+        let p = &job.p[..from.len()];
+        let slots = stretch_of(job.slots, S::SLOTS, job.first..job.first + from.len());
+        let run =
+            const { if DROPS { Loops::<S, (I, C), FROM, TO, N>::DROP } else { Loops::<S, (I, C), FROM, TO, N>::MAP } };
         run(k, gives, from, u, p, slots, lanes, next);
     }
 }
@@ -123,14 +126,19 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S,
     type Output = Added;
     #[inline(always)]
     fn run(self) -> Added {
-        adding_up::<S, Self, TO>(self)
+        self.run_on::<Baseline>()
+    }
+    #[inline(always)]
+    fn run_on<I: Set>(self) -> Added {
+        adding_up::<S, _, TO>(By::<_, I>(self, PhantomData))
     }
 }
 
-impl<S: Stage, C: Real, const FROM: usize, const TO: usize> AddsUp for Apply<'_, S, C, FROM, TO> {
+impl<S: Stage, I: Set, C: Real, const FROM: usize, const TO: usize> AddsUp for By<Apply<'_, S, C, FROM, TO>, I> {
     #[inline(always)]
     fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
-        Loops::<S, C, FROM, TO, N>::APPLY(self.kernel, self.g, self.p, self.slots, t);
+        let By(job, _) = self;
+        Loops::<S, (I, C), FROM, TO, N>::APPLY(job.kernel, job.g, job.p, job.slots, t);
     }
 }
 
@@ -146,7 +154,7 @@ macro_rules! by_set {
             }
             #[inline(always)]
             fn run_on<I: Set>(self) -> Added {
-                adding_up::<S, _, TO>(On::<_, I>(self, PhantomData))
+                adding_up::<S, _, TO>(By::<_, I>(self, PhantomData))
             }
         }
     )*};
@@ -155,14 +163,13 @@ macro_rules! by_set {
 by_set!(ApplyHalves, DropHalves);
 
 /// A job by an instruction set.
-#[cfg(feature = "half")]
-struct On<J, I>(J, PhantomData<I>);
+struct By<J, I>(J, PhantomData<I>);
 
 #[cfg(feature = "half")]
-impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for On<ApplyHalves<'_, S, FROM, TO>, I> {
+impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for By<ApplyHalves<'_, S, FROM, TO>, I> {
     #[inline(always)]
     fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
-        let On(job, _) = self;
+        let By(job, _) = self;
         with_format!(job.format, H => {
             Loops::<S, (I, H), FROM, TO, N>::HALVES(job.kernel, job.g, job.p, job.slots, t);
         });
@@ -170,10 +177,10 @@ impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for On<ApplyHa
 }
 
 #[cfg(feature = "half")]
-impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for On<DropHalves<'_, S, FROM, TO>, I> {
+impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for By<DropHalves<'_, S, FROM, TO>, I> {
     #[inline(always)]
     fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
-        let On(job, _) = self;
+        let By(job, _) = self;
         with_format!(job.format, H => {
             Loops::<S, (I, H), FROM, TO, N>::DROP_HALVES(job.kernel, job.g, job.p, job.slots, t);
         });

@@ -3,10 +3,12 @@
 use core::marker::PhantomData;
 
 use super::context::is_among;
+use super::isa::Set;
 use super::pieces::Pieces;
 use super::{Shape, Stage};
 use crate::element::{Real, Term};
 pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
+use crate::numeric::sums::{add_counts, add_lanes};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
 
 /// The most sums that a fused chain may have.
@@ -42,8 +44,38 @@ impl<const N: usize> Lanes<N> {
                 debug_assert!(term.sum.is_none(), "what is counted is not added up");
                 self.counts[i][lane] += term.count;
             } else {
-                let count = if term.count == 0 { -0.0 } else { f64::from(term.count) };
-                self.sums[i][lane] += term.sum.map_or(count, |sum| sum.as_f64());
+                self.sums[i][lane] += term.number();
+            }
+            i += 1;
+        }
+    }
+
+    /// Writes down what one element of a block adds, to be added with that of the others.
+    #[inline(always)]
+    pub(crate) fn set<S: Stage, W: Real>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
+        let (mut i, sums) = (0, S::SHAPE.sums);
+        while i < sums {
+            let term = &terms[i];
+            if S::SHAPE.counts(i) {
+                debug_assert!(term.sum.is_none(), "what is counted is not added up");
+                self.counts[i][lane] = term.count;
+            } else {
+                self.sums[i][lane] = term.number();
+            }
+            i += 1;
+        }
+    }
+
+    /// Adds what the elements of a block add, a register at a time. With one number after the other the compiler finds
+    /// registers by itself, but among several sums it takes lanes of different ones together.
+    #[inline(always)]
+    pub(crate) fn add_block<S: Stage, I: Set>(&mut self, block: &Self) {
+        let (mut i, sums) = (0, S::SHAPE.sums);
+        while i < sums {
+            if S::SHAPE.counts(i) {
+                add_counts::<I>(&mut self.counts[i], &block.counts[i]);
+            } else {
+                add_lanes::<I>(&mut self.sums[i], &block.sums[i]);
             }
             i += 1;
         }

@@ -42,6 +42,11 @@ pub struct Walk<'a> {
     pub(super) isa: Isa,
 }
 
+/// How many pieces a pass that goes backwards does in their order before it goes back. A processor that reads ahead
+/// begins anew wherever the order breaks: by single pieces such a pass took half as long again on an EPYC of family 26.
+/// Few enough that the caches hold what is read for all of them.
+const STRETCH: usize = 16;
+
 /// What a pass starts from.
 #[derive(Clone, Copy)]
 pub(super) enum Start {
@@ -75,8 +80,16 @@ impl Walk<'_> {
     }
 
     fn some(&self, each: &EachPiece<'_>, pieces: Range<usize>, spare: &mut Spare) {
-        let one = |i: usize| each(i, &self.pieces.all[i], spare);
-        if self.backwards { pieces.rev().for_each(one) } else { pieces.for_each(one) }
+        let mut one = |i: usize| each(i, &self.pieces.all[i], spare);
+        if !self.backwards {
+            return pieces.for_each(one);
+        }
+        let mut end = pieces.end;
+        while end > pieces.start {
+            let start = end.saturating_sub(STRETCH).max(pieces.start);
+            (start..end).for_each(&mut one);
+            end = start;
+        }
     }
 
     /// Halves the pieces until there are few elements, so that idle threads can take the other half.

@@ -1,11 +1,61 @@
 //! Sums whose order does not depend on the instruction set.
 
-use super::isa::{Job, current_isa, dispatch};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::isa::Isa;
+use super::isa::{Job, Set, current_isa, dispatch};
 use crate::element::Real;
 
 /// How many sums are kept side by side, so that adding up can be vectorised; their number fixes the order of addition
 /// and so the result's bits.
 pub(crate) const LANES: usize = 16;
+
+/// Adds to what is kept side by side, a register at a time. Written by hand: of several such sums at once the compiler
+/// takes lanes of different ones together, and of some it adds half a register.
+macro_rules! add_by_registers {
+    ($(#[$doc:meta])* $name:ident($T:ty), $in_order:expr, $($Set:ident: $width:literal $load:ident $add:ident $store:ident),*) => {
+        $(#[$doc])*
+        #[inline(always)]
+        #[allow(unsafe_code, clippy::cast_ptr_alignment, reason = "the set's own instructions, none of which asks for more")]
+        pub(crate) fn $name<I: Set>(to: &mut [$T; LANES], terms: &[$T; LANES]) {
+            match I::ISA {
+                $(#[cfg(all(target_arch = "x86_64", not(miri)))]
+                Isa::$Set => {
+                    use core::arch::x86_64::{$load, $add, $store};
+                    let mut i = 0;
+                    while i < LANES {
+                        // SAFETY: whole registers of the lanes; `dispatch` has chosen the instruction set.
+                        unsafe {
+                            let to = to.as_mut_ptr().add(i);
+                            $store(to.cast(), $add($load(to.cast()), $load(terms.as_ptr().add(i).cast())));
+                        }
+                        i += $width;
+                    }
+                })*
+                #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+                _ => {
+                    for i in 0..LANES {
+                        to[i] = $in_order(to[i], terms[i]);
+                    }
+                }
+            }
+        }
+    };
+}
+
+add_by_registers! {
+    /// Sums.
+    add_lanes(f64), |a: f64, b: f64| a + b,
+    Avx512: 8 _mm512_loadu_pd _mm512_add_pd _mm512_storeu_pd,
+    Avx2: 4 _mm256_loadu_pd _mm256_add_pd _mm256_storeu_pd,
+    Baseline: 2 _mm_loadu_pd _mm_add_pd _mm_storeu_pd
+}
+add_by_registers! {
+    /// Counts.
+    add_counts(u32), u32::wrapping_add,
+    Avx512: 16 _mm512_loadu_si512 _mm512_add_epi32 _mm512_storeu_si512,
+    Avx2: 8 _mm256_loadu_si256 _mm256_add_epi32 _mm256_storeu_si256,
+    Baseline: 4 _mm_loadu_si128 _mm_add_epi32 _mm_storeu_si128
+}
 
 /// The sum of `f` over a tile, in `f64`, in an order that does not depend on the instruction set.
 #[inline(always)]
