@@ -377,29 +377,42 @@ fn members_in_boxes_do_so_a_register_at_a_time() {
     }
 }
 
+/// Passes that add up leaves of 16 bits: the squares of one array, and of two, and what ends in the parameters.
+const ADDED_HALVES: &[(&str, &str)] = &[
+    ("8ZeroNans", "10DropHalves"),
+    ("7Fromage", "10DropHalves"),
+    ("4Lars", "10DropHalves"),
+    ("11DadaptAdamw", "11ApplyHalves"),
+];
+
 #[test]
 fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        let found = loops(functions, isa, "8ZeroNans", "10DropHalves", "Kj0_K".into());
-        assert!(!found.is_empty(), "no pass that adds up leaves of 16 bits for {isa}");
-        for code in found {
-            for operation in ["addpd", "mulpd", "pslld"] {
-                let packed = format!("{prefix}{operation}\t");
-                // Bits may come as a half of a register each, since that is what becomes a register of `f64`.
-                let found =
-                    |registers: &str| code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
-                let packs = found(registers) || operation == "pslld" && isa == "avx512" && found("ymm");
-                assert!(packs, "{isa}: no {packed}in {registers}:\n{}", code.join("\n"));
+        for (chain, job) in ADDED_HALVES {
+            let found = loops(functions, isa, chain, job, "Kj0_".into());
+            assert!(!found.is_empty(), "no {job} of {chain} for {isa}");
+            for code in found {
+                let alone = *chain == "8ZeroNans";
+                let conversions = if alone { &["pslld"][..] } else { &[] };
+                for operation in ["addpd", "mulpd"].iter().chain(conversions) {
+                    let packed = format!("{prefix}{operation}\t");
+                    // Bits may come as a half of a register each, since that is what becomes a register of `f64`.
+                    let found =
+                        |registers: &str| code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
+                    let packs = found(registers) || *operation == "pslld" && isa == "avx512" && found("ymm");
+                    assert!(packs, "{chain}, {isa}: no {packed}in {registers}:\n{}", code.join("\n"));
+                }
+                let whole = |line: &&str| line.contains("addpd\t") && line.contains(registers);
+                for code in inner_loops(code).into_iter().filter(|code| code.iter().any(whole)) {
+                    let narrow =
+                        code.iter().find(|line| line.contains("addsd\t") || line.contains("addpd\t") && !whole(line));
+                    assert!(narrow.is_none(), "{chain}, {isa}: {narrow:?} in\n{}", code.join("\n"));
+                    let stacked =
+                        code.iter().filter(|line| line.contains("(%rsp)") && line.contains(registers)).count();
+                    assert!(!alone || isa != "avx512" || stacked == 0, "{chain}: {stacked} of\n{}", code.join("\n"));
+                }
             }
-            let stacked = code.iter().filter(|line| line.contains("(%rsp)") && line.contains(registers)).count();
-            assert!(isa != "avx512" || stacked == 0, "{isa}: {stacked} of {} instructions use the stack", code.len());
-        }
-        // Beside conversions of two arrays, or in a loop that ends in the parameters, sums are not made vectors of.
-        // These passes go by tiles of `f32`.
-        for (chain, job) in [("7Fromage", "10DropHalves"), ("11DadaptAdamw", "11ApplyHalves")] {
-            assert!(!loops(functions, isa, chain, "", String::new()).is_empty(), "{chain} is not there for {isa}");
-            assert!(loops(functions, isa, chain, job, String::new()).is_empty(), "{chain} has {job} for {isa}");
         }
     }
 }

@@ -124,7 +124,12 @@ macro_rules! loops {
                 // SAFETY: as above.
                 let here = unsafe { H::widen_block::<I>(&p[b]) };
                 let mut u = [0.0; BLOCK];
-                Self::map::<S, f32, false, FROM, TO, N>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
+                if const { S::SHAPE.adds_in(TO) } {
+                    let (from, u, here) = (from.as_chunks().0, u.as_chunks_mut().0, here.as_chunks().0);
+                    Self::sum::<S, I, f32, false, false, false, FROM, TO, N>(kernel, from, u, here, $($s[b].as_chunks_mut().0,)* lanes);
+                } else {
+                    Self::map::<S, f32, false, FROM, TO, N>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
+                }
                 // SAFETY: as above.
                 unsafe { H::add_block::<I>(&here, u, &mut p[b]) };
             }

@@ -76,24 +76,22 @@ macro_rules! passes {
 
         #[cfg(feature = "half")]
         impl<S: Stage> Passes<S, Format> {
-            /// The last one, on a leaf of 16 bits: on whole [blocks](crate::engine::kernel::BLOCK). There is none where
-            /// it adds up: side by side with the conversions, sums do not stay in whole registers.
+            /// The last one, on a leaf of 16 bits: on whole [blocks](crate::engine::kernel::BLOCK).
             pub(super) const LAST_HALVES: Option<LastOfHalvesFn<S>> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
-                $(($from, $to) if !S::SHAPE.adds_in($to) => Some(apply_halves_in::<S, $from, $to>),)*
+                $(($from, $to) => Some(apply_halves_in::<S, $from, $to>),)*
                 _ => None,
             };
 
-            /// The last one, where state has 16 bits: on whole blocks. There is none where it adds up, as above.
+            /// The last one, where state has 16 bits: on whole blocks. There is none where it adds up.
             pub(super) const LAST_MIXED: Option<MixedFn<S>> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
                 $(($from, $to) if !S::SHAPE.adds_in($to) && S::SLOTS > 0 => Some(apply_mixed_in::<S, $from, $to>),)*
                 _ => None,
             };
 
             /// Those that go from gradients and drop the updates, by where they end, on a leaf of 16 bits as above.
-            /// Where the numbers of two arrays are added up there is none either, for the same reason.
             pub(super) const DROP_HALVES: [Option<DropHalvesFn<S>>; MOST_BARRIERS + 1] = {
                 let mut own: [Option<DropHalvesFn<S>>; _] = [None; _];
-                $(if $from == 0 && S::SHAPE.drops($to) && S::SHAPE.span($to).from == $from && !S::SHAPE.reads_params_in($to) {
+                $(if $from == 0 && S::SHAPE.drops($to) && S::SHAPE.span($to).from == $from {
                     own[$to] = Some(drop_halves_in::<S, $from, $to>);
                 })*
                 own
