@@ -32,12 +32,12 @@ pub(crate) struct Reach {
     reading: usize,
 }
 
-/// What was fastest on an AMD EPYC of family 25. Asking 1024 to 8192 bytes ahead was slower there, and so was asking in
-/// loops that only read. Processors that nobody has tried have this too.
+/// What was fastest on an AMD EPYC of family 25. Asking 1024 to 8192 bytes ahead was slower there, and so was asking
+/// in loops that only read. Processors that nobody has tried have this too.
 const USUAL: Reach = Reach { writing: 384, reading: 0 };
 
-/// What was fastest on an AMD EPYC of family 26: as above, but loops that only read were a twelfth faster with two pages
-/// ahead, not at all with 384 bytes.
+/// What was fastest on an AMD EPYC of family 26: as above, but loops that only read were a twelfth faster with two
+/// pages ahead, not at all with 384 bytes.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const AMD_26: Reach = Reach { writing: 384, reading: 8192 };
 
