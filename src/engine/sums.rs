@@ -50,7 +50,8 @@ impl<const N: usize> Lanes<N> {
         }
     }
 
-    /// Writes down what one element of a block adds, to be added with that of the others.
+    /// Writes down what one element of a block adds, to be added with that of the others. Not `add` to a block of minus
+    /// zeros: the loop of `lamb` had a quarter more instructions.
     #[inline(always)]
     pub(crate) fn set<S: Stage, W: Real>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
         let (mut i, sums) = (0, S::SHAPE.sums);
