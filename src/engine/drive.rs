@@ -3,7 +3,7 @@
 
 use core::ptr::NonNull;
 
-use super::ahead::find_reach;
+use super::ahead::set_reach;
 use super::isa::current_isa;
 use super::pass::Pass;
 use super::pieces::Pieces;
@@ -47,6 +47,8 @@ pub(crate) struct Work {
     active: Vec<bool>,
     spare: Box<Spare>,
     shape: Shape,
+    /// Bytes of the parameters that it is for.
+    bytes: usize,
     /// The other machines that have sums of the same step, if there are any.
     pub(crate) ranks: Option<Box<Ranks>>,
 }
@@ -62,6 +64,8 @@ impl Work {
         let stored = |(leaf, on): (&LeafSpec, &bool)| {
             Buffer::zeros(leaf.dtype().compute(), if *on { leaf.here().len() } else { 0 })
         };
+        let leaves = structure.leaves().iter().zip(active).filter(|(_, on)| **on);
+        let bytes = leaves.map(|(leaf, _)| leaf.dtype().bytes(leaf.here().len()));
         Work {
             params: Table::with_capacity(structure.len()),
             grads: Table::with_capacity(structure.len()),
@@ -77,6 +81,7 @@ impl Work {
             copies: Vec::new(),
             there: Table::new(),
             active: active.into(),
+            bytes: bytes.sum(),
             spare: Box::default(),
             sums: vec![0.0; pieces.all.len() * shape.sums],
             pieces,
@@ -140,7 +145,7 @@ impl Work {
         }
         let (structure, resting) = (at.structure, at.absent);
         let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting };
-        find_reach();
+        set_reach(self.bytes);
         chain.begin(at);
         for number in 0..=shape.barriers {
             let walk = Walk {

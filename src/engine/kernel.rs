@@ -114,7 +114,7 @@ macro_rules! loops {
             let (g, stored) = (g.as_chunks::<BLOCK>().0, stored.as_chunks::<BLOCK>().0);
             let (g, stored) = if from_stored { (g, &stored[..n]) } else { (&g[..n], stored) };
             $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
-            let reach = Reach::here();
+            let reach = Reach::of_halves();
             for b in 0..n {
                 if from_stored { reach.ask_after(&stored[b]) } else { reach.ask_after(&g[b]) }
                 reach.ask_after(&p[b]);
@@ -142,7 +142,7 @@ macro_rules! loops {
         fn mixed<S: Stage, I: Set, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<f32>, g: ReadBlocks<'_>, mut p: WriteBlocks<'_>, mut slots: SlotBlocks<'_>,
         ) {
-            let reach = Reach::here();
+            let reach = Reach::of_halves();
             for b in 0..p.len() {
                 g.ask_after(b, reach);
                 p.to_read().ask_after(b, reach);
