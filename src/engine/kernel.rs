@@ -51,7 +51,7 @@ const ASKED: usize = 4;
 /// Hides from the compiler which element comes next. What is left after the last block is done one element after the
 /// other: it would make a loop for blocks of it again, which is more code than the loop itself.
 #[inline(always)]
-fn hidden(i: usize) -> usize {
+pub(super) fn hidden(i: usize) -> usize {
     core::hint::black_box(i)
 }
 

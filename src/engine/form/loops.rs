@@ -3,7 +3,7 @@
 use super::super::ahead::Reach;
 use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch_chain};
-use super::super::kernel::{MOST_SLOTS, Slots, no_slots};
+use super::super::kernel::{MOST_SLOTS, Slots, hidden, no_slots};
 use super::super::sums::LANES;
 use super::super::{SlotList, Term, Tile};
 use super::SlotArray;
@@ -40,10 +40,6 @@ impl Access {
         matches!(self, Access::Write)
     }
 }
-
-/// Elements of which the memory is asked for at once, on processors where loops that only read ask: with few arrays
-/// such a loop waits as long.
-const ASKED: usize = 256;
 
 /// The most sums of one loop.
 pub(super) const MOST_SUMS: usize = 4;
@@ -120,6 +116,12 @@ pub(super) const fn reads_any(all: &[Access]) -> bool {
     slot < all.len()
 }
 
+/// Whether loops ask for what they read, on processors where that helps: those that wait for arrays of state. Sums
+/// that a loop keeps in registers would not stay there.
+const fn asks<F: OnElement<C>, C: Real>() -> bool {
+    F::Sums::LEN == 0 && reads_any(F::ACCESS)
+}
+
 const fn access<F: OnElement<C>, C: Real>(slot: usize) -> Access {
     Access::of(F::ACCESS, slot)
 }
@@ -127,12 +129,12 @@ const fn access<F: OnElement<C>, C: Real>(slot: usize) -> Access {
 /// The loops, once for each number of state arrays: arguments are known not to overlap, and fields of a struct are not
 /// (see `kernel`). That is known of arguments themselves, not of what is cut off them in here: the lengths are checked
 /// instead. Where it is not known, the sums go through memory. `to` is empty unless the updates are rewritten, and an
-/// array unless it is read.
+/// array unless it is read. Each goes through whole blocks of so many elements, and then what is left.
 macro_rules! loops {
-    ($($chunks:ident $flat:ident ($($s:ident $i:tt),*);)*) => {$(
+    ($($blocks:ident $left:ident ($($s:ident $i:tt),*);)*) => {$(
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn $chunks<F: OnElement<C>, C: Real>(
+        fn $blocks<F: OnElement<C>, C: Real>(
             f: F,
             from: &[[C; LANES]],
             to: &mut [[C; LANES]],
@@ -143,7 +145,15 @@ macro_rules! loops {
             let n = from.len();
             assert!(p.len() == n && (to.len() == n || !F::REWRITES));
             assert!(true $(&& ($s.len() == n || const { !access::<F, C>($i).reads() }))*);
+            let reach = Reach::here();
+            let asks = const { asks::<F, C>() } && reach.is_asked_to_read();
             for b in 0..n {
+                if asks {
+                    reach.ask_to_read(&from[b]);
+                    $(if const { access::<F, C>($i).reads() } {
+                        reach.ask_to_read(&$s[b]);
+                    })*
+                }
                 for i in 0..LANES {
                     let mut slots = [$(if const { access::<F, C>($i).reads() } { $s[b][i] } else { C::zero() }),*];
                     let (next, sums) = f.apply(F::Slots::of(&mut slots), from[b][i], p[b][i]);
@@ -160,7 +170,7 @@ macro_rules! loops {
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn $flat<F: OnElement<C>, C: Real>(
+        fn $left<F: OnElement<C>, C: Real>(
             f: F,
             from: &[C],
             to: &mut [C],
@@ -172,6 +182,7 @@ macro_rules! loops {
             assert!(p.len() == n && (to.len() == n || !F::REWRITES));
             assert!(true $(&& ($s.len() == n || const { !access::<F, C>($i).reads() }))*);
             for i in 0..n {
+                let i = hidden(i).min(n - 1);
                 let mut slots = [$(if const { access::<F, C>($i).reads() } { $s[i] } else { C::zero() }),*];
                 let (next, sums) = f.apply(F::Slots::of(&mut slots), from[i], p[i]);
                 if F::REWRITES {
@@ -180,37 +191,33 @@ macro_rules! loops {
                 $(if const { access::<F, C>($i).writes() } {
                     $s[i] = slots[$i];
                 })*
-                add(lanes, i, &sums);
+                add(lanes, i % LANES, &sums);
             }
         }
     )*};
 }
 loops! {
-    chunks_0 flat_0 ();
-    chunks_1 flat_1 (a 0);
-    chunks_2 flat_2 (a 0, b_ 1);
-    chunks_3 flat_3 (a 0, b_ 1, c 2);
-    chunks_4 flat_4 (a 0, b_ 1, c 2, d 3);
-    chunks_5 flat_5 (a 0, b_ 1, c 2, d 3, e 4);
-    chunks_6 flat_6 (a 0, b_ 1, c 2, d 3, e 4, f_ 5);
-    chunks_7 flat_7 (a 0, b_ 1, c 2, d 3, e 4, f_ 5, g 6);
-    chunks_8 flat_8 (a 0, b_ 1, c 2, d 3, e 4, f_ 5, g 6, h 7);
+    blocks_0 left_0 ();
+    blocks_1 left_1 (a 0);
+    blocks_2 left_2 (a 0, b_ 1);
+    blocks_3 left_3 (a 0, b_ 1, c 2);
+    blocks_4 left_4 (a 0, b_ 1, c 2, d 3);
+    blocks_5 left_5 (a 0, b_ 1, c 2, d 3, e 4);
+    blocks_6 left_6 (a 0, b_ 1, c 2, d 3, e 4, f_ 5);
+    blocks_7 left_7 (a 0, b_ 1, c 2, d 3, e 4, f_ 5, g 6);
+    blocks_8 left_8 (a 0, b_ 1, c 2, d 3, e 4, f_ 5, g 6, h 7);
 }
 
 /// Calls the loops for as many arrays as there are.
 macro_rules! by_arrays {
-    ($f:ident, $from:ident, $to:ident, $p:ident, $lanes:ident; $($n:pat => $chunks:ident $flat:ident ($($s:ident),*);)*) => {
+    ($f:ident, $from:ident, $to:ident, $p:ident, $lanes:ident; $($n:pat => $blocks:ident $left:ident ($($s:ident),*);)*) => {
         match <F::Slots as SlotArray<C>>::LEN {
             $(
                 $n => {
-                    if const { F::Sums::LEN == 0 } {
-                        $flat($f, $from, $to, $p, $($s,)* $lanes)
-                    } else {
-                        let ($from, $to, $p) = ($from.as_chunks(), $to.as_chunks_mut(), $p.as_chunks());
-                        $(let $s = $s.as_chunks_mut();)*
-                        $chunks($f, $from.0, $to.0, $p.0, $($s.0,)* $lanes);
-                        $flat($f, $from.1, $to.1, $p.1, $($s.1,)* $lanes);
-                    }
+                    let ($from, $to, $p) = ($from.as_chunks(), $to.as_chunks_mut(), $p.as_chunks());
+                    $(let $s = $s.as_chunks_mut();)*
+                    $blocks($f, $from.0, $to.0, $p.0, $($s.0,)* $lanes);
+                    $left($f, $from.1, $to.1, $p.1, $($s.1,)* $lanes);
                 }
             )*
         }
@@ -250,15 +257,15 @@ impl<F: OnElement<C>, C: Real> Job for Each<'_, F, C> {
         let lanes = &mut [[0.0; LANES]; MOST_SUMS];
         by_arrays! {
             f, from, to, p, lanes;
-            0 => chunks_0 flat_0 ();
-            1 => chunks_1 flat_1 (a);
-            2 => chunks_2 flat_2 (a, b);
-            3 => chunks_3 flat_3 (a, b, c);
-            4 => chunks_4 flat_4 (a, b, c, d);
-            5 => chunks_5 flat_5 (a, b, c, d, e);
-            6 => chunks_6 flat_6 (a, b, c, d, e, f_);
-            7 => chunks_7 flat_7 (a, b, c, d, e, f_, g);
-            _ => chunks_8 flat_8 (a, b, c, d, e, f_, g, h);
+            0 => blocks_0 left_0 ();
+            1 => blocks_1 left_1 (a);
+            2 => blocks_2 left_2 (a, b);
+            3 => blocks_3 left_3 (a, b, c);
+            4 => blocks_4 left_4 (a, b, c, d);
+            5 => blocks_5 left_5 (a, b, c, d, e);
+            6 => blocks_6 left_6 (a, b, c, d, e, f_);
+            7 => blocks_7 left_7 (a, b, c, d, e, f_, g);
+            _ => blocks_8 left_8 (a, b, c, d, e, f_, g, h);
         }
         for (i, sum) in sums[..F::Sums::LEN].iter_mut().enumerate() {
             *sum += lanes[i].iter().sum::<f64>();
@@ -302,25 +309,8 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
         if let Some(ahead) = &mut ahead {
             list.read(start, n, ahead);
         }
-        with_list(&list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, _| {
-            // Sums are added up by tile, so that one is not cut.
-            let reach = Reach::here();
-            let asks = F::Sums::LEN == 0 && reach.is_asked_to_read();
-            let step = if asks { ASKED } else { n.max(1) };
-            for first in (0..n).step_by(step) {
-                let here = first..n.min(first + step);
-                let mut cut = no_slots();
-                for (i, slot) in slots.iter_mut().enumerate().filter(|(_, slot)| !slot.is_empty()) {
-                    cut[i] = &mut slot[here.clone()];
-                }
-                if asks {
-                    reach.ask_to_read(&from[here.clone()]);
-                    cut.iter().for_each(|slot| reach.ask_to_read(slot));
-                }
-                let to = if F::REWRITES { &mut to[here.clone()] } else { &mut [] };
-                let (from, p) = (&from[here.clone()], &p[here]);
-                dispatch_chain(isa, Each { f, from, to, p, slots: cut, sums: &mut *sums });
-            }
+        with_list(&list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, _| {
+            dispatch_chain(isa, Each { f, from, to: &mut *to, p, slots, sums: &mut *sums });
         });
     } else {
         dispatch_chain(isa, Each { f, from, to, p, slots: no_slots(), sums });
