@@ -260,7 +260,7 @@ impl<T: Stage> Pass<'_, T> {
         // The constant stands alone, so that of a chain that is one loop only the passes that it has are compiled.
         if const { T::FUSES_ALWAYS } {
             let chain = &mut Chain { transformation: t, state: self.state, run: self.run, pass };
-            return self.walk.tiles(piece, source, chain, (sums, spare.all()), false);
+            return self.walk.tiles(piece, source, chain, (sums, spare.all()), lying.is_none());
         }
         let (place, span) = (Place::default(), self.walk.span);
         let at = PieceAt { place, span, leaf, start: piece.start, len: piece.len };
