@@ -258,6 +258,14 @@ impl Walk<'_> {
         let stores = self.stores();
         // SAFETY: stored updates belong to the engine, and each piece is run once in a pass.
         let u = if stores { unsafe { self.stored(leaf).slice_mut(from, len) } } else { &mut u[..len] };
+        let table = &self.params[leaf];
+        let reads_params = self.shape.reads_params_in(self.span.to);
+        source
+            .filter(|source| source.strides.is_none())
+            .inspect(|source| ahead.reads(source.data.addresses(from, len)));
+        if table.strides.is_none() && (self.is_last() || reads_params) {
+            ahead.reads(table.data.addresses(start, len));
+        }
         let mut unread = None;
         match source {
             // What was stored is already where it is going to be stored again.
@@ -268,27 +276,20 @@ impl Walk<'_> {
                 unread = Some(unsafe { source.data.slice(from, len) });
             }
             // SAFETY: as above.
-            Some(source) => unsafe { read_stretch(source, spec, self.isa, from, u) },
+            Some(source) => unsafe { read_stretch(source, spec, self.isa, from, u, ahead) },
             None => u.fill(C::zero()),
         }
-        let table = &self.params[leaf];
         let p = if table.lies(C::DTYPE) {
             // SAFETY: parameters are lent for the step, and this stretch is written only at the end of this function.
             unsafe { table.data.slice(start, len) }
         } else {
             let p = &mut p[..len];
-            if self.shape.reads_params_in(self.span.to) {
+            if reads_params {
                 // SAFETY: as above.
-                unsafe { read_stretch(table, spec, self.isa, start, p) };
+                unsafe { read_stretch(table, spec, self.isa, start, p, ahead) };
             }
             &*p
         };
-        source
-            .filter(|source| source.strides.is_none())
-            .inspect(|source| ahead.reads(source.data.addresses(from, len)));
-        if table.strides.is_none() && (self.is_last() || self.shape.reads_params_in(self.span.to)) {
-            ahead.reads(table.data.addresses(start, len));
-        }
         let other = &mut other[..len];
         let (zero, swapped, ahead, isa) = (false, false, Some(ahead), self.isa);
         let mut tile = Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, spare, ahead, isa };

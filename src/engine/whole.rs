@@ -2,8 +2,9 @@
 
 use core::ops::Range;
 
+use super::ahead::Ahead;
 use super::context::is_among;
-use super::convert::load;
+use super::convert::{load, load_asking};
 use super::isa::{Isa, current_isa};
 use super::objective::Ask;
 use super::remote::{Line, RemoteLeaf, RemoteTree};
@@ -307,21 +308,33 @@ fn read_in_parts<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, start: usize, to: &
         // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running; who calls this has
         // asked whether there are so many elements.
         #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
-        return unsafe { read_stretch(leaf, spec, current_isa(), start, to) };
+        return unsafe { read_stretch(leaf, spec, current_isa(), start, to, &mut Ahead::new()) };
     };
     let (to, later) = to.split_at_mut(half);
     join(|| read_in_parts(leaf, spec, start, to), || read_in_parts(leaf, spec, start + half, later));
 }
 
-/// Copies a stretch of a leaf of any type and layout into the compute type and the state's order.
+/// Copies a stretch of a leaf of any type and layout into the compute type and the state's order, and asks for what is
+/// read later.
 ///
 /// # Safety
 ///
 /// The leaf is lent for the step, nobody writes to this stretch meanwhile, and it has as many elements from `start` on.
 #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
-pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, to: &mut [C]) {
-    // SAFETY: by the caller's promise.
-    unsafe { read_in_order(leaf, spec.shape(), spec.strides(), isa, start, to) }
+pub(crate) unsafe fn read_stretch<C: Real>(
+    leaf: &TableLeaf,
+    spec: &LeafSpec,
+    isa: Isa,
+    start: usize,
+    to: &mut [C],
+    ahead: &mut Ahead,
+) {
+    match leaf.strides {
+        // SAFETY: by the caller's promise.
+        None => unsafe { load_asking(isa, leaf.data, start, to, ahead) },
+        // SAFETY: as above.
+        Some(_) => unsafe { read_in_order(leaf, spec.shape(), spec.strides(), isa, start, to) },
+    }
 }
 
 /// Copies a stretch of an array of any type and layout into the compute type, in the order of a dense one with these
