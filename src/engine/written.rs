@@ -1,6 +1,7 @@
 //! Finished updates, written to where they go: to leaves of any type and layout.
 #![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
 
+use super::ahead::Reach;
 use super::factors::Factors;
 use super::isa::{Isa, Job, dispatch};
 use super::messages::Layout;
@@ -40,11 +41,24 @@ impl<C: Real, P: Element> Job for Add<'_, C, P> {
 
 #[inline(always)]
 fn add_slice<C: Real, P: Element>(u: &[C], p: &mut [P]) {
-    let u = &u[..p.len()];
-    for i in 0..p.len() {
-        p[i] = add_rounded(p[i], u[i]);
+    let (u, u_left) = u[..p.len()].as_chunks::<ASKED>();
+    let (p, p_left) = p.as_chunks_mut::<ASKED>();
+    let reach = Reach::here();
+    for b in 0..p.len() {
+        if reach.is_asked_to_read() {
+            reach.ask_after(&p[b]);
+        }
+        for i in 0..ASKED {
+            p[b][i] = add_rounded(p[b][i], u[b][i]);
+        }
+    }
+    for i in 0..p_left.len() {
+        p_left[i] = add_rounded(p_left[i], u_left[i]);
     }
 }
+
+/// Elements of which the memory is asked for at once, on processors where loops outside a chain ask.
+const ASKED: usize = 64;
 
 /// The update is rounded to the parameter's type before it is added, as it is when it is stored and applied later.
 #[inline(always)]
@@ -84,9 +98,19 @@ impl<C: Real> Job for AddProducts<'_, C> {
     #[inline(always)]
     fn run(self) {
         let AddProducts { u, factors, p } = self;
-        let u = &u[..p.len()];
-        for i in 0..p.len() {
-            p[i] = add_update(p[i], factors.of(u[i]));
+        let (u, u_left) = u[..p.len()].as_chunks::<ASKED>();
+        let (p, p_left) = p.as_chunks_mut::<ASKED>();
+        let reach = Reach::here();
+        for b in 0..p.len() {
+            if reach.is_asked_to_read() {
+                reach.ask_after(&p[b]);
+            }
+            for i in 0..ASKED {
+                p[b][i] = add_update(p[b][i], factors.of(u[b][i]));
+            }
+        }
+        for i in 0..p_left.len() {
+            p_left[i] = add_update(p_left[i], factors.of(u_left[i]));
         }
     }
 }

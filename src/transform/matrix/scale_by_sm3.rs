@@ -321,12 +321,32 @@ impl<C: Real> Job for ByBounds<'_, C> {
             let bound = layout.bound(run, mu);
             let (from, to, nu) = (&from[done..][..n], &mut to[done..][..n], &mut nu[done..][..n]);
             let mu = &mu[inner + first..][..n];
-            for i in 0..n {
-                nu[i] = k.mean(from[i], k.square(from[i], smaller(bound, mu[i])), nu[i]);
-                to[i] = nu[i];
-            }
+            run_of(k, bound, from, to, nu, mu);
             done += n;
         }
+    }
+}
+
+/// Some neighbours along the innermost axis. A function of its own, since arguments are known not to overlap.
+#[inline(always)]
+fn run_of<C: Real>(k: Scalars<C>, bound: C, from: &[C], to: &mut [C], nu: &mut [C], mu: &[C]) {
+    let (from, from_end) = from.as_chunks::<AT_ONCE>();
+    let ((to, to_end), (nu, nu_end)) = (to.as_chunks_mut::<AT_ONCE>(), nu.as_chunks_mut::<AT_ONCE>());
+    let (mu, mu_end) = mu.as_chunks::<AT_ONCE>();
+    let reach = Reach::here();
+    for b in 0..from.len() {
+        if reach.is_asked_to_read() {
+            reach.ask_after(&from[b]);
+            reach.ask_after(&nu[b]);
+        }
+        for i in 0..AT_ONCE {
+            nu[b][i] = k.mean(from[b][i], k.square(from[b][i], smaller(bound, mu[b][i])), nu[b][i]);
+            to[b][i] = nu[b][i];
+        }
+    }
+    for i in 0..from_end.len() {
+        nu_end[i] = k.mean(from_end[i], k.square(from_end[i], smaller(bound, mu_end[i])), nu_end[i]);
+        to_end[i] = nu_end[i];
     }
 }
 
@@ -416,6 +436,8 @@ impl<C: Real> Rows<'_, C> {
 /// The largest are kept side by side, and memory is asked for so many blocks at once.
 const LANES: usize = 16;
 const ASKED: usize = 16;
+/// Elements of a run of which the memory is asked for at once.
+const AT_ONCE: usize = 64;
 
 /// The next numbers of all axes, as far as some runs know them.
 #[inline(always)]
