@@ -187,6 +187,9 @@ macro_rules! loops {
                     if reads {
                         reach.ask_to_read(&p[b]);
                     }
+                    $(if const { is_read::<S>($k, FROM, TO) } {
+                        reach.ask_to_read(&$s[b]);
+                    })*
                 }
                 // SAFETY: `dispatch` has chosen the instruction set.
                 let from = unsafe { H::widen_block::<I>(&g[b]) };
