@@ -24,6 +24,7 @@ use super::gives::Gives;
 use super::halves::{InBlocks, Source};
 use super::isa::Set;
 use super::sums::{LANES, Lanes, MOST_SUMS};
+use super::uses::{arrays, is_read, is_written, writes_any};
 use super::{Span, Stage};
 use crate::element::{Real, Term};
 use crate::tree::add_update;
@@ -81,20 +82,6 @@ type DropHalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, &[u16], &[u
 /// In [`Loops`]: those that are written for an instruction set.
 #[cfg(feature = "half")]
 pub(super) struct On<I>(PhantomData<I>);
-
-/// How many arrays a loop has; of what does not fuse there are none to run.
-const fn arrays<S: Stage>() -> usize {
-    if S::SLOTS < MOST_SLOTS { S::SLOTS } else { MOST_SLOTS }
-}
-
-/// What a pass does to the array of a number: whether it reads it, and whether it writes it.
-const fn is_read<S: Stage>(slot: usize, from: usize, to: usize) -> bool {
-    S::USES[slot].is_read_in(Span { from, to })
-}
-
-const fn is_written<S: Stage>(slot: usize, from: usize, to: usize) -> bool {
-    S::USES[slot].is_written_in(Span { from, to })
-}
 
 macro_rules! loops {
     ($($n:literal ($($s:ident $k:tt),*);)*) => {$(impl Arrays<$n> {
@@ -295,7 +282,7 @@ macro_rules! loops {
             let reads = span.meets(S::SHAPE.reads_params) && !ADDS;
             // Two loads that no compiler leaves out, in a function that is a block of another loop.
             let reach = if ASKS { Reach::here() } else { Reach::NONE };
-            let only_reads = ASKS && !span.meets(S::SHAPE.stateful) && reach.is_asked_to_read();
+            let only_reads = ASKS && const { !writes_any::<S>(FROM, TO) } && reach.is_asked_to_read();
             for b in 0..n {
                 let b = if const { ASKS && !DROPS && arrays::<S>() == 0 } { alone(b, n) } else { b };
                 if only_reads {
@@ -303,8 +290,10 @@ macro_rules! loops {
                     if reads {
                         reach.ask_to_read(&p[b]);
                     }
-                }
-                if asks {
+                    $(if const { is_read::<S>($k, FROM, TO) } {
+                        reach.ask_to_read(&$s[b]);
+                    })*
+                } else if asks {
                     reach.ask_after(&from[b]);
                     $(reach.ask_after(&$s[b]);)*
                     if reads {

@@ -4,8 +4,8 @@
 //! others come back as they were, and need not go through memory, is said here: a compiler finds it out only if it
 //! optimizes when linking too.
 
-use super::Span;
 use super::kernel::MOST_SLOTS;
+use super::{Span, Stage};
 
 /// The intervals between barriers in which a state array is read, and those in which it is written, as in
 /// [`Shape`](super::Shape).
@@ -59,4 +59,27 @@ pub(crate) const fn followed_by(mut all: AllUses, arrays: usize, next: AllUses, 
         slot += 1;
     }
     all
+}
+
+/// How many arrays a loop has; of what does not fuse there are none to run.
+pub(super) const fn arrays<S: Stage>() -> usize {
+    if S::SLOTS < MOST_SLOTS { S::SLOTS } else { MOST_SLOTS }
+}
+
+/// What a pass does to the array of a number: whether it reads it, and whether it writes it.
+pub(super) const fn is_read<S: Stage>(slot: usize, from: usize, to: usize) -> bool {
+    S::USES[slot].is_read_in(Span { from, to })
+}
+
+pub(super) const fn is_written<S: Stage>(slot: usize, from: usize, to: usize) -> bool {
+    S::USES[slot].is_written_in(Span { from, to })
+}
+
+/// Whether a pass writes any array.
+pub(super) const fn writes_any<S: Stage>(from: usize, to: usize) -> bool {
+    let mut slot = 0;
+    while slot < arrays::<S>() && !is_written::<S>(slot, from, to) {
+        slot += 1;
+    }
+    slot < arrays::<S>()
 }
