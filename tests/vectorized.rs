@@ -218,7 +218,8 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
 fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        for (chain, operations) in CHAINS {
+        // Of this one parameters were kept in memory between two uses.
+        for (chain, operations) in CHAINS.iter().chain(&[("7Fromage", &["mul", "add"] as &[_])]) {
             let loops = loops(functions, isa, chain, "11ApplyHalves", "Kj0_K".into());
             assert!(!loops.is_empty(), "no loop of {chain} for {isa} on 16 bits");
             for code in loops {
@@ -241,10 +242,13 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
                 assert!(shifts > 0, "{chain}, {isa}: no shifts in {registers}");
                 assert_eq!(count("vp", "gather"), 0, "{chain}, {isa}: gathers");
                 assert_eq!(count("call", "convert") + count("call", "half_floats"), 0, "{chain}, {isa}: calls");
-                // With 32 registers nothing of a block need go through memory; other sets have too few.
-                let stacked = code.iter().filter(|line| line.contains("(%rsp)") && line.contains(registers)).count();
-                let few = isa != "avx512" || stacked <= code.len() / 20;
-                assert!(few, "{chain}, {isa}: {stacked} of {} instructions use the stack", code.len());
+                // With 32 registers little of a block need go through memory; other sets have too few.
+                for code in inner_loops(code).iter().filter(|_| isa == "avx512") {
+                    let on_stack = |line: &&&str| line.contains("(%rsp)") && line.contains(registers);
+                    let stacked = code.iter().filter(on_stack).count();
+                    let few = stacked <= code.len() / 20;
+                    assert!(few, "{chain}, {isa}: {stacked} instructions of a loop of {} use the stack", code.len());
+                }
             }
         }
     }

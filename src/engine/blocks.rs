@@ -154,7 +154,7 @@ impl<'a> WriteBlocks<'a> {
     #[inline(always)]
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     pub(super) unsafe fn add<I: Set>(&mut self, b: usize, here: &[f32; BLOCK], u: [f32; BLOCK]) {
-        let (mut sums, mut bits) = ([0.0; BLOCK], [0; BLOCK]);
+        let mut sums = [0.0; BLOCK];
         // SAFETY: by the caller's promise.
         unsafe {
             match self {
@@ -163,11 +163,13 @@ impl<'a> WriteBlocks<'a> {
                     all[b] = sums;
                 }
                 Blocks::Bf16(all) => {
-                    bf16::add_block::<I>(here, u, &mut bits);
+                    let mut bits = all[b];
+                    bf16::add_block::<I>(u, &mut bits);
                     all[b] = bits;
                 }
                 Blocks::F16(all) => {
-                    f16::add_block::<I>(here, u, &mut bits);
+                    let mut bits = all[b];
+                    f16::add_block::<I>(u, &mut bits);
                     all[b] = bits;
                 }
             }

@@ -159,13 +159,15 @@ pub(crate) trait InBlocks: SixteenBits {
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     unsafe fn narrow_block<S: Set>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]);
 
-    /// Adds updates to parameters, rounded as `written::add_rounded` does.
+    /// Adds updates to parameters, rounded as `written::add_rounded` does. It brings them into `f32` once more: as one
+    /// value for this and for what made the updates, a compiler may keep them in memory and read them there in other
+    /// pieces than it wrote, which a processor waits for.
     ///
     /// # Safety
     ///
     /// As [`widen_block`](InBlocks::widen_block).
     #[allow(unsafe_code, reason = "the processor's own conversions")]
-    unsafe fn add_block<S: Set>(here: &[f32; BLOCK], u: [f32; BLOCK], p: &mut [u16; BLOCK]);
+    unsafe fn add_block<S: Set>(u: [f32; BLOCK], p: &mut [u16; BLOCK]);
 }
 
 // Loops, not `map` of arrays: that would call a function compiled for the baseline.
@@ -186,8 +188,9 @@ impl InBlocks for bf16 {
 
     #[inline(always)]
     #[allow(unsafe_code, reason = "integers, on any CPU")]
-    unsafe fn add_block<S: Set>(here: &[f32; BLOCK], u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
-        (0..BLOCK).for_each(|i| p[i] = bf16::of_sum(add_update(here[i], bf16::rounded(u[i]))).to_bits());
+    unsafe fn add_block<S: Set>(u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
+        let sum = |p, u| bf16::of_sum(add_update(bf16::from_bits(p).widen(), bf16::rounded(u))).to_bits();
+        (0..BLOCK).for_each(|i| p[i] = sum(p[i], u[i]));
     }
 }
 
@@ -210,11 +213,13 @@ impl InBlocks for f16 {
 
     #[inline(always)]
     #[allow(unsafe_code, reason = "the processor's own conversions")]
-    unsafe fn add_block<S: Set>(here: &[f32; BLOCK], mut u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
+    unsafe fn add_block<S: Set>(mut u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
+        let mut bits = [0; BLOCK];
         // SAFETY: by the caller's promise.
         unsafe {
-            half_floats::narrow::<S>(&u, p);
-            half_floats::widen::<S>(p, &mut u);
+            let here = Self::widen_block::<S>(p);
+            half_floats::narrow::<S>(&u, &mut bits);
+            half_floats::widen::<S>(&bits, &mut u);
             (0..BLOCK).for_each(|i| u[i] = add_update(here[i], u[i]));
             half_floats::narrow::<S>(&u, p);
         }

@@ -117,10 +117,8 @@ macro_rules! loops {
                 } else {
                     Self::map::<S, f32, false, FROM, TO, N>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
                 }
-                // Brought again: as one value for both the compiler may keep it in memory, and read it there in other
-                // pieces than it wrote, which a processor waits for.
                 // SAFETY: as above.
-                unsafe { H::add_block::<I>(&H::widen_block::<I>(&p[b]), u, &mut p[b]) };
+                unsafe { H::add_block::<I>(u, &mut p[b]) };
             }
         }
 
