@@ -256,7 +256,8 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
     }
 }
 
-/// What a loop needs, whichever it is.
+/// What a loop needs, whichever it is. Its functions are compiled once for a type of numbers, and are no part of who
+/// calls them: that would be all stages there are.
 struct AroundLoop<'a, C: Real> {
     shape: &'static Shape,
     list: SlotList,
@@ -285,6 +286,7 @@ impl<'a, C: Real> AroundLoop<'a, C> {
     }
 
     /// Finds out what is to be done in this pass, with which arrays.
+    #[inline(never)]
     fn find(&mut self) {
         let AroundLoop { shape, at, local, .. } = *self;
         // A pass that only repeats what an earlier pass has done must not count it twice.
@@ -298,6 +300,7 @@ impl<'a, C: Real> AroundLoop<'a, C> {
     }
 
     /// What the loop is given for a tile, if state arrays need not be converted.
+    #[inline(never)]
     fn before<'s>(&'s mut self, tile: &'s mut Tile<'_, C>) -> Option<(FromTo<'s, C>, Beside<'s, 'a, C>)> {
         if self.touches {
             tile.reads(&self.list);
@@ -308,6 +311,7 @@ impl<'a, C: Real> AroundLoop<'a, C> {
     }
 
     /// Runs the loop with state arrays that are converted.
+    #[inline(never)]
     fn converted(&mut self, tile: &mut Tile<'_, C>, run: &mut OnTile<'_, C>) -> Added {
         let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
         let (mut ahead, spare) = (tile.ahead.take(), core::mem::take(&mut tile.spare));
@@ -321,6 +325,7 @@ impl<'a, C: Real> AroundLoop<'a, C> {
     }
 
     /// Adds what a tile has added up to the sums.
+    #[inline(never)]
     fn after(&mut self, tile: &mut Tile<'_, C>, added: &Added) {
         if self.adds {
             fused::add(self.shape, added, self.at.place, tile.sums);

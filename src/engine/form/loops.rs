@@ -297,23 +297,37 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
             if F::REWRITES { next } else { u }
         });
     }
+    let isa = tile.isa;
+    let accesses = if const { <F::Slots as SlotArray<C>>::LEN > 0 } { F::ACCESS } else { &[] };
+    with_parts(accesses, F::REWRITES, arrays, tile, &mut |from, to, slots, sums| {
+        dispatch_chain(isa, Each { f, from, to, p, slots, sums: &mut sums[sum..] });
+    });
+}
+
+/// A loop on a tile: where it reads updates and where it writes them, the arrays that it reads, and all sums.
+type OnParts<'r, C> = dyn FnMut(&[C], &mut [C], Slots<'_, C>, &mut [f64]) + 'r;
+
+/// Calls a loop with what it goes through. Not part of every loop that there is.
+fn with_parts<C: Real>(
+    accesses: &[Access],
+    rewrites: bool,
+    arrays: &Arrays,
+    tile: &mut Tile<'_, C>,
+    run: &mut OnParts<'_, C>,
+) {
     let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
-    let spare = core::mem::take(&mut tile.spare);
-    let all_sums = core::mem::take(&mut tile.sums);
+    let (spare, sums) = (core::mem::take(&mut tile.spare), core::mem::take(&mut tile.sums));
     let mut ahead = tile.ahead.take();
-    let (from, to): (&[C], &mut [C]) = if F::REWRITES { tile.io() } else { (tile.input(), &mut []) };
-    let sums = &mut all_sums[sum..];
-    if <F::Slots as SlotArray<C>>::LEN > 0 && const { reads_any(F::ACCESS) } {
+    let (from, to): (&[C], &mut [C]) = if rewrites { tile.io() } else { (tile.input(), &mut []) };
+    if reads_any(accesses) {
         let mut list = SlotList::new();
-        arrays.list_read(F::ACCESS, leaf, &mut list);
+        arrays.list_read(accesses, leaf, &mut list);
         if let Some(ahead) = &mut ahead {
             list.read(start, n, ahead);
         }
-        with_list(&list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, _| {
-            dispatch_chain(isa, Each { f, from, to: &mut *to, p, slots, sums: &mut *sums });
-        });
+        with_list(&list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, _| run(from, to, slots, sums));
     } else {
-        dispatch_chain(isa, Each { f, from, to, p, slots: no_slots(), sums });
+        run(from, to, no_slots(), sums);
     }
-    (tile.spare, tile.sums, tile.ahead) = (spare, all_sums, ahead);
+    (tile.spare, tile.sums, tile.ahead) = (spare, sums, ahead);
 }
