@@ -144,7 +144,7 @@ const AXES: &[(&str, &str, &[&str])] = &[
     ("12scale_by_sm3", "8Elements", &["mulp_"]),
     ("12scale_by_sm3", "4Rows", &["mulp_"]),
     ("7factors", "8Multiply", &["mulp_"]),
-    ("7written", "11AddProducts", &["mulp_", "addp_"]),
+    ("3Add", "7Factors", &["mulp_", "addp_"]),
 ];
 
 const CHAINS: &[(&str, &[&str])] = &[

@@ -26,39 +26,62 @@ pub(crate) enum Sink<'a> {
     Gradients,
 }
 
-struct Add<'a, C, P> {
+/// What becomes of a parameter. A method, not a closure, so that it takes on the instruction set of its caller.
+trait Sum<C, P>: Copy {
+    /// Must be `#[inline(always)]`.
+    fn of(self, p: P, u: C) -> P;
+}
+
+/// It and its update.
+#[derive(Clone, Copy)]
+struct Rounded;
+
+impl<C: Real, P: Element> Sum<C, P> for Rounded {
+    #[inline(always)]
+    fn of(self, p: P, u: C) -> P {
+        add_rounded(p, u)
+    }
+}
+
+/// It and its update times some factors, of its own type.
+impl<C: Real> Sum<C, C> for Factors<C> {
+    #[inline(always)]
+    fn of(self, p: C, u: C) -> C {
+        add_update(p, Factors::of(self, u))
+    }
+}
+
+/// Updates to add to parameters.
+struct Add<'a, C, P, S> {
+    sum: S,
     u: &'a [C],
     p: &'a mut [P],
 }
 
-impl<C: Real, P: Element> Job for Add<'_, C, P> {
+/// Elements of which the memory is asked for at once, on processors where loops outside a chain ask.
+const ASKED: usize = 64;
+
+impl<C: Real, P: Element, S: Sum<C, P>> Job for Add<'_, C, P, S> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        add_slice(self.u, self.p);
+        let Add { sum, u, p } = self;
+        let (u, u_left) = u[..p.len()].as_chunks::<ASKED>();
+        let (p, p_left) = p.as_chunks_mut::<ASKED>();
+        let reach = Reach::here();
+        for b in 0..p.len() {
+            if reach.is_asked_to_read() {
+                reach.ask_after(&p[b]);
+            }
+            for i in 0..ASKED {
+                p[b][i] = sum.of(p[b][i], u[b][i]);
+            }
+        }
+        for i in 0..p_left.len() {
+            p_left[i] = sum.of(p_left[i], u_left[i]);
+        }
     }
 }
-
-#[inline(always)]
-fn add_slice<C: Real, P: Element>(u: &[C], p: &mut [P]) {
-    let (u, u_left) = u[..p.len()].as_chunks::<ASKED>();
-    let (p, p_left) = p.as_chunks_mut::<ASKED>();
-    let reach = Reach::here();
-    for b in 0..p.len() {
-        if reach.is_asked_to_read() {
-            reach.ask_after(&p[b]);
-        }
-        for i in 0..ASKED {
-            p[b][i] = add_rounded(p[b][i], u[b][i]);
-        }
-    }
-    for i in 0..p_left.len() {
-        p_left[i] = add_rounded(p_left[i], u_left[i]);
-    }
-}
-
-/// Elements of which the memory is asked for at once, on processors where loops outside a chain ask.
-const ASKED: usize = 64;
 
 /// The update is rounded to the parameter's type before it is added, as it is when it is stored and applied later.
 #[inline(always)]
@@ -86,35 +109,6 @@ pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, i
     });
 }
 
-/// Updates to multiply by factors and add to parameters of their own type.
-struct AddProducts<'a, C> {
-    u: &'a [C],
-    factors: Factors<C>,
-    p: &'a mut [C],
-}
-
-impl<C: Real> Job for AddProducts<'_, C> {
-    type Output = ();
-    #[inline(always)]
-    fn run(self) {
-        let AddProducts { u, factors, p } = self;
-        let (u, u_left) = u[..p.len()].as_chunks::<ASKED>();
-        let (p, p_left) = p.as_chunks_mut::<ASKED>();
-        let reach = Reach::here();
-        for b in 0..p.len() {
-            if reach.is_asked_to_read() {
-                reach.ask_after(&p[b]);
-            }
-            for i in 0..ASKED {
-                p[b][i] = add_update(p[b][i], factors.of(u[b][i]));
-            }
-        }
-        for i in 0..p_left.len() {
-            p_left[i] = add_update(p_left[i], factors.of(u_left[i]));
-        }
-    }
-}
-
 /// Multiplies updates by factors and adds them to a stretch of a parameter of their own type.
 ///
 /// # Safety
@@ -124,8 +118,8 @@ pub(super) unsafe fn add_direct<C: Real>(params: RawSlice, isa: Isa, start: usiz
     // SAFETY: by the caller's promise.
     let p = unsafe { params.slice_mut::<C>(start, u.len()) };
     match factors.is_none() {
-        true => dispatch(isa, Add { u, p }),
-        false => dispatch(isa, AddProducts { u, factors, p }),
+        true => dispatch(isa, Add { sum: Rounded, u, p }),
+        false => dispatch(isa, Add { sum: factors, u, p }),
     }
 }
 
@@ -137,7 +131,7 @@ pub(super) unsafe fn add_direct<C: Real>(params: RawSlice, isa: Isa, start: usiz
 pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
     with_dtype!(leaf.data.dtype(), P => match &leaf.strides {
         // SAFETY: by the caller's promise.
-        None => dispatch(isa, Add { u, p: unsafe { leaf.data.slice_mut::<P>(start, u.len()) } }),
+        None => dispatch(isa, Add { sum: Rounded, u, p: unsafe { leaf.data.slice_mut::<P>(start, u.len()) } }),
         Some(strides) => {
             let view = RawStrided { first: leaf.data };
             let mut u = u.iter();
