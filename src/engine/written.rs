@@ -65,21 +65,26 @@ impl<C: Real, P: Element, S: Sum<C, P>> Job for Add<'_, C, P, S> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let Add { sum, u, p } = self;
-        let (u, u_left) = u[..p.len()].as_chunks::<ASKED>();
-        let (p, p_left) = p.as_chunks_mut::<ASKED>();
-        let reach = Reach::here();
-        for b in 0..p.len() {
-            if reach.is_asked_to_read() {
-                reach.ask_after(&p[b]);
-            }
-            for i in 0..ASKED {
-                p[b][i] = sum.of(p[b][i], u[b][i]);
-            }
+        add_slice(self.sum, self.u, self.p);
+    }
+}
+
+/// A function of its own, since arguments are known not to overlap.
+#[inline(always)]
+fn add_slice<C: Real, P: Element, S: Sum<C, P>>(sum: S, u: &[C], p: &mut [P]) {
+    let (u, u_left) = u[..p.len()].as_chunks::<ASKED>();
+    let (p, p_left) = p.as_chunks_mut::<ASKED>();
+    let reach = Reach::here();
+    for b in 0..p.len() {
+        if reach.is_asked_to_read() {
+            reach.ask_after(&p[b]);
         }
-        for i in 0..p_left.len() {
-            p_left[i] = sum.of(p_left[i], u_left[i]);
+        for i in 0..ASKED {
+            p[b][i] = sum.of(p[b][i], u[b][i]);
         }
+    }
+    for i in 0..p_left.len() {
+        p_left[i] = sum.of(p_left[i], u_left[i]);
     }
 }
 
