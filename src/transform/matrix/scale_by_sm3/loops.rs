@@ -1,227 +1,25 @@
+//! What is done to elements and to the numbers of axes, by instruction set.
+
 use core::hint::select_unpredictable;
-use std::sync::Arc;
 
+use super::{BLOCK, Layout};
+use crate::element::Real;
 use crate::engine::Job;
-use crate::layout::axes_by_stride;
 use crate::numeric::ahead::Reach;
-use crate::numeric::isa::{Isa, Set, current_isa, dispatch};
-use crate::numeric::split::{Split, half, in_parts};
-use crate::part::prelude::*;
-use crate::tree::LeafSpec;
-
-/// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of
-/// each axis instead of one for each element, and averages the result.
-///
-/// # Arithmetic
-///
-/// For element `i, j, …`, with one array for each axis, all starting at 0:
-///
-/// ```text
-/// v_ij… = b2·min(row_i, column_j, …) + (1 − b2)·u²       with b2 = 1: min(row_i, column_j, …) + u²
-/// row_i ← max_j… v_ij…                                   and so for each axis
-/// m ← b1·m + (1 − b1)·u / √(v + eps)                     0 for the quotient where v = 0
-/// u ← m
-/// ```
-///
-/// A leaf of one axis, or none, has `v` itself: with `b2` 1 that is Adagrad.
-///
-/// # Cost
-///
-/// For a leaf of `n × m`, `n + m` floats of state, and one for each parameter for the mean. One more pass, which only
-/// looks at the updates: it needs the gradients once more, and stores them only if something has changed them before.
-/// Reads no parameters.
-///
-/// # Errors
-///
-/// `init` fails if `b1` is not in `[0, 1)`, `b2` not in `[0, 1]`, or `eps` is negative or not finite.
-///
-/// # Example
-///
-/// ```
-/// use gradchain::prelude::*;
-/// use ndarray::array;
-///
-/// let optimizer = scale_by_sm3().b1(0.0).eps(0.0);
-/// let params = array![[0.0_f64, 0.0], [0.0, 0.0]];
-/// let mut state = optimizer.init(&params)?;
-/// let grads = array![[3.0, -1.0], [0.0, 1.0]];
-/// let updates = optimizer.update(&grads, &mut state, &params)?;
-/// assert_eq!(updates.to_vec::<f64>("").unwrap(), [1.0, -1.0, 0.0, 1.0]);
-/// // The largest squares of the rows are 9 and 1, those of the columns the same.
-/// let updates = optimizer.update(&array![[4.0, 0.0], [0.0, 0.0]], &mut state, &params)?;
-/// assert_eq!(updates.to_vec::<f64>("").unwrap(), [0.8, 0.0, 0.0, 0.0]);
-/// # Ok::<(), gradchain::Error>(())
-/// ```
-///
-/// # References
-///
-/// Anil, Gupta, Koren and Singer, [Memory-efficient adaptive optimization](https://arxiv.org/abs/1901.11150), 2019,
-/// SM3-II. Optax, [`scale_by_sm3`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: Optax
-/// fails on leaves that are single numbers.
-pub fn scale_by_sm3() -> ScaleBySm3 {
-    ScaleBySm3::with()
-}
-
-part! {
-    /// See [`scale_by_sm3`].
-    pub ScaleBySm3 as "scale_by_sm3": Whole, OWN_SIZE;
-    hyperparams {
-        /// Decay of the mean of what is emitted.
-        b1: DECAY = 0.9;
-        /// Decay of the squares; 1 adds them up.
-        b2: SHARE = 1.0;
-        /// Added under the root.
-        eps: NOT_NEGATIVE = 1e-8;
-    }
-}
-
-/// What [`scale_by_sm3`] remembers, besides the array `nu`, the mean of what was emitted.
-#[derive(Clone, Debug)]
-pub struct ScaleBySm3State {
-    /// Steps done.
-    pub count: Count,
-    /// One number for each index of each axis, the axes one after another.
-    pub mu: Moments,
-    /// `mu` as it was before the step, of leaves of two axes or more: what bounds their elements.
-    before: Moments,
-    /// Room for the next `mu`, as far as each block of a leaf knows.
-    next: Moments,
-    layouts: Arc<[Layout]>,
-    now: Scalars<f64>,
-}
-
-state_fields!(ScaleBySm3State { count, mu } knows { layouts } room { before });
-
-/// How a leaf of two axes or more lies. Of others there is nothing to know: each element has a bound of its own.
-#[derive(Clone, Debug, Hash, Default)]
-struct Layout {
-    /// The axes in memory order, outermost first: how long each is, and where its numbers begin.
-    axes: Vec<[usize; 2]>,
-    /// How many numbers all axes have.
-    sizes: usize,
-    /// Elements for each index of the outermost axis, and how many of these indices make a block.
-    row: usize,
-    per: usize,
-}
-
-/// The most blocks that a leaf is cut into, and elements that are worth a block.
-const BLOCKS: usize = 16;
-const BLOCK: usize = 1 << 16;
-
-impl Layout {
-    fn new(leaf: &LeafSpec) -> Layout {
-        let shape = leaf.shape();
-        if shape.len() < 2 || leaf.len() == 0 {
-            return Layout::default();
-        }
-        // An axis of length 1 bounds nothing that another does not, but where there is no other.
-        let axes: Vec<_> =
-            axes_by_stride(shape, leaf.strides()).into_iter().map(|a| [shape[a], shape[..a].iter().sum()]).collect();
-        let rows = axes[0][0];
-        let row = leaf.len() / rows;
-        Layout { axes, sizes: shape.iter().sum(), row, per: rows.div_ceil(BLOCKS).max(BLOCK.div_ceil(row)) }
-    }
-
-    fn blocks(&self) -> usize {
-        self.axes.first().map_or(0, |[rows, _]| rows.div_ceil(self.per))
-    }
-}
-
-impl WholeTreeTransformation for ScaleBySm3 {
-    const BY_LEAF: bool = true;
-    const LOOKS: bool = true;
-    const SLOTS: &'static [Slot] = &[Slot::signed("nu")];
-    type State = ScaleBySm3State;
-    type Needs = Nothing;
-
-    fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySm3State> {
-        let compute = |leaf: &LeafSpec| leaf.dtype().compute();
-        let each_axis = |leaf: &LeafSpec| Some(vec![if leaf.ndim() == 0 { 1 } else { leaf.shape().iter().sum() }]);
-        let mu = Moments::with_shapes(at.structure(), at.active(), compute, each_axis)?;
-        let room = |of: fn(&Layout) -> usize| {
-            Moments::with_shapes(at.structure(), at.active(), compute, |leaf| Some(vec![of(&Layout::new(leaf))]))
-        };
-        Ok(ScaleBySm3State {
-            count: Count::default(),
-            mu,
-            before: room(|layout| layout.sizes)?,
-            next: room(|layout| layout.blocks() * layout.sizes)?,
-            layouts: at.structure().leaves().iter().map(Layout::new).collect(),
-            now: self.scalars(0),
-        })
-    }
-
-    fn transform(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        state.now = self.scalars(state.count.get());
-        state.count.increment();
-        tree.look(&mut Bounds(state));
-    }
-
-    fn stretch<C: Real>(
-        &self,
-        state: &ScaleBySm3State,
-        leaf: usize,
-        start: usize,
-        slots: &mut [&mut [C]],
-        from: &[C],
-        to: &mut [C],
-    ) {
-        let ScaleBySm3State { mu, before, layouts, now, .. } = state;
-        let (Some(mu), Some(before), [nu]) = (mu.get::<C>(leaf), before.get::<C>(leaf), slots) else {
-            return to.copy_from_slice(from);
-        };
-        let (k, isa, layout) = (now.rounded(), current_isa(), &layouts[leaf]);
-        if layout.axes.is_empty() {
-            return dispatch(isa, ByElement { k, from, to, nu, mu: &mu[start..] });
-        }
-        dispatch(isa, ByBounds { k, layout, start, from, to, nu, mu: before });
-    }
-}
-
-struct Bounds<'a>(&'a mut ScaleBySm3State);
-
-impl LeafLooker for Bounds<'_> {
-    fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
-        let ScaleBySm3State { mu, before, next, layouts, now, .. } = &mut *self.0;
-        let (Some(mu), Some(before), Some(next)) =
-            (mu.get_mut::<C>(leaf), before.get_mut::<C>(leaf), next.get_mut::<C>(leaf))
-        else {
-            return;
-        };
-        let (k, layout) = (now.rounded(), &layouts[leaf]);
-        if layout.axes.is_empty() {
-            return in_parts(Elements { k, u, mu });
-        }
-        next.fill(C::zero());
-        in_parts(Rows { k, layout, first: 0, u, mu: &*mu, next: &mut *next });
-        before.copy_from_slice(mu);
-        mu.fill(C::zero());
-        for block in next.chunks_exact(layout.sizes) {
-            mu.iter_mut().zip(block).for_each(|(mu, block)| *mu = larger(*mu, *block));
-        }
-    }
-}
+use crate::numeric::isa::{Isa, Set};
+use crate::numeric::split::{Split, half};
 
 #[derive(Clone, Copy, Debug)]
-struct Scalars<C> {
-    keep: C,
-    take: C,
-    keep_squares: C,
-    take_squares: C,
-    eps: C,
-}
-
-impl ScaleBySm3 {
-    /// In step number `count`.
-    fn scalars(&self, count: u64) -> Scalars<f64> {
-        let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], count);
-        let take_squares = if b2 == 1.0 { 1.0 } else { 1.0 - b2 };
-        Scalars { keep: b1, take: 1.0 - b1, keep_squares: b2, take_squares, eps }
-    }
+pub(super) struct Scalars<C> {
+    pub(super) keep: C,
+    pub(super) take: C,
+    pub(super) keep_squares: C,
+    pub(super) take_squares: C,
+    pub(super) eps: C,
 }
 
 impl Scalars<f64> {
-    fn rounded<C: Real>(self) -> Scalars<C> {
+    pub(super) fn rounded<C: Real>(self) -> Scalars<C> {
         let Scalars { keep, take, keep_squares, take_squares, eps } = self;
         let [keep, take, keep_squares, take_squares, eps] = [keep, take, keep_squares, take_squares, eps].map(C::of);
         Scalars { keep, take, keep_squares, take_squares, eps }
@@ -243,10 +41,10 @@ impl<C: Real> Scalars<C> {
 }
 
 /// Elements that have a bound each: the next bounds.
-struct Elements<'a, C> {
-    k: Scalars<C>,
-    u: &'a [C],
-    mu: &'a mut [C],
+pub(super) struct Elements<'a, C> {
+    pub(super) k: Scalars<C>,
+    pub(super) u: &'a [C],
+    pub(super) mu: &'a mut [C],
 }
 
 impl<C: Real> Split for Elements<'_, C> {
@@ -272,12 +70,12 @@ impl<C: Real> Job for Elements<'_, C> {
 }
 
 /// What becomes of elements whose bounds are their squares.
-struct ByElement<'a, C> {
-    k: Scalars<C>,
-    from: &'a [C],
-    to: &'a mut [C],
-    nu: &'a mut [C],
-    mu: &'a [C],
+pub(super) struct ByElement<'a, C> {
+    pub(super) k: Scalars<C>,
+    pub(super) from: &'a [C],
+    pub(super) to: &'a mut [C],
+    pub(super) nu: &'a mut [C],
+    pub(super) mu: &'a [C],
 }
 
 impl<C: Real> Job for ByElement<'_, C> {
@@ -296,15 +94,15 @@ impl<C: Real> Job for ByElement<'_, C> {
 }
 
 /// What becomes of elements that are bound by the numbers of the axes.
-struct ByBounds<'a, C> {
-    k: Scalars<C>,
-    layout: &'a Layout,
+pub(super) struct ByBounds<'a, C> {
+    pub(super) k: Scalars<C>,
+    pub(super) layout: &'a Layout,
     /// The number of the first element.
-    start: usize,
-    from: &'a [C],
-    to: &'a mut [C],
-    nu: &'a mut [C],
-    mu: &'a [C],
+    pub(super) start: usize,
+    pub(super) from: &'a [C],
+    pub(super) to: &'a mut [C],
+    pub(super) nu: &'a mut [C],
+    pub(super) mu: &'a [C],
 }
 
 impl<C: Real> Job for ByBounds<'_, C> {
@@ -376,15 +174,15 @@ impl Layout {
 }
 
 /// Some indices of the outermost axis of a leaf: run by run along its innermost axis, the next numbers of all axes.
-struct Rows<'a, C> {
-    k: Scalars<C>,
-    layout: &'a Layout,
+pub(super) struct Rows<'a, C> {
+    pub(super) k: Scalars<C>,
+    pub(super) layout: &'a Layout,
     /// The index that comes first.
-    first: usize,
-    u: &'a [C],
-    mu: &'a [C],
+    pub(super) first: usize,
+    pub(super) u: &'a [C],
+    pub(super) mu: &'a [C],
     /// The numbers of all axes, for each block of these indices.
-    next: &'a mut [C],
+    pub(super) next: &'a mut [C],
 }
 
 impl<C: Real> Split for Rows<'_, C> {
@@ -501,6 +299,6 @@ fn smaller<C: Real>(a: C, b: C) -> C {
 
 /// The larger, or NaN.
 #[inline(always)]
-fn larger<C: Real>(a: C, b: C) -> C {
+pub(super) fn larger<C: Real>(a: C, b: C) -> C {
     select_unpredictable(b > a || b.is_nan(), b, a)
 }
