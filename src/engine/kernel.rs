@@ -278,7 +278,7 @@ macro_rules! loops {
             // tile that is in the cache.
             let asks = ASKS && span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
             let reads = span.meets(S::SHAPE.reads_params) && !ADDS;
-            // Two loads that no compiler leaves out, in a function that is a block of another loop.
+            // Loads that no compiler leaves out, in a function that is a block of another loop.
             let reach = if ASKS { Reach::here() } else { Reach::NONE };
             let only_reads = ASKS && const { !writes_any::<S>(FROM, TO) } && reach.is_asked_to_read();
             for b in 0..n {

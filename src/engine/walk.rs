@@ -195,7 +195,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes through a piece tile by tile. One loop alone has no other that could ask for what it waits for.
+    /// Goes through a piece tile by tile. One loop alone has no other that could ask for what it waits for, unless what
+    /// it goes through is converted.
     pub(super) fn tiles<C: Real>(
         &self,
         piece: &Piece,

@@ -129,7 +129,7 @@ const fn access<F: OnElement<C>, C: Real>(slot: usize) -> Access {
 /// The loops, once for each number of state arrays: arguments are known not to overlap, and fields of a struct are not
 /// (see `kernel`). That is known of arguments themselves, not of what is cut off them in here: the lengths are checked
 /// instead. Where it is not known, the sums go through memory. `to` is empty unless the updates are rewritten, and an
-/// array unless it is read. Each goes through whole blocks of so many elements, and then what is left.
+/// array unless it is read. The first of each pair is for whole blocks, the other for what is left.
 macro_rules! loops {
     ($($blocks:ident $left:ident ($($s:ident $i:tt),*);)*) => {$(
         #[inline(always)]
