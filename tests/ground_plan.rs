@@ -82,6 +82,7 @@ const LAYERS: &[&str] = &[
     "config/json",
     "config/alone",
     "config/registry",
+    "config/in_parts",
     "config/families",
     "config/build",
     "config/data",

@@ -35,6 +35,7 @@ mod build;
 mod data;
 mod families;
 mod given;
+mod in_parts;
 mod json;
 mod registry;
 mod schema;

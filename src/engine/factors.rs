@@ -87,6 +87,10 @@ impl<C: Real> InPiece<C> for Times<C> {
         }
     }
 
+    fn part(&mut self) -> &mut (dyn InPiece<C> + '_) {
+        self
+    }
+
     fn takes(&self) -> Takes {
         Takes::Parts
     }

@@ -122,6 +122,7 @@ impl SlotList {
 }
 
 /// The default way for a stage that fuses to transform a tile: one loop for all its members.
+#[inline(never)]
 pub(crate) fn fused_tile<S: Stage, C: Real>(
     stage: &S,
     state: &S::State,

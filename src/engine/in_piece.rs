@@ -55,9 +55,12 @@ pub trait InPiece<C: Real> {
     /// Transforms a tile of the piece, or a part of one: tiles come in order.
     fn tile(&mut self, tile: &mut Tile<'_, C>);
 
+    /// Itself, for what is done to all parts alike and compiled once for a type of numbers.
+    fn part(&mut self) -> &mut (dyn InPiece<C> + '_);
+
     /// The same between neighbours that multiply.
     fn tile_between(&mut self, tile: &mut Tile<'_, C>, scale: &Scale<C>) {
-        between(self, tile, scale);
+        between(self.part(), tile, scale);
     }
 
     /// The same, and adds the updates to the parameters. Those whose updates are zero are not touched.
@@ -68,7 +71,7 @@ pub trait InPiece<C: Real> {
     /// not used any more.
     unsafe fn add(&mut self, tile: &mut Tile<'_, C>, params: Params, scale: &Scale<C>) {
         // SAFETY: by the caller's promise.
-        unsafe { add_apart(self, tile, params, scale) };
+        unsafe { add_apart(self.part(), tile, params, scale) };
     }
 
     /// Does the same to a stretch of the piece by one loop, if it is one: from gradients, or stored updates, of which
@@ -103,7 +106,8 @@ pub struct Params {
 pub type Then<'t, C> = dyn FnMut(&mut dyn InPiece<C>) + 't;
 
 /// Transforms a tile between neighbours, which have loops of their own.
-pub(super) fn between<C: Real>(part: &mut (impl InPiece<C> + ?Sized), tile: &mut Tile<'_, C>, scale: &Scale<C>) {
+#[inline(never)]
+pub(super) fn between<C: Real>(part: &mut dyn InPiece<C>, tile: &mut Tile<'_, C>, scale: &Scale<C>) {
     Times(scale.before).tile(tile);
     part.tile(tile);
     Times(scale.after).tile(tile);
@@ -114,8 +118,9 @@ pub(super) fn between<C: Real>(part: &mut (impl InPiece<C> + ?Sized), tile: &mut
 /// # Safety
 ///
 /// As for [`InPiece::add`].
+#[inline(never)]
 pub(super) unsafe fn add_apart<C: Real>(
-    part: &mut (impl InPiece<C> + ?Sized),
+    part: &mut dyn InPiece<C>,
     tile: &mut Tile<'_, C>,
     params: Params,
     scale: &Scale<C>,
@@ -131,6 +136,10 @@ pub(super) unsafe fn add_apart<C: Real>(
 /// The part of what has nothing to do in a pass.
 impl<C: Real> InPiece<C> for () {
     fn tile(&mut self, _: &mut Tile<'_, C>) {}
+
+    fn part(&mut self) -> &mut (dyn InPiece<C> + '_) {
+        self
+    }
 
     fn takes(&self) -> Takes {
         Takes::Parts
@@ -155,12 +164,17 @@ impl<S: Stage, C: Real> InPiece<C> for ByTile<'_, S> {
         self.stage.tile(self.state, self.run, self.at.place, self.at.span, tile);
     }
 
+    fn part(&mut self) -> &mut (dyn InPiece<C> + '_) {
+        self
+    }
+
     fn takes(&self) -> Takes {
         self.takes
     }
 }
 
 /// The way that every stage can go.
+#[inline(never)]
 pub(crate) fn by_tile<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
@@ -211,6 +225,10 @@ impl<S: Stage, C: Real> OneLoop<'_, S, C> {
 impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
     fn tile(&mut self, tile: &mut Tile<'_, C>) {
         self.run(tile, Gives::out());
+    }
+
+    fn part(&mut self) -> &mut (dyn InPiece<C> + '_) {
+        self
     }
 
     fn tile_between(&mut self, tile: &mut Tile<'_, C>, scale: &Scale<C>) {
@@ -332,6 +350,7 @@ impl<'a, C: Real> AroundLoop<'a, C> {
 }
 
 /// The way of a stage that is one loop for this leaf in this step.
+#[inline(never)]
 pub(crate) fn one_loop<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),

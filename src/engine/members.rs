@@ -88,6 +88,10 @@ impl<C: Real, const NUMBER: usize> InPiece<C> for Member<'_, '_, C, NUMBER> {
         }
     }
 
+    fn part(&mut self) -> &mut (dyn InPiece<C> + '_) {
+        self
+    }
+
     fn tile_between(&mut self, tile: &mut Tile<'_, C>, around: &Scale<C>) {
         match (self.scale.between(around), &self.rest) {
             (Some(scale), None) => self.own(tile, &scale),

@@ -12,6 +12,7 @@ use super::{TILE, Tile};
 use crate::collective::pairwise::{merge_all, merge_equal};
 use crate::element::{DType, Element, Real, convert, with_dtype};
 use crate::memory::{RawBytes, bytes_of, bytes_of_mut, numbers_in};
+use crate::numeric::split::{half, join};
 use crate::state::Moments;
 use crate::tree::Structure;
 
@@ -128,7 +129,7 @@ impl Layout {
         let isa = current_isa();
         let of_each = received.chunks((received.len() / parts.len()).max(1));
         let messages: Vec<_> = parts.iter().copied().zip(of_each).collect();
-        each(&self.here[round], |(Piece { leaf, start, len, .. }, at)| {
+        each(&self.here[round], &|(Piece { leaf, start, len, .. }, at)| {
             let Some(array) = arrays.raw(*leaf) else { return };
             let travels = self.travels(array.dtype());
             match array.dtype() {
@@ -142,13 +143,14 @@ impl Layout {
 }
 
 /// Does something to each of some pieces, of which none has to do with another.
-fn each(pieces: &[(Piece, usize)], one: impl Fn(&(Piece, usize)) + Send + Sync) {
-    #[cfg(feature = "rayon")]
-    if rayon::current_num_threads() > 1 {
-        use rayon::prelude::*;
-        return pieces.par_iter().for_each(one);
+fn each(pieces: &[(Piece, usize)], one: &(dyn Fn(&(Piece, usize)) + Sync)) {
+    match half(pieces.len(), 1) {
+        Some(middle) => {
+            let (first, last) = pieces.split_at(middle);
+            join(|| each(first, one), || each(last, one));
+        }
+        None => pieces.iter().for_each(one),
     }
-    pieces.iter().for_each(one);
 }
 
 /// Writes numbers to a message, as numbers of the type in which they travel.

@@ -55,6 +55,10 @@ impl<T: Stage, C: Real> InPiece<C> for Chain<'_, T> {
     fn tile(&mut self, tile: &mut Tile<'_, C>) {
         fused::chain_tile(self.transformation, (self.state, self.run), self.pass, tile);
     }
+
+    fn part(&mut self) -> &mut (dyn InPiece<C> + '_) {
+        self
+    }
 }
 
 /// How a piece is done whose state has another type than its elements; see [`fused::on_piece`].

@@ -86,6 +86,10 @@ macro_rules! chains {
             };
             const FUSES: bool = true $(&& $T::FUSES)* && fits(Self::SHAPE, Self::SLOTS);
             const FUSES_ALWAYS: bool = Self::FUSES $(&& $T::FUSES_ALWAYS)*;
+            const WHOLE: bool = {
+                let members: &[usize] = &[$($i),*];
+                !members.is_empty()
+            };
 
             fn shape(&self) -> Shape {
                 let s = Shape::EMPTY;
@@ -163,6 +167,12 @@ macro_rules! chains {
             }
 
             fn in_piece<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
+                if const { !Self::WHOLE } {
+                    return then(&mut ());
+                }
+                if const { Self::FUSES_ALWAYS } {
+                    return one_loop(self, (state, run), at, then);
+                }
                 if const { Self::FUSES } {
                     return match self.fuses_now(state, run, at.leaf) {
                         true => one_loop(self, (state, run), at, then),

@@ -18,6 +18,8 @@ use super::written::{Sink, add_stretch, store_stretch};
 use super::{InPiece, Shape, Span, Tile};
 use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
+#[cfg(feature = "rayon")]
+use crate::numeric::split::join;
 use crate::tree::Structure;
 
 /// The leaves of a pass, what it is for, and where it ends.
@@ -97,11 +99,7 @@ impl Walk<'_> {
     fn split(&self, each: &EachPiece<'_>, pieces: Range<usize>) {
         let Some(middle) = self.pieces.middle(&pieces) else { return self.few(each, pieces) };
         let (left, right) = (|| self.split(each, pieces.start..middle), || self.split(each, middle..pieces.end));
-        if self.backwards {
-            rayon::join(right, left)
-        } else {
-            rayon::join(left, right)
-        };
+        if self.backwards { join(right, left) } else { join(left, right) }
     }
 
     /// A function of its own, since the spare room would be part of every frame of `split` otherwise: a dozen of them,

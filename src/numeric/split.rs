@@ -27,6 +27,16 @@ fn run<J: Split>(isa: Isa, job: J) {
 
 /// Does both, at the same time if a thread has nothing else to do.
 pub(crate) fn join(one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
+    let (mut one, mut other) = (Some(one), Some(other));
+    both(&mut || one.take().into_iter().for_each(|one| one()), &mut || {
+        other.take().into_iter().for_each(|other| other())
+    });
+}
+
+type Half<'a> = &'a mut (dyn FnMut() + Send);
+
+/// Not of the types of what is to be done: what rayon does for two halves is compiled once.
+fn both(one: Half<'_>, other: Half<'_>) {
     #[cfg(feature = "rayon")]
     if rayon::current_num_threads() > 1 {
         rayon::join(one, other);

@@ -145,7 +145,7 @@ impl<T: Stage> Keeps<NamedChain<T>> for WithNames {
         &state.names
     }
 
-    fn outline(chain: Outline) -> Outline {
+    fn outline(_: &NamedChain<T>, chain: Outline) -> Outline {
         match chain {
             Outline::Chain(members) => Outline::NamedChain(members),
             other => other,

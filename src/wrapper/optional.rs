@@ -21,6 +21,7 @@ impl<T: Stage> Stage for Option<T> {
     /// A loop for a chain with the member in it is not the loop for one without, where it has arrays or barriers.
     const FUSES: bool = T::FUSES && T::SLOTS == 0 && T::SHAPE.barriers == 0 && T::SHAPE.sums == 0;
     const FUSES_ALWAYS: bool = Self::FUSES && T::FUSES_ALWAYS;
+    const WHOLE: bool = false;
     const SLOTS: usize = T::SLOTS;
     const USES: AllUses = T::USES;
 

@@ -1,6 +1,7 @@
 //! What scales each element by what its gradients have been.
 
 use crate::arguments::required;
+use crate::config::in_parts::in_parts;
 use crate::config::registry::{Made, Registry};
 use crate::optimizer::*;
 use crate::recipe::Recipe;
@@ -8,19 +9,19 @@ use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(|| acprop(required()))
-        .part(|| adabelief(required()))
+        .in_parts(|| adabelief(required()))
         // Without a learning rate the sign is not flipped either: a rate of -1.
         .part(|| adadelta(-1.0))
-        .part(|| adagrad(required()))
+        .in_parts(|| adagrad(required()))
         .part(|| adam(required()))
-        .part(|| adam_mini(required()))
-        .part(|| adamax(required()))
+        .in_parts(|| adam_mini(required()))
+        .in_parts(|| adamax(required()))
         .part(|| adamaxw(required()))
         .part(|| adamw(required()))
         .part(|| adan(required()))
         .part(|| ademamix(required()))
-        .part(|| adopt(required()))
-        .part(|| amsgrad(required()))
+        .in_parts(|| adopt(required()))
+        .in_parts(|| amsgrad(required()))
         .part(|| cautious_adamw(required()))
         .part(|| madgrad(required()))
         .part(|| mars(required()))
@@ -28,7 +29,7 @@ pub(super) fn register(r: &mut Registry) {
         .named("nadam", || Made::named(nadam(required())))
         .named("nadamw", || Made::named(nadamw(required())))
         .part(|| optimistic_adam_v2(required()))
-        .part(|| radam(required()))
+        .in_parts(|| radam(required()))
         .part(scale_by_acprop)
         .part(scale_by_adadelta)
         .part(scale_by_adam)
@@ -48,8 +49,8 @@ pub(super) fn register(r: &mut Registry) {
         .part(scale_by_stddev)
         .part(scale_by_yogi)
         .part(|| simplified_ademamix(required()))
-        .part(|| stable_adamw(required()))
-        .part(|| yogi(required()));
+        .in_parts(|| stable_adamw(required()))
+        .in_parts(|| yogi(required()));
     // A schedule is no learning rate here, as in Optax.
     r.choosing("optimistic_adam", |given| {
         if let Some(node) = given.get("learning_rate").filter(|node| matches!(node.value(), Recipe::Map(_))) {
@@ -67,8 +68,8 @@ pub(super) fn register(r: &mut Registry) {
         let plain = rmsprop(required());
         let momentum = given.get("momentum").is_some();
         Ok(match (given.or("centered", false)?, momentum) {
-            (false, false) => Made::named(plain),
-            (true, false) => Made::named(plain.centered()),
+            (false, false) => in_parts(plain),
+            (true, false) => in_parts(plain.centered()),
             (false, true) => Made::named(plain.momentum(0.0)),
             (true, true) => Made::named(plain.centered().momentum(0.0)),
         })

@@ -73,7 +73,7 @@ mod tests {
         assert!(is("sgd", &[], |a| a.is::<Alone<Sgd>>()));
         assert!(is("sgd", &[("momentum", Recipe::Number(0.9))], |a| a.is::<Alone<Sgd<Trace>>>()));
         assert!(is("lion", &[], |a| a.is::<Alone<Lion>>()));
-        assert!(is("adamax", &[], |a| a.is::<crate::optimizer::Adamax>()));
+        assert!(is("adamaxw", &[], |a| a.is::<crate::optimizer::Adamaxw>()));
         // Nothing tells it from what is inside.
         let plain = crate::optimizer::adamw(0.1);
         let boxed = alone("adamw", &[]);

@@ -2,6 +2,7 @@
 
 use crate::arguments::required;
 use crate::config::given::Given;
+use crate::config::in_parts::in_parts;
 use crate::config::registry::{Made, Member, Registry, nothing};
 use crate::optimizer::*;
 use crate::recipe::Result;
@@ -16,10 +17,10 @@ pub(super) fn register(r: &mut Registry) {
             Some(search) => {
                 let mut other = nothing();
                 search.build_into(&mut other)?;
-                Made::named(lbfgs().linesearch(other))
+                in_parts(lbfgs().linesearch(other))
             }
-            None if given.has("linesearch") => Made::named(lbfgs().without_linesearch()),
-            None => Made::named(lbfgs()),
+            None if given.has("linesearch") => in_parts(lbfgs().without_linesearch()),
+            None => in_parts(lbfgs()),
         })
     })
     .taking(&["linesearch"]);
@@ -33,7 +34,7 @@ pub(super) fn register(r: &mut Registry) {
     r.choosing("sophia", |given| {
         let scaled = sophia(required(), diagonal(given)?);
         let clips = given.get("clip_threshold").is_some() || !given.has("clip_threshold");
-        Ok(Made::named(if clips { scaled } else { scaled.without_clipping() }))
+        Ok(in_parts(if clips { scaled } else { scaled.without_clipping() }))
     })
     .taking(&["hessian_diagonal_fn", "verbose", "print_win_rate_every_n_steps"]);
 }

@@ -5,7 +5,7 @@ use crate::optimizer::*;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
-    r.part(momo).part(momo_adam).part(polyak_sgd).part(scale_by_polyak);
+    r.part(momo).part(momo_adam).in_parts(polyak_sgd).part(scale_by_polyak);
     // What a search did is in its state, so there is nothing to be verbose about, and gradients are kept by what
     // evaluates.
     r.choosing("scale_by_backtracking_linesearch", |given| {

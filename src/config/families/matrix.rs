@@ -1,23 +1,24 @@
 //! What goes by the axes of a leaf: rows and columns, factors, singular values.
 
 use crate::arguments::required;
+use crate::config::in_parts::in_parts;
 use crate::config::registry::{Made, Registry};
 use crate::optimizer::*;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
-    r.part(|| rowwise_adagrad(required()))
+    r.in_parts(|| rowwise_adagrad(required()))
         .part(scale_by_factored_rms)
         .part(scale_by_muon)
         .part(scale_by_rowwise_rss)
         .part(scale_by_sm3)
-        .part(|| sm3(required()));
+        .in_parts(|| sm3(required()));
     // What is absent is so for good.
     r.choosing("adafactor", |given| {
         let there = |name, default: Option<f64>| given.or(name, default.map(Into::into));
         let there = |name, default| Ok(there(name, default)?.map(|h: crate::schedule::Hyperparam| h.at(0)));
         let clip = if given.has("clipping_threshold") { None } else { Some(1.0) };
-        Ok(Made::named(
+        Ok(in_parts(
             adafactor(1.0)
                 .multiply_by_parameter_scale(given.or("multiply_by_parameter_scale", true)?)
                 .clipping_threshold(there("clipping_threshold", clip)?)
@@ -46,7 +47,7 @@ mod decomposed {
     use crate::wrapper::{Boxed, boxed};
 
     pub(super) fn register(r: &mut Registry) {
-        r.part(|| shampoo(required())).part(|| soap(required())).part(scale_by_shampoo).part(scale_by_soap);
+        r.in_parts(|| shampoo(required())).in_parts(|| soap(required())).part(scale_by_shampoo).part(scale_by_soap);
         // The type of what is inside is decided by whether there is any.
         r.choosing("galore", move |given| {
             let plain = galore(required());

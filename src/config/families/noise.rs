@@ -4,6 +4,7 @@ pub(in crate::config) mod per_example;
 
 use crate::arguments::required;
 use crate::config::given::Given;
+use crate::config::in_parts::in_parts;
 use crate::config::registry::{Made, Registry};
 use crate::optimizer::noisy_sgd;
 use crate::recipe::Result;
@@ -14,7 +15,7 @@ pub(super) fn register(r: &mut Registry) {
         .taking(&["key", "seed"]);
     r.choosing("stochastic_rounding", |given| Ok(Made::named(stochastic_rounding(seed(given)?))))
         .taking(&["key", "seed"]);
-    r.choosing("noisy_sgd", |given| Ok(Made::named(noisy_sgd(required(), seed(given)?)))).taking(&["key", "seed"]);
+    r.choosing("noisy_sgd", |given| Ok(in_parts(noisy_sgd(required(), seed(given)?)))).taking(&["key", "seed"]);
 }
 
 /// Optax takes either a key or a seed. Its random numbers are others, whichever it is.

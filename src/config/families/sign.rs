@@ -8,10 +8,10 @@ use crate::transform::*;
 pub(super) fn register(r: &mut Registry) {
     r.part(|| cautious_lion(required()))
         .part(|| lion(required()))
-        .part(|| rprop(required()))
+        .in_parts(|| rprop(required()))
         .part(scale_by_lion)
         .part(|| scale_by_rprop(required()))
         .part(scale_by_sign)
-        .part(|| sign_sgd(required()))
+        .in_parts(|| sign_sgd(required()))
         .part(|| signum(required()));
 }

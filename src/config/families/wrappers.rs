@@ -5,13 +5,15 @@ use crate::arguments::{Arguments, required};
 use crate::config::given::Given;
 use crate::config::registry::{Inside, Made, Member, Registry, nothing};
 use crate::element::DType;
+use crate::needs::Nothing;
+use crate::part::StepContext;
 use crate::recipe::{ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, Result, words};
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
-    NamedChain, apply_if_finite, cautious, conditionally_mask, conditionally_transform, flatten, freezable, freeze,
-    inject_hyperparams, lookahead, masked, master, mechanize, multi_steps, params_ema, params_swa, partition,
-    quantized, sam, schedule_free, selective_transform, skip_absent, skip_large_updates, skip_not_finite,
-    skip_on_spike, step_ge, step_lt, step_mod, value_lt,
+    Condition, NamedChain, StepGe, StepLt, StepMod, apply_if_finite, cautious, conditionally_mask,
+    conditionally_transform, flatten, freezable, freeze, inject_hyperparams, lookahead, masked, master, mechanize,
+    multi_steps, params_ema, params_swa, partition, quantized, sam, schedule_free, selective_transform, skip_absent,
+    skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_lt, step_mod, value_lt,
 };
 
 pub(super) fn register(r: &mut Registry) {
@@ -233,6 +235,40 @@ impl FromRecipe for When {
     }
 }
 
+/// A condition on the step, as one type: what is conditional is compiled once for all of them.
+#[derive(Clone, Debug)]
+enum OfStep {
+    Less(StepLt),
+    AtLeast(StepGe),
+    Mod(StepMod),
+}
+
+macro_rules! either {
+    ($it:ident, $condition:ident => $does:expr) => {
+        match $it {
+            OfStep::Less($condition) => $does,
+            OfStep::AtLeast($condition) => $does,
+            OfStep::Mod($condition) => $does,
+        }
+    };
+}
+
+impl Condition for OfStep {
+    type Needs = Nothing;
+
+    fn validate(&self) -> crate::Result<()> {
+        either!(self, condition => condition.validate())
+    }
+
+    fn to_recipe(&self) -> Recipe {
+        either!(self, condition => condition.to_recipe())
+    }
+
+    fn holds(&self, step: u64, at: &StepContext<'_>) -> bool {
+        either!(self, condition => condition.holds(step, at))
+    }
+}
+
 /// One of the two, by what the condition is.
 fn conditionally(given: &Given<'_>, mask: bool) -> Result<Made> {
     macro_rules! made {
@@ -245,9 +281,9 @@ fn conditionally(given: &Given<'_>, mask: bool) -> Result<Made> {
     }
     let told = given.or("forward_extra_args", false)?;
     match given.required("should_transform_fn", When::Less(0))? {
-        When::Less(n) => made!(step_lt(n)),
-        When::AtLeast(n) => made!(step_ge(n)),
-        When::Mod(n, remainder) => made!(step_mod(n, remainder)),
+        When::Less(n) => made!(OfStep::Less(step_lt(n))),
+        When::AtLeast(n) => made!(OfStep::AtLeast(step_ge(n))),
+        When::Mod(n, remainder) => made!(OfStep::Mod(step_mod(n, remainder))),
         When::ValueLess(limit) if told => made!(value_lt(limit)),
         When::ValueLess(_) => {
             Err(given.refuse("`forward_extra_args` true, so that the condition is told the value", "false"))

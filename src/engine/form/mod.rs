@@ -158,12 +158,19 @@ pub trait Form<P: ?Sized> {
     {
         by_own_loops(part, (state, run), walk, spare);
     }
-    fn tile<C: Real>(part: &P, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>);
+    #[allow(clippy::too_many_arguments, reason = "those of `Stage::tile`, and the part")]
+    fn tile<C: Real>(part: &P, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>)
+    where
+        P: Part<Form = Self>;
     #[allow(clippy::too_many_arguments, reason = "those of `Stage::in_piece`, and the part")]
     fn in_piece<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>)
     where
         P: Part<Form = Self>,
     {
+        // Constants stand alone, so that what always fuses has no other way.
+        if const { Self::FUSES_ALWAYS } {
+            return one_loop(part, (state, run), at, then);
+        }
         match const { Self::FUSES } && Self::fuses_now(part, state, run, at.leaf) {
             true => one_loop(part, (state, run), at, then),
             false => by_tile(part, (state, run), at, then),

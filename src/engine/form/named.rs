@@ -2,9 +2,10 @@
 
 use core::marker::PhantomData;
 
+use super::super::in_piece::one_loop;
 use super::super::{
     AllUses, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext, Sums,
-    Term, Then, Tile, Walk, WholeTree, by_own_loops,
+    Term, Then, Tile, Walk, WholeTree, by_own_loops, fused_tile,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -35,8 +36,11 @@ pub trait Keeps<P: Optimizer> {
         let _ = state;
         &[]
     }
-    fn outline(chain: Outline) -> Outline {
-        if P::HIDDEN { chain } else { Outline::Optimizer { name: P::NAME, chain: Box::new(chain) } }
+    fn name(_: &P) -> &'static str {
+        P::NAME
+    }
+    fn outline(part: &P, chain: Outline) -> Outline {
+        if P::HIDDEN { chain } else { Outline::Optimizer { name: Self::name(part), chain: Box::new(chain) } }
     }
 }
 
@@ -118,6 +122,11 @@ type Chain<P> = <P as Optimizer>::Chain;
 type StateOf<P> = <Chain<P> as Stage>::State;
 type Run<P> = <Chain<P> as Stage>::Run;
 
+/// Whether its loops are under its name, which a profile shows: those of a chain that is one loop are.
+const fn shows<P: Optimizer>() -> bool {
+    Chain::<P>::FUSES && !P::HIDDEN
+}
+
 impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     type Needs = G::Needs;
     type State = K::State;
@@ -174,16 +183,31 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     where
         P: Part<Form = Self>,
     {
-        // A chain that is one loop has it under the name that a profile is to show.
-        match const { Chain::<P>::FUSES } {
+        match const { shows::<P>() } {
             true => by_own_loops(part, (state, run), walk, spare),
             false => part.chain().pass(K::inside(state), run, walk, spare),
         }
     }
-    fn tile<C: Real>(part: &P, state: &K::State, run: &Run<P>, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+    fn tile<C: Real>(part: &P, state: &K::State, run: &Run<P>, place: Place, span: Span, tile: &mut Tile<'_, C>)
+    where
+        P: Part<Form = Self>,
+    {
+        if const { shows::<P>() && !C::RECORDS } && part.fuses_now(state, run, tile.leaf) {
+            return fused_tile(part, state, run, place, span, tile);
+        }
         part.chain().tile(K::inside(state), run, place, span, tile);
     }
-    fn in_piece<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_piece<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: PieceAt, then: &mut Then<'_, C>)
+    where
+        P: Part<Form = Self>,
+    {
+        // Constants stand alone: what always fuses has no other way.
+        if const { shows::<P>() && Chain::<P>::FUSES_ALWAYS } {
+            return one_loop(part, (state, run), at, then);
+        }
+        if const { shows::<P>() } && part.fuses_now(state, run, at.leaf) {
+            return one_loop(part, (state, run), at, then);
+        }
         part.chain().in_piece(K::inside(state), run, at, then);
     }
     fn fuses_now(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> bool {
@@ -215,12 +239,12 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         part.chain().unused(K::inside(state), report);
     }
     fn read<'a>(part: &P, state: &'a K::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.of_optimizer(P::NAME, own_hyperparams(part), &mut |walk| match K::names(state) {
+        walk.of_optimizer(K::name(part), own_hyperparams(part), &mut |walk| match K::names(state) {
             [] => part.chain().read(K::inside(state), walk),
             names => walk.renamed(names, &mut |walk| part.chain().read(K::inside(state), walk)),
         })
     }
     fn inside(part: &P) -> Option<Outline> {
-        Some(K::outline(part.chain().outline()))
+        Some(K::outline(part, part.chain().outline()))
     }
 }

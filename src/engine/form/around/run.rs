@@ -89,6 +89,11 @@ const fn steps_aside<P: Wrapper, O: Own<P>>() -> bool {
     P::STEPS_ASIDE && !P::CHOOSES && O::POINT.is_none() && !weighs::<P, O>()
 }
 
+/// Whether all it says is whether what is inside runs, and on which leaves.
+const fn only_decides<P: Wrapper, O: Own<P>>() -> bool {
+    !(O::BEFORE || O::AFTER) && O::POINT.is_none() && !weighs::<P, O>()
+}
+
 /// Whether the gradients are kept until what is inside has done its passes.
 fn keeps<P: Wrapper, O: Own<P>>(part: &P) -> bool {
     O::MEETS && part.inner().shape().barriers > 0
@@ -302,9 +307,21 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 
     fn in_piece<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        match const { is_loop::<P, A, O>() } && Self::fuses_now(part, state, run, at.leaf) {
-            true => one_loop(part, (state, run), at, then),
-            false => by_tile(part, (state, run), at, then),
+        if const { is_loop::<P, A, O>() } && Self::fuses_now(part, state, run, at.leaf) {
+            return one_loop(part, (state, run), at, then);
+        }
+        let looks = P::LOOKS && at.place.at == at.span.to;
+        match &run.inner {
+            // Then it is what is inside, or nothing.
+            Some(inner) if const { only_decides::<P, O>() } && !looks => {
+                let goes_through = part.elsewhere() == Elsewhere::Pass;
+                match is_on(part, state, at.leaf) {
+                    true => part.inner_now(&state.memory).in_piece(&state.inner, inner, at.after(look::<P>()), then),
+                    false if goes_through => then(&mut ()),
+                    false => by_tile(part, (state, run), at, then),
+                }
+            }
+            _ => by_tile(part, (state, run), at, then),
         }
     }
 

@@ -25,6 +25,7 @@ pub(super) const fn weighs<P: Wrapper, O: Own<P>>() -> bool {
 }
 
 /// Transforms a tile as far as a pass goes.
+#[inline(never)]
 pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>, C: Real>(
     part: &P,
     state: &StateOf<P>,

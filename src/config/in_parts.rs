@@ -1,0 +1,218 @@
+//! Optimizers as chains of boxes.
+//!
+//! An optimizer's own loop takes as long to compile as any other, and a config can name some fifty of them. The members
+//! that they are made of can be named too, so their loops are there: here each member has a box, as if the config had
+//! said the chain. Nothing else differs: state, paths, recipe and bits are those of the optimizer.
+
+use core::any::Any;
+use core::fmt;
+
+use super::registry::{Made, Member, Registry, nothing};
+use crate::arguments::{self, Arguments, Visit};
+use crate::engine::{Keeps, Named, OfChain, Stage};
+use crate::needs::{Includes, ValueAndGradFn};
+use crate::part::{Optimizer, Part};
+use crate::recipe::Recipe;
+use crate::wrapper::BoxedState;
+
+/// An optimizer to set arguments of, whose members are boxes.
+pub(super) fn in_parts(optimizer: impl Chosen) -> Made {
+    let mut members = Vec::new();
+    optimizer.put_into(&mut members);
+    Made::named(InParts { optimizer: Box::new(optimizer), members })
+}
+
+impl Registry {
+    /// Adds an optimizer as a chain of boxes, in place of what had its name.
+    pub(super) fn in_parts<T: Arguments + Chosen>(
+        &mut self,
+        make: impl Fn() -> T + Send + Sync + 'static,
+    ) -> &mut Registry {
+        self.named(T::NAME, move || in_parts(make()))
+    }
+}
+
+/// An optimizer whose type is forgotten, and its members.
+struct InParts {
+    optimizer: Box<dyn Chosen>,
+    members: Vec<Member>,
+}
+
+/// What an optimizer is asked for, besides its members.
+pub(super) trait Chosen: fmt::Debug + Send + Sync + 'static {
+    fn copy(&self) -> Box<dyn Chosen>;
+    fn name(&self) -> &'static str;
+    fn describe(&self) -> String;
+    fn arguments(&mut self, visit: &mut Visit<'_>);
+    /// Puts a copy of each member into its box. Boxes that have been filled before are used again, so that a step that
+    /// sets arguments allocates nothing.
+    fn put_into(&self, boxes: &mut Vec<Member>);
+}
+
+impl<T: Arguments + Optimizer<Chain: Boxes>> Chosen for T {
+    fn copy(&self) -> Box<dyn Chosen> {
+        Box::new(self.clone())
+    }
+    fn name(&self) -> &'static str {
+        Arguments::name(self)
+    }
+    fn describe(&self) -> String {
+        Part::describe(self)
+    }
+    fn arguments(&mut self, visit: &mut Visit<'_>) {
+        Arguments::arguments(self, visit);
+    }
+    fn put_into(&self, boxes: &mut Vec<Member>) {
+        self.chain().put_into(boxes);
+    }
+}
+
+impl fmt::Debug for InParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.optimizer.fmt(f)
+    }
+}
+
+impl Clone for InParts {
+    fn clone(&self) -> InParts {
+        InParts { optimizer: self.optimizer.copy(), members: self.members.clone() }
+    }
+}
+
+impl Arguments for InParts {
+    /// Known at run time only.
+    const NAME: &'static str = "optimizer";
+
+    fn name(&self) -> &'static str {
+        self.optimizer.name()
+    }
+
+    fn arguments(&mut self, visit: &mut Visit<'_>) {
+        self.optimizer.arguments(visit);
+        // What was visited may have been set.
+        self.optimizer.put_into(&mut self.members);
+    }
+}
+
+impl Part for InParts {
+    const NAME: &'static str = "optimizer";
+    type Form = Named<OfChain, UnderItsName>;
+
+    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+        Arguments::arguments(self, visit);
+    }
+
+    fn recipe(&self) -> Recipe {
+        arguments::recipe_of(self.optimizer.name(), &mut |visit| self.optimizer.copy().arguments(visit))
+    }
+
+    fn describe(&self) -> String {
+        self.optimizer.describe()
+    }
+}
+
+impl Optimizer for InParts {
+    type Chain = Vec<Member>;
+    fn chain(&self) -> &Vec<Member> {
+        &self.members
+    }
+}
+
+/// In [`Named`]: the name is the optimizer's.
+enum UnderItsName {}
+
+impl Keeps<InParts> for UnderItsName {
+    type State = Vec<BoxedState>;
+
+    fn around(_: &InParts, members: Vec<BoxedState>) -> Vec<BoxedState> {
+        members
+    }
+
+    fn inside(state: &Vec<BoxedState>) -> &Vec<BoxedState> {
+        state
+    }
+
+    fn inside_mut(state: &mut Vec<BoxedState>) -> &mut Vec<BoxedState> {
+        state
+    }
+
+    fn name(part: &InParts) -> &'static str {
+        part.optimizer.name()
+    }
+}
+
+/// A chain whose members can be put into boxes.
+pub(super) trait Boxes {
+    /// As [`Chosen::put_into`].
+    fn put_into(&self, boxes: &mut Vec<Member>);
+}
+
+macro_rules! boxes {
+    ($($M:ident $number:tt),*) => {
+        impl<$($M: Stage),*> Boxes for ($($M,)*)
+        where
+            $(ValueAndGradFn: Includes<$M::Needs>,)*
+        {
+            fn put_into(&self, boxes: &mut Vec<Member>) {
+                boxes.resize_with([$($number),*].len(), nothing);
+                $(put(&self.$number, &mut boxes[$number]);)*
+            }
+        }
+    };
+}
+boxes!(A 0, B 1);
+boxes!(A 0, B 1, C 2);
+boxes!(A 0, B 1, C 2, D 3);
+boxes!(A 0, B 1, C 2, D 3, E 4);
+boxes!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+
+fn put<T: Stage>(member: &T, into: &mut Member)
+where
+    ValueAndGradFn: Includes<T::Needs>,
+{
+    let inside: &mut dyn Any = &mut **into;
+    match inside.downcast_mut::<T>() {
+        Some(inside) => inside.clone_from(member),
+        None => *into = Box::new(member.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Argument;
+    use crate::optimizer::adamax;
+    use crate::recipe::Node;
+    use crate::transform::{ScaleByAdamax, ScaleByLearningRate};
+
+    #[test]
+    fn members_have_boxes_and_nothing_tells_them_from_the_optimizer() {
+        let typed = adamax(0.5).b1(0.25);
+        let config = Stage::recipe(&typed);
+        let registry = Registry::new();
+        let built = registry.read(&Node::root(&config, &registry)).expect("a config");
+        assert!((&*built as &dyn Any).is::<InParts>());
+        assert_eq!((built.recipe(), built.describe()), (config, Stage::describe(&typed)));
+        assert_eq!(format!("{built:?}"), format!("{typed:?}"));
+        assert_eq!(format!("{:?}", built.outline()), format!("{:?}", Stage::outline(&typed)));
+    }
+
+    #[test]
+    fn arguments_are_set_in_the_boxes_that_there_are() {
+        let mut members = Vec::new();
+        let optimizer: Box<dyn Chosen> = Box::new(adamax(0.5));
+        optimizer.put_into(&mut members);
+        let mut parts = InParts { optimizer, members };
+        let address = |parts: &InParts| &raw const *parts.members[0] as *const u8;
+        let before = address(&parts);
+        Arguments::arguments(&mut parts, &mut |name, argument| match (name, argument) {
+            ("b1", Argument::Hyperparam(b1)) => *b1 = 0.125.into(),
+            ("learning_rate", Argument::Hyperparam(rate)) => *rate = 2.0.into(),
+            _ => {}
+        });
+        assert_eq!(address(&parts), before);
+        let [first, last]: [&dyn Any; 2] = [&*parts.members[0], &*parts.members[1]];
+        assert_eq!(first.downcast_ref::<ScaleByAdamax>().expect("the first member").b1.at(0), 0.125);
+        assert_eq!(last.downcast_ref::<ScaleByLearningRate>().expect("the last").learning_rate.at(0), 2.0);
+    }
+}
