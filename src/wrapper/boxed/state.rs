@@ -59,12 +59,15 @@ impl<T: Stage> Held<T> {
     }
 }
 
-/// A boxed transformation is given the state that it made: [`BoxedState`] can be exchanged for another of the same
-/// schema only through `OptState::replace`, and two transformations of the same schema have states of the same type.
+/// A boxed transformation is given the state that it made: `OptState::replace` copies values into it, and what has been
+/// put in its place is refused by `check` before anything else asks. Not inlined, since a dozen methods of each
+/// transformation ask.
+#[inline(never)]
 pub(super) fn held<T: Stage + 'static>(state: &dyn ErasedState) -> &Held<T> {
     state.as_any().downcast_ref().expect("the state was made by this transformation")
 }
 
+#[inline(never)]
 pub(super) fn held_mut<T: Stage + 'static>(state: &mut dyn ErasedState) -> &mut Held<T> {
     state.as_any_mut().downcast_mut().expect("the state was made by this transformation")
 }
