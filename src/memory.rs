@@ -142,7 +142,7 @@ impl RawSlice {
     /// # Safety
     ///
     /// The memory is alive, and nothing writes to this range while the slice is used.
-    pub(crate) unsafe fn slice<'a, T: Element>(self, start: usize, len: usize) -> &'a [T] {
+    pub(crate) unsafe fn slice<'a, T: Element>(&self, start: usize, len: usize) -> &'a [T] {
         let at = self.at(start, len);
         // SAFETY: in bounds by `at`; alive and not written to by the caller's promise.
         unsafe { core::slice::from_raw_parts(self.pointer::<T>().add(at), len) }
@@ -151,7 +151,7 @@ impl RawSlice {
     /// # Safety
     ///
     /// The memory is alive and writable, and nothing else reads or writes this range while the slice is used.
-    pub(crate) unsafe fn slice_mut<'a, T: Element>(self, start: usize, len: usize) -> &'a mut [T] {
+    pub(crate) unsafe fn slice_mut<'a, T: Element>(&self, start: usize, len: usize) -> &'a mut [T] {
         let at = self.at(start, len);
         // SAFETY: in bounds by `at`; alive, writable and exclusive by the caller's promise.
         unsafe { core::slice::from_raw_parts_mut(self.pointer::<T>().add(at), len) }
@@ -160,7 +160,7 @@ impl RawSlice {
     /// # Safety
     ///
     /// As [`slice`](RawSlice::slice).
-    pub(crate) unsafe fn bytes<'a>(self, start: usize, len: usize) -> &'a [u8] {
+    pub(crate) unsafe fn bytes<'a>(&self, start: usize, len: usize) -> &'a [u8] {
         let (at, bytes) = self.in_bytes(start, len);
         // SAFETY: in bounds by `in_bytes`; alive and not written to by the caller's promise; plain numbers.
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(at), bytes) }
@@ -169,7 +169,7 @@ impl RawSlice {
     /// # Safety
     ///
     /// As [`slice_mut`](RawSlice::slice_mut).
-    pub(crate) unsafe fn bytes_mut<'a>(self, start: usize, len: usize) -> &'a mut [u8] {
+    pub(crate) unsafe fn bytes_mut<'a>(&self, start: usize, len: usize) -> &'a mut [u8] {
         let (at, bytes) = self.in_bytes(start, len);
         // SAFETY: as above, and exclusive; every pattern of bits is a number.
         unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(at), bytes) }
@@ -196,7 +196,7 @@ impl RawBytes {
     /// # Safety
     ///
     /// As [`RawSlice::slice`].
-    pub(crate) unsafe fn slice<'a>(self, at: usize, len: usize) -> &'a [u8] {
+    pub(crate) unsafe fn slice<'a>(&self, at: usize, len: usize) -> &'a [u8] {
         assert!(at + len <= self.len, "{at} + {len} of {}", self.len);
         // SAFETY: in bounds; alive and not written to by the caller's promise.
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(at), len) }
@@ -205,7 +205,7 @@ impl RawBytes {
     /// # Safety
     ///
     /// As [`RawSlice::slice_mut`].
-    pub(crate) unsafe fn slice_mut<'a>(self, at: usize, len: usize) -> &'a mut [u8] {
+    pub(crate) unsafe fn slice_mut<'a>(&self, at: usize, len: usize) -> &'a mut [u8] {
         assert!(at + len <= self.len, "{at} + {len} of {}", self.len);
         // SAFETY: in bounds; alive and exclusive by the caller's promise.
         unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(at), len) }

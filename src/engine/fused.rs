@@ -257,7 +257,7 @@ pub(crate) fn with_list<C: Real>(
 
 /// Does as much as it can of a stretch whose state has another type than the arithmetic, from its beginning: how many
 /// elements these are.
-type ByBlocks<'a, S, C> = dyn FnMut(&SlotList, <S as Stage>::Kernel<C>) -> usize + 'a;
+type ByBlocks<'a, S, C> = dyn FnMut(&SlotList, &<S as Stage>::Kernel<C>) -> usize + 'a;
 
 /// Does a pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the state
 /// arrays: all of it where these have the compute type, else half a tile, whose state is brought into `room` and back;
@@ -276,7 +276,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     (start, len, beside): (usize, usize, &[(RawSlice, usize); 2]),
     (isa, room, sums): (Isa, &mut Room<C>, &mut [f64]),
     (pass, by_blocks): (usize, &mut ByBlocks<'_, S, C>),
-    mut run_loop: impl FnMut(S::Kernel<C>, Range<usize>, Slots<'_, C>, Option<&mut Ahead>) -> Added,
+    mut run_loop: impl FnMut(&S::Kernel<C>, Range<usize>, &mut Slots<'_, C>, Option<&mut Ahead>) -> Added,
 ) -> bool {
     // Filled where it is, since it is four lines of the cache to copy.
     let mut list = SlotList::new();
@@ -291,7 +291,8 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
         while done < len {
             let n = step.min(len - done);
             // SAFETY: by the caller's promise.
-            let added = run_loop(kernel, done..done + n, unsafe { list.slices(start + done, n) }, None);
+            let mut slots = unsafe { list.slices(start + done, n) };
+            let added = run_loop(&kernel, done..done + n, &mut slots, None);
             if const { S::SHAPE.sums > 0 } {
                 add(&S::SHAPE, &added, Place::default(), sums);
             }
@@ -303,7 +304,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     // that it does not: there what comes later is asked for.
     let (ahead, asks) = (&mut Ahead::new(), list.is_coded());
     let step = if asks || S::SHAPE.adds_in(pass) { TILE } else { SHORT };
-    for done in (by_blocks(&list, kernel)..len).step_by(step) {
+    for done in (by_blocks(&list, &kernel)..len).step_by(step) {
         let range = done..len.min(done + step);
         let (start, n, follows) = (start + done, range.len(), asks && len - done >= 2 * step);
         ahead.begin(follows);
@@ -311,8 +312,8 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
             list.read(start, n, ahead);
             beside.iter().for_each(|(memory, first)| ahead.reads(memory.addresses(first + done, n)));
         }
-        with_list(&list, start, n, (isa, room.all()), Some(&mut *ahead), &mut |slots, ahead| {
-            let added = run_loop(kernel, range.clone(), slots, Some(ahead));
+        with_list(&list, start, n, (isa, room.all()), Some(&mut *ahead), &mut |mut slots, ahead| {
+            let added = run_loop(&kernel, range.clone(), &mut slots, Some(ahead));
             if const { S::SHAPE.sums > 0 } {
                 add(&S::SHAPE, &added, Place::default(), sums);
             }

@@ -99,20 +99,20 @@ impl<'a> Source<'a> {
 }
 
 /// A loop over whole blocks: what it starts from, parameters, state arrays.
-type InBlocksFn<'a> = dyn FnMut(Source<'_>, &mut [u16], Slots<'_, f32>) -> Added + 'a;
+type InBlocksFn<'a> = dyn FnMut(Source<'_>, &mut [u16], &mut Slots<'_, f32>) -> Added + 'a;
 
 /// Runs a loop over whole blocks on a stretch of any length. What is left after the last block is brought into one that
 /// its first element fills up, so that the loop sees no numbers that are not there.
-pub(super) fn in_blocks(g: Source<'_>, p: &mut [u16], mut slots: Slots<'_, f32>, run: &mut InBlocksFn<'_>) -> Added {
+pub(super) fn in_blocks(g: Source<'_>, p: &mut [u16], slots: &mut Slots<'_, f32>, run: &mut InBlocksFn<'_>) -> Added {
     let done = p.len() / BLOCK * BLOCK;
     let mut added = NOTHING;
     if done > 0 {
-        added = run(g, p, slots.each_mut().map(|slot| &mut **slot));
+        added = run(g, p, slots);
     }
     if done < p.len() {
         let (mut block, mut rows) = ([0; BLOCK], [[0.0; BLOCK]; MOST_SLOTS]);
         fill_up(&mut block, &p[done..]);
-        rows.iter_mut().zip(&slots).for_each(|(row, slot)| fill_up(row, slot.get(done..).unwrap_or_default()));
+        rows.iter_mut().zip(&*slots).for_each(|(row, slot)| fill_up(row, slot.get(done..).unwrap_or_default()));
         let (mut bits, mut wide) = ([0; BLOCK], [0.0; BLOCK]);
         let g = match g {
             Source::Gradients(all) => {
@@ -124,7 +124,7 @@ pub(super) fn in_blocks(g: Source<'_>, p: &mut [u16], mut slots: Slots<'_, f32>,
                 Source::Stored(&wide)
             }
         };
-        let of_block = run(g, &mut block, rows.each_mut().map(|row| &mut row[..]));
+        let of_block = run(g, &mut block, &mut rows.each_mut().map(|row| &mut row[..]));
         debug_assert_eq!(of_block, NOTHING, "what is added up is added up by whole tiles");
         let left = p.len() - done;
         p[done..].copy_from_slice(&block[..left]);

@@ -33,23 +33,23 @@ pub(crate) struct Map<'a, 's, S: Stage, C: Real, const DROPS: bool, const FROM: 
 
 /// As `Apply`, on leaves of 16 bits: a block is brought into `f32` in registers, and back.
 #[cfg(feature = "half")]
-pub(crate) struct ApplyHalves<'a, S: Stage, const FROM: usize, const TO: usize> {
-    pub(crate) kernel: S::Kernel<f32>,
+pub(crate) struct ApplyHalves<'a, 's, S: Stage, const FROM: usize, const TO: usize> {
+    pub(crate) kernel: &'a S::Kernel<f32>,
     pub(crate) format: Format,
     /// Stored updates if the pass comes after a barrier before which they were stored, else gradients.
     pub(crate) g: Source<'a>,
     pub(crate) p: &'a mut [u16],
-    pub(crate) slots: Slots<'a, f32>,
+    pub(crate) slots: &'a mut Slots<'s, f32>,
 }
 
 /// As a `Map` that drops the updates, on leaves of 16 bits. Parameters that the pass does not look at may be missing.
 #[cfg(feature = "half")]
-pub(crate) struct DropHalves<'a, S: Stage, const FROM: usize, const TO: usize> {
-    pub(crate) kernel: S::Kernel<f32>,
+pub(crate) struct DropHalves<'a, 's, S: Stage, const FROM: usize, const TO: usize> {
+    pub(crate) kernel: &'a S::Kernel<f32>,
     pub(crate) format: Format,
     pub(crate) g: &'a [u16],
     pub(crate) p: &'a [u16],
-    pub(crate) slots: Slots<'a, f32>,
+    pub(crate) slots: &'a mut Slots<'s, f32>,
 }
 
 /// As `Apply`, where arrays have 16 bits or 32.
@@ -74,11 +74,11 @@ impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyMixed<'_, S, FRO
     }
 }
 
-pub(crate) struct Apply<'a, S: Stage, C: Real, const FROM: usize, const TO: usize> {
-    pub(crate) kernel: S::Kernel<C>,
+pub(crate) struct Apply<'a, 's, S: Stage, C: Real, const FROM: usize, const TO: usize> {
+    pub(crate) kernel: &'a S::Kernel<C>,
     pub(crate) g: &'a [C],
     pub(crate) p: &'a mut [C],
-    pub(crate) slots: Slots<'a, C>,
+    pub(crate) slots: &'a mut Slots<'s, C>,
 }
 
 impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> Job
@@ -107,6 +107,19 @@ fn stretch_of<'a, C>(slots: &'a mut Slots<'_, C>, count: usize, stretch: Range<u
     cut
 }
 
+/// The first so many arrays. They come by reference, as the kernel does: what was just written number by number is not
+/// where it can be read from in larger pieces, as a copy is, for so long as a short leaf takes in all.
+#[inline(always)]
+fn lent<'a, C>(slots: &'a mut Slots<'_, C>, count: usize) -> Slots<'a, C> {
+    let mut lent = no_slots();
+    for (i, slot) in slots.iter_mut().enumerate() {
+        if i < count {
+            lent[i] = slot;
+        }
+    }
+    lent
+}
+
 impl<S: Stage, I: Set, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> AddsUp
     for By<Map<'_, '_, S, C, DROPS, FROM, TO>, I>
 {
@@ -122,7 +135,7 @@ impl<S: Stage, I: Set, C: Real, const DROPS: bool, const FROM: usize, const TO: 
     }
 }
 
-impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S, C, FROM, TO> {
+impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, '_, S, C, FROM, TO> {
     type Output = Added;
     #[inline(always)]
     fn run(self) -> Added {
@@ -134,11 +147,11 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Job for Apply<'_, S,
     }
 }
 
-impl<S: Stage, I: Set, C: Real, const FROM: usize, const TO: usize> AddsUp for By<Apply<'_, S, C, FROM, TO>, I> {
+impl<S: Stage, I: Set, C: Real, const FROM: usize, const TO: usize> AddsUp for By<Apply<'_, '_, S, C, FROM, TO>, I> {
     #[inline(always)]
     fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
         let By(job, _) = self;
-        Loops::<S, (I, C), FROM, TO, N>::APPLY(job.kernel, job.g, job.p, job.slots, t);
+        Loops::<S, (I, C), FROM, TO, N>::APPLY(*job.kernel, job.g, job.p, lent(job.slots, S::SLOTS), t);
     }
 }
 
@@ -146,7 +159,7 @@ impl<S: Stage, I: Set, C: Real, const FROM: usize, const TO: usize> AddsUp for B
 #[cfg(feature = "half")]
 macro_rules! by_set {
     ($($Halves:ident),*) => {$(
-        impl<S: Stage, const FROM: usize, const TO: usize> Job for $Halves<'_, S, FROM, TO> {
+        impl<S: Stage, const FROM: usize, const TO: usize> Job for $Halves<'_, '_, S, FROM, TO> {
             type Output = Added;
             #[inline(always)]
             fn run(self) -> Added {
@@ -166,23 +179,23 @@ by_set!(ApplyHalves, DropHalves);
 struct By<J, I>(J, PhantomData<I>);
 
 #[cfg(feature = "half")]
-impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for By<ApplyHalves<'_, S, FROM, TO>, I> {
+impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for By<ApplyHalves<'_, '_, S, FROM, TO>, I> {
     #[inline(always)]
     fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
         let By(job, _) = self;
         with_format!(job.format, H => {
-            Loops::<S, (I, H), FROM, TO, N>::HALVES(job.kernel, job.g, job.p, job.slots, t);
+            Loops::<S, (I, H), FROM, TO, N>::HALVES(*job.kernel, job.g, job.p, lent(job.slots, S::SLOTS), t);
         });
     }
 }
 
 #[cfg(feature = "half")]
-impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for By<DropHalves<'_, S, FROM, TO>, I> {
+impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for By<DropHalves<'_, '_, S, FROM, TO>, I> {
     #[inline(always)]
     fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
         let By(job, _) = self;
         with_format!(job.format, H => {
-            Loops::<S, (I, H), FROM, TO, N>::DROP_HALVES(job.kernel, job.g, job.p, job.slots, t);
+            Loops::<S, (I, H), FROM, TO, N>::DROP_HALVES(*job.kernel, job.g, job.p, lent(job.slots, S::SLOTS), t);
         });
     }
 }

@@ -62,7 +62,7 @@ impl<T: Stage, C: Real> InPiece<C> for Chain<'_, T> {
 }
 
 /// How a piece is done whose state has another type than its elements; see [`fused::on_piece`].
-type ByBlocks<P, T, C> = dyn Fn(&P, &Piece, RawSlice, &SlotList, <T as Stage>::Kernel<C>) -> usize;
+type ByBlocks<P, T, C> = dyn Fn(&P, &Piece, RawSlice, &SlotList, &<T as Stage>::Kernel<C>) -> usize;
 
 impl<'a, T: Stage> Pass<'a, T> {
     pub(super) fn of(transformation: &'a T, (state, run): (&'a T::State, &'a T::Run), walk: &'a Walk<'a>) -> Self {
@@ -131,7 +131,7 @@ impl<T: Stage> Pass<'_, T> {
     /// Does as much as it can of the last pass over a piece whose state has 16 bits, a block of each array in
     /// registers: how many elements these are.
     #[cfg(feature = "half")]
-    fn by_blocks(&self, piece: &Piece, g: RawSlice, list: &SlotList, kernel: T::Kernel<f32>) -> usize {
+    fn by_blocks(&self, piece: &Piece, g: RawSlice, list: &SlotList, kernel: &T::Kernel<f32>) -> usize {
         let last = if const { T::FUSES } && self.adds { Passes::<T, Format>::LAST_MIXED } else { None };
         let Some(last) = last else { return 0 };
         let (len, p) = (piece.len / BLOCK * BLOCK, self.walk.params[piece.leaf].data);
@@ -141,13 +141,13 @@ impl<T: Stage> Pass<'_, T> {
             let g = ReadBlocks::of(g, of_source);
             let p = WriteBlocks::of_mut(p, of_leaf.clone());
             let (Some(g), Some(p), Some(slots)) = (g, p, list.blocks(of_leaf)) else { return 0 };
-            last(self.walk.isa, kernel, g, p, slots);
+            last(self.walk.isa, *kernel, g, p, slots);
         }
         len
     }
 
     #[cfg(not(feature = "half"))]
-    fn by_blocks(&self, _: &Piece, _: RawSlice, _: &SlotList, _: T::Kernel<f32>) -> usize {
+    fn by_blocks(&self, _: &Piece, _: RawSlice, _: &SlotList, _: &T::Kernel<f32>) -> usize {
         0
     }
 
@@ -177,7 +177,7 @@ impl<T: Stage> Pass<'_, T> {
         };
         let len = piece.len / block * block;
         let beside = &[(g, piece.from), (p.data, piece.start)];
-        let by_blocks = &mut |list: &SlotList, kernel| match drop {
+        let by_blocks = &mut |list: &SlotList, kernel: &T::Kernel<f32>| match drop {
             None => self.by_blocks(&Piece { len, ..*piece }, g, list, kernel),
             Some(_) => 0,
         };
@@ -232,28 +232,21 @@ impl<T: Stage> Pass<'_, T> {
             // pass; gradients, parameters and stored updates are different memory.
             let done = unsafe {
                 let g = source.slice(piece.from, piece.len);
-                let by_blocks = &mut |list: &SlotList, kernel| by_blocks(self, piece, source, list, kernel);
-                fused::on_piece::<T, C>(
-                    t,
-                    held,
-                    leaf,
-                    place,
-                    room,
-                    (pass, by_blocks),
-                    |kernel, part, mut slots, ahead| {
-                        let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
-                        if adds {
-                            return Passes::<T, C>::LAST(isa, kernel, g, p.data.slice_mut(start, len), slots);
-                        }
-                        if const { T::FUSES_ALWAYS } {
-                            let p = p.data.slice(start, len);
-                            let (from_to, mut nothing) = ((g, &mut [][..], p), None);
-                            let ahead = ahead.unwrap_or_else(|| nothing.insert(Ahead::new()));
-                            return passes::pass::<T, C>((isa, pass), &kernel, from_to, &mut slots, ahead);
-                        }
-                        NOTHING
-                    },
-                )
+                let by_blocks =
+                    &mut |list: &SlotList, kernel: &T::Kernel<C>| by_blocks(self, piece, source, list, kernel);
+                fused::on_piece::<T, C>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots, ahead| {
+                    let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
+                    if adds {
+                        return Passes::<T, C>::LAST(isa, kernel, g, p.data.slice_mut(start, len), slots);
+                    }
+                    if const { T::FUSES_ALWAYS } {
+                        let p = p.data.slice(start, len);
+                        let (from_to, mut nothing) = ((g, &mut [][..], p), None);
+                        let ahead = ahead.unwrap_or_else(|| nothing.insert(Ahead::new()));
+                        return passes::pass::<T, C>((isa, pass), kernel, from_to, slots, ahead);
+                    }
+                    NOTHING
+                })
             };
             if done {
                 return;

@@ -130,19 +130,20 @@ pub(crate) fn pass<S: Stage, C: Real>(
     pass(isa, kernel, Gives::out(), from_to, (slots, 0, ahead))
 }
 
-type LastFn<S, C> = fn(Isa, <S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>) -> Added;
+type LastFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, &[C], &mut [C], &mut Slots<'_, C>) -> Added;
 #[cfg(feature = "half")]
-type LastOfHalvesFn<S> = fn(Isa, <S as Stage>::Kernel<f32>, Format, Source<'_>, &mut [u16], Slots<'_, f32>) -> Added;
+type LastOfHalvesFn<S> =
+    fn(Isa, &<S as Stage>::Kernel<f32>, Format, Source<'_>, &mut [u16], &mut Slots<'_, f32>) -> Added;
 
 #[cfg(feature = "half")]
-type DropHalvesFn<S> = fn(Isa, <S as Stage>::Kernel<f32>, Format, &[u16], &[u16], Slots<'_, f32>) -> Added;
+type DropHalvesFn<S> = fn(Isa, &<S as Stage>::Kernel<f32>, Format, &[u16], &[u16], &mut Slots<'_, f32>) -> Added;
 
 fn apply_in<S: Stage, C: Real, const FROM: usize, const TO: usize>(
     isa: Isa,
-    kernel: S::Kernel<C>,
+    kernel: &S::Kernel<C>,
     g: &[C],
     p: &mut [C],
-    slots: Slots<'_, C>,
+    slots: &mut Slots<'_, C>,
 ) -> Added {
     dispatch_chain(isa, Apply::<S, C, FROM, TO> { kernel, g, p, slots })
 }
@@ -150,11 +151,11 @@ fn apply_in<S: Stage, C: Real, const FROM: usize, const TO: usize>(
 #[cfg(feature = "half")]
 fn apply_halves_in<S: Stage, const FROM: usize, const TO: usize>(
     isa: Isa,
-    kernel: S::Kernel<f32>,
+    kernel: &S::Kernel<f32>,
     format: Format,
     g: Source<'_>,
     p: &mut [u16],
-    slots: Slots<'_, f32>,
+    slots: &mut Slots<'_, f32>,
 ) -> Added {
     dispatch_chain(isa, ApplyHalves::<S, FROM, TO> { kernel, format, g, p, slots })
 }
@@ -162,11 +163,11 @@ fn apply_halves_in<S: Stage, const FROM: usize, const TO: usize>(
 #[cfg(feature = "half")]
 fn drop_halves_in<S: Stage, const FROM: usize, const TO: usize>(
     isa: Isa,
-    kernel: S::Kernel<f32>,
+    kernel: &S::Kernel<f32>,
     format: Format,
     g: &[u16],
     p: &[u16],
-    slots: Slots<'_, f32>,
+    slots: &mut Slots<'_, f32>,
 ) -> Added {
     dispatch_chain(isa, DropHalves::<S, FROM, TO> { kernel, format, g, p, slots })
 }
