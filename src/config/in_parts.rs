@@ -9,11 +9,10 @@ use core::fmt;
 
 use super::registry::{Made, Member, Registry, nothing};
 use crate::arguments::{self, Arguments, Visit};
-use crate::engine::{Keeps, Named, OfChain, Stage};
+use crate::engine::{Named, Stage};
 use crate::needs::{Includes, ValueAndGradFn};
 use crate::part::{Optimizer, Part};
 use crate::recipe::Recipe;
-use crate::wrapper::BoxedState;
 
 /// An optimizer to set arguments of, whose members are boxes.
 pub(super) fn in_parts(optimizer: impl Chosen) -> Made {
@@ -96,7 +95,7 @@ impl Arguments for InParts {
 
 impl Part for InParts {
     const NAME: &'static str = "optimizer";
-    type Form = Named<OfChain, UnderItsName>;
+    type Form = Named;
 
     fn own_arguments(&mut self, visit: &mut Visit<'_>) {
         Arguments::arguments(self, visit);
@@ -116,28 +115,8 @@ impl Optimizer for InParts {
     fn chain(&self) -> &Vec<Member> {
         &self.members
     }
-}
-
-/// In [`Named`]: the name is the optimizer's.
-enum UnderItsName {}
-
-impl Keeps<InParts> for UnderItsName {
-    type State = Vec<BoxedState>;
-
-    fn around(_: &InParts, members: Vec<BoxedState>) -> Vec<BoxedState> {
-        members
-    }
-
-    fn inside(state: &Vec<BoxedState>) -> &Vec<BoxedState> {
-        state
-    }
-
-    fn inside_mut(state: &mut Vec<BoxedState>) -> &mut Vec<BoxedState> {
-        state
-    }
-
-    fn name(part: &InParts) -> &'static str {
-        part.optimizer.name()
+    fn name_now(&self) -> &'static str {
+        self.optimizer.name()
     }
 }
 
@@ -180,6 +159,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::GradientTransformation;
     use crate::arguments::Argument;
     use crate::optimizer::adamax;
     use crate::recipe::Node;
@@ -214,5 +194,17 @@ mod tests {
         let [first, last]: [&dyn Any; 2] = [&*parts.members[0], &*parts.members[1]];
         assert_eq!(first.downcast_ref::<ScaleByAdamax>().expect("the first member").b1.at(0), 0.125);
         assert_eq!(last.downcast_ref::<ScaleByLearningRate>().expect("the last").learning_rate.at(0), 2.0);
+    }
+
+    #[test]
+    fn states_of_others_of_the_same_schema_are_refused() {
+        let registry = Registry::new();
+        let build = |name: &str| registry.build(&serde_json::json!({name: {"learning_rate": 0.5}})).expect("a config");
+        let (one, other) = (build("adabelief"), build("yogi"));
+        let mut params = 1.0_f64;
+        let mut state = other.init(&params).expect("a state");
+        let error = one.step(&mut params, &1.0, &mut state).expect_err("it is of another");
+        assert!(error.to_string().contains("made by another transformation"), "{error}");
+        assert_eq!(params, 1.0);
     }
 }

@@ -107,8 +107,8 @@ fn stretch_of<'a, C>(slots: &'a mut Slots<'_, C>, count: usize, stretch: Range<u
     cut
 }
 
-/// The first so many arrays. They come by reference, as the kernel does: what was just written number by number is not
-/// where it can be read from in larger pieces, as a copy is, for so long as a short leaf takes in all.
+/// The first so many arrays. Jobs have them, and the kernel, by reference: a copy would be loaded in larger pieces than
+/// those that were just written, for which the processor waits as long as a short leaf takes.
 #[inline(always)]
 fn lent<'a, C>(slots: &'a mut Slots<'_, C>, count: usize) -> Slots<'a, C> {
     let mut lent = no_slots();

@@ -29,6 +29,11 @@ macro_rules! needs_of {
 }
 pub(crate) use needs_of;
 
+/// Whether a chain with members of these numbers has none.
+const fn is_empty(members: &[usize]) -> bool {
+    members.is_empty()
+}
+
 /// A chain in a step.
 struct InStep<'a, T: Stage> {
     chain: &'a T,
@@ -86,10 +91,7 @@ macro_rules! chains {
             };
             const FUSES: bool = true $(&& $T::FUSES)* && fits(Self::SHAPE, Self::SLOTS);
             const FUSES_ALWAYS: bool = Self::FUSES $(&& $T::FUSES_ALWAYS)*;
-            const WHOLE: bool = {
-                let members: &[usize] = &[$($i),*];
-                !members.is_empty()
-            };
+            const WHOLE: bool = !is_empty(&[$($i),*]);
 
             fn shape(&self) -> Shape {
                 let s = Shape::EMPTY;
@@ -167,7 +169,7 @@ macro_rules! chains {
             }
 
             fn in_piece<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
-                if const { !Self::WHOLE } {
+                if const { is_empty(&[$($i),*]) } {
                     return then(&mut ());
                 }
                 if const { Self::FUSES_ALWAYS } {

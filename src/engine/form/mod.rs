@@ -158,7 +158,6 @@ pub trait Form<P: ?Sized> {
     {
         by_own_loops(part, (state, run), walk, spare);
     }
-    #[allow(clippy::too_many_arguments, reason = "those of `Stage::tile`, and the part")]
     fn tile<C: Real>(part: &P, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>)
     where
         P: Part<Form = Self>;

@@ -36,11 +36,8 @@ pub trait Keeps<P: Optimizer> {
         let _ = state;
         &[]
     }
-    fn name(_: &P) -> &'static str {
-        P::NAME
-    }
     fn outline(part: &P, chain: Outline) -> Outline {
-        if P::HIDDEN { chain } else { Outline::Optimizer { name: Self::name(part), chain: Box::new(chain) } }
+        if P::HIDDEN { chain } else { Outline::Optimizer { name: part.name_now(), chain: Box::new(chain) } }
     }
 }
 
@@ -116,6 +113,11 @@ pub trait Optimizer: Part {
 
     /// What it is.
     fn chain(&self) -> &Self::Chain;
+
+    /// The name in plans and states, which of what holds any optimizer is known at run time only.
+    fn name_now(&self) -> &'static str {
+        Self::NAME
+    }
 }
 
 type Chain<P> = <P as Optimizer>::Chain;
@@ -239,7 +241,7 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         part.chain().unused(K::inside(state), report);
     }
     fn read<'a>(part: &P, state: &'a K::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.of_optimizer(K::name(part), own_hyperparams(part), &mut |walk| match K::names(state) {
+        walk.of_optimizer(part.name_now(), own_hyperparams(part), &mut |walk| match K::names(state) {
             [] => part.chain().read(K::inside(state), walk),
             names => walk.renamed(names, &mut |walk| part.chain().read(K::inside(state), walk)),
         })
