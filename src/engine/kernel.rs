@@ -345,7 +345,8 @@ macro_rules! loops {
             } else {
                 let touches = Span { from: FROM, to: TO }.meets(S::SHAPE.stateful);
                 let reach = Reach::here();
-                let asks = reach.is_in(p);
+                // Few arrays come as fast without, so it must be its own memory for the most part.
+                let asks = reach.is_in(p, if const { arrays::<S>() < 2 } { 2 } else { 1 });
                 let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
                 let n = p.len();
                 let g = &g[..n];
