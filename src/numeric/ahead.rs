@@ -34,9 +34,8 @@ pub(crate) struct Reach {
     reading: usize,
 }
 
-/// Parameters of so many bytes are, with gradients and state, more than the second-level cache holds. What lies in the
-/// last one is a step's own only until something else is calculated.
-const LARGE: usize = 1 << 20;
+/// Parameters of so many bytes are, with gradients and two arrays of state, more than a second-level cache of 1 MiB holds.
+const LARGE: usize = 1 << 18;
 
 /// What was fastest on an AMD EPYC of family 25. Asking 1024 to 8192 bytes ahead was slower there, and so was asking
 /// in loops that only read. Processors that nobody has tried have this too.
@@ -47,8 +46,8 @@ const USUAL: Reach = Reach { writing: 384, halves: 384, reading: 0 };
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const AMD_26: Reach = Reach { writing: 384, halves: 8192, reading: 8192 };
 
-/// The same where arrays come from memory or the last cache: a chain with a barrier was a tenth faster so, and small
-/// trees, which lie in the second-level cache, up to a sixth slower.
+/// The same where arrays come from memory or the last cache: steps were up to a sixth faster so, and where they lie in
+/// the second-level cache, up to a sixth slower.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const LARGE_ON_AMD_26: Reach = Reach { writing: 2560, ..AMD_26 };
 
