@@ -376,10 +376,19 @@ fn members_in_boxes_do_so_a_register_at_a_time() {
                 }
                 let apart = code.iter().any(|line| line.contains("gather") || line.contains("scatter"));
                 assert!(!apart, "{part}, {isa}, {real}: vectorised across blocks, with gathers");
+                // Where something is added up some elements of a register were done one by one, and put together.
+                let whole = |line: &&str| line.contains("movup") && line.contains(registers);
+                for code in inner_loops(code).into_iter().filter(|code| code.iter().any(whole)) {
+                    let single = code.iter().find(|line| SINGLE.iter().any(|single| line.contains(single)));
+                    assert!(single.is_none(), "{part}, {isa}, {real}: {single:?} in\n{}", code.join("\n"));
+                }
             }
         }
     }
 }
+
+/// Instructions on one number, of those that a loop on whole registers may be made of in parts.
+const SINGLE: &[&str] = &["ucomis", "cvtss2sd", "movss\t", "setp\t"];
 
 /// Passes that add up leaves of 16 bits: the squares of one array, and of two, and what ends in the parameters.
 const ADDED_HALVES: &[(&str, &str)] = &[

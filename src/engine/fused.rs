@@ -174,8 +174,8 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
 ) {
     let (isa, kernel, list) =
         (tile.isa, stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
-    let drops = S::SHAPE.drops(pass);
-    let added = on_tile(&list, !drops, tile, &mut InPass::<S, C> { isa, pass, kernel });
+    let (drops, asks) = (S::SHAPE.drops(pass), tile.source.is_some());
+    let added = on_tile(&list, !drops, tile, &mut InPass::<S, C> { isa, pass, asks, kernel });
     if const { S::SHAPE.sums > 0 } {
         add(&S::SHAPE, &added, Place::default(), tile.sums);
     }
@@ -191,12 +191,13 @@ trait OnTile<C> {
 struct InPass<S: Stage, C: Real> {
     isa: Isa,
     pass: usize,
+    asks: bool,
     kernel: S::Kernel<C>,
 }
 
 impl<S: Stage, C: Real> OnTile<C> for InPass<S, C> {
     fn run(&mut self, from: &[C], to: &mut [C], p: &[C], mut slots: Slots<'_, C>, ahead: &mut Ahead) -> Added {
-        passes::pass::<S, C>((self.isa, self.pass), &self.kernel, (from, to, p), &mut slots, ahead)
+        passes::pass::<S, C>((self.isa, self.pass, self.asks), &self.kernel, (from, to, p), &mut slots, ahead)
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Gives<C> {
     zero: C,
     /// Whether it asks for what it reads from and writes to, which is in the cache else.
     pub(super) asks: bool,
+    /// Whether it adds up before, if it is a loop that can do that apart; see `kernel`.
+    pub(super) adds: bool,
 }
 
 impl<C: Real> Gives<C> {
@@ -37,6 +39,7 @@ impl<C: Real> Gives<C> {
             set: C::neg_zero(),
             zero: C::zero(),
             asks: false,
+            adds: true,
         }
     }
 
@@ -44,6 +47,18 @@ impl<C: Real> Gives<C> {
     pub(super) fn to_params(self) -> Gives<C> {
         let (keep, other, set, zero) = (C::of_all_bits(), C::zero(), C::zero(), C::neg_zero());
         Gives { keep, other, set, zero, asks: true, ..self }
+    }
+
+    /// The same, and adds up before or does not.
+    #[inline(always)]
+    pub(super) fn adding(self, adds: bool) -> Gives<C> {
+        Gives { adds, ..self }
+    }
+
+    /// The same, from memory or from the cache.
+    #[inline(always)]
+    pub(super) fn asking(self, asks: bool) -> Gives<C> {
+        Gives { asks, ..self }
     }
 
     /// The parameter: what is there, if updates are added to it.

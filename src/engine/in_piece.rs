@@ -25,12 +25,14 @@ pub struct PieceAt {
     pub(crate) leaf: usize,
     pub(crate) start: usize,
     pub(crate) len: usize,
+    /// Whether a pass that ends inside a part has no use for its updates.
+    pub(crate) drops: bool,
 }
 
 impl PieceAt {
     /// A tile as a piece of its own.
     pub(crate) fn of_tile<C>(place: Place, span: Span, tile: &Tile<'_, C>) -> PieceAt {
-        PieceAt { place, span, leaf: tile.leaf, start: tile.start, len: tile.u.len() }
+        PieceAt { place, span, leaf: tile.leaf, start: tile.start, len: tile.u.len(), drops: false }
     }
 
     /// The same piece, for what follows a stage of this shape.
@@ -206,12 +208,16 @@ struct OneLoop<'a, S: Stage, C: Real> {
 }
 
 impl<S: Stage, C: Real> OneLoop<'_, S, C> {
-    /// How its loop gives out updates between neighbours, if it is one of those that only give out.
+    /// How its loop gives out updates between neighbours, if it does nothing else. One without state can leave out what
+    /// it adds up.
     fn gives(&self, scale: &Scale<C>) -> Option<Gives<C>> {
-        if S::SHAPE.gives_in(self.around.local.to) { scale.of_loop() } else { None }
+        let AroundLoop { local, adds, .. } = self.around;
+        let only_gives = S::SHAPE.gives_in(local.to) || S::SLOTS == 0 && local.to >= S::SHAPE.barriers && !adds;
+        scale.of_loop().filter(|_| only_gives).map(|gives| gives.adding(adds))
     }
 
     fn run(&mut self, tile: &mut Tile<'_, C>, gives: Gives<C>) {
+        let gives = gives.asking(tile.source.is_some());
         let (isa, kernel, pass) = (tile.isa, &self.kernel, self.pass);
         let pass = const { passes::only::<S, C>() }.unwrap_or(pass);
         let added = match self.around.before(tile) {
@@ -224,7 +230,7 @@ impl<S: Stage, C: Real> OneLoop<'_, S, C> {
 
 impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
     fn tile(&mut self, tile: &mut Tile<'_, C>) {
-        self.run(tile, Gives::out());
+        self.run(tile, Gives::out().adding(self.around.adds));
     }
 
     fn part(&mut self) -> &mut (dyn InPiece<C> + '_) {
@@ -288,6 +294,8 @@ struct AroundLoop<'a, C: Real> {
     touches: bool,
     /// Whether it adds up in this pass.
     adds: bool,
+    /// Whether that is all it has to do: nobody reads its updates.
+    drops: bool,
     /// For tiles after which nothing is read.
     no_ahead: Ahead,
 }
@@ -298,9 +306,9 @@ type OnTile<'r, C> = dyn FnMut(FromTo<'_, C>, Beside<'_, '_, C>) -> Added + 'r;
 impl<'a, C: Real> AroundLoop<'a, C> {
     /// Without state arrays. Inlined, so that it is made where it stays: it is large.
     #[inline(always)]
-    fn new(shape: &'static Shape, at: PieceAt, local: Span) -> AroundLoop<'a, C> {
+    fn new(shape: &'static Shape, at: PieceAt, local: Span, drops: bool) -> AroundLoop<'a, C> {
         let (list, no_ahead) = (SlotList::new(), Ahead::new());
-        AroundLoop { shape, list, direct: None, at, local, touches: false, adds: false, no_ahead }
+        AroundLoop { shape, list, direct: None, at, local, touches: false, adds: false, drops, no_ahead }
     }
 
     /// Finds out what is to be done in this pass, with which arrays.
@@ -323,7 +331,7 @@ impl<'a, C: Real> AroundLoop<'a, C> {
             tile.reads(&self.list);
         }
         let (first, slots, p) = (tile.start - self.at.start, self.direct.as_mut()?, tile.p);
-        let ((from, to), ahead) = tile.io_and_ahead();
+        let ((from, to), ahead) = if self.drops { tile.input_and_ahead() } else { tile.io_and_ahead() };
         Some(((from, to, p), (slots, first, ahead.unwrap_or(&mut self.no_ahead))))
     }
 
@@ -361,7 +369,13 @@ pub(crate) fn one_loop<S: Stage, C: Real>(
     let mut one = OneLoop::<S, C> {
         pass: passes::map::<S, C>(local),
         kernel: stage.kernel(state, run, at.leaf),
-        around: AroundLoop::new(const { &S::SHAPE }, at, local),
+        // Loops with state write updates all the same.
+        around: AroundLoop::new(
+            const { &S::SHAPE },
+            at,
+            local,
+            S::SLOTS == 0 && at.drops && local.to < S::SHAPE.barriers,
+        ),
     };
     one.around.list.fill(stage, state, at.leaf);
     one.around.find();

@@ -113,7 +113,7 @@ macro_rules! loops {
                 let mut u = [0.0; BLOCK];
                 if const { S::SHAPE.adds_in(TO) } {
                     let (from, u, here) = (from.as_chunks().0, u.as_chunks_mut().0, here.as_chunks().0);
-                    Self::sum::<S, I, f32, false, false, false, FROM, TO, N>(kernel, from, u, here, $($s[b].as_chunks_mut().0,)* lanes);
+                    Self::sum::<S, I, f32, false, false, false, FROM, TO, N>(kernel, from, u, here, $($s[b].as_chunks_mut().0,)* lanes, Reach::NONE);
                 } else {
                     Self::map::<S, f32, false, FROM, TO, N>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
                 }
@@ -181,7 +181,7 @@ macro_rules! loops {
                 // SAFETY: as above.
                 let here = if reads { unsafe { H::widen_block::<I>(&p[b]) } } else { [0.0; BLOCK] };
                 let (from, here) = (from.as_chunks().0, here.as_chunks().0);
-                Self::sum::<S, I, f32, true, false, false, FROM, TO, N>(kernel, from, &mut [], here, $($s[b].as_chunks_mut().0,)* lanes);
+                Self::sum::<S, I, f32, true, false, false, FROM, TO, N>(kernel, from, &mut [], here, $($s[b].as_chunks_mut().0,)* lanes, Reach::NONE);
             }
         }
 
@@ -271,6 +271,7 @@ macro_rules! loops {
             p: &[[C; LANES]],
             $($s: &mut [[C; LANES]],)*
             lanes: &mut Lanes<N>,
+            reach: Reach,
         ) {
             let (n, span) = (from.len(), Span { from: FROM, to: TO });
             assert!((DROPS || u.len() == n) && (ADDS || p.len() == n) $(&& $s.len() == n)*);
@@ -278,11 +279,8 @@ macro_rules! loops {
             // tile that is in the cache.
             let asks = ASKS && span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
             let reads = span.meets(S::SHAPE.reads_params) && !ADDS;
-            // Loads that no compiler leaves out, in a function that is a block of another loop.
-            let reach = if ASKS { Reach::here() } else { Reach::NONE };
             let only_reads = ASKS && const { !writes_any::<S>(FROM, TO) } && reach.is_asked_to_read();
             for b in 0..n {
-                let b = if const { ASKS && !DROPS && arrays::<S>() == 0 } { alone(b, n) } else { b };
                 if only_reads {
                     reach.ask_to_read(&from[b]);
                     if reads {
@@ -332,16 +330,24 @@ macro_rules! loops {
         }
 
         #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "as above")]
         fn apply<S: Stage, I: Set, C: Real, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
+            kernel: S::Kernel<C>, g: &[C], p: &mut [C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>,
         ) {
+            // As in `sums`, and what is added up once more is not looked at.
+            let mut again = Lanes::new();
+            let lanes = if const { $n == 0 && S::SHAPE.adds_in(TO) } {
+                let (gives, ahead) = (Gives::out().asking(true), &mut Ahead::new());
+                Self::sums::<S, I, C, true, FROM, TO, N>(kernel, gives, g, &mut [], p, no_slots(), lanes, ahead);
+                &mut again
+            } else {
+                lanes
+            };
             let cut = p.len() / BLOCK * BLOCK;
             let ((g, g_end), (p, p_end)) = (g.split_at(cut), p.split_at_mut(cut));
             $(let $s = $s.split_at_mut(cut);)*
-            if const { S::SHAPE.adds_in(TO) } {
+            if const { $n > 0 && S::SHAPE.adds_in(TO) } {
                 let (g, p) = (g.as_chunks().0, p.as_chunks_mut().0);
-                Self::sum::<S, I, C, false, true, true, FROM, TO, N>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes);
+                Self::sum::<S, I, C, false, true, true, FROM, TO, N>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes, Reach::here());
             } else {
                 let touches = Span { from: FROM, to: TO }.meets(S::SHAPE.stateful);
                 let reach = Reach::here();
@@ -377,13 +383,23 @@ macro_rules! loops {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn sums<S: Stage, I: Set, C: Real, const DROPS: bool, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, _: Gives<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>, next: &mut Ahead,
+            kernel: S::Kernel<C>, gives: Gives<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>, next: &mut Ahead,
         ) {
+            // Two loops, which fill whole registers: of one that adds up and writes, without state, the compiler makes
+            // one of parts of them. A tile is still in the cache then.
+            if const { $n == 0 && !DROPS } {
+                if gives.adds {
+                    Self::sums::<S, I, C, true, FROM, TO, N>(kernel, gives, from, &mut [], p, no_slots(), lanes, next);
+                }
+                return Self::tile::<S, C, FROM, TO>(kernel, gives, from, u, p, $($s,)* next);
+            }
             let (from, u, p) = (from.as_chunks(), u.as_chunks_mut(), p.as_chunks());
             $(let $s = $s.as_chunks_mut();)*
             // Not between the elements: then the sums would leave their registers.
             next.ask_much();
-            Self::sum::<S, I, C, DROPS, false, true, FROM, TO, N>(kernel, from.0, u.0, p.0, $($s.0,)* lanes);
+            // One without state goes through a tile in the cache, or asks for what lies in memory.
+            let reach = if const { $n == 0 } && !gives.asks { Reach::NONE } else { Reach::here() };
+            Self::sum::<S, I, C, DROPS, false, true, FROM, TO, N>(kernel, from.0, u.0, p.0, $($s.0,)* lanes, reach);
             if !from.1.is_empty() {
                 let mut dropped = [C::zero(); LANES];
                 let u = if DROPS { &mut dropped[..from.1.len()] } else { u.1 };
@@ -398,13 +414,6 @@ macro_rules! loops {
             kernel: S::Kernel<C>, gives: Gives<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, _: &mut Lanes<N>, next: &mut Ahead,
         ) {
             Self::tile::<S, C, FROM, TO>(kernel, gives, from, u, p, $($s,)* next);
-        }
-
-        #[inline(always)]
-        fn apply_of<S: Stage, I: Set, C: Real, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, g: &[C], p: &mut [C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>,
-        ) {
-            Self::apply::<S, I, C, FROM, TO, N>(kernel, g, p, $($s,)* lanes);
         }
 
         #[cfg(feature = "half")]
@@ -446,7 +455,7 @@ macro_rules! loops {
 
         /// Of the pass that ends with parameters.
         pub(super) const APPLY: ApplyFn<S, C, N> = match arrays::<S>() {
-            $($n => Arrays::<$n>::apply_of::<S, I, C, FROM, TO, N>,)*
+            $($n => Arrays::<$n>::apply::<S, I, C, FROM, TO, N>,)*
             _ => unreachable!(),
         };
     }

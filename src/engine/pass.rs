@@ -243,7 +243,7 @@ impl<T: Stage> Pass<'_, T> {
                         let p = p.data.slice(start, len);
                         let (from_to, mut nothing) = ((g, &mut [][..], p), None);
                         let ahead = ahead.unwrap_or_else(|| nothing.insert(Ahead::new()));
-                        return passes::pass::<T, C>((isa, pass), kernel, from_to, slots, ahead);
+                        return passes::pass::<T, C>((isa, pass, true), kernel, from_to, slots, ahead);
                     }
                     NOTHING
                 })
@@ -260,7 +260,8 @@ impl<T: Stage> Pass<'_, T> {
             return self.walk.tiles(piece, source, chain, (sums, spare.all()), lying.is_none());
         }
         let (place, span) = (Place::default(), self.walk.span);
-        let at = PieceAt { place, span, leaf, start: piece.start, len: piece.len };
+        let drops = self.walk.shape.drops(span.to) && !self.walk.ends;
+        let at = PieceAt { place, span, leaf, start: piece.start, len: piece.len, drops };
         let then: &mut Then<'_, C> = &mut |part| {
             self.walk.parts(piece, source, part, (&mut *sums, spare.all()), lying.is_some());
         };

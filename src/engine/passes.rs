@@ -118,16 +118,16 @@ pub(super) fn map<S: Stage, C: Real>(span: Span) -> PassFn<S, C> {
     pass
 }
 
-/// Does a pass of a whole chain on a tile, after so many barriers.
+/// Does a pass of a whole chain on a tile, after so many barriers; `asks` says whether it lies in memory.
 pub(crate) fn pass<S: Stage, C: Real>(
-    (isa, number): (Isa, usize),
+    (isa, number, asks): (Isa, usize, bool),
     kernel: &S::Kernel<C>,
     from_to: FromTo<'_, C>,
     slots: &mut Slots<'_, C>,
     ahead: &mut Ahead,
 ) -> Added {
     let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("a chain has the passes of its shape") };
-    pass(isa, kernel, Gives::out(), from_to, (slots, 0, ahead))
+    pass(isa, kernel, Gives::out().asking(asks), from_to, (slots, 0, ahead))
 }
 
 type LastFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, &[C], &mut [C], &mut Slots<'_, C>) -> Added;

@@ -164,6 +164,14 @@ impl<'t, C: Real> Tile<'t, C> {
         ((source, self.u), ahead)
     }
 
+    /// The same for a loop that writes nothing.
+    pub(crate) fn input_and_ahead(&mut self) -> ((&[C], &mut [C]), Option<&mut Ahead>) {
+        if self.zero {
+            self.settle();
+        }
+        ((self.source.unwrap_or(self.u), &mut []), self.ahead.as_deref_mut())
+    }
+
     /// The updates, to rewrite.
     pub fn u(&mut self) -> &mut [C] {
         self.parts().0

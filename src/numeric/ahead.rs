@@ -34,7 +34,8 @@ pub(crate) struct Reach {
     reading: usize,
 }
 
-/// Parameters of so many bytes are, with gradients and two arrays of state, more than a second-level cache of 1 MiB holds.
+/// Parameters of so many bytes are, with gradients and two arrays of state, more than a second-level cache of 1 MiB
+/// holds.
 const LARGE: usize = 1 << 18;
 
 /// What was fastest on an AMD EPYC of family 25. Asking 1024 to 8192 bytes ahead was slower there, and so was asking
