@@ -261,7 +261,7 @@ macro_rules! loops {
         /// As `map` or `flat`, where something is added up: a lane's numbers are added up side by side. All that is
         /// indexed is an argument as it is, since of what is cut off one it is not known that it overlaps with nothing.
         /// If it adds updates to parameters, these are `u`. If its arrays lie in memory, and not in registers, it asks
-        /// for them.
+        /// for them, as far ahead as it is told.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn sum<S: Stage, I: Set, C: Real, const DROPS: bool, const ADDS: bool, const ASKS: bool, const FROM: usize, const TO: usize, const N: usize>(

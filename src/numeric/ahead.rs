@@ -47,7 +47,7 @@ const USUAL: Reach = Reach { writing: 384, halves: 384, reading: 0 };
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const AMD_26: Reach = Reach { writing: 384, halves: 8192, reading: 8192 };
 
-/// The same where arrays come from memory or the last cache: steps were up to a sixth faster so, and where they lie in
+/// The same where arrays come from memory or the last cache: steps were up to a third faster so, and where they lie in
 /// the second-level cache, up to a sixth slower.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const LARGE_ON_AMD_26: Reach = Reach { writing: 2560, ..AMD_26 };
