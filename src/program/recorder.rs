@@ -18,7 +18,13 @@ const MOST_DECISIONS: usize = 256;
 
 const DIFFERS: &str = "it does something else each time it is called";
 
-thread_local!(static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) });
+/// Lines and where to find them, with room for as many as the last recording had.
+type Room = (Vec<(Op, Type, Known)>, Map<Op, u32>);
+
+thread_local! {
+    static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+    static ROOM: RefCell<Option<Room>> = const { RefCell::new(None) };
+}
 
 /// Short keys that nobody chooses to collide, many of them: the library's own hashing would be half of the time.
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixing>>;
@@ -169,10 +175,11 @@ pub(super) struct Session {
 impl Session {
     /// Begins, with scalars.
     pub(super) fn new(ty: Type) -> Session {
+        let (lines, seen) = ROOM.take().unwrap_or_default();
         let mut recorder = Recorder {
             ty,
-            lines: Vec::new(),
-            seen: Map::default(),
+            lines,
+            seen,
             scalars: Vec::new(),
             in_scalars: true,
             ways: Vec::new(),
@@ -189,9 +196,12 @@ impl Session {
     }
 
     pub(super) fn finish(self) -> Recording {
-        let Recorder { lines, scalars, paths, problem, arrays, sums, .. } =
+        let Recorder { lines: mut all, mut seen, scalars, paths, problem, arrays, sums, .. } =
             RECORDER.take().expect("a session is the only one that ends its recorder");
-        let lines = lines.into_iter().map(|(op, ty, _)| (op, ty)).collect();
+        let lines = all.iter().map(|(op, ty, _)| (*op, *ty)).collect();
+        all.clear();
+        seen.clear();
+        ROOM.set(Some((all, seen)));
         Recording { lines, scalars, paths, problem, arrays, sums }
     }
 }

@@ -2,7 +2,7 @@
 
 use gradchain::{Error, Result};
 
-use crate::print::Language;
+use crate::print::{Language, Numbers};
 
 /// A kind of device: memory, and kernels that are compiled from text. [`Wgpu`](crate::Wgpu) and [`Cuda`](crate::Cuda)
 /// are the two.
@@ -37,8 +37,19 @@ pub trait Backend: Sized {
     fn read(&self, buffer: &Self::Buffer, bytes: usize) -> Result<Vec<u8>>;
     #[doc(hidden)]
     fn compile(&self, text: &str, bindings: usize) -> Result<Self::Kernel>;
+    /// Does to each of these leaves what the kernel does: they have no buffer in common but the one for sums.
     #[doc(hidden)]
-    fn launch(&self, kernel: &Self::Kernel, buffers: &[&Self::Buffer], groups: u32) -> Result<()>;
+    #[allow(private_interfaces, reason = "called by this crate only")]
+    fn launch(&self, kernel: &Self::Kernel, leaves: &[Launch<'_, Self::Buffer>]) -> Result<()>;
+}
+
+/// What a kernel is told of a leaf.
+pub(crate) struct Launch<'a, B> {
+    pub(crate) numbers: Numbers,
+    /// All that it is bound to besides numbers.
+    pub(crate) buffers: Vec<&'a B>,
+    /// How many groups of threads go through the leaf.
+    pub(crate) groups: usize,
 }
 
 /// What a device said that went wrong.

@@ -3,12 +3,15 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
+};
 use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 use gradchain::Result;
 use gradchain::program::{LeafProgram, Pass};
 
-use crate::backend::{Backend, failure};
+use crate::backend::{Backend, Launch, failure};
+use crate::print::cuda::{TABLE, leaf_bytes};
 use crate::print::{self, Language};
 
 const NAME: &str = "cuda";
@@ -118,14 +121,53 @@ impl Backend for Cuda {
         module.load_function("run").map_err(|error| self.said(error))
     }
 
-    fn launch(&self, kernel: &CudaFunction, buffers: &[&CudaSlice<u8>], groups: u32) -> Result<()> {
-        let config = LaunchConfig { grid_dim: (groups, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
-        let mut launch = self.stream.launch_builder(kernel);
-        for buffer in buffers {
-            launch.arg(*buffer);
+    /// Leaves are the argument of a launch, as many as it has room for: of each what the text calls `Leaf`, in its order.
+    /// So nothing is copied to the device, which would wait for what is done before.
+    #[allow(private_interfaces, reason = "called by this crate only")]
+    fn launch(&self, kernel: &CudaFunction, leaves: &[Launch<'_, CudaSlice<u8>>]) -> Result<()> {
+        let Some(Launch { numbers, buffers, .. }) = leaves.first() else { return Ok(()) };
+        // The first two of the single numbers are counts, as is where the leaf begins.
+        let bytes = leaf_bytes(numbers.wide.len() + buffers.len(), numbers.single.len() - 2);
+        if bytes > TABLE {
+            return Err(failure(
+                &self.name,
+                format!("arrays and numbers of a pass have {bytes} bytes, at most {TABLE} fit"),
+            ));
         }
-        // SAFETY: the kernel was printed with a pointer for each of these buffers, of its type; each has room for the
-        // elements that the kernel is told of, and it goes to none beyond.
+        leaves.chunks(TABLE / bytes).try_for_each(|leaves| self.launch_some(kernel, leaves))
+    }
+}
+
+/// The argument of a kernel that says its leaves.
+#[repr(C)]
+struct Table([u64; TABLE / 8]);
+
+// SAFETY: plain words, of which a kernel reads as many as it was printed for, which are no more.
+unsafe impl DeviceRepr for Table {}
+
+impl Cuda {
+    fn launch_some(&self, kernel: &CudaFunction, leaves: &[Launch<'_, CudaSlice<u8>>]) -> Result<()> {
+        let (mut words, mut begin, mut used) = (Vec::with_capacity(TABLE / 8), 0, Vec::new());
+        for leaf in leaves {
+            words.extend(&leaf.numbers.wide);
+            for buffer in &leaf.buffers {
+                let (pointer, until_launched) = buffer.device_ptr(&self.stream);
+                words.push(pointer);
+                used.push(until_launched);
+            }
+            let fours: Vec<u32> = core::iter::once(begin).chain(leaf.numbers.single.iter().copied()).collect();
+            let word = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or(0)) << 32;
+            words.extend(fours.chunks(2).map(word));
+            begin += leaf.groups as u32;
+        }
+        let mut table = Table([0; TABLE / 8]);
+        table.0[..words.len()].copy_from_slice(&words);
+        let config = LaunchConfig { grid_dim: (begin, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
+        let (mut launch, count) = (self.stream.launch_builder(kernel), leaves.len() as u32);
+        launch.arg(&table).arg(&count);
+        // SAFETY: the kernel was printed for leaves with these numbers, of these sizes, and a pointer for each of these
+        // buffers, of its type; no two of them are one but that of sums, of which each leaf has its own part; each has
+        // room for the elements that the kernel is told of, and it goes to none beyond.
         unsafe { launch.launch(config) }.map(drop).map_err(|error| self.said(error))
     }
 }

@@ -2,7 +2,7 @@
 
 use wgpu::{BufferUsages, Features};
 
-use crate::backend::{Backend, failure};
+use crate::backend::{Backend, Launch, failure};
 use crate::print::Language;
 use gradchain::Result;
 
@@ -143,21 +143,47 @@ impl Backend for Wgpu {
         })
     }
 
-    fn launch(&self, kernel: &wgpu::ComputePipeline, buffers: &[&wgpu::Buffer], groups: u32) -> Result<()> {
-        let bound = buffers.iter().zip(0..);
-        let entries: Vec<_> = bound
-            .map(|(buffer, binding)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
-            .collect();
+    #[allow(private_interfaces, reason = "called by this crate only")]
+    fn launch(&self, kernel: &wgpu::ComputePipeline, leaves: &[Launch<'_, wgpu::Buffer>]) -> Result<()> {
+        // The numbers of all leaves lie in one buffer, each from where a binding may begin.
+        let apart = self.device.limits().min_storage_buffer_offset_alignment as usize;
+        let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(leaves.len()));
+        let mut add = |part: Vec<u8>| {
+            let at = bytes.len();
+            let size = std::num::NonZeroU64::new(part.len() as u64)?;
+            bytes.extend(part);
+            bytes.resize(bytes.len().next_multiple_of(apart), 0);
+            Some((at as u64, size))
+        };
+        for leaf in leaves {
+            let single = add(leaf.numbers.single.iter().flat_map(|bits| bits.to_le_bytes()).collect());
+            let wide = add(leaf.numbers.wide.iter().flat_map(|bits| bits.to_le_bytes()).collect());
+            places.push([single, wide]);
+        }
+        let mut numbers = self.buffer(bytes.len())?;
+        self.write(&mut numbers, &bytes)?;
         self.guarded(|| {
             let layout = kernel.get_bind_group_layout(0);
-            let group = wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries };
-            let group = self.device.create_bind_group(&group);
             let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             {
                 let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
                 pass.set_pipeline(kernel);
-                pass.set_bind_group(0, &group, &[]);
-                pass.dispatch_workgroups(groups, 1, 1);
+                for (leaf, places) in leaves.iter().zip(&places) {
+                    let of_numbers = places.iter().flatten().map(|(offset, size)| {
+                        wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                            buffer: &numbers,
+                            offset: *offset,
+                            size: Some(*size),
+                        })
+                    });
+                    let whole = leaf.buffers.iter().map(|buffer| buffer.as_entire_binding());
+                    let bound = of_numbers.chain(whole).zip(0..);
+                    let entries: Vec<_> =
+                        bound.map(|(resource, binding)| wgpu::BindGroupEntry { binding, resource }).collect();
+                    let group = wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries };
+                    pass.set_bind_group(0, &self.device.create_bind_group(&group), &[]);
+                    pass.dispatch_workgroups(leaf.groups as u32, 1, 1);
+                }
             }
             self.queue.submit([encoder.finish()]);
         })

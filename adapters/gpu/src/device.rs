@@ -12,8 +12,8 @@ use gradchain::state::{Moments, State};
 use gradchain::tree::{LeafSpec, Structure};
 use gradchain::{DType, Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut};
 
-use crate::backend::Backend;
-use crate::print::{self, Bound, PIECE};
+use crate::backend::{Backend, Launch};
+use crate::print::{self, Bound};
 
 /// A device that steps are done on, with the kernels that it has compiled.
 ///
@@ -39,7 +39,7 @@ pub struct Device<B: Backend> {
 
 struct Shared<B: Backend> {
     backend: B,
-    kernels: RefCell<HashMap<Key, Rc<Compiled<B>>>>,
+    kernels: RefCell<Vec<(Key, Rc<Compiled<B>>)>>,
     traffic: Cell<Traffic>,
 }
 
@@ -51,8 +51,14 @@ impl<B: Backend> std::fmt::Debug for Shared<B> {
 
 /// What a kernel is made of: a program, whether it starts from stored updates, and the types of parameters and state
 /// arrays.
-#[derive(PartialEq, Eq, Hash)]
 struct Key(Program, bool, DType, Vec<DType>);
+
+impl Key {
+    fn is_of(&self, from_stored: bool, leaf: &LeafProgram) -> bool {
+        let types = leaf.arrays.iter().map(|array| &array.dtype);
+        self.1 == from_stored && self.2 == leaf.dtype && self.3.iter().eq(types) && self.0 == leaf.program
+    }
+}
 
 struct Compiled<B: Backend> {
     printed: print::Kernel,
@@ -132,6 +138,7 @@ impl<B: Backend> Device<B> {
             gradients: self.shared.uploaded(&zeros)?,
             stored: HashMap::new(),
             state,
+            sums: None,
             structure: structure.clone(),
             shared: self.shared.clone(),
         })
@@ -198,15 +205,15 @@ impl<B: Backend> Shared<B> {
     }
 
     fn kernel(&self, from_stored: bool, leaf: &LeafProgram) -> Result<Rc<Compiled<B>>> {
-        let types = leaf.arrays.iter().map(|array| array.dtype).collect();
-        let key = Key(leaf.program.clone(), from_stored, leaf.dtype, types);
-        if let Some(compiled) = self.kernels.borrow().get(&key) {
+        if let Some((_, compiled)) = self.kernels.borrow().iter().find(|(key, _)| key.is_of(from_stored, leaf)) {
             return Ok(compiled.clone());
         }
+        let types = leaf.arrays.iter().map(|array| array.dtype).collect();
+        let key = Key(leaf.program.clone(), from_stored, leaf.dtype, types);
         let printed = print::print(self.backend.language(), from_stored, leaf)?;
         let kernel = self.backend.compile(&printed.text, printed.bindings.len())?;
         let compiled = Rc::new(Compiled { printed, kernel });
-        self.kernels.borrow_mut().insert(key, compiled.clone());
+        self.kernels.borrow_mut().push((key, compiled.clone()));
         Ok(compiled)
     }
 }
@@ -217,9 +224,6 @@ struct Held<B: Backend> {
     bytes: usize,
 }
 
-/// Where the sums of a leaf will be, and how to read them.
-type Launched<B> = (Held<B>, Rc<Compiled<B>>);
-
 /// Parameters, gradients and the arrays of a state, on a device.
 ///
 /// They have the types that they have on a CPU, and lie in the same order.
@@ -228,6 +232,8 @@ pub struct DeviceArrays<B: Backend> {
     gradients: HashMap<usize, Held<B>>,
     stored: HashMap<usize, Held<B>>,
     state: Arrays<Held<B>>,
+    /// Where a pass writes its sums.
+    sums: Option<Held<B>>,
     structure: Structure,
     shared: Rc<Shared<B>>,
 }
@@ -289,30 +295,31 @@ impl<B: Backend> DeviceArrays<B> {
         download(&self.state, state, |held| self.shared.read(&held.buffer, held.bytes))
     }
 
-    /// Launches a leaf's kernel; gives where its sums will be, and how to read them.
-    fn launch(&mut self, pass: &Pass, of: &LeafProgram) -> Result<Option<Launched<B>>> {
-        let (shared, leaf) = (self.shared.clone(), of.leaf);
-        let compiled = shared.kernel(pass.from_stored, of)?;
-        let (pieces, size) = (of.len.div_ceil(PIECE), of.program.dtype().size());
-        let [numbers, doubles] = compiled.printed.numbers(of.len, &of.scalars);
-        let (numbers, doubles) = (shared.filled(&numbers)?, shared.filled(&doubles)?);
+    /// Makes arrays that are not part of the state, where the leaf needs some that are not there yet.
+    fn make_room(&mut self, of: &LeafProgram) -> Result<()> {
+        let (leaf, size) = (of.leaf, of.program.dtype().size());
         if of.program.update().is_some() && !self.stored.contains_key(&leaf) {
-            self.stored.insert(leaf, shared.held(of.len * size)?);
+            self.stored.insert(leaf, self.shared.held(of.len * size)?);
         }
         for array in of.arrays.iter().filter(|array| !array.lasts) {
             let key = (array.name.clone(), leaf);
             if let hash_map::Entry::Vacant(vacant) = self.state.entry(key) {
-                vacant.insert(shared.held(of.len * array.dtype.size())?);
+                vacant.insert(self.shared.held(of.len * array.dtype.size())?);
             }
         }
-        let sums = shared.held(pieces * of.program.sums().len() * 8)?;
+        Ok(())
+    }
+
+    /// What a kernel is told of a leaf, whose sums it writes from `sums_at` on.
+    fn told(&self, of: &LeafProgram, compiled: &Compiled<B>, sums_at: usize) -> Result<Launch<'_, B::Buffer>> {
+        let (leaf, size) = (of.leaf, of.program.dtype().size());
+        let groups = compiled.printed.groups(of.len);
         let missing = |what: &str| Error::state(&of.path, format!("its {what} is not on the device"));
         let mut buffers = Vec::with_capacity(compiled.printed.bindings.len());
         for bound in &compiled.printed.bindings {
             let (held, bytes, what) = match bound {
-                Bound::Numbers => (Some(&numbers), 0, "numbers"),
-                Bound::Wide => (Some(&doubles), 0, "numbers"),
-                Bound::Sums => (Some(&sums), 0, "sums"),
+                Bound::Numbers | Bound::Wide => continue,
+                Bound::Sums => (self.sums.as_ref(), (sums_at + groups * of.program.sums().len()) * 8, "place for sums"),
                 Bound::Update => (self.gradients.get(&leaf), of.len * size, "gradient"),
                 Bound::Stored => (self.stored.get(&leaf), of.len * size, "update"),
                 Bound::Param => (self.params.get(&leaf), of.len * of.dtype.size(), "parameter"),
@@ -325,23 +332,53 @@ impl<B: Backend> DeviceArrays<B> {
             let held = held.filter(|held| held.bytes >= bytes).ok_or_else(|| missing(what))?;
             buffers.push(&held.buffer);
         }
-        // What neither makes nor adds up anything need not be done.
-        if buffers.len() > 1 {
-            shared.backend.launch(&compiled.kernel, &buffers, pieces as u32)?;
+        Ok(Launch { numbers: compiled.printed.numbers([of.len, sums_at], &of.scalars), buffers, groups })
+    }
+
+    /// All leaves that have the same program are one launch, and all sums one buffer, which is waited for and read once.
+    fn run(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
+        let shared = self.shared.clone();
+        let (mut kernels, mut counts, mut places) = (Vec::<Rc<Compiled<B>>>::new(), Vec::new(), Vec::new());
+        for leaf in &pass.leaves {
+            let kernel = shared.kernel(pass.from_stored, leaf)?;
+            counts.push(kernel.printed.groups(leaf.len) * leaf.program.sums().len());
+            places.push(kernels.iter().position(|known| Rc::ptr_eq(known, &kernel)).unwrap_or_else(|| {
+                kernels.push(kernel);
+                kernels.len() - 1
+            }));
+            self.make_room(leaf)?;
         }
-        Ok((sums.bytes > 0).then_some((sums, compiled)))
+        let bytes = counts.iter().sum::<usize>() * 8;
+        if self.sums.as_ref().is_none_or(|held| held.bytes < bytes) {
+            self.sums = Some(shared.held(bytes)?);
+        }
+        let (mut launches, mut sums_at) = (kernels.iter().map(|_| Vec::new()).collect::<Vec<_>>(), 0);
+        for ((leaf, place), count) in pass.leaves.iter().zip(&places).zip(&counts) {
+            let launch = self.told(leaf, &kernels[*place], sums_at)?;
+            sums_at += count;
+            // What neither makes nor adds up anything need not be done.
+            if !launch.buffers.is_empty() {
+                shared.count(launch.numbers.bytes(), 0);
+                launches[*place].push(launch);
+            }
+        }
+        for (kernel, launches) in kernels.iter().zip(&launches).filter(|(_, launches)| !launches.is_empty()) {
+            shared.backend.launch(&kernel.kernel, launches)?;
+        }
+        let read = self.sums.as_ref().map_or(Ok(Vec::new()), |sums| shared.read(&sums.buffer, bytes))?;
+        let mut rest = read.as_slice();
+        let of_leaf = places.iter().zip(&counts).map(|(place, count)| {
+            let (these, others) = rest.split_at(count * 8);
+            rest = others;
+            kernels[*place].printed.sums(these)
+        });
+        Ok(of_leaf.collect())
     }
 }
 
 impl<B: Backend> Machine for DeviceArrays<B> {
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
-        // All kernels are launched before the first sum is waited for.
-        let launched = pass.leaves.iter().map(|leaf| self.launch(pass, leaf)).collect::<Result<Vec<_>>>()?;
-        let read = launched.into_iter().map(|sums| match sums {
-            Some((sums, compiled)) => Ok(compiled.printed.sums(&self.shared.read(&sums.buffer, sums.bytes)?)),
-            None => Ok(Vec::new()),
-        });
-        read.collect()
+        self.run(pass)
     }
 }
 

@@ -1,4 +1,6 @@
 //! CUDA C: the frame of a kernel, and the functions that programs call.
+//!
+//! A kernel goes through all leaves that have its program, or as many as the arguments of a launch have room for.
 
 use gradchain::DType;
 
@@ -109,6 +111,14 @@ fn written(name: &str) -> Option<&'static str> {
     })
 }
 
+/// How many bytes a launch tells of leaves: it may have 4096 as its arguments.
+pub(crate) const TABLE: usize = 4064;
+
+/// How many bytes a leaf has there: pointers and numbers of 8, and three counts and numbers of 4.
+pub(crate) fn leaf_bytes(eights: usize, fours: usize) -> usize {
+    eights * 8 + (3 + fours) * 4 + (3 + fours) % 2 * 4
+}
+
 pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(&Bound) -> DType) -> String {
     let mut text = String::new();
     for name in &printer.helpers {
@@ -120,33 +130,73 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
         DType::F32 => "float",
         _ => "unsigned short",
     };
-    let parameter = |bound: &Bound| match bound {
-        Bound::Numbers => "const unsigned* numbers".to_string(),
-        Bound::Wide => "const double* wide".into(),
-        Bound::Update => format!("const {}* incoming", ty(bound)),
-        Bound::Param => format!("{}* param", ty(bound)),
-        Bound::Stored => format!("{}* stored", ty(bound)),
-        Bound::Slot(slot) => format!("{}* slot{slot}", ty(bound)),
-        Bound::Sums => "double* sums".into(),
+    let [singles, wides] = [0, 1].map(|k| printer.numbers[k].len());
+    let doubles = (0..wides).map(|k| ("double".to_string(), format!("wide{k}")));
+    let name = |bound: &Bound| {
+        Some(match bound {
+            Bound::Numbers | Bound::Wide => return None,
+            Bound::Update => "incoming".into(),
+            Bound::Param => "param".into(),
+            Bound::Stored => "stored".into(),
+            Bound::Slot(slot) => format!("slot{slot}"),
+            Bound::Sums => "sums".into(),
+        })
     };
-    let parameters: Vec<_> = bindings.iter().map(parameter).collect();
+    let pointers = bindings.iter().filter_map(|bound| {
+        let name = name(bound)?;
+        let read_only = if *bound == Bound::Update { "const " } else { "" };
+        let ty = if *bound == Bound::Sums { "double" } else { ty(bound) };
+        Some((format!("{read_only}{ty}* __restrict__"), name))
+    });
+    let counts = ["begin", "len", "sums_at"].map(|name| ("unsigned".to_string(), name.to_string()));
+    let floats = (0..singles).map(|k| ("float".to_string(), format!("number{k}")));
+    // What a leaf is told: what it needs most room for comes first, so that nothing lies between.
+    let told: Vec<_> = doubles.chain(pointers).chain(counts).chain(floats).collect();
+    let joined = |of: &dyn Fn(&(String, String)) -> String, by: &str| told.iter().map(of).collect::<Vec<_>>().join(by);
+    text += &format!(
+        "struct Leaf {{ {}; }};\n",
+        joined(&|(ty, name)| format!("{} {name}", ty.replace(" __restrict__", "")), "; ")
+    );
     let sums = printer.program.sums().len();
-    text += &format!("extern \"C\" __global__ void run({}) {{\n", parameters.join(", "));
-    if sums > 0 {
-        text += "    __shared__ double lanes[256];\n";
-    }
-    text += "    unsigned len = numbers[0], thread = threadIdx.x;
-    unsigned first = blockIdx.x * 16384u + (thread / 16u) * 1024u + thread % 16u;
-";
+    // A function of its own, whose arguments are known to be different memory.
+    let arguments = joined(&|(ty, name)| format!("{ty} {name}"), ", ");
+    text += &format!("__device__ __forceinline__ void through({arguments}) {{\n");
+    text += "    unsigned group = blockIdx.x - begin, thread = threadIdx.x;\n";
+    text += match sums {
+        0 => "    unsigned first = group * 1024u + thread;\n",
+        _ => {
+            "    __shared__ double lanes[256];
+    unsigned first = group * 16384u + (thread / 16u) * 1024u + thread % 16u;
+"
+        }
+    };
     for k in 0..sums {
         text += &format!("    double lane{k} = 0.0;\n");
     }
-    text += "    for (unsigned j = 0u; j < 64u; ++j) {
-        unsigned i = first + 16u * j;
-        if (i >= len) break;
-";
+    // How far a thread's elements are apart, how many it has at most, and how many are asked for before the first is
+    // worked on: what is written in between would have to be waited for, since a compiler cannot know that it is other
+    // memory.
+    let (apart, most, at_once) = if sums > 0 { (16, 64, 8) } else { (256, 4, 4) };
+    text += &format!("    unsigned count = first < len ? min({most}u, (len - 1u - first) / {apart}u + 1u) : 0u;\n");
+    text += &format!("    for (unsigned j = 0u; j < count; j += {at_once}u) {{\n");
+    let loaded = bindings.iter().filter_map(|bound| Some((ty(bound), name(bound)?)));
+    let loaded: Vec<_> = loaded.filter(|(_, name)| printer.loaded.contains(name)).collect();
+    for (ty, name) in &loaded {
+        text += &format!("        {ty} {name}_in[{at_once}];\n");
+    }
+    let each = format!(
+        "        #pragma unroll
+        for (unsigned k = 0u; k < {at_once}u; ++k) if (j + k < count) {{
+        unsigned i = first + {apart}u * (j + k);\n"
+    );
+    text += &each;
+    for (_, name) in &loaded {
+        text += &format!("        {name}_in[k] = {name}[i];\n");
+    }
+    text += "        }\n";
+    text += &each;
     text += &printer.body;
-    text += "    }\n";
+    text += "        }\n    }\n";
     for k in 0..sums {
         let [tile, piece] = ["lanes[thread + l]", "lanes[16u * l]"].map(|lane| printer.added("total", lane));
         text += &format!(
@@ -161,11 +211,25 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     if (thread == 0u) {{
         double total = lanes[0];
         for (unsigned l = 1u; l < 16u; ++l) total = {piece};
-        sums[blockIdx.x * {sums}u + {k}u] = total;
+        sums[sums_at + group * {sums}u + {k}u] = total;
     }}
     __syncthreads();
 "
         );
     }
-    text + "}\n"
+    text += "}\n";
+    // Leaves have groups one after another; each finds its leaf by where these begin.
+    let at_once = (TABLE / leaf_bytes(told.len() - 3 - singles, singles)).max(1);
+    text += &format!(
+        "struct Leaves {{ Leaf leaf[{at_once}]; }};
+extern \"C\" __global__ void run(const __grid_constant__ Leaves leaves, unsigned count) {{
+    unsigned low = 0u;
+    while (count - low > 1u) {{
+        unsigned middle = low + (count - low) / 2u;
+        if (leaves.leaf[middle].begin <= blockIdx.x) low = middle; else count = middle;
+    }}
+    const Leaf& leaf = leaves.leaf[low];
+"
+    );
+    text + &format!("    through({});\n}}\n", joined(&|(_, name)| format!("leaf.{name}"), ", "))
 }

@@ -2,9 +2,12 @@
 //!
 //! A kernel goes through a leaf by groups of 256 threads, a group for each piece of 16384 elements. Thread `t` has
 //! every sixteenth element of tile `t / 16`, which has 1024 of them: the elements that the engine adds up side by side.
-//! So sums are added in the engine's order, and come out with its bits.
+//! So sums are added in the engine's order, and come out with its bits. By CUDA a kernel without sums goes by groups of
+//! 1024 elements, four for each thread: more threads for the same leaf, and whole lines of memory for 32 of them.
 
-mod cuda;
+pub(crate) mod cuda;
+#[cfg(all(test, feature = "wgpu"))]
+mod exact;
 mod wgsl;
 
 use std::fmt::Write;
@@ -12,8 +15,10 @@ use std::fmt::Write;
 use gradchain::program::{LeafProgram, Op, Program, Type, Value};
 use gradchain::{DType, Error, Result};
 
-/// Elements that one group goes through: those of a piece.
-pub(crate) const PIECE: usize = 16 * 1024;
+/// Elements that one group goes through where it adds up: those of a piece.
+const PIECE: usize = 16 * 1024;
+/// The same by CUDA where it does not.
+const FLAT: usize = 1024;
 
 /// What a kernel is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,9 +33,9 @@ pub(crate) enum Language {
 /// What a kernel is bound to, in the order of its bindings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Bound {
-    /// How many elements there are, and the step's numbers, in words of 32 bits.
+    /// How many elements there are, where sums begin, and the step's numbers, in words of 32 bits: [`Numbers::single`].
     Numbers,
-    /// The step's numbers in double precision.
+    /// The step's numbers in double precision: [`Numbers::wide`].
     Wide,
     /// The update that comes in.
     Update,
@@ -40,8 +45,22 @@ pub(crate) enum Bound {
     Stored,
     /// A state array, by its place among the program's.
     Slot(usize),
-    /// The sums of each piece.
+    /// The sums of each piece, beside those of other leaves.
     Sums,
+}
+
+/// What a kernel is told of a step, as bits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    /// How many elements there are, where the sums begin, then numbers of single precision.
+    pub(crate) single: Vec<u32>,
+    pub(crate) wide: Vec<u64>,
+}
+
+impl Numbers {
+    pub(crate) fn bytes(&self) -> usize {
+        self.single.len() * 4 + self.wide.len() * 8
+    }
 }
 
 /// A program as the text of a kernel.
@@ -52,11 +71,13 @@ pub(crate) struct Kernel {
     /// The lines that are numbers of the step, and constants that the language has no literal for: single, and double.
     numbers: [Vec<Op>; 2],
     pairs: bool,
+    /// How many elements a group goes through.
+    group: usize,
 }
 
 impl Kernel {
     /// What comes in as [`Bound::Numbers`], and as [`Bound::Wide`].
-    pub(crate) fn numbers(&self, len: usize, scalars: &[f64]) -> [Vec<u8>; 2] {
+    pub(crate) fn numbers(&self, [len, sums_at]: [usize; 2], scalars: &[f64]) -> Numbers {
         let number = |op: &Op| match *op {
             Op::Scalar(i) => scalars[i as usize],
             Op::Constant(Value::F32(x)) => x.into(),
@@ -64,14 +85,17 @@ impl Kernel {
             _ => 0.0,
         };
         let single = self.numbers[0].iter().map(|op| (number(op) as f32).to_bits());
-        let single = core::iter::once(len as u32).chain(single).flat_map(u32::to_le_bytes).collect();
-        let double = self.numbers[1].iter().map(number).flat_map(|x| match self.pairs {
-            false => x.to_le_bytes(),
+        let wide = self.numbers[1].iter().map(number).map(|x| match self.pairs {
+            false => x.to_bits(),
             // The number, and what it leaves.
-            true => (u64::from((x as f32).to_bits()) | u64::from(((x - f64::from(x as f32)) as f32).to_bits()) << 32)
-                .to_le_bytes(),
+            true => u64::from((x as f32).to_bits()) | u64::from(((x - f64::from(x as f32)) as f32).to_bits()) << 32,
         });
-        [single, double.collect()]
+        Numbers { single: [len as u32, sums_at as u32].into_iter().chain(single).collect(), wide: wide.collect() }
+    }
+
+    /// How many groups go through so many elements.
+    pub(crate) fn groups(&self, len: usize) -> usize {
+        len.div_ceil(self.group)
     }
 
     /// Sums, as the kernel writes them.
@@ -100,8 +124,14 @@ pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -
     bindings.extend(slots.map(Bound::Slot));
     bindings.extend((!program.sums().is_empty()).then_some(Bound::Sums));
 
-    let mut printer =
-        Printer { language, program, numbers: Default::default(), helpers: Vec::new(), body: String::new() };
+    let mut printer = Printer {
+        language,
+        program,
+        numbers: Default::default(),
+        helpers: Vec::new(),
+        loaded: Vec::new(),
+        body: String::new(),
+    };
     let compute = program.dtype();
     let element = |bound: &Bound| match bound {
         Bound::Param => *dtype,
@@ -132,7 +162,8 @@ pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -
     bindings.insert(0, Bound::Numbers);
     let text = frame(&printer, &bindings, &element);
     let pairs = printer.is_pair(Type::F64);
-    Ok(Kernel { text, bindings, numbers: printer.numbers, pairs })
+    let group = if language == Language::Cuda && program.sums().is_empty() { FLAT } else { PIECE };
+    Ok(Kernel { text, bindings, numbers: printer.numbers, pairs, group })
 }
 
 fn refusal(place: &str, problem: &str) -> Error {
@@ -146,6 +177,8 @@ struct Printer<'a> {
     numbers: [Vec<Op>; 2],
     /// Functions that the language lacks, or calls otherwise, by their names here.
     helpers: Vec<String>,
+    /// The arrays of which elements are asked for beforehand.
+    loaded: Vec<String>,
     body: String,
 }
 
@@ -191,19 +224,19 @@ impl Printer<'_> {
     fn number(&mut self, op: Op, ty: Type) -> String {
         let numbers = &mut self.numbers[usize::from(ty == Type::F64)];
         numbers.push(op);
-        let (at, place) = (numbers.len(), numbers.len() - 1);
+        let (place, at) = (numbers.len() - 1, numbers.len() + 1);
         match (ty, self.is_cuda()) {
-            (Type::F64, _) => format!("wide[{place}]"),
-            (_, true) => format!("__uint_as_float(numbers[{at}])"),
+            (Type::F64, false) => format!("wide[{place}]"),
             (_, false) => format!("bitcast<f32>(numbers[{at}])"),
+            (Type::F64, true) => format!("wide{place}"),
+            (_, true) => format!("number{place}"),
         }
     }
 
     fn lines(&mut self, from_stored: bool, element: &dyn Fn(&Bound) -> DType) -> Result<()> {
         for (line, (op, ty)) in self.program.lines().iter().enumerate() {
             let value = match *op {
-                Op::Update if from_stored => "stored[i]".into(),
-                Op::Update => "incoming[i]".into(),
+                Op::Update => self.element(if from_stored { "stored" } else { "incoming" }),
                 // Of the state of which nothing is made there is no array.
                 Op::Slot(slot) if !self.program.reads(slot as usize) => continue,
                 Op::Param => self.load("param", element(&Bound::Param), *ty),
@@ -233,16 +266,29 @@ impl Printer<'_> {
         })
     }
 
+    /// An element of an array. By CUDA those of several places are asked for before the first is worked on.
+    fn element(&mut self, array: &str) -> String {
+        if !self.is_cuda() {
+            return format!("{array}[i]");
+        }
+        if self.loaded.iter().all(|known| known != array) {
+            self.loaded.push(array.into());
+        }
+        format!("{array}_in[k]")
+    }
+
     /// An element of an array, in the type that is computed in.
     fn load(&mut self, array: &str, dtype: DType, ty: Type) -> String {
         match (dtype, ty) {
             (DType::F16 | DType::Bf16, _) => {
                 let function = self.helper_named(format!("of_{dtype}"));
-                let bits = if self.is_cuda() { format!("{array}[i]") } else { wgsl::half(array) };
+                let bits = if self.is_cuda() { self.element(array) } else { wgsl::half(array) };
                 format!("{function}({bits})")
             }
-            (DType::F64, Type::F32) | (DType::F32, Type::F64) => format!("{}({array}[i])", self.type_name(ty)),
-            _ => format!("{array}[i]"),
+            (DType::F64, Type::F32) | (DType::F32, Type::F64) => {
+                format!("{}({})", self.type_name(ty), self.element(array))
+            }
+            _ => self.element(array),
         }
     }
 
@@ -276,6 +322,9 @@ impl Printer<'_> {
             }
             Op::Unary(op, a) if op.is_operator() => format!("-t{a}"),
             Op::Unary(op, a) => format!("{}(t{a})", self.function(op.name(), ty)?),
+            Op::Binary(binary, a, b) if self.is_quotient(binary.name(), ty) => {
+                format!("{}(t{a}, t{b})", self.function("div", ty)?)
+            }
             Op::Binary(binary, a, b) if !pair(op) && self.may_be_moved(line) => {
                 format!("{}(t{a} {} t{b})", self.helper("rounded", ty), binary.name())
             }
@@ -294,7 +343,7 @@ impl Printer<'_> {
                 format!("{}(t{a}, t{b})", self.function(name, ty)?)
             }
             Op::MulAdd(a, b, c) => format!("{}(t{a}, t{b}, t{c})", self.function("mul_add", ty)?),
-            Op::Powi(a, n) => self.power(a, n, ty),
+            Op::Powi(a, n) => self.power(a, n, ty)?,
             Op::Compare(comparison, a, b) if pair(op) => {
                 let name = match comparison.name() {
                     "<" => "less",
@@ -310,8 +359,14 @@ impl Printer<'_> {
         })
     }
 
-    /// Whether compilers of WGSL may do it together with a line that uses it: they may take `p + (x - p)` for `x`, and
-    /// begin with the last two of three numbers that are added, or multiplied. Lavapipe does.
+    /// Whether it is a quotient that devices may round otherwise than IEEE 754 says, as WGSL allows them in `f32`.
+    fn is_quotient(&self, name: &str, ty: Type) -> bool {
+        name == "/" && ty == Type::F32 && !self.is_cuda()
+    }
+
+    /// Whether compilers of WGSL may do it together with a line that uses it: they may round a product and a sum once,
+    /// take `p + (x - p)` for `x`, and begin with the last two of three numbers that are added, or multiplied. NVIDIA's
+    /// does the first, lavapipe the others.
     fn may_be_moved(&self, line: usize) -> bool {
         let lines = self.program.lines();
         let sign = |(op, _): &(Op, Type)| match op {
@@ -323,9 +378,8 @@ impl Printer<'_> {
             None => false,
             _ if self.is_cuda() => false,
             Some("-") => true,
-            same => {
-                lines.iter().filter(uses).any(|user| sign(user) == same || same == Some("+") && sign(user) == Some("-"))
-            }
+            Some("*") => lines.iter().any(|user| uses(&user)),
+            _ => lines.iter().filter(uses).any(|user| matches!(sign(user), Some("+" | "-"))),
         }
     }
 
@@ -343,7 +397,7 @@ impl Printer<'_> {
     }
 
     /// Repeated squaring, in the order of the library that Rust calls.
-    fn power(&mut self, a: u32, n: i32, ty: Type) -> String {
+    fn power(&mut self, a: u32, n: i32, ty: Type) -> Result<String> {
         let one = self.type_name(ty);
         let (mut result, mut square, mut left) = (None::<String>, format!("t{a}"), n.unsigned_abs());
         while left > 0 {
@@ -355,8 +409,15 @@ impl Printer<'_> {
                 square = format!("({square} * {square})");
             }
         }
-        let result = result.unwrap_or_else(|| format!("{one}(1)"));
-        if n < 0 { format!("{one}(1) / {result}") } else { result }
+        let mut result = result.unwrap_or_else(|| format!("{one}(1)"));
+        if !self.is_cuda() && !self.is_pair(ty) {
+            result = format!("{}({result})", self.helper("rounded", ty));
+        }
+        Ok(match n < 0 {
+            true if self.is_quotient("/", ty) => format!("{}({one}(1), {result})", self.function("div", ty)?),
+            true => format!("{one}(1) / {result}"),
+            false => result,
+        })
     }
 
     /// What becomes of the results, in the loop over elements.

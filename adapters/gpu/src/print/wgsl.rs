@@ -7,7 +7,7 @@ use super::{Bound, Printer};
 
 /// A function that is called otherwise than in a program, or that WGSL lacks.
 ///
-/// What is built in is as exact as the device makes it: WGSL promises less than programs have here.
+/// Quotients and roots of `f32` are made as exact as a CPU's; what else is built in is as exact as the device makes it.
 pub(super) fn helper(name: &str) -> Option<String> {
     let (function, ty) = name.rsplit_once('_')?;
     if let Some(text) = written(name) {
@@ -35,6 +35,7 @@ pub(super) fn helper(name: &str) -> Option<String> {
         _ if !built_in.is_empty() => Some(format!("fn {name}(x: {ty}) -> {ty} {{ return {built_in}(x); }}")),
         _ if !of_two.is_empty() => Some(format!("fn {name}(x: {ty}, y: {ty}) -> {ty} {{ return {of_two}; }}")),
         _ => match function {
+            "recip" if ty == "f32" => Some("fn recip_f32(x: f32) -> f32 { return div_f32(1.0f, x); }".into()),
             "recip" => Some(format!("fn {name}(x: {ty}) -> {ty} {{ return {ty}(1) / x; }}")),
             "fract" => Some(format!("fn {name}(x: {ty}) -> {ty} {{ return x - trunc(x); }}")),
             // Halves go away from zero.
@@ -121,13 +122,75 @@ fn written(name: &str) -> Option<&'static str> {
     return select(x, near, abs(e) <= 1.0f);
 }"
         }
-        // Compilers may take `(a + b) - a` for `b`. So what has been rounded is changed by a zero, or a factor of one,
-        // that they cannot know: a leaf has less than 2³¹ elements.
+        // Compilers may take `(a + b) - a` for `b`, and `a / c + b / c` for `(a + b) / c`. So what has been rounded is
+        // changed by a zero, or a sign, that they cannot know: a leaf has less than 2³¹ elements.
         "rounded_f32" => {
             "fn rounded_f32(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ (numbers[0] >> 31u)); }"
         }
-        "rounded_f64" => "fn rounded_f64(x: f64) -> f64 { return x * f64(1u + (numbers[0] >> 31u)); }",
+        "rounded_f64" => "fn rounded_f64(x: f64) -> f64 { return select(x, -x, (numbers[0] >> 31u) > 0u); }",
+        // A device may be off by some of the last bits: the remainder tells where the exact quotient is, and which number
+        // is nearest to it. Of numbers of 1 to 2, so that nothing is too large or too small; what is subnormal is left to
+        // the device, of which some take the quotient of infinity and a large number for none. A quotient is never half-way between two numbers, nor as near to one as
+        // the number below it.
+        "div_f32" => {
+            "fn div_f32(x: f32, y: f32) -> f32 {
+    let bits = vec2(bitcast<u32>(x), bitcast<u32>(y));
+    let sign = (bits.x ^ bits.y) & 0x80000000u;
+    let exponents = vec2<i32>((bits >> vec2(23u)) & vec2(255u));
+    let of_one = (bits & vec2(0x7fffffu)) | vec2(0x3f800000u);
+    let a = bitcast<f32>(of_one.x);
+    let b = bitcast<f32>(of_one.y);
+    var q = rounded_f32(a / b);
+    q = rounded_f32(q + rounded_f32(remainder_f32(a, q, b) / b));
+    let rest = remainder_f32(a, q, b);
+    let limit = bitcast<f32>((bitcast<u32>(q) & 0x7f800000u) - 0x0c000000u) * b;
+    q = bitcast<f32>(bitcast<u32>(q) + select(0u, select(1u, 0xffffffffu, rest < 0.0f), abs(rest) > limit));
+    let exponent = exponents.x - exponents.y + i32(bitcast<u32>(q) >> 23u);
+    let normal = min(exponents.x, exponents.y) > 0 && max(exponents.x, exponents.y) < 255 && exponent > 0;
+    let finite = (bitcast<u32>(q) & 0x7fffffu) | (u32(exponent) << 23u);
+    let exact = select(finite, 0x7f800000u, exponent > 254) | sign;
+    let sizes = bits & vec2(0x7fffffffu);
+    let none = max(sizes.x, sizes.y) > 0x7f800000u || sizes.x == sizes.y && (sizes.x == 0u || sizes.x == 0x7f800000u);
+    let infinite = sizes.x == 0x7f800000u || sizes.y == 0u;
+    let special = select(select(0u, 0x7f800000u, infinite) | sign, 0x7fc00000u, none);
+    let other = select(x / y, bitcast<f32>(special), none || infinite || sizes.x == 0u || sizes.y == 0x7f800000u);
+    return select(other, bitcast<f32>(exact), normal);
+}"
+        }
+        // The same way, of numbers of 1 to 4.
+        "sqrt_f32" => {
+            "fn sqrt_f32(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let exponent = bits >> 23u;
+    let odd = 1u - (exponent & 1u);
+    let a = bitcast<f32>((bits & 0x7fffffu) | ((127u + odd) << 23u));
+    var root = rounded_f32(sqrt(a));
+    root = rounded_f32(root + rounded_f32(remainder_f32(a, root, root) / (root + root)));
+    let rest = remainder_f32(a, root, root);
+    let limit = root * 1.1920928955078125e-7f;
+    let step = select(select(0u, 1u, rest > limit), 0xffffffffu, rest <= -limit);
+    let exact = ((bitcast<u32>(root) + step) & 0x7fffffu) | (((exponent + 127u - odd) / 2u) << 23u);
+    let other = select(sqrt(x), x, (bits & 0x7fffffffu) == 0u || bits == 0x7f800000u);
+    return select(other, bitcast<f32>(exact), exponent > 0u && exponent < 255u);
+}"
+        }
+        // `a - q·b`, after Dekker: exact where it has 24 digits.
+        "remainder_f32" => {
+            "fn remainder_f32(a: f32, q: f32, b: f32) -> f32 {
+    let product = product_f32(q, b);
+    return rounded_f32(rounded_f32(a - product.x) - product.y);
+}"
+        }
         // Pairs: a number and what it leaves, after Dekker.
+        "product_f32" => {
+            "fn product_f32(a: f32, b: f32) -> vec2<f32> {
+    let product = rounded_f32(a * b);
+    let high = vec2(high_half(a), high_half(b));
+    let low = vec2(rounded_f32(a - high.x), rounded_f32(b - high.y));
+    let cross = rounded_f32(rounded_f32(high.x * high.y) - product) + rounded_f32(high.x * low.y);
+    return vec2(product, rounded_f32(rounded_f32(cross) + rounded_f32(low.x * high.y)) + rounded_f32(low.x * low.y));
+}"
+        }
         "sum_of_f32" => {
             "fn sum_of_f32(a: f32, b: f32) -> vec2<f32> {
     let sum = rounded_f32(a + b);
@@ -151,12 +214,8 @@ fn written(name: &str) -> Option<&'static str> {
         }
         "mul_pair" => {
             "fn mul_pair(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
-    let product = rounded_f32(a.x * b.x);
-    let high = vec2(high_half(a.x), high_half(b.x));
-    let low = vec2(rounded_f32(a.x - high.x), rounded_f32(b.x - high.y));
-    let cross = rounded_f32(rounded_f32(high.x * high.y) - product) + rounded_f32(high.x * low.y);
-    let lost = rounded_f32(rounded_f32(cross) + rounded_f32(low.x * high.y)) + low.x * low.y;
-    return sum_of_f32(product, lost + (a.x * b.y + a.y * b.x));
+    let product = product_f32(a.x, b.x);
+    return sum_of_f32(product.x, product.y + (a.x * b.y + a.y * b.x));
 }"
         }
         "div_pair" => {
@@ -191,8 +250,11 @@ fn written(name: &str) -> Option<&'static str> {
     })
 }
 
-/// What functions call each other; those of pairs are needed together.
-const OF_PAIRS: [&str; 6] = ["rounded_f32", "sum_of_f32", "add_pair", "sub_pair", "high_half", "mul_pair"];
+/// What functions of pairs call.
+const OF_PAIRS: [&str; 7] =
+    ["rounded_f32", "sum_of_f32", "add_pair", "sub_pair", "high_half", "product_f32", "mul_pair"];
+/// What quotients and roots call.
+const EXACT: [&str; 5] = ["rounded_f32", "high_half", "product_f32", "remainder_f32", "div_f32"];
 
 pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(&Bound) -> DType) -> String {
     let sum = printer.type_name(Type::F64);
@@ -217,24 +279,38 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     if sums > 0 {
         text += &format!("var<workgroup> lanes: array<{sum}, 256>;\n");
     }
+    let given = |name: &str| printer.helpers.iter().any(|helper| helper == name);
     let pairs = if printer.is_pair(Type::F64) { &OF_PAIRS[..] } else { &[] };
-    let helpers = printer.helpers.iter().map(String::as_str).filter(|name| !pairs.contains(name));
-    for name in pairs.iter().copied().chain(helpers) {
+    let exact = if ["div_f32", "sqrt_f32", "recip_f32"].into_iter().any(given) { &EXACT[..] } else { &[] };
+    let mut helpers: Vec<&str> = Vec::new();
+    for name in pairs.iter().chain(exact).copied().chain(printer.helpers.iter().map(String::as_str)) {
+        if !helpers.contains(&name) {
+            helpers.push(name);
+        }
+    }
+    for name in helpers {
         text += &helper(name).unwrap_or_default();
         text += "\n";
     }
     text += "@compute @workgroup_size(256)
 fn run(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let len = numbers[0];
-    let first = group.x * 16384u + (thread / 16u) * 1024u + thread % 16u;
 ";
+    // Where nothing is added up, threads side by side have elements side by side.
+    let (first, apart) = match sums {
+        0 => ("thread", 256),
+        _ => ("(thread / 16u) * 1024u + thread % 16u", 16),
+    };
+    text += &format!("    let first = group.x * 16384u + {first};\n");
     for k in 0..sums {
         text += &format!("    var lane{k} = {sum}();\n");
     }
-    text += "    for (var j = 0u; j < 64u; j++) {
-        let i = first + 16u * j;
-        if (i < len) {
-";
+    text += &format!(
+        "    for (var j = 0u; j < 64u; j++) {{
+        let i = first + {apart}u * j;
+        if (i < len) {{
+"
+    );
     text += &printer.body;
     text += "        }\n    }\n";
     for k in 0..sums {
@@ -251,7 +327,7 @@ fn run(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index)
     if (thread == 0u) {{
         var total = lanes[0];
         for (var l = 1u; l < 16u; l++) {{ total = {piece}; }}
-        sums[group.x * {sums}u + {k}u] = total;
+        sums[numbers[1] + group.x * {sums}u + {k}u] = total;
     }}
     workgroupBarrier();
 "
