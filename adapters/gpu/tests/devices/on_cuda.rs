@@ -39,6 +39,12 @@ fn sums_over_pieces_have_the_bits_of_the_cpu() {
 
 #[test]
 #[ignore = "needs an NVIDIA device: adapters/gpu/device"]
+fn many_leaves_have_the_bits_of_the_cpu() {
+    suite::many_leaves(&device());
+}
+
+#[test]
+#[ignore = "needs an NVIDIA device: adapters/gpu/device"]
 fn three_numbers_are_added_in_their_order() {
     suite::sums_of_three(&device());
 }

@@ -26,6 +26,11 @@ fn sums_over_pieces_have_the_bits_of_the_cpu() {
 }
 
 #[test]
+fn many_leaves_have_the_bits_of_the_cpu() {
+    suite::many_leaves(&device());
+}
+
+#[test]
 fn sums_in_pairs_are_near() {
     suite::sums_in_pairs(&Device::wgpu_in_pairs().expect("a device"));
 }

@@ -135,6 +135,23 @@ pub fn sums<B: Backend>(device: &Device<B>) {
     }
 }
 
+/// More leaves than one launch has room for, of which some are a single element: the bits of the CPU.
+pub fn many_leaves<B: Backend>(device: &Device<B>) {
+    let leaf = |i: usize| LeafPlan { number: COMPUTED[i % 2], shape: vec![1 + i * 37 % 2500], order: Order::C };
+    let plan: Vec<_> = (0..300).map(leaf).collect();
+    let some = |seed| tree(&plan, |leaf, i| noise(seed, leaf, i));
+    let (mut params, optimizer) = (some(1), summing());
+    let mut run = device.init(&optimizer, &params).unwrap();
+    let (mut state, mut copy) = (optimizer.init(&params).unwrap(), params.clone());
+    for seed in 2..5 {
+        run.set_gradients(&some(seed)).unwrap();
+        device.step(&optimizer, &mut run).unwrap();
+        optimizer.step(&mut params, &some(seed), &mut state).unwrap();
+    }
+    run.params_into(&mut copy).unwrap();
+    assert_eq!(values(&params), values(&copy));
+}
+
 /// Without numbers of 64 bits: each sum is off by 2⁻⁴⁰ of the sum of sizes at most, so that a norm, and what is divided
 /// by it, has at most the last bit of an `f32` different.
 pub fn sums_in_pairs<B: Backend>(device: &Device<B>) {
