@@ -2,6 +2,9 @@
 
 use core::fmt;
 
+#[cfg(feature = "rayon")]
+use rayon::prelude::*;
+
 use super::traced::{Kind, Traced};
 use super::{Program, Recorded, record};
 use crate::element::{DType, InRecord, Real, Rounding};
@@ -140,17 +143,17 @@ impl<'m> Passes<'m> {
         Array { name: format!("kept {number}"), dtype, lasts: false }
     }
 
-    fn leaf<T: Stage, F: Kind>(&mut self, pass: &engine::Pass<'_, T>, leaf: usize) -> Result<LeafProgram> {
+    /// What a pass does to a leaf.
+    fn leaf<T: Stage, F: Kind>(pass: &engine::Pass<'_, T>, leaf: usize) -> Result<Recorded> {
         let spec = &pass.structure().leaves()[leaf];
         let ([_, stores], dtype) = (pass.reads_and_writes_stored(), spec.dtype());
-        let recorded = record::<F>(spec.path(), |u, p| {
+        record::<F>(spec.path(), |u, p| {
             let (u, adds) = pass.record(leaf, u, p);
             // The update is rounded to the parameter's type before it is added, as in the engine.
             let to = Rounding::to(dtype);
             let add = || Traced::record(&[], 0..0, &|_, _| add_update(p, u.rounded(to))).rounded(to);
             [stores.then_some(u), adds.then(add)]
-        })?;
-        Ok(self.named(leaf, spec, recorded))
+        })
     }
 
     /// What was recorded, with the names that arrays have.
@@ -163,11 +166,13 @@ impl<'m> Passes<'m> {
     }
 
     fn run<T: Stage>(&mut self, pass: &engine::Pass<'_, T>) -> Result<Vec<f64>> {
-        let specs = pass.structure().leaves().iter().enumerate().filter(|(_, spec)| spec.len() > 0);
-        let leaves = specs.map(|(leaf, spec)| match spec.dtype().compute() {
-            DType::F64 => self.leaf::<T, f64>(pass, leaf),
-            _ => self.leaf::<T, f32>(pass, leaf),
+        let specs = pass.structure().leaves();
+        let some: Vec<usize> = (0..specs.len()).filter(|leaf| specs[*leaf].len() > 0).collect();
+        let recorded = on_threads(&some, &|leaf| match specs[leaf].dtype().compute() {
+            DType::F64 => Self::leaf::<T, f64>(pass, leaf),
+            _ => Self::leaf::<T, f32>(pass, leaf),
         });
+        let leaves = some.iter().zip(recorded).map(|(leaf, recorded)| Ok(self.named(*leaf, &specs[*leaf], recorded?)));
         let leaves = leaves.collect::<Result<Vec<_>>>()?;
         let recorded = Pass { number: pass.number(), from_stored: pass.reads_and_writes_stored()[0], leaves };
         let added = self.machine.pass(&recorded)?;
@@ -187,6 +192,20 @@ impl<'m> Passes<'m> {
         Ok(all)
     }
 }
+
+/// Records each of some leaves. A device waits for that, so it is done on rayon's threads if there are several, and
+/// leaves enough: a few microseconds each. Programs do not depend on who recorded them.
+fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recorded> + Sync)) -> Vec<Result<Recorded>> {
+    #[cfg(feature = "rayon")]
+    if leaves.len() >= 2 * AT_LEAST && rayon::current_num_threads() > 1 {
+        return leaves.par_iter().with_min_len(AT_LEAST).map(|leaf| each(*leaf)).collect();
+    }
+    leaves.iter().map(|leaf| each(*leaf)).collect()
+}
+
+/// How many leaves are worth waking a thread for.
+#[cfg(feature = "rayon")]
+const AT_LEAST: usize = 16;
 
 impl<T: Stage> Remote<T> for Passes<'_> {
     fn pass(&mut self, pass: &engine::Pass<'_, T>) -> Option<Vec<f64>> {

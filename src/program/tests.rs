@@ -461,3 +461,34 @@ fn what_has_no_programs_says_which_part_and_why() {
         assert!(error.is_unrecordable() && error.to_string().contains("begins anew"), "{error}");
     }
 }
+
+/// Leaves of two types, some of which are masked, more than one thread records at a time.
+#[cfg(feature = "rayon")]
+#[test]
+fn programs_and_steps_are_the_same_by_any_number_of_threads() {
+    let in_pool = |threads: usize, work: &(dyn Fn() + Sync)| {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work);
+    };
+    let params: (Vec<Vec<f32>>, Vec<Vec<f64>>) =
+        ((1..80).map(|n| vec![0.5; n % 9]).collect(), (1..40).map(|n| vec![-0.25; n]).collect());
+    let optimizer = chain((clip_by_global_norm(0.5), masked(adamw(0.1), Mask::path("0/*"))));
+    let programs = optimizer.programs(&params).unwrap();
+    let step = || {
+        let (mut state, mut params) = (optimizer.init(&params).unwrap(), params.clone());
+        let mut machine = super::Interpreter::new(&params, &*state).unwrap();
+        machine.set_gradients(&params).unwrap();
+        optimizer.step_on(&mut machine, (), &mut state).unwrap();
+        let (mut state, gradients) = (optimizer.init(&params).unwrap(), params.clone());
+        optimizer.step(&mut params, &gradients, &mut state).unwrap();
+        for (leaf, param) in params.0.iter().enumerate() {
+            assert_eq!(machine.params().get::<f32>(leaf), Some(&param[..]));
+        }
+        for (leaf, param) in params.1.iter().enumerate() {
+            assert_eq!(machine.params().get::<f64>(params.0.len() + leaf), Some(&param[..]));
+        }
+        assert_eq!(optimizer.programs(&params).unwrap(), programs);
+    };
+    for threads in [1, 2, 5] {
+        in_pool(threads, &step);
+    }
+}

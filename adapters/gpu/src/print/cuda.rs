@@ -222,7 +222,12 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     let at_once = (TABLE / leaf_bytes(told.len() - 3 - singles, singles)).max(1);
     text += &format!(
         "struct Leaves {{ Leaf leaf[{at_once}]; }};
-extern \"C\" __global__ void run(const __grid_constant__ Leaves leaves, unsigned count) {{
+#if __CUDA_ARCH__ >= 700
+#define IN_PLACE __grid_constant__
+#else
+#define IN_PLACE
+#endif
+extern \"C\" __global__ void run(const IN_PLACE Leaves leaves, unsigned count) {{
     unsigned low = 0u;
     while (count - low > 1u) {{
         unsigned middle = low + (count - low) / 2u;
