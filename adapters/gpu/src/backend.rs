@@ -35,6 +35,19 @@ pub trait Backend: Sized {
     ///
     /// If the device fails.
     fn read(&self, buffer: &Self::Buffer, bytes: usize) -> Result<Vec<u8>>;
+    /// Whether sums of different leaves lie in different buffers: where a kernel would wait for the one before that has
+    /// written to the same buffer. Else they lie in one, which is one copy.
+    #[doc(hidden)]
+    const SUMS_APART: bool;
+    /// Reads so many bytes from the beginning of each of some buffers, one after another.
+    #[doc(hidden)]
+    fn read_all(&self, buffers: &[(&Self::Buffer, usize)]) -> Result<Vec<u8>> {
+        let mut all = Vec::new();
+        for (buffer, bytes) in buffers {
+            all.extend(self.read(buffer, *bytes)?);
+        }
+        Ok(all)
+    }
     #[doc(hidden)]
     fn compile(&self, text: &str, bindings: usize) -> Result<Self::Kernel>;
     /// Does to each of these leaves what the kernel does: they have no buffer in common but the one for sums.

@@ -92,6 +92,7 @@ impl Cuda {
 impl Backend for Cuda {
     type Buffer = CudaSlice<u8>;
     type Kernel = CudaFunction;
+    const SUMS_APART: bool = false;
 
     fn name(&self) -> String {
         self.name.clone()

@@ -74,6 +74,7 @@ impl Wgpu {
 impl Backend for Wgpu {
     type Buffer = wgpu::Buffer;
     type Kernel = wgpu::ComputePipeline;
+    const SUMS_APART: bool = true;
 
     fn name(&self) -> String {
         self.name.clone()
@@ -101,14 +102,24 @@ impl Backend for Wgpu {
     }
 
     fn read(&self, buffer: &wgpu::Buffer, bytes: usize) -> Result<Vec<u8>> {
-        if bytes == 0 {
+        self.read_all(&[(buffer, bytes)])
+    }
+
+    /// All are copied to one buffer, which is waited for once.
+    fn read_all(&self, buffers: &[(&wgpu::Buffer, usize)]) -> Result<Vec<u8>> {
+        let padded = |bytes: usize| (bytes as u64).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
+        let size: u64 = buffers.iter().map(|(_, bytes)| padded(*bytes)).sum();
+        if size == 0 {
             return Ok(Vec::new());
         }
-        let size = (bytes as u64).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
-        let here = self.make(bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
+        let here = self.make(size as usize, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
         self.guarded(|| {
             let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            encoder.copy_buffer_to_buffer(buffer, 0, &here, 0, size);
+            let mut at = 0;
+            for (buffer, bytes) in buffers.iter().filter(|(_, bytes)| *bytes > 0) {
+                encoder.copy_buffer_to_buffer(buffer, 0, &here, at, padded(*bytes));
+                at += padded(*bytes);
+            }
             self.queue.submit([encoder.finish()]);
         })?;
         let (told, tells) = std::sync::mpsc::channel();
@@ -120,7 +131,12 @@ impl Backend for Wgpu {
             Err(error) => return Err(failure(&self.name, error)),
         }
         let mapped = here.slice(..).get_mapped_range().map_err(|error| failure(&self.name, error))?;
-        Ok(mapped[..bytes].to_vec())
+        let (mut all, mut at) = (Vec::with_capacity(size as usize), 0);
+        for (_, bytes) in buffers {
+            all.extend_from_slice(&mapped[at..at + bytes]);
+            at += padded(*bytes) as usize;
+        }
+        Ok(all)
     }
 
     fn compile(&self, text: &str, bindings: usize) -> Result<wgpu::ComputePipeline> {

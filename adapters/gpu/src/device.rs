@@ -138,7 +138,7 @@ impl<B: Backend> Device<B> {
             gradients: self.shared.uploaded(&zeros)?,
             stored: HashMap::new(),
             state,
-            sums: None,
+            sums: Vec::new(),
             structure: structure.clone(),
             shared: self.shared.clone(),
         })
@@ -189,6 +189,11 @@ impl<B: Backend> Shared<B> {
         self.backend.read(buffer, bytes)
     }
 
+    fn read_all(&self, buffers: &[(&B::Buffer, usize)]) -> Result<Vec<u8>> {
+        self.count(0, buffers.iter().map(|(_, bytes)| bytes).sum());
+        self.backend.read_all(buffers)
+    }
+
     fn held(&self, bytes: usize) -> Result<Held<B>> {
         Ok(Held { buffer: self.backend.buffer(bytes)?, bytes })
     }
@@ -232,8 +237,8 @@ pub struct DeviceArrays<B: Backend> {
     gradients: HashMap<usize, Held<B>>,
     stored: HashMap<usize, Held<B>>,
     state: Arrays<Held<B>>,
-    /// Where a pass writes its sums.
-    sums: Option<Held<B>>,
+    /// Where a pass writes its sums: of each of its leaves, or all of them.
+    sums: Vec<Held<B>>,
     structure: Structure,
     shared: Rc<Shared<B>>,
 }
@@ -310,8 +315,13 @@ impl<B: Backend> DeviceArrays<B> {
         Ok(())
     }
 
-    /// What a kernel is told of a leaf, whose sums it writes from `sums_at` on.
-    fn told(&self, of: &LeafProgram, compiled: &Compiled<B>, sums_at: usize) -> Result<Launch<'_, B::Buffer>> {
+    /// What a kernel is told of a leaf, whose sums it writes into this buffer, from `sums_at` on.
+    fn told(
+        &self,
+        of: &LeafProgram,
+        compiled: &Compiled<B>,
+        [sums, sums_at]: [usize; 2],
+    ) -> Result<Launch<'_, B::Buffer>> {
         let (leaf, size) = (of.leaf, of.program.dtype().size());
         let groups = compiled.printed.groups(of.len);
         let missing = |what: &str| Error::state(&of.path, format!("its {what} is not on the device"));
@@ -319,7 +329,9 @@ impl<B: Backend> DeviceArrays<B> {
         for bound in &compiled.printed.bindings {
             let (held, bytes, what) = match bound {
                 Bound::Numbers | Bound::Wide => continue,
-                Bound::Sums => (self.sums.as_ref(), (sums_at + groups * of.program.sums().len()) * 8, "place for sums"),
+                Bound::Sums => {
+                    (self.sums.get(sums), (sums_at + groups * of.program.sums().len()) * 8, "place for sums")
+                }
                 Bound::Update => (self.gradients.get(&leaf), of.len * size, "gradient"),
                 Bound::Stored => (self.stored.get(&leaf), of.len * size, "update"),
                 Bound::Param => (self.params.get(&leaf), of.len * of.dtype.size(), "parameter"),
@@ -335,42 +347,62 @@ impl<B: Backend> DeviceArrays<B> {
         Ok(Launch { numbers: compiled.printed.numbers([of.len, sums_at], &of.scalars), buffers, groups })
     }
 
-    /// All leaves that have the same program are one launch, and all sums one buffer, which is waited for and read once.
+    /// Makes room for so many sums of each leaf. Says of each in which buffer they are, and from where on.
+    fn places_of_sums(&mut self, counts: &[usize]) -> Result<Vec<[usize; 2]>> {
+        let (mut places, mut sizes) = (Vec::with_capacity(counts.len()), Vec::new());
+        for (leaf, count) in counts.iter().enumerate() {
+            let buffer = if B::SUMS_APART { leaf } else { 0 };
+            sizes.resize(buffer + 1, 0);
+            places.push([buffer, sizes[buffer]]);
+            sizes[buffer] += count;
+        }
+        for (buffer, size) in sizes.into_iter().enumerate() {
+            if self.sums.get(buffer).is_none_or(|held| held.bytes < size * 8) {
+                let held = self.shared.held(size * 8)?;
+                if buffer < self.sums.len() { self.sums[buffer] = held } else { self.sums.push(held) }
+            }
+        }
+        Ok(places)
+    }
+
+    /// All leaves that have the same program are one launch; all sums are waited for once.
     fn run(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         let shared = self.shared.clone();
-        let (mut kernels, mut counts, mut places) = (Vec::<Rc<Compiled<B>>>::new(), Vec::new(), Vec::new());
+        let (mut kernels, mut counts, mut which) = (Vec::<Rc<Compiled<B>>>::new(), Vec::new(), Vec::new());
         for leaf in &pass.leaves {
             let kernel = shared.kernel(pass.from_stored, leaf)?;
             counts.push(kernel.printed.groups(leaf.len) * leaf.program.sums().len());
-            places.push(kernels.iter().position(|known| Rc::ptr_eq(known, &kernel)).unwrap_or_else(|| {
+            which.push(kernels.iter().position(|known| Rc::ptr_eq(known, &kernel)).unwrap_or_else(|| {
                 kernels.push(kernel);
                 kernels.len() - 1
             }));
             self.make_room(leaf)?;
         }
-        let bytes = counts.iter().sum::<usize>() * 8;
-        if self.sums.as_ref().is_none_or(|held| held.bytes < bytes) {
-            self.sums = Some(shared.held(bytes)?);
-        }
-        let (mut launches, mut sums_at) = (kernels.iter().map(|_| Vec::new()).collect::<Vec<_>>(), 0);
-        for ((leaf, place), count) in pass.leaves.iter().zip(&places).zip(&counts) {
-            let launch = self.told(leaf, &kernels[*place], sums_at)?;
-            sums_at += count;
+        let places = self.places_of_sums(&counts)?;
+        let mut launches: Vec<_> = kernels.iter().map(|_| Vec::new()).collect();
+        for ((leaf, kernel), place) in pass.leaves.iter().zip(&which).zip(&places) {
+            let launch = self.told(leaf, &kernels[*kernel], *place)?;
             // What neither makes nor adds up anything need not be done.
             if !launch.buffers.is_empty() {
                 shared.count(launch.numbers.bytes(), 0);
-                launches[*place].push(launch);
+                launches[*kernel].push(launch);
             }
         }
         for (kernel, launches) in kernels.iter().zip(&launches).filter(|(_, launches)| !launches.is_empty()) {
             shared.backend.launch(&kernel.kernel, launches)?;
         }
-        let read = self.sums.as_ref().map_or(Ok(Vec::new()), |sums| shared.read(&sums.buffer, bytes))?;
+        // Sums of leaves that share a buffer lie in it in their order.
+        let mut filled: Vec<(&B::Buffer, usize)> = Vec::new();
+        for (count, [buffer, at]) in counts.iter().zip(&places) {
+            filled.truncate(*buffer);
+            filled.push((&self.sums[*buffer].buffer, (at + count) * 8));
+        }
+        let read = shared.read_all(&filled)?;
         let mut rest = read.as_slice();
-        let of_leaf = places.iter().zip(&counts).map(|(place, count)| {
+        let of_leaf = which.iter().zip(&counts).map(|(kernel, count)| {
             let (these, others) = rest.split_at(count * 8);
             rest = others;
-            kernels[*place].printed.sums(these)
+            kernels[*kernel].printed.sums(these)
         });
         Ok(of_leaf.collect())
     }
