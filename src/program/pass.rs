@@ -2,14 +2,12 @@
 
 use core::fmt;
 
-#[cfg(feature = "rayon")]
-use rayon::prelude::*;
-
 use super::traced::{Kind, Traced};
 use super::{Program, Recorded, record};
 use crate::element::{DType, InRecord, Real, Rounding};
 use crate::engine::{self, NOT_REMOTE, PIECE, Remote, Stage, TILE, sum_tile};
 use crate::error::{Error, Result};
+use crate::numeric::split::join;
 use crate::state::{Entry, State, StateWalk};
 use crate::tree::{LeafSpec, add_update};
 
@@ -196,15 +194,16 @@ impl<'m> Passes<'m> {
 /// Records each of some leaves. A device waits for that, so it is done on rayon's threads if there are several, and
 /// leaves enough: a few microseconds each. Programs do not depend on who recorded them.
 fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recorded> + Sync)) -> Vec<Result<Recorded>> {
-    #[cfg(feature = "rayon")]
-    if leaves.len() >= 2 * AT_LEAST && rayon::current_num_threads() > 1 {
-        return leaves.par_iter().with_min_len(AT_LEAST).map(|leaf| each(*leaf)).collect();
+    if leaves.len() < 2 * AT_LEAST {
+        return leaves.iter().map(|leaf| each(*leaf)).collect();
     }
-    leaves.iter().map(|leaf| each(*leaf)).collect()
+    let ((one, other), [mut first, mut second]) = (leaves.split_at(leaves.len() / 2), [const { Vec::new() }; 2]);
+    join(|| first = on_threads(one, each), || second = on_threads(other, each));
+    first.extend(second);
+    first
 }
 
 /// How many leaves are worth waking a thread for.
-#[cfg(feature = "rayon")]
 const AT_LEAST: usize = 16;
 
 impl<T: Stage> Remote<T> for Passes<'_> {
