@@ -12,7 +12,7 @@ use gradchain::program::{LeafProgram, Pass};
 
 use crate::backend::{Backend, Launch, failure};
 use crate::print::cuda::{TABLE, leaf_bytes};
-use crate::print::{self, Language};
+use crate::print::{self, Language, Numbers};
 
 const NAME: &str = "cuda";
 
@@ -146,19 +146,23 @@ struct Table([u64; TABLE / 8]);
 // SAFETY: plain words, of which a kernel reads as many as it was printed for, which are no more.
 unsafe impl DeviceRepr for Table {}
 
+/// Adds a leaf to a table as the text's `Leaf` lies there: numbers and pointers of 8 bytes, where the leaf begins, then
+/// counts and numbers of 4.
+fn add_leaf(table: &mut Vec<u64>, numbers: &Numbers, pointers: &[u64], begin: u32) {
+    table.extend(numbers.wide.iter().chain(pointers));
+    let fours: Vec<u32> = core::iter::once(begin).chain(numbers.single.iter().copied()).collect();
+    let word = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or(0)) << 32;
+    table.extend(fours.chunks(2).map(word));
+}
+
 impl Cuda {
     fn launch_some(&self, kernel: &CudaFunction, leaves: &[Launch<'_, CudaSlice<u8>>]) -> Result<()> {
         let (mut words, mut begin, mut used) = (Vec::with_capacity(TABLE / 8), 0, Vec::new());
         for leaf in leaves {
-            words.extend(&leaf.numbers.wide);
-            for buffer in &leaf.buffers {
-                let (pointer, until_launched) = buffer.device_ptr(&self.stream);
-                words.push(pointer);
-                used.push(until_launched);
-            }
-            let fours: Vec<u32> = core::iter::once(begin).chain(leaf.numbers.single.iter().copied()).collect();
-            let word = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or(0)) << 32;
-            words.extend(fours.chunks(2).map(word));
+            let each = leaf.buffers.iter().map(|buffer| buffer.device_ptr(&self.stream));
+            let (pointers, until_launched): (Vec<_>, Vec<_>) = each.unzip();
+            used.extend(until_launched);
+            add_leaf(&mut words, &leaf.numbers, &pointers, begin);
             begin += leaf.groups as u32;
         }
         let mut table = Table([0; TABLE / 8]);
@@ -170,5 +174,33 @@ impl Cuda {
         // buffers, of its type; no two of them are one but that of sums, of which each leaf has its own part; each has
         // room for the elements that the kernel is told of, and it goes to none beyond.
         unsafe { launch.launch(config) }.map(drop).map_err(|error| self.said(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_lie_one_after_another_as_the_text_says() {
+        for (wides, pointers, singles) in [(0, 1, 0), (0, 4, 12), (2, 3, 1), (1, 2, 4)] {
+            let mut table = Vec::new();
+            for leaf in 0..3 {
+                // The first two are counts.
+                let single = (0..2 + singles).map(|k| 100 * leaf + k).collect();
+                let wide = (0..wides).map(|k| 1000 + u64::from(100 * leaf) + k).collect();
+                let pointers: Vec<_> = (0..pointers).map(|k| 2000 + u64::from(100 * leaf) + k).collect();
+                add_leaf(&mut table, &Numbers { single, wide }, &pointers, 7 * leaf);
+            }
+            let words = leaf_bytes((wides + pointers) as usize, singles as usize) / 8;
+            assert_eq!(table.len(), 3 * words);
+            for (leaf, told) in (0..).zip(table.chunks(words)) {
+                let (eights, fours) = told.split_at((wides + pointers) as usize);
+                let fours: Vec<_> = fours.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]).collect();
+                let first = if wides > 0 { 1000 } else { 2000 };
+                assert_eq!((eights[0], fours[0], fours[1]), (first + 100 * u64::from(leaf), 7 * leaf, 100 * leaf));
+                assert_eq!(fours[2 + singles as usize], 100 * leaf + singles + 1);
+            }
+        }
     }
 }
