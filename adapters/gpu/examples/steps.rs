@@ -6,8 +6,8 @@
 //! ```
 //!
 //! One large leaf, and the leaves of a GPT-2 with 124 million parameters. The bytes are those that a step has to move:
-//! parameters and states read and written, gradients read, a second time where a norm has to be known before. Medians of
-//! the times of ten steps one after another, after which the device is waited for.
+//! parameters and states read and written, gradients read, a second time where a norm has to be known before. Medians
+//! of the times of ten steps one after another, after which the device is waited for.
 
 use std::collections::BTreeMap;
 use std::error::Error;

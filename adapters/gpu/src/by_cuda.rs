@@ -122,8 +122,8 @@ impl Backend for Cuda {
         module.load_function("run").map_err(|error| self.said(error))
     }
 
-    /// Leaves are the argument of a launch, as many as it has room for: of each what the text calls `Leaf`, in its order.
-    /// So nothing is copied to the device, which would wait for what is done before.
+    /// Leaves are the argument of a launch, as many as it has room for: of each what the text calls `Leaf`, in its
+    /// order. So nothing is copied to the device, which would wait for what is done before.
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn launch(&self, kernel: &CudaFunction, leaves: &[Launch<'_, CudaSlice<u8>>]) -> Result<()> {
         let Some(Launch { numbers, buffers, .. }) = leaves.first() else { return Ok(()) };

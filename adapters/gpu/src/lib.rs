@@ -23,8 +23,8 @@
 //!
 //! The parameters and the state have the bits that a CPU gives them: by CUDA always; by wgpu where the device adds and
 //! multiplies as IEEE 754 says, as Mesa's `lavapipe` and NVIDIA's driver do. Quotients and roots of `f32` are worked
-//! out so that they have them on any such device. Other functions (`exp`, `ln`, powers) may differ in the last bits. The
-//! guide's page [On a device](https://github.com/gradchain/gradchain/blob/main/docs/on-a-device.md) says more.
+//! out so that they have them on any such device. Other functions (`exp`, `ln`, powers) may differ in the last bits.
+//! The guide's page [On a device](https://github.com/gradchain/gradchain/blob/main/docs/on-a-device.md) says more.
 
 mod backend;
 #[cfg(feature = "cuda")]

@@ -43,7 +43,8 @@ pub(crate) fn gradients(of: &[(&Var, Tensor)]) -> GradStore {
     grads
 }
 
-/// The bits of a tensor, whatever its type, wherever it is: copied first, since candle cannot convert no elements by CUDA.
+/// The bits of a tensor, whatever its type, wherever it is: copied first, since candle cannot convert no elements by
+/// CUDA.
 pub(crate) fn bits(tensor: &Tensor) -> Vec<u64> {
     let here = tensor.to_device(&Device::Cpu).and_then(|x| x.to_dtype(DType::F64));
     let numbers = here.and_then(|x| x.flatten_all()).and_then(|x| x.to_vec1::<f64>());
