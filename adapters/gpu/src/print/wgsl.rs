@@ -130,9 +130,9 @@ fn written(name: &str) -> Option<&'static str> {
         "rounded_f64" => "fn rounded_f64(x: f64) -> f64 { return select(x, -x, (numbers[0] >> 31u) > 0u); }",
         // A device may be off by some of the last bits: the remainder tells where the exact quotient is, and which
         // number is nearest to it. It is that of numbers of 1 to 2, so that nothing is too large or too small. It is
-        // never half-way between two numbers, nor nearer to a power of two than the number below that. What is subnormal
-        // is left to the device. What is infinite or zero is not: some devices have no quotient of infinity and a large
-        // number.
+        // never half-way between two numbers, nor nearer to a power of two than the number below that. What is
+        // subnormal is left to the device. What is infinite or zero is not: some devices have no quotient of infinity
+        // and a large number.
         "div_f32" => {
             "fn div_f32(x: f32, y: f32) -> f32 {
     let bits = vec2(bitcast<u32>(x), bitcast<u32>(y));
