@@ -129,12 +129,6 @@ impl Backend for Cuda {
         let Some(Launch { numbers, buffers, .. }) = leaves.first() else { return Ok(()) };
         // The first two of the single numbers are counts, as is where the leaf begins.
         let bytes = leaf_bytes(numbers.wide.len() + buffers.len(), numbers.single.len() - 2);
-        if bytes > TABLE {
-            return Err(failure(
-                &self.name,
-                format!("arrays and numbers of a pass have {bytes} bytes, at most {TABLE} fit"),
-            ));
-        }
         leaves.chunks(TABLE / bytes).try_for_each(|leaves| self.launch_some(kernel, leaves))
     }
 }

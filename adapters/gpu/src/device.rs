@@ -364,9 +364,11 @@ impl<B: Backend> DeviceArrays<B> {
         }
         Ok(places)
     }
+}
 
+impl<B: Backend> Machine for DeviceArrays<B> {
     /// All leaves that have the same program are one launch; all sums are waited for once.
-    fn run(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
+    fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         let shared = self.shared.clone();
         let (mut kernels, mut counts, mut which) = (Vec::<Rc<Compiled<B>>>::new(), Vec::new(), Vec::new());
         for leaf in &pass.leaves {
@@ -405,12 +407,6 @@ impl<B: Backend> DeviceArrays<B> {
             kernels[*kernel].printed.sums(these)
         });
         Ok(of_leaf.collect())
-    }
-}
-
-impl<B: Backend> Machine for DeviceArrays<B> {
-    fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
-        self.run(pass)
     }
 }
 

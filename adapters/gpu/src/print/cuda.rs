@@ -3,6 +3,7 @@
 //! A kernel goes through all leaves that have its program, or as many as the arguments of a launch have room for.
 
 use gradchain::DType;
+use gradchain::program::Op;
 
 use super::{Bound, Printer};
 
@@ -111,12 +112,18 @@ fn written(name: &str) -> Option<&'static str> {
     })
 }
 
-/// How many bytes a launch tells of leaves: it may have 4096 as its arguments.
+/// How many bytes a launch tells of leaves at most: its arguments may have 4096.
 pub(crate) const TABLE: usize = 4064;
 
 /// How many bytes a leaf has there: pointers and numbers of 8, and three counts and numbers of 4.
 pub(crate) fn leaf_bytes(eights: usize, fours: usize) -> usize {
     eights * 8 + (3 + fours) * 4 + (3 + fours) % 2 * 4
+}
+
+/// The same, of a kernel that is bound to these, and is told these numbers.
+pub(super) fn bytes_of_leaf(bindings: &[Bound], numbers: &[Vec<Op>; 2]) -> usize {
+    let pointers = bindings.iter().filter(|bound| !matches!(bound, Bound::Numbers | Bound::Wide)).count();
+    leaf_bytes(numbers[1].len() + pointers, numbers[0].len())
 }
 
 pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(&Bound) -> DType) -> String {
@@ -219,7 +226,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     }
     text += "}\n";
     // Leaves have groups one after another; each finds its leaf by where these begin.
-    let at_once = (TABLE / leaf_bytes(told.len() - 3 - singles, singles)).max(1);
+    let at_once = TABLE / bytes_of_leaf(bindings, &printer.numbers);
     text += &format!(
         "struct Leaves {{ Leaf leaf[{at_once}]; }};
 #if __CUDA_ARCH__ >= 700

@@ -160,6 +160,14 @@ pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -
         bindings.insert(0, Bound::Wide);
     }
     bindings.insert(0, Bound::Numbers);
+    if language == Language::Cuda {
+        let bytes = cuda::bytes_of_leaf(&bindings, &printer.numbers);
+        if bytes > cuda::TABLE {
+            let problem =
+                format!("its arrays and numbers of a pass must have {} bytes at most, found {bytes}", cuda::TABLE);
+            return Err(refusal(&leaf.path, &problem));
+        }
+    }
     let text = frame(&printer, &bindings, &element);
     let pairs = printer.is_pair(Type::F64);
     let group = if language == Language::Cuda && program.sums().is_empty() { FLAT } else { PIECE };

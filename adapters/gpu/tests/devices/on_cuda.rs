@@ -18,6 +18,21 @@ fn what_is_missing_is_an_error() {
     assert!(Device::cuda(4096).is_err());
 }
 
+/// The arguments of a launch have room for some thousand numbers of a leaf.
+#[test]
+fn more_numbers_than_a_launch_has_room_for_are_an_error() {
+    use gradchain::prelude::*;
+    let source = |members: usize| {
+        let many: Vec<_> = (0..members).map(|_| boxed(scale(0.5))).collect();
+        let programs = many.programs(&std::collections::BTreeMap::from([("w".to_owned(), vec![1.0_f32; 8])])).unwrap();
+        let pass = &programs.passes()[0];
+        gradchain_gpu::cuda_source(pass, &pass.leaves[0])
+    };
+    assert!(source(900).is_ok());
+    let error = source(1100).unwrap_err().to_string();
+    assert!(error.contains("w: ") && error.contains("4064 bytes at most"), "{error}");
+}
+
 #[test]
 #[ignore = "needs an NVIDIA device: adapters/gpu/device"]
 fn every_program_of_the_catalogue_runs_on_the_device() {
