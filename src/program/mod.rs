@@ -9,6 +9,7 @@
 
 mod erased;
 mod interpreter;
+mod lines;
 mod of_rule;
 mod op;
 mod pass;
@@ -22,6 +23,7 @@ mod traced;
 mod whole;
 
 use core::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 pub use erased::ErasedTile;
 pub(crate) use erased::OnTile;
@@ -35,7 +37,7 @@ pub(crate) use traced::Traced;
 
 use self::recorder::{Recording, Session};
 use self::traced::Kind;
-use crate::element::{DType, InRecord};
+use crate::element::DType;
 use crate::error::{Error, Result};
 
 /// What is done to one element in a step: arithmetic in one type, line by line, each line a value that later lines can
@@ -77,8 +79,15 @@ use crate::error::{Error, Result};
 /// Two are equal if they do the same in the same order to state of the same names.
 #[derive(Clone, Debug)]
 pub struct Program {
+    /// Leaves with the same program share it.
+    code: Arc<Code>,
+    slots: Arc<[String]>,
+}
+
+/// A program without names.
+#[derive(Clone, Debug, PartialEq)]
+struct Code {
     dtype: DType,
-    slots: Vec<String>,
     scalars: usize,
     lines: Vec<(Op, Type)>,
     update: Option<u32>,
@@ -91,7 +100,7 @@ pub struct Program {
 impl Program {
     /// The type that is computed in: `F32` or `F64`.
     pub fn dtype(&self) -> DType {
-        self.dtype
+        self.code.dtype
     }
 
     /// The names of what an element's state consists of.
@@ -101,83 +110,84 @@ impl Program {
 
     /// How many numbers are worked out once a step.
     pub fn scalars(&self) -> usize {
-        self.scalars
+        self.code.scalars
     }
 
     /// The lines: what each does, and what kind of value it has.
     pub fn lines(&self) -> &[(Op, Type)] {
-        &self.lines
+        &self.code.lines
     }
 
     /// The line that is the update which goes out, if one does.
     pub fn update(&self) -> Option<u32> {
-        self.update
+        self.code.update
     }
 
     /// The line that is the new parameter, if there is one.
     pub fn param(&self) -> Option<u32> {
-        self.param
+        self.code.param
     }
 
     /// The lines that are the element's new state.
     pub fn new_slots(&self) -> &[u32] {
-        &self.new_slots
+        &self.code.new_slots
     }
 
     /// Whether it changes a value of the state, by its place among them.
     pub fn writes(&self, slot: usize) -> bool {
-        let new = self.new_slots.get(slot).map(|line| self.lines[*line as usize].0);
+        let new = self.code.new_slots.get(slot).map(|line| self.code.lines[*line as usize].0);
         new.is_some_and(|op| op != Op::Slot(slot as u32))
     }
 
     /// Whether it looks at a value of the state, otherwise than to leave it as it is.
     pub fn reads(&self, slot: usize) -> bool {
-        let line = self.lines.iter().position(|(op, _)| *op == Op::Slot(slot as u32));
+        let line = self.code.lines.iter().position(|(op, _)| *op == Op::Slot(slot as u32));
         line.is_some_and(|line| self.writes(slot) || self.uses(line as u32, slot))
     }
 
     /// Whether a line is an operand or a result, but for the state that it is.
     fn uses(&self, line: u32, slot: usize) -> bool {
-        let others = self.new_slots.iter().enumerate().filter(|(other, _)| *other != slot).map(|(_, line)| line);
-        let mut results = others.chain(&self.sums).chain(&self.update).chain(&self.param);
+        let others = self.code.new_slots.iter().enumerate().filter(|(other, _)| *other != slot).map(|(_, line)| line);
+        let mut results = others.chain(&self.code.sums).chain(&self.code.update).chain(&self.code.param);
         results.any(|result| *result == line)
-            || self.lines.iter().any(|(op, _)| op.operands().any(|operand| operand == line))
+            || self.code.lines.iter().any(|(op, _)| op.operands().any(|operand| operand == line))
     }
 
     /// The lines that are added to sums over elements, which are kept in `f64`: numbers of that type, or of elements.
     pub fn sums(&self) -> &[u32] {
-        &self.sums
+        &self.code.sums
     }
 
     /// Whether it reads the parameter.
     pub fn reads_param(&self) -> bool {
-        self.lines.iter().any(|(op, _)| *op == Op::Param)
+        self.code.lines.iter().any(|(op, _)| *op == Op::Param)
     }
 
     /// Whether it is arithmetic on one element. If not, it is what is done to a leaf [as a whole](Op::is_of_arrays),
     /// between two passes.
     pub fn is_of_elements(&self) -> bool {
-        !self.lines.iter().any(|(op, _)| op.is_of_arrays())
+        !self.code.lines.iter().any(|(op, _)| op.is_of_arrays())
     }
 
     /// How many ways there are through the comparisons: how often the rule was run to be recorded.
     pub fn paths(&self) -> usize {
-        self.paths
+        self.code.paths
     }
 }
 
-impl Program {
+impl Code {
     /// All but how it was recorded.
     #[allow(clippy::type_complexity, reason = "what equality and hashes go by")]
-    fn code(&self) -> (DType, &[String], usize, &[(Op, Type)], [Option<u32>; 2], [&[u32]; 2]) {
+    fn does(&self) -> (DType, usize, &[(Op, Type)], [Option<u32>; 2], [&[u32]; 2]) {
         let results = ([self.update, self.param], [&self.new_slots[..], &self.sums]);
-        (self.dtype, &self.slots, self.scalars, &self.lines, results.0, results.1)
+        (self.dtype, self.scalars, &self.lines, results.0, results.1)
     }
 }
 
 impl PartialEq for Program {
     fn eq(&self, other: &Program) -> bool {
-        self.code() == other.code()
+        let one = Arc::ptr_eq(&self.code, &other.code) || self.code.does() == other.code.does();
+        one && (Arc::ptr_eq(&self.slots, &other.slots) || self.slots == other.slots)
     }
 }
 
@@ -185,19 +195,9 @@ impl Eq for Program {}
 
 impl Hash for Program {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.code().hash(state);
+        self.code.does().hash(state);
+        self.slots.hash(state);
     }
-}
-
-/// What was recorded.
-struct Recorded {
-    /// Without names of the state.
-    program: Program,
-    scalars: Vec<f64>,
-    /// What its slots are.
-    arrays: Vec<InRecord>,
-    /// Which sums of the chain its sums are.
-    sums: Vec<usize>,
 }
 
 /// Records what is done to an element, given the update and the parameter that come in; it returns the update that goes
@@ -206,40 +206,29 @@ struct Recorded {
 /// # Errors
 ///
 /// If that cannot be recorded, with the name of what was asked for where no part is to blame.
-fn record<F: Kind>(name: &str, does: impl FnOnce(Traced<F>, Traced<F>) -> [Option<Traced<F>>; 2]) -> Result<Recorded> {
-    record_lines(name, F::DTYPE, || {
+fn record<F: Kind>(
+    name: &str,
+    kind: usize,
+    does: impl FnOnce(Traced<F>, Traced<F>) -> [Option<Traced<F>>; 2],
+) -> Result<Recording> {
+    record_lines(name, kind, F::DTYPE, || {
         does(Traced::put(Op::Update), Traced::put(Op::Param)).map(|result| result.map(Traced::line))
     })
 }
 
 /// The same by the numbers of lines.
-fn record_lines(name: &str, dtype: DType, does: impl FnOnce() -> [Option<u32>; 2]) -> Result<Recorded> {
-    let session = Session::new(if dtype == DType::F64 { Type::F64 } else { Type::F32 });
-    let [update, param] = does();
-    let Recording { lines, scalars, paths, problem, arrays, sums } = session.finish();
-    if let Some((part, problem)) = problem {
-        return Err(Error::unrecordable(if part.is_empty() { name } else { part }, problem));
-    }
-    let mut program = Program {
-        dtype,
-        slots: Vec::new(),
-        scalars: scalars.len(),
-        lines: Vec::new(),
-        update,
-        param,
-        new_slots: arrays.iter().map(|(_, line)| *line).collect(),
-        sums: sums.iter().map(|(_, line)| *line).collect(),
-        paths,
-    };
-    program.keep_what_is_needed(&lines);
-    let arrays = arrays.into_iter().map(|(array, _)| array).collect();
-    Ok(Recorded { program, scalars, arrays, sums: sums.into_iter().map(|(sum, _)| sum).collect() })
+fn record_lines(name: &str, kind: usize, dtype: DType, does: impl FnOnce() -> [Option<u32>; 2]) -> Result<Recording> {
+    let session = Session::new(if dtype == DType::F64 { Type::F64 } else { Type::F32 }, kind);
+    let ends = does();
+    let named =
+        |(part, problem): (&'static str, _)| Error::unrecordable(if part.is_empty() { name } else { part }, problem);
+    session.finish(ends).map_err(named)
 }
 
-impl Program {
+impl Code {
     /// Takes over those lines that a result needs, and renumbers the results. Each line comes just before the first
     /// that needs it: so programs that do the same are equal, whatever else was recorded, and read like a rule.
-    fn keep_what_is_needed(&mut self, lines: &[(Op, Type)]) {
+    fn with_lines(mut self, lines: &[(Op, Type)]) -> Code {
         const UNPLACED: u32 = u32::MAX;
         let mut places = vec![UNPLACED; lines.len()];
         let mut waiting: Vec<u32> = self.results().map(|line| *line).collect();
@@ -260,6 +249,7 @@ impl Program {
             }
         }
         self.results().for_each(|line| *line = places[*line as usize]);
+        self
     }
 
     fn results(&mut self) -> impl Iterator<Item = &mut u32> {

@@ -18,12 +18,12 @@ impl Program {
         fn of<F: Kind, R: Rule>(rule: &R, clock: Clock) -> Result<(Program, Vec<f64>)> {
             let arrays: Vec<_> =
                 (0..R::SLOTS.len()).map(|address| Some(InRecord { address, dtype: F::DTYPE })).collect();
-            let recorded = record::<F>(R::NAME, |u, p| {
+            let recorded = record::<F>(R::NAME, 0, |u, p| {
                 let k = rule.scalars::<Traced<F>>(clock);
                 [Some(Traced::record(&arrays, 0..0, &|slots, _| R::apply(k, R::Slots::of(slots), u, p))), None]
             })?;
             let slots = R::SLOTS.iter().map(|slot| slot.name().into()).collect();
-            Ok((Program { slots, ..recorded.program }, recorded.scalars))
+            Ok((Program { code: recorded.code, slots }, recorded.scalars))
         }
         Part::validate(rule)?;
         if dtype.compute() == DType::F64 { of::<f64, R>(rule, clock) } else { of::<f32, R>(rule, clock) }

@@ -1,9 +1,10 @@
 //! A step as programs: pass by pass, and leaf by leaf.
 
 use core::fmt;
+use std::sync::Arc;
 
 use super::traced::{Kind, Traced};
-use super::{Program, Recorded, record};
+use super::{Program, Recording, record};
 use crate::element::{DType, InRecord, Real, Rounding};
 use crate::engine::{self, NOT_REMOTE, PIECE, Remote, Stage, TILE, sum_tile};
 use crate::error::{Error, Result};
@@ -45,7 +46,7 @@ pub struct LeafProgram {
     /// The numbers of this step.
     pub scalars: Vec<f64>,
     /// What its [slots](Program::slots) are.
-    pub arrays: Vec<Array>,
+    pub arrays: Arc<[Array]>,
     sums: Vec<usize>,
     /// Which part it is of, if it is of one.
     pub(super) part: &'static str,
@@ -114,6 +115,8 @@ pub(crate) struct Passes<'m> {
     pub(super) whole: Vec<Result<LeafProgram>>,
     /// By which part.
     pub(super) part: &'static str,
+    /// What the leaf before had, which most others have too: it is shared.
+    last: Option<(Vec<InRecord>, Program, Arc<[Array]>)>,
     error: Option<Error>,
 }
 
@@ -126,7 +129,7 @@ impl<'m> Passes<'m> {
             }
         };
         state.walk(&mut StateWalk::new(&mut name));
-        Passes { machine, names, kept: Vec::new(), whole: Vec::new(), part: "", error: None }
+        Passes { machine, names, kept: Vec::new(), whole: Vec::new(), part: "", last: None, error: None }
     }
 
     fn array(&mut self, array: InRecord) -> Array {
@@ -142,10 +145,10 @@ impl<'m> Passes<'m> {
     }
 
     /// What a pass does to a leaf.
-    fn leaf<T: Stage, F: Kind>(pass: &engine::Pass<'_, T>, leaf: usize) -> Result<Recorded> {
+    fn leaf<T: Stage, F: Kind>(pass: &engine::Pass<'_, T>, leaf: usize) -> Result<Recording> {
         let spec = &pass.structure().leaves()[leaf];
         let ([_, stores], dtype) = (pass.reads_and_writes_stored(), spec.dtype());
-        record::<F>(spec.path(), |u, p| {
+        record::<F>(spec.path(), pass.number(), |u, p| {
             let (u, adds) = pass.record(leaf, u, p);
             // The update is rounded to the parameter's type before it is added, as in the engine.
             let to = Rounding::to(dtype);
@@ -155,10 +158,18 @@ impl<'m> Passes<'m> {
     }
 
     /// What was recorded, with the names that arrays have.
-    pub(super) fn named(&mut self, leaf: usize, spec: &LeafSpec, recorded: Recorded) -> LeafProgram {
-        let Recorded { program, scalars, arrays, sums } = recorded;
-        let arrays: Vec<_> = arrays.into_iter().map(|array| self.array(array)).collect();
-        let program = Program { slots: arrays.iter().map(|array| array.name.clone()).collect(), ..program };
+    pub(super) fn named(&mut self, leaf: usize, spec: &LeafSpec, recorded: Recording) -> LeafProgram {
+        let Recording { code, scalars, arrays, sums } = recorded;
+        let like = |program: &Program| Arc::ptr_eq(&program.code, &code) || *program.code == *code;
+        let (program, arrays) = match &self.last {
+            Some((of, program, named)) if *of == arrays && like(program) => (program.clone(), named.clone()),
+            _ => {
+                let named: Arc<[Array]> = arrays.iter().map(|array| self.array(*array)).collect();
+                let program = Program { code, slots: named.iter().map(|array| array.name.clone()).collect() };
+                self.last = Some((arrays, program.clone(), named.clone()));
+                (program, named)
+            }
+        };
         let (path, len) = (spec.path().to_owned(), spec.len());
         LeafProgram { leaf, path, dtype: spec.dtype(), len, program, scalars, arrays, sums, part: "" }
     }
@@ -193,7 +204,7 @@ impl<'m> Passes<'m> {
 
 /// Records each of some leaves. A device waits for that, so it is done on rayon's threads if there are several, and
 /// leaves enough: a few microseconds each. Programs do not depend on who recorded them.
-fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recorded> + Sync)) -> Vec<Result<Recorded>> {
+fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recording> + Sync)) -> Vec<Result<Recording>> {
     if leaves.len() < 2 * AT_LEAST {
         return leaves.iter().map(|leaf| each(*leaf)).collect();
     }

@@ -5,9 +5,10 @@
 //! Where the ways meet, what they made is chosen between by what was compared.
 
 use core::cell::RefCell;
-use core::hash::{BuildHasherDefault, Hasher};
-use std::collections::HashMap;
+use std::sync::Arc;
 
+use super::Code;
+use super::lines::{Known, Lines, Map};
 use super::op::{Comparison, Op, Type, Value};
 use crate::element::{DType, InRecord};
 
@@ -16,55 +17,16 @@ const MOST_PATHS: usize = 4096;
 /// The most comparisons on one way, for loops that a comparison ends.
 const MOST_DECISIONS: usize = 256;
 
-const DIFFERS: &str = "it does something else each time it is called";
+/// How many kinds of recordings there are, of which each is likely to be like the last one of its kind: those of the
+/// first passes of a step.
+const KINDS: usize = 4;
 
-/// Lines and where to find them, with room for as many as the last recording had.
-type Room = (Vec<(Op, Type, Known)>, Map<Op, u32>);
+const DIFFERS: &str = "it does something else each time it is called";
 
 thread_local! {
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
-    static ROOM: RefCell<Option<Room>> = const { RefCell::new(None) };
-}
-
-/// Short keys that nobody chooses to collide, many of them: the library's own hashing would be half of the time.
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixing>>;
-
-#[derive(Default)]
-struct Mixing(u64);
-
-impl Mixing {
-    fn add(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-impl Hasher for Mixing {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.add(u64::from(*byte)));
-    }
-    fn write_u32(&mut self, word: u32) {
-        self.add(word.into());
-    }
-    fn write_u64(&mut self, word: u64) {
-        self.add(word);
-    }
-    fn write_isize(&mut self, word: isize) {
-        self.add(word as u64);
-    }
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-/// What is known of a line while it is recorded.
-#[derive(Clone, Copy)]
-enum Known {
-    /// It differs from element to element.
-    Nothing,
-    /// It follows from this step's scalars.
-    ThisStep(Value),
-    /// It is the same in each step.
-    Always(Value),
+    /// What was recorded last, of each kind.
+    static LAST: RefCell<[Option<Lines>; KINDS]> = const { RefCell::new([const { None }; KINDS]) };
 }
 
 /// One run's way through a part.
@@ -137,8 +99,7 @@ struct Meeting {
 pub(super) struct Recorder {
     /// What is given is of this type.
     ty: Type,
-    lines: Vec<(Op, Type, Known)>,
-    seen: Map<Op, u32>,
+    lines: Lines,
     /// Values of this step.
     scalars: Vec<f64>,
     /// Numbers that come in now are scalars.
@@ -159,27 +120,29 @@ pub(super) struct Recorder {
 
 /// What was recorded.
 pub(super) struct Recording {
-    pub(super) lines: Vec<(Op, Type)>,
+    pub(super) code: Arc<Code>,
     pub(super) scalars: Vec<f64>,
-    pub(super) paths: usize,
-    pub(super) problem: Option<(&'static str, &'static str)>,
-    pub(super) arrays: Vec<(InRecord, u32)>,
-    pub(super) sums: Vec<(usize, u32)>,
+    /// The arrays that its slots are.
+    pub(super) arrays: Vec<InRecord>,
+    /// Which sums of the chain its sums are.
+    pub(super) sums: Vec<usize>,
 }
 
 /// Records until it is finished or dropped; then what this thread recorded before goes on.
 pub(super) struct Session {
     before: Option<Recorder>,
+    kind: usize,
 }
 
 impl Session {
-    /// Begins, with scalars.
-    pub(super) fn new(ty: Type) -> Session {
-        let (lines, seen) = ROOM.take().unwrap_or_default();
+    /// Begins, with scalars. Of which kind it is changes nothing but how long it takes.
+    pub(super) fn new(ty: Type, kind: usize) -> Session {
+        let kind = kind % KINDS;
+        let mut lines = LAST.with_borrow_mut(|last| last[kind].take()).unwrap_or_default();
+        lines.begin();
         let mut recorder = Recorder {
             ty,
             lines,
-            seen,
             scalars: Vec::new(),
             in_scalars: true,
             ways: Vec::new(),
@@ -192,17 +155,31 @@ impl Session {
         };
         // So that no line which is asked for by number is missing; see `Traced`.
         recorder.put(Op::Constant(Value::number(ty, 0.0)));
-        Session { before: RECORDER.replace(Some(recorder)) }
+        Session { before: RECORDER.replace(Some(recorder)), kind }
     }
 
-    pub(super) fn finish(self) -> Recording {
-        let Recorder { lines: mut all, mut seen, scalars, paths, problem, arrays, sums, .. } =
+    /// Ends with an update and a parameter. Or says what cannot be recorded, in which part.
+    pub(super) fn finish(self, [update, param]: [Option<u32>; 2]) -> Result<Recording, (&'static str, &'static str)> {
+        let Recorder { ty, mut lines, scalars, paths, problem, arrays, sums, .. } =
             RECORDER.take().expect("a session is the only one that ends its recorder");
-        let lines = all.iter().map(|(op, ty, _)| (*op, *ty)).collect();
-        all.clear();
-        seen.clear();
-        ROOM.set(Some((all, seen)));
-        Recording { lines, scalars, paths, problem, arrays, sums }
+        if let Some(problem) = problem {
+            return Err(problem);
+        }
+        let (arrays, new_slots) = arrays.into_iter().unzip();
+        let (sums, ends) = sums.into_iter().unzip();
+        let dtype = if ty == Type::F64 { DType::F64 } else { DType::F32 };
+        let code = lines.finish(Code {
+            dtype,
+            scalars: scalars.len(),
+            lines: Vec::new(),
+            update,
+            param,
+            new_slots,
+            sums: ends,
+            paths,
+        });
+        LAST.with_borrow_mut(|last| last[self.kind] = Some(lines));
+        Ok(Recording { code, scalars, arrays, sums })
     }
 }
 
@@ -222,7 +199,7 @@ pub(super) fn with<T>(f: impl FnOnce(&mut Recorder) -> T) -> T {
 impl Recorder {
     /// The line of an operation; an old one if it has been done before.
     pub(super) fn put(&mut self, op: Op) -> u32 {
-        if let Some(&line) = self.seen.get(&op) {
+        if let Some(line) = self.lines.find(op) {
             return line;
         }
         let known = self.known(op);
@@ -232,28 +209,21 @@ impl Recorder {
         let ty = match op {
             // Values of this step, some of which may be of the type of sums.
             Op::Scalar(_) => unreachable!("scalars come in through `number`"),
-            _ => op.ty(self.ty, |line| self.lines[line as usize].1),
+            _ => op.ty(self.ty, |line| self.lines.ty(line)),
         };
-        self.push(op, ty, known)
-    }
-
-    fn push(&mut self, op: Op, ty: Type, known: Known) -> u32 {
-        let line = u32::try_from(self.lines.len()).expect("fewer lines than memory holds");
-        self.lines.push((op, ty, known));
-        self.seen.insert(op, line);
-        line
+        self.lines.push(op, ty, known)
     }
 
     fn known(&self, op: Op) -> Known {
         let mut always = true;
         for line in op.operands() {
-            match self.lines[line as usize].2 {
+            match self.lines.known(line) {
                 Known::Nothing => return Known::Nothing,
                 Known::ThisStep(_) => always = false,
                 Known::Always(_) => {}
             }
         }
-        let value = op.evaluate(|line| match self.lines[line as usize].2 {
+        let value = op.evaluate(|line| match self.lines.known(line) {
             Known::Nothing => unreachable!("a line of which nothing is known has been returned for"),
             Known::ThisStep(value) | Known::Always(value) => value,
         });
@@ -272,12 +242,12 @@ impl Recorder {
         }
         let scalar = Op::Scalar(self.scalars.len() as u32);
         self.scalars.push(value);
-        self.push(scalar, ty, Known::ThisStep(rounded))
+        self.lines.push(scalar, ty, Known::ThisStep(rounded))
     }
 
     /// The value of a line, if it can be told: that of a constant always, that of a scalar while these are worked out.
     pub(super) fn value(&self, line: u32) -> Option<Value> {
-        match self.lines[line as usize].2 {
+        match self.lines.known(line) {
             Known::Always(value) => Some(value),
             Known::ThisStep(value) if self.in_scalars => Some(value),
             _ => None,
@@ -320,7 +290,7 @@ impl Recorder {
 
     /// Adds to a sum of the chain; no elements that are counted are nothing to add.
     pub(super) fn add(&mut self, sum: usize, line: u32) {
-        if self.lines[line as usize].0 != Op::Constant(Value::Count(0)) {
+        if self.lines.op(line) != Op::Constant(Value::Count(0)) {
             self.sums.push((sum, line));
         }
     }
@@ -390,8 +360,8 @@ impl Recorder {
         if let Some(&line) = meeting.chosen.get(&(condition, yes, no)) {
             return line;
         }
-        let (a, b) = (self.lines[yes as usize].0, self.lines[no as usize].0);
-        let types = |op: Op| op.operands().map(|line| self.lines[line as usize].1);
+        let (a, b) = (self.lines.op(yes), self.lines.op(no));
+        let types = |op: Op| op.operands().map(|line| self.lines.ty(line));
         let differing = a.operands().zip(b.operands()).filter(|(a, b)| a != b).count();
         let alike = !a.is_input() && a.with_operands(|_| 0) == b.with_operands(|_| 0) && types(a).eq(types(b));
         let line = if alike && differing <= meeting.differing {
@@ -425,7 +395,7 @@ impl Recorder {
         // Operands come before what is made of them.
         for line in (0..needed.len()).rev() {
             if needed[line] {
-                self.lines[line].0.operands().for_each(|operand| needed[operand as usize] = true);
+                self.lines.op(line as u32).operands().for_each(|operand| needed[operand as usize] = true);
             }
         }
         needed.into_iter().filter(|needed| *needed).count()

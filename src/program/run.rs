@@ -27,11 +27,11 @@ impl Program {
     /// or it is not [of elements](Program::is_of_elements).
     pub fn run<C: Real>(&self, scalars: &[f64], slots: &mut [C], u: C, p: C) -> Result<Made<C>> {
         const NAME: &str = "Program::run";
-        if C::DTYPE != self.dtype {
-            return Err(Error::argument(NAME, "u", &format!("in {}", self.dtype), C::DTYPE));
+        if C::DTYPE != self.dtype() {
+            return Err(Error::argument(NAME, "u", &format!("in {}", self.dtype()), C::DTYPE));
         }
         for (argument, expected, found) in
-            [("scalars", self.scalars, scalars.len()), ("slots", self.slots.len(), slots.len())]
+            [("scalars", self.scalars(), scalars.len()), ("slots", self.slots().len(), slots.len())]
         {
             if expected != found {
                 return Err(Error::argument(NAME, argument, &format!("{expected} numbers"), found));
@@ -41,8 +41,8 @@ impl Program {
             return Err(Error::argument(NAME, "self", "what is done to one element", "operations on whole arrays"));
         }
         let given = |ty: Type, number: C| Value::number(ty, number.as_f64());
-        let mut values: Vec<Value> = Vec::with_capacity(self.lines.len());
-        for (op, ty) in &self.lines {
+        let mut values: Vec<Value> = Vec::with_capacity(self.lines().len());
+        for (op, ty) in self.lines() {
             let value = match *op {
                 Op::Scalar(i) => Value::number(*ty, scalars[i as usize]),
                 Op::Update => given(*ty, u),
@@ -53,11 +53,11 @@ impl Program {
             values.push(value);
         }
         let number = |line: &u32| values[*line as usize].as_f64();
-        slots.iter_mut().zip(&self.new_slots).for_each(|(slot, line)| *slot = C::of(number(line)));
+        slots.iter_mut().zip(self.new_slots()).for_each(|(slot, line)| *slot = C::of(number(line)));
         Ok(Made {
-            update: self.update.as_ref().map(|line| C::of(number(line))),
-            param: self.param.as_ref().map(|line| C::of(number(line))),
-            sums: self.sums.iter().map(number).collect(),
+            update: self.update().map(|line| C::of(number(&line))),
+            param: self.param().map(|line| C::of(number(&line))),
+            sums: self.sums().iter().map(number).collect(),
         })
     }
 }

@@ -9,22 +9,22 @@ use super::{Op, Program, Type};
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slots = self.slot_names();
-        let mut names: Vec<String> = Vec::with_capacity(self.lines.len());
-        let given = |op| self.lines.iter().any(|(line, _)| *line == op);
+        let mut names: Vec<String> = Vec::with_capacity(self.lines().len());
+        let given = |op| self.lines().iter().any(|(line, _)| *line == op);
         let mut inputs = vec!["u".to_string()];
         inputs.extend(given(Op::Param).then(|| "p".into()));
         inputs.extend(slots.iter().cloned());
-        write!(f, "{}: {}", self.dtype, inputs.join(", "))?;
-        let scalars: Vec<String> = (0..self.scalars).map(|i| format!("s{i}")).collect();
+        write!(f, "{}: {}", self.dtype(), inputs.join(", "))?;
+        let scalars: Vec<String> = (0..self.scalars()).map(|i| format!("s{i}")).collect();
         writeln!(f, "{}{}", if scalars.is_empty() { "" } else { "; " }, scalars.join(", "))?;
 
         let mut results: Vec<(u32, String)> =
-            self.new_slots.iter().zip(&slots).map(|(line, name)| (*line, format!("{name}'"))).collect();
-        results.extend(self.sums.iter().enumerate().map(|(i, line)| (*line, format!("sum{i}'"))));
-        results.extend(self.update.map(|line| (line, "u'".into())));
-        results.extend(self.param.map(|line| (line, "p'".into())));
+            self.new_slots().iter().zip(&slots).map(|(line, name)| (*line, format!("{name}'"))).collect();
+        results.extend(self.sums().iter().enumerate().map(|(i, line)| (*line, format!("sum{i}'"))));
+        results.extend(self.update().map(|line| (line, "u'".into())));
+        results.extend(self.param().map(|line| (line, "p'".into())));
         let (mut shown, mut intermediate) = (HashSet::new(), 0);
-        for (line, (op, _)) in self.lines.iter().enumerate() {
+        for (line, (op, _)) in self.lines().iter().enumerate() {
             if op.is_input() {
                 names.push(match *op {
                     Op::Constant(value) => value.to_string(),
@@ -56,7 +56,7 @@ impl Program {
     fn slot_names(&self) -> Vec<String> {
         let numbered = |name: &str, letter| name.strip_prefix(letter).is_some_and(|n| n.parse::<u32>().is_ok());
         let mut names: Vec<String> = Vec::new();
-        for slot in &self.slots {
+        for slot in self.slots() {
             let mut name: String = slot.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
             while name == "u" || name == "p" || numbered(&name, 's') || numbered(&name, 't') || names.contains(&name) {
                 name.push('_');

@@ -7,7 +7,7 @@ use core::cmp::Ordering;
 use core::num::FpCategory;
 
 use super::traced::{Kind, Traced};
-use super::{Machine, Pass, Program, Recorded, Type, record};
+use super::{Machine, Pass, Program, Recording, Type, record};
 use crate::element::{DType, Element, InRecord, Real, Term};
 use crate::error::Result;
 use crate::optimizer::{adafactor, adam, adamw};
@@ -24,7 +24,11 @@ trait Function {
 
 fn program_of<F: Kind>(function: &impl Function) -> Result<Program> {
     let call = |x, y| [Some(Traced::record(&[], 0..0, &|_, _| function.call(x, y))), None];
-    record::<F>("it", call).map(|recorded| recorded.program)
+    record::<F>("it", 0, call).map(|recorded| unnamed(&recorded))
+}
+
+fn unnamed(recorded: &Recording) -> Program {
+    Program { code: recorded.code.clone(), slots: [].into() }
 }
 
 /// Numbers of which each kind of pair occurs among the pairs.
@@ -202,11 +206,11 @@ fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Term<C::Wide>]) -> C 
 }
 
 /// The second array is of 16 bits, where there are such types, and the sums are those of a longer chain.
-fn recorded_part<F: Kind>() -> Recorded {
+fn recorded_part<F: Kind>() -> Recording {
     let arrays = [F::DTYPE, if cfg!(feature = "half") { DType::Bf16 } else { F::DTYPE }];
     let arrays = [0, 1].map(|address| Some(InRecord { address, dtype: arrays[address] }));
     let one = |u, p| Some(Traced::record(&arrays, 5..9, &|slots, terms| part(slots, u, p, terms)));
-    record::<F>("part", |u, p| [one(u, p), None]).unwrap()
+    record::<F>("part", 0, |u, p| [one(u, p), None]).unwrap()
 }
 
 /// What the second array can hold.
@@ -217,9 +221,9 @@ fn stored<F: Kind>(x: F) -> F {
 }
 
 fn check_part<F: Kind>() {
-    let Recorded { mut program, sums, .. } = recorded_part::<F>();
+    let Recording { code, sums, .. } = recorded_part::<F>();
     assert_eq!(sums, [5, 6, 7, 8]);
-    program.slots = vec!["a".into(), "b".into()];
+    let program = Program { code, slots: ["a".into(), "b".into()].into() };
     for u in numbers::<F>() {
         for p in numbers::<F>() {
             let (mut slots, mut terms) = ([F::one(), stored(p)], [Term::<F::Wide>::default(); 4]);
@@ -239,7 +243,7 @@ fn check_part<F: Kind>() {
 fn state_counts_and_wide_sums_are_recorded() {
     check_part::<f32>();
     check_part::<f64>();
-    let program = recorded_part::<f32>().program;
+    let program = unnamed(&recorded_part::<f32>());
     let types = |lines: &[u32]| lines.iter().map(|line| program.lines()[*line as usize].1).collect::<Vec<_>>();
     assert_eq!(types(program.sums()), [Type::Count, Type::Count, Type::F64, Type::F64]);
     assert_eq!(types(program.new_slots()), [Type::F32; 2]);
@@ -323,7 +327,7 @@ fn what_cannot_be_recorded_is_refused() {
 
 #[test]
 fn scalars_are_numbered_and_constants_are_not() {
-    let Recorded { program, scalars, .. } = record::<f32>("it", |u, _| {
+    let recorded = record::<f32>("it", 0, |u, _| {
         // A scalar may depend on what another one is, and be of the type of sums.
         let [a, b] = [0.1, -3.0].map(Traced::<f32>::of);
         let (b, wide) = (if b > Traced::default() { b } else { -b }, Traced::<f64>::of(0.7));
@@ -331,6 +335,7 @@ fn scalars_are_numbered_and_constants_are_not() {
         [Some(Traced::record(&[], 0..0, &|_, _| one(u))), None]
     })
     .unwrap();
+    let (program, scalars) = (unnamed(&recorded), recorded.scalars);
     assert_eq!(scalars, [0.1, -3.0, 0.7]);
     assert_eq!(
         program.to_string(),
@@ -345,9 +350,9 @@ fn scalars_are_numbered_and_constants_are_not() {
 fn names_are_told_apart() {
     let arrays = [0, 1, 2, 3, 4, 5].map(|address| Some(InRecord { address, dtype: DType::F64 }));
     let sum = |u| Traced::record(&arrays, 0..0, &|slots, _| slots.iter().copied().sum::<Traced<f64>>() + u);
-    let recorded = record::<f64>("it", |u, _| [Some(sum(u)), None]).unwrap();
-    let slots = ["u", "mu", "mu", "s0", "t1", "a/b"].map(String::from).to_vec();
-    let program = Program { slots, ..recorded.program };
+    let recorded = record::<f64>("it", 0, |u, _| [Some(sum(u)), None]).unwrap();
+    let slots = ["u", "mu", "mu", "s0", "t1", "a/b"].map(String::from).into();
+    let program = Program { code: recorded.code, slots };
     assert!(!program.writes(0) && program.reads(0));
     assert!(program.to_string().starts_with("f64: u, u_, mu, mu_, s0_, t1_, a_b\n"), "{program}");
     assert!(program.to_string().ends_with("\nmu' = mu\nmu_' = mu_\ns0_' = s0_\nt1_' = t1_\na_b' = a_b\n"), "{program}");

@@ -82,7 +82,7 @@ impl Passes<'_> {
     ) -> Result<LeafProgram> {
         let dtype = spec.dtype().compute();
         let mut on = Recorded(if dtype == DType::F64 { Type::F64 } else { Type::F32 });
-        let recorded = record_lines(self.part, dtype, || [Some(does(&mut on).0), None])?;
+        let recorded = record_lines(self.part, 0, dtype, || [Some(does(&mut on).0), None])?;
         let mut named = self.named(leaf, spec, recorded);
         named.part = self.part;
         Ok(named)

@@ -4,13 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, hash_map};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use gradchain::extra::Extra;
 use gradchain::needs::Provides;
-use gradchain::program::{Arrays, LeafProgram, Machine, Pass, Program, Traffic, download, upload};
+use gradchain::program::{Arrays, LeafProgram, Machine, Pass, Traffic, download, upload};
 use gradchain::state::{Moments, State};
 use gradchain::tree::{LeafSpec, Structure};
-use gradchain::{DType, Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut};
+use gradchain::{Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut};
 
 use crate::backend::{Backend, Launch};
 use crate::print::{self, Bound};
@@ -49,15 +50,14 @@ impl<B: Backend> std::fmt::Debug for Shared<B> {
     }
 }
 
-/// What a kernel is made of: a program, whether it starts from stored updates, and the types of parameters and state
-/// arrays.
-struct Key(Program, bool, DType, Vec<DType>);
+/// What a kernel is made for: whether it starts from stored updates, and a leaf.
+struct Key(bool, LeafProgram);
 
-impl Key {
-    fn is_of(&self, from_stored: bool, leaf: &LeafProgram) -> bool {
-        let types = leaf.arrays.iter().map(|array| &array.dtype);
-        self.1 == from_stored && self.2 == leaf.dtype && self.3.iter().eq(types) && self.0 == leaf.program
-    }
+/// Whether one kernel does both: of a program, the type of parameters, and those of state arrays.
+fn alike(leaf: &LeafProgram, other: &LeafProgram) -> bool {
+    let types = |leaf: &'_ LeafProgram| leaf.arrays.iter().map(|array| array.dtype).collect::<Vec<_>>();
+    let arrays = Arc::ptr_eq(&leaf.arrays, &other.arrays) || types(leaf) == types(other);
+    arrays && leaf.dtype == other.dtype && leaf.program == other.program
 }
 
 struct Compiled<B: Backend> {
@@ -210,11 +210,12 @@ impl<B: Backend> Shared<B> {
     }
 
     fn kernel(&self, from_stored: bool, leaf: &LeafProgram) -> Result<Rc<Compiled<B>>> {
-        if let Some((_, compiled)) = self.kernels.borrow().iter().find(|(key, _)| key.is_of(from_stored, leaf)) {
+        if let Some((_, compiled)) =
+            self.kernels.borrow().iter().find(|(Key(from, of), _)| *from == from_stored && alike(of, leaf))
+        {
             return Ok(compiled.clone());
         }
-        let types = leaf.arrays.iter().map(|array| array.dtype).collect();
-        let key = Key(leaf.program.clone(), from_stored, leaf.dtype, types);
+        let key = Key(from_stored, leaf.clone());
         let printed = print::print(self.backend.language(), from_stored, leaf)?;
         let kernel = self.backend.compile(&printed.text, printed.bindings.len())?;
         let compiled = Rc::new(Compiled { printed, kernel });
@@ -307,8 +308,8 @@ impl<B: Backend> DeviceArrays<B> {
             self.stored.insert(leaf, self.shared.held(of.len * size)?);
         }
         for array in of.arrays.iter().filter(|array| !array.lasts) {
-            let key = (array.name.clone(), leaf);
-            if let hash_map::Entry::Vacant(vacant) = self.state.entry(key) {
+            let of_leaves = self.state.entry(array.name.clone()).or_default();
+            if let hash_map::Entry::Vacant(vacant) = of_leaves.entry(leaf) {
                 vacant.insert(self.shared.held(of.len * array.dtype.size())?);
             }
         }
@@ -337,7 +338,7 @@ impl<B: Backend> DeviceArrays<B> {
                 Bound::Param => (self.params.get(&leaf), of.len * of.dtype.size(), "parameter"),
                 Bound::Slot(slot) => {
                     let array = &of.arrays[*slot];
-                    let held = self.state.get(&(array.name.clone(), leaf));
+                    let held = self.state.get(&array.name).and_then(|of| of.get(&leaf));
                     (held, of.len * array.dtype.size(), array.name.as_str())
                 }
             };
@@ -370,14 +371,22 @@ impl<B: Backend> Machine for DeviceArrays<B> {
     /// All leaves that have the same program are one launch; all sums are waited for once.
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         let shared = self.shared.clone();
-        let (mut kernels, mut counts, mut which) = (Vec::<Rc<Compiled<B>>>::new(), Vec::new(), Vec::new());
-        for leaf in &pass.leaves {
-            let kernel = shared.kernel(pass.from_stored, leaf)?;
-            counts.push(kernel.printed.groups(leaf.len) * leaf.program.sums().len());
-            which.push(kernels.iter().position(|known| Rc::ptr_eq(known, &kernel)).unwrap_or_else(|| {
-                kernels.push(kernel);
-                kernels.len() - 1
-            }));
+        let (mut kernels, mut counts, mut which) = (Vec::<Rc<Compiled<B>>>::new(), Vec::new(), Vec::<usize>::new());
+        for (i, leaf) in pass.leaves.iter().enumerate() {
+            // Most have what the leaf before has, which is told without a look at either.
+            let same = i.checked_sub(1).filter(|before| alike(&pass.leaves[*before], leaf));
+            let kernel = match same {
+                Some(before) => which[before],
+                None => {
+                    let kernel = shared.kernel(pass.from_stored, leaf)?;
+                    kernels.iter().position(|known| Rc::ptr_eq(known, &kernel)).unwrap_or_else(|| {
+                        kernels.push(kernel);
+                        kernels.len() - 1
+                    })
+                }
+            };
+            counts.push(kernels[kernel].printed.groups(leaf.len) * leaf.program.sums().len());
+            which.push(kernel);
             self.make_room(leaf)?;
         }
         let places = self.places_of_sums(&counts)?;

@@ -242,7 +242,7 @@ pub struct Traffic {
 }
 
 /// What a device has of a state: each array by the path of its field, and the number of its leaf.
-pub type Arrays<A> = HashMap<(String, usize), A>;
+pub type Arrays<A> = HashMap<String, HashMap<usize, A>>;
 
 /// Copies the arrays of a state to a device: all that have elements.
 ///
@@ -259,7 +259,7 @@ pub fn upload<S: State, A>(state: &S, mut copy: impl FnMut(&[u8], DType) -> Resu
                 continue;
             }
             match copy(bytes, dtype) {
-                Ok(array) => _ = arrays.insert((name.to_owned(), leaf), array),
+                Ok(array) => _ = arrays.entry(name.to_owned()).or_default().insert(leaf, array),
                 Err(error) => failed = Some(error),
             }
         }
@@ -281,7 +281,7 @@ pub fn download<S: State, A>(
     state.walk_mut(&mut StateWalkMut::new(&mut |name, entry| {
         let EntryMut::Moments(moments) = entry else { return };
         for leaf in moments.leaves().collect::<Vec<_>>() {
-            let array = arrays.get(&(name.to_owned(), leaf)).filter(|_| failed.is_none());
+            let array = arrays.get(name).and_then(|of| of.get(&leaf)).filter(|_| failed.is_none());
             let (Some(array), Some(bytes)) = (array, moments.as_bytes_mut(leaf)) else { continue };
             match copy(array) {
                 Ok(found) if found.len() == bytes.len() => bytes.copy_from_slice(&found),
@@ -416,10 +416,9 @@ impl<T: Tensors> Replay<'_, T> {
         };
         let mut lines = Lines { tensors, compute, constants, scalars: &mut self.scalars };
         let mut slots = Vec::with_capacity(arrays.len());
-        for array in arrays {
-            let key = (array.name.clone(), *leaf);
-            let held = if array.lasts { lasting.get(&key) } else { self.kept.get(&key) };
-            slots.push(match held {
+        for array in arrays.iter() {
+            let held = if array.lasts { &*lasting } else { &self.kept };
+            slots.push(match held.get(&array.name).and_then(|of| of.get(leaf)) {
                 Some(held) => tensors.convert(held, compute)?,
                 None if array.lasts => {
                     return Err(Error::state(&array.name, format!("it has no element for each of `{path}`")));
@@ -443,7 +442,7 @@ impl<T: Tensors> Replay<'_, T> {
         for slot in written {
             let (array, new) = (&arrays[slot], tensors.convert(&next()?, arrays[slot].dtype)?);
             let place = if array.lasts { &mut *lasting } else { &mut self.kept };
-            place.insert((array.name.clone(), *leaf), new);
+            place.entry(array.name.clone()).or_default().insert(*leaf, new);
         }
         if program.update().is_some() {
             self.stored.insert(*leaf, next()?);

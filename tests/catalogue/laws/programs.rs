@@ -94,6 +94,26 @@ fn every_box_has_the_programs_of_what_is_in_it() {
     holds(boxes_are_what_is_in_them, 2);
 }
 
+/// A thread goes on from what it recorded last, which must change nothing.
+#[test]
+fn programs_do_not_depend_on_what_was_recorded_before() {
+    let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.to_vec(), order: Order::C };
+    let plan = [leaf(Number::F32, &[3]), leaf(Number::F64, &[2]), leaf(Number::F32, &[2, 3]), leaf(Number::Bf16, &[4])];
+    let recorded = |entry: &dyn Subject| {
+        let params = tree(&plan, |leaf, i| noise(3, leaf, i));
+        entry.programs(&params).map_err(|error| error.to_string())
+    };
+    let entries = registry();
+    let alone = |i: usize| std::thread::scope(|scope| scope.spawn(|| recorded(&*registry()[i])).join().unwrap());
+    let first: Vec<_> = (0..entries.len()).map(alone).collect();
+    let there_and_back = (0..entries.len()).chain((0..entries.len()).rev());
+    for i in there_and_back {
+        for again in 0..2 {
+            assert_eq!(recorded(&*entries[i]), first[i], "{}, {again}", entries[i].name());
+        }
+    }
+}
+
 /// Sums over several pieces.
 #[test]
 fn sums_of_programs_are_those_of_the_engine() {
