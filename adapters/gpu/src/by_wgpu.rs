@@ -3,8 +3,9 @@
 use wgpu::{BufferUsages, Features};
 
 use crate::backend::{Backend, Launch, failure};
-use crate::print::Language;
+use crate::print::{self, Language};
 use gradchain::Result;
+use gradchain::program::{LeafProgram, Pass};
 
 const NAME: &str = "wgpu";
 
@@ -15,6 +16,15 @@ pub struct Wgpu {
     device: wgpu::Device,
     queue: wgpu::Queue,
     wide: bool,
+}
+
+/// The kernel that such a device runs for a leaf in a pass, as text: one that has numbers of 64 bits, or not.
+///
+/// # Errors
+///
+/// If WGSL cannot say it.
+pub fn wgsl_source(pass: &Pass, leaf: &LeafProgram, wide: bool) -> Result<String> {
+    print::print(Language::Wgsl { wide }, pass.from_stored, leaf).map(|kernel| kernel.text)
 }
 
 impl Wgpu {

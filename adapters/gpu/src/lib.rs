@@ -38,7 +38,7 @@ pub use backend::Backend;
 #[cfg(feature = "cuda")]
 pub use by_cuda::{Cuda, compile_cuda, cuda_source};
 #[cfg(feature = "wgpu")]
-pub use by_wgpu::Wgpu;
+pub use by_wgpu::{Wgpu, wgsl_source};
 pub use device::{Device, DeviceArrays, OnDevice};
 pub use gradchain::program::Traffic;
 

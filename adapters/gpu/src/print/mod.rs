@@ -372,9 +372,9 @@ impl Printer<'_> {
         name == "/" && ty == Type::F32 && !self.is_cuda()
     }
 
-    /// Whether compilers of WGSL may do it together with a line that uses it: they may round a product and a sum once,
-    /// take `p + (x - p)` for `x`, and begin with the last two of three numbers that are added, or multiplied. NVIDIA's
-    /// does the first, lavapipe the others.
+    /// Whether compilers of WGSL may do it together with what uses it, a line or a sum over elements: they may round a
+    /// product and a sum once, take `p + (x - p)` for `x`, and begin with the last two of three numbers that are added,
+    /// or multiplied. NVIDIA's does the first, lavapipe the others.
     fn may_be_moved(&self, line: usize) -> bool {
         let lines = self.program.lines();
         let sign = |(op, _): &(Op, Type)| match op {
@@ -382,12 +382,13 @@ impl Printer<'_> {
             _ => None,
         };
         let uses = |user: &&(Op, Type)| user.0.operands().any(|operand| operand as usize == line);
+        let summed = self.program.sums().iter().any(|sum| *sum as usize == line);
         match sign(&lines[line]) {
             None => false,
             _ if self.is_cuda() => false,
             Some("-") => true,
-            Some("*") => lines.iter().any(|user| uses(&user)),
-            _ => lines.iter().filter(uses).any(|user| matches!(sign(user), Some("+" | "-"))),
+            Some("*") => summed || lines.iter().any(|user| uses(&user)),
+            _ => summed || lines.iter().filter(uses).any(|user| matches!(sign(user), Some("+" | "-"))),
         }
     }
 

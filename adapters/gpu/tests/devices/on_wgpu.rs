@@ -1,6 +1,6 @@
 //! On a device of wgpu, such as Mesa's `lavapipe`, which runs on the CPU.
 
-use gradchain_gpu::{Device, Wgpu};
+use gradchain_gpu::{Device, Wgpu, wgsl_source};
 
 use crate::suite;
 
@@ -53,6 +53,30 @@ fn misfits_are_errors() {
 #[test]
 fn three_numbers_are_added_in_their_order() {
     suite::sums_of_three(&device());
+}
+
+/// A driver may round a product and the sum that it is added to once. So a product that a text leaves as it is must not
+/// be added to anything, nor to a sum over elements.
+#[test]
+fn products_are_kept_apart_from_what_they_are_added_to() {
+    let (mut products, mut of_sums) = (0, 0);
+    suite::each_program(|name, pass, leaf| {
+        let Ok(text) = wgsl_source(pass, leaf, true) else { return };
+        let assigned = text.lines().filter_map(|line| line.trim().strip_suffix(';')?.split_once(" = "));
+        let is_product =
+            |made: &str| made.split_once(" * ").is_some_and(|(a, b)| a.starts_with('t') && b.starts_with('t'));
+        for (product, _) in assigned.clone().filter(|(_, made)| is_product(made)) {
+            let product = product.trim_start_matches("let ");
+            products += 1;
+            for (_, user) in assigned.clone().filter(|(_, user)| user.contains(" + ") || user.contains(" - ")) {
+                let mut words = user.split(|c: char| !c.is_alphanumeric());
+                assert!(words.all(|word| word != product), "{name}: {product} in {user}\n{text}");
+            }
+        }
+        of_sums += usize::from(!leaf.program.sums().is_empty() && text.contains("rounded_f64(t"));
+    });
+    println!("{products} products as they are, {of_sums} texts that add up what is kept apart");
+    assert!(of_sums > 20);
 }
 
 /// Numbers and sums of a step have buffers of their own, which go with it.
