@@ -14,9 +14,14 @@ pub(crate) const PIECE: usize = if SHORT { 4 * 1024 } else { 16 * 1024 };
 const SHORT: bool = cfg!(debug_assertions)
     && matches!(option_env!("GRADCHAIN_SHORT_PIECES"), Some(asked) if matches!(asked.as_bytes(), b"1"));
 
-/// Elements that are work enough for a thread: with half as many, waking it and its room take longer than what it does.
+/// Elements that are work enough for a thread: one that has done its part takes as many from another. With more threads
+/// than a tree has of these each has its share, but no less than half as many.
 #[cfg(feature = "rayon")]
 const TASK: usize = 4 * PIECE;
+
+/// Elements for which it is worth waking threads: that takes some ten microseconds.
+#[cfg(feature = "rayon")]
+const WORTH: usize = 2 * TASK;
 
 /// A stretch of one leaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,12 +98,20 @@ impl Pieces {
         }
     }
 
-    /// Where to cut some pieces into halves of as many elements, for two threads; nowhere if that is not worth it.
+    /// How many elements are a task for each of so many threads; none if one thread is to do all.
     #[cfg(feature = "rayon")]
-    pub(crate) fn middle(&self, pieces: &Range<usize>) -> Option<usize> {
+    pub(crate) fn task(&self, threads: usize) -> Option<usize> {
+        let all = *self.before.last()?;
+        (threads > 1 && all >= WORTH).then(|| (all / threads).clamp(TASK / 2, TASK))
+    }
+
+    /// Where to cut some pieces into halves of as many elements; nowhere if they are less than one task and a half.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn middle(&self, pieces: &Range<usize>, task: usize) -> Option<usize> {
         let before = &self.before[pieces.start..=pieces.end];
         let (first, last) = (before[0], before[pieces.len()]);
-        (last - first >= 2 * TASK).then(|| pieces.start + before.partition_point(|n| n - first < (last - first) / 2))
+        let cut = last - first >= task + task / 2;
+        cut.then(|| pieces.start + before.partition_point(|n| n - first < (last - first) / 2))
     }
 }
 
@@ -144,17 +157,33 @@ mod tests {
             let structure = Structure::of(&leaves).unwrap();
             Pieces::new(&structure, &vec![true; sizes.len()])
         };
-        assert_eq!(sizes(&[2 * TASK - 1]).middle(&(0..8)), None);
-        assert_eq!(sizes(&[]).middle(&(0..0)), None);
-        assert_eq!(sizes(&[2 * TASK]).middle(&(0..8)), Some(4));
+        assert_eq!(sizes(&[WORTH - 1]).task(16), None);
+        assert_eq!(sizes(&[]).task(16), None);
+        assert_eq!(sizes(&[WORTH]).task(1), None);
+        let few = sizes(&[WORTH]);
+        assert_eq!(
+            [2, 3, 4, 16].map(|threads| few.task(threads)),
+            [4 * PIECE, WORTH / 3, 2 * PIECE, 2 * PIECE].map(Some)
+        );
+        assert_eq!(sizes(&[100 * WORTH]).task(16), Some(TASK));
+        assert_eq!(
+            (few.middle(&(0..8), TASK), few.middle(&(0..6), TASK), few.middle(&(0..5), TASK)),
+            (Some(4), Some(3), None)
+        );
         // A thousand small leaves and a large one.
         let small = PIECE / 160;
         let mut leaves = vec![small; 1000];
         leaves.push(8 * PIECE);
         let pieces = sizes(&leaves);
-        let middle = pieces.middle(&(0..1008)).unwrap();
+        let middle = pieces.middle(&(0..1008), TASK).unwrap();
         let before: usize = pieces.all[..middle].iter().map(|piece| piece.len).sum();
         assert!(before.abs_diff((1000 * small + 8 * PIECE) / 2) <= PIECE && middle > 1000);
-        assert_eq!(pieces.middle(&(0..1000)), None);
+        // As many tasks as threads.
+        fn tasks(pieces: &Pieces, of: Range<usize>, task: usize) -> usize {
+            let cut = pieces.middle(&of, task);
+            cut.map_or(1, |middle| tasks(pieces, of.start..middle, task) + tasks(pieces, middle..of.end, task))
+        }
+        let million = sizes(&[61 * PIECE]);
+        assert_eq!([2, 8, 16, 24].map(|n| tasks(&million, 0..61, million.task(n).unwrap())), [16, 16, 16, 29]);
     }
 }

@@ -75,8 +75,8 @@ impl Walk<'_> {
     pub(super) fn run(&self, each: &EachPiece<'_>, spare: &mut Spare) {
         let all = 0..self.pieces.all.len();
         #[cfg(feature = "rayon")]
-        if rayon::current_num_threads() > 1 && self.pieces.middle(&all).is_some() {
-            return self.split(each, all);
+        if let Some(task) = self.pieces.task(rayon::current_num_threads()) {
+            return self.split(each, all, task);
         }
         self.some(each, all, spare);
     }
@@ -96,9 +96,10 @@ impl Walk<'_> {
 
     /// Halves the pieces until there are few elements, so that idle threads can take the other half.
     #[cfg(feature = "rayon")]
-    fn split(&self, each: &EachPiece<'_>, pieces: Range<usize>) {
-        let Some(middle) = self.pieces.middle(&pieces) else { return self.few(each, pieces) };
-        let (left, right) = (|| self.split(each, pieces.start..middle), || self.split(each, middle..pieces.end));
+    fn split(&self, each: &EachPiece<'_>, pieces: Range<usize>, task: usize) {
+        let Some(middle) = self.pieces.middle(&pieces, task) else { return self.few(each, pieces) };
+        let (left, right) =
+            (|| self.split(each, pieces.start..middle, task), || self.split(each, middle..pieces.end, task));
         if self.backwards { join(right, left) } else { join(left, right) }
     }
 
