@@ -24,7 +24,7 @@ pub struct Pass {
     pub number: usize,
     /// Whether the updates that come in are what the pass before has stored; else they are the gradients.
     pub from_stored: bool,
-    /// What is done to each leaf; to one of no elements nothing.
+    /// What is done to each leaf; to one of no elements nothing. Some may [come later](Machine::leaves_at_a_time).
     pub leaves: Vec<LeafProgram>,
 }
 
@@ -92,6 +92,15 @@ pub trait Machine {
     ///
     /// If it cannot be done; then the step is given up, and the state cannot be used any more.
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>>;
+
+    /// How many leaves are worth beginning with, before the others are recorded: a pass comes in parts, each of other
+    /// leaves, up to the first that adds something up, with which all that are left come. By default all come at once.
+    ///
+    /// For a machine that returns from [`pass`](Self::pass) before it has done it: what it has not been told yet, it
+    /// waits for.
+    fn leaves_at_a_time(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// Adds up one number for each element of a leaf as the engine does, which gives the bits that it gives: a sum for each
@@ -177,16 +186,40 @@ impl<'m> Passes<'m> {
     fn run<T: Stage>(&mut self, pass: &engine::Pass<'_, T>) -> Result<Vec<f64>> {
         let specs = pass.structure().leaves();
         let some: Vec<usize> = (0..specs.len()).filter(|leaf| specs[*leaf].len() > 0).collect();
-        let recorded = on_threads(&some, &|leaf| match specs[leaf].dtype().compute() {
+        let (width, pieces) = pass.sums();
+        let mut all = vec![0.0; pieces.iter().map(|of_leaf| of_leaf.len()).sum::<usize>() * width];
+        let mut rest = &some[..];
+        loop {
+            let (some, others) = rest.split_at(rest.len().min(self.machine.leaves_at_a_time().max(1)));
+            let mut leaves = self.recorded(pass, some)?;
+            // What is added up is waited for, so all that adds up comes at once.
+            let adds = leaves.iter().any(|leaf| !leaf.sums.is_empty());
+            if adds {
+                leaves.extend(self.recorded(pass, others)?);
+            }
+            self.part(pass, leaves, &mut all)?;
+            if adds || others.is_empty() {
+                return Ok(all);
+            }
+            rest = others;
+        }
+    }
+
+    /// What the pass does to some leaves.
+    fn recorded<T: Stage>(&mut self, pass: &engine::Pass<'_, T>, some: &[usize]) -> Result<Vec<LeafProgram>> {
+        let specs = pass.structure().leaves();
+        let recorded = on_threads(some, &|leaf| match specs[leaf].dtype().compute() {
             DType::F64 => Self::leaf::<T, f64>(pass, leaf),
             _ => Self::leaf::<T, f32>(pass, leaf),
         });
-        let leaves = some.iter().zip(recorded).map(|(leaf, recorded)| Ok(self.named(*leaf, &specs[*leaf], recorded?)));
-        let leaves = leaves.collect::<Result<Vec<_>>>()?;
+        some.iter().zip(recorded).map(|(leaf, recorded)| Ok(self.named(*leaf, &specs[*leaf], recorded?))).collect()
+    }
+
+    /// Has these leaves done, and takes over what was added up.
+    fn part<T: Stage>(&mut self, pass: &engine::Pass<'_, T>, leaves: Vec<LeafProgram>, all: &mut [f64]) -> Result<()> {
         let recorded = Pass { number: pass.number(), from_stored: pass.reads_and_writes_stored()[0], leaves };
         let added = self.machine.pass(&recorded)?;
         let (width, pieces) = pass.sums();
-        let mut all = vec![0.0; pieces.iter().map(|of_leaf| of_leaf.len()).sum::<usize>() * width];
         for (at, leaf) in recorded.leaves.iter().enumerate() {
             let (own, pieces) = (leaf.sums.len(), pieces[leaf.leaf].clone());
             let found = added.get(at).map_or(0, Vec::len);
@@ -198,7 +231,7 @@ impl<'m> Passes<'m> {
                 all[(pieces.start + i / own) * width + leaf.sums[i % own]] = *sum;
             }
         }
-        Ok(all)
+        Ok(())
     }
 }
 

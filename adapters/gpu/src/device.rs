@@ -368,6 +368,11 @@ impl<B: Backend> DeviceArrays<B> {
 }
 
 impl<B: Backend> Machine for DeviceArrays<B> {
+    /// The device goes through these while the next are recorded, which takes a hundred microseconds.
+    fn leaves_at_a_time(&self) -> usize {
+        32
+    }
+
     /// All leaves that have the same program are one launch; all sums are waited for once.
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         let shared = self.shared.clone();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gradchain::program::{Interpreter, Programs};
+use gradchain::program::{Interpreter, Machine, Pass, Programs};
 use gradchain::state::{Entry, State, StateWalk};
 use gradchain::{Error, GradientTransformation, Result};
 
@@ -47,22 +47,40 @@ fn remembered(state: &AnyState) -> (Vec<String>, Arrays) {
     (values, arrays)
 }
 
+/// A machine that is told passes by so many leaves.
+struct InParts(Interpreter, usize);
+
+impl Machine for InParts {
+    fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
+        let adds = pass.leaves.iter().any(|leaf| !leaf.program.sums().is_empty());
+        assert!(adds || pass.leaves.len() <= self.1 || !pass.leaves[0].program.is_of_elements());
+        self.0.pass(pass)
+    }
+    fn leaves_at_a_time(&self) -> usize {
+        self.1
+    }
+}
+
 fn interpreted(entry: &dyn Subject, problem: &Problem) -> Result<()> {
     entry.programs(&problem.params)?;
+    [usize::MAX, 1, 2].into_iter().try_for_each(|leaves| interpreted_by(entry, problem, leaves))
+}
+
+fn interpreted_by(entry: &dyn Subject, problem: &Problem, leaves: usize) -> Result<()> {
     let (mut here, mut there) = (entry.init(&problem.params)?, entry.init(&problem.params)?);
-    let mut machine = Interpreter::new(&problem.params, &there.state())?;
+    let mut machine = InParts(Interpreter::new(&problem.params, &there.state())?, leaves);
     let (mut params, mut made) = (problem.params.clone(), problem.params.clone());
     for (t, grads) in problem.grads.iter().enumerate() {
-        machine.set_gradients(grads)?;
+        machine.0.set_gradients(grads)?;
         let outcome = there.step_on(&mut machine)?;
         assert_eq!(here.step(&mut params, grads)?, outcome, "{}, step {t}", entry.name());
-        machine.params_into(&mut made)?;
+        machine.0.params_into(&mut made)?;
         let same = same_values(&params, &made);
         same.unwrap_or_else(|problem| panic!("{}, step {t}: {problem}", entry.name()));
         let ((ours, arrays), (theirs, _)) = (remembered(&here.state()), remembered(&there.state()));
         assert_eq!(ours, theirs, "{}, step {t}", entry.name());
         for (name, leaves) in arrays {
-            let found = machine.array(&name).expect("an array of the state");
+            let found = machine.0.array(&name).expect("an array of the state");
             for (leaf, expected) in leaves.into_iter().enumerate() {
                 let found = found.to_array(leaf).map(|array| array.into_iter().collect::<Vec<f64>>());
                 assert_eq!(expected, found, "{}, step {t}, {name} of leaf {leaf}", entry.name());
