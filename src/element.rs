@@ -187,10 +187,6 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     #[doc(hidden)]
     fn rounded(self, to: Rounding) -> Self;
 
-    /// The smallest positive number, which is subnormal.
-    #[doc(hidden)]
-    fn of_smallest() -> Self;
-
     /// The number with those of its bits that `keep` has, and those of `set`. For numbers in memory only.
     #[doc(hidden)]
     #[inline(always)]
@@ -326,11 +322,6 @@ impl Real for f32 {
     }
 
     #[inline(always)]
-    fn of_smallest() -> f32 {
-        f32::from_bits(1)
-    }
-
-    #[inline(always)]
     fn masked(self, keep: f32, set: f32) -> f32 {
         f32::from_bits(self.to_bits() & keep.to_bits() | set.to_bits())
     }
@@ -366,11 +357,6 @@ impl Real for f64 {
     #[inline(always)]
     fn rounded(self, _: Rounding) -> f64 {
         self
-    }
-
-    #[inline(always)]
-    fn of_smallest() -> f64 {
-        f64::from_bits(1)
     }
 
     #[inline(always)]

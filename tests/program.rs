@@ -87,7 +87,7 @@ impl Numbers {
         let unit = C::of((bits >> 11) as f64 / (1_u64 << 53) as f64);
         let size = match kind {
             0 => C::zero(),
-            1 => C::of_smallest() * C::of((bits % 1000) as f64),
+            1 => C::min_positive_value() * C::epsilon() * C::of((bits % 1000) as f64),
             2 => C::max_value() * unit,
             3 => [C::nan(), C::infinity(), C::max_value(), C::min_positive_value()][bits as usize % 4],
             4 => C::of((bits % 4) as f64),

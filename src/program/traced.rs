@@ -365,10 +365,6 @@ impl<F: Kind> Real for Traced<F> {
         Traced::of_line(with(|r| r.rounded(line, to.dtype)))
     }
 
-    fn of_smallest() -> Traced<F> {
-        Traced::constant(F::of_smallest())
-    }
-
     fn record(
         arrays: &[Option<InRecord>],
         sums: Range<usize>,

@@ -136,7 +136,7 @@ impl RuleWithMemory for ScaleByLion {
             take1: C::of(now.take1),
             keep2: C::of(now.keep2),
             take2: C::of(now.take2),
-            linear_below: C::of(now.linear_below).max(C::of_smallest()),
+            linear_below: C::of(now.linear_below),
             smooth_beta: C::of(now.smooth_beta),
         }
     }
@@ -144,8 +144,8 @@ impl RuleWithMemory for ScaleByLion {
     #[inline(always)]
     fn apply<C: Real>(k: LionScalars<C>, [mu]: &mut [C; 1], u: C, _: C, _: &mut [u32]) -> C {
         let x = k.mix(mu, u);
-        // One choice: zero and NaN are not above it either.
-        if x.abs() >= k.linear_below { C::one().copysign(x) } else { x }
+        // One choice: zero and NaN are not above it either, and what is as large stands for its own sign too.
+        if x.abs() > k.linear_below { C::one().copysign(x) } else { x }
     }
 
     // Mode smooth has a loop of its own: a hyperbolic tangent is a call, and would keep the other modes from

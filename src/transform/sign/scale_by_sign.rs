@@ -53,8 +53,8 @@ impl Rule for ScaleBySign {
     }
 }
 
-/// −1, 0 or 1. One choice: zero and NaN are not as large as the smallest number either.
+/// −1, 0 or 1. One choice: zero and NaN are not above zero either.
 #[inline(always)]
 pub(super) fn sign<C: Real>(x: C) -> C {
-    select_unpredictable(x.abs() >= C::of_smallest(), C::one().copysign(x), x)
+    select_unpredictable(x.abs() > C::zero(), C::one().copysign(x), x)
 }

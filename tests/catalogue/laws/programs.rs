@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gradchain::program::{Interpreter, Machine, Pass, Programs};
+use gradchain::program::{Interpreter, Machine, Op, Pass, Programs, Value};
 use gradchain::state::{Entry, State, StateWalk};
 use gradchain::{Error, GradientTransformation, Result};
 
@@ -128,6 +128,30 @@ fn programs_do_not_depend_on_what_was_recorded_before() {
     for i in there_and_back {
         for again in 0..2 {
             assert_eq!(recorded(&*entries[i]), first[i], "{}, {again}", entries[i].name());
+        }
+    }
+}
+
+/// Some devices take subnormal numbers for zero.
+#[test]
+fn no_program_has_a_constant_that_is_subnormal() {
+    for number in [Number::F32, Number::F64] {
+        let params = tree(&[LeafPlan { number, shape: vec![3], order: Order::C }], |_, i| i as f64);
+        let entries = registry();
+        let recorded: Vec<_> =
+            entries.iter().filter_map(|entry| Some((entry.name(), entry.programs(&params).ok()?))).collect();
+        assert!(recorded.len() > 100);
+        for (name, programs) in &recorded {
+            for leaf in programs.passes().iter().flat_map(|pass| &pass.leaves) {
+                for (op, _) in leaf.program.lines() {
+                    let subnormal = match op {
+                        Op::Constant(Value::F32(x)) => x.is_subnormal(),
+                        Op::Constant(Value::F64(x)) => x.is_subnormal(),
+                        _ => false,
+                    };
+                    assert!(!subnormal, "{name}: {op:?} in\n{}", leaf.program);
+                }
+            }
         }
     }
 }
