@@ -247,8 +247,8 @@ fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recording> + Syn
     first
 }
 
-/// How many leaves are worth waking a thread for.
-const AT_LEAST: usize = 16;
+/// How many leaves are worth waking a thread for, which sleeps while the device is waited for.
+const AT_LEAST: usize = 64;
 
 impl<T: Stage> Remote<T> for Passes<'_> {
     fn pass(&mut self, pass: &engine::Pass<'_, T>) -> Option<Vec<f64>> {

@@ -475,7 +475,7 @@ fn programs_and_steps_are_the_same_by_any_number_of_threads() {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work);
     };
     let params: (Vec<Vec<f32>>, Vec<Vec<f64>>) =
-        ((1..80).map(|n| vec![0.5; n % 9]).collect(), (1..40).map(|n| vec![-0.25; n]).collect());
+        ((1..200).map(|n| vec![0.5; n % 9]).collect(), (1..100).map(|n| vec![-0.25; n]).collect());
     let optimizer = chain((clip_by_global_norm(0.5), masked(adamw(0.1), Mask::path("0/*"))));
     let programs = optimizer.programs(&params).unwrap();
     let step = || {
