@@ -105,6 +105,12 @@ impl Pieces {
         (threads > 1 && all >= WORTH).then(|| (all / threads).clamp(TASK / 2, TASK))
     }
 
+    /// The same at once.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn tasks(&self, task: usize) -> Tasks<'_> {
+        Tasks { before: &self.before, count: self.before.last().map_or(0, |all| all.div_ceil(task)) }
+    }
+
     /// Where to cut some pieces into halves of as many elements; nowhere if they are less than one task and a half.
     #[cfg(feature = "rayon")]
     pub(crate) fn middle(&self, pieces: &Range<usize>, task: usize) -> Option<usize> {
@@ -112,6 +118,25 @@ impl Pieces {
         let (first, last) = (before[0], before[pieces.len()]);
         let cut = last - first >= task + task / 2;
         cut.then(|| pieces.start + before.partition_point(|n| n - first < (last - first) / 2))
+    }
+}
+
+/// All pieces, cut into so many tasks of as many elements.
+#[cfg(feature = "rayon")]
+pub(crate) struct Tasks<'a> {
+    before: &'a [usize],
+    pub(crate) count: usize,
+}
+
+#[cfg(feature = "rayon")]
+impl Tasks<'_> {
+    pub(crate) fn pieces(&self, task: usize) -> Range<usize> {
+        let all = self.before[self.before.len() - 1];
+        let begins = |task: usize| match task {
+            _ if task == self.count => self.before.len() - 1,
+            _ => self.before.partition_point(|n| *n < all / self.count * task),
+        };
+        begins(task)..begins(task + 1)
     }
 }
 
@@ -178,6 +203,13 @@ mod tests {
         let middle = pieces.middle(&(0..1008), TASK).unwrap();
         let before: usize = pieces.all[..middle].iter().map(|piece| piece.len).sum();
         assert!(before.abs_diff((1000 * small + 8 * PIECE) / 2) <= PIECE && middle > 1000);
+        for (pieces, task) in [(&pieces, TASK), (&few, 2 * PIECE), (&sizes(&[61 * PIECE, 1, 0, 5]), 3 * PIECE)] {
+            let tasks = pieces.tasks(task);
+            let all: Vec<_> = (0..tasks.count).flat_map(|i| tasks.pieces(i)).collect();
+            assert_eq!(all, Vec::from_iter(0..pieces.all.len()));
+            let elements = |i| pieces.all[tasks.pieces(i)].iter().map(|piece| piece.len).sum::<usize>();
+            assert!((0..tasks.count).all(|i| elements(i).abs_diff(task) <= 2 * PIECE));
+        }
         // As many tasks as threads.
         fn tasks(pieces: &Pieces, of: Range<usize>, task: usize) -> usize {
             let cut = pieces.middle(&of, task);

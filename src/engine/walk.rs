@@ -19,7 +19,7 @@ use super::{InPiece, Shape, Span, Tile};
 use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 #[cfg(feature = "rayon")]
-use crate::numeric::split::join;
+use crate::numeric::{split::join, together::together};
 use crate::tree::Structure;
 
 /// The leaves of a pass, what it is for, and where it ends.
@@ -76,7 +76,10 @@ impl Walk<'_> {
         let all = 0..self.pieces.all.len();
         #[cfg(feature = "rayon")]
         if let Some(task) = self.pieces.task(rayon::current_num_threads()) {
-            return self.split(each, all, task);
+            return match rayon::current_thread_index() {
+                Some(_) => self.split(each, all, task),
+                None => self.share(each, task),
+            };
         }
         self.some(each, all, spare);
     }
@@ -101,6 +104,14 @@ impl Walk<'_> {
         let (left, right) =
             (|| self.split(each, pieces.start..middle, task), || self.split(each, middle..pieces.end, task));
         if self.backwards { join(right, left) } else { join(left, right) }
+    }
+
+    /// The same from a thread that is not one of rayon's.
+    #[cfg(feature = "rayon")]
+    fn share(&self, each: &EachPiece<'_>, task: usize) {
+        let tasks = self.pieces.tasks(task);
+        let one = |i: usize| self.few(each, tasks.pieces(i));
+        together(tasks.count, rayon::current_num_threads(), self.backwards, &one, |job| rayon::spawn(job));
     }
 
     /// A function of its own, since the spare room would be part of every frame of `split` otherwise: a dozen of them,

@@ -14,3 +14,5 @@ pub(crate) mod random;
 pub(crate) mod spectral;
 pub(crate) mod split;
 pub(crate) mod sums;
+#[cfg(feature = "rayon")]
+pub(crate) mod together;
