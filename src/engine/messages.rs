@@ -12,7 +12,7 @@ use super::{TILE, Tile};
 use crate::collective::pairwise::{merge_all, merge_equal};
 use crate::element::{DType, Element, Real, convert, with_dtype};
 use crate::memory::{RawBytes, bytes_of, bytes_of_mut, numbers_in};
-use crate::numeric::split::{half, join};
+use crate::numeric::split::shared;
 use crate::state::Moments;
 use crate::tree::Structure;
 
@@ -129,7 +129,9 @@ impl Layout {
         let isa = current_isa();
         let of_each = received.chunks((received.len() / parts.len()).max(1));
         let messages: Vec<_> = parts.iter().copied().zip(of_each).collect();
-        each(&self.here[round], &|(Piece { leaf, start, len, .. }, at)| {
+        let here = &self.here[round];
+        shared(0..here.len(), &|piece| {
+            let (Piece { leaf, start, len, .. }, at) = &here[piece];
             let Some(array) = arrays.raw(*leaf) else { return };
             let travels = self.travels(array.dtype());
             match array.dtype() {
@@ -139,17 +141,6 @@ impl Layout {
                 _ => mean::<f32>(isa, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
             }
         });
-    }
-}
-
-/// Does something to each of some pieces, of which none has to do with another.
-fn each(pieces: &[(Piece, usize)], one: &(dyn Fn(&(Piece, usize)) + Sync)) {
-    match half(pieces.len(), 1) {
-        Some(middle) => {
-            let (first, last) = pieces.split_at(middle);
-            join(|| each(first, one), || each(last, one));
-        }
-        None => pieces.iter().for_each(one),
     }
 }
 

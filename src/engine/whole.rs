@@ -12,7 +12,7 @@ use super::rows::LeafRows;
 use super::table::{Table, TableLeaf};
 use crate::element::{DType, Real, with_dtype};
 use crate::memory::{Buffer, RawStrided};
-use crate::numeric::split::{half, join};
+use crate::numeric::split::{each_of, threads};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, Structure};
 
@@ -297,22 +297,23 @@ pub(crate) fn read_here<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&
 fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, to: Option<&mut [C]>) {
     let Some(to) = to else { return };
     assert_eq!(to.len(), range.len(), "room for the elements of the leaf `{spec}`, no more and no less");
-    read_in_parts(leaf, spec, range.start, to);
+    let one = |(at, to): &mut (usize, &mut [C])| {
+        // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running; who calls this has asked
+        // whether there are so many elements.
+        #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
+        unsafe {
+            read_stretch(leaf, spec, current_isa(), *at, to, &mut Ahead::new());
+        }
+    };
+    if to.len() <= READ || threads() == 1 {
+        return one(&mut (range.start, to));
+    }
+    let mut parts: Vec<_> = (range.start..).step_by(READ).zip(to.chunks_mut(READ)).collect();
+    each_of(&mut parts, &one);
 }
 
 /// Elements that one thread reads at a time.
 const READ: usize = 1 << 16;
-
-fn read_in_parts<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, start: usize, to: &mut [C]) {
-    let Some(half) = half(to.len(), READ) else {
-        // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running; who calls this has
-        // asked whether there are so many elements.
-        #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
-        return unsafe { read_stretch(leaf, spec, current_isa(), start, to, &mut Ahead::new()) };
-    };
-    let (to, later) = to.split_at_mut(half);
-    join(|| read_in_parts(leaf, spec, start, to), || read_in_parts(leaf, spec, start + half, later));
-}
 
 /// Copies a stretch of a leaf of any type and layout into the compute type and the state's order, and asks for what is
 /// read later.

@@ -1,6 +1,11 @@
 //! Work on arrays that is halved until there is little of it, for rayon's threads.
 
+use core::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
 use super::isa::{Isa, Job, current_isa, dispatch};
+#[cfg(feature = "rayon")]
+use super::together::together;
 
 /// Work of which the halves have nothing to do with each other.
 pub(crate) trait Split: Job<Output = ()> + Send + Sized {
@@ -15,14 +20,67 @@ pub(crate) fn half(len: usize, per: usize) -> Option<usize> {
 
 /// Does all of it, on rayon's threads if there are several.
 pub(crate) fn in_parts<J: Split>(job: J) {
-    run(current_isa(), job);
+    let isa = current_isa();
+    if threads() == 1 {
+        return alone(isa, job);
+    }
+    let mut parts = Vec::new();
+    cut(job, &mut parts);
+    each_of(&mut parts, &|job| job.take().into_iter().for_each(|job| dispatch(isa, job)));
 }
 
-fn run<J: Split>(isa: Isa, job: J) {
+fn alone<J: Split>(isa: Isa, job: J) {
     match job.split() {
-        Ok([one, other]) => join(|| run(isa, one), || run(isa, other)),
+        Ok(halves) => halves.into_iter().for_each(|half| alone(isa, half)),
         Err(job) => dispatch(isa, job),
     }
+}
+
+fn cut<J: Split>(job: J, parts: &mut Vec<Option<J>>) {
+    match job.split() {
+        Ok(halves) => halves.into_iter().for_each(|half| cut(half, parts)),
+        Err(job) => parts.push(Some(job)),
+    }
+}
+
+/// Does something to each of some parts, as [`shared`].
+pub(crate) fn each_of<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
+    let parts: Vec<_> = parts.iter_mut().map(Mutex::new).collect();
+    // Each is one task's, so nobody waits here.
+    shared(0..parts.len(), &|part| one(&mut parts[part].lock().unwrap_or_else(PoisonError::into_inner)));
+}
+
+/// Does each of some tasks, on rayon's threads if there are several, and more tasks than it is worth to wake another
+/// thread for. Not of the types of what is to be done, as `both`.
+pub(crate) fn shared(tasks: Range<usize>, one: &(dyn Fn(usize) + Sync)) {
+    if threads() == 1 || tasks.len() <= 2 {
+        return tasks.for_each(one);
+    }
+    #[cfg(feature = "rayon")]
+    match rayon::current_thread_index() {
+        Some(_) => halved(tasks, one),
+        None => together(tasks.len(), threads(), false, &|task| one(tasks.start + task), |job| rayon::spawn(job)),
+    }
+}
+
+#[cfg(feature = "rayon")]
+fn halved(tasks: Range<usize>, one: &(dyn Fn(usize) + Sync)) {
+    match half(tasks.len(), 1) {
+        Some(half) => {
+            let middle = tasks.start + half;
+            join(|| halved(tasks.start..middle, one), || halved(middle..tasks.end, one));
+        }
+        None => tasks.for_each(one),
+    }
+}
+
+/// How many threads rayon has, if it is used.
+pub(crate) fn threads() -> usize {
+    #[cfg(feature = "rayon")]
+    let threads = rayon::current_num_threads();
+    #[cfg(not(feature = "rayon"))]
+    let threads = 1;
+    threads
 }
 
 /// Does both, at the same time if a thread has nothing else to do.
@@ -38,7 +96,7 @@ type Half<'a> = &'a mut (dyn FnMut() + Send);
 /// Not of the types of what is to be done: what rayon does for two halves is compiled once.
 fn both(one: Half<'_>, other: Half<'_>) {
     #[cfg(feature = "rayon")]
-    if rayon::current_num_threads() > 1 {
+    if threads() > 1 {
         rayon::join(one, other);
         return;
     }

@@ -8,7 +8,7 @@ use super::{Program, Recording, record};
 use crate::element::{DType, InRecord, Real, Rounding};
 use crate::engine::{self, NOT_REMOTE, PIECE, Remote, Stage, TILE, sum_tile};
 use crate::error::{Error, Result};
-use crate::numeric::split::join;
+use crate::numeric::split::each_of;
 use crate::state::{Entry, State, StateWalk};
 use crate::tree::{LeafSpec, add_update};
 
@@ -238,17 +238,13 @@ impl<'m> Passes<'m> {
 /// Records each of some leaves. A device waits for that, so it is done on rayon's threads if there are several, and
 /// leaves enough: a few microseconds each. Programs do not depend on who recorded them.
 fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recording> + Sync)) -> Vec<Result<Recording>> {
-    if leaves.len() < 2 * AT_LEAST {
-        return leaves.iter().map(|leaf| each(*leaf)).collect();
-    }
-    let ((one, other), [mut first, mut second]) = (leaves.split_at(leaves.len() / 2), [const { Vec::new() }; 2]);
-    join(|| first = on_threads(one, each), || second = on_threads(other, each));
-    first.extend(second);
-    first
+    let mut parts: Vec<_> = leaves.chunks(AT_ONCE).map(|leaves| (leaves, Vec::new())).collect();
+    each_of(&mut parts, &|(leaves, recorded)| *recorded = leaves.iter().map(|leaf| each(*leaf)).collect());
+    parts.into_iter().flat_map(|(_, recorded)| recorded).collect()
 }
 
 /// How many leaves are worth waking a thread for, which sleeps while the device is waited for.
-const AT_LEAST: usize = 64;
+const AT_ONCE: usize = 64;
 
 impl<T: Stage> Remote<T> for Passes<'_> {
     fn pass(&mut self, pass: &engine::Pass<'_, T>) -> Option<Vec<f64>> {

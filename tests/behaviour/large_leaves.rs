@@ -15,7 +15,8 @@ fn gradient(i: usize, j: usize, step: usize) -> f64 {
     if i == 5 || j == 11 { 0.0 } else { x * 10.0_f64.powi((i * 3 + j * 5) as i32 % 7 - 3) }
 }
 
-/// The updates of some steps on one leaf, in row-major order.
+/// The updates of some steps on one leaf, in row-major order, on so many of rayon's threads; none is this thread, which
+/// is not one of them, and whoever comes in.
 fn updates<E: Element, D: Dimension, T: GradientTransformation<Needs = Nothing>>(
     optimizer: &T,
     threads: usize,
@@ -29,7 +30,10 @@ where
         let each = |g| optimizer.update(g, &mut state, &gradients[0]).unwrap().to_vec::<E>("").unwrap();
         gradients.iter().map(each).collect()
     };
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
+    match threads {
+        0 => work(),
+        _ => rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work),
+    }
 }
 
 fn in_type<E: Element>(gradients: &[Array2<f64>], fortran: bool) -> Vec<Array2<E>> {
@@ -83,8 +87,8 @@ fn is<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, oracle: fn(&[Ar
                 assert!((found - expected).abs() <= 1e-12 * expected.abs(), "{n}×{m}, step {step}: {found} {expected}");
             }
         }
-        assert!(updates(optimizer, 4, &in_type::<f64>(&gradients, false)) == plain, "{n}×{m}");
-        for threads in [1, 3] {
+        assert!([0, 4].iter().all(|n| updates(optimizer, *n, &in_type::<f64>(&gradients, false)) == plain), "{n}×{m}");
+        for threads in [0, 1, 3] {
             assert!(updates(optimizer, threads, &in_type::<f64>(&gradients, true)) == plain, "{n}×{m}, {threads}");
         }
         let narrow = updates(optimizer, 1, &in_type::<f32>(&gradients, false));
@@ -150,4 +154,23 @@ fn a_long_line_is_its_elements() {
     }
     same(&scale_by_factored_rms(), &lines, &some);
     same(&scale_by_sm3(), &lines, &some);
+}
+
+/// Passes over pieces, of one barrier and of none, on threads that are rayon's and on one that is not.
+#[test]
+fn a_thread_that_is_not_rayons_has_the_same_bits() {
+    let gradients: Vec<_> =
+        (0..2).map(|step| Array2::from_shape_fn((401, 613), |(i, j)| gradient(i, j, step))).collect();
+    fn same<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, gradients: &[Array2<f64>]) {
+        for fortran in [false, true] {
+            let gradients = in_type::<f32>(gradients, fortran);
+            let expected = updates(optimizer, 1, &gradients);
+            assert!([0, 3].iter().all(|threads| updates(optimizer, *threads, &gradients) == expected), "{optimizer:?}");
+        }
+    }
+    same(&adamw(0.1), &gradients);
+    same(&chain((zero_nans(), clip_by_global_norm(0.5), adamw(0.1))), &gradients);
+    same(&lamb(0.1), &gradients);
+    same(&chain((clip_by_global_norm(0.5), adafactor(0.1))), &gradients);
+    same(&quantized(adam(0.1)), &gradients);
 }

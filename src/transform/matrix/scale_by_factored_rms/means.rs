@@ -65,19 +65,22 @@ impl<C: Real> Factored<'_, C> {
         // Columns are added up block by block of rows, and these one after another: so many by the matrix alone,
         // whatever the number of threads.
         let per = n.div_ceil(BLOCKS).max(BLOCK.div_ceil(m));
-        let dense = self.steps == [m, 1];
+        let lanes = if self.steps == [m, 1] { 1 } else { LANES };
         self.room.clear();
-        self.room.resize(n * if dense { 1 } else { LANES } + n.div_ceil(per) * m, 0.0);
-        if dense {
-            let (rows, cols) = self.room.split_at_mut(n);
-            in_parts(Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon });
-        } else {
-            self.sum(per, epsilon);
+        self.room.resize(n * lanes + n.div_ceil(per) * m, 0.0);
+        let (rows, cols) = self.room.split_at_mut(n * lanes);
+        let size = [per, m];
+        match self.steps {
+            [down, 1] if down == m => in_parts(Squares { u: &self.u[..n * m], rows, cols, size, epsilon }),
+            [1, along] if along == n => {
+                in_parts(Turned { u: &self.u[..n * m], first: 0, n, rows, cols, size, epsilon })
+            }
+            _ => self.sum(per, epsilon),
         }
-        let (rows, cols) = self.room.split_at_mut(if dense { n } else { n * LANES });
+        let (rows, cols) = self.room.split_at_mut(n * lanes);
         let mut mean_row = 0.0;
-        for i in 0..n {
-            let sum = if dense { rows[i] } else { (0..LANES).map(|lane| rows[lane * n + i]).sum() };
+        for (i, sums) in rows.chunks_exact(lanes).enumerate() {
+            let sum: f64 = sums.iter().sum();
             let row = &mut self.row.mean[i * self.row.step];
             *row = C::of(keep * row.as_f64() + (1.0 - keep) * (sum / m as f64));
             mean_row += row.as_f64() / n as f64;
@@ -108,17 +111,16 @@ impl<C: Real> Factored<'_, C> {
                 let (line, cols) = (&self.u[i * down..], &mut cols[i / per * m..][..m]);
                 for (j, col) in cols.iter_mut().enumerate() {
                     let x = square(line[j * along]);
-                    lanes[j % LANES * n + i] += x;
+                    lanes[i * LANES + j % LANES] += x;
                     *col += x;
                 }
             }
         } else {
             for j in 0..m {
                 let line = &self.u[j * along..];
-                let lane = &mut lanes[j % LANES * n..][..n];
-                for (i, lane) in lane.iter_mut().enumerate() {
+                for i in 0..n {
                     let x = square(line[i * down]);
-                    *lane += x;
+                    lanes[i * LANES + j % LANES] += x;
                     cols[i / per * m + j] += x;
                 }
             }
@@ -162,6 +164,71 @@ impl<C: Real> Job for Squares<'_, C> {
             squares(&u_last[i * m..][..m], core::array::from_mut(row), cols, epsilon);
         }
     }
+}
+
+/// Columns that lie one after another, each of `n` elements: the same sums in the same order as [`Squares`], of the rows
+/// from the `first` on, in lanes.
+struct Turned<'a, C> {
+    u: &'a [C],
+    first: usize,
+    n: usize,
+    rows: &'a mut [f64],
+    cols: &'a mut [f64],
+    /// Rows of a block, and columns.
+    size: [usize; 2],
+    epsilon: f64,
+}
+
+impl<C: Real> Split for Turned<'_, C> {
+    fn split(self) -> Result<[Self; 2], Self> {
+        let [per, m] = self.size;
+        let Some(half) = half(self.rows.len() / LANES, per) else { return Err(self) };
+        let (rows, later_rows) = self.rows.split_at_mut(half * LANES);
+        let (cols, later_cols) = self.cols.split_at_mut(half / per * m);
+        let first = self.first + half;
+        Ok([Turned { rows, cols, ..self }, Turned { first, rows: later_rows, cols: later_cols, ..self }])
+    }
+}
+
+impl<C: Real> Job for Turned<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Turned { u, first, n, rows, cols, size: [per, m], epsilon } = self;
+        let (rows, _) = rows.as_chunks_mut::<LANES>();
+        // Each column is gone through once, block by block of its rows.
+        for b in 0..m / LANES {
+            let lines: [&[C]; LANES] = core::array::from_fn(|lane| &u[(b * LANES + lane) * n + first..][..rows.len()]);
+            for (block, (rows, cols)) in rows.chunks_mut(per).zip(cols.chunks_exact_mut(m)).enumerate() {
+                let lines = lines.map(|line| &line[block * per..][..rows.len()]);
+                cols[b * LANES..][..LANES].copy_from_slice(&turned(lines, rows, epsilon));
+            }
+        }
+        for j in m / LANES * LANES..m {
+            for (i, (u, row)) in u[j * n + first..].iter().zip(&mut *rows).enumerate() {
+                let square = u.as_f64() * u.as_f64() + epsilon;
+                row[j % LANES] += square;
+                cols[i / per * m + j] += square;
+            }
+        }
+    }
+}
+
+/// Adds up the squares of some columns, side by side: to those of the rows, and by column.
+#[inline(always)]
+fn turned<C: Real>(lines: [&[C]; LANES], rows: &mut [[f64; LANES]], epsilon: f64) -> [f64; LANES] {
+    let lines = lines.map(|line| &line[..rows.len()]);
+    let mut sums = [0.0; LANES];
+    for i in 0..rows.len() {
+        let numbers: [C; LANES] = core::array::from_fn(|lane| lines[lane][i]);
+        for lane in 0..LANES {
+            let square = numbers[lane].as_f64() * numbers[lane].as_f64() + epsilon;
+            rows[i][lane] += square;
+            sums[lane] += square;
+        }
+    }
+    sums
 }
 
 /// Rows that are added up together: the sums of columns are brought from the cache and back once for all of them.
