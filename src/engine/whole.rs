@@ -298,8 +298,8 @@ fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, t
     let Some(to) = to else { return };
     assert_eq!(to.len(), range.len(), "room for the elements of the leaf `{spec}`, no more and no less");
     let one = |(at, to): &mut (usize, &mut [C])| {
-        // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running; who calls this has asked
-        // whether there are so many elements.
+        // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running; who calls this has
+        // asked whether there are so many elements.
         #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
         unsafe {
             read_stretch(leaf, spec, current_isa(), *at, to, &mut Ahead::new());

@@ -92,7 +92,7 @@ struct Gate {
     spawn: fn(Job),
 }
 
-// SAFETY: `work` is looked at by threads that are inside only, see `help`; it is shared by references, which `Sync` is for.
+// SAFETY: `work` is looked at by threads that are inside only, see `help`; it is `Sync`.
 unsafe impl Send for Gate {}
 // SAFETY: as above.
 unsafe impl Sync for Gate {}

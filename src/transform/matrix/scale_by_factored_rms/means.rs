@@ -51,19 +51,22 @@ const BLOCK: usize = 1 << 16;
 /// One matrix and its factors.
 pub(super) struct Factored<'a, C> {
     pub(super) u: &'a [C],
-    /// How far apart the neighbours are down and along.
+    /// How far apart the neighbours are along the first axis and along the second, and how many there are.
     pub(super) steps: [usize; 2],
     pub(super) size: [usize; 2],
+    /// Of the second longest axis, and of the longest.
     pub(super) row: Factor<'a, C>,
     pub(super) col: Factor<'a, C>,
+    /// Whether the second axis is that of the rows.
+    pub(super) exchanged: bool,
     pub(super) room: &'a mut Vec<f64>,
 }
 
 impl<C: Real> Factored<'_, C> {
     pub(super) fn update(mut self, keep: f64, epsilon: f64) {
         let [n, m] = self.size;
-        // Columns are added up block by block of rows, and these one after another: so many by the matrix alone,
-        // whatever the number of threads.
+        // Along the first axis squares are added up block by block, and these one after another: so many by the matrix
+        // alone, whatever the number of threads.
         let per = n.div_ceil(BLOCKS).max(BLOCK.div_ceil(m));
         let lanes = if self.steps == [m, 1] { 1 } else { LANES };
         self.room.clear();
@@ -78,16 +81,21 @@ impl<C: Real> Factored<'_, C> {
             _ => self.sum(per, epsilon),
         }
         let (rows, cols) = self.room.split_at_mut(n * lanes);
-        let mut mean_row = 0.0;
-        for (i, sums) in rows.chunks_exact(lanes).enumerate() {
-            let sum: f64 = sums.iter().sum();
-            let row = &mut self.row.mean[i * self.row.step];
-            *row = C::of(keep * row.as_f64() + (1.0 - keep) * (sum / m as f64));
-            mean_row += row.as_f64() / n as f64;
+        for i in 0..n {
+            rows[i] = rows[i * lanes..][..lanes].iter().sum();
         }
         let (cols, later) = cols.split_at_mut(m);
         for block in later.chunks_exact(m) {
             cols.iter_mut().zip(block).for_each(|(col, more)| *col += more);
+        }
+
+        let (rows, cols) = if self.exchanged { (&cols[..], &rows[..n]) } else { (&rows[..n], &cols[..]) };
+        let (n, m) = (rows.len(), cols.len());
+        let mut mean_row = 0.0;
+        for (i, sum) in rows.iter().enumerate() {
+            let row = &mut self.row.mean[i * self.row.step];
+            *row = C::of(keep * row.as_f64() + (1.0 - keep) * (sum / m as f64));
+            mean_row += row.as_f64() / n as f64;
         }
         for (j, sum) in cols.iter().enumerate() {
             let j = j * self.col.step;
@@ -166,8 +174,8 @@ impl<C: Real> Job for Squares<'_, C> {
     }
 }
 
-/// Columns that lie one after another, each of `n` elements: the same sums in the same order as [`Squares`], of the rows
-/// from the `first` on, in lanes.
+/// Columns that lie one after another, each of `n` elements: the same sums in the same order as [`Squares`], of rows from
+/// the `first` on, in lanes.
 struct Turned<'a, C> {
     u: &'a [C],
     first: usize,
@@ -199,23 +207,27 @@ impl<C: Real> Job for Turned<'_, C> {
         let (rows, _) = rows.as_chunks_mut::<LANES>();
         // Each column is gone through once, block by block of its rows.
         for b in 0..m / LANES {
-            let lines: [&[C]; LANES] = core::array::from_fn(|lane| &u[(b * LANES + lane) * n + first..][..rows.len()]);
-            for (block, (rows, cols)) in rows.chunks_mut(per).zip(cols.chunks_exact_mut(m)).enumerate() {
-                let lines = lines.map(|line| &line[block * per..][..rows.len()]);
-                cols[b * LANES..][..LANES].copy_from_slice(&turned(lines, rows, epsilon));
+            for block in 0..rows.len().div_ceil(per) {
+                let rows = &mut rows[block * per..];
+                let len = rows.len().min(per);
+                let line = |lane: usize| &u[(b * LANES + lane) * n + first + block * per..][..len];
+                let lines = [line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)];
+                let sums = turned(lines, &mut rows[..len], epsilon);
+                cols[block * m + b * LANES..][..LANES].copy_from_slice(&sums);
             }
         }
         for j in m / LANES * LANES..m {
-            for (i, (u, row)) in u[j * n + first..].iter().zip(&mut *rows).enumerate() {
-                let square = u.as_f64() * u.as_f64() + epsilon;
-                row[j % LANES] += square;
+            for i in 0..rows.len() {
+                let square = u[j * n + first + i].as_f64() * u[j * n + first + i].as_f64() + epsilon;
+                rows[i][j % LANES] += square;
                 cols[i / per * m + j] += square;
             }
         }
     }
 }
 
-/// Adds up the squares of some columns, side by side: to those of the rows, and by column.
+/// Adds up the squares of some columns, side by side: to those of the rows, and by column. In a loop over columns the
+/// compiler would gather them.
 #[inline(always)]
 fn turned<C: Real>(lines: [&[C]; LANES], rows: &mut [[f64; LANES]], epsilon: f64) -> [f64; LANES] {
     let lines = lines.map(|line| &line[..rows.len()]);

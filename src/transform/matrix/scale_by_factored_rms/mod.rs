@@ -338,8 +338,10 @@ impl LeafLooker for Means<'_> {
             let [at, at_row, at_col] = at;
             let row = Factor { mean: &mut row[at_row..], by: &mut by_row[at_row..], step: steps(down)[1] };
             let col = Factor { mean: &mut col[at_col..], by: &mut by_col[at_col..], step: steps(along)[2] };
-            let steps = [down, along].map(|a| strides[a] as usize);
-            Factored { u: &u[at..], steps, size: [n, m], row, col, room }.update(keep, self.epsilon);
+            // What is added up in which order goes by the order of the axes: usually they lie so in memory.
+            let (exchanged, axes) = (down > along, [down.min(along), down.max(along)]);
+            let (steps, size) = (axes.map(|a| strides[a] as usize), axes.map(|a| shape[a]));
+            Factored { u: &u[at..], steps, size, row, col, exchanged, room }.update(keep, self.epsilon);
         }
     }
 }
