@@ -136,7 +136,6 @@ const CODES: &[(&str, &str, &[&str])] = &[
 /// instructions as in `CODES`, where `_` is the letter of the type.
 const AXES: &[(&str, &str, &[&str])] = &[
     ("21scale_by_factored_rms", "7Squares", &["mulpd", "addpd"]),
-    ("21scale_by_factored_rms", "6Turned", &["addpd"]),
     ("21scale_by_factored_rms", "9ByFactors", &["mulp_"]),
     ("21scale_by_factored_rms", "5Plain", &["mulp_", "addp_"]),
     ("21scale_by_factored_rms", "6ByRoot", &["sqrtp_", "divp_"]),

@@ -2,7 +2,7 @@
 
 use crate::element::Real;
 use crate::engine::Job;
-use crate::numeric::split::{Split, half, in_parts};
+use crate::numeric::split::{Split, each_of, half, in_parts, threads};
 
 /// An element-wise stretch of a leaf that is not factored.
 pub(super) struct Plain<'a, C> {
@@ -63,7 +63,7 @@ pub(super) struct Factored<'a, C> {
 }
 
 impl<C: Real> Factored<'_, C> {
-    pub(super) fn update(mut self, keep: f64, epsilon: f64) {
+    pub(super) fn update(self, keep: f64, epsilon: f64) {
         let [n, m] = self.size;
         // Along the first axis squares are added up block by block, and these one after another: so many by the matrix
         // alone, whatever the number of threads.
@@ -72,13 +72,19 @@ impl<C: Real> Factored<'_, C> {
         self.room.clear();
         self.room.resize(n * lanes + n.div_ceil(per) * m, 0.0);
         let (rows, cols) = self.room.split_at_mut(n * lanes);
-        let size = [per, m];
-        match self.steps {
-            [down, 1] if down == m => in_parts(Squares { u: &self.u[..n * m], rows, cols, size, epsilon }),
-            [1, along] if along == n => {
-                in_parts(Turned { u: &self.u[..n * m], first: 0, n, rows, cols, size, epsilon })
+        match lanes {
+            1 => in_parts(Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon }),
+            _ => {
+                let blocks = rows.chunks_mut(per * LANES).zip(cols.chunks_exact_mut(m)).enumerate();
+                let one = |(block, (rows, cols)): &mut (usize, (&mut [f64], &mut [f64]))| {
+                    sum(&self.u[*block * per * self.steps[0]..], self.steps, rows, cols, epsilon);
+                };
+                if threads() == 1 {
+                    blocks.for_each(|mut block| one(&mut block));
+                } else {
+                    each_of(&mut Vec::from_iter(blocks), &one);
+                }
             }
-            _ => self.sum(per, epsilon),
         }
         let (rows, cols) = self.room.split_at_mut(n * lanes);
         for i in 0..n {
@@ -107,30 +113,30 @@ impl<C: Real> Factored<'_, C> {
             self.row.by[i] = C::of(1.0 / (self.row.mean[i].as_f64() / mean_row).sqrt());
         }
     }
+}
 
-    /// Adds up squares by row, in lanes, and by column: the same sums in the same order as [`Squares`], however the
-    /// memory lies.
-    fn sum(&mut self, per: usize, epsilon: f64) {
-        let ([n, m], [down, along]) = (self.size, self.steps);
-        let (lanes, cols) = self.room.split_at_mut(n * LANES);
-        let square = |u: C| u.as_f64() * u.as_f64() + epsilon;
-        if along <= down {
-            for i in 0..n {
-                let (line, cols) = (&self.u[i * down..], &mut cols[i / per * m..][..m]);
-                for (j, col) in cols.iter_mut().enumerate() {
-                    let x = square(line[j * along]);
-                    lanes[i * LANES + j % LANES] += x;
-                    *col += x;
-                }
+/// Adds up squares of a block of rows by row, in lanes, and by column: the same sums in the same order as [`Squares`],
+/// however the memory lies.
+fn sum<C: Real>(u: &[C], [down, along]: [usize; 2], rows: &mut [f64], cols: &mut [f64], epsilon: f64) {
+    let square = |u: C| u.as_f64() * u.as_f64() + epsilon;
+    let (rows, _) = rows.as_chunks_mut::<LANES>();
+    if along <= down {
+        for (i, row) in rows.iter_mut().enumerate() {
+            for (j, col) in cols.iter_mut().enumerate() {
+                let x = square(u[i * down + j * along]);
+                row[j % LANES] += x;
+                *col += x;
             }
-        } else {
-            for j in 0..m {
-                let line = &self.u[j * along..];
-                for i in 0..n {
-                    let x = square(line[i * down]);
-                    lanes[i * LANES + j % LANES] += x;
-                    cols[i / per * m + j] += x;
-                }
+        }
+        return;
+    }
+    // Some columns side by side: each is a chain of additions.
+    for (b, cols) in cols.chunks_mut(LANES).enumerate() {
+        for (i, row) in rows.iter_mut().enumerate() {
+            for (lane, col) in cols.iter_mut().enumerate() {
+                let x = square(u[i * down + (b * LANES + lane) * along]);
+                row[lane] += x;
+                *col += x;
             }
         }
     }
@@ -172,75 +178,6 @@ impl<C: Real> Job for Squares<'_, C> {
             squares(&u_last[i * m..][..m], core::array::from_mut(row), cols, epsilon);
         }
     }
-}
-
-/// Columns that lie one after another, each of `n` elements: the same sums in the same order as [`Squares`], of rows from
-/// the `first` on, in lanes.
-struct Turned<'a, C> {
-    u: &'a [C],
-    first: usize,
-    n: usize,
-    rows: &'a mut [f64],
-    cols: &'a mut [f64],
-    /// Rows of a block, and columns.
-    size: [usize; 2],
-    epsilon: f64,
-}
-
-impl<C: Real> Split for Turned<'_, C> {
-    fn split(self) -> Result<[Self; 2], Self> {
-        let [per, m] = self.size;
-        let Some(half) = half(self.rows.len() / LANES, per) else { return Err(self) };
-        let (rows, later_rows) = self.rows.split_at_mut(half * LANES);
-        let (cols, later_cols) = self.cols.split_at_mut(half / per * m);
-        let first = self.first + half;
-        Ok([Turned { rows, cols, ..self }, Turned { first, rows: later_rows, cols: later_cols, ..self }])
-    }
-}
-
-impl<C: Real> Job for Turned<'_, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Turned { u, first, n, rows, cols, size: [per, m], epsilon } = self;
-        let (rows, _) = rows.as_chunks_mut::<LANES>();
-        // Each column is gone through once, block by block of its rows.
-        for b in 0..m / LANES {
-            for block in 0..rows.len().div_ceil(per) {
-                let rows = &mut rows[block * per..];
-                let len = rows.len().min(per);
-                let line = |lane: usize| &u[(b * LANES + lane) * n + first + block * per..][..len];
-                let lines = [line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)];
-                let sums = turned(lines, &mut rows[..len], epsilon);
-                cols[block * m + b * LANES..][..LANES].copy_from_slice(&sums);
-            }
-        }
-        for j in m / LANES * LANES..m {
-            for i in 0..rows.len() {
-                let square = u[j * n + first + i].as_f64() * u[j * n + first + i].as_f64() + epsilon;
-                rows[i][j % LANES] += square;
-                cols[i / per * m + j] += square;
-            }
-        }
-    }
-}
-
-/// Adds up the squares of some columns, side by side: to those of the rows, and by column. In a loop over columns the
-/// compiler would gather them.
-#[inline(always)]
-fn turned<C: Real>(lines: [&[C]; LANES], rows: &mut [[f64; LANES]], epsilon: f64) -> [f64; LANES] {
-    let lines = lines.map(|line| &line[..rows.len()]);
-    let mut sums = [0.0; LANES];
-    for i in 0..rows.len() {
-        let numbers: [C; LANES] = core::array::from_fn(|lane| lines[lane][i]);
-        for lane in 0..LANES {
-            let square = numbers[lane].as_f64() * numbers[lane].as_f64() + epsilon;
-            rows[i][lane] += square;
-            sums[lane] += square;
-        }
-    }
-    sums
 }
 
 /// Rows that are added up together: the sums of columns are brought from the cache and back once for all of them.
