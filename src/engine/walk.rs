@@ -19,7 +19,9 @@ use super::{InPiece, Shape, Span, Tile};
 use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 #[cfg(feature = "rayon")]
-use crate::numeric::{split::join, together::together};
+use crate::numeric::split::{join, threads};
+#[cfg(feature = "rayon")]
+use crate::numeric::together::together;
 use crate::tree::Structure;
 
 /// The leaves of a pass, what it is for, and where it ends.
@@ -75,7 +77,7 @@ impl Walk<'_> {
     pub(super) fn run(&self, each: &EachPiece<'_>, spare: &mut Spare) {
         let all = 0..self.pieces.all.len();
         #[cfg(feature = "rayon")]
-        if let Some(task) = self.pieces.task(rayon::current_num_threads()) {
+        if let Some(task) = self.pieces.task(threads()) {
             return match rayon::current_thread_index() {
                 Some(_) => self.split(each, all, task),
                 None => self.share(each, task),
@@ -111,7 +113,7 @@ impl Walk<'_> {
     fn share(&self, each: &EachPiece<'_>, task: usize) {
         let tasks = self.pieces.tasks(task);
         let one = |i: usize| self.few(each, tasks.pieces(i));
-        together(tasks.count, rayon::current_num_threads(), self.backwards, &one, |job| rayon::spawn(job));
+        together(tasks.count, threads(), self.backwards, &one, rayon::spawn);
     }
 
     /// A function of its own, since the spare room would be part of every frame of `split` otherwise: a dozen of them,

@@ -53,14 +53,16 @@ pub(crate) fn each_of<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
 /// Does each of some tasks, on rayon's threads if there are several, and more tasks than it is worth to wake another
 /// thread for. Not of the types of what is to be done, as `both`.
 pub(crate) fn shared(tasks: Range<usize>, one: &(dyn Fn(usize) + Sync)) {
-    if threads() == 1 || tasks.len() <= 2 {
-        return tasks.for_each(one);
-    }
     #[cfg(feature = "rayon")]
-    match rayon::current_thread_index() {
-        Some(_) => halved(tasks, one),
-        None => together(tasks.len(), threads(), false, &|task| one(tasks.start + task), |job| rayon::spawn(job)),
+    if threads() > 1 && tasks.len() > 2 {
+        return match rayon::current_thread_index() {
+            Some(_) => halved(tasks, one),
+            None => {
+                together(tasks.len(), threads(), false, &|task| one(tasks.start + task), rayon::spawn);
+            }
+        };
     }
+    tasks.for_each(one);
 }
 
 #[cfg(feature = "rayon")]
