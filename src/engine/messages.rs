@@ -130,7 +130,7 @@ impl Layout {
         let of_each = received.chunks((received.len() / parts.len()).max(1));
         let messages: Vec<_> = parts.iter().copied().zip(of_each).collect();
         let here = &self.here[round];
-        shared(0..here.len(), &|piece| {
+        shared(0..here.len(), false, &|piece| {
             let (Piece { leaf, start, len, .. }, at) = &here[piece];
             let Some(array) = arrays.raw(*leaf) else { return };
             let travels = self.travels(array.dtype());

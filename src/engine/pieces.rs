@@ -105,19 +105,10 @@ impl Pieces {
         (threads > 1 && all >= WORTH).then(|| (all / threads).clamp(TASK / 2, TASK))
     }
 
-    /// The same at once.
+    /// All, cut into tasks of about so many elements.
     #[cfg(feature = "rayon")]
     pub(crate) fn tasks(&self, task: usize) -> Tasks<'_> {
         Tasks { before: &self.before, count: self.before.last().map_or(0, |all| all.div_ceil(task)) }
-    }
-
-    /// Where to cut some pieces into halves of as many elements; nowhere if they are less than one task and a half.
-    #[cfg(feature = "rayon")]
-    pub(crate) fn middle(&self, pieces: &Range<usize>, task: usize) -> Option<usize> {
-        let before = &self.before[pieces.start..=pieces.end];
-        let (first, last) = (before[0], before[pieces.len()]);
-        let cut = last - first >= task + task / 2;
-        cut.then(|| pieces.start + before.partition_point(|n| n - first < (last - first) / 2))
     }
 }
 
@@ -176,7 +167,7 @@ mod tests {
 
     #[cfg(feature = "rayon")]
     #[test]
-    fn halves_have_as_many_elements_and_little_work_is_not_cut() {
+    fn tasks_have_as_many_elements_and_little_work_is_not_cut() {
         let sizes = |sizes: &[usize]| {
             let leaves: Vec<_> = sizes.iter().map(|n| vec![0.0_f32; *n]).collect();
             let structure = Structure::of(&leaves).unwrap();
@@ -191,18 +182,11 @@ mod tests {
             [4 * PIECE, WORTH / 3, 2 * PIECE, 2 * PIECE].map(Some)
         );
         assert_eq!(sizes(&[100 * WORTH]).task(16), Some(TASK));
-        assert_eq!(
-            (few.middle(&(0..8), TASK), few.middle(&(0..6), TASK), few.middle(&(0..5), TASK)),
-            (Some(4), Some(3), None)
-        );
         // A thousand small leaves and a large one.
         let small = PIECE / 160;
         let mut leaves = vec![small; 1000];
         leaves.push(8 * PIECE);
         let pieces = sizes(&leaves);
-        let middle = pieces.middle(&(0..1008), TASK).unwrap();
-        let before: usize = pieces.all[..middle].iter().map(|piece| piece.len).sum();
-        assert!(before.abs_diff((1000 * small + 8 * PIECE) / 2) <= PIECE && middle > 1000);
         for (pieces, task) in [(&pieces, TASK), (&few, 2 * PIECE), (&sizes(&[61 * PIECE, 1, 0, 5]), 3 * PIECE)] {
             let tasks = pieces.tasks(task);
             let all: Vec<_> = (0..tasks.count).flat_map(|i| tasks.pieces(i)).collect();
@@ -210,12 +194,8 @@ mod tests {
             let elements = |i| pieces.all[tasks.pieces(i)].iter().map(|piece| piece.len).sum::<usize>();
             assert!((0..tasks.count).all(|i| elements(i).abs_diff(task) <= 2 * PIECE));
         }
-        // As many tasks as threads.
-        fn tasks(pieces: &Pieces, of: Range<usize>, task: usize) -> usize {
-            let cut = pieces.middle(&of, task);
-            cut.map_or(1, |middle| tasks(pieces, of.start..middle, task) + tasks(pieces, middle..of.end, task))
-        }
+        // As many tasks as threads, or more.
         let million = sizes(&[61 * PIECE]);
-        assert_eq!([2, 8, 16, 24].map(|n| tasks(&million, 0..61, million.task(n).unwrap())), [16, 16, 16, 29]);
+        assert_eq!([2, 8, 16, 24].map(|n| million.tasks(million.task(n).unwrap()).count), [16, 16, 16, 25]);
     }
 }

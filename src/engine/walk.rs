@@ -19,9 +19,7 @@ use super::{InPiece, Shape, Span, Tile};
 use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 #[cfg(feature = "rayon")]
-use crate::numeric::split::{join, threads};
-#[cfg(feature = "rayon")]
-use crate::numeric::together::together;
+use crate::numeric::split::{shared, threads};
 use crate::tree::Structure;
 
 /// The leaves of a pass, what it is for, and where it ends.
@@ -78,10 +76,8 @@ impl Walk<'_> {
         let all = 0..self.pieces.all.len();
         #[cfg(feature = "rayon")]
         if let Some(task) = self.pieces.task(threads()) {
-            return match rayon::current_thread_index() {
-                Some(_) => self.split(each, all, task),
-                None => self.share(each, task),
-            };
+            let tasks = self.pieces.tasks(task);
+            return shared(0..tasks.count, self.backwards, &|task| self.few(each, tasks.pieces(task)));
         }
         self.some(each, all, spare);
     }
@@ -99,25 +95,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Halves the pieces until there are few elements, so that idle threads can take the other half.
-    #[cfg(feature = "rayon")]
-    fn split(&self, each: &EachPiece<'_>, pieces: Range<usize>, task: usize) {
-        let Some(middle) = self.pieces.middle(&pieces, task) else { return self.few(each, pieces) };
-        let (left, right) =
-            (|| self.split(each, pieces.start..middle, task), || self.split(each, middle..pieces.end, task));
-        if self.backwards { join(right, left) } else { join(left, right) }
-    }
-
-    /// The same from a thread that is not one of rayon's.
-    #[cfg(feature = "rayon")]
-    fn share(&self, each: &EachPiece<'_>, task: usize) {
-        let tasks = self.pieces.tasks(task);
-        let one = |i: usize| self.few(each, tasks.pieces(i));
-        together(tasks.count, threads(), self.backwards, &one, rayon::spawn);
-    }
-
-    /// A function of its own, since the spare room would be part of every frame of `split` otherwise: a dozen of them,
-    /// and a thread that waits does what it finds on top of these, are more than the two megabytes that threads have.
+    /// A function of its own, since the spare room would be part of every frame that halves tasks otherwise: a dozen of
+    /// them, and a thread that waits does what it finds on top of these, are more than the two megabytes of a thread.
     #[cfg(feature = "rayon")]
     #[inline(never)]
     fn few(&self, each: &EachPiece<'_>, pieces: Range<usize>) {

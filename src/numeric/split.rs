@@ -43,37 +43,27 @@ fn cut<J: Split>(job: J, parts: &mut Vec<Option<J>>) {
     }
 }
 
-/// Does something to each of some parts, as [`shared`].
+/// Does something to each of some parts, as [`shared`] if they are more than it is worth to wake a thread for.
 pub(crate) fn each_of<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
+    if parts.len() <= 2 {
+        return parts.iter_mut().for_each(one);
+    }
     let parts: Vec<_> = parts.iter_mut().map(Mutex::new).collect();
     // Each is one task's, so nobody waits here.
-    shared(0..parts.len(), &|part| one(&mut parts[part].lock().unwrap_or_else(PoisonError::into_inner)));
+    shared(0..parts.len(), false, &|part| one(&mut parts[part].lock().unwrap_or_else(PoisonError::into_inner)));
 }
 
-/// Does each of some tasks, on rayon's threads if there are several, and more tasks than it is worth to wake another
-/// thread for. Not of the types of what is to be done, as `both`.
-pub(crate) fn shared(tasks: Range<usize>, one: &(dyn Fn(usize) + Sync)) {
+/// Does each of some tasks, on rayon's threads if there are several; the last ones first if it is to go backwards. Not
+/// of the types of what is to be done, as `both`.
+pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) + Sync)) {
     #[cfg(feature = "rayon")]
-    if threads() > 1 && tasks.len() > 2 {
-        return match rayon::current_thread_index() {
-            Some(_) => halved(tasks, one),
-            None => {
-                together(tasks.len(), threads(), false, &|task| one(tasks.start + task), rayon::spawn);
-            }
-        };
+    if threads() > 1 && rayon::current_thread_index().is_none() {
+        return together(tasks.len(), threads(), backwards, &|task| one(tasks.start + task), rayon::spawn);
     }
-    tasks.for_each(one);
-}
-
-#[cfg(feature = "rayon")]
-fn halved(tasks: Range<usize>, one: &(dyn Fn(usize) + Sync)) {
-    match half(tasks.len(), 1) {
-        Some(half) => {
-            let middle = tasks.start + half;
-            join(|| halved(tasks.start..middle, one), || halved(middle..tasks.end, one));
-        }
-        None => tasks.for_each(one),
-    }
+    let Some(half) = half(tasks.len(), 1) else { return tasks.for_each(one) };
+    let middle = tasks.start + half;
+    let (first, last) = (|| shared(tasks.start..middle, backwards, one), || shared(middle..tasks.end, backwards, one));
+    if backwards { join(last, first) } else { join(first, last) }
 }
 
 /// How many threads rayon has, if it is used.

@@ -55,8 +55,8 @@ struct Key(bool, LeafProgram);
 
 /// Whether one kernel does both: of a program, the type of parameters, and those of state arrays.
 fn alike(leaf: &LeafProgram, other: &LeafProgram) -> bool {
-    let types = |leaf: &'_ LeafProgram| leaf.arrays.iter().map(|array| array.dtype).collect::<Vec<_>>();
-    let arrays = Arc::ptr_eq(&leaf.arrays, &other.arrays) || types(leaf) == types(other);
+    let types = leaf.arrays.iter().map(|array| array.dtype);
+    let arrays = Arc::ptr_eq(&leaf.arrays, &other.arrays) || types.eq(other.arrays.iter().map(|array| array.dtype));
     arrays && leaf.dtype == other.dtype && leaf.program == other.program
 }
 
