@@ -18,10 +18,13 @@ pub(crate) fn half(len: usize, per: usize) -> Option<usize> {
     (len > per).then(|| (len / 2).next_multiple_of(per))
 }
 
-/// Does all of it, on rayon's threads if there are several.
-pub(crate) fn in_parts<J: Split>(job: J) {
+/// So many elements are too few to wake a thread for.
+pub(crate) const FEW: usize = 1 << 17;
+
+/// Does all of it, to so many elements, on rayon's threads if there are several.
+pub(crate) fn in_parts<J: Split>(elements: usize, job: J) {
     let isa = current_isa();
-    if threads() == 1 {
+    if threads() == 1 || elements <= FEW {
         return alone(isa, job);
     }
     let mut parts = Vec::new();
@@ -43,11 +46,8 @@ fn cut<J: Split>(job: J, parts: &mut Vec<Option<J>>) {
     }
 }
 
-/// Does something to each of some parts, as [`shared`] if they are more than it is worth to wake a thread for.
+/// Does something to each of some parts, as [`shared`].
 pub(crate) fn each_of<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
-    if parts.len() <= 2 {
-        return parts.iter_mut().for_each(one);
-    }
     let parts: Vec<_> = parts.iter_mut().map(Mutex::new).collect();
     // Each is one task's, so nobody waits here.
     shared(0..parts.len(), false, &|part| one(&mut parts[part].lock().unwrap_or_else(PoisonError::into_inner)));

@@ -164,6 +164,7 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn scalars_have_the_values_of_their_own_recording() {
         for value in [2.0, -0.5, 2.0] {

@@ -238,6 +238,9 @@ impl<'m> Passes<'m> {
 /// Records each of some leaves. A device waits for that, so it is done on rayon's threads if there are several, and
 /// leaves enough: a few microseconds each. Programs do not depend on who recorded them.
 fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recording> + Sync)) -> Vec<Result<Recording>> {
+    if leaves.len() < 2 * AT_ONCE {
+        return leaves.iter().map(|leaf| each(*leaf)).collect();
+    }
     let mut parts: Vec<_> = leaves.chunks(AT_ONCE).map(|leaves| (leaves, Vec::new())).collect();
     each_of(&mut parts, &|(leaves, recorded)| *recorded = leaves.iter().map(|leaf| each(*leaf)).collect());
     parts.into_iter().flat_map(|(_, recorded)| recorded).collect()

@@ -2,7 +2,7 @@
 
 use crate::element::Real;
 use crate::engine::Job;
-use crate::numeric::split::{Split, each_of, half, in_parts, threads};
+use crate::numeric::split::{FEW, Split, each_of, half, in_parts, threads};
 
 /// An element-wise stretch of a leaf that is not factored.
 pub(super) struct Plain<'a, C> {
@@ -73,13 +73,13 @@ impl<C: Real> Factored<'_, C> {
         self.room.resize(n * lanes + n.div_ceil(per) * m, 0.0);
         let (rows, cols) = self.room.split_at_mut(n * lanes);
         match lanes {
-            1 => in_parts(Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon }),
+            1 => in_parts(n * m, Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon }),
             _ => {
                 let blocks = rows.chunks_mut(per * LANES).zip(cols.chunks_exact_mut(m)).enumerate();
                 let one = |(block, (rows, cols)): &mut (usize, (&mut [f64], &mut [f64]))| {
                     sum(&self.u[*block * per * self.steps[0]..], self.steps, rows, cols, epsilon);
                 };
-                if threads() == 1 {
+                if threads() == 1 || n * m <= FEW {
                     blocks.for_each(|mut block| one(&mut block));
                 } else {
                     each_of(&mut Vec::from_iter(blocks), &one);

@@ -313,7 +313,7 @@ impl LeafLooker for Means<'_> {
         let keep = if t > 1 { 1.0 - (t as f64).powf(-self.decay_rate) } else { 0.0 };
         if let Some(v) = v.get_mut::<C>(i) {
             let [keep, take, epsilon] = [keep, 1.0 - keep, self.epsilon].map(C::of);
-            return in_parts(Plain { u, v, keep, take, epsilon });
+            return in_parts(u.len(), Plain { u, v, keep, take, epsilon });
         }
         let (Some([down, along]), Some(row), Some(col), Some(by_row), Some(by_col)) = (
             self.rule.axes(leaf),

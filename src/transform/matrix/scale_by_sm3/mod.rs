@@ -191,10 +191,10 @@ impl LeafLooker for Bounds<'_> {
         };
         let (k, layout) = (now.rounded(), &layouts[leaf]);
         if layout.axes.is_empty() {
-            return in_parts(Elements { k, u, mu });
+            return in_parts(u.len(), Elements { k, u, mu });
         }
         next.fill(C::zero());
-        in_parts(Rows { k, layout, first: 0, u, mu: &*mu, next: &mut *next });
+        in_parts(u.len(), Rows { k, layout, first: 0, u, mu: &*mu, next: &mut *next });
         before.copy_from_slice(mu);
         mu.fill(C::zero());
         for block in next.chunks_exact(layout.sizes) {
