@@ -17,6 +17,7 @@ use super::written::Sink;
 use super::{Ask, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
 use crate::error::Error;
 use crate::memory::{Buffer, RawSlice};
+use crate::numeric::worth::has_worked;
 use crate::tree::{LeafSpec, Structure};
 
 /// Whoever goes through the leaves in place of the engine, on another machine.
@@ -200,6 +201,7 @@ impl Work {
         }
         let mut outcome = Outcome { emitted: at.gradients, skipped: false };
         chain.finish(complete(&self.ranks, Sums { values: &self.sums, ..none }), &mut outcome);
+        has_worked();
         outcome
     }
 }

@@ -19,9 +19,9 @@ const SHORT: bool = cfg!(debug_assertions)
 #[cfg(feature = "rayon")]
 const TASK: usize = 4 * PIECE;
 
-/// Elements for which it is worth waking threads: that takes some ten microseconds.
+/// The fewest elements that are shared.
 #[cfg(feature = "rayon")]
-const WORTH: usize = 2 * TASK;
+pub(crate) const WORTH: usize = 2 * TASK;
 
 /// A stretch of one leaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,17 +98,22 @@ impl Pieces {
         }
     }
 
-    /// How many elements are a task for each of so many threads; none if one thread is to do all.
+    /// How many elements there are.
     #[cfg(feature = "rayon")]
-    pub(crate) fn task(&self, threads: usize) -> Option<usize> {
-        let all = *self.before.last()?;
-        (threads > 1 && all >= WORTH).then(|| (all / threads).clamp(TASK / 2, TASK))
+    pub(crate) fn elements(&self) -> usize {
+        self.before.last().map_or(0, |all| *all)
+    }
+
+    /// How many elements are a task for each of so many threads.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn task(&self, threads: usize) -> usize {
+        (self.elements() / threads).clamp(TASK / 2, TASK)
     }
 
     /// All, cut into tasks of about so many elements.
     #[cfg(feature = "rayon")]
     pub(crate) fn tasks(&self, task: usize) -> Tasks<'_> {
-        Tasks { before: &self.before, count: self.before.last().map_or(0, |all| all.div_ceil(task)) }
+        Tasks { before: &self.before, count: self.elements().div_ceil(task) }
     }
 }
 
@@ -167,21 +172,15 @@ mod tests {
 
     #[cfg(feature = "rayon")]
     #[test]
-    fn tasks_have_as_many_elements_and_little_work_is_not_cut() {
+    fn tasks_have_as_many_elements() {
         let sizes = |sizes: &[usize]| {
             let leaves: Vec<_> = sizes.iter().map(|n| vec![0.0_f32; *n]).collect();
             let structure = Structure::of(&leaves).unwrap();
             Pieces::new(&structure, &vec![true; sizes.len()])
         };
-        assert_eq!(sizes(&[WORTH - 1]).task(16), None);
-        assert_eq!(sizes(&[]).task(16), None);
-        assert_eq!(sizes(&[WORTH]).task(1), None);
         let few = sizes(&[WORTH]);
-        assert_eq!(
-            [2, 3, 4, 16].map(|threads| few.task(threads)),
-            [4 * PIECE, WORTH / 3, 2 * PIECE, 2 * PIECE].map(Some)
-        );
-        assert_eq!(sizes(&[100 * WORTH]).task(16), Some(TASK));
+        assert_eq!([2, 3, 4, 16].map(|threads| few.task(threads)), [4 * PIECE, WORTH / 3, 2 * PIECE, 2 * PIECE]);
+        assert_eq!(sizes(&[100 * WORTH]).task(16), TASK);
         // A thousand small leaves and a large one.
         let small = PIECE / 160;
         let mut leaves = vec![small; 1000];
@@ -196,6 +195,6 @@ mod tests {
         }
         // As many tasks as threads, or more.
         let million = sizes(&[61 * PIECE]);
-        assert_eq!([2, 8, 16, 24].map(|n| million.tasks(million.task(n).unwrap()).count), [16, 16, 16, 25]);
+        assert_eq!([2, 8, 16, 24].map(|n| million.tasks(million.task(n)).count), [16, 16, 16, 25]);
     }
 }

@@ -10,6 +10,8 @@ use super::convert::store;
 use super::factors::Scale;
 use super::in_piece::{Params, Takes};
 use super::isa::Isa;
+#[cfg(feature = "rayon")]
+use super::pieces::WORTH;
 use super::pieces::{Piece, Pieces};
 use super::table::TableLeaf;
 use super::tile::{SHORT, STEP, Spare, TILE};
@@ -20,6 +22,8 @@ use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 #[cfg(feature = "rayon")]
 use crate::numeric::split::{shared, threads};
+#[cfg(feature = "rayon")]
+use crate::numeric::worth::worth_sharing;
 use crate::tree::Structure;
 
 /// The leaves of a pass, what it is for, and where it ends.
@@ -75,8 +79,8 @@ impl Walk<'_> {
     pub(super) fn run(&self, each: &EachPiece<'_>, spare: &mut Spare) {
         let all = 0..self.pieces.all.len();
         #[cfg(feature = "rayon")]
-        if let Some(task) = self.pieces.task(threads()) {
-            let tasks = self.pieces.tasks(task);
+        if worth_sharing(self.pieces.elements(), WORTH) {
+            let tasks = self.pieces.tasks(self.pieces.task(threads()));
             return shared(0..tasks.count, self.backwards, &|task| self.few(each, tasks.pieces(task)));
         }
         self.some(each, all, spare);

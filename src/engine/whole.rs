@@ -12,7 +12,8 @@ use super::rows::LeafRows;
 use super::table::{Table, TableLeaf};
 use crate::element::{DType, Real, with_dtype};
 use crate::memory::{Buffer, RawStrided};
-use crate::numeric::split::{FEW, each_of, threads};
+use crate::numeric::split::each_of;
+use crate::numeric::worth::{FEW, worth_sharing};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, Structure};
 
@@ -305,7 +306,7 @@ fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, t
             read_stretch(leaf, spec, current_isa(), *at, to, &mut Ahead::new());
         }
     };
-    if to.len() <= FEW || threads() == 1 {
+    if !worth_sharing(to.len(), FEW) {
         return one(&mut (range.start, to));
     }
     let mut parts: Vec<_> = (range.start..).step_by(READ).zip(to.chunks_mut(READ)).collect();

@@ -16,3 +16,4 @@ pub(crate) mod split;
 pub(crate) mod sums;
 #[cfg(feature = "rayon")]
 pub(crate) mod together;
+pub(crate) mod worth;

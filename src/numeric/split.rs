@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::isa::{Isa, Job, current_isa, dispatch};
 #[cfg(feature = "rayon")]
 use super::together::together;
+use super::worth::{FEW, has_worked, worth_sharing};
 
 /// Work of which the halves have nothing to do with each other.
 pub(crate) trait Split: Job<Output = ()> + Send + Sized {
@@ -18,13 +19,10 @@ pub(crate) fn half(len: usize, per: usize) -> Option<usize> {
     (len > per).then(|| (len / 2).next_multiple_of(per))
 }
 
-/// So many elements are too few to wake a thread for.
-pub(crate) const FEW: usize = 1 << 17;
-
 /// Does all of it, to so many elements, on rayon's threads if there are several.
 pub(crate) fn in_parts<J: Split>(elements: usize, job: J) {
     let isa = current_isa();
-    if threads() == 1 || elements <= FEW {
+    if !worth_sharing(elements, FEW) {
         return alone(isa, job);
     }
     let mut parts = Vec::new();
@@ -58,12 +56,18 @@ pub(crate) fn each_of<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
 pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) + Sync)) {
     #[cfg(feature = "rayon")]
     if threads() > 1 && rayon::current_thread_index().is_none() {
-        return together(tasks.len(), threads(), backwards, &|task| one(tasks.start + task), rayon::spawn);
+        together(tasks.len(), threads(), backwards, &|task| one(tasks.start + task), rayon::spawn);
+        return has_worked();
     }
     let Some(half) = half(tasks.len(), 1) else { return tasks.for_each(one) };
     let middle = tasks.start + half;
     let (first, last) = (|| shared(tasks.start..middle, backwards, one), || shared(middle..tasks.end, backwards, one));
-    if backwards { join(last, first) } else { join(first, last) }
+    if backwards {
+        join(last, first)
+    } else {
+        join(first, last)
+    }
+    has_worked();
 }
 
 /// How many threads rayon has, if it is used.

@@ -2,7 +2,8 @@
 
 use crate::element::Real;
 use crate::engine::Job;
-use crate::numeric::split::{FEW, Split, each_of, half, in_parts, threads};
+use crate::numeric::split::{Split, each_of, half, in_parts};
+use crate::numeric::worth::{FEW, worth_sharing};
 
 /// An element-wise stretch of a leaf that is not factored.
 pub(super) struct Plain<'a, C> {
@@ -79,10 +80,10 @@ impl<C: Real> Factored<'_, C> {
                 let one = |(block, (rows, cols)): &mut (usize, (&mut [f64], &mut [f64]))| {
                     sum(&self.u[*block * per * self.steps[0]..], self.steps, rows, cols, epsilon);
                 };
-                if threads() == 1 || n * m <= FEW {
-                    blocks.for_each(|mut block| one(&mut block));
-                } else {
+                if worth_sharing(n * m, FEW) {
                     each_of(&mut Vec::from_iter(blocks), &one);
+                } else {
+                    blocks.for_each(|mut block| one(&mut block));
                 }
             }
         }
