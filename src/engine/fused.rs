@@ -57,7 +57,7 @@ impl SlotList {
     }
 
     #[inline]
-    pub(super) fn is_native<C: Real>(&self) -> bool {
+    pub(crate) fn is_native<C: Real>(&self) -> bool {
         self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
     }
 

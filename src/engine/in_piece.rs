@@ -86,6 +86,12 @@ pub trait InPiece<C: Real> {
         false
     }
 
+    /// In a pass that gives out nothing: does the same to a stretch of the piece, from updates and parameters, by one
+    /// loop, if it is one. The number of the first element is given too. Returns whether it is.
+    fn hold_at_once(&mut self, _: (&[C], &[C]), _: usize, _: Isa) -> bool {
+        false
+    }
+
     /// What it may be given.
     fn takes(&self) -> Takes {
         Takes::Tiles

@@ -146,6 +146,15 @@ impl Walk<'_> {
     ) {
         let adds = self.writes_params();
         let ends = self.is_last() || self.ends;
+        if let Some(source) = source.filter(|_| lies && self.ends && matches!(self.sink, Sink::Params)) {
+            let params = self.params[piece.leaf].data;
+            // SAFETY: gradients and parameters are lent for the step, and nobody writes them in a pass that gives out
+            // nothing.
+            let [g, p] = unsafe { [source.data.slice(piece.from, piece.len), params.slice(piece.start, piece.len)] };
+            if part.hold_at_once((g, p), piece.start, self.isa) {
+                return;
+            }
+        }
         let takes = part.takes();
         let step = if takes == Takes::Parts { SHORT } else { TILE };
         match source.filter(|_| lies && !self.stores() && (adds || !ends) && takes > Takes::Tiles) {

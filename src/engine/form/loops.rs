@@ -2,7 +2,7 @@
 
 use super::super::ahead::Reach;
 use super::super::fused::with_list;
-use super::super::isa::{Job, dispatch_chain};
+use super::super::isa::{Isa, Job, dispatch_chain};
 use super::super::kernel::{MOST_SLOTS, Slots, hidden, no_slots};
 use super::super::sums::LANES;
 use super::super::{SlotList, Term, Tile};
@@ -302,6 +302,26 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     with_parts(accesses, F::REWRITES, arrays, tile, &mut |from, to, slots, sums| {
         dispatch_chain(isa, Each { f, from, to, p, slots, sums: &mut sums[sum..] });
     });
+}
+
+/// Does it to a stretch of a leaf by one loop that gives out nothing, if the arrays lie as they are calculated with, and
+/// says whether they do. `from` are the updates and `p` the parameters.
+pub(super) fn at_once<F: OnElement<C>, C: Real>(
+    f: F,
+    arrays: &Arrays,
+    (leaf, start): (usize, usize),
+    (from, p): (&[C], &[C]),
+    isa: Isa,
+) -> bool {
+    let mut list = SlotList::new();
+    arrays.list_read(F::ACCESS, leaf, &mut list);
+    let lie = arrays.has(leaf) && list.is_native::<C>();
+    if lie {
+        with_list(&list, start, from.len(), (isa, &mut []), None, &mut |slots, _| {
+            dispatch_chain(isa, Each { f, from, to: &mut [], p, slots, sums: &mut [] });
+        });
+    }
+    lie
 }
 
 /// A loop on a tile: where it reads updates and where it writes them, the arrays that it reads, and all sums.

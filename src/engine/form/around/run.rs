@@ -12,7 +12,7 @@ use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::Own;
-use super::tile::{is_loop, tile_of, weighs};
+use super::tile::{Holding, is_loop, tile_of, weighs};
 use super::{Around, Decision, Elsewhere, Holds, Wrapper};
 use crate::element::Real;
 use crate::error::Result;
@@ -309,6 +309,11 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     fn in_piece<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         if const { is_loop::<P, A, O>() } && Self::fuses_now(part, state, run, at.leaf) {
             return one_loop(part, (state, run), at, then);
+        }
+        // One that takes up updates in several passes holds in the first of them.
+        let begins = at.place.after(look::<P>()).at == at.span.to;
+        if const { O::BEFORE_READS } && run.decision == Some(Decision::Hold) && begins && is_on(part, state, at.leaf) {
+            return then(&mut Holding { part, state, run, at });
         }
         let looks = P::LOOKS && at.place.at == at.span.to;
         match &run.inner {

@@ -3,10 +3,10 @@
 use core::marker::PhantomData;
 
 use super::super::super::fused::with_slots;
-use super::super::super::isa::{Job, dispatch_chain};
-use super::super::super::{Place, Span, Stage, TILE, Tile, at_point, fused_tile, sum_tile};
+use super::super::super::isa::{Isa, Job, dispatch_chain};
+use super::super::super::{InPiece, PieceAt, Place, Span, Stage, TILE, Tile, at_point, fused_tile, sum_tile};
 use super::super::Part;
-use super::super::loops::{Access, OnElement, each};
+use super::super::loops::{Access, OnElement, at_once, each};
 use super::arithmetic::{Half, Own};
 use super::run::{AroundRun, Inner, StateOf, does_before, is_on, look};
 use super::{Around, Decision, Elsewhere, Wrapper};
@@ -100,6 +100,30 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
         } else {
             each(Half::<P, O, C, false, false>(own), &state.arrays, 0, tile);
         }
+    }
+}
+
+/// A piece of a step that holds: a wrapper takes up the updates, and gives out none.
+pub(super) struct Holding<'a, P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> {
+    pub(super) part: &'a P,
+    pub(super) state: &'a StateOf<P>,
+    pub(super) run: &'a AroundRun<<Inner<P> as Stage>::Run>,
+    pub(super) at: PieceAt,
+}
+
+impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>, C: Real> InPiece<C> for Holding<'_, P, A, O> {
+    fn tile(&mut self, tile: &mut Tile<'_, C>) {
+        tile_of::<P, A, O, C>(self.part, self.state, self.run, self.at.place, self.at.span, tile);
+    }
+
+    fn part(&mut self) -> &mut (dyn InPiece<C> + '_) {
+        self
+    }
+
+    fn hold_at_once(&mut self, from: (&[C], &[C]), start: usize, isa: Isa) -> bool {
+        let leaf = self.at.leaf;
+        let own = O::scalars::<C>(self.part, &self.state.memory, leaf);
+        at_once(Half::<P, O, C, true, false>(own), &self.state.arrays, (leaf, start), from, isa)
     }
 }
 
