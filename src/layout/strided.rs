@@ -10,7 +10,7 @@ pub(crate) type Shape = SmallVec<[usize; INLINE]>;
 pub(crate) type Strides = SmallVec<[isize; INLINE]>;
 
 /// Lengths or strides of axes. In place of `SmallVec`'s own, which copies what is only a number or two by a call.
-#[inline]
+#[inline(always)]
 pub(crate) fn axes<T: Copy + Default>(from: &[T]) -> SmallVec<[T; INLINE]> {
     match from.len() {
         0..=INLINE => {
