@@ -33,15 +33,24 @@ impl LeafParts {
     }
 
     /// All of a slice, as one axis.
+    #[inline(always)]
     fn axis<T: Element>(ptr: NonNull<T>, len: usize) -> LeafParts {
         LeafParts::new(RawSlice::new(ptr, len), &[len], &[1])
     }
 
+    /// Elements in row-major order.
+    #[inline(always)]
     fn dense<T: Element>(ptr: NonNull<T>, len: usize, shape: &[usize]) -> Result<LeafParts> {
         // The most common one, in a fifth of the instructions: a model has many of them, and each is made in each step.
         if *shape == [len] {
             return Ok(LeafParts::axis(ptr, len));
         }
+        LeafParts::check(len, shape)?;
+        Ok(LeafParts { data: RawSlice::new(ptr, len), shape: axes(shape), strides: dense_strides(shape) })
+    }
+
+    /// Whether there are as many elements as the axes say.
+    fn check(len: usize, shape: &[usize]) -> Result<()> {
         // Without the zeros: lengths of axes that are multiplied anywhere later do not overflow, whatever comes first.
         let room = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |room, n| room.checked_mul(*n));
         let Some(room) = room.filter(|room| isize::try_from(*room).is_ok()) else {
@@ -53,7 +62,7 @@ impl LeafParts {
             let found = format!("a slice of {len} for the shape {shape:?}");
             return Err(Error::argument("leaf", "data", &format!("as long as its shape says ({expected})"), found));
         }
-        Ok(LeafParts { data: RawSlice::new(ptr, len), shape: axes(shape), strides: dense_strides(shape) })
+        Ok(())
     }
 
     #[inline(always)]
@@ -147,11 +156,13 @@ impl<'a> LeafRef<'a> {
     ///
     /// If the slice is not as long as the product of the shape, or the lengths of its axes without the zeros multiply
     /// to more than memory can have.
+    #[inline(always)]
     pub fn from_slice<T: Element>(data: &'a [T], shape: &[usize]) -> Result<LeafRef<'a>> {
         LeafParts::dense(NonNull::from(data).cast::<T>(), data.len(), shape).map(LeafRef::lend)
     }
 
     /// A leaf over a slice, as one axis.
+    #[inline(always)]
     pub(super) fn axis<T: Element>(data: &'a [T]) -> LeafRef<'a> {
         LeafRef::lend(LeafParts::axis(NonNull::from(data).cast::<T>(), data.len()))
     }
@@ -226,6 +237,7 @@ impl<'a> LeafMut<'a> {
     ///
     /// If the slice is not as long as the product of the shape, or the lengths of its axes without the zeros multiply
     /// to more than memory can have.
+    #[inline(always)]
     pub fn from_slice<T: Element>(data: &'a mut [T], shape: &[usize]) -> Result<LeafMut<'a>> {
         let len = data.len();
         let parts = LeafParts::dense(NonNull::from(data).cast::<T>(), len, shape)?;
@@ -233,6 +245,7 @@ impl<'a> LeafMut<'a> {
     }
 
     /// A leaf over a slice, as one axis.
+    #[inline(always)]
     pub(super) fn axis<T: Element>(data: &'a mut [T]) -> LeafMut<'a> {
         let len = data.len();
         LeafMut::lend(LeafParts::axis(NonNull::from(data).cast::<T>(), len))
@@ -240,6 +253,7 @@ impl<'a> LeafMut<'a> {
 
     /// A leaf over parts whose memory is borrowed exclusively for `'a`, as the caller knows: it has a mutable reference
     /// with that lifetime to what owns the memory.
+    #[inline(always)]
     pub(crate) fn lend(parts: LeafParts) -> LeafMut<'a> {
         LeafMut { parts, part: None, borrow: PhantomData }
     }

@@ -304,7 +304,7 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     });
 }
 
-/// Does it to a stretch of a leaf by one loop that gives out nothing, if the arrays lie as they are calculated with, and
+/// Does it to a stretch of a leaf by one loop that gives out nothing, if the arrays lie as they are calculated with;
 /// says whether they do. `from` are the updates and `p` the parameters.
 pub(super) fn at_once<F: OnElement<C>, C: Real>(
     f: F,
