@@ -350,7 +350,7 @@ macro_rules! loops {
                 Self::sum::<S, I, C, false, true, true, FROM, TO, N>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes, Reach::here());
             } else {
                 let touches = Span { from: FROM, to: TO }.meets(S::SHAPE.stateful);
-                let reach = Reach::here();
+                let reach = Reach::beside(const { arrays::<S>() });
                 // Few arrays come as fast without, so it must be its own memory for the most part.
                 let asks = reach.is_in(p, if const { arrays::<S>() < 2 } { 2 } else { 1 });
                 let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);

@@ -28,6 +28,8 @@ const PAGE: usize = 4096;
 pub(crate) struct Reach {
     /// Loops that write.
     writing: usize,
+    /// Of these, those of two arrays: parameters and gradients.
+    of_two: usize,
     /// Loops that write what has 16 bits, which calculate longer for each line.
     halves: usize,
     /// Loops that only read, into the second-level cache; 0 if they do not ask.
@@ -37,27 +39,30 @@ pub(crate) struct Reach {
 /// Parameters of so many bytes are, with gradients and two arrays of state, more than a second-level cache of 1 MiB
 /// holds.
 const LARGE: usize = 1 << 18;
+/// The same, without arrays of state.
+const LARGE_OF_TWO: usize = 2 * LARGE;
 
 /// What was fastest on an AMD EPYC of family 25. Asking 1024 to 8192 bytes ahead was slower there, and so was asking
 /// in loops that only read. Processors that nobody has tried have this too.
-const USUAL: Reach = Reach { writing: 384, halves: 384, reading: 0 };
+const USUAL: Reach = Reach { writing: 384, of_two: 384, halves: 384, reading: 0 };
 
 /// What was fastest on an AMD EPYC of family 26. Loops that only read were a twelfth faster with two pages ahead, not
 /// at all with 384 bytes; those on 16 bits a fifth, and no slower in the cache.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const AMD_26: Reach = Reach { writing: 384, halves: 8192, reading: 8192 };
+const AMD_26: Reach = Reach { writing: 384, of_two: 384, halves: 8192, reading: 8192 };
 
 /// The same where arrays come from memory or the last cache: steps were up to a third faster so, and where they lie in
-/// the second-level cache, up to a sixth slower.
+/// the second-level cache, up to a sixth slower. Two arrays came an eighth faster with 8192 bytes than with 2560.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const LARGE_ON_AMD_26: Reach = Reach { writing: 2560, ..AMD_26 };
+const LARGE_ON_AMD_26: Reach = Reach { writing: 2560, of_two: 8192, ..AMD_26 };
 
 /// What was fastest on an Intel Xeon with AVX-512: the first-level cache waits for few lines at a time there, and for
 /// each of them long, so that loops that only read took a third longer without.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const INTEL: Reach = Reach { writing: 1024, halves: 1024, reading: 4096 };
+const INTEL: Reach = Reach { writing: 1024, of_two: 1024, halves: 1024, reading: 4096 };
 
 static WRITING: AtomicUsize = AtomicUsize::new(USUAL.writing);
+static OF_TWO: AtomicUsize = AtomicUsize::new(USUAL.of_two);
 static HALVES: AtomicUsize = AtomicUsize::new(USUAL.halves);
 static READING: AtomicUsize = AtomicUsize::new(USUAL.reading);
 
@@ -73,6 +78,7 @@ pub(crate) fn set_reach(bytes: usize) {
         });
         let reach = by_size[usize::from(bytes >= LARGE)];
         WRITING.store(reach.writing, Ordering::Relaxed);
+        OF_TWO.store(by_size[usize::from(bytes >= LARGE_OF_TWO)].of_two, Ordering::Relaxed);
         HALVES.store(reach.halves, Ordering::Relaxed);
         READING.store(reach.reading, Ordering::Relaxed);
     }
@@ -82,7 +88,7 @@ pub(crate) fn set_reach(bytes: usize) {
 
 impl Reach {
     /// For loops that do not ask.
-    pub(crate) const NONE: Reach = Reach { writing: 0, halves: 0, reading: 0 };
+    pub(crate) const NONE: Reach = Reach { writing: 0, of_two: 0, halves: 0, reading: 0 };
 
     /// That of a processor with AVX-512, for what its caches may hold and for what they do not.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -97,8 +103,16 @@ impl Reach {
     /// That of this processor, for a loop to ask for when it begins: numbers to load.
     #[inline(always)]
     pub(crate) fn here() -> Reach {
-        let [writing, halves, reading] = [&WRITING, &HALVES, &READING].map(|bytes| bytes.load(Ordering::Relaxed));
-        Reach { writing, halves, reading }
+        let all = [&WRITING, &OF_TWO, &HALVES, &READING];
+        let [writing, of_two, halves, reading] = all.map(|bytes| bytes.load(Ordering::Relaxed));
+        Reach { writing, of_two, halves, reading }
+    }
+
+    /// The same, for a loop that has so many arrays of state.
+    #[inline(always)]
+    pub(crate) fn beside(arrays: usize) -> Reach {
+        let here = Reach::here();
+        if arrays == 0 { Reach { writing: here.of_two, ..here } } else { here }
     }
 
     /// The same, for a loop on what has 16 bits.
@@ -300,7 +314,7 @@ mod tests {
         assert!(!reach.is_in(&[0.0_f32; 96], 1) && reach.is_in(&[0.0_f32; 97], 1));
         assert!(!reach.is_in(&[0.0_f32; 192], 2) && reach.is_in(&[0.0_f32; 193], 2));
         // What lies ahead need not be there.
-        let far = Reach { writing: 1 << 40, halves: 1 << 40, reading: 1 << 40 };
+        let far = Reach { writing: 1 << 40, of_two: 1 << 40, halves: 1 << 40, reading: 1 << 40 };
         far.ask_after(&[0.0_f32; 32]);
         far.ask_to_read(&[0.0_f32; 32]);
     }
