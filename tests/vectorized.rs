@@ -443,6 +443,17 @@ const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
     ("10MultiSteps", "11ApplyHalves", "", [135, 291]),
     ("4Lamb", "3Map", "fKb0_Kj0_", [81, 177]),
     ("4Lamb", "5Apply", "fKj", [23, 34]),
+    ("12scale_by_sm3", "4Rows", "fE", [1000, 1000]),
+    ("12scale_by_sm3", "8ByBounds", "fE", [1000, 1000]),
+    ("21scale_by_factored_rms", "7Squares", "fE", [1000, 1000]),
+    ("21scale_by_factored_rms", "9ByFactors", "fE", [1000, 1000]),
+    ("5coded", "6Decode", "4Root", [1000, 1000]),
+    ("5coded", "6Decode", "10FourthRoot", [1000, 1000]),
+    ("5coded", "6Encode", "4Root", [1000, 1000]),
+    ("5coded", "6Encode", "10FourthRoot", [1000, 1000]),
+    ("5coded", "6Encode", "3LogKb0", [1000, 1000]),
+    ("11multi_steps", "4Each", "", [1000, 1000]),
+    ("10MultiSteps", "4Each", "", [1000, 1000]),
 ];
 
 #[test]

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use super::ahead::set_reach;
 use super::isa::current_isa;
 use super::pass::Pass;
-use super::pieces::Pieces;
+use super::pieces::{Pieces, WORTH};
 use super::ranks::Ranks;
 use super::remote::RemoteTree;
 use super::rows::Rows;
@@ -17,7 +17,7 @@ use super::written::Sink;
 use super::{Ask, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
 use crate::error::Error;
 use crate::memory::{Buffer, RawSlice};
-use crate::numeric::worth::has_worked;
+use crate::numeric::worth::Pace;
 use crate::tree::{LeafSpec, Structure};
 
 /// Whoever goes through the leaves in place of the engine, on another machine.
@@ -50,6 +50,7 @@ pub(crate) struct Work {
     shape: Shape,
     /// Bytes of the parameters that it is for.
     bytes: usize,
+    pace: Pace,
     /// The other machines that have sums of the same step, if there are any.
     pub(crate) ranks: Option<Box<Ranks>>,
 }
@@ -83,6 +84,7 @@ impl Work {
             there: Table::new(),
             active: active.into(),
             bytes: bytes.sum(),
+            pace: Pace::default(),
             spare: Box::default(),
             sums: vec![0.0; pieces.all.len() * shape.sums],
             pieces,
@@ -147,6 +149,7 @@ impl Work {
         let (structure, resting) = (at.structure, at.absent);
         let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting };
         set_reach(self.bytes);
+        let step = self.pace.begin(pieces.elements(), WORTH);
         chain.begin(at);
         for number in 0..=shape.barriers {
             let walk = Walk {
@@ -201,7 +204,7 @@ impl Work {
         }
         let mut outcome = Outcome { emitted: at.gradients, skipped: false };
         chain.finish(complete(&self.ranks, Sums { values: &self.sums, ..none }), &mut outcome);
-        has_worked();
+        self.pace.end(step);
         outcome
     }
 }

@@ -16,11 +16,9 @@ const SHORT: bool = cfg!(debug_assertions)
 
 /// Elements that are work enough for a thread: one that has done its part takes as many from another. With more threads
 /// than a tree has of these each has its share, but no less than half as many.
-#[cfg(feature = "rayon")]
 const TASK: usize = 4 * PIECE;
 
 /// The fewest elements that are shared.
-#[cfg(feature = "rayon")]
 pub(crate) const WORTH: usize = 2 * TASK;
 
 /// A stretch of one leaf.
@@ -41,7 +39,6 @@ pub(crate) struct Pieces {
     pub(crate) all: Vec<Piece>,
     pub(crate) of_leaf: Vec<Range<usize>>,
     /// How many elements there are before each piece, and in all.
-    #[cfg(feature = "rayon")]
     before: Vec<usize>,
 }
 
@@ -80,12 +77,9 @@ impl Pieces {
             }
             self.of_leaf.push(first..self.all.len());
         }
-        #[cfg(feature = "rayon")]
-        {
-            self.before.clear();
-            let lens = self.all.iter().map(|piece| piece.len).chain([0]);
-            self.before.extend(lens.scan(0, |sum, len| Some(core::mem::replace(sum, *sum + len))));
-        }
+        self.before.clear();
+        let lens = self.all.iter().map(|piece| piece.len).chain([0]);
+        self.before.extend(lens.scan(0, |sum, len| Some(core::mem::replace(sum, *sum + len))));
     }
 
     /// Cuts a stretch of a leaf where the whole leaf is cut.
@@ -99,7 +93,6 @@ impl Pieces {
     }
 
     /// How many elements there are.
-    #[cfg(feature = "rayon")]
     pub(crate) fn elements(&self) -> usize {
         self.before.last().map_or(0, |all| *all)
     }
