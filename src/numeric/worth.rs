@@ -15,7 +15,7 @@ const MANY: usize = 2;
 
 /// What others must take off a step to be worth it: waking one takes some ten microseconds of the thread that does it,
 /// and what is shared comes into other caches.
-const WAKING: Duration = Duration::from_micros(40);
+const WAKING: Duration = Duration::from_micros(60);
 
 /// For so long threads without work look for some. Then they fall asleep.
 const AWAKE: Duration = Duration::from_micros(20);
@@ -130,7 +130,7 @@ mod tests {
         };
         assert!(!Pace::default().is_worth_waking(16));
         // The first one may take longer; the shortest counts.
-        for (micros, threads, worth) in [(79, 2, false), (81, 2, true), (42, 16, false), (43, 16, true)] {
+        for (micros, threads, worth) in [(119, 2, false), (121, 2, true), (63, 16, false), (64, 16, true)] {
             let pace = after(&[1000, micros, micros + 20]);
             assert_eq!((pace.is_worth_waking(threads), pace.steps), (worth, 3), "{micros} on {threads}");
         }
