@@ -53,8 +53,8 @@ fn steps_with_leaf_of(entry: &dyn Subject, shape: &[usize]) -> gradchain::Result
 fn a_leaf_without_elements_may_have_axes_of_any_length() {
     let (mut panicked, mut refused) = (Vec::new(), Vec::new());
     for entry in registry() {
-        // An array along one of these axes is more than can be asked for: a system that lends what it does not have would
-        // give less, and end the process when it is written.
+        // An array along one of these axes is more than can be asked for. A system that lends what it does not have
+        // would give less, and end the process when it is written.
         for shape in [vec![usize::MAX >> 1, 0], vec![0, usize::MAX >> 1], vec![1 << 61, 0, 2], vec![0; 4]] {
             let what = format!("{} {shape:?}", entry.name());
             let steps = || steps_with_leaf_of(&*entry, &shape);
