@@ -310,9 +310,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         if const { is_loop::<P, A, O>() } && Self::fuses_now(part, state, run, at.leaf) {
             return one_loop(part, (state, run), at, then);
         }
-        // One that takes up updates in several passes holds in the first of them.
+        // In the one pass that ends here, as by tiles.
         let begins = at.place.after(look::<P>()).at == at.span.to;
-        if const { O::BEFORE_READS } && run.decision == Some(Decision::Hold) && begins && is_on(part, state, at.leaf) {
+        if const { O::BEFORE } && run.decision == Some(Decision::Hold) && begins && is_on(part, state, at.leaf) {
             return then(&mut Holding { part, state, run, at });
         }
         let looks = P::LOOKS && at.place.at == at.span.to;
