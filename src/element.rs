@@ -195,6 +195,13 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
         self
     }
 
+    /// Zero for NaN.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn unless_nan(self) -> Self {
+        if self.is_nan() { Self::zero() } else { self }
+    }
+
     /// The number of which every bit is set.
     #[doc(hidden)]
     #[inline(always)]
@@ -326,6 +333,12 @@ impl Real for f32 {
         f32::from_bits(self.to_bits() & keep.to_bits() | set.to_bits())
     }
 
+    /// By its bits. With a choice a loop would be one of stores that are done for NaNs only, which is slow.
+    #[inline(always)]
+    fn unless_nan(self) -> f32 {
+        self.masked(if self.is_nan() { 0.0 } else { f32::of_all_bits() }, 0.0)
+    }
+
     #[inline(always)]
     fn of_all_bits() -> f32 {
         f32::from_bits(u32::MAX)
@@ -362,6 +375,12 @@ impl Real for f64 {
     #[inline(always)]
     fn masked(self, keep: f64, set: f64) -> f64 {
         f64::from_bits(self.to_bits() & keep.to_bits() | set.to_bits())
+    }
+
+    /// By its bits. With a choice a loop would be one of stores that are done for NaNs only, which is slow.
+    #[inline(always)]
+    fn unless_nan(self) -> f64 {
+        self.masked(if self.is_nan() { 0.0 } else { f64::of_all_bits() }, 0.0)
     }
 
     #[inline(always)]

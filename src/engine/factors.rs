@@ -68,6 +68,11 @@ impl<C: Real> Scale<C> {
         Some(Scale { before: around.before.and(self.before)?, after: self.after.and(around.after)? })
     }
 
+    /// Whether nothing is done before.
+    pub(super) fn starts(&self) -> bool {
+        self.before.is_none()
+    }
+
     /// How a loop gives out updates between these, if there is no more than one on each side.
     pub(super) fn of_loop(&self) -> Option<Gives<C>> {
         let [before, after] = [self.before, self.after].map(|factors| (factors.len < 2).then_some(factors.all[0]));

@@ -4,6 +4,8 @@
 //! arrays and choosing the loop takes as long as the loop itself, so members that are one loop do it for a whole piece.
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
+use core::ops::Range;
+
 use super::ahead::Ahead;
 use super::factors::{Factors, Scale, Times};
 use super::fused::{self, SlotList, local_span, with_list};
@@ -27,12 +29,38 @@ pub struct PieceAt {
     pub(crate) len: usize,
     /// Whether a pass that ends inside a part has no use for its updates.
     pub(crate) drops: bool,
+    /// To which sums of the chain earlier passes have added nothing in this piece.
+    pub(crate) quiet: Quiet,
+}
+
+/// Some of the first sums of a chain, as bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet(u64);
+
+impl Quiet {
+    /// Those that are zero after an earlier pass.
+    pub(crate) fn of(sums: &[f64]) -> Quiet {
+        let bits = sums.iter().take(u64::BITS as usize).enumerate();
+        Quiet(bits.fold(0, |bits, (i, sum)| bits | u64::from(*sum == 0.0) << i))
+    }
+
+    fn has(self, sums: Range<usize>) -> bool {
+        sums.into_iter().all(|i| i < u64::BITS as usize && self.0 >> i & 1 == 1)
+    }
 }
 
 impl PieceAt {
     /// A tile as a piece of its own.
     pub(crate) fn of_tile<C>(place: Place, span: Span, tile: &Tile<'_, C>) -> PieceAt {
-        PieceAt { place, span, leaf: tile.leaf, start: tile.start, len: tile.u.len(), drops: false }
+        PieceAt {
+            place,
+            span,
+            leaf: tile.leaf,
+            start: tile.start,
+            len: tile.u.len(),
+            drops: false,
+            quiet: Quiet::default(),
+        }
     }
 
     /// The same piece, for what follows a stage of this shape.
@@ -100,6 +128,16 @@ pub trait InPiece<C: Real> {
     /// What it multiplies every update by, if it does nothing else.
     fn factors(&self) -> Option<Factors<C>> {
         None
+    }
+
+    /// Whether it may [leave](InPiece::leaves) tiles.
+    fn may_leave(&self) -> bool {
+        false
+    }
+
+    /// Whether it has nothing to do with a tile: looks at it, and writes and adds up nothing.
+    fn leaves(&mut self, _: &mut Tile<'_, C>) -> bool {
+        false
     }
 }
 
@@ -222,15 +260,26 @@ impl<S: Stage, C: Real> OneLoop<'_, S, C> {
         scale.of_loop().filter(|_| only_gives).map(|gives| gives.adding(adds))
     }
 
+    /// Whether it has left the piece as it is in an earlier pass, and so does in this one.
+    fn has_left(&self) -> bool {
+        let AroundLoop { at, adds, .. } = self.around;
+        !adds && at.quiet.has(at.place.sum..at.place.sum + S::SHAPE.sums)
+    }
+
     fn run(&mut self, tile: &mut Tile<'_, C>, gives: Gives<C>) {
+        let added = self.on_tile(tile, gives);
+        self.around.after(tile, &added);
+    }
+
+    #[inline]
+    fn on_tile(&mut self, tile: &mut Tile<'_, C>, gives: Gives<C>) -> Added {
         let gives = gives.asking(tile.source.is_some());
         let (isa, kernel, pass) = (tile.isa, &self.kernel, self.pass);
         let pass = const { passes::only::<S, C>() }.unwrap_or(pass);
-        let added = match self.around.before(tile) {
+        match self.around.before(tile) {
             Some((from_to, beside)) => pass(isa, kernel, gives, from_to, beside),
             None => self.around.converted(tile, &mut |from_to, beside| pass(isa, kernel, gives, from_to, beside)),
-        };
-        self.around.after(tile, &added);
+        }
     }
 }
 
@@ -281,7 +330,24 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
         }
     }
 
+    fn may_leave(&self) -> bool {
+        S::LEAVES && !self.has_left()
+    }
+
+    fn leaves(&mut self, tile: &mut Tile<'_, C>) -> bool {
+        if const { !S::LEAVES } {
+            return false;
+        }
+        let drops = core::mem::replace(&mut self.around.drops, true);
+        let counted = self.on_tile(tile, Gives::out());
+        self.around.drops = drops;
+        counted == NOTHING
+    }
+
     fn factors(&self) -> Option<Factors<C>> {
+        if const { S::LEAVES } && self.has_left() {
+            return Some(Factors::default());
+        }
         if self.around.adds { None } else { S::factor(&self.kernel, self.around.local).map(Factors::one) }
     }
 }

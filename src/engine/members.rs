@@ -32,11 +32,55 @@ fn from_member<C: Real>(
     }
     members.in_piece(first, at, &mut |part| {
         let at = at.after(members.shape(first));
+        if before.is_none() && part.may_leave() {
+            let first = first + 1;
+            return from_member(members, first, at, before, &mut |rest| then(&mut MayLeave { part, rest }));
+        }
         if let Some(factors) = part.factors().and_then(|factors| before.and(factors)) {
             return from_member(members, first + 1, at, factors, then);
         }
         from_member(members, first + 1, at, Factors::default(), &mut |rest| link(first, before, part, rest, then));
     });
+}
+
+/// A member that leaves most tiles as they are, and those that come after it: they read a tile that is left where it
+/// lies.
+struct MayLeave<'p, 'r, C: Real> {
+    part: &'p mut dyn InPiece<C>,
+    rest: &'r mut dyn InPiece<C>,
+}
+
+impl<C: Real> MayLeave<'_, '_, C> {
+    fn own(&mut self, tile: &mut Tile<'_, C>) {
+        if !self.part.leaves(tile) {
+            self.part.tile(tile);
+        }
+    }
+}
+
+impl<C: Real> InPiece<C> for MayLeave<'_, '_, C> {
+    fn tile(&mut self, tile: &mut Tile<'_, C>) {
+        self.own(tile);
+        self.rest.tile(tile);
+    }
+
+    fn part(&mut self) -> &mut (dyn InPiece<C> + '_) {
+        self
+    }
+
+    fn takes(&self) -> Takes {
+        self.rest.takes().min(self.part.takes())
+    }
+
+    unsafe fn add(&mut self, tile: &mut Tile<'_, C>, params: Params, around: &Scale<C>) {
+        if !around.starts() {
+            // SAFETY: by the caller's promise.
+            return unsafe { add_apart(self, tile, params, around) };
+        }
+        self.own(tile);
+        // SAFETY: as above.
+        unsafe { self.rest.add(tile, params, around) };
+    }
 }
 
 /// A member and those that come after it, as one.

@@ -8,6 +8,7 @@ use super::ahead::Ahead;
 use super::blocks::{ReadBlocks, WriteBlocks};
 #[cfg(feature = "half")]
 use super::halves::{Format, Source, in_blocks};
+use super::in_piece::Quiet;
 #[cfg(feature = "half")]
 use super::kernel::BLOCK;
 use super::passes::{self, Passes};
@@ -261,7 +262,8 @@ impl<T: Stage> Pass<'_, T> {
         }
         let (place, span) = (Place::default(), self.walk.span);
         let drops = self.walk.shape.drops(span.to) && !self.walk.ends;
-        let at = PieceAt { place, span, leaf, start: piece.start, len: piece.len, drops };
+        let quiet = if pass > 0 { Quiet::of(sums) } else { Quiet::default() };
+        let at = PieceAt { place, span, leaf, start: piece.start, len: piece.len, drops, quiet };
         let then: &mut Then<'_, C> = &mut |part| {
             self.walk.parts(piece, source, part, (&mut *sums, spare.all()), lying.is_some());
         };

@@ -91,6 +91,8 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     const SLOTS: usize = 0;
     /// What each pass does to each of them.
     const USES: AllUses = Uses::ALWAYS.of_all();
+    /// Whether it has no state arrays, and an update for which it counts nothing stays as it is.
+    const LEAVES: bool = false;
 
     /// Barriers and sums of this value.
     fn shape(&self) -> Shape {

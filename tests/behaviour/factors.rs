@@ -23,12 +23,26 @@ fn run<E: Element, T: GradientTransformation<Needs = Nothing>>(optimizer: &T) ->
 where
     Vec<E>: TreeMut,
 {
+    run_on::<E, T>(optimizer, |_, numbers| numbers).0
+}
+
+/// Parameters after some steps on these numbers, as `gradients` has changed them, and what is to be read of the state.
+fn run_on<E: Element, T: GradientTransformation<Needs = Nothing>>(
+    optimizer: &T,
+    gradients: impl Fn(usize, Vec<E>) -> Vec<E>,
+) -> (Vec<u64>, Vec<(String, u64)>)
+where
+    Vec<E>: TreeMut,
+{
     let mut params = numbers::<E>(0);
     let mut state = optimizer.init(&params).unwrap();
     for step in 1..4 {
-        optimizer.step(&mut params, &numbers::<E>(step), &mut state).unwrap();
+        optimizer.step(&mut params, &gradients(step, numbers::<E>(step)), &mut state).unwrap();
     }
-    params.iter().map(|x| x.as_f64()).map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect()
+    let bits = |x: f64| if x.is_nan() { u64::MAX } else { x.to_bits() };
+    let read = optimizer.readings(&state).unwrap();
+    let read = read.iter().map(|reading| (reading.name().to_owned(), bits(reading.value()))).collect();
+    (params.iter().map(|x| bits(x.as_f64())).collect(), read)
 }
 
 /// One loop, and boxes.
@@ -81,4 +95,68 @@ fn zeros_by_what_is_no_number() {
         let one = chain((set_to_zero(), scale_by_schedule(schedule()), scale(2.0)));
         assert_eq!(run::<f32, _>(&boxes), run::<f32, _>(&one), "{factor}");
     }
+}
+
+/// Steps with NaNs: of every tile, of some pieces, of the last element, or none.
+fn with_nans<E: Element>(step: usize, mut numbers: Vec<E>) -> Vec<E> {
+    let nan = E::from_f64(f64::NAN);
+    match step {
+        1 => numbers.iter_mut().step_by(499).for_each(|x| *x = nan),
+        2 => numbers[5000..5003].fill(nan),
+        _ => *numbers.last_mut().unwrap() = nan,
+    }
+    numbers
+}
+
+/// As `same`, where gradients have NaNs: also what is counted.
+macro_rules! same_with_nans {
+    ($what:literal: $($member:expr),+) => {{
+        same!($what: $($member),+);
+        let boxes = || -> Vec<Boxed> { vec![$(boxed($member)),+] };
+        let inner = || -> Vec<Boxed> { vec![boxed(boxes()), boxed(scale(0.9)), boxed(identity())] };
+        let one = || chain(($($member,)+));
+        assert_eq!(run_on::<f32, _>(&boxes(), with_nans), run_on::<f32, _>(&one(), with_nans), "f32, {}", $what);
+        assert_eq!(run_on::<f64, _>(&boxes(), with_nans), run_on::<f64, _>(&one(), with_nans), "f64, {}", $what);
+        let in_a_box = chain(($($member,)+ scale(0.9)));
+        let [(found, _), (expected, _)] =
+            [run_on::<f32, _>(&inner(), with_nans), run_on::<f32, _>(&in_a_box, with_nans)];
+        assert_eq!(found, expected, "in a box, {}", $what);
+        let [around, around_one] = [
+            run_on::<f32, _>(&multi_steps(boxes(), 2), with_nans).0,
+            run_on::<f32, _>(&multi_steps(one(), 2), with_nans).0,
+        ];
+        assert_eq!(around, around_one, "in mini-steps, {}", $what);
+        #[cfg(feature = "half")]
+        {
+            use half::bf16;
+            assert_eq!(run_on::<bf16, _>(&boxes(), with_nans), run_on::<bf16, _>(&one(), with_nans), "bf16, {}", $what);
+        }
+    }};
+}
+
+#[test]
+fn what_leaves_updates_as_they_are_is_left_out() {
+    same_with_nans!("alone": zero_nans());
+    same_with_nans!("first": zero_nans(), scale_by_learning_rate(0.1));
+    same_with_nans!("before state": zero_nans(), scale_by_adam(), scale_by_learning_rate(0.1));
+    same_with_nans!("before a barrier": zero_nans(), clip_by_global_norm(1.0), scale_by_adam(), scale(-0.1));
+    same_with_nans!("before two": zero_nans(), clip_by_global_norm(1.0), trace(0.9), clip_by_block_rms(0.5), scale(-0.1));
+    same_with_nans!("before what reads parameters": zero_nans(), add_decayed_weights(0.1), scale(-0.1));
+    same_with_nans!("after a product": scale(0.5), zero_nans(), clip_by_global_norm(1.0), sgd(0.1));
+    same_with_nans!("after state": trace(0.9), zero_nans(), clip_by_global_norm(1.0), scale(-0.1));
+    same_with_nans!("behind a barrier": clip(2.0), clip_by_block_norm(1.0), zero_nans(), scale_by_rms(), scale(-0.1));
+    same_with_nans!("twice": zero_nans(), zero_nans(), clip_by_global_norm(1.0), zero_nans(), scale(-0.1));
+    same_with_nans!("last": scale_by_adam(), scale(-0.1), zero_nans());
+    same_with_nans!("in a wrapper": masked(zero_nans(), Mask::all()), clip_by_global_norm(1.0), sgd(0.1));
+    same_with_nans!("with its neighbours in a wrapper":
+        masked(chain((zero_nans(), clip(0.5), zero_nans())), Mask::all()), clip_by_global_norm(1.0), sgd(0.1));
+}
+
+#[test]
+fn zeros_where_nans_are_in_most_members_of_a_chain() {
+    let (params, read) =
+        run_on::<f32, _>(&vec![boxed(zero_nans()), boxed(clip_by_global_norm(1.0)), boxed(sgd(0.1))], with_nans);
+    assert!(params.iter().all(|bits| *bits != u64::MAX), "no NaN comes through");
+    let zeroed = read.iter().find(|(name, _)| name == "zeroed").expect("it is read");
+    assert_eq!(f64::from_bits(zeroed.1), (LEN.div_ceil(499) + 3 + 1) as f64);
 }

@@ -421,7 +421,7 @@ fn what_is_not_finite_goes_where_the_docs_say() {
     same(updates_by(scale_by_trust_ratio().min_norm(0.5), nan()), [&[NAN, NAN], &[1.0]]);
     same(updates_by(scale_by_trust_ratio(), infinite()), [&[NAN, 0.0], &[1.0]]);
     same(updates_by(zero_nans(), infinite()), [&[f64::INFINITY, 4.0], &[3.0]]);
-    same(updates_by(zero_nans(), [vec![-0.0], vec![-2.0]]), [&[0.0], &[-2.0]]);
+    same(updates_by(zero_nans(), [vec![-0.0, f32::NAN], vec![-2.0]]), [&[-0.0, 0.0], &[-2.0]]);
     same(updates_by(set_to_zero(), nan()), [&[0.0, 0.0], &[0.0]]);
     same(updates_by(keep_params_nonnegative(), nan()), [&[NAN, 4.0], &[3.0]]);
     same(updates_by(scale_by_lion(), nan()), [&[NAN, 1.0], &[1.0]]);

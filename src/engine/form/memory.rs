@@ -90,6 +90,9 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     const SLOTS_OF_LEAF: bool = false;
     /// How many things `apply` counts.
     const COUNTS: usize = 0;
+    /// Whether an update for which `apply` counts nothing stays as it is, to the bit. Boxes write a stretch of updates
+    /// only if something is counted in it then.
+    const CHANGES_WHAT_IT_COUNTS: bool = false;
     /// Whether all updates are zero, whatever comes in: then they are not even written.
     const ZERO: bool = false;
     /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
@@ -212,6 +215,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     const FUSES_ALWAYS: bool = !R::APART;
     const ROWS: bool = true;
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
+    const LEAVES: bool = R::CHANGES_WHAT_IT_COUNTS && R::COUNTS > 0 && R::SLOTS.is_empty();
     const USES: AllUses = Uses::of(1, 1).of_all();
 
     fn validate(_: &R) -> Result<()> {

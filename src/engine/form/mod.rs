@@ -111,6 +111,7 @@ pub trait Form<P: ?Sized> {
     const WHOLE: bool = false;
     const SLOTS: usize;
     const USES: AllUses = Uses::ALWAYS.of_all();
+    const LEAVES: bool = false;
     /// Whether it can work on some rows of a leaf.
     const ROWS: bool;
 
@@ -270,6 +271,7 @@ impl<P: Part> Stage for P {
     const WHOLE: bool = <P::Form as Form<P>>::WHOLE;
     const SLOTS: usize = <P::Form as Form<P>>::SLOTS;
     const USES: AllUses = <P::Form as Form<P>>::USES;
+    const LEAVES: bool = <P::Form as Form<P>>::LEAVES;
 
     fn shape(&self) -> Shape {
         P::Form::shape(self)

@@ -5,7 +5,7 @@ use crate::part::prelude::*;
 /// # Arithmetic
 ///
 /// ```text
-/// u ← 0 if u is NaN, else u               infinities are left alone; −0 becomes 0
+/// u ← 0 if u is NaN, else u               infinities and −0 are left alone
 /// ```
 ///
 /// # Cost
@@ -67,6 +67,7 @@ impl ZeroNansState {
 
 impl RuleWithMemory for ZeroNans {
     const COUNTS: usize = 1;
+    const CHANGES_WHAT_IT_COUNTS: bool = true;
     type Needs = Nothing;
     type Memory = ZeroNansState;
     type Slots<C: Real> = [C; 0];
@@ -84,10 +85,7 @@ impl RuleWithMemory for ZeroNans {
     #[inline(always)]
     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, nans: &mut [u32]) -> C {
         nans[0] += u32::from(u.is_nan());
-        // The sum of its positive and its negative part. With a choice between zero and `u`, the loop would become one
-        // of stores that are only done for NaNs, and those are slow.
-        let zero = C::zero();
-        (if u > zero { u } else { zero }) + (if u < zero { u } else { zero })
+        u.unless_nan()
     }
 
     fn finish(&self, memory: &mut ZeroNansState, nans: Sums<'_>) {
