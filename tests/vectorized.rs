@@ -92,6 +92,18 @@ fn longest_loop<'a>(code: &[&'a str]) -> Vec<&'a str> {
     inner_loops(code).into_iter().max_by_key(Vec::len).unwrap_or_default()
 }
 
+/// The same of what goes back to where a loop begins from several places, since the first or last times a part of it is
+/// left out: from there to the last of these places.
+fn longest_loop_in_parts<'a>(code: &[&'a str]) -> Vec<&'a str> {
+    let jump_to = |line: &&str| line.split_whitespace().nth(1).filter(|_| line.starts_with('j')).map(str::to_owned);
+    let labels = code.iter().enumerate().filter_map(|(start, line)| Some((start, line.strip_suffix(':')?)));
+    let ends = labels.filter_map(|(start, label)| {
+        let last = code.iter().rposition(|line| jump_to(line).as_deref() == Some(label))?;
+        (last > start).then(|| code[start..=last].iter().copied().filter(|line| !line.ends_with(':')).collect())
+    });
+    ends.max_by_key(Vec::len).unwrap_or_default()
+}
+
 /// The instructions of each of a function's loops that have no loop inside.
 fn inner_loops<'a>(code: &[&'a str]) -> Vec<Vec<&'a str>> {
     let begins = |label: &str| code.iter().position(|line| line.strip_suffix(':') == Some(label));
@@ -171,7 +183,7 @@ const CHAINS: &[(&str, &[&str])] = &[
 
 /// Members that are loops of their own, in boxes: part, pass, and instructions as in `AXES`.
 const MEMBERS: &[(&str, &str, &[&str])] = &[
-    ("8ZeroNans", "Kb0_Kj0_K", &["minp_", "maxp_", "addp_"]),
+    ("8ZeroNans", "Kb0_Kj0_K", &["cmpunordp_", "addp_"]),
     ("16ClipByGlobalNorm", "Kb0_Kj0_KB", &["mulpd", "addpd"]),
     ("11ScaleByAdam", "Kb0_Kj0_K", &["sqrtp_", "divp_", "mulp_", "addp_"]),
 ];
@@ -435,12 +447,12 @@ fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
 const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
     ("4Adam", "5Apply", "fKj0_", [65, 113]),
     ("5AdamwE", "5Apply", "fKj", [92, 176]),
-    ("4Adam", "11ApplyHalves", "", [94, 218]),
-    ("8ZeroNansN", "11ApplyHalves", "", [114, 267]),
-    ("8ZeroNansN", "10DropHalves", "", [45, 87]),
-    ("8ZeroNansN", "3Map", "fKb1_Kj0_K", [23, 43]),
+    ("4Adam", "11ApplyHalves", "", [117, 229]),
+    ("8ZeroNansN", "11ApplyHalves", "", [142, 295]),
+    ("8ZeroNansN", "10DropHalves", "", [42, 70]),
+    ("8ZeroNansN", "3Map", "fKb1_Kj0_K", [23, 36]),
     ("11DadaptAdamw", "5Apply", "fKj", [90, 207]),
-    ("10MultiSteps", "11ApplyHalves", "", [135, 291]),
+    ("10MultiSteps", "11ApplyHalves", "", [167, 338]),
     ("4Lamb", "3Map", "fKb0_Kj0_", [81, 177]),
     ("4Lamb", "5Apply", "fKj", [23, 34]),
     // Eight rows of 16 with AVX-512, else two; 64; four rows of 8; 64 or 32; 256; the largest of 256.
@@ -459,7 +471,7 @@ fn the_loops_have_no_more_instructions_than_they_need() {
         for (isa, most) in ["avx512", "avx2"].into_iter().zip(most) {
             let lengths: Vec<_> = loops(functions, isa, chain, job, (*arguments).into())
                 .into_iter()
-                .map(|code| longest_loop(code))
+                .map(|code| if *job == "11ApplyHalves" { longest_loop_in_parts(code) } else { longest_loop(code) })
                 .inspect(|code| assert!(code.iter().any(|line| line.contains("mm")), "{chain}, {job}: {code:?}"))
                 .map(|code| code.len())
                 .collect();

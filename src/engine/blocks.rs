@@ -146,22 +146,34 @@ impl<'a> WriteBlocks<'a> {
         }
     }
 
-    /// Adds updates to a block of parameters, which is `here`.
+    /// Whether it has 32 bits.
+    #[inline(always)]
+    pub(super) fn is_single(&self) -> bool {
+        matches!(self, Blocks::Single(_))
+    }
+
+    /// Adds updates to a block of parameters of 32 bits, which is `here`.
+    #[inline(always)]
+    pub(super) fn add(&mut self, b: usize, here: &[f32; BLOCK], u: &[f32; BLOCK]) {
+        let mut sums = [0.0; BLOCK];
+        if let Blocks::Single(all) = self {
+            (0..BLOCK).for_each(|i| sums[i] = add_update(here[i], u[i]));
+            all[b] = sums;
+        }
+    }
+
+    /// Adds updates to a block of parameters of 16 bits.
     ///
     /// # Safety
     ///
     /// As [`bring`](ReadBlocks::bring).
     #[inline(always)]
     #[allow(unsafe_code, reason = "the processor's own conversions")]
-    pub(super) unsafe fn add<I: Set>(&mut self, b: usize, here: &[f32; BLOCK], u: [f32; BLOCK]) {
-        let mut sums = [0.0; BLOCK];
+    pub(super) unsafe fn add_rounded<I: Set>(&mut self, b: usize, u: [f32; BLOCK]) {
         // SAFETY: by the caller's promise.
         unsafe {
             match self {
-                Blocks::Single(all) => {
-                    (0..BLOCK).for_each(|i| sums[i] = add_update(here[i], u[i]));
-                    all[b] = sums;
-                }
+                Blocks::Single(_) => {}
                 Blocks::Bf16(all) => {
                     let mut bits = all[b];
                     bf16::add_block::<I>(u, &mut bits);

@@ -23,6 +23,10 @@ use super::gives::Gives;
 #[cfg(feature = "half")]
 use super::halves::{InBlocks, Source};
 use super::isa::Set;
+use super::loop_types::{ApplyFn, MapFn};
+#[cfg(feature = "half")]
+use super::loop_types::{DropHalvesFn, HalvesFn, MixedFn};
+pub(crate) use super::loop_types::{Slots, no_slots};
 use super::sums::{LANES, Lanes, MOST_SUMS};
 use super::uses::{arrays, is_read, is_written, writes_any};
 use super::{Span, Stage};
@@ -34,18 +38,13 @@ pub(crate) const MOST_SLOTS: usize = 8;
 /// The most barriers that a fused chain may have.
 pub(crate) const MOST_BARRIERS: usize = 2;
 
-/// The state arrays of one piece; those past the chain's own are empty.
-pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
-
-/// No array at any place.
-#[inline(always)]
-pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
-    [&mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut []]
-}
-
 /// Elements between two requests for memory: two or four lines of each array, so that the requests of a block do not
 /// fill the queue that they wait in.
 pub(crate) const BLOCK: usize = 32;
+/// How many blocks of 16 bits are worked on before the first of them is added to the parameters. Rounding waits for the
+/// root and the division before it, and while it waits the processor has no room for what follows.
+#[cfg(feature = "half")]
+const LAG: usize = 7;
 /// Of what the next tile reads, how many lines are asked for at each block.
 const ASKED: usize = 4;
 
@@ -68,16 +67,6 @@ struct Arrays<const COUNT: usize>;
 
 /// The loops of a pass of a chain for as many arrays as it has, with so many sums.
 pub(super) struct Loops<S, C, const FROM: usize, const TO: usize, const N: usize>(PhantomData<(S, C)>);
-
-type MapFn<S, C, const N: usize> =
-    fn(<S as Stage>::Kernel<C>, Gives<C>, &[C], &mut [C], &[C], Slots<'_, C>, &mut Lanes<N>, &mut Ahead);
-type ApplyFn<S, C, const N: usize> = fn(<S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>, &mut Lanes<N>);
-#[cfg(feature = "half")]
-type HalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, Source<'_>, &mut [u16], Slots<'_, f32>, &mut Lanes<N>);
-#[cfg(feature = "half")]
-type MixedFn<S> = fn(<S as Stage>::Kernel<f32>, ReadBlocks<'_>, WriteBlocks<'_>, SlotBlocks<'_>);
-#[cfg(feature = "half")]
-type DropHalvesFn<S, const N: usize> = fn(<S as Stage>::Kernel<f32>, &[u16], &[u16], Slots<'_, f32>, &mut Lanes<N>);
 
 /// In [`Loops`]: those that are written for an instruction set.
 #[cfg(feature = "half")]
@@ -102,23 +91,28 @@ macro_rules! loops {
             let (g, stored) = if from_stored { (g, &stored[..n]) } else { (&g[..n], stored) };
             $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
             let reach = Reach::of_halves();
-            for b in 0..n {
-                if from_stored { reach.ask_after(&stored[b]) } else { reach.ask_after(&g[b]) }
-                reach.ask_after(&p[b]);
-                $(reach.ask_after(&$s[b]);)*
-                // SAFETY: `dispatch` has chosen the instruction set, here and below.
-                let from = if from_stored { stored[b] } else { unsafe { H::widen_block::<I>(&g[b]) } };
-                // SAFETY: as above.
-                let here = unsafe { H::widen_block::<I>(&p[b]) };
-                let mut u = [0.0; BLOCK];
-                if const { S::SHAPE.adds_in(TO) } {
-                    let (from, u, here) = (from.as_chunks().0, u.as_chunks_mut().0, here.as_chunks().0);
-                    Self::sum::<S, I, f32, false, false, false, FROM, TO, N>(kernel, from, u, here, $($s[b].as_chunks_mut().0,)* lanes, Reach::NONE);
-                } else {
-                    Self::map::<S, f32, false, FROM, TO, N>(kernel, &from, &mut u, &here, $(&mut $s[b],)* lanes);
+            let (lag, ring) = (const { if S::SHAPE.adds_in(TO) { 0 } else { LAG } }, &mut [[0.0; BLOCK]; LAG + 1]);
+            for b in 0..n + lag {
+                if b < n {
+                    if from_stored { reach.ask_after(&stored[b]) } else { reach.ask_after(&g[b]) }
+                    reach.ask_after(&p[b]);
+                    $(reach.ask_after(&$s[b]);)*
+                    // SAFETY: `dispatch` has chosen the instruction set, here and below.
+                    let from = if from_stored { stored[b] } else { unsafe { H::widen_block::<I>(&g[b]) } };
+                    // SAFETY: as above.
+                    let here = unsafe { H::widen_block::<I>(&p[b]) };
+                    let u = &mut ring[b % (lag + 1)];
+                    if const { S::SHAPE.adds_in(TO) } {
+                        let (from, u, here) = (from.as_chunks().0, u.as_chunks_mut().0, here.as_chunks().0);
+                        Self::sum::<S, I, f32, false, false, false, FROM, TO, N>(kernel, from, u, here, $($s[b].as_chunks_mut().0,)* lanes, Reach::NONE);
+                    } else {
+                        Self::map::<S, f32, false, FROM, TO, N>(kernel, &from, u, &here, $(&mut $s[b],)* lanes);
+                    }
                 }
-                // SAFETY: as above.
-                unsafe { H::add_block::<I>(u, &mut p[b]) };
+                if b >= lag {
+                    // SAFETY: as above.
+                    unsafe { H::add_block::<I>(ring[(b - lag) % (lag + 1)], &mut p[b - lag]) };
+                }
             }
         }
 
@@ -129,26 +123,32 @@ macro_rules! loops {
         fn mixed<S: Stage, I: Set, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<f32>, g: ReadBlocks<'_>, mut p: WriteBlocks<'_>, mut slots: SlotBlocks<'_>,
         ) {
-            let reach = Reach::of_halves();
-            for b in 0..p.len() {
-                g.ask_after(b, reach);
-                p.to_read().ask_after(b, reach);
-                // SAFETY: `dispatch` has chosen the instruction set, here and below.
-                let (from, here) = unsafe { (g.bring::<I>(b), p.to_read().bring::<I>(b)) };
-                let mut rows = [[0.0; BLOCK]; $n];
-                let many = rows.len();
-                for i in 0..many {
-                    let slot = slots[i].to_read();
-                    slot.ask_after(b, reach);
+            let (n, reach, ring) = (p.len(), Reach::of_halves(), &mut [[0.0; BLOCK]; LAG + 1]);
+            // Into 32 bits nothing is rounded that others would wait for.
+            let lag = if p.is_single() { 0 } else { LAG };
+            for b in 0..n + lag {
+                if b < n {
+                    g.ask_after(b, reach);
+                    p.to_read().ask_after(b, reach);
+                    // SAFETY: `dispatch` has chosen the instruction set, here and below.
+                    let (from, here) = unsafe { (g.bring::<I>(b), p.to_read().bring::<I>(b)) };
+                    let mut rows = [[0.0; BLOCK]; $n];
+                    let many = rows.len();
+                    for i in 0..many {
+                        let slot = slots[i].to_read();
+                        slot.ask_after(b, reach);
+                        // SAFETY: as above.
+                        rows[i] = unsafe { slot.bring::<I>(b) };
+                    }
+                    let (mut u, [$($s),*]) = ([0.0; BLOCK], &mut rows);
+                    Self::map::<S, f32, false, FROM, TO, 0>(kernel, &from, &mut u, &here, $($s,)* &mut Lanes::new());
                     // SAFETY: as above.
-                    rows[i] = unsafe { slot.bring::<I>(b) };
+                    (0..many).for_each(|i| unsafe { slots[i].put::<I>(b, &rows[i]) });
+                    if p.is_single() { p.add(b, &here, &u) } else { ring[b % (LAG + 1)] = u }
                 }
-                let (mut u, [$($s),*]) = ([0.0; BLOCK], &mut rows);
-                Self::map::<S, f32, false, FROM, TO, 0>(kernel, &from, &mut u, &here, $($s,)* &mut Lanes::new());
-                // SAFETY: as above.
-                unsafe {
-                    (0..many).for_each(|i| slots[i].put::<I>(b, &rows[i]));
-                    p.add::<I>(b, &here, u);
+                if b >= lag {
+                    // SAFETY: as above.
+                    unsafe { p.add_rounded::<I>(b - lag, ring[(b - lag) % (LAG + 1)]) };
                 }
             }
         }

@@ -24,6 +24,7 @@ mod inner;
 mod jobs;
 mod kernel;
 mod lint;
+mod loop_types;
 pub(crate) mod members;
 mod messages;
 mod nested;

@@ -103,9 +103,13 @@ impl Reach {
     /// That of this processor, for a loop to ask for when it begins: numbers to load.
     #[inline(always)]
     pub(crate) fn here() -> Reach {
-        let all = [&WRITING, &OF_TWO, &HALVES, &READING];
-        let [writing, of_two, halves, reading] = all.map(|bytes| bytes.load(Ordering::Relaxed));
-        Reach { writing, of_two, halves, reading }
+        // Not `map` of an array, which may be a call.
+        Reach {
+            writing: WRITING.load(Ordering::Relaxed),
+            of_two: OF_TWO.load(Ordering::Relaxed),
+            halves: HALVES.load(Ordering::Relaxed),
+            reading: READING.load(Ordering::Relaxed),
+        }
     }
 
     /// The same, for a loop that has so many arrays of state.

@@ -1,0 +1,33 @@
+//! What the loops of [`kernel`](super::kernel) are given.
+
+use super::Stage;
+use super::ahead::Ahead;
+#[cfg(feature = "half")]
+use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
+use super::gives::Gives;
+#[cfg(feature = "half")]
+use super::halves::Source;
+use super::kernel::MOST_SLOTS;
+use super::sums::Lanes;
+
+/// The state arrays of one piece; those past the chain's own are empty.
+pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
+
+/// No array at any place.
+#[inline(always)]
+pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
+    [&mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut []]
+}
+
+pub(super) type MapFn<S, C, const N: usize> =
+    fn(<S as Stage>::Kernel<C>, Gives<C>, &[C], &mut [C], &[C], Slots<'_, C>, &mut Lanes<N>, &mut Ahead);
+pub(super) type ApplyFn<S, C, const N: usize> =
+    fn(<S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>, &mut Lanes<N>);
+#[cfg(feature = "half")]
+pub(super) type HalvesFn<S, const N: usize> =
+    fn(<S as Stage>::Kernel<f32>, Source<'_>, &mut [u16], Slots<'_, f32>, &mut Lanes<N>);
+#[cfg(feature = "half")]
+pub(super) type MixedFn<S> = fn(<S as Stage>::Kernel<f32>, ReadBlocks<'_>, WriteBlocks<'_>, SlotBlocks<'_>);
+#[cfg(feature = "half")]
+pub(super) type DropHalvesFn<S, const N: usize> =
+    fn(<S as Stage>::Kernel<f32>, &[u16], &[u16], Slots<'_, f32>, &mut Lanes<N>);
