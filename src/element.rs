@@ -202,6 +202,13 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
         if self.is_nan() { Self::zero() } else { self }
     }
 
+    /// One for NaN, else zero.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn count_nan(self) -> u32 {
+        self.is_nan().into()
+    }
+
     /// The number of which every bit is set.
     #[doc(hidden)]
     #[inline(always)]
@@ -339,6 +346,13 @@ impl Real for f32 {
         self.masked(if self.is_nan() { 0.0 } else { f32::of_all_bits() }, 0.0)
     }
 
+    /// By its bits, which are more than those of infinity. A loop that also chooses by a comparison would take the lanes
+    /// of its mask apart to count them.
+    #[inline(always)]
+    fn count_nan(self) -> u32 {
+        f32::INFINITY.to_bits().wrapping_sub(self.abs().to_bits()) >> 31
+    }
+
     #[inline(always)]
     fn of_all_bits() -> f32 {
         f32::from_bits(u32::MAX)
@@ -381,6 +395,13 @@ impl Real for f64 {
     #[inline(always)]
     fn unless_nan(self) -> f64 {
         self.masked(if self.is_nan() { 0.0 } else { f64::of_all_bits() }, 0.0)
+    }
+
+    /// By its bits, which are more than those of infinity. A loop that also chooses by a comparison would take the lanes
+    /// of its mask apart to count them.
+    #[inline(always)]
+    fn count_nan(self) -> u32 {
+        (f64::INFINITY.to_bits().wrapping_sub(self.abs().to_bits()) >> 63) as u32
     }
 
     #[inline(always)]

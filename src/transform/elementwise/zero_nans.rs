@@ -84,7 +84,7 @@ impl RuleWithMemory for ZeroNans {
 
     #[inline(always)]
     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, nans: &mut [u32]) -> C {
-        nans[0] += u32::from(u.is_nan());
+        nans[0] += u.count_nan();
         u.unless_nan()
     }
 
