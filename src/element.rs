@@ -346,8 +346,8 @@ impl Real for f32 {
         self.masked(if self.is_nan() { 0.0 } else { f32::of_all_bits() }, 0.0)
     }
 
-    /// By its bits, which are more than those of infinity. A loop that also chooses by a comparison would take the lanes
-    /// of its mask apart to count them.
+    /// By its bits, which are more than those of infinity. A loop that also chooses by a comparison would take the
+    /// lanes of its mask apart to count them.
     #[inline(always)]
     fn count_nan(self) -> u32 {
         f32::INFINITY.to_bits().wrapping_sub(self.abs().to_bits()) >> 31
@@ -397,8 +397,8 @@ impl Real for f64 {
         self.masked(if self.is_nan() { 0.0 } else { f64::of_all_bits() }, 0.0)
     }
 
-    /// By its bits, which are more than those of infinity. A loop that also chooses by a comparison would take the lanes
-    /// of its mask apart to count them.
+    /// By its bits, which are more than those of infinity. A loop that also chooses by a comparison would take the
+    /// lanes of its mask apart to count them.
     #[inline(always)]
     fn count_nan(self) -> u32 {
         (f64::INFINITY.to_bits().wrapping_sub(self.abs().to_bits()) >> 63) as u32
