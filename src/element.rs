@@ -317,6 +317,34 @@ pub struct Both<F: PerReal> {
     pub(crate) double: F::Of<f64>,
 }
 
+/// What a [`Real`] in memory does by its bits.
+macro_rules! by_bits {
+    ($Real:ident, $Bits:ident) => {
+        #[inline(always)]
+        fn masked(self, keep: $Real, set: $Real) -> $Real {
+            $Real::from_bits(self.to_bits() & keep.to_bits() | set.to_bits())
+        }
+
+        /// With a choice a loop would be one of stores that are done for NaNs only, which is slow.
+        #[inline(always)]
+        fn unless_nan(self) -> $Real {
+            self.masked(if self.is_nan() { 0.0 } else { $Real::of_all_bits() }, 0.0)
+        }
+
+        /// Its bits are more than those of infinity. A loop that also chooses by a comparison would take the lanes of
+        /// its mask apart to count them.
+        #[inline(always)]
+        fn count_nan(self) -> u32 {
+            ($Real::INFINITY.to_bits().wrapping_sub(self.abs().to_bits()) >> ($Bits::BITS - 1)) as u32
+        }
+
+        #[inline(always)]
+        fn of_all_bits() -> $Real {
+            $Real::from_bits($Bits::MAX)
+        }
+    };
+}
+
 impl Real for f32 {
     type Wide = f64;
 
@@ -335,28 +363,7 @@ impl Real for f32 {
         to.single(self)
     }
 
-    #[inline(always)]
-    fn masked(self, keep: f32, set: f32) -> f32 {
-        f32::from_bits(self.to_bits() & keep.to_bits() | set.to_bits())
-    }
-
-    /// By its bits. With a choice a loop would be one of stores that are done for NaNs only, which is slow.
-    #[inline(always)]
-    fn unless_nan(self) -> f32 {
-        self.masked(if self.is_nan() { 0.0 } else { f32::of_all_bits() }, 0.0)
-    }
-
-    /// By its bits, which are more than those of infinity. A loop that also chooses by a comparison would take the
-    /// lanes of its mask apart to count them.
-    #[inline(always)]
-    fn count_nan(self) -> u32 {
-        f32::INFINITY.to_bits().wrapping_sub(self.abs().to_bits()) >> 31
-    }
-
-    #[inline(always)]
-    fn of_all_bits() -> f32 {
-        f32::from_bits(u32::MAX)
-    }
+    by_bits!(f32, u32);
 
     #[inline(always)]
     fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<f32>> {
@@ -386,28 +393,7 @@ impl Real for f64 {
         self
     }
 
-    #[inline(always)]
-    fn masked(self, keep: f64, set: f64) -> f64 {
-        f64::from_bits(self.to_bits() & keep.to_bits() | set.to_bits())
-    }
-
-    /// By its bits. With a choice a loop would be one of stores that are done for NaNs only, which is slow.
-    #[inline(always)]
-    fn unless_nan(self) -> f64 {
-        self.masked(if self.is_nan() { 0.0 } else { f64::of_all_bits() }, 0.0)
-    }
-
-    /// By its bits, which are more than those of infinity. A loop that also chooses by a comparison would take the
-    /// lanes of its mask apart to count them.
-    #[inline(always)]
-    fn count_nan(self) -> u32 {
-        (f64::INFINITY.to_bits().wrapping_sub(self.abs().to_bits()) >> 63) as u32
-    }
-
-    #[inline(always)]
-    fn of_all_bits() -> f64 {
-        f64::from_bits(u64::MAX)
-    }
+    by_bits!(f64, u64);
 
     #[inline(always)]
     fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<f64>> {
