@@ -10,7 +10,7 @@ use super::convert::{load, load_asking, store, store_asking};
 use super::in_piece::{InPiece, one_loop};
 use super::isa::{Isa, Job, dispatch_chain};
 use super::kernel::{MOST_SLOTS, Slots, no_slots};
-use super::passes;
+use super::passes::{self, Passes};
 use super::sums::{Added, MOST_SUMS, NOTHING};
 use super::tile::{DoesTo, Room, SHORT, STEP, TILE};
 use super::{PieceAt, Place, Shape, Span, Stage, Tile};
@@ -46,6 +46,14 @@ impl SlotList {
         stage.slots(state, leaf, self);
         // It is a constant from here on.
         assert_eq!(self.len, S::SLOTS, "a stage lists as many arrays as it has slots");
+    }
+
+    /// With what the loop of a pass is given.
+    #[inline]
+    fn fill_for<S: Stage, C: Real>(&mut self, pass: usize, (stage, state): (&S, &S::State), leaf: usize) {
+        if Passes::<S, C>::GIVEN[pass] {
+            self.fill(stage, state, leaf);
+        }
     }
 
     /// Adds a leaf's array. Whoever adds it owns it together with the state that a step holds exclusively, and adds it
@@ -172,8 +180,9 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     pass: usize,
     tile: &mut Tile<'_, C>,
 ) {
-    let (isa, kernel, list) =
-        (tile.isa, stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
+    let (isa, kernel) = (tile.isa, stage.kernel::<C>(state, run, tile.leaf));
+    let mut list = SlotList::new();
+    list.fill_for::<S, C>(pass, (stage, state), tile.leaf);
     let (drops, asks) = (S::SHAPE.drops(pass), tile.source.is_some());
     let added = on_tile(&list, !drops, tile, &mut InPass::<S, C> { isa, pass, asks, kernel });
     if const { S::SHAPE.sums > 0 } {
@@ -281,7 +290,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
 ) -> bool {
     // Filled where it is, since it is four lines of the cache to copy.
     let mut list = SlotList::new();
-    list.fill(stage, state, leaf);
+    list.fill_for::<S, C>(pass, (stage, state), leaf);
     let native = list.is_native::<C>();
     if !native && !list.is_whole() {
         return false;

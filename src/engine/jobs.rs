@@ -15,6 +15,7 @@ use super::isa::{Baseline, Job, Set};
 use super::kernel;
 use super::kernel::{Loops, Slots, no_slots};
 use super::sums::{Added, AddsUp, Lanes, adding_up};
+use super::uses::reads_any;
 use crate::element::Real;
 
 /// If it drops the updates, because it only adds up or writes state arrays, `u` is nothing. Of the state arrays it is
@@ -128,7 +129,8 @@ impl<S: Stage, I: Set, C: Real, const DROPS: bool, const FROM: usize, const TO: 
         let By(job, _) = self;
         let (k, gives, from, u, next) = (*job.kernel, job.gives, job.from, job.u, job.ahead);
         let p = &job.p[..from.len()];
-        let slots = stretch_of(job.slots, S::SLOTS, job.first..job.first + from.len());
+        let given = const { if DROPS && !reads_any::<S>(FROM, TO) { 0 } else { S::SLOTS } };
+        let slots = stretch_of(job.slots, given, job.first..job.first + from.len());
         let run =
             const { if DROPS { Loops::<S, (I, C), FROM, TO, N>::DROP } else { Loops::<S, (I, C), FROM, TO, N>::MAP } };
         run(k, gives, from, u, p, slots, lanes, next);

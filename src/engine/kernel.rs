@@ -41,6 +41,8 @@ pub(crate) const MOST_BARRIERS: usize = 2;
 /// Elements between two requests for memory: two or four lines of each array, so that the requests of a block do not
 /// fill the queue that they wait in.
 pub(crate) const BLOCK: usize = 32;
+/// Elements that are done together of what is left after the last block: one by itself takes as long.
+const FEW: usize = 8;
 /// How many blocks of 16 bits are worked on before the first of them is added to the parameters. Rounding waits for the
 /// root and the division before it, and while it waits the processor has no room for what follows.
 #[cfg(feature = "half")]
@@ -164,7 +166,8 @@ macro_rules! loops {
             let g = g.as_chunks::<BLOCK>().0;
             let n = g.len();
             let p = if reads { &p.as_chunks::<BLOCK>().0[..n] } else { &[] };
-            $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
+            // What is not read need not be there, here and in `sum`.
+            $(let $s = if const { is_read::<S>($k, FROM, TO) } { &mut $s.as_chunks_mut::<BLOCK>().0[..n] } else { &mut [] };)*
             let reach = Reach::here();
             for b in 0..n {
                 if ASKS {
@@ -181,7 +184,8 @@ macro_rules! loops {
                 // SAFETY: as above.
                 let here = if reads { unsafe { H::widen_block::<I>(&p[b]) } } else { [0.0; BLOCK] };
                 let (from, here) = (from.as_chunks().0, here.as_chunks().0);
-                Self::sum::<S, I, f32, true, false, false, FROM, TO, N>(kernel, from, &mut [], here, $($s[b].as_chunks_mut().0,)* lanes, Reach::NONE);
+                $(let $s = if const { is_read::<S>($k, FROM, TO) } { $s[b].as_chunks_mut().0 } else { &mut [] };)*
+                Self::sum::<S, I, f32, true, false, false, FROM, TO, N>(kernel, from, &mut [], here, $($s,)* lanes, Reach::NONE);
             }
         }
 
@@ -245,7 +249,7 @@ macro_rules! loops {
         ) {
             let (n, span) = (u.len(), Span { from: FROM, to: TO });
             let (from, p) = (&from[..n], &p[..n]);
-            $(let $s = &mut $s[..n];)*
+            $(let $s = if const { is_read::<S>($k, FROM, TO) } { &mut $s[..n] } else { &mut [] };)*
             for i in 0..n {
                 let i = if LEFT { hidden(i).min(n - 1) } else { i };
                 let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[i] } else { C::zero() }),*];
@@ -274,7 +278,8 @@ macro_rules! loops {
             reach: Reach,
         ) {
             let (n, span) = (from.len(), Span { from: FROM, to: TO });
-            assert!((DROPS || u.len() == n) && (ADDS || p.len() == n) $(&& $s.len() == n)*);
+            assert!((DROPS || u.len() == n) && (ADDS || p.len() == n));
+            $(assert!(const { DROPS && !is_read::<S>($k, FROM, TO) } || $s.len() == n);)*
             // A loop that asks for arrays of other passes is slower with it. One without state only reads, or writes a
             // tile that is in the cache.
             let asks = ASKS && span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
@@ -291,7 +296,9 @@ macro_rules! loops {
                     })*
                 } else if asks {
                     reach.ask_after(&from[b]);
-                    $(reach.ask_after(&$s[b]);)*
+                    $(if const { !DROPS || is_read::<S>($k, FROM, TO) } {
+                        reach.ask_after(&$s[b]);
+                    })*
                     if reads {
                         reach.ask_after(&p[b]);
                     }
@@ -317,11 +324,11 @@ macro_rules! loops {
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn flat<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, g: &[C; BLOCK], p: &mut [C; BLOCK], $($s: &mut [C; BLOCK],)*
+        fn flat<S: Stage, C: Real, const FROM: usize, const TO: usize, const LEN: usize>(
+            kernel: S::Kernel<C>, g: &[C; LEN], p: &mut [C; LEN], $($s: &mut [C; LEN],)*
         ) {
             let span = Span { from: FROM, to: TO };
-            for i in 0..BLOCK {
+            for i in 0..LEN {
                 let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[i] } else { C::zero() }),*];
                 let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut [Term::default(); MOST_SUMS]);
                 p[i] = add_update(p[i], u);
@@ -356,7 +363,7 @@ macro_rules! loops {
                 let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
                 let n = p.len();
                 let g = &g[..n];
-                $(let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], &mut *$s.1);)*
+                $(let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n],);)*
                 for b in 0..n {
                     let b = if const { arrays::<S>() == 0 } { alone(b, n) } else { b };
                     if asks {
@@ -366,8 +373,19 @@ macro_rules! loops {
                             $(reach.ask_after(&$s.0[b]);)*
                         }
                     }
-                    Self::flat::<S, C, FROM, TO>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)*);
+                    Self::flat::<S, C, FROM, TO, BLOCK>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)*);
                 }
+            }
+            let cut = const { if S::SHAPE.adds_in(TO) { 0 } else { FEW } };
+            let cut = p_end.len() / FEW * cut;
+            let ((g, g_end), (p, p_end)) = (g_end.split_at(cut), p_end.split_at_mut(cut));
+            let (g, p) = (g.as_chunks::<FEW>().0, p.as_chunks_mut::<FEW>().0);
+            let n = p.len();
+            let g = &g[..n];
+            $(let $s = $s.1.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<FEW>().0[..n], $s.1);)*
+            for b in 0..n {
+                let b = alone(b, n);
+                Self::flat::<S, C, FROM, TO, FEW>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)*);
             }
             if !p_end.is_empty() {
                 let mut u = [C::zero(); BLOCK];

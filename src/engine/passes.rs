@@ -15,6 +15,7 @@ use super::jobs::{Apply, Map};
 use super::jobs::{ApplyHalves, ApplyMixed, DropHalves};
 use super::kernel::{MOST_BARRIERS, Slots};
 use super::sums::Added;
+use super::uses::reads_any;
 use super::{Span, Stage};
 use crate::element::Real;
 
@@ -65,6 +66,16 @@ macro_rules! passes {
                     });
                 })*
                 own
+            };
+
+            /// Whether the loop of a pass is given state arrays, by where it ends: of one that only adds up those that it
+            /// reads, and where it reads none, none.
+            pub(super) const GIVEN: [bool; MOST_BARRIERS + 1] = {
+                let mut given = [true; _];
+                $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from && S::SHAPE.drops($to) {
+                    given[$to] = reads_any::<S>($from, $to);
+                })*
+                given
             };
 
             /// The last one, on a piece: from gradients (or stored updates) to parameters.

@@ -75,6 +75,15 @@ pub(super) const fn is_written<S: Stage>(slot: usize, from: usize, to: usize) ->
     S::USES[slot].is_written_in(Span { from, to })
 }
 
+/// Whether a pass reads any array.
+pub(super) const fn reads_any<S: Stage>(from: usize, to: usize) -> bool {
+    let mut slot = 0;
+    while slot < arrays::<S>() && !is_read::<S>(slot, from, to) {
+        slot += 1;
+    }
+    slot < arrays::<S>()
+}
+
 /// Whether a pass writes any array.
 pub(super) const fn writes_any<S: Stage>(from: usize, to: usize) -> bool {
     let mut slot = 0;
