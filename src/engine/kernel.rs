@@ -31,6 +31,7 @@ use super::sums::{LANES, Lanes, MOST_SUMS};
 use super::uses::{arrays, is_read, is_written, writes_any};
 use super::{Span, Stage};
 use crate::element::{Real, Term};
+use crate::numeric::opaque::{alone, hidden};
 use crate::tree::add_update;
 
 /// The most state arrays that a fused chain may have.
@@ -41,28 +42,12 @@ pub(crate) const MOST_BARRIERS: usize = 2;
 /// Elements between two requests for memory: two or four lines of each array, so that the requests of a block do not
 /// fill the queue that they wait in.
 pub(crate) const BLOCK: usize = 32;
-/// Elements that are done together of what is left after the last block: one by itself takes as long.
-const FEW: usize = 8;
 /// How many blocks of 16 bits are worked on before the first of them is added to the parameters. Rounding waits for the
 /// root and the division before it, and while it waits the processor has no room for what follows.
 #[cfg(feature = "half")]
 const LAG: usize = 7;
 /// Of what the next tile reads, how many lines are asked for at each block.
 const ASKED: usize = 4;
-
-/// Hides from the compiler which element comes next. What is left after the last block is done one element after the
-/// other: it would make a loop for blocks of it again, which is more code than the loop itself.
-#[inline(always)]
-pub(super) fn hidden(i: usize) -> usize {
-    core::hint::black_box(i)
-}
-
-/// The block `b` of `n`, to be done by itself. Where little is done to an element, the compiler takes the same element
-/// of several blocks together, with gathers and scatters, which takes three times as long.
-#[inline(always)]
-fn alone(b: usize, n: usize) -> usize {
-    hidden(b).min(n - 1)
-}
 
 /// The loops for so many state arrays.
 struct Arrays<const COUNT: usize>;
@@ -324,15 +309,23 @@ macro_rules! loops {
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn flat<S: Stage, C: Real, const FROM: usize, const TO: usize, const LEN: usize>(
-            kernel: S::Kernel<C>, g: &[C; LEN], p: &mut [C; LEN], $($s: &mut [C; LEN],)*
+        #[allow(clippy::too_many_arguments, reason = "as above")]
+        fn flat<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
         ) {
-            let span = Span { from: FROM, to: TO };
-            for i in 0..LEN {
+            let (n, span) = (p.len(), Span { from: FROM, to: TO });
+            let g = &g[..n];
+            $(let $s = &mut $s[..n];)*
+            for i in 0..n {
+                let i = if LEFT { hidden(i).min(n - 1) } else { i };
                 let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[i] } else { C::zero() }),*];
-                let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut [Term::default(); MOST_SUMS]);
+                let mut terms = [Term::default(); MOST_SUMS];
+                let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut terms);
                 p[i] = add_update(p[i], u);
                 $(if const { is_written::<S>($k, FROM, TO) } { $s[i] = slots[$k]; })*
+                if LEFT && const { S::SHAPE.adds_in(TO) } {
+                    lanes.add::<S, C::Wide>(i % LANES, &terms);
+                }
             }
         }
 
@@ -363,38 +356,20 @@ macro_rules! loops {
                 let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
                 let n = p.len();
                 let g = &g[..n];
-                $(let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n],);)*
+                $(let $s = &mut $s.0.as_chunks_mut::<BLOCK>().0[..n];)*
                 for b in 0..n {
                     let b = if const { arrays::<S>() == 0 } { alone(b, n) } else { b };
                     if asks {
                         reach.ask_after(&g[b]);
                         reach.ask_after(&p[b]);
                         if touches {
-                            $(reach.ask_after(&$s.0[b]);)*
+                            $(reach.ask_after(&$s[b]);)*
                         }
                     }
-                    Self::flat::<S, C, FROM, TO, BLOCK>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)*);
+                    Self::flat::<S, C, false, FROM, TO, N>(kernel, &g[b], &mut p[b], $(&mut $s[b],)* lanes);
                 }
             }
-            let cut = const { if S::SHAPE.adds_in(TO) { 0 } else { FEW } };
-            let cut = p_end.len() / FEW * cut;
-            let ((g, g_end), (p, p_end)) = (g_end.split_at(cut), p_end.split_at_mut(cut));
-            let (g, p) = (g.as_chunks::<FEW>().0, p.as_chunks_mut::<FEW>().0);
-            let n = p.len();
-            let g = &g[..n];
-            $(let $s = $s.1.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<FEW>().0[..n], $s.1);)*
-            for b in 0..n {
-                let b = alone(b, n);
-                Self::flat::<S, C, FROM, TO, FEW>(kernel, &g[b], &mut p[b], $(&mut $s.0[b],)*);
-            }
-            if !p_end.is_empty() {
-                let mut u = [C::zero(); BLOCK];
-                let u = &mut u[..p_end.len()];
-                Self::map::<S, C, true, FROM, TO, N>(kernel, g_end, u, p_end, $($s.1,)* lanes);
-                for i in 0..p_end.len() {
-                    p_end[i] = add_update(p_end[i], u[i]);
-                }
-            }
+            Self::flat::<S, C, true, FROM, TO, N>(kernel, g_end, p_end, $($s.1,)* lanes);
         }
 
         /// As `map`, where something is added up or dropped: whole blocks of lanes, and what is left of one.

@@ -9,6 +9,7 @@ pub(crate) mod decompositions;
 pub(crate) mod half_floats;
 pub(crate) mod isa;
 pub(crate) mod matmul;
+pub(crate) mod opaque;
 pub(crate) mod order;
 pub(crate) mod random;
 pub(crate) mod spectral;

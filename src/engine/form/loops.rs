@@ -3,12 +3,13 @@
 use super::super::ahead::Reach;
 use super::super::fused::with_list;
 use super::super::isa::{Isa, Job, dispatch_chain};
-use super::super::kernel::{MOST_SLOTS, Slots, hidden, no_slots};
+use super::super::kernel::{MOST_SLOTS, Slots, no_slots};
 use super::super::sums::LANES;
 use super::super::{SlotList, Term, Tile};
 use super::SlotArray;
 use super::state::Arrays;
 use crate::element::Real;
+use crate::numeric::opaque::{Always, hidden};
 
 /// What a pass does to a state array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +134,7 @@ const fn access<F: OnElement<C>, C: Real>(slot: usize) -> Access {
 macro_rules! loops {
     ($($blocks:ident $left:ident ($($s:ident $i:tt),*);)*) => {$(
         #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
+        #[allow(clippy::too_many_arguments, unused_variables, reason = "arguments do not overlap; some have no array")]
         fn $blocks<F: OnElement<C>, C: Real>(
             f: F,
             from: &[[C; LANES]],
@@ -147,6 +148,7 @@ macro_rules! loops {
             assert!(true $(&& ($s.len() == n || const { !access::<F, C>($i).reads() }))*);
             let reach = Reach::here();
             let asks = const { asks::<F, C>() } && reach.is_asked_to_read();
+            let always = Always::<C>::new();
             for b in 0..n {
                 if asks {
                     reach.ask_to_read(&from[b]);
@@ -161,7 +163,7 @@ macro_rules! loops {
                         to[b][i] = next;
                     }
                     $(if const { access::<F, C>($i).writes() } {
-                        $s[b][i] = slots[$i];
+                        $s[b][i] = always.store(slots[$i]);
                     })*
                     add(lanes, i, &sums);
                 }

@@ -7,6 +7,7 @@ use crate::element::Real;
 use crate::engine::Job;
 use crate::numeric::ahead::Reach;
 use crate::numeric::isa::{Isa, Set};
+use crate::numeric::opaque::Always;
 use crate::numeric::split::{Split, half};
 
 #[derive(Clone, Copy, Debug)]
@@ -253,7 +254,7 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
         let (whole, end) = u[r * len..][..len].as_chunks::<LANES>();
         (blocks[r], ends[r]) = (&whole[..mu.len()], &end[..mu_end.len()]);
     }
-    let reach = Reach::here();
+    let (reach, always) = (Reach::here(), Always::new());
     let mut from = 0;
     while from < mu.len() {
         let to = mu.len().min(from + ASKED);
@@ -267,7 +268,8 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
             for r in 0..R {
                 for i in 0..LANES {
                     let v = k.square(blocks[r][b][i], smaller(bound[r], mu[b][i]));
-                    most[i] = larger(most[i], v);
+                    let before = if R == 1 { always.store(most[i]) } else { most[i] };
+                    most[i] = larger(before, v);
                     largest[r][i] = larger(largest[r][i], v);
                 }
             }
