@@ -117,10 +117,24 @@ pub(super) const fn reads_any(all: &[Access]) -> bool {
     slot < all.len()
 }
 
+/// Whether any array is written.
+const fn writes_any(all: &[Access]) -> bool {
+    let mut slot = 0;
+    while slot < all.len() && !all[slot].writes() {
+        slot += 1;
+    }
+    slot < all.len()
+}
+
 /// Whether loops ask for what they read, on processors where that helps: those that wait for arrays of state. Sums
 /// that a loop keeps in registers would not stay there.
 const fn asks<F: OnElement<C>, C: Real>() -> bool {
     F::Sums::LEN == 0 && reads_any(F::ACCESS)
+}
+
+/// Whether they also do elsewhere, as those do that write parameters.
+const fn asks_to_write<F: OnElement<C>, C: Real>() -> bool {
+    asks::<F, C>() && writes_any(F::ACCESS)
 }
 
 const fn access<F: OnElement<C>, C: Real>(slot: usize) -> Access {
@@ -154,6 +168,11 @@ macro_rules! loops {
                     reach.ask_to_read(&from[b]);
                     $(if const { access::<F, C>($i).reads() } {
                         reach.ask_to_read(&$s[b]);
+                    })*
+                } else if const { asks_to_write::<F, C>() } {
+                    reach.ask_after(&from[b]);
+                    $(if const { access::<F, C>($i).reads() } {
+                        reach.ask_after(&$s[b]);
                     })*
                 }
                 for i in 0..LANES {
