@@ -76,9 +76,7 @@ fn add_slice<C: Real, P: Element, S: Sum<C, P>>(sum: S, u: &[C], p: &mut [P]) {
     let (p, p_left) = p.as_chunks_mut::<ASKED>();
     let reach = Reach::here();
     for b in 0..p.len() {
-        if reach.is_asked_to_read() {
-            reach.ask_after(&p[b]);
-        }
+        reach.ask_after(&p[b]);
         for i in 0..ASKED {
             p[b][i] = sum.of(p[b][i], u[b][i]);
         }

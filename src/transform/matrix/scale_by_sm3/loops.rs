@@ -84,13 +84,29 @@ impl<C: Real> Job for ByElement<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        let ByElement { k, from, to, nu, mu } = self;
-        let n = to.len();
-        let (from, nu, mu) = (&from[..n], &mut nu[..n], &mu[..n]);
-        for i in 0..n {
-            nu[i] = k.mean(from[i], mu[i], nu[i]);
-            to[i] = nu[i];
+        by_element(self.k, self.from, self.to, self.nu, self.mu);
+    }
+}
+
+/// A function of its own, since arguments are known not to overlap.
+#[inline(always)]
+fn by_element<C: Real>(k: Scalars<C>, from: &[C], to: &mut [C], nu: &mut [C], mu: &[C]) {
+    let (from, from_end) = from.as_chunks::<AT_ONCE>();
+    let ((to, to_end), (nu, nu_end)) = (to.as_chunks_mut::<AT_ONCE>(), nu.as_chunks_mut::<AT_ONCE>());
+    let (mu, mu_end) = mu[..from.len() * AT_ONCE + from_end.len()].as_chunks::<AT_ONCE>();
+    let reach = Reach::here();
+    for b in 0..to.len() {
+        reach.ask_after(&from[b]);
+        reach.ask_after(&nu[b]);
+        reach.ask_after(&mu[b]);
+        for i in 0..AT_ONCE {
+            nu[b][i] = k.mean(from[b][i], mu[b][i], nu[b][i]);
+            to[b][i] = nu[b][i];
         }
+    }
+    for i in 0..to_end.len() {
+        nu_end[i] = k.mean(from_end[i], mu_end[i], nu_end[i]);
+        to_end[i] = nu_end[i];
     }
 }
 
@@ -134,10 +150,8 @@ fn run_of<C: Real>(k: Scalars<C>, bound: C, from: &[C], to: &mut [C], nu: &mut [
     let (mu, mu_end) = mu.as_chunks::<AT_ONCE>();
     let reach = Reach::here();
     for b in 0..from.len() {
-        if reach.is_asked_to_read() {
-            reach.ask_after(&from[b]);
-            reach.ask_after(&nu[b]);
-        }
+        reach.ask_after(&from[b]);
+        reach.ask_after(&nu[b]);
         for i in 0..AT_ONCE {
             nu[b][i] = k.mean(from[b][i], k.square(from[b][i], smaller(bound, mu[b][i])), nu[b][i]);
             to[b][i] = nu[b][i];
