@@ -77,6 +77,7 @@ fn run_dtype<E: trees::Number>(shapes: &Shapes, dtype: &str, filter: &str) {
         bench.run("adamw_stochastic", chain((adamw(1e-3), stochastic_rounding(0))));
     }
     bench.run_few_bits("adamw_8_bits", quantized(adamw(1e-3)));
+    bench.run_few_bits("clip+adamw_8_bits", chain((clip_by_global_norm(1.0), quantized(adamw(1e-3)))));
     bench.run_few_bits("adamw_8_bits_log", quantized(adamw(1e-3)).logarithmic(true));
     bench.run("dyn_adamw", boxed(adamw(1e-3).weight_decay(1e-2)));
     let parts: Vec<Boxed> = vec![

@@ -15,20 +15,21 @@ pub struct Rounding {
     half: u32,
     /// The smallest normal number, as bits. Below it are multiples of `1.5 / 2²³` of what is added and taken away
     /// again.
-    normal: u32,
+    normal: i32,
     carrier: f32,
-    /// As bits, what is infinite in the type.
-    infinite: u32,
+    /// As bits, what is infinite in the type. With a sign, as what it is compared with: AVX2 compares no others.
+    infinite: i32,
 }
 
 impl Rounding {
     pub(crate) fn to(dtype: DType) -> Rounding {
         // The exponents of `f16` end at both ends before those of `f32`; those of `bf16` are the same.
         let (shift, normal, carrier, infinite) = match dtype {
-            DType::F16 => (13, (127 - 14) << 23, 0.75, 65536.0_f32.to_bits()),
-            DType::Bf16 => (16, 0, 0.0, f32::INFINITY.to_bits()),
-            _ => (0, 0, 0.0, f32::INFINITY.to_bits()),
+            DType::F16 => (13, (127 - 14) << 23, 0.75, 65536.0_f32),
+            DType::Bf16 => (16, 0, 0.0, f32::INFINITY),
+            _ => (0, 0, 0.0, f32::INFINITY),
         };
+        let infinite = infinite.to_bits() as i32;
         let below = (1 << shift) - 1;
         Rounding { dtype, below, shift, half: below >> 1, normal, carrier, infinite }
     }
@@ -41,9 +42,11 @@ impl Rounding {
         let normal = (size + self.half + odd) & !self.below;
         // The sum rounds, since it has the last bit where the type has it.
         let subnormal = ((f32::from_bits(size) + self.carrier) - self.carrier).to_bits();
-        let finite = if size < self.normal { subnormal } else { normal };
+        let size = size as i32;
+        let finite = (if size < self.normal { subnormal } else { normal }) as i32;
         let rounded = if finite >= self.infinite { 0x7f80_0000 } else { finite };
-        f32::from_bits(sign | if size > 0x7f80_0000 { size } else { rounded })
+        // A NaN may have become less than nothing.
+        f32::from_bits(sign | (if size > 0x7f80_0000 { size } else { rounded }) as u32)
     }
 }
 

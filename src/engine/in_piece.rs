@@ -15,7 +15,7 @@ use super::kernel::Slots;
 use super::passes::{self, Beside, FromTo, PassFn};
 use super::sums::{Added, NOTHING};
 use super::written::add_direct;
-use super::{Place, Shape, Span, Stage, Tile};
+use super::{Place, Shape, Span, Stage, TILE, Tile};
 use crate::element::Real;
 use crate::memory::RawSlice;
 
@@ -266,6 +266,16 @@ impl<S: Stage, C: Real> OneLoop<'_, S, C> {
         !adds && at.quiet.has(at.place.sum..at.place.sum + S::SHAPE.sums)
     }
 
+    /// Whether its loop leaves a tile as it is, to the bit.
+    fn stays(&mut self, tile: &mut Tile<'_, C>) -> bool {
+        let (mut room, input) = ([C::zero(); TILE], tile.input());
+        let before = &mut room[..input.len()];
+        before.copy_from_slice(input);
+        self.on_tile(tile, Gives::out());
+        let bits = |x: &C| x.as_f64().to_bits();
+        tile.input().iter().map(bits).eq(before.iter().map(bits))
+    }
+
     fn run(&mut self, tile: &mut Tile<'_, C>, gives: Gives<C>) {
         let added = self.on_tile(tile, gives);
         self.around.after(tile, &added);
@@ -341,7 +351,12 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
         let drops = core::mem::replace(&mut self.around.drops, true);
         let counted = self.on_tile(tile, Gives::out());
         self.around.drops = drops;
-        counted == NOTHING
+        let leaves = counted == NOTHING;
+        debug_assert!(
+            !leaves || self.stays(tile),
+            "a part with `CHANGES_WHAT_IT_COUNTS` changes what it counts nothing of"
+        );
+        leaves
     }
 
     fn factors(&self) -> Option<Factors<C>> {

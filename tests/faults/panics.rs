@@ -429,3 +429,47 @@ fn a_leaf_that_is_apart_unsaid_is_an_error() {
     let expected = "unsaid: argument `APART` must be true, since a leaf is apart, found false, at `1`";
     assert_eq!((error.to_string().as_str(), params), (expected, (1.0, 2.0)));
 }
+
+/// Says that it changes what it counts, and counts nothing.
+#[cfg(debug_assertions)]
+#[derive(Clone, Debug)]
+struct Claims;
+
+#[cfg(debug_assertions)]
+impl Part for Claims {
+    const NAME: &'static str = "claims";
+    type Form = OneElementWithMemory;
+}
+
+#[cfg(debug_assertions)]
+impl RuleWithMemory for Claims {
+    const COUNTS: usize = 1;
+    const CHANGES_WHAT_IT_COUNTS: bool = true;
+    type Needs = Nothing;
+    type Memory = ();
+    type Slots<C: Real> = [C; 0];
+    type Scalars<C: Real> = ();
+
+    fn start(&self, _: &InitContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn scalars<C: Real>(&self, _: &(), _: usize) {}
+
+    fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, _: &mut [u32]) -> C {
+        u + u
+    }
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn what_is_changed_and_not_counted_is_found_in_boxes() {
+    let boxes: Vec<Boxed> = vec![boxed(Claims), boxed(trace(0.9)), boxed(scale(-1.0))];
+    let optimizer = chain(boxes);
+    let mut params = vec![0.0_f32; 3];
+    let mut state = optimizer.init(&params).unwrap();
+    // Zeros stay as they are.
+    optimizer.step(&mut params, &vec![0.0_f32; 3], &mut state).unwrap();
+    let said = panics(|| optimizer.step(&mut params, &vec![1.0_f32; 3], &mut state));
+    assert!(said.contains("changes what it counts nothing of"), "{said}");
+}

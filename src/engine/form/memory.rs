@@ -91,7 +91,7 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// How many things `apply` counts.
     const COUNTS: usize = 0;
     /// Whether an update for which `apply` counts nothing stays as it is, to the bit. Boxes write a stretch of updates
-    /// only if something is counted in it then.
+    /// only if something is counted in it then. Builds with debug assertions panic where that is not so.
     const CHANGES_WHAT_IT_COUNTS: bool = false;
     /// Whether all updates are zero, whatever comes in: then they are not even written.
     const ZERO: bool = false;
