@@ -68,8 +68,8 @@ macro_rules! passes {
                 own
             };
 
-            /// Whether the loop of a pass is given state arrays, by where it ends: of one that only adds up those that it
-            /// reads, and where it reads none, none.
+            /// Whether the loop of a pass is given the state arrays, by where it ends. One that only adds up, and reads
+            /// none of them, is not.
             pub(super) const GIVEN: [bool; MOST_BARRIERS + 1] = {
                 let mut given = [true; _];
                 $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from && S::SHAPE.drops($to) {
