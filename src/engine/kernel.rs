@@ -309,7 +309,6 @@ macro_rules! loops {
 
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        #[allow(clippy::too_many_arguments, reason = "as above")]
         fn flat<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
         ) {
