@@ -125,8 +125,9 @@ fn inner_loops<'a>(code: &[&'a str]) -> Vec<Vec<&'a str>> {
 /// that drops the updates, `Kj0_` for the pass.
 fn loops<'a>(functions: &'a Functions<'a>, isa: &str, chain: &str, job: &str, arguments: String) -> Vec<&'a [&'a str]> {
     let parts = [format!("3isa{}{isa}", isa.len()), job.into(), chain.into(), arguments];
-    // A chain inside `multi_steps` is another one.
-    let wrapped = |name: &str| name.contains("10MultiSteps") && !chain.contains("MultiSteps");
+    // A chain inside another part is another one.
+    let around = |part: &str, name: &str| name.contains(part) && !chain.contains(part);
+    let wrapped = |name: &str| around("MultiSteps", name) || around("6Master", name);
     let of = |name: &str| parts.iter().all(|part| name.contains(part.as_str())) && !wrapped(name);
     functions.iter().filter(|(name, _)| of(name)).map(|(_, code)| code.as_slice()).collect()
 }
