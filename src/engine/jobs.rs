@@ -15,7 +15,7 @@ use super::isa::{Baseline, Job, Set};
 use super::kernel;
 use super::kernel::{Loops, Slots, no_slots};
 use super::sums::{Added, AddsUp, Lanes, adding_up};
-use super::uses::reads_any;
+use super::uses::is_given;
 use crate::element::Real;
 
 /// If it drops the updates, because it only adds up or writes state arrays, `u` is nothing. Of the state arrays it is
@@ -129,7 +129,7 @@ impl<S: Stage, I: Set, C: Real, const DROPS: bool, const FROM: usize, const TO: 
         let By(job, _) = self;
         let (k, gives, from, u, next) = (*job.kernel, job.gives, job.from, job.u, job.ahead);
         let p = &job.p[..from.len()];
-        let given = const { if DROPS && !reads_any::<S>(FROM, TO) { 0 } else { S::SLOTS } };
+        let given = const { if is_given::<S>(DROPS, FROM, TO) { S::SLOTS } else { 0 } };
         let slots = stretch_of(job.slots, given, job.first..job.first + from.len());
         let run =
             const { if DROPS { Loops::<S, (I, C), FROM, TO, N>::DROP } else { Loops::<S, (I, C), FROM, TO, N>::MAP } };

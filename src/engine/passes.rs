@@ -15,7 +15,7 @@ use super::jobs::{Apply, Map};
 use super::jobs::{ApplyHalves, ApplyMixed, DropHalves};
 use super::kernel::{MOST_BARRIERS, Slots};
 use super::sums::Added;
-use super::uses::reads_any;
+use super::uses::is_given;
 use super::{Span, Stage};
 use crate::element::Real;
 
@@ -68,12 +68,11 @@ macro_rules! passes {
                 own
             };
 
-            /// Whether the loop of a pass is given the state arrays, by where it ends. One that only adds up, and reads
-            /// none of them, is not.
+            /// Whether the loop of each of these is given the state arrays.
             pub(super) const GIVEN: [bool; MOST_BARRIERS + 1] = {
                 let mut given = [true; _];
-                $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from && S::SHAPE.drops($to) {
-                    given[$to] = reads_any::<S>($from, $to);
+                $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from {
+                    given[$to] = is_given::<S>(S::SHAPE.drops($to), $from, $to);
                 })*
                 given
             };

@@ -91,9 +91,9 @@ impl<C: Real> Job for ByElement<'_, C> {
 /// A function of its own, since arguments are known not to overlap.
 #[inline(always)]
 fn by_element<C: Real>(k: Scalars<C>, from: &[C], to: &mut [C], nu: &mut [C], mu: &[C]) {
-    let (from, from_end) = from.as_chunks::<AT_ONCE>();
-    let ((to, to_end), (nu, nu_end)) = (to.as_chunks_mut::<AT_ONCE>(), nu.as_chunks_mut::<AT_ONCE>());
-    let (mu, mu_end) = mu[..from.len() * AT_ONCE + from_end.len()].as_chunks::<AT_ONCE>();
+    let n = to.len();
+    let ((from, from_end), (mu, mu_end)) = (from[..n].as_chunks::<AT_ONCE>(), mu[..n].as_chunks::<AT_ONCE>());
+    let ((to, to_end), (nu, nu_end)) = (to.as_chunks_mut::<AT_ONCE>(), nu[..n].as_chunks_mut::<AT_ONCE>());
     let reach = Reach::here();
     for b in 0..to.len() {
         reach.ask_after(&from[b]);
@@ -282,6 +282,7 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
             for r in 0..R {
                 for i in 0..LANES {
                     let v = k.square(blocks[r][b][i], smaller(bound[r], mu[b][i]));
+                    // Of several runs the last choice is not one of what is there.
                     let before = if R == 1 { always.store(most[i]) } else { most[i] };
                     most[i] = larger(before, v);
                     largest[r][i] = larger(largest[r][i], v);
