@@ -19,19 +19,21 @@ pub struct Rounding {
     carrier: f32,
     /// As bits, what is infinite in the type. With a sign, as what it is compared with: AVX2 compares no others.
     infinite: i32,
+    /// As bits, what such a number becomes. In types where it becomes infinite by itself, no bits are above these.
+    above: i32,
 }
 
 impl Rounding {
+    #[inline(always)]
     pub(crate) fn to(dtype: DType) -> Rounding {
         // The exponents of `f16` end at both ends before those of `f32`; those of `bf16` are the same.
-        let (shift, normal, carrier, infinite) = match dtype {
-            DType::F16 => (13, (127 - 14) << 23, 0.75, 65536.0_f32),
-            DType::Bf16 => (16, 0, 0.0, f32::INFINITY),
-            _ => (0, 0, 0.0, f32::INFINITY),
+        let (shift, normal, carrier, infinite, above) = match dtype {
+            DType::F16 => (13, (127 - 14) << 23, 0.75, 65536.0_f32.to_bits() as i32, 0x7f80_0000),
+            DType::Bf16 => (16, 0, 0.0, i32::MAX, i32::MAX),
+            _ => (0, 0, 0.0, i32::MAX, i32::MAX),
         };
-        let infinite = infinite.to_bits() as i32;
         let below = (1 << shift) - 1;
-        Rounding { dtype, below, shift, half: below >> 1, normal, carrier, infinite }
+        Rounding { dtype, below, shift, half: below >> 1, normal, carrier, infinite, above }
     }
 
     #[inline(always)]
@@ -44,9 +46,9 @@ impl Rounding {
         let subnormal = ((f32::from_bits(size) + self.carrier) - self.carrier).to_bits();
         let size = size as i32;
         let finite = (if size < self.normal { subnormal } else { normal }) as i32;
-        let rounded = if finite >= self.infinite { 0x7f80_0000 } else { finite };
+        let rounded = if finite >= self.infinite { self.above } else { finite };
         // A NaN may have become less than nothing.
-        f32::from_bits(sign | (if size > 0x7f80_0000 { size } else { rounded }) as u32)
+        f32::from_bits(sign | (if x.is_nan() { size } else { rounded }) as u32)
     }
 }
 

@@ -7,10 +7,11 @@ use half::{bf16, f16};
 
 use super::ahead::Reach;
 use super::halves::{Format, InBlocks};
-use super::isa::Set;
+use super::isa::{Isa, Set};
 use super::kernel::{BLOCK, MOST_SLOTS};
 use crate::element::DType;
 use crate::memory::RawSlice;
+use crate::numeric::half_floats::are_converted;
 use crate::tree::add_update;
 
 /// Whole blocks of an array, of one of three types: `S` are those of `f32`, `H` those of 16 bits.
@@ -34,17 +35,17 @@ impl Default for WriteBlocks<'_> {
 }
 
 impl ReadBlocks<'_> {
-    /// The whole blocks of a stretch, if it has one of the three types.
+    /// The whole blocks of a stretch, if it has one of the three types and the instruction set has loops for it.
     ///
     /// # Safety
     ///
     /// As for [`RawSlice::slice`].
     #[allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
-    pub(super) unsafe fn of(raw: RawSlice, Range { start, end }: Range<usize>) -> Option<Self> {
+    pub(super) unsafe fn of(raw: RawSlice, Range { start, end }: Range<usize>, isa: Isa) -> Option<Self> {
         let len = end - start;
         // SAFETY: by the caller's promise.
         Some(unsafe {
-            match (raw.dtype(), Format::of(raw.dtype())) {
+            match (raw.dtype(), Format::of(raw.dtype(), isa)) {
                 (DType::F32, _) => Blocks::Single(raw.slice(start, len).as_chunks().0),
                 (_, Some(format @ Format::Bf16)) => Blocks::Bf16(format.bits(raw, start, len).as_chunks().0),
                 (_, Some(format @ Format::F16)) => Blocks::F16(format.bits(raw, start, len).as_chunks().0),
@@ -66,6 +67,7 @@ impl ReadBlocks<'_> {
             match self {
                 Blocks::Single(all) => all[b],
                 Blocks::Bf16(all) => bf16::widen_block::<I>(&all[b]),
+                Blocks::F16(_) if const { !are_converted(I::ISA) } => unreachable!("there is no such loop"),
                 Blocks::F16(all) => f16::widen_block::<I>(&all[b]),
             }
         }
@@ -88,11 +90,11 @@ impl<'a> WriteBlocks<'a> {
     ///
     /// As for [`RawSlice::slice_mut`].
     #[allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
-    pub(super) unsafe fn of_mut(raw: RawSlice, Range { start, end }: Range<usize>) -> Option<Self> {
+    pub(super) unsafe fn of_mut(raw: RawSlice, Range { start, end }: Range<usize>, isa: Isa) -> Option<Self> {
         let len = end - start;
         // SAFETY: by the caller's promise.
         Some(unsafe {
-            match (raw.dtype(), Format::of(raw.dtype())) {
+            match (raw.dtype(), Format::of(raw.dtype(), isa)) {
                 (DType::F32, _) => Blocks::Single(raw.slice_mut(start, len).as_chunks_mut().0),
                 (_, Some(format @ Format::Bf16)) => Blocks::Bf16(format.bits_mut(raw, start, len).as_chunks_mut().0),
                 (_, Some(format @ Format::F16)) => Blocks::F16(format.bits_mut(raw, start, len).as_chunks_mut().0),
@@ -138,11 +140,20 @@ impl<'a> WriteBlocks<'a> {
                     bf16::narrow_block::<I>(block, &mut bits);
                     all[b] = bits;
                 }
+                Blocks::F16(_) if const { !are_converted(I::ISA) } => unreachable!("there is no such loop"),
                 Blocks::F16(all) => {
                     f16::narrow_block::<I>(block, &mut bits);
                     all[b] = bits;
                 }
             }
+        }
+    }
+
+    pub(super) fn dtype(&self) -> DType {
+        match self {
+            Blocks::Single(_) => DType::F32,
+            Blocks::Bf16(_) => DType::Bf16,
+            Blocks::F16(_) => DType::F16,
         }
     }
 
@@ -157,7 +168,9 @@ impl<'a> WriteBlocks<'a> {
     pub(super) fn add(&mut self, b: usize, here: &[f32; BLOCK], u: &[f32; BLOCK]) {
         let mut sums = [0.0; BLOCK];
         if let Blocks::Single(all) = self {
-            (0..BLOCK).for_each(|i| sums[i] = add_update(here[i], u[i]));
+            for i in 0..BLOCK {
+                sums[i] = add_update(here[i], u[i]);
+            }
             all[b] = sums;
         }
     }
@@ -179,6 +192,7 @@ impl<'a> WriteBlocks<'a> {
                     bf16::add_block::<I>(u, &mut bits);
                     all[b] = bits;
                 }
+                Blocks::F16(_) if const { !are_converted(I::ISA) } => unreachable!("there is no such loop"),
                 Blocks::F16(all) => {
                     let mut bits = all[b];
                     f16::add_block::<I>(u, &mut bits);

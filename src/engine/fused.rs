@@ -92,11 +92,11 @@ impl SlotList {
     ///
     /// As [`slices`](SlotList::slices).
     #[cfg(feature = "half")]
-    pub(super) unsafe fn blocks<'a>(&self, stretch: Range<usize>) -> Option<SlotBlocks<'a>> {
+    pub(super) unsafe fn blocks<'a>(&self, stretch: Range<usize>, isa: Isa) -> Option<SlotBlocks<'a>> {
         let mut blocks = SlotBlocks::default();
         for (blocks, slot) in blocks.iter_mut().zip(&self.slots[..self.len]) {
             // SAFETY: by the caller's promise; different slots are different allocations.
-            *blocks = unsafe { WriteBlocks::of_mut((*slot)?, stretch.clone()) }?;
+            *blocks = unsafe { WriteBlocks::of_mut((*slot)?, stretch.clone(), isa) }?;
         }
         Some(blocks)
     }
@@ -340,7 +340,7 @@ pub(super) fn add(shape: &Shape, added: &Added, place: Place, sums: &mut [f64]) 
 pub(super) fn local_span(barriers: usize, at: usize, span: Span) -> Option<Span> {
     let to = span.to.checked_sub(at)?.min(barriers);
     let from = span.from.saturating_sub(at);
-    (from <= to).then_some(Span { from, to })
+    (from <= to).then_some(Span { from, to, ..span })
 }
 
 /// Something done to a tile and the one state array that belongs to it.

@@ -5,12 +5,12 @@ use core::ops::Range;
 use half::slice::HalfFloatSliceExt as _;
 use half::{bf16, f16};
 
-use super::isa::Set;
+use super::isa::{Isa, Set};
 use super::kernel::{MOST_SLOTS, Slots};
 use super::sums::{Added, NOTHING};
 use crate::element::{DType, Element, SixteenBits};
 use crate::memory::RawSlice;
-use crate::numeric::half_floats::{self, BLOCK};
+use crate::numeric::half_floats::{self, BLOCK, are_converted};
 use crate::tree::add_update;
 
 /// Which of the two types it is, known where a loop runs. There is a loop for each: in one for both, numbers went
@@ -21,8 +21,15 @@ pub(crate) enum Format {
     F16,
 }
 
-/// Runs `$body` with the type alias `$H` standing for the type of a [`Format`].
+/// Runs `$body` with the type alias `$H` standing for the type of a [`Format`]; in a loop for an instruction set `$I`
+/// only if there is one.
 macro_rules! with_format {
+    (in $I:ty, $format:expr, $H:ident => $body:expr) => {
+        match $format {
+            Format::F16 if const { !are_converted(<$I>::ISA) } => unreachable!("there is no such loop"),
+            format => with_format!(format, $H => $body),
+        }
+    };
     ($format:expr, $H:ident => $body:expr) => {
         match $format {
             Format::Bf16 => {
@@ -40,10 +47,11 @@ macro_rules! with_format {
 pub(super) use with_format;
 
 impl Format {
-    pub(crate) fn of(dtype: DType) -> Option<Format> {
+    /// That of a type, if an instruction set has loops for it.
+    pub(crate) fn of(dtype: DType, isa: Isa) -> Option<Format> {
         match dtype {
             DType::Bf16 => Some(Format::Bf16),
-            DType::F16 => Some(Format::F16),
+            DType::F16 if are_converted(isa) => Some(Format::F16),
             _ => None,
         }
     }
@@ -176,21 +184,27 @@ impl InBlocks for bf16 {
     #[allow(unsafe_code, reason = "shifts, on any CPU")]
     unsafe fn widen_block<S: Set>(bits: &[u16; BLOCK]) -> [f32; BLOCK] {
         let mut wide = [0.0; BLOCK];
-        (0..BLOCK).for_each(|i| wide[i] = bf16::from_bits(bits[i]).widen());
+        for i in 0..BLOCK {
+            wide[i] = bf16::from_bits(bits[i]).widen();
+        }
         wide
     }
 
     #[inline(always)]
     #[allow(unsafe_code, reason = "integers, on any CPU")]
     unsafe fn narrow_block<S: Set>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]) {
-        (0..BLOCK).for_each(|i| bits[i] = bf16::narrow(block[i]).to_bits());
+        for i in 0..BLOCK {
+            bits[i] = bf16::narrow(block[i]).to_bits();
+        }
     }
 
     #[inline(always)]
     #[allow(unsafe_code, reason = "integers, on any CPU")]
     unsafe fn add_block<S: Set>(u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
         let sum = |p, u| bf16::of_sum(add_update(bf16::from_bits(p).widen(), bf16::rounded(u))).to_bits();
-        (0..BLOCK).for_each(|i| p[i] = sum(p[i], u[i]));
+        for i in 0..BLOCK {
+            p[i] = sum(p[i], u[i]);
+        }
     }
 }
 
@@ -220,7 +234,9 @@ impl InBlocks for f16 {
             let here = Self::widen_block::<S>(p);
             half_floats::narrow::<S>(&u, &mut bits);
             half_floats::widen::<S>(&bits, &mut u);
-            (0..BLOCK).for_each(|i| u[i] = add_update(here[i], u[i]));
+            for i in 0..BLOCK {
+                u[i] = add_update(here[i], u[i]);
+            }
             half_floats::narrow::<S>(&u, p);
         }
     }

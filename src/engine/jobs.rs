@@ -16,7 +16,11 @@ use super::kernel;
 use super::kernel::{Loops, Slots, no_slots};
 use super::sums::{Added, AddsUp, Lanes, adding_up};
 use super::uses::is_given;
+#[cfg(feature = "half")]
+use crate::element::DType;
 use crate::element::Real;
+#[cfg(feature = "half")]
+use crate::numeric::half_floats::are_converted;
 
 /// If it drops the updates, because it only adds up or writes state arrays, `u` is nothing. Of the state arrays it is
 /// for as many elements as there are updates, from the one with the number `first` on: these are cut off in the loop's
@@ -71,7 +75,16 @@ impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyMixed<'_, S, FRO
     }
     #[inline(always)]
     fn run_on<I: Set>(self) {
-        Loops::<S, kernel::On<I>, FROM, TO, 0>::MIXED(self.kernel, self.g, self.p, self.slots);
+        let ApplyMixed { kernel, g, p, slots } = self;
+        let run = Loops::<S, kernel::On<I>, FROM, TO, 0>::MIXED;
+        if const { !S::SHAPE.typed } {
+            return run((kernel, None), g, p, slots);
+        }
+        match p.dtype() {
+            DType::Bf16 => run((kernel, Some(DType::Bf16)), g, p, slots),
+            DType::F16 if const { are_converted(I::ISA) } => run((kernel, Some(DType::F16)), g, p, slots),
+            _ => run((kernel, Some(DType::F32)), g, p, slots),
+        }
     }
 }
 
@@ -185,7 +198,7 @@ impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for By<ApplyHa
     #[inline(always)]
     fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
         let By(job, _) = self;
-        with_format!(job.format, H => {
+        with_format!(in I, job.format, H => {
             Loops::<S, (I, H), FROM, TO, N>::HALVES(*job.kernel, job.g, job.p, lent(job.slots, S::SLOTS), t);
         });
     }
@@ -196,7 +209,7 @@ impl<S: Stage, I: Set, const FROM: usize, const TO: usize> AddsUp for By<DropHal
     #[inline(always)]
     fn run_with<const N: usize>(self, t: &mut Lanes<N>) {
         let By(job, _) = self;
-        with_format!(job.format, H => {
+        with_format!(in I, job.format, H => {
             Loops::<S, (I, H), FROM, TO, N>::DROP_HALVES(*job.kernel, job.g, job.p, lent(job.slots, S::SLOTS), t);
         });
     }

@@ -23,7 +23,7 @@ use super::gives::Gives;
 #[cfg(feature = "half")]
 use super::halves::{InBlocks, Source};
 use super::isa::Set;
-use super::loop_types::{ApplyFn, MapFn};
+use super::loop_types::{ApplyFn, MapFn, Typed};
 #[cfg(feature = "half")]
 use super::loop_types::{DropHalvesFn, HalvesFn, MixedFn};
 pub(crate) use super::loop_types::{Slots, no_slots};
@@ -71,7 +71,7 @@ macro_rules! loops {
             $($s: &mut [f32],)*
             lanes: &mut Lanes<N>,
         ) {
-            let from_stored = const { FROM > 0 };
+            let (from_stored, dtype) = const { (FROM > 0, Some(H::DTYPE)) };
             let p = p.as_chunks_mut::<BLOCK>().0;
             let n = p.len();
             let (g, stored) = (g.as_chunks::<BLOCK>().0, stored.as_chunks::<BLOCK>().0);
@@ -91,9 +91,9 @@ macro_rules! loops {
                     let u = &mut ring[b % (lag + 1)];
                     if const { S::SHAPE.adds_in(TO) } {
                         let (from, u, here) = (from.as_chunks().0, u.as_chunks_mut().0, here.as_chunks().0);
-                        Self::sum::<S, I, f32, false, false, false, FROM, TO, N>(kernel, from, u, here, $($s[b].as_chunks_mut().0,)* lanes, Reach::NONE);
+                        Self::sum::<S, I, f32, false, false, false, FROM, TO, N>((kernel, dtype), from, u, here, $($s[b].as_chunks_mut().0,)* lanes, Reach::NONE);
                     } else {
-                        Self::map::<S, f32, false, FROM, TO, N>(kernel, &from, u, &here, $(&mut $s[b],)* lanes);
+                        Self::map::<S, f32, false, FROM, TO, N>((kernel, dtype), &from, u, &here, $(&mut $s[b],)* lanes);
                     }
                 }
                 if b >= lag {
@@ -108,7 +108,7 @@ macro_rules! loops {
         #[cfg(feature = "half")]
         #[inline(always)]
         fn mixed<S: Stage, I: Set, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<f32>, g: ReadBlocks<'_>, mut p: WriteBlocks<'_>, mut slots: SlotBlocks<'_>,
+            kernel: Typed<S, f32>, g: ReadBlocks<'_>, mut p: WriteBlocks<'_>, mut slots: SlotBlocks<'_>,
         ) {
             let (n, reach, ring) = (p.len(), Reach::of_halves(), &mut [[0.0; BLOCK]; LAG + 1]);
             // Into 32 bits nothing is rounded that others would wait for.
@@ -129,8 +129,10 @@ macro_rules! loops {
                     }
                     let (mut u, [$($s),*]) = ([0.0; BLOCK], &mut rows);
                     Self::map::<S, f32, false, FROM, TO, 0>(kernel, &from, &mut u, &here, $($s,)* &mut Lanes::new());
-                    // SAFETY: as above.
-                    (0..many).for_each(|i| unsafe { slots[i].put::<I>(b, &rows[i]) });
+                    for i in 0..many {
+                        // SAFETY: as above.
+                        unsafe { slots[i].put::<I>(b, &rows[i]) };
+                    }
                     if p.is_single() { p.add(b, &here, &u) } else { ring[b % (LAG + 1)] = u }
                 }
                 if b >= lag {
@@ -147,7 +149,7 @@ macro_rules! loops {
         fn drop_halves<S: Stage, I: Set, H: InBlocks, const ASKS: bool, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<f32>, g: &[u16], p: &[u16], $($s: &mut [f32],)* lanes: &mut Lanes<N>,
         ) {
-            let reads = const { (Span { from: FROM, to: TO }).meets(S::SHAPE.reads_params) };
+            let reads = const { Span::of(FROM, TO).meets(S::SHAPE.reads_params) };
             let g = g.as_chunks::<BLOCK>().0;
             let n = g.len();
             let p = if reads { &p.as_chunks::<BLOCK>().0[..n] } else { &[] };
@@ -170,7 +172,7 @@ macro_rules! loops {
                 let here = if reads { unsafe { H::widen_block::<I>(&p[b]) } } else { [0.0; BLOCK] };
                 let (from, here) = (from.as_chunks().0, here.as_chunks().0);
                 $(let $s = if const { is_read::<S>($k, FROM, TO) } { $s[b].as_chunks_mut().0 } else { &mut [] };)*
-                Self::sum::<S, I, f32, true, false, false, FROM, TO, N>(kernel, from, &mut [], here, $($s,)* lanes, Reach::NONE);
+                Self::sum::<S, I, f32, true, false, false, FROM, TO, N>((kernel, Some(H::DTYPE)), from, &mut [], here, $($s,)* lanes, Reach::NONE);
             }
         }
 
@@ -188,7 +190,7 @@ macro_rules! loops {
             let (from, p) = (&from[..n], &p[..n]);
             $(let $s = $s.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], $s.1);)*
             // What a pass does not look at is not asked for, here and below.
-            let span = Span { from: FROM, to: TO };
+            let span = Span::of(FROM, TO);
             let (reads, touches) = (span.meets(S::SHAPE.reads_params), span.meets(S::SHAPE.stateful));
             let reach = Reach::here();
             for b in 0..n {
@@ -214,7 +216,7 @@ macro_rules! loops {
         fn give<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize>(
             kernel: S::Kernel<C>, gives: Gives<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C]),*
         ) {
-            let (n, span) = (u.len(), Span { from: FROM, to: TO });
+            let (n, span) = (u.len(), Span::of(FROM, TO));
             let (from, p) = (&from[..n], &p[..n]);
             $(let $s = &mut $s[..n];)*
             for i in 0..n {
@@ -230,9 +232,9 @@ macro_rules! loops {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
         fn map<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
+            (kernel, dtype): Typed<S, C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
         ) {
-            let (n, span) = (u.len(), Span { from: FROM, to: TO });
+            let (n, span) = (u.len(), Span { dtype, ..Span::of(FROM, TO) });
             let (from, p) = (&from[..n], &p[..n]);
             $(let $s = if const { is_read::<S>($k, FROM, TO) } { &mut $s[..n] } else { &mut [] };)*
             for i in 0..n {
@@ -254,7 +256,7 @@ macro_rules! loops {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn sum<S: Stage, I: Set, C: Real, const DROPS: bool, const ADDS: bool, const ASKS: bool, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>,
+            (kernel, dtype): Typed<S, C>,
             from: &[[C; LANES]],
             u: &mut [[C; LANES]],
             p: &[[C; LANES]],
@@ -262,7 +264,7 @@ macro_rules! loops {
             lanes: &mut Lanes<N>,
             reach: Reach,
         ) {
-            let (n, span) = (from.len(), Span { from: FROM, to: TO });
+            let (n, span) = (from.len(), Span { dtype, ..Span::of(FROM, TO) });
             assert!((DROPS || u.len() == n) && (ADDS || p.len() == n));
             $(assert!(const { DROPS && !is_read::<S>($k, FROM, TO) } || $s.len() == n);)*
             // A loop that asks for arrays of other passes is slower with it. One without state only reads, or writes a
@@ -312,7 +314,8 @@ macro_rules! loops {
         fn flat<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
         ) {
-            let (n, span) = (p.len(), Span { from: FROM, to: TO });
+            // What lies as it is calculated with has that type.
+            let (n, span) = (p.len(), Span { dtype: Some(C::DTYPE), ..Span::of(FROM, TO) });
             let g = &g[..n];
             $(let $s = &mut $s[..n];)*
             for i in 0..n {
@@ -346,9 +349,9 @@ macro_rules! loops {
             $(let $s = $s.split_at_mut(cut);)*
             if const { $n > 0 && S::SHAPE.adds_in(TO) } {
                 let (g, p) = (g.as_chunks().0, p.as_chunks_mut().0);
-                Self::sum::<S, I, C, false, true, true, FROM, TO, N>(kernel, g, p, &[], $($s.0.as_chunks_mut().0,)* lanes, Reach::here());
+                Self::sum::<S, I, C, false, true, true, FROM, TO, N>((kernel, Some(C::DTYPE)), g, p, &[], $($s.0.as_chunks_mut().0,)* lanes, Reach::here());
             } else {
-                let touches = Span { from: FROM, to: TO }.meets(S::SHAPE.stateful);
+                let touches = Span::of(FROM, TO).meets(S::SHAPE.stateful);
                 let reach = Reach::beside(const { arrays::<S>() });
                 // Few arrays come as fast without, so it must be its own memory for the most part.
                 let asks = reach.is_in(p, if const { arrays::<S>() < 2 } { 2 } else { 1 });
@@ -391,11 +394,11 @@ macro_rules! loops {
             next.ask_much();
             // One without state goes through a tile in the cache, or asks for what lies in memory.
             let reach = if const { $n == 0 } && !gives.asks { Reach::NONE } else { Reach::here() };
-            Self::sum::<S, I, C, DROPS, false, true, FROM, TO, N>(kernel, from.0, u.0, p.0, $($s.0,)* lanes, reach);
+            Self::sum::<S, I, C, DROPS, false, true, FROM, TO, N>((kernel, None), from.0, u.0, p.0, $($s.0,)* lanes, reach);
             if !from.1.is_empty() {
                 let mut dropped = [C::zero(); LANES];
                 let u = if DROPS { &mut dropped[..from.1.len()] } else { u.1 };
-                Self::map::<S, C, true, FROM, TO, N>(kernel, from.1, u, p.1, $($s.1,)* lanes);
+                Self::map::<S, C, true, FROM, TO, N>((kernel, None), from.1, u, p.1, $($s.1,)* lanes);
             }
         }
 

@@ -9,6 +9,10 @@ use super::gives::Gives;
 use super::halves::Source;
 use super::kernel::MOST_SLOTS;
 use super::sums::Lanes;
+use crate::element::DType;
+
+/// What a loop needs, and the leaf's type where the loop is compiled for one.
+pub(super) type Typed<S, C> = (<S as Stage>::Kernel<C>, Option<DType>);
 
 /// The state arrays of one piece; those past the chain's own are empty.
 pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
@@ -27,7 +31,7 @@ pub(super) type ApplyFn<S, C, const N: usize> =
 pub(super) type HalvesFn<S, const N: usize> =
     fn(<S as Stage>::Kernel<f32>, Source<'_>, &mut [u16], Slots<'_, f32>, &mut Lanes<N>);
 #[cfg(feature = "half")]
-pub(super) type MixedFn<S> = fn(<S as Stage>::Kernel<f32>, ReadBlocks<'_>, WriteBlocks<'_>, SlotBlocks<'_>);
+pub(super) type MixedFn<S> = fn(Typed<S, f32>, ReadBlocks<'_>, WriteBlocks<'_>, SlotBlocks<'_>);
 #[cfg(feature = "half")]
 pub(super) type DropHalvesFn<S, const N: usize> =
     fn(<S as Stage>::Kernel<f32>, &[u16], &[u16], Slots<'_, f32>, &mut Lanes<N>);

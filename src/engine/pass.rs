@@ -136,13 +136,14 @@ impl<T: Stage> Pass<'_, T> {
         let last = if const { T::FUSES } && self.adds { Passes::<T, Format>::LAST_MIXED } else { None };
         let Some(last) = last else { return 0 };
         let (len, p) = (piece.len / BLOCK * BLOCK, self.walk.params[piece.leaf].data);
+        let isa = self.walk.isa;
         let [of_leaf, of_source] = [piece.start, piece.from].map(|start| start..start + len);
         // SAFETY: as in `piece_in`.
         unsafe {
-            let g = ReadBlocks::of(g, of_source);
-            let p = WriteBlocks::of_mut(p, of_leaf.clone());
-            let (Some(g), Some(p), Some(slots)) = (g, p, list.blocks(of_leaf)) else { return 0 };
-            last(self.walk.isa, *kernel, g, p, slots);
+            let g = ReadBlocks::of(g, of_source, isa);
+            let p = WriteBlocks::of_mut(p, of_leaf.clone(), isa);
+            let (Some(g), Some(p), Some(slots)) = (g, p, list.blocks(of_leaf, isa)) else { return 0 };
+            last(isa, *kernel, g, p, slots);
         }
         len
     }
@@ -157,7 +158,7 @@ impl<T: Stage> Pass<'_, T> {
     fn halves(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<f32>) -> usize {
         let (t, leaf, pass) = (self.transformation, piece.leaf, self.walk.span.to);
         let p = &self.walk.params[leaf];
-        let Some(format) = Format::of(p.data.dtype()) else { return 0 };
+        let Some(format) = Format::of(p.data.dtype(), self.walk.isa) else { return 0 };
         let drop =
             if const { T::FUSES_ALWAYS } && !self.walk.ends { Passes::<T, Format>::DROP_HALVES[pass] } else { None };
         let last = if const { T::FUSES } && self.adds { Passes::<T, Format>::LAST_HALVES } else { None };

@@ -1,5 +1,7 @@
 //! Where a chain must stop and look at the whole tree, and which passes that makes.
 
+use crate::element::DType;
+
 /// The barriers of a stage: how many, and what lies between them. Bit `i` of a mask stands for what comes after the
 /// stage's own barrier `i − 1` and before its barrier `i`; bit 0 for what comes before its first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -30,6 +32,8 @@ pub struct Shape {
     pub counts: u32,
     /// Whether it works on several leaves together, in memory, so that none of them may rest.
     pub joins: bool,
+    /// Whether what it does to an element depends on the leaf's type, not only on the one that it calculates in.
+    pub typed: bool,
 }
 
 /// The barriers whose work one pass does: more than one where an earlier pass only added up and stored nothing, so that
@@ -40,9 +44,17 @@ pub struct Span {
     pub from: usize,
     /// The interval that this pass is for.
     pub to: usize,
+    /// The type of the leaf, in a loop that is compiled for one.
+    pub dtype: Option<DType>,
 }
 
 impl Span {
+    /// A pass from one interval to another, on any leaf.
+    #[inline(always)]
+    pub const fn of(from: usize, to: usize) -> Span {
+        Span { from, to, dtype: None }
+    }
+
     /// Whether what lies in interval `at` runs in this pass.
     #[inline(always)]
     pub const fn has(self, at: usize) -> bool {
@@ -85,6 +97,7 @@ impl Shape {
         of_updates: 0,
         counts: 0,
         joins: false,
+        typed: false,
     };
 
     /// The shape of a chain without members.
@@ -140,6 +153,7 @@ impl Shape {
             of_updates: self.of_updates | next.of_updates << self.barriers,
             counts: self.counts | after(next.counts, self.sums),
             joins: self.joins | next.joins,
+            typed: self.typed | next.typed,
         }
     }
 
@@ -170,12 +184,13 @@ impl Shape {
             of_updates: self.of_updates | other.of_updates,
             counts: self.counts | after(other.counts, self.sums),
             joins: self.joins | other.joins,
+            typed: self.typed | other.typed,
         }
     }
 
     /// What pass `pass` runs.
     pub const fn span(self, pass: usize) -> Span {
-        Span { from: if self.needs_updates(pass) { self.begins(pass) } else { pass }, to: pass }
+        Span::of(if self.needs_updates(pass) { self.begins(pass) } else { pass }, pass)
     }
 
     /// The first interval that pass `pass` runs to have the updates.
@@ -198,7 +213,7 @@ impl Shape {
     /// Whether any chain that this is part of has a pass with such a span of it: not one that goes over a barrier with
     /// state before it.
     pub(crate) const fn can_span(self, from: usize, to: usize) -> bool {
-        to <= self.barriers && (from == to || !(Span { from, to: to - 1 }).meets(self.stateful))
+        to <= self.barriers && (from == to || !Span::of(from, to - 1).meets(self.stateful))
     }
 
     /// Whether the updates are in memory after pass `pass`, for the next pass to go on from.
@@ -222,7 +237,7 @@ impl Shape {
     }
 
     const fn cuts_from(self, from: usize, to: usize) -> bool {
-        let span = Span { from, to };
+        let span = Span::of(from, to);
         self.materializes >> to & 1 == 1
             || span.meets(self.stateful)
             || self.looks_at(to) && span.meets(!self.untouched)
@@ -285,8 +300,8 @@ mod tests {
     #[test]
     fn what_has_no_state_is_computed_again() {
         let chain = DECAY.then(CLIP).then(ADAM);
-        assert_eq!(chain.span(0), Span { from: 0, to: 0 });
-        assert_eq!(chain.span(1), Span { from: 0, to: 1 });
+        assert_eq!(chain.span(0), Span::of(0, 0));
+        assert_eq!(chain.span(1), Span::of(0, 1));
         assert!(!chain.stores_any());
         assert!(chain.reads_params_in(0) && chain.reads_params_in(1));
     }
@@ -295,19 +310,19 @@ mod tests {
     fn what_has_state_is_stored_once() {
         let chain = ADAM.then(CLIP).then(DECAY);
         assert!(chain.stores(0));
-        assert_eq!(chain.span(1), Span { from: 1, to: 1 });
+        assert_eq!(chain.span(1), Span::of(1, 1));
         assert!(!chain.reads_params_in(0) && chain.reads_params_in(1));
         let twice = CLIP.then(ADAM).then(CLIP);
         assert!(!twice.stores(0) && twice.stores(1));
-        assert_eq!(twice.span(1), Span { from: 0, to: 1 });
-        assert_eq!(twice.span(2), Span { from: 2, to: 2 });
+        assert_eq!(twice.span(1), Span::of(0, 1));
+        assert_eq!(twice.span(2), Span::of(2, 2));
     }
 
     #[test]
     fn what_is_kept_is_stored_where_it_may_not_be_kept() {
         let chain = ADAM.then(KEEPS).then(DECAY);
         assert!(chain.cuts(0) && !chain.stores(0) && !chain.starts_from_stored(chain.span(1)));
-        assert_eq!(chain.span(1), Span { from: 1, to: 1 });
+        assert_eq!(chain.span(1), Span::of(1, 1));
         for shape in [KEEPS.sometimes(), KEEPS.beside(ADAM)] {
             assert!(shape.stores(0) && shape.starts_from_stored(shape.span(1)));
         }
@@ -316,7 +331,7 @@ mod tests {
     #[test]
     fn what_is_looked_at_is_stored_if_it_was_changed() {
         assert!(!LOOKS.then(CLIP).stores_any());
-        assert_eq!(LOOKS.then(CLIP).span(2), Span { from: 0, to: 2 });
+        assert_eq!(LOOKS.then(CLIP).span(2), Span::of(0, 2));
         assert!(LOOKS.is_idle(0) && !LOOKS.has_stored(0) && !CLIP.is_idle(0));
         for empty in [Shape::EMPTY.then(Shape::EMPTY), Shape::EMPTY.then(LOOKS)] {
             assert!(!empty.then(LOOKS).stores(0));
@@ -356,7 +371,7 @@ mod tests {
         for (before, member) in members.iter().flat_map(|before| members.map(|member| (*before, member))) {
             for after in [DECAY, ADAM.then(CLIP)] {
                 let chain = before.then(member).then(after);
-                for Span { from, to } in (0..=chain.barriers).map(|pass| chain.span(pass)) {
+                for Span { from, to, .. } in (0..=chain.barriers).map(|pass| chain.span(pass)) {
                     // As the member sees it.
                     let Some(to) = to.checked_sub(before.barriers).map(|to| to.min(member.barriers)) else { continue };
                     let from = from.saturating_sub(before.barriers);

@@ -68,11 +68,11 @@ pub(super) const fn arrays<S: Stage>() -> usize {
 
 /// What a pass does to the array of a number: whether it reads it, and whether it writes it.
 pub(super) const fn is_read<S: Stage>(slot: usize, from: usize, to: usize) -> bool {
-    S::USES[slot].is_read_in(Span { from, to })
+    S::USES[slot].is_read_in(Span::of(from, to))
 }
 
 pub(super) const fn is_written<S: Stage>(slot: usize, from: usize, to: usize) -> bool {
-    S::USES[slot].is_written_in(Span { from, to })
+    S::USES[slot].is_written_in(Span::of(from, to))
 }
 
 /// Whether the loop of a pass is given the arrays. One that drops updates, and reads none of them, is not.

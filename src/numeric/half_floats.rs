@@ -2,13 +2,18 @@
 //! the same in bits takes seven and fifteen. The bits are the same, those of NaN too.
 #![allow(unsafe_code, reason = "instructions of a set that the caller is compiled for")]
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-use super::isa::Isa;
-use super::isa::Set;
+use super::isa::{Isa, ONE_SET, Set};
 use crate::element::Element;
 
 /// Elements that are converted at a time.
 pub(crate) const BLOCK: usize = 32;
+
+/// Whether there are loops that convert `f16` in registers for an instruction set: on x86-64 for those that have an
+/// instruction for it. Where it takes a dozen for each number, tiles are converted, which takes as long as such a loop
+/// does, and a loop has four times as many instructions as another.
+pub(crate) const fn are_converted(isa: Isa) -> bool {
+    cfg!(not(target_arch = "x86_64")) || ONE_SET || !matches!(isa, Isa::Baseline)
+}
 
 /// Numbers as `f32`.
 ///
@@ -25,7 +30,11 @@ pub(crate) unsafe fn widen<S: Set>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         Isa::Avx2 => unsafe { x86::widen_by_8(from, to) },
         // A loop, not `map` of arrays: that would call a function compiled for the baseline.
-        _ => (0..BLOCK).for_each(|i| to[i] = half::f16::from_bits(from[i]).widen()),
+        _ => {
+            for i in 0..BLOCK {
+                to[i] = half::f16::from_bits(from[i]).widen();
+            }
+        }
     }
 }
 
@@ -43,7 +52,11 @@ pub(crate) unsafe fn narrow<S: Set>(from: &[f32; BLOCK], to: &mut [u16; BLOCK]) 
         // SAFETY: by the caller's promise.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         Isa::Avx2 => unsafe { x86::narrow_by_8(from, to) },
-        _ => (0..BLOCK).for_each(|i| to[i] = half::f16::narrow(from[i]).to_bits()),
+        _ => {
+            for i in 0..BLOCK {
+                to[i] = half::f16::narrow(from[i]).to_bits();
+            }
+        }
     }
 }
 

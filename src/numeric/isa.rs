@@ -112,7 +112,7 @@ pub(crate) fn dispatch<J: Job>(isa: Isa, job: J) -> J::Output {
 /// Whether the loops of chains are compiled for one instruction set only, the baseline: in the tests of this crate, for
 /// which `.cargo/config.toml` asks. There are thousands of them, and not optimized they are much the same for all sets.
 /// Other loops, some of which are written differently for each set, are there for all.
-const ONE_SET: bool = cfg!(debug_assertions) && option_env!("GRADCHAIN_ONE_INSTRUCTION_SET").is_some();
+pub(super) const ONE_SET: bool = cfg!(debug_assertions) && option_env!("GRADCHAIN_ONE_INSTRUCTION_SET").is_some();
 
 /// The same for a loop of a chain, which is compiled for each chain and type of numbers.
 #[inline]

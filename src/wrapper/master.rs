@@ -1,4 +1,4 @@
-use crate::element::Rounding;
+use crate::element::{DType, Rounding};
 use crate::part::prelude::*;
 use crate::transform::LeafTypes;
 use crate::tree::LeafSpec;
@@ -120,6 +120,13 @@ impl<T: Stage> Arithmetic for Master<T> {
 
     fn scalars<C: Real>(&self, memory: &LeafTypes, leaf: usize) -> Rounding {
         memory.rounding(leaf)
+    }
+
+    const TYPED: bool = true;
+
+    #[inline(always)]
+    fn typed<C: Real>(_: Rounding, dtype: DType) -> Rounding {
+        Rounding::to(dtype)
     }
 
     #[inline(always)]

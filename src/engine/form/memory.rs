@@ -136,6 +136,16 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// `#[inline(always)]` on it.
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C, counts: &mut [u32]) -> C;
 
+    /// Whether `apply` depends on the type of the leaf, not only on the one that it calculates in.
+    const TYPED: bool = false;
+
+    /// The scalars where a loop is compiled for leaves of one type, if `apply` [depends](RuleWithMemory::TYPED) on it:
+    /// equal to the given ones, from what is known then. Write `#[inline(always)]` on it.
+    fn typed<C: Real>(k: Self::Scalars<C>, dtype: DType) -> Self::Scalars<C> {
+        let _ = dtype;
+        k
+    }
+
     /// Whether there may be leaves that go through [`apply_apart`](RuleWithMemory::apply_apart). If not,
     /// [`is_apart`](RuleWithMemory::is_apart) is not asked, and no loop is compiled for them.
     const APART: bool = false;
@@ -210,7 +220,8 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     type Run = ();
     type Kernel<C: Real> = R::Scalars<C>;
 
-    const SHAPE: Shape = Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS).counting(R::COUNTS);
+    const SHAPE: Shape =
+        Shape { typed: R::TYPED, ..Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS) }.counting(R::COUNTS);
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = !R::APART;
     const ROWS: bool = true;
@@ -324,7 +335,11 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
             return u;
         }
         let mut counts = [0; MOST_SUMS];
-        let u = R::apply(*k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS]);
+        let k = match span.dtype {
+            Some(dtype) if R::TYPED => R::typed(*k, dtype),
+            _ => *k,
+        };
+        let u = R::apply(k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS]);
         // A pass that computes this again must not count again.
         if at == span.to {
             for i in 0..R::COUNTS {

@@ -122,6 +122,16 @@ pub trait Arithmetic: Wrapper {
     /// Works out, in `f64`, what the arithmetic on a leaf needs, and rounds it once with [`Real::of`].
     fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
 
+    /// Whether the arithmetic depends on the type of the leaf, not only on the one that it calculates in.
+    const TYPED: bool = false;
+
+    /// The scalars where a loop is compiled for leaves of one type, if the arithmetic [depends](Arithmetic::TYPED) on
+    /// it: equal to the given ones, from what is known then. Write `#[inline(always)]` on it.
+    fn typed<C: Real>(k: Self::Scalars<C>, dtype: DType) -> Self::Scalars<C> {
+        let _ = dtype;
+        k
+    }
+
     /// One element before what is inside. Write `#[inline(always)]` on it.
     fn before<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
         let _ = (k, slots, p);
@@ -161,6 +171,11 @@ pub trait Own<P: Wrapper> {
         false
     }
     fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> Self::Scalars<C>;
+    const TYPED: bool = false;
+    #[inline(always)]
+    fn typed<C: Real>(k: Self::Scalars<C>, _: DType) -> Self::Scalars<C> {
+        k
+    }
     #[inline(always)]
     fn before<C: Real>(_: Self::Scalars<C>, _: &mut Self::Slots<C>, u: C, _: C) -> C {
         u
@@ -246,6 +261,11 @@ impl<P: Arithmetic> Own<P> for WithArithmetic {
     }
     #[inline(always)]
     fn last_scalars<C: Real>(_: &P, _: &P::Memory, _: usize) {}
+    const TYPED: bool = P::TYPED;
+    #[inline(always)]
+    fn typed<C: Real>(k: P::Scalars<C>, dtype: DType) -> P::Scalars<C> {
+        P::typed(k, dtype)
+    }
     #[inline(always)]
     fn before<C: Real>(k: P::Scalars<C>, slots: &mut P::Slots<C>, u: C, p: C) -> C {
         P::before(k, slots, u, p)

@@ -58,7 +58,8 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
         // In a step in which it writes, it needs the gradients in the first pass that it has.
         false => Shape { of_updates: O::BEFORE_READS as u32, ..own::<P, O>(O::BEFORE, !O::BEFORE_READS) },
     };
-    look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::AFTER, true)).then(last)
+    let all = look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::AFTER, true)).then(last);
+    Shape { typed: all.typed || O::TYPED, ..all }
 }
 
 /// What each pass does to the wrapper's own arrays, around what has so many barriers.
@@ -92,6 +93,13 @@ const fn steps_aside<P: Wrapper, O: Own<P>>() -> bool {
 /// Whether all it says is whether what is inside runs, and on which leaves.
 const fn only_decides<P: Wrapper, O: Own<P>>() -> bool {
     !(O::BEFORE || O::AFTER) && O::POINT.is_none() && !weighs::<P, O>()
+}
+
+/// Whether there is nothing of the wrapper on a leaf where what is inside runs, or nothing does: it only decides, or the
+/// leaf is one of those that have no arrays.
+fn is_inside<P: Wrapper, O: Own<P>>(state: &StateOf<P>, leaf: usize) -> bool {
+    let no_arrays = const { O::SOME_LEAVES && !weighs::<P, O>() } && !state.arrays.has(leaf);
+    no_arrays || const { only_decides::<P, O>() }
 }
 
 /// Whether the gradients are kept until what is inside has done its passes.
@@ -318,7 +326,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let looks = P::LOOKS && at.place.at == at.span.to;
         match &run.inner {
             // Then it is what is inside, or nothing.
-            Some(inner) if const { only_decides::<P, O>() } && !looks => {
+            Some(inner) if is_inside::<P, O>(state, at.leaf) && !looks => {
                 let goes_through = part.elsewhere() == Elsewhere::Pass;
                 match is_on(part, state, at.leaf) {
                     true => part.inner_now(&state.memory).in_piece(&state.inner, inner, at.after(look::<P>()), then),
@@ -372,10 +380,14 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             return if k.zero && span.has(at) { C::zero() } else { u };
         }
         let (own, slots) = cut_off(slots, const { arrays::<P, O>() });
+        let scalars = match span.dtype {
+            Some(dtype) if O::TYPED => O::typed(k.own, dtype),
+            _ => k.own,
+        };
         let u = match does_before::<P, O>(at, span) {
             // What it writes is lost, as in a tile: it may be done in several passes.
-            true if O::BEFORE_READS => on_slots(&[Access::Read; MOST_SLOTS], own, |own| O::before(k.own, own, u, p)),
-            true => O::before(k.own, O::Slots::of(own), u, p),
+            true if O::BEFORE_READS => on_slots(&[Access::Read; MOST_SLOTS], own, |own| O::before(scalars, own, u, p)),
+            true => O::before(scalars, O::Slots::of(own), u, p),
             false => u,
         };
         let beside = if O::MEETS { u } else { p };
@@ -383,7 +395,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let there = if let Some(point) = O::POINT { own[point] } else { p };
         let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, there, inside);
         let end = at + Inner::<P>::SHAPE.barriers;
-        let u = if O::AFTER && span.has(end) { O::after(k.own, O::Slots::of(own), u, beside) } else { u };
+        let u = if O::AFTER && span.has(end) { O::after(scalars, O::Slots::of(own), u, beside) } else { u };
         // The one pass that ends here counts, whatever is run again later.
         if O::SUMS > 0 && end == span.to {
             O::add(k.own, u, own_terms);
