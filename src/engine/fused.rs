@@ -150,7 +150,8 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     one_loop(stage, (state, run), PieceAt::of_tile(place, span, tile), &mut on_all_of(tile));
 }
 
-/// Records what a loop does to an element.
+/// Records what a loop does to an element. Not inlined: it is the same for all.
+#[inline(never)]
 fn record<C: Real>(
     shape: Shape,
     list: &SlotList,

@@ -278,7 +278,9 @@ impl<S: Stage, C: Real> OneLoop<'_, S, C> {
 
     fn run(&mut self, tile: &mut Tile<'_, C>, gives: Gives<C>) {
         let added = self.on_tile(tile, gives);
-        self.around.after(tile, &added);
+        if const { S::SHAPE.sums > 0 } {
+            self.around.after(tile, &added);
+        }
     }
 
     #[inline]
@@ -286,6 +288,9 @@ impl<S: Stage, C: Real> OneLoop<'_, S, C> {
         let gives = gives.asking(tile.source.is_some());
         let (isa, kernel, pass) = (tile.isa, &self.kernel, self.pass);
         let pass = const { passes::only::<S, C>() }.unwrap_or(pass);
+        if const { S::SLOTS > 0 } {
+            self.around.ask(tile);
+        }
         match self.around.before(tile) {
             Some((from_to, beside)) => pass(isa, kernel, gives, from_to, beside),
             None => self.around.converted(tile, &mut |from_to, beside| pass(isa, kernel, gives, from_to, beside)),
@@ -412,11 +417,15 @@ impl<'a, C: Real> AroundLoop<'a, C> {
         }
     }
 
-    /// What the loop is given for a tile, if state arrays need not be converted.
-    fn before<'s>(&'s mut self, tile: &'s mut Tile<'_, C>) -> Option<(FromTo<'s, C>, Beside<'s, 'a, C>)> {
+    /// Says which state arrays come after those of a tile.
+    fn ask(&self, tile: &mut Tile<'_, C>) {
         if self.touches {
             tile.reads(&self.list);
         }
+    }
+
+    /// What the loop is given for a tile, if state arrays need not be converted.
+    fn before<'s>(&'s mut self, tile: &'s mut Tile<'_, C>) -> Option<(FromTo<'s, C>, Beside<'s, 'a, C>)> {
         let (first, slots, p) = (tile.start - self.at.start, self.direct.as_mut()?, tile.p);
         let ((from, to), ahead) = if self.drops { tile.input_and_ahead() } else { tile.io_and_ahead() };
         Some(((from, to, p), (slots, first, ahead.unwrap_or(&mut self.no_ahead))))

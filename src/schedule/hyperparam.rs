@@ -29,12 +29,23 @@ use crate::recipe::FromRecipe;
 /// # References
 ///
 /// Optax: `ScalarOrSchedule`, told apart by whether it can be called. Differs: a type, see above.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub enum Hyperparam {
     /// The same at every step.
     Number(f64),
     /// Another at every step.
     Schedule(Schedule),
+}
+
+// Not derived, so that it is no part of the copy of each transformation, which has several.
+impl Clone for Hyperparam {
+    #[inline(never)]
+    fn clone(&self) -> Hyperparam {
+        match self {
+            Hyperparam::Number(number) => Hyperparam::Number(*number),
+            Hyperparam::Schedule(schedule) => Hyperparam::Schedule(schedule.clone()),
+        }
+    }
 }
 
 impl Hyperparam {

@@ -63,6 +63,8 @@ impl Arrays {
         Ok(Arrays { slots, all: (0..slots.len()).map(one).collect::<Result<_>>()? })
     }
 
+    /// Not inlined, since each part has a loop for each type of numbers that would have it.
+    #[inline(never)]
     pub(super) fn list(&self, leaf: usize, list: &mut SlotList) {
         self.all.iter().for_each(|array| list.push(array, leaf));
     }

@@ -95,8 +95,8 @@ const fn only_decides<P: Wrapper, O: Own<P>>() -> bool {
     !(O::BEFORE || O::AFTER) && O::POINT.is_none() && !weighs::<P, O>()
 }
 
-/// Whether there is nothing of the wrapper on a leaf where what is inside runs, or nothing does: it only decides, or the
-/// leaf is one of those that have no arrays.
+/// Whether there is nothing of the wrapper on a leaf, where what is inside runs or nothing does: it only decides, or
+/// the leaf has none of its arrays.
 fn is_inside<P: Wrapper, O: Own<P>>(state: &StateOf<P>, leaf: usize) -> bool {
     let no_arrays = const { O::SOME_LEAVES && !weighs::<P, O>() } && !state.arrays.has(leaf);
     no_arrays || const { only_decides::<P, O>() }
