@@ -19,7 +19,8 @@ pub struct Rounding {
     carrier: f32,
     /// As bits, what is infinite in the type. With a sign, as what it is compared with: AVX2 compares no others.
     infinite: i32,
-    /// As bits, what such a number becomes. In types where it becomes infinite by itself, no bits are above these.
+    /// As bits, what such a number becomes. Of a type in which it becomes infinite by being rounded, both are the most
+    /// that there are, so that nothing is changed.
     above: i32,
 }
 
@@ -34,6 +35,13 @@ impl Rounding {
         };
         let below = (1 << shift) - 1;
         Rounding { dtype, below, shift, half: below >> 1, normal, carrier, infinite, above }
+    }
+
+    /// The same in a loop that is compiled for leaves of one type.
+    #[inline(always)]
+    pub(crate) fn known(self, dtype: DType) -> Rounding {
+        debug_assert!(self.dtype == dtype, "a loop for leaves of another type");
+        Rounding::to(dtype)
     }
 
     #[inline(always)]

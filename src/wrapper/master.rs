@@ -104,6 +104,7 @@ impl<T: Stage> Arithmetic for Master<T> {
     const REWRITES: [bool; 2] = [false, true];
     const KEEPS_ZEROS: bool = true;
     const READS_PARAMS: bool = true;
+    const TYPED: bool = true;
     const ROWS: bool = true;
     const POINT: Option<usize> = Some(0);
     const SOME_LEAVES: bool = true;
@@ -122,11 +123,9 @@ impl<T: Stage> Arithmetic for Master<T> {
         memory.rounding(leaf)
     }
 
-    const TYPED: bool = true;
-
     #[inline(always)]
-    fn typed<C: Real>(_: Rounding, dtype: DType) -> Rounding {
-        Rounding::to(dtype)
+    fn typed<C: Real>(to: Rounding, dtype: DType) -> Rounding {
+        to.known(dtype)
     }
 
     #[inline(always)]

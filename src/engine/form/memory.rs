@@ -85,6 +85,9 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     const SLOTS: &'static [Slot] = &[];
     /// Whether `apply` reads the parameter.
     const READS_PARAMS: bool = false;
+    /// Whether `apply` depends on the type of the leaf, not only on the one that it calculates in; see
+    /// [`typed`](RuleWithMemory::typed).
+    const TYPED: bool = false;
     /// Whether the state arrays have the type of their leaf, where no other was asked for: 16 bits for leaves of 16
     /// bits.
     const SLOTS_OF_LEAF: bool = false;
@@ -136,11 +139,9 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// `#[inline(always)]` on it.
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C, counts: &mut [u32]) -> C;
 
-    /// Whether `apply` depends on the type of the leaf, not only on the one that it calculates in.
-    const TYPED: bool = false;
-
-    /// The scalars where a loop is compiled for leaves of one type, if `apply` [depends](RuleWithMemory::TYPED) on it:
-    /// equal to the given ones, from what is known then. Write `#[inline(always)]` on it.
+    /// The scalars in a loop that is compiled for leaves of one type, if `apply` [depends](RuleWithMemory::TYPED) on
+    /// it: equal to the given ones, but made of what is known then, so that the loop is spared what other types need.
+    /// Write `#[inline(always)]` on it.
     fn typed<C: Real>(k: Self::Scalars<C>, dtype: DType) -> Self::Scalars<C> {
         let _ = dtype;
         k

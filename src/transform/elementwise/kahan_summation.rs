@@ -71,6 +71,7 @@ impl RuleWithMemory for KahanSummation {
     const SLOTS: &'static [Slot] = &[Slot::exact("compensation")];
     const SLOTS_OF_LEAF: bool = true;
     const READS_PARAMS: bool = true;
+    const TYPED: bool = true;
     type Needs = Nothing;
     type Memory = LeafTypes;
     type Slots<C: Real> = [C; 1];
@@ -84,11 +85,9 @@ impl RuleWithMemory for KahanSummation {
         memory.rounding(leaf)
     }
 
-    const TYPED: bool = true;
-
     #[inline(always)]
-    fn typed<C: Real>(_: Rounding, dtype: DType) -> Rounding {
-        Rounding::to(dtype)
+    fn typed<C: Real>(to: Rounding, dtype: DType) -> Rounding {
+        to.known(dtype)
     }
 
     #[inline(always)]

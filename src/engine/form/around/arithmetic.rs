@@ -88,6 +88,9 @@ pub trait Arithmetic: Wrapper {
     const KEEPS_ZEROS: bool = false;
     /// Whether it reads the parameter.
     const READS_PARAMS: bool = false;
+    /// Whether the arithmetic depends on the type of the leaf, not only on the one that it calculates in; see
+    /// [`typed`](Arithmetic::typed).
+    const TYPED: bool = false;
     /// Whether it works on gradients of some [rows](crate::tree::SparseRows) of a leaf: if its arrays need not follow
     /// where there is no gradient.
     const ROWS: bool = Self::SLOTS.is_empty();
@@ -122,11 +125,9 @@ pub trait Arithmetic: Wrapper {
     /// Works out, in `f64`, what the arithmetic on a leaf needs, and rounds it once with [`Real::of`].
     fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
 
-    /// Whether the arithmetic depends on the type of the leaf, not only on the one that it calculates in.
-    const TYPED: bool = false;
-
-    /// The scalars where a loop is compiled for leaves of one type, if the arithmetic [depends](Arithmetic::TYPED) on
-    /// it: equal to the given ones, from what is known then. Write `#[inline(always)]` on it.
+    /// The scalars in a loop that is compiled for leaves of one type, if the arithmetic [depends](Arithmetic::TYPED) on
+    /// it: equal to the given ones, but made of what is known then, so that the loop is spared what other types need.
+    /// Write `#[inline(always)]` on it.
     fn typed<C: Real>(k: Self::Scalars<C>, dtype: DType) -> Self::Scalars<C> {
         let _ = dtype;
         k
@@ -155,6 +156,7 @@ pub trait Own<P: Wrapper> {
     const REWRITES: [bool; 2] = [true, false];
     const BEFORE_READS: bool = false;
     const READS_PARAMS: bool = false;
+    const TYPED: bool = false;
     const ROWS: bool = Self::SLOTS.is_empty();
     const POINT: Option<usize> = None;
     const SOME_LEAVES: bool = false;
@@ -171,7 +173,6 @@ pub trait Own<P: Wrapper> {
         false
     }
     fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> Self::Scalars<C>;
-    const TYPED: bool = false;
     #[inline(always)]
     fn typed<C: Real>(k: Self::Scalars<C>, _: DType) -> Self::Scalars<C> {
         k
@@ -239,6 +240,7 @@ impl<P: Arithmetic> Own<P> for WithArithmetic {
     const BEFORE_READS: bool = P::BEFORE_READS && P::REWRITES[0];
     const KEEPS_ZEROS: bool = P::KEEPS_ZEROS;
     const READS_PARAMS: bool = P::READS_PARAMS;
+    const TYPED: bool = P::TYPED;
     const ROWS: bool = P::ROWS;
     const POINT: Option<usize> = P::POINT;
     const SOME_LEAVES: bool = P::SOME_LEAVES;
@@ -261,7 +263,6 @@ impl<P: Arithmetic> Own<P> for WithArithmetic {
     }
     #[inline(always)]
     fn last_scalars<C: Real>(_: &P, _: &P::Memory, _: usize) {}
-    const TYPED: bool = P::TYPED;
     #[inline(always)]
     fn typed<C: Real>(k: P::Scalars<C>, dtype: DType) -> P::Scalars<C> {
         P::typed(k, dtype)
