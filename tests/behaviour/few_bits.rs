@@ -63,6 +63,33 @@ fn the_master_has_the_bits_of_training_in_f32() {
     master_is_training_in_f32(dog(), bf16::from_f32, bf16::to_f32);
 }
 
+/// A loop for leaves of one type knows what it rounds to; boxes go by tiles, and are told.
+fn known_and_told_are_the_same<H: DynElement>(of: fn(f32) -> H)
+where
+    Array1<H>: gradchain::TreeMut,
+{
+    for n in [1, 31, 64, 1100] {
+        let trained = |t: &Boxed| {
+            let gradient = |step: usize, i: usize| of(bf16::from_f32(wave(i * 31 + step * 7)).to_f32());
+            let mut params = Array1::from_shape_fn(n, |i| of(start(i)));
+            steps(t, &mut params, |step| Array1::from_shape_fn(n, |i| gradient(step, i)), 30);
+            params
+        };
+        let kahan = boxed(chain((adamw(1e-3), kahan_summation())));
+        let members: Vec<Boxed> = vec![boxed(adamw(1e-3)), boxed(kahan_summation())];
+        assert_eq!(trained(&kahan), trained(&boxed(chain(members))), "kahan_summation, {}, {n}", H::DTYPE);
+        let members: Vec<Boxed> = vec![boxed(scale(1.0)), boxed(master(adamw(1e-3)))];
+        assert_eq!(trained(&boxed(master(adamw(1e-3)))), trained(&boxed(chain(members))), "master, {}, {n}", H::DTYPE);
+    }
+}
+
+#[test]
+fn rounding_is_the_same_where_a_loop_knows_the_type_and_where_it_is_told() {
+    known_and_told_are_the_same(bf16::from_f32);
+    known_and_told_are_the_same(f16::from_f32);
+    known_and_told_are_the_same(|x| x);
+}
+
 #[test]
 fn clipping_inside_and_in_front_are_the_same() {
     let grads = |step: usize| Array1::from_shape_fn(700, |i| bf16::from_f32(wave(i + step)));
