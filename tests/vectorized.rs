@@ -272,6 +272,26 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
     }
 }
 
+/// Where a tile's updates are added to parameters.
+#[test]
+fn updates_are_added_to_16_bits_a_register_at_a_time() {
+    let functions = &*FUNCTIONS;
+    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+        for format in ["4bf16", "3f16"] {
+            let found = loops(functions, isa, "6halves", "3Add", format.into());
+            assert_eq!(found.len(), 1, "{format} for {isa}");
+            let count = |start: &str| {
+                found[0].iter().filter(|line| line.starts_with(start) && line.contains(registers)).count()
+            };
+            assert!(count(&format!("{prefix}addps\t")) > 0, "{format}, {isa}");
+            if isa != "baseline" {
+                let (there, back) = (count("vcvtph2ps\t"), count("vcvtps2ph\t"));
+                assert_eq!((there > 0, back > 0), (format == "3f16", format == "3f16"), "{format}, {isa}");
+            }
+        }
+    }
+}
+
 /// Of state of 16 bits it is known when the loop runs which type it has. So blocks of it may go through the stack, but
 /// by whole registers, and nothing element by element.
 #[test]
@@ -585,18 +605,21 @@ fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
 }
 
 /// Parts that draw numbers for the elements of a stretch: instructions of which there must be some on whole registers.
+/// They are drawn in the type of the arithmetic, whose letter is in the place of `_`.
 const DRAWS: &[(&str, &[&str])] =
-    &[("8AddNoise", &["sqrtpd", "divpd", "mulpd", "addpd", "pmuludq"]), ("18StochasticRounding", &["pmuludq"])];
+    &[("8AddNoise", &["sqrtp_", "divp_", "mulp_", "addp_", "pmuludq"]), ("18StochasticRounding", &["pmuludq"])];
 
 #[test]
 fn random_numbers_are_drawn_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        for ((part, instructions), real) in DRAWS.iter().flat_map(|part| [(part, 'f'), (part, 'd')]) {
+        for ((part, instructions), (real, letter)) in
+            DRAWS.iter().flat_map(|part| [(part, ('f', "s")), (part, ('d', "d"))])
+        {
             let found = loops(functions, isa, part, "5Apart", format!("{real}E"));
             assert_eq!(found.len(), 1, "{part} for {isa} and {real}");
             for instruction in *instructions {
-                let packed = format!("{prefix}{instruction}\t");
+                let packed = format!("{prefix}{}\t", instruction.replace('_', letter));
                 let packs = found[0].iter().any(|line| line.starts_with(&packed) && line.contains(registers));
                 assert!(packs, "{part}, {isa}, {real}: no {packed}in {registers}:\n{}", found[0].join("\n"));
             }

@@ -114,9 +114,9 @@ impl SixteenBits for half::bf16 {
     #[inline(always)]
     fn by_chance(value: f32, random: u16) -> f32 {
         let bits = value.to_bits();
-        let up = u32::from((bits & 0xffff) > u32::from(random));
-        let chosen = f32::from_bits((bits & 0xffff_0000) + (up << 16));
-        let nearest = half::bf16::narrow(value).widen();
+        // It carries into the upper half where the lower one is more than the random bits.
+        let chosen = f32::from_bits(bits.wrapping_add(u32::from(!random)) & 0xffff_0000);
+        let nearest = half::bf16::rounded(value);
         if bits & 0x7fff_ffff < 0x7f7f_0000 { chosen } else { nearest }
     }
 }
@@ -126,7 +126,8 @@ impl SixteenBits for half::f16 {
     fn by_chance(value: f32, random: u16) -> f32 {
         let (bits, random) = (value.to_bits(), u32::from(random));
         let magnitude = bits & 0x7fff_ffff;
-        let normal = (magnitude & !0x1fff) + (u32::from((magnitude & 0x1fff) << 3 > random) << 13);
+        // It carries where the lower 13 bits, of which each counts eight, are more than the random ones.
+        let normal = (magnitude + ((u32::from(u16::MAX) - random) >> 3)) & !0x1fff;
         // Subnormal: multiples of 2⁻²⁴, of which there are few enough that no step of this is rounded.
         const LARGE: f32 = (1 << 24) as f32;
         let multiples = f32::from_bits(magnitude) * LARGE;
@@ -136,8 +137,12 @@ impl SixteenBits for half::f16 {
         let up = if (multiples - below) * 65536.0 > random as i32 as f32 { 1.0 } else { 0.0 };
         let subnormal = ((below + up) / LARGE).to_bits();
         let chosen = if magnitude < (127 - 14) << 23 { subnormal } else { normal };
-        let nearest = half::f16::narrow(value).widen();
-        if magnitude < 65504.0_f32.to_bits() { f32::from_bits(bits & 0x8000_0000 | chosen) } else { nearest }
+        // Infinity begins half a step above the largest number. Of a NaN what fits is kept.
+        const INFINITY: u32 = f32::INFINITY.to_bits();
+        const LARGEST: u32 = 65504.0_f32.to_bits();
+        let infinite = if magnitude > INFINITY { (magnitude | 0x40_0000) & !0x1fff } else { INFINITY };
+        let nearest = if magnitude < 65520.0_f32.to_bits() { LARGEST } else { infinite };
+        f32::from_bits(bits & 0x8000_0000 | if magnitude < LARGEST { chosen } else { nearest })
     }
 }
 
@@ -179,14 +184,18 @@ mod tests {
                 assert!((mean - f64::from(value)).abs() <= step / 65536.0, "{mean:e} {value:e}");
             }
         }
-        for value in [f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, 0.0, -0.0] {
+        // The largest number of `f16`, half a step beyond it, and what is next to these; not a number, quiet or not.
+        let near = [65504.0_f32, 65520.0].map(|x| [x.to_bits() - 1, x.to_bits(), x.to_bits() + 1].map(f32::from_bits));
+        let of_f16 = near.as_flattened().iter().filter(|x| H::DTYPE == DType::F16 && **x >= 65504.0);
+        let not = [0x7f80_0001, 0x7fff_ffff, 0x7fc0_2000, 0x7fa0_1fff].map(f32::from_bits);
+        let all = [f32::INFINITY, f32::MAX, 0.0].into_iter().chain(not).chain(of_f16.copied());
+        for value in all.flat_map(|x| [x, f32::from_bits(x.to_bits() | 1 << 31)]) {
             let nearest = H::narrow(value).widen().to_bits();
             assert!(
                 [0, 9999, u16::MAX].iter().all(|random| H::by_chance(value, *random).to_bits() == nearest),
                 "{value}"
             );
         }
-        assert!(H::by_chance(f32::NAN, 7).is_nan());
     }
 
     #[test]

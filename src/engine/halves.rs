@@ -1,14 +1,17 @@
 //! Blocks of numbers of 16 bits, brought into registers as `f32` and back.
 
+use core::marker::PhantomData;
 use core::ops::Range;
 
-use half::slice::HalfFloatSliceExt as _;
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use super::isa::{Isa, Set};
+use super::ahead::Reach;
+use super::isa::{Isa, Job, Set, dispatch};
 use super::kernel::{MOST_SLOTS, Slots};
 use super::sums::{Added, NOTHING};
-use crate::element::{DType, Element, SixteenBits};
+use super::written::add_rounded;
+use crate::element::{ByReal, DType, Element, Real, SixteenBits};
 use crate::memory::RawSlice;
 use crate::numeric::half_floats::{self, BLOCK, are_converted};
 use crate::tree::add_update;
@@ -146,6 +149,56 @@ fn fill_up<T: Copy>(block: &mut [T; BLOCK], from: &[T]) {
     if let Some(first) = from.first() {
         block.fill(*first);
         block[..from.len()].copy_from_slice(from);
+    }
+}
+
+/// A stretch of parameters of 16 bits, to add updates to.
+pub(super) struct Parameters<'a, H>(pub(super) Isa, pub(super) &'a mut [H]);
+
+impl<'a, H: InBlocks> ByReal for Parameters<'a, H>
+where
+    [H]: HalfFloatSliceExt,
+{
+    type Argument<C: Real> = &'a [C];
+    type Output = ();
+    fn single(self, u: &[f32]) {
+        dispatch(self.0, Add::<H>(u, self.1.reinterpret_cast_mut(), PhantomData));
+    }
+    // Arithmetic on these leaves is in `f32`.
+    fn double(self, u: &[f64]) {
+        self.1.iter_mut().zip(u).for_each(|(p, u)| *p = add_rounded(*p, *u));
+    }
+    fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
+}
+
+/// Updates, and the bits of parameters.
+struct Add<'a, H>(&'a [f32], &'a mut [u16], PhantomData<H>);
+
+impl<H: InBlocks> Job for Add<'_, H> {
+    type Output = ();
+    fn run(self) {
+        unreachable!("it is run on a set")
+    }
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "the processor's own conversions")]
+    fn run_on<S: Set>(self) {
+        let Add(u, p, _) = self;
+        let (u, u_left) = u[..p.len()].as_chunks();
+        let (p, p_left) = p.as_chunks_mut();
+        let reach = Reach::here();
+        for b in 0..p.len() {
+            reach.ask_after(&p[b]);
+            // SAFETY: `dispatch` has chosen the instruction set.
+            unsafe { H::add_block::<S>(u[b], &mut p[b]) };
+        }
+        if !p_left.is_empty() {
+            let (mut last, mut bits) = ([0.0; BLOCK], [0; BLOCK]);
+            last[..u_left.len()].copy_from_slice(u_left);
+            bits[..p_left.len()].copy_from_slice(p_left);
+            // SAFETY: as above.
+            unsafe { H::add_block::<S>(last, &mut bits) };
+            p_left.copy_from_slice(&bits[..p_left.len()]);
+        }
     }
 }
 

@@ -3,9 +3,13 @@
 
 use super::ahead::Reach;
 use super::factors::Factors;
+#[cfg(feature = "half")]
+use super::halves::Parameters;
 use super::isa::{Isa, Job, dispatch};
 use super::messages::Layout;
 use super::table::TableLeaf;
+#[cfg(feature = "half")]
+use crate::element::DType;
 use crate::element::{Element, Real, convert, with_dtype};
 use crate::memory::{Buffer, RawBytes, RawSlice, RawStrided};
 use crate::state::Moments;
@@ -26,25 +30,26 @@ pub(crate) enum Sink<'a> {
     Gradients,
 }
 
-/// What becomes of a parameter. A method, not a closure, so that it takes on the instruction set of its caller.
-trait Sum<C, P>: Copy {
+/// What becomes of a parameter of the type that arithmetic is done in. A method, not a closure, so that it takes on the
+/// instruction set of its caller.
+trait Sum<C>: Copy {
     /// Must be `#[inline(always)]`.
-    fn of(self, p: P, u: C) -> P;
+    fn of(self, p: C, u: C) -> C;
 }
 
 /// It and its update.
 #[derive(Clone, Copy)]
-struct Rounded;
+struct Plain;
 
-impl<C: Real, P: Element> Sum<C, P> for Rounded {
+impl<C: Real> Sum<C> for Plain {
     #[inline(always)]
-    fn of(self, p: P, u: C) -> P {
-        add_rounded(p, u)
+    fn of(self, p: C, u: C) -> C {
+        add_update(p, u)
     }
 }
 
-/// It and its update times some factors, of its own type.
-impl<C: Real> Sum<C, C> for Factors<C> {
+/// It and its update times some factors.
+impl<C: Real> Sum<C> for Factors<C> {
     #[inline(always)]
     fn of(self, p: C, u: C) -> C {
         add_update(p, Factors::of(self, u))
@@ -52,16 +57,16 @@ impl<C: Real> Sum<C, C> for Factors<C> {
 }
 
 /// Updates to add to parameters.
-struct Add<'a, C, P, S> {
+struct Add<'a, C, S> {
     sum: S,
     u: &'a [C],
-    p: &'a mut [P],
+    p: &'a mut [C],
 }
 
 /// Elements of which the memory is asked for at once, on processors where loops outside a chain ask.
 const ASKED: usize = 64;
 
-impl<C: Real, P: Element, S: Sum<C, P>> Job for Add<'_, C, P, S> {
+impl<C: Real, S: Sum<C>> Job for Add<'_, C, S> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
@@ -71,7 +76,7 @@ impl<C: Real, P: Element, S: Sum<C, P>> Job for Add<'_, C, P, S> {
 
 /// A function of its own, since arguments are known not to overlap.
 #[inline(always)]
-fn add_slice<C: Real, P: Element, S: Sum<C, P>>(sum: S, u: &[C], p: &mut [P]) {
+fn add_slice<C: Real, S: Sum<C>>(sum: S, u: &[C], p: &mut [C]) {
     let (u, u_left) = u[..p.len()].as_chunks::<ASKED>();
     let (p, p_left) = p.as_chunks_mut::<ASKED>();
     let reach = Reach::here();
@@ -121,7 +126,7 @@ pub(super) unsafe fn add_direct<C: Real>(params: RawSlice, isa: Isa, start: usiz
     // SAFETY: by the caller's promise.
     let p = unsafe { params.slice_mut::<C>(start, u.len()) };
     match factors.is_none() {
-        true => dispatch(isa, Add { sum: Rounded, u, p }),
+        true => dispatch(isa, Add { sum: Plain, u, p }),
         false => dispatch(isa, Add { sum: factors, u, p }),
     }
 }
@@ -132,23 +137,41 @@ pub(super) unsafe fn add_direct<C: Real>(params: RawSlice, isa: Isa, start: usiz
 ///
 /// The leaf is lent for the step to be written, and this stretch is the caller's alone.
 pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
-    with_dtype!(leaf.data.dtype(), P => match &leaf.strides {
+    let Some(strides) = &leaf.strides else {
         // SAFETY: by the caller's promise.
-        None => dispatch(isa, Add { sum: Rounded, u, p: unsafe { leaf.data.slice_mut::<P>(start, u.len()) } }),
-        Some(strides) => {
-            let view = RawStrided { first: leaf.data };
-            let mut u = u.iter();
-            for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(u.len()) {
-                for i in 0..run.len as isize {
-                    let one = crate::tree::Run { offset: run.offset + i * run.stride, stride: 1, len: 1 };
-                    let mut sum = None;
-                    // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
-                    unsafe {
-                        view.read::<P>(one, |p| sum = u.next().map(|u| add_rounded(p, *u)));
-                        view.write::<P>(one, || sum.unwrap_or_default());
-                    }
+        return unsafe { add_dense(leaf.data, isa, start, u) };
+    };
+    with_dtype!(leaf.data.dtype(), P => {
+        let view = RawStrided { first: leaf.data };
+        let mut u = u.iter();
+        for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(u.len()) {
+            for i in 0..run.len as isize {
+                let one = crate::tree::Run { offset: run.offset + i * run.stride, stride: 1, len: 1 };
+                let mut sum = None;
+                // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
+                unsafe {
+                    view.read::<P>(one, |p| sum = u.next().map(|u| add_rounded(p, *u)));
+                    view.write::<P>(one, || sum.unwrap_or_default());
                 }
             }
         }
     });
+}
+
+/// As [`add_stretch`] where elements follow one another.
+///
+/// # Safety
+///
+/// As for [`add_stretch`].
+unsafe fn add_dense<C: Real>(leaf: RawSlice, isa: Isa, start: usize, u: &[C]) {
+    match leaf.dtype() {
+        #[cfg(feature = "half")]
+        // SAFETY: by the caller's promise.
+        DType::Bf16 => C::split(Parameters::<half::bf16>(isa, unsafe { leaf.slice_mut(start, u.len()) }), u),
+        #[cfg(feature = "half")]
+        // SAFETY: as above.
+        DType::F16 => C::split(Parameters::<half::f16>(isa, unsafe { leaf.slice_mut(start, u.len()) }), u),
+        // SAFETY: as above. Arithmetic on other leaves is in their own type.
+        _ => dispatch(isa, Add { sum: Plain, u, p: unsafe { leaf.slice_mut::<C>(start, u.len()) } }),
+    }
 }

@@ -1,7 +1,7 @@
 use crate::engine::{Examples, Updates};
 use crate::extra::Extra;
 use crate::needs::Provides;
-use crate::numeric::random::{BLOCK, leaf_key, normals, path_hash};
+use crate::numeric::random::{BLOCK, Normal, leaf_key, path_hash};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::RandomKey;
@@ -308,7 +308,7 @@ fn add_normal(leaf: &LeafSpec, key: [u32; 2], deviation: f64, to: &mut [f64]) {
     let (mut number, mut block) = (0, [0.0; BLOCK]);
     leaf.each_place(|place| {
         if number % BLOCK == 0 {
-            normals((number / BLOCK) as u64, key, core::slice::from_mut(&mut block));
+            f64::normals((number / BLOCK) as u64, key, core::slice::from_mut(&mut block));
         }
         to[place] += deviation * block[number % BLOCK];
         number += 1;
