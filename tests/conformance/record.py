@@ -41,6 +41,7 @@ ZEROS = [{"w": [0.5, 0.0, -1.0], "b": [[0.0, -0.125]]}] * 3
 LARGE = [{"w": [300.0, 400.0, -10.0], "b": [[0.5, 100.0]]}] * 2
 HUGE = [{"w": [1e20, 0.25, -1.0], "b": [[2.0, -3e25]]}] + G
 NAN = [{"w": [0.5, np.nan, -1.0], "b": [[2.0, -0.125]]}] + G
+INFINITE = G[:1] + [{"w": [np.inf, 0.25, -1.0], "b": [[2.0, -np.inf]]}] + G
 NONE = {"w": [0.0, 0.0, 0.0], "b": [[0.0, 0.0]]}
 F32 = (5e-6, 1e-6)
 
@@ -98,6 +99,10 @@ record("prodigy_frozen_f32", {"selective_transform": {"optimizer": {"prodigy": {
        "b": True, "w": True}}}}, "f32", W, G, F32, ["prodigy", "selective_transform"])
 record("inject_sophia_f32", {"inject_hyperparams": {"inner": {"sophia": {"learning_rate": 0.1, "hessian_diagonal_fn": {"scale": {
        "step_size": 0.5}}}}, "static_args": ["update_interval"]}}, "f32", W, G, F32, ["inject_hyperparams", "sophia"])
+# Five steps before the variance is known, and with it.
+for name, arguments, steps in (("", {}, 5), ("_nesterov", {"nesterov": True}, 5), ("_early", {"b2": 0.8}, 10)):
+    record(f"radam{name}_infinite_f32", {"radam": {"learning_rate": 0.1, **arguments}}, "f32", W, (INFINITE + G)[:steps], F32,
+           ["nan", "radam"])
 
 for radius in ("l1_ball", "l1_sphere", "simplex"):
     project(f"{radius}_scale_0", f"projection_{radius}", W, {"scale": 0.0}, ["zeros"])

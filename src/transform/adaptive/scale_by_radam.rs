@@ -80,6 +80,7 @@ pub struct RadamScalars<C> {
     mean1: Mean<C>,
     mean2: Mean<C>,
     of_mean: C,
+    nesterov: bool,
     of_update: C,
     unbias2: C,
     rectify: bool,
@@ -104,6 +105,7 @@ impl Rule for ScaleByRadam {
             mean1: Mean::of(b1),
             mean2: Mean::of(b2),
             of_mean: C::of(of_mean),
+            nesterov: self.nesterov,
             of_update: C::of(of_update),
             unbias2: C::of(unbias2),
             rectify: known >= self.threshold.at(clock.count),
@@ -117,7 +119,9 @@ impl Rule for ScaleByRadam {
     fn apply<C: Real>(k: RadamScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
         *mu = k.mean1.with(*mu, u);
         *nu = k.mean2.with(*nu, u * u);
-        let ahead = k.of_mean * *mu + k.of_update * u;
+        // An infinite update is not taken zero times.
+        let own = if k.nesterov { k.of_update * u } else { C::zero() };
+        let ahead = k.of_mean * *mu + own;
         let rectified = k.rectifier * ahead / ((k.unbias2 * *nu + k.eps_root).sqrt() + k.eps);
         if k.rectify { rectified } else { ahead }
     }
