@@ -280,6 +280,11 @@ mod tests {
             let found = single::radius(unit_interval_of(bits));
             assert!((f64::from(found) - expected).abs() < 1e-6, "{bits:x} {found} {expected}");
         }
+        // Next to 1, where the logarithm could be rounded to more than 0, which has no root.
+        for below in 1..100_000 {
+            let (one, other) = (f32::from_bits(1.0_f32.to_bits() - below), 1.0_f64.to_bits() - u64::from(below));
+            assert!(single::radius(one) > 0.0 && double::radius(f64::from_bits(other)) > 0.0, "{below}");
+        }
         assert_eq!(double::radius(unit_interval(0)), 0.0);
         let largest = (104.0 * core::f64::consts::LN_2).sqrt();
         assert!((double::radius(unit_interval(u64::MAX)) - largest).abs() < 1e-14);

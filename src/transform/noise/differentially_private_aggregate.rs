@@ -24,9 +24,9 @@ use crate::tree::{LeafSpec, Tree, TreeMut};
 /// u ← (Σᵢ gᵢ·min(1, l2_norm_clip / ‖gᵢ‖) + l2_norm_clip·noise_multiplier·N(0, 1)) / n
 /// ```
 ///
-/// Sums are in `f64`. Each number of the noise is a function of the seed, the step, the leaf's path, and the element's
-/// place in row-major order, as those of [`add_noise`](crate::add_noise). An example whose norm is not finite makes the
-/// mean NaN.
+/// Sums are in `f64`, and so is the noise, whatever the type of a leaf. Each number of it is a function of the seed,
+/// the step, the leaf's path, and the element's place in row-major order. An example whose norm is not finite makes
+/// the mean NaN.
 ///
 /// The noise is of good statistical quality, but its generator, Philox, is not a cryptographic one: who knows the seed
 /// knows the noise. Choose the seed at random, and keep it secret.
