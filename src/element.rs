@@ -254,17 +254,20 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
 }
 
 /// What a part does to one element, given the numbers of its arrays and its terms of sums: it returns the update.
-pub(crate) type Does<'a, C> = &'a dyn Fn(&mut [C], &mut [Term<<C as Real>::Wide>]) -> C;
+pub(crate) type Does<'a, C> = &'a dyn Fn(&mut [C], &mut [Term<C>]) -> C;
 
 /// What one element adds to one of the sums of a chain: it is counted, or a number is added up.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Term<W> {
+pub struct Term<C: Real> {
     pub(crate) count: u32,
-    pub(crate) sum: Option<W>,
+    pub(crate) sum: Option<C::Wide>,
+    /// The update and the parameter as the part got them that adds to this sum, if that can be worked out after all
+    /// else is done to the element; see [`Shape::later`](crate::engine::Shape::later).
+    pub(crate) went_in: Option<(C, C)>,
 }
 
-impl<W: Real> Term<W> {
+impl<C: Real> Term<C> {
     /// What is added: a count as a number, and minus zero, which changes no sum, where there is nothing to add.
     #[inline(always)]
     pub(crate) fn number(&self) -> f64 {
@@ -273,10 +276,10 @@ impl<W: Real> Term<W> {
     }
 }
 
-impl<W> Default for Term<W> {
+impl<C: Real> Default for Term<C> {
     #[inline(always)]
-    fn default() -> Term<W> {
-        Term { count: 0, sum: None }
+    fn default() -> Term<C> {
+        Term { count: 0, sum: None, went_in: None }
     }
 }
 

@@ -27,7 +27,7 @@ use super::loop_types::{ApplyFn, MapFn, Typed};
 #[cfg(feature = "half")]
 use super::loop_types::{DropHalvesFn, HalvesFn, MixedFn};
 pub(crate) use super::loop_types::{Slots, no_slots};
-use super::sums::{LANES, Lanes, MOST_SUMS};
+use super::sums::{LANES, Lanes, MOST_SUMS, adds_later, went_into};
 use super::uses::{arrays, is_read, is_written, writes_any};
 use super::{Span, Stage};
 use crate::element::{Real, Term};
@@ -60,7 +60,7 @@ pub(super) struct Loops<S, C, const FROM: usize, const TO: usize, const N: usize
 pub(super) struct On<I>(PhantomData<I>);
 
 macro_rules! loops {
-    ($($n:literal ($($s:ident $k:tt),*);)*) => {$(impl Arrays<$n> {
+    ($($n:literal ($($s:ident $was:ident $k:tt),*);)*) => {$(impl Arrays<$n> {
         #[cfg(feature = "half")]
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
@@ -244,7 +244,7 @@ macro_rules! loops {
                 u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[i], p[i], &mut terms);
                 $(if const { is_written::<S>($k, FROM, TO) } { $s[i] = slots[$k]; })*
                 if const { S::SHAPE.adds_in(TO) } {
-                    lanes.add::<S, C::Wide>(i % LANES, &terms);
+                    lanes.add::<S, C>(i % LANES, &terms);
                 }
             }
         }
@@ -252,7 +252,8 @@ macro_rules! loops {
         /// As `map` or `flat`, where something is added up: a lane's numbers are added up side by side. All that is
         /// indexed is an argument as it is, since of what is cut off one it is not known that it overlaps with nothing.
         /// If it adds updates to parameters, these are `u`. If its arrays lie in memory, and not in registers, it asks
-        /// for them, as far ahead as it is told.
+        /// for them, as far ahead as it is told. Where sums can be [added to later](adds_later), a second loop over the
+        /// block does it, from what went into the part and its state as it was.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn sum<S: Stage, I: Set, C: Real, const DROPS: bool, const ADDS: bool, const ASKS: bool, const FROM: usize, const TO: usize, const N: usize>(
@@ -268,8 +269,9 @@ macro_rules! loops {
             assert!((DROPS || u.len() == n) && (ADDS || p.len() == n));
             $(assert!(const { DROPS && !is_read::<S>($k, FROM, TO) } || $s.len() == n);)*
             // A loop that asks for arrays of other passes is slower with it. One without state only reads, or writes a
-            // tile that is in the cache.
-            let asks = ASKS && span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
+            // tile that is in the cache. One whose updates nobody reads has no others, if it writes any.
+            let has_all = span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
+            let asks = ASKS && (has_all || const { DROPS && writes_any::<S>(FROM, TO) });
             let reads = span.meets(S::SHAPE.reads_params) && !ADDS;
             let only_reads = ASKS && const { !writes_any::<S>(FROM, TO) } && reach.is_asked_to_read();
             for b in 0..n {
@@ -294,6 +296,8 @@ macro_rules! loops {
                     }
                 }
                 let mut block = Lanes::<N>::new();
+                let mut went_in = [[C::zero(); LANES]; 2];
+                $(let $was = if const { adds_later::<S, C>(DROPS, TO) && is_read::<S>($k, FROM, TO) } { $s[b] } else { [C::zero(); LANES] };)*
                 for i in 0..LANES {
                     let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[b][i] } else { C::zero() }),*];
                     let mut terms = [Term::default(); MOST_SUMS];
@@ -303,7 +307,20 @@ macro_rules! loops {
                         u[b][i] = if ADDS { add_update(p, next) } else { next };
                     }
                     $(if const { is_written::<S>($k, FROM, TO) } { $s[b][i] = slots[$k]; })*
-                    block.set::<S, C::Wide>(i, &terms);
+                    if const { adds_later::<S, C>(DROPS, TO) } {
+                        [went_in[0][i], went_in[1][i]] = went_into::<S, C>(&terms);
+                    } else {
+                        block.set::<S, C>(i, &terms);
+                    }
+                }
+                if const { adds_later::<S, C>(DROPS, TO) } {
+                    for i in 0..LANES {
+                        let (mut slots, went_in) = ([$($was[i]),*], Some((went_in[0][i], went_in[1][i])));
+                        let mut terms = [Term { went_in, ..Term::default() }; MOST_SUMS];
+                        let span = Span { later: true, ..span };
+                        S::apply::<C>(&kernel, 0, span, &mut slots, C::zero(), C::zero(), &mut terms);
+                        block.set::<S, C>(i, &terms);
+                    }
                 }
                 lanes.add_block::<S, I>(&block);
             }
@@ -326,7 +343,7 @@ macro_rules! loops {
                 p[i] = add_update(p[i], u);
                 $(if const { is_written::<S>($k, FROM, TO) } { $s[i] = slots[$k]; })*
                 if LEFT && const { S::SHAPE.adds_in(TO) } {
-                    lanes.add::<S, C::Wide>(i % LANES, &terms);
+                    lanes.add::<S, C>(i % LANES, &terms);
                 }
             }
         }
@@ -481,12 +498,12 @@ macro_rules! loops {
 }
 loops! {
     0 ();
-    1 (a 0);
-    2 (a 0, b 1);
-    3 (a 0, b 1, c 2);
-    4 (a 0, b 1, c 2, d 3);
-    5 (a 0, b 1, c 2, d 3, e 4);
-    6 (a 0, b 1, c 2, d 3, e 4, f 5);
-    7 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6);
-    8 (a 0, b 1, c 2, d 3, e 4, f 5, g_ 6, h 7);
+    1 (a a0 0);
+    2 (a a0 0, b b0 1);
+    3 (a a0 0, b b0 1, c c0 2);
+    4 (a a0 0, b b0 1, c c0 2, d d0 3);
+    5 (a a0 0, b b0 1, c c0 2, d d0 3, e e0 4);
+    6 (a a0 0, b b0 1, c c0 2, d d0 3, e e0 4, f f0 5);
+    7 (a a0 0, b b0 1, c c0 2, d d0 3, e e0 4, f f0 5, g_ g0 6);
+    8 (a a0 0, b b0 1, c c0 2, d d0 3, e e0 4, f f0 5, g_ g0 6, h h0 7);
 }

@@ -28,6 +28,9 @@ pub struct Shape {
     pub adds: u32,
     /// Where what it adds to them follows from the updates.
     pub of_updates: u32,
+    /// Where one part alone adds to them, and what it adds can be worked out later from what went into it: the update,
+    /// the parameter, and its own state as it was.
+    pub later: u32,
     /// Which of them are counts of elements: bit `i` of sum `i`.
     pub counts: u32,
     /// Whether it works on several leaves together, in memory, so that none of them may rest.
@@ -46,13 +49,16 @@ pub struct Span {
     pub to: usize,
     /// The type of the leaf, in a loop that is compiled for one.
     pub dtype: Option<DType>,
+    /// Whether all has been done to the element but that its sums are to be added to: they follow from what is given
+    /// as [`Term::went_in`](crate::element::Term), and from the state as it was before.
+    pub later: bool,
 }
 
 impl Span {
     /// A pass from one interval to another, on any leaf.
     #[inline(always)]
     pub const fn of(from: usize, to: usize) -> Span {
-        Span { from, to, dtype: None }
+        Span { from, to, dtype: None, later: false }
     }
 
     /// Whether what lies in interval `at` runs in this pass.
@@ -95,6 +101,7 @@ impl Shape {
         sums: 0,
         adds: 0,
         of_updates: 0,
+        later: 0,
         counts: 0,
         joins: false,
         typed: false,
@@ -124,6 +131,11 @@ impl Shape {
         Shape { counts: (1 << counts) - 1, ..self.adding(counts) }
     }
 
+    /// The same with sums that can be added to later.
+    pub const fn later(self) -> Shape {
+        Shape { later: self.adds, ..self }
+    }
+
     /// Whether a sum is a count of elements.
     #[inline(always)]
     pub const fn counts(self, sum: usize) -> bool {
@@ -151,6 +163,7 @@ impl Shape {
             sums: self.sums + next.sums,
             adds: self.adds | next.adds << self.barriers,
             of_updates: self.of_updates | next.of_updates << self.barriers,
+            later: (self.later | next.later << self.barriers) & !(self.adds & next.adds << self.barriers),
             counts: self.counts | after(next.counts, self.sums),
             joins: self.joins | next.joins,
             typed: self.typed | next.typed,
@@ -160,6 +173,11 @@ impl Shape {
     /// Whether anything is added to the sums in pass `pass`.
     pub const fn adds_in(self, pass: usize) -> bool {
         self.adds >> pass & 1 == 1
+    }
+
+    /// Whether what is added in pass `pass` can be worked out after all else.
+    pub(crate) const fn adds_later_in(self, pass: usize) -> bool {
+        self.later >> pass & 1 == 1
     }
 
     /// Whether a loop that goes up to pass `pass` gives out updates and does nothing else: no barrier follows, and it
@@ -182,6 +200,7 @@ impl Shape {
             sums: self.sums + other.sums,
             adds: self.adds | other.adds,
             of_updates: self.of_updates | other.of_updates,
+            later: 0,
             counts: self.counts | after(other.counts, self.sums),
             joins: self.joins | other.joins,
             typed: self.typed | other.typed,
@@ -316,6 +335,18 @@ mod tests {
         assert!(!twice.stores(0) && twice.stores(1));
         assert_eq!(twice.span(1), Span::of(0, 1));
         assert_eq!(twice.span(2), Span::of(2, 2));
+    }
+
+    #[test]
+    fn sums_are_added_to_later_where_one_part_has_them() {
+        let norm = CLIP.later();
+        let chain = ADAM.then(norm).then(norm).then(CLIP);
+        assert!(chain.adds_later_in(0) && chain.adds_later_in(1) && !chain.adds_later_in(2));
+        let ends_there = Shape { barriers: 0, ..norm };
+        for beside in [Shape::NOTHING.adding(1), ends_there] {
+            assert!(!beside.then(norm).adds_later_in(0) && beside.then(norm).adds_in(0));
+        }
+        assert!(!norm.beside(norm).adds_later_in(0));
     }
 
     #[test]

@@ -205,7 +205,7 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C::Wide>],
+        terms: &mut [Term<C>],
     ) -> C {
         let _ = (kernel, at, span, slots, p, terms);
         u

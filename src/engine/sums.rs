@@ -36,7 +36,7 @@ impl<const N: usize> Lanes<N> {
     /// Whether there is a number to add is often known where this is compiled into a loop. Where it depends on the
     /// leaf, minus zero is added in its place, which changes no number: a condition would take the sums through memory.
     #[inline(always)]
-    pub(crate) fn add<S: Stage, W: Real>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
+    pub(crate) fn add<S: Stage, C: Real>(&mut self, lane: usize, terms: &[Term<C>; MOST_SUMS]) {
         let (mut i, sums) = (0, S::SHAPE.sums);
         while i < sums {
             let term = &terms[i];
@@ -53,7 +53,7 @@ impl<const N: usize> Lanes<N> {
     /// Writes down what one element of a block adds, to be added with that of the others. Not `add` to a block of minus
     /// zeros: the loop of `lamb` had a quarter more instructions.
     #[inline(always)]
-    pub(crate) fn set<S: Stage, W: Real>(&mut self, lane: usize, terms: &[Term<W>; MOST_SUMS]) {
+    pub(crate) fn set<S: Stage, C: Real>(&mut self, lane: usize, terms: &[Term<C>; MOST_SUMS]) {
         let (mut i, sums) = (0, S::SHAPE.sums);
         while i < sums {
             let term = &terms[i];
@@ -94,6 +94,26 @@ impl<const N: usize> Lanes<N> {
         }
         total
     }
+}
+
+/// Whether the loop of a pass adds up in a second loop over each block. Elements of `f32` fill half as many registers
+/// as their sums, and a compiler takes as many elements together as the wider ones allow: in one loop all arithmetic
+/// would be done on halves of registers. Where nothing is given out there is little arithmetic but that of the sums.
+pub(super) const fn adds_later<S: Stage, C: Real>(drops: bool, to: usize) -> bool {
+    !drops && S::SHAPE.adds_later_in(to) && size_of::<C>() < size_of::<f64>()
+}
+
+/// What went into the part that adds to sums in this pass.
+#[inline(always)]
+pub(super) fn went_into<S: Stage, C: Real>(terms: &[Term<C>; MOST_SUMS]) -> [C; 2] {
+    let mut i = 0;
+    while i < S::SHAPE.sums {
+        if let Some((u, p)) = terms[i].went_in {
+            return [u, p];
+        }
+        i += 1;
+    }
+    [C::zero(); 2]
 }
 
 /// The numbers of one element that belong to a member, of which there are so many, and those of the members after it.

@@ -80,7 +80,7 @@ pub struct Tile<'t, C> {
 }
 
 /// What a part does to the state of an element, its update and its terms of sums: it returns the new update.
-pub(crate) type DoesTo<'a, C> = &'a dyn Fn(&mut [C], C, &mut [Term<<C as Real>::Wide>]) -> C;
+pub(crate) type DoesTo<'a, C> = &'a dyn Fn(&mut [C], C, &mut [Term<C>]) -> C;
 
 impl<'t, C: Real> Tile<'t, C> {
     /// The one element that there is of a type that records.

@@ -198,7 +198,7 @@ macro_rules! chains {
             }
 
             #[inline(always)]
-            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, span: Span, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Term<Cx::Wide>]) -> Cx {
+            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, span: Span, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Term<Cx>]) -> Cx {
                 let (mut at, mut u, mut slots, mut terms) = (at, u, slots, terms);
                 $(
                     let (own, slots) = cut_off(slots, $T::SLOTS);

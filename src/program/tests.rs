@@ -190,7 +190,7 @@ fn each_constant_is_that_of_its_type() {
 }
 
 /// What a part may do: change its state, count, add up, send an update on.
-fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Term<C::Wide>]) -> C {
+fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Term<C>]) -> C {
     terms[0].count += u32::from(u.is_nan());
     terms[1].count += u32::from(u > p);
     terms[1].count += u32::from(u < -p);
@@ -226,7 +226,7 @@ fn check_part<F: Kind>() {
     let program = Program { code, slots: ["a".into(), "b".into()].into() };
     for u in numbers::<F>() {
         for p in numbers::<F>() {
-            let (mut slots, mut terms) = ([F::one(), stored(p)], [Term::<F::Wide>::default(); 4]);
+            let (mut slots, mut terms) = ([F::one(), stored(p)], [Term::<F>::default(); 4]);
             let mut interpreted = slots;
             let update = part(&mut slots, u, p, &mut terms);
             slots[1] = stored(slots[1]);

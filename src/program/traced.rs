@@ -368,7 +368,7 @@ impl<F: Kind> Real for Traced<F> {
     fn record(
         arrays: &[Option<InRecord>],
         sums: Range<usize>,
-        part: &dyn Fn(&mut [Traced<F>], &mut [Term<Traced<f64>>]) -> Traced<F>,
+        part: &dyn Fn(&mut [Traced<F>], &mut [Term<Traced<F>>]) -> Traced<F>,
     ) -> Traced<F> {
         if arrays.iter().flatten().any(|array| array.dtype.is_coded()) {
             Traced::<F>::refuse("its state is in 8 bits, which other machines do not read");
@@ -380,7 +380,7 @@ impl<F: Kind> Real for Traced<F> {
             let (mut slots, mut terms) = (held.clone(), vec![Term::default(); sums.len()]);
             let u = part(&mut slots, &mut terms);
             let slots = slots.into_iter().map(Traced::line);
-            let terms = terms.into_iter().map(|term: Term<Traced<f64>>| match term.sum {
+            let terms = terms.into_iter().map(|term: Term<Traced<F>>| match term.sum {
                 Some(sum) => sum.line(),
                 None => with(|r| r.put(Op::Constant(Value::Count(term.count)))),
             });

@@ -115,7 +115,7 @@ impl<T: Stage> Stage for Option<T> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C::Wide>],
+        terms: &mut [Term<C>],
     ) -> C {
         match &k.0 {
             Some(k) => T::apply::<C>(k, at, span, slots, u, p, terms),

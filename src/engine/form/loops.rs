@@ -47,7 +47,7 @@ pub(super) const MOST_SUMS: usize = 4;
 
 /// Says what an element of a fused loop adds up.
 #[inline(always)]
-pub(super) fn add_sums<W: Real>(terms: &mut [Term<W>], sums: &impl SlotArray<W>) {
+pub(super) fn add_sums<C: Real>(terms: &mut [Term<C>], sums: &impl SlotArray<C::Wide>) {
     // By number: in a build that is not optimized an iterator takes longer than what is added up. So does `Lanes::add`.
     let (mut i, sums) = (0, sums.as_slice());
     while i < sums.len() {

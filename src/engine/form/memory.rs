@@ -330,7 +330,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C::Wide>],
+        terms: &mut [Term<C>],
     ) -> C {
         if !span.has(at) {
             return u;

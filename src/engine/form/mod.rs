@@ -191,7 +191,7 @@ pub trait Form<P: ?Sized> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C::Wide>],
+        terms: &mut [Term<C>],
     ) -> C;
     fn factor<C: Real>(kernel: &Self::Kernel<C>, span: Span) -> Option<C> {
         let _ = (kernel, span);
@@ -343,7 +343,7 @@ impl<P: Part> Stage for P {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C::Wide>],
+        terms: &mut [Term<C>],
     ) -> C {
         P::Form::apply::<C>(k, at, span, slots, u, p, terms)
     }

@@ -230,7 +230,7 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C::Wide>],
+        terms: &mut [Term<C>],
     ) -> C {
         Chain::<P>::apply::<C>(k, at, span, slots, u, p, terms)
     }

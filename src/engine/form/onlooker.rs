@@ -166,7 +166,7 @@ impl<P: Onlooker> Form<P> for LooksOn {
     fn kernel<C: Real>(_: &P, _: &P::Memory, (): &(), _: usize) {}
 
     #[inline(always)]
-    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term<C::Wide>]) -> C {
+    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term<C>]) -> C {
         u
     }
 

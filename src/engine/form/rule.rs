@@ -343,15 +343,7 @@ impl<R: Rule> Form<R> for OneElement {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(
-        k: &R::Scalars<C>,
-        at: usize,
-        span: Span,
-        slots: &mut [C],
-        u: C,
-        p: C,
-        _: &mut [Term<C::Wide>],
-    ) -> C {
+    fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, _: &mut [Term<C>]) -> C {
         if span.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
     }
 

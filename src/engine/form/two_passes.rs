@@ -204,7 +204,8 @@ const fn shape<P: TwoPasses>() -> Shape {
         reads_params: P::READS_PARAMS[0] as u32 | (P::READS_PARAMS[1] as u32) << 1,
         ..Shape::NOTHING
     }
-    .adding(sums_of::<P>());
+    .adding(sums_of::<P>())
+    .later();
     if P::READS_UPDATES || P::TRANSFORMS || writes(P::FIRST) { shape } else { shape.of_params() }
 }
 
@@ -297,12 +298,19 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C::Wide>],
+        terms: &mut [Term<C>],
     ) -> C {
         // The one pass that ends here takes in, whatever is run again later. A part without a second pass is run once.
         if span.to == at || !P::GIVES_OUT && span.has(at) {
+            let (u, p) = match terms {
+                [Term { went_in: Some(went_in), .. }, ..] if span.later => *went_in,
+                _ => (u, p),
+            };
             let (next, sums) = on_slots(P::FIRST, slots, |slots| P::take_in(k.0, slots, u, p));
             add_sums(terms, &sums);
+            if let [first, ..] = terms {
+                first.went_in = Some((u, p));
+            }
             if P::TRANSFORMS { next } else { u }
         } else if P::GIVES_OUT && span.has(at + 1) {
             on_slots(P::SECOND, slots, |slots| P::give_out(k.1, slots, u, p))

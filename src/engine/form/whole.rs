@@ -287,7 +287,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     fn kernel<C: Real>(_: &W, _: &Self::State, _: &bool, _: usize) {}
 
     #[inline(always)]
-    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term<C::Wide>]) -> C {
+    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term<C>]) -> C {
         u
     }
 

@@ -179,7 +179,7 @@ impl<T: Stage> Stage for Sharded<T> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C::Wide>],
+        terms: &mut [Term<C>],
     ) -> C {
         T::apply::<C>(kernel, at, span, slots, u, p, terms)
     }

@@ -217,7 +217,7 @@ pub trait Own<P: Wrapper> {
     fn measure<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
     fn give_out<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &mut Tile<'_, C>) {}
     #[inline(always)]
-    fn add<C: Real>(_: Self::Scalars<C>, _: C, _: &mut [Term<C::Wide>]) {}
+    fn add<C: Real>(_: Self::Scalars<C>, _: C, _: &mut [Term<C>]) {}
     fn weigh(_: &P, _: &mut P::Memory, _: Sums<'_>) {}
 }
 

@@ -242,7 +242,7 @@ impl<P: Weighing> Own<P> for WithSums {
     }
 
     #[inline(always)]
-    fn add<C: Real>(k: P::First<C>, u: C, terms: &mut [Term<C::Wide>]) {
+    fn add<C: Real>(k: P::First<C>, u: C, terms: &mut [Term<C>]) {
         add_sums(terms, &P::measure(k, u));
     }
 
