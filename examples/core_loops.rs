@@ -82,6 +82,7 @@ fn main() -> gradchain::Result<()> {
     step("lars", &lars(0.1))?;
     step("dadapt_adamw", &dadapt_adamw())?;
     step("lamb", &lamb(0.1))?;
+    step("cautious_adamw", &cautious_adamw(0.1))?;
     step("master around a box", &master(boxed(adamw(0.1))))?;
     step("multi_steps", &multi_steps(chain((zero_nans(), clip_by_global_norm(1.0), adamw(0.1))), 2))?;
     step("noisy_sgd", &noisy_sgd(0.1, 7))?;

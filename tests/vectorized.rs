@@ -347,14 +347,15 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
 fn what_is_done_beside_sums_fills_registers_too() {
     let functions = &*FUNCTIONS;
     for (isa, registers) in [("avx2", "ymm"), ("avx512", "zmm")] {
-        let found = loops(functions, isa, "4Lamb", "3Map", "fKb0_Kj0_".into());
-        assert!(!found.is_empty(), "no loop of lamb that adds up for {isa}");
-        for code in found {
-            let code = longest_loop(code);
-            for operation in ["vsqrtps\t", "vdivps\t"] {
-                let all: Vec<_> = code.iter().filter(|line| line.starts_with(operation)).collect();
-                let whole = !all.is_empty() && all.iter().all(|line| line.contains(registers));
-                assert!(whole, "{isa}: {all:?} in\n{}", code.join("\n"));
+        for chain in ["4Lamb", "13CautiousAdamw"] {
+            let found = loops(functions, isa, chain, "3Map", "fKb0_Kj0_".into());
+            assert!(!found.is_empty(), "no loop of {chain} that adds up for {isa}");
+            for code in found {
+                for operation in ["vsqrtps\t", "vdivps\t"] {
+                    let all: Vec<_> = code.iter().filter(|line| line.starts_with(operation)).collect();
+                    let whole = !all.is_empty() && all.iter().all(|line| line.contains(registers));
+                    assert!(whole, "{chain}, {isa}: {all:?} in\n{}", code.join("\n"));
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use super::super::fused::with_list;
 use super::super::isa::{Isa, Job, dispatch_chain};
 use super::super::kernel::{MOST_SLOTS, Slots, no_slots};
 use super::super::sums::LANES;
-use super::super::{SlotList, Term, Tile};
+use super::super::{SlotList, Span, Term, Tile};
 use super::SlotArray;
 use super::state::Arrays;
 use crate::element::Real;
@@ -54,6 +54,16 @@ pub(super) fn add_sums<C: Real>(terms: &mut [Term<C>], sums: &impl SlotArray<C::
         terms[i].sum = Some(sums[i]);
         i += 1;
     }
+}
+
+/// What goes into a part that adds to these sums: the update and the parameter. In a loop that only
+/// [adds to them](Span::later), that is what did when all else was done.
+#[inline(always)]
+pub(super) fn goes_in<C: Real>(terms: &mut [Term<C>], span: Span, into: (C, C)) -> (C, C) {
+    let [first, ..] = terms else { return into };
+    let into = if span.later { first.went_in.unwrap_or(into) } else { into };
+    first.went_in = Some(into);
+    into
 }
 
 /// What is done to one element.

@@ -4,7 +4,7 @@ use super::super::{
     AllUses, InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, Uses, WholeTree,
     fused_tile,
 };
-use super::loops::{Access, MOST_SUMS, add_sums, on_slots, reads_any};
+use super::loops::{Access, MOST_SUMS, add_sums, goes_in, on_slots, reads_any};
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, Start, asked_dtype};
 use super::{Form, Part, PartState, SlotArray};
@@ -302,15 +302,9 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     ) -> C {
         // The one pass that ends here takes in, whatever is run again later. A part without a second pass is run once.
         if span.to == at || !P::GIVES_OUT && span.has(at) {
-            let (u, p) = match terms {
-                [Term { went_in: Some(went_in), .. }, ..] if span.later => *went_in,
-                _ => (u, p),
-            };
+            let (u, p) = goes_in(terms, span, (u, p));
             let (next, sums) = on_slots(P::FIRST, slots, |slots| P::take_in(k.0, slots, u, p));
             add_sums(terms, &sums);
-            if let [first, ..] = terms {
-                first.went_in = Some((u, p));
-            }
             if P::TRANSFORMS { next } else { u }
         } else if P::GIVES_OUT && span.has(at + 1) {
             on_slots(P::SECOND, slots, |slots| P::give_out(k.1, slots, u, p))

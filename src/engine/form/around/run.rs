@@ -7,7 +7,7 @@ use super::super::super::{
     AllUses, Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span, Spare, Stage,
     StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, fits, followed_by,
 };
-use super::super::loops::{Access, on_slots};
+use super::super::loops::{Access, goes_in, on_slots};
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
@@ -52,7 +52,8 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
     // ends there, so that the engine need not store the updates for that.
     let last =
         Shape { barriers: O::WAITS as usize, reads_params: (O::READS_PARAMS_LAST as u32) << 1, ..Shape::NOTHING }
-            .adding(O::SUMS);
+            .adding(O::SUMS)
+            .later();
     let begins = match O::TAKES_IN || looks_before::<P, O>() {
         true => Shape { adds: O::TAKES_IN as u32, of_updates: 1, ..Shape::elementwise(false, O::READS_PARAMS) },
         // In a step in which it writes, it needs the gradients in the first pass that it has.
@@ -398,6 +399,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let u = if O::AFTER && span.has(end) { O::after(scalars, O::Slots::of(own), u, beside) } else { u };
         // The one pass that ends here counts, whatever is run again later.
         if O::SUMS > 0 && end == span.to {
+            let (u, _) = goes_in(own_terms, span, (u, p));
             O::add(k.own, u, own_terms);
         }
         if O::WAITS && span.has(end + 1) { O::last(k.last, O::Slots::of(own), u, p) } else { u }
