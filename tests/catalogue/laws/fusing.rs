@@ -1,7 +1,8 @@
 use gradchain::prelude::*;
+use gradchain::tree::DynTree;
 
-use super::{Problem, Subject, config, holds, problem, same_state};
-use crate::common::given::member;
+use super::{Problem, Subject, config, holds, noise, problem, same_state};
+use crate::common::given::{Registered, member};
 use crate::common::subject::AnyState;
 use crate::common::{After, run, same_values};
 use proptest::test_runner::TestRunner;
@@ -49,4 +50,53 @@ fn a_chain_fused_equals_its_members_boxed_and_its_members_one_after_the_other() 
         Ok(())
     };
     TestRunner::new(config(super::cases())).run(&problem(3), check).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Where state comes before sums, the loop of a block adds up after all else; these leaves have whole blocks, and more.
+#[test]
+fn sums_of_updates_that_state_has_changed_are_those_of_the_members_boxed() {
+    fn check<T: Registered>(name: &str, fused: &T, apart: Vec<Boxed>) {
+        let tree = |seed| {
+            let mut tree = DynTree::new();
+            for (leaf, len) in [100, 32, 7].into_iter().enumerate() {
+                tree.insert(leaf.to_string(), ndarray::Array1::from_shape_fn(len, |i| noise(seed, leaf, i) as f32));
+            }
+            tree
+        };
+        let grads: Vec<_> = (1..6).map(tree).collect();
+        let [fused, apart] = [run(fused, &tree(0), &grads).params, run(&chain(apart), &tree(0), &grads).params];
+        same_values(&fused, &apart).unwrap_or_else(|at| panic!("{name}: {at}"));
+        let moved = same_values(&fused, &tree(0)).is_err();
+        assert!(moved, "{name}: nothing has moved");
+    }
+    let trust = || scale_by_trust_ratio().min_norm(0.1);
+    check(
+        "two barriers after state, and state after one",
+        &chain((scale_by_adam(), trust(), ema(0.5), clip_by_global_norm(0.4), scale(-0.1))),
+        vec![
+            boxed(scale_by_adam()),
+            boxed(trust()),
+            boxed(ema(0.5)),
+            boxed(clip_by_global_norm(0.4)),
+            boxed(scale(-0.1)),
+        ],
+    );
+    check(
+        "a part with state of its own before its barrier",
+        &chain((trace(0.9), dadapt_adamw(), clip_by_block_rms(0.3))),
+        vec![boxed(trace(0.9)), boxed(dadapt_adamw()), boxed(clip_by_block_rms(0.3))],
+    );
+    check(
+        "around others, some leaves alone",
+        &chain((
+            masked(chain((scale_by_rms(), trust())), Mask::path("0")),
+            cautious(adam(0.1)),
+            clip_by_global_norm(0.2),
+        )),
+        vec![
+            boxed(masked(chain(vec![boxed(scale_by_rms()), boxed(trust())]), Mask::path("0"))),
+            boxed(cautious(boxed(adam(0.1)))),
+            boxed(clip_by_global_norm(0.2)),
+        ],
+    );
 }
