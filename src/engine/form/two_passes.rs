@@ -157,6 +157,9 @@ pub trait TwoPasses: Part<Form = TwoPass> {
 
     /// The first pass: the update for the second (which is `u` unless the part [`TRANSFORMS`](TwoPasses::TRANSFORMS)),
     /// and what this element adds to the sums. Write `#[inline(always)]` on it.
+    ///
+    /// It may be run twice for an element, from the same numbers: for what it changes, and for the sums, where these
+    /// are worked out by a loop of their own.
     fn take_in<C: Real>(k: Self::First<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> (C, Self::Sums<C::Wide>);
 
     /// Between the passes: the sums are complete, over the tree and by leaf.
