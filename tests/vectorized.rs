@@ -524,7 +524,7 @@ const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
     ("11DadaptAdamw", "5Apply", "fKj", [68, 168]),
     ("10MultiSteps", "11ApplyHalves", "", [193, 411]),
     ("4Lamb", "3Map", "fKb0_Kj0_", [52, 101]),
-    ("4Lamb", "5Apply", "fKj", [23, 34]),
+    ("4Lamb", "5Apply", "fKj", [31, 41]),
     // Eight rows of 16 with AVX-512, else two; 64; four rows of 8; 64 or 32; 256; the largest of 256.
     ("12scale_by_sm3", "4Rows", "fE", [199, 102]),
     ("12scale_by_sm3", "8ByBounds", "fE", [128, 227]),

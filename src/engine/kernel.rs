@@ -28,7 +28,7 @@ use super::loop_types::{ApplyFn, MapFn, Typed};
 use super::loop_types::{DropHalvesFn, HalvesFn, MixedFn};
 pub(crate) use super::loop_types::{Slots, no_slots};
 use super::sums::{LANES, Lanes, MOST_SUMS, adds_later, went_into};
-use super::uses::{arrays, is_read, is_written, writes_any};
+use super::uses::{arrays, is_read, is_written, reads_any, writes_any};
 use super::{Span, Stage};
 use crate::element::{Real, Term};
 use crate::numeric::opaque::{alone, hidden};
@@ -377,7 +377,7 @@ macro_rules! loops {
                 let g = &g[..n];
                 $(let $s = &mut $s.0.as_chunks_mut::<BLOCK>().0[..n];)*
                 for b in 0..n {
-                    let b = if const { arrays::<S>() == 0 } { alone(b, n) } else { b };
+                    let b = if const { reads_any::<S>(FROM, TO) } { b } else { alone(b, n) };
                     if asks {
                         reach.ask_after(&g[b]);
                         reach.ask_after(&p[b]);

@@ -75,13 +75,18 @@ pub(super) const fn is_written<S: Stage>(slot: usize, from: usize, to: usize) ->
     S::USES[slot].is_written_in(Span::of(from, to))
 }
 
-/// Whether the loop of a pass is given the arrays. One that drops updates, and reads none of them, is not.
-pub(super) const fn is_given<S: Stage>(drops: bool, from: usize, to: usize) -> bool {
+/// Whether a pass reads any array.
+pub(super) const fn reads_any<S: Stage>(from: usize, to: usize) -> bool {
     let mut slot = 0;
     while slot < arrays::<S>() && !is_read::<S>(slot, from, to) {
         slot += 1;
     }
-    !drops || slot < arrays::<S>()
+    slot < arrays::<S>()
+}
+
+/// Whether the loop of a pass is given the arrays. One that drops updates, and reads none of them, is not.
+pub(super) const fn is_given<S: Stage>(drops: bool, from: usize, to: usize) -> bool {
+    !drops || reads_any::<S>(from, to)
 }
 
 /// Whether a pass writes any array.
