@@ -23,10 +23,12 @@ use super::gives::Gives;
 #[cfg(feature = "half")]
 use super::halves::{InBlocks, Source};
 use super::isa::Set;
+#[cfg(feature = "half")]
+pub(super) use super::loop_types::On;
 use super::loop_types::{ApplyFn, MapFn, Typed};
+pub(crate) use super::loop_types::{BLOCK, MOST_BARRIERS, MOST_SLOTS, Slots, no_slots};
 #[cfg(feature = "half")]
 use super::loop_types::{DropHalvesFn, HalvesFn, MixedFn};
-pub(crate) use super::loop_types::{Slots, no_slots};
 use super::sums::{LANES, Lanes, MOST_SUMS, adds_later, went_into};
 use super::uses::{arrays, is_read, is_written, reads_any, writes_any};
 use super::{Span, Stage};
@@ -34,14 +36,6 @@ use crate::element::{Real, Term};
 use crate::numeric::opaque::{alone, hidden};
 use crate::tree::add_update;
 
-/// The most state arrays that a fused chain may have.
-pub(crate) const MOST_SLOTS: usize = 8;
-/// The most barriers that a fused chain may have.
-pub(crate) const MOST_BARRIERS: usize = 2;
-
-/// Elements between two requests for memory: two or four lines of each array, so that the requests of a block do not
-/// fill the queue that they wait in.
-pub(crate) const BLOCK: usize = 32;
 /// How many blocks of 16 bits are worked on before the first of them is added to the parameters. Rounding waits for the
 /// root and the division before it, and while it waits the processor has no room for what follows.
 #[cfg(feature = "half")]
@@ -54,10 +48,6 @@ struct Arrays<const COUNT: usize>;
 
 /// The loops of a pass of a chain for as many arrays as it has, with so many sums.
 pub(super) struct Loops<S, C, const FROM: usize, const TO: usize, const N: usize>(PhantomData<(S, C)>);
-
-/// In [`Loops`]: those that are written for an instruction set.
-#[cfg(feature = "half")]
-pub(super) struct On<I>(PhantomData<I>);
 
 macro_rules! loops {
     ($($n:literal ($($s:ident $was:ident $k:tt),*);)*) => {$(impl Arrays<$n> {

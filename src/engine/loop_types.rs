@@ -1,5 +1,8 @@
 //! What the loops of [`kernel`](super::kernel) are given.
 
+#[cfg(feature = "half")]
+use core::marker::PhantomData;
+
 use super::Stage;
 use super::ahead::Ahead;
 #[cfg(feature = "half")]
@@ -7,9 +10,21 @@ use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
 use super::gives::Gives;
 #[cfg(feature = "half")]
 use super::halves::Source;
-use super::kernel::MOST_SLOTS;
 use super::sums::Lanes;
 use crate::element::DType;
+
+/// The most state arrays that a fused chain may have.
+pub(crate) const MOST_SLOTS: usize = 8;
+/// The most barriers that a fused chain may have.
+pub(crate) const MOST_BARRIERS: usize = 2;
+
+/// Elements between two requests for memory: two or four lines of each array, so that the requests of a block do not
+/// fill the queue that they wait in.
+pub(crate) const BLOCK: usize = 32;
+
+/// Of the loops of a pass those that are written for an instruction set.
+#[cfg(feature = "half")]
+pub(super) struct On<I>(PhantomData<I>);
 
 /// What a loop needs, and the leaf's type where the loop is compiled for one.
 pub(super) type Typed<S, C> = (<S as Stage>::Kernel<C>, Option<DType>);
