@@ -4,6 +4,7 @@
 use gradchain::prelude::*;
 use gradchain::{DType, Isa, detected_isa, force_isa};
 use half::{bf16, f16};
+use ndarray::Array2;
 
 /// Numbers of both signs and many sizes.
 fn number(i: usize, step: usize) -> f64 {
@@ -12,18 +13,13 @@ fn number(i: usize, step: usize) -> f64 {
 }
 
 /// Whole tiles, whole blocks of every instruction set, and what is left over.
-const LEN: usize = 2 * 1024 + 1003;
+const SHAPE: (usize, usize) = (27, 113);
 
-type Leaves = (Vec<f32>, Vec<f64>, Vec<bf16>, Vec<f16>);
+type Leaves = (Array2<f32>, Array2<f64>, Array2<bf16>, Array2<f16>);
 
 fn leaves(step: usize) -> Leaves {
-    let f64s = || (0..LEN).map(|i| number(i, step));
-    (
-        f64s().map(|x| x as f32).collect(),
-        f64s().collect(),
-        f64s().map(bf16::from_f64).collect(),
-        f64s().map(f16::from_f64).collect(),
-    )
+    let f64s = Array2::from_shape_fn(SHAPE, |(i, j)| number(i * SHAPE.1 + j, step));
+    (f64s.mapv(|x| x as f32), f64s.clone(), f64s.mapv(bf16::from_f64), f64s.mapv(f16::from_f64))
 }
 
 fn bits((a, b, c, d): &Leaves) -> Vec<u64> {
@@ -56,8 +52,9 @@ fn step<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) -
 }
 
 fn main() -> gradchain::Result<()> {
-    step("scale_by_factored_rms", &scale_by_factored_rms())?;
-    step("scale_by_sm3", &scale_by_sm3())?;
+    step("adafactor", &adafactor(0.1))?;
+    step("adafactor, factored", &adafactor(0.1).min_dim_size_to_factor(20))?;
+    step("sm3", &sm3(0.1))?;
     step("sgd with momentum", &sgd(0.1).momentum(0.9))?;
     step("adam", &adam(0.1))?;
     step("adam with a mean of bf16", &adam(0.1).mu_dtype(DType::Bf16))?;

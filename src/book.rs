@@ -44,6 +44,7 @@ pages! {
     own_two_pass: "../docs/own-two-pass.md",
     own_wrapper: "../docs/own-wrapper.md",
     own_whole_tree: "../docs/own-whole-tree.md",
+    own_look: "../docs/own-look.md",
     own_onlooker: "../docs/own-onlooker.md",
     statistics: "../docs/statistics.md",
     least_squares: "../docs/least-squares.md",

@@ -6,6 +6,7 @@
 //! | [`TwoPass`] | [`TwoPasses`]: take in all elements, decide, give out | [own two-pass part][two-pass] |
 //! | [`Around`] | [`Wrapper`]: hold another transformation; [`Arithmetic`] or [`Weighing`] to do something to elements too | [own wrapper][wrapper] |
 //! | [`Whole`] | [`WholeTreeTransformation`]: whole leaves, or all of them | [own whole-tree part][whole-tree] |
+//! | [`AfterALook`] | [`LooksFirst`]: look at whole leaves, and then change each element | [own look][look] |
 //! | [`LooksOn`] | [`Onlooker`]: look at the updates, and change nothing | [own onlooker][onlooker] |
 //! | [`Named`] | [`Optimizer`]: a chain under a name | – |
 //!
@@ -17,14 +18,15 @@
 //! [two-pass]: https://docs.rs/crate/gradchain/latest/source/docs/own-two-pass.md
 //! [wrapper]: https://docs.rs/crate/gradchain/latest/source/docs/own-wrapper.md
 //! [whole-tree]: https://docs.rs/crate/gradchain/latest/source/docs/own-whole-tree.md
+//! [look]: https://docs.rs/crate/gradchain/latest/source/docs/own-look.md
 //! [onlooker]: https://docs.rs/crate/gradchain/latest/source/docs/own-onlooker.md
 
 pub use crate::engine::{
-    Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Effect, Elsewhere, Holds,
-    InitContext, Inner, LeafLooker, LeafVisitor, LooksOn, Named, NoArithmetic, OneElement, OneElementWithMemory,
-    Onlooker, Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, Slot, SlotArray, StepContext, Steps, Stretch,
-    Sums, TwoPass, TwoPasses, Weighing, Whole, WholeLeaf, WholeTree, WholeTreeTransformation, WithArithmetic, WithSums,
-    Wrapper, WrapperState, own_recipe,
+    Access, AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Effect, Elsewhere,
+    Holds, InitContext, Inner, LeafLooker, LeafVisitor, LooksFirst, LooksOn, Named, NoArithmetic, OneElement,
+    OneElementWithMemory, Onlooker, Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, Slot, SlotArray,
+    StepContext, Steps, Stretch, Sums, TwoPass, TwoPasses, Weighing, Whole, WholeLeaf, WholeTree,
+    WholeTreeTransformation, WithArithmetic, WithSums, Wrapper, WrapperState, own_recipe,
 };
 
 /// All that most parts are made of: `use gradchain::part::prelude::*;`

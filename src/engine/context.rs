@@ -121,7 +121,7 @@ impl<'a> InitContext<'a> {
     }
 
     /// Says that the leaves to act on must be whole on one machine, and how much work each of them is in a step.
-    pub(crate) fn must_be_whole(&self, work: impl Fn(&LeafSpec) -> f64) {
+    pub(crate) fn must_be_whole(&self, work: &dyn Fn(&LeafSpec) -> f64) {
         let Some(mut whole) = self.whole.and_then(|whole| whole.lock().ok()) else { return };
         for ((all, leaf), on) in whole.iter_mut().zip(self.structure.leaves()).zip(self.active) {
             if *on {

@@ -7,6 +7,7 @@ use super::ahead::Ahead;
 #[cfg(feature = "half")]
 use super::blocks::{SlotBlocks, WriteBlocks};
 use super::convert::{load, load_asking, store, store_asking};
+use super::found::Found;
 use super::in_piece::{InPiece, one_loop};
 use super::isa::{Isa, Job, dispatch_chain};
 use super::kernel::{MOST_SLOTS, Slots, no_slots};
@@ -21,28 +22,30 @@ use crate::memory::RawSlice;
 use crate::state::Moments;
 
 /// The state arrays of one leaf, in the order in which a fused loop has them.
-pub struct SlotList {
+pub struct SlotList<'a> {
     slots: [Option<RawSlice>; MOST_SLOTS],
     /// Which arrays they are, for values that are nowhere in memory.
     arrays: [usize; MOST_SLOTS],
     len: usize,
+    /// What those have that are no arrays, and which these are. A loop has such of one part only.
+    found: Option<(Found<'a>, Range<usize>)>,
 }
 
-impl SlotList {
+impl<'a> SlotList<'a> {
     #[inline]
-    pub(crate) fn new() -> SlotList {
-        SlotList { slots: [None; MOST_SLOTS], arrays: [0; MOST_SLOTS], len: 0 }
+    pub(crate) fn new() -> SlotList<'a> {
+        SlotList { slots: [None; MOST_SLOTS], arrays: [0; MOST_SLOTS], len: 0, found: None }
     }
 
     #[inline]
-    pub(crate) fn of<S: Stage>(stage: &S, state: &S::State, leaf: usize) -> SlotList {
+    pub(crate) fn of<S: Stage>(stage: &S, state: &'a S::State, leaf: usize) -> SlotList<'a> {
         let mut list = SlotList::new();
         list.fill(stage, state, leaf);
         list
     }
 
     #[inline]
-    pub(super) fn fill<S: Stage>(&mut self, stage: &S, state: &S::State, leaf: usize) {
+    pub(super) fn fill<S: Stage>(&mut self, stage: &S, state: &'a S::State, leaf: usize) {
         stage.slots(state, leaf, self);
         // It is a constant from here on.
         assert_eq!(self.len, S::SLOTS, "a stage lists as many arrays as it has slots");
@@ -50,7 +53,7 @@ impl SlotList {
 
     /// With what the loop of a pass is given.
     #[inline]
-    fn fill_for<S: Stage, C: Real>(&mut self, pass: usize, (stage, state): (&S, &S::State), leaf: usize) {
+    fn fill_for<S: Stage, C: Real>(&mut self, pass: usize, (stage, state): (&S, &'a S::State), leaf: usize) {
         if Passes::<S, C>::GIVEN[pass] {
             self.fill(stage, state, leaf);
         }
@@ -64,6 +67,13 @@ impl SlotList {
         self.len += 1;
     }
 
+    /// Adds so many numbers that have been found out of a leaf.
+    pub(super) fn push_found(&mut self, found: Found<'a>, count: usize) {
+        self.found = Some((found, self.len..self.len + count));
+        self.len += count;
+    }
+
+    /// Whether each is an array of type `C`.
     #[inline]
     pub(crate) fn is_native<C: Real>(&self) -> bool {
         self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
@@ -83,7 +93,8 @@ impl SlotList {
 
     /// Whether each array is there.
     fn is_whole(&self) -> bool {
-        self.slots[..self.len].iter().all(Option::is_some)
+        let is_found = |slot: &usize| self.found.as_ref().is_some_and(|(_, slots)| slots.contains(slot));
+        (0..self.len).all(|slot| self.slots[slot].is_some() || is_found(&slot))
     }
 
     /// The arrays of whole blocks of a leaf, if none has another type than `f32` and those of 16 bits.
@@ -92,7 +103,7 @@ impl SlotList {
     ///
     /// As [`slices`](SlotList::slices).
     #[cfg(feature = "half")]
-    pub(super) unsafe fn blocks<'a>(&self, stretch: Range<usize>, isa: Isa) -> Option<SlotBlocks<'a>> {
+    pub(super) unsafe fn blocks<'s>(&self, stretch: Range<usize>, isa: Isa) -> Option<SlotBlocks<'s>> {
         let mut blocks = SlotBlocks::default();
         for (blocks, slot) in blocks.iter_mut().zip(&self.slots[..self.len]) {
             // SAFETY: by the caller's promise; different slots are different allocations.
@@ -117,7 +128,7 @@ impl SlotList {
     ///
     /// The state is held exclusively, and no other task has this piece.
     #[inline]
-    pub(super) unsafe fn slices<'a, C: Real>(&self, start: usize, len: usize) -> Slots<'a, C> {
+    pub(super) unsafe fn slices<'s, C: Real>(&self, start: usize, len: usize) -> Slots<'s, C> {
         let mut slices = no_slots();
         for (i, slot) in self.slots[..self.len].iter().enumerate() {
             if let Some(slot) = slot {
@@ -154,7 +165,7 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
 #[inline(never)]
 fn record<C: Real>(
     shape: Shape,
-    list: &SlotList,
+    list: &SlotList<'_>,
     (place, span): (Place, Span),
     tile: &mut Tile<'_, C>,
     apply: DoesTo<'_, C>,
@@ -213,7 +224,7 @@ impl<S: Stage, C: Real> OnTile<C> for InPass<S, C> {
 
 /// Runs a loop on a tile, which writes updates or does not. Not part of every chain that calls it.
 #[inline(never)]
-fn on_tile<C: Real>(list: &SlotList, writes: bool, tile: &mut Tile<'_, C>, run: &mut dyn OnTile<C>) -> Added {
+fn on_tile<C: Real>(list: &SlotList<'_>, writes: bool, tile: &mut Tile<'_, C>, run: &mut dyn OnTile<C>) -> Added {
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
     let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
     let (mut added, mut ahead) = (NOTHING, tile.ahead.take());
@@ -228,7 +239,7 @@ fn on_tile<C: Real>(list: &SlotList, writes: bool, tile: &mut Tile<'_, C>, run: 
 /// Calls a function with the stretches of the listed state arrays that belong to a tile, in the compute type. The
 /// function comes as a reference, here and below, so that this is compiled once and not for every loop there is.
 pub(crate) fn with_list<C: Real>(
-    list: &SlotList,
+    list: &SlotList<'_>,
     start: usize,
     n: usize,
     (isa, spare): (Isa, &mut [C]),
@@ -241,7 +252,7 @@ pub(crate) fn with_list<C: Real>(
         // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
         return f(unsafe { list.slices(start, n) }, ahead);
     }
-    // Only arrays of other types are brought into the spare room and back.
+    // Only arrays of other types are brought into the spare room and back, and what was found out into it.
     let is_other = |raw: &RawSlice| raw.dtype() != C::DTYPE;
     let mut chunks = spare.chunks_mut(STEP);
     let mut slots = no_slots();
@@ -257,6 +268,12 @@ pub(crate) fn with_list<C: Real>(
             unsafe { load_asking(isa, *raw, start, slice, ahead) };
         }
     }
+    if let Some((found, which)) = &list.found {
+        for slice in &mut slots[which.clone()] {
+            *slice = chunks.next().map_or(&mut [], |chunk| &mut chunk[..n]);
+        }
+        found.fill(start, &mut slots[which.clone()]);
+    }
     f(slots.each_mut().map(|s| &mut **s), ahead);
     for (slice, raw) in slots.iter().zip(listed) {
         // SAFETY: as above.
@@ -268,7 +285,7 @@ pub(crate) fn with_list<C: Real>(
 
 /// Does as much as it can of a stretch whose state has another type than the arithmetic, from its beginning: how many
 /// elements these are.
-type ByBlocks<'a, S, C> = dyn FnMut(&SlotList, &<S as Stage>::Kernel<C>) -> usize + 'a;
+type ByBlocks<'a, S, C> = dyn FnMut(&SlotList<'_>, &<S as Stage>::Kernel<C>) -> usize + 'a;
 
 /// Does a pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the state
 /// arrays: all of it where these have the compute type, else half a tile, whose state is brought into `room` and back;

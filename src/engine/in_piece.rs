@@ -376,7 +376,7 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
 /// a type of numbers; what is done for each tile is part of each stage, where it takes a twelfth less time.
 struct AroundLoop<'a, C: Real> {
     shape: &'static Shape,
-    list: SlotList,
+    list: SlotList<'a>,
     /// The state arrays of the piece, where they lie as they are calculated with; else they are converted tile by tile.
     direct: Option<Slots<'a, C>>,
     at: PieceAt,
@@ -451,6 +451,12 @@ impl<'a, C: Real> AroundLoop<'a, C> {
             fused::add(self.shape, added, self.at.place, tile.sums);
         }
     }
+}
+
+/// Whether tiles go through one loop where a stage fuses. Of what has looked at whole leaves and then adds up only
+/// whole passes do: as a member of a box it could be asked for any span of its passes, of which `adafactor` has ten.
+pub(super) const fn by_one_loop<S: Stage>() -> bool {
+    S::FUSES && (S::SHAPE.looks == 0 || S::SHAPE.sums == 0)
 }
 
 /// The way of a stage that is one loop for this leaf in this step.

@@ -16,7 +16,7 @@ use crate::element::DType;
 /// The most state arrays that a fused chain may have.
 pub(crate) const MOST_SLOTS: usize = 8;
 /// The most barriers that a fused chain may have.
-pub(crate) const MOST_BARRIERS: usize = 2;
+pub(crate) const MOST_BARRIERS: usize = 3;
 
 /// Elements between two requests for memory: two or four lines of each array, so that the requests of a block do not
 /// fill the queue that they wait in.

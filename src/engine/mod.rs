@@ -15,6 +15,7 @@ mod drive;
 mod examples;
 mod factors;
 pub(crate) mod form;
+mod found;
 mod fused;
 mod gives;
 #[cfg(feature = "half")]
@@ -54,10 +55,10 @@ pub use context::{InitContext, StepContext};
 pub(crate) use drive::{Remote, Work};
 pub(crate) use examples::Examples;
 pub use form::{
-    Access, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds, LooksOn,
-    Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker, Optimizer, Part, PartState, Rule, RuleWithMemory,
-    SlotArray, Steps, Stretch, TwoPass, TwoPasses, Weighing, Whole, WholeTreeTransformation, WithArithmetic, WithSums,
-    Wrapper, WrapperState, own_recipe,
+    Access, AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds,
+    LooksFirst, LooksOn, Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker, Optimizer, Part, PartState,
+    Rule, RuleWithMemory, SlotArray, Steps, Stretch, TwoPass, TwoPasses, Weighing, Whole, WholeTreeTransformation,
+    WithArithmetic, WithSums, Wrapper, WrapperState, own_recipe,
 };
 pub(crate) use form::{Exactly, Keeps, OfChain, recipe_of_arguments};
 pub use fused::SlotList;

@@ -63,14 +63,20 @@ impl<T: Stage, C: Real> InPiece<C> for Chain<'_, T> {
 }
 
 /// How a piece is done whose state has another type than its elements; see [`fused::on_piece`].
-type ByBlocks<P, T, C> = dyn Fn(&P, &Piece, RawSlice, &SlotList, &<T as Stage>::Kernel<C>) -> usize;
+type ByBlocks<P, T, C> = dyn Fn(&P, &Piece, RawSlice, &SlotList<'_>, &<T as Stage>::Kernel<C>) -> usize;
 
 impl<'a, T: Stage> Pass<'a, T> {
     pub(super) fn of(transformation: &'a T, (state, run): (&'a T::State, &'a T::Run), walk: &'a Walk<'a>) -> Self {
         let adds = walk.writes_params();
-        let fuses = adds || T::FUSES_ALWAYS && T::SHAPE.drops(walk.span.to) && !walk.ends;
+        let fuses = adds || drops_in_loops::<T>() && T::SHAPE.drops(walk.span.to) && !walk.ends;
         Pass { transformation, state, run, walk, adds, fuses: T::FUSES && fuses }
     }
+}
+
+/// Whether passes that drop updates are loops of the whole chain too. Of what only fuses in some steps the members' own
+/// loops do that, which there have to be anyway; but not where what one of them has found would go through memory.
+const fn drops_in_loops<T: Stage>() -> bool {
+    T::FUSES && (T::FUSES_ALWAYS || T::SHAPE.looks != 0)
 }
 
 /// For who does it elsewhere.
@@ -132,7 +138,7 @@ impl<T: Stage> Pass<'_, T> {
     /// Does as much as it can of the last pass over a piece whose state has 16 bits, a block of each array in
     /// registers: how many elements these are.
     #[cfg(feature = "half")]
-    fn by_blocks(&self, piece: &Piece, g: RawSlice, list: &SlotList, kernel: &T::Kernel<f32>) -> usize {
+    fn by_blocks(&self, piece: &Piece, g: RawSlice, list: &SlotList<'_>, kernel: &T::Kernel<f32>) -> usize {
         let last = if const { T::FUSES } && self.adds { Passes::<T, Format>::LAST_MIXED } else { None };
         let Some(last) = last else { return 0 };
         let (len, p) = (piece.len / BLOCK * BLOCK, self.walk.params[piece.leaf].data);
@@ -149,7 +155,7 @@ impl<T: Stage> Pass<'_, T> {
     }
 
     #[cfg(not(feature = "half"))]
-    fn by_blocks(&self, _: &Piece, _: RawSlice, _: &SlotList, _: &T::Kernel<f32>) -> usize {
+    fn by_blocks(&self, _: &Piece, _: RawSlice, _: &SlotList<'_>, _: &T::Kernel<f32>) -> usize {
         0
     }
 
@@ -159,8 +165,11 @@ impl<T: Stage> Pass<'_, T> {
         let (t, leaf, pass) = (self.transformation, piece.leaf, self.walk.span.to);
         let p = &self.walk.params[leaf];
         let Some(format) = Format::of(p.data.dtype(), self.walk.isa) else { return 0 };
-        let drop =
-            if const { T::FUSES_ALWAYS } && !self.walk.ends { Passes::<T, Format>::DROP_HALVES[pass] } else { None };
+        let drop = if const { drops_in_loops::<T>() } && !self.walk.ends {
+            Passes::<T, Format>::DROP_HALVES[pass]
+        } else {
+            None
+        };
         let last = if const { T::FUSES } && self.adds { Passes::<T, Format>::LAST_HALVES } else { None };
         if drop.is_none() && last.is_none() {
             return 0;
@@ -179,7 +188,7 @@ impl<T: Stage> Pass<'_, T> {
         };
         let len = piece.len / block * block;
         let beside = &[(g, piece.from), (p.data, piece.start)];
-        let by_blocks = &mut |list: &SlotList, kernel: &T::Kernel<f32>| match drop {
+        let by_blocks = &mut |list: &SlotList<'_>, kernel: &T::Kernel<f32>| match drop {
             None => self.by_blocks(&Piece { len, ..*piece }, g, list, kernel),
             Some(_) => 0,
         };
@@ -220,28 +229,28 @@ impl<T: Stage> Pass<'_, T> {
         let (t, leaf) = (self.transformation, piece.leaf);
         let p = &self.walk.params[leaf];
         let (pass, isa, adds) = (self.walk.span.to, self.walk.isa, self.adds);
-        let lying = self.walk.lying_source(leaf, C::DTYPE).filter(|_| p.lies(C::DTYPE));
+        let lying = self.walk.lying(piece, C::DTYPE);
         // The constants stand alone, here and below, so that a loop is compiled only where it can run.
         if const { T::FUSES }
             && self.fuses
-            && let Some(source) = lying
+            && let Some((source, from)) = lying
             && t.fuses_now(self.state, self.run, leaf)
         {
-            let beside = &[(source, piece.from), (p.data, piece.start)];
+            let beside = &[(source, from), (p.data, piece.start)];
             let (held, place, room) =
                 ((self.state, self.run), (piece.start, piece.len, beside), (isa, &mut *spare, &mut *sums));
             // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a
             // pass; gradients, parameters and stored updates are different memory.
             let done = unsafe {
-                let g = source.slice(piece.from, piece.len);
+                let g = source.slice(from, piece.len);
                 let by_blocks =
-                    &mut |list: &SlotList, kernel: &T::Kernel<C>| by_blocks(self, piece, source, list, kernel);
+                    &mut |list: &SlotList<'_>, kernel: &T::Kernel<C>| by_blocks(self, piece, source, list, kernel);
                 fused::on_piece::<T, C>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots, ahead| {
                     let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
                     if adds {
                         return Passes::<T, C>::LAST(isa, kernel, g, p.data.slice_mut(start, len), slots);
                     }
-                    if const { T::FUSES_ALWAYS } {
+                    if const { drops_in_loops::<T>() } {
                         let p = p.data.slice(start, len);
                         let (from_to, mut nothing) = ((g, &mut [][..], p), None);
                         let ahead = ahead.unwrap_or_else(|| nothing.insert(Ahead::new()));

@@ -58,7 +58,7 @@ macro_rules! passes {
             /// updates is known.
             const OWN: [Option<PassFn<S, C>>; MOST_BARRIERS + 1] = {
                 let mut own: [Option<PassFn<S, C>>; _] = [None; _];
-                $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from {
+                $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from && !S::SHAPE.is_idle($to) {
                     own[$to] = Some(if S::SHAPE.drops($to) {
                         map_in::<S, C, true, $from, $to>
                     } else {
@@ -92,16 +92,17 @@ macro_rules! passes {
                 _ => None,
             };
 
-            /// The last one, where state has 16 bits: on whole blocks. There is none where it adds up.
+            /// The last one, where state has 16 bits: on whole blocks. There is none where it adds up, or is given what
+            /// was found, which lies nowhere.
             pub(super) const LAST_MIXED: Option<MixedFn<S>> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
-                $(($from, $to) if !S::SHAPE.adds_in($to) && S::SLOTS > 0 => Some(apply_mixed_in::<S, $from, $to>),)*
+                $(($from, $to) if !S::SHAPE.adds_in($to) && S::SLOTS > 0 && S::SHAPE.looks == 0 => Some(apply_mixed_in::<S, $from, $to>),)*
                 _ => None,
             };
 
             /// Those that go from gradients and drop the updates, by where they end, on a leaf of 16 bits as above.
             pub(super) const DROP_HALVES: [Option<DropHalvesFn<S>>; MOST_BARRIERS + 1] = {
                 let mut own: [Option<DropHalvesFn<S>>; _] = [None; _];
-                $(if $from == 0 && S::SHAPE.drops($to) && S::SHAPE.span($to).from == $from {
+                $(if $from == 0 && S::SHAPE.drops($to) && S::SHAPE.span($to).from == $from && !S::SHAPE.is_idle($to) {
                     own[$to] = Some(drop_halves_in::<S, $from, $to>);
                 })*
                 own
@@ -109,7 +110,7 @@ macro_rules! passes {
         }
     };
 }
-passes!(0 0, 0 1, 1 1, 0 2, 1 2, 2 2);
+passes!(0 0, 0 1, 1 1, 0 2, 1 2, 2 2, 0 3, 1 3, 2 3, 3 3);
 
 /// How many barriers a loop goes over; what has more does not fuse.
 const fn barriers<S: Stage>() -> usize {

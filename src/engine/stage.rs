@@ -193,7 +193,7 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     fn kernel<C: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C>;
 
     /// Lists the state arrays of a leaf, [`SLOTS`](Stage::SLOTS) of them.
-    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
+    fn slots<'a>(&self, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         let _ = (state, leaf, list);
     }
 

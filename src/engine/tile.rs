@@ -129,7 +129,7 @@ impl<'t, C: Real> Tile<'t, C> {
     }
 
     /// Says that a stretch of each of these arrays is read for this tile.
-    pub(crate) fn reads(&mut self, arrays: &SlotList) {
+    pub(crate) fn reads(&mut self, arrays: &SlotList<'_>) {
         if let Some(ahead) = &mut self.ahead {
             arrays.read(self.start, self.u.len(), ahead);
         }

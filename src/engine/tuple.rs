@@ -1,6 +1,6 @@
 //! A chain is a tuple of its members.
 
-use super::in_piece::{PieceAt, Then, by_tile, one_loop};
+use super::in_piece::{PieceAt, Then, by_one_loop, one_loop};
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
 use super::members::{Members, in_members};
 use super::sums::{MOST_SUMS, cut_off};
@@ -14,12 +14,13 @@ use crate::needs::Level;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
-/// Whether an element loop can have so many state arrays, sums and barriers.
+/// Whether an element loop can have so many state arrays, sums and barriers, and numbers that one part has found.
 pub(crate) const fn fits(shape: Shape, slots: usize) -> bool {
     slots <= MOST_SLOTS
         && shape.sums <= MOST_SUMS
         && shape.barriers <= MOST_BARRIERS
-        && shape.materializes | shape.looks == 0
+        && shape.materializes == 0
+        && shape.looks.count_ones() <= 1
 }
 
 /// What several stages need together.
@@ -157,7 +158,7 @@ macro_rules! chains {
                 // The constant stands alone, so that what cannot be reached is not compiled.
                 // Members are recorded one by one, so that the ways through them do not multiply.
                 if const { Self::FUSES_ALWAYS && !Cx::RECORDS }
-                    || const { Self::FUSES && !Cx::RECORDS } && self.fuses_now(state, run, tile.leaf)
+                    || const { by_one_loop::<Self>() && !Cx::RECORDS } && self.fuses_now(state, run, tile.leaf)
                 {
                     return fused_tile(self, state, run, place, span, tile);
                 }
@@ -175,11 +176,8 @@ macro_rules! chains {
                 if const { Self::FUSES_ALWAYS } {
                     return one_loop(self, (state, run), at, then);
                 }
-                if const { Self::FUSES } {
-                    return match self.fuses_now(state, run, at.leaf) {
-                        true => one_loop(self, (state, run), at, then),
-                        false => by_tile(self, (state, run), at, then),
-                    };
+                if const { by_one_loop::<Self>() } && self.fuses_now(state, run, at.leaf) {
+                    return one_loop(self, (state, run), at, then);
                 }
                 in_members(&InStep { chain: self, state, run }, at, then);
             }
@@ -193,7 +191,7 @@ macro_rules! chains {
                 ($(self.$i.kernel::<Cx>(&state.$i, &run.$i, leaf),)*)
             }
 
-            fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
+            fn slots<'a>(&self, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
                 $(self.$i.slots(&state.$i, leaf, list);)*
             }
 

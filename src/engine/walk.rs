@@ -235,6 +235,16 @@ impl Walk<'_> {
         }
     }
 
+    /// The same of a piece whose parameters do too, and where in it the piece begins. A pass that needs no updates has
+    /// parameters in their place, which it does not read.
+    pub(super) fn lying(&self, piece: &Piece, dtype: DType) -> Option<(RawSlice, usize)> {
+        let p = Some(&self.params[piece.leaf]).filter(|p| p.lies(dtype))?.data;
+        match self.start {
+            None => Some((p, piece.start)),
+            Some(_) => Some((self.lying_source(piece.leaf, dtype)?, piece.from)),
+        }
+    }
+
     /// Where updates are stored between passes: of rows in the place of their gradients.
     fn stored(&self, leaf: usize) -> RawSlice {
         match self.grads.get(leaf) {

@@ -110,8 +110,9 @@ impl LeafSpec {
         }
     }
 
-    /// The strides of state arrays for this leaf: dense, in the parameter's own memory order.
-    pub(crate) fn strides(&self) -> &[isize] {
+    /// How many elements apart the neighbours along each axis are in state arrays, and in updates as parts see them:
+    /// dense, in the parameter's own memory order.
+    pub fn strides(&self) -> &[isize] {
         &self.strides
     }
 }

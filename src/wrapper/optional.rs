@@ -1,6 +1,6 @@
 //! A member of a chain that may be absent.
 
-use crate::engine::{AllUses, Outline, PieceAt, Place, Shape, SlotList, Span, Term, Then, Tile};
+use crate::engine::{AllUses, Outline, PieceAt, Place, Shape, SlotList, Span, Term, Then, Tile, Uses};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
@@ -10,6 +10,17 @@ use crate::state::StateWalk;
 #[derive(Clone, Copy)]
 pub struct OptionalKernel<K>(Option<K>);
 
+/// Whether the loop of a chain is for one without this member: it has arrays, and often is not there.
+const fn is_left_out<T: Stage>() -> bool {
+    T::SLOTS > 0 && T::SHAPE.barriers == 0
+}
+
+/// Whether the loop of a chain is for one with this member as for one without it. Where it has barriers or sums, it is
+/// for one with it.
+const fn fits_either<T: Stage>() -> bool {
+    T::SLOTS == 0 && T::SHAPE.barriers == 0 && T::SHAPE.sums == 0
+}
+
 /// `None` changes nothing and has no state: for optimizers whose arguments decide which parts there are.
 impl<T: Stage> Stage for Option<T> {
     type Needs = T::Needs;
@@ -17,13 +28,12 @@ impl<T: Stage> Stage for Option<T> {
     type Run = Option<T::Run>;
     type Kernel<C: Real> = OptionalKernel<T::Kernel<C>>;
 
-    const SHAPE: Shape = T::SHAPE;
-    /// A loop for a chain with the member in it is not the loop for one without, where it has arrays or barriers.
-    const FUSES: bool = T::FUSES && T::SLOTS == 0 && T::SHAPE.barriers == 0 && T::SHAPE.sums == 0;
-    const FUSES_ALWAYS: bool = Self::FUSES && T::FUSES_ALWAYS;
+    const SHAPE: Shape = if is_left_out::<T>() { Shape::EMPTY } else { T::SHAPE };
+    const FUSES: bool = is_left_out::<T>() || T::FUSES && T::SLOTS == 0;
+    const FUSES_ALWAYS: bool = Self::FUSES && T::FUSES_ALWAYS && fits_either::<T>();
     const WHOLE: bool = false;
-    const SLOTS: usize = T::SLOTS;
-    const USES: AllUses = T::USES;
+    const SLOTS: usize = if is_left_out::<T>() { 0 } else { T::SLOTS };
+    const USES: AllUses = if is_left_out::<T>() { Uses::ALWAYS.of_all() } else { T::USES };
 
     fn shape(&self) -> Shape {
         self.as_ref().map_or(Shape::EMPTY, Stage::shape)
@@ -91,8 +101,10 @@ impl<T: Stage> Stage for Option<T> {
     }
 
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
-        let inside = || Some(self.as_ref()?.fuses_now(state.as_ref()?, run.as_ref()?, leaf));
-        Self::FUSES && inside().unwrap_or(true)
+        match (self, state, run) {
+            (Some(t), Some(state), Some(run)) => !is_left_out::<T>() && t.fuses_now(state, run, leaf),
+            _ => is_left_out::<T>() || fits_either::<T>(),
+        }
     }
 
     #[inline]
@@ -101,8 +113,10 @@ impl<T: Stage> Stage for Option<T> {
         OptionalKernel(inside())
     }
 
-    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
-        if let (Some(t), Some(state)) = (self, state) {
+    fn slots<'a>(&self, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
+        if let (Some(t), Some(state)) = (self, state)
+            && !is_left_out::<T>()
+        {
             t.slots(state, leaf, list);
         }
     }
@@ -118,8 +132,8 @@ impl<T: Stage> Stage for Option<T> {
         terms: &mut [Term<C>],
     ) -> C {
         match &k.0 {
-            Some(k) => T::apply::<C>(k, at, span, slots, u, p, terms),
-            None => u,
+            Some(k) if const { !is_left_out::<T>() } => T::apply::<C>(k, at, span, slots, u, p, terms),
+            _ => u,
         }
     }
 

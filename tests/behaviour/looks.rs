@@ -1,9 +1,9 @@
 //! What only looks at updates before it changes them: the bits do not depend on where they are looked at.
 
 use gradchain::needs::Nothing;
-use gradchain::part::{InitContext, LeafLooker, Part, Slot, StepContext, Whole, WholeTree, WholeTreeTransformation};
+use gradchain::part::{AfterALook, InitContext, LeafLooker, LooksFirst, Part, Slot, StepContext, WholeTree};
 use gradchain::prelude::*;
-use gradchain::state::{PerLeaf, Scalar};
+use gradchain::state::{Count, PerLeaf, Scalar};
 use gradchain::tree::LeafSpec;
 use gradchain::{Boxed, Real};
 use ndarray::{Array1, Array2, Array3, ShapeBuilder};
@@ -123,36 +123,33 @@ struct ByLargest;
 
 impl Part for ByLargest {
     const NAME: &'static str = "by_largest";
-    type Form = Whole;
+    type Form = AfterALook;
 }
 
-impl WholeTreeTransformation for ByLargest {
+impl LooksFirst for ByLargest {
     const BY_LEAF: bool = true;
-    const LOOKS: bool = true;
     type State = PerLeaf<Scalar>;
     type Needs = Nothing;
+    type Slots<C: Real> = [C; 0];
+    type Found<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
 
     fn start(&self, at: &InitContext<'_>) -> gradchain::Result<PerLeaf<Scalar>> {
         Ok(PerLeaf::new(at.active(), Scalar::new(1.0)))
     }
 
-    fn transform(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+    fn look(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         // There is nothing to rewrite.
         assert!(tree.leaf::<f32>(0).is_none());
         tree.look(&mut Largest(largest));
     }
 
-    fn stretch<C: Real>(
-        &self,
-        largest: &PerLeaf<Scalar>,
-        leaf: usize,
-        _: usize,
-        _: &mut [&mut [C]],
-        from: &[C],
-        to: &mut [C],
-    ) {
-        let by = C::of(1.0 / largest.get(leaf).map_or(1.0, |largest| largest.get()));
-        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from * by);
+    fn scalars<C: Real>(&self, largest: &PerLeaf<Scalar>, leaf: usize) -> C {
+        C::of(1.0 / largest.get(leaf).map_or(1.0, |largest| largest.get()))
+    }
+
+    fn apply<C: Real>(by: C, _: &mut [C; 0], _: &[C; 0], u: C) -> C {
+        u * by
     }
 }
 
@@ -181,39 +178,33 @@ struct MeanByLargest;
 
 impl Part for MeanByLargest {
     const NAME: &'static str = "mean_by_largest";
-    type Form = Whole;
+    type Form = AfterALook;
 }
 
-impl WholeTreeTransformation for MeanByLargest {
+impl LooksFirst for MeanByLargest {
     const BY_LEAF: bool = true;
-    const LOOKS: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::signed("mean")];
     type State = PerLeaf<Scalar>;
     type Needs = Nothing;
+    type Slots<C: Real> = [C; 1];
+    type Found<C: Real> = [C; 0];
+    type Scalars<C: Real> = C;
 
     fn start(&self, at: &InitContext<'_>) -> gradchain::Result<PerLeaf<Scalar>> {
         ByLargest.start(at)
     }
 
-    fn transform(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+    fn look(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         tree.look(&mut Largest(largest));
     }
 
-    fn stretch<C: Real>(
-        &self,
-        largest: &PerLeaf<Scalar>,
-        leaf: usize,
-        start: usize,
-        slots: &mut [&mut [C]],
-        from: &[C],
-        to: &mut [C],
-    ) {
-        ByLargest.stretch(largest, leaf, start, &mut [], from, to);
-        assert_eq!((slots.len(), slots[0].len()), (1, to.len()));
-        for (mean, u) in slots[0].iter_mut().zip(to) {
-            *mean = *mean * C::of(0.75) + *u * C::of(0.25);
-            *u = *mean;
-        }
+    fn scalars<C: Real>(&self, largest: &PerLeaf<Scalar>, leaf: usize) -> C {
+        ByLargest.scalars(largest, leaf)
+    }
+
+    fn apply<C: Real>(by: C, [mean]: &mut [C; 1], _: &[C; 0], u: C) -> C {
+        *mean = *mean * C::of(0.75) + u * by * C::of(0.25);
+        *mean
     }
 }
 
@@ -241,4 +232,74 @@ fn the_arrays_of_what_looks_are_rewritten_once_in_a_step() {
     // One code for each number of `f32`, and scales.
     let schema = quantized(of()).init(&params).unwrap().schema().to_string();
     assert!(schema.contains("root8"), "{schema}");
+}
+
+/// Multiplies each element by its number and adds that of its leaf, both brought to it as what was found.
+#[derive(Clone, Debug)]
+struct ByPlace;
+
+impl Part for ByPlace {
+    const NAME: &'static str = "by_place";
+    type Form = AfterALook;
+}
+
+impl LooksFirst for ByPlace {
+    type State = Count;
+    type Needs = Nothing;
+    type Slots<C: Real> = [C; 0];
+    type Found<C: Real> = [C; 2];
+    type Scalars<C: Real> = ();
+
+    fn start(&self, _: &InitContext<'_>) -> gradchain::Result<Count> {
+        Ok(Count::default())
+    }
+
+    fn look(&self, looks: &mut Count, _: &StepContext<'_>, _: &mut WholeTree<'_>) {
+        looks.increment();
+    }
+
+    fn scalars<C: Real>(&self, _: &Count, _: usize) {}
+
+    fn found<C: Real>(looks: &Count, leaf: usize, start: usize, to: &mut [&mut [C]]) {
+        assert_eq!((looks.get(), to.len(), to[0].len()), (1, 2, to[1].len()));
+        (start..).zip(&mut *to[0]).for_each(|(place, to)| *to = C::of(place as f64));
+        to[1].fill(C::of(leaf as f64));
+    }
+
+    fn apply<C: Real>((): (), _: &mut [C; 0], [place, leaf]: &[C; 2], u: C) -> C {
+        u * *place + *leaf
+    }
+}
+
+/// In leaves of several pieces, of which the second is of another type.
+#[test]
+fn what_was_found_is_brought_to_its_own_elements() {
+    type Leaves = (Vec<f32>, Vec<f64>, Vec<f32>);
+    let grads: Leaves = (
+        (0..40_001).map(|i| number(i, 1) as f32).collect(),
+        (0..20_003).map(|i| number(i, 2)).collect(),
+        (0..3).map(|i| number(i, 3) as f32).collect(),
+    );
+    let singles = |g: &[f32], leaf: f32| g.iter().zip(0..).map(|(g, i)| -(g * i as f32 + leaf)).collect::<Vec<_>>();
+    let doubles = grads.1.iter().zip(0..).map(|(g, i)| -(g * f64::from(i) + 1.0)).collect::<Vec<_>>();
+    let expected = (singles(&grads.0, 0.0), doubles, singles(&grads.2, 2.0));
+    let zeros = || (vec![0.0_f32; 40_001], vec![0.0_f64; 20_003], vec![0.0_f32; 3]);
+
+    fn stepped<T: GradientTransformation<Needs = Nothing>>(t: T, mut params: Leaves, grads: &Leaves) -> Leaves {
+        let mut state = t.init(&params).unwrap();
+        t.step(&mut params, grads, &mut state).unwrap();
+        params
+    }
+    assert_eq!(stepped(chain((ByPlace, scale(-1.0))), zeros(), &grads), expected);
+    assert_eq!(stepped(chain((ByPlace, clip_by_global_norm(f64::MAX), scale(-1.0))), zeros(), &grads), expected);
+    assert_eq!(stepped(chain((scale(-1.0), ByPlace, scale(-1.0))), zeros(), &grads).2, {
+        grads.2.iter().zip(0..).map(|(g, i)| -(-g * i as f32 + 2.0)).collect::<Vec<_>>()
+    });
+    let boxes: Vec<Boxed> = vec![Box::new(ByPlace), Box::new(scale(-1.0))];
+    assert_eq!(stepped(boxes, zeros(), &grads), expected);
+    assert_eq!(stepped(masked(chain((ByPlace, scale(-1.0))), Mask::all()), zeros(), &grads), expected);
+    let optimizer = chain((ByPlace, scale(-1.0)));
+    let params = zeros();
+    let updates = optimizer.update(&grads, &mut optimizer.init(&params).unwrap(), &params).unwrap();
+    assert_eq!((updates.to_vec::<f32>("0").unwrap(), updates.to_vec::<f64>("1").unwrap()), (expected.0, expected.1));
 }

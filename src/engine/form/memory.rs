@@ -318,7 +318,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         rule.scalars(&state.memory, leaf)
     }
 
-    fn slots(_: &R, state: &Self::State, leaf: usize, list: &mut SlotList) {
+    fn slots<'a>(_: &R, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         state.arrays.list(leaf, list);
     }
 

@@ -6,6 +6,7 @@
 //! | [`TwoPass`] | [`TwoPasses`] | what takes in all gradients, decides, and gives out updates |
 //! | [`Around`] | [`Wrapper`], [`Arithmetic`], [`Weighing`] | what holds another transformation |
 //! | [`Whole`] | [`WholeTreeTransformation`] | whole leaves, or all of them |
+//! | [`AfterALook`] | [`LooksFirst`] | a look at whole leaves, and then one element |
 //! | [`LooksOn`] | [`Onlooker`] | what looks at updates and changes nothing |
 //! | [`Named`] | [`Optimizer`] | a chain under a name of its own |
 //!
@@ -13,6 +14,7 @@
 //! what joins parts (tuples, boxes, partitions), talks to the engine.
 
 mod around;
+mod looks_first;
 mod loops;
 mod memory;
 mod named;
@@ -26,6 +28,7 @@ pub use around::{
     Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Decision, Elsewhere, Holds, NoArithmetic, Weighing,
     WithArithmetic, WithSums, Wrapper,
 };
+pub use looks_first::{AfterALook, LooksFirst};
 pub use loops::Access;
 pub use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
 pub(crate) use named::{Exactly, Keeps, OfChain};
@@ -181,7 +184,7 @@ pub trait Form<P: ?Sized> {
         Self::FUSES
     }
     fn kernel<C: Real>(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C>;
-    fn slots(part: &P, state: &Self::State, leaf: usize, list: &mut SlotList) {
+    fn slots<'a>(part: &P, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         let _ = (part, state, leaf, list);
     }
     fn apply<C: Real>(
@@ -332,7 +335,7 @@ impl<P: Part> Stage for P {
     fn kernel<C: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C> {
         P::Form::kernel(self, state, run, leaf)
     }
-    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
+    fn slots<'a>(&self, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         P::Form::slots(self, state, leaf, list);
     }
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::super::in_piece::one_loop;
+use super::super::in_piece::{by_one_loop, one_loop};
 use super::super::{
     AllUses, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext, Sums,
     Term, Then, Tile, Walk, WholeTree, by_own_loops, fused_tile,
@@ -194,7 +194,7 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     where
         P: Part<Form = Self>,
     {
-        if const { shows::<P>() && !C::RECORDS } && part.fuses_now(state, run, tile.leaf) {
+        if const { shows::<P>() && by_one_loop::<P>() && !C::RECORDS } && part.fuses_now(state, run, tile.leaf) {
             return fused_tile(part, state, run, place, span, tile);
         }
         part.chain().tile(K::inside(state), run, place, span, tile);
@@ -207,7 +207,7 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         if const { shows::<P>() && Chain::<P>::FUSES_ALWAYS } {
             return one_loop(part, (state, run), at, then);
         }
-        if const { shows::<P>() } && part.fuses_now(state, run, at.leaf) {
+        if const { shows::<P>() && by_one_loop::<P>() } && part.fuses_now(state, run, at.leaf) {
             return one_loop(part, (state, run), at, then);
         }
         part.chain().in_piece(K::inside(state), run, at, then);
@@ -219,7 +219,7 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn kernel<C: Real>(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> Self::Kernel<C> {
         part.chain().kernel::<C>(K::inside(state), run, leaf)
     }
-    fn slots(part: &P, state: &K::State, leaf: usize, list: &mut SlotList) {
+    fn slots<'a>(part: &P, state: &'a K::State, leaf: usize, list: &mut SlotList<'a>) {
         part.chain().slots(K::inside(state), leaf, list);
     }
     #[inline(always)]

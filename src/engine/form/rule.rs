@@ -338,7 +338,7 @@ impl<R: Rule> Form<R> for OneElement {
         of_all.unwrap_or_else(|| rule.scalars(clock))
     }
 
-    fn slots(_: &R, state: &Self::State, leaf: usize, list: &mut SlotList) {
+    fn slots<'a>(_: &R, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         state.arrays.list(leaf, list);
     }
 

@@ -65,12 +65,12 @@ impl Arrays {
 
     /// Not inlined, since each part has a loop for each type of numbers that would have it.
     #[inline(never)]
-    pub(super) fn list(&self, leaf: usize, list: &mut SlotList) {
+    pub(super) fn list(&self, leaf: usize, list: &mut SlotList<'_>) {
         self.all.iter().for_each(|array| list.push(array, leaf));
     }
 
     /// Lists the arrays that a pass reads.
-    pub(super) fn list_read(&self, accesses: &[Access], leaf: usize, list: &mut SlotList) {
+    pub(super) fn list_read(&self, accesses: &[Access], leaf: usize, list: &mut SlotList<'_>) {
         let read = self.all.iter().enumerate().filter(|(slot, _)| Access::of(accesses, *slot).reads());
         read.for_each(|(_, array)| list.push(array, leaf));
     }
@@ -86,7 +86,7 @@ impl Arrays {
     }
 
     /// The arrays of a leaf, if it has any where the part has some.
-    pub(super) fn of_leaf(&self, leaf: usize) -> Option<SlotList> {
+    pub(super) fn of_leaf(&self, leaf: usize) -> Option<SlotList<'static>> {
         let mut list = SlotList::new();
         self.list(leaf, &mut list);
         self.all.iter().all(|array| array.dtype(leaf).is_some()).then_some(list)

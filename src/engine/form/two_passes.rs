@@ -289,7 +289,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         (part.first(&state.memory, run, leaf), part.second(&state.memory, run, leaf))
     }
 
-    fn slots(_: &P, state: &Self::State, leaf: usize, list: &mut SlotList) {
+    fn slots<'a>(_: &P, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         state.arrays.list(leaf, list);
     }
 

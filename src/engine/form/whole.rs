@@ -1,14 +1,9 @@
 //! Whole leaves, or the whole tree.
 
-use super::super::fused::with_list;
 use super::super::whole::NOT_REMOTE;
-use super::super::{
-    InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, WholeTree,
-};
-use super::rule::checked_slots;
-use super::state::{Arrays, Start, asked_dtype};
-use super::{Form, Part, PartState, own_hyperparams};
-use crate::element::{DType, Real};
+use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile, WholeTree};
+use super::{Form, Part, own_hyperparams};
+use crate::element::Real;
 use crate::error::{Error, Result};
 use crate::needs::{Level, Needs};
 use crate::state::{State, StateWalk};
@@ -72,9 +67,8 @@ pub enum Whole {}
 ///
 /// # Cost
 ///
-/// One more pass: the updates are stored in memory for it, once. What only
-/// [`LOOKS`](WholeTreeTransformation::LOOKS) reads them where they are; gradients that are not dense, or not of the
-/// compute type (those of 16 bits), are copied for it.
+/// One more pass: the updates are stored in memory for it, once. What only looks at them, and then changes each element
+/// by itself, is better a [`LooksFirst`](super::LooksFirst).
 pub trait WholeTreeTransformation: Part<Form = Whole> {
     /// What is remembered between steps.
     type State: State;
@@ -87,16 +81,6 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     /// [`freezable`](crate::freezable) and [`skip_absent`](crate::skip_absent), which refuse other parts of this form.
     /// What depends on how many updates there were goes by [`Clock::of_leaf`](crate::part::Clock::of_leaf).
     const BY_LEAF: bool = false;
-    /// Whether [`transform`](WholeTreeTransformation::transform) only [looks](WholeTree::look) at the updates, and they
-    /// are changed afterwards, where they are gone through anyway, by
-    /// [`stretch`](WholeTreeTransformation::stretch). Then they are not stored for it if nothing before it has changed
-    /// them, and what is changed needs no pass of its own. There are no [leaves](WholeTree::leaf) to rewrite then, and
-    /// gradients of rows are refused.
-    const LOOKS: bool = false;
-    /// The state arrays that [`stretch`](WholeTreeTransformation::stretch) rewrites, of the leaves' shapes; only what
-    /// [`LOOKS`](WholeTreeTransformation::LOOKS) may have any. Their numbers start at zero, and the state has each
-    /// under its name, beside what [`start`](WholeTreeTransformation::start) makes.
-    const SLOTS: &'static [Slot] = &[];
     /// Whether it can work on some [rows](super::super::WholeLeaf::rows) of a leaf.
     const ROWS: bool = false;
     /// Whether its [`LeafVisitor`](super::super::LeafVisitor) says what to do to leaves that another machine has.
@@ -109,12 +93,7 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
         leaf.len() as f64
     }
 
-    /// As [`RuleWithMemory::slot_dtype`](super::RuleWithMemory::slot_dtype).
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        asked_dtype(self, Self::SLOTS[slot])
-    }
-
-    /// The state before the first step, without the [arrays](WholeTreeTransformation::SLOTS).
+    /// The state before the first step.
     ///
     /// # Errors
     ///
@@ -136,24 +115,8 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
         <Self::Needs as Needs>::LEVEL
     }
 
-    /// Rewrites the updates in `tree`; or [looks](WholeTreeTransformation::LOOKS) at them.
+    /// Rewrites the updates in `tree`.
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
-
-    /// What is done to elements after a [look](WholeTreeTransformation::LOOKS) at all of them, to those of a leaf from
-    /// number `start` on, in memory order: from their updates, to new ones, with their part of each
-    /// [array](WholeTreeTransformation::SLOTS) of state. Without such arrays it may be done more than once in a step.
-    fn stretch<C: Real>(
-        &self,
-        state: &Self::State,
-        leaf: usize,
-        start: usize,
-        slots: &mut [&mut [C]],
-        from: &[C],
-        to: &mut [C],
-    ) {
-        let _ = (state, leaf, start, slots);
-        to.copy_from_slice(from);
-    }
 
     /// What [`transform`](WholeTreeTransformation::transform) did: where it has held updates back.
     fn outcome(&self, state: &Self::State) -> Outcome {
@@ -178,26 +141,43 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     }
 }
 
+/// On which leaves a part that sees whole ones acts, of several machines that have some of them each; nothing where one
+/// has all. `work` says how much each is.
+pub(super) fn whole_here(
+    (name, by_leaf): (&'static str, bool),
+    at: &InitContext<'_>,
+    work: &dyn Fn(&LeafSpec) -> f64,
+) -> Result<Option<Vec<bool>>> {
+    let leaves = at.structure().leaves();
+    if !leaves.iter().any(LeafSpec::is_shared) {
+        return Ok(None);
+    }
+    if !by_leaf {
+        let expected = "of parts that work on each leaf by itself, or element by element";
+        return Err(Error::argument("sharded", "inner", expected, name));
+    }
+    at.must_be_whole(work);
+    Ok(Some(at.restricted(&Vec::from_iter(leaves.iter().map(LeafSpec::is_whole)))))
+}
+
 impl<W: WholeTreeTransformation> Form<W> for Whole {
     type Needs = W::Needs;
-    type State = PartState<W::State>;
+    type State = W::State;
     /// Whether it has been done: what comes later in a step may never be.
     type Run = bool;
     type Kernel<C: Real> = ();
 
     const SHAPE: Shape = Shape {
         barriers: 1,
-        stateful: (!W::SLOTS.is_empty() as u32) << 1,
         reads_params: W::READS_PARAMS as u32,
-        materializes: !W::LOOKS as u32,
-        looks: W::LOOKS as u32,
+        materializes: 1,
         untouched: 1,
         joins: !W::BY_LEAF,
         ..Shape::NOTHING
     };
     const FUSES: bool = false;
     const FUSES_ALWAYS: bool = false;
-    const ROWS: bool = W::ROWS && !W::LOOKS;
+    const ROWS: bool = W::ROWS;
     const SLOTS: usize = 0;
 
     fn needs(part: &W) -> Level {
@@ -205,32 +185,18 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     }
 
     fn validate(_: &W) -> Result<()> {
-        const {
-            checked_slots(W::SLOTS, W::SLOTS.len());
-            assert!(W::LOOKS || W::SLOTS.is_empty(), "only what `LOOKS` has arrays that are rewritten in a pass");
-        }
         Ok(())
     }
 
     fn init_state(part: &W, at: &InitContext<'_>) -> Result<Self::State> {
-        let start = |at: &InitContext<'_>| {
-            let slot = |slot| Start { dtype: part.slot_dtype(slot), ..Start::default() };
-            Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(W::SLOTS, at, &slot)? })
-        };
-        if !at.structure().leaves().iter().any(LeafSpec::is_shared) {
-            return start(at);
+        match whole_here((W::NAME, W::BY_LEAF), at, &|leaf| part.work(leaf))? {
+            None => part.start(at),
+            Some(here) => part.start(&at.with_active(&here)),
         }
-        if !W::BY_LEAF {
-            let expected = "of parts that work on each leaf by itself, or element by element";
-            return Err(Error::argument("sharded", "inner", expected, W::NAME));
-        }
-        at.must_be_whole(|leaf| part.work(leaf));
-        let here: Vec<bool> = at.structure().leaves().iter().map(LeafSpec::is_whole).collect();
-        start(&at.with_active(&at.restricted(&here)))
     }
 
     fn check(part: &W, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        part.check(&state.memory, at)
+        part.check(state, at)
     }
 
     fn begin(_: &W, _: &mut Self::State, _: &StepContext<'_>) -> bool {
@@ -247,41 +213,21 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         tree: &mut WholeTree<'_>,
     ) {
         tree.remote.iter_mut().for_each(|remote| remote.enter(W::NAME));
-        part.transform(&mut state.memory, at, &mut tree.without(at.resting));
+        part.transform(state, at, &mut tree.without(at.resting));
         *done = true;
     }
 
     fn finish(part: &W, state: &mut Self::State, done: bool, _: Sums<'_>, outcome: &mut Outcome) {
         if done {
-            let did = part.outcome(&state.memory);
+            let did = part.outcome(state);
             *outcome = Outcome { emitted: did.emitted, skipped: outcome.skipped | did.skipped };
         }
     }
 
-    fn tile<C: Real>(part: &W, state: &Self::State, done: &bool, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+    fn tile<C: Real>(_: &W, _: &Self::State, _: &bool, _: Place, _: Span, _: &mut Tile<'_, C>) {
         if !W::REMOTE {
             C::refuse(NOT_REMOTE);
         }
-        if const { !W::LOOKS || C::RECORDS } || !*done || !span.has(place.at + 1) {
-            return;
-        }
-        let (memory, leaf, start, n, isa) = (&state.memory, tile.leaf, tile.start, tile.u.len(), tile.isa);
-        if const { W::SLOTS.is_empty() } {
-            let (from, to) = tile.io();
-            return part.stretch(memory, leaf, start, &mut [], from, to);
-        }
-        if !state.arrays.has(leaf) {
-            return;
-        }
-        let mut list = SlotList::new();
-        state.arrays.list(leaf, &mut list);
-        tile.reads(&list);
-        let (spare, mut ahead) = (core::mem::take(&mut tile.spare), tile.ahead.take());
-        let (from, to) = tile.io();
-        with_list(&list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, _| {
-            part.stretch(memory, leaf, start, &mut slots[..W::SLOTS.len()], from, to);
-        });
-        (tile.spare, tile.ahead) = (spare, ahead);
     }
 
     fn kernel<C: Real>(_: &W, _: &Self::State, _: &bool, _: usize) {}
@@ -291,19 +237,15 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         u
     }
 
-    fn state_bytes(_: &W, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        if span.has(at + 1) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
+    fn state_bytes(_: &W, _: &Self::State, _: usize, _: usize, _: Span) -> usize {
+        0
     }
 
     fn read<'a>(part: &W, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.of_part(W::NAME, own_hyperparams(part), &mut |walk| {
-            WholeTreeTransformation::read(part, &state.memory, walk)?;
-            state.arrays.walk(walk);
-            Ok(())
-        })
+        walk.of_part(W::NAME, own_hyperparams(part), &mut |walk| WholeTreeTransformation::read(part, state, walk))
     }
 
     fn unused(part: &W, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        part.unused(&state.memory, report);
+        part.unused(state, report);
     }
 }

@@ -167,7 +167,7 @@ impl<T: Stage> Stage for Sharded<T> {
         self.inner.kernel(&state.inner, run, leaf)
     }
 
-    fn slots(&self, state: &Self::State, leaf: usize, list: &mut SlotList) {
+    fn slots<'a>(&self, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         self.inner.slots(&state.inner, leaf, list);
     }
 

@@ -361,7 +361,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         }
     }
 
-    fn slots(part: &P, state: &StateOf<P>, leaf: usize, list: &mut SlotList) {
+    fn slots<'a>(part: &P, state: &'a StateOf<P>, leaf: usize, list: &mut SlotList<'a>) {
         state.arrays.list(leaf, list);
         part.inner_now(&state.memory).slots(&state.inner, leaf, list);
     }

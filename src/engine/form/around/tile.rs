@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 
 use super::super::super::fused::with_slots;
+use super::super::super::in_piece::by_one_loop;
 use super::super::super::isa::{Isa, Job, dispatch_chain};
 use super::super::super::{InPiece, PieceAt, Place, Span, Stage, TILE, Tile, at_point, fused_tile, sum_tile};
 use super::super::Part;
@@ -16,7 +17,7 @@ use crate::needs::Needs;
 /// Whether it is one loop with what is inside. A wrapper without arithmetic has no loop of its own: what is inside
 /// fuses by itself. Nor has one around what does not fuse.
 pub(super) const fn is_loop<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>>() -> bool {
-    (O::BEFORE || O::AFTER || O::WAITS) && P::FUSES
+    (O::BEFORE || O::AFTER || O::WAITS) && by_one_loop::<P>()
 }
 
 /// Whether more has to be done around what is inside than something before it and something after it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::engine::{Job, current_isa, dispatch};
 use crate::layout::axes_by_stride;
 use crate::numeric::split::in_parts;
+use crate::numeric::spread::spread;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -76,7 +77,7 @@ pub fn scale_by_factored_rms() -> ScaleByFactoredRms {
 
 part! {
     /// See [`scale_by_factored_rms`].
-    pub ScaleByFactoredRms as "scale_by_factored_rms": Whole, OWN_SIZE;
+    pub ScaleByFactoredRms as "scale_by_factored_rms": AfterALook, OWN_SIZE;
     hyperparams {
         /// How fast the mean becomes long.
         decay_rate: NOT_NEGATIVE = 0.8;
@@ -169,11 +170,13 @@ impl ScaleByFactoredRms {
     }
 }
 
-impl WholeTreeTransformation for ScaleByFactoredRms {
+impl LooksFirst for ScaleByFactoredRms {
     const BY_LEAF: bool = true;
-    const LOOKS: bool = true;
     type State = ScaleByFactoredRmsState;
     type Needs = Nothing;
+    type Slots<C: Real> = [C; 0];
+    type Found<C: Real> = [C; 2];
+    type Scalars<C: Real> = ();
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByFactoredRmsState> {
         let compute = |leaf: &LeafSpec| leaf.dtype().compute();
@@ -200,99 +203,53 @@ impl WholeTreeTransformation for ScaleByFactoredRms {
         })
     }
 
-    fn transform(&self, state: &mut ScaleByFactoredRmsState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+    fn look(&self, state: &mut ScaleByFactoredRmsState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let clock = Clock::begin(&mut state.count, &mut state.updates, at);
         let [decay_rate, epsilon] = Hyperparam::all_at([&self.decay_rate, &self.epsilon], clock.count);
         tree.look(&mut Means { rule: self, state, clock, decay_rate, epsilon });
     }
 
-    fn stretch<C: Real>(
-        &self,
-        state: &ScaleByFactoredRmsState,
-        leaf: usize,
-        start: usize,
-        _: &mut [&mut [C]],
-        from: &[C],
-        to: &mut [C],
-    ) {
-        let isa = current_isa();
+    fn scalars<C: Real>(&self, _: &ScaleByFactoredRmsState, _: usize) {}
+
+    fn found<C: Real>(state: &ScaleByFactoredRmsState, leaf: usize, start: usize, to: &mut [&mut [C]]) {
+        let [by_row, by_col] = to else { return };
         if let Some(v) = state.v.get::<C>(leaf) {
-            return dispatch(isa, ByRoot { from, to, v: &v[start..] });
+            by_col.fill(C::one());
+            return dispatch(current_isa(), Roots { v: &v[start..], to: by_row });
         }
         let (Some(row), Some(col)) = (state.by_row.get::<C>(leaf), state.by_col.get::<C>(leaf)) else {
-            return to.copy_from_slice(from);
+            by_row.fill(C::one());
+            return by_col.fill(C::one());
         };
         let layout = &state.layouts[leaf];
         let [_, rows, cols] = layout.axes.last().copied().unwrap_or_default();
-        layout.each(start, from.len(), |here, [in_rows, in_cols]| {
-            let row = Line { data: &row[in_rows..], step: rows };
-            let col = Line { data: &col[in_cols..], step: cols };
-            dispatch(isa, ByFactors { from: &from[here.clone()], to: &mut to[here], row, col });
+        layout.each(start, by_row.len(), |here, [in_rows, in_cols]| {
+            spread(&row[in_rows..], rows, &mut by_row[here.clone()]);
+            spread(&col[in_cols..], cols, &mut by_col[here]);
         });
     }
-}
-
-/// Elements to divide by the roots of their means.
-struct ByRoot<'a, C> {
-    from: &'a [C],
-    to: &'a mut [C],
-    v: &'a [C],
-}
-
-impl<C: Real> Job for ByRoot<'_, C> {
-    type Output = ();
 
     #[inline(always)]
-    fn run(self) {
-        let ByRoot { from, to, v } = self;
-        let n = to.len();
-        let (from, v) = (&from[..n], &v[..n]);
-        for i in 0..n {
-            to[i] = from[i] / v[i].sqrt();
-        }
+    fn apply<C: Real>((): (), _: &mut [C; 0], [by_row, by_col]: &[C; 2], u: C) -> C {
+        u * *by_row * *by_col
     }
 }
 
-/// Evenly spaced elements of an array.
-struct Line<'a, C> {
-    data: &'a [C],
-    step: usize,
-}
-
-/// Neighbours along one axis, to multiply by the factors of their rows and columns.
-struct ByFactors<'a, C> {
-    from: &'a [C],
+/// What elements are multiplied by whose means these are.
+struct Roots<'a, C> {
+    v: &'a [C],
     to: &'a mut [C],
-    row: Line<'a, C>,
-    col: Line<'a, C>,
 }
 
-impl<C: Real> Job for ByFactors<'_, C> {
+impl<C: Real> Job for Roots<'_, C> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let ByFactors { from, to, row, col } = self;
-        let n = to.len();
-        let from = &from[..n];
-        match (row.step, col.step) {
-            (0, 1) => {
-                let (row, cols) = (row.data[0], &col.data[..n]);
-                for i in 0..n {
-                    to[i] = from[i] * row * cols[i];
-                }
-            }
-            (1, 0) => {
-                let (rows, col) = (&row.data[..n], col.data[0]);
-                for i in 0..n {
-                    to[i] = from[i] * rows[i] * col;
-                }
-            }
-            (rows, cols) => {
-                for i in 0..n {
-                    to[i] = from[i] * row.data[i * rows] * col.data[i * cols];
-                }
-            }
+        let Roots { v, to } = self;
+        let v = &v[..to.len()];
+        for i in 0..to.len() {
+            to[i] = C::one() / v[i].sqrt();
         }
     }
 }

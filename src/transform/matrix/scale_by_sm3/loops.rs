@@ -9,6 +9,7 @@ use crate::numeric::ahead::Reach;
 use crate::numeric::isa::{Isa, Set};
 use crate::numeric::opaque::Always;
 use crate::numeric::split::{Split, half};
+use crate::numeric::spread::spread;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalars<C> {
@@ -29,13 +30,13 @@ impl Scalars<f64> {
 
 impl<C: Real> Scalars<C> {
     #[inline(always)]
-    fn square(&self, u: C, bound: C) -> C {
+    pub(super) fn square(&self, u: C, bound: C) -> C {
         self.take_squares * (u * u) + self.keep_squares * bound
     }
 
     /// The next mean.
     #[inline(always)]
-    fn mean(&self, u: C, v: C, nu: C) -> C {
+    pub(super) fn mean(&self, u: C, v: C, nu: C) -> C {
         let scaled = u * select_unpredictable(v > C::zero(), C::one() / (v + self.eps).sqrt(), C::zero());
         self.keep * nu + self.take * scaled
     }
@@ -70,100 +71,21 @@ impl<C: Real> Job for Elements<'_, C> {
     }
 }
 
-/// What becomes of elements whose bounds are their squares.
-pub(super) struct ByElement<'a, C> {
-    pub(super) k: Scalars<C>,
-    pub(super) from: &'a [C],
-    pub(super) to: &'a mut [C],
-    pub(super) nu: &'a mut [C],
-    pub(super) mu: &'a [C],
-}
-
-impl<C: Real> Job for ByElement<'_, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        by_element(self.k, self.from, self.to, self.nu, self.mu);
-    }
-}
-
-/// A function of its own, since arguments are known not to overlap.
-#[inline(always)]
-fn by_element<C: Real>(k: Scalars<C>, from: &[C], to: &mut [C], nu: &mut [C], mu: &[C]) {
-    let n = to.len();
-    let ((from, from_end), (mu, mu_end)) = (from[..n].as_chunks::<AT_ONCE>(), mu[..n].as_chunks::<AT_ONCE>());
-    let ((to, to_end), (nu, nu_end)) = (to.as_chunks_mut::<AT_ONCE>(), nu[..n].as_chunks_mut::<AT_ONCE>());
-    let reach = Reach::here();
-    for b in 0..to.len() {
-        reach.ask_after(&from[b]);
-        reach.ask_after(&nu[b]);
-        reach.ask_after(&mu[b]);
-        for i in 0..AT_ONCE {
-            nu[b][i] = k.mean(from[b][i], mu[b][i], nu[b][i]);
-            to[b][i] = nu[b][i];
-        }
-    }
-    for i in 0..to_end.len() {
-        nu_end[i] = k.mean(from_end[i], mu_end[i], nu_end[i]);
-        to_end[i] = nu_end[i];
-    }
-}
-
-/// What becomes of elements that are bound by the numbers of the axes.
-pub(super) struct ByBounds<'a, C> {
-    pub(super) k: Scalars<C>,
-    pub(super) layout: &'a Layout,
-    /// The number of the first element.
-    pub(super) start: usize,
-    pub(super) from: &'a [C],
-    pub(super) to: &'a mut [C],
-    pub(super) nu: &'a mut [C],
-    pub(super) mu: &'a [C],
-}
-
-impl<C: Real> Job for ByBounds<'_, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let ByBounds { k, layout, start, from, to, nu, mu } = self;
-        let Some((&[len, inner], _)) = layout.axes.split_last() else { return };
+impl Layout {
+    /// What bounds the elements from number `start` on: the least number of their places along the outer axes, and that
+    /// of the innermost.
+    pub(super) fn bounds<C: Real>(&self, start: usize, mu: &[C], outer: &mut [C], inner: &mut [C]) {
+        let Some(&[len, of_inner]) = self.axes.last() else { return };
         let mut done = 0;
-        while done < to.len() {
+        while done < outer.len() {
             let (run, first) = ((start + done) / len, (start + done) % len);
-            let n = (len - first).min(to.len() - done);
-            let bound = layout.bound(run, mu);
-            let (from, to, nu) = (&from[done..][..n], &mut to[done..][..n], &mut nu[done..][..n]);
-            let mu = &mu[inner + first..][..n];
-            run_of(k, bound, from, to, nu, mu);
+            let n = (len - first).min(outer.len() - done);
+            spread(&[self.bound(run, mu)], 0, &mut outer[done..][..n]);
+            spread(&mu[of_inner + first..], 1, &mut inner[done..][..n]);
             done += n;
         }
     }
-}
 
-/// Some neighbours along the innermost axis. A function of its own, since arguments are known not to overlap.
-#[inline(always)]
-fn run_of<C: Real>(k: Scalars<C>, bound: C, from: &[C], to: &mut [C], nu: &mut [C], mu: &[C]) {
-    let (from, from_end) = from.as_chunks::<AT_ONCE>();
-    let ((to, to_end), (nu, nu_end)) = (to.as_chunks_mut::<AT_ONCE>(), nu.as_chunks_mut::<AT_ONCE>());
-    let (mu, mu_end) = mu.as_chunks::<AT_ONCE>();
-    let reach = Reach::here();
-    for b in 0..from.len() {
-        reach.ask_after(&from[b]);
-        reach.ask_after(&nu[b]);
-        for i in 0..AT_ONCE {
-            nu[b][i] = k.mean(from[b][i], k.square(from[b][i], smaller(bound, mu[b][i])), nu[b][i]);
-            to[b][i] = nu[b][i];
-        }
-    }
-    for i in 0..from_end.len() {
-        nu_end[i] = k.mean(from_end[i], k.square(from_end[i], smaller(bound, mu_end[i])), nu_end[i]);
-        to_end[i] = nu_end[i];
-    }
-}
-
-impl Layout {
     /// The least number of the places along the outer axes of a run, which are the neighbours along the innermost one.
     #[inline(always)]
     fn bound<C: Real>(&self, run: usize, mu: &[C]) -> C {
@@ -249,8 +171,6 @@ impl<C: Real> Rows<'_, C> {
 /// The largest are kept side by side, and memory is asked for so many blocks at once.
 const LANES: usize = 16;
 const ASKED: usize = 16;
-/// Elements of a run of which the memory is asked for at once.
-const AT_ONCE: usize = 64;
 
 /// The next numbers of all axes, as far as some runs know them.
 #[inline(always)]
@@ -310,7 +230,7 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
 
 /// The smaller, or NaN.
 #[inline(always)]
-fn smaller<C: Real>(a: C, b: C) -> C {
+pub(super) fn smaller<C: Real>(a: C, b: C) -> C {
     select_unpredictable(b < a || b.is_nan(), b, a)
 }
 

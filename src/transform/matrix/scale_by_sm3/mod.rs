@@ -1,14 +1,14 @@
 mod loops;
 
+use core::hint::select_unpredictable;
 use std::sync::Arc;
 
 use crate::layout::axes_by_stride;
-use crate::numeric::isa::{current_isa, dispatch};
 use crate::numeric::split::in_parts;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-use loops::{ByBounds, ByElement, Elements, Rows, Scalars, larger};
+use loops::{Elements, Rows, Scalars, larger, smaller};
 
 /// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of
 /// each axis instead of one for each element, and averages the result.
@@ -65,7 +65,7 @@ pub fn scale_by_sm3() -> ScaleBySm3 {
 
 part! {
     /// See [`scale_by_sm3`].
-    pub ScaleBySm3 as "scale_by_sm3": Whole, OWN_SIZE;
+    pub ScaleBySm3 as "scale_by_sm3": AfterALook, OWN_SIZE;
     hyperparams {
         /// Decay of the mean of what is emitted.
         b1: DECAY = 0.9;
@@ -128,12 +128,14 @@ impl Layout {
     }
 }
 
-impl WholeTreeTransformation for ScaleBySm3 {
+impl LooksFirst for ScaleBySm3 {
     const BY_LEAF: bool = true;
-    const LOOKS: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::signed("nu")];
     type State = ScaleBySm3State;
     type Needs = Nothing;
+    type Slots<C: Real> = [C; 1];
+    type Found<C: Real> = [C; 2];
+    type Scalars<C: Real> = OfLeaf<C>;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySm3State> {
         let compute = |leaf: &LeafSpec| leaf.dtype().compute();
@@ -152,31 +154,47 @@ impl WholeTreeTransformation for ScaleBySm3 {
         })
     }
 
-    fn transform(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+    fn look(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         state.now = self.scalars(state.count.get());
         state.count.increment();
         tree.look(&mut Bounds(state));
     }
 
-    fn stretch<C: Real>(
-        &self,
-        state: &ScaleBySm3State,
+    fn scalars<C: Real>(&self, state: &ScaleBySm3State, leaf: usize) -> OfLeaf<C> {
+        OfLeaf { k: state.now.rounded(), is_bound: state.layouts[leaf].axes.is_empty() }
+    }
+
+    fn found<C: Real>(
+        ScaleBySm3State { mu, before, layouts, .. }: &ScaleBySm3State,
         leaf: usize,
         start: usize,
-        slots: &mut [&mut [C]],
-        from: &[C],
-        to: &mut [C],
+        to: &mut [&mut [C]],
     ) {
-        let ScaleBySm3State { mu, before, layouts, now, .. } = state;
-        let (Some(mu), Some(before), [nu]) = (mu.get::<C>(leaf), before.get::<C>(leaf), slots) else {
-            return to.copy_from_slice(from);
-        };
-        let (k, isa, layout) = (now.rounded(), current_isa(), &layouts[leaf]);
-        if layout.axes.is_empty() {
-            return dispatch(isa, ByElement { k, from, to, nu, mu: &mu[start..] });
+        let (Some(mu), Some(before), [outer, inner]) = (mu.get::<C>(leaf), before.get::<C>(leaf), to) else { return };
+        match &layouts[leaf] {
+            layout if layout.axes.is_empty() => {
+                outer.fill(C::infinity());
+                inner.copy_from_slice(&mu[start..][..inner.len()]);
+            }
+            layout => layout.bounds(start, before, outer, inner),
         }
-        dispatch(isa, ByBounds { k, layout, start, from, to, nu, mu: before });
     }
+
+    #[inline(always)]
+    fn apply<C: Real>(OfLeaf { k, is_bound }: OfLeaf<C>, [nu]: &mut [C; 1], [outer, inner]: &[C; 2], u: C) -> C {
+        let bound = smaller(*outer, *inner);
+        let v = select_unpredictable(is_bound, bound, k.square(u, bound));
+        *nu = k.mean(u, v, *nu);
+        *nu
+    }
+}
+
+/// What is done to the elements of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct OfLeaf<C> {
+    k: Scalars<C>,
+    /// Whether their squares are not added up any more: what bounds each element is its own.
+    is_bound: bool,
 }
 
 struct Bounds<'a>(&'a mut ScaleBySm3State);
