@@ -150,6 +150,8 @@ const AXES: &[(&str, &str, &[&str])] = &[
     ("21scale_by_factored_rms", "7Squares", &["mulpd", "addpd"]),
     ("21scale_by_factored_rms", "5Plain", &["mulp_", "addp_"]),
     ("21scale_by_factored_rms", "5Roots", &["sqrtp_", "divp_"]),
+    ("21scale_by_factored_rms", "8Products", &["mulp_"]),
+    ("12scale_by_sm3", "5Least", &["cmpltp_"]),
     ("12scale_by_sm3", "8Elements", &["mulp_"]),
     ("12scale_by_sm3", "4Rows", &["mulp_"]),
     ("7factors", "8Multiply", &["mulp_"]),
@@ -528,10 +530,10 @@ const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
     ("4Lamb", "5Apply", "fKj", [31, 41]),
     // Eight rows of 16 with AVX-512, else two; 32; four rows of 8; 32; 16; 256; the largest of 256.
     ("12scale_by_sm3", "4Rows", "fE", [199, 102]),
-    ("3Sm3", "5Apply", "fKj", [73, 132]),
+    ("3Sm3", "5Apply", "fKj", [60, 108]),
     ("21scale_by_factored_rms", "7Squares", "fE", [34, 64]),
-    ("9Adafactor", "5Apply", "fKj", [57, 105]),
-    ("9Adafactor", "3Map", "fKb1_Kj0_K", [34, 53]),
+    ("9Adafactor", "5Apply", "fKj", [52, 95]),
+    ("9Adafactor", "3Map", "fKb1_Kj0_K", [29, 43]),
     ("5coded", "6Decode", "4Root", [176, 299]),
     ("5coded", "6Encode", "4Root", [59, 92]),
 ];

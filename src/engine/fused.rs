@@ -3,7 +3,7 @@
 
 use core::ops::Range;
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, ask_for};
 #[cfg(feature = "half")]
 use super::blocks::{SlotBlocks, WriteBlocks};
 use super::convert::{load, load_asking, store, store_asking};
@@ -77,6 +77,16 @@ impl<'a> SlotList<'a> {
     #[inline]
     pub(crate) fn is_native<C: Real>(&self) -> bool {
         self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
+    }
+
+    /// Whether there is something that has been found out: while it is brought, what else a loop reads can come.
+    pub(super) fn has_found(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// Whether any array has another type.
+    pub(super) fn is_converted<C: Real>(&self) -> bool {
+        self.slots[..self.len].iter().flatten().any(|slot| slot.dtype() != C::DTYPE)
     }
 
     fn in_record(&self) -> [Option<InRecord>; MOST_SLOTS] {
@@ -336,6 +346,9 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
         let range = done..len.min(done + step);
         let (start, n, follows) = (start + done, range.len(), asks && len - done >= 2 * step);
         ahead.begin(follows);
+        if list.has_found() {
+            beside.iter().for_each(|(memory, first)| ask_for(memory.addresses(first + done, n)));
+        }
         if follows {
             list.read(start, n, ahead);
             beside.iter().for_each(|(memory, first)| ahead.reads(memory.addresses(first + done, n)));

@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, ask_for};
 use super::factors::{Factors, Scale, Times};
 use super::fused::{self, SlotList, local_span, with_list};
 use super::gives::Gives;
@@ -338,8 +338,8 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
 
     /// State that is converted is converted by tile, and sums are added up by tile.
     fn takes(&self) -> Takes {
-        match (&self.around.direct, self.around.adds) {
-            (None, _) => Takes::Tiles,
+        match (self.around.list.is_converted::<C>(), self.around.adds) {
+            (true, _) => Takes::Tiles,
             (_, true) => Takes::Lying,
             (_, false) => Takes::Parts,
         }
@@ -436,6 +436,10 @@ impl<'a, C: Real> AroundLoop<'a, C> {
     fn converted(&mut self, tile: &mut Tile<'_, C>, run: &mut OnTile<'_, C>) -> Added {
         let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
         let (mut ahead, spare) = (tile.ahead.take(), core::mem::take(&mut tile.spare));
+        if let Some(source) = tile.source.filter(|_| self.list.has_found()) {
+            let memory = source.as_ptr_range();
+            ask_for(memory.start.addr()..memory.end.addr());
+        }
         let (from, to) = tile.io();
         let mut added = NOTHING;
         with_list(&self.list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |mut slots, ahead| {

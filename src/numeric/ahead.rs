@@ -204,6 +204,13 @@ fn ask<const SECOND_LEVEL: bool>(address: *const i8) {
     let _ = address;
 }
 
+/// Asks for a stretch of memory, which comes while something else is worked out.
+pub(crate) fn ask_for(memory: Range<usize>) {
+    for address in memory.step_by(LINE) {
+        ask::<false>(core::ptr::without_provenance(address));
+    }
+}
+
 /// Lines that are asked for at once by loops that calculate for so long that all of them have come by then.
 const MANY: usize = 16;
 

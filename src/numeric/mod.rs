@@ -14,7 +14,6 @@ pub(crate) mod order;
 pub(crate) mod random;
 pub(crate) mod spectral;
 pub(crate) mod split;
-pub(crate) mod spread;
 pub(crate) mod sums;
 #[cfg(feature = "rayon")]
 pub(crate) mod together;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::engine::{Job, current_isa, dispatch};
 use crate::layout::axes_by_stride;
 use crate::numeric::split::in_parts;
-use crate::numeric::spread::spread;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -175,7 +174,7 @@ impl LooksFirst for ScaleByFactoredRms {
     type State = ScaleByFactoredRmsState;
     type Needs = Nothing;
     type Slots<C: Real> = [C; 0];
-    type Found<C: Real> = [C; 2];
+    type Found<C: Real> = [C; 1];
     type Scalars<C: Real> = ();
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByFactoredRmsState> {
@@ -212,26 +211,24 @@ impl LooksFirst for ScaleByFactoredRms {
     fn scalars<C: Real>(&self, _: &ScaleByFactoredRmsState, _: usize) {}
 
     fn found<C: Real>(state: &ScaleByFactoredRmsState, leaf: usize, start: usize, to: &mut [&mut [C]]) {
-        let [by_row, by_col] = to else { return };
+        let (isa, [to]) = (current_isa(), to) else { return };
         if let Some(v) = state.v.get::<C>(leaf) {
-            by_col.fill(C::one());
-            return dispatch(current_isa(), Roots { v: &v[start..], to: by_row });
+            return dispatch(isa, Roots { v: &v[start..], to });
         }
         let (Some(row), Some(col)) = (state.by_row.get::<C>(leaf), state.by_col.get::<C>(leaf)) else {
-            by_row.fill(C::one());
-            return by_col.fill(C::one());
+            return to.fill(C::one());
         };
         let layout = &state.layouts[leaf];
         let [_, rows, cols] = layout.axes.last().copied().unwrap_or_default();
-        layout.each(start, by_row.len(), |here, [in_rows, in_cols]| {
-            spread(&row[in_rows..], rows, &mut by_row[here.clone()]);
-            spread(&col[in_cols..], cols, &mut by_col[here]);
+        layout.each(start, to.len(), |here, [in_rows, in_cols]| {
+            let (row, col) = ((&row[in_rows..], rows), (&col[in_cols..], cols));
+            dispatch(isa, Products { row, col, to: &mut to[here] });
         });
     }
 
     #[inline(always)]
-    fn apply<C: Real>((): (), _: &mut [C; 0], [by_row, by_col]: &[C; 2], u: C) -> C {
-        u * *by_row * *by_col
+    fn apply<C: Real>((): (), _: &mut [C; 0], [by]: &[C; 1], u: C) -> C {
+        u * *by
     }
 }
 
@@ -251,6 +248,40 @@ impl<C: Real> Job for Roots<'_, C> {
         for i in 0..to.len() {
             to[i] = C::one() / v[i].sqrt();
         }
+    }
+}
+
+/// What neighbours along one axis are multiplied by: the factors of their rows and of their columns, and how far apart
+/// these are.
+struct Products<'a, C> {
+    row: (&'a [C], usize),
+    col: (&'a [C], usize),
+    to: &'a mut [C],
+}
+
+impl<C: Real> Job for Products<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Products { row: (row, rows), col: (col, cols), to } = self;
+        match (rows, cols) {
+            (0, 1) => times(row[0], col, to),
+            (1, 0) => times(col[0], row, to),
+            _ => {
+                for i in 0..to.len() {
+                    to[i] = row[i * rows] * col[i * cols];
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn times<C: Real>(by: C, from: &[C], to: &mut [C]) {
+    let from = &from[..to.len()];
+    for i in 0..to.len() {
+        to[i] = by * from[i];
     }
 }
 

@@ -9,7 +9,6 @@ use crate::numeric::ahead::Reach;
 use crate::numeric::isa::{Isa, Set};
 use crate::numeric::opaque::Always;
 use crate::numeric::split::{Split, half};
-use crate::numeric::spread::spread;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalars<C> {
@@ -71,21 +70,39 @@ impl<C: Real> Job for Elements<'_, C> {
     }
 }
 
-impl Layout {
-    /// What bounds the elements from number `start` on: the least number of their places along the outer axes, and that
-    /// of the innermost.
-    pub(super) fn bounds<C: Real>(&self, start: usize, mu: &[C], outer: &mut [C], inner: &mut [C]) {
-        let Some(&[len, of_inner]) = self.axes.last() else { return };
+/// What bounds the elements from number `start` on: the least number of their places along all axes.
+pub(super) struct Least<'a, C> {
+    pub(super) layout: &'a Layout,
+    pub(super) start: usize,
+    pub(super) mu: &'a [C],
+    pub(super) to: &'a mut [C],
+}
+
+impl<C: Real> Job for Least<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Least { layout, start, mu, to } = self;
+        let Some(&[len, inner]) = layout.axes.last() else { return };
         let mut done = 0;
-        while done < outer.len() {
+        while done < to.len() {
             let (run, first) = ((start + done) / len, (start + done) % len);
-            let n = (len - first).min(outer.len() - done);
-            spread(&[self.bound(run, mu)], 0, &mut outer[done..][..n]);
-            spread(&mu[of_inner + first..], 1, &mut inner[done..][..n]);
+            let n = (len - first).min(to.len() - done);
+            least(layout.bound(run, mu), &mu[inner + first..][..n], &mut to[done..][..n]);
             done += n;
         }
     }
+}
 
+#[inline(always)]
+fn least<C: Real>(bound: C, mu: &[C], to: &mut [C]) {
+    for i in 0..to.len() {
+        to[i] = smaller(bound, mu[i]);
+    }
+}
+
+impl Layout {
     /// The least number of the places along the outer axes of a run, which are the neighbours along the innermost one.
     #[inline(always)]
     fn bound<C: Real>(&self, run: usize, mu: &[C]) -> C {
@@ -230,7 +247,7 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
 
 /// The smaller, or NaN.
 #[inline(always)]
-pub(super) fn smaller<C: Real>(a: C, b: C) -> C {
+fn smaller<C: Real>(a: C, b: C) -> C {
     select_unpredictable(b < a || b.is_nan(), b, a)
 }
 

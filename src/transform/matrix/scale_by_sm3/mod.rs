@@ -4,11 +4,12 @@ use core::hint::select_unpredictable;
 use std::sync::Arc;
 
 use crate::layout::axes_by_stride;
+use crate::numeric::isa::{current_isa, dispatch};
 use crate::numeric::split::in_parts;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-use loops::{Elements, Rows, Scalars, larger, smaller};
+use loops::{Elements, Least, Rows, Scalars, larger};
 
 /// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of
 /// each axis instead of one for each element, and averages the result.
@@ -134,7 +135,7 @@ impl LooksFirst for ScaleBySm3 {
     type State = ScaleBySm3State;
     type Needs = Nothing;
     type Slots<C: Real> = [C; 1];
-    type Found<C: Real> = [C; 2];
+    type Found<C: Real> = [C; 1];
     type Scalars<C: Real> = OfLeaf<C>;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySm3State> {
@@ -164,26 +165,18 @@ impl LooksFirst for ScaleBySm3 {
         OfLeaf { k: state.now.rounded(), is_bound: state.layouts[leaf].axes.is_empty() }
     }
 
-    fn found<C: Real>(
-        ScaleBySm3State { mu, before, layouts, .. }: &ScaleBySm3State,
-        leaf: usize,
-        start: usize,
-        to: &mut [&mut [C]],
-    ) {
-        let (Some(mu), Some(before), [outer, inner]) = (mu.get::<C>(leaf), before.get::<C>(leaf), to) else { return };
+    fn found<C: Real>(state: &ScaleBySm3State, leaf: usize, start: usize, to: &mut [&mut [C]]) {
+        let ScaleBySm3State { mu, before, layouts, .. } = state;
+        let (Some(mu), Some(before), [to]) = (mu.get::<C>(leaf), before.get::<C>(leaf), to) else { return };
         match &layouts[leaf] {
-            layout if layout.axes.is_empty() => {
-                outer.fill(C::infinity());
-                inner.copy_from_slice(&mu[start..][..inner.len()]);
-            }
-            layout => layout.bounds(start, before, outer, inner),
+            layout if layout.axes.is_empty() => to.copy_from_slice(&mu[start..][..to.len()]),
+            layout => dispatch(current_isa(), Least { layout, start, mu: before, to }),
         }
     }
 
     #[inline(always)]
-    fn apply<C: Real>(OfLeaf { k, is_bound }: OfLeaf<C>, [nu]: &mut [C; 1], [outer, inner]: &[C; 2], u: C) -> C {
-        let bound = smaller(*outer, *inner);
-        let v = select_unpredictable(is_bound, bound, k.square(u, bound));
+    fn apply<C: Real>(OfLeaf { k, is_bound }: OfLeaf<C>, [nu]: &mut [C; 1], [bound]: &[C; 1], u: C) -> C {
+        let v = select_unpredictable(is_bound, *bound, k.square(u, *bound));
         *nu = k.mean(u, v, *nu);
         *nu
     }
