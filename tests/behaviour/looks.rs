@@ -74,6 +74,12 @@ fn what_is_looked_at_where_it_is_and_what_is_stored_for_it_has_the_same_bits() {
     holds(rate);
 }
 
+/// A loop has what one part has found only.
+#[test]
+fn two_looks_in_a_chain_have_the_same_bits_wherever_they_look() {
+    holds(|| chain((scale_by_factored_rms().min_dim_size_to_factor(2), scale_by_sm3(), scale(-0.1))));
+}
+
 /// What it gives out is what it remembers.
 #[test]
 fn sm3_has_the_same_bits_wherever_it_looks() {

@@ -3,6 +3,7 @@
 use core::any::Any;
 
 use super::super::found::Found;
+use super::super::kernel::MOST_SLOTS;
 use super::super::whole::NOT_REMOTE;
 use super::super::{
     AllUses, InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, Uses, WholeTree,
@@ -111,7 +112,8 @@ pub trait LooksFirst: Part<Form = AfterALook> {
     type Needs: Needs;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
-    /// What was found for one element, besides what is the same for a leaf: `[C; N]`. With the slots at most 8.
+    /// What was found for one element, besides what is the same for a leaf: `[C; N]`. With the slots at most 8: more do
+    /// not compile.
     type Found<C: Real>: SlotArray<C>;
     /// What is the same for a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
@@ -156,6 +158,63 @@ const fn found<P: LooksFirst>() -> usize {
     <P::Found<f32> as SlotArray<f32>>::LEN
 }
 
+/// These, and those of its arrays.
+///
+/// Eight are room enough, nine are not:
+///
+/// ```
+/// # use gradchain::part::{AfterALook, InitContext, LooksFirst, Part, Slot, StepContext, WholeTree};
+/// # use gradchain::{Real, Result, prelude::*};
+/// # #[derive(Clone, Debug)]
+/// # struct Mine;
+/// # impl Part for Mine {
+/// #     const NAME: &'static str = "mine";
+/// #     type Form = AfterALook;
+/// # }
+/// # impl LooksFirst for Mine {
+/// #     const SLOTS: &'static [Slot] = &[Slot::exact("a"); 4];
+/// #     type State = ();
+/// #     type Needs = Nothing;
+/// #     type Slots<C: Real> = [C; 4];
+/// #     type Found<C: Real> = [C; 4];
+/// #     type Scalars<C: Real> = ();
+/// #     fn start(&self, _: &InitContext<'_>) -> Result<()> { Ok(()) }
+/// #     fn look(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
+/// #     fn scalars<C: Real>(&self, _: &(), _: usize) {}
+/// #     fn apply<C: Real>((): (), _: &mut [C; 4], _: &[C; 4], u: C) -> C { u }
+/// # }
+/// Mine.init(&1.0_f32).unwrap();
+/// ```
+///
+/// ```compile_fail
+/// # use gradchain::part::{AfterALook, InitContext, LooksFirst, Part, Slot, StepContext, WholeTree};
+/// # use gradchain::{Real, Result, prelude::*};
+/// # #[derive(Clone, Debug)]
+/// # struct Mine;
+/// # impl Part for Mine {
+/// #     const NAME: &'static str = "mine";
+/// #     type Form = AfterALook;
+/// # }
+/// # impl LooksFirst for Mine {
+/// #     const SLOTS: &'static [Slot] = &[Slot::exact("a"); 4];
+/// #     type State = ();
+/// #     type Needs = Nothing;
+/// #     type Slots<C: Real> = [C; 4];
+/// #     type Found<C: Real> = [C; 5];
+/// #     type Scalars<C: Real> = ();
+/// #     fn start(&self, _: &InitContext<'_>) -> Result<()> { Ok(()) }
+/// #     fn look(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
+/// #     fn scalars<C: Real>(&self, _: &(), _: usize) {}
+/// #     fn apply<C: Real>((): (), _: &mut [C; 4], _: &[C; 5], u: C) -> C { u }
+/// # }
+/// Mine.init(&1.0_f32).unwrap();
+/// ```
+const fn slots<P: LooksFirst>() -> usize {
+    let slots = checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN) + found::<P>();
+    assert!(slots <= MOST_SLOTS, "what looks first has at most 8 numbers of an element, in arrays and found");
+    slots
+}
+
 fn fill<P: LooksFirst, C: Real>(state: &dyn Any, leaf: usize, start: usize, to: &mut [&mut [C]]) {
     if let Some(state) = state.downcast_ref() {
         P::found(state, leaf, start, to);
@@ -180,11 +239,11 @@ impl<P: LooksFirst> Form<P> for AfterALook {
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = false;
     const ROWS: bool = false;
-    const SLOTS: usize = checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN) + found::<P>();
+    const SLOTS: usize = slots::<P>();
     const USES: AllUses = followed_by(Uses::of(2, 2).of_all(), P::SLOTS.len(), Uses::of(2, 0).of_all(), 0);
 
     fn validate(_: &P) -> Result<()> {
-        const { checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN) };
+        const { slots::<P>() };
         Ok(())
     }
 
