@@ -104,7 +104,8 @@ small! {
     arrays_of_what_weighs: mechanize(sgd(0.1)).s_init(0.1);
     inside_now_and_then: sophia(0.1, clip_by_global_norm(0.5)).update_interval(2).mu_dtype(gradchain::DType::F64);
     onlookers: chain((monitor().measure("norm", GlobalNorm), clip_by_global_norm(0.5), sgd(0.1)));
-    whole_leaves: adafactor(0.1);
+    a_look_first: adafactor(0.1);
+    rows_and_columns: chain((scale_by_factored_rms().min_dim_size_to_factor(1), scale_by_sm3(), scale(-0.1)));
     matrix_products: muon(0.1);
     the_whole_tree: lbfgs_direction();
     sums_over_the_tree: prodigy();
