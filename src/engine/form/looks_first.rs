@@ -296,8 +296,11 @@ impl<P: LooksFirst> Form<P> for AfterALook {
 
     fn slots<'a>(_: &P, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         state.arrays.list(leaf, list);
-        let (single, double) = (fill::<P, f32>, fill::<P, f64>);
-        list.push_found(Found { state: &state.memory, leaf, single, double }, found::<P>());
+        // With nothing to bring, arrays that are converted are gone through as those of other parts.
+        if const { found::<P>() > 0 } {
+            let (single, double) = (fill::<P, f32>, fill::<P, f64>);
+            list.push_found(Found { state: &state.memory, leaf, single, double }, found::<P>());
+        }
     }
 
     #[inline(always)]
