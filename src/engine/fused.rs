@@ -1,6 +1,7 @@
 //! Running a fused loop on a tile, or on a whole piece at once.
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
+use core::marker::PhantomData;
 use core::ops::Range;
 
 use super::ahead::{Ahead, ask_for};
@@ -151,7 +152,6 @@ impl<'a> SlotList<'a> {
 }
 
 /// The default way for a stage that fuses to transform a tile: one loop for all its members.
-#[inline(never)]
 pub(crate) fn fused_tile<S: Stage, C: Real>(
     stage: &S,
     state: &S::State,
@@ -160,15 +160,32 @@ pub(crate) fn fused_tile<S: Stage, C: Real>(
     span: Span,
     tile: &mut Tile<'_, C>,
 ) {
-    if const { C::RECORDS } {
+    Fused::<S, C>::TILE(stage, (state, run), place, span, tile);
+}
+
+/// The two ways to do it, of which a type of numbers has one. A constant chooses it; see [`ways`](super::ways).
+pub(super) struct Fused<S, C>(PhantomData<(S, C)>);
+
+/// What transforms a tile.
+pub(super) type TileFn<S, C> = fn(&S, (&<S as Stage>::State, &<S as Stage>::Run), Place, Span, &mut Tile<'_, C>);
+
+impl<S: Stage, C: Real> Fused<S, C> {
+    const TILE: TileFn<S, C> = if C::RECORDS { Self::record } else { Self::run };
+
+    #[inline(never)]
+    pub(super) fn run(stage: &S, held: (&S::State, &S::Run), place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        one_loop(stage, held, PieceAt::of_tile(place, span, tile), &mut on_all_of(tile));
+    }
+
+    #[inline(never)]
+    fn record(stage: &S, (state, run): (&S::State, &S::Run), place: Place, span: Span, tile: &mut Tile<'_, C>) {
         let Some(local) = local_span(S::SHAPE.barriers, place.at, span) else { return };
         let (kernel, list) = (stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
         let p = tile.p[0];
-        return record(S::SHAPE, &list, (place, span), tile, &|slots, u, terms| {
+        record(S::SHAPE, &list, (place, span), tile, &|slots, u, terms| {
             S::apply::<C>(&kernel, 0, local, slots, u, p, terms)
         });
     }
-    one_loop(stage, (state, run), PieceAt::of_tile(place, span, tile), &mut on_all_of(tile));
 }
 
 /// Records what a loop does to an element. Not inlined: it is the same for all.
@@ -389,6 +406,7 @@ struct OnSlot<'a, C, J> {
 
 impl<C: Real, J: SlotJob<C>> Job for OnSlot<'_, C, J> {
     type Output = ();
+    const IS_RUN: bool = !C::RECORDS;
     #[inline(always)]
     fn run(self) {
         self.job.run(self.u, self.p, self.slot);

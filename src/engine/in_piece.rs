@@ -266,6 +266,19 @@ impl<S: Stage, C: Real> OneLoop<'_, S, C> {
         !adds && at.quiet.has(at.place.sum..at.place.sum + S::SHAPE.sums)
     }
 
+    /// Whether it counts nothing in a tile, and so leaves it as it is.
+    fn counts_nothing(&mut self, tile: &mut Tile<'_, C>) -> bool {
+        let drops = core::mem::replace(&mut self.around.drops, true);
+        let counted = self.on_tile(tile, Gives::out());
+        self.around.drops = drops;
+        let leaves = counted == NOTHING;
+        debug_assert!(
+            !leaves || self.stays(tile),
+            "a part with `CHANGES_WHAT_IT_COUNTS` changes what it counts nothing of"
+        );
+        leaves
+    }
+
     /// Whether its loop leaves a tile as it is, to the bit.
     fn stays(&mut self, tile: &mut Tile<'_, C>) -> bool {
         let (mut room, input) = ([C::zero(); TILE], tile.input());
@@ -350,18 +363,10 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
     }
 
     fn leaves(&mut self, tile: &mut Tile<'_, C>) -> bool {
-        if const { !S::LEAVES } {
-            return false;
-        }
-        let drops = core::mem::replace(&mut self.around.drops, true);
-        let counted = self.on_tile(tile, Gives::out());
-        self.around.drops = drops;
-        let leaves = counted == NOTHING;
-        debug_assert!(
-            !leaves || self.stays(tile),
-            "a part with `CHANGES_WHAT_IT_COUNTS` changes what it counts nothing of"
-        );
-        leaves
+        // A constant chooses it; see `ways`.
+        let counts_nothing: Option<fn(&mut Self, &mut Tile<'_, C>) -> bool> =
+            const { if S::LEAVES { Some(Self::counts_nothing) } else { None } };
+        counts_nothing.is_some_and(|counts_nothing| counts_nothing(self, tile))
     }
 
     fn factors(&self) -> Option<Factors<C>> {

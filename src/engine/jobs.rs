@@ -99,6 +99,7 @@ impl<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> J
     for Map<'_, '_, S, C, DROPS, FROM, TO>
 {
     type Output = Added;
+    const IS_RUN: bool = !C::RECORDS;
     #[inline(always)]
     fn run(self) -> Added {
         self.run_on::<Baseline>()

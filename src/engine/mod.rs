@@ -48,6 +48,7 @@ mod tuple;
 mod updates;
 mod uses;
 mod walk;
+mod ways;
 mod whole;
 mod written;
 

@@ -65,6 +65,10 @@ impl<T: Stage, C: Real> InPiece<C> for Chain<'_, T> {
 /// How a piece is done whose state has another type than its elements; see [`fused::on_piece`].
 type ByBlocks<P, T, C> = dyn Fn(&P, &Piece, RawSlice, &SlotList<'_>, &<T as Stage>::Kernel<C>) -> usize;
 
+/// Ways to do a piece.
+type AtOnce<P, T, C> = fn(&P, &Piece, &mut [f64], &mut Room<C>, &ByBlocks<P, T, C>) -> bool;
+type ByTiles<P, C> = fn(&P, &Piece, &mut [f64], &mut Room<C>);
+
 impl<'a, T: Stage> Pass<'a, T> {
     pub(super) fn of(transformation: &'a T, (state, run): (&'a T::State, &'a T::Run), walk: &'a Walk<'a>) -> Self {
         let adds = walk.writes_params();
@@ -226,57 +230,75 @@ impl<T: Stage> Pass<'_, T> {
         spare: &mut Room<C>,
         by_blocks: &ByBlocks<Self, T, C>,
     ) {
+        // Constants choose the ways, so that loops are compiled only where they can run; see `ways`.
+        let at_once: Option<AtOnce<Self, T, C>> = const { if T::FUSES { Some(Self::at_once) } else { None } };
+        if self.fuses
+            && let Some(at_once) = at_once
+            && at_once(self, piece, sums, spare, by_blocks)
+        {
+            return;
+        }
+        let by_tiles: ByTiles<Self, C> = const { if T::FUSES_ALWAYS { Self::as_chain } else { Self::as_stage } };
+        by_tiles(self, piece, sums, spare);
+    }
+
+    /// Does a piece by one loop, if it lies as that needs it and the loop is right for the leaf: says whether it did.
+    fn at_once<C: Real>(
+        &self,
+        piece: &Piece,
+        sums: &mut [f64],
+        spare: &mut Room<C>,
+        by_blocks: &ByBlocks<Self, T, C>,
+    ) -> bool {
         let (t, leaf) = (self.transformation, piece.leaf);
         let p = &self.walk.params[leaf];
         let (pass, isa, adds) = (self.walk.span.to, self.walk.isa, self.adds);
-        let lying = self.walk.lying(piece, C::DTYPE);
-        // The constants stand alone, here and below, so that a loop is compiled only where it can run.
-        if const { T::FUSES }
-            && self.fuses
-            && let Some((source, from)) = lying
-            && t.fuses_now(self.state, self.run, leaf)
-        {
-            let beside = &[(source, from), (p.data, piece.start)];
-            let (held, place, room) =
-                ((self.state, self.run), (piece.start, piece.len, beside), (isa, &mut *spare, &mut *sums));
-            // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a
-            // pass; gradients, parameters and stored updates are different memory.
-            let done = unsafe {
-                let g = source.slice(from, piece.len);
-                let by_blocks =
-                    &mut |list: &SlotList<'_>, kernel: &T::Kernel<C>| by_blocks(self, piece, source, list, kernel);
-                fused::on_piece::<T, C>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots, ahead| {
-                    let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
-                    if adds {
-                        return Passes::<T, C>::LAST(isa, kernel, g, p.data.slice_mut(start, len), slots);
-                    }
-                    if const { drops_in_loops::<T>() } {
-                        let p = p.data.slice(start, len);
-                        let (from_to, mut nothing) = ((g, &mut [][..], p), None);
-                        let ahead = ahead.unwrap_or_else(|| nothing.insert(Ahead::new()));
-                        return passes::pass::<T, C>((isa, pass, true), kernel, from_to, slots, ahead);
-                    }
-                    NOTHING
-                })
-            };
-            if done {
-                return;
-            }
+        let Some((source, from)) = self.walk.lying(piece, C::DTYPE) else { return false };
+        if !t.fuses_now(self.state, self.run, leaf) {
+            return false;
         }
-        let source = self.walk.source(leaf);
-        let source = source.as_deref();
-        // The constant stands alone, so that of a chain that is one loop only the passes that it has are compiled.
-        if const { T::FUSES_ALWAYS } {
-            let chain = &mut Chain { transformation: t, state: self.state, run: self.run, pass };
-            return self.walk.tiles(piece, source, chain, (sums, spare.all()), lying.is_none());
+        let beside = &[(source, from), (p.data, piece.start)];
+        let (held, place, room) = ((self.state, self.run), (piece.start, piece.len, beside), (isa, spare, sums));
+        let dropping =
+            const { if drops_in_loops::<T>() { Some(passes::pass::<T, C> as passes::OwnFn<T, C>) } else { None } };
+        // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a pass;
+        // gradients, parameters and stored updates are different memory.
+        unsafe {
+            let g = source.slice(from, piece.len);
+            let by_blocks =
+                &mut |list: &SlotList<'_>, kernel: &T::Kernel<C>| by_blocks(self, piece, source, list, kernel);
+            fused::on_piece::<T, C>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots, ahead| {
+                let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
+                if adds {
+                    return Passes::<T, C>::LAST(isa, kernel, g, p.data.slice_mut(start, len), slots);
+                }
+                let Some(dropping) = dropping else { return NOTHING };
+                let p = p.data.slice(start, len);
+                let (from_to, mut nothing) = ((g, &mut [][..], p), None);
+                let ahead = ahead.unwrap_or_else(|| nothing.insert(Ahead::new()));
+                dropping((isa, pass, true), kernel, from_to, slots, ahead)
+            })
         }
+    }
+
+    /// Does a piece by tiles, for each of which it is one loop.
+    fn as_chain<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
+        let (source, lies) = (self.walk.source(piece.leaf), self.walk.lying(piece, C::DTYPE).is_some());
+        let (transformation, pass) = (self.transformation, self.walk.span.to);
+        let chain = &mut Chain { transformation, state: self.state, run: self.run, pass };
+        self.walk.tiles(piece, source.as_deref(), chain, (sums, spare.all()), !lies);
+    }
+
+    /// Does a piece by what its members do to tiles.
+    fn as_stage<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
+        let (source, lies) = (self.walk.source(piece.leaf), self.walk.lying(piece, C::DTYPE).is_some());
         let (place, span) = (Place::default(), self.walk.span);
         let drops = self.walk.shape.drops(span.to) && !self.walk.ends;
-        let quiet = if pass > 0 { Quiet::of(sums) } else { Quiet::default() };
-        let at = PieceAt { place, span, leaf, start: piece.start, len: piece.len, drops, quiet };
+        let quiet = if span.to > 0 { Quiet::of(sums) } else { Quiet::default() };
+        let at = PieceAt { place, span, leaf: piece.leaf, start: piece.start, len: piece.len, drops, quiet };
         let then: &mut Then<'_, C> = &mut |part| {
-            self.walk.parts(piece, source, part, (&mut *sums, spare.all()), lying.is_some());
+            self.walk.parts(piece, source.as_deref(), part, (&mut *sums, spare.all()), lies);
         };
-        t.in_piece(self.state, self.run, at, then);
+        self.transformation.in_piece(self.state, self.run, at, then);
     }
 }

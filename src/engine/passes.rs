@@ -129,6 +129,10 @@ pub(super) fn map<S: Stage, C: Real>(span: Span) -> PassFn<S, C> {
     pass
 }
 
+/// The type of [`pass`].
+pub(super) type OwnFn<S, C> =
+    fn((Isa, usize, bool), &<S as Stage>::Kernel<C>, FromTo<'_, C>, &mut Slots<'_, C>, &mut Ahead) -> Added;
+
 /// Does a pass of a whole chain on a tile, after so many barriers; `asks` says whether it lies in memory.
 pub(crate) fn pass<S: Stage, C: Real>(
     (isa, number, asks): (Isa, usize, bool),

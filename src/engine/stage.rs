@@ -183,6 +183,24 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         by_tile(self, (state, run), at, then);
     }
 
+    /// The same as [`tile`](Stage::tile), where this is known not to be one loop now. What is a chain goes through it
+    /// member by member, so that the chain's loop is not compiled beside its own.
+    fn tile_apart<C: Real>(
+        &self,
+        state: &Self::State,
+        run: &Self::Run,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, C>,
+    ) {
+        self.tile(state, run, place, span, tile);
+    }
+
+    /// The same as [`in_piece`](Stage::in_piece), where this is known not to be one loop now.
+    fn in_piece_apart<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
+        by_tile(self, (state, run), at, then);
+    }
+
     /// Whether the fused loop is right for this leaf in this step.
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         let _ = (state, run, leaf);

@@ -1,12 +1,12 @@
 //! A chain is a tuple of its members.
 
-use super::in_piece::{PieceAt, Then, by_one_loop, one_loop};
+use super::in_piece::{PieceAt, Then};
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
 use super::members::{Members, in_members};
 use super::sums::{MOST_SUMS, cut_off};
 use super::{
     AllUses, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, Uses,
-    WholeTree, followed_by, fused_tile,
+    WholeTree, followed_by, ways,
 };
 use crate::element::Real;
 use crate::error::{Error, Result};
@@ -155,13 +155,10 @@ macro_rules! chains {
             }
 
             fn tile<Cx: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
-                // The constant stands alone, so that what cannot be reached is not compiled.
-                // Members are recorded one by one, so that the ways through them do not multiply.
-                if const { Self::FUSES_ALWAYS && !Cx::RECORDS }
-                    || const { by_one_loop::<Self>() && !Cx::RECORDS } && self.fuses_now(state, run, tile.leaf)
-                {
-                    return fused_tile(self, state, run, place, span, tile);
-                }
+                ways::tile(self, (state, run), place, span, tile);
+            }
+
+            fn tile_apart<Cx: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
                 let mut place = place;
                 $(
                     self.$i.tile(&state.$i, &run.$i, place, span, tile);
@@ -173,12 +170,10 @@ macro_rules! chains {
                 if const { is_empty(&[$($i),*]) } {
                     return then(&mut ());
                 }
-                if const { Self::FUSES_ALWAYS } {
-                    return one_loop(self, (state, run), at, then);
-                }
-                if const { by_one_loop::<Self>() } && self.fuses_now(state, run, at.leaf) {
-                    return one_loop(self, (state, run), at, then);
-                }
+                ways::in_piece(self, (state, run), at, then);
+            }
+
+            fn in_piece_apart<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
                 in_members(&InStep { chain: self, state, run }, at, then);
             }
 

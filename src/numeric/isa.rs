@@ -1,6 +1,7 @@
 //! Which vector instructions to run a loop with, decided at run time.
 #![allow(unsafe_code, reason = "calling a function that was compiled for an instruction set the CPU was found to have")]
 
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// An instruction set that loops are compiled for.
@@ -60,6 +61,8 @@ pub(crate) fn current_isa() -> Isa {
 /// shim that may not be inlined, and then the loop is compiled for the baseline.
 pub(crate) trait Job {
     type Output;
+    /// Whether it is ever run. One on numbers of a type that only records is not, and has no loop.
+    const IS_RUN: bool = true;
     /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
     fn run(self) -> Self::Output;
     /// As `run`, for what is written differently for each instruction set.
@@ -117,7 +120,27 @@ pub(super) const ONE_SET: bool = cfg!(debug_assertions) && option_env!("GRADCHAI
 /// The same for a loop of a chain, which is compiled for each chain and type of numbers.
 #[inline]
 pub(crate) fn dispatch_chain<J: Job>(isa: Isa, job: J) -> J::Output {
-    if const { ONE_SET } { baseline(job) } else { dispatch(isa, job) }
+    Chosen::<J>::CHAIN(isa, job)
+}
+
+/// How a job is run. A constant says it, since of what a condition rules out the compiler goes through all that is
+/// called in it.
+struct Chosen<J>(PhantomData<J>);
+
+impl<J: Job> Chosen<J> {
+    const CHAIN: fn(Isa, J) -> J::Output = match (J::IS_RUN, ONE_SET) {
+        (false, _) => Self::never,
+        (true, false) => dispatch,
+        (true, true) => Self::by_baseline,
+    };
+
+    fn by_baseline(_: Isa, job: J) -> J::Output {
+        baseline(job)
+    }
+
+    fn never(_: Isa, _: J) -> J::Output {
+        unreachable!("numbers that are recorded go through no loop")
+    }
 }
 
 #[inline(never)]

@@ -1,5 +1,7 @@
 //! One function on each element of a tile and its state arrays, outside a fused chain.
 
+use core::marker::PhantomData;
+
 use super::super::ahead::Reach;
 use super::super::fused::with_list;
 use super::super::isa::{Isa, Job, dispatch_chain};
@@ -151,12 +153,37 @@ const fn access<F: OnElement<C>, C: Real>(slot: usize) -> Access {
     Access::of(F::ACCESS, slot)
 }
 
+/// A loop over a stretch.
+type LoopFn<F, C> = fn(F, &[C], &mut [C], &[C], Slots<'_, C>, &mut Lanes);
+
+/// The loops, of which one is compiled.
+struct Loops<F, C>(PhantomData<(F, C)>);
+
 /// The loops, once for each number of state arrays: arguments are known not to overlap, and fields of a struct are not
 /// (see `kernel`). That is known of arguments themselves, not of what is cut off them in here: the lengths are checked
 /// instead. Where it is not known, the sums go through memory. `to` is empty unless the updates are rewritten, and an
 /// array unless it is read. The first of each pair is for whole blocks, the other for what is left.
 macro_rules! loops {
-    ($($blocks:ident $left:ident ($($s:ident $i:tt),*);)*) => {$(
+    ($($all:ident $blocks:ident $left:ident $n:literal ($($s:ident $i:tt),*);)*) => {
+    /// The loop for as many arrays as there are: a constant chooses it; see "One of many" in [`kernel`].
+    impl<F: OnElement<C>, C: Real> Loops<F, C> {
+        const RUN: LoopFn<F, C> = match <F::Slots as SlotArray<C>>::LEN {
+            $($n => $all::<F, C>,)*
+            _ => unreachable!(),
+        };
+    }
+
+    $(
+        #[inline(always)]
+        fn $all<F: OnElement<C>, C: Real>(
+            f: F, from: &[C], to: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes,
+        ) {
+            let (from, to, p) = (from.as_chunks(), to.as_chunks_mut(), p.as_chunks());
+            $(let $s = $s.as_chunks_mut();)*
+            $blocks(f, from.0, to.0, p.0, $($s.0,)* lanes);
+            $left(f, from.1, to.1, p.1, $($s.1,)* lanes);
+        }
+
         #[inline(always)]
         #[allow(clippy::too_many_arguments, unused_variables, reason = "arguments do not overlap; some have no array")]
         fn $blocks<F: OnElement<C>, C: Real>(
@@ -228,31 +255,15 @@ macro_rules! loops {
     )*};
 }
 loops! {
-    blocks_0 left_0 ();
-    blocks_1 left_1 (a 0);
-    blocks_2 left_2 (a 0, b_ 1);
-    blocks_3 left_3 (a 0, b_ 1, c 2);
-    blocks_4 left_4 (a 0, b_ 1, c 2, d 3);
-    blocks_5 left_5 (a 0, b_ 1, c 2, d 3, e 4);
-    blocks_6 left_6 (a 0, b_ 1, c 2, d 3, e 4, f_ 5);
-    blocks_7 left_7 (a 0, b_ 1, c 2, d 3, e 4, f_ 5, g 6);
-    blocks_8 left_8 (a 0, b_ 1, c 2, d 3, e 4, f_ 5, g 6, h 7);
-}
-
-/// Calls the loops for as many arrays as there are.
-macro_rules! by_arrays {
-    ($f:ident, $from:ident, $to:ident, $p:ident, $lanes:ident; $($n:pat => $blocks:ident $left:ident ($($s:ident),*);)*) => {
-        match <F::Slots as SlotArray<C>>::LEN {
-            $(
-                $n => {
-                    let ($from, $to, $p) = ($from.as_chunks(), $to.as_chunks_mut(), $p.as_chunks());
-                    $(let $s = $s.as_chunks_mut();)*
-                    $blocks($f, $from.0, $to.0, $p.0, $($s.0,)* $lanes);
-                    $left($f, $from.1, $to.1, $p.1, $($s.1,)* $lanes);
-                }
-            )*
-        }
-    };
+    all_0 blocks_0 left_0 0 ();
+    all_1 blocks_1 left_1 1 (a 0);
+    all_2 blocks_2 left_2 2 (a 0, b_ 1);
+    all_3 blocks_3 left_3 3 (a 0, b_ 1, c 2);
+    all_4 blocks_4 left_4 4 (a 0, b_ 1, c 2, d 3);
+    all_5 blocks_5 left_5 5 (a 0, b_ 1, c 2, d 3, e 4);
+    all_6 blocks_6 left_6 6 (a 0, b_ 1, c 2, d 3, e 4, f_ 5);
+    all_7 blocks_7 left_7 7 (a 0, b_ 1, c 2, d 3, e 4, f_ 5, g 6);
+    all_8 blocks_8 left_8 8 (a 0, b_ 1, c 2, d 3, e 4, f_ 5, g 6, h 7);
 }
 
 /// Those that are read, each at its number; the others are empty.
@@ -281,23 +292,12 @@ pub(super) struct Each<'a, F, C> {
 
 impl<F: OnElement<C>, C: Real> Job for Each<'_, F, C> {
     type Output = ();
+    const IS_RUN: bool = !C::RECORDS;
     #[inline(always)]
     fn run(self) {
         let Each { f, from, to, p, slots, sums } = self;
-        let [a, b, c, d, e, f_, g, h] = by_number(F::ACCESS, slots);
         let lanes = &mut [[0.0; LANES]; MOST_SUMS];
-        by_arrays! {
-            f, from, to, p, lanes;
-            0 => blocks_0 left_0 ();
-            1 => blocks_1 left_1 (a);
-            2 => blocks_2 left_2 (a, b);
-            3 => blocks_3 left_3 (a, b, c);
-            4 => blocks_4 left_4 (a, b, c, d);
-            5 => blocks_5 left_5 (a, b, c, d, e);
-            6 => blocks_6 left_6 (a, b, c, d, e, f_);
-            7 => blocks_7 left_7 (a, b, c, d, e, f_, g);
-            _ => blocks_8 left_8 (a, b, c, d, e, f_, g, h);
-        }
+        Loops::<F, C>::RUN(f, from, to, p, by_number(F::ACCESS, slots), lanes);
         for (i, sum) in sums[..F::Sums::LEN].iter_mut().enumerate() {
             *sum += lanes[i].iter().sum::<f64>();
         }
@@ -317,22 +317,34 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     tile: &mut Tile<'_, C>,
     p: &[C],
 ) {
-    if !arrays.has(tile.leaf) {
-        return;
+    if arrays.has(tile.leaf) {
+        Loops::<F, C>::TILE(f, arrays, sum, tile, p);
     }
-    if const { C::RECORDS } {
+}
+
+/// As [`each_beside`].
+type TileFn<F, C> = fn(F, &Arrays, usize, &mut Tile<'_, C>, &[C]);
+
+impl<F: OnElement<C>, C: Real> Loops<F, C> {
+    /// The one way of the two that a type of numbers has; see `ways`.
+    const TILE: TileFn<F, C> = if C::RECORDS { Self::record } else { Self::through };
+
+    fn record(f: F, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>, p: &[C]) {
         let p = p[0];
-        return tile.record(&arrays.in_record(tile.leaf), sum..sum + F::Sums::LEN, &|slots, u, terms| {
+        tile.record(&arrays.in_record(tile.leaf), sum..sum + F::Sums::LEN, &|slots, u, terms| {
             let (next, sums) = on_slots::<C, F::Slots, _>(F::ACCESS, slots, |slots| f.apply(slots, u, p));
             add_sums(terms, &sums);
             if F::REWRITES { next } else { u }
         });
     }
-    let isa = tile.isa;
-    let accesses = if const { <F::Slots as SlotArray<C>>::LEN > 0 } { F::ACCESS } else { &[] };
-    with_parts(accesses, F::REWRITES, arrays, tile, &mut |from, to, slots, sums| {
-        dispatch_chain(isa, Each { f, from, to, p, slots, sums: &mut sums[sum..] });
-    });
+
+    fn through(f: F, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>, p: &[C]) {
+        let isa = tile.isa;
+        let accesses = if const { <F::Slots as SlotArray<C>>::LEN > 0 } { F::ACCESS } else { &[] };
+        with_parts(accesses, F::REWRITES, arrays, tile, &mut |from, to, slots, sums| {
+            dispatch_chain(isa, Each { f, from, to, p, slots, sums: &mut sums[sum..] });
+        });
+    }
 }
 
 /// Does it to a stretch of a leaf by one loop that gives out nothing, if the arrays lie as they are calculated with;

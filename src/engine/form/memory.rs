@@ -209,6 +209,7 @@ struct Apart<'a, R: RuleWithMemory, C: Real> {
 
 impl<R: RuleWithMemory, C: Real> Job for Apart<'_, R, C> {
     type Output = ();
+    const IS_RUN: bool = !C::RECORDS;
     #[inline(always)]
     fn run(self) {
         self.rule.apply_apart(self.memory, self.k, self.slots, self.stretch);

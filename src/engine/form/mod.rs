@@ -39,7 +39,8 @@ pub use state::{PartState, WrapperState};
 pub use two_passes::{TwoPass, TwoPasses};
 pub use whole::{Whole, WholeTreeTransformation};
 
-use super::in_piece::{by_tile, one_loop};
+use super::in_piece::by_tile;
+use super::ways;
 use super::{
     AllUses, Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext,
     Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops,
@@ -170,14 +171,26 @@ pub trait Form<P: ?Sized> {
     where
         P: Part<Form = Self>,
     {
-        // Constants stand alone, so that what always fuses has no other way.
-        if const { Self::FUSES_ALWAYS } {
-            return one_loop(part, (state, run), at, then);
-        }
-        match const { Self::FUSES } && Self::fuses_now(part, state, run, at.leaf) {
-            true => one_loop(part, (state, run), at, then),
-            false => by_tile(part, (state, run), at, then),
-        }
+        ways::in_piece(part, (state, run), at, then);
+    }
+    #[allow(clippy::too_many_arguments, reason = "those of `Stage::tile_apart`, and the part")]
+    fn tile_apart<C: Real>(
+        part: &P,
+        state: &Self::State,
+        run: &Self::Run,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, C>,
+    ) where
+        P: Part<Form = Self>,
+    {
+        Self::tile(part, state, run, place, span, tile);
+    }
+    fn in_piece_apart<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>)
+    where
+        P: Part<Form = Self>,
+    {
+        by_tile(part, (state, run), at, then);
     }
     fn fuses_now(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         let _ = (part, state, run, leaf);
@@ -327,6 +340,19 @@ impl<P: Part> Stage for P {
     }
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         P::Form::in_piece(self, state, run, at, then);
+    }
+    fn tile_apart<C: Real>(
+        &self,
+        state: &Self::State,
+        run: &Self::Run,
+        place: Place,
+        span: Span,
+        tile: &mut Tile<'_, C>,
+    ) {
+        P::Form::tile_apart(self, state, run, place, span, tile);
+    }
+    fn in_piece_apart<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
+        P::Form::in_piece_apart(self, state, run, at, then);
     }
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         P::Form::fuses_now(self, state, run, leaf)

@@ -113,6 +113,7 @@ struct Look<'a, P, C> {
 
 impl<P: Onlooker, C: Real> Job for Look<'_, P, C> {
     type Output = ();
+    const IS_RUN: bool = !C::RECORDS;
     #[inline(always)]
     fn run(self) {
         self.part.look(self.u, self.p, self.sums);

@@ -70,6 +70,9 @@ fn copied<T: Clone>(transformation: &T) -> Box<T> {
     Box::new(transformation.clone())
 }
 
+/// A pass of a transformation as a whole chain.
+type PassFn<T> = fn(&T, &<T as Stage>::State, &<T as Stage>::Run, &Walk<'_>, &mut Spare);
+
 /// What a [`Boxed`] transformation can do; implemented for every transformation.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
 pub trait DynTransformation<N = Nothing>: Any + fmt::Debug + Send + Sync {
@@ -187,11 +190,12 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool {
         let held = held::<T>(state);
         // With such loops for every member that a config may have, the crate took half as long again to compile.
-        let has_loops = const { T::WHOLE || N::LEVEL as u8 == T::Needs::LEVEL as u8 };
-        if has_loops {
-            self.pass(&held.state, held.run(), walk, spare);
+        let pass: Option<PassFn<T>> =
+            const { if T::WHOLE || N::LEVEL as u8 == T::Needs::LEVEL as u8 { Some(T::pass) } else { None } };
+        if let Some(pass) = pass {
+            pass(self, &held.state, held.run(), walk, spare);
         }
-        has_loops
+        pass.is_some()
     }
     fn dyn_in_piece_f32(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f32>) {
         let held = held::<T>(state);

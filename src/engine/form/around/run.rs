@@ -1,8 +1,9 @@
 //! How wrappers run.
 
-use super::super::super::in_piece::{by_tile, one_loop};
+use super::super::super::in_piece::by_tile;
 use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::sums::cut_off;
+use super::super::super::ways::whole_piece;
 use super::super::super::{
     AllUses, Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span, Spare, Stage,
     StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, fits, followed_by,
@@ -316,8 +317,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 
     fn in_piece<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        if const { is_loop::<P, A, O>() } && Self::fuses_now(part, state, run, at.leaf) {
-            return one_loop(part, (state, run), at, then);
+        if const { is_loop::<P, A, O>() }
+            && let Some(way) = whole_piece(part, (state, run), at.leaf)
+        {
+            return way(part, (state, run), at, then);
         }
         // In the one pass that ends here, as by tiles.
         let begins = at.place.after(look::<P>()).at == at.span.to;

@@ -5,7 +5,8 @@ use core::marker::PhantomData;
 use super::super::super::fused::with_slots;
 use super::super::super::in_piece::by_one_loop;
 use super::super::super::isa::{Isa, Job, dispatch_chain};
-use super::super::super::{InPiece, PieceAt, Place, Span, Stage, TILE, Tile, at_point, fused_tile, sum_tile};
+use super::super::super::ways::whole_tile;
+use super::super::super::{InPiece, PieceAt, Place, Span, Stage, TILE, Tile, at_point, sum_tile};
 use super::super::Part;
 use super::super::loops::{Access, OnElement, at_once, each};
 use super::arithmetic::{Half, Own};
@@ -35,10 +36,10 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
     span: Span,
     tile: &mut Tile<'_, C>,
 ) {
-    if const { is_loop::<P, A, O>() && !C::RECORDS }
-        && (const { P::FUSES_ALWAYS } || part.fuses_now(state, run, tile.leaf))
+    if const { is_loop::<P, A, O>() }
+        && let Some(way) = whole_tile(part, (state, run), tile.leaf)
     {
-        return fused_tile(part, state, run, place, span, tile);
+        return way(part, (state, run), place, span, tile);
     }
     if P::LOOKS && place.at == span.to {
         if const { C::RECORDS } {
@@ -197,6 +198,7 @@ struct Look<'a, P, C>(&'a [C], PhantomData<P>);
 
 impl<P: Wrapper, C: Real> Job for Look<'_, P, C> {
     type Output = f64;
+    const IS_RUN: bool = !C::RECORDS;
     #[inline(always)]
     fn run(self) -> f64 {
         sum_tile(self.0, |u| P::look(u).as_f64())
