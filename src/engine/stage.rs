@@ -196,7 +196,8 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         self.tile(state, run, place, span, tile);
     }
 
-    /// The same as [`in_piece`](Stage::in_piece), where this is known not to be one loop now.
+    /// The same as [`in_piece`](Stage::in_piece), where this is known not to be one loop now. What has an `in_piece` of
+    /// its own has this too.
     fn in_piece_apart<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         by_tile(self, (state, run), at, then);
     }

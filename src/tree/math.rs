@@ -20,10 +20,12 @@ pub use per_example::{per_example_global_norm_clip, per_example_layer_norm_clip}
 pub(crate) use vdot::same_shapes;
 pub use vdot::tree_vdot;
 
+use core::slice;
+
 use super::{Cursor, LeafMut, LeafRef, Structure, Tree, TreeMut, Walk, WalkMut, is_dense};
 use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
-use crate::layout::matching_strides;
+use crate::layout::{Run, matching_strides};
 
 /// Adds updates to parameters, leaf by leaf: what [`step`](crate::GradientTransformation::step) does in the same
 /// registers as the update itself, with the same bits.
@@ -102,30 +104,38 @@ fn add_mixed<P: Element, U: Element>(p: P, u: U) -> P {
 }
 
 /// `p ← f(p, u)` for each element, in the parameter's memory order.
+#[allow(unsafe_code, reason = "elements by the strides of their leaves; see `memory`")]
 fn combine<P: Element, U: Element>(params: &mut LeafMut<'_>, updates: &LeafRef<'_>, f: impl Fn(P, U) -> P) {
     let (p, u) = (&params.parts, &updates.parts);
     assert_eq!(p.shape, u.shape, "both leaves are walked by the shape of one");
-    let (shape, len, order) = (&p.shape, p.data.len(), matching_strides(&p.shape, &p.strides));
-    if is_dense(shape, &p.strides, &order) && is_dense(shape, &u.strides, &order) {
-        // SAFETY: the parameters are borrowed exclusively and the updates shared, and neither has gaps.
-        #[allow(unsafe_code, reason = "back to the slices that the leaves were made from")]
-        let (p, u) = unsafe { (p.data.slice_mut::<P>(0, len), u.data.slice::<U>(0, len)) };
-        p.iter_mut().zip(u).for_each(|(p, u)| *p = f(*p, *u));
-        return;
-    }
     let (to, from) = (p.data.pointer::<P>(), u.data.pointer::<U>());
-    let mut runs = Cursor::new(shape, &order, &u.strides, 0);
-    // Runs end where the shape says, so those of both leaves have the same lengths.
-    for (to_run, from_run) in Cursor::new(shape, &order, &p.strides, 0).take(len).zip(runs.take(len)) {
-        for i in 0..to_run.len as isize {
-            // SAFETY: as above; the cursors stay inside the shape, which the leaves share.
-            #[allow(unsafe_code, reason = "strided memory; see `memory`")]
-            unsafe {
-                let p = to.offset(to_run.offset + i * to_run.stride);
-                *p = f(*p, *from.offset(from_run.offset + i * from_run.stride));
+    each_run(&p.shape, [&p.strides, &u.strides], p.data.len(), &mut |[to_run, from_run]| {
+        // SAFETY: the parameters are borrowed exclusively and the updates shared, and runs stay inside the shape that
+        // the leaves share.
+        unsafe {
+            let (to, from, len) = (to.offset(to_run.offset), from.offset(from_run.offset), to_run.len);
+            if to_run.stride == 1 && from_run.stride == 1 {
+                let (p, u) = (slice::from_raw_parts_mut(to, len), slice::from_raw_parts(from, len));
+                return p.iter_mut().zip(u).for_each(|(p, u)| *p = f(*p, *u));
+            }
+            for i in 0..len as isize {
+                let p = to.offset(i * to_run.stride);
+                *p = f(*p, *from.offset(i * from_run.stride));
             }
         }
+    });
+}
+
+/// The runs of two leaves of one shape, in the memory order of the first. Not part of `combine`, which is compiled for
+/// each pair of types.
+fn each_run(shape: &[usize], strides: [&[isize]; 2], len: usize, run: &mut dyn FnMut([Run; 2])) {
+    let order = matching_strides(shape, strides[0]);
+    if strides.iter().all(|strides| is_dense(shape, strides, &order)) {
+        return run([Run { offset: 0, len, stride: 1 }; 2]);
     }
+    // Runs end where the shape says, so those of both leaves have the same lengths.
+    let [mut to, mut from] = strides.map(|strides| Cursor::new(shape, &order, strides, 0));
+    to.take(len).zip(from.take(len)).for_each(|(to, from)| run([to, from]));
 }
 
 /// Shows every leaf of a tree with its path, in order: to print, to compare, to save.

@@ -100,6 +100,10 @@ impl<T: Stage> Stage for Option<T> {
         }
     }
 
+    fn in_piece_apart<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
+        self.in_piece(state, run, at, then);
+    }
+
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         match (self, state, run) {
             (Some(t), Some(state), Some(run)) => !is_left_out::<T>() && t.fuses_now(state, run, leaf),

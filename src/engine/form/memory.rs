@@ -306,8 +306,12 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         // Zeros need not be written.
         match const { !R::ZERO } && Self::fuses_now(rule, state, run, at.leaf) {
             true => one_loop(rule, (state, run), at, then),
-            false => by_whole_tile(rule, (state, run), at, then),
+            false => Self::in_piece_apart(rule, state, run, at, then),
         }
+    }
+
+    fn in_piece_apart<C: Real>(rule: &R, state: &Self::State, run: &(), at: PieceAt, then: &mut Then<'_, C>) {
+        by_whole_tile(rule, (state, run), at, then);
     }
 
     fn fuses_now(rule: &R, state: &Self::State, (): &(), leaf: usize) -> bool {

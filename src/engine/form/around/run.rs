@@ -322,6 +322,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         {
             return way(part, (state, run), at, then);
         }
+        Self::in_piece_apart(part, state, run, at, then);
+    }
+
+    fn in_piece_apart<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         // In the one pass that ends here, as by tiles.
         let begins = at.place.after(look::<P>()).at == at.span.to;
         if const { O::BEFORE } && run.decision == Some(Decision::Hold) && begins && is_on(part, state, at.leaf) {
