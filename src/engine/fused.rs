@@ -1,7 +1,6 @@
 //! Running a fused loop on a tile, or on a whole piece at once.
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
-use core::marker::PhantomData;
 use core::ops::Range;
 
 use super::ahead::{Ahead, ask_for};
@@ -9,16 +8,16 @@ use super::ahead::{Ahead, ask_for};
 use super::blocks::{SlotBlocks, WriteBlocks};
 use super::convert::{load, load_asking, store, store_asking};
 use super::found::Found;
-use super::in_piece::{InPiece, one_loop};
+use super::in_piece::InPiece;
 use super::isa::{Isa, Job, dispatch_chain};
 use super::kernel::{MOST_SLOTS, Slots, no_slots};
 use super::passes::{self, Passes};
-use super::sums::{Added, MOST_SUMS, NOTHING};
-use super::tile::{DoesTo, Room, SHORT, STEP, TILE};
-use super::{PieceAt, Place, Shape, Span, Stage, Tile};
+use super::sums::{Added, NOTHING};
+use super::tile::{Room, SHORT, STEP, TILE};
+use super::{Place, Shape, Span, Stage, Tile};
 #[cfg(feature = "half")]
 use crate::element::CODED_BLOCK;
-use crate::element::{InRecord, Real, Term};
+use crate::element::{InRecord, Real};
 use crate::memory::RawSlice;
 use crate::state::Moments;
 
@@ -90,7 +89,13 @@ impl<'a> SlotList<'a> {
         self.slots[..self.len].iter().flatten().any(|slot| slot.dtype() != C::DTYPE)
     }
 
-    fn in_record(&self) -> [Option<InRecord>; MOST_SLOTS] {
+    /// How many arrays there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The arrays of values that are nowhere in memory.
+    pub(super) fn in_record(&self) -> [Option<InRecord>; MOST_SLOTS] {
         core::array::from_fn(|slot| {
             let (address, raw) = (self.arrays[slot], self.slots[slot]);
             raw.map(|raw| InRecord { address, dtype: raw.dtype() })
@@ -149,62 +154,6 @@ impl<'a> SlotList<'a> {
         }
         slices
     }
-}
-
-/// The default way for a stage that fuses to transform a tile: one loop for all its members.
-pub(crate) fn fused_tile<S: Stage, C: Real>(
-    stage: &S,
-    state: &S::State,
-    run: &S::Run,
-    place: Place,
-    span: Span,
-    tile: &mut Tile<'_, C>,
-) {
-    Fused::<S, C>::TILE(stage, (state, run), place, span, tile);
-}
-
-/// The two ways to do it, of which a type of numbers has one. A constant chooses it; see [`ways`](super::ways).
-pub(super) struct Fused<S, C>(PhantomData<(S, C)>);
-
-/// What transforms a tile.
-pub(super) type TileFn<S, C> = fn(&S, (&<S as Stage>::State, &<S as Stage>::Run), Place, Span, &mut Tile<'_, C>);
-
-impl<S: Stage, C: Real> Fused<S, C> {
-    const TILE: TileFn<S, C> = if C::RECORDS { Self::record } else { Self::run };
-
-    #[inline(never)]
-    pub(super) fn run(stage: &S, held: (&S::State, &S::Run), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        one_loop(stage, held, PieceAt::of_tile(place, span, tile), &mut on_all_of(tile));
-    }
-
-    #[inline(never)]
-    fn record(stage: &S, (state, run): (&S::State, &S::Run), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        let Some(local) = local_span(S::SHAPE.barriers, place.at, span) else { return };
-        let (kernel, list) = (stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
-        let p = tile.p[0];
-        record(S::SHAPE, &list, (place, span), tile, &|slots, u, terms| {
-            S::apply::<C>(&kernel, 0, local, slots, u, p, terms)
-        });
-    }
-}
-
-/// Records what a loop does to an element. Not inlined: it is the same for all.
-#[inline(never)]
-fn record<C: Real>(
-    shape: Shape,
-    list: &SlotList<'_>,
-    (place, span): (Place, Span),
-    tile: &mut Tile<'_, C>,
-    apply: DoesTo<'_, C>,
-) {
-    // A pass that only repeats what an earlier pass has done must not count it twice.
-    let sums = if span.to <= place.at + shape.barriers { shape.sums } else { 0 };
-    tile.record(&list.in_record()[..list.len], place.sum..place.sum + sums, &|slots, u, terms| {
-        let mut all = [Term::default(); MOST_SUMS];
-        let u = apply(slots, u, &mut all);
-        terms.copy_from_slice(&all[..terms.len()]);
-        u
-    });
 }
 
 /// Has a tile transformed that is a piece of its own. A function, so that the closure is none of each stage's.

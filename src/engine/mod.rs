@@ -63,7 +63,7 @@ pub use form::{
 };
 pub(crate) use form::{Exactly, Keeps, OfChain, recipe_of_arguments};
 pub use fused::SlotList;
-pub(crate) use fused::{SlotJob, at_point, fused_tile, slot_tile};
+pub(crate) use fused::{SlotJob, at_point, slot_tile};
 pub use in_piece::{InPiece, PieceAt, Then};
 pub use inner::Inner;
 pub use lint::{Warning, WarningKind};
@@ -87,6 +87,7 @@ pub use updates::Updates;
 pub(crate) use uses::followed_by;
 pub use uses::{AllUses, Uses};
 pub use walk::Walk;
+pub(crate) use ways::fused_tile;
 pub use whole::{LeafLooker, LeafVisitor, WholeLeaf, WholeTree};
 pub(crate) use whole::{NOT_REMOTE, read_leaf};
 pub(crate) use written::{Sink, add_rounded};

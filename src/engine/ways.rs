@@ -5,10 +5,12 @@
 
 use core::marker::PhantomData;
 
-use super::fused::{Fused, TileFn};
+use super::fused::{local_span, on_all_of};
 use super::in_piece::{PieceAt, Then, by_one_loop, one_loop};
-use super::{Place, Span, Stage, Tile};
-use crate::element::Real;
+use super::sums::MOST_SUMS;
+use super::tile::DoesTo;
+use super::{Place, Shape, SlotList, Span, Stage, Tile};
+use crate::element::{Real, Term};
 
 /// Those of a stage, for a type of numbers.
 struct Ways<S, C>(PhantomData<(S, C)>);
@@ -75,4 +77,60 @@ pub(super) fn in_piece<S: Stage, C: Real>(stage: &S, held: (&S::State, &S::Run),
     if let Some(way) = whole_piece(stage, held, at.leaf).or(Ways::<S, C>::PIECE_APART) {
         way(stage, held, at, then);
     }
+}
+
+/// The default way for a stage that fuses to transform a tile: one loop for all its members.
+pub(crate) fn fused_tile<S: Stage, C: Real>(
+    stage: &S,
+    state: &S::State,
+    run: &S::Run,
+    place: Place,
+    span: Span,
+    tile: &mut Tile<'_, C>,
+) {
+    Fused::<S, C>::TILE(stage, (state, run), place, span, tile);
+}
+
+/// The two ways to do it, of which a type of numbers has one. A constant chooses it.
+struct Fused<S, C>(PhantomData<(S, C)>);
+
+/// What transforms a tile.
+pub(super) type TileFn<S, C> = fn(&S, (&<S as Stage>::State, &<S as Stage>::Run), Place, Span, &mut Tile<'_, C>);
+
+impl<S: Stage, C: Real> Fused<S, C> {
+    const TILE: TileFn<S, C> = if C::RECORDS { Self::record } else { Self::run };
+
+    #[inline(never)]
+    fn run(stage: &S, held: (&S::State, &S::Run), place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        one_loop(stage, held, PieceAt::of_tile(place, span, tile), &mut on_all_of(tile));
+    }
+
+    #[inline(never)]
+    fn record(stage: &S, (state, run): (&S::State, &S::Run), place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        let Some(local) = local_span(S::SHAPE.barriers, place.at, span) else { return };
+        let (kernel, list) = (stage.kernel::<C>(state, run, tile.leaf), SlotList::of(stage, state, tile.leaf));
+        let p = tile.p[0];
+        record(S::SHAPE, &list, (place, span), tile, &|slots, u, terms| {
+            S::apply::<C>(&kernel, 0, local, slots, u, p, terms)
+        });
+    }
+}
+
+/// Records what a loop does to an element. Not inlined: it is the same for all.
+#[inline(never)]
+fn record<C: Real>(
+    shape: Shape,
+    list: &SlotList<'_>,
+    (place, span): (Place, Span),
+    tile: &mut Tile<'_, C>,
+    apply: DoesTo<'_, C>,
+) {
+    // A pass that only repeats what an earlier pass has done must not count it twice.
+    let sums = if span.to <= place.at + shape.barriers { shape.sums } else { 0 };
+    tile.record(&list.in_record()[..list.len()], place.sum..place.sum + sums, &|slots, u, terms| {
+        let mut all = [Term::default(); MOST_SUMS];
+        let u = apply(slots, u, &mut all);
+        terms.copy_from_slice(&all[..terms.len()]);
+        u
+    });
 }

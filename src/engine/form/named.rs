@@ -2,8 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::super::fused::TileFn;
-use super::super::ways::{self, InPieceFn};
+use super::super::ways::{self, InPieceFn, TileFn};
 use super::super::{
     AllUses, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext, Sums,
     Term, Then, Tile, Walk, WholeTree, by_own_loops,
