@@ -165,7 +165,7 @@ struct Loops<F, C>(PhantomData<(F, C)>);
 /// array unless it is read. The first of each pair is for whole blocks, the other for what is left.
 macro_rules! loops {
     ($($all:ident $blocks:ident $left:ident $n:literal ($($s:ident $i:tt),*);)*) => {
-    /// The loop for as many arrays as there are: a constant chooses it; see "One of many" in [`kernel`].
+    /// The loop for as many arrays as there are: a constant chooses it; see "One of many" in `kernel`.
     impl<F: OnElement<C>, C: Real> Loops<F, C> {
         const RUN: LoopFn<F, C> = match <F::Slots as SlotArray<C>>::LEN {
             $($n => $all::<F, C>,)*
