@@ -48,6 +48,7 @@ fn every_rule(visit: &mut impl Visit) {
     visit.rule(scale_by_madgrad(0.01));
     visit.rule(scale_by_madgrad(0.0).eps(0.0));
     visit.rule(scale_by_rss());
+    visit.rule(scale_by_rss().eps_in_sqrt(false));
     visit.rule(scale_by_simplified_ademamix());
     visit.rule(scale_by_yogi());
     visit.rule(scale_by_sign());

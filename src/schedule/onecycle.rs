@@ -31,8 +31,8 @@ use crate::error::Result;
 /// # References
 ///
 /// Smith and Topin, [Super-convergence: very fast training of neural networks using large learning rates][super], 2017.
-/// Optax: `linear_onecycle_schedule`. PyTorch: `OneCycleLR` with `anneal_strategy="linear"` and `three_phase`, which is
-/// at its turning points one step earlier.
+/// Optax: `linear_onecycle_schedule`. PyTorch: `OneCycleLR` with `anneal_strategy="linear"` and `three_phase`, whose
+/// `total_steps` is `transition_steps + 1`, and whose second turn is at `2·pct_start·total_steps − 2`.
 /// Differs: shares out of order and factors that are not positive are refused, which Optax takes.
 ///
 /// [super]: https://arxiv.org/abs/1708.07120
@@ -102,7 +102,8 @@ impl Kind for LinearOnecycle {
 /// # References
 ///
 /// Smith and Topin, [Super-convergence: very fast training of neural networks using large learning rates][super], 2017.
-/// Optax: `cosine_onecycle_schedule`. PyTorch: `OneCycleLR`, which is at its turning points one step earlier.
+/// Optax: `cosine_onecycle_schedule`. PyTorch: `OneCycleLR`, whose `total_steps` is
+/// `transition_steps + 1`, and which turns between two steps if `pct_start·total_steps` is no whole number.
 /// Differs: a share outside `[0, 1]` and factors that are not positive are refused, which Optax takes.
 ///
 /// [super]: https://arxiv.org/abs/1708.07120

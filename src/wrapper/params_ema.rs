@@ -73,8 +73,8 @@ use crate::part::prelude::*;
 /// of updates; timm's `ModelEma`, PyTorch's
 /// [`AveragedModel`](https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema) with
 /// `get_ema_multi_avg_fn`, TensorFlow's `ExponentialMovingAverage`, whose `num_updates` is `warmup`. Differs: it begins
-/// with the parameters of `init`, as timm's and TensorFlow's; PyTorch's with those after the first update, which is
-/// what `debias` does for its first value. Buffers that are no leaves are not averaged. Optax has `incremental_update`
+/// with the parameters of `init`, as timm's and TensorFlow's; PyTorch's with those after the first update, as a `decay`
+/// of `table([0.0, decay])` does. Buffers that are no leaves are not averaged. Optax has `incremental_update`
 /// alone, as does this crate for loops by hand.
 pub fn params_ema<T: Stage>(inner: T, decay: impl IntoHyperparam) -> ParamsEma<T> {
     ParamsEma::with(inner, decay.into())

@@ -181,14 +181,17 @@ fn rmsprop_with_momentum() {
 
 #[test]
 fn rss() {
-    for (start, eps) in [(0.1, 1e-7), (0.0, 1e-3), (2.0, 0.0)] {
+    for (start, eps, inside) in
+        [(0.1, 1e-7, true), (0.0, 1e-3, true), (2.0, 0.0, true), (0.1, 1e-2, false), (0.0, 3.0, false)]
+    {
         check_both(
             "rss",
-            scale_by_rss().initial_accumulator_value(start).eps(eps),
-            adagrad(0.25).initial_accumulator_value(start).eps(eps),
+            scale_by_rss().initial_accumulator_value(start).eps(eps).eps_in_sqrt(inside),
+            adagrad(0.25).initial_accumulator_value(start).eps(eps).eps_in_sqrt(inside),
             move |g| {
                 let sum = start + squares(g).iter().sum::<f64>();
-                if sum == 0.0 { 0.0 } else { last(g) / (sum + eps).sqrt() }
+                let (under, beside) = if inside { (eps, 0.0) } else { (0.0, eps) };
+                if sum == 0.0 { 0.0 } else { last(g) / ((sum + under).sqrt() + beside) }
             },
         );
     }

@@ -31,6 +31,8 @@ mod own_rule;
 mod own_wrapper;
 mod parameter_free;
 mod parts_of_states;
+#[cfg(feature = "derive")]
+mod pytorch;
 #[cfg(all(feature = "derive", feature = "half"))]
 mod quantized;
 #[cfg(feature = "derive")]

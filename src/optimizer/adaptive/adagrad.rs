@@ -6,10 +6,10 @@ use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, 
 /// # Arithmetic
 ///
 /// ```text
-/// chain(scale_by_rss(initial_accumulator_value, eps), scale_by_learning_rate(learning_rate))
+/// chain(scale_by_rss(initial_accumulator_value, eps, eps_in_sqrt), scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// Defaults: `initial_accumulator_value` 0.1, `eps` 1e-7.
+/// Defaults: `initial_accumulator_value` 0.1, `eps` 1e-7 under the root.
 ///
 /// # Cost
 ///
@@ -39,7 +39,8 @@ use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, 
 /// Duchi, Hazan and Singer, [Adaptive subgradient methods for online learning and stochastic
 /// optimization](https://jmlr.org/papers/v12/duchi11a.html), 2011. Optax,
 /// [`adagrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`scale_by_rss`]
-/// says. PyTorch's `Adagrad` has another `eps` and another start, see there; its `lr_decay` is a schedule here.
+/// says. PyTorch's `Adagrad` starts from 0 and has `eps` 1e-10 beside the root, see there; its `lr_decay` is a schedule
+/// here.
 pub fn adagrad(learning_rate: impl IntoHyperparam) -> Adagrad {
     Adagrad { chain: (scale_by_rss(), scale_by_learning_rate(learning_rate)) }
 }
@@ -51,6 +52,8 @@ optimizer! {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             initial_accumulator_value [0.initial_accumulator_value] "Sets what the sum of squares starts from.",
-            eps [0.eps] "Sets what is added under the root.";
+            eps [0.eps] "Sets what is added under the root or to it.";
+        options:
+            eps_in_sqrt: bool [0.eps_in_sqrt] "Sets whether `eps` is under the root.";
     }
 }

@@ -49,10 +49,10 @@ use crate::wrapper::{Masked, masked};
 /// # References
 ///
 /// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory
-/// cost](https://arxiv.org/abs/1804.04235),
-/// 2018. Optax, [`adafactor`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate
-///       must be given (none is 1 there); the momentum of `f64` leaves is `f64` unless `dtype_momentum` asks otherwise.
-///       PyTorch's `Adafactor` works the learning rate out of the step number too.
+/// cost](https://arxiv.org/abs/1804.04235), 2018. Optax,
+/// [`adafactor`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate must be given
+/// (none is 1 there); the momentum of `f64` leaves is `f64` unless `dtype_momentum` asks otherwise. PyTorch's
+/// `Adafactor` takes no rate above `1 / √t`, factors every matrix, and multiplies its decay by the rate.
 pub fn adafactor(learning_rate: impl IntoHyperparam) -> Adafactor {
     Adafactor {
         weight_decay_mask: Mask::all(),

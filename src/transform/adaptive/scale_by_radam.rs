@@ -48,7 +48,7 @@ use crate::transform::moment::{Mean, first_moment};
 /// [`scale_by_radam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `ρ` is worked out in
 /// `f64` (in `f32` it has lost all but two or three digits by the time it counts, with the default `b2`), so that the
 /// step at which rectification sets in is exact; moments of 16-bit leaves are `f32`. PyTorch's `RAdam` rectifies where
-/// `ρ > 5`.
+/// `ρ > 5`, and adds `eps` to the root of the second moment as it is before its correction.
 pub fn scale_by_radam() -> ScaleByRadam {
     ScaleByRadam::with()
 }

@@ -6,7 +6,8 @@ use crate::part::prelude::*;
 ///
 /// ```text
 /// sum_of_squares ← sum_of_squares + u²           starts at initial_accumulator_value
-/// u ← u / √(sum_of_squares + eps)                0 where sum_of_squares is 0
+/// u ← u / √(sum_of_squares + eps)                eps_in_sqrt (the default); 0 where sum_of_squares is 0
+/// u ← u / (√sum_of_squares + eps)                otherwise; 0 where sum_of_squares is 0
 /// ```
 ///
 /// # Cost
@@ -39,7 +40,7 @@ use crate::part::prelude::*;
 /// Duchi, Hazan and Singer, [Adaptive subgradient methods for online learning and stochastic
 /// optimization](https://jmlr.org/papers/v12/duchi11a.html), 2011, with a diagonal matrix. Optax,
 /// [`scale_by_rss`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the sum of a 16-bit leaf
-/// is `f32`. PyTorch's `Adagrad` has `eps` outside the root, 1e-10, and starts from 0.
+/// is `f32`; Optax has no `eps_in_sqrt`. PyTorch's `Adagrad` has `eps` outside the root, 1e-10, and starts from 0.
 pub fn scale_by_rss() -> ScaleByRss {
     ScaleByRss::with()
 }
@@ -50,29 +51,35 @@ part! {
     hyperparams {
         /// What the sum starts from.
         initial_accumulator_value: NOT_NEGATIVE = 0.1;
-        /// Added under the root.
+        /// Added under the root or to it.
         eps: NOT_NEGATIVE = 1e-7;
+    }
+    options {
+        /// Whether `eps` is under the root.
+        eps_in_sqrt: bool = true;
     }
 }
 
 impl Rule for ScaleByRss {
     const SLOTS: &'static [Slot] = &[Slot::not_negative("sum_of_squares")];
     type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = C;
+    /// What is added under the root, and to it.
+    type Scalars<C: Real> = [C; 2];
 
     fn slot_start(&self, _: usize) -> f64 {
         self.initial_accumulator_value.at(0)
     }
 
-    fn scalars<C: Real>(&self, clock: Clock) -> C {
-        C::of(self.eps.at(clock.count))
+    fn scalars<C: Real>(&self, clock: Clock) -> [C; 2] {
+        let eps = self.eps.at(clock.count);
+        if self.eps_in_sqrt { [C::of(eps), C::zero()] } else { [C::zero(), C::of(eps)] }
     }
 
     #[inline(always)]
-    fn apply<C: Real>(eps: C, [sum]: &mut [C; 1], u: C, _: C) -> C {
+    fn apply<C: Real>([under, beside]: [C; 2], [sum]: &mut [C; 1], u: C, _: C) -> C {
         *sum += u * u;
         // What is divided by infinity is zero: also after a NaN, which stays in the sum.
         let sum = if *sum > C::zero() { *sum } else { C::infinity() };
-        u / (sum + eps).sqrt()
+        u / ((sum + under).sqrt() + beside)
     }
 }

@@ -55,7 +55,8 @@ use crate::part::prelude::*;
 /// Optax, [`contrib.reduce_on_plateau`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: losses are
 /// kept in `f64`, in Optax in the type of the parameters; `patience` and `accumulation_size` of 0 are refused: with
 /// them Optax reduces on improvement, or never. PyTorch's `ReduceLROnPlateau` tests either a relative or an absolute
-/// improvement, and reduces after more than `patience` values without one.
+/// improvement (`threshold_mode`), and reduces after more than `patience` values without one: its `patience` is one
+/// less.
 pub fn reduce_on_plateau() -> ReduceOnPlateau {
     ReduceOnPlateau::with()
 }

@@ -18,6 +18,7 @@ family! {
     scale_by_rms, ELEMENT, scale_by_rms();
     scale_by_rms_outside, ELEMENT, scale_by_rms().eps_in_sqrt(false).bias_correction(true);
     scale_by_rss, ELEMENT, scale_by_rss().initial_accumulator_value(0.0);
+    scale_by_rss_outside, ELEMENT, scale_by_rss().eps_in_sqrt(false);
     scale_by_simplified_ademamix, ELEMENT, scale_by_simplified_ademamix().alpha(2.0);
     scale_by_stddev, ELEMENT, scale_by_stddev();
     scale_by_yogi, ELEMENT, scale_by_yogi();

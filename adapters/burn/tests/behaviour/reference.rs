@@ -94,6 +94,10 @@ fn sgd_with_and_without_momentum() {
         let ours = chain((add_decayed_weights(single(0.1)), sgd(RATE).momentum(single(0.9)).nesterov(nesterov)));
         assert!(apart(theirs.init(), &ours) < ROUNDED, "nesterov {nesterov}");
     }
+    let momentum = MomentumConfig { momentum: 0.9, dampening: 0.25, nesterov: false };
+    let dampened = scale_by_schedule(piecewise_constant(1.0, [(1, 0.75)]));
+    let ours = chain((dampened, sgd(RATE).momentum(single(0.9))));
+    assert!(apart(SgdConfig::new().with_momentum(Some(momentum)).init(), &ours) < ROUNDED);
 }
 
 #[test]
@@ -120,9 +124,11 @@ fn rmsprop_with_and_without_momentum_and_centered() {
 }
 
 #[test]
-fn adagrad_without_epsilon() {
-    let ours = adagrad(RATE).initial_accumulator_value(0.0).eps(0.0);
-    assert!(apart(AdaGradConfig::new().with_epsilon(0.0).init(), &ours) < ROUNDED);
+fn adagrad_with_and_without_epsilon() {
+    for eps in [0.0, 0.25] {
+        let ours = adagrad(RATE).initial_accumulator_value(0.0).eps(eps).eps_in_sqrt(false);
+        assert!(apart(AdaGradConfig::new().with_epsilon(eps as f32).init(), &ours) < ROUNDED, "epsilon {eps}");
+    }
 }
 
 #[test]
