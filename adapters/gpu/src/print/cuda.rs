@@ -78,23 +78,24 @@ fn written(name: &str) -> Option<&'static str> {
         }
         "cube_root_f64" => {
             "__device__ double cube_root_f64(double x) {
-    double y = fabs(x), up = 1.0, down = 1.0;
-    if (y < 1e-200) { up = __longlong_as_double(0x52b0000000000000ll); down = __longlong_as_double(0x39b0000000000000ll); }
-    if (y > 1e300) { up = __longlong_as_double(0x3e10000000000000ll); down = 1024.0; }
-    y = y * up;
+    bool small = fabs(x) < 1.0;
+    double y = x * __longlong_as_double(small ? 0x6570000000000000ll : 0x2d30000000000000ll);
+    double down = __longlong_as_double(small ? 0x3370000000000000ll : 0x4630000000000000ll);
     unsigned long long bits = (unsigned long long)__double_as_longlong(y);
-    unsigned long long third = ((bits >> 32) * 0xaaaaaaabull) >> 33;
-    double inverse = __longlong_as_double((long long)((0x553ef0ffull - third) << 32));
-    for (int k = 0; k < 4; ++k) inverse *= (4.0 - (y * inverse) * (inverse * inverse)) * (1.0 / 3.0);
+    unsigned long long third = ((bits >> 32 & 0x7fffffffull) * 0xaaaaaaabull) >> 33;
+    double inverse = __longlong_as_double((long long)((0x553ee93full - third) << 32 | (bits & 0x8000000000000000ull)));
+    double e = 1.0 - y * (inverse * inverse * inverse);
+    double low = 0.9999980156932475 + e * 0.3333284285492914;
+    inverse = inverse * (low + (e * e) * (0.22373810553502332 + e * 0.17456019140450738));
+    inverse = __longlong_as_double(__double_as_longlong(inverse) & (long long)0xfffffff000000000ull);
     double square = inverse * inverse;
-    double root = y * square;
-    root = (root - (root * root * root - y) * square * (1.0 / 3.0)) * down;
-    return fabs(x) < __longlong_as_double(0x7ff0000000000000ll) ? copysign(root, x) : x;
+    e = 1.0 - y * (square * inverse);
+    double root = (y * down) * square;
+    double near = root + (root * e) * (2.0 / 3.0 + e * (5.0 / 9.0 + e * (40.0 / 81.0)));
+    return fabs(e) <= 1.0 ? near : x;
 }"
         }
-        "of_bf16" => {
-            "__device__ float of_bf16(unsigned short x) { return __uint_as_float((unsigned)x << 16); }"
-        }
+        "of_bf16" => "__device__ float of_bf16(unsigned short x) { return __uint_as_float((unsigned)x << 16); }",
         // To nearest, halves to even; a NaN stays one.
         "to_bf16" => {
             "__device__ unsigned short to_bf16(float x) {
