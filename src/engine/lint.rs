@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::Outline;
+use super::outline::{Turns, turned};
 use crate::tree::Structure;
 
 /// Something in a chain that is almost surely a mistake; see [`Plan::warnings`](super::Plan::warnings).
@@ -32,7 +33,7 @@ pub enum WarningKind {
     Climbs,
     /// Weight decay pulls biases and the scales of norms to zero.
     DecayOnVectors,
-    /// Weight decay that is negative drives parameters away from zero.
+    /// Weight decay drives parameters away from zero: it is negative, or comes after what turns updates round.
     NegativeDecay,
     /// A mask or a group takes no leaf.
     EmptyGroup,
@@ -44,13 +45,9 @@ pub enum WarningKind {
 pub(super) fn lint(outline: &Outline, structure: &Structure) -> Vec<Warning> {
     let mut lint = Lint { structure, adapted: false, freezes: false, warnings: Vec::new() };
     lint.clips(outline, "$");
-    if outline.turn().is_some_and(|turn| turn > 0.0) {
-        let reason = "the updates go along the gradient, so that the loss is climbed: end with `scale_by_learning_rate`, \
-                      or take away one of two parts that turn it round";
-        lint.warn(WarningKind::Climbs, "$", reason.into());
-    }
-    let matrices = structure.leaves().iter().any(|leaf| leaf.ndim() >= 2);
-    lint.decays(outline, "$", &vec![true; structure.len()], matrices);
+    lint.climbs(outline);
+    let (everywhere, last) = (vec![true; structure.len()], vec![Some(1.0); structure.len()]);
+    lint.decays(outline, "$", &everywhere, &last);
     lint.warnings
 }
 
@@ -68,6 +65,24 @@ impl Lint<'_> {
         self.warnings.push(Warning { kind, place: place.into(), reason });
     }
 
+    fn climbs(&mut self, outline: &Outline) {
+        let turns = outline.turns(self.structure);
+        let leaves = self.structure.leaves().iter().zip(turns);
+        let climbing: Vec<_> = leaves.filter(|(_, turn)| turn.is_some_and(|turn| turn > 0.0)).collect();
+        let Some((first, _)) = climbing.first() else { return };
+        let (whose, what) = if climbing.len() == self.structure.len() {
+            (String::new(), "")
+        } else {
+            let whose = format!(" of {} leaves, `{}` the first of them,", climbing.len(), first.path());
+            (whose, ", or `freeze_others()` where a mask leaves leaves out")
+        };
+        let reason = format!(
+            "the updates{whose} go along the gradient, so that the loss is climbed: end with `scale_by_learning_rate`, or \
+             take away one of two parts that turn it round{what}"
+        );
+        self.warn(WarningKind::Climbs, "$", reason);
+    }
+
     /// Finds clips behind what makes them pointless. Into named optimizers nobody looks: they are right.
     fn clips(&mut self, outline: &Outline, place: &str) {
         if let Some(name) = outline.limits().filter(|_| self.adapted) {
@@ -78,23 +93,25 @@ impl Lint<'_> {
             self.warn(WarningKind::ClipAfterAdaptive, &format!("{place}.{name}"), reason);
         }
         if !matches!(outline, Outline::Partition { .. }) {
-            members(outline, place, &mut |member, place| self.clips(member, place));
+            members(outline, place, &mut |_, member, place| self.clips(member, place));
         }
         self.adapted |= outline.has_own_size();
     }
 
-    /// Finds weight decay that is negative, or on leaves of fewer than two axes in a model that has matrices.
-    fn decays(&mut self, outline: &Outline, place: &str, active: &[bool], matrices: bool) {
+    /// Finds weight decay that drives parameters away from zero, or is on leaves of fewer than two axes in a model that
+    /// has matrices. `after` is what turns updates round after it.
+    fn decays(&mut self, outline: &Outline, place: &str, active: &[bool], after: &Turns) {
         let both = |on: Vec<bool>| active.iter().zip(on).map(|(a, b)| *a && b).collect::<Vec<_>>();
         let own = |name: &str| format!("{place}.{name}");
         match outline {
             Outline::Part { name, .. } if outline.decay() != 0.0 => {
-                self.decay(outline.decay(), &own(name), active, matrices);
+                let after = turned(&outline.turns(self.structure), after);
+                self.decay(outline.decay(), &own(name), active, &after);
             }
             // What is inside stands where the optimizer does, and is said once.
             Outline::Optimizer { name, chain } => {
                 let mut inside = Lint { adapted: false, warnings: Vec::new(), ..*self };
-                inside.decays(chain, place, active, matrices);
+                inside.decays(chain, place, active, after);
                 self.warnings
                     .extend(inside.warnings.into_iter().take(1).map(|warning| Warning { place: own(name), ..warning }));
             }
@@ -102,7 +119,7 @@ impl Lint<'_> {
             Outline::Around { mask: Some(mask), .. } if !mask.is_data() => {}
             Outline::Around { name, key, inner, mask: Some(mask), .. } => {
                 let Ok(on) = mask.resolve(self.structure, "mask") else { return };
-                self.decays(inner, &format!("{place}.{name}.{key}"), &both(on), matrices);
+                self.decays(inner, &format!("{place}.{name}.{key}"), &both(on), after);
             }
             Outline::Partition { groups, labels, names } => {
                 let known: Vec<&str> = names.iter().map(|name| &**name).collect();
@@ -112,25 +129,36 @@ impl Lint<'_> {
                     self.freezes = before;
                     let on = labelled.iter().map(|label| *label == i).collect();
                     let place = format!("{place}.partition.transforms.{}", names[i]);
-                    self.decays(group, &place, &both(on), matrices);
+                    self.decays(group, &place, &both(on), after);
                 }
             }
-            _ => members(outline, place, &mut |member, place| self.decays(member, place, active, matrices)),
+            _ => members(outline, place, &mut |behind, member, place| {
+                let behind = behind.iter().map(|member| member.turns(self.structure));
+                let after = behind.fold(after.clone(), |after, turns| turned(&turns, &after));
+                self.decays(member, place, active, &after);
+            }),
         }
         self.freezes |= freezes(outline);
     }
 
-    fn decay(&mut self, decay: f64, place: &str, active: &[bool], matrices: bool) {
+    fn decay(&mut self, decay: f64, place: &str, active: &[bool], after: &Turns) {
         if self.freezes {
             let reason = "weight decay behind a `freezable` moves the leaves that are frozen too: put it inside, \
                           `freezable(chain((.., add_decayed_weights(..), ..)))`";
             self.warn(WarningKind::DecayOnFrozen, place, reason.into());
         }
-        if decay < 0.0 {
-            let reason =
-                format!("a weight decay of {decay} drives parameters away from zero: it is subtracted already");
+        // What cannot be told is taken to be turned round.
+        let away = active.iter().zip(after).any(|(on, after)| *on && decay * after.unwrap_or(-1.0) > 0.0);
+        if away {
+            let why = if decay < 0.0 {
+                "it is subtracted already"
+            } else {
+                "nothing after it turns it round: put it before the learning rate"
+            };
+            let reason = format!("a weight decay of {decay} drives parameters away from zero: {why}");
             return self.warn(WarningKind::NegativeDecay, place, reason);
         }
+        let matrices = self.structure.leaves().iter().any(|leaf| leaf.ndim() >= 2);
         let leaves = self.structure.leaves().iter().zip(active);
         let vectors: Vec<_> = leaves.filter(|(leaf, on)| leaf.ndim() < 2 && **on).map(|(l, _)| l.path()).collect();
         if matrices && !vectors.is_empty() {
@@ -156,15 +184,17 @@ fn freezes(outline: &Outline) -> bool {
     }
 }
 
-/// Shows the members of a chain, or what a wrapper holds, each with its place.
-fn members(outline: &Outline, place: &str, visit: &mut dyn FnMut(&Outline, &str)) {
+/// Shows the members of a chain, or what a wrapper holds, each with what stands behind it in the chain and its place.
+fn members(outline: &Outline, place: &str, visit: &mut dyn FnMut(&[Outline], &Outline, &str)) {
     let mut row = |name: &str, members: &[Outline]| {
-        members.iter().enumerate().for_each(|(i, member)| visit(member, &format!("{place}.{name}[{i}]")));
+        for (i, member) in members.iter().enumerate() {
+            visit(&members[i + 1..], member, &format!("{place}.{name}[{i}]"));
+        }
     };
     match outline {
         Outline::Chain(members) => row("chain", members),
         Outline::NamedChain(members) => row("named_chain", members),
-        Outline::Around { name, key, inner, .. } => visit(inner, &format!("{place}.{name}.{key}")),
+        Outline::Around { name, key, inner, .. } => visit(&[], inner, &format!("{place}.{name}.{key}")),
         Outline::Part { .. } | Outline::Optimizer { .. } | Outline::Partition { .. } => {}
     }
 }

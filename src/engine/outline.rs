@@ -3,6 +3,7 @@
 use super::Stage;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
+use crate::tree::Structure;
 
 /// What a part does to updates, as far as [`plan`](crate::GradientTransformation::plan) looks for mistakes in a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +58,14 @@ impl Effect {
     }
 }
 
+/// What the directions of leaves are multiplied by, where that can be told: 1, -1 or 0.
+pub(super) type Turns = Vec<Option<f64>>;
+
+/// One after the other.
+pub(super) fn turned(first: &Turns, then: &Turns) -> Turns {
+    first.iter().zip(then).map(|(first, then)| Some((*first)? * (*then)?)).collect()
+}
+
 /// What a transformation is made of.
 #[derive(Clone, Debug)]
 pub enum Outline {
@@ -96,6 +105,31 @@ impl Outline {
             Outline::Partition { groups, .. } => {
                 let turns = groups.iter().map(Outline::turn).collect::<Option<Vec<_>>>()?;
                 Some(if turns.iter().any(|turn| *turn > 0.0) { 1.0 } else { -1.0 })
+            }
+        }
+    }
+
+    /// The same for each leaf. Outside a mask updates go on as they came, or there are none.
+    pub(super) fn turns(&self, structure: &Structure) -> Turns {
+        let unknown = || vec![None; structure.len()];
+        match self {
+            Outline::Part { effect, .. } => vec![effect.turn; structure.len()],
+            Outline::Chain(members) | Outline::NamedChain(members) => {
+                let along = vec![Some(1.0); structure.len()];
+                members.iter().fold(along, |turns, member| turned(&turns, &member.turns(structure)))
+            }
+            Outline::Optimizer { chain, .. } => chain.turns(structure),
+            Outline::Around { inner, mask: None, .. } => inner.turns(structure),
+            Outline::Around { inner, mask: Some(mask), zero, .. } => {
+                let Ok(on) = mask.resolve(structure, "mask") else { return unknown() };
+                let outside = Some(if *zero { 0.0 } else { 1.0 });
+                on.into_iter().zip(inner.turns(structure)).map(|(on, turn)| if on { turn } else { outside }).collect()
+            }
+            Outline::Partition { groups, labels, names } => {
+                let known: Vec<&str> = names.iter().map(|name| &**name).collect();
+                let Ok(labelled) = labels.resolve(structure, &known, "partition") else { return unknown() };
+                let of_groups: Vec<Turns> = groups.iter().map(|group| group.turns(structure)).collect();
+                labelled.into_iter().enumerate().map(|(leaf, group)| of_groups[group][leaf]).collect()
             }
         }
     }

@@ -3,7 +3,7 @@
 use gradchain::prelude::*;
 use gradchain::tree::DynTree;
 use gradchain::{GradientTransformation, WarningKind};
-use ndarray::{arr1, arr2};
+use ndarray::{Array1, Array2, arr1, arr2};
 
 fn params() -> DynTree {
     let mut params = DynTree::new();
@@ -64,6 +64,48 @@ fn decay_on_norms_and_biases() {
     assert!(kinds(masked_part).is_empty());
     let only_vectors = adamw(0.1).plan(&vec![0.0_f32; 3]).unwrap();
     assert!(only_vectors.warnings.is_empty(), "a linear model has nothing else");
+}
+
+/// What the parameters are multiplied by in a step without gradients.
+fn factor<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(transformation: T) -> f32 {
+    let (mut params, mut gradients) = (params(), DynTree::new());
+    gradients.insert("w", Array2::<f32>::zeros((2, 2)));
+    gradients.insert("b", Array1::<f32>::zeros(2));
+    let mut state = transformation.init(&params).unwrap();
+    transformation.step(&mut params, &gradients, &mut state).unwrap();
+    params.get::<f32>("w").unwrap()[[0, 0]]
+}
+
+#[test]
+fn decay_that_drives_away_is_told_by_what_turns_it_round() {
+    let weights = |decay: f64| masked(add_decayed_weights(decay), Mask::min_ndim(MATRICES));
+    for (decay, place) in [(0.25, 1), (-0.25, 1), (0.25, 0), (-0.25, 0)] {
+        let chain: Vec<Boxed> = match place {
+            0 => vec![boxed(weights(decay)), boxed(sgd(0.5))],
+            _ => vec![boxed(sgd(0.5)), boxed(weights(decay))],
+        };
+        let grows = factor(chain.clone()) > 1.0;
+        let found = warnings(chain);
+        let place = format!("$.chain[{place}].masked.inner.add_decayed_weights");
+        let expected = if grows { vec![(WarningKind::NegativeDecay, place)] } else { vec![] };
+        assert_eq!(found, expected, "{decay}");
+    }
+    assert!(kinds(adamw(0.1).weight_decay(-0.1)).contains(&WarningKind::NegativeDecay));
+    let plan = chain((sgd(0.1), add_decayed_weights(0.1))).plan(&params()).unwrap();
+    assert!(plan.to_string().contains("put it before the learning rate"), "{plan}");
+}
+
+#[test]
+fn leaves_outside_a_mask_that_climb() {
+    assert_eq!(kinds(masked(sgd(0.1), "w")), [WarningKind::Climbs]);
+    let twice = chain((masked(adam(0.1), "w"), masked(sgd(0.1), "w")));
+    assert_eq!(kinds(twice), [WarningKind::Climbs]);
+    let plan = masked(sgd(0.1), "w").plan(&params()).unwrap();
+    assert!(plan.to_string().contains("of 1 leaves, `b` the first of them, go along"), "{plan}");
+    assert!(plan.to_string().contains("freeze_others()"), "{plan}");
+    assert!(kinds(masked(sgd(0.1), "w").freeze_others()).is_empty());
+    assert!(kinds(chain((masked(sgd(0.1), "w"), masked(adam(0.1), "b")))).is_empty());
+    assert!(kinds(masked(sgd(0.1), Mask::by(|_| true))).is_empty());
 }
 
 #[test]
