@@ -306,7 +306,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Kind::Structure { what, differences } => write!(f, "{what}: {}", Lines(differences)),
+            Kind::Structure { what, differences } => {
+                write!(f, "{what}: ")?;
+                Lines(differences).fmt(f)
+            }
             Kind::Argument { function, argument, expected, found } => {
                 write!(f, "{function}: argument `{argument}` must be {expected}, found {found}")
             }
@@ -318,7 +321,8 @@ impl fmt::Display for Error {
                 write!(f, "{place}: there is no {what} `{name}`{}", Known(name, known))
             }
             Kind::Mismatch { what, misfit: Misfit { lines, hints } } => {
-                write!(f, "{what}: {}", Lines(lines))?;
+                write!(f, "{what}: ")?;
+                Lines(lines).fmt(f)?;
                 hints.iter().try_for_each(|hint| write!(f, "\n  {hint}"))
             }
             #[cfg(feature = "checkpoint")]
@@ -343,13 +347,23 @@ impl core::error::Error for Error {}
 /// What an argument must be that has no default.
 const GIVEN: &str = "given";
 
-/// How many differences there are, and each on a line of its own.
+/// How many differences there are, and the first ones, each on a line of its own; with `{:#}` all.
 struct Lines<'a, T>(&'a [T]);
+
+impl<T> Lines<'_, T> {
+    /// What follows, such as the verbs that would help, should not be pushed off the screen.
+    const SHOWN: usize = 24;
+}
 
 impl<T: fmt::Display> fmt::Display for Lines<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} difference{}", self.0.len(), if self.0.len() == 1 { "" } else { "s" })?;
-        self.0.iter().try_for_each(|line| write!(f, "\n  {line}"))
+        let shown = if f.alternate() { self.0.len() } else { self.0.len().min(Self::SHOWN) };
+        self.0[..shown].iter().try_for_each(|line| write!(f, "\n  {line}"))?;
+        match self.0.len() - shown {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more (`{{:#}}` shows all)"),
+        }
     }
 }
 

@@ -90,7 +90,11 @@ impl<T: Stage> OptState<T> {
             return Err(Error::state("eval_params", problem));
         }
         if found.is_empty() {
-            return Err(Error::state("eval_params", "the parameters that are trained are the ones to evaluate with"));
+            return Err(Error::state(
+                "eval_params",
+                "nothing in this optimizer keeps others than those that are trained; `params_ema`, `params_swa`, \
+                 `schedule_free` and `lookahead` do",
+            ));
         }
         let mut params = params.clone();
         let (mut leaves, mut path) = (table::Table::new(), String::new());

@@ -66,7 +66,7 @@ impl Outcome {
     note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
             chains: `chain((chain((a, b)), c))`), a `Vec` or a box of some, or a type of your own that implements `Part` and the \
             trait of its form, such as `Rule`",
-    note = "in a generic function, ask for `T: GradientTransformation`"
+    note = "in a generic function, ask for `T: GradientTransformation<Needs = Nothing>`, with `gradchain::needs::Nothing`"
 )]
 pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// What a step must be given besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).

@@ -20,7 +20,7 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// None: nothing is known of the function. If it panics in a step, parameters are as they were, and the state
+/// None: nothing is known of the function, and a NaN that it gives goes into the parameters. If it panics in a step, parameters are as they were, and the state
 /// [cannot be used any more](crate::Error::is_poisoned).
 ///
 /// # Example

@@ -291,6 +291,13 @@ impl From<&str> for Mask {
     }
 }
 
+/// The same.
+impl From<String> for Mask {
+    fn from(pattern: String) -> Mask {
+        Mask::path(pattern)
+    }
+}
+
 /// As it is.
 impl From<&Mask> for Mask {
     fn from(mask: &Mask) -> Mask {

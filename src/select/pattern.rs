@@ -1,8 +1,9 @@
 //! A pattern and the leaves it matches.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_meant};
 use crate::tree::Structure;
 
 /// A glob; whether it is well formed and matches anything is found out when there is a tree to match.
@@ -35,10 +36,34 @@ impl Pattern {
         if matched.contains(&true) {
             return Ok(matched);
         }
-        // A layer is not its leaves, and a leaf has none below it.
-        let near = [Some(format!("{glob}/**")), glob.strip_suffix("/**").map(String::from)];
+        // A layer is not its leaves, a leaf has none below it, a name alone is that of a leaf at the top, and elsewhere
+        // levels are told apart by dots.
+        let levels = glob.replace('.', "/");
+        let near = [
+            Some(format!("{glob}/**")),
+            glob.strip_suffix("/**").map(String::from),
+            (!glob.starts_with("**/")).then(|| format!("**/{glob}")),
+            Some(format!("{levels}/**")),
+            Some(levels),
+        ];
         let meant = near.into_iter().flatten().find(|near| matches(near).contains(&true));
+        let meant = meant.or_else(|| misspelt(glob, structure).filter(|near| matches(near).contains(&true)));
         let paths = structure.paths().map(String::from).collect();
         Err(Error::no_match(format!("{what}: pattern"), glob, paths, meant))
     }
+}
+
+/// The pattern with the one level that no path has changed into the nearest that some have.
+fn misspelt(glob: &str, structure: &Structure) -> Option<String> {
+    let known: BTreeSet<&str> = structure.paths().flat_map(|path| path.split('/')).collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    let levels: Vec<&str> = glob.split('/').collect();
+    // Not a number, which is near to all others.
+    let is_name = |level: &str| level.contains(char::is_alphabetic) && !level.contains(['*', '?', '[', '{', '\\']);
+    let mut strange = levels.iter().enumerate().filter(|(_, level)| is_name(level) && !known.contains(level));
+    let (at, level) = strange.next().filter(|_| strange.next().is_none())?;
+    let meant = known.iter().find(|one| is_meant(level, &known, one))?;
+    let mut levels = levels.clone();
+    levels[at] = meant;
+    Some(levels.join("/"))
 }

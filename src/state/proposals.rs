@@ -13,12 +13,23 @@ pub(super) fn proposals(missing: &[&ItemSpec], left: &[&ItemSpec]) -> Vec<String
             if told.insert(chain) {
                 lines.push(shift.line(chain, missing, left));
             }
+        } else if pairs.contains(&(to.clone(), from.clone())) {
+            // Verbs are done one after the other. Said once.
+            if from < to {
+                let verbs = format!(
+                    "`rename_part({from:?}, \"other\")`, `rename_part({to:?}, {from:?})` and `rename_part(\"other\", {to:?})`"
+                );
+                lines.push(format!("{}, and the other way round: {verbs} take them over", found(from, to)));
+            }
         } else if let Some(verbs) = wraps(from, to) {
             let takes = if verbs.len() == 1 { "takes" } else { "take" };
             lines.push(format!("{}: {} {takes} them over", found(from, to), verbs.join(" and then ")));
         } else {
             lines.push(format!("{}: `rename_part({from:?}, {to:?})` takes them over", found(from, to)));
         }
+    }
+    if !lines.is_empty() {
+        lines.push("these are verbs of a `Migration`, which `Load::migrating` and `OptState::migrate` take".into());
     }
     lines
 }

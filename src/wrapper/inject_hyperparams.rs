@@ -1,5 +1,6 @@
 use core::any::Any;
 use core::fmt;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::arguments::{Argument, Arguments};
@@ -7,6 +8,7 @@ use crate::element::{Element, with_dtype};
 use crate::part::prelude::*;
 use crate::schedule::Schedule;
 use crate::state::{StateWalk, StateWalkMut};
+use crate::transformation::OptState;
 
 /// Makes the numbers that a transformation was built with part of its state, where they can be read and changed while
 /// training runs.
@@ -142,8 +144,10 @@ impl Hyperparams {
         }
         match self.values.iter().position(|v| v.name == name) {
             Some(i) if self.values[i].schedule.is_some() => {
-                let problem =
-                    format!("`{name}` is given by a schedule; name it in `static_args` or build with a number");
+                let problem = format!(
+                    "`{name}` is given by a schedule; build with a number, or put `inject_hyperparams(scale(1.0))` behind \
+                     it and set `step_size`"
+                );
                 Err(Error::state(place(), problem))
             }
             Some(i) => {
@@ -157,9 +161,62 @@ impl Hyperparams {
         }
     }
 
+    /// Of those that are injected.
+    fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.values.iter().map(|v| v.name)
+    }
+
     /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         self.values.iter().map(|v| (v.name, v.value.get()))
+    }
+}
+
+impl<T: Stage> OptState<T> {
+    /// Sets a hyperparameter in every [`inject_hyperparams`] that has one of this name, however deep: in chains, groups
+    /// and boxes, and in what a config says. To set one of several, go to its own state, `state.1.hyperparams_mut()`,
+    /// or through [`injected_hyperparams`].
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer: Boxed = boxed(chain((clip(1.0), inject_hyperparams(sgd(0.5)))));
+    /// let mut params = 1.0_f32;
+    /// let mut state = optimizer.init(&params)?;
+    /// state.set_hyperparam("learning_rate", 0.25)?;
+    /// optimizer.step(&mut params, &1.0_f32, &mut state)?;
+    /// assert_eq!(params, 0.75);
+    /// assert!(state.set_hyperparam("lr", 0.1).unwrap_err().to_string().contains("did you mean `learning_rate`?"));
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no `inject_hyperparams`, none has a hyperparameter of this name, or [`Hyperparams::set`] refuses one
+    /// of them. No value changes then.
+    pub fn set_hyperparam(&mut self, name: &str, value: f64) -> Result<()> {
+        const VERB: &str = "set_hyperparam";
+        self.usable()?;
+        let all = injected_hyperparams(&mut **self);
+        if all.is_empty() {
+            return Err(Error::state(
+                VERB,
+                "there is no `inject_hyperparams` in this optimizer; wrap what it is of in one",
+            ));
+        }
+        let known: BTreeSet<&str> = all.iter().flat_map(|(_, hyperparams)| hyperparams.names()).collect();
+        if !known.contains(name) {
+            return Err(Error::unknown_name(VERB, "hyperparameter", name, known));
+        }
+        let of_name = all.into_iter().map(|(_, hyperparams)| hyperparams).filter(|h| h.names().any(|n| n == name));
+        let mut set = Vec::new();
+        for hyperparams in of_name {
+            let mut with = hyperparams.clone();
+            with.set(name, value)?;
+            set.push((hyperparams, with));
+        }
+        set.into_iter().for_each(|(hyperparams, with)| *hyperparams = with);
+        Ok(())
     }
 }
 

@@ -124,6 +124,12 @@ impl<S: State> State for PartitionState<S> {
 }
 
 /// What [`partition`] takes: pairs of labels and transformations.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a group of labelled transformations",
+    label = "not a group of labelled transformations",
+    note = "a group is a tuple of pairs, `((\"a\", adam(0.1)), (\"b\", sgd(0.1)))`, or a `Vec` of pairs of a label and a \
+            box: `vec![(String::from(\"a\"), boxed(adam(0.1)))]`"
+)]
 pub trait IntoGroup {
     /// The transformations without their labels.
     type Group: Group;

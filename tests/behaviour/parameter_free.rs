@@ -475,7 +475,10 @@ fn parameters_to_evaluate_with_are_refused_where_it_is_not_clear_which() {
     let mut params = vec![0.0_f32; 2];
     let plain = adam(0.1);
     let error = plain.init(&params).unwrap().eval_params(&params).unwrap_err();
-    assert!(error.to_string().contains("the ones to evaluate with"), "{error}");
+    assert!(
+        error.to_string().contains("nothing in this optimizer keeps others than those that are trained"),
+        "{error}"
+    );
     let twice = lookahead(schedule_free_sgd(), 2, 0.5);
     let state = twice.init(&params).unwrap();
     let error = state.eval_params(&params).unwrap_err();

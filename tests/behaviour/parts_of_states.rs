@@ -163,6 +163,24 @@ fn what_is_not_said_is_an_error_that_proposes_the_one_way_there_is() {
     assert!(error.contains("expected moment f64 [3], found moment f32 [3]"), "{error}");
 }
 
+#[test]
+fn members_that_changed_places_are_told() {
+    let p = params();
+    let (before, after) = (chain((trace(0.9), scale_by_adam())), chain((scale_by_adam(), trace(0.9))));
+    let mut trained = p.clone();
+    let mut state = before.init(&p).unwrap();
+    steps(&before, &mut trained, &mut state, 0..3);
+    let error = state.migrate(&after, &p, &Migration::new()).unwrap_err().to_string();
+    let verbs =
+        r#"`rename_part("0", "other")`, `rename_part("1", "0")` and `rename_part("other", "1")` take them over"#;
+    assert!(error.contains(verbs) && error.matches("the other way round").count() == 1, "{error}");
+    assert!(error.ends_with("verbs of a `Migration`, which `Load::migrating` and `OptState::migrate` take"), "{error}");
+    let said = Migration::new().rename_part("0", "other").rename_part("1", "0").rename_part("other", "1");
+    let moved = state.migrate(&after, &p, &said).unwrap();
+    assert_eq!(moved.0.moment("mu").unwrap().to_array(1), state.1.moment("mu").unwrap().to_array(1));
+    assert_eq!(moved.1.moment("trace").unwrap().to_array(1), state.0.moment("trace").unwrap().to_array(1));
+}
+
 /// Where everything would fit if nothing were said.
 #[test]
 fn verbs_that_speak_of_parts_that_are_not_there_are_errors() {

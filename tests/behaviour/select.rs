@@ -256,3 +256,31 @@ fn may_be_shared_between_threads() {
     check::<Labels>();
     assert_eq!(format!("{:?}", !Mask::by(|_| true)), "Mask(Not(By(..)))");
 }
+
+/// What is meant is found where a level is left out, told apart by dots, or misspelt.
+#[test]
+fn patterns_that_nearly_match_are_proposed() {
+    use gradchain::prelude::*;
+
+    let mut params = gradchain::tree::DynTree::new();
+    for path in ["layers/0/weight", "layers/0/bias", "layers/1/weight", "head/weight"] {
+        params.insert(path, ndarray::arr1(&[1.0_f32]));
+    }
+    let said = |pattern: &str| masked(sgd(0.1), pattern).init(&params).unwrap_err().to_string();
+    for (pattern, meant) in [
+        ("weight", "**/weight"),
+        ("0/weight", "**/0/weight"),
+        ("layers.*.weight", "layers/*/weight"),
+        ("layers.0", "layers/0/**"),
+        ("**/wieght", "**/weight"),
+        ("layer/*/weight", "layers/*/weight"),
+        ("heads/**", "head/**"),
+    ] {
+        let said = said(pattern);
+        assert!(said.ends_with(&format!("; did you mean `{meant}`?")), "{pattern}: {said}");
+    }
+    for pattern in ["nothing", "**/nothing/else", "layers/9/weight", "layers/[7-9]/*"] {
+        assert!(!said(pattern).contains("did you mean"), "{}", said(pattern));
+    }
+    masked(sgd(0.1), format!("layers/{}/**", 1)).init(&params).unwrap();
+}

@@ -192,3 +192,16 @@ fn examples_of_zeros_and_no_examples() {
     assert_eq!(per_example_layer_norm_clip(&grads, &mut sum, 1.0, false).unwrap(), [1, 0]);
     assert_eq!(sum.0, array![1.0]);
 }
+
+/// The first differences are shown, and all where they are asked for.
+#[test]
+fn a_long_list_of_differences_is_cut() {
+    use gradchain::prelude::*;
+
+    let (params, gradients) = (vec![vec![1.0_f32]; 40], vec![vec![1.0_f64]; 40]);
+    let mut state = sgd(0.1).init(&params).unwrap();
+    let error = sgd(0.1).step(&mut params.clone(), &gradients, &mut state).unwrap_err();
+    let (shown, all) = (error.to_string(), format!("{error:#}"));
+    assert!(shown.contains("40 differences") && shown.ends_with("\n  and 16 more (`{:#}` shows all)"), "{shown}");
+    assert_eq!([shown.lines().count(), all.lines().count(), error.differences().len()], [1 + 24 + 1, 1 + 40, 40]);
+}

@@ -876,3 +876,61 @@ fn what_stays_high_is_how_things_are_now() {
     }
     assert_eq!(p, -7.0);
 }
+
+#[test]
+fn a_hyperparameter_is_set_wherever_it_is_injected_or_nowhere() {
+    let groups = |b: Boxed| {
+        let members = vec![("a", boxed(inject_hyperparams(sgd(0.5)))), ("b", b)];
+        partition(members, Labels::tree([("0", "a"), ("1", "b")]))
+    };
+    let params = (1.0_f64, 1.0_f64);
+    let rates = |state: &mut OptState<_>| {
+        let mut rates = Vec::new();
+        for (_, hyperparams) in injected_hyperparams(&mut **state) {
+            rates.push(hyperparams.get("learning_rate"));
+        }
+        rates
+    };
+    let optimizer = groups(boxed(chain((clip(9.0), inject_hyperparams(adamw(0.5))))));
+    let mut state = optimizer.init(&params).unwrap();
+    state.set_hyperparam("learning_rate", 0.25).unwrap();
+    assert_eq!(rates(&mut state), [Some(0.25); 2]);
+    // One has none of this name.
+    state.set_hyperparam("weight_decay", 0.5).unwrap();
+    let mut moved = params;
+    optimizer.step(&mut moved, &(1.0, 0.0), &mut state).unwrap();
+    assert_eq!(moved, (1.0 - 0.25, 1.0 - 0.25 * 0.5));
+    for (name, value, said) in [
+        ("learning_rate", f64::NAN, "argument `learning_rate` must be finite, found NaN"),
+        (
+            "learning_rat",
+            0.1,
+            "set_hyperparam: there is no hyperparameter `learning_rat`; did you mean `learning_rate`?",
+        ),
+        ("weight_decay", f64::INFINITY, "argument `weight_decay`"),
+    ] {
+        let error = state.set_hyperparam(name, value).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+
+    let scheduled = groups(boxed(inject_hyperparams(adamw(linear(0.5, 0.1, 9)))));
+    let mut state = scheduled.init(&params).unwrap();
+    let error = state.set_hyperparam("learning_rate", 0.25).unwrap_err().to_string();
+    assert!(error.contains("put `inject_hyperparams(scale(1.0))` behind it and set `step_size`"), "{error}");
+    assert_eq!(rates(&mut state), [Some(0.5); 2], "the first is as it was");
+
+    let error = sgd(0.1).init(&params).unwrap().set_hyperparam("learning_rate", 0.1).unwrap_err().to_string();
+    assert!(error.contains("there is no `inject_hyperparams` in this optimizer"), "{error}");
+}
+
+/// What the error about a rate that a schedule gives proposes.
+#[test]
+fn a_scheduled_rate_is_scaled_by_hand() {
+    let optimizer = chain((sgd(linear(0.5, 0.25, 1)), inject_hyperparams(scale(1.0))));
+    let mut params = 0.0_f64;
+    let mut state = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &1.0, &mut state).unwrap();
+    state.set_hyperparam("step_size", 0.5).unwrap();
+    optimizer.step(&mut params, &1.0, &mut state).unwrap();
+    assert_eq!(params, -0.5 - 0.5 * 0.25);
+}

@@ -61,7 +61,7 @@ use crate::state::{Given, State, StateWalk};
     message = "`{Self}` is not a transformation of gradients",
     note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
             chains), a box of one, or a type of your own that implements `Part` and the trait of its form, such as `Rule`",
-    note = "in a generic function, ask for `T: GradientTransformation`"
+    note = "in a generic function, ask for `T: GradientTransformation<Needs = Nothing>`, with `gradchain::needs::Nothing`"
 )]
 pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// The name, as in messages and configs.
