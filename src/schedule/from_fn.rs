@@ -20,8 +20,8 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// None: nothing is known of the function, and a NaN that it gives goes into the parameters. If it panics in a step, parameters are as they were, and the state
-/// [cannot be used any more](crate::Error::is_poisoned).
+/// None: nothing is known of the function, and a NaN that it gives goes into the parameters. If it panics in a step,
+/// parameters are as they were, and the state [cannot be used any more](crate::Error::is_poisoned).
 ///
 /// # Example
 ///
