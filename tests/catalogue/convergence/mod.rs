@@ -79,8 +79,10 @@ fn fault(trial: &Trial, optimizer: &Member, number: usize, problem: &Problem) ->
         }
     }
     let excess = losses.nth(STEPS as usize - FIRST - 1).expect("there is always another step") - problem.least;
-    let converged = excess <= trial.excess[number];
-    (!converged).then(|| format!("{name}, {place}: in the end the loss is {excess:e} above the least"))
+    let (most, rate) = (trial.excess[number], trial.rates[number]);
+    (excess > most || excess.is_nan()).then(|| {
+        format!("{name}, {place}, rate {rate}: in the end the loss is {excess:e} above the least, {most:e} is allowed")
+    })
 }
 
 /// What is wrong with an optimizer that has been changed.

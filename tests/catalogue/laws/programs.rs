@@ -140,7 +140,7 @@ fn no_program_has_a_constant_that_is_subnormal() {
         let entries = registry();
         let recorded: Vec<_> =
             entries.iter().filter_map(|entry| Some((entry.name(), entry.programs(&params).ok()?))).collect();
-        assert!(recorded.len() > 100);
+        assert!(!every() || recorded.len() > 100);
         for (name, programs) in &recorded {
             for leaf in programs.passes().iter().flat_map(|pass| &pass.leaves) {
                 for (op, _) in leaf.program.lines() {

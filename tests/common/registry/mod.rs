@@ -76,7 +76,8 @@ pub fn every() -> bool {
     std::env::var_os("ENTRY").is_none()
 }
 
-/// Asserts that those entries are otherwise which a list with reasons says are.
+/// Asserts that those entries are otherwise which a list with reasons, that of the caller, says are.
+#[track_caller]
 pub fn only_these(found: &[String], exceptions: &[(&str, &str)], what: &str) {
     let listed = |name: &str| exceptions.iter().any(|(listed, _)| *listed == name);
     let new: Vec<_> = found.iter().filter(|name| !listed(name)).collect();
@@ -84,6 +85,7 @@ pub fn only_these(found: &[String], exceptions: &[(&str, &str)], what: &str) {
     let gone: Vec<_> = names.filter(|name| !found.iter().any(|found| found == name)).collect();
     assert!(
         new.is_empty() && gone.is_empty(),
-        "{what}: {new:?} too, and are in no list; {gone:?} do not, and are in one"
+        "{what}: {new:?} too, and are not in the list of exceptions of this test, which has a reason for each; {gone:?} do not, \
+         and are in it"
     );
 }
