@@ -16,7 +16,8 @@ use crate::layout::Difference;
 ///
 /// The kinds are private so that messages can improve; the `is_*` predicates tell them apart.
 ///
-/// `{:?}` is the sentence too, so that a `main` that returns an error prints it.
+/// `{:?}` is the sentence too, so that a `main` that returns an error prints it. Of a long list of differences both
+/// show the first 24; `{:#}` shows all.
 #[derive(Clone, PartialEq)]
 pub struct Error(Box<Kind>);
 
@@ -94,7 +95,7 @@ impl From<Vec<String>> for Misfit {
 }
 
 impl Error {
-    /// Two trees, or a tree and a state, that do not fit each other; every difference is listed.
+    /// Two trees, or a tree and a state, that do not fit each other, with every difference.
     pub(crate) fn structure(what: impl Into<String>, differences: Vec<Difference>) -> Error {
         Error(Box::new(Kind::Structure { what: what.into(), differences }))
     }
@@ -330,8 +331,11 @@ impl fmt::Display for Error {
             Kind::State { place, problem } => write!(f, "{place}: {problem}"),
             Kind::Unrecordable { part, problem } => write!(f, "{part} cannot be recorded as a program: {problem}"),
             Kind::Several(all) => {
-                let lines: Vec<String> = all.iter().map(Error::to_string).collect();
-                f.write_str(&lines.join("\n"))
+                for (i, error) in all.iter().enumerate() {
+                    f.write_str(if i == 0 { "" } else { "\n" })?;
+                    fmt::Display::fmt(error, f)?;
+                }
+                Ok(())
             }
             Kind::Collective { rank, problem } => write!(f, "rank {rank}: {problem}"),
             Kind::Poisoned => f.write_str(

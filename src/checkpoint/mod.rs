@@ -46,7 +46,7 @@
 //! # Loading
 //!
 //! Everything must agree: the optimizer with all its arguments, every leaf's path, type and shape, every field of the
-//! state. Otherwise nothing is changed, and the error lists every difference:
+//! state. Otherwise nothing is changed, and the error lists the differences, with `{:#}` all of a long list:
 //!
 //! ```text
 //! the checkpoint step-1.safetensors does not fit: 2 differences

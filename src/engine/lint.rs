@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::Outline;
-use super::outline::{Turns, turned};
+use super::outline::{Turns, labelled, turned};
 use crate::tree::Structure;
 
 /// Something in a chain that is almost surely a mistake; see [`Plan::warnings`](super::Plan::warnings).
@@ -65,6 +65,7 @@ impl Lint<'_> {
         self.warnings.push(Warning { kind, place: place.into(), reason });
     }
 
+    /// Finds leaves whose updates go along the gradient in the end.
     fn climbs(&mut self, outline: &Outline) {
         let turns = outline.turns(self.structure);
         let leaves = self.structure.leaves().iter().zip(turns);
@@ -122,8 +123,7 @@ impl Lint<'_> {
                 self.decays(inner, &format!("{place}.{name}.{key}"), &both(on), after);
             }
             Outline::Partition { groups, labels, names } => {
-                let known: Vec<&str> = names.iter().map(|name| &**name).collect();
-                let Ok(labelled) = labels.resolve(self.structure, &known, "partition") else { return };
+                let Some(labelled) = labelled(labels, names, self.structure) else { return };
                 let before = self.freezes;
                 for (i, group) in groups.iter().enumerate() {
                     self.freezes = before;

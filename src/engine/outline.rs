@@ -66,6 +66,12 @@ pub(super) fn turned(first: &Turns, then: &Turns) -> Turns {
     first.iter().zip(then).map(|(first, then)| Some((*first)? * (*then)?)).collect()
 }
 
+/// The number of each leaf's group, if the labels fit the leaves.
+pub(super) fn labelled(labels: &Labels, names: &[String], structure: &Structure) -> Option<Vec<usize>> {
+    let known: Vec<&str> = names.iter().map(|name| &**name).collect();
+    labels.resolve(structure, &known, "partition").ok()
+}
+
 /// What a transformation is made of.
 #[derive(Clone, Debug)]
 pub enum Outline {
@@ -126,8 +132,7 @@ impl Outline {
                 on.into_iter().zip(inner.turns(structure)).map(|(on, turn)| if on { turn } else { outside }).collect()
             }
             Outline::Partition { groups, labels, names } => {
-                let known: Vec<&str> = names.iter().map(|name| &**name).collect();
-                let Ok(labelled) = labels.resolve(structure, &known, "partition") else { return unknown() };
+                let Some(labelled) = labelled(labels, names, structure) else { return unknown() };
                 let of_groups: Vec<Turns> = groups.iter().map(|group| group.turns(structure)).collect();
                 labelled.into_iter().enumerate().map(|(leaf, group)| of_groups[group][leaf]).collect()
             }

@@ -204,4 +204,7 @@ fn a_long_list_of_differences_is_cut() {
     let (shown, all) = (error.to_string(), format!("{error:#}"));
     assert!(shown.contains("40 differences") && shown.ends_with("\n  and 16 more (`{:#}` shows all)"), "{shown}");
     assert_eq!([shown.lines().count(), all.lines().count(), error.differences().len()], [1 + 24 + 1, 1 + 40, 40]);
+    let both = gradchain::Error::all([Err(error), Err(gradchain::Error::argument("mine", "b1", "in [0, 1)", 2.0))]);
+    let both = both.unwrap_err();
+    assert_eq!([both.to_string(), format!("{both:#}")].map(|text| text.lines().count()), [26 + 1, 41 + 1]);
 }
