@@ -37,8 +37,8 @@ fn check_all<T>(kind: &str, ours: Vec<(&str, T)>, check: impl Fn(&str, &Value, T
     }
 }
 
-/// Both round each operation. The worst of these is `1 − 0.999^t`: in the first steps ten bits of the power's 53 are lost,
-/// which is a relative error of some 1e-13 of a step, and twelve steps are added up.
+/// Both round each operation. The worst of these is `1 − 0.999^t`: in the first steps ten bits of the power's 53 are
+/// lost, which is a relative error of some 1e-13 of a step, and twelve steps are added up.
 fn check_near(what: &str, step: usize, found: &Tree, expected: &Tree) {
     let pairs = found.0.iter().chain(&found.1).zip(expected.0.iter().chain(&expected.1));
     for (i, (found, expected)) in pairs.enumerate() {
@@ -195,7 +195,8 @@ fn schedules() -> Vec<(&'static str, Schedule)> {
     ]
 }
 
-/// Forty steps, in each of which schedulers that go from one rate to the next round four times a rate of at most a half.
+/// Forty steps, in each of which schedulers that go from one rate to the next round four times, of a rate of at most a
+/// half.
 #[test]
 fn schedules_give_the_rates() {
     check_all("schedulers", schedules(), |call, run, schedule| {
