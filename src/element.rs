@@ -165,7 +165,7 @@ pub trait Element:
 /// Rules are generic over it; all of [`num_traits::Float`] is at hand. Constants come in through [`Real::of`]. There is
 /// one more such type, which no leaf has: a value of it stands for a number, and what is done with it is written down,
 /// which makes a [`Program`](crate::program::Program) of a rule.
-pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + core::iter::Sum {
+pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + core::iter::Sum + InEngine {
     /// The nearest value of this type to an `f64` constant or scalar.
     #[inline(always)]
     fn of(value: f64) -> Self {
@@ -182,13 +182,14 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     ///
     /// Unlike [`Float::cbrt`] it is plain arithmetic, which vectorises and has the same bits everywhere.
     fn cube_root(self) -> Self;
+}
 
+/// What the engine asks of a number besides. It has no path outside of this crate.
+pub trait InEngine: Sized {
     /// The nearest value of a type of leaves that this is the compute type of, ties to even.
-    #[doc(hidden)]
     fn rounded(self, to: Rounding) -> Self;
 
     /// The number with those of its bits that `keep` has, and those of `set`. For numbers in memory only.
-    #[doc(hidden)]
     #[inline(always)]
     fn masked(self, keep: Self, set: Self) -> Self {
         let _ = (keep, set);
@@ -196,68 +197,83 @@ pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + cor
     }
 
     /// Zero for NaN.
-    #[doc(hidden)]
     #[inline(always)]
-    fn unless_nan(self) -> Self {
+    fn unless_nan(self) -> Self
+    where
+        Self: Real,
+    {
         if self.is_nan() { Self::zero() } else { self }
     }
 
     /// One for NaN, else zero.
-    #[doc(hidden)]
     #[inline(always)]
-    fn count_nan(self) -> u32 {
+    fn count_nan(self) -> u32
+    where
+        Self: Real,
+    {
         self.is_nan().into()
     }
 
     /// The number of which every bit is set.
-    #[doc(hidden)]
     #[inline(always)]
-    fn of_all_bits() -> Self {
+    fn of_all_bits() -> Self
+    where
+        Self: Real,
+    {
         Self::nan()
+    }
+
+    /// The larger of two numbers that are not negative, or NaN.
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self
+    where
+        Self: Real,
+    {
+        if other > self || other.is_nan() { other } else { self }
     }
 
     /// Whether what is done to a value of this type is written down: it goes the engine's way, and is nowhere in
     /// memory.
-    #[doc(hidden)]
     const RECORDS: bool = false;
 
     /// Runs what is done to an element in one place of a chain: to the state of it in these arrays, to the update,
-    /// which is returned, and to those sums of the chain. Called for types that [record](Real::RECORDS) only.
+    /// which is returned, and to those sums of the chain. Called for types that [record](InEngine::RECORDS) only.
     ///
     /// It is run once for each way through it, and what follows goes on with one value for each result: so what one
     /// part compares does not multiply the ways through the next.
-    #[doc(hidden)]
-    fn record(arrays: &[Option<InRecord>], sums: Range<usize>, part: Does<'_, Self>) -> Self {
+    fn record(arrays: &[Option<InRecord>], sums: Range<usize>, part: Does<'_, Self>) -> Self
+    where
+        Self: Real,
+    {
         let _ = (arrays, sums, part);
         unreachable!("numbers are in memory, and gone through in loops")
     }
 
     /// From here on the part of this name is recorded; which one was so far.
-    #[doc(hidden)]
     fn enter(part: &'static str) -> &'static str {
         part
     }
 
-    /// Says why the part that was [entered](Real::enter) last cannot be recorded.
-    #[doc(hidden)]
+    /// Says why the part that was [entered](InEngine::enter) last cannot be recorded.
     fn refuse(why: &'static str) {
         let _ = why;
     }
 
     /// The member of a pair that is made for this type; none for a type that records.
-    #[doc(hidden)]
-    fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<Self>>;
+    fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<Self>>
+    where
+        Self: Real;
 
     /// Does what a job has for this type.
-    #[doc(hidden)]
-    fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> J::Output;
+    fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> J::Output
+    where
+        Self: Real;
 }
 
 /// What a part does to one element, given the numbers of its arrays and its terms of sums: it returns the update.
 pub(crate) type Does<'a, C> = &'a dyn Fn(&mut [C], &mut [Term<C>]) -> C;
 
 /// What one element adds to one of the sums of a chain: it is counted, or a number is added up.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Term<C: Real> {
     pub(crate) count: u32,
@@ -284,7 +300,6 @@ impl<C: Real> Default for Term<C> {
 }
 
 /// A leaf's array, where values are recorded: which array it is, by its address, and the type of its elements.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InRecord {
     pub(crate) address: usize,
@@ -292,7 +307,6 @@ pub struct InRecord {
 }
 
 /// What is said apart for each compute type, since it cannot be generic: a call of a method of a trait object, say.
-#[doc(hidden)]
 pub trait ByReal {
     /// What it is done to.
     type Argument<C: Real>;
@@ -307,14 +321,12 @@ pub trait ByReal {
 }
 
 /// A family of types with a member for each compute type: what a step works out once for `f32` and once for `f64`.
-#[doc(hidden)]
 pub trait PerReal {
     /// The member for `C`.
     type Of<C: Real>: Copy + Send + Sync;
 }
 
 /// The two members of a [`PerReal`] family.
-#[doc(hidden)]
 pub struct Both<F: PerReal> {
     pub(crate) single: F::Of<f32>,
     pub(crate) double: F::Of<f64>,
@@ -341,6 +353,13 @@ macro_rules! by_bits {
             ($Real::INFINITY.to_bits().wrapping_sub(self.abs().to_bits()) >> ($Bits::BITS - 1)) as u32
         }
 
+        /// As whole numbers their bits have the same order, and those of NaN are the largest: one instruction, where two
+        /// comparisons and a choice are five.
+        #[inline(always)]
+        fn larger(self, other: $Real) -> $Real {
+            $Real::from_bits(self.to_bits().max(other.to_bits()))
+        }
+
         #[inline(always)]
         fn of_all_bits() -> $Real {
             $Real::from_bits($Bits::MAX)
@@ -360,7 +379,9 @@ impl Real for f32 {
     fn cube_root(self) -> f32 {
         cube_root::single(self)
     }
+}
 
+impl InEngine for f32 {
     #[inline(always)]
     fn rounded(self, to: Rounding) -> f32 {
         to.single(self)
@@ -390,7 +411,9 @@ impl Real for f64 {
     fn cube_root(self) -> f64 {
         cube_root::double(self)
     }
+}
 
+impl InEngine for f64 {
     #[inline(always)]
     fn rounded(self, _: Rounding) -> f64 {
         self

@@ -7,22 +7,32 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use given::Given;
+
 use crate::engine::{Evaluate, GradientSink, Trial};
 use crate::needs::{self, Provides};
 use crate::tree::{Tree, TreeMut};
 
 /// What [`step_with`](crate::GradientTransformation::step_with) takes, for parameters of type `P`.
-pub trait Extra<P: ?Sized> {
-    #[doc(hidden)]
-    fn loss(&self) -> Option<f64>;
+pub trait Extra<P: ?Sized>: Given<P> {}
 
-    #[doc(hidden)]
-    #[allow(private_interfaces, reason = "called by the engine only")]
-    fn objective<'a>(&'a mut self, params: &P) -> Option<Box<dyn Evaluate + 'a>>;
+impl<P: ?Sized, E: Given<P>> Extra<P> for E {}
+
+/// It has no path outside of this crate.
+mod given {
+    use crate::engine::Evaluate;
+
+    /// What the engine asks of what it is given.
+    pub trait Given<P: ?Sized> {
+        fn loss(&self) -> Option<f64>;
+
+        #[allow(private_interfaces, reason = "called by the engine only")]
+        fn objective<'a>(&'a mut self, params: &P) -> Option<Box<dyn Evaluate + 'a>>;
+    }
 }
 
 /// Nothing besides gradients.
-impl<P: ?Sized> Extra<P> for () {
+impl<P: ?Sized> Given<P> for () {
     fn loss(&self) -> Option<f64> {
         None
     }
@@ -59,7 +69,7 @@ pub struct Value {
     loss: f64,
 }
 
-impl<P: ?Sized> Extra<P> for Value {
+impl<P: ?Sized> Given<P> for Value {
     fn loss(&self) -> Option<f64> {
         Some(self.loss)
     }
@@ -107,7 +117,7 @@ impl<P: ?Sized, F> fmt::Debug for ValueFn<P, F> {
     }
 }
 
-impl<P: TreeMut + Clone, F: FnMut(&P) -> V, V: Into<f64>> Extra<P> for ValueFn<P, F> {
+impl<P: TreeMut + Clone, F: FnMut(&P) -> V, V: Into<f64>> Given<P> for ValueFn<P, F> {
     fn loss(&self) -> Option<f64> {
         Some(self.loss)
     }
@@ -160,7 +170,7 @@ impl<P: ?Sized, F> fmt::Debug for ValueAndGradFn<P, F> {
     }
 }
 
-impl<P, F, V, G> Extra<P> for ValueAndGradFn<P, F>
+impl<P, F, V, G> Given<P> for ValueAndGradFn<P, F>
 where
     P: TreeMut + Clone,
     F: FnMut(&P) -> (V, G),

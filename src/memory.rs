@@ -47,7 +47,6 @@ impl InPage {
 
 /// A pointer to `len` elements of type `dtype`.
 #[derive(Clone, Copy, Debug)]
-#[doc(hidden)]
 pub struct RawSlice {
     ptr: NonNull<u8>,
     len: usize,

@@ -39,22 +39,20 @@
 pub trait Needs: Includes<Self> + Includes<Nothing> + private::Sealed + Sized + 'static {
     /// What this and another need together: the larger of the two.
     type Or<Other: Needs>: Needs;
-    #[doc(hidden)]
-    type OrValue: Needs;
-    #[doc(hidden)]
-    type OrValueFn: Needs;
-    /// Which of the four, from 0.
-    #[doc(hidden)]
+    /// Which of the four it is, as a value.
     const LEVEL: Level;
 }
 
 /// What [`Needs`] are at run time.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
+    /// [`Nothing`]
     Nothing,
+    /// [`Value`]
     Value,
+    /// [`ValueFn`]
     ValueFn,
+    /// [`ValueAndGradFn`]
     ValueAndGradFn,
 }
 
@@ -70,7 +68,12 @@ impl core::fmt::Display for Level {
 }
 
 mod private {
-    pub trait Sealed {}
+    use super::Needs;
+
+    pub trait Sealed {
+        type OrValue: Needs;
+        type OrValueFn: Needs;
+    }
 }
 
 /// What includes what.
@@ -82,13 +85,14 @@ macro_rules! needs {
         #[derive(Clone, Copy, Debug)]
         pub enum $Name {}
 
-        impl private::Sealed for $Name {}
-
         impl Needs for $Name {
             type Or<Other: Needs> = $Or;
+            const LEVEL: Level = Level::$Name;
+        }
+
+        impl private::Sealed for $Name {
             type OrValue = $OrValue;
             type OrValueFn = $OrValueFn;
-            const LEVEL: Level = Level::$Name;
         }
 
         $(impl Includes<$Other> for $Name {})*

@@ -22,10 +22,10 @@
 //! [onlooker]: https://docs.rs/crate/gradchain/latest/source/docs/own-onlooker.md
 
 pub use crate::engine::{
-    Access, AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Effect, Elsewhere,
-    Holds, InitContext, Inner, LeafLooker, LeafVisitor, LooksFirst, LooksOn, Named, NoArithmetic, OneElement,
-    OneElementWithMemory, Onlooker, Optimizer, Outcome, Part, PartState, Rule, RuleWithMemory, Slot, SlotArray,
-    StepContext, Steps, Stretch, Sums, TwoPass, TwoPasses, Weighing, Whole, WholeLeaf, WholeTree,
+    Access, AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Codes, Decision, Effect,
+    Elsewhere, Holds, InitContext, Inner, LeafLooker, LeafVisitor, Line, LooksFirst, LooksOn, Named, NoArithmetic,
+    OneElement, OneElementWithMemory, Onlooker, Optimizer, Outcome, Part, PartState, RemoteLeaf, Rule, RuleWithMemory,
+    Slot, SlotArray, StepContext, Steps, Stretch, Sums, TwoPass, TwoPasses, Weighing, Whole, WholeLeaf, WholeTree,
     WholeTreeTransformation, WithArithmetic, WithSums, Wrapper, WrapperState, own_recipe,
 };
 

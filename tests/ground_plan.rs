@@ -162,6 +162,22 @@ fn comments_are_at_most_120_columns_wide() {
     assert!(wide.is_empty(), "{}", wide.join("\n"));
 }
 
+/// What only the crate calls stands in traits and types without a path. What has one is for users, who must be able to
+/// read what it is.
+#[test]
+fn nothing_that_can_be_named_is_hidden() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in ["adapters", "derive", "src"].map(|folder| root.join(folder)) {
+        if folder.is_dir() {
+            collect(&folder, &mut files);
+        }
+    }
+    assert!(files.len() > 400);
+    files.retain(|file| fs::read_to_string(file).unwrap().contains("doc(hidden)"));
+    assert!(files.is_empty(), "{files:?}");
+}
+
 #[test]
 fn every_layer_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

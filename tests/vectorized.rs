@@ -151,9 +151,9 @@ const AXES: &[(&str, &str, &[&str])] = &[
     ("21scale_by_factored_rms", "5Plain", &["mulp_", "addp_"]),
     ("21scale_by_factored_rms", "5Roots", &["sqrtp_", "divp_"]),
     ("21scale_by_factored_rms", "8Products", &["mulp_"]),
-    ("12scale_by_sm3", "5Least", &["cmpltp_"]),
+    ("12scale_by_sm3", "5Least", &["minp_"]),
     ("12scale_by_sm3", "8Elements", &["mulp_"]),
-    ("12scale_by_sm3", "4Rows", &["mulp_"]),
+    ("12scale_by_sm3", "4Rows", &["mulp_", "minp_"]),
     ("7factors", "8Multiply", &["mulp_"]),
     ("3Add", "7Factors", &["mulp_", "addp_"]),
 ];
@@ -529,7 +529,7 @@ const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
     ("4Lamb", "3Map", "fKb0_Kj0_", [52, 101]),
     ("4Lamb", "5Apply", "fKj", [31, 41]),
     // Eight rows of 16 with AVX-512, else two; 32; four rows of 8; 32; 16; 256; the largest of 256.
-    ("12scale_by_sm3", "4Rows", "fE", [199, 102]),
+    ("12scale_by_sm3", "4Rows", "fE", [158, 50]),
     ("3Sm3", "5Apply", "fKj", [60, 108]),
     ("21scale_by_factored_rms", "7Squares", "fE", [34, 64]),
     ("9Adafactor", "5Apply", "fKj", [52, 95]),

@@ -5,7 +5,6 @@ use super::DType;
 /// How an `f32` is rounded to the nearest number of a type, ties to even.
 ///
 /// Numbers, not a choice between types: a loop that chose for each element would not be vectorised.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     pub(crate) dtype: DType,
@@ -65,7 +64,7 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
-    use crate::element::{Element, Real};
+    use crate::element::{Element, InEngine};
 
     #[test]
     fn rounding_by_numbers_is_rounding_by_types() {

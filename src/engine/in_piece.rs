@@ -257,13 +257,7 @@ impl<S: Stage, C: Real> OneLoop<'_, S, C> {
     fn gives(&self, scale: &Scale<C>) -> Option<Gives<C>> {
         let AroundLoop { local, adds, .. } = self.around;
         let only_gives = S::SHAPE.gives_in(local.to) || S::SLOTS == 0 && local.to >= S::SHAPE.barriers && !adds;
-        scale.of_loop().filter(|_| only_gives).map(|gives| gives.adding(adds))
-    }
-
-    /// Whether it has left the piece as it is in an earlier pass, and so does in this one.
-    fn has_left(&self) -> bool {
-        let AroundLoop { at, adds, .. } = self.around;
-        !adds && at.quiet.has(at.place.sum..at.place.sum + S::SHAPE.sums)
+        if only_gives { scale.of_loop().map(|gives| gives.adding(adds)) } else { None }
     }
 
     /// Whether it counts nothing in a tile, and so leaves it as it is.
@@ -359,7 +353,7 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
     }
 
     fn may_leave(&self) -> bool {
-        S::LEAVES && !self.has_left()
+        S::LEAVES && !self.around.has_left()
     }
 
     fn leaves(&mut self, tile: &mut Tile<'_, C>) -> bool {
@@ -370,10 +364,7 @@ impl<S: Stage, C: Real> InPiece<C> for OneLoop<'_, S, C> {
     }
 
     fn factors(&self) -> Option<Factors<C>> {
-        if const { S::LEAVES } && self.has_left() {
-            return Some(Factors::default());
-        }
-        if self.around.adds { None } else { S::factor(&self.kernel, self.around.local).map(Factors::one) }
+        self.around.factors(S::LEAVES)
     }
 }
 
@@ -393,6 +384,8 @@ struct AroundLoop<'a, C: Real> {
     adds: bool,
     /// Whether that is all it has to do: nobody reads its updates.
     drops: bool,
+    /// What it multiplies by in a pass in which it adds up nothing, if that is all it does.
+    factor: Option<C>,
     /// For tiles after which nothing is read.
     no_ahead: Ahead,
 }
@@ -405,7 +398,7 @@ impl<'a, C: Real> AroundLoop<'a, C> {
     #[inline(always)]
     fn new(shape: &'static Shape, at: PieceAt, local: Span, drops: bool) -> AroundLoop<'a, C> {
         let (list, no_ahead) = (SlotList::new(), Ahead::new());
-        AroundLoop { shape, list, direct: None, at, local, touches: false, adds: false, drops, no_ahead }
+        AroundLoop { shape, list, direct: None, at, local, touches: false, adds: false, drops, factor: None, no_ahead }
     }
 
     /// Finds out what is to be done in this pass, with which arrays.
@@ -419,6 +412,21 @@ impl<'a, C: Real> AroundLoop<'a, C> {
             // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; while this
             // part is there, nothing else of the stage is run on the piece.
             self.direct = Some(unsafe { self.list.slices(at.start, at.len) });
+        }
+    }
+
+    /// Whether it has left the piece as it is in an earlier pass, and so does in this one.
+    fn has_left(&self) -> bool {
+        let AroundLoop { shape, at, adds, .. } = *self;
+        !adds && at.quiet.has(at.place.sum..at.place.sum + shape.sums)
+    }
+
+    /// What it multiplies by, if it does nothing else; `leaves` says whether it may have left the piece as it is.
+    fn factors(&self, leaves: bool) -> Option<Factors<C>> {
+        match leaves && self.has_left() {
+            true => Some(Factors::default()),
+            false if self.adds => None,
+            false => self.factor.map(Factors::one),
         }
     }
 
@@ -489,6 +497,7 @@ pub(crate) fn one_loop<S: Stage, C: Real>(
         ),
     };
     one.around.list.fill(stage, state, at.leaf);
+    one.around.factor = S::factor(&one.kernel, local);
     one.around.find();
     then(&mut one);
 }

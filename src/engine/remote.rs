@@ -1,6 +1,6 @@
 //! Whole leaves that another machine has.
 
-use crate::element::InRecord;
+use crate::state::Moments;
 use crate::tree::LeafSpec;
 
 /// An array of a leaf that another machine has, or a number: which line it is of what is written down.
@@ -14,10 +14,10 @@ pub struct Line(pub(crate) u32);
 pub trait RemoteLeaf {
     /// The updates that come in.
     fn update(&mut self) -> Line;
-    /// An array of the state.
-    fn array(&mut self, array: InRecord) -> Line;
-    /// Writes an array of the state.
-    fn write(&mut self, array: InRecord, line: Line);
+    /// The array that moments in the state have for a leaf; `None` if they have none.
+    fn array(&mut self, of: &Moments, leaf: usize) -> Option<Line>;
+    /// Writes the array that moments in the state have for a leaf, if they have one.
+    fn write(&mut self, of: &Moments, leaf: usize, line: Line);
     /// A number of this step.
     fn number(&mut self, value: f64) -> Line;
     /// `x + y`

@@ -51,7 +51,6 @@ impl StepContext<'_> {
 
 /// Which codes [`quantized`](crate::quantized()) state is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
 pub enum Codes {
     /// Roots, of what is never negative fourth roots.
     Roots,

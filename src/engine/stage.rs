@@ -100,13 +100,11 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     }
 
     /// What this value needs besides gradients, which can be less than its type says where what is inside is boxed.
-    #[doc(hidden)]
     fn needs(&self) -> Level {
         <Self::Needs as Needs>::LEVEL
     }
 
     /// Whether steps may lack gradients of some leaves: whether all that would be done with them rests then.
-    #[doc(hidden)]
     fn skips_absent(&self) -> bool {
         false
     }

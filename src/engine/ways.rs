@@ -47,7 +47,7 @@ pub(super) fn whole_tile<S: Stage, C: Real>(
     held: (&S::State, &S::Run),
     leaf: usize,
 ) -> Option<TileFn<S, C>> {
-    Ways::<S, C>::TILE.filter(|_| is_one_loop(stage, held, leaf))
+    if is_one_loop(stage, held, leaf) { Ways::<S, C>::TILE } else { None }
 }
 
 /// The same through a piece.
@@ -56,7 +56,7 @@ pub(super) fn whole_piece<S: Stage, C: Real>(
     held: (&S::State, &S::Run),
     leaf: usize,
 ) -> Option<InPieceFn<S, C>> {
-    Ways::<S, C>::PIECE.filter(|_| is_one_loop(stage, held, leaf))
+    if is_one_loop(stage, held, leaf) { Ways::<S, C>::PIECE } else { None }
 }
 
 /// Transforms a tile by one loop where that is right, and else [apart](Stage::tile_apart).

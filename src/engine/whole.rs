@@ -74,7 +74,6 @@ pub trait LeafVisitor {
 
     /// Called with one leaf that another machine has, of a part that says how to do it
     /// [there](crate::part::WholeTreeTransformation::REMOTE); returns the new updates.
-    #[doc(hidden)]
     fn visit_remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
         let _ = leaf;
         on.refuse(NOT_REMOTE);

@@ -5,7 +5,6 @@ use crate::element::{DType, Real};
 use crate::engine::{Tile, current_isa};
 
 /// The one element of a [`Tile`] of a type that records: its update and its parameter by the numbers of their lines.
-#[doc(hidden)]
 #[derive(Debug)]
 pub struct ErasedTile {
     dtype: DType,

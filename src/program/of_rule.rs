@@ -2,7 +2,7 @@
 
 use super::traced::{Kind, Traced};
 use super::{Program, record};
-use crate::element::{DType, InRecord, Real};
+use crate::element::{DType, InEngine, InRecord};
 use crate::engine::{Clock, Part, Rule, SlotArray};
 use crate::error::Result;
 

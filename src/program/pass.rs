@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::traced::{Kind, Traced};
 use super::{Program, Recording, record};
-use crate::element::{DType, InRecord, Real, Rounding};
+use crate::element::{DType, InEngine, InRecord, Rounding};
 use crate::engine::{self, NOT_REMOTE, PIECE, Remote, Stage, TILE, sum_tile};
 use crate::error::{Error, Result};
 use crate::numeric::split::each_of;

@@ -8,7 +8,7 @@ use core::num::FpCategory;
 
 use super::traced::{Kind, Traced};
 use super::{Machine, Pass, Program, Recording, Type, record};
-use crate::element::{DType, Element, InRecord, Real, Term};
+use crate::element::{DType, Element, InEngine, InRecord, Real, Term};
 use crate::error::Result;
 use crate::optimizer::{adafactor, adam, adamw};
 use crate::select::Mask;

@@ -10,7 +10,7 @@ use num_traits::{Float, Num, NumCast, One, ToPrimitive, Zero};
 
 use super::op::{Binary, Comparison, Op, Type, Unary, Value};
 use super::recorder::{self, with};
-use crate::element::{Both, ByReal, DType, Element, InRecord, PerReal, Real, Rounding, Term, sealed};
+use crate::element::{Both, ByReal, DType, Element, InEngine, InRecord, PerReal, Real, Rounding, Term, sealed};
 
 /// A number that stands for one of type `F`: a line of what this thread records.
 ///
@@ -347,7 +347,6 @@ impl<F: Kind> Element for Traced<F> {
 
 impl<F: Kind> Real for Traced<F> {
     type Wide = Traced<f64>;
-    const RECORDS: bool = true;
 
     fn wide(self) -> Traced<f64> {
         match F::TYPE {
@@ -359,6 +358,10 @@ impl<F: Kind> Real for Traced<F> {
     fn cube_root(self) -> Traced<F> {
         self.unary(Unary::CubeRoot)
     }
+}
+
+impl<F: Kind> InEngine for Traced<F> {
+    const RECORDS: bool = true;
 
     fn rounded(self, to: Rounding) -> Traced<F> {
         let line = self.line();

@@ -4,9 +4,10 @@ use super::op::{Binary, Op, Type, Unary};
 use super::pass::Passes;
 use super::recorder::with;
 use super::{LeafProgram, Pass, record_lines};
-use crate::element::{DType, InRecord};
+use crate::element::DType;
 use crate::engine::{Line, RemoteLeaf, RemoteTree};
 use crate::error::{Error, Result};
+use crate::state::Moments;
 use crate::tree::LeafSpec;
 
 /// A leaf of which all is written down by this thread's recorder.
@@ -29,11 +30,13 @@ impl RemoteLeaf for Recorded {
     fn update(&mut self) -> Line {
         put(Op::Update)
     }
-    fn array(&mut self, array: InRecord) -> Line {
-        Line(with(|recorder| recorder.slot(array)))
+    fn array(&mut self, of: &Moments, leaf: usize) -> Option<Line> {
+        of.in_record(leaf).map(|array| Line(with(|recorder| recorder.slot(array))))
     }
-    fn write(&mut self, array: InRecord, Line(line): Line) {
-        with(|recorder| recorder.write(array, line));
+    fn write(&mut self, of: &Moments, leaf: usize, Line(line): Line) {
+        if let Some(array) = of.in_record(leaf) {
+            with(|recorder| recorder.write(array, line));
+        }
     }
     fn number(&mut self, value: f64) -> Line {
         Line(with(|recorder| recorder.number(self.0, value)))

@@ -67,10 +67,3 @@ pub use simplex::{Simplex, projection_simplex, simplex};
 pub use stage_of_elements::{ProjectElements, ProjectElementsState};
 pub use stage_of_tree::{ProjectTree, ProjectTreeState};
 pub use vector_line::{VectorLine, projection_vector, vector};
-
-/// Traits that bounds mention and nobody needs to name.
-#[doc(hidden)]
-pub mod internals {
-    pub use super::set::{ElementSet, Set, TreeSet};
-    pub use super::vector::Vector;
-}

@@ -21,7 +21,7 @@ pub trait Projection: Set {
     /// If an argument is out of its range, or a tree among the arguments does not fit; then nothing is changed.
     fn project<T: TreeMut + ?Sized>(&self, tree: &mut T) -> Result<()>;
 
-    #[doc(hidden)]
+    /// What [`project`](crate::project) makes of it.
     fn into_stage(self) -> Self::Stage;
 }
 

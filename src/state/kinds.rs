@@ -112,19 +112,16 @@ impl RandomKey {
 }
 
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Count {}
-    impl Sealed for super::Flag {}
-    impl Sealed for super::Scalar {}
+    use super::{Entry, EntryMut, PerLeaf};
+
+    pub trait Sealed: Sized {
+        fn entry(values: &PerLeaf<Self>) -> Entry<'_>;
+        fn entry_mut(values: &mut PerLeaf<Self>) -> EntryMut<'_>;
+    }
 }
 
 /// The kinds that there can be one of for each leaf: [`Count`], [`Flag`], [`Scalar`].
-pub trait PerLeafKind: sealed::Sealed + Clone + Copy + core::fmt::Debug + PartialEq + Send + Sync + 'static {
-    #[doc(hidden)]
-    fn entry(values: &PerLeaf<Self>) -> Entry<'_>;
-    #[doc(hidden)]
-    fn entry_mut(values: &mut PerLeaf<Self>) -> EntryMut<'_>;
-}
+pub trait PerLeafKind: sealed::Sealed + Clone + Copy + core::fmt::Debug + PartialEq + Send + Sync + 'static {}
 
 /// One count, flag or scalar for each leaf that a transformation acts on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -163,7 +160,9 @@ impl<K: PerLeafKind> PerLeaf<K> {
 
 macro_rules! kinds {
     ($($Kind:ident $Many:ident),*) => {$(
-        impl PerLeafKind for $Kind {
+        impl PerLeafKind for $Kind {}
+
+        impl sealed::Sealed for $Kind {
             fn entry(values: &PerLeaf<$Kind>) -> Entry<'_> {
                 Entry::$Many(values)
             }

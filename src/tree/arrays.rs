@@ -17,8 +17,10 @@ use crate::memory::RawSlice;
     note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
             them; see \"Complex numbers\" in `docs/trees.md`"
 )]
-pub trait ArrayElement: Sized + 'static {
-    #[doc(hidden)]
+pub trait ArrayElement: Raw + 'static {}
+
+/// Where an array of a type is in memory, if it is a leaf. It has no path outside of this crate.
+pub trait Raw: Sized {
     fn raw(first: NonNull<Self>, len: usize) -> Option<RawLeaf>;
 }
 
@@ -39,10 +41,12 @@ impl<A: ArrayElement, S: Data<Elem = A>, D: Dimension> Tree for ArrayBase<S, D> 
     message = "an array that holds its elements in `{Self}` cannot be written",
     note = "views must be mutable ones (`ArrayViewMut`); a struct of views to read is a tree with `#[tree(read_only)]`"
 )]
-pub trait ArrayData: DataMut {
-    /// The array as something that shares its elements with others, if it can.
-    #[doc(hidden)]
-    #[allow(private_interfaces, reason = "sealed by it")]
+pub trait ArrayData: Shares {}
+
+/// What shares its elements with others. It has no path outside of this crate.
+pub trait Shares: DataMut {
+    /// The array as something that shares its elements, if it can.
+    #[allow(private_interfaces, reason = "called by this crate only")]
     fn handle<D: Dimension>(_: &mut ArrayBase<Self, D>) -> Option<&mut dyn Handle> {
         None
     }
@@ -51,8 +55,13 @@ pub trait ArrayData: DataMut {
 impl<A> ArrayData for OwnedRepr<A> {}
 impl<A> ArrayData for ViewRepr<&mut A> {}
 impl<A: Clone> ArrayData for CowRepr<'_, A> {}
-impl<A: Clone + 'static> ArrayData for OwnedArcRepr<A> {
-    #[allow(private_interfaces, reason = "sealed by it")]
+impl<A: Clone + 'static> ArrayData for OwnedArcRepr<A> {}
+
+impl<A> Shares for OwnedRepr<A> {}
+impl<A> Shares for ViewRepr<&mut A> {}
+impl<A: Clone> Shares for CowRepr<'_, A> {}
+impl<A: Clone + 'static> Shares for OwnedArcRepr<A> {
+    #[allow(private_interfaces, reason = "called by this crate only")]
     fn handle<D: Dimension>(array: &mut ArcArray<A, D>) -> Option<&mut dyn Handle> {
         Some(array)
     }
@@ -71,7 +80,8 @@ impl<A: ArrayElement, S: ArrayData<Elem = A>, D: Dimension> TreeMut for ArrayBas
 
 macro_rules! floats {
     ($($T:ty),*) => {$(
-        impl ArrayElement for $T {
+        impl ArrayElement for $T {}
+        impl Raw for $T {
             fn raw(first: NonNull<$T>, len: usize) -> Option<RawLeaf> {
                 Some(RawSlice::new(first, len))
             }
@@ -100,7 +110,8 @@ floats!(half::f16, half::bf16);
 
 macro_rules! carried {
     ($($T:ty),*) => {$(
-        impl ArrayElement for $T {
+        impl ArrayElement for $T {}
+        impl Raw for $T {
             fn raw(_: NonNull<$T>, _: usize) -> Option<RawLeaf> {
                 None
             }

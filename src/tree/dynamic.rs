@@ -54,22 +54,24 @@ enum DynArray {
     note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
             them; see \"Complex numbers\" in `docs/trees.md`"
 )]
-pub trait DynElement: Element + ArrayElement {
-    #[doc(hidden)]
-    #[allow(private_interfaces, reason = "sealed by it")]
+pub trait DynElement: Element + ArrayElement + Held {}
+
+/// How a tree holds arrays of a type. It has no path outside of this crate.
+pub trait Held: Sized {
+    #[allow(private_interfaces, reason = "called by this crate only")]
     fn wrap(array: ArrayD<Self>) -> DynArray;
-    #[doc(hidden)]
-    #[allow(private_interfaces, reason = "sealed by it")]
+    #[allow(private_interfaces, reason = "called by this crate only")]
     fn view(array: &DynArray) -> Option<ArrayViewD<'_, Self>>;
-    #[doc(hidden)]
-    #[allow(private_interfaces, reason = "sealed by it")]
+    #[allow(private_interfaces, reason = "called by this crate only")]
     fn view_mut(array: &mut DynArray) -> Option<ArrayViewMutD<'_, Self>>;
 }
 
 macro_rules! dyn_element {
     ($($T:ty: $Variant:ident),*) => {$(
-        #[allow(private_interfaces, reason = "sealed by it")]
-        impl DynElement for $T {
+        impl DynElement for $T {}
+
+        #[allow(private_interfaces, reason = "called by this crate only")]
+        impl Held for $T {
             fn wrap(array: ArrayD<$T>) -> DynArray {
                 DynArray::$Variant(array)
             }

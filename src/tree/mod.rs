@@ -106,7 +106,6 @@ pub trait Tree {
 
     /// Shows the leaves of a slice of such trees. By default element `i` is a child with key `i`; for number types the
     /// whole slice is one leaf.
-    #[doc(hidden)]
     fn walk_slice<'a>(slice: &'a [Self], walk: &mut Walk<'a, '_>)
     where
         Self: Sized,
@@ -125,7 +124,6 @@ pub trait TreeMut: Tree {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>);
 
     /// As [`Tree::walk_slice`].
-    #[doc(hidden)]
     fn walk_slice_mut<'a>(slice: &'a mut [Self], walk: &mut WalkMut<'a, '_>)
     where
         Self: Sized,

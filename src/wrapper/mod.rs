@@ -55,7 +55,7 @@ pub use multi_steps::{
 pub use params_average::ParamsAverageState;
 pub use params_ema::{ParamsEma, params_ema};
 pub use params_swa::{ParamsSwa, params_swa};
-pub use partition::{Partition, PartitionState, partition};
+pub use partition::{IntoGroup, Partition, PartitionState, partition};
 pub use quantized::{Quantized, QuantizedState, quantized};
 pub use sam::{AdversarialGradient, AdversarialGradientState, OpaqueSam, Sam, SamState, sam};
 pub use schedule_free::{Interpolate, ScheduleFree, ScheduleFreeState, schedule_free};
@@ -64,13 +64,3 @@ pub use skip_absent::{SkipAbsent, SkipAbsentState, skip_absent};
 pub use skip_on_spike::{OfLoss, OfNorm, SkipOnSpike, SkipOnSpikeState, SpikeStatistic, skip_on_spike};
 
 pub use crate::arguments::{Argument, Arguments};
-
-/// Traits and types that bounds mention and nobody needs to name; not in the prelude, so that their methods are not in
-/// scope.
-#[doc(hidden)]
-pub mod internals {
-    pub use super::boxed::ErasedState;
-    pub use super::chain::Members;
-    pub use super::params_average::{Averages, Take};
-    pub use super::partition::{Group, IntoGroup};
-}

@@ -6,7 +6,6 @@ use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
 /// What an absent member's element loop needs: nothing.
-#[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct OptionalKernel<K>(Option<K>);
 

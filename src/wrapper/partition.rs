@@ -133,13 +133,12 @@ impl<S: State> State for PartitionState<S> {
 pub trait IntoGroup {
     /// The transformations without their labels.
     type Group: Group;
-    #[doc(hidden)]
+    /// The labels, and the transformations.
     fn into_group(self) -> (Vec<String>, Self::Group);
 }
 
 /// Transformations side by side, each with leaves of its own.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name, for all members")]
-#[doc(hidden)]
 pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
     type Needs: crate::needs::Needs;
     type State: State;
@@ -186,7 +185,8 @@ macro_rules! groups {
     ($($T:ident $i:tt),+) => {
         impl<$($T: Stage),+> IntoGroup for ($((&str, $T),)+) {
             type Group = ($($T,)+);
-            fn into_group(self) -> (Vec<String>, Self::Group) {
+            /// The labels, and the transformations.
+    fn into_group(self) -> (Vec<String>, Self::Group) {
                 (vec![$(self.$i.0.into()),+], ($(self.$i.1,)+))
             }
         }
@@ -275,6 +275,7 @@ crate::tuples::up_to_twelve!(groups);
 
 impl<L: Into<String>, N: Needs> IntoGroup for Vec<(L, Boxed<N>)> {
     type Group = Vec<Boxed<N>>;
+    /// The labels, and the transformations.
     fn into_group(self) -> (Vec<String>, Vec<Boxed<N>>) {
         self.into_iter().map(|(label, member)| (label.into(), member)).unzip()
     }

@@ -6,17 +6,12 @@ use crate::print::{Language, Numbers};
 
 /// A kind of device: memory, and kernels that are compiled from text. [`Wgpu`](crate::Wgpu) and [`Cuda`](crate::Cuda)
 /// are the two.
-pub trait Backend: Sized {
+pub trait Backend: Kernels {
     /// Memory on the device.
     type Buffer;
-    #[doc(hidden)]
-    type Kernel;
 
     /// The name of the device.
     fn name(&self) -> String;
-    #[doc(hidden)]
-    #[allow(private_interfaces, reason = "called by this crate only")]
-    fn language(&self) -> Language;
     /// Memory of so many bytes.
     ///
     /// # Errors
@@ -35,12 +30,11 @@ pub trait Backend: Sized {
     ///
     /// If the device fails.
     fn read(&self, buffer: &Self::Buffer, bytes: usize) -> Result<Vec<u8>>;
-    /// Whether sums of different leaves lie in different buffers: where a kernel would wait for the one before that has
-    /// written to the same buffer. Else they lie in one, which is one copy.
-    #[doc(hidden)]
-    const SUMS_APART: bool;
     /// Reads so many bytes from the beginning of each of some buffers, one after another.
-    #[doc(hidden)]
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
     fn read_all(&self, buffers: &[(&Self::Buffer, usize)]) -> Result<Vec<u8>> {
         let mut all = Vec::new();
         for (buffer, bytes) in buffers {
@@ -48,12 +42,23 @@ pub trait Backend: Sized {
         }
         Ok(all)
     }
-    #[doc(hidden)]
+}
+
+/// What is done with kernels. It has no path outside of this crate, so that nobody else makes a kind of device.
+pub trait Kernels: Sized {
+    type Kernel;
+    /// Whether sums of different leaves lie in different buffers: where a kernel would wait for the one before that has
+    /// written to the same buffer. Else they lie in one, which is one copy.
+    const SUMS_APART: bool;
+
+    #[allow(private_interfaces, reason = "called by this crate only")]
+    fn language(&self) -> Language;
     fn compile(&self, text: &str, bindings: usize) -> Result<Self::Kernel>;
     /// Does to each of these leaves what the kernel does: they have no buffer in common but the one for sums.
-    #[doc(hidden)]
     #[allow(private_interfaces, reason = "called by this crate only")]
-    fn launch(&self, kernel: &Self::Kernel, leaves: &[Launch<'_, Self::Buffer>]) -> Result<()>;
+    fn launch(&self, kernel: &Self::Kernel, leaves: &[Launch<'_, Self::Buffer>]) -> Result<()>
+    where
+        Self: Backend;
 }
 
 /// What a kernel is told of a leaf.

@@ -10,7 +10,7 @@ use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 use gradchain::Result;
 use gradchain::program::{LeafProgram, Pass};
 
-use crate::backend::{Backend, Launch, failure};
+use crate::backend::{Backend, Kernels, Launch, failure};
 use crate::print::cuda::{TABLE, leaf_bytes};
 use crate::print::{self, Language, Numbers};
 
@@ -91,16 +91,9 @@ impl Cuda {
 
 impl Backend for Cuda {
     type Buffer = CudaSlice<u8>;
-    type Kernel = CudaFunction;
-    const SUMS_APART: bool = false;
 
     fn name(&self) -> String {
         self.name.clone()
-    }
-
-    #[allow(private_interfaces, reason = "called by this crate only")]
-    fn language(&self) -> Language {
-        Language::Cuda
     }
 
     fn buffer(&self, bytes: usize) -> Result<CudaSlice<u8>> {
@@ -115,6 +108,16 @@ impl Backend for Cuda {
     fn read(&self, buffer: &CudaSlice<u8>, bytes: usize) -> Result<Vec<u8>> {
         let Some(from) = buffer.try_slice(..bytes).filter(|_| bytes > 0) else { return Ok(Vec::new()) };
         self.stream.clone_dtoh(&from).map_err(|error| self.said(error))
+    }
+}
+
+impl Kernels for Cuda {
+    type Kernel = CudaFunction;
+    const SUMS_APART: bool = false;
+
+    #[allow(private_interfaces, reason = "called by this crate only")]
+    fn language(&self) -> Language {
+        Language::Cuda
     }
 
     fn compile(&self, text: &str, _: usize) -> Result<CudaFunction> {

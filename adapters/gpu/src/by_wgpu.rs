@@ -2,7 +2,7 @@
 
 use wgpu::{BufferUsages, Features};
 
-use crate::backend::{Backend, Launch, failure};
+use crate::backend::{Backend, Kernels, Launch, failure};
 use crate::print::{self, Language};
 use gradchain::Result;
 use gradchain::program::{LeafProgram, Pass};
@@ -83,16 +83,9 @@ impl Wgpu {
 
 impl Backend for Wgpu {
     type Buffer = wgpu::Buffer;
-    type Kernel = wgpu::ComputePipeline;
-    const SUMS_APART: bool = true;
 
     fn name(&self) -> String {
         self.name.clone()
-    }
-
-    #[allow(private_interfaces, reason = "called by this crate only")]
-    fn language(&self) -> Language {
-        Language::Wgsl { wide: self.wide }
     }
 
     fn buffer(&self, bytes: usize) -> Result<wgpu::Buffer> {
@@ -147,6 +140,16 @@ impl Backend for Wgpu {
             at += padded(*bytes) as usize;
         }
         Ok(all)
+    }
+}
+
+impl Kernels for Wgpu {
+    type Kernel = wgpu::ComputePipeline;
+    const SUMS_APART: bool = true;
+
+    #[allow(private_interfaces, reason = "called by this crate only")]
+    fn language(&self) -> Language {
+        Language::Wgsl { wide: self.wide }
     }
 
     fn compile(&self, text: &str, bindings: usize) -> Result<wgpu::ComputePipeline> {

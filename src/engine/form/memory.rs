@@ -9,7 +9,7 @@ use super::super::{
     AllUses, InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile,
     Uses, fused_tile,
 };
-use super::rule::{checked_slots, keeps_zeros};
+use super::rule::{Cut, checked_slots, keeps_zeros};
 use super::state::{Arrays, Start, asked_dtype};
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::{DType, Real};
@@ -165,7 +165,7 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
         &self,
         memory: &Self::Memory,
         k: Self::Scalars<C>,
-        slots: <Self::Slots<C> as SlotArray<C>>::Slices<'_>,
+        slots: <Self::Slots<C> as Cut<C>>::Slices<'_>,
         stretch: Stretch<'_, C>,
     ) {
         let _ = (memory, k, slots, stretch);
@@ -203,7 +203,7 @@ struct Apart<'a, R: RuleWithMemory, C: Real> {
     rule: &'a R,
     memory: &'a R::Memory,
     k: R::Scalars<C>,
-    slots: <R::Slots<C> as SlotArray<C>>::Slices<'a>,
+    slots: <R::Slots<C> as Cut<C>>::Slices<'a>,
     stretch: Stretch<'a, C>,
 }
 

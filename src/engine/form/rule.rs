@@ -154,19 +154,22 @@ impl Clock {
 }
 
 /// A fixed number of values: the state of one element.
-pub trait SlotArray<C>: Copy {
+pub trait SlotArray<C>: Cut<C> + Copy {
     /// How many.
     const LEN: usize;
     /// They, at the start of a slice of so many.
     fn of(slots: &mut [C]) -> &mut Self;
     /// The values.
     fn as_slice(&self) -> &[C];
+}
+
+/// How many arrays a loop is given. It has no path outside of this crate.
+pub trait Cut<C> {
     /// As many arrays.
     type Slices<'a>
     where
         C: 'a;
-    /// The first so many arrays.
-    #[doc(hidden)]
+    /// The first so many.
     fn slices<'a>(slots: [&'a mut [C]; MOST_SLOTS]) -> Self::Slices<'a>;
 }
 
@@ -180,6 +183,9 @@ impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
     fn as_slice(&self) -> &[C] {
         self
     }
+}
+
+impl<C: Real, const N: usize> Cut<C> for [C; N] {
     type Slices<'a> = [&'a mut [C]; N];
     fn slices(slots: [&mut [C]; MOST_SLOTS]) -> [&mut [C]; N] {
         let mut slots = slots.into_iter();

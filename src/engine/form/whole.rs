@@ -83,8 +83,9 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     const BY_LEAF: bool = false;
     /// Whether it can work on some [rows](super::super::WholeLeaf::rows) of a leaf.
     const ROWS: bool = false;
-    /// Whether its [`LeafVisitor`](super::super::LeafVisitor) says what to do to leaves that another machine has.
-    #[doc(hidden)]
+    /// Whether its [`LeafVisitor`](super::super::LeafVisitor) says what to do to leaves that another machine has, by
+    /// [`visit_remote`](super::super::LeafVisitor::visit_remote). A part that does not is refused by
+    /// [`step_on`](crate::GradientTransformation::step_on), and so on devices.
     const REMOTE: bool = false;
 
     /// How much work a leaf is in a step, to that of an element of others: by this machines
@@ -134,7 +135,6 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
     /// # Errors
     ///
     /// If the state was made by another transformation.
-    #[doc(hidden)]
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         state.walk(walk);
         Ok(())

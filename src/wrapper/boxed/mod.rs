@@ -11,8 +11,8 @@ use core::fmt;
 
 pub use named::{DynNamed, Named};
 pub use narrow::narrow;
-pub use state::{BoxedState, ErasedState};
-use state::{Held, held, held_mut};
+pub use state::BoxedState;
+use state::{ErasedState, Held, held, held_mut};
 
 use crate::arguments::Visit;
 use crate::engine::{
@@ -74,25 +74,21 @@ fn copied<T: Clone>(transformation: &T) -> Box<T> {
 type PassFn<T> = fn(&T, &<T as Stage>::State, &<T as Stage>::Run, &Walk<'_>, &mut Spare);
 
 /// What a [`Boxed`] transformation can do; implemented for every transformation.
+pub trait DynTransformation<N = Nothing>: Erased<N> {}
+
+impl<N, T: Erased<N>> DynTransformation<N> for T {}
+
+/// What the engine asks of a box. It has no path outside of this crate.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
-pub trait DynTransformation<N = Nothing>: Any + fmt::Debug + Send + Sync {
-    #[doc(hidden)]
+pub trait Erased<N>: Any + fmt::Debug + Send + Sync {
     fn dyn_clone(&self) -> Boxed<N>;
-    #[doc(hidden)]
     fn dyn_needs(&self) -> Level;
-    #[doc(hidden)]
     fn dyn_shape(&self) -> Shape;
-    #[doc(hidden)]
     fn dyn_skips_absent(&self) -> bool;
-    #[doc(hidden)]
     fn dyn_validate(&self) -> Result<()>;
-    #[doc(hidden)]
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>>;
-    #[doc(hidden)]
     fn dyn_check(&self, state: &dyn ErasedState, at: &StepContext<'_>) -> Result<()>;
-    #[doc(hidden)]
     fn dyn_begin(&self, state: &mut dyn ErasedState, at: &StepContext<'_>);
-    #[doc(hidden)]
     fn dyn_barrier(
         &self,
         state: &mut dyn ErasedState,
@@ -101,31 +97,18 @@ pub trait DynTransformation<N = Nothing>: Any + fmt::Debug + Send + Sync {
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     );
-    #[doc(hidden)]
     fn dyn_finish(&self, state: &mut dyn ErasedState, sums: Sums<'_>, outcome: &mut Outcome);
-    #[doc(hidden)]
     fn dyn_ends_at(&self, state: &dyn ErasedState) -> Option<usize>;
-    #[doc(hidden)]
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool;
-    #[doc(hidden)]
     fn dyn_in_piece_f32(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f32>);
-    #[doc(hidden)]
     fn dyn_in_piece_f64(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f64>);
-    #[doc(hidden)]
     fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile);
-    #[doc(hidden)]
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize;
-    #[doc(hidden)]
     fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str));
-    #[doc(hidden)]
     fn dyn_read<'a>(&self, state: &'a dyn ErasedState, walk: &mut StateWalk<'a, '_>) -> Result<()>;
-    #[doc(hidden)]
     fn dyn_own_arguments(&mut self, visit: &mut Visit<'_>);
-    #[doc(hidden)]
     fn dyn_outline(&self) -> Outline;
-    #[doc(hidden)]
     fn dyn_recipe(&self) -> Recipe;
-    #[doc(hidden)]
     fn dyn_describe(&self) -> String;
 }
 
@@ -135,7 +118,7 @@ impl<N: Needs> Clone for Boxed<N> {
     }
 }
 
-impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformation<N> for T {
+impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T {
     fn dyn_clone(&self) -> Boxed<N> {
         copied::<T>(self)
     }

@@ -23,17 +23,19 @@ use crate::needs::{Includes, Needs, Nothing};
 pub type Named<N = Nothing> = Box<dyn DynNamed<N>>;
 
 /// What a [`Named`] transformation can do; implemented for all [`Arguments`] that can be cloned.
+pub trait DynNamed<N = Nothing>: DynTransformation<N> + ErasedNamed<N> {}
+
+impl<N, T: DynTransformation<N> + ErasedNamed<N>> DynNamed<N> for T {}
+
+/// What is asked of such a box. It has no path outside of this crate.
 #[allow(missing_docs, reason = "each method is the method of `Arguments` of the same name")]
-pub trait DynNamed<N = Nothing>: DynTransformation<N> {
-    #[doc(hidden)]
+pub trait ErasedNamed<N> {
     fn dyn_clone_named(&self) -> Named<N>;
-    #[doc(hidden)]
     fn dyn_name(&self) -> &'static str;
-    #[doc(hidden)]
     fn dyn_arguments(&mut self, visit: &mut Visit<'_>);
 }
 
-impl<N: Needs + Includes<T::Needs>, T: Arguments + Stage + Clone + 'static> DynNamed<N> for T {
+impl<N: Needs + Includes<T::Needs>, T: Arguments + Stage + Clone + 'static> ErasedNamed<N> for T {
     fn dyn_clone_named(&self) -> Named<N> {
         copied::<T>(self)
     }

@@ -7,7 +7,6 @@ use crate::engine::{PartState, Stage};
 use crate::state::{State, StateWalk, StateWalkMut};
 
 /// The state of a boxed transformation, and while a step runs what was worked out for it.
-#[doc(hidden)]
 pub trait ErasedState: fmt::Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn as_any_mut(&mut self) -> &mut dyn Any;

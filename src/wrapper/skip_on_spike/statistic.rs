@@ -4,18 +4,19 @@ use crate::needs::{Needs, Nothing, Value};
 use crate::recipe::Recipe;
 
 /// What a [`skip_on_spike`](crate::skip_on_spike) goes by.
-pub trait SpikeStatistic: Clone + fmt::Debug + Send + Sync + 'static {
+pub trait SpikeStatistic: Known + Clone + fmt::Debug + Send + Sync + 'static {
     /// What it must be told.
     type Needs: Needs;
+}
+
+/// What is known of a statistic. It has no path outside of this crate.
+pub trait Known {
     /// Whether it follows from a sum of squares over the gradients.
-    #[doc(hidden)]
     const OF_GRADIENTS: bool;
     /// Its name, as in configs.
-    #[doc(hidden)]
     const NAME: &'static str;
 
     /// How it is made, as data.
-    #[doc(hidden)]
     fn to_recipe(&self) -> Recipe {
         Recipe::text(Self::NAME)
     }
@@ -27,6 +28,9 @@ pub struct OfNorm;
 
 impl SpikeStatistic for OfNorm {
     type Needs = Nothing;
+}
+
+impl Known for OfNorm {
     const OF_GRADIENTS: bool = true;
     const NAME: &'static str = "norm";
 }
@@ -37,6 +41,9 @@ pub struct OfLoss;
 
 impl SpikeStatistic for OfLoss {
     type Needs = Value;
+}
+
+impl Known for OfLoss {
     const OF_GRADIENTS: bool = false;
     const NAME: &'static str = "loss";
 }

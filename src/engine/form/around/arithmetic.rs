@@ -147,7 +147,6 @@ pub trait Arithmetic: Wrapper {
 }
 
 /// What a form says of the arithmetic of its wrappers: nothing, or what they say.
-#[doc(hidden)]
 #[allow(missing_docs, reason = "each is what has the same name in `Arithmetic`")]
 pub trait Own<P: Wrapper> {
     const SLOTS: &'static [Slot] = &[];

@@ -128,14 +128,11 @@ pub trait Wrapper: Holds {
     const STEPS_ASIDE: bool = false;
 
     /// Whether a leaf may rest in some steps and not in others, so that what is inside counts updates leaf by leaf.
-    #[doc(hidden)]
     const RESTS: bool = false;
     /// Whether a leaf without a gradient [rests](Wrapper::RESTS).
-    #[doc(hidden)]
     const SKIPS_ABSENT: bool = false;
 
     /// The codes that the state inside is in, if it is in 8 bits.
-    #[doc(hidden)]
     fn codes(&self) -> Option<Codes> {
         None
     }
@@ -168,7 +165,6 @@ pub trait Wrapper: Holds {
     }
 
     /// Which leaves rest in this step, here or in a wrapper around this one, if any [may](Wrapper::RESTS).
-    #[doc(hidden)]
     fn resting<'a>(&self, memory: &'a Self::Memory) -> &'a [bool] {
         let _ = memory;
         &[]

@@ -3,8 +3,8 @@
 use super::dimensions::Layout;
 use super::newton_schulz::{LEAST, Matrices, Preconditioning, iterate};
 use super::{Momentum, Orthogonalize, ScaleByMuonState};
-use crate::element::InRecord;
 use crate::engine::{Line, RemoteLeaf};
+use crate::state::Moments;
 
 impl Orthogonalize<'_> {
     /// What becomes of the updates of a leaf.
@@ -12,8 +12,8 @@ impl Orthogonalize<'_> {
         let ScaleByMuonState { updates, mu, layouts, .. } = &mut *self.state;
         let rule = self.rule;
         let momentum = Momentum::of(self.beta, rule.nesterov, self.clock.of_leaf(updates, leaf));
-        let (Some(mean), Some(layout)) = (mu.in_record(leaf), &layouts[leaf]) else { return on.update() };
-        let u = moved(momentum, on, mean);
+        let Some(layout) = &layouts[leaf] else { return on.update() };
+        let Some(u) = moved(momentum, on, mu, leaf) else { return on.update() };
         let Layout { matrices, down, along, turns } = layout;
         let [batch, n, m] = [matrices, down, along].map(Vec::len);
         let x = turns.iter().fold(u, |x, shape| on.turn(x, *shape));
@@ -29,13 +29,13 @@ impl Orthogonalize<'_> {
     }
 }
 
-/// Moves the mean on; what it is held to be.
-fn moved(momentum: Momentum, on: &mut dyn RemoteLeaf, array: InRecord) -> Line {
+/// Moves a leaf's mean on, if it has one; what it is held to be.
+fn moved(momentum: Momentum, on: &mut dyn RemoteLeaf, mu: &Moments, leaf: usize) -> Option<Line> {
     let Momentum { keep, take, of_mean, of_update } = momentum;
-    let (mean, u) = (on.array(array), on.update());
+    let (mean, u) = (on.array(mu, leaf)?, on.update());
     let mean = on.mix(keep, mean, take, u);
-    on.write(array, mean);
-    on.mix(of_mean, mean, of_update, u)
+    on.write(mu, leaf, mean);
+    Some(on.mix(of_mean, mean, of_update, u))
 }
 
 struct There<'a> {

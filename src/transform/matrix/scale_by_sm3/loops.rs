@@ -97,6 +97,9 @@ impl<C: Real> Job for Least<'_, C> {
 
 #[inline(always)]
 fn least<C: Real>(bound: C, mu: &[C], to: &mut [C]) {
+    if bound.is_nan() {
+        return to.fill(bound);
+    }
     for i in 0..to.len() {
         to[i] = smaller(bound, mu[i]);
     }
@@ -109,7 +112,8 @@ impl Layout {
         let (mut rest, mut bound) = (run, C::infinity());
         for axis in (0..self.axes.len() - 1).rev() {
             let [len, first] = self.axes[axis];
-            bound = smaller(bound, mu[first + rest % len]);
+            let number = mu[first + rest % len];
+            bound = if bound.is_nan() { bound } else { smaller(bound, number) };
             rest /= len;
         }
         bound
@@ -121,7 +125,7 @@ impl Layout {
         let mut rest = run;
         for axis in (0..self.axes.len() - 1).rev() {
             let [len, first] = self.axes[axis];
-            next[first + rest % len] = larger(next[first + rest % len], largest);
+            next[first + rest % len] = next[first + rest % len].larger(largest);
             rest /= len;
         }
     }
@@ -221,8 +225,8 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
                     let v = k.square(blocks[r][b][i], smaller(bound[r], mu[b][i]));
                     // Of several runs the last choice is not one of what is there.
                     let before = if R == 1 { always.store(most[i]) } else { most[i] };
-                    most[i] = larger(before, v);
-                    largest[r][i] = larger(largest[r][i], v);
+                    most[i] = before.larger(v);
+                    largest[r][i] = largest[r][i].larger(v);
                 }
             }
             inner_next[b] = most;
@@ -232,27 +236,26 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
     for i in 0..mu_end.len() {
         for r in 0..R {
             let v = k.square(ends[r][i], smaller(bound[r], mu_end[i]));
-            next_end[i] = larger(next_end[i], v);
-            largest[r][i] = larger(largest[r][i], v);
+            next_end[i] = next_end[i].larger(v);
+            largest[r][i] = largest[r][i].larger(v);
         }
     }
     for (r, largest) in largest.iter().enumerate() {
         let mut all = C::zero();
         for lane in largest {
-            all = larger(all, *lane);
+            all = all.larger(*lane);
+        }
+        if bound[r].is_nan() {
+            all = bound[r];
+            next[inner..][..len].fill(all);
         }
         layout.raise(first + r, all, next);
     }
 }
 
-/// The smaller, or NaN.
+/// The smaller of a bound and a number, or NaN if the number is: one instruction. A bound that is NaN is seen to by who
+/// calls it.
 #[inline(always)]
-fn smaller<C: Real>(a: C, b: C) -> C {
-    select_unpredictable(b < a || b.is_nan(), b, a)
-}
-
-/// The larger, or NaN.
-#[inline(always)]
-pub(super) fn larger<C: Real>(a: C, b: C) -> C {
-    select_unpredictable(b > a || b.is_nan(), b, a)
+fn smaller<C: Real>(bound: C, number: C) -> C {
+    select_unpredictable(bound < number, bound, number)
 }

@@ -9,7 +9,7 @@ use crate::numeric::split::in_parts;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-use loops::{Elements, Least, Rows, Scalars, larger};
+use loops::{Elements, Least, Rows, Scalars};
 
 /// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of
 /// each axis instead of one for each element, and averages the result.
@@ -209,7 +209,7 @@ impl LeafLooker for Bounds<'_> {
         before.copy_from_slice(mu);
         mu.fill(C::zero());
         for block in next.chunks_exact(layout.sizes) {
-            mu.iter_mut().zip(block).for_each(|(mu, block)| *mu = larger(*mu, *block));
+            mu.iter_mut().zip(block).for_each(|(mu, block)| *mu = mu.larger(*block));
         }
     }
 }

@@ -48,24 +48,29 @@ pub trait Measure: fmt::Debug + Send + Sync + 'static {
     fn to_recipe(&self) -> Recipe {
         Recipe::Opaque(format!("{self:?}"))
     }
+}
 
-    // In the trait, so that each measure has loops of its own in which `element` is inlined.
-    #[doc(hidden)]
+/// A measure with loops of its own, in which [`element`](Measure::element) is inlined.
+pub(super) trait AddsUp: Measure {
+    fn sum_f32(&self, isa: Isa, u: &[f32]) -> f64;
+    fn sum_f64(&self, isa: Isa, u: &[f64]) -> f64;
+}
+
+impl<M: Measure> AddsUp for M {
     fn sum_f32(&self, isa: Isa, u: &[f32]) -> f64 {
         dispatch(isa, AddUp { measure: self, u })
     }
-    #[doc(hidden)]
     fn sum_f64(&self, isa: Isa, u: &[f64]) -> f64 {
         dispatch(isa, AddUp { measure: self, u })
     }
 }
 
-struct AddUp<'a, M: ?Sized, C> {
+struct AddUp<'a, M, C> {
     measure: &'a M,
     u: &'a [C],
 }
 
-impl<M: Measure + ?Sized, C: Real> Job for AddUp<'_, M, C> {
+impl<M: Measure, C: Real> Job for AddUp<'_, M, C> {
     type Output = f64;
     #[inline(always)]
     fn run(self) -> f64 {
@@ -77,7 +82,7 @@ impl<M: Measure + ?Sized, C: Real> Job for AddUp<'_, M, C> {
 pub(super) struct Sum;
 
 impl PerReal for Sum {
-    type Of<C: Real> = fn(&dyn Measure, Isa, &[C]) -> f64;
+    type Of<C: Real> = fn(&dyn AddsUp, Isa, &[C]) -> f64;
 }
 
 pub(super) const SUM: Both<Sum> =

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::measure::{Measure, SUM};
+use super::measure::{AddsUp, Measure, SUM};
 use crate::engine::Isa;
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
@@ -13,8 +13,8 @@ pub struct Quantity(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Updates(Arc<dyn Measure>),
-    Params(Arc<dyn Measure>),
+    Updates(Arc<dyn AddsUp>),
+    Params(Arc<dyn AddsUp>),
     Ratio(Box<[Quantity; 2]>),
 }
 
