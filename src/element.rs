@@ -353,8 +353,8 @@ macro_rules! by_bits {
             ($Real::INFINITY.to_bits().wrapping_sub(self.abs().to_bits()) >> ($Bits::BITS - 1)) as u32
         }
 
-        /// As whole numbers their bits have the same order, and those of NaN are the largest: one instruction, where two
-        /// comparisons and a choice are five.
+        /// As whole numbers their bits have the same order, and those of NaN are the largest: one instruction, where
+        /// two comparisons and a choice are five.
         #[inline(always)]
         fn larger(self, other: $Real) -> $Real {
             $Real::from_bits(self.to_bits().max(other.to_bits()))

@@ -360,8 +360,8 @@ macro_rules! loops {
             } else {
                 let touches = Span::of(FROM, TO).meets(S::SHAPE.stateful);
                 let reach = Reach::beside(const { arrays::<S>() });
-                // Few arrays come as fast without, so it must be its own memory for the most part. After a look it comes
-                // by half a tile, which is no longer than what is asked for ahead: that is the next half.
+                // Few arrays come as fast without, so it must be its own memory for the most part. After a look it
+                // comes by half a tile, which is no longer than what is asked for ahead: that is the next half.
                 let by_half = const { S::SHAPE.looks > 0 };
                 let asks = by_half || reach.is_in(p, if const { arrays::<S>() < 2 } { 2 } else { 1 });
                 let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
