@@ -227,6 +227,59 @@ fn sm3_is_sm3_ii() {
     assert_eq!(a.to_vec::<f64>(""), b.to_vec::<f64>(""));
 }
 
+/// Numbers that are not finite stay in their row and column, and go on from there: a NaN is no bound that another is
+/// less than, and no largest of a row is more.
+#[test]
+fn sm3_does_not_lose_a_nan() {
+    fn holds<T: gradchain::tree::DynElement>(
+        (rows, columns): (usize, usize),
+        wrong: f64,
+        (row, column): (usize, usize),
+    ) {
+        let gradient = |step: usize| {
+            Array2::from_shape_fn((rows, columns), |(i, j)| match step == 1 && (i, j) == (row, column) {
+                true => T::from_f64(wrong),
+                false => T::from_f64((1.7 * (step * 1000 + i * columns + j) as f64).sin()),
+            })
+        };
+        // What f32 rounds to infinity, or not.
+        let square = |g: T| T::from_f64(T::from_f64(g.as_f64() * g.as_f64()).as_f64()).as_f64();
+        let least = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) };
+        let most = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
+        let optimizer = scale_by_sm3().b1(0.0);
+        let mut state = optimizer.init(&gradient(0)).unwrap();
+        let (mut bounds, mut mean) = ((vec![0.0; rows], vec![0.0; columns]), vec![0.0; rows * columns]);
+        for step in 0..4 {
+            let g = gradient(step);
+            let updates = optimizer.update(&g, &mut state, &g).unwrap().to_vec::<T>("").unwrap();
+            let mut next = (vec![0.0; rows], vec![0.0; columns]);
+            for ((i, j), g) in g.indexed_iter() {
+                let v = least(bounds.0[i], bounds.1[j]) + square(*g);
+                (next.0[i], next.1[j]) = (most(next.0[i], v), most(next.1[j], v));
+                let mean = &mut mean[i * columns + j];
+                *mean = 0.0 * *mean + if v > 0.0 { g.as_f64() * (1.0 / (v + 1e-8).sqrt()) } else { 0.0 * g.as_f64() };
+                let (expected, found) = (*mean, updates[i * columns + j].as_f64());
+                assert!(
+                    found.is_nan() == expected.is_nan() && (found.is_nan() || (found - expected).abs() < 1e-5),
+                    "{wrong}, step {step}, {i}, {j}: {found}, {expected}"
+                );
+            }
+            bounds = next;
+            let found = state.mu.get::<T>(0).unwrap().iter().map(|x| x.as_f64());
+            for (found, expected) in found.zip(bounds.0.iter().chain(&bounds.1)) {
+                let is = found.is_nan() && expected.is_nan() || found == *expected;
+                assert!(is || (found - expected).abs() < 1e-5 * expected, "{wrong}, step {step}: {found}, {expected}");
+            }
+        }
+    }
+    for wrong in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e30, -0.0, 0.0] {
+        for (shape, place) in [((5, 37), (3, 36)), ((19, 16), (0, 5)), ((2, 3), (0, 1)), ((9, 40), (8, 0))] {
+            holds::<f32>(shape, wrong, place);
+            holds::<f64>(shape, wrong, place);
+        }
+    }
+}
+
 /// The first left singular vectors, by multiplying with `G·Gᵀ` until nothing changes, one after another.
 fn singular_vectors(g: &Array2<f64>, rank: usize) -> Array2<f64> {
     let mut gram = g.dot(&g.t());
