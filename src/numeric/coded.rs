@@ -15,9 +15,10 @@ use crate::element::{CODED_BLOCK as BLOCK, CODED_SCALE as SCALE, DType};
 /// One block: its scale and its codes.
 type Block = [u8; BLOCK + SCALE];
 
-/// How many lines of what is read later are asked for at each block: all of them come while a stretch of four goes from
-/// codes and back.
-const ASKED: usize = 12;
+/// A block is done in parts of so many numbers, and before each so many lines of what is read later are asked for: all of
+/// them come while a stretch of four blocks goes from codes and back. More at once have to wait for one another.
+const ASKED: usize = 3;
+const PART: usize = BLOCK / 4;
 
 /// How numbers of a block become codes.
 trait Code: Copy {
@@ -162,14 +163,13 @@ impl<K: Code> Job for Decode<'_, K> {
     fn run(self) {
         let from = &self.from[..self.to.len()];
         for (b, to) in self.to.iter_mut().enumerate() {
-            self.ahead.ask(ASKED);
             let [s0, s1, s2, s3, codes @ ..] = &from[b];
             let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);
             if !scale.is_finite() {
                 to.fill(f32::NAN);
                 continue;
             }
-            decode_block(K::of(scale), codes, to);
+            decode_block(K::of(scale), codes, to, self.ahead);
         }
     }
 }
@@ -177,9 +177,12 @@ impl<K: Code> Job for Decode<'_, K> {
 /// A function of its own, as `encode_block` is: arguments are known not to overlap, fields are not, and then the loop
 /// is compiled a second time, for numbers one by one.
 #[inline(always)]
-fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
-    for i in 0..BLOCK {
-        to[i] = code.decode(from[i]);
+fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK], ahead: &mut Ahead) {
+    for part in (0..BLOCK).step_by(PART) {
+        ahead.ask(ASKED);
+        for i in part..part + PART {
+            to[i] = code.decode(from[i]);
+        }
     }
 }
 
@@ -206,11 +209,10 @@ impl<K: Code> Job for Encode<'_, K> {
             [*s0, *s1, *s2, *s3] = (if scale.is_finite() { scale } else { f32::NAN }).to_le_bytes();
         }
         for (b, to) in to.iter_mut().enumerate() {
-            ahead.ask(ASKED);
             let [s0, s1, s2, s3, codes @ ..] = to;
             let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);
             if scale > 0.0 {
-                encode_block(K::of(scale), &from[b], codes);
+                encode_block(K::of(scale), &from[b], codes, ahead);
             } else {
                 codes.fill(0);
             }
@@ -219,9 +221,12 @@ impl<K: Code> Job for Encode<'_, K> {
 }
 
 #[inline(always)]
-fn encode_block<K: Code>(code: K, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
-    for i in 0..BLOCK {
-        to[i] = code.encode(from[i], i) as u8;
+fn encode_block<K: Code>(code: K, from: &[f32; BLOCK], to: &mut [u8; BLOCK], ahead: &mut Ahead) {
+    for part in (0..BLOCK).step_by(PART) {
+        ahead.ask(ASKED);
+        for i in part..part + PART {
+            to[i] = code.encode(from[i], i) as u8;
+        }
     }
 }
 
