@@ -11,6 +11,8 @@ pub struct Line(pub(crate) u32);
 ///
 /// Arrays have the leaf's elements one after another, in memory order. A line of one number goes with each of their
 /// elements.
+///
+/// Sizes that do not fit, and lines of another leaf, are an error that names the part.
 pub trait RemoteLeaf {
     /// The updates that come in.
     fn update(&mut self) -> Line;

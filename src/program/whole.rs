@@ -1,5 +1,7 @@
 //! What is done to leaves as a whole, between two passes.
 
+use std::collections::HashMap;
+
 use super::op::{Binary, Op, Type, Unary};
 use super::pass::Passes;
 use super::recorder::with;
@@ -11,65 +13,128 @@ use crate::state::Moments;
 use crate::tree::LeafSpec;
 
 /// A leaf of which all is written down by this thread's recorder.
-struct Recorded(Type);
-
-fn put(op: Op) -> Line {
-    Line(with(|recorder| recorder.put(op)))
+struct Recorded {
+    dtype: Type,
+    /// Elements of the leaf, and of each line.
+    len: usize,
+    lens: HashMap<u32, usize>,
 }
 
-fn sizes<const N: usize>(sizes: [usize; N]) -> [u32; N] {
-    sizes.map(|size| u32::try_from(size).unwrap_or_else(|_| refused("it has an array of more than 2³² elements")))
+const OTHER_LINE: &str = "it uses a line that is none of this leaf";
+const OTHER_SIZE: &str = "it combines arrays of sizes that do not fit";
+const TOO_LARGE: &str = "it has an array of more than 2³² elements";
+
+impl Recorded {
+    fn line(&mut self, line: u32, len: usize) -> Line {
+        self.lens.insert(line, len);
+        Line(line)
+    }
+
+    /// Writes down an operation on these lines, of so many elements each, that makes one of so many.
+    fn put<const N: usize>(&mut self, lines: [(Line, usize); N], op: impl FnOnce() -> Option<Op>, len: usize) -> Line {
+        let wrong = lines.iter().find_map(|(line, expected)| match self.lens.get(&line.0) {
+            None => Some(OTHER_LINE),
+            Some(len) => (len != expected).then_some(OTHER_SIZE),
+        });
+        match (wrong, op()) {
+            (None, Some(op)) => self.line(with(|recorder| recorder.put(op)), len),
+            (why, _) => {
+                self.refuse(why.unwrap_or(TOO_LARGE));
+                self.update()
+            }
+        }
+    }
+
+    /// What a line has of elements, none if it is of another leaf.
+    fn len(&self, Line(line): Line) -> usize {
+        self.lens.get(&line).copied().unwrap_or_default()
+    }
+
+    fn unary(&mut self, op: Unary, x: Line) -> Line {
+        let len = self.len(x);
+        self.put([(x, len)], || Some(Op::Unary(op, x.0)), len)
+    }
+
+    /// Of one of them each element goes with the one number of the other, or with its own.
+    fn binary(&mut self, op: Binary, x: Line, y: Line) -> Line {
+        let (of_x, of_y) = (self.len(x), self.len(y));
+        let len = if of_x == 1 { of_y } else { of_x };
+        let expected = if of_y == 1 { 1 } else { len };
+        self.put([(x, of_x), (y, expected)], || Some(Op::Binary(op, x.0, y.0)), len)
+    }
 }
 
-fn refused(why: &'static str) -> u32 {
-    with(|recorder| recorder.refuse(why));
-    0
+fn sizes<const N: usize>(sizes: [usize; N]) -> Option<[u32; N]> {
+    let mut all = [0; N];
+    for (to, size) in all.iter_mut().zip(sizes) {
+        *to = u32::try_from(size).ok()?;
+    }
+    Some(all)
+}
+
+/// Elements of a leaf's array.
+fn len_of(moments: &Moments, leaf: usize) -> usize {
+    moments.raw(leaf).map_or(0, |raw| raw.len())
+}
+
+/// How many elements there are of such a shape; none has so many as more than there can be.
+fn product(shape: &[usize]) -> usize {
+    shape.iter().try_fold(1_usize, |product, size| product.checked_mul(*size)).unwrap_or(usize::MAX)
 }
 
 impl RemoteLeaf for Recorded {
     fn update(&mut self) -> Line {
-        put(Op::Update)
+        self.line(with(|recorder| recorder.put(Op::Update)), self.len)
     }
     fn array(&mut self, of: &Moments, leaf: usize) -> Option<Line> {
-        of.in_record(leaf).map(|array| Line(with(|recorder| recorder.slot(array))))
+        let array = of.in_record(leaf)?;
+        Some(self.line(with(|recorder| recorder.slot(array)), len_of(of, leaf)))
     }
-    fn write(&mut self, of: &Moments, leaf: usize, Line(line): Line) {
-        if let Some(array) = of.in_record(leaf) {
-            with(|recorder| recorder.write(array, line));
+    fn write(&mut self, of: &Moments, leaf: usize, line: Line) {
+        let Some(array) = of.in_record(leaf) else { return };
+        match self.len(line) == len_of(of, leaf) {
+            true => with(|recorder| recorder.write(array, line.0)),
+            false => self.refuse(OTHER_SIZE),
         }
     }
     fn number(&mut self, value: f64) -> Line {
-        Line(with(|recorder| recorder.number(self.0, value)))
+        self.line(with(|recorder| recorder.number(self.dtype, value)), 1)
     }
     fn add(&mut self, x: Line, y: Line) -> Line {
-        put(Op::Binary(Binary::Add, x.0, y.0))
+        self.binary(Binary::Add, x, y)
     }
     fn mul(&mut self, x: Line, y: Line) -> Line {
-        put(Op::Binary(Binary::Mul, x.0, y.0))
+        self.binary(Binary::Mul, x, y)
     }
     fn div(&mut self, x: Line, y: Line) -> Line {
-        put(Op::Binary(Binary::Div, x.0, y.0))
+        self.binary(Binary::Div, x, y)
     }
     fn max(&mut self, x: Line, y: Line) -> Line {
-        put(Op::Binary(Binary::Max, x.0, y.0))
+        self.binary(Binary::Max, x, y)
     }
     fn abs(&mut self, x: Line) -> Line {
-        put(Op::Unary(Unary::Abs, x.0))
+        self.unary(Unary::Abs, x)
     }
     fn sqrt(&mut self, x: Line) -> Line {
-        put(Op::Unary(Unary::Sqrt, x.0))
+        self.unary(Unary::Sqrt, x)
     }
     fn turn(&mut self, x: Line, shape: [usize; 4]) -> Line {
-        put(Op::Turn(x.0, sizes(shape)))
+        let len = product(&shape);
+        self.put([(x, len)], || Some(Op::Turn(x.0, sizes(shape)?)), len)
     }
     fn product(&mut self, x: Line, y: Line, shape: [usize; 4], transposed: bool) -> Line {
-        put(Op::Product(x.0, y.0, sizes(shape), transposed))
+        let [batch, n, k, m] = shape;
+        let lines = [(x, product(&[batch, n, k])), (y, product(&[batch, k, m]))];
+        self.put(lines, || Some(Op::Product(x.0, y.0, sizes(shape)?, transposed)), product(&[batch, n, m]))
     }
     fn dots(&mut self, x: Line, y: Line, len: usize, stretch: usize) -> Line {
-        put(Op::Dots(x.0, y.0, sizes([len, stretch])))
+        let expected = if self.len(y) == 1 { 1 } else { len };
+        let fits = stretch > 0 && len.is_multiple_of(stretch);
+        let lines = [(x, if fits { len } else { usize::MAX }), (y, expected)];
+        self.put(lines, || Some(Op::Dots(x.0, y.0, sizes([len, stretch])?)), len.checked_div(stretch).unwrap_or(0))
     }
     fn spread(&mut self, x: Line, len: usize, times: usize) -> Line {
-        put(Op::Spread(x.0, sizes([len, times])))
+        self.put([(x, len)], || Some(Op::Spread(x.0, sizes([len, times])?)), product(&[len, times]))
     }
     fn refuse(&mut self, why: &'static str) {
         with(|recorder| recorder.refuse(why));
@@ -84,7 +149,8 @@ impl Passes<'_> {
         does: &mut dyn FnMut(&mut dyn RemoteLeaf) -> Line,
     ) -> Result<LeafProgram> {
         let dtype = spec.dtype().compute();
-        let mut on = Recorded(if dtype == DType::F64 { Type::F64 } else { Type::F32 });
+        let of = if dtype == DType::F64 { Type::F64 } else { Type::F32 };
+        let mut on = Recorded { dtype: of, len: spec.len(), lens: HashMap::new() };
         let recorded = record_lines(self.part, 0, dtype, || [Some(does(&mut on).0), None])?;
         let mut named = self.named(leaf, spec, recorded);
         named.part = self.part;
@@ -113,5 +179,107 @@ impl RemoteTree for Passes<'_> {
     fn leaf(&mut self, leaf: usize, spec: &LeafSpec, does: &mut dyn FnMut(&mut dyn RemoteLeaf) -> Line) {
         let whole = self.whole(leaf, spec, does);
         self.whole.push(whole);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::part::prelude::*;
+    use crate::transformation::GradientTransformation;
+
+    type Does = fn(&mut dyn RemoteLeaf, &Moments, Line) -> Line;
+
+    /// A part of somebody else's.
+    #[derive(Clone, Debug)]
+    struct Theirs(Does);
+
+    static KEPT: Mutex<Option<Line>> = Mutex::new(None);
+
+    impl Part for Theirs {
+        const NAME: &'static str = "theirs";
+        type Form = Whole;
+    }
+
+    impl WholeTreeTransformation for Theirs {
+        const REMOTE: bool = true;
+        type State = Moments;
+        type Needs = Nothing;
+
+        fn start(&self, at: &InitContext<'_>) -> Result<Moments> {
+            Moments::like(at.structure(), at.active(), 0.0, |leaf| leaf.dtype().compute())
+        }
+
+        fn transform(&self, state: &mut Moments, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+            tree.visit(&mut Visit(self.0, state));
+        }
+    }
+
+    struct Visit<'a>(Does, &'a mut Moments);
+
+    impl LeafVisitor for Visit<'_> {
+        fn visit<C: Real>(&mut self, _: WholeLeaf<'_, C>) {}
+        fn visit_remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
+            let Some(array) = on.array(self.1, leaf) else { return on.update() };
+            (self.0)(on, self.1, array)
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let params = (ndarray::Array2::<f32>::ones((2, 3)), vec![1.0_f64; 6]);
+        let programs = |does: Does| Theirs(does).programs(&params).map(|programs| programs.to_string());
+        let fits: [Does; 4] = [
+            |on, moments, array| {
+                let u = on.update();
+                on.write(moments, 0, u);
+                on.add(u, array)
+            },
+            |on, _, array| on.product(array, array, [1, 2, 3, 2], true),
+            |on, _, array| {
+                let sums = on.dots(array, array, 6, 3);
+                on.spread(sums, 2, 3)
+            },
+            |on, _, array| on.turn(array, [1, 3, 2, 1]),
+        ];
+        for (i, does) in fits.into_iter().enumerate() {
+            programs(does).unwrap_or_else(|error| panic!("{i}: {error}"));
+        }
+        let wrong: [(Does, &str); 8] = [
+            (|on, _, array| on.product(array, array, [1, 2, 3, 3], false), OTHER_SIZE),
+            (|on, _, array| on.dots(array, array, 6, 4), OTHER_SIZE),
+            (|on, _, array| on.dots(array, array, 6, 0), OTHER_SIZE),
+            (|on, _, array| on.turn(array, [2, 2, 2, 1]), OTHER_SIZE),
+            (|on, _, array| on.spread(array, 2, 3), OTHER_SIZE),
+            (|on, _, array| on.spread(array, usize::MAX, 2), OTHER_SIZE),
+            (
+                |on, moments, array| {
+                    let sums = on.dots(array, array, 6, 3);
+                    on.write(moments, 0, sums);
+                    on.add(sums, array)
+                },
+                OTHER_SIZE,
+            ),
+            (
+                // The second leaf uses a line of the first.
+                |on, _, array| {
+                    let mut kept = KEPT.lock().unwrap();
+                    match *kept {
+                        Some(line) => on.add(array, line),
+                        None => *kept.insert((0..40).fold(array, |x, i| {
+                            let i = on.number(f64::from(i));
+                            on.add(x, i)
+                        })),
+                    }
+                },
+                OTHER_LINE,
+            ),
+        ];
+        for (i, (does, why)) in wrong.into_iter().enumerate() {
+            let error = programs(does).unwrap_err().to_string();
+            assert!(error.starts_with("theirs cannot be recorded") && error.contains(why), "{i}: {error}");
+        }
     }
 }
