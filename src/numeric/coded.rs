@@ -15,8 +15,8 @@ use crate::element::{CODED_BLOCK as BLOCK, CODED_SCALE as SCALE, DType};
 /// One block: its scale and its codes.
 type Block = [u8; BLOCK + SCALE];
 
-/// A block is done in parts of so many numbers, and before each so many lines of what is read later are asked for: all of
-/// them come while a stretch of four blocks goes from codes and back. More at once have to wait for one another.
+/// A block is done in parts of so many numbers, and before each so many lines of what is read later are asked for: all
+/// of them come while a stretch of four blocks goes from codes and back. More at once have to wait for one another.
 const ASKED: usize = 3;
 const PART: usize = BLOCK / 4;
 

@@ -37,6 +37,7 @@ mod pytorch;
 mod quantized;
 #[cfg(feature = "derive")]
 mod regressions;
+mod remote;
 mod reset_state;
 mod rows;
 mod select;

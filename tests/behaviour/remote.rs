@@ -1,0 +1,101 @@
+//! Parts of others that say what is done to whole leaves on another machine.
+
+use std::sync::Mutex;
+
+use gradchain::part::prelude::*;
+use gradchain::prelude::*;
+use gradchain::state::Moments;
+use gradchain::{Real, Result};
+
+type Does = fn(&mut dyn RemoteLeaf, &Moments, Line) -> Line;
+
+/// A part of somebody else's.
+#[derive(Clone, Debug)]
+struct Theirs(Does);
+
+static KEPT: Mutex<Option<Line>> = Mutex::new(None);
+
+impl Part for Theirs {
+    const NAME: &'static str = "theirs";
+    type Form = Whole;
+}
+
+impl WholeTreeTransformation for Theirs {
+    const REMOTE: bool = true;
+    type State = Moments;
+    type Needs = Nothing;
+
+    fn start(&self, at: &InitContext<'_>) -> Result<Moments> {
+        Moments::like(at.structure(), at.active(), 0.0, |leaf| leaf.dtype().compute())
+    }
+
+    fn transform(&self, state: &mut Moments, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        tree.visit(&mut Visit(self.0, state));
+    }
+}
+
+struct Visit<'a>(Does, &'a mut Moments);
+
+impl LeafVisitor for Visit<'_> {
+    fn visit<C: Real>(&mut self, _: WholeLeaf<'_, C>) {}
+    fn visit_remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
+        let Some(array) = on.array(self.1, leaf) else { return on.update() };
+        (self.0)(on, self.1, array)
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let params = (ndarray::Array2::<f32>::ones((2, 3)), vec![1.0_f64; 6]);
+    let programs = |does: Does| Theirs(does).programs(&params).map(|programs| programs.to_string());
+    let fits: [Does; 4] = [
+        |on, moments, array| {
+            let u = on.update();
+            on.write(moments, 0, u);
+            on.add(u, array)
+        },
+        |on, _, array| on.product(array, array, [1, 2, 3, 2], true),
+        |on, _, array| {
+            let sums = on.dots(array, array, 6, 3);
+            on.spread(sums, 2, 3)
+        },
+        |on, _, array| on.turn(array, [1, 3, 2, 1]),
+    ];
+    for (i, does) in fits.into_iter().enumerate() {
+        programs(does).unwrap_or_else(|error| panic!("{i}: {error}"));
+    }
+    let wrong: [(Does, &str); 8] = [
+        (|on, _, array| on.product(array, array, [1, 2, 3, 3], false), "sizes that do not fit"),
+        (|on, _, array| on.dots(array, array, 6, 4), "sizes that do not fit"),
+        (|on, _, array| on.dots(array, array, 6, 0), "sizes that do not fit"),
+        (|on, _, array| on.turn(array, [2, 2, 2, 1]), "sizes that do not fit"),
+        (|on, _, array| on.spread(array, 2, 3), "sizes that do not fit"),
+        (|on, _, array| on.spread(array, usize::MAX, 2), "sizes that do not fit"),
+        (
+            |on, moments, array| {
+                let sums = on.dots(array, array, 6, 3);
+                on.write(moments, 0, sums);
+                on.add(sums, array)
+            },
+            "sizes that do not fit",
+        ),
+        (
+            // The second leaf uses a line of the first.
+            |on, _, array| {
+                let mut kept = KEPT.lock().unwrap();
+                match *kept {
+                    Some(line) => on.add(array, line),
+                    None => *kept.insert((0..40).fold(array, |x, i| {
+                        let i = on.number(f64::from(i));
+                        on.add(x, i)
+                    })),
+                }
+            },
+            "none of this leaf",
+        ),
+    ];
+    for (i, (does, why)) in wrong.into_iter().enumerate() {
+        let error = programs(does).unwrap_err().to_string();
+        assert!(error.starts_with("theirs cannot be recorded") && error.contains(why), "{i}: {error}");
+    }
+}
