@@ -50,6 +50,16 @@ impl Recorded {
         self.lens.get(&line).copied().unwrap_or_default()
     }
 
+    /// A line that has all of the leaf's elements.
+    fn of_all(&mut self, line: Line) -> Line {
+        match self.lens.get(&line.0) {
+            Some(len) if *len == self.len => return line,
+            Some(_) => self.refuse(OTHER_SIZE),
+            None => self.refuse(OTHER_LINE),
+        }
+        self.update()
+    }
+
     fn unary(&mut self, op: Unary, x: Line) -> Line {
         let len = self.len(x);
         self.put([(x, len)], || Some(Op::Unary(op, x.0)), len)
@@ -151,7 +161,11 @@ impl Passes<'_> {
         let dtype = spec.dtype().compute();
         let of = if dtype == DType::F64 { Type::F64 } else { Type::F32 };
         let mut on = Recorded { dtype: of, len: spec.len(), lens: HashMap::new() };
-        let recorded = record_lines(self.part, 0, dtype, || [Some(does(&mut on).0), None])?;
+        let made = || {
+            let line = does(&mut on);
+            [Some(on.of_all(line).0), None]
+        };
+        let recorded = record_lines(self.part, 0, dtype, made)?;
         let mut named = self.named(leaf, spec, recorded);
         named.part = self.part;
         Ok(named)

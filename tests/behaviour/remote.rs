@@ -13,7 +13,17 @@ type Does = fn(&mut dyn RemoteLeaf, &Moments, Line) -> Line;
 #[derive(Clone, Debug)]
 struct Theirs(Does);
 
-static KEPT: Mutex<Option<Line>> = Mutex::new(None);
+static KEPT: [Mutex<Option<Line>>; 2] = [const { Mutex::new(None) }; 2];
+
+/// A line that was kept, or is now, behind many others; whether it was.
+fn kept(on: &mut dyn RemoteLeaf, array: Line, number: usize) -> (bool, Line) {
+    let mut kept = KEPT[number].lock().unwrap();
+    let far = |x, i| {
+        let i = on.number(f64::from(i));
+        on.add(x, i)
+    };
+    (kept.is_some(), *kept.get_or_insert_with(|| (0..40).fold(array, far)))
+}
 
 impl Part for Theirs {
     const NAME: &'static str = "theirs";
@@ -64,7 +74,8 @@ fn what_does_not_fit_is_refused() {
     for (i, does) in fits.into_iter().enumerate() {
         programs(does).unwrap_or_else(|error| panic!("{i}: {error}"));
     }
-    let wrong: [(Does, &str); 8] = [
+    let wrong: [(Does, &str); 10] = [
+        (|on, _, array| on.dots(array, array, 6, 3), "sizes that do not fit"),
         (|on, _, array| on.product(array, array, [1, 2, 3, 3], false), "sizes that do not fit"),
         (|on, _, array| on.dots(array, array, 6, 4), "sizes that do not fit"),
         (|on, _, array| on.dots(array, array, 6, 0), "sizes that do not fit"),
@@ -79,20 +90,15 @@ fn what_does_not_fit_is_refused() {
             },
             "sizes that do not fit",
         ),
+        // The second leaf uses a line of the first, or gives it out.
         (
-            // The second leaf uses a line of the first.
-            |on, _, array| {
-                let mut kept = KEPT.lock().unwrap();
-                match *kept {
-                    Some(line) => on.add(array, line),
-                    None => *kept.insert((0..40).fold(array, |x, i| {
-                        let i = on.number(f64::from(i));
-                        on.add(x, i)
-                    })),
-                }
+            |on, _, array| match kept(on, array, 0) {
+                (true, line) => on.add(array, line),
+                (false, line) => line,
             },
             "none of this leaf",
         ),
+        (|on, _, array| kept(on, array, 1).1, "none of this leaf"),
     ];
     for (i, (does, why)) in wrong.into_iter().enumerate() {
         let error = programs(does).unwrap_err().to_string();

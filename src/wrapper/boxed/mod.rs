@@ -76,7 +76,7 @@ type PassFn<T> = fn(&T, &<T as Stage>::State, &<T as Stage>::Run, &Walk<'_>, &mu
 /// What a [`Boxed`] transformation can do; implemented for every transformation.
 pub trait DynTransformation<N = Nothing>: Erased<N> {}
 
-impl<N, T: Erased<N>> DynTransformation<N> for T {}
+impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformation<N> for T {}
 
 /// What the engine asks of a box. It has no path outside of this crate.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]

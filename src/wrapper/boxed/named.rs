@@ -25,7 +25,7 @@ pub type Named<N = Nothing> = Box<dyn DynNamed<N>>;
 /// What a [`Named`] transformation can do; implemented for all [`Arguments`] that can be cloned.
 pub trait DynNamed<N = Nothing>: DynTransformation<N> + ErasedNamed<N> {}
 
-impl<N, T: DynTransformation<N> + ErasedNamed<N>> DynNamed<N> for T {}
+impl<N: Needs + Includes<T::Needs>, T: Arguments + Stage + Clone + 'static> DynNamed<N> for T {}
 
 /// What is asked of such a box. It has no path outside of this crate.
 #[allow(missing_docs, reason = "each method is the method of `Arguments` of the same name")]
