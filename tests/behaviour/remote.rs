@@ -64,7 +64,10 @@ fn what_does_not_fit_is_refused() {
             on.write(moments, 0, u);
             on.add(u, array)
         },
-        |on, _, array| on.product(array, array, [1, 2, 3, 2], true),
+        |on, _, array| {
+            let gram = on.product(array, array, [1, 2, 3, 2], true);
+            on.product(gram, array, [1, 2, 2, 3], false)
+        },
         |on, _, array| {
             let sums = on.dots(array, array, 6, 3);
             on.spread(sums, 2, 3)
