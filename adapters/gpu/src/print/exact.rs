@@ -2,7 +2,7 @@
 
 use super::Numbers;
 use super::wgsl::helper;
-use crate::backend::{Backend, Launch};
+use crate::backend::{Backend, Kernels, Launch};
 use crate::{Device, Wgpu};
 
 const CALLED: [&str; 6] = ["rounded_f32", "high_half", "product_f32", "remainder_f32", "div_f32", "sqrt_f32"];
