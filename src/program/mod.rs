@@ -25,8 +25,7 @@ mod whole;
 use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-pub use erased::ErasedTile;
-pub(crate) use erased::OnTile;
+pub(crate) use erased::{ErasedTile, OnTile};
 pub use interpreter::Interpreter;
 pub use op::{Binary, Comparison, Op, Type, Unary, Value};
 pub(crate) use pass::Passes;
