@@ -178,6 +178,15 @@ fn nothing_that_can_be_named_is_hidden() {
     assert!(files.is_empty(), "{files:?}");
 }
 
+/// A file is one idea, to be read in one sitting.
+#[test]
+fn files_are_short() {
+    let mut files = Vec::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    files.retain(|file| fs::read_to_string(file).unwrap().lines().count() > 500);
+    assert!(files.is_empty(), "more than 500 lines: {files:?}");
+}
+
 #[test]
 fn every_layer_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

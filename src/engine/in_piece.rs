@@ -4,8 +4,6 @@
 //! arrays and choosing the loop takes as long as the loop itself, so members that are one loop do it for a whole piece.
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
-use core::ops::Range;
-
 use super::ahead::{Ahead, ask_for};
 use super::factors::{Factors, Scale, Times};
 use super::fused::{self, SlotList, local_span, with_list};
@@ -15,59 +13,9 @@ use super::kernel::Slots;
 use super::passes::{self, Beside, FromTo, PassFn};
 use super::sums::{Added, NOTHING};
 use super::written::add_direct;
-use super::{Place, Shape, Span, Stage, TILE, Tile};
+use super::{PieceAt, Shape, Span, Stage, TILE, Tile};
 use crate::element::Real;
 use crate::memory::RawSlice;
-
-/// Which piece of which leaf, on its way through which part of which pass.
-#[derive(Clone, Copy, Debug)]
-pub struct PieceAt {
-    pub(crate) place: Place,
-    pub(crate) span: Span,
-    pub(crate) leaf: usize,
-    pub(crate) start: usize,
-    pub(crate) len: usize,
-    /// Whether a pass that ends inside a part has no use for its updates.
-    pub(crate) drops: bool,
-    /// To which sums of the chain earlier passes have added nothing in this piece.
-    pub(crate) quiet: Quiet,
-}
-
-/// Some of the first sums of a chain, as bits.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet(u64);
-
-impl Quiet {
-    /// Those that are zero after an earlier pass.
-    pub(crate) fn of(sums: &[f64]) -> Quiet {
-        let bits = sums.iter().take(u64::BITS as usize).enumerate();
-        Quiet(bits.fold(0, |bits, (i, sum)| bits | u64::from(*sum == 0.0) << i))
-    }
-
-    fn has(self, sums: Range<usize>) -> bool {
-        sums.into_iter().all(|i| i < u64::BITS as usize && self.0 >> i & 1 == 1)
-    }
-}
-
-impl PieceAt {
-    /// A tile as a piece of its own.
-    pub(crate) fn of_tile<C>(place: Place, span: Span, tile: &Tile<'_, C>) -> PieceAt {
-        PieceAt {
-            place,
-            span,
-            leaf: tile.leaf,
-            start: tile.start,
-            len: tile.u.len(),
-            drops: false,
-            quiet: Quiet::default(),
-        }
-    }
-
-    /// The same piece, for what follows a stage of this shape.
-    pub(crate) fn after(self, shape: Shape) -> PieceAt {
-        PieceAt { place: self.place.after(shape), ..self }
-    }
-}
 
 /// What a part of a pass may be given of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -30,7 +30,7 @@ pub(crate) use super::loop_types::{BLOCK, MOST_BARRIERS, MOST_SLOTS, Slots, no_s
 #[cfg(feature = "half")]
 use super::loop_types::{DropHalvesFn, HalvesFn, MixedFn};
 use super::sums::{LANES, Lanes, MOST_SUMS, adds_later, went_into};
-use super::uses::{arrays, is_read, is_written, reads_any, writes_any};
+use super::uses::{arrays, asks_in, is_read, is_written, reads_any, writes_any};
 use super::{Span, Stage};
 use crate::element::{Real, Term};
 use crate::numeric::opaque::{alone, hidden};
@@ -360,10 +360,7 @@ macro_rules! loops {
             } else {
                 let touches = Span::of(FROM, TO).meets(S::SHAPE.stateful);
                 let reach = Reach::beside(const { arrays::<S>() });
-                // Few arrays come as fast without, so it must be its own memory for the most part. After a look it
-                // comes by half a tile, which is no longer than what is asked for ahead: that is the next half.
-                let by_half = const { S::SHAPE.looks > 0 };
-                let asks = by_half || reach.is_in(p, if const { arrays::<S>() < 2 } { 2 } else { 1 });
+                let asks = asks_in::<S, C>(reach, p);
                 let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
                 let n = p.len();
                 let g = &g[..n];

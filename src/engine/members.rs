@@ -2,7 +2,8 @@
 #![allow(unsafe_code, reason = "parameters that are lent to be written; see `memory`")]
 
 use super::factors::{Factors, Scale, Times};
-use super::in_piece::{InPiece, Params, PieceAt, Takes, Then, add_apart, between};
+use super::in_piece::{InPiece, Params, Takes, Then, add_apart, between};
+use super::piece_at::PieceAt;
 use super::{Shape, Tile};
 use crate::element::Real;
 

@@ -33,6 +33,7 @@ mod objective;
 mod outline;
 mod pass;
 mod passes;
+mod piece_at;
 mod pieces;
 mod plan;
 pub(crate) mod ranks;
@@ -64,7 +65,7 @@ pub use form::{
 pub(crate) use form::{Exactly, Keeps, OfChain, recipe_of_arguments};
 pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, at_point, slot_tile};
-pub use in_piece::{InPiece, PieceAt, Then};
+pub use in_piece::{InPiece, Then};
 pub use inner::Inner;
 pub use lint::{Warning, WarningKind};
 pub(crate) use messages::Layout;
@@ -72,6 +73,7 @@ pub(crate) use nested::{Arrays, Nested};
 pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial, write_leaf};
 pub use outline::{Effect, Outline};
 pub(crate) use pass::{Pass, by_own_loops};
+pub use piece_at::PieceAt;
 pub(crate) use pieces::PIECE;
 pub use plan::{PassPlan, Plan};
 pub use remote::{Line, RemoteLeaf, RemoteTree};
@@ -93,7 +95,7 @@ pub(crate) use whole::{NOT_REMOTE, read_leaf};
 pub(crate) use written::{Sink, add_rounded};
 
 // What the loops are made of, under the names that they have had here.
-pub use crate::element::Term;
+pub(crate) use crate::element::Term;
 pub use crate::numeric::isa::{Isa, detected_isa, force_isa};
 pub(crate) use crate::numeric::isa::{Job, current_isa, dispatch};
 use crate::numeric::{ahead, convert, isa};

@@ -8,10 +8,10 @@ use super::ahead::Ahead;
 use super::blocks::{ReadBlocks, WriteBlocks};
 #[cfg(feature = "half")]
 use super::halves::{Format, Source, in_blocks};
-use super::in_piece::Quiet;
 #[cfg(feature = "half")]
 use super::kernel::BLOCK;
 use super::passes::{self, Passes};
+use super::piece_at::Quiet;
 use super::pieces::Piece;
 use super::sums::NOTHING;
 #[cfg(feature = "half")]

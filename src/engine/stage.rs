@@ -1,7 +1,8 @@
 //! What the engine runs.
 
-use super::in_piece::{PieceAt, Then, by_tile};
+use super::in_piece::{Then, by_tile};
 use super::pass::by_own_loops;
+use super::piece_at::PieceAt;
 use super::{
     AllUses, InitContext, Outline, Shape, SlotList, Span, Spare, StepContext, Sums, Term, Tile, Uses, Walk, WholeTree,
 };

@@ -1,8 +1,9 @@
 //! A chain is a tuple of its members.
 
-use super::in_piece::{PieceAt, Then};
+use super::in_piece::Then;
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
 use super::members::{Members, in_members};
+use super::piece_at::PieceAt;
 use super::sums::{MOST_SUMS, cut_off};
 use super::{
     AllUses, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, Uses,

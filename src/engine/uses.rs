@@ -4,6 +4,7 @@
 //! others come back as they were, and need not go through memory, is said here: a compiler finds it out only if it
 //! optimizes when linking too.
 
+use super::ahead::Reach;
 use super::kernel::MOST_SLOTS;
 use super::{Span, Stage};
 
@@ -96,4 +97,12 @@ pub(super) const fn writes_any<S: Stage>(from: usize, to: usize) -> bool {
         slot += 1;
     }
     slot < arrays::<S>()
+}
+
+/// Whether a loop that goes to a stretch of parameters asks for what comes later. Few arrays come as fast without, so
+/// it must be its own memory for the most part. After a look a stretch is half a tile, which is no longer than what is
+/// asked for ahead: that is the next half.
+#[inline(always)]
+pub(super) fn asks_in<S: Stage, C>(reach: Reach, stretch: &[C]) -> bool {
+    S::SHAPE.looks > 0 || reach.is_in(stretch, if const { arrays::<S>() < 2 } { 2 } else { 1 })
 }

@@ -6,7 +6,8 @@
 use core::marker::PhantomData;
 
 use super::fused::{local_span, on_all_of};
-use super::in_piece::{PieceAt, Then, by_one_loop, one_loop};
+use super::in_piece::{Then, by_one_loop, one_loop};
+use super::piece_at::PieceAt;
 use super::sums::MOST_SUMS;
 use super::tile::DoesTo;
 use super::{Place, Shape, SlotList, Span, Stage, Tile};
