@@ -1,0 +1,83 @@
+//! The text of the guide, as numbers of its characters.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+
+use crate::Result;
+use crate::model::CONTEXT;
+use crate::random::Random;
+
+/// Characters of a stretch: each but the last is a place from which the next one is said.
+const STRETCH: usize = CONTEXT + 1;
+
+pub(crate) struct Text {
+    /// Nine tenths of the text.
+    trained: Vec<u32>,
+    /// The last tenth.
+    other: Vec<u32>,
+    kinds: usize,
+}
+
+impl Text {
+    /// All pages of `docs/`, in the order of their names.
+    pub(crate) fn read() -> Result<Text> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let mut pages = std::fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+        pages.sort();
+        let pages = pages.iter().map(std::fs::read_to_string).collect::<std::io::Result<String>>()?;
+        let kinds: Vec<char> = pages.chars().collect::<BTreeSet<char>>().into_iter().collect();
+        let numbers = pages.chars().filter_map(|character| kinds.binary_search(&character).ok());
+        let mut trained: Vec<u32> = numbers.map(|number| number as u32).collect();
+        let other = trained.split_off(trained.len() / 10 * 9);
+        Ok(Text { trained, other, kinds: kinds.len() })
+    }
+
+    /// How many characters there are that differ.
+    pub(crate) fn kinds(&self) -> usize {
+        self.kinds
+    }
+
+    /// Stretches of what is trained on, in an order that is drawn.
+    pub(crate) fn stretches(&self, random: &mut Random) -> Stretches<'_> {
+        let mut order: Vec<&[u32]> = self.trained.chunks_exact(STRETCH).collect();
+        random.shuffle(&mut order);
+        Stretches { order, taken: 0 }
+    }
+
+    /// Stretches of what is not trained on: every fourth.
+    pub(crate) fn other(&self) -> Result<Tensor> {
+        tensor(self.other.chunks_exact(STRETCH).step_by(4))
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Text { trained, other, kinds } = self;
+        write!(f, "{} characters to train on, {} others, of {kinds} kinds", trained.len(), other.len())
+    }
+}
+
+/// Stretches in an order.
+pub(crate) struct Stretches<'a> {
+    order: Vec<&'a [u32]>,
+    taken: usize,
+}
+
+impl Stretches<'_> {
+    /// The next so many; after the last comes the first.
+    pub(crate) fn next(&mut self, rows: usize) -> Result<Tensor> {
+        let rows = (0..rows).map(|i| self.order[(self.taken + i) % self.order.len()]);
+        let next = tensor(rows.clone())?;
+        self.taken += rows.len();
+        Ok(next)
+    }
+}
+
+fn tensor<'a>(rows: impl ExactSizeIterator<Item = &'a [u32]> + Clone) -> Result<Tensor> {
+    let characters = rows.clone().flatten().copied();
+    Ok(Tensor::from_iter(characters, &Device::Cpu)?.reshape((rows.len(), STRETCH))?)
+}
