@@ -362,55 +362,18 @@ impl<C: Real, J: SlotJob<C>> Job for OnSlot<'_, C, J> {
     }
 }
 
-/// Calls a function with the stretches of state arrays in the compute type; nothing happens to a leaf without arrays.
-pub(crate) fn with_slots<C: Real, const N: usize>(
-    moments: [&Moments; N],
-    leaf: usize,
-    start: usize,
-    n: usize,
-    isa: Isa,
-    spare: &mut [C],
-    f: &mut dyn FnMut([&mut [C]; N]),
+/// Calls a function with a tile's stretch of a state array of the compute type; not where there is none.
+pub(crate) fn with_stretch<C: Real>(
+    moments: &Moments,
+    (leaf, start, n): (usize, usize, usize),
+    f: &mut dyn FnMut(&[C]),
 ) {
+    let Some(raw) = moments.raw(leaf).filter(|raw| raw.dtype() == C::DTYPE) else { return };
     if const { C::RECORDS } {
-        let arrays = moments.map(|moments| moments.in_record(leaf));
-        if arrays.iter().all(Option::is_some) {
-            let mut read = arrays.map(|array| [C::record(&[array], 0..0, &|slots, _| slots[0])]);
-            f(read.each_mut().map(|slot| &mut slot[..]));
-        }
-        return;
+        return f(&[C::record(&[moments.in_record(leaf)], 0..0, &|slots, _| slots[0])]);
     }
-    const { assert!(N <= MOST_SLOTS, "there is room for so many arrays") };
-    let mut slots: [&mut [C]; N] = core::array::from_fn(|_| <&mut [C]>::default());
-    let mut native = true;
-    for (slot, moments) in slots.iter_mut().zip(moments) {
-        match moments.raw(leaf) {
-            None => return,
-            // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; different
-            // slots are different allocations.
-            Some(raw) if raw.dtype() == C::DTYPE => *slot = unsafe { raw.slice_mut::<C>(start, n) },
-            Some(_) => native = false,
-        }
-    }
-    if native {
-        return f(slots);
-    }
-    let raw = moments.map(|m| m.raw(leaf).filter(|raw| raw.dtype() != C::DTYPE));
-    let mut chunks = spare.chunks_mut(STEP);
-    for (slot, raw) in slots.iter_mut().zip(raw) {
-        if let (Some(raw), Some(chunk)) = (raw, chunks.next()) {
-            *slot = &mut chunk[..n];
-            // SAFETY: as above.
-            unsafe { load(isa, raw, start, slot) };
-        }
-    }
-    f(slots);
-    for (raw, chunk) in raw.into_iter().zip(spare.chunks(STEP)) {
-        if let Some(raw) = raw {
-            // SAFETY: as above.
-            unsafe { store(isa, raw, start, &chunk[..n]) };
-        }
-    }
+    // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
+    f(unsafe { raw.slice::<C>(start, n) });
 }
 
 /// Does something to a tile and the stretch of a state array that belongs to it, whatever its type.

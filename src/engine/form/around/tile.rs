@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::super::super::fused::with_slots;
+use super::super::super::fused::with_stretch;
 use super::super::super::in_piece::by_one_loop;
 use super::super::super::isa::{Isa, Job, dispatch_chain};
 use super::super::super::ways::whole_tile;
@@ -154,9 +154,8 @@ fn weighed<P: Wrapper, O: Own<P>, C: Real>(
         Some(kept) => {
             run_inside(tile);
             if meets {
-                let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
-                // They are of the compute type, so that no room is needed to bring them there.
-                with_slots([kept], leaf, start, n, isa, &mut [], &mut |[gradient]| {
+                // They are of the compute type.
+                with_stretch(kept, (tile.leaf, tile.start, tile.u.len()), &mut |gradient| {
                     O::meet(part, memory, arrays, gradient, tile)
                 });
             }
