@@ -59,7 +59,7 @@ pub(crate) fn is_dense(shape: &[usize], strides: &[isize], dense: &[isize]) -> b
 pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
     let mut axes: Shape = (0..shape.len()).collect();
     // Stable, so that axes of length one, whose strides mean nothing, do not move the others.
-    axes.sort_by_key(|&a| core::cmp::Reverse(if shape[a] <= 1 { isize::MAX } else { strides[a] }));
+    sort_axes(&mut axes, &|a| if shape[a] <= 1 { isize::MAX } else { strides[a] });
     let mut dense: Strides = shape.iter().map(|_| 0).collect();
     let mut step = 1;
     for &a in axes.iter().rev() {
@@ -72,8 +72,13 @@ pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
 /// The axes that are not of length one, those with the largest strides first.
 pub(crate) fn axes_by_stride(shape: &[usize], strides: &[isize]) -> Shape {
     let mut axes: Shape = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
-    axes.sort_by_key(|&a| core::cmp::Reverse(strides[a]));
+    sort_axes(&mut axes, &|a| strides[a]);
     axes
+}
+
+/// Sorts axes, those with the largest strides first, and leaves those with the same as they are.
+pub(crate) fn sort_axes(axes: &mut [usize], stride: &dyn Fn(usize) -> isize) {
+    axes.sort_by_key(|a| core::cmp::Reverse(stride(*a)));
 }
 
 /// A stretch of elements: `len` of them, `stride` apart, the first `offset` elements from the array's first.

@@ -67,6 +67,36 @@ fn the_seeds_of_whole_states_load() {
     assert!(Checkpoint::from_bytes(now.into_inner()).is_ok());
 }
 
+/// The words that the target `config` puts together: every name that a config can have, and some arguments.
+fn dictionary() -> String {
+    let mut words = gradchain::config::transformations().to_vec();
+    words.extend([
+        "learning_rate",
+        "schedule",
+        "inner",
+        "mask",
+        "path",
+        "min_ndim",
+        "labels",
+        "every_k",
+        "key",
+        "null",
+    ]);
+    words.sort_unstable();
+    words.dedup();
+    words.iter().map(|word| format!("\"{word}\"\n")).collect()
+}
+
+#[test]
+fn the_dictionary_has_every_name() {
+    let path = folder("..").join("dict/config");
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, dictionary()).unwrap();
+    }
+    let how = "`BLESS=1 cargo test --features half,config,checkpoint,faer --test files dictionary` writes it anew";
+    assert!(fs::read_to_string(&path).unwrap() == dictionary(), "{} is not what it should be: {how}", path.display());
+}
+
 /// Writes the seeds: `cargo test --features half,config,checkpoint --test files -- --ignored write_the_seeds`. Fuzzing
 /// adds to them.
 #[test]
@@ -132,12 +162,6 @@ fn write_the_seeds() {
     {
         write("config", &i.to_string(), text.as_bytes());
     }
-    let names = gradchain::config::transformations();
-    let words = ["learning_rate", "schedule", "inner", "mask", "path", "min_ndim", "labels", "every_k", "key", "null"];
-    let dictionary: String = names.iter().chain(&words).map(|word| format!("\"{word}\"\n")).collect();
-    fs::create_dir_all(folder("..").join("dict")).unwrap();
-    fs::write(folder("..").join("dict/config"), dictionary).unwrap();
-
     for (i, text) in [
         "**/w\nlayers\nbackbone\nlayers/0/w\nlayers/1/w\nhead/b\n",
         "{a,b}*[!c-d]?\na\n\na\nb/\n/c\n",

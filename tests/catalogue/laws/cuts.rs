@@ -1,6 +1,6 @@
 use gradchain::tree::DynTree;
 
-use super::{Subject, noise, registry};
+use super::{About, Subject, noise, registry};
 use crate::common::values;
 
 /// One leaf of 700 elements; the same as two; and the two under names that put them the other way round.
@@ -18,7 +18,7 @@ fn cuts(values: &dyn Fn(usize) -> f64) -> [DynTree; 3] {
 }
 
 fn law(entry: &dyn Subject) {
-    let (name, elementwise) = (entry.name(), entry.about().elementwise);
+    let (name, elementwise) = (entry.name(), entry.about() == About::Element);
     // What treats leaves as wholes may tell one from two; what adds up over the tree differs in the last bit at most.
     let of_the_tree = ["clip_by_global_norm", "chain_of_four", "nested_chain", "named_chain", "multi_steps_clip"];
     if !elementwise && !of_the_tree.contains(&name) {

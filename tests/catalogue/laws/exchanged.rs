@@ -1,7 +1,7 @@
 use gradchain::state::same_bits;
 use gradchain::tree::{DynTree, Structure};
 
-use super::{LeafPlan, Number, Order, Problem, Subject, holds_on, noise, tree};
+use super::{About, LeafPlan, Number, Order, Problem, Subject, holds_on, noise, tree};
 use crate::common::subject::Session;
 use crate::common::trees::map;
 use crate::common::{close, same_values};
@@ -38,7 +38,8 @@ fn orders(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let before = other_order(params);
     // Sums are added up in memory order.
     let same = |what: &str, found: &DynTree, expected: &DynTree| {
-        let same = if entry.about().elementwise { same_values(found, expected) } else { close(found, expected, 2e-2) };
+        let same =
+            if entry.about() == About::Element { same_values(found, expected) } else { close(found, expected, 2e-2) };
         same.unwrap_or_else(|at| panic!("{name}: {what}: {at}"));
     };
     let expected = go_on(&mut *here.copy(), &at, &grads[2..]).unwrap();

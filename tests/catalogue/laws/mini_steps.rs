@@ -10,9 +10,6 @@ use crate::common::{run, same_values};
 /// type.
 fn law(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let name = entry.name();
-    if !entry.about().per_step {
-        return;
-    }
     let scaled = |grads: &[_], factor: f64| -> Vec<_> {
         grads.iter().map(|g| map(plan, g, |_, value| value * factor)).collect()
     };

@@ -1,9 +1,9 @@
-use super::{Problem, Subject, holds};
+use super::{About, LeafPlan, Number, Order, Problem, Subject, holds, noise, only_these, registry, tree};
 use crate::common::trees::map;
 use crate::common::values;
 
 fn law(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
-    if !entry.about().elementwise {
+    if entry.about() == About::Whole {
         return;
     }
     let well = entry.run(params, grads);
@@ -20,4 +20,39 @@ fn law(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
 #[test]
 fn a_nan_in_one_element_stays_in_that_element() {
     holds(law, 2);
+}
+
+/// Entries that are said to depend on more than the element, and in which no element reaches another here.
+const BY_PLACE: &[(&str, &str)] = &[
+    ("hutchinson_estimator_diag_hessian", "what is drawn depends on the place"),
+    ("sophia_hutchinson", "what is drawn depends on the place"),
+    ("scale_by_shape", "it depends on the shape of the leaf"),
+    ("add_noise", "what is drawn depends on the place"),
+    ("stochastic_rounding", "what is drawn depends on the place"),
+    ("noisy_sgd", "what is drawn depends on the place"),
+    ("scale_by_zoom_linesearch", "the search takes the first step that it tries, whatever the others are"),
+];
+
+/// So that nobody is let off the law who could keep it.
+#[test]
+fn what_is_said_to_depend_on_others_does() {
+    let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
+    let plan = vec![leaf(Number::F32, &[6, 2]), leaf(Number::F64, &[5]), leaf(Number::F32, &[2, 2, 2])];
+    let params = tree(&plan, |leaf, i| noise(1, leaf, i));
+    // Some wait for small gradients, others for large ones.
+    let reaches = |entry: &dyn Subject| {
+        [(1.0, 9.0), (1.0, f64::NAN), (0.05, -0.3)].into_iter().any(|(size, other)| {
+            let run = |first: f64| {
+                let grads = (0..9)
+                    .map(|t| tree(&plan, |leaf, i| noise(2 + t, leaf, i) * if i == 0 { first * size } else { size }));
+                values(&entry.run(&params, &grads.collect::<Vec<_>>()).params)
+            };
+            let bits = |v: &[f64]| v.iter().skip(1).map(|x| x.to_bits()).collect::<Vec<_>>();
+            run(1.0).iter().zip(&run(other)).any(|((_, a), (_, b))| bits(a) != bits(b))
+        })
+    };
+    let entries = registry();
+    let whole = entries.iter().filter(|entry| entry.about() == About::Whole);
+    let alone: Vec<String> = whole.filter(|entry| !reaches(&***entry)).map(|entry| entry.name().to_owned()).collect();
+    only_these(&alone, BY_PLACE, "`WHOLE` stands in the registry, but no element reached another in");
 }

@@ -1,9 +1,8 @@
 use gradchain::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use super::{Law, cases, config, errors, fusing, masks, problem, registry, schemas, step_and_update};
+use super::{About, Law, cases, config, errors, fusing, masks, problem, registry, schemas, step_and_update};
 use crate::common::given::{Member, describe, member};
-use crate::common::registry::About;
 use crate::common::subject::{Anonymous as _, Entry};
 
 /// A chain of entries drawn by `draws`, some of them wrapped, wrapped itself.
@@ -30,8 +29,7 @@ fn random_chains_and_nestings_keep_the_laws() {
     runner
         .run(&(problem(2), draws), |(problem, draws)| {
             let transformation = random_nesting(&entries, &draws);
-            let about = About { elementwise: false, per_step: false };
-            let entry = Entry { name: describe(&transformation), about, transformation }.subject();
+            let entry = Entry { name: describe(&transformation), about: About::Whole, transformation }.subject();
             LAWS.iter().for_each(|law| law(&*entry, &problem));
             Ok(())
         })

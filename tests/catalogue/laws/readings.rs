@@ -91,8 +91,8 @@ fn schedules(entry: &dyn Subject, problem: &Problem) {
         !(entry.name().starts_with("project_") || *name == "learning_rate" && warms_up(&mut named))
     });
     let Ok(mut state) = named.init(&problem.params) else { return };
-    // Their schedules go by what was averaged, and by how often parameters came together.
-    let own_clock = ["params_", "lookahead"].iter().any(|name| entry.name().starts_with(name));
+    // Their schedules go by windows, by what was averaged, and by how often parameters came together.
+    let own_clock = ["multi_steps", "params_", "lookahead"].iter().any(|name| entry.name().starts_with(name));
     let mut params = problem.params.clone();
     for (step, grads) in problem.grads.iter().enumerate() {
         named.step_given(&mut params, grads, &mut state).unwrap();
@@ -101,7 +101,7 @@ fn schedules(entry: &dyn Subject, problem: &Problem) {
             let values: Vec<f64> = readings.iter().filter(|r| r.name() == *name).map(|r| r.value()).collect();
             let wanted = schedule.at(step as u64);
             let earlier = || values.iter().any(|value| (0..=step as u64).any(|step| schedule.at(step) == *value));
-            let found = if entry.about().per_step && !own_clock { values.contains(&wanted) } else { earlier() };
+            let found = if own_clock { earlier() } else { values.contains(&wanted) };
             assert!(found, "{}: `{name}` in step {step} is {wanted}, read as {values:?}\n{readings}", entry.name());
         }
     }

@@ -8,7 +8,7 @@ use gradchain::state::{Entry, State, StateWalk, same_bits};
 use gradchain::tree::{DynElement, DynTree, SparseRows};
 use ndarray::Axis;
 
-use super::{LeafPlan, Number, Order, Problem, Subject, every, holds, noise, only_these, registry, tree};
+use super::{About, LeafPlan, Number, Order, Problem, Subject, every, holds, noise, only_these, registry, tree};
 use crate::common::trees::map;
 use crate::common::{same_values, values};
 
@@ -151,6 +151,10 @@ const WHOLE_LEAVES: &[(&str, &str)] = &[
     ("params_ema_boxed", "the averages of all parameters move"),
     ("params_swa", "the averages of all parameters move"),
     ("params_swa_of_mini_steps", "the averages of all parameters move"),
+    ("sophia", "it adds up over all elements how many were clipped"),
+    ("sophia_without_clipping", "it adds up over all elements how many were clipped"),
+    ("flatten", "all leaves are one, of which rows are no rows"),
+    ("sam_schedule_free", "all parameters go back to where the round began"),
 ];
 
 const ACCUMULATES: &str = "what it holds back of other rows would be due";
@@ -176,7 +180,7 @@ fn rows_fare_as_a_leaf_of_these_rows() {
     let few: Vec<_> = grads.iter().map(only).collect();
     let grads: Vec<_> = grads.iter().map(|grads| rows(grads, &|_| TOUCHED.to_vec())).collect();
     let (mut refused, mut tried) = (Vec::new(), 0);
-    for entry in registry().iter().filter(|entry| entry.about().elementwise) {
+    for entry in registry().iter().filter(|entry| entry.about() == About::Element) {
         if refuses(&**entry, &params, &grads[0]) {
             refused.push(entry.name().to_owned());
             continue;

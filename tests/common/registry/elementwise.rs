@@ -2,7 +2,7 @@
 
 use gradchain::prelude::*;
 
-use super::{ELEMENT, WINDOWS, family};
+use super::{ELEMENT, family};
 
 family! {
     // Parts.
@@ -19,7 +19,7 @@ family! {
     add_decayed_weights, ELEMENT, add_decayed_weights(0.1);
     clip, ELEMENT, clip(0.3);
     zero_nans, ELEMENT, zero_nans();
-    apply_every, WINDOWS, chain((apply_every(2), scale(-0.1)));
+    apply_every, ELEMENT, chain((apply_every(2), scale(-0.1)));
     kahan_summation, ELEMENT, chain((adam(0.1), kahan_summation()));
     // Optimizers.
     optimistic_gradient_descent, ELEMENT, optimistic_gradient_descent(0.1);

@@ -4,18 +4,18 @@
 use gradchain::prelude::*;
 use gradchain::transform::PolyakVariant;
 
-use super::{WHOLE, WHOLE_WINDOWS, family};
+use super::{WHOLE, family};
 
 family! {
     // Uphill: the updates are the gradients.
-    scale_by_backtracking_linesearch, WHOLE_WINDOWS, scale_by_backtracking_linesearch(3);
-    scale_by_zoom_linesearch, WHOLE_WINDOWS, scale_by_zoom_linesearch(4);
+    scale_by_backtracking_linesearch, WHOLE, scale_by_backtracking_linesearch(3);
+    scale_by_zoom_linesearch, WHOLE, scale_by_zoom_linesearch(4);
     // Downhill.
-    sgd_backtracking, WHOLE_WINDOWS, chain((sgd(3.0), scale_by_backtracking_linesearch(20)));
-    sgd_zoom, WHOLE_WINDOWS, chain((sgd(0.1), scale_by_zoom_linesearch(20).curv_rtol(0.1)));
-    lbfgs_zoom, WHOLE_WINDOWS, lbfgs();
-    lbfgs_backtracking, WHOLE_WINDOWS, lbfgs().linesearch(scale_by_backtracking_linesearch(20));
-    zoom_in_groups, WHOLE_WINDOWS, partition(
+    sgd_backtracking, WHOLE, chain((sgd(3.0), scale_by_backtracking_linesearch(20)));
+    sgd_zoom, WHOLE, chain((sgd(0.1), scale_by_zoom_linesearch(20).curv_rtol(0.1)));
+    lbfgs_zoom, WHOLE, lbfgs();
+    lbfgs_backtracking, WHOLE, lbfgs().linesearch(scale_by_backtracking_linesearch(20));
+    zoom_in_groups, WHOLE, partition(
         (("a", chain((sgd(0.1), scale_by_zoom_linesearch(20)))), ("b", adam(0.1))),
         Labels::by(|leaf| if leaf.ndim() == 1 { "a" } else { "b" }),
     );

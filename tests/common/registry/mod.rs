@@ -16,20 +16,17 @@ mod wrappers;
 
 use super::subject::Subject;
 
-/// What a law needs to know of an entry.
+/// What the update of an element depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct About {
-    /// Each element's update depends on that element alone.
-    pub elementwise: bool,
-    /// Linear in the gradient up to its own state, so that a mean of gradients can be compared to a batch.
-    pub per_step: bool,
+pub enum About {
+    /// That element alone: not on others, nor on where it is or what shape its leaf has.
+    Element,
+    /// Others too, or the place or the shape.
+    Whole,
 }
 
-const ELEMENT: About = About { elementwise: true, per_step: true };
-const WHOLE: About = About { elementwise: false, per_step: true };
-/// What counts mini-steps itself does something else with `k` gradients than with their mean.
-const WINDOWS: About = About { elementwise: true, per_step: false };
-const WHOLE_WINDOWS: About = About { elementwise: false, per_step: false };
+const ELEMENT: About = About::Element;
+const WHOLE: About = About::Whole;
 
 /// One family's entries.
 macro_rules! family {
@@ -83,9 +80,14 @@ pub fn only_these(found: &[String], exceptions: &[(&str, &str)], what: &str) {
     let new: Vec<_> = found.iter().filter(|name| !listed(name)).collect();
     let names = exceptions.iter().map(|(name, _)| *name).filter(|name| chosen(name));
     let gone: Vec<_> = names.filter(|name| !found.iter().any(|found| found == name)).collect();
-    assert!(
-        new.is_empty() && gone.is_empty(),
-        "{what}: {new:?} too, and are not in the list of exceptions of this test, which has a reason for each; {gone:?} do not, \
-         and are in it"
-    );
+    let mut wrong = Vec::new();
+    if !new.is_empty() {
+        wrong.push(format!(
+            "{new:?} too, and are not in the list of exceptions above this test, which has a reason for each"
+        ));
+    }
+    if !gone.is_empty() {
+        wrong.push(format!("{gone:?} do not, and are in the list of exceptions above this test"));
+    }
+    assert!(wrong.is_empty(), "{what}: {}", wrong.join("; "));
 }

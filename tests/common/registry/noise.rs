@@ -2,12 +2,12 @@
 
 use gradchain::prelude::*;
 
-use super::{WHOLE_WINDOWS, family};
+use super::{WHOLE, family};
 
 family! {
     // Parts.
-    add_noise, WHOLE_WINDOWS, add_noise(0.1, 0.55, 7);
-    stochastic_rounding, WHOLE_WINDOWS, chain((adam(0.1), stochastic_rounding(7)));
+    add_noise, WHOLE, add_noise(0.1, 0.55, 7);
+    stochastic_rounding, WHOLE, chain((adam(0.1), stochastic_rounding(7)));
     // Optimizers.
-    noisy_sgd, WHOLE_WINDOWS, noisy_sgd(0.1, 3);
+    noisy_sgd, WHOLE, noisy_sgd(0.1, 3);
 }

@@ -3,7 +3,7 @@
 use gradchain::prelude::*;
 use gradchain::projection::*;
 
-use super::{ELEMENT, WHOLE, WINDOWS, family};
+use super::{ELEMENT, WHOLE, family};
 
 family! {
     keep_params_nonnegative, ELEMENT, keep_params_nonnegative();
@@ -21,5 +21,5 @@ family! {
     project_halfspace, WHOLE, project(halfspace(-1.0, 0.5));
     project_vector, WHOLE, project(vector(2.0));
     project_masked, WHOLE, chain((adam(0.1), masked(project(l2_ball(0.5)), Mask::min_ndim(1))));
-    project_windows, WINDOWS, multi_steps(chain((sgd(0.1), project(non_negative()))), 2);
+    project_windows, ELEMENT, multi_steps(chain((sgd(0.1), project(non_negative()))), 2);
 }

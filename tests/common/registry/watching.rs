@@ -8,7 +8,7 @@ use super::{ELEMENT, WHOLE, family};
 family! {
     reduce_on_plateau, ELEMENT, chain((adam(0.1), reduce_on_plateau().factor(0.5).patience(1)));
     reduce_on_plateau_alone, ELEMENT, reduce_on_plateau().factor(0.5).patience(1).cooldown(1);
-    snapshot, WHOLE, chain((sgd(0.1), snapshot("norm", GlobalNorm)));
+    snapshot, ELEMENT, chain((sgd(0.1), snapshot("norm", GlobalNorm)));
     monitor, WHOLE, chain((
         trace(0.9),
         monitor().measure("norm", measure_with_ema(GlobalNorm, 0.9)).measure("sum", TreeSum),

@@ -4,7 +4,7 @@
 
 use gradchain::prelude::*;
 
-use super::{ELEMENT, WHOLE, WHOLE_WINDOWS, WINDOWS, family};
+use super::{ELEMENT, WHOLE, family};
 
 family! {
     empty_chain, ELEMENT, chain(());
@@ -33,27 +33,27 @@ family! {
         vec![("x", boxed(chain((trace(0.5), clip_by_global_norm(0.1))))), ("y", boxed(adam(0.1)))],
         Labels::by(|leaf| if leaf.ndim() == 1 { "x" } else { "y" }),
     ), scale(0.5)));
-    multi_steps, WINDOWS, multi_steps(adam(0.1), 2);
-    multi_steps_clip, WHOLE_WINDOWS, multi_steps(chain((zero_nans(), clip_by_global_norm(1.0), adamw(0.1))), 3);
-    multi_steps_in_chain, WINDOWS, chain((zero_nans(), multi_steps(adam(0.1), 2), scale(0.5)));
-    multi_steps_then_decay, WINDOWS, chain((multi_steps(adam(0.1), 2), add_decayed_weights(-0.1)));
-    multi_steps_skip, WHOLE_WINDOWS, multi_steps(adam(0.1), 2).should_skip_update_fn(skip_not_finite());
-    multi_steps_skip_large, WHOLE_WINDOWS,
+    multi_steps, ELEMENT, multi_steps(adam(0.1), 2);
+    multi_steps_clip, WHOLE, multi_steps(chain((zero_nans(), clip_by_global_norm(1.0), adamw(0.1))), 3);
+    multi_steps_in_chain, ELEMENT, chain((zero_nans(), multi_steps(adam(0.1), 2), scale(0.5)));
+    multi_steps_then_decay, ELEMENT, chain((multi_steps(adam(0.1), 2), add_decayed_weights(-0.1)));
+    multi_steps_skip, WHOLE, multi_steps(adam(0.1), 2).should_skip_update_fn(skip_not_finite());
+    multi_steps_skip_large, WHOLE,
         multi_steps(chain((clip_by_global_norm(0.1), adam(0.1))), 2).should_skip_update_fn(skip_large_updates(1.0));
-    multi_steps_nested, WINDOWS, multi_steps(multi_steps(sgd(0.1), 2).use_grad_mean(false), 2);
+    multi_steps_nested, ELEMENT, multi_steps(multi_steps(sgd(0.1), 2).use_grad_mean(false), 2);
     inject_hyperparams, ELEMENT, inject_hyperparams(adamw(linear(0.1, 0.0, 4)).mask(Mask::min_ndim(1)));
     apply_if_finite, WHOLE, apply_if_finite(adam(0.1), 3);
     apply_if_finite_in_chain, WHOLE, chain((ema(0.5), apply_if_finite(chain((clip_by_global_norm(0.1), adam(0.1))), 2)));
-    lookahead, WINDOWS, lookahead(adam(0.1), 2, 0.5);
-    lookahead_reset, WINDOWS, lookahead(sgd(0.1).momentum(0.9), 3, 0.5).reset_state(true);
-    lookahead_reset_schedule_free, WINDOWS, lookahead(schedule_free_sgd().learning_rate(0.1), 2, 0.5).reset_state(true);
-    lookahead_reset_dog, WHOLE_WINDOWS, lookahead(dog(), 2, 0.5).reset_state(true);
-    lookahead_reset_prodigy, WHOLE_WINDOWS, lookahead(prodigy().estim_lr0(0.01), 2, 0.5).reset_state(true);
-    lookahead_reset_settings, WINDOWS, lookahead(freezable(inject_hyperparams(adam(0.1))), 2, 0.5).reset_state(true);
+    lookahead, ELEMENT, lookahead(adam(0.1), 2, 0.5);
+    lookahead_reset, ELEMENT, lookahead(sgd(0.1).momentum(0.9), 3, 0.5).reset_state(true);
+    lookahead_reset_schedule_free, ELEMENT, lookahead(schedule_free_sgd().learning_rate(0.1), 2, 0.5).reset_state(true);
+    lookahead_reset_dog, WHOLE, lookahead(dog(), 2, 0.5).reset_state(true);
+    lookahead_reset_prodigy, WHOLE, lookahead(prodigy().estim_lr0(0.01), 2, 0.5).reset_state(true);
+    lookahead_reset_settings, ELEMENT, lookahead(freezable(inject_hyperparams(adam(0.1))), 2, 0.5).reset_state(true);
     // It is asked for the parameters at a barrier.
-    lookahead_reset_of_windows, WHOLE_WINDOWS,
+    lookahead_reset_of_windows, WHOLE,
         skip_on_spike(lookahead(dowg(), 2, 0.5).reset_state(true), 6.0).warmup_steps(1);
-    architecture_example, WHOLE_WINDOWS, multi_steps(chain((
+    architecture_example, WHOLE, multi_steps(chain((
         zero_nans(),
         clip_by_global_norm(1.0),
         inject_hyperparams(adamw(warmup_cosine_decay(0.0, 3e-3, 100, 2_000).end_value(1e-5)).weight_decay(1e-2).mask(Mask::min_ndim(2)))
@@ -65,15 +65,15 @@ family! {
     master, ELEMENT, master(adamw(0.1));
     master_of_passes, WHOLE, chain((trace(0.5), master(chain((clip_by_global_norm(0.1), lamb(0.1).weight_decay(0.1))))));
     master_of_matrices, WHOLE, master(muon(0.1).weight_decay(0.1));
-    master_of_windows, WINDOWS, master(multi_steps(adamw(0.1), 2));
+    master_of_windows, ELEMENT, master(multi_steps(adamw(0.1), 2));
     mechanize, WHOLE, mechanize(sgd(0.1)).s_init(0.1);
     mechanize_in_chain, WHOLE, chain((
         clip_by_global_norm(1.0),
         mechanize(chain((scale_by_adam(), clip_by_global_norm(0.5), scale(-0.1)))).s_init(0.1).num_betas(3),
         clip_by_global_norm(0.1),
     ));
-    quantized, WHOLE_WINDOWS, quantized(adamw(0.1));
-    quantized_in_chain, WHOLE_WINDOWS, chain((
+    quantized, WHOLE, quantized(adamw(0.1));
+    quantized_in_chain, WHOLE, chain((
         clip_by_global_norm(1.0),
         quantized(chain((trace(0.5), clip_by_global_norm(0.1), scale_by_adam()))).logarithmic(true),
         scale(-0.1),
@@ -85,30 +85,30 @@ family! {
     ));
     conditionally_transform, ELEMENT, conditionally_transform(adam(0.1), step_lt(2));
     conditionally_mask, ELEMENT, conditionally_mask(adam(0.1), step_mod(2, 1));
-    conditionally_mask_loss, WINDOWS, chain((conditionally_mask(adam(0.1), value_lt(2.0)), scale(0.5)));
+    conditionally_mask_loss, ELEMENT, chain((conditionally_mask(adam(0.1), value_lt(2.0)), scale(0.5)));
     conditionally_in_chain, WHOLE,
         chain((trace(0.5), conditionally_transform(clip_by_global_norm(0.1), step_ge(1)), conditionally_mask(adam(0.1), step_ge(1))));
     freeze, ELEMENT, chain((adam(0.1), freeze(Mask::min_ndim(2))));
     freeze_after_norm, WHOLE, chain((trace(0.5), clip_by_global_norm(0.1), freeze(Mask::min_ndim(2)), sgd(0.1)));
     selective_transform, WHOLE, chain((clip_by_global_norm(0.1), selective_transform(adam(0.1), Mask::min_ndim(2))));
-    flatten, WHOLE, flatten(adam(0.1));
+    flatten, ELEMENT, flatten(adam(0.1));
     flatten_lamb, WHOLE, flatten(lamb(0.1).weight_decay(0.1));
     flatten_in_chain, WHOLE, chain((trace(0.5), flatten(chain((clip_by_block_rms(0.1), multi_steps(adam(0.1), 1)))), scale(0.5)));
-    flatten_lbfgs, WHOLE_WINDOWS, flatten(lbfgs());
+    flatten_lbfgs, WHOLE, flatten(lbfgs());
     sam, WHOLE, sam(adamw(0.1), chain((clip_by_global_norm(0.1), sgd(0.5))));
     sam_lamb, WHOLE, sam(lamb(0.1), trace(0.5)).sync_period(3).reset_state(false);
     sam_of_matrices, WHOLE, sam(chain((scale_by_factored_rms(), scale(-0.1))), normalize());
-    sam_opaque, WHOLE_WINDOWS, sam(adamw(0.1), chain((clip_by_global_norm(0.1), adam(0.01)))).sync_period(3).opaque_mode();
+    sam_opaque, WHOLE, sam(adamw(0.1), chain((clip_by_global_norm(0.1), adam(0.01)))).sync_period(3).opaque_mode();
     sam_dog, WHOLE, sam(lookahead(dog(), 1, 0.5).reset_state(true), dog());
-    sam_schedule_free, WHOLE, sam(sgd(0.1), schedule_free_sgd().learning_rate(0.1)).sync_period(3);
-    sam_opaque_dog, WHOLE_WINDOWS, sam(adam(0.1), dog()).sync_period(3).opaque_mode();
+    sam_schedule_free, ELEMENT, sam(sgd(0.1), schedule_free_sgd().learning_rate(0.1)).sync_period(3);
+    sam_opaque_dog, WHOLE, sam(adam(0.1), dog()).sync_period(3).opaque_mode();
     params_ema, ELEMENT, params_ema(adam(0.1), 0.9);
     params_ema_of_passes, WHOLE, params_ema(chain((clip_by_global_norm(0.1), adamw(0.1))), 0.9).debias(true).update_every(2);
     params_ema_in_chain, WHOLE, chain((trace(0.5), params_ema(sgd(0.1), 0.9).warmup(true), clip_by_global_norm(0.1)));
     params_ema_boxed, ELEMENT, params_ema(boxed(sgd(0.1).momentum(0.9)), 0.5).accumulator_dtype(gradchain::DType::F64);
     params_swa, ELEMENT, params_swa(adam(0.1)).start(1);
-    params_swa_of_mini_steps, WINDOWS, params_swa(multi_steps(adam(0.1), 2)).every(2);
+    params_swa_of_mini_steps, ELEMENT, params_swa(multi_steps(adam(0.1), 2)).every(2);
     skip_on_spike, WHOLE, skip_on_spike(adam(0.1), 1.0).warmup_steps(1);
     skip_on_spike_in_chain, WHOLE, chain((ema(0.5), skip_on_spike(chain((clip_by_global_norm(0.1), adam(0.1))), 0.0).warmup_steps(1), scale(0.5)));
-    skip_on_spike_loss, WINDOWS, skip_on_spike(adam(0.1), 6.0).of_loss();
+    skip_on_spike_loss, ELEMENT, skip_on_spike(adam(0.1), 6.0).of_loss();
 }

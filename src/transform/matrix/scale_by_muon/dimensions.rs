@@ -1,5 +1,6 @@
 //! Which axes of a leaf are the rows and columns of matrices.
 
+use crate::layout::sort_axes;
 use crate::part::prelude::*;
 use crate::recipe::{self, Entries, FromRecipe, Node, OneOrMore, Recipe, ToRecipe};
 use crate::select::subtree;
@@ -153,7 +154,7 @@ fn size(leaf: &LeafSpec, axes: &[usize]) -> usize {
 /// How the axes of a leaf, as they lie, come into another order.
 fn turns(leaf: &LeafSpec, order: &[usize]) -> Vec<[usize; 4]> {
     let mut lie: Vec<usize> = (0..leaf.ndim()).collect();
-    lie.sort_by_key(|a| core::cmp::Reverse(leaf.strides()[*a]));
+    sort_axes(&mut lie, &|a| leaf.strides()[a]);
     let mut turns = Vec::new();
     for (to, axis) in order.iter().enumerate() {
         let from = to + lie[to..].iter().position(|a| a == axis).expect("an order has each axis once");
