@@ -118,6 +118,8 @@ needs! {
     message = "the transformation needs `{N}`, and a step is given `{Self}`",
     label = "not enough for this transformation",
     note = "for `needs::Value`: `step_with(&mut params, &grads, extra::value(loss), &mut state)`; for `ValueFn` and \
-            `ValueAndGradFn`: `extra::value_fn(loss, |params| ..)`, `extra::value_and_grad_fn(loss, |params| ..)`"
+            `ValueAndGradFn`: `extra::value_fn(loss, |params| ..)`, `extra::value_and_grad_fn(loss, |params| ..)`",
+    note = "where the transformation is a parameter or what a function returns, say what it needs: `impl \
+            GradientTransformation<Needs = Nothing>`, with `gradchain::needs::Nothing`"
 )]
 pub trait Provides<N> {}

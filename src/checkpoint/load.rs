@@ -182,7 +182,7 @@ impl Load {
             structure: file.structure(),
             items: file.item_specs()?,
         };
-        let fit = saved.fit(&self.may_differ, &self.migration, transformation, params)?;
+        let fit = saved.fit(Some(&self.may_differ), &self.migration, transformation, params)?;
         let report = Report { differed: fit.differed, ..report(file, fit.state.structure(), &fit.moves) };
         Ok(Fit { state: fit.state, sources: fit.sources, moves: fit.moves, report })
     }
@@ -262,7 +262,7 @@ fn has_params(file: &Checkpoint) -> Result<()> {
     if file.has_params() {
         return Ok(());
     }
-    Err(Error::file(&*file.tensors.name, "it holds no parameters, only state: `load_state` is for such"))
+    Err(Error::file(&*file.tensors.name, "it holds no parameters, only state: use `load_state`"))
 }
 
 fn report(file: &Checkpoint, here: &Structure, moves: &Resolved) -> Report {

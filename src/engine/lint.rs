@@ -164,7 +164,7 @@ impl Lint<'_> {
         if matrices && !vectors.is_empty() {
             let (count, first) = (vectors.len(), vectors[0]);
             let reason = format!(
-                "weight decay pulls {count} leaves of fewer than two axes to zero, `{first}` the first of them; biases and \
+                "weight decay pulls leaves of fewer than two axes to zero, {count} of them, `{first}` the first; biases and \
                  the scales of norms are better left out: `Mask::min_ndim(2)`"
             );
             self.warn(WarningKind::DecayOnVectors, place, reason);

@@ -237,7 +237,16 @@ impl fmt::Display for Difference {
             Difference::MemoryOrder { path, expected, found } => {
                 write!(f, "{}: expected a memory order of strides {expected:?}, found {found:?}", Named(path))
             }
-            Difference::Order { expected, found } => write!(f, "expected the order {expected:?}, found {found:?}"),
+            Difference::Order { expected, found } => {
+                // Leaves that may be absent are in no order.
+                let there = expected.iter().filter(|path| found.contains(path));
+                let first = there.zip(found).find(|(expected, found)| expected != found);
+                write!(f, "the leaves come in another order")?;
+                if let Some((expected, found)) = first {
+                    write!(f, ": expected {}, found {}", Named(expected), Named(found))?;
+                }
+                write!(f, "; a map has them by name, a struct as its fields are declared")
+            }
             Difference::Shared { path, with } => write!(f, "{}: shares memory with `{}`", Named(path), Named(with)),
             Difference::Duplicate { path } => write!(f, "{}: more than one leaf has this path", Named(path)),
         }

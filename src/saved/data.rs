@@ -60,7 +60,7 @@ impl StateData {
         let structure = self.structure.structure().ok_or_else(|| bad(&"a leaf is larger than any memory"))?;
         let items = self.items.iter().map(Entry::spec).collect();
         let saved = Saved { called: "the state".into(), optimizer: &optimizer, structure: &structure, items };
-        let fit = saved.fit(&[], &Migration::new(), transformation, params)?;
+        let fit = saved.fit(None, &Migration::new(), transformation, params)?;
         let (mut state, here) = (fit.state, fit.sources);
         let structure = state.shared_structure();
         for ((name, item), source) in items_mut(&mut *state, &structure).into_iter().zip(here) {

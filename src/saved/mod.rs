@@ -3,6 +3,8 @@
 mod compare;
 mod data;
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use self::compare::Of;
@@ -36,22 +38,24 @@ pub(crate) struct Fit<T: Stage> {
 }
 
 impl Saved<'_> {
-    /// Compares everything, and makes a state.
+    /// Compares everything, and makes a state. `may_differ` has the arguments of which whoever loads has said that they
+    /// may; none where that cannot be said.
     ///
     /// # Errors
     ///
     /// Every difference that is not allowed.
     pub(crate) fn fit<T: Stage, P: Tree + ?Sized>(
         &self,
-        may_differ: &[String],
+        may_differ: Option<&[String]>,
         migration: &Migration,
         transformation: &T,
         params: &P,
     ) -> Result<Fit<T>> {
         transformation.validate()?;
         let here = Structure::of(params)?;
-        let (mut misfit, mut differed) = (Misfit::default(), Vec::new());
+        let (mut misfit, mut differed, mut meant) = (Misfit::default(), Vec::new(), BTreeSet::new());
         let ours = as_json(&transformation.recipe());
+        let (can_differ, may_differ) = (may_differ.is_some(), may_differ.unwrap_or_default());
         may_differ.iter().try_for_each(|allowed| exists(allowed, &[&ours, self.optimizer]))?;
         let mut allows = vec![false; may_differ.len()];
         compare::differences(&ours, self.optimizer, &mut |place, of, what| {
@@ -65,8 +69,15 @@ impl Saved<'_> {
                 differed.push(format!("{place}: {what}"));
             } else {
                 misfit.lines.push(format!("optimizer: {place}: {what}"));
+                meant.extend(argument_at(place).filter(|_| can_differ && of == Of::Arguments).map(String::from));
             }
         });
+        if !meant.is_empty() {
+            let each: String = meant.iter().map(|argument| format!(".may_differ({argument:?})")).collect();
+            let state = if meant.contains("$") { ", with a `Migration` where its state is another" } else { "" };
+            let how = "where that is meant, the optimizer that is here is used by";
+            misfit.hints.push(format!("{how} `Load::strict(){each}`{state}"));
+        }
         let in_vain = may_differ.iter().zip(allows).filter(|(_, allows)| !allows).map(|(allowed, _)| allowed);
         misfit.hints.extend(in_vain.map(|allowed| format!("`may_differ({allowed:?})` allows nothing that differs")));
         let moves = moves(migration, self.structure, &here, &mut misfit)?;
@@ -138,4 +149,10 @@ pub(crate) fn moves(
         misfit.hints.push("a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`".into());
     }
     Ok(moves.without(&differences))
+}
+
+/// The argument at a place, as `may_differ` takes it. Of members that are others there is more to say than that.
+fn argument_at(place: &str) -> Option<&str> {
+    let last = place.rsplit('.').next()?.split('[').next()?;
+    (last != "chain").then_some(last)
 }

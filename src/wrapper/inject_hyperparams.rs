@@ -174,8 +174,8 @@ impl Hyperparams {
 
 impl<T: Stage> OptState<T> {
     /// Sets a hyperparameter in every [`inject_hyperparams`] that has one of this name, however deep: in chains, groups
-    /// and boxes, and in what a config says. To set one of several, go to its own state, `state.1.hyperparams_mut()`,
-    /// or through [`injected_hyperparams`].
+    /// and boxes, and in what a config says. To set one of several, say in which group or member before a dot,
+    /// `"head.learning_rate"` or `"1.learning_rate"`: any stretch of its path in the [schema](OptState::schema).
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -196,19 +196,36 @@ impl<T: Stage> OptState<T> {
     /// of them. No value changes then.
     pub fn set_hyperparam(&mut self, name: &str, value: f64) -> Result<()> {
         const VERB: &str = "set_hyperparam";
+        let asked = name;
         self.usable()?;
         let all = injected_hyperparams(&mut **self);
         if all.is_empty() {
             return Err(Error::state(
                 VERB,
-                "there is no `inject_hyperparams` in this optimizer; wrap what it is of in one",
+                "there is no `inject_hyperparams` in this optimizer: put one around the part that has this argument",
             ));
         }
-        let known: BTreeSet<&str> = all.iter().flat_map(|(_, hyperparams)| hyperparams.names()).collect();
-        if !known.contains(name) {
-            return Err(Error::unknown_name(VERB, "hyperparameter", name, known));
+        let has = |hyperparams: &Hyperparams, name: &str| hyperparams.names().any(|n| n == name);
+        // Names may have dots in them.
+        let everywhere = all.iter().any(|(_, hyperparams)| has(hyperparams, name));
+        let (part, name) = match name.rsplit_once('.') {
+            Some((part, name)) if !everywhere => (Some(part), name),
+            _ => (None, name),
+        };
+        let is_asked = |path: &str, hyperparams: &Hyperparams| {
+            part.is_none_or(|part| is_within(path, part)) && has(hyperparams, name)
+        };
+        if !all.iter().any(|(path, hyperparams)| is_asked(path, hyperparams)) {
+            // As it was asked: with the part, or without.
+            let of = |path: &str, name: &str| match path.rsplit_once('.').filter(|_| part.is_some()) {
+                Some((part, _)) => format!("{part}.{name}"),
+                None => name.into(),
+            };
+            let names = all.iter().flat_map(|(path, hyperparams)| hyperparams.names().map(move |name| of(path, name)));
+            let known: BTreeSet<String> = names.collect();
+            return Err(Error::unknown_name(VERB, "hyperparameter", asked, known));
         }
-        let of_name = all.into_iter().map(|(_, hyperparams)| hyperparams).filter(|h| h.names().any(|n| n == name));
+        let of_name = all.into_iter().filter(|(path, hyperparams)| is_asked(path, hyperparams)).map(|(_, of)| of);
         let mut set = Vec::new();
         for hyperparams in of_name {
             let mut with = hyperparams.clone();
@@ -218,6 +235,11 @@ impl<T: Stage> OptState<T> {
         set.into_iter().for_each(|(hyperparams, with)| *hyperparams = with);
         Ok(())
     }
+}
+
+/// Whether a path of names with dots between them has these, one after the other.
+fn is_within(path: &str, part: &str) -> bool {
+    format!(".{path}.").contains(&format!(".{part}."))
 }
 
 /// Every injected set of hyperparameters in a state, however deep, with its path: for transformations whose type is not

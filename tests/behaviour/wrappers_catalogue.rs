@@ -900,7 +900,15 @@ fn a_hyperparameter_is_set_wherever_it_is_injected_or_nowhere() {
     let mut moved = params;
     optimizer.step(&mut moved, &(1.0, 0.0), &mut state).unwrap();
     assert_eq!(moved, (1.0 - 0.25, 1.0 - 0.25 * 0.5));
+    // One of them, by its group or by any stretch of its path.
+    state.set_hyperparam("a.learning_rate", 0.125).unwrap();
+    assert_eq!(rates(&mut state), [Some(0.125), Some(0.25)]);
+    state.set_hyperparam("b.learning_rate", 0.5).unwrap();
+    assert_eq!(rates(&mut state), [Some(0.125), Some(0.5)]);
     for (name, value, said) in [
+        (".learning_rate", 0.1, "there is no hyperparameter `.learning_rate`; did you mean `a.learning_rate`?"),
+        ("c.learning_rate", 0.1, "there is no hyperparameter `c.learning_rate`; did you mean `a.learning_rate`?"),
+        ("a.b.learning_rate", 0.1, "there is no hyperparameter `a.b.learning_rate`"),
         ("learning_rate", f64::NAN, "argument `learning_rate` must be finite, found NaN"),
         (
             "learning_rat",

@@ -208,7 +208,7 @@ fn new_members_and_new_leaves_are_told_together() {
     assert_eq!(report.to_string(), format!("loaded: a\n{expected}"));
     // That the optimizer has other parts says nothing of the arguments of those that stayed.
     let error = load(said(), &chain((zero_nans(), clip(1.0), adam(0.1).b1(0.8)))).unwrap_err().to_string();
-    assert!(error.ends_with("1 difference\n  optimizer: $.chain[2].adam.b1: expected 0.8, found 0.9"), "{error}");
+    assert!(error.contains("1 difference\n  optimizer: $.chain[2].adam.b1: expected 0.8, found 0.9\n"), "{error}");
     let error = refused(&file, &chain((zero_nans(), clip(1.0), radam(0.1))), &old);
     assert!(error.contains("found 2: [0] zero_nans is new, [2] radam is new, [1] adam is gone"), "{error}");
     // Another rule in the place of one is no insertion.
