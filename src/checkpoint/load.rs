@@ -45,6 +45,7 @@ use crate::tree::{Structure, Tree, TreeMut, WalkMut};
 ///     "the checkpoint does not fit: 2 differences\n  \
 ///        optimizer: $.adam.learning_rate: expected 0.01, found 0.1\n  \
 ///        parameters: head: expected shape [2], found [1]\n  \
+///        `Load::strict().may_differ(\"learning_rate\")` goes on with the optimizer that is here\n  \
 ///        a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`"
 /// );
 ///

@@ -75,8 +75,7 @@ impl Saved<'_> {
         if !meant.is_empty() {
             let each: String = meant.iter().map(|argument| format!(".may_differ({argument:?})")).collect();
             let state = if meant.contains("$") { ", with a `Migration` where its state is another" } else { "" };
-            let how = "where that is meant, the optimizer that is here is used by";
-            misfit.hints.push(format!("{how} `Load::strict(){each}`{state}"));
+            misfit.hints.push(format!("`Load::strict(){each}` goes on with the optimizer that is here{state}"));
         }
         let in_vain = may_differ.iter().zip(allows).filter(|(_, allows)| !allows).map(|(allowed, _)| allowed);
         misfit.hints.extend(in_vain.map(|allowed| format!("`may_differ({allowed:?})` allows nothing that differs")));

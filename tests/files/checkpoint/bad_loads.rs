@@ -91,20 +91,22 @@ fn the_state_of_another_optimizer() {
          state: `2.count`: unexpected count\n  state: `0.mu[a]`: unexpected moment f32 [2]\n  \
          state: `0.mu[b]`: unexpected moment f32 [2]\n  state: `0.nu[a]`: unexpected moment f32 [2]\n  \
          state: `0.nu[b]`: unexpected moment f32 [2]\n  \
-         where that is meant, the optimizer that is here is used by `Load::strict().may_differ(\"$\")`, with a `Migration` \
+         `Load::strict().may_differ(\"$\")` goes on with the optimizer that is here, with a `Migration` \
          where its state is another"
     );
     // Of one with fields of the same names.
     let file = saved(&adam(0.1), &dyn_tree(TWO));
     assert_eq!(
         refused(&file, &radam(0.1), &dyn_tree(TWO)),
-        "the checkpoint does not fit: 1 difference\n  optimizer: $: expected radam, found adam\n  where that is meant, the \
-         optimizer that is here is used by `Load::strict().may_differ(\"$\")`, with a `Migration` where its state is another"
+        "the checkpoint does not fit: 1 difference\n  optimizer: $: expected radam, found adam\n  \
+         `Load::strict().may_differ(\"$\")` goes on with the optimizer that is here, with a `Migration` \
+         where its state is another"
     );
     assert_eq!(
         refused(&file, &adabelief(0.1), &dyn_tree(TWO)),
-        "the checkpoint does not fit: 1 difference\n  optimizer: $: expected adabelief, found adam\n  where that is meant, the \
-         optimizer that is here is used by `Load::strict().may_differ(\"$\")`, with a `Migration` where its state is another"
+        "the checkpoint does not fit: 1 difference\n  optimizer: $: expected adabelief, found adam\n  \
+         `Load::strict().may_differ(\"$\")` goes on with the optimizer that is here, with a `Migration` \
+         where its state is another"
     );
 }
 
@@ -115,15 +117,16 @@ fn a_changed_argument() {
         refused(&file, &adamw(0.2).b1(0.8).b2(0.99), &dyn_tree(TWO)),
         "the checkpoint does not fit: 3 differences\n  optimizer: $.adamw.b1: expected 0.8, found 0.9\n  \
          optimizer: $.adamw.b2: expected 0.99, found 0.999\n  \
-         optimizer: $.adamw.learning_rate: expected 0.2, found 0.1\n  where that is meant, the optimizer that is here is \
-         used by `Load::strict().may_differ(\"b1\").may_differ(\"b2\").may_differ(\"learning_rate\")`"
+         optimizer: $.adamw.learning_rate: expected 0.2, found 0.1\n  \
+         `Load::strict().may_differ(\"b1\").may_differ(\"b2\").may_differ(\"learning_rate\")` goes on \
+         with the optimizer that is here"
     );
     let file = saved(&inject_hyperparams(adamw_()), &dyn_tree(TWO));
     assert_eq!(
         refused(&file, &inject_hyperparams(adamw(0.2)), &dyn_tree(TWO)),
         "the checkpoint does not fit: 1 difference\n  \
-         optimizer: $.inject_hyperparams.inner.adamw.learning_rate: expected 0.2, found 0.1\n  where that is meant, the \
-         optimizer that is here is used by `Load::strict().may_differ(\"learning_rate\")`"
+         optimizer: $.inject_hyperparams.inner.adamw.learning_rate: expected 0.2, found 0.1\n  \
+         `Load::strict().may_differ(\"learning_rate\")` goes on with the optimizer that is here"
     );
 }
 
@@ -155,8 +158,9 @@ fn a_narrower_type_of_sixteen_bits() {
     assert_eq!(
         refused(&file, &optimizer, &narrow),
         "the checkpoint does not fit: 2 differences\n  optimizer: $.adamw.mu_dtype: expected \"bf16\", found null\n  \
-         state: `0.mu[]`: expected moment bf16 [2], found moment f32 [2]\n  where that is meant, the optimizer that is here \
-         is used by `Load::strict().may_differ(\"mu_dtype\")`\n  `cast_part(\"0.mu\")` rounds its numbers to the type they have now"
+         state: `0.mu[]`: expected moment bf16 [2], found moment f32 [2]\n  \
+         `Load::strict().may_differ(\"mu_dtype\")` goes on with the optimizer that is here\n  \
+         `cast_part(\"0.mu\")` rounds its numbers to the type they have now"
     );
 }
 
