@@ -73,7 +73,9 @@ impl Saved<'_> {
             }
         });
         if !meant.is_empty() {
-            let each: String = meant.iter().map(|argument| format!(".may_differ({argument:?})")).collect();
+            // With those that may already, so that the call can be copied.
+            let already = may_differ.iter().zip(&allows).filter(|(_, allows)| **allows).map(|(allowed, _)| allowed);
+            let each: String = already.chain(&meant).map(|argument| format!(".may_differ({argument:?})")).collect();
             let state = if meant.contains("$") { ", with a `Migration` where its state is another" } else { "" };
             misfit.hints.push(format!("`Load::strict(){each}` goes on with the optimizer that is here{state}"));
         }

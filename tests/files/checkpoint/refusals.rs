@@ -157,6 +157,12 @@ fn what_may_differ_is_there() {
         assert!(error.starts_with("may_differ: there is no argument"), "{name}: {error}");
     }
     assert!(load("learning_rat").unwrap_err().to_string().contains("learning_rate"));
+    // What is proposed is what helps, with what had been said.
+    let after = chain((clip(1.0), adam(0.2).b1(0.8)));
+    let load = |load: Load| load.load(&file, &after, &mut params.clone()).map(drop);
+    let error = load(Load::strict().may_differ("learning_rate").may_differ("b2")).unwrap_err().to_string();
+    assert!(error.contains(r#"`Load::strict().may_differ("learning_rate").may_differ("b1")` goes on with"#), "{error}");
+    load(Load::strict().may_differ("learning_rate").may_differ("b1")).unwrap();
 }
 
 /// That everything may differ does not hide what does in members that stayed.
