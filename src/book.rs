@@ -53,9 +53,6 @@ pages! {
     architecture: "../docs/architecture.md",
     wrappers: "../docs/wrappers.md",
     performance: "../docs/performance.md",
-    performance_figures: "../docs/performance-figures.md",
-    fast_loops: "../docs/fast-loops.md",
-    compile_time: "../docs/compile-time.md",
     reliability: "../docs/reliability.md",
     conformance: "../docs/conformance.md",
 }
