@@ -52,6 +52,8 @@ pages! {
     from_pytorch: "../docs/from-pytorch.md",
     architecture: "../docs/architecture.md",
     wrappers: "../docs/wrappers.md",
+    compare: "../docs/compare.md",
+    platforms: "../docs/platforms.md",
     performance: "../docs/performance.md",
     reliability: "../docs/reliability.md",
     conformance: "../docs/conformance.md",

@@ -38,8 +38,10 @@ pub(crate) struct Reach {
 
 /// Parameters of so many bytes are, with gradients and two arrays of state, more than a second-level cache of 1 MiB
 /// holds.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 const LARGE: usize = 1 << 18;
 /// The same, without arrays of state.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 const LARGE_OF_TWO: usize = 2 * LARGE;
 
 /// What was fastest on an AMD EPYC of family 25. Asking 1024 to 8192 bytes ahead was slower there, and so was asking
