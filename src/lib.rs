@@ -105,6 +105,10 @@ pub use engine::{Isa, Outcome, PassPlan, Plan, Updates, Warning, WarningKind, de
 pub use error::{Error, Result};
 pub use evaluation::EvalParams;
 pub use functions::*;
+#[cfg(feature = "half")]
+#[cfg_attr(docsrs, doc(cfg(feature = "half")))]
+pub use half;
+pub use ndarray;
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
 pub use migrate::Migration;

@@ -60,12 +60,14 @@ fn every_page_is_in_the_table_of_contents_once() {
 /// Here, or where the crates are that it needs.
 #[test]
 fn the_code_of_every_page_is_tested() {
-    // A page about a crate that is connected is tested with that crate.
-    let books = adapters().into_iter().map(|adapter| read(format!("{adapter}/src/lib.rs")));
-    let book = books.fold(read("src/book.rs"), |book, other| book + &other);
+    // An adapter includes its page as `guide.md`, so that its package has it.
+    let guides: Vec<String> =
+        adapters().iter().filter_map(|it| fs::read_to_string(root().join(it).join("guide.md")).ok()).collect();
+    let book = read("src/book.rs");
     let documents = pages().into_iter().map(|page| format!("docs/{page}"));
     for path in documents.chain(["README.md".into(), "CONTRIBUTING.md".into()]) {
-        assert!(book.contains(&format!("../{path}\"")), "src/book.rs, or an adapter, should include {path}");
+        let included = book.contains(&format!("../{path}\"")) || guides.contains(&read(&path));
+        assert!(included, "src/book.rs, or an adapter, should include {path}");
     }
 }
 

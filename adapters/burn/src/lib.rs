@@ -58,7 +58,7 @@ pub use replay::{DeviceState, Elements, OnBurn};
 
 /// The page of the guide, whose code is compiled and run here.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/in-burn.md")]
+#[doc = include_str!("../guide.md")]
 mod page {}
 
 /// The state of an optimizer before the first step, for the trained parameters of a module.

@@ -46,7 +46,7 @@ pub use vars::Vars;
 
 /// The page of the guide, so that its code is compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/in-candle.md")]
+#[doc = include_str!("../guide.md")]
 mod page {}
 
 /// What went wrong in candle itself.

@@ -43,7 +43,7 @@ pub use device::{Device, DeviceArrays, OnDevice};
 pub use gradchain::program::Traffic;
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/on-a-device.md")]
+#[doc = include_str!("../guide.md")]
 mod guide {}
 
 #[cfg(feature = "wgpu")]

@@ -9,10 +9,8 @@
 //! paths. Half way a checkpoint is written, and at the end training goes on from there once more, to show that it comes
 //! to the same bits.
 
-#[path = "../../../../examples/train_digits/data.rs"]
 mod data;
 mod net;
-#[path = "../../../../examples/train_digits/plot.rs"]
 mod plot;
 
 use std::error::Error;

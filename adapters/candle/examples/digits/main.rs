@@ -9,10 +9,8 @@
 //! `VarMap`. In the end the run is taken up again from a checkpoint in the middle of it, and has to end with the same
 //! bits.
 
-#[path = "../../../../examples/train_digits/data.rs"]
 mod data;
 mod model;
-#[path = "../../../../examples/train_digits/plot.rs"]
 mod plot;
 
 use std::error::Error;

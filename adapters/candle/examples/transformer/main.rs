@@ -10,7 +10,6 @@
 //! is further from that of the same seed with state in `f32` than seeds are from each other.
 
 mod model;
-#[path = "../../../../examples/train_digits/random.rs"]
 mod random;
 mod text;
 

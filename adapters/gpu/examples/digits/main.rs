@@ -9,9 +9,7 @@
 //! what a network on a device would not need. The optimizer's arithmetic and state are on the device. At the end the
 //! parameters of both runs are compared, bit for bit.
 
-#[path = "../../../examples/train_digits/data.rs"]
 mod data;
-#[path = "../../../examples/train_digits/model.rs"]
 mod model;
 
 use std::error::Error;

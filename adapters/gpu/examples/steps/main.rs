@@ -9,7 +9,6 @@
 //! parameters and states read and written, gradients read, a second time where a norm has to be known before. Medians
 //! of the times of ten steps one after another, after which the device is waited for.
 
-#[path = "../../../benches/roofline/trees.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a part of another program, which uses more of it")]
 mod trees;
 

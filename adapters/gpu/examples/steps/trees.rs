@@ -1,0 +1,1 @@
+../../../../benches/roofline/trees.rs
