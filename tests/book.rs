@@ -28,18 +28,6 @@ fn pages() -> BTreeSet<String> {
     names.filter(|name| name.ends_with(".md") && name != "SUMMARY.md").collect()
 }
 
-/// Code that needs other crates is run as an example, in the same words.
-#[test]
-fn code_that_is_not_run_here_is_that_of_an_example() {
-    let example = read("programs/examples/fit_thurber.rs");
-    for page in pages() {
-        for block in read(Path::new("docs").join(&page)).split("```rust,ignore\n").skip(1) {
-            let block = block.split("```").next().expect("a block ends");
-            assert!(block.split("\n\n").all(|part| example.contains(part.trim_end())), "docs/{page}:\n{block}");
-        }
-    }
-}
-
 /// The targets of the links of a page, outside of code.
 fn links(text: &str) -> Vec<String> {
     let mut code = false;
