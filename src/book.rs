@@ -52,6 +52,8 @@ pages! {
     from_pytorch: "../docs/from-pytorch.md",
     architecture: "../docs/architecture.md",
     wrappers: "../docs/wrappers.md",
+    from_your_own_adam: "../docs/from-your-own-adam.md",
+    glossary: "../docs/glossary.md",
     compare: "../docs/compare.md",
     platforms: "../docs/platforms.md",
     performance: "../docs/performance.md",
