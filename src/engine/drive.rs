@@ -4,6 +4,7 @@
 use core::ptr::NonNull;
 
 use super::ahead::set_reach;
+use super::context::ParamSource;
 use super::isa::current_isa;
 use super::pass::Pass;
 use super::pieces::{Pieces, WORTH};
@@ -132,7 +133,7 @@ impl Work {
     ) -> Outcome {
         const FAILED: Outcome = Outcome { emitted: false, skipped: false };
         let shape = self.shape;
-        let at = &StepContext { params: &self.params, absent: &self.absent, point: None, ..*at };
+        let at = &StepContext { params: ParamSource::Leaves(&self.params), absent: &self.absent, ..*at };
         self.rows.cut(at.structure, &self.active);
         let pieces = if self.rows.leaves.is_empty() { &self.pieces } else { &self.rows.pieces };
         if let Sink::Updates(buffers) = sink {

@@ -272,12 +272,16 @@ fn exact(ours: DType, theirs: DType) -> bool {
     theirs.size() <= ours.compute().size()
 }
 
-/// Fills a table with arrays that lie as the state does, which must outlive its use; a leaf that has no array has no
-/// elements in it.
-pub(crate) fn arrays(arrays: &Moments, structure: &Structure, table: &mut Table) {
+/// Fills a table with arrays that lie as the state does, which must outlive its use. A leaf that has no array is the one
+/// in `others`; if there are none, it has no elements.
+pub(crate) fn arrays(arrays: &Moments, structure: &Structure, others: &[TableLeaf], table: &mut Table) {
     table.clear();
     table.extend(structure.leaves().iter().enumerate().map(|(leaf, spec)| {
-        arrays.raw(leaf).map_or_else(|| TableLeaf::none(spec.dtype().compute()), TableLeaf::dense)
+        match (arrays.raw(leaf), others.get(leaf)) {
+            (Some(data), _) => TableLeaf::dense(data),
+            (None, Some(other)) => other.clone(),
+            (None, None) => TableLeaf::none(spec.dtype().compute()),
+        }
     }));
 }
 

@@ -241,13 +241,8 @@ impl WholeTree<'_> {
 
     /// The same tree as if the parameters were at another point: at arrays of their shapes and compute types.
     pub(crate) fn at_point(&mut self, point: &Moments, inside: &mut dyn FnMut(&mut WholeTree<'_>)) {
-        let arrays = self.params.iter().enumerate().map(|(leaf, here)| match point.raw(leaf) {
-            Some(data) => TableLeaf::dense(data),
-            None => here.clone(),
-        });
         let mut params = core::mem::take(self.there);
-        params.clear();
-        params.extend(arrays);
+        super::table::arrays(point, self.structure, self.params, &mut params);
         inside(&mut WholeTree { params: &params, ..self.with_active(self.active) });
         *self.there = params;
     }

@@ -86,7 +86,7 @@ impl<T: Stage> Stage for Sharded<T> {
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         at.whole_leaves("sharded")?;
         let Some(Shared { nested, compared, .. }) = &state.shared else { return self.inner.check(&state.inner, at) };
-        nested.check(&self.inner, &state.inner, at)?;
+        nested.check(&self.inner, &state.inner, at, at.params)?;
         let mut compared = compared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !*compared {
             agreement::on_values(&*self.collective, at)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::WeightDimensionNumbers;
 use super::super::scale_by_muon::one_matrix;
 use crate::arguments::{Argument, Arguments, Visit};
-use crate::engine::{Shape, Sink, Updates, Work, table};
+use crate::engine::{ParamSource, Shape, Sink, Updates, Work, table};
 use crate::numeric::decompositions::Svd;
 use crate::numeric::matmul::{matmul, matrix};
 use crate::part::prelude::*;
@@ -257,12 +257,12 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
             return Err(Error::argument(name, "update_proj_gap", "at least 1", 0));
         }
         let shape = self.base_optimizer.shape();
+        if shape.barriers > Shape::MOST_BARRIERS {
+            return Err(Error::argument(name, "base_optimizer", "of at most 31 barriers", shape.barriers));
+        }
         if shape.reads_params != 0 {
             let found = format!("`{}`, which reads parameters", self.base_optimizer.describe());
             return Err(Error::argument(name, "base_optimizer", "one that looks at gradients only", found));
-        }
-        if shape.barriers > Shape::MOST_BARRIERS {
-            return Err(Error::argument(name, "base_optimizer", "of at most 31 barriers", shape.barriers));
         }
         self.scale.validate(name, "scale", "finite", f64::is_finite)?;
         self.base_optimizer.validate()
@@ -303,7 +303,6 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             structure: &inside.structure,
             active: at.active(),
             params: &work.params,
-            point: None,
             by_leaf: false,
             codes: at.codes,
             whole: None,
@@ -317,7 +316,9 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         if state.inside.shape != self.base_optimizer.shape() {
             return Err(Error::other_transformation(self.base_optimizer.describe()));
         }
-        self.base_optimizer.check(&state.base_optimizer_state, &at.inside(&state.inside.structure))
+        let Inside { structure, active, .. } = &state.inside;
+        let zeros = || Moments::like(structure, active, 0.0, |leaf| leaf.dtype().compute());
+        self.base_optimizer.check(&state.base_optimizer_state, &at.inside(structure, ParamSource::OnDemand(&zeros)))
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
@@ -339,7 +340,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             &mut work.path,
         ));
         debug_assert!(fits.is_ok(), "both were made for this structure");
-        let within = at.inside(&structure);
+        let within = at.inside(&structure, ParamSource::NONE);
         work.step(&self.base_optimizer, base_optimizer_state, &within, None, Sink::Updates(&updates.leaves), None);
         work.params.clear();
         work.grads.clear();
