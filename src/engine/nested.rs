@@ -7,7 +7,7 @@ use super::context::ParamSource;
 use super::objective::Ask;
 use super::ranks::Ranks;
 use super::table::{self, TableLeaf};
-use super::{InitContext, Outcome, Shape, Sink, Stage, StepContext, Work};
+use super::{InitContext, Outcome, Sink, Stage, StepContext, Work};
 use crate::error::{Error, Result};
 use crate::state::Moments;
 use crate::tree::Structure;
@@ -32,16 +32,30 @@ pub(crate) struct Arrays<'a> {
 }
 
 impl Nested {
-    /// Room for a transformation of this shape, on the active leaves of a structure.
-    pub(crate) fn new(structure: &Structure, active: &[bool], shape: Shape) -> Nested {
-        Nested { structure: structure.clone(), active: active.into(), work: Work::new_for(structure, active, shape) }
+    /// Room for a transformation, on the active leaves of a structure.
+    ///
+    /// # Errors
+    ///
+    /// If the transformation has too many barriers.
+    pub(crate) fn new<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Nested> {
+        let work = Work::new_for(structure, active, transformation)?;
+        Ok(Nested { structure: structure.clone(), active: active.into(), work })
     }
 
     /// Room for what one of several machines does of a step; the structure says which elements of the leaves it has.
-    pub(crate) fn of_rank(structure: &Structure, active: &[bool], shape: Shape, ranks: Ranks) -> Nested {
-        let mut nested = Nested::new(structure, active, shape);
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Nested::new).
+    pub(crate) fn of_rank<T: Stage>(
+        structure: &Structure,
+        active: &[bool],
+        transformation: &T,
+        ranks: Ranks,
+    ) -> Result<Nested> {
+        let mut nested = Nested::new(structure, active, transformation)?;
         nested.work.ranks = Some(Box::new(ranks));
-        nested
+        Ok(nested)
     }
 
     /// The state before the first step, in the codes that state around it is in.

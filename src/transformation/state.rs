@@ -48,13 +48,8 @@ impl<T: Stage> OptState<T> {
         transformation.validate()?;
         let structure = Structure::of(params)?;
         refuse_shared(params)?;
-        let shape = transformation.shape();
-        if shape.barriers > crate::engine::Shape::MOST_BARRIERS {
-            let found = format!("{} in {}", shape.barriers, transformation.describe());
-            return Err(Error::argument("chain", "barriers", "at most 31 together", found));
-        }
         let active = vec![true; structure.len()];
-        let mut work = Work::new(&structure, shape);
+        let mut work = Work::new(&structure, transformation)?;
         table::params(params, &structure, &mut work.params, &mut work.path)?;
         let params = &work.params[..];
         let at = InitContext { structure: &structure, active: &active, params, by_leaf, codes: None, whole: None };

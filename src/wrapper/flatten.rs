@@ -1,6 +1,6 @@
 use crate::element::{Element, convert};
 use crate::engine::table::Table;
-use crate::engine::{Arrays, Ask, Nested, ParamSource, Shape};
+use crate::engine::{Arrays, Ask, Nested, ParamSource};
 use crate::needs::Level;
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
@@ -109,14 +109,14 @@ struct Room {
 }
 
 impl Room {
-    fn new(at: &InitContext<'_>, shape: Shape, asks: bool) -> Result<Room> {
+    fn new<T: Stage>(at: &InitContext<'_>, inner: &T) -> Result<Room> {
         let leaves = || at.structure().leaves().iter().zip(at.active()).filter(|(_, on)| **on).map(|(leaf, _)| leaf);
         let dtype = leaves().map(LeafSpec::dtype).reduce(promoted).unwrap_or(DType::F32);
         let structure = Structure::flat(dtype, leaves().map(LeafSpec::len).sum());
         let vector = || Moments::like(&structure, &[true], 0.0, |leaf| leaf.dtype().compute());
         let [grads, params, updates] = [vector()?, vector()?, vector()?];
-        let asking = if asks { Some([at.moments()?, at.moments()?]) } else { None };
-        let nested = Nested::new(&structure, &[true], shape);
+        let asking = if inner.needs() >= Level::ValueFn { Some([at.moments()?, at.moments()?]) } else { None };
+        let nested = Nested::new(&structure, &[true], inner)?;
         let outcome = Outcome::GRADIENTS;
         let (leaves, active) = (at.structure().clone(), at.active().into());
         Ok(Room { leaves, active, nested, grads, params, updates, asking, outcome })
@@ -263,7 +263,7 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let mut room = Room::new(at, self.inner.shape(), self.inner.needs() >= Level::ValueFn)?;
+        let mut room = Room::new(at, &self.inner)?;
         join(at.structure(), &at.params_as_moments()?, &mut room.params);
         Ok(FlattenState { inner: room.nested.init(&self.inner, at, &room.params)?, room })
     }

@@ -130,7 +130,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let mut nested = Nested::new(at.structure(), at.active(), self.inner.shape());
+        let mut nested = Nested::new(at.structure(), at.active(), &self.inner)?;
         let point = at.params_as_moments()?;
         let adv_state = nested.init(&self.inner, at, &point)?;
         let [gradient, updates] = [at.moments()?, at.moments()?];

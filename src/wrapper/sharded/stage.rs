@@ -79,7 +79,7 @@ impl<T: Stage> Stage for Sharded<T> {
         let inside = InitContext { structure: &here, by_leaf: false, ..*at };
         let inner = self.inner.init_state(&inside)?;
         let exchange = Exchange::new(&ranks, structure, &inside, self.parts, self.reduce_dtype)?;
-        let nested = Nested::of_rank(&here, at.active(), self.inner.shape(), ranks);
+        let nested = Nested::of_rank(&here, at.active(), &self.inner, ranks)?;
         Ok(ShardedState { inner, shared: Some(Shared { nested, exchange, compared: Default::default() }) })
     }
 

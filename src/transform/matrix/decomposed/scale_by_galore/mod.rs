@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::WeightDimensionNumbers;
 use super::super::scale_by_muon::one_matrix;
 use crate::arguments::{Argument, Arguments, Visit};
-use crate::engine::{ParamSource, Shape, Sink, Updates, Work, table};
+use crate::engine::{ParamSource, Sink, Updates, Work, table};
 use crate::numeric::decompositions::Svd;
 use crate::numeric::matmul::{matmul, matrix};
 use crate::part::prelude::*;
@@ -162,7 +162,6 @@ struct Inside {
     matrices: Arc<[Option<Places>]>,
     structure: Arc<Structure>,
     active: Arc<[bool]>,
-    shape: Shape,
     work: Work,
     /// Where it looks for parameters.
     zeros: Updates,
@@ -175,13 +174,14 @@ struct Inside {
 /// A copy has room of its own.
 impl Clone for Inside {
     fn clone(&self) -> Inside {
-        Inside::new(self.matrices.clone(), self.structure.clone(), self.active.clone(), self.shape)
+        let work = self.work.fresh_for(&self.structure, &self.active);
+        Inside::new(self.matrices.clone(), self.structure.clone(), self.active.clone(), work)
     }
 }
 
 impl Hash for Inside {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (&self.matrices, &self.structure, &self.active, self.shape).hash(hasher);
+        (&self.matrices, &self.structure, &self.active, self.work.shape()).hash(hasher);
     }
 }
 
@@ -192,10 +192,10 @@ impl fmt::Debug for Inside {
 }
 
 impl Inside {
-    fn new(matrices: Arc<[Option<Places>]>, structure: Arc<Structure>, active: Arc<[bool]>, shape: Shape) -> Inside {
+    fn new(matrices: Arc<[Option<Places>]>, structure: Arc<Structure>, active: Arc<[bool]>, work: Work) -> Inside {
         let [zeros, gradients, updates] = [(); 3].map(|()| Updates::new(structure.clone()));
         Inside {
-            work: Work::new_for(&structure, &active, shape),
+            work,
             zeros,
             gradients,
             updates,
@@ -204,7 +204,6 @@ impl Inside {
             matrices,
             structure,
             active,
-            shape,
         }
     }
 }
@@ -256,11 +255,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
         if self.update_proj_gap == 0 {
             return Err(Error::argument(name, "update_proj_gap", "at least 1", 0));
         }
-        let shape = self.base_optimizer.shape();
-        if shape.barriers > Shape::MOST_BARRIERS {
-            return Err(Error::argument(name, "base_optimizer", "of at most 31 barriers", shape.barriers));
-        }
-        if shape.reads_params != 0 {
+        if self.base_optimizer.shape().reads_params != 0 {
             let found = format!("`{}`, which reads parameters", self.base_optimizer.describe());
             return Err(Error::argument(name, "base_optimizer", "one that looks at gradients only", found));
         }
@@ -296,7 +291,8 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             Some(vec![places.long.len(), places.rank])
         };
         let projector = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), sides)?;
-        let mut inside = Inside::new(matrices, structure, at.active().into(), self.base_optimizer.shape());
+        let work = Work::new_for(&structure, at.active(), &self.base_optimizer)?;
+        let mut inside = Inside::new(matrices, structure, at.active().into(), work);
         let work = &mut inside.work;
         table::params(&inside.zeros, &inside.structure, &mut work.params, &mut work.path)?;
         let within = InitContext {
@@ -313,7 +309,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        if state.inside.shape != self.base_optimizer.shape() {
+        if state.inside.work.shape() != self.base_optimizer.shape() {
             return Err(Error::other_transformation(self.base_optimizer.describe()));
         }
         let Inside { structure, active, .. } = &state.inside;
