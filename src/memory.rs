@@ -6,20 +6,23 @@
 //!
 //! * A [`RawSlice`] made from a reference is used only while that borrow lasts: the engine makes them at the start of a
 //!   step, from the `&mut` and `&` it was given, and clears them before it returns.
+//! * Every view knows how far it reaches. [`RawSlice`] and [`RawBytes`] check each slice that is taken of them,
+//!   [`RawStrided`] each run: a view of another leaf than the caller thinks is a panic, not another array's memory.
 //! * No two threads are ever given overlapping pieces of the same slice: pieces are cut once, in `engine::pieces`, and
 //!   each belongs to one task.
 #![allow(unsafe_code, reason = "pieces of many arrays on many threads, without allocation: see the module's head")]
 
 mod pages;
+mod strided;
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{Layout, dealloc, handle_alloc_error};
 
 use crate::element::{CODED_BLOCK, DType, Element, with_dtype};
-use crate::layout::Run;
 pub(crate) use pages::move_to_huge_pages;
 use pages::{CAN_ASK, HUGE_PAGE, zeroed};
+pub(crate) use strided::RawStrided;
 
 /// A cache line, and the widest vector register.
 const ALIGN: usize = 64;
@@ -87,6 +90,11 @@ impl RawSlice {
         RawSlice { first, ..self }
     }
 
+    /// The same elements, which do not follow one another: no slice of them can be taken.
+    pub(crate) fn scattered(self) -> RawSlice {
+        RawSlice { first: usize::MAX, ..self }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -133,7 +141,7 @@ impl RawSlice {
         self.ptr.as_ptr().addr()
     }
 
-    pub(crate) fn pointer<T: Element>(&self) -> *mut T {
+    fn pointer<T: Element>(&self) -> *mut T {
         assert_eq!(self.dtype, T::DTYPE, "a slice of {} is read as {}", self.dtype, T::DTYPE);
         self.ptr.as_ptr().cast()
     }
@@ -196,7 +204,7 @@ impl RawBytes {
     ///
     /// As [`RawSlice::slice`].
     pub(crate) unsafe fn slice<'a>(&self, at: usize, len: usize) -> &'a [u8] {
-        assert!(at + len <= self.len, "{at} + {len} of {}", self.len);
+        assert!(at <= self.len && len <= self.len - at, "{at} + {len} of {}", self.len);
         // SAFETY: in bounds; alive and not written to by the caller's promise.
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(at), len) }
     }
@@ -205,7 +213,7 @@ impl RawBytes {
     ///
     /// As [`RawSlice::slice_mut`].
     pub(crate) unsafe fn slice_mut<'a>(&self, at: usize, len: usize) -> &'a mut [u8] {
-        assert!(at + len <= self.len, "{at} + {len} of {}", self.len);
+        assert!(at <= self.len && len <= self.len - at, "{at} + {len} of {}", self.len);
         // SAFETY: in bounds; alive and exclusive by the caller's promise.
         unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(at), len) }
     }
@@ -347,75 +355,6 @@ impl core::fmt::Debug for Buffer {
             return f.debug_list().entries(self.as_bytes()).finish();
         }
         with_dtype!(self.data.dtype, T => f.debug_list().entries(self.get::<T>().unwrap_or_default()).finish())
-    }
-}
-
-/// A strided array, by its first element in logical order: runs say how to get to the others.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RawStrided {
-    pub(crate) first: RawSlice,
-}
-
-impl RawStrided {
-    /// Shows the elements of one run.
-    ///
-    /// # Safety
-    ///
-    /// The memory is alive and not written to meanwhile, and the run lies inside the array.
-    #[inline]
-    pub(crate) unsafe fn read<T: Element>(self, run: Run, mut each: impl FnMut(T)) {
-        let start = self.first.pointer::<T>();
-        for i in 0..run.len as isize {
-            // SAFETY: inside the array by the caller's promise.
-            each(unsafe { *start.offset(run.offset + i * run.stride) });
-        }
-    }
-
-    /// Overwrites the elements of one run.
-    ///
-    /// # Safety
-    ///
-    /// The memory is alive and exclusively the caller's, and the run lies inside the array.
-    #[inline]
-    pub(crate) unsafe fn write<T: Element>(self, run: Run, mut next: impl FnMut() -> T) {
-        let start = self.first.pointer::<T>();
-        for i in 0..run.len as isize {
-            // SAFETY: inside the array by the caller's promise.
-            unsafe { *start.offset(run.offset + i * run.stride) = next() };
-        }
-    }
-
-    /// Appends the bytes of the elements of one run.
-    ///
-    /// # Safety
-    ///
-    /// As [`read`](RawStrided::read).
-    pub(crate) unsafe fn read_bytes(self, run: Run, out: &mut Vec<u8>) {
-        let size = self.first.dtype.size();
-        let start = self.first.ptr.as_ptr().cast_const();
-        for i in 0..run.len as isize {
-            // SAFETY: inside the array by the caller's promise.
-            let element = unsafe { start.offset((run.offset + i * run.stride) * size as isize) };
-            // SAFETY: an element is `size` bytes.
-            out.extend_from_slice(unsafe { core::slice::from_raw_parts(element, size) });
-        }
-    }
-
-    /// Overwrites the elements of one run, while there are elements to write.
-    ///
-    /// # Safety
-    ///
-    /// As [`write`](RawStrided::write).
-    pub(crate) unsafe fn write_bytes<'b>(self, run: Run, elements: &mut impl Iterator<Item = &'b [u8]>) {
-        let size = self.first.dtype.size();
-        let start = self.first.ptr.as_ptr();
-        for (i, element) in (0..run.len as isize).zip(elements) {
-            debug_assert_eq!(element.len(), size, "one element");
-            // SAFETY: inside the array by the caller's promise.
-            let place = unsafe { start.offset((run.offset + i * run.stride) * size as isize) };
-            // SAFETY: an element is `size` bytes, exclusively the caller's, while `element` is somebody else's.
-            unsafe { core::ptr::copy_nonoverlapping(element.as_ptr(), place, size.min(element.len())) };
-        }
     }
 }
 

@@ -109,6 +109,11 @@ small! {
     matrix_products: muon(0.1);
     the_whole_tree: lbfgs_direction();
     sums_over_the_tree: prodigy();
+    begun_anew_in_a_vector: flatten(lookahead(lookahead(sgd(0.1), 1000, 0.5), 2, 0.5).reset_state(true));
+    adversary_in_a_vector: flatten(sam(sgd(0.1), chain((dog(), scale(-0.5)))));
+    nested_and_begun_anew: sam(flatten(masked(lookahead(flatten(madgrad(0.1)), 1, 0.5).reset_state(true), Mask::min_ndim(1))), sgd(0.1));
+    nested_around_and_inside: multi_steps(flatten(multi_steps(lookahead(dog(), 1, 0.5).reset_state(true), 1)), 1);
+    most_barriers: chain((0..31).map(|i| boxed(clip_by_global_norm(0.97_f64.powi(i)))).collect::<Vec<_>>());
     groups: partition((("a", adam(0.1)), ("b", sgd(0.1))), Labels::paths([("d*", "a")]).otherwise("b"));
 }
 

@@ -1,8 +1,9 @@
 //! What a stage is told, when its state is made and in every phase of a step.
 
+use core::fmt;
 use std::sync::{Mutex, OnceLock};
 
-use super::table::TableLeaf;
+use super::table::{Table, TableLeaf};
 use super::{Codes, Stage};
 use crate::element::{DType, Real};
 use crate::error::{Error, Result};
@@ -15,8 +16,6 @@ pub struct InitContext<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) active: &'a [bool],
     pub(crate) params: &'a [TableLeaf],
-    /// Arrays in place of the parameters that they are for.
-    pub(crate) point: Option<&'a Moments>,
     /// Whether leaves may rest for some steps, so that updates are counted for each.
     pub(crate) by_leaf: bool,
     pub(crate) codes: Option<Codes>,
@@ -72,7 +71,6 @@ impl<'a> InitContext<'a> {
                 _ => super::whole::read_here::<f32>(&self.params[i], spec, copies.get_mut(i)),
             }
         }
-        self.point.into_iter().for_each(|point| copies.copy_from(point));
         Ok(copies)
     }
 
@@ -82,17 +80,14 @@ impl<'a> InitContext<'a> {
     ///
     /// If there are arrays in place of the parameters, and not all elements are in them.
     pub(crate) fn whole_leaf<C: Real>(&self, leaf: usize) -> Result<Vec<C>> {
-        let spec = &self.structure.leaves()[leaf];
-        let mut values = vec![C::zero(); spec.len()];
-        match self.point.and_then(|point| point.get::<C>(leaf)) {
-            Some(point) if point.len() == values.len() => values.copy_from_slice(point),
-            Some(_) => {
-                let expected = "of parts that work on each leaf by itself, or element by element";
-                return Err(Error::argument("sharded", "inner", expected, "a measure of leaves as they were"));
-            }
-            None => super::whole::read_leaf::<C>(&self.params[leaf], spec, Some(&mut values)),
+        let (spec, values) = (&self.structure.leaves()[leaf], &self.params[leaf]);
+        if values.data.len() != spec.len() {
+            let expected = "of parts that work on each leaf by itself, or element by element";
+            return Err(Error::argument("sharded", "inner", expected, "a measure of leaves as they were"));
         }
-        Ok(values)
+        let mut copy = vec![C::zero(); spec.len()];
+        super::whole::read_leaf::<C>(values, spec, Some(&mut copy));
+        Ok(copy)
     }
 
     /// Copies of the parameters, of a type asked for or else the one that their arithmetic is done in.
@@ -136,6 +131,55 @@ impl<'a> InitContext<'a> {
     }
 }
 
+/// The parameters of a context, leaf by leaf of its structure.
+#[derive(Clone, Copy)]
+pub(crate) enum ParamSource<'a> {
+    /// The leaves.
+    Leaves(&'a [TableLeaf]),
+    /// Arrays in place of the leaves, of those that are acted on.
+    Arrays(&'a Moments),
+    /// The same, made on demand.
+    OnDemand(&'a dyn Fn() -> Result<Moments>),
+}
+
+impl ParamSource<'_> {
+    /// The parameters of what has not begun.
+    pub(crate) const NONE: ParamSource<'static> = ParamSource::Leaves(&[]);
+
+    /// Calls a function with a table that has one entry for each leaf.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory for arrays that are made on demand.
+    pub(crate) fn with<R>(self, structure: &Structure, then: impl FnOnce(&[TableLeaf]) -> R) -> Result<R> {
+        let made;
+        let arrays = match self {
+            ParamSource::Leaves(leaves) => {
+                assert_eq!(leaves.len(), structure.len(), "a table has one entry for each leaf");
+                return Ok(then(leaves));
+            }
+            ParamSource::Arrays(arrays) => arrays,
+            ParamSource::OnDemand(make) => {
+                made = make()?;
+                &made
+            }
+        };
+        let mut table = Table::new();
+        super::table::arrays(arrays, structure, &[], &mut table);
+        Ok(then(&table))
+    }
+}
+
+impl fmt::Debug for ParamSource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParamSource::Leaves(leaves) => f.debug_tuple("Leaves").field(leaves).finish(),
+            ParamSource::Arrays(arrays) => f.debug_tuple("Arrays").field(arrays).finish(),
+            ParamSource::OnDemand(_) => f.write_str("OnDemand"),
+        }
+    }
+}
+
 /// What every phase of a step is told.
 #[derive(Clone, Copy, Debug)]
 pub struct StepContext<'a> {
@@ -145,9 +189,7 @@ pub struct StepContext<'a> {
     /// What was accumulated is to be emitted.
     pub(crate) flush: bool,
     pub(crate) value: Option<f64>,
-    /// The parameters, from when the step begins.
-    pub(crate) params: &'a [TableLeaf],
-    pub(crate) point: Option<&'a Moments>,
+    pub(crate) params: ParamSource<'a>,
     /// Which leaves have no gradient in this step; empty where all have one.
     pub(crate) absent: &'a [bool],
     /// Which leaves rest in this step; empty where none may.
@@ -170,8 +212,7 @@ impl<'a> StepContext<'a> {
             gradients: !flush,
             flush,
             value,
-            params: &[],
-            point: None,
+            params: ParamSource::NONE,
             absent: &[],
             resting: &[],
             by_leaf: false,
@@ -233,12 +274,13 @@ impl<'a> StepContext<'a> {
         self.value
     }
 
-    /// The same step, for what has leaves of its own or is run to its end in the middle of it.
-    pub(crate) fn inside<'b>(&self, structure: &'b Structure) -> StepContext<'b>
+    /// The same step, for a transformation with leaves of its own, or one that is run to its end in the middle of the
+    /// step. `params` are the parameters of `structure`.
+    pub(crate) fn inside<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
     where
         'a: 'b,
     {
-        StepContext { structure, absent: &[], resting: &[], by_leaf: false, rows: &[], active: &[], ..*self }
+        StepContext { structure, params, absent: &[], resting: &[], by_leaf: false, rows: &[], active: &[], ..*self }
     }
 
     /// The same step, for what acts on some leaves only.
@@ -267,8 +309,14 @@ impl<'a> StepContext<'a> {
         if self.elsewhere {
             return Err(Error::unrecordable(&transformation.describe(), "its state begins anew from the parameters"));
         }
-        let StepContext { structure, params, point, by_leaf, codes, .. } = *self;
-        transformation.init_state(&InitContext { structure, active, params, point, by_leaf, codes, whole: None })
+        self.as_init(active, |at| transformation.init_state(at))
+    }
+
+    /// Calls a function with what `init` would be told of these leaves and the parameters of this step.
+    pub(crate) fn as_init<R>(&self, active: &[bool], then: impl FnOnce(&InitContext<'_>) -> Result<R>) -> Result<R> {
+        let StepContext { structure, by_leaf, codes, .. } = *self;
+        let init = |params: &[TableLeaf]| then(&InitContext { structure, active, params, by_leaf, codes, whole: None });
+        self.params.with(structure, init)?
     }
 
     /// Whether [`anew`](Self::anew) will find a state: for [`Stage::check`], before anything is changed.

@@ -4,6 +4,7 @@
 use core::ptr::NonNull;
 
 use super::ahead::set_reach;
+use super::context::ParamSource;
 use super::isa::current_isa;
 use super::pass::Pass;
 use super::pieces::{Pieces, WORTH};
@@ -15,7 +16,7 @@ use super::tile::Spare;
 use super::walk::{Start, Walk};
 use super::written::Sink;
 use super::{Ask, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::memory::{Buffer, RawSlice};
 use crate::numeric::worth::Pace;
 use crate::tree::{LeafSpec, Structure};
@@ -56,12 +57,23 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn new(structure: &Structure, shape: Shape) -> Work {
-        Work::new_for(structure, &vec![true; structure.len()], shape)
+    /// # Errors
+    ///
+    /// If the transformation has too many barriers.
+    pub(crate) fn new<T: Stage>(structure: &Structure, transformation: &T) -> Result<Work> {
+        Work::new_for(structure, &vec![true; structure.len()], transformation)
     }
 
     /// For passes over the active leaves only.
-    pub(crate) fn new_for(structure: &Structure, active: &[bool], shape: Shape) -> Work {
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Work::new).
+    pub(crate) fn new_for<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Work> {
+        Ok(Work::of_shape(structure, active, Shape::of(transformation)?))
+    }
+
+    fn of_shape(structure: &Structure, active: &[bool], shape: Shape) -> Work {
         let pieces = Pieces::new(structure, active);
         let stored = |(leaf, on): (&LeafSpec, &bool)| {
             Buffer::zeros(leaf.dtype().compute(), if *on { leaf.here().len() } else { 0 })
@@ -100,12 +112,12 @@ impl Work {
 
     /// The same, for a copy of the state.
     pub(crate) fn fresh(&self, structure: &Structure) -> Work {
-        Work::new(structure, self.shape)
+        self.fresh_for(structure, &vec![true; structure.len()])
     }
 
     /// The same, for passes over the active leaves only.
     pub(crate) fn fresh_for(&self, structure: &Structure, active: &[bool]) -> Work {
-        Work { ranks: self.ranks.clone(), ..Work::new_for(structure, active, self.shape) }
+        Work { ranks: self.ranks.clone(), ..Work::of_shape(structure, active, self.shape) }
     }
 
     /// Does a step on the leaves in the tables. Without gradients in the table, all gradients are zero.
@@ -132,7 +144,7 @@ impl Work {
     ) -> Outcome {
         const FAILED: Outcome = Outcome { emitted: false, skipped: false };
         let shape = self.shape;
-        let at = &StepContext { params: &self.params, absent: &self.absent, point: None, ..*at };
+        let at = &StepContext { params: ParamSource::Leaves(&self.params), absent: &self.absent, ..*at };
         self.rows.cut(at.structure, &self.active);
         let pieces = if self.rows.leaves.is_empty() { &self.pieces } else { &self.rows.pieces };
         if let Sink::Updates(buffers) = sink {

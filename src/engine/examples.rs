@@ -7,7 +7,6 @@ use super::isa::{Job, current_isa, dispatch};
 use super::sums::sum_tile;
 use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
-use crate::memory::RawStrided;
 use crate::tree::{Cursor, LeafParts, LeafSpec, Structure, Tree, Walk, is_dense};
 
 /// The leaves of such a tree, which fits the parameters.
@@ -65,7 +64,7 @@ impl<'a> Examples<'a> {
     }
 
     fn visit(&self, leaf: usize, spec: &LeafSpec, example: usize, job: impl OnExample) {
-        let LeafParts { data, strides, .. } = &self.leaves[leaf];
+        let parts @ LeafParts { data, strides, .. } = &self.leaves[leaf];
         let (Some((first, rest)), n) = (strides.split_first(), spec.len()) else { return };
         let dense = is_dense(spec.shape(), rest, spec.strides()) && (*first == n as isize || self.len == 1);
         with_dtype!(data.dtype(), T => if dense {
@@ -74,7 +73,7 @@ impl<'a> Examples<'a> {
             job.dense(stretch);
         } else {
             let mut elements = Vec::with_capacity(n);
-            let view = RawStrided { first: *data };
+            let view = parts.view();
             for run in Cursor::new(spec.shape(), spec.strides(), rest, 0).take(n) {
                 let run = crate::tree::Run { offset: run.offset + example as isize * first, ..run };
                 // SAFETY: as above; the cursor stays inside the example's shape.

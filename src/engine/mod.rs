@@ -53,6 +53,7 @@ mod ways;
 mod whole;
 mod written;
 
+pub(crate) use context::ParamSource;
 pub use context::{InitContext, StepContext};
 pub(crate) use drive::{Remote, Work};
 pub(crate) use examples::Examples;

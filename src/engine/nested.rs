@@ -3,10 +3,11 @@
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
+use super::context::ParamSource;
 use super::objective::Ask;
 use super::ranks::Ranks;
-use super::table::{Table, TableLeaf};
-use super::{InitContext, Outcome, Shape, Sink, Stage, StepContext, Work};
+use super::table::{self, TableLeaf};
+use super::{InitContext, Outcome, Sink, Stage, StepContext, Work};
 use crate::error::{Error, Result};
 use crate::state::Moments;
 use crate::tree::Structure;
@@ -25,20 +26,36 @@ pub(crate) struct Nested {
 pub(crate) struct Arrays<'a> {
     pub(crate) grads: &'a Moments,
     pub(crate) params: &'a Moments,
+    /// Leaves that are not acted on, at which the loss is evaluated too.
+    pub(crate) others: &'a [TableLeaf],
     pub(crate) updates: &'a mut Moments,
 }
 
 impl Nested {
-    /// Room for a transformation of this shape, on the active leaves of a structure.
-    pub(crate) fn new(structure: &Structure, active: &[bool], shape: Shape) -> Nested {
-        Nested { structure: structure.clone(), active: active.into(), work: Work::new_for(structure, active, shape) }
+    /// Room for a transformation, on the active leaves of a structure.
+    ///
+    /// # Errors
+    ///
+    /// If the transformation has too many barriers.
+    pub(crate) fn new<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Nested> {
+        let work = Work::new_for(structure, active, transformation)?;
+        Ok(Nested { structure: structure.clone(), active: active.into(), work })
     }
 
     /// Room for what one of several machines does of a step; the structure says which elements of the leaves it has.
-    pub(crate) fn of_rank(structure: &Structure, active: &[bool], shape: Shape, ranks: Ranks) -> Nested {
-        let mut nested = Nested::new(structure, active, shape);
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Nested::new).
+    pub(crate) fn of_rank<T: Stage>(
+        structure: &Structure,
+        active: &[bool],
+        transformation: &T,
+        ranks: Ranks,
+    ) -> Result<Nested> {
+        let mut nested = Nested::new(structure, active, transformation)?;
         nested.work.ranks = Some(Box::new(ranks));
-        nested
+        Ok(nested)
     }
 
     /// The state before the first step, in the codes that state around it is in.
@@ -48,12 +65,11 @@ impl Nested {
         around: &InitContext<'_>,
         params: &Moments,
     ) -> Result<T::State> {
-        fill(&mut self.work.params, &self.structure, params);
+        table::arrays(params, &self.structure, &[], &mut self.work.params);
         let at = InitContext {
             structure: &self.structure,
             active: &self.active,
             params: &self.work.params,
-            point: None,
             by_leaf: false,
             codes: around.codes,
             whole: None,
@@ -63,22 +79,28 @@ impl Nested {
         state
     }
 
-    /// As [`Stage::check`].
-    pub(crate) fn check<T: Stage>(&self, transformation: &T, state: &T::State, at: &StepContext<'_>) -> Result<()> {
+    /// As [`Stage::check`], for these parameters of the structure.
+    pub(crate) fn check<T: Stage>(
+        &self,
+        transformation: &T,
+        state: &T::State,
+        at: &StepContext<'_>,
+        params: ParamSource<'_>,
+    ) -> Result<()> {
         if self.work.shape() != transformation.shape() {
             return Err(Error::other_transformation(transformation.describe()));
         }
-        transformation.check(state, &at.inside(&self.structure))
+        transformation.check(state, &at.inside(&self.structure, params))
     }
 
-    /// Whether [`anew`](Self::anew) will find a state.
+    /// Whether [`anew`](Self::anew) will find a state, on the leaves of the step around.
     pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
-        at.inside(&self.structure).can_begin_anew(transformation, &self.active)
+        at.inside(&self.structure, at.params).can_begin_anew(transformation, &self.active)
     }
 
-    /// A state as `init` makes it for the parameters of the step around, if its leaves are those.
+    /// A state as `init` makes it for the parameters of the step around, whose leaves are these.
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
-        at.inside(&self.structure).anew(transformation, &self.active)
+        at.inside(&self.structure, at.params).anew(transformation, &self.active)
     }
 
     /// Does a step. In one without gradients, `arrays.grads` does not count.
@@ -90,7 +112,7 @@ impl Nested {
         arrays: Arrays<'_>,
         objective: Option<&mut (dyn Ask + '_)>,
     ) -> Outcome {
-        fill(&mut self.work.params, &self.structure, arrays.params);
+        table::arrays(arrays.params, &self.structure, arrays.others, &mut self.work.params);
         self.run_filled(transformation, state, at, arrays.grads, Sink::Arrays(arrays.updates), objective)
     }
 
@@ -118,21 +140,14 @@ impl Nested {
         sink: Sink<'_>,
         objective: Option<&mut (dyn Ask + '_)>,
     ) -> Outcome {
-        fill(&mut self.work.grads, &self.structure, grads);
-        let at = at.inside(&self.structure);
+        table::arrays(grads, &self.structure, &[], &mut self.work.grads);
+        // The step has the parameters of its own table.
+        let at = at.inside(&self.structure, ParamSource::NONE);
         let outcome = self.work.step(transformation, state, &at, objective, sink, None);
         self.work.params.clear();
         self.work.grads.clear();
         outcome
     }
-}
-
-/// Points a table at arrays, which must outlive its use; where there is no array there is nothing to point at.
-fn fill(table: &mut Table, structure: &Structure, arrays: &Moments) {
-    table.clear();
-    table.extend(structure.leaves().iter().enumerate().map(|(leaf, spec)| {
-        arrays.raw(leaf).map_or_else(|| TableLeaf::none(spec.dtype().compute()), TableLeaf::dense)
-    }));
 }
 
 impl Hash for Nested {

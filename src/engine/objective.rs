@@ -102,17 +102,17 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
 
 /// Copies an array in the state's order into a leaf of any type and layout.
 pub(crate) fn write_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, from: &[C]) {
-    with_dtype!(leaf.data.dtype(), T => match &leaf.strides {
+    with_dtype!(leaf.data.dtype(), T => match &leaf.strided {
         None => {
             // SAFETY: the leaf is borrowed mutably by the caller, who holds the tree.
             let to = unsafe { leaf.data.slice_mut::<T>(0, from.len()) };
             to.iter_mut().zip(from).for_each(|(to, from)| *to = convert::<C, T>(*from));
         }
-        Some(strides) => {
-            let view = RawStrided { first: leaf.data };
+        Some(strided) => {
+            let view = RawStrided::new(leaf.data, strided.extent);
             let mut from = from.iter();
-            for run in Cursor::new(spec.shape(), spec.strides(), strides, 0).take(spec.len()) {
-                // SAFETY: as above; the cursor stays inside the leaf's shape.
+            for run in Cursor::new(spec.shape(), spec.strides(), &strided.strides, 0).take(spec.len()) {
+                // SAFETY: as above.
                 unsafe { view.write::<T>(run, || from.next().map_or(T::default(), |x| convert::<C, T>(*x))) };
             }
         }

@@ -182,7 +182,7 @@ impl<T: Stage> Pass<'_, T> {
         let from_stored = self.walk.span.from > 0;
         let dtype = if from_stored { DType::F32 } else { p.data.dtype() };
         let Some(g) = self.walk.lying_source(leaf, dtype) else { return 0 };
-        if p.strides.is_some() || !t.fuses_now(self.state, self.run, leaf) {
+        if p.strided.is_some() || !t.fuses_now(self.state, self.run, leaf) {
             return 0;
         }
         let block = match T::SHAPE.adds_in(pass) {

@@ -89,7 +89,7 @@ impl LeafRows {
         self.columns = spec.len() / spec.shape()[0].max(1);
         self.rows.clear();
         // The first axis is the slowest of both, so that rows lie in these as they do in the leaf.
-        let from = TableLeaf { strides: values.strides_unless(spec.strides()), ..TableLeaf::dense(values.data) };
+        let from = TableLeaf::of(values, spec.strides());
         let needed = order.len() * self.columns;
         if self.sums.as_ref().is_none_or(|sums| sums.len() < needed || sums.dtype() != C::DTYPE) {
             self.sums = Some(Buffer::zeros(C::DTYPE, needed.next_power_of_two()));

@@ -1,6 +1,8 @@
 //! Where a chain must stop and look at the whole tree, and which passes that makes.
 
+use super::Stage;
 use crate::element::DType;
+use crate::error::{Error, Result};
 
 /// The barriers of a stage: how many, and what lies between them. Bit `i` of a mask stands for what comes after the
 /// stage's own barrier `i − 1` and before its barrier `i`; bit 0 for what comes before its first.
@@ -86,8 +88,9 @@ impl Span {
 }
 
 impl Shape {
-    /// The most barriers that a chain can have.
-    pub const MOST_BARRIERS: usize = 31;
+    /// The most barriers that the passes of a transformation can have: each mask has a bit for what comes before each of
+    /// them, and one for what comes after the last.
+    const MOST_BARRIERS: usize = u32::BITS as usize - 1;
 
     /// The shape of what does nothing.
     pub const NOTHING: Shape = Shape {
@@ -147,10 +150,14 @@ impl Shape {
         Shape { keeps: 0, ..self }
     }
 
-    /// The shape of this stage followed by another.
+    /// The shape of this stage followed by another. One with too many barriers says how many it has, and nothing else.
     pub const fn then(self, next: Shape) -> Shape {
+        let barriers = self.barriers.saturating_add(next.barriers);
+        if barriers > Shape::MOST_BARRIERS {
+            return Shape { barriers, ..Shape::NOTHING };
+        }
         Shape {
-            barriers: self.barriers + next.barriers,
+            barriers,
             stateful: self.stateful | next.stateful << self.barriers,
             reads_params: self.reads_params | next.reads_params << self.barriers,
             materializes: self.materializes | next.materializes << self.barriers,
@@ -168,6 +175,24 @@ impl Shape {
             joins: self.joins | next.joins,
             typed: self.typed | next.typed,
         }
+    }
+
+    /// Returns the shape of a transformation, if there can be passes for its barriers.
+    ///
+    /// # Errors
+    ///
+    /// If it has more barriers than the masks have bits for.
+    pub(crate) fn of<T: Stage>(transformation: &T) -> Result<Shape> {
+        let shape = transformation.shape();
+        if shape.barriers <= Shape::MOST_BARRIERS {
+            return Ok(shape);
+        }
+        let expected = format!(
+            "of at most {} barriers (split it: the updates of its first part are the gradients of the second)",
+            Shape::MOST_BARRIERS
+        );
+        let found = format!("{} in {}", shape.barriers, transformation.describe());
+        Err(Error::argument("init", "transformation", &expected, found))
     }
 
     /// Whether anything is added to the sums in pass `pass`.
@@ -347,6 +372,31 @@ mod tests {
             assert!(!beside.then(norm).adds_later_in(0) && beside.then(norm).adds_in(0));
         }
         assert!(!norm.beside(norm).adds_later_in(0));
+    }
+
+    #[test]
+    fn a_sum_with_too_many_barriers_says_how_many_there_are() {
+        let of = |clips: usize| (0..clips).fold(Shape::EMPTY, |shape, _| shape.then(CLIP));
+        for clips in [32, 33, 40, 64, 100] {
+            let many = Shape { barriers: clips, ..Shape::NOTHING };
+            assert_eq!([of(clips), CLIP.then(of(clips - 1)), of(clips - 31).then(of(31))], [many; 3]);
+            // As members of other shapes.
+            assert_eq!(
+                [ADAM.then(many), many.then(ADAM), many.then(many)].map(|shape| shape.barriers),
+                [clips, clips, 2 * clips]
+            );
+            assert_eq!(
+                [many.beside(CLIP), CLIP.beside(many), many.sometimes()].map(|shape| shape.barriers),
+                [clips; 3]
+            );
+        }
+        let most = Shape { barriers: usize::MAX, ..Shape::NOTHING };
+        assert_eq!(most.then(CLIP).then(most), most);
+        // At the limit all is as below it.
+        let (all, last) = (of(31).then(ADAM), of(30));
+        assert_eq!((all.barriers, all.sums, all.adds, all.stateful), (31, 31, u32::MAX >> 1, 1 << 31));
+        assert_eq!(last.then(ADAM).then(CLIP).span(31), Span::of(31, 31));
+        assert!(last.then(ADAM).then(CLIP).stores(30) && !all.stores_any() && all.span(31) == Span::of(0, 31));
     }
 
     #[test]

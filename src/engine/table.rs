@@ -5,24 +5,38 @@ use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::memory::RawSlice;
 use crate::state::Moments;
-use crate::tree::{Difference, LeafParts, LeafSpec, Strides, Structure, Tree, TreeMut, Walk, WalkMut};
+use crate::tree::{Difference, LeafParts, LeafSpec, Strided, Structure, Tree, TreeMut, Walk, WalkMut};
 
 /// Where a leaf's elements are, for the time of one step.
 #[derive(Clone, Debug)]
 pub(crate) struct TableLeaf {
     pub(crate) data: RawSlice,
-    /// The strides, unless the elements lie as the state does.
-    pub(crate) strides: Option<Strides>,
+    /// The strides, unless the elements lie as the state does; then no slice of `data` can be taken.
+    pub(crate) strided: Option<Strided>,
     /// Whether it is the engine's own, so that updates may be stored in its place: of gradients those of rows.
     pub(crate) own: bool,
 }
 
 impl TableLeaf {
-    const NOWHERE: TableLeaf = TableLeaf { data: RawSlice::NOWHERE, strides: None, own: false };
+    const NOWHERE: TableLeaf = TableLeaf { data: RawSlice::NOWHERE, strided: None, own: false };
 
     /// An array that lies as the state does.
     pub(crate) fn dense(data: RawSlice) -> TableLeaf {
-        TableLeaf { data, strides: None, own: false }
+        TableLeaf { data, strided: None, own: false }
+    }
+
+    /// A leaf, beside state that lies in this order.
+    pub(crate) fn of(parts: &LeafParts, order: &[isize]) -> TableLeaf {
+        let mut leaf = TableLeaf::dense(parts.data);
+        leaf.lies_by(parts.strides_unless(order));
+        leaf
+    }
+
+    /// Notes the strides of a leaf that does not lie as the state does.
+    fn lies_by(&mut self, strided: Option<Strided>) {
+        if strided.is_some() {
+            (self.data, self.strided) = (self.data.scattered(), strided);
+        }
     }
 
     /// Stands for a leaf that is not there.
@@ -33,7 +47,7 @@ impl TableLeaf {
     /// Whether its elements lie as the state does, and are of this type.
     #[inline]
     pub(crate) fn lies(&self, dtype: DType) -> bool {
-        self.strides.is_none() && self.data.dtype() == dtype
+        self.strided.is_none() && self.data.dtype() == dtype
     }
 
     /// An array of the engine's own.
@@ -106,10 +120,9 @@ impl<'s> Check<'s> {
     fn other_axes(&mut self, table: &mut Table, spec: &LeafSpec, parts: &LeafParts) {
         self.same &= spec.shape() == &*parts.shape;
         if self.same
-            && let Some(strides) = parts.strides_unless(spec.strides())
             && let Some(leaf) = table.last_mut()
         {
-            leaf.strides = Some(strides);
+            leaf.lies_by(parts.strides_unless(spec.strides()));
         }
     }
 
@@ -257,6 +270,19 @@ pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
 /// Gradients are converted to the type that the leaf's arithmetic is done in, as long as that loses nothing.
 fn exact(ours: DType, theirs: DType) -> bool {
     theirs.size() <= ours.compute().size()
+}
+
+/// Fills a table with arrays that lie as the state does, which must outlive its use. A leaf that has no array is the one
+/// in `others`; if there are none, it has no elements.
+pub(crate) fn arrays(arrays: &Moments, structure: &Structure, others: &[TableLeaf], table: &mut Table) {
+    table.clear();
+    table.extend(structure.leaves().iter().enumerate().map(|(leaf, spec)| {
+        match (arrays.raw(leaf), others.get(leaf)) {
+            (Some(data), _) => TableLeaf::dense(data),
+            (None, Some(other)) => other.clone(),
+            (None, None) => TableLeaf::none(spec.dtype().compute()),
+        }
+    }));
 }
 
 /// Fills a table with gradients that lie as the state does.

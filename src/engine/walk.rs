@@ -276,9 +276,9 @@ impl Walk<'_> {
         let table = &self.params[leaf];
         let reads_params = self.shape.reads_params_in(self.span.to);
         source
-            .filter(|source| source.strides.is_none())
+            .filter(|source| source.strided.is_none())
             .inspect(|source| ahead.reads(source.data.addresses(from, len)));
-        if table.strides.is_none() && (self.is_last() || reads_params) {
+        if table.strided.is_none() && (self.is_last() || reads_params) {
             ahead.reads(table.data.addresses(start, len));
         }
         let mut unread = None;

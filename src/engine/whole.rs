@@ -120,7 +120,7 @@ impl WholeTree<'_> {
         }
         let u = self.stored.get_mut(leaf)?.get_mut().unwrap_or_default();
         let table = &self.params[leaf];
-        let p = if table.data.dtype() == C::DTYPE && table.strides.is_none() {
+        let p = if table.data.dtype() == C::DTYPE && table.strided.is_none() {
             // SAFETY: the engine lends the parameters for the step, and no pass is running.
             #[allow(unsafe_code, reason = "a leaf's table entry back to a slice; see `memory`")]
             unsafe {
@@ -195,7 +195,7 @@ impl WholeTree<'_> {
             return self.stored[leaf].get().unwrap_or_default();
         }
         let (spec, grads) = (&self.structure.leaves()[leaf], self.grads.get(leaf));
-        if let Some(grads) = grads.filter(|grads| grads.data.dtype() == C::DTYPE && grads.strides.is_none()) {
+        if let Some(grads) = grads.filter(|grads| grads.data.dtype() == C::DTYPE && grads.strided.is_none()) {
             // SAFETY: gradients are lent for the step, and no pass is running.
             #[allow(unsafe_code, reason = "a leaf's table entry back to a slice; see `memory`")]
             return unsafe { grads.data.slice(0, grads.data.len()) };
@@ -241,13 +241,8 @@ impl WholeTree<'_> {
 
     /// The same tree as if the parameters were at another point: at arrays of their shapes and compute types.
     pub(crate) fn at_point(&mut self, point: &Moments, inside: &mut dyn FnMut(&mut WholeTree<'_>)) {
-        let arrays = self.params.iter().enumerate().map(|(leaf, here)| match point.raw(leaf) {
-            Some(data) => TableLeaf::dense(data),
-            None => here.clone(),
-        });
         let mut params = core::mem::take(self.there);
-        params.clear();
-        params.extend(arrays);
+        super::table::arrays(point, self.structure, self.params, &mut params);
         inside(&mut WholeTree { params: &params, ..self.with_active(self.active) });
         *self.there = params;
     }
@@ -330,7 +325,7 @@ pub(crate) unsafe fn read_stretch<C: Real>(
     to: &mut [C],
     ahead: &mut Ahead,
 ) {
-    match leaf.strides {
+    match leaf.strided {
         // SAFETY: by the caller's promise.
         None => unsafe { load_asking(isa, leaf.data, start, to, ahead) },
         // SAFETY: as above.
@@ -353,16 +348,16 @@ pub(crate) unsafe fn read_in_order<C: Real>(
     start: usize,
     to: &mut [C],
 ) {
-    let Some(strides) = &leaf.strides else {
+    let Some(strided) = &leaf.strided else {
         // SAFETY: by the caller's promise.
         return unsafe { load(isa, leaf.data, start, to) };
     };
-    let view = RawStrided { first: leaf.data };
+    let view = RawStrided::new(leaf.data, strided.extent);
     let n = to.len();
     let mut to = to.iter_mut();
     with_dtype!(leaf.data.dtype(), T => {
-        for run in Cursor::new(shape, order, strides, start).take(n) {
-            // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
+        for run in Cursor::new(shape, order, &strided.strides, start).take(n) {
+            // SAFETY: by the caller's promise.
             unsafe {
                 view.read::<T>(run, |x| {
                     if let Some(to) = to.next() {

@@ -103,15 +103,15 @@ pub(crate) fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
 ///
 /// The leaf is lent for the step to be written, and this stretch is the caller's alone.
 pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
-    let Some(strides) = &leaf.strides else {
+    let Some(strided) = &leaf.strided else {
         // SAFETY: by the caller's promise.
         return unsafe { super::convert::store(isa, leaf.data, start, u) };
     };
     with_dtype!(leaf.data.dtype(), T => {
-        let view = RawStrided { first: leaf.data };
+        let view = RawStrided::new(leaf.data, strided.extent);
         let mut u = u.iter();
-        for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(u.len()) {
-            // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
+        for run in Cursor::new(spec.shape(), spec.strides(), &strided.strides, start).take(u.len()) {
+            // SAFETY: by the caller's promise.
             unsafe { view.write::<T>(run, || u.next().map_or_else(T::default, |u| convert::<C, T>(*u))) };
         }
     });
@@ -137,23 +137,16 @@ pub(super) unsafe fn add_direct<C: Real>(params: RawSlice, isa: Isa, start: usiz
 ///
 /// The leaf is lent for the step to be written, and this stretch is the caller's alone.
 pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
-    let Some(strides) = &leaf.strides else {
+    let Some(strided) = &leaf.strided else {
         // SAFETY: by the caller's promise.
         return unsafe { add_dense(leaf.data, isa, start, u) };
     };
     with_dtype!(leaf.data.dtype(), P => {
-        let view = RawStrided { first: leaf.data };
+        let view = RawStrided::new(leaf.data, strided.extent);
         let mut u = u.iter();
-        for run in Cursor::new(spec.shape(), spec.strides(), strides, start).take(u.len()) {
-            for i in 0..run.len as isize {
-                let one = crate::tree::Run { offset: run.offset + i * run.stride, stride: 1, len: 1 };
-                let mut sum = None;
-                // SAFETY: by the caller's promise; the cursor stays inside the leaf's shape.
-                unsafe {
-                    view.read::<P>(one, |p| sum = u.next().map(|u| add_rounded(p, *u)));
-                    view.write::<P>(one, || sum.unwrap_or_default());
-                }
-            }
+        for run in Cursor::new(spec.shape(), spec.strides(), &strided.strides, start).take(u.len()) {
+            // SAFETY: by the caller's promise.
+            unsafe { view.update::<P>(run, |p| u.next().map_or(p, |u| add_rounded(p, *u))) };
         }
     });
 }

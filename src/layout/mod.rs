@@ -5,5 +5,6 @@ mod strided;
 
 pub use spec::{Difference, LeafSpec};
 pub(crate) use strided::{
-    Cursor, Run, Shape, Strides, axes, axes_by_stride, dense_strides, elements, is_dense, matching_strides, sort_axes,
+    Cursor, Extent, Run, Shape, Strided, Strides, axes, axes_by_stride, dense_strides, elements, is_dense,
+    matching_strides, sort_axes,
 };

@@ -89,6 +89,44 @@ pub(crate) struct Run {
     pub(crate) len: usize,
 }
 
+/// The range of offsets that the elements of a strided array have, counted in elements from its first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Extent {
+    least: isize,
+    most: isize,
+}
+
+impl Extent {
+    /// The range of an array without elements.
+    const NONE: Extent = Extent { least: 0, most: -1 };
+
+    /// The range of an array of this shape with these strides; empty where the offsets exceed the address space.
+    pub(crate) fn of(shape: &[usize], strides: &[isize]) -> Extent {
+        let widen = |extent: Extent, (&len, &stride): (&usize, &isize)| {
+            let far = isize::try_from(len.checked_sub(1)?).ok()?.checked_mul(stride)?;
+            let (least, most) = (extent.least.checked_add(far.min(0))?, extent.most.checked_add(far.max(0))?);
+            Some(Extent { least, most })
+        };
+        shape.iter().zip(strides).try_fold(Extent { least: 0, most: 0 }, widen).unwrap_or(Extent::NONE)
+    }
+
+    /// Returns whether both ends of a run lie in the range, and so all of it.
+    #[inline]
+    pub(crate) fn has(self, run: Run) -> bool {
+        let lies = |at: isize| self.least <= at && at <= self.most;
+        let Some(steps) = run.len.checked_sub(1) else { return true };
+        let last = isize::try_from(steps).ok().and_then(|steps| run.offset.checked_add(steps.checked_mul(run.stride)?));
+        lies(run.offset) && last.is_some_and(lies)
+    }
+}
+
+/// The strides of an array, and the range of offsets that its elements have.
+#[derive(Clone, Debug)]
+pub(crate) struct Strided {
+    pub(crate) strides: Strides,
+    pub(crate) extent: Extent,
+}
+
 /// Goes through a strided array in the order of a dense one of the same shape, a run along one axis at a time.
 pub(crate) struct Cursor {
     /// Axis lengths, strides of the array to go through, and the place, slowest axis first.
@@ -151,6 +189,37 @@ mod tests {
         assert_eq!(matching_strides(&[2, 3], &[6, 2]).as_slice(), [3, 1]);
         // The stride of an axis of length one is never used; it is as if that axis were the slowest.
         assert_eq!(matching_strides(&[4, 1, 3], &[1, 1, 4]).as_slice(), [1, 12, 4]);
+    }
+
+    #[test]
+    fn an_extent_has_the_runs_of_its_array_and_no_others() {
+        let arrays: [(&[usize], &[isize]); 6] = [
+            (&[2, 3], &[3, 1]),
+            (&[2, 3], &[1, 2]),
+            (&[3, 2], &[-4, 2]),
+            (&[4], &[1_000_000]),
+            (&[3], &[0]),
+            (&[], &[]),
+        ];
+        for (shape, strides) in arrays {
+            let (extent, len) = (Extent::of(shape, strides), shape.iter().product());
+            let order = dense_strides(shape);
+            for start in 0..len {
+                let mut cursor = Cursor::new(shape, &order, strides, start);
+                assert!(cursor.take(len - start).all(|run| extent.has(run)), "{shape:?} {strides:?} from {start}");
+            }
+            let run = |offset, stride, len| Run { offset, stride, len };
+            for stride in strides.iter().filter(|stride| **stride != 0) {
+                let beyond = Cursor::new(&[len + 1], &[1], &[*stride], 0).take(len + 1).all(|run| extent.has(run));
+                assert!(!beyond, "{shape:?} {strides:?}: {len} + 1 elements {stride} apart");
+            }
+            assert!(!extent.has(run(extent.least - 1, 1, 1)) && !extent.has(run(extent.most + 1, -1, 1)));
+            assert!(!extent.has(run(0, isize::MAX, 3)) && !extent.has(run(isize::MIN, -1, 2)));
+            assert!(extent.has(run(extent.most + 1, 1, 0)), "no elements");
+        }
+        for (shape, strides) in [(&[0_usize, 3][..], &[3, 1][..]), (&[usize::MAX, 2], &[1, 1]), (&[3], &[isize::MAX])] {
+            assert_eq!(Extent::of(shape, strides), Extent::NONE);
+        }
     }
 
     #[test]

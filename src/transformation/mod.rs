@@ -38,8 +38,9 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Errors
     ///
-    /// If an argument is out of its range, or a mask or label does not fit the parameters; if two leaves share memory,
-    /// as clones of an `ArcArray` do (see [`Tied`](crate::tree::Tied)).
+    /// If an argument is out of its range, or a mask or label does not fit the parameters; if the transformation has
+    /// more than 31 barriers; if two leaves share memory, as clones of an `ArcArray` do (see
+    /// [`Tied`](crate::tree::Tied)).
     fn init<P: Tree + ?Sized>(&self, params: &P) -> Result<OptState<Self>>
     where
         Self: Sized,

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::element::DType;
 use crate::engine::{
-    Ask, Evaluate, InitContext, Objective, Outcome, Remote, Sink, Stage, StepContext, Updates, Work, table,
+    Ask, Evaluate, InitContext, Objective, Outcome, ParamSource, Remote, Sink, Stage, StepContext, Updates, Work, table,
 };
 use crate::error::{Error, Result};
 use crate::recall::{Known, Recall};
@@ -48,24 +48,11 @@ impl<T: Stage> OptState<T> {
         transformation.validate()?;
         let structure = Structure::of(params)?;
         refuse_shared(params)?;
-        let shape = transformation.shape();
-        if shape.barriers > crate::engine::Shape::MOST_BARRIERS {
-            let found = format!("{} in {}", shape.barriers, transformation.describe());
-            return Err(Error::argument("chain", "barriers", "at most 31 together", found));
-        }
         let active = vec![true; structure.len()];
-        let mut work = Work::new(&structure, shape);
+        let mut work = Work::new(&structure, transformation)?;
         table::params(params, &structure, &mut work.params, &mut work.path)?;
         let params = &work.params[..];
-        let at = InitContext {
-            structure: &structure,
-            active: &active,
-            params,
-            point: None,
-            by_leaf,
-            codes: None,
-            whole: None,
-        };
+        let at = InitContext { structure: &structure, active: &active, params, by_leaf, codes: None, whole: None };
         let inner = transformation.init_state(&at)?;
         work.params.clear();
         Ok(OptState {
@@ -219,6 +206,7 @@ impl<T: Stage> OptState<T> {
         mut elsewhere: Option<&mut (dyn Remote<T> + '_)>,
     ) -> Result<Outcome> {
         let Work { params, rows, absent, .. } = &self.work;
+        let params = ParamSource::Leaves(params);
         transformation.check(&self.inner, &StepContext { params, rows: &rows.leaves, absent, ..*at })?;
         #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
         let mut objective = objective.map(|evaluate| Objective::new(evaluate));

@@ -4,7 +4,6 @@
 
 use super::leaf::LeafParts;
 use super::{Cursor, LeafMut, LeafRef, dense_strides, is_dense};
-use crate::memory::RawStrided;
 
 /// How many bytes are given or taken at a time: few calls, and they stay in the second-level cache.
 const PIECE: usize = 1 << 18;
@@ -46,7 +45,7 @@ impl LeafRef<'_> {
             // SAFETY: borrowed for as long as `self` is, and dense.
             return parts.pieces().try_for_each(|(start, len)| take(unsafe { parts.data.bytes(start, len) }));
         }
-        let (view, mut ordered) = (RawStrided { first: parts.data }, Vec::with_capacity(PIECE));
+        let (view, mut ordered) = (parts.view(), Vec::with_capacity(PIECE));
         parts.pieces().try_for_each(|(start, len)| {
             ordered.clear();
             for run in parts.cursor(start).take(len) {
@@ -77,7 +76,7 @@ impl LeafMut<'_> {
             // SAFETY: borrowed exclusively for as long as `self` is, and dense.
             return parts.pieces().try_for_each(|(start, len)| fill(unsafe { parts.data.bytes_mut(start, len) }));
         }
-        let (view, mut ordered) = (RawStrided { first: parts.data }, vec![0; PIECE]);
+        let (view, mut ordered) = (parts.view(), vec![0; PIECE]);
         parts.pieces().try_for_each(|(start, len)| {
             let ordered = &mut ordered[..len * size];
             fill(ordered)?;

@@ -8,7 +8,7 @@ use ndarray::{ArrayBase, Data, DataMut, Dimension, RawData};
 use super::ArrayElement;
 use crate::element::{DType, Element, with_dtype};
 use crate::error::{Error, Result};
-use crate::layout::{Cursor, Shape, Strides, axes, dense_strides, is_dense};
+use crate::layout::{Cursor, Extent, Shape, Strided, Strides, axes, dense_strides, is_dense};
 #[cfg(feature = "serde")]
 use crate::layout::{elements, matching_strides};
 use crate::memory::{RawSlice, RawStrided};
@@ -76,8 +76,18 @@ impl LeafParts {
     }
 
     /// The strides, unless the elements lie in the order that `dense` describes.
-    pub(crate) fn strides_unless(&self, dense: &[isize]) -> Option<Strides> {
-        (!is_dense(&self.shape, &self.strides, dense)).then(|| self.strides.clone())
+    pub(crate) fn strides_unless(&self, dense: &[isize]) -> Option<Strided> {
+        let strided = || Strided { strides: self.strides.clone(), extent: self.extent() };
+        (!is_dense(&self.shape, &self.strides, dense)).then(strided)
+    }
+
+    fn extent(&self) -> Extent {
+        Extent::of(&self.shape, &self.strides)
+    }
+
+    /// The elements by their strides.
+    pub(crate) fn view(&self) -> RawStrided {
+        RawStrided::new(self.data, self.extent())
     }
 
     fn to_f64(&self) -> Vec<f64> {
@@ -86,7 +96,7 @@ impl LeafParts {
         }
         let mut out = Vec::with_capacity(self.data.len());
         let order = dense_strides(&self.shape);
-        let view = RawStrided { first: self.data };
+        let view = self.view();
         with_dtype!(self.data.dtype(), T => {
             Cursor::new(&self.shape, &order, &self.strides, 0).take(self.data.len()).for_each(|run| {
                 // SAFETY: the leaf's borrow is alive, and the cursor stays inside the leaf's shape.
@@ -315,7 +325,7 @@ impl<'a> LeafMut<'a> {
             return self.parts.encode(&numbers);
         }
         let order = dense_strides(&parts.shape);
-        let view = RawStrided { first: parts.data };
+        let view = parts.view();
         let mut values = values.iter();
         with_dtype!(parts.data.dtype(), T => {
             Cursor::new(&parts.shape, &order, &parts.strides, 0).take(parts.data.len()).for_each(|run| {

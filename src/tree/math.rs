@@ -108,12 +108,12 @@ fn add_mixed<P: Element, U: Element>(p: P, u: U) -> P {
 fn combine<P: Element, U: Element>(params: &mut LeafMut<'_>, updates: &LeafRef<'_>, f: impl Fn(P, U) -> P) {
     let (p, u) = (&params.parts, &updates.parts);
     assert_eq!(p.shape, u.shape, "both leaves are walked by the shape of one");
-    let (to, from) = (p.data.pointer::<P>(), u.data.pointer::<U>());
+    let (to, from) = (p.view(), u.view());
     each_run(&p.shape, [&p.strides, &u.strides], p.data.len(), &mut |[to_run, from_run]| {
-        // SAFETY: the parameters are borrowed exclusively and the updates shared, and runs stay inside the shape that
-        // the leaves share.
+        let (to, from, len) = (to.pointer::<P>(to_run), from.pointer::<U>(from_run), to_run.len.min(from_run.len));
+        // SAFETY: the parameters are borrowed exclusively and the updates shared, and both runs lie inside their arrays
+        // by `pointer`.
         unsafe {
-            let (to, from, len) = (to.offset(to_run.offset), from.offset(from_run.offset), to_run.len);
             if to_run.stride == 1 && from_run.stride == 1 {
                 let (p, u) = (slice::from_raw_parts_mut(to, len), slice::from_raw_parts(from, len));
                 return p.iter_mut().zip(u).for_each(|(p, u)| *p = f(*p, *u));

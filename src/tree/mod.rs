@@ -60,7 +60,7 @@ pub use structure::Structure;
 pub use tied::{Tied, TiedGradients};
 pub use walk::{Walk, WalkMut};
 
-pub(crate) use crate::layout::{Cursor, Run, Strides, dense_strides, is_dense};
+pub(crate) use crate::layout::{Cursor, Run, Strided, Strides, dense_strides, is_dense};
 pub use crate::layout::{Difference, LeafSpec};
 
 /// Something with float leaves to read, in a fixed order, under stable paths: gradients, for example.

@@ -6,13 +6,18 @@ use crate::state::{State, StateWalk, StateWalkMut};
 /// Applies transformations one after the other. The first is given the gradients, and each later one what the one
 /// before it returned.
 ///
-/// A chain is the tuple of its members, of which there may be twelve. Chains nest, so there is no limit to the length.
-/// A chain fuses: intermediate updates stay in registers. If the length is known only at run time, take a `Vec` of
+/// A chain is the tuple of its members, of which there may be twelve. Chains nest, so a chain may be longer, with up to
+/// 31 members that must see the whole tree first. A chain fuses: intermediate updates stay in registers. If the length is known only at run time, take a `Vec` of
 /// [`Boxed`](crate::wrapper::Boxed) members. The empty chain `()` changes nothing.
 ///
 /// # Cost
 ///
 /// One pass over memory, and one more for each member that must see the whole tree first; [`plan`] shows the passes.
+///
+/// # Errors
+///
+/// `init` fails if more than 31 members must see the whole tree first. [`flatten`](crate::flatten()) and
+/// [`sam`](crate::sam()) in opaque mode run what they hold in passes of its own, which count as one.
 ///
 /// [`plan`]: crate::GradientTransformation::plan
 ///

@@ -1,6 +1,6 @@
 use crate::element::{Element, convert};
 use crate::engine::table::Table;
-use crate::engine::{Arrays, Ask, Nested, Shape};
+use crate::engine::{Arrays, Ask, Nested, ParamSource};
 use crate::needs::Level;
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
@@ -109,14 +109,14 @@ struct Room {
 }
 
 impl Room {
-    fn new(at: &InitContext<'_>, shape: Shape, asks: bool) -> Result<Room> {
+    fn new<T: Stage>(at: &InitContext<'_>, inner: &T) -> Result<Room> {
         let leaves = || at.structure().leaves().iter().zip(at.active()).filter(|(_, on)| **on).map(|(leaf, _)| leaf);
         let dtype = leaves().map(LeafSpec::dtype).reduce(promoted).unwrap_or(DType::F32);
         let structure = Structure::flat(dtype, leaves().map(LeafSpec::len).sum());
         let vector = || Moments::like(&structure, &[true], 0.0, |leaf| leaf.dtype().compute());
         let [grads, params, updates] = [vector()?, vector()?, vector()?];
-        let asking = if asks { Some([at.moments()?, at.moments()?]) } else { None };
-        let nested = Nested::new(&structure, &[true], shape);
+        let asking = if inner.needs() >= Level::ValueFn { Some([at.moments()?, at.moments()?]) } else { None };
+        let nested = Nested::new(&structure, &[true], inner)?;
         let outcome = Outcome::GRADIENTS;
         let (leaves, active) = (at.structure().clone(), at.active().into());
         Ok(Room { leaves, active, nested, grads, params, updates, asking, outcome })
@@ -173,6 +173,12 @@ impl Along<'_> {
             None => {}
         }
     }
+}
+
+/// Copies the arrays of leaves into the vector.
+fn join(leaves: &Structure, arrays: &Moments, vector: &mut Moments) {
+    let mut along = Along::start(vector);
+    leaves.leaves().iter().enumerate().for_each(|(i, leaf)| along.array(i, leaf, arrays));
 }
 
 /// A walk along a vector to read, leaf by leaf.
@@ -243,8 +249,7 @@ impl Ask for AskFlat<'_> {
         leaves().for_each(|(i, leaf)| along.array(i, leaf, self.point));
         let Some(gradient) = gradient else { return self.ask.ask(self.structure, self.params, self.point, None) };
         let value = self.ask.ask(self.structure, self.params, self.point, Some(&mut *self.gradient));
-        let mut along = Along::start(gradient);
-        leaves().for_each(|(i, leaf)| along.array(i, leaf, self.gradient));
+        join(self.structure, self.gradient, gradient);
         value
     }
 }
@@ -258,14 +263,19 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let mut room = Room::new(at, self.inner.shape(), self.inner.needs() >= Level::ValueFn)?;
-        let (params, mut along) = (at.params_as_moments()?, Along::start(&mut room.params));
-        at.structure().leaves().iter().enumerate().for_each(|(i, leaf)| along.array(i, leaf, &params));
+        let mut room = Room::new(at, &self.inner)?;
+        join(at.structure(), &at.params_as_moments()?, &mut room.params);
         Ok(FlattenState { inner: room.nested.init(&self.inner, at, &room.params)?, room })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        state.room.nested.check(&self.inner, &state.inner, at)
+        let Room { leaves, active, nested, params, .. } = &state.room;
+        let vector = || {
+            let mut vector = params.clone();
+            join(leaves, &at.as_init(active, |at| at.params_as_moments())?, &mut vector);
+            Ok(vector)
+        };
+        nested.check(&self.inner, &state.inner, at, ParamSource::OnDemand(&vector))
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
@@ -282,7 +292,7 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
             _ => None,
         };
         let ask = ask.as_mut().map(|ask| ask as &mut dyn Ask);
-        *outcome = nested.run(&self.inner, inner, at, Arrays { grads, params, updates }, ask);
+        *outcome = nested.run(&self.inner, inner, at, Arrays { grads, params, others: &[], updates }, ask);
         tree.visit(&mut Split { vector: updates, at: 0 });
     }
 

@@ -698,3 +698,23 @@ fn configs_choose_the_search() {
         assert_eq!(config::Config::of(&written.build_with::<ValueAndGradFn>().unwrap()).unwrap(), written);
     }
 }
+
+/// The loss is of all leaves, also of those that a mask around the search leaves alone.
+#[test]
+fn a_search_inside_a_masked_adversary_evaluates_the_loss_at_all_leaves() {
+    let adversary = chain((scale(-1.0), scale_by_backtracking_linesearch(10)));
+    let optimizer = masked(sam(sgd(0.1), adversary).opaque_mode(), Mask::path("0")).freeze_others();
+    let mut seen = Vec::new();
+    let mut loss = |(a, b): &(f64, f64)| {
+        seen.push(*b);
+        (a * a / 2.0 + b, (*a, 1.0))
+    };
+    let mut params = (3.0, 5.0);
+    let mut state = optimizer.init(&params).unwrap();
+    for _ in 0..2 {
+        let (value, gradient) = loss(&params);
+        optimizer.step_with(&mut params, &gradient, extra::value_and_grad_fn(value, &mut loss), &mut state).unwrap();
+    }
+    assert!(seen.len() >= 6 && seen.iter().all(|b| *b == 5.0), "{seen:?}");
+    assert!(params.0.abs() < 3.0 && params.1 == 5.0, "{params:?}");
+}

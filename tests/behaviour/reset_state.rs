@@ -1,9 +1,14 @@
 //! A state that starts anew while training runs: in `lookahead` and `sam`, with `reset_state`.
 
+use std::thread;
+use std::time::Duration;
+
+use gradchain::collective::{Threads, threads};
 use gradchain::extra;
+use gradchain::needs::Provides;
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
-use ndarray::array;
+use ndarray::{Array1, Array2, Axis, ShapeBuilder, Slice, array};
 
 fn close(found: f64, expected: f64, tolerance: f64) {
     assert!((found - expected).abs() <= tolerance, "{found} is not {expected}");
@@ -83,4 +88,99 @@ fn what_was_set_in_a_state_stays_when_it_starts_anew() {
         optimizer.step(&mut p, &1.0, &mut state).unwrap();
         assert_eq!(p, expected);
     }
+}
+
+/// Elements far apart, column-major, and backwards.
+type Apart = (Array1<f64>, Array2<f64>, Array1<f64>);
+
+fn apart() -> Apart {
+    let mut far = Array1::zeros(300_001);
+    far.slice_axis_inplace(Axis(0), Slice::new(0, None, 100_000));
+    far.assign(&array![3.0, -2.0, 0.5, 1.0]);
+    let mut columns = Array2::zeros((3, 5).f());
+    columns.indexed_iter_mut().for_each(|((i, j), x)| *x = (i * 5 + j) as f64 / 4.0 - 2.0);
+    let mut backwards = array![4.0, 1.5, -3.0];
+    backwards.invert_axis(Axis(0));
+    (far, columns, backwards)
+}
+
+/// Steps on half the sum of squares, alone and flattened, and compares the parameters.
+fn flattened_equals<T>(name: &str, inner: impl Fn() -> T)
+where
+    T: GradientTransformation,
+    for<'a> extra::ValueAndGradFn<Apart, &'a dyn Fn(&Apart) -> (f64, Apart)>: Provides<T::Needs>,
+{
+    let loss = |(a, b, c): &Apart| {
+        ((a * a).sum() / 2.0 + (b * b).sum() / 2.0 + (c * c).sum() / 2.0, (a.clone(), b.clone(), c.clone()))
+    };
+    let loss: &dyn Fn(&Apart) -> (f64, Apart) = &loss;
+    let (alone, flat) = (inner(), flatten(inner()));
+    let (mut p, mut q) = (apart(), apart());
+    let (mut of_alone, mut of_flat) = (alone.init(&p).unwrap(), flat.init(&q).unwrap());
+    for step in 1..=7 {
+        let (at_p, at_q) = (p.clone(), q.clone());
+        let given = |at: &Apart| extra::value_and_grad_fn(loss(at).0, loss);
+        alone.step_with(&mut p, &at_p, given(&at_p), &mut of_alone).unwrap();
+        flat.step_with(&mut q, &at_q, given(&at_q), &mut of_flat).unwrap();
+        let pairs = p.0.iter().zip(&q.0).chain(p.1.iter().zip(&q.1)).chain(p.2.iter().zip(&q.2));
+        for (p, q) in pairs {
+            assert!((p - q).abs() <= 1e-12 * (1.0 + p.abs()), "{name}, step {step}: {p} alone, {q} flattened");
+        }
+    }
+}
+
+/// A state begins anew from the elements of the vector, whatever the leaves' layouts.
+#[test]
+fn inside_flatten_a_state_starts_anew_at_the_vector() {
+    flattened_equals("lookahead", || lookahead(lookahead(sgd(0.1), 1000, 0.5), 2, 0.5).reset_state(true));
+    flattened_equals("schedule-free", || lookahead(schedule_free_sgd().learning_rate(0.1), 3, 0.5).reset_state(true));
+    flattened_equals("dog", || lookahead(dog(), 2, 0.5).reset_state(true));
+    flattened_equals("prodigy", || lookahead(prodigy().estim_lr0(0.01), 2, 0.5).reset_state(true));
+    flattened_equals("cocob", || lookahead(cocob(), 2, 0.5).reset_state(true));
+    flattened_equals("madgrad", || lookahead(madgrad(0.1), 2, 0.5).reset_state(true));
+    flattened_equals("an adversary", || sam(sgd(0.1), chain((dog(), scale(-0.5)))).sync_period(3));
+    flattened_equals("an opaque adversary", || {
+        sam(sgd(0.1), schedule_free_sgd().learning_rate(0.1)).sync_period(3).opaque_mode()
+    });
+    flattened_equals("where a round began", || sam(lookahead(dog(), 1, 0.5).reset_state(true), sgd(0.1)));
+    flattened_equals("a flattened one", || {
+        flatten(lookahead(schedule_free_sgd().learning_rate(0.1), 2, 0.5).reset_state(true))
+    });
+    flattened_equals("in a round", || {
+        sam(flatten(lookahead(schedule_free_sgd().learning_rate(0.1), 1, 0.5).reset_state(true)), sgd(0.1))
+    });
+    flattened_equals("masked leaves", || {
+        masked(flatten(lookahead(dog(), 2, 0.5).reset_state(true)), Mask::min_ndim(1))
+    });
+}
+
+/// A rank sees its share of the vector, or of where the round began.
+#[test]
+fn on_two_ranks_a_state_starts_anew_at_the_vector_and_where_the_round_began() {
+    fn train<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) -> Apart {
+        let mut params = apart();
+        let mut state = optimizer.init(&params).unwrap();
+        for _ in 0..6 {
+            let gradient = params.clone();
+            optimizer.step(&mut params, &gradient, &mut state).unwrap();
+        }
+        params
+    }
+    fn holds<T: GradientTransformation<Needs = Nothing>>(name: &str, of: impl Fn(Threads) -> T + Sync) {
+        let ranks = |count| -> Vec<Apart> {
+            thread::scope(|scope| {
+                let of = &of;
+                let ranks = threads(count, Duration::from_secs(300)).into_iter();
+                let ranks: Vec<_> = ranks.map(|rank| scope.spawn(move || train(&of(rank)))).collect();
+                ranks.into_iter().map(|rank| rank.join().expect(name)).collect()
+            })
+        };
+        let alone = ranks(1);
+        assert_eq!(ranks(2), [alone[0].clone(), alone[0].clone()], "{name}");
+        assert_ne!(alone[0], apart(), "{name}: nothing has moved");
+    }
+    let inner = |period| lookahead(schedule_free_sgd().learning_rate(0.1), period, 0.5).reset_state(true);
+    holds("a vector", |rank| flatten(sharded(inner(2), rank)));
+    holds("where a round began", |rank| sam(sharded(inner(1), rank), sgd(0.1)));
+    holds("some leaves", |rank| masked(sam(sharded(inner(1), rank), sgd(0.1)).sync_period(3), Mask::min_ndim(2)));
 }

@@ -6,6 +6,7 @@ pub mod piece;
 pub mod registry;
 pub mod subject;
 pub mod trees;
+pub mod wrapped;
 
 use gradchain::tree::DynTree;
 use gradchain::{OptState, Tree};

@@ -1,7 +1,6 @@
 //! Telling trees apart by their bits.
 
 use crate::element::{Element, with_dtype};
-use crate::memory::RawStrided;
 use crate::tree::{Cursor, LeafParts, Run, Tree, Walk, dense_strides, is_dense};
 
 /// A number that tells trees of the same structure apart by their bits. A change of one element always changes it; of
@@ -22,7 +21,7 @@ pub(crate) fn fingerprint<T: Tree + ?Sized>(tree: &T) -> [u64; 2] {
 
 /// Shows each element of a leaf, in logical (row-major) order.
 fn each(leaf: &LeafParts, mut show: impl FnMut(f64)) {
-    let view = RawStrided { first: leaf.data };
+    let view = leaf.view();
     let order = dense_strides(&leaf.shape);
     with_dtype!(leaf.data.dtype(), T => {
         let mut read = |run: Run| {

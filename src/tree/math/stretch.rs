@@ -2,7 +2,6 @@
 //! whatever the leaf is.
 
 use crate::element::{Element, with_dtype};
-use crate::memory::RawStrided;
 use crate::tree::{Cursor, LeafMut, LeafRef, Run, Tree, TreeMut, Walk, WalkMut, dense_strides, is_dense};
 
 use super::super::leaf::LeafParts;
@@ -103,7 +102,7 @@ impl Road {
     /// The leaf is the one that the road was made for, and nobody writes to it meanwhile.
     #[allow(unsafe_code, reason = "strided memory; see `memory`")]
     unsafe fn load(&mut self, leaf: &LeafParts, start: usize, to: &mut [f64]) {
-        let (view, len) = (RawStrided { first: leaf.data }, to.len());
+        let (view, len) = (leaf.view(), to.len());
         let mut to = to.iter_mut();
         with_dtype!(leaf.data.dtype(), T => self.runs(start, len, |run| {
             // SAFETY: by the caller's promise.
@@ -116,7 +115,7 @@ impl Road {
     /// As [`load`](Road::load), and nobody reads it either.
     #[allow(unsafe_code, reason = "strided memory; see `memory`")]
     unsafe fn store(&mut self, leaf: &LeafParts, start: usize, from: &[f64]) {
-        let (view, len) = (RawStrided { first: leaf.data }, from.len());
+        let (view, len) = (leaf.view(), from.len());
         let mut from = from.iter();
         with_dtype!(leaf.data.dtype(), T => self.runs(start, len, |run| {
             // SAFETY: by the caller's promise.

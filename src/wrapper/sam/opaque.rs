@@ -130,7 +130,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let mut nested = Nested::new(at.structure(), at.active(), self.inner.shape());
+        let mut nested = Nested::new(at.structure(), at.active(), &self.inner)?;
         let point = at.params_as_moments()?;
         let adv_state = nested.init(&self.inner, at, &point)?;
         let [gradient, updates] = [at.moments()?, at.moments()?];
@@ -141,7 +141,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
         if self.reset_state && !at.is_flush() {
             state.nested.can_begin_anew(&self.inner, at)?;
         }
-        state.nested.check(&self.inner, &state.adv_state, at)
+        state.nested.check(&self.inner, &state.adv_state, at, at.params)
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
@@ -154,7 +154,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
         let mut value = at.value();
         for _ in 1..self.sync_period {
             let here = StepContext { value, ..*at };
-            let arrays = Arrays { grads: gradient, params: point, updates };
+            let arrays = Arrays { grads: gradient, params: point, others: tree.params, updates };
             nested.run(&self.inner, adv_state, &here, arrays, tree.objective());
             climb(point, updates);
             value = Some(tree.value_and_grad_at(point, gradient));

@@ -1,7 +1,7 @@
 //! How a `sam` runs whose adversarial steps are seen.
 
 use super::{Sam, SamState, check_period};
-use crate::engine::{Outline, Place, Shape, SlotJob, Span, Tile, at_point, slot_tile};
+use crate::engine::{Outline, ParamSource, Place, Shape, SlotJob, Span, Tile, at_point, slot_tile};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
@@ -57,7 +57,7 @@ impl<O: Stage, A: Stage> Sam<O, A> {
 
 /// A step, for what is told that the parameters are where the round began.
 fn seen_from<'a>(cache: &'a Moments, here: bool, at: &StepContext<'a>) -> StepContext<'a> {
-    StepContext { point: if here { at.point } else { Some(cache) }, ..*at }
+    StepContext { params: if here { at.params } else { ParamSource::Arrays(cache) }, ..*at }
 }
 
 impl<O: Stage, A: Stage> Stage for Sam<O, A> {
@@ -85,7 +85,8 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         let cache = at.params_as_moments()?;
         if self.reset_state && at.structure().leaves().iter().any(LeafSpec::is_shared) {
             // What is begun anew may look at all elements of where the round began, of which not all are here.
-            self.adv_optimizer.init_state(&InitContext { point: Some(&cache), whole: None, ..*at })?;
+            let begin = |params: &[_]| self.adv_optimizer.init_state(&InitContext { params, whole: None, ..*at });
+            ParamSource::Arrays(&cache).with(at.structure(), begin)??;
         }
         Ok(SamState {
             steps_since_sync: Count::default(),

@@ -5,10 +5,11 @@ use std::hash::DefaultHasher;
 
 use crate::collective::{Collective, agree, is_same};
 use crate::element::DType;
+use crate::engine::table::TableLeaf;
 use crate::engine::{StepContext, read_leaf};
 use crate::error::Result;
 use crate::state::{Entry, State, StateWalk};
-use crate::tree::Structure;
+use crate::tree::{LeafSpec, Structure};
 
 /// Compares what is to be done, and to which leaves.
 pub(super) fn on_leaves(
@@ -29,27 +30,33 @@ pub(super) fn on_leaves(
 
 /// Compares the parameters, all elements of them.
 pub(super) fn on_values(collective: &dyn Collective, at: &StepContext<'_>) -> Result<()> {
-    fn number<C>(values: &[C], bits: impl Fn(&C) -> u64) -> u64 {
+    fn sum<C>(values: &[C], bits: impl Fn(&C) -> u64) -> u64 {
         let mut hasher = DefaultHasher::new();
         values.iter().for_each(|x| bits(x).hash(&mut hasher));
         hasher.finish()
     }
-    let leaves = at.structure().leaves().iter().zip(at.params).map(|(leaf, values)| {
-        let number = match leaf.dtype().compute() {
+    let number = |(leaf, values): (&LeafSpec, &TableLeaf)| {
+        let sum = match leaf.dtype().compute() {
             DType::F64 => {
                 let mut here = vec![0.0_f64; leaf.len()];
                 read_leaf(values, leaf, Some(&mut here));
-                number(&here, |x| x.to_bits())
+                sum(&here, |x| x.to_bits())
             }
             _ => {
                 let mut here = vec![0.0_f32; leaf.len()];
                 read_leaf(values, leaf, Some(&mut here));
-                number(&here, |x| x.to_bits().into())
+                sum(&here, |x| x.to_bits().into())
             }
         };
-        format!("`{}` of check sum {number:016x}", leaf.path())
-    });
-    agree(collective, "the parameters' values", &leaves.collect::<Vec<_>>())
+        format!("`{}` of check sum {sum:016x}", leaf.path())
+    };
+    let numbers = at.params.with(at.structure(), |params| {
+        // A leaf that is not acted on may have no array.
+        let leaves =
+            at.structure().leaves().iter().zip(params).filter(|(leaf, values)| values.data.len() == leaf.len());
+        leaves.map(number).collect::<Vec<_>>()
+    })?;
+    agree(collective, "the parameters' values", &numbers)
 }
 
 /// Compares what is done in a step, the loss if it is needed, and all that there is one of in the state.

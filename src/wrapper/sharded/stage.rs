@@ -79,14 +79,14 @@ impl<T: Stage> Stage for Sharded<T> {
         let inside = InitContext { structure: &here, by_leaf: false, ..*at };
         let inner = self.inner.init_state(&inside)?;
         let exchange = Exchange::new(&ranks, structure, &inside, self.parts, self.reduce_dtype)?;
-        let nested = Nested::of_rank(&here, at.active(), self.inner.shape(), ranks);
+        let nested = Nested::of_rank(&here, at.active(), &self.inner, ranks)?;
         Ok(ShardedState { inner, shared: Some(Shared { nested, exchange, compared: Default::default() }) })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         at.whole_leaves("sharded")?;
         let Some(Shared { nested, compared, .. }) = &state.shared else { return self.inner.check(&state.inner, at) };
-        nested.check(&self.inner, &state.inner, at)?;
+        nested.check(&self.inner, &state.inner, at, at.params)?;
         let mut compared = compared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !*compared {
             agreement::on_values(&*self.collective, at)?;

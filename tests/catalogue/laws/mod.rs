@@ -2,6 +2,7 @@
 
 mod absent;
 mod arguments;
+mod barriers;
 #[cfg(feature = "config")]
 mod configs;
 mod cuts;

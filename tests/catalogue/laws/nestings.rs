@@ -1,37 +1,131 @@
+use std::cell::Cell;
+#[cfg(feature = "config")]
+use std::collections::BTreeSet;
+
 use gradchain::prelude::*;
+use proptest::strategy::Strategy as _;
 use proptest::test_runner::TestRunner;
 
-use super::{About, Law, cases, config, errors, fusing, masks, problem, registry, schemas, step_and_update};
+use super::{
+    About, Law, LeafPlan, Number, Order, Problem, cases, config, errors, fusing, masks, noise, problem, registry,
+    schemas, step_and_update, tree,
+};
 use crate::common::given::{Member, describe, member};
-use crate::common::subject::{Anonymous as _, Entry};
+use crate::common::subject::{Anonymous as _, Entry, Subject};
+use crate::common::wrapped::WRAPPERS;
 
-/// A chain of entries drawn by `draws`, some of them wrapped, wrapped itself.
+fn subject(transformation: Member) -> Box<dyn Subject> {
+    Entry { name: describe(&transformation), about: About::Whole, transformation }.subject()
+}
+
+/// From three to five wrappers around a chain of entries, one of which has another entry beside it.
 fn random_nesting(entries: &[Member], draws: &[usize]) -> Member {
-    let wrap = |inner: Member, how: usize| match how % 7 {
-        0 => member(multi_steps(inner, 2)),
-        1 => member(masked(inner, Mask::min_ndim(1))),
-        2 => member(masked(inner, !Mask::min_ndim(2)).freeze_others()),
-        3 => member(apply_if_finite(inner, 2)),
-        4 => member(lookahead(inner, 2, 0.5)),
-        _ => inner,
-    };
-    let members = draws.chunks(2).map(|d| wrap(entries[d[0] % entries.len()].clone(), d[d.len() - 1] / 128));
-    let chain: Vec<Member> = members.collect();
-    wrap(member(chain), draws.iter().sum::<usize>() / 7)
+    let entry = |draw: usize| entries[draw % entries.len()].clone();
+    let (depth, members) = (3 + draws[0] % 3, 1 + draws[1] % 2);
+    let inside = member(chain(draws[2..][..members].iter().map(|draw| entry(*draw)).collect::<Vec<_>>()));
+    let (wraps, beside) = (&draws[4..][..depth], draws[9] % depth);
+    wraps.iter().enumerate().fold(inside, |inner, (level, draw)| {
+        let wrapped = WRAPPERS[draw % WRAPPERS.len()].1(inner);
+        if level == beside { member(chain(vec![entry(draws[10]), wrapped])) } else { wrapped }
+    })
 }
 
 #[test]
 fn random_chains_and_nestings_keep_the_laws() {
     const LAWS: [Law; 5] = [schemas::law, step_and_update::law, fusing::law, errors::law, masks::law];
     let entries: Vec<Member> = registry().iter().map(|entry| entry.boxed()).collect();
-    let draws = proptest::collection::vec(0..100_000_usize, 2..8);
-    let mut runner = TestRunner::new(config(cases() * 2));
+    let nesting =
+        proptest::collection::vec(0..100_000_usize, 11).prop_map(move |draws| random_nesting(&entries, &draws));
+    let (ran, refused) = (Cell::new(0), Cell::new(0));
+    let mut runner = TestRunner::new(config(cases() * 5));
     runner
-        .run(&(problem(2), draws), |(problem, draws)| {
-            let transformation = random_nesting(&entries, &draws);
-            let entry = Entry { name: describe(&transformation), about: About::Whole, transformation }.subject();
-            LAWS.iter().for_each(|law| law(&*entry, &problem));
+        .run(&(problem(2), nesting), |(problem, nesting)| {
+            let entry = subject(nesting);
+            match entry.init(&problem.params) {
+                Ok(_) => LAWS.iter().for_each(|law| law(&*entry, &problem)),
+                Err(error) => {
+                    assert!(is_refusal(&error), "{}: {error}", entry.name());
+                    refused.set(refused.get() + 1);
+                }
+            }
+            ran.set(ran.get() + 1);
             Ok(())
         })
         .unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{} nestings, {} of them refused", ran.get(), refused.get());
+    assert!(2 * refused.get() <= ran.get(), "{} of {} nestings are refused", refused.get(), ran.get());
+}
+
+/// What must not be around another transformation says so: leaves do not rest inside of what works on several together,
+/// say, or around a window.
+fn is_refusal(error: &gradchain::Error) -> bool {
+    error.is_argument() && error.to_string().contains("argument `inner` must be")
+}
+
+/// Column-major, with gaps, backwards, without axes and without elements, each in another order than its gradient.
+fn odd_layouts() -> Problem {
+    let half = if cfg!(feature = "half") { Number::Bf16 } else { Number::F32 };
+    let leaves: [(Number, &[usize], Order); 6] = [
+        (Number::F64, &[7], Order::C),
+        (Number::F32, &[3, 5], Order::Fortran),
+        (Number::F64, &[4], Order::Negative),
+        (Number::F32, &[], Order::C),
+        (Number::F32, &[2, 0], Order::C),
+        (half, &[2, 2, 3], Order::Strided),
+    ];
+    let plan = |turn: usize| -> Vec<LeafPlan> {
+        let orders = [Order::C, Order::Fortran, Order::Strided, Order::Negative];
+        let order = |order| orders[(orders.iter().position(|o| *o == order).unwrap() + turn) % orders.len()];
+        leaves
+            .iter()
+            .map(|(number, shape, o)| LeafPlan { number: *number, shape: shape.to_vec(), order: order(*o) })
+            .collect()
+    };
+    let params = tree(&plan(0), |leaf, i| noise(1, leaf, i));
+    let grads = (1..5).map(|step| tree(&plan(step), |leaf, i| noise(1 + step as u64, leaf, i))).collect();
+    Problem { plan: plan(0), params, grads }
+}
+
+/// Each sees the leaves, or what stands for them, and no others: whatever begins anew in the middle of a step too.
+#[test]
+fn every_wrapper_works_around_every_other() {
+    let problem = odd_layouts();
+    // It copies the parameters when it begins.
+    let inside = || member(chain((clip_by_global_norm(0.5), schedule_free(chain((scale_by_adam(), scale(-0.1))), 0.1))));
+    let (mut ran, mut refused) = (0, 0);
+    for ((outer, around), (inner, wrap)) in
+        WRAPPERS.iter().flat_map(|outer| WRAPPERS.iter().map(move |inner| (outer, inner)))
+    {
+        let entry = subject(around(wrap(inside())));
+        match entry.init(&problem.params) {
+            Ok(_) => step_and_update::law(&*entry, &problem),
+            Err(error) => {
+                assert!(is_refusal(&error), "{outer} around {inner}: {error}");
+                refused += 1;
+            }
+        }
+        ran += 1;
+    }
+    println!("{ran} pairs, {refused} of them refused");
+    assert!(10 * refused <= ran, "{refused} of {ran}");
+}
+
+/// Transformations of the configs that hold another one, and are in no recipe of a wrapper.
+#[cfg(feature = "config")]
+const HELD_OTHERWISE: &[(&str, &str)] =
+    &[("scale_by_galore", "it holds only what reads no parameters"), ("selective_transform", "it is a `masked`")];
+
+#[cfg(feature = "config")]
+#[test]
+fn every_wrapper_of_the_configs_is_nested() {
+    let schema = gradchain::config::json_schema();
+    let arguments = schema["$defs"]["arguments"].as_object().expect("the arguments by name");
+    let holds = |schema: &serde_json::Value| schema.to_string().contains("#/$defs/transformation");
+    let holding = arguments.iter().filter(|(_, schema)| holds(schema)).map(|(name, _)| name.clone());
+    let mut nested = BTreeSet::new();
+    for (_, wrap) in WRAPPERS {
+        crate::coverage::names(&crate::common::given::recipe(&wrap(member(()))), &mut nested);
+    }
+    let missing: Vec<String> = holding.filter(|name| !nested.contains(name)).collect();
+    crate::common::registry::only_these(&missing, HELD_OTHERWISE, "are around nothing in the laws of nestings");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::WeightDimensionNumbers;
 use super::super::scale_by_muon::one_matrix;
 use crate::arguments::{Argument, Arguments, Visit};
-use crate::engine::{Shape, Sink, Updates, Work, table};
+use crate::engine::{ParamSource, Sink, Updates, Work, table};
 use crate::numeric::decompositions::Svd;
 use crate::numeric::matmul::{matmul, matrix};
 use crate::part::prelude::*;
@@ -162,7 +162,6 @@ struct Inside {
     matrices: Arc<[Option<Places>]>,
     structure: Arc<Structure>,
     active: Arc<[bool]>,
-    shape: Shape,
     work: Work,
     /// Where it looks for parameters.
     zeros: Updates,
@@ -175,13 +174,14 @@ struct Inside {
 /// A copy has room of its own.
 impl Clone for Inside {
     fn clone(&self) -> Inside {
-        Inside::new(self.matrices.clone(), self.structure.clone(), self.active.clone(), self.shape)
+        let work = self.work.fresh_for(&self.structure, &self.active);
+        Inside::new(self.matrices.clone(), self.structure.clone(), self.active.clone(), work)
     }
 }
 
 impl Hash for Inside {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (&self.matrices, &self.structure, &self.active, self.shape).hash(hasher);
+        (&self.matrices, &self.structure, &self.active, self.work.shape()).hash(hasher);
     }
 }
 
@@ -192,10 +192,10 @@ impl fmt::Debug for Inside {
 }
 
 impl Inside {
-    fn new(matrices: Arc<[Option<Places>]>, structure: Arc<Structure>, active: Arc<[bool]>, shape: Shape) -> Inside {
+    fn new(matrices: Arc<[Option<Places>]>, structure: Arc<Structure>, active: Arc<[bool]>, work: Work) -> Inside {
         let [zeros, gradients, updates] = [(); 3].map(|()| Updates::new(structure.clone()));
         Inside {
-            work: Work::new_for(&structure, &active, shape),
+            work,
             zeros,
             gradients,
             updates,
@@ -204,7 +204,6 @@ impl Inside {
             matrices,
             structure,
             active,
-            shape,
         }
     }
 }
@@ -256,13 +255,9 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
         if self.update_proj_gap == 0 {
             return Err(Error::argument(name, "update_proj_gap", "at least 1", 0));
         }
-        let shape = self.base_optimizer.shape();
-        if shape.reads_params != 0 {
+        if self.base_optimizer.shape().reads_params != 0 {
             let found = format!("`{}`, which reads parameters", self.base_optimizer.describe());
             return Err(Error::argument(name, "base_optimizer", "one that looks at gradients only", found));
-        }
-        if shape.barriers > Shape::MOST_BARRIERS {
-            return Err(Error::argument(name, "base_optimizer", "of at most 31 barriers", shape.barriers));
         }
         self.scale.validate(name, "scale", "finite", f64::is_finite)?;
         self.base_optimizer.validate()
@@ -296,14 +291,14 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             Some(vec![places.long.len(), places.rank])
         };
         let projector = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), sides)?;
-        let mut inside = Inside::new(matrices, structure, at.active().into(), self.base_optimizer.shape());
+        let work = Work::new_for(&structure, at.active(), &self.base_optimizer)?;
+        let mut inside = Inside::new(matrices, structure, at.active().into(), work);
         let work = &mut inside.work;
         table::params(&inside.zeros, &inside.structure, &mut work.params, &mut work.path)?;
         let within = InitContext {
             structure: &inside.structure,
             active: at.active(),
             params: &work.params,
-            point: None,
             by_leaf: false,
             codes: at.codes,
             whole: None,
@@ -314,10 +309,12 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        if state.inside.shape != self.base_optimizer.shape() {
+        if state.inside.work.shape() != self.base_optimizer.shape() {
             return Err(Error::other_transformation(self.base_optimizer.describe()));
         }
-        self.base_optimizer.check(&state.base_optimizer_state, &at.inside(&state.inside.structure))
+        let Inside { structure, active, .. } = &state.inside;
+        let zeros = || Moments::like(structure, active, 0.0, |leaf| leaf.dtype().compute());
+        self.base_optimizer.check(&state.base_optimizer_state, &at.inside(structure, ParamSource::OnDemand(&zeros)))
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
@@ -339,7 +336,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             &mut work.path,
         ));
         debug_assert!(fits.is_ok(), "both were made for this structure");
-        let within = at.inside(&structure);
+        let within = at.inside(&structure, ParamSource::NONE);
         work.step(&self.base_optimizer, base_optimizer_state, &within, None, Sink::Updates(&updates.leaves), None);
         work.params.clear();
         work.grads.clear();
