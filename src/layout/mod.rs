@@ -2,8 +2,10 @@
 
 mod spec;
 mod strided;
+mod weights;
 
 pub use spec::{Difference, LeafSpec};
 pub(crate) use strided::{
     Cursor, Run, Shape, Strides, axes, axes_by_stride, dense_strides, elements, is_dense, matching_strides, sort_axes,
 };
+pub use weights::Layout;
