@@ -1,5 +1,7 @@
-use crate::engine::Codes;
+use crate::engine::{Code, Codes};
 use crate::part::prelude::*;
+use crate::select::Mask;
+use crate::state::{StateWalk, StateWalkMut};
 
 /// Keeps the state of what is inside in 8 bits: blocks of 256 numbers, each with a scale in `f32`.
 ///
@@ -90,21 +92,41 @@ wrapper! {
     pub Quantized<T> as "quantized" around inner: Around {
         /// Sets whether codes are logarithms in place of roots.
         logarithmic: bool = false;
+        /// Sets the fewest elements that a leaf must have: the state of smaller ones stays as it is. 4096 by default.
+        min_elements: usize = 4096;
+        /// Sets the leaves whose state stays as it is; by default [embeddings, by their names](Mask::embeddings).
+        except: Mask = Mask::embeddings();
     }
 }
 
 /// The state of a [`quantized`].
-pub type QuantizedState<S> = WrapperState<(), S>;
+pub type QuantizedState<S> = WrapperState<Exceptions, S>;
+
+/// The leaves whose state a [`quantized`] leaves as it is by its mask.
+#[derive(Clone, Debug, Default)]
+pub struct Exceptions(Vec<bool>);
+
+/// The types of the arrays say what follows from them.
+impl State for Exceptions {
+    fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
+    fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
+}
 
 impl<T: Stage> Wrapper for Quantized<T> {
-    type Memory = ();
+    type Memory = Exceptions;
     const ALWAYS_RUNS: bool = true;
 
-    fn codes(&self) -> Option<Codes> {
-        Some(if self.logarithmic { Codes::Logarithms } else { Codes::Roots })
+    fn prepare(&self, memory: &mut Exceptions, at: &InitContext<'_>) -> Result<()> {
+        memory.0 = self.except.resolve(at.structure(), &format!("{}: except", Self::NAME))?;
+        Ok(())
     }
 
-    fn check(&self, (): &(), at: &StepContext<'_>) -> Result<()> {
+    fn codes<'a>(&self, memory: &'a Exceptions) -> Option<Codes<'a>> {
+        let code = if self.logarithmic { Code::Logarithms } else { Code::Roots };
+        Some(Codes { code, min_elements: self.min_elements, except: &memory.0 })
+    }
+
+    fn check(&self, _: &Exceptions, at: &StepContext<'_>) -> Result<()> {
         at.whole_leaves(Self::NAME)
     }
 }

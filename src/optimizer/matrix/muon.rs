@@ -71,8 +71,9 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 /// networks](https://kellerjordan.github.io/posts/muon/),
 /// 2024. Optax, [`contrib.muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: dimension numbers
 /// need not be given for every leaf, see [`WeightDimensionNumbers`]. PyTorch, `optim.Muon`, with [`Layout::OutIn`]: it
-/// takes matrices only, multiplies in `bf16`, adds `eps` 1e-7, decays by 0.1 by default, and its mean is without bias
-/// correction, which scales it and so changes nothing but what `eps` is to it.
+/// takes matrices only, multiplies in `bf16`, has `weight_decay` 0.1 by default, and corrects no bias, so that with
+/// nesterov the first steps weigh the newest gradient otherwise. Its `adjust_lr_fn="match_rms_adamw"` is
+/// `consistent_rms(0.2)`. Jordan's code has no entry for a kernel's factor: it goes by the kernel's height and width.
 pub fn muon(learning_rate: impl IntoHyperparam) -> Muon {
     let learning_rate = learning_rate.into();
     let decay = masked(add_decayed_weights(0.0), Mask::all());
