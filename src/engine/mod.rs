@@ -78,7 +78,6 @@ pub(crate) use pieces::PIECE;
 pub use plan::{PassPlan, Plan};
 pub use remote::{Line, RemoteLeaf, RemoteTree};
 pub use shape::{Shape, Span};
-pub(crate) use slot::Code;
 pub use slot::{Codes, Slot};
 pub use stage::{Outcome, Place, Stage};
 pub use sums::Sums;

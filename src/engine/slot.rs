@@ -52,23 +52,45 @@ impl<'a> StepContext<'a> {
 /// Which state arrays [`quantized`](crate::quantized()) keeps in 8 bits, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codes<'a> {
-    pub(crate) code: Code,
+    code: Code,
     /// The fewest elements of a leaf that has codes.
-    pub(crate) min_elements: usize,
+    min_elements: usize,
     /// The leaves that have none, by number; none where it is empty.
-    pub(crate) except: &'a [bool],
+    except: &'a [bool],
 }
 
 /// How numbers become codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+enum Code {
     /// Roots, of what is never negative fourth roots.
     Roots,
     /// Logarithms.
     Logarithms,
 }
 
-impl Codes<'_> {
+impl<'a> Codes<'a> {
+    /// Roots, of what is never negative fourth roots; of all leaves.
+    pub const fn roots() -> Codes<'a> {
+        Codes { code: Code::Roots, min_elements: 0, except: &[] }
+    }
+
+    /// Logarithms, of all leaves.
+    pub const fn logarithms() -> Codes<'a> {
+        Codes { code: Code::Logarithms, ..Codes::roots() }
+    }
+
+    /// The same, of leaves with at least so many elements.
+    #[must_use]
+    pub const fn min_elements(self, min_elements: usize) -> Codes<'a> {
+        Codes { min_elements, ..self }
+    }
+
+    /// The same, but for these leaves: an entry for each leaf.
+    #[must_use]
+    pub const fn except(self, except: &'a [bool]) -> Codes<'a> {
+        Codes { except, ..self }
+    }
+
     /// The type of the array of a leaf, if it is not the one that it would have otherwise.
     pub(crate) fn dtype(self, slot: Slot, (number, leaf): (usize, &LeafSpec)) -> Option<DType> {
         let except = self.except.get(number).is_some_and(|except| *except);

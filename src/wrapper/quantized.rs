@@ -1,4 +1,4 @@
-use crate::engine::{Code, Codes};
+use crate::engine::Codes;
 use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::state::{StateWalk, StateWalkMut};
@@ -11,15 +11,16 @@ use crate::state::{StateWalk, StateWalkMut};
 ///
 /// * numbers of which every bit counts: copies of parameters, sums that wait to be given out, and all that is no array;
 /// * arrays for which a type was asked, as by [`mu_dtype`](crate::transform::ScaleByAdam::mu_dtype);
-/// * the state of `f64` leaves;
-/// * the memory of parts that look at whole leaves: of [`muon`](crate::muon()), `soap`, `shampoo`,
-///   [`lbfgs`](crate::lbfgs()), [`adam_mini`](crate::adam_mini()) and the like.
+/// * the state of `f64` leaves, of leaves below [`min_elements`](Quantized::min_elements) and of those in
+///   [`except`](Quantized::except);
+/// * the memory of parts that look at whole leaves, such as `soap`, `shampoo`, [`lbfgs`](crate::lbfgs()), but for the
+///   means of [`muon`](crate::muon()) and [`adam_mini`](crate::adam_mini()).
 ///
 /// [`schema`](crate::OptState::schema) shows which type each array has.
 ///
 /// # Arithmetic
 ///
-/// With `s` the size of the largest number of a block, a code `k` stands for
+/// With `s` the size of the largest finite number of a block, a code `k` stands for
 ///
 /// ```text
 ///                    of any sign (−127 ≤ k ≤ 127)    never negative (0 ≤ k ≤ 255)
@@ -43,8 +44,11 @@ use crate::state::{StateWalk, StateWalkMut};
 /// − b)` of the largest one; signs are by chance, so that they come to about `1/√(1 − b²)` of one. [The
 /// guide](https://docs.rs/crate/gradchain/latest/source/docs/few-bits.md) has what is measured.
 ///
-/// **What is not finite**: a block with such a number is read as NaN throughout. Put
-/// [`zero_nans`](crate::zero_nans()) before what is inside, or [`apply_if_finite`](crate::apply_if_finite()) around.
+/// **What is not finite** stays so, and harms no other number: the scale is the size of the largest finite one. In such
+/// a block the two codes next to zero stand for infinities and NaN.
+///
+/// **Loss of range** is read as `floored`, for each array and leaf: the share of numbers with the code next to zero, and
+/// of signed ones those that are zero in a block with others.
 ///
 /// # Cost
 ///
@@ -64,15 +68,15 @@ use crate::state::{StateWalk, StateWalkMut};
 /// use gradchain::prelude::*;
 ///
 /// let optimizer = quantized(adam(0.1));
-/// let mut params = vec![1.0_f32; 1024];
+/// let mut params = vec![1.0_f32; 4096];
 /// let mut state = optimizer.init(&params)?;
 /// for _ in 0..3 {
 ///     let gradient = params.clone();
 ///     optimizer.step(&mut params, &gradient, &mut state)?;
 /// }
 /// assert!(params.iter().all(|p| (0.69..0.72).contains(p)));
-/// assert_eq!(state.schema().size().bytes(gradchain::state::Kind::Moment), 2 * (1024 + 4 * 4));
-/// assert!(state.schema().to_string().contains("mu[]: moment root8 [1024]"));
+/// assert_eq!(state.schema().size().bytes(gradchain::state::Kind::Moment), 2 * (4096 + 4 * 16));
+/// assert!(state.schema().to_string().contains("mu[]: moment root8 [4096]"));
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
@@ -82,7 +86,8 @@ use crate::state::{StateWalk, StateWalkMut};
 /// quantization](https://arxiv.org/abs/2110.02861), 2021, whose codes are from a table, rounded to the nearest; Li,
 /// Chen and Zhu, [Memory efficient optimizers with 4-bit states](https://arxiv.org/abs/2309.01507), 2023, of second
 /// moments that become zero. Differs: codes that are worked out, rounded by chance, for any transformation. Optax has
-/// none; PyTorch has `torchao`'s `AdamW8bit`.
+/// none; PyTorch has `torchao`'s `AdamW8bit`, which keeps leaves below 4096 elements too, as bitsandbytes does, whose users
+/// name embeddings by hand.
 pub fn quantized<T: Stage>(inner: T) -> Quantized<T> {
     Quantized::with(inner)
 }
@@ -122,8 +127,8 @@ impl<T: Stage> Wrapper for Quantized<T> {
     }
 
     fn codes<'a>(&self, memory: &'a Exceptions) -> Option<Codes<'a>> {
-        let code = if self.logarithmic { Code::Logarithms } else { Code::Roots };
-        Some(Codes { code, min_elements: self.min_elements, except: &memory.0 })
+        let codes = if self.logarithmic { Codes::logarithms() } else { Codes::roots() };
+        Some(codes.min_elements(self.min_elements).except(&memory.0))
     }
 
     fn check(&self, _: &Exceptions, at: &StepContext<'_>) -> Result<()> {

@@ -329,7 +329,7 @@ fn a_gradient_that_is_not_finite_harms_its_own_element_only() {
             check(stringify!($optimizer), &$optimizer, coded);
         )+};
     }
-    each!(adamw(0.01), sgd(0.01).momentum(0.9), rmsprop(0.01), lion(0.01), adagrad(0.01), scale_by_rms(), ema(0.9));
+    each!(adamw(0.01), sgd(0.01).momentum(0.9), rmsprop(0.01), lion(0.01), adagrad(0.01));
 }
 
 /// What `docs/few-bits.md` says keeps all parameters finite.
@@ -369,8 +369,18 @@ where
     let mut params = embedded(0);
     gradchain::tree::tree_fill(&mut params, 0.0);
     let mut state = optimizer.init(&params).unwrap();
-    (0..4).for_each(|step| drop(optimizer.step(&mut params, &embedded(step), &mut state).unwrap()));
+    (0..4).for_each(|step| _ = optimizer.step(&mut params, &embedded(step), &mut state).unwrap());
     (params, state)
+}
+
+fn values(tree: &Embedded, leaf: &str) -> Vec<f64> {
+    let mut values = Vec::new();
+    gradchain::tree::for_each_leaf(tree, |path, shown| {
+        if path == leaf {
+            values = shown.to_f64();
+        }
+    });
+    values
 }
 
 #[test]
@@ -379,7 +389,7 @@ fn embeddings_and_small_leaves_stay_as_they_are_by_default() {
     for optimizer in [quantized(adamw(0.01)), quantized(adamw(0.01)).logarithmic(true)] {
         let (params, state) = trained_on_rows(&optimizer);
         for leaf in ["bias", "tok_embed/weight"] {
-            assert_eq!(params.get_dyn::<f32>(leaf), exact.get_dyn::<f32>(leaf), "{leaf}");
+            assert_eq!(values(&params, leaf), values(&exact, leaf), "{leaf}");
         }
         let mu = |leaf| state.inner().0.moment("mu").unwrap().dtype(leaf).unwrap();
         let types = [0, 1, 2].map(mu);
@@ -411,7 +421,7 @@ fn readings_tell_how_many_numbers_lose_their_digits_beside_larger_ones() {
     }
     let optimizer = quantized(ema(0.9)).min_elements(0);
     let mut state = optimizer.init(&vec![0.0_f32; 1000]).unwrap();
-    let share = |state: &_| optimizer.readings(state).unwrap().get("floored").unwrap();
+    let share = |state: &_| optimizer.readings(state).unwrap().get("floored[]").unwrap();
     assert_eq!(share(&state), 0.0);
     let grads: Vec<f32> = (0..1000).map(|i| [1.0, 1e-8][usize::from(i < 256 && i % 2 == 1)]).collect();
     optimizer.update(&grads, &mut state, &vec![0.0_f32; 1000]).unwrap();
@@ -425,6 +435,7 @@ fn the_means_of_muon_and_adam_mini_are_in_8_bits() {
         T: GradientTransformation<Needs = Nothing>,
         Q: GradientTransformation<Needs = Nothing>,
     {
+        let even = |step: usize, i: usize| ((i * i * 7 + i * 3 + step * 31) as f32).sin();
         // More than a stretch, runs that end within one, and a leaf of 16 bits.
         let model = || (Array2::<f32>::zeros((70, 33)), Array2::<half::bf16>::zeros((40, 64)));
         let (mut params, mut exact) = (model(), model());
@@ -433,14 +444,14 @@ fn the_means_of_muon_and_adam_mini_are_in_8_bits() {
         assert!(types("mu[0]: moment root8") == 1 && types("mu[1]: moment root8") == 1, "{}", few.schema());
         for step in 0..4 {
             let mut grads = model();
-            grads.0.indexed_iter_mut().for_each(|((i, j), g)| *g = gradient(step, i * 33 + j));
-            grads.1.indexed_iter_mut().for_each(|((i, j), g)| *g = half::bf16::from_f32(gradient(step, i * 64 + j)));
+            grads.0.indexed_iter_mut().for_each(|((i, j), g)| *g = even(step, i * 33 + j));
+            grads.1.indexed_iter_mut().for_each(|((i, j), g)| *g = half::bf16::from_f32(even(step, i * 64 + j)));
             coded.step(&mut params, &grads, &mut few).unwrap();
             single.step(&mut exact, &grads, &mut all).unwrap();
         }
         let norm = |x: &Array2<f32>| x.iter().map(|x| x * x).sum::<f32>().sqrt();
         let apart = norm(&(&params.0 - &exact.0)) / norm(&exact.0);
-        assert!(apart > 0.0 && apart < 0.1, "{which}: {apart}");
+        assert!(apart > 0.0 && apart < 0.05, "{which}: {apart}");
     }
     check(&muon(0.1), &quantized(muon(0.1)).min_elements(0), "muon");
     check(&adam_mini(0.1), &quantized(adam_mini(0.1)).min_elements(0), "adam_mini");

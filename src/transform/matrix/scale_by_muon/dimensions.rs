@@ -150,7 +150,8 @@ impl WeightDimensionNumbers {
         let numbers = |axes: &MatrixAxes| match axes {
             MatrixAxes::NoMatrix => None,
             MatrixAxes::Axes(numbers) => Some(numbers.clone()),
-            MatrixAxes::Flattened(layout) => layout.numbers(leaf.ndim()),
+            // Of fewer axes those of a matrix, which do not fit.
+            MatrixAxes::Flattened(layout) => layout.numbers(leaf.ndim().max(2)),
         };
         if let Some((_, axes)) = self.by_path.iter().flatten().find(|(path, _)| subtree::holds(path, leaf.path())) {
             return numbers(axes);
