@@ -99,8 +99,9 @@ wrapper! {
         logarithmic: bool = false;
         /// Sets the fewest elements that a leaf must have: the state of smaller ones stays as it is. 4096 by default.
         min_elements: usize = 4096;
-        /// Sets the leaves whose state stays as it is; by default [embeddings, by their names](Mask::embeddings).
-        except: Mask = Mask::embeddings();
+        /// Sets the leaves whose state stays as it is; by default [embeddings, by their names](Mask::embeddings);
+        /// `None` for no leaf.
+        except: Option<Mask> = Some(Mask::embeddings());
     }
 }
 
@@ -122,7 +123,8 @@ impl<T: Stage> Wrapper for Quantized<T> {
     const ALWAYS_RUNS: bool = true;
 
     fn prepare(&self, memory: &mut Exceptions, at: &InitContext<'_>) -> Result<()> {
-        memory.0 = self.except.resolve(at.structure(), &format!("{}: except", Self::NAME))?;
+        let what = format!("{}: except", Self::NAME);
+        memory.0 = self.except.as_ref().map_or(Ok(Vec::new()), |except| except.resolve(at.structure(), &what))?;
         Ok(())
     }
 

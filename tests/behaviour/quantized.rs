@@ -400,7 +400,7 @@ fn embeddings_and_small_leaves_stay_as_they_are_by_default() {
         assert!(readings.get("nu.floored[bias]").is_err());
     }
     // Of one leaf more, and of none.
-    let few = quantized(adamw(0.01)).min_elements(4095).except(Mask::none()).init(&embedded(0)).unwrap();
+    let few = quantized(adamw(0.01)).min_elements(4095).except(None).init(&embedded(0)).unwrap();
     assert!((0..3).all(|leaf| few.inner().0.moment("nu").unwrap().dtype(leaf).unwrap().size() == 1));
     let none = quantized(adamw(0.01)).min_elements(0).except(Mask::all()).init(&embedded(0)).unwrap();
     assert!((0..3).all(|leaf| none.inner().0.moment("nu").unwrap().dtype(leaf) == Some(DType::F32)));
@@ -413,7 +413,7 @@ fn readings_tell_how_many_numbers_lose_their_digits_beside_larger_ones() {
     for (logarithmic, array, least) in
         [(false, "nu", 0.02), (false, "mu", 0.02), (true, "nu", 0.02), (true, "mu", 0.02)]
     {
-        let optimizer = quantized(adamw(0.01)).except(Mask::none()).logarithmic(logarithmic);
+        let optimizer = quantized(adamw(0.01)).except(None).logarithmic(logarithmic);
         let (_, state) = trained_on_rows(&optimizer);
         let share = optimizer.readings(&state).unwrap().get(&format!("{array}.floored[tok_embed/weight]")).unwrap();
         // The 256 neighbours in the blocks of the one row, of 6400; three are with it in two blocks.

@@ -110,8 +110,38 @@ fn keeps_schema_and_means(entry: &dyn Subject, problem: &Problem) {
     }));
 }
 
-/// Arrays as large as their leaf that stay as they are, and why.
-const KEPT: &[(&str, &str)] = &[];
+/// Arrays as large as their leaf that are not in 8 bits: what the name of the entry contains, the field, and the reason.
+const KEPT: &[(&str, &str, &str)] = &[
+    ("", "master", "parameters"),
+    ("", "slow", "parameters"),
+    ("", "z", "parameters"),
+    ("", "average", "parameters"),
+    ("", "cache", "parameters"),
+    ("", "x0", "parameters"),
+    ("", "params0", "parameters"),
+    ("", "init_params", "parameters"),
+    ("cocob", "init_particles", "parameters"),
+    ("cocob", "cumulative_gradients", "parameters follow from it"),
+    ("cocob", "reward", "parameters follow from it"),
+    ("madgrad", "s", "parameters follow from it"),
+    ("", "accumulator", "a sum that is emitted later"),
+    ("apply_every", "sum", "a sum that is emitted later"),
+    ("kahan_summation", "compensation", "the bits that rounding has lost"),
+    ("zoom", "grad", "the gradient of the next step"),
+    ("lbfgs", "params", "a difference is taken from it"),
+    ("lbfgs", "updates", "a difference is taken from it"),
+    ("soap", "mu", "turned as a whole matrix; the guide says so"),
+    ("soap", "nu", "reordered as a whole matrix; the guide says so"),
+    ("shampoo", "v", "of leaves that are no matrices; the guide says so"),
+    ("matrices", "v", "of leaves that are no matrices; the guide says so"),
+    ("factored_rms", "v", "of leaves that are not factored; the guide says so"),
+    ("adafactor", "v", "of leaves that are not factored; the guide says so"),
+    ("sm3", "mu", "a bound for each axis, of a leaf without axes"),
+    ("rowwise", "sum_of_squares", "a number for each row, of a leaf without axes"),
+    ("scale_by_adam_mixed", "nu", "its type was asked for"),
+    ("quantized_some", "mu", "small, or excepted"),
+    ("quantized_some", "nu", "small, or excepted"),
+];
 
 /// Which arrays as large as their leaf stay as they are inside of `quantized`.
 fn kept(entry: &dyn Subject, problem: &Problem) -> Vec<String> {
@@ -125,7 +155,8 @@ fn kept(entry: &dyn Subject, problem: &Problem) -> Vec<String> {
         })
     };
     let fields = schema.entries.iter().filter(whole).map(|entry| entry.field.clone());
-    let known = |field: &String| KEPT.iter().any(|(known, _)| field.ends_with(known));
+    let is = |field: &String, kept: &str| field.rsplit('.').next() == Some(kept);
+    let known = |field: &String| KEPT.iter().any(|(of, kept, _)| entry.name().contains(of) && is(field, kept));
     fields.filter(|field| !known(field)).collect()
 }
 
