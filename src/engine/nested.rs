@@ -71,7 +71,7 @@ impl Nested {
             active: &self.active,
             params: &self.work.params,
             by_leaf: false,
-            codes: around.codes,
+            codes: around.codes.map(|codes| codes.of_leaves(self.structure.len())),
             whole: None,
         };
         let state = transformation.init_state(&at);

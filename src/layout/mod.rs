@@ -2,9 +2,11 @@
 
 mod spec;
 mod strided;
+mod weights;
 
 pub use spec::{Difference, LeafSpec};
 pub(crate) use strided::{
     Cursor, Extent, Run, Shape, Strided, Strides, axes, axes_by_stride, dense_strides, elements, is_dense,
     matching_strides, sort_axes,
 };
+pub use weights::Layout;

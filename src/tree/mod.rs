@@ -61,7 +61,7 @@ pub use tied::{Tied, TiedGradients};
 pub use walk::{Walk, WalkMut};
 
 pub(crate) use crate::layout::{Cursor, Run, Strided, Strides, dense_strides, is_dense};
-pub use crate::layout::{Difference, LeafSpec};
+pub use crate::layout::{Difference, Layout, LeafSpec};
 
 /// Something with float leaves to read, in a fixed order, under stable paths: gradients, for example.
 ///

@@ -16,7 +16,7 @@ use crate::common::{run, same_values};
 
 /// The entry in 8 bits, by both kinds of code.
 fn coded(entry: &dyn Subject) -> [Quantized<Member>; 2] {
-    [false, true].map(|logarithmic| quantized(entry.boxed()).logarithmic(logarithmic))
+    [false, true].map(|logarithmic| quantized(entry.boxed()).min_elements(0).logarithmic(logarithmic))
 }
 
 /// Whether so many threads with these instructions give the bits of one with the widest.
@@ -108,6 +108,68 @@ fn keeps_schema_and_means(entry: &dyn Subject, problem: &Problem) {
             assert_eq!(negative, None, "{name}: `{path}` is negative");
         }
     }));
+}
+
+/// Arrays as large as their leaf that are not in 8 bits: what the name of the entry contains, the field, and the reason.
+const KEPT: &[(&str, &str, &str)] = &[
+    ("", "master", "parameters"),
+    ("", "slow", "parameters"),
+    ("", "z", "parameters"),
+    ("", "average", "parameters"),
+    ("", "cache", "parameters"),
+    ("", "x0", "parameters"),
+    ("", "params0", "parameters"),
+    ("", "init_params", "parameters"),
+    ("cocob", "init_particles", "parameters"),
+    ("cocob", "cumulative_gradients", "parameters follow from it"),
+    ("cocob", "reward", "parameters follow from it"),
+    ("madgrad", "s", "parameters follow from it"),
+    ("", "accumulator", "a sum that is emitted later"),
+    ("apply_every", "sum", "a sum that is emitted later"),
+    ("kahan_summation", "compensation", "the bits that rounding has lost"),
+    ("zoom", "grad", "the gradient of the next step"),
+    ("lbfgs", "params", "a difference is taken from it"),
+    ("lbfgs", "updates", "a difference is taken from it"),
+    ("soap", "mu", "turned as a whole matrix; the guide says so"),
+    ("soap", "nu", "reordered as a whole matrix; the guide says so"),
+    ("shampoo", "v", "of leaves that are no matrices; the guide says so"),
+    ("matrices", "v", "of leaves that are no matrices; the guide says so"),
+    ("factored_rms", "v", "of leaves that are not factored; the guide says so"),
+    ("adafactor", "v", "of leaves that are not factored; the guide says so"),
+    ("sm3", "mu", "a bound for each axis, of a leaf without axes"),
+    ("rowwise", "sum_of_squares", "a number for each row, of a leaf without axes"),
+    ("scale_by_adam_mixed", "nu", "its type was asked for"),
+    ("quantized_some", "mu", "small, or excepted"),
+    ("quantized_some", "nu", "small, or excepted"),
+];
+
+/// Which arrays as large as their leaf stay as they are inside of `quantized`.
+fn kept(entry: &dyn Subject, problem: &Problem) -> Vec<String> {
+    let schema = coded(entry)[0].init(&problem.params).unwrap().schema();
+    let leaves = Structure::of(&problem.params).unwrap();
+    let whole = |entry: &&gradchain::state::SchemaEntry| {
+        let leaf = entry.leaf.as_deref().and_then(|leaf| leaves.leaves().iter().find(|spec| spec.path() == leaf));
+        let single = |dtype: DType| dtype.size() == 4 || dtype.size() == 2;
+        leaf.is_some_and(|leaf| {
+            leaf.dtype() != DType::F64 && entry.dtype.is_some_and(single) && entry.shape == leaf.shape()
+        })
+    };
+    let fields = schema.entries.iter().filter(whole).map(|entry| entry.field.clone());
+    let is = |field: &String, kept: &str| field.rsplit('.').next() == Some(kept);
+    let known = |field: &String| KEPT.iter().any(|(of, kept, _)| entry.name().contains(of) && is(field, kept));
+    fields.filter(|field| !known(field)).collect()
+}
+
+/// Every array that may be rounded is: others are listed, each with its reason.
+#[test]
+fn what_stays_as_it_is_inside_of_8_bits_is_listed() {
+    let problem = large_problem();
+    let found: Vec<_> = registry()
+        .iter()
+        .map(|entry| (entry.name().to_owned(), kept(&**entry, &problem)))
+        .filter(|(_, kept)| !kept.is_empty())
+        .collect();
+    assert!(found.is_empty(), "arrays that neither are in 8 bits nor in `KEPT`: {found:#?}");
 }
 
 #[test]
