@@ -86,6 +86,29 @@ impl<'de> Deserialize<'de> for Crc {
 
 /// How `check` begins in the header, where the JSON is a text in JSON.
 const MARK: &str = r#"{\"check\":\""#;
+/// Returns the notes in a header, and skips the rest of it.
+///
+/// # Errors
+///
+/// Why the header is damaged.
+pub(super) fn notes(header: &str) -> Result<BTreeMap<String, String>, String> {
+    #[derive(Deserialize)]
+    struct Header {
+        #[serde(rename = "__metadata__")]
+        entries: BTreeMap<String, String>,
+    }
+    #[derive(Deserialize)]
+    struct Noted {
+        check: Crc,
+        notes: BTreeMap<String, String>,
+    }
+    let Header { entries } = serde_json::from_str(header).map_err(|error| error.to_string())?;
+    let text = entries.get(KEY).ok_or_else(|| format!("it has no metadata `{KEY}`"))?;
+    let Noted { check, notes } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let is_whole = check_of(header) == Some(check);
+    if is_whole { Ok(notes) } else { Err("the check sum of the header is not that of the header".into()) }
+}
+
 
 /// The check sum of a header whose own is counted as zeros, wherever it is.
 pub(super) fn check_of(header: &str) -> Option<Crc> {

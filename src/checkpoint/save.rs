@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safetensors::tensor::{Metadata, TensorInfo};
 
@@ -61,6 +61,8 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     /// Writes a file, or replaces one: it is there whole, or as it was.
     ///
     /// # Errors
+    /// A symbolic link stays a link: the file that it leads to is written or replaced, in the folder where that is.
+    ///
     ///
     /// See [`Save`].
     pub fn to_file(&self, path: impl AsRef<Path>) -> Result<()> {
@@ -177,7 +179,8 @@ fn state_name(name: &ItemName) -> String {
 /// Writes a file, or replaces one: it is there whole, or as it was.
 pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> Result<()>) -> Result<()> {
     let shown = path.display().to_string();
-    let failed = |error: io::Error| Error::file(&*shown, error.to_string());
+    let failed = |error: io::Error| Error::io(&*shown, &error);
+    let path = &target_of(path).map_err(failed)?;
     let folder = folder_of(path);
     let mut temporary = tempfile::Builder::new();
     temporary.prefix(TEMPORARY.0).suffix(TEMPORARY.1);
@@ -195,6 +198,20 @@ pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> R
 }
 
 /// Where a file is.
+/// The path that a chain of symbolic links leads to, whether there is a file or not; any other path itself.
+pub(super) fn target_of(path: &Path) -> io::Result<PathBuf> {
+    /// As many as Linux follows.
+    const MOST: usize = 40;
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST {
+        if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+            return Ok(path);
+        }
+        path = folder_of(&path).join(fs::read_link(&path)?);
+    }
+    Err(io::Error::other("too many levels of symbolic links"))
+}
+
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -244,7 +261,7 @@ pub(super) fn write(
     read: impl Fn(usize, Take<'_>) -> Result<()>,
     mut manifest: Manifest,
 ) -> Result<Crc> {
-    let failed = |error: io::Error| Error::file(shown, error.to_string());
+    let failed = |error: io::Error| Error::io(shown, &error);
     manifest.crc32 = tensors.iter().map(|tensor| (tensor.name.clone(), Crc(0))).collect();
     let start = to.stream_position().map_err(failed)?;
     let first = header(shown, tensors, &manifest)?;
