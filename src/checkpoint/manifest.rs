@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::layout::elements;
+use crate::recipe::json;
 use crate::state::data::{Leaves, fits_in_memory};
 use crate::state::{ItemName, Single};
 use crate::tree::PartOf;
@@ -26,6 +27,7 @@ pub(super) struct Manifest {
     #[serde(rename = "crate")]
     pub(super) version: String,
     /// The transformation as data; functions are texts in angle brackets.
+    #[serde(deserialize_with = "json::bounded")]
     pub(super) optimizer: Value,
     pub(super) structure: Leaves,
     /// Whether the parameters are in the file too.
@@ -84,8 +86,6 @@ impl<'de> Deserialize<'de> for Crc {
     }
 }
 
-/// How `check` begins in the header, where the JSON is a text in JSON.
-const MARK: &str = r#"{\"check\":\""#;
 /// Returns the notes in a header, and skips the rest of it.
 ///
 /// # Errors
@@ -109,6 +109,8 @@ pub(super) fn notes(header: &str) -> Result<BTreeMap<String, String>, String> {
     if is_whole { Ok(notes) } else { Err("the check sum of the header is not that of the header".into()) }
 }
 
+/// How `check` begins in the header, where the JSON is a text in JSON.
+const MARK: &str = r#"{\"check\":\""#;
 
 /// The check sum of a header whose own is counted as zeros, wherever it is.
 pub(super) fn check_of(header: &str) -> Option<Crc> {
@@ -133,6 +135,6 @@ impl Manifest {
             let problem = format!("it has format {format}, and this version of gradchain reads {FORMAT}");
             return Err(Error::file(file, problem));
         }
-        serde_json::from_str(text).map_err(bad)
+        json::from_text(text).map_err(bad)
     }
 }

@@ -13,7 +13,7 @@ use crate::element::DType;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::layout::elements;
-use crate::saved::{as_json, is_shared};
+use crate::saved::{as_data, is_shared};
 use crate::state::data::Leaves;
 use crate::state::{Item, ItemName, Owner, items};
 use crate::transformation::OptState;
@@ -24,7 +24,8 @@ use crate::tree::{LeafRef, Structure, Tree, Walk};
 /// # Errors
 ///
 /// Writing fails if the state was left half written by a panic, the parameters are not of the structure that it was
-/// made for, or the file cannot be written; an older file of that name is then as it was.
+/// made for, the optimizer as data has more than 256 levels of lists and objects (127 wrappers in each other), or the
+/// file cannot be written; an older file of that name is then as it was.
 ///
 /// # Cost
 ///
@@ -60,9 +61,9 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
 
     /// Writes a file, or replaces one: it is there whole, or as it was.
     ///
-    /// # Errors
     /// A symbolic link stays a link: the file that it leads to is written or replaced, in the folder where that is.
     ///
+    /// # Errors
     ///
     /// See [`Save`].
     pub fn to_file(&self, path: impl AsRef<Path>) -> Result<()> {
@@ -131,7 +132,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0.name)));
         }
         let (specs, leaves): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
-        let manifest = self.manifest(structure, values, arrays);
+        let manifest = self.manifest(structure, values, arrays)?;
         let manifest = Manifest { params: has_params, shard, parts, coded, ..manifest };
         write(shown, to, &specs, |number, take| leaves[number].read_bytes(take), manifest)
     }
@@ -141,12 +142,12 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         structure: &Structure,
         values: Vec<(ItemName, crate::state::Single)>,
         arrays: Vec<(ItemName, String)>,
-    ) -> Manifest {
-        Manifest {
+    ) -> Result<Manifest> {
+        Ok(Manifest {
             check: Crc(0),
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").into(),
-            optimizer: as_json(&self.transformation.recipe()),
+            optimizer: as_data(self.transformation)?,
             structure: Leaves::of(structure),
             params: self.params.is_some(),
             values,
@@ -156,7 +157,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             shard: None,
             parts: BTreeMap::new(),
             coded: BTreeMap::new(),
-        }
+        })
     }
 }
 
@@ -197,7 +198,6 @@ pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> R
     sync_folder(folder).map_err(failed)
 }
 
-/// Where a file is.
 /// The path that a chain of symbolic links leads to, whether there is a file or not; any other path itself.
 pub(super) fn target_of(path: &Path) -> io::Result<PathBuf> {
     /// As many as Linux follows.
@@ -212,6 +212,7 @@ pub(super) fn target_of(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many levels of symbolic links"))
 }
 
+/// Where a file is.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use self::compare::Of;
-pub(crate) use self::compare::as_json;
+use self::compare::as_json;
 use crate::engine::Stage;
 use crate::error::{Error, Misfit, Result};
 use crate::migrate::{Migration, Resolved};
 use crate::state::{ItemSpec, Owner, SHARES, State, StateWalk, counts_by_leaf, items_mut, sources};
+use crate::recipe::json::too_deep;
 use crate::transformation::OptState;
 use crate::tree::{Difference, Structure, Tree};
 
@@ -134,6 +135,17 @@ fn exists(allowed: &str, optimizers: &[&Value]) -> Result<()> {
 }
 
 /// What becomes of the leaves. Those of which no verb says it are told, and left out of what becomes of the state.
+/// A transformation as JSON, to be written down.
+///
+/// # Errors
+///
+/// If it is nested too deeply to be read again.
+pub(crate) fn as_data<T: Stage>(transformation: &T) -> Result<Value> {
+    let data = as_json(&transformation.recipe());
+    too_deep(&data).map_or(Ok(()), |problem| Err(Error::state("the optimizer as data", problem)))?;
+    Ok(data)
+}
+
 pub(crate) fn moves(
     migration: &Migration,
     there: &Structure,

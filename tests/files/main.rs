@@ -13,6 +13,8 @@ mod config_data;
 mod conformance;
 #[cfg(all(feature = "checkpoint", feature = "config", feature = "derive", feature = "half"))]
 mod corpus;
+#[cfg(all(feature = "checkpoint", feature = "config", feature = "derive"))]
+mod nested;
 mod nist;
 #[cfg(all(feature = "checkpoint", feature = "derive"))]
 #[path = "../common/piece.rs"]
