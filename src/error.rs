@@ -88,11 +88,13 @@ enum Kind {
 pub(crate) struct Misfit {
     pub(crate) lines: Vec<String>,
     pub(crate) hints: Vec<String>,
+    /// Lines with verbs of a migration, all of which together make it fit.
+    pub(crate) proposed: Vec<String>,
 }
 
 impl From<Vec<String>> for Misfit {
     fn from(lines: Vec<String>) -> Misfit {
-        Misfit { lines, hints: Vec::new() }
+        Misfit { lines, ..Misfit::default() }
     }
 }
 
@@ -338,10 +340,10 @@ impl fmt::Display for Error {
             Kind::UnknownName { place, what, name, known } => {
                 write!(f, "{place}: there is no {what} `{name}`{}", Known(name, known))
             }
-            Kind::Mismatch { what, misfit: Misfit { lines, hints } } => {
+            Kind::Mismatch { what, misfit: Misfit { lines, hints, proposed } } => {
                 write!(f, "{what}: ")?;
                 Lines(lines).fmt(f)?;
-                hints.iter().try_for_each(|hint| write!(f, "\n  {hint}"))
+                hints.iter().chain(proposed).try_for_each(|hint| write!(f, "\n  {hint}"))
             }
             #[cfg(feature = "checkpoint")]
             Kind::File { file, problem, .. } => write!(f, "{file}: {problem}"),

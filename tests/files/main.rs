@@ -19,6 +19,8 @@ mod nist;
 #[cfg(all(feature = "checkpoint", feature = "derive"))]
 #[path = "../common/piece.rs"]
 mod piece;
+#[cfg(feature = "checkpoint")]
+mod proposals;
 #[cfg(all(feature = "checkpoint", feature = "derive"))]
 mod sharded;
 #[cfg(all(feature = "derive", feature = "serde"))]
