@@ -63,6 +63,8 @@ enum Kind {
     File {
         file: String,
         problem: String,
+        /// The system refused to read or write it; nothing is known of its contents.
+        refused: bool,
     },
     State {
         place: String,
@@ -86,11 +88,13 @@ enum Kind {
 pub(crate) struct Misfit {
     pub(crate) lines: Vec<String>,
     pub(crate) hints: Vec<String>,
+    /// Lines with verbs of a migration, all of which together make it fit.
+    pub(crate) proposed: Vec<String>,
 }
 
 impl From<Vec<String>> for Misfit {
     fn from(lines: Vec<String>) -> Misfit {
-        Misfit { lines, hints: Vec::new() }
+        Misfit { lines, ..Misfit::default() }
     }
 }
 
@@ -159,7 +163,22 @@ impl Error {
     /// A file that cannot be written, or read, or is not what it says.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn file(file: impl Into<String>, problem: impl Into<String>) -> Error {
-        Error(Box::new(Kind::File { file: file.into(), problem: problem.into() }))
+        Error(Box::new(Kind::File { file: file.into(), problem: problem.into(), refused: false }))
+    }
+
+    /// An error of the system on a file. A file that is missing, too short or a folder is as good as damaged; any other
+    /// error (too many open files, no permission, a failing disk) says nothing about the file.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn io(file: impl Into<String>, error: &std::io::Error) -> Error {
+        use std::io::ErrorKind::{InvalidData, IsADirectory, NotFound, UnexpectedEof};
+        let refused = !matches!(error.kind(), NotFound | UnexpectedEof | IsADirectory | InvalidData);
+        Error(Box::new(Kind::File { file: file.into(), problem: error.to_string(), refused }))
+    }
+
+    /// Returns whether the system refused to read or write a file, so that nothing is known of its contents.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is(|kind| matches!(kind, Kind::File { refused: true, .. }))
     }
 
     /// Element arithmetic that does something which cannot be written down.
@@ -321,13 +340,13 @@ impl fmt::Display for Error {
             Kind::UnknownName { place, what, name, known } => {
                 write!(f, "{place}: there is no {what} `{name}`{}", Known(name, known))
             }
-            Kind::Mismatch { what, misfit: Misfit { lines, hints } } => {
+            Kind::Mismatch { what, misfit: Misfit { lines, hints, proposed } } => {
                 write!(f, "{what}: ")?;
                 Lines(lines).fmt(f)?;
-                hints.iter().try_for_each(|hint| write!(f, "\n  {hint}"))
+                hints.iter().chain(proposed).try_for_each(|hint| write!(f, "\n  {hint}"))
             }
             #[cfg(feature = "checkpoint")]
-            Kind::File { file, problem } => write!(f, "{file}: {problem}"),
+            Kind::File { file, problem, .. } => write!(f, "{file}: {problem}"),
             Kind::State { place, problem } => write!(f, "{place}: {problem}"),
             Kind::Unrecordable { part, problem } => write!(f, "{part} cannot be recorded as a program: {problem}"),
             Kind::Several(all) => {

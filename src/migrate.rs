@@ -2,6 +2,8 @@
 
 mod parts;
 
+pub(crate) use self::parts::Verb;
+
 use std::collections::{HashMap, HashSet};
 
 use crate::engine::Stage;
@@ -114,8 +116,8 @@ impl Moves for Resolved {
     fn is_identity(&self) -> bool {
         self.identity
     }
-    fn parts(&self, old: &[&str]) -> Result<Parts, String> {
-        self.parts.parts(old)
+    fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String> {
+        self.parts.parts(old, more)
     }
 }
 
@@ -144,14 +146,14 @@ impl Resolved {
 
     /// What no verb explains: the new leaves are what is expected, the old ones, under their new names, what is found.
     pub(crate) fn differences(&self, old: &Structure, new: &Structure) -> Vec<Difference> {
-        let mut found = Vec::new();
+        let (mut found, numbers) = (Vec::new(), new.numbers());
         let mut taken: HashMap<&str, &LeafSpec> = HashMap::new();
         for leaf in old.leaves() {
             let Some(path) = self.to(leaf.path()).filter(|path| !self.is_fresh(path)) else { continue };
             if taken.insert(path, leaf).is_some() {
                 found.push(Difference::Duplicate { path: path.into() });
             }
-            let Some(theirs) = new.leaves().iter().find(|leaf| leaf.path() == path) else {
+            let Some(theirs) = numbers.get(path).map(|number| &new.leaves()[*number]) else {
                 found.push(Difference::Unexpected { found: leaf.clone() });
                 continue;
             };
@@ -266,8 +268,9 @@ impl<T: Stage> OptState<T> {
         }
         let chosen = leaves.into().resolve(self.structure(), "reset")?;
         let structure = self.shared_structure();
+        let numbers = structure.numbers();
         let is_chosen = |owner: &Owner| match owner {
-            Owner::Leaf(path) => structure.index_of(path).is_some_and(|leaf| chosen[leaf]),
+            Owner::Leaf(path) => numbers.get(&**path).is_some_and(|leaf| chosen[*leaf]),
             _ => false,
         };
         let from = items(&*fresh, &structure);

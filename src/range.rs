@@ -41,6 +41,8 @@ ranges! {
     ABOVE_1 = "finite and more than 1", |x| x > 1.0 && x.is_finite();
     /// 1 or more.
     AT_LEAST_1 = "at least 1", |x| x >= 1.0;
+    /// 1000 or less.
+    AT_MOST_1000 = "at most 1000", |x| x <= 1000.0;
     /// 4 or more.
     AT_LEAST_4 = "at least 4", |x| x >= 4.0;
     /// Any number but NaN.

@@ -31,8 +31,11 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens a file and reads its header. Tensors are read when they are loaded, piece by piece; those of files that
-    /// [several ranks](super::Save::to_shards) have written, which are all kept open, leaf by leaf.
+    /// Opens a file and reads its header. Tensors are read when they are loaded, piece by piece.
+    ///
+    /// One file stays open while the checkpoint exists. Files that [several ranks](super::Save::to_shards) have written
+    /// are read leaf by leaf, and each is open only while it is read, so that there may be more of them than a process
+    /// may open.
     ///
     /// # Errors
     ///
@@ -41,7 +44,7 @@ impl Checkpoint {
         if let Some(shards) = ShardList::of(path.as_ref())? {
             return shards.open();
         }
-        let file = Checkpoint::open_shard(path.as_ref())?;
+        let file = Checkpoint::open_any(path.as_ref())?;
         match file.manifest.shard {
             Some((rank, size)) => {
                 let problem = format!("it is what rank {rank} of {size} has written: open the list of all of them");
@@ -52,8 +55,14 @@ impl Checkpoint {
     }
 
     /// Opens a file that may be one rank's share.
-    pub(super) fn open_shard(path: &Path) -> Result<Checkpoint> {
+    fn open_any(path: &Path) -> Result<Checkpoint> {
         let (tensors, header) = Tensors::open(path)?;
+        Checkpoint::of(tensors, &header)
+    }
+
+    /// Reads the header of one rank's share, which is open only while it is read.
+    pub(super) fn open_shard(path: &Path) -> Result<Checkpoint> {
+        let (tensors, header) = Tensors::named(path)?;
         Checkpoint::of(tensors, &header)
     }
 
@@ -75,7 +84,7 @@ impl Checkpoint {
         let name = path.as_ref().display().to_string();
         // SAFETY: the file does not change, by the caller's promise.
         let map = File::open(path).and_then(|file| unsafe { memmap2::Mmap::map(&file) });
-        let map = map.map_err(|error| Error::file(&*name, error.to_string()))?;
+        let map = map.map_err(|error| Error::io(&*name, &error))?;
         Checkpoint::read(name, Source::Bytes(Bytes::Mapped(map)))
     }
 

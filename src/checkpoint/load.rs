@@ -98,7 +98,9 @@ impl Load {
     }
 
     /// This argument of the optimizer may differ: by its name, wherever it is, or by its place as messages show it,
-    /// such as `$.chain[1].adamw.learning_rate`. The one that is here is used.
+    /// such as `$.chain[1].adamw.learning_rate`. The one that is here is used, also where
+    /// [`inject_hyperparams`](crate::inject_hyperparams()) keeps it in the state: the number that was saved, or set while
+    /// training ran, is not.
     ///
     /// It may not change what the state consists of: `may_differ("mu_dtype")` does not make a state of another type
     /// fit. A name that neither optimizer has is an error. For an optimizer that is another one altogether say

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::layout::elements;
+use crate::recipe::json;
 use crate::state::data::{Leaves, fits_in_memory};
 use crate::state::{ItemName, Single};
 use crate::tree::PartOf;
@@ -26,6 +27,7 @@ pub(super) struct Manifest {
     #[serde(rename = "crate")]
     pub(super) version: String,
     /// The transformation as data; functions are texts in angle brackets.
+    #[serde(deserialize_with = "json::bounded")]
     pub(super) optimizer: Value,
     pub(super) structure: Leaves,
     /// Whether the parameters are in the file too.
@@ -84,6 +86,29 @@ impl<'de> Deserialize<'de> for Crc {
     }
 }
 
+/// Returns the notes in a header, and skips the rest of it.
+///
+/// # Errors
+///
+/// Why the header is damaged.
+pub(super) fn notes(header: &str) -> Result<BTreeMap<String, String>, String> {
+    #[derive(Deserialize)]
+    struct Header {
+        #[serde(rename = "__metadata__")]
+        entries: BTreeMap<String, String>,
+    }
+    #[derive(Deserialize)]
+    struct Noted {
+        check: Crc,
+        notes: BTreeMap<String, String>,
+    }
+    let Header { entries } = serde_json::from_str(header).map_err(|error| error.to_string())?;
+    let text = entries.get(KEY).ok_or_else(|| format!("it has no metadata `{KEY}`"))?;
+    let Noted { check, notes } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let is_whole = check_of(header) == Some(check);
+    if is_whole { Ok(notes) } else { Err("the check sum of the header is not that of the header".into()) }
+}
+
 /// How `check` begins in the header, where the JSON is a text in JSON.
 const MARK: &str = r#"{\"check\":\""#;
 
@@ -110,6 +135,6 @@ impl Manifest {
             let problem = format!("it has format {format}, and this version of gradchain reads {FORMAT}");
             return Err(Error::file(file, problem));
         }
-        serde_json::from_str(text).map_err(bad)
+        json::from_text(text).map_err(bad)
     }
 }

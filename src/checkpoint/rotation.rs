@@ -1,13 +1,16 @@
 //! A folder of checkpoints: the last few, the best few, and the last that can be used.
 
 use core::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use super::file::Checkpoint;
 use super::save::{Save, TEMPORARY};
-use super::shards::{list_of, remove_unlisted};
+use super::shards::{list_of, notes_of, remove_unlisted};
 use crate::collective::Collective;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
@@ -19,6 +22,11 @@ use crate::tree::Tree;
 /// those that were written last: when a run goes back and goes on from an earlier step, the files of the steps that it
 /// gave up are the first to go. Only checkpoints under exactly such names are counted and removed; every other file is
 /// left alone.
+///
+/// # Cost
+///
+/// The first save reads the header of each file in the folder, one file at a time; a later one that of files which are
+/// new or have changed.
 ///
 /// # Example
 ///
@@ -49,6 +57,8 @@ pub struct Rotation {
     folder: PathBuf,
     last: usize,
     best: usize,
+    /// What is known of the files by step, so that saving opens only new ones.
+    known: Arc<Mutex<BTreeMap<u64, Known>>>,
 }
 
 /// The notes that a score is kept in, and how many files had been written before.
@@ -78,7 +88,7 @@ impl Rotation {
             lists.extend(list_of(&path).filter(|list| step_of(list).is_some()));
         }
         lists.iter().for_each(|list| remove_unlisted(list));
-        Ok(Rotation { folder, last: usize::MAX, best: 0 })
+        Ok(Rotation { folder, last: usize::MAX, best: 0, known: Arc::default() })
     }
 
     /// Keeps the `n` files that were written last, at least one.
@@ -97,7 +107,8 @@ impl Rotation {
     ///
     /// # Errors
     ///
-    /// As [`Save::to_file`], and if a file cannot be removed; the new one is there then.
+    /// As [`Save::to_file`], and if the system refuses to read a file of the folder. If a file cannot be removed the new
+    /// one is there.
     pub fn save<T: Stage, P: Tree + ?Sized>(
         &self,
         step: u64,
@@ -141,12 +152,14 @@ impl Rotation {
         score: Option<f64>,
         save: Save<'a, T, P>,
     ) -> Result<(PathBuf, Save<'a, T, P>)> {
-        let last = written(&self.folder)?.last().map_or(0, |written| written.order);
+        let last = self.written()?.last().map_or(0, |written| written.said.order);
         let save = save.note(ORDER, last.saturating_add(1));
         let save = match score {
             Some(score) => save.note(SCORE, format_args!("{score:?}")),
             None => save,
         };
+        // The file is another one from now on, whatever its length and time.
+        self.known().remove(&step);
         Ok((self.folder.join(name(step)), save))
     }
 
@@ -159,8 +172,36 @@ impl Rotation {
         Ok(files(&self.folder)?.into_iter().map(|(step, _)| step).collect())
     }
 
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The checkpoints of the folder in the order in which they were written. Only files that were not there the last
+    /// time, or have changed since, are opened.
+    fn written(&self) -> Result<Vec<Written>> {
+        let mut known = self.known();
+        let (mut all, mut found) = (Vec::new(), BTreeMap::new());
+        for (step, path) in files(&self.folder)? {
+            let stamp = match fs::metadata(&path).and_then(|file| Ok((file.len(), file.modified()?))) {
+                Ok(stamp) => stamp,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(&path, &error)),
+            };
+            let before = known.remove(&step).filter(|before| before.stamp == stamp);
+            let now = match before {
+                Some(before) => before,
+                None => Known { stamp, said: unless_damaged(Said::by(&path))?.ok() },
+            };
+            all.extend(now.said.map(|said| Written { said, step, path }));
+            found.insert(step, now);
+        }
+        *known = found;
+        all.sort_by_key(Written::place);
+        Ok(all)
+    }
+
     fn remove_others(&self) -> Result<()> {
-        let files = written(&self.folder)?;
+        let files = self.written()?;
         let surplus = files.len().saturating_sub(self.last);
         let best = if surplus > 0 { self.best_of(&files) } else { Vec::new() };
         for Written { step, path, .. } in &files[..surplus] {
@@ -174,10 +215,62 @@ impl Rotation {
 
     /// The steps of the lowest scores; of equal ones that of the latest step.
     fn best_of(&self, files: &[Written]) -> Vec<u64> {
-        let score = |file: &Written| file.file.note(SCORE)?.parse::<f64>().ok().filter(|score| !score.is_nan());
-        let mut scored: Vec<(f64, u64)> = files.iter().filter_map(|file| Some((score(file)?, file.step))).collect();
+        let scored = files.iter().filter_map(|file| Some((file.said.score?, file.step)));
+        let mut scored: Vec<(f64, u64)> = scored.filter(|(score, _)| !score.is_nan()).collect();
         scored.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
         scored.into_iter().take(self.best).map(|(_, step)| step).collect()
+    }
+}
+
+/// What a file said of itself when it was last opened.
+#[derive(Debug)]
+struct Known {
+    /// Its length and when it was written: a file with another stamp is opened again.
+    stamp: (u64, SystemTime),
+    /// Nothing if it is damaged.
+    said: Option<Said>,
+}
+
+/// The notes that a rotation writes into a file.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    /// How many files had been written before, and itself; 0 of those that do not say.
+    order: u64,
+    score: Option<f64>,
+}
+
+impl Said {
+    /// Reads them; the file is open only meanwhile.
+    fn by(path: &Path) -> Result<Said> {
+        let notes = notes_of(path)?;
+        let order = notes.get(ORDER).and_then(|order| order.parse().ok()).unwrap_or(0);
+        Ok(Said { order, score: notes.get(SCORE).and_then(|score| score.parse().ok()) })
+    }
+}
+
+/// A checkpoint whose notes have been read.
+struct Written {
+    said: Said,
+    step: u64,
+    path: PathBuf,
+}
+
+impl Written {
+    /// Its place among the others.
+    fn place(&self) -> (u64, u64) {
+        (self.said.order, self.step)
+    }
+}
+
+/// A result with the error inside, if the file is damaged.
+///
+/// # Errors
+///
+/// If the system refused to read it: then the file may be whole.
+fn unless_damaged<T>(result: Result<T>) -> Result<Result<T>> {
+    match result {
+        Err(error) if error.is_refused() => Err(error),
+        result => Ok(result),
     }
 }
 
@@ -201,53 +294,32 @@ pub struct Skipped {
 
 /// The checkpoint in a folder that was written last of those whose every byte is as it was written.
 ///
+/// The notes of each file are read first, which say in which order the files were written; then the files are verified,
+/// the newest first. One file is open at a time, so that a folder may have more files than a process may open.
+///
 /// # Errors
 ///
-/// If the folder cannot be read; one that does not exist is empty.
+/// If the folder cannot be read; one that does not exist is empty. If the system refuses to read a file, for want of
+/// permission or file descriptors or since the disk fails: such a file may be whole, so it is not skipped.
 pub fn latest_valid(folder: impl AsRef<Path>) -> Result<Latest> {
-    let (mut files, mut skipped) = sorted(folder.as_ref())?;
+    let (mut all, mut skipped) = (Vec::new(), Vec::new());
+    for (step, path) in files(folder.as_ref())? {
+        match unless_damaged(Said::by(&path))? {
+            Ok(said) => all.push(Written { said, step, path }),
+            Err(reason) => skipped.push((step, Skipped { path, reason })),
+        }
+    }
+    all.sort_by_key(Written::place);
     let found = loop {
-        let Some(Written { step, path, file, .. }) = files.pop() else { break None };
-        match file.verify() {
-            Ok(()) => break Some((step, file)),
+        let Some(Written { step, path, .. }) = all.pop() else { break None };
+        match unless_damaged(Checkpoint::open(&path).and_then(|file| file.verify().map(|()| file)))? {
+            Ok(file) => break Some((step, file)),
             Err(reason) => skipped.push((step, Skipped { path, reason })),
         }
     };
     skipped.retain(|(step, _)| found.as_ref().is_none_or(|(found, _)| step > found));
     skipped.sort_by_key(|(step, _)| Reverse(*step));
     Ok(Latest { found, skipped: skipped.into_iter().map(|(_, skipped)| skipped).collect() })
-}
-
-/// A checkpoint whose header has been read.
-struct Written {
-    /// How many files had been written before, and itself; 0 of those that do not say.
-    order: u64,
-    step: u64,
-    path: PathBuf,
-    file: Checkpoint,
-}
-
-/// A step whose file cannot be opened.
-type Unreadable = (u64, Skipped);
-
-/// The checkpoints of a folder in the order in which they were written, and what has their name and cannot be opened.
-fn sorted(folder: &Path) -> Result<(Vec<Written>, Vec<Unreadable>)> {
-    let (mut all, mut unreadable) = (Vec::new(), Vec::new());
-    for (step, path) in files(folder)? {
-        match Checkpoint::open(&path) {
-            Ok(file) => {
-                let order = file.note(ORDER).and_then(|order| order.parse().ok()).unwrap_or(0);
-                all.push(Written { order, step, path, file });
-            }
-            Err(reason) => unreadable.push((step, Skipped { path, reason })),
-        }
-    }
-    all.sort_by_key(|file| (file.order, file.step));
-    Ok((all, unreadable))
-}
-
-fn written(folder: &Path) -> Result<Vec<Written>> {
-    sorted(folder).map(|(files, _)| files)
 }
 
 fn name(step: u64) -> String {
@@ -286,5 +358,5 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Error {
-    Error::file(path.display().to_string(), error.to_string())
+    Error::io(path.display().to_string(), error)
 }

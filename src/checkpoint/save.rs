@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safetensors::tensor::{Metadata, TensorInfo};
 
@@ -13,7 +13,7 @@ use crate::element::DType;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::layout::elements;
-use crate::saved::{as_json, is_shared};
+use crate::saved::{as_data, is_shared};
 use crate::state::data::Leaves;
 use crate::state::{Item, ItemName, Owner, items};
 use crate::transformation::OptState;
@@ -24,7 +24,8 @@ use crate::tree::{LeafRef, Structure, Tree, Walk};
 /// # Errors
 ///
 /// Writing fails if the state was left half written by a panic, the parameters are not of the structure that it was
-/// made for, or the file cannot be written; an older file of that name is then as it was.
+/// made for, the optimizer as data has more than 256 levels of lists and objects (127 wrappers in each other), or the
+/// file cannot be written; an older file of that name is then as it was.
 ///
 /// # Cost
 ///
@@ -59,6 +60,8 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     }
 
     /// Writes a file, or replaces one: it is there whole, or as it was.
+    ///
+    /// A symbolic link stays a link: the file that it leads to is written or replaced, in the folder where that is.
     ///
     /// # Errors
     ///
@@ -129,7 +132,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0.name)));
         }
         let (specs, leaves): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
-        let manifest = self.manifest(structure, values, arrays);
+        let manifest = self.manifest(structure, values, arrays)?;
         let manifest = Manifest { params: has_params, shard, parts, coded, ..manifest };
         write(shown, to, &specs, |number, take| leaves[number].read_bytes(take), manifest)
     }
@@ -139,12 +142,12 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         structure: &Structure,
         values: Vec<(ItemName, crate::state::Single)>,
         arrays: Vec<(ItemName, String)>,
-    ) -> Manifest {
-        Manifest {
+    ) -> Result<Manifest> {
+        Ok(Manifest {
             check: Crc(0),
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").into(),
-            optimizer: as_json(&self.transformation.recipe()),
+            optimizer: as_data(self.transformation)?,
             structure: Leaves::of(structure),
             params: self.params.is_some(),
             values,
@@ -154,7 +157,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             shard: None,
             parts: BTreeMap::new(),
             coded: BTreeMap::new(),
-        }
+        })
     }
 }
 
@@ -177,7 +180,8 @@ fn state_name(name: &ItemName) -> String {
 /// Writes a file, or replaces one: it is there whole, or as it was.
 pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> Result<()>) -> Result<()> {
     let shown = path.display().to_string();
-    let failed = |error: io::Error| Error::file(&*shown, error.to_string());
+    let failed = |error: io::Error| Error::io(&*shown, &error);
+    let path = &target_of(path).map_err(failed)?;
     let folder = folder_of(path);
     let mut temporary = tempfile::Builder::new();
     temporary.prefix(TEMPORARY.0).suffix(TEMPORARY.1);
@@ -192,6 +196,20 @@ pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> R
     temporary.as_file().sync_all().map_err(failed)?;
     temporary.persist(path).map_err(|error| failed(error.error))?;
     sync_folder(folder).map_err(failed)
+}
+
+/// The path that a chain of symbolic links leads to, whether there is a file or not; any other path itself.
+pub(super) fn target_of(path: &Path) -> io::Result<PathBuf> {
+    /// As many as Linux follows.
+    const MOST: usize = 40;
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST {
+        if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+            return Ok(path);
+        }
+        path = folder_of(&path).join(fs::read_link(&path)?);
+    }
+    Err(io::Error::other("too many levels of symbolic links"))
 }
 
 /// Where a file is.
@@ -244,7 +262,7 @@ pub(super) fn write(
     read: impl Fn(usize, Take<'_>) -> Result<()>,
     mut manifest: Manifest,
 ) -> Result<Crc> {
-    let failed = |error: io::Error| Error::file(shown, error.to_string());
+    let failed = |error: io::Error| Error::io(shown, &error);
     manifest.crc32 = tensors.iter().map(|tensor| (tensor.name.clone(), Crc(0))).collect();
     let start = to.stream_position().map_err(failed)?;
     let first = header(shown, tensors, &manifest)?;

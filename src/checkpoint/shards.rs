@@ -1,15 +1,18 @@
 //! Checkpoints that several ranks write, a file each.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use super::file::Checkpoint;
-use super::manifest::{Crc, FORMAT};
-use super::save::{Save, folder_of, replace_file};
+use super::manifest::{Crc, FORMAT, notes};
+use super::save::{Save, folder_of, replace_file, target_of};
+use super::source::Source;
+use super::tensors::{damaged, header_of};
 use crate::collective::{Collective, gather};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
@@ -75,7 +78,10 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub fn to_shards(&self, path: impl AsRef<Path>, collective: &dyn Collective) -> Result<()> {
-        let (path, shown) = (path.as_ref(), path.as_ref().display().to_string());
+        let shown = path.as_ref().display().to_string();
+        // The ranks' files lie beside their list, which a symbolic link may lead to. A loop of links is an error when
+        // the list is written, on all ranks.
+        let path = &target_of(path.as_ref()).unwrap_or_else(|_| path.as_ref().into());
         let (rank, size) = (collective.rank(), collective.size());
         let Some(called) = path.file_name().and_then(|name| name.to_str()) else {
             return Err(Error::file(shown, "it is not the name of a file"));
@@ -151,31 +157,36 @@ impl ShardList {
     pub(super) fn of(path: &Path) -> Result<Option<ShardList>> {
         let shown = path.display().to_string();
         let failed = |error: &dyn core::fmt::Display| Error::file(&*shown, error.to_string());
-        let mut file = File::open(path).map_err(|error| failed(&error))?;
+        let refused = |error: io::Error| Error::io(&*shown, &error);
+        let mut file = File::open(path).map_err(refused)?;
         let mut first = Vec::new();
-        (&file).take(BEGINS.len() as u64).read_to_end(&mut first).map_err(|error| failed(&error))?;
+        (&file).take(BEGINS.len() as u64).read_to_end(&mut first).map_err(refused)?;
         if first != BEGINS {
             return Ok(None);
         }
-        file.read_to_end(&mut first).map_err(|error| failed(&error))?;
+        file.read_to_end(&mut first).map_err(refused)?;
         let list: ShardList =
             serde_json::from_slice(&first).map_err(|error| failed(&format_args!("damaged: {error}")))?;
         if list.gradchain_shards != FORMAT || list.files.is_empty() {
             let found = list.gradchain_shards;
             return Err(failed(&format_args!("it lists files of format {found}, and this version reads {FORMAT}")));
         }
-        Ok(Some(ShardList { path: path.into(), ..list }))
+        Ok(Some(ShardList { path: target_of(path).map_err(refused)?, ..list }))
     }
 
     /// Writes the list, and removes the files that it takes the place of.
     fn put(&self) -> Result<()> {
         replace_file(&self.path, |shown, file| {
-            let failed = |error: &dyn core::fmt::Display| Error::file(shown, error.to_string());
-            let text = serde_json::to_vec(self).map_err(|error| failed(&error))?;
-            file.write_all(&text).map_err(|error| failed(&error))
+            let text = serde_json::to_vec(self).map_err(|error| Error::file(shown, error.to_string()))?;
+            file.write_all(&text).map_err(|error| Error::io(shown, &error))
         })?;
         remove_unlisted(&self.path);
         Ok(())
+    }
+
+    /// Returns the file of the first rank, which has the notes.
+    fn first(&self) -> Option<PathBuf> {
+        self.files.first().map(|(name, _)| folder_of(&self.path).join(name))
     }
 
     /// All files as one.
@@ -191,6 +202,15 @@ impl ShardList {
         });
         Checkpoint::assemble(self.path.display().to_string(), files.collect::<Result<_>>()?)
     }
+}
+
+/// Reads the notes of a checkpoint, of one file or of several ranks: one header is read, and no file stays open.
+pub(super) fn notes_of(path: &Path) -> Result<BTreeMap<String, String>> {
+    let first = ShardList::of(path)?.and_then(|list| list.first());
+    let path = first.as_deref().unwrap_or(path);
+    let name = path.display().to_string();
+    let source = Source::named(path.into()).map_err(|error| Error::io(&*name, &error))?;
+    notes(&header_of(&name, &source)?).map_err(|problem| damaged(&name, problem))
 }
 
 /// The list that a file of a rank would be in, by its name.

@@ -2,13 +2,16 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::sync::Mutex;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
 
 /// Bytes that can be read from any place.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// Read piece by piece.
+    /// An open file, read piece by piece.
     File { file: Mutex<File>, len: u64 },
+    /// A file that is open only while it is read: there may be more of them than a process may open.
+    Named { path: PathBuf, len: u64 },
     /// In memory, or mapped into it.
     Bytes(Bytes),
     /// In other files, which are not read from here.
@@ -31,34 +34,60 @@ impl core::ops::Deref for Bytes {
     }
 }
 
+/// A source that is being read.
+pub(super) enum Reader<'a> {
+    Shared(MutexGuard<'a, File>),
+    Own(File),
+    Bytes(&'a [u8]),
+}
+
 impl Source {
     pub(super) fn file(file: File) -> io::Result<Source> {
         let len = file.metadata()?.len();
         Ok(Source::File { file: Mutex::new(file), len })
     }
 
+    /// The file at a path, which is closed between reads.
+    pub(super) fn named(path: PathBuf) -> io::Result<Source> {
+        let len = File::open(&path)?.metadata()?.len();
+        Ok(Source::Named { path, len })
+    }
+
     pub(super) fn len(&self) -> u64 {
         match self {
-            Source::File { len, .. } => *len,
+            Source::File { len, .. } | Source::Named { len, .. } => *len,
             Source::Bytes(bytes) => bytes.len() as u64,
             Source::Elsewhere => 0,
         }
     }
 
-    /// Fills a buffer from a place on.
-    pub(super) fn read_at(&self, place: u64, into: &mut [u8]) -> io::Result<()> {
-        match self {
+    /// Opens it for reading.
+    pub(super) fn reader(&self) -> io::Result<Reader<'_>> {
+        Ok(match self {
             Source::File { file, .. } => {
-                let mut file = file.lock().map_err(|_| io::Error::other("another thread panicked while reading it"))?;
-                file.seek(SeekFrom::Start(place))?;
-                file.read_exact(into)
+                let file = file.lock().map_err(|_| io::Error::other("another thread panicked while reading it"))?;
+                Reader::Shared(file)
             }
-            Source::Bytes(bytes) => {
+            Source::Named { path, .. } => Reader::Own(File::open(path)?),
+            Source::Bytes(bytes) => Reader::Bytes(bytes),
+            Source::Elsewhere => return Err(io::ErrorKind::Unsupported.into()),
+        })
+    }
+}
+
+impl Reader<'_> {
+    /// Fills a buffer from a place on.
+    pub(super) fn read_at(&mut self, place: u64, into: &mut [u8]) -> io::Result<()> {
+        let file = match self {
+            Reader::Shared(file) => file,
+            Reader::Own(file) => file,
+            Reader::Bytes(bytes) => {
                 let from = usize::try_from(place).ok().and_then(|start| bytes.get(start..)?.get(..into.len()));
                 into.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
-                Ok(())
+                return Ok(());
             }
-            Source::Elsewhere => Err(io::ErrorKind::Unsupported.into()),
-        }
+        };
+        file.seek(SeekFrom::Start(place))?;
+        file.read_exact(into)
     }
 }

@@ -1,11 +1,12 @@
 //! A safetensors file whose header has been read; its tensors are still where they were.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
-use super::source::{Bytes, Source};
+use super::source::{Bytes, Reader, Source};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::tree::LeafMut;
@@ -25,28 +26,26 @@ pub(super) struct Tensors {
 const LONGEST_HEADER: u64 = 100_000_000;
 
 impl Tensors {
-    /// Opens a file and reads its header, which is given too.
+    /// Opens a file, keeps it open, and reads its header, which is returned too.
     pub(super) fn open(path: &Path) -> Result<(Tensors, String)> {
         let name = path.display().to_string();
-        let file = File::open(path).and_then(Source::file).map_err(|error| Error::file(&*name, error.to_string()))?;
+        let file = File::open(path).and_then(Source::file).map_err(|error| Error::io(&*name, &error))?;
+        Tensors::read(name, file)
+    }
+
+    /// Reads the header of a file that is open only while it is read.
+    pub(super) fn named(path: &Path) -> Result<(Tensors, String)> {
+        let name = path.display().to_string();
+        let file = Source::named(path.into()).map_err(|error| Error::io(&*name, &error))?;
         Tensors::read(name, file)
     }
 
     /// Reads the header.
     pub(super) fn read(name: String, source: Source) -> Result<(Tensors, String)> {
-        let damaged = |problem: &dyn core::fmt::Display| Error::file(&*name, format!("damaged: {problem}"));
-        let read = |place, buffer: &mut [u8]| source.read_at(place, buffer).map_err(|error| damaged(&error));
-        let mut length = [0; 8];
-        read(0, &mut length)?;
-        let length = u64::from_le_bytes(length);
-        // Before anything is allocated for it.
-        if length > LONGEST_HEADER || length.saturating_add(8) > source.len() {
-            return Err(damaged(&format_args!("a header of {length} bytes in a file of {}", source.len())));
-        }
-        let mut header = vec![0; length as usize];
-        read(8, &mut header)?;
-        let header = String::from_utf8(header).map_err(|error| damaged(&error.utf8_error()))?;
+        let damaged = |problem: &dyn core::fmt::Display| damaged(&name, problem);
+        let header = header_of(&name, &source)?;
         let metadata: Metadata = serde_json::from_str(&header).map_err(|error| damaged(&error))?;
+        let length = header.len() as u64;
         let expected = (length + 8).checked_add(metadata.data_len() as u64);
         if expected != Some(source.len()) {
             let long = metadata.data_len();
@@ -75,7 +74,11 @@ impl Tensors {
     }
 
     pub(super) fn damaged(&self, problem: impl core::fmt::Display) -> Error {
-        Error::file(&*self.name, format!("damaged: {problem}"))
+        damaged(&self.name, problem)
+    }
+
+    fn reader(&self) -> Result<Reader<'_>> {
+        self.source.reader().map_err(|error| unread(&self.name, &error))
     }
 
     /// What the header says of a tensor.
@@ -86,10 +89,10 @@ impl Tensors {
     /// Shows the bytes of a tensor in pieces.
     pub(super) fn pieces(&self, tensor: &str, mut show: impl FnMut(&[u8])) -> Result<()> {
         let (mut place, mut left) = self.place(tensor)?;
-        let mut piece = vec![0; left.min(1 << 18)];
+        let (mut piece, mut reader) = (vec![0; left.min(1 << 18)], self.reader()?);
         while left > 0 {
             let now = piece.len().min(left);
-            self.source.read_at(place, &mut piece[..now]).map_err(|error| self.damaged(error))?;
+            reader.read_at(place, &mut piece[..now]).map_err(|error| unread(&self.name, &error))?;
             show(&piece[..now]);
             (place, left) = (place + now as u64, left - now);
         }
@@ -98,9 +101,9 @@ impl Tensors {
 
     /// Fills a leaf, whose type and shape have been compared, and shows what has been read.
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>, mut show: impl FnMut(&[u8])) -> Result<()> {
-        let (mut place, _) = self.place(tensor)?;
+        let ((mut place, _), mut reader) = (self.place(tensor)?, self.reader()?);
         leaf.write_bytes(|piece| {
-            self.source.read_at(place, piece).map_err(|error| self.damaged(error))?;
+            reader.read_at(place, piece).map_err(|error| unread(&self.name, &error))?;
             show(piece);
             place += piece.len() as u64;
             Ok(())
@@ -111,6 +114,35 @@ impl Tensors {
     fn place(&self, tensor: &str) -> Result<(u64, usize)> {
         let (begin, end) = self.info(tensor)?.data_offsets;
         Ok((self.start + begin as u64, end - begin))
+    }
+}
+
+/// Reads the header of a safetensors file.
+pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {
+    let mut reader = source.reader().map_err(|error| unread(name, &error))?;
+    let mut read = |place, buffer: &mut [u8]| reader.read_at(place, buffer).map_err(|error| unread(name, &error));
+    let mut length = [0; 8];
+    read(0, &mut length)?;
+    let length = u64::from_le_bytes(length);
+    // Before anything is allocated for it.
+    if length > LONGEST_HEADER || length.saturating_add(8) > source.len() {
+        return Err(damaged(name, format_args!("a header of {length} bytes in a file of {}", source.len())));
+    }
+    let mut header = vec![0; length as usize];
+    read(8, &mut header)?;
+    String::from_utf8(header).map_err(|error| damaged(name, error.utf8_error()))
+}
+
+/// An error for a file whose contents are wrong.
+pub(super) fn damaged(name: &str, problem: impl core::fmt::Display) -> Error {
+    Error::file(name, format!("damaged: {problem}"))
+}
+
+/// An error for a file that could not be read: damaged if it is too short.
+fn unread(name: &str, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => damaged(name, error),
+        _ => Error::io(name, error),
     }
 }
 

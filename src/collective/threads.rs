@@ -8,7 +8,8 @@ use super::{Collective, Pending};
 use crate::error::{Error, Result};
 
 /// A group of `size` threads: for tests, and to try what is to run on many machines. A rank that does not come within
-/// `timeout` is an error on all others; one that is dropped, as by a panic, is one at once.
+/// `timeout` is an error on all others; one that is dropped, as by a panic, is one at once. With [`Duration::MAX`] they
+/// wait without a limit.
 ///
 /// # Panics
 ///
@@ -109,7 +110,8 @@ struct Visit<'a> {
 impl Visit<'_> {
     /// Takes what all have brought when they are here, and its own memory back when all have read it.
     fn wait(mut self) -> Result<[Vec<u8>; 2]> {
-        let (ranks, number, until) = (self.ranks, self.number, Instant::now() + self.ranks.timeout);
+        // A timeout beyond the clock's range, such as `Duration::MAX`, never ends.
+        let (ranks, number, until) = (self.ranks, self.number, Instant::now().checked_add(self.ranks.timeout));
         let is_here = |call: &Call| call.posts.iter().all(Option::is_some);
         let posts: Vec<_> = ranks.until(until, number, is_here)?.call(number).posts.iter().flatten().cloned().collect();
         // While others do the same.
@@ -198,8 +200,13 @@ impl Threads {
         Ok(Visit { ranks: self, number, call, received, from: from.into(), has_taken: false })
     }
 
-    /// Waits until a call has come so far.
-    fn until(&self, until: Instant, number: u64, done: impl Fn(&Call) -> bool) -> Result<MutexGuard<'_, Meeting>> {
+    /// Waits until a call has come so far, or until a time if there is one.
+    fn until(
+        &self,
+        until: Option<Instant>,
+        number: u64,
+        done: impl Fn(&Call) -> bool,
+    ) -> Result<MutexGuard<'_, Meeting>> {
         let mut meeting = self.lock();
         loop {
             // What is complete is no matter of those that have gone since.
@@ -209,7 +216,7 @@ impl Threads {
             if let Some(problem) = &meeting.broken {
                 return Err(Error::collective(self.rank, problem));
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 let absent = meeting.call(number).posts.iter().position(Option::is_none).unwrap_or(self.rank);
                 let problem = format!("rank {absent} has not come within {:?}", self.timeout);

@@ -69,16 +69,15 @@ pub fn build_with<N: Needs>(config: &Value) -> Result<Boxed<N>> {
 ///
 /// As [`build_with`].
 pub fn build_per_example<N: Needs>(config: &Value) -> Result<PerExample<Boxed<N>>> {
-    let recipe = recipe_of(config);
+    let recipe = recipe_of(config)?;
     let node = Node::root(&recipe, &*ALL);
     noise::per_example::read(&ALL, &node)?.try_map(narrow).map_err(|error| ConfigError::refused(node.place(), error))
 }
 
 /// Whether a config is of what [`build_per_example`] builds.
 pub fn is_per_example(config: &Value) -> bool {
-    let begins = |name| config.get(name).is_some();
-    let first = || config["chain"].get(0).is_some_and(is_per_example);
-    PER_EXAMPLE.iter().any(begins) || first()
+    let mut firsts = core::iter::successors(Some(config), |config| config["chain"].get(0));
+    firsts.any(|config| PER_EXAMPLE.iter().any(|name| config.get(name).is_some()))
 }
 
 /// Builds a schedule, such as `{"linear": {"init_value": 1.0, "end_value": 0.0, "transition_steps": 10}}`.
@@ -93,7 +92,7 @@ pub fn is_per_example(config: &Value) -> bool {
 /// # Ok::<(), gradchain::config::ConfigError>(())
 /// ```
 pub fn schedule(config: &Value) -> Result<Schedule> {
-    Node::root(&recipe_of(config), &*ALL).read()
+    Node::root(&recipe_of(config)?, &*ALL).read()
 }
 
 /// The names of the transformations that can be built, in order.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
@@ -10,6 +9,7 @@ use super::families::ALL;
 use super::json::recipe_of;
 use crate::engine::Stage;
 use crate::needs::{Needs, Nothing};
+use crate::recipe::json::{Bounded, from_text, number, take_apart};
 use crate::recipe::{ConfigError, Node, Recipe, Result};
 use crate::wrapper::Boxed;
 
@@ -46,8 +46,13 @@ impl Config {
     ///
     /// As [`build`](super::build()), whatever the transformation needs besides gradients.
     pub fn new(value: Value) -> Result<Config> {
-        ALL.read(&Node::root(&recipe_of(&value), &*ALL))?;
-        Ok(Config(value))
+        match recipe_of(&value) {
+            Ok(recipe) => ALL.read(&Node::root(&recipe, &*ALL)).map(|_| Config(value)),
+            Err(error) => {
+                take_apart(value);
+                Err(error)
+            }
+        }
     }
 
     /// The config of a built transformation, with every argument written out: building it gives the same
@@ -88,7 +93,7 @@ impl Config {
     ///
     /// If it is not JSON, an object has a key twice, or as [`new`](Config::new).
     pub fn from_json(text: &str) -> Result<Config> {
-        let Once(value) = serde_json::from_str(text).map_err(|error| ConfigError::wrong("$", "JSON", error))?;
+        let Bounded(value) = from_text(text).map_err(|error| ConfigError::wrong("$", "JSON", error))?;
         Config::new(value)
     }
 
@@ -107,7 +112,8 @@ impl Config {
         format!("{:#}", self.0)
     }
 
-    /// Writes TOML.
+    /// Writes TOML. Whole numbers beyond TOML's, which end at `i64::MAX`, are strings. Reading TOML ends at 80 levels of
+    /// tables and lists, so that a deeper config can be written and not read; JSON has no such limit.
     ///
     /// ```
     /// use gradchain::config::Config;
@@ -169,67 +175,7 @@ impl Serialize for Config {
 
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Config::new(Once::deserialize(deserializer)?.0).map_err(serde::de::Error::custom)
-    }
-}
-
-/// A value in which no object has a key twice: of two, one would be lost in silence.
-struct Once(Value);
-
-impl<'de> Deserialize<'de> for Once {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Once, D::Error> {
-        struct Each;
-
-        impl<'de> Visitor<'de> for Each {
-            type Value = Value;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value")
-            }
-            fn visit_bool<E>(self, b: bool) -> Result<Value, E> {
-                Ok(b.into())
-            }
-            fn visit_i64<E>(self, n: i64) -> Result<Value, E> {
-                Ok(n.into())
-            }
-            fn visit_u64<E>(self, n: u64) -> Result<Value, E> {
-                Ok(n.into())
-            }
-            fn visit_f64<E>(self, x: f64) -> Result<Value, E> {
-                Ok(number(x))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-                Ok(text.into())
-            }
-            fn visit_unit<E>(self) -> Result<Value, E> {
-                Ok(Value::Null)
-            }
-            fn visit_none<E>(self) -> Result<Value, E> {
-                Ok(Value::Null)
-            }
-            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-                deserializer.deserialize_any(Each)
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-                let mut values = Vec::new();
-                while let Some(Once(value)) = items.next_element()? {
-                    values.push(value);
-                }
-                Ok(Value::Array(values))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-                let mut map = Map::new();
-                while let Some((key, Once(value))) = entries.next_entry::<String, Once>()? {
-                    if map.contains_key(&key) {
-                        return Err(serde::de::Error::custom(format!("the key `{key}` is there twice")));
-                    }
-                    map.insert(key, value);
-                }
-                Ok(Value::Object(map))
-            }
-        }
-
-        deserializer.deserialize_any(Each).map(Once)
+        Config::new(Bounded::deserialize(deserializer)?.0).map_err(serde::de::Error::custom)
     }
 }
 
@@ -246,22 +192,6 @@ fn value_of(recipe: &Recipe) -> Value {
             Value::Object(entries.iter().map(|(key, value)| (key.clone(), value_of(value))).collect::<Map<_, _>>())
         }
     }
-}
-
-fn number(x: f64) -> Value {
-    let special = || {
-        Value::String(
-            if x.is_nan() {
-                "nan"
-            } else if x > 0.0 {
-                "inf"
-            } else {
-                "-inf"
-            }
-            .into(),
-        )
-    };
-    Number::from_f64(x).map_or_else(special, Value::Number)
 }
 
 fn json_of(value: toml::Value) -> Value {

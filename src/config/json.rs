@@ -2,10 +2,22 @@
 
 use serde_json::Value;
 
-use crate::recipe::Recipe;
+use crate::recipe::json::too_deep;
+use crate::recipe::{ConfigError, Recipe, Result};
 
 /// As it is read.
-pub(super) fn recipe_of(value: &Value) -> Recipe {
+///
+/// # Errors
+///
+/// If it is nested too deeply.
+pub(super) fn recipe_of(value: &Value) -> Result<Recipe> {
+    match too_deep(value) {
+        Some(problem) => Err(ConfigError::wrong("$", "a config", format_args!("one that cannot be read: {problem}"))),
+        None => Ok(read(value)),
+    }
+}
+
+fn read(value: &Value) -> Recipe {
     match value {
         Value::Null => Recipe::Null,
         Value::Bool(b) => Recipe::Bool(*b),
@@ -14,7 +26,7 @@ pub(super) fn recipe_of(value: &Value) -> Recipe {
             None => Recipe::Number(n.as_f64().unwrap_or(f64::NAN)),
         },
         Value::String(text) => Recipe::text(text),
-        Value::Array(items) => Recipe::List(items.iter().map(recipe_of).collect()),
-        Value::Object(map) => Recipe::Map(map.iter().map(|(key, value)| (key.clone(), recipe_of(value))).collect()),
+        Value::Array(items) => Recipe::List(items.iter().map(read).collect()),
+        Value::Object(map) => Recipe::Map(map.iter().map(|(key, value)| (key.clone(), read(value))).collect()),
     }
 }

@@ -262,7 +262,7 @@ impl Registry {
     ///
     /// As [`config::build_with`](super::build_with).
     pub fn build_with<N: Needs>(&self, config: &serde_json::Value) -> Result<Boxed<N>> {
-        let recipe = recipe_of(config);
+        let recipe = recipe_of(config)?;
         let node = Node::root(&recipe, self);
         narrow(alone(self.read(&node)?)).map_err(|error| ConfigError::refused(node.place(), error))
     }

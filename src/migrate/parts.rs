@@ -1,11 +1,13 @@
 //! What becomes of parts of the state when the optimizer is another one.
 
+use core::fmt;
+
 use super::Migration;
 use crate::state::{Parts, below, no_part};
 
 /// One verb, of fields of the state by their paths.
-#[derive(Clone, Debug)]
-enum Verb {
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Verb {
     Rename { from: String, to: String },
     Insert(String),
     Remove(String),
@@ -65,7 +67,7 @@ impl Migration {
 
     /// The part at this path is the `inner` of a wrapper there now. The wrapper's own state starts as `init` makes it.
     pub fn wrap_part(self, at: impl Into<String>) -> Migration {
-        self.with(Verb::Wrap { at: at.into(), inside: "inner".into() })
+        self.with(Verb::Wrap { at: at.into(), inside: INNER.into() })
     }
 
     /// The part at this path is the member of this number in a chain there now. The state of the others starts as
@@ -117,6 +119,27 @@ impl Migration {
     }
 }
 
+/// As the call that adds it to a migration.
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verb::Rename { from, to } => write!(f, "rename_part({from:?}, {to:?})"),
+            Verb::Insert(at) => write!(f, "insert_part({at:?})"),
+            Verb::Remove(at) => write!(f, "remove_part({at:?})"),
+            Verb::Wrap { at, inside } if inside == INNER => write!(f, "wrap_part({at:?})"),
+            Verb::Wrap { at, inside } => write!(f, "wrap_in_chain({at:?}, {inside})"),
+            Verb::Unwrap(at) => write!(f, "unwrap_part({at:?})"),
+            Verb::Fresh(at) => write!(f, "fresh_part({at:?})"),
+            Verb::Drop(at) => write!(f, "drop_part({at:?})"),
+            Verb::Take { from, to } => write!(f, "take_part({from:?}, {to:?})"),
+            Verb::Cast(at) => write!(f, "cast_part({at:?})"),
+        }
+    }
+}
+
+/// The field of a wrapper's state that is the state of what it wraps.
+const INNER: &str = "inner";
+
 fn joined(part: &str, rest: &str) -> String {
     let between = if part.is_empty() || rest.is_empty() { "" } else { "." };
     format!("{part}{between}{rest}")
@@ -149,7 +172,7 @@ impl Verb {
             Verb::Wrap { at, inside } => {
                 below(path, at).map_or_else(stays, |rest| (Some(joined(&joined(at, inside), rest)), true))
             }
-            Verb::Unwrap(at) => match below(path, &joined(at, "inner")) {
+            Verb::Unwrap(at) => match below(path, &joined(at, INNER)) {
                 Some(rest) => (Some(joined(at, rest)), true),
                 None if below(path, at).is_some() => (None, true),
                 None => stays(),
@@ -189,15 +212,15 @@ impl Verbs {
         self.0.is_empty()
     }
 
-    /// Where each field of the old state is in the new one, and what of that is new.
+    /// Where each field of the old state is in the new one, after these verbs and some more, and what of that is new.
     ///
     /// # Errors
     ///
     /// In words, the first verb that speaks of a part that is not there.
-    pub(crate) fn parts(&self, old: &[&str]) -> Result<Parts, String> {
+    pub(crate) fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String> {
         let to = old.iter().map(|field| vec![(*field).to_owned()]).collect();
         let mut parts = Parts { to, fresh: Vec::new(), asked: Vec::new(), cast: Vec::new(), in_vain: Vec::new() };
-        for verb in &self.0 {
+        for verb in self.0.iter().chain(more) {
             if let Verb::Insert(at) | Verb::Remove(at) = verb
                 && member(at).is_none()
             {

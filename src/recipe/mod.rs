@@ -7,6 +7,8 @@
 use core::fmt;
 
 mod error;
+#[cfg(feature = "serde")]
+pub(crate) mod json;
 mod read;
 mod values;
 

@@ -3,14 +3,17 @@
 use super::{ConfigError, FromRecipe, Node, Recipe, Result};
 use crate::element::DType;
 
-/// JSON has no NaN and no infinities: they are strings.
+/// JSON has no NaN and no infinities, and TOML no whole numbers beyond `i64`: they are strings.
 impl FromRecipe for f64 {
     fn from_recipe(node: &Node<'_>) -> Result<f64> {
         let special = || match node.text("a number")? {
             "inf" => Ok(f64::INFINITY),
             "-inf" => Ok(f64::NEG_INFINITY),
             "nan" => Ok(f64::NAN),
-            _ => Err(node.wrong("a number")),
+            text => match text.parse::<i128>() {
+                Ok(large) if i64::try_from(large).is_err() => Ok(large as f64),
+                _ => Err(node.wrong("a number")),
+            },
         };
         node.value().as_number().map_or_else(special, Ok)
     }

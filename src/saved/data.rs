@@ -1,11 +1,10 @@
 //! Between a state and its [`StateData`].
 
-use serde_json::Value;
-
-use super::{Saved, as_json, is_shared};
+use super::{Saved, as_data, is_shared};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::Migration;
+use crate::recipe::json::{Bounded, from_text};
 use crate::state::data::{Array, Coded, Datum, Entry, FORMAT, Leaves};
 use crate::state::{Item, ItemName, Single, StateData, items, items_mut};
 use crate::transformation::OptState;
@@ -16,7 +15,7 @@ impl StateData {
     ///
     /// # Errors
     ///
-    /// If the state was left half written by a panic.
+    /// If the state was left half written by a panic, or the transformation is nested too deeply to be written down.
     pub fn of<T: Stage>(transformation: &T, state: &OptState<T>) -> Result<StateData> {
         state.usable()?;
         let structure = state.structure();
@@ -37,7 +36,7 @@ impl StateData {
         };
         Ok(StateData {
             format: FORMAT,
-            optimizer: as_json(&transformation.recipe()).to_string(),
+            optimizer: as_data(transformation)?.to_string(),
             structure: Leaves::of(structure),
             items: items(&**state, structure).into_iter().map(entry).collect(),
         })
@@ -56,7 +55,7 @@ impl StateData {
             let problem = format_args!("it has format {}, and this version of gradchain reads {FORMAT}", self.format);
             return Err(bad(&problem));
         }
-        let optimizer: Value = serde_json::from_str(&self.optimizer).map_err(|error| bad(&error))?;
+        let Bounded(optimizer) = from_text(&self.optimizer).map_err(|error| bad(&error))?;
         let structure = self.structure.structure().ok_or_else(|| bad(&"a leaf is larger than any memory"))?;
         let items = self.items.iter().map(Entry::spec).collect();
         let saved = Saved { called: "the state".into(), optimizer: &optimizer, structure: &structure, items };

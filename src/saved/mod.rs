@@ -2,16 +2,18 @@
 
 mod compare;
 mod data;
+mod injected;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
 use self::compare::Of;
-pub(crate) use self::compare::as_json;
+use self::compare::as_json;
 use crate::engine::Stage;
 use crate::error::{Error, Misfit, Result};
 use crate::migrate::{Migration, Resolved};
+use crate::recipe::json::too_deep;
 use crate::state::{ItemSpec, Owner, SHARES, State, StateWalk, counts_by_leaf, items_mut, sources};
 use crate::transformation::OptState;
 use crate::tree::{Difference, Structure, Tree};
@@ -54,6 +56,7 @@ impl Saved<'_> {
         transformation.validate()?;
         let here = Structure::of(params)?;
         let (mut misfit, mut differed, mut meant) = (Misfit::default(), Vec::new(), BTreeSet::new());
+        let (mut other_parts, mut only_said) = (BTreeSet::new(), false);
         let ours = as_json(&transformation.recipe());
         let (can_differ, may_differ) = (may_differ.is_some(), may_differ.unwrap_or_default());
         may_differ.iter().try_for_each(|allowed| exists(allowed, &[&ours, self.optimizer]))?;
@@ -69,16 +72,23 @@ impl Saved<'_> {
                 differed.push(format!("{place}: {what}"));
             } else {
                 misfit.lines.push(format!("optimizer: {place}: {what}"));
-                meant.extend(argument_at(place).filter(|_| can_differ && of == Of::Arguments).map(String::from));
+                match argument_at(place) {
+                    _ if of == Of::Parts => _ = other_parts.insert(place.to_owned()),
+                    Some(argument) => _ = meant.insert(argument.to_owned()),
+                    None => only_said = true,
+                }
             }
         });
-        if !meant.is_empty() {
-            // With those that may already, so that the call can be copied.
-            let already = may_differ.iter().zip(&allows).filter(|(_, allows)| **allows).map(|(allowed, _)| allowed);
-            let each: String = already.chain(&meant).map(|argument| format!(".may_differ({argument:?})")).collect();
+        // A call that can be copied: with those that may differ already.
+        let already: Vec<_> =
+            may_differ.iter().zip(&allows).filter(|(_, allows)| **allows).map(|(name, _)| name).collect();
+        let goes_on = |meant: &BTreeSet<String>| {
+            let each = already.iter().copied().chain(meant);
+            let each: String = each.map(|argument| format!(".may_differ({argument:?})")).collect();
             let state = if meant.contains("$") { ", with a `Migration` where its state is another" } else { "" };
-            misfit.hints.push(format!("`Load::strict(){each}` goes on with the optimizer that is here{state}"));
-        }
+            (!meant.is_empty())
+                .then(|| format!("`Load::strict(){each}` goes on with the optimizer that is here{state}"))
+        };
         let in_vain = may_differ.iter().zip(allows).filter(|(_, allows)| !allows).map(|(allowed, _)| allowed);
         misfit.hints.extend(in_vain.map(|allowed| format!("`may_differ({allowed:?})` allows nothing that differs")));
         let moves = moves(migration, self.structure, &here, &mut misfit)?;
@@ -91,24 +101,49 @@ impl Saved<'_> {
         let shared = is_shared(&*state);
         let new: Vec<_> = items_mut(&mut *state, &here).iter().map(ItemSpec::of_mut).collect();
         // Of leaves that other ranks have whole, there is nothing here.
-        let is_here = |item: &ItemSpec| {
-            !shared || !matches!(item.name.of, Owner::Leaf(_)) || new.iter().any(|new| new.name == item.name)
-        };
+        let names: HashSet<_> = new.iter().filter(|_| shared).map(|new| &new.name).collect();
+        let is_here =
+            |item: &ItemSpec| !shared || !matches!(item.name.of, Owner::Leaf(_)) || names.contains(&item.name);
         let (numbers, old): (Vec<_>, Vec<_>) =
             self.items.iter().cloned().enumerate().filter(|(_, item)| is_here(item)).unzip();
-        match sources(&old, &new, &moves) {
+        let more = match sources(&old, &new, &moves) {
             Ok(sources) if misfit.lines.is_empty() => {
-                let sources = sources.into_iter().map(|source| source.map(|i| numbers[i])).collect();
-                Ok(Fit { state, sources, moves, differed })
+                let kept = injected::overruled(&mut *state, &transformation.recipe(), may_differ);
+                let sources = sources.into_iter().zip(&new);
+                let sources = sources.map(|(source, new)| source.filter(|_| !kept.contains(&new.name.field)));
+                let sources = sources.map(|source| source.map(|i| numbers[i])).collect();
+                return Ok(Fit { state, sources, moves, differed });
             }
-            Ok(_) => Err(Error::misfit(&self.called, misfit)),
-            Err(more) => {
-                misfit.lines.extend(more.lines.into_iter().map(|line| format!("state: {line}")));
-                misfit.hints.extend(more.hints);
-                Err(Error::misfit(&self.called, misfit))
+            Ok(_) => Misfit::default(),
+            Err(more) => more,
+        };
+        // All that is proposed together makes it fit. A migration allows parts to come and go, and no part in the place
+        // of another.
+        let state_fits = more.lines.is_empty();
+        if can_differ && !only_said {
+            if state_fits && !migration.moves_parts() {
+                meant.extend(other_parts);
             }
+            if state_fits || !more.proposed.is_empty() || meant.contains("$") {
+                misfit.hints.splice(0..0, goes_on(&meant));
+            }
+            misfit.proposed = more.proposed;
         }
+        misfit.lines.extend(more.lines.into_iter().map(|line| format!("state: {line}")));
+        misfit.hints.extend(more.hints);
+        Err(Error::misfit(&self.called, misfit))
     }
+}
+
+/// A transformation as JSON, to be written down.
+///
+/// # Errors
+///
+/// If it is nested too deeply to be read again.
+pub(crate) fn as_data<T: Stage>(transformation: &T) -> Result<Value> {
+    let data = as_json(&transformation.recipe());
+    too_deep(&data).map_or(Ok(()), |problem| Err(Error::state("the optimizer as data", problem)))?;
+    Ok(data)
 }
 
 /// Whether a state is one rank's share: its wrapper says so as a fact.
@@ -120,12 +155,12 @@ pub(crate) fn is_shared<S: State>(state: &S) -> bool {
 
 /// Whether an argument that may differ is one of either optimizer: a name that is not would allow nothing, in silence.
 fn exists(allowed: &str, optimizers: &[&Value]) -> Result<()> {
-    let (mut is_there, mut known) = (false, Vec::new());
+    let (mut is_there, mut known, mut seen) = (false, Vec::new(), HashSet::new());
     for optimizer in optimizers {
         compare::places("$", optimizer, &mut |place| {
             is_there |= compare::is_at(place, allowed);
             let name = place.rsplit('.').next().and_then(|name| name.split('[').next()).unwrap_or(place);
-            if !known.iter().any(|known| known == name) {
+            if seen.insert(name.to_owned()) {
                 known.push(name.to_owned());
             }
         });

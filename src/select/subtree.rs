@@ -1,5 +1,7 @@
 //! Entries that name leaves or whole subtrees.
 
+use std::collections::HashMap;
+
 use crate::error::{Error, Result};
 use crate::tree::Structure;
 
@@ -11,10 +13,16 @@ pub(crate) fn assign(
     what: &str,
 ) -> Result<Vec<Option<usize>>> {
     let mut used = vec![false; entries.len()];
+    let mut by_path: HashMap<&str, Vec<usize>> = HashMap::new();
+    entries.iter().enumerate().for_each(|(i, entry)| by_path.entry(entry).or_default().push(i));
     let mut problems = Vec::new();
     let mut assigned = Vec::with_capacity(structure.len());
     for leaf in structure.paths() {
-        let under: Vec<usize> = (0..entries.len()).filter(|&i| holds(entries[i], leaf)).collect();
+        // What is above the leaf, and the leaf itself.
+        let above = leaf.match_indices('/').map(|(at, _)| &leaf[..at]).chain([leaf, ""]);
+        let mut under: Vec<usize> = above.filter_map(|path| by_path.get(path)).flatten().copied().collect();
+        under.sort_unstable();
+        under.dedup();
         under.iter().for_each(|&i| used[i] = true);
         match under[..] {
             [] if complete => problems.push(format!("leaf `{leaf}` falls under no entry")),

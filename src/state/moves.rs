@@ -7,6 +7,7 @@ use super::proposals::proposals;
 use super::{Item, ItemMut, ItemName, Kind, Owner};
 use crate::element::DType;
 use crate::error::Misfit;
+use crate::migrate::Verb;
 use crate::tree::PartOf;
 
 /// What a value is, without the value.
@@ -69,8 +70,8 @@ pub(crate) trait Moves {
     /// Whether nothing at all changes in the structure.
     fn is_identity(&self) -> bool;
 
-    /// What becomes of the old state's fields.
-    fn parts(&self, old: &[&str]) -> Result<Parts, String>;
+    /// What becomes of the old state's fields, if these verbs are added to the migration.
+    fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String>;
 }
 
 /// What becomes of the fields of a state on the way.
@@ -112,91 +113,123 @@ pub(crate) fn no_part(verb: &str, part: &str) -> String {
 ///
 /// # Errors
 ///
-/// Every value that has no counterpart or another kind, type or shape there, and what would explain it.
+/// Every value that has no counterpart or another kind, type or shape there. Verbs are proposed only if the states fit
+/// with them.
 pub(crate) fn sources(old: &[ItemSpec], new: &[ItemSpec], moves: &impl Moves) -> Result<Vec<Option<usize>>, Misfit> {
-    let (mut lines, mut by_name) = (Vec::new(), HashMap::new());
-    let parts =
-        moves.parts(&old.iter().map(|spec| &*spec.name.field).collect::<Vec<_>>()).map_err(|line| vec![line])?;
-    for (i, spec) in old.iter().enumerate() {
-        let of = match &spec.name.of {
-            of if moves.is_identity() => of.clone(),
-            Owner::State => Owner::State,
-            Owner::Leaf(path) => match moves.to(path) {
-                Some(path) if !moves.is_fresh(path) => Owner::Leaf(path.to_owned()),
-                _ => continue,
-            },
-            Owner::Apart(_) => {
-                lines.push(format!("`{}` mixes all leaves, so it cannot be moved to other ones", spec.name));
-                continue;
-            }
-        };
-        for field in &parts.to[i] {
-            if by_name.insert(ItemName { field: field.clone(), of: of.clone() }, i).is_some() {
-                lines.push(format!("`{}`: there are two of it", spec.name));
-            }
-        }
+    let matched = Matched::of(old, new, moves, &[]).map_err(|line| vec![line])?;
+    if matched.lines.is_empty() {
+        return Ok(matched.from);
     }
-    // How often each leaf was updated, where the old state has one number for all of them.
-    let of_all = |spec: &ItemSpec| {
-        let field = spec.name.field.strip_suffix("updates").filter(|_| matches!(spec.name.of, Owner::Leaf(_)))?;
-        // Under the name that it has in the new state: parts may have moved too.
-        let is_count = |i: &usize| {
-            let named = parts.to[*i].iter().any(|to| to.strip_prefix(field) == Some("count"));
-            named && old[*i].name.of == Owner::State && old[*i].kind == spec.kind
-        };
-        (0..old.len()).find(is_count)
-    };
-    let is_in = |part: &str| new.iter().any(|spec| below(&spec.name.field, part).is_some());
-    lines.extend(parts.asked.iter().filter(|part| !is_in(part)).map(|part| no_part("fresh_part", part)));
-    // Arrays of another type, all else the same.
-    let is_cast = |old: &ItemSpec, new: &ItemSpec| match (&old.array, &new.array) {
-        (Some((theirs, from)), Some((ours, to))) => old.kind == new.kind && theirs != ours && from == to,
-        _ => false,
-    };
-    let (mut from, mut missing, mut hints) = (Vec::with_capacity(new.len()), Vec::new(), Vec::new());
-    for spec in new {
-        if let (Owner::Leaf(path), false) = (&spec.name.of, moves.is_identity())
-            && moves.is_fresh(path)
-        {
-            from.push(None);
-            continue;
-        }
-        let found = by_name.remove(&spec.name).or_else(|| of_all(spec));
-        if found.is_none() && parts.is_fresh(&spec.name.field) {
-            from.push(None);
-            continue;
-        }
-        match found.map(|i| (i, &old[i])) {
-            Some((_, old)) if is_cast(old, spec) => {
-                if !parts.cast.iter().any(|part| below(&spec.name.field, part).is_some()) {
-                    hints.push(format!(
-                        "`cast_part({:?})` rounds its numbers to the type they have now",
-                        spec.name.field
-                    ));
-                    lines.push(format!("`{}`: expected {}, found {}", spec.name, spec.what(), old.what()));
+    let with = |verbs: &[Verb]| Matched::of(old, new, moves, verbs).ok();
+    let proposed = proposals(&matched, old, new, &with);
+    Err(Misfit { lines: matched.lines, hints: matched.in_vain, proposed })
+}
+
+/// What a migration makes of two states.
+pub(super) struct Matched {
+    /// For each value of the new state, the number of the old one; `None` where it stays as it is.
+    from: Vec<Option<usize>>,
+    /// What does not fit.
+    pub(super) lines: Vec<String>,
+    /// Values of the new state that have no counterpart.
+    pub(super) missing: Vec<usize>,
+    /// Values of the old state that have none, under their new names.
+    pub(super) left: Vec<(ItemName, usize)>,
+    /// Values of the old state that get the same name.
+    pub(super) twice: Vec<[usize; 2]>,
+    /// Fields of the new state whose arrays are of another type.
+    pub(super) casts: Vec<String>,
+    /// The new paths of each field of the old state.
+    pub(super) to: Vec<Vec<String>>,
+    /// A line for each verb that does nothing.
+    in_vain: Vec<String>,
+}
+
+impl Matched {
+    /// Matches the values by name.
+    ///
+    /// # Errors
+    ///
+    /// In words, the first verb that speaks of a part that is not there.
+    fn of(old: &[ItemSpec], new: &[ItemSpec], moves: &impl Moves, more: &[Verb]) -> Result<Matched, String> {
+        let (mut lines, mut by_name, mut twice) = (Vec::new(), HashMap::new(), Vec::new());
+        let parts = moves.parts(&old.iter().map(|spec| &*spec.name.field).collect::<Vec<_>>(), more)?;
+        for (i, spec) in old.iter().enumerate() {
+            let of = match &spec.name.of {
+                of if moves.is_identity() => of.clone(),
+                Owner::State => Owner::State,
+                Owner::Leaf(path) => match moves.to(path) {
+                    Some(path) if !moves.is_fresh(path) => Owner::Leaf(path.to_owned()),
+                    _ => continue,
+                },
+                Owner::Apart(_) => {
+                    lines.push(format!("`{}` mixes all leaves, so it cannot be moved to other ones", spec.name));
+                    continue;
+                }
+            };
+            for field in &parts.to[i] {
+                if let Some(other) = by_name.insert(ItemName { field: field.clone(), of: of.clone() }, i) {
+                    twice.push([other, i]);
+                    lines.push(format!("`{}`: there are two of it", spec.name));
                 }
             }
-            Some((_, old)) if old.kind != spec.kind || old.array != spec.array => {
-                lines.push(format!("`{}`: expected {}, found {}", spec.name, spec.what(), old.what()));
-            }
-            Some(_) => {}
-            None => {
-                missing.push(spec);
-                lines.push(format!("`{}`: expected {}, found nothing", spec.name, spec.what()));
-            }
         }
-        from.push(found);
+        // How often each leaf was updated, where the old state has one number for all of them, under the name that it
+        // has in the new state: parts may have moved too.
+        let counts = old.iter().enumerate().filter(|(_, spec)| spec.name.of == Owner::State);
+        let counts = counts.filter(|(_, spec)| spec.kind == Kind::Count).rev();
+        let counts: HashMap<&str, usize> = counts
+            .flat_map(|(i, _)| parts.to[i].iter().filter_map(move |to| Some((to.strip_suffix("count")?, i))))
+            .collect();
+        let of_all = |spec: &ItemSpec| {
+            let field = spec.name.field.strip_suffix("updates").filter(|_| matches!(spec.name.of, Owner::Leaf(_)))?;
+            counts.get(field).copied().filter(|_| spec.kind == Kind::Count)
+        };
+        let is_in = |part: &str| new.iter().any(|spec| below(&spec.name.field, part).is_some());
+        lines.extend(parts.asked.iter().filter(|part| !is_in(part)).map(|part| no_part("fresh_part", part)));
+        // Arrays of another type, all else the same.
+        let is_cast = |old: &ItemSpec, new: &ItemSpec| match (&old.array, &new.array) {
+            (Some((theirs, from)), Some((ours, to))) => old.kind == new.kind && theirs != ours && from == to,
+            _ => false,
+        };
+        let (mut from, mut missing, mut casts) = (Vec::with_capacity(new.len()), Vec::new(), Vec::new());
+        for (number, spec) in new.iter().enumerate() {
+            if let (Owner::Leaf(path), false) = (&spec.name.of, moves.is_identity())
+                && moves.is_fresh(path)
+            {
+                from.push(None);
+                continue;
+            }
+            let found = by_name.remove(&spec.name).or_else(|| of_all(spec));
+            if found.is_none() && parts.is_fresh(&spec.name.field) {
+                from.push(None);
+                continue;
+            }
+            match found.map(|i| &old[i]) {
+                Some(old) if is_cast(old, spec) => {
+                    if !parts.cast.iter().any(|part| below(&spec.name.field, part).is_some()) {
+                        casts.push(spec.name.field.clone());
+                        lines.push(format!("`{}`: expected {}, found {}", spec.name, spec.what(), old.what()));
+                    }
+                }
+                Some(old) if old.kind != spec.kind || old.array != spec.array => {
+                    lines.push(format!("`{}`: expected {}, found {}", spec.name, spec.what(), old.what()));
+                }
+                Some(_) => {}
+                None => {
+                    missing.push(number);
+                    lines.push(format!("`{}`: expected {}, found nothing", spec.name, spec.what()));
+                }
+            }
+            from.push(found);
+        }
+        casts.dedup();
+        let mut left: Vec<(ItemName, usize)> = by_name.into_iter().collect();
+        left.sort_unstable_by(|(a, i), (b, j)| (i, a).cmp(&(j, b)));
+        lines.extend(left.iter().map(|(_, i)| format!("`{}`: unexpected {}", old[*i].name, old[*i].what())));
+        let in_vain =
+            |at: &String| format!("`insert_part({at:?})` does nothing: no field of the state is there, or after it");
+        let in_vain = parts.in_vain.iter().filter(|at| !is_in(at)).map(in_vain).collect();
+        Ok(Matched { from, lines, missing, left, twice, casts, to: parts.to, in_vain })
     }
-    let mut left: Vec<usize> = by_name.into_values().collect();
-    left.sort_unstable();
-    lines.extend(left.iter().map(|i| format!("`{}`: unexpected {}", old[*i].name, old[*i].what())));
-    let left: Vec<&ItemSpec> = left.into_iter().map(|i| &old[i]).collect();
-    if lines.is_empty() {
-        return Ok(from);
-    }
-    let in_vain =
-        |at: &String| format!("`insert_part({at:?})` does nothing: no field of the state is there, or after it");
-    hints.dedup();
-    hints.extend(parts.in_vain.iter().filter(|at| !is_in(at)).map(in_vain).chain(proposals(&missing, &left)));
-    Err(Misfit { lines, hints })
 }

@@ -1,37 +1,150 @@
 //! Which verbs would explain what does not fit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
-use super::ItemSpec;
+use super::moves::Matched;
+use super::{ItemSpec, Kind, Owner, below};
+use crate::element::DType;
+use crate::migrate::Verb;
 
-/// Lines that say by which verbs what is missing would be what is left, where there is one way only.
-pub(super) fn proposals(missing: &[&ItemSpec], left: &[&ItemSpec]) -> Vec<String> {
-    let (pairs, mut told, mut lines) = (pairs(missing, left), BTreeSet::new(), Vec::new());
-    for (from, to) in &pairs {
-        if let Some((chain, shift)) = chain_of_both(from, to).and_then(|chain| Some((chain, shift(&pairs, chain)?))) {
+/// A line of a message, and the verbs that it proposes.
+struct Proposal {
+    line: String,
+    verbs: Vec<Verb>,
+}
+
+impl Proposal {
+    fn of(verb: Verb, line: impl FnOnce(&Verb) -> String) -> Proposal {
+        Proposal { line: line(&verb), verbs: vec![verb] }
+    }
+}
+
+/// What a migration makes of the states with more verbs; `None` if one of them has no meaning.
+type With<'a> = &'a dyn Fn(&[Verb]) -> Option<Matched>;
+
+/// Lines that say by which verbs what is missing would be what is left, where there is one way only. Everything that is
+/// proposed has been tried: together the verbs make the states fit.
+pub(super) fn proposals(matched: &Matched, old: &[ItemSpec], new: &[ItemSpec], with: With<'_>) -> Vec<String> {
+    let missing: Vec<(&str, &ItemSpec)> = matched.missing.iter().map(|i| (&*new[*i].name.field, &new[*i])).collect();
+    let left: Vec<(&str, &ItemSpec)> = matched.left.iter().map(|(name, i)| (&*name.field, &old[*i])).collect();
+    let Pairs { pairs, of_arrays } = pairs(&missing, &left);
+    let mut moved = moved(&pairs, &missing, &left);
+    let casts: Vec<Proposal> = casts(matched);
+    for _ in 0..2 {
+        let said = || casts.iter().chain(&moved);
+        if let Some(Around { before, after }) = around(&said().collect::<Vec<_>>(), matched, new, of_arrays, with) {
+            let all = || before.iter().chain(said()).chain(&after);
+            let mut lines: Vec<String> = all().map(|proposal| proposal.line.clone()).collect();
+            if all().flat_map(|proposal| &proposal.verbs).any(|verb| !matches!(verb, Verb::Cast(_))) {
+                lines.push(
+                    "these are verbs of a `Migration`, which `Load::migrating` and `OptState::migrate` take".into(),
+                );
+            }
+            return lines;
+        }
+        // Some renames work in one order only.
+        moved.reverse();
+    }
+    Vec::new()
+}
+
+/// What is to be said before some verbs and after them, so that the states fit.
+struct Around {
+    /// What of the old state has no place is dropped.
+    before: Vec<Proposal>,
+    /// What of the new state has no counterpart starts anew, and arrays of another type are rounded.
+    after: Vec<Proposal>,
+}
+
+/// Completes verbs; `None` if the states do not fit whatever is dropped and started, or nothing of them was alike.
+fn around(said: &[&Proposal], matched: &Matched, new: &[ItemSpec], of_arrays: bool, with: With<'_>) -> Option<Around> {
+    let verbs_of = |proposals: &[Proposal]| -> Vec<Verb> {
+        proposals.iter().flat_map(|proposal| proposal.verbs.iter().cloned()).collect()
+    };
+    let said: Vec<Verb> = said.iter().flat_map(|proposal| proposal.verbs.iter().cloned()).collect();
+    let tried = with(&said)?;
+    let stays = |i: usize| matched.to[i] == tried.to[i];
+    let mut gone: BTreeSet<&str> = BTreeSet::new();
+    for &[one, other] in &tried.twice {
+        // What was moved there is what was looked for.
+        let of = match (stays(one), stays(other)) {
+            (false, true) => other,
+            (true, false) => one,
+            _ => return None,
+        };
+        gone.extend(matched.to[of].iter().map(String::as_str));
+    }
+    gone.extend(tried.left.iter().flat_map(|(_, i)| &matched.to[*i]).map(String::as_str));
+    let all: BTreeSet<&str> = matched.to.iter().flatten().map(String::as_str).collect();
+    let drop = |at| Proposal::of(Verb::Drop(at), |verb| format!("`{verb}` throws away what has no place here"));
+    let before: Vec<Proposal> = whole_parts(&gone, &all).into_iter().map(drop).collect();
+    let dropped = [verbs_of(&before), said].concat();
+    let tried = with(&dropped)?;
+    let fresh: BTreeSet<&str> = tried.missing.iter().map(|i| &*new[*i].name.field).collect();
+    let all: BTreeSet<&str> = new.iter().map(|spec| &*spec.name.field).collect();
+    let start = |at| Proposal::of(Verb::Fresh(at), |verb| format!("`{verb}` starts what is new as `init` makes it"));
+    let mut after: Vec<Proposal> = whole_parts(&fresh, &all).into_iter().map(start).collect();
+    // Counts alone are alike in all optimizers.
+    if !of_arrays && !(before.is_empty() && after.is_empty()) {
+        return None;
+    }
+    after.extend(casts(&tried));
+    let is_all = with(&[dropped, verbs_of(&after)].concat())?.lines.is_empty();
+    is_all.then_some(Around { before, after })
+}
+
+/// The largest parts that consist of these fields and no other; never the whole state.
+fn whole_parts(fields: &BTreeSet<&str>, all: &BTreeSet<&str>) -> BTreeSet<String> {
+    let is_whole = |part: &str| all.iter().all(|field| below(field, part).is_none() || fields.contains(field));
+    let whole = |field: &&str| {
+        let mut part = *field;
+        while let Some((outer, _)) = part.rsplit_once('.').filter(|(outer, _)| is_whole(outer)) {
+            part = outer;
+        }
+        part.to_owned()
+    };
+    fields.iter().map(whole).collect()
+}
+
+fn casts(matched: &Matched) -> Vec<Proposal> {
+    let cast = |at: &String| {
+        let line = |verb: &Verb| format!("`{verb}` rounds its numbers to the type they have now");
+        Proposal::of(Verb::Cast(at.clone()), line)
+    };
+    matched.casts.iter().map(cast).collect()
+}
+
+/// The verbs that move each part to where its fields are now.
+fn moved(
+    pairs: &BTreeSet<(String, String)>,
+    missing: &[(&str, &ItemSpec)],
+    left: &[(&str, &ItemSpec)],
+) -> Vec<Proposal> {
+    let rename = |from: &str, to: &str| Verb::Rename { from: from.into(), to: to.into() };
+    let (mut told, mut all) = (BTreeSet::new(), Vec::new());
+    for (from, to) in pairs {
+        if let Some((chain, shift)) = chain_of_both(from, to).and_then(|chain| Some((chain, shift(pairs, chain)?))) {
             // One member more or less moves all that come after it.
             if told.insert(chain) {
-                lines.push(shift.line(chain, missing, left));
+                all.push(shift.proposal(chain, missing, left));
             }
         } else if pairs.contains(&(to.clone(), from.clone())) {
             // Verbs are done one after the other. Said once.
             if from < to {
-                let verbs = format!(
-                    "`rename_part({from:?}, \"other\")`, `rename_part({to:?}, {from:?})` and `rename_part(\"other\", {to:?})`"
-                );
-                lines.push(format!("{}, and the other way round: {verbs} take them over", found(from, to)));
+                let verbs = vec![rename(from, "other"), rename(to, from), rename("other", to)];
+                let line = format!("`{}`, `{}` and `{}`", verbs[0], verbs[1], verbs[2]);
+                let line = format!("{}, and the other way round: {line} take them over", found(from, to));
+                all.push(Proposal { line, verbs });
             }
-        } else if let Some(verbs) = wraps(from, to) {
-            let takes = if verbs.len() == 1 { "takes" } else { "take" };
-            lines.push(format!("{}: {} {takes} them over", found(from, to), verbs.join(" and then ")));
         } else {
-            lines.push(format!("{}: `rename_part({from:?}, {to:?})` takes them over", found(from, to)));
+            let verbs = wraps(from, to).unwrap_or_else(|| vec![rename(from, to)]);
+            let takes = if verbs.len() == 1 { "takes" } else { "take" };
+            let said: Vec<_> = verbs.iter().map(|verb| format!("`{verb}`")).collect();
+            let line = format!("{}: {} {takes} them over", found(from, to), said.join(" and then "));
+            all.push(Proposal { line, verbs });
         }
     }
-    if !lines.is_empty() {
-        lines.push("these are verbs of a `Migration`, which `Load::migrating` and `OptState::migrate` take".into());
-    }
-    lines
+    all
 }
 
 fn found(from: &str, to: &str) -> String {
@@ -40,26 +153,37 @@ fn found(from: &str, to: &str) -> String {
 }
 
 /// Parts of which every field is in the other state under another path.
-fn pairs(missing: &[&ItemSpec], left: &[&ItemSpec]) -> BTreeSet<(String, String)> {
-    let last = |spec: &ItemSpec| spec.name.field.rsplit('.').next().map(str::to_owned);
-    let fits =
-        |a: &ItemSpec, b: &ItemSpec| (&a.name.of, a.kind, &a.array, last(a)) == (&b.name.of, b.kind, &b.array, last(b));
-    let mut found = BTreeSet::new();
-    for new in missing {
-        let mut olds = left.iter().filter(|old| fits(old, new));
-        let one = olds.next().filter(|_| olds.next().is_none());
-        if let Some(old) = one.filter(|old| missing.iter().filter(|new| fits(old, new)).count() == 1) {
-            let (mut from, mut to) = (old.name.field.as_str(), new.name.field.as_str());
-            // At least the field's own name is the same.
-            loop {
-                let ((a, x), (b, y)) = (split(from), split(to));
-                if x != y || x.is_empty() {
-                    break;
-                }
-                (from, to) = (a, b);
-            }
-            found.insert((from.to_owned(), to.to_owned()));
+struct Pairs {
+    pairs: BTreeSet<(String, String)>,
+    /// Some of their fields are arrays.
+    of_arrays: bool,
+}
+
+fn pairs(missing: &[(&str, &ItemSpec)], left: &[(&str, &ItemSpec)]) -> Pairs {
+    type Key<'a> = (&'a Owner, Kind, &'a Option<(DType, Vec<usize>)>, &'a str);
+    fn key<'a>((field, spec): &(&'a str, &'a ItemSpec)) -> Key<'a> {
+        (&spec.name.of, spec.kind, &spec.array, split(field).1)
+    }
+    let mut by_key: HashMap<Key<'_>, [Vec<&str>; 2]> = HashMap::new();
+    for (side, specs) in [left, missing].into_iter().enumerate() {
+        for spec in specs {
+            by_key.entry(key(spec)).or_default()[side].push(spec.0);
         }
+    }
+    let mut found = Pairs { pairs: BTreeSet::new(), of_arrays: false };
+    for ((_, kind, ..), sides) in by_key {
+        let ([from], [to]) = (&sides[0][..], &sides[1][..]) else { continue };
+        let (mut from, mut to) = (*from, *to);
+        found.of_arrays |= kind == Kind::Moment;
+        // At least the field's own name is the same.
+        loop {
+            let ((a, x), (b, y)) = (split(from), split(to));
+            if x != y || x.is_empty() {
+                break;
+            }
+            (from, to) = (a, b);
+        }
+        found.pairs.insert((from.to_owned(), to.to_owned()));
     }
     found
 }
@@ -100,38 +224,35 @@ fn shift<'a>(pairs: &'a BTreeSet<(String, String)>, chain: &str) -> Option<Shift
 }
 
 impl Shift<'_> {
-    fn line(&self, chain: &str, missing: &[&ItemSpec], left: &[&ItemSpec]) -> String {
+    fn proposal(&self, chain: &str, missing: &[(&str, &ItemSpec)], left: &[(&str, &ItemSpec)]) -> Proposal {
         let (from, to) = (number(self.from).unwrap_or(0), number(self.to).unwrap_or(0));
-        let (at, verb, what) = match to > from {
-            true => (first(chain, missing).min(from), "insert_part", "a member was inserted"),
-            false => (first(chain, left).min(to), "remove_part", "a member was taken away"),
+        let path = |at: usize| if chain.is_empty() { at.to_string() } else { format!("{chain}.{at}") };
+        let (verb, what) = match to > from {
+            true => (Verb::Insert(path(first(chain, missing).min(from))), "a member was inserted"),
+            false => (Verb::Remove(path(first(chain, left).min(to))), "a member was taken away"),
         };
-        let at = if chain.is_empty() { at.to_string() } else { format!("{chain}.{at}") };
-        format!("{}: if {what}, `{verb}({at:?})` says so", found(self.from, self.to))
+        Proposal::of(verb, |verb| format!("{}: if {what}, `{verb}` says so", found(self.from, self.to)))
     }
 }
 
 /// The first member of a chain that something belongs to.
-fn first(chain: &str, specs: &[&ItemSpec]) -> usize {
-    let inside = |spec: &&ItemSpec| super::below(&spec.name.field, chain)?.split('.').next()?.parse().ok();
+fn first(chain: &str, specs: &[(&str, &ItemSpec)]) -> usize {
+    let inside = |(field, _): &(&str, &ItemSpec)| below(field, chain)?.split('.').next()?.parse().ok();
     specs.iter().filter_map(inside).min().unwrap_or(usize::MAX)
 }
 
 /// The levels of a path below a part.
 fn levels<'a>(path: &'a str, part: &str) -> Option<Vec<&'a str>> {
-    Some(super::below(path, part)?.split('.').filter(|level| !level.is_empty()).collect())
+    Some(below(path, part)?.split('.').filter(|level| !level.is_empty()).collect())
 }
 
 /// The verbs that put a part into wrappers and chains, or take it out of wrappers, from the inside out.
-fn wraps(from: &str, to: &str) -> Option<Vec<String>> {
+fn wraps(from: &str, to: &str) -> Option<Vec<Verb>> {
     if let Some(around) = levels(to, from) {
-        let verb = |level: &str| match level {
-            "inner" => Some(format!("`wrap_part({from:?})`")),
-            level => level.parse().ok().map(|number: usize| format!("`wrap_in_chain({from:?}, {number})`")),
-        };
-        return around.into_iter().rev().map(verb).collect();
+        let is_around = |level: &&str| *level == "inner" || level.parse::<usize>().is_ok();
+        let verb = |level: &str| Verb::Wrap { at: from.into(), inside: level.into() };
+        return around.iter().all(is_around).then(|| around.into_iter().rev().map(verb).collect());
     }
     let around = levels(from, to)?;
-    let unwrap = format!("`unwrap_part({to:?})`");
-    around.iter().all(|level| *level == "inner").then(|| vec![unwrap; around.len()])
+    around.iter().all(|level| *level == "inner").then(|| vec![Verb::Unwrap(to.into()); around.len()])
 }

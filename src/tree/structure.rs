@@ -3,7 +3,7 @@
 use core::cell::RefCell;
 use core::fmt;
 use core::ops::Range;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{Layout, LeafRef, Tree, Walk};
 use crate::element::DType;
@@ -111,6 +111,11 @@ impl Structure {
         self.leaves.iter().position(|l| l.path() == path)
     }
 
+    /// The numbers of the leaves by path.
+    pub(crate) fn numbers(&self) -> HashMap<&str, usize> {
+        self.paths().enumerate().map(|(number, path)| (path, number)).collect()
+    }
+
     /// A number that is the same for equal paths, types and shapes in the same order, on every machine and in every
     /// version of this crate (FNV-1a of their text). Memory order does not count.
     pub fn fingerprint(&self) -> u64 {
@@ -137,7 +142,8 @@ impl Structure {
     /// As `differences`, in memory orders too.
     pub(crate) fn differences_in_memory(&self, other: &Structure) -> Vec<Difference> {
         let mut found = self.compare(other, |ours, theirs| ours == theirs);
-        let pairs = self.leaves.iter().filter_map(|ours| Some((ours, &other.leaves[other.index_of(ours.path())?])));
+        let numbers = other.numbers();
+        let pairs = self.leaves.iter().filter_map(|ours| Some((ours, &other.leaves[*numbers.get(ours.path())?])));
         found.extend(
             pairs.filter(|(ours, theirs)| ours.shape() == theirs.shape() && ours.strides() != theirs.strides()).map(
                 |(ours, theirs)| Difference::MemoryOrder {
@@ -153,8 +159,9 @@ impl Structure {
     /// As `differences`, where `fits(ours, theirs)` says which types are good enough.
     pub(crate) fn compare(&self, other: &Structure, fits: fn(DType, DType) -> bool) -> Vec<Difference> {
         let mut found = Vec::new();
+        let [own_numbers, numbers] = [self.numbers(), other.numbers()];
         for ours in &self.leaves {
-            let Some(theirs) = other.leaves.iter().find(|l| l.path() == ours.path()) else {
+            let Some(theirs) = numbers.get(ours.path()).map(|number| &other.leaves[*number]) else {
                 found.push(Difference::Missing { expected: ours.clone() });
                 continue;
             };
@@ -170,7 +177,7 @@ impl Structure {
                 });
             }
         }
-        let unexpected = other.leaves.iter().filter(|l| self.index_of(l.path()).is_none());
+        let unexpected = other.leaves.iter().filter(|l| !own_numbers.contains_key(l.path()));
         found.extend(unexpected.map(|l| Difference::Unexpected { found: l.clone() }));
         if found.is_empty() && !self.paths().eq(other.paths()) {
             found.push(self.order(other));

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use crate::arguments::{Argument, Arguments};
 use crate::element::{Element, with_dtype};
 use crate::part::prelude::*;
+#[cfg(feature = "serde")]
+use crate::recipe::Recipe;
 use crate::schedule::Schedule;
 use crate::state::{StateWalk, StateWalkMut};
 use crate::transformation::OptState;
@@ -103,6 +105,8 @@ struct Value {
 /// What hyperparameters are set in.
 trait Owner: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
+    #[cfg(feature = "serde")]
+    fn recipe(&self) -> Recipe;
 
     /// Whether it can be built with these numbers.
     fn takes(&self, values: &[Value]) -> Result<()>;
@@ -111,6 +115,10 @@ trait Owner: fmt::Debug + Send + Sync {
 impl<T: Arguments + Stage> Owner for T {
     fn name(&self) -> &'static str {
         Arguments::name(self)
+    }
+    #[cfg(feature = "serde")]
+    fn recipe(&self) -> Recipe {
+        Stage::recipe(self)
     }
 
     fn takes(&self, values: &[Value]) -> Result<()> {
@@ -159,6 +167,12 @@ impl Hyperparams {
             }
             None => Err(Error::unknown_name(place(), "hyperparameter", name, self.values.iter().map(|v| v.name))),
         }
+    }
+
+    /// The transformation that they are the arguments of, as it was built.
+    #[cfg(feature = "serde")]
+    pub(crate) fn of(&self) -> Option<Recipe> {
+        self.owner.as_ref().map(|owner| owner.recipe())
     }
 
     /// Of those that are injected.

@@ -12,6 +12,8 @@ mod limits;
 mod memory;
 #[cfg(target_os = "linux")]
 mod no_room;
+#[cfg(target_os = "linux")]
+mod open_files;
 mod owned;
 mod panics;
 #[path = "../common/piece.rs"]

@@ -125,3 +125,94 @@ fn seeds_beyond_the_integers_of_toml_are_kept() {
     let config = Config::of(&add_noise(0.1, 0.5, u64::MAX)).unwrap();
     assert_eq!(Config::of(&Config::from_toml(&config.to_toml()).unwrap().build().unwrap()).unwrap(), config);
 }
+
+/// Every whole number of every recorded config at the ends of its range: refused, or kept to the last digit.
+#[test]
+fn whole_numbers_at_the_ends_of_their_ranges_are_kept() {
+    const EXTREMES: [u64; 5] = [u64::MAX, i64::MAX as u64 + 1, i64::MAX as u64, (1 << 53) + 1, u32::MAX as u64 + 1];
+
+    /// The places of whole numbers, as JSON pointers.
+    fn places(place: &str, value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Number(n) if n.is_u64() => found.push(place.to_owned()),
+            Value::Array(items) => {
+                items.iter().enumerate().for_each(|(i, item)| places(&format!("{place}/{i}"), item, found));
+            }
+            Value::Object(map) => map.iter().for_each(|(key, item)| {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                places(&format!("{place}/{key}"), item, found);
+            }),
+            _ => {}
+        }
+    }
+
+    let built = |config: &Config| config.build_with::<gradchain::needs::ValueAndGradFn>().unwrap();
+    let (mut kept, mut refused, mut seen) = (0, 0, std::collections::BTreeSet::new());
+    for given in recorded().into_iter().filter(|given| Config::new(given.clone()).is_ok()) {
+        let mut found = Vec::new();
+        places("", &given, &mut found);
+        for (place, extreme) in found.iter().flat_map(|place| EXTREMES.map(|extreme| (place, extreme))) {
+            // Once for each argument.
+            let argument: String = place.split('/').filter(|level| level.parse::<u64>().is_err()).collect();
+            if !seen.insert((argument, extreme)) {
+                continue;
+            }
+            let mut given = given.clone();
+            *given.pointer_mut(place).unwrap() = extreme.into();
+            let Ok(config) = Config::new(given) else {
+                refused += 1;
+                continue;
+            };
+            kept += 1;
+            let written = Config::of(&built(&config)).unwrap();
+            // A hyperparameter is a float.
+            let digits = [Value::from(extreme), Value::from(extreme as f64)].map(|number| number.to_string());
+            let is_kept = digits.iter().any(|digits| written.to_string().contains(digits));
+            assert!(is_kept, "{place}: {extreme} is gone: {written}");
+            assert_eq!(Config::from_json(&written.to_json()).unwrap(), written, "{place}: {extreme}");
+            for config in [&config, &written] {
+                let toml = Config::from_toml(&config.to_toml());
+                let toml = toml.unwrap_or_else(|error| panic!("{place}, {extreme}: {error}"));
+                assert_eq!(Config::of(&built(&toml)).unwrap(), written, "{place}: {extreme}");
+            }
+        }
+    }
+    println!("{kept} kept, {refused} refused");
+    assert!(kept > 100, "{kept} kept, {refused} refused");
+}
+
+#[test]
+fn a_window_of_mini_steps_may_be_of_any_length() {
+    for k in [1, u32::MAX as u64 + 1, (1 << 53) + 1, i64::MAX as u64, i64::MAX as u64 + 1, u64::MAX] {
+        let config =
+            Config::new(json!({"multi_steps": {"inner": {"sgd": {"learning_rate": 0.5}}, "every_k_schedule": k}}));
+        let config = config.unwrap();
+        let written = Config::of(&config.build().unwrap()).unwrap();
+        assert_eq!(written.as_value()["multi_steps"]["every_k_schedule"], k);
+        let toml = Config::from_toml(&config.to_toml()).unwrap();
+        assert_eq!(Config::of(&toml.build().unwrap()).unwrap(), written);
+        let mut params = 1.0_f64;
+        let mut state = toml.build().unwrap().init(&params).unwrap();
+        assert_eq!(toml.build().unwrap().step(&mut params, &1.0, &mut state).unwrap().emitted(), k == 1);
+    }
+    for k in [json!("two"), json!("2.5"), json!(2.5), json!(0), json!(-1), json!("-1"), json!("0")] {
+        assert!(
+            Config::new(json!({"multi_steps": {"inner": {"sgd": {"learning_rate": 0.5}}, "every_k_schedule": k}}))
+                .is_err(),
+            "{k}"
+        );
+    }
+}
+
+/// Steps of an iteration that none needs would not end in a lifetime.
+#[test]
+fn iterations_have_an_end() {
+    let of = |name: &str, steps: u64| Config::new(json!({name: {"learning_rate": 0.1, "ns_steps": steps}}));
+    for steps in [1001, 1 << 31, u64::MAX] {
+        let error = of("muon", steps).unwrap_err().to_string();
+        assert!(error.contains("`ns_steps` must be at most 1000"), "{error}");
+        let error = scale_by_muon().ns_steps(steps as usize).init(&ndarray::arr2(&[[1.0_f32]])).unwrap_err();
+        assert!(error.to_string().contains("`ns_steps` must be at most 1000"), "{error}");
+    }
+    of("muon", 1000).unwrap();
+}

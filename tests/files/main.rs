@@ -13,10 +13,14 @@ mod config_data;
 mod conformance;
 #[cfg(all(feature = "checkpoint", feature = "config", feature = "derive", feature = "half"))]
 mod corpus;
+#[cfg(all(feature = "checkpoint", feature = "config", feature = "derive"))]
+mod nested;
 mod nist;
 #[cfg(all(feature = "checkpoint", feature = "derive"))]
 #[path = "../common/piece.rs"]
 mod piece;
+#[cfg(feature = "checkpoint")]
+mod proposals;
 #[cfg(all(feature = "checkpoint", feature = "derive"))]
 mod sharded;
 #[cfg(all(feature = "derive", feature = "serde"))]

@@ -134,7 +134,8 @@ optimizer! {
                 "Sets the root mean square of a matrix's updates for a learning rate of 1, whatever its shape. 0.2 is about \
                  that of adam.";
         integers:
-            ns_steps: usize [members_mut().0.0.ns_steps] "Sets the number of steps of the Newton-Schulz iteration.";
+            ns_steps: usize [members_mut().0.0.ns_steps]
+                "Sets the number of steps of the Newton-Schulz iteration, at most 1000.";
         optional: adam_learning_rate |it| it.adam_learning_rate.as_mut();
         shown: muon_weight_dimension_numbers |it| it.chain.members_mut().0.0.weight_dimension_numbers.clone();
         then share;

@@ -75,12 +75,22 @@ pub fn multi_steps<T: Stage>(inner: T, every_k_schedule: impl Into<EveryK>) -> M
 
 /// A number of mini-steps, or a schedule of it over emitted updates.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EveryK(Hyperparam);
+pub struct EveryK(Every);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Every {
+    /// Exactly as it was given.
+    Whole(i128),
+    By(Hyperparam),
+}
 
 impl EveryK {
     /// The length of the window that has so many emitted updates before it.
     fn window(&self, gradient_step: u64) -> f64 {
-        self.0.at(gradient_step).round()
+        match &self.0 {
+            Every::Whole(k) => *k as f64,
+            Every::By(hyperparam) => hyperparam.at(gradient_step).round(),
+        }
     }
 
     /// Whether there is a window after so many emitted updates.
@@ -98,27 +108,31 @@ impl EveryK {
 impl fmt::Display for EveryK {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Hyperparam::Number(k) => write!(f, "{k}"),
-            Hyperparam::Schedule(schedule) => schedule.fmt(f),
+            Every::Whole(k) => k.fmt(f),
+            Every::By(Hyperparam::Number(k)) => k.fmt(f),
+            Every::By(Hyperparam::Schedule(schedule)) => schedule.fmt(f),
         }
     }
 }
 
 impl ToRecipe for EveryK {
     fn to_recipe(&self) -> Recipe {
-        match self.0 {
-            Hyperparam::Number(k) if k.fract() == 0.0 => Recipe::Integer(k as i128),
-            _ => self.0.to_recipe(),
+        match &self.0 {
+            Every::Whole(k) => Recipe::Integer(*k),
+            Every::By(hyperparam) => hyperparam.to_recipe(),
         }
     }
 }
 
-/// A whole number, or a schedule.
+/// A whole number, which may be a string where it is too large for TOML, or a schedule.
 impl FromRecipe for EveryK {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<EveryK> {
+        let wrong = || node.wrong("a whole number or a schedule");
         match node.value() {
-            Recipe::Integer(_) | Recipe::Map(_) => Ok(node.read::<Hyperparam>()?.into()),
-            _ => Err(node.wrong("a whole number or a schedule")),
+            Recipe::Integer(k) => Ok(EveryK(Every::Whole(*k))),
+            Recipe::Text(text) => text.parse().map(|k| EveryK(Every::Whole(k))).map_err(|_| wrong()),
+            Recipe::Map(_) => Ok(node.read::<Hyperparam>()?.into()),
+            _ => Err(wrong()),
         }
     }
 
@@ -128,17 +142,26 @@ impl FromRecipe for EveryK {
 }
 
 macro_rules! every_k_from {
-    ($($Kind:ty),* => $hyperparam:expr) => {$(
+    ($($Kind:ty),* => $every:expr) => {$(
         impl From<$Kind> for EveryK {
             fn from(k: $Kind) -> EveryK {
-                EveryK($hyperparam(k))
+                EveryK($every(k))
             }
         }
     )*};
 }
-every_k_from!(i32, u32 => |k| Hyperparam::Number(f64::from(k)));
-every_k_from!(Constant, Linear, Polynomial, PiecewiseConstant, PiecewiseInterpolate, Join, FromFn => Hyperparam::from);
-every_k_from!(Hyperparam, Schedule => Hyperparam::from);
+every_k_from!(i32, u32 => |k| Every::Whole(i128::from(k)));
+every_k_from!(
+    Constant, Linear, Polynomial, PiecewiseConstant, PiecewiseInterpolate, Join, FromFn, Hyperparam, Schedule => by
+);
+
+fn by(k: impl Into<Hyperparam>) -> Every {
+    match k.into() {
+        // As a config says it.
+        Hyperparam::Number(k) if k.fract() == 0.0 && k.abs() < 1e38 => Every::Whole(k as i128),
+        k => Every::By(k),
+    }
+}
 
 wrapper! {
     /// See [`multi_steps`].
@@ -204,7 +227,9 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
     }
 
     fn check_arguments(&self) -> Result<()> {
-        self.every_k_schedule.0.within("multi_steps", "every_k_schedule", ANY)?;
+        if let Every::By(k) = &self.every_k_schedule.0 {
+            k.within("multi_steps", "every_k_schedule", ANY)?;
+        }
         self.every_k_schedule.check(0)?;
         self.should_skip_update_fn.validate()
     }

@@ -14,6 +14,8 @@ mod layouts;
 mod masks;
 #[cfg(feature = "half")]
 mod masters;
+#[cfg(feature = "checkpoint")]
+mod may_differ;
 mod mini_steps;
 mod neighbours;
 mod nestings;

@@ -41,7 +41,7 @@ fn with_header(change: impl Fn(String) -> String) -> Vec<u8> {
 }
 
 /// The same file with another header, its check sum made right again.
-pub(super) fn with_header_of(whole: Vec<u8>, change: impl Fn(String) -> String) -> Vec<u8> {
+pub(crate) fn with_header_of(whole: Vec<u8>, change: impl Fn(String) -> String) -> Vec<u8> {
     let length = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
     let header = change(String::from_utf8(whole[8..8 + length].to_vec()).unwrap());
     let at = header.find(r#"\"check\":\""#).unwrap() + 12;

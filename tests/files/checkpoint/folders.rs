@@ -150,3 +150,72 @@ fn a_full_disk_is_an_error() {
     let error = Save::new(&optimizer, &state).params(&params).to_writer(full).unwrap_err();
     assert!(error.is_file(), "{error}");
 }
+
+/// A link stays a link: what it leads to is written.
+#[cfg(unix)]
+#[test]
+fn a_link_stays_and_its_file_is_replaced() {
+    use std::os::unix::fs::symlink;
+
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("store")).unwrap();
+    symlink("store/real.safetensors", at("one")).unwrap();
+    symlink("one", at("two")).unwrap();
+    let optimizer = optimizer();
+    // Where there is no file yet, and where there is one.
+    for steps in [1, 2] {
+        let (params, state) = trained(&optimizer, steps);
+        Save::new(&optimizer, &state).params(&params).to_file(at("two")).unwrap();
+        for path in [at("two"), at("one"), at("store").join("real.safetensors")] {
+            let mut loaded = model();
+            Checkpoint::open(&path).unwrap().load(&optimizer, &mut loaded).unwrap();
+            assert_eq!(loaded, params, "{path:?}");
+        }
+        for link in ["one", "two"] {
+            assert!(fs::symlink_metadata(at(link)).unwrap().is_symlink());
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing is left beside the link");
+    }
+    symlink("round", at("round")).unwrap();
+    let (params, state) = trained(&optimizer, 1);
+    assert!(Save::new(&optimizer, &state).params(&params).to_file(at("round")).unwrap_err().is_file());
+    assert!(fs::symlink_metadata(at("round")).unwrap().is_symlink());
+
+    // A list of shards lies where its shards are.
+    symlink("store/shards.safetensors", at("shards")).unwrap();
+    let ranks = gradchain::collective::threads(1, std::time::Duration::MAX);
+    let optimizer = sharded(optimizer, ranks.into_iter().next().unwrap());
+    let state = optimizer.init(&params).unwrap();
+    Save::new(&optimizer, &state).params(&params).to_shards(at("shards"), &**optimizer.collective()).unwrap();
+    assert!(fs::symlink_metadata(at("shards")).unwrap().is_symlink());
+    for path in [at("shards"), at("store").join("shards.safetensors")] {
+        Checkpoint::open(path).unwrap().load_params(&mut model()).unwrap();
+    }
+}
+
+/// Files are opened once, and again when they have changed.
+#[test]
+fn a_file_that_another_has_written_since_is_counted_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let rotation = Rotation::new(folder.path()).unwrap().keep_last(2).keep_best(1);
+    let optimizer = optimizer();
+    let (params, state) = trained(&optimizer, 1);
+    let save = |rotation: &Rotation, step, score| {
+        rotation.save(step, Some(score), Save::new(&optimizer, &state).params(&params)).unwrap();
+    };
+    (1..=3).for_each(|step| save(&rotation, step, 5.0 + step as f64));
+    assert_eq!(rotation.steps().unwrap(), [1, 2, 3]);
+    // One that knows nothing of the first goes back: step 2 is the last now, and a better one.
+    save(&Rotation::new(folder.path()).unwrap(), 2, 1.0);
+    save(&rotation, 4, 7.0);
+    assert_eq!(rotation.steps().unwrap(), [2, 4]);
+    assert_eq!(latest_valid(folder.path()).unwrap().found.map(|(step, _)| step), Some(4));
+    // One that is damaged, and one that is removed, are not counted.
+    fs::write(folder.path().join("step-000000000004.safetensors"), "short").unwrap();
+    fs::remove_file(folder.path().join("step-000000000002.safetensors")).unwrap();
+    save(&rotation, 5, 9.0);
+    save(&rotation, 6, 9.0);
+    save(&rotation, 7, 9.0);
+    assert_eq!(rotation.steps().unwrap(), [4, 6, 7]);
+}

@@ -2,7 +2,7 @@
 
 mod absent;
 mod bad_loads;
-mod damage;
+pub(crate) mod damage;
 mod fixtures;
 mod folders;
 mod import;

@@ -101,8 +101,8 @@ part! {
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
     }
     integers {
-        /// How many steps of the iteration; the number of rows of coefficients, if there are rows.
-        ns_steps: usize = 5;
+        /// How many steps of the iteration, at most 1000; the number of rows of coefficients, if there are rows.
+        ns_steps: usize = 5, AT_MOST_1000;
     }
     check Self::check_coeffs;
 }

@@ -1,0 +1,157 @@
+//! JSON values that are read: of bounded depth, and no key twice.
+
+use std::fmt;
+
+use serde::de::{DeserializeOwned, DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Number, Value};
+
+/// How many lists and objects may lie in each other where an optimizer is data. Reading, comparing and building recurse,
+/// and have room for more than this on the stack of a thread of 2 MiB, not optimized.
+pub(crate) const DEEPEST: usize = 256;
+
+/// Returns what is wrong with a value that is nested too deeply.
+pub(crate) fn too_deep(value: &Value) -> Option<String> {
+    let mut level = vec![value];
+    for _ in 0..=DEEPEST {
+        level = level.into_iter().flat_map(inside).collect();
+        if level.is_empty() {
+            return None;
+        }
+    }
+    Some(refusal())
+}
+
+fn refusal() -> String {
+    format!("it is nested more than {DEEPEST} levels deep")
+}
+
+fn inside(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match value {
+        Value::Array(items) => Box::new(items.iter()),
+        Value::Object(entries) => Box::new(entries.values()),
+        _ => Box::new(core::iter::empty()),
+    }
+}
+
+/// Drops a value of any depth; its own drop recurses.
+#[cfg(feature = "config")]
+pub(crate) fn take_apart(value: Value) {
+    let mut left = vec![value];
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Array(items) => left.extend(items),
+            Value::Object(entries) => left.extend(entries.into_iter().map(|(_, value)| value)),
+            _ => {}
+        }
+    }
+}
+
+/// Reads JSON. The depth is limited by what is read: see [`Bounded`].
+pub(crate) fn from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    reader.disable_recursion_limit();
+    let value = T::deserialize(&mut reader)?;
+    reader.end().map(|()| value)
+}
+
+/// A value of at most [`DEEPEST`] levels in which no object has a key twice: of two, one would be lost in silence.
+pub(crate) struct Bounded(pub(crate) Value);
+
+impl<'de> Deserialize<'de> for Bounded {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Bounded, D::Error> {
+        bounded(from).map(Bounded)
+    }
+}
+
+/// Reads a [`Bounded`] value.
+pub(crate) fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
+    Each { left: DEEPEST }.deserialize(from)
+}
+
+/// Reads a value of at most so many levels.
+struct Each {
+    left: usize,
+}
+
+impl Each {
+    fn inside<E: Error>(&self) -> Result<Each, E> {
+        let left = self.left.checked_sub(1).ok_or_else(|| E::custom(refusal()))?;
+        Ok(Each { left })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Each {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Each {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+    fn visit_bool<E>(self, b: bool) -> Result<Value, E> {
+        Ok(b.into())
+    }
+    fn visit_i64<E>(self, n: i64) -> Result<Value, E> {
+        Ok(n.into())
+    }
+    fn visit_u64<E>(self, n: u64) -> Result<Value, E> {
+        Ok(n.into())
+    }
+    fn visit_f64<E>(self, x: f64) -> Result<Value, E> {
+        Ok(number(x))
+    }
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        self.deserialize(from)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = items.next_element_seed(self.inside()?)? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = entries.next_value_seed(self.inside()?)?;
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format!("the key `{key}` is there twice")));
+            }
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// A number; NaN and infinities are strings.
+pub(crate) fn number(x: f64) -> Value {
+    let special = || {
+        Value::String(
+            if x.is_nan() {
+                "nan"
+            } else if x > 0.0 {
+                "inf"
+            } else {
+                "-inf"
+            }
+            .into(),
+        )
+    };
+    Number::from_f64(x).map_or_else(special, Value::Number)
+}

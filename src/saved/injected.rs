@@ -1,0 +1,61 @@
+//! Numbers that `inject_hyperparams` has made part of the state, where the arguments that they come from may differ.
+
+use std::collections::HashSet;
+
+use super::compare::is_at;
+use crate::recipe::Recipe;
+use crate::state::State;
+use crate::wrapper::injected_hyperparams;
+
+const INJECT_HYPERPARAMS: &str = "inject_hyperparams";
+
+/// Returns the fields of the state that hold a number whose argument may differ: these stay as `init` made them.
+pub(super) fn overruled<S: State>(state: &mut S, transformation: &Recipe, may_differ: &[String]) -> HashSet<String> {
+    let mut fields = HashSet::new();
+    if may_differ.is_empty() {
+        return fields;
+    }
+    let mut calls = Vec::new();
+    injections("$", transformation, &mut |place, inner| calls.push((place.to_owned(), inner.to_string(), inner)));
+    for (path, hyperparams) in injected_hyperparams(state) {
+        // Both come in the order of the parts, and an optimizer may hide some of its own.
+        let of = hyperparams.of().map(|of| of.to_string());
+        let Some(call) = calls.iter().position(|(_, inner, _)| of.as_ref() == Some(inner)) else { continue };
+        let (place, _, inner) = calls.remove(call);
+        for (name, _) in hyperparams.iter() {
+            let argument = argument(&place, inner, name);
+            if argument.is_some_and(|argument| may_differ.iter().any(|allowed| is_at(&argument, allowed))) {
+                fields.insert(format!("{path}.{name}"));
+            }
+        }
+    }
+    fields
+}
+
+/// Shows what is inside each `inject_hyperparams`, with its place.
+fn injections<'a>(place: &str, value: &'a Recipe, show: &mut dyn FnMut(&str, &'a Recipe)) {
+    if let Some((INJECT_HYPERPARAMS, arguments)) = value.as_call()
+        && let Some(inner) = arguments.get("inner")
+    {
+        show(&format!("{place}.{INJECT_HYPERPARAMS}.inner"), inner);
+    }
+    match value {
+        Recipe::List(items) => {
+            items.iter().enumerate().for_each(|(i, item)| injections(&format!("{place}[{i}]"), item, show));
+        }
+        Recipe::Map(entries) => {
+            entries.iter().for_each(|(key, item)| injections(&format!("{place}.{key}"), item, show));
+        }
+        _ => {}
+    }
+}
+
+/// The place of an argument of a call, or of what is inside if that shows it as its own.
+fn argument(place: &str, call: &Recipe, name: &str) -> Option<String> {
+    let (called, arguments) = call.as_call()?;
+    let place = format!("{place}.{called}");
+    match arguments.get(name) {
+        Some(_) => Some(format!("{place}.{name}")),
+        None => argument(&format!("{place}.inner"), arguments.get("inner")?, name),
+    }
+}
