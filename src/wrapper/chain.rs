@@ -7,8 +7,9 @@ use crate::state::{State, StateWalk, StateWalkMut};
 /// before it returned.
 ///
 /// A chain is the tuple of its members, of which there may be twelve. Chains nest, so a chain may be longer, with up to
-/// 31 members that must see the whole tree first. A chain fuses: intermediate updates stay in registers. If the length is known only at run time, take a `Vec` of
-/// [`Boxed`](crate::wrapper::Boxed) members. The empty chain `()` changes nothing.
+/// 31 members that must see the whole tree first. A chain fuses: intermediate updates stay in registers. If the length
+/// is known only at run time, take a `Vec` of [`Boxed`](crate::wrapper::Boxed) members. The empty chain `()` changes
+/// nothing.
 ///
 /// # Cost
 ///

@@ -18,7 +18,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 ];
 
 /// The names of all transformations in a recipe.
-pub fn names(recipe: &Recipe, found: &mut BTreeSet<String>) {
+pub(crate) fn names(recipe: &Recipe, found: &mut BTreeSet<String>) {
     if let Some((name, _)) = recipe.as_call() {
         found.insert(name.into());
     }

@@ -91,7 +91,8 @@ fn odd_layouts() -> Problem {
 fn every_wrapper_works_around_every_other() {
     let problem = odd_layouts();
     // It copies the parameters when it begins.
-    let inside = || member(chain((clip_by_global_norm(0.5), schedule_free(chain((scale_by_adam(), scale(-0.1))), 0.1))));
+    let inside =
+        || member(chain((clip_by_global_norm(0.5), schedule_free(chain((scale_by_adam(), scale(-0.1))), 0.1))));
     let (mut ran, mut refused) = (0, 0);
     for ((outer, around), (inner, wrap)) in
         WRAPPERS.iter().flat_map(|outer| WRAPPERS.iter().map(move |inner| (outer, inner)))
