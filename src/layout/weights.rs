@@ -1,7 +1,5 @@
 //! Which axes of a weight are its inputs and which its outputs.
 
-use crate::recipe::words;
-
 /// How the weights of a layer are stored: inputs first or outputs first.
 ///
 /// | stored as | matrix | kernel of a convolution | by |
@@ -20,5 +18,3 @@ pub enum Layout {
     /// Outputs first: a layer computes `x·Wᵀ`.
     OutIn,
 }
-
-words!(Layout { InOut = "in_out", OutIn = "out_in" });
