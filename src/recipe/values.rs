@@ -167,3 +167,5 @@ macro_rules! words {
     };
 }
 pub(crate) use words;
+
+words!(crate::layout::Layout { InOut = "in_out", OutIn = "out_in" });

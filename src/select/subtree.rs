@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 use crate::tree::Structure;
+pub(crate) use crate::tree::holds;
 
 /// Under which entry each leaf falls. Every entry has a leaf and no leaf has two; if `complete`, none has none.
 pub(crate) fn assign(
@@ -42,9 +43,4 @@ pub(crate) fn assign(
     let every_leaf = if complete { "exactly" } else { "at most" };
     let expected = format!("paths such that every leaf falls under {every_leaf} one and every one has a leaf");
     Err(Error::argument(what, "tree", &expected, format_args!("\n  {}", problems.join("\n  "))))
-}
-
-/// Whether a leaf is what an entry names, or below it.
-pub(crate) fn holds(entry: &str, leaf: &str) -> bool {
-    entry.is_empty() || leaf.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -57,6 +57,7 @@ pub use rows::{RowIndices, SparseRows};
 pub(crate) use sharing::refuse_shared;
 pub use slices::{Slices, SlicesMut};
 pub use structure::Structure;
+pub(crate) use structure::holds;
 pub use tied::{Tied, TiedGradients};
 pub use walk::{Walk, WalkMut};
 

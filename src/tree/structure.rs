@@ -9,7 +9,6 @@ use super::{Layout, LeafRef, Tree, Walk};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::layout::{Difference, LeafSpec};
-use crate::select::subtree;
 
 /// The leaves of a tree without their values: paths, types, shapes, in order.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
@@ -70,7 +69,7 @@ impl Structure {
         let (mut leaves, told) = (Vec::new(), RefCell::new(Vec::<(String, Layout)>::new()));
         let mut each = |path: &str, leaf: LeafRef<'_>| {
             let mut told = told.borrow_mut();
-            while told.last().is_some_and(|(above, _)| !subtree::holds(above, path)) {
+            while told.last().is_some_and(|(above, _)| !holds(above, path)) {
                 told.pop();
             }
             let layout = told.last().map_or(Layout::default(), |(_, layout)| *layout);
@@ -196,6 +195,11 @@ impl fmt::Display for Structure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.leaves.iter().try_for_each(|leaf| writeln!(f, "{leaf}"))
     }
+}
+
+/// Returns whether a leaf is at a path or below it.
+pub(crate) fn holds(above: &str, leaf: &str) -> bool {
+    above.is_empty() || leaf.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn spec(path: &str, leaf: &LeafRef<'_>) -> LeafSpec {

@@ -47,8 +47,8 @@ use crate::state::{StateWalk, StateWalkMut};
 /// **What is not finite** stays so, and harms no other number: the scale is the size of the largest finite one. In such
 /// a block the two codes next to zero stand for infinities and NaN.
 ///
-/// **Loss of range** is read as `floored`, for each array and leaf: the share of numbers with the code next to zero, and
-/// of signed ones those that are zero in a block with others.
+/// **Loss of range** is read as `floored`, for each array and leaf: the share of numbers with the code next to zero,
+/// and of signed ones those that are zero in a block with others.
 ///
 /// # Cost
 ///
@@ -86,8 +86,8 @@ use crate::state::{StateWalk, StateWalkMut};
 /// quantization](https://arxiv.org/abs/2110.02861), 2021, whose codes are from a table, rounded to the nearest; Li,
 /// Chen and Zhu, [Memory efficient optimizers with 4-bit states](https://arxiv.org/abs/2309.01507), 2023, of second
 /// moments that become zero. Differs: codes that are worked out, rounded by chance, for any transformation. Optax has
-/// none; PyTorch has `torchao`'s `AdamW8bit`, which keeps leaves below 4096 elements too, as bitsandbytes does, whose users
-/// name embeddings by hand.
+/// none; PyTorch has `torchao`'s `AdamW8bit`, which keeps leaves below 4096 elements too, as bitsandbytes does, whose
+/// users name embeddings by hand.
 pub fn quantized<T: Stage>(inner: T) -> Quantized<T> {
     Quantized::with(inner)
 }

@@ -19,8 +19,8 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 ///
 /// The leaves with two axes are for muon, unless [`muon_weight_dimension_numbers`](Muon::muon_weight_dimension_numbers)
 /// say it for some leaves otherwise. Embeddings and output layers are matrices too, but are usually better off with
-/// adam: give them `None`. [`plan`](crate::GradientTransformation::plan) names the leaves with more axes, and those that
-/// do not fit an entry, which are left to adam.
+/// adam: give them `None`. [`plan`](crate::GradientTransformation::plan) names the leaves with more axes, and those
+/// that do not fit an entry, which are left to adam.
 ///
 /// **How weights are stored decides how large updates are**: a matrix of more outputs than inputs has
 /// `√(fan_out / fan_in)` times as large ones. PyTorch and candle store `[out, in]`: say so by

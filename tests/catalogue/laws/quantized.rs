@@ -110,7 +110,7 @@ fn keeps_schema_and_means(entry: &dyn Subject, problem: &Problem) {
     }));
 }
 
-/// Arrays as large as their leaf that are not in 8 bits: what the name of the entry contains, the field, and the reason.
+/// Arrays as large as their leaf that are not in 8 bits: what the name of the entry contains, the field, the reason.
 const KEPT: &[(&str, &str, &str)] = &[
     ("", "master", "parameters"),
     ("", "slow", "parameters"),

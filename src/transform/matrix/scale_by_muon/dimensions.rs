@@ -95,8 +95,8 @@ impl From<Layout> for MatrixAxes {
 
 /// Which leaves are matrices, and by which axes: by path, or by pattern.
 ///
-/// An entry of [`tree`](Self::tree) comes first, then the first pattern of [`at`](Self::at) that matches. A leaf that no
-/// entry names is a matrix if it has two axes, and no matrix else.
+/// An entry of [`tree`](Self::tree) comes first, then the first pattern of [`at`](Self::at) that matches. A leaf that
+/// no entry names is a matrix if it has two axes, and no matrix else.
 ///
 /// ```
 /// use gradchain::prelude::*;
