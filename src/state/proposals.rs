@@ -85,7 +85,7 @@ fn around(said: &[&Proposal], matched: &Matched, new: &[ItemSpec], of_arrays: bo
     let start = |at| Proposal::of(Verb::Fresh(at), |verb| format!("`{verb}` starts what is new as `init` makes it"));
     let mut after: Vec<Proposal> = whole_parts(&fresh, &all).into_iter().map(start).collect();
     // Counts alone are alike in all optimizers.
-    if !of_arrays && !(before.is_empty() && after.is_empty()) {
+    if !of_arrays && (!before.is_empty() || !after.is_empty()) {
         return None;
     }
     after.extend(casts(&tried));
