@@ -82,6 +82,7 @@ impl NotFinite {
 impl<T: Stage> Wrapper for ApplyIfFinite<T> {
     type Memory = NotFinite;
     const LOOKS: bool = true;
+    const HOLDS_BACK: bool = true;
 
     #[inline(always)]
     fn look<C: Real>(u: C) -> C::Wide {

@@ -386,7 +386,12 @@ impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
                 *hyperparam = Hyperparam::Number(v.value.get());
             }
         });
-        count.increment();
         Decision::Run
+    }
+
+    fn finish(&self, memory: &mut Injected<T>, _: Decision, inside: Option<Outcome>, _: &mut T::State) {
+        if inside.is_some() {
+            memory.count.increment();
+        }
     }
 }

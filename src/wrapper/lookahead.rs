@@ -116,21 +116,27 @@ impl<T: Stage> Wrapper for Lookahead<T> {
     }
 
     fn decide(&self, memory: &mut SlowSteps<T::State>, at: &StepContext<'_>, _: f64) -> Decision {
-        memory.steps_since_sync.increment();
-        if memory.steps_since_sync.get() < self.sync_period {
+        if memory.steps_since_sync.get() + 1 < self.sync_period {
             return Decision::Inside;
         }
         memory.step_size = self.slow_step_size.at(memory.syncs.get());
-        memory.steps_since_sync.reset();
-        memory.syncs.increment();
         memory.resting.clear();
         memory.resting.extend_from_slice(at.resting);
         memory.fresh = self.reset_state.then(|| Box::new(at.anew(&self.inner, &memory.active)));
         Decision::Run
     }
 
-    fn finish(&self, memory: &mut SlowSteps<T::State>, _: Decision, _: Option<Outcome>, inner: &mut T::State) {
-        if let Some(fresh) = memory.fresh.take() {
+    fn finish(&self, memory: &mut SlowSteps<T::State>, did: Decision, inside: Option<Outcome>, inner: &mut T::State) {
+        let fresh = memory.fresh.take();
+        if inside.is_none() {
+            return;
+        }
+        if did == Decision::Inside {
+            return memory.steps_since_sync.increment();
+        }
+        memory.steps_since_sync.reset();
+        memory.syncs.increment();
+        if let Some(fresh) = fresh {
             start_anew(inner, *fresh, &memory.resting);
         }
     }

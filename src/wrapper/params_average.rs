@@ -70,11 +70,14 @@ impl<P: Averages> Wrapper for P {
     }
 
     fn decide(&self, memory: &mut Averaged, _: &StepContext<'_>, _: f64) -> Decision {
-        memory.taken = core::mem::take(&mut memory.share).get();
+        memory.taken = memory.share.get();
         if memory.taken != 0.0 { Decision::Run } else { Decision::Inside }
     }
 
     fn finish(&self, memory: &mut Averaged, _: Decision, inside: Option<Outcome>, _: &mut <P::Inner as Stage>::State) {
+        if inside.is_some() {
+            memory.share.set(0.0);
+        }
         if inside.is_some_and(Outcome::emitted) {
             memory.steps.increment();
             if let Some(share) = self.share(memory.steps, memory.averaged, &mut memory.mass) {

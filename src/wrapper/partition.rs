@@ -1,4 +1,4 @@
-use crate::engine::{Outline, Place, Shape, Span, Tile};
+use crate::engine::{Emission, HoldsBack, Outline, Place, Shape, Span, Tile};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
@@ -71,6 +71,8 @@ pub struct PartitionState<S> {
     active: Vec<Vec<bool>>,
     /// What the last step did to each.
     outcomes: Vec<Outcome>,
+    /// The leaves of members that emit nothing in this step, if others have updates; else empty. No part of the state.
+    resting: Vec<bool>,
 }
 
 impl<S> PartitionState<S> {
@@ -162,6 +164,9 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
         active: &[Vec<bool>],
     );
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcomes: &mut [Outcome]);
+    fn emission(&self, member: usize, state: &Self::State, run: &Self::Run) -> Emission;
+    fn resting<'a>(&self, member: usize, state: &'a Self::State) -> &'a [bool];
+    fn holds_back(&self) -> HoldsBack;
     #[allow(clippy::too_many_arguments, reason = "those of `Stage::tile`, and the member")]
     fn tile<C: Real>(
         &self,
@@ -237,6 +242,21 @@ macro_rules! groups {
                     self.$i.finish(&mut state.$i, run.$i, _sums, &mut outcomes[$i]);
                     _sums = _sums.skip(self.$i.shape().sums);
                 )+
+            }
+            fn emission(&self, member: usize, state: &Self::State, run: &Self::Run) -> Emission {
+                match member {
+                    $($i => self.$i.emission(&state.$i, &run.$i),)+
+                    _ => Emission::Updates,
+                }
+            }
+            fn resting<'a>(&self, member: usize, state: &'a Self::State) -> &'a [bool] {
+                match member {
+                    $($i => self.$i.resting(&state.$i),)+
+                    _ => &[],
+                }
+            }
+            fn holds_back(&self) -> HoldsBack {
+                HoldsBack::Never $(.max(self.$i.holds_back()))+
             }
             fn tile<Cx: Real>(&self, member: usize, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
                 let mut _place = place;
@@ -332,6 +352,15 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
             sums = sums.skip(member.shape().sums);
         }
     }
+    fn emission(&self, which: usize, state: &Self::State, (): &()) -> Emission {
+        self[which].emission(&state[which], &())
+    }
+    fn resting<'a>(&self, which: usize, state: &'a Self::State) -> &'a [bool] {
+        self[which].resting(&state[which])
+    }
+    fn holds_back(&self) -> HoldsBack {
+        self.iter().map(Stage::holds_back).max().unwrap_or(HoldsBack::Never)
+    }
     fn tile<C: Real>(
         &self,
         which: usize,
@@ -361,6 +390,36 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     }
     fn describe(&self) -> Vec<String> {
         self.iter().map(Stage::describe).collect()
+    }
+}
+
+/// What two members emit together.
+fn beside(a: Emission, b: Emission) -> Emission {
+    match (a, b) {
+        (Emission::Undecided, _) | (_, Emission::Undecided) => Emission::Undecided,
+        (Emission::Nothing(a), Emission::Nothing(b)) => Emission::Nothing(a.max(b)),
+        (Emission::Zeros(a), Emission::Zeros(b)) => Emission::Zeros(a.max(b)),
+        (Emission::Updates, Emission::Updates | Emission::Zeros(_)) | (Emission::Zeros(_), Emission::Updates) => {
+            Emission::Updates
+        }
+        _ => Emission::Partly,
+    }
+}
+
+impl<G: Group> Partition<G> {
+    /// Writes down which leaves rest after this step's members, as far as that is decided.
+    fn settle(&self, state: &mut PartitionState<G::State>, run: &G::Run, at: &StepContext<'_>) {
+        let mut resting = core::mem::take(&mut state.resting);
+        resting.clear();
+        if self.emission(state, run) == Emission::Partly {
+            let rests = |(leaf, member): (usize, &usize)| {
+                let emission = self.members.emission(*member, &state.members, run);
+                let is_resting = self.members.resting(*member, &state.members).get(leaf) == Some(&true);
+                at.rests(leaf) || emission.is_nothing() || is_resting
+            };
+            resting.extend(state.which.iter().enumerate().map(rests));
+        }
+        state.resting = resting;
     }
 }
 
@@ -400,7 +459,9 @@ impl<G: Group> Stage for Partition<G> {
         let active: Vec<Vec<bool>> = (0..known.len()).map(of).collect();
         let members = self.members.init(at, &active)?;
         let outcomes = Vec::with_capacity(known.len());
-        Ok(PartitionState { names: self.names.clone(), members, which, active, outcomes })
+        let rests = if self.members.holds_back() > HoldsBack::Never { which.len() } else { 0 };
+        let resting = Vec::with_capacity(rests);
+        Ok(PartitionState { names: self.names.clone(), members, which, active, outcomes, resting })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
@@ -408,7 +469,9 @@ impl<G: Group> Stage for Partition<G> {
     }
 
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> G::Run {
-        self.members.begin(&mut state.members, at)
+        let run = self.members.begin(&mut state.members, at);
+        self.settle(state, &run, at);
+        run
     }
 
     fn barrier(
@@ -421,6 +484,7 @@ impl<G: Group> Stage for Partition<G> {
         tree: &mut WholeTree<'_>,
     ) {
         self.members.barrier(&mut state.members, run, at, index, sums, tree, &state.active);
+        self.settle(state, run, at);
     }
 
     fn finish(&self, state: &mut Self::State, run: G::Run, sums: Sums<'_>, outcome: &mut Outcome) {
@@ -430,6 +494,21 @@ impl<G: Group> Stage for Partition<G> {
         self.members.finish(members, run, sums, outcomes);
         outcome.emitted = outcomes.iter().zip(active).any(|(did, active)| did.emitted && active.contains(&true));
         outcome.skipped = outcomes.iter().any(|did| did.skipped);
+    }
+
+    fn emission(&self, state: &Self::State, run: &G::Run) -> Emission {
+        let has_leaves = |member: &usize| state.active[*member].contains(&true);
+        let members = (0..state.active.len()).filter(has_leaves);
+        let emission = |member: usize| self.members.emission(member, &state.members, run);
+        members.map(emission).reduce(beside).unwrap_or(Emission::Updates)
+    }
+
+    fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
+        &state.resting
+    }
+
+    fn holds_back(&self) -> HoldsBack {
+        if self.members.holds_back() > HoldsBack::Never { HoldsBack::Some } else { HoldsBack::Never }
     }
 
     fn tile<C: Real>(&self, state: &Self::State, run: &G::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {

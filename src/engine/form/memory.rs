@@ -6,7 +6,7 @@ use super::super::in_piece::{by_whole_tile, one_loop};
 use super::super::isa::{Job, dispatch_chain};
 use super::super::sums::MOST_SUMS;
 use super::super::{
-    AllUses, InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile,
+    AllUses, Emission, InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile,
     Uses, fused_tile,
 };
 use super::rule::{Cut, checked_slots, keeps_zeros};
@@ -273,8 +273,9 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         rule.finish(&mut state.memory, sums);
     }
 
-    fn ends_at(_: &R, _: &Self::State, (): &()) -> Option<usize> {
-        R::ZERO.then_some(0)
+    #[inline(always)]
+    fn emission(_: &R, _: &Self::State, (): &()) -> Emission {
+        if R::ZERO { Emission::Zeros(0) } else { Emission::Updates }
     }
 
     fn tile<C: Real>(rule: &R, state: &Self::State, run: &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {

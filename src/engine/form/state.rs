@@ -131,6 +131,10 @@ pub struct WrapperState<M, S> {
     pub(super) name: &'static str,
     /// The gradients of this step, for what must see them again. No part of the state.
     pub(super) kept: Arrays,
+    /// How many leaves there are.
+    pub(super) leaves: usize,
+    /// The leaves for which nothing is emitted in this step, if others have updates; else empty. No part of the state.
+    pub(super) resting: Vec<bool>,
 }
 
 impl<M, S> WrapperState<M, S> {

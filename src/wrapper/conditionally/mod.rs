@@ -185,14 +185,20 @@ impl StepsSoFar {
 
 impl<T: Stage, W: Condition, const ZERO: bool> Wrapper for Conditionally<T, W, ZERO> {
     type Memory = StepsSoFar;
+    const HOLDS_BACK: bool = ZERO;
 
     fn decide(&self, memory: &mut StepsSoFar, at: &StepContext<'_>, _: f64) -> Decision {
         let holds = self.should_transform_fn.holds(memory.step.get(), at);
-        memory.step.increment();
         match (holds, ZERO) {
             (true, _) => Decision::Run,
             (false, true) => Decision::Skip,
             (false, false) => Decision::Pass,
+        }
+    }
+
+    fn finish(&self, memory: &mut StepsSoFar, did: Decision, inside: Option<Outcome>, _: &mut T::State) {
+        if inside.is_some() || did != Decision::Run {
+            memory.step.increment();
         }
     }
 }

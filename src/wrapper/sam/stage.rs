@@ -1,7 +1,7 @@
 //! How a `sam` runs whose adversarial steps are seen.
 
 use super::{Sam, SamState, check_period};
-use crate::engine::{Outline, Place, Shape, SlotJob, Span, Tile, at_point, slot_tile};
+use crate::engine::{Emission, HoldsBack, Outline, Place, Shape, SlotJob, Span, Tile, at_point, slot_tile};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
@@ -163,6 +163,23 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 }
             }
         }
+    }
+
+    /// Where the optimizer emits nothing, the parameters still go back to where the round began.
+    fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
+        let emission = match run {
+            SamRun::Climb(run, _) => self.adv_optimizer.emission(&state.adv_state, run),
+            SamRun::Descend(run, true, _) => self.optimizer.emission(&state.opt_state, run),
+            SamRun::Descend(_, false, _) => return Emission::Updates,
+        };
+        match emission {
+            Emission::Undecided | Emission::Nothing(_) => emission,
+            _ => Emission::Updates,
+        }
+    }
+
+    fn holds_back(&self) -> HoldsBack {
+        self.optimizer.holds_back().max(self.adv_optimizer.holds_back()).min(HoldsBack::All)
     }
 
     fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {

@@ -179,6 +179,7 @@ impl Spikes {
 impl<T: Stage, S: SpikeStatistic> Wrapper for SkipOnSpike<T, S> {
     type Memory = Spikes;
     const LOOKS: bool = S::OF_GRADIENTS;
+    const HOLDS_BACK: bool = true;
 
     #[inline(always)]
     fn look<C: Real>(u: C) -> C::Wide {
