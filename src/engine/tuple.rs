@@ -1,14 +1,14 @@
 //! A chain is a tuple of its members.
 
+use super::context::is_among;
 use super::in_piece::Then;
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
 use super::members::{Members, in_members};
 use super::piece_at::PieceAt;
 use super::sums::{MOST_SUMS, cut_off};
-use super::context::is_among;
 use super::{
-    AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, Uses,
-    WholeTree, followed_by, ways,
+    AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext,
+    Sums, Term, Tile, Uses, WholeTree, followed_by, ways,
 };
 use crate::element::Real;
 use crate::error::{Error, Result};

@@ -1,6 +1,8 @@
 //! A member of a chain that may be absent.
 
-use crate::engine::{AllUses, Emission, HoldsBack, Outline, PieceAt, Place, Shape, SlotList, Span, Term, Then, Tile, Uses};
+use crate::engine::{
+    AllUses, Emission, HoldsBack, Outline, PieceAt, Place, Shape, SlotList, Span, Term, Then, Tile, Uses,
+};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;

@@ -6,8 +6,8 @@ use super::super::in_piece::{by_whole_tile, one_loop};
 use super::super::isa::{Job, dispatch_chain};
 use super::super::sums::MOST_SUMS;
 use super::super::{
-    AllUses, Emission, InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile,
-    Uses, fused_tile,
+    AllUses, Emission, InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term,
+    Then, Tile, Uses, fused_tile,
 };
 use super::rule::{Cut, checked_slots, keeps_zeros};
 use super::state::{Arrays, Start, asked_dtype};

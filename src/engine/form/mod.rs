@@ -42,8 +42,8 @@ pub use whole::{Whole, WholeTreeTransformation};
 use super::in_piece::by_tile;
 use super::ways;
 use super::{
-    AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext,
-    Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops,
+    AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare,
+    Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;

@@ -4,8 +4,8 @@ use core::marker::PhantomData;
 
 use super::super::ways::{self, InPieceFn, TileFn};
 use super::super::{
-    AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext, Sums,
-    Term, Then, Tile, Walk, WholeTree, by_own_loops,
+    AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage,
+    StepContext, Sums, Term, Then, Tile, Walk, WholeTree, by_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;

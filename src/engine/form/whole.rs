@@ -1,7 +1,9 @@
 //! Whole leaves, or the whole tree.
 
 use super::super::whole::NOT_REMOTE;
-use super::super::{Emission, HoldsBack, InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile, WholeTree};
+use super::super::{
+    Emission, HoldsBack, InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile, WholeTree,
+};
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
 use crate::error::{Error, Result};

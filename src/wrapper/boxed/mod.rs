@@ -16,8 +16,8 @@ use state::{ErasedState, Held, held, held_mut};
 
 use crate::arguments::Visit;
 use crate::engine::{
-    Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Spare, Stage, StepContext, Sums, Then, Tile, Walk,
-    WholeTree,
+    Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Spare, Stage, StepContext, Sums,
+    Then, Tile, Walk, WholeTree,
 };
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};

@@ -108,11 +108,9 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
         let first = state.steps_since_sync.get() == 0;
-        state.steps_since_sync.increment();
-        if state.steps_since_sync.get() < self.sync_period {
+        if state.steps_since_sync.get() + 1 < self.sync_period {
             return SamRun::Climb(self.adv_optimizer.begin(&mut state.adv_state, at), first);
         }
-        state.steps_since_sync.reset();
         let SamState { opt_state, cache, .. } = state;
         let at = seen_from(cache, first, at);
         let fresh = || Box::new(at.anew(&self.adv_optimizer, &active(cache)));
@@ -153,8 +151,15 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         match run {
-            SamRun::Climb(run, _) => self.adv_optimizer.finish(&mut state.adv_state, run, sums, outcome),
+            SamRun::Climb(run, _) => {
+                if !self.adv_optimizer.emission(&state.adv_state, &run).is_nothing() {
+                    state.steps_since_sync.increment();
+                }
+                self.adv_optimizer.finish(&mut state.adv_state, run, sums, outcome);
+            }
             SamRun::Descend(run, here, fresh) => {
+                state.steps_since_sync.reset();
+                let fresh = fresh.filter(|_| !(here && self.optimizer.emission(&state.opt_state, &run).is_nothing()));
                 let sums = sums.skip(self.adv_optimizer.shape().sums);
                 self.optimizer.finish(&mut state.opt_state, run, sums, outcome);
                 outcome.emitted |= !here;
@@ -186,7 +191,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         let end = place.at + self.shape().barriers;
         let (SamRun::Climb(_, first) | SamRun::Descend(_, first, _)) = run;
         // Once: a later pass that begins here too must not do it again.
-        if *first && place.at == span.to {
+        if *first && place.at == span.to && !self.emission(state, run).is_nothing() {
             slot_tile(&state.cache, tile, Remember);
         }
         match run {

@@ -5,6 +5,7 @@ mod arguments;
 #[cfg(feature = "config")]
 mod configs;
 mod cuts;
+mod emissions;
 mod errors;
 mod exchanged;
 mod fusing;

@@ -6,8 +6,8 @@ use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::sums::cut_off;
 use super::super::super::ways::whole_piece;
 use super::super::super::{
-    AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span, Spare, Stage,
-    StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, fits, followed_by,
+    AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span,
+    Spare, Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, fits, followed_by,
 };
 use super::super::loops::{Access, goes_in, on_slots};
 use super::super::rule::checked_slots;
@@ -159,11 +159,7 @@ fn settle<P: Wrapper, O: Own<P>>(
 }
 
 /// What comes out of the inner transformation, where the wrapper acts.
-fn inner_emission<P: Wrapper>(
-    part: &P,
-    state: &StateOf<P>,
-    run: &AroundRun<<Inner<P> as Stage>::Run>,
-) -> Emission {
+fn inner_emission<P: Wrapper>(part: &P, state: &StateOf<P>, run: &AroundRun<<Inner<P> as Stage>::Run>) -> Emission {
     match (run.decision, &run.inner) {
         (None, _) => Emission::Undecided,
         (Some(Decision::Hold | Decision::Skip), _) => Emission::Nothing(0),
