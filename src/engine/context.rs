@@ -20,6 +20,8 @@ pub struct InitContext<'a> {
     /// Whether leaves may rest for some steps, so that updates are counted for each.
     pub(crate) by_leaf: bool,
     pub(crate) codes: Option<Codes>,
+    /// Whether parameters are seen in the type that arithmetic is done in, whatever the leaf's.
+    pub(crate) in_full: bool,
     /// Where it is written down which leaves must be whole on one machine, and how much work each is, if that is asked.
     pub(crate) whole: Option<&'a Mutex<Vec<Option<f64>>>>,
 }
@@ -110,6 +112,13 @@ impl<'a> InitContext<'a> {
         Ok(rounded)
     }
 
+    /// Returns whether a leaf's parameters are rounded to a type narrower than the one that arithmetic is done in: 16
+    /// bits, and not inside a [`master`](crate::master()).
+    pub fn is_rounded(&self, leaf: usize) -> bool {
+        let dtype = self.structure.leaves()[leaf].dtype();
+        !self.in_full && dtype != dtype.compute()
+    }
+
     /// The leaves to act on that are also `on`.
     pub(crate) fn restricted(&self, on: &[bool]) -> Vec<bool> {
         self.active.iter().zip(on).map(|(a, b)| *a && *b).collect()
@@ -154,6 +163,7 @@ pub struct StepContext<'a> {
     pub(crate) resting: &'a [bool],
     pub(crate) by_leaf: bool,
     pub(crate) codes: Option<Codes>,
+    pub(crate) in_full: bool,
     pub(crate) rows: &'a [usize],
     /// Leaves are gone through elsewhere: parameters and state arrays are not here.
     pub(crate) elsewhere: bool,
@@ -176,6 +186,7 @@ impl<'a> StepContext<'a> {
             resting: &[],
             by_leaf: false,
             codes: None,
+            in_full: false,
             rows: &[],
             elsewhere: false,
             active: &[],
@@ -238,7 +249,16 @@ impl<'a> StepContext<'a> {
     where
         'a: 'b,
     {
-        StepContext { structure, absent: &[], resting: &[], by_leaf: false, rows: &[], active: &[], ..*self }
+        StepContext {
+            structure,
+            absent: &[],
+            resting: &[],
+            by_leaf: false,
+            in_full: false,
+            rows: &[],
+            active: &[],
+            ..*self
+        }
     }
 
     /// The same step, for what acts on some leaves only.
@@ -267,8 +287,9 @@ impl<'a> StepContext<'a> {
         if self.elsewhere {
             return Err(Error::unrecordable(&transformation.describe(), "its state begins anew from the parameters"));
         }
-        let StepContext { structure, params, point, by_leaf, codes, .. } = *self;
-        transformation.init_state(&InitContext { structure, active, params, point, by_leaf, codes, whole: None })
+        let StepContext { structure, params, point, by_leaf, codes, in_full, .. } = *self;
+        let whole = None;
+        transformation.init_state(&InitContext { structure, active, params, point, by_leaf, codes, in_full, whole })
     }
 
     /// Whether [`anew`](Self::anew) will find a state: for [`Stage::check`], before anything is changed.

@@ -56,6 +56,7 @@ impl Nested {
             point: None,
             by_leaf: false,
             codes: around.codes,
+            in_full: false,
             whole: None,
         };
         let state = transformation.init_state(&at);

@@ -64,6 +64,7 @@ impl<T: Stage> OptState<T> {
             point: None,
             by_leaf,
             codes: None,
+            in_full: false,
             whole: None,
         };
         let inner = transformation.init_state(&at)?;

@@ -7,6 +7,8 @@ mod configs;
 mod cuts;
 mod emissions;
 mod errors;
+#[cfg(feature = "half")]
+mod evaluations;
 mod exchanged;
 mod fusing;
 mod instruction_sets;

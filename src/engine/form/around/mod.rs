@@ -1,6 +1,7 @@
 //! Around another: wrappers.
 
 mod arithmetic;
+mod emission;
 mod run;
 mod tile;
 mod weighing;
@@ -125,6 +126,9 @@ pub trait Wrapper: Holds {
     /// Whether [`decide`](Wrapper::decide) may say [`Hold`](Decision::Hold) or [`Skip`](Decision::Skip). Where such a
     /// wrapper acts on some leaves only, parts after it count updates leaf by leaf.
     const HOLDS_BACK: bool = false;
+    /// Whether the inner transformation only estimates something for the wrapper, which makes the update of its own: then
+    /// the wrapper runs whether or not the inner transformation emits anything.
+    const ESTIMATES: bool = false;
     /// Whether there are many steps in which [`decide`](Wrapper::decide) says [`Inside`](Decision::Inside): then loops
     /// are compiled for what is inside alone, and these steps are as fast as without the wrapper. Nothing changes for
     /// one that chooses leaves, adds up sums or shows what is inside other parameters.
@@ -226,9 +230,9 @@ pub trait Wrapper: Holds {
         *at
     }
 
-    /// Ends a step, and counts it. `inside` is what the step of the inner transformation did, if that ran and did not
-    /// emit nothing: after a `None` in a step that [`Run`](Decision::Run)s, the memory must be as it was before the step,
-    /// but for what was taken in. The wrapper's own arithmetic after the inner transformation has not run then.
+    /// Ends a step, and counts it. `inside` is what the step of the inner transformation did; `None` if that did not run,
+    /// or emitted nothing. A wrapper does nothing in a step in which the inner transformation emits nothing: its
+    /// arithmetic after it has not run, and `finish` counts nothing of what comes out.
     fn finish(
         &self,
         memory: &mut Self::Memory,

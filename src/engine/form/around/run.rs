@@ -1,6 +1,5 @@
 //! How wrappers run.
 
-use super::super::super::context::is_among;
 use super::super::super::in_piece::by_tile;
 use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::sums::cut_off;
@@ -14,6 +13,7 @@ use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::Own;
+use super::emission::{emission, settle};
 use super::tile::{Holding, is_loop, tile_of, weighs};
 use super::{Around, Decision, Elsewhere, Holds, Wrapper};
 use crate::element::Real;
@@ -133,64 +133,21 @@ fn decide<P: Wrapper, O: Own<P>>(
     let decision = if P::ALWAYS_RUNS { Decision::Run } else { decision };
     run.decision = Some(decision);
     if matches!(decision, Decision::Run | Decision::Inside) {
-        let at = told(part, &state.memory, decision, at);
+        let at = told::<P, O>(part, &state.memory, decision, at);
         run.inner = Some(part.inner_now(&state.memory).begin(&mut state.inner, &at));
     }
     settle::<P, O>(part, state, run, before);
 }
 
-/// Writes down on which leaves nothing is emitted, as far as that is decided; `before` are those for which nothing came
-/// in.
-fn settle<P: Wrapper, O: Own<P>>(
-    part: &P,
-    state: &mut StateOf<P>,
-    run: &mut AroundRun<<Inner<P> as Stage>::Run>,
-    before: &[bool],
-) {
-    run.nothing = inner_emission(part, state, run).is_nothing();
-    let mut resting = core::mem::take(&mut state.resting);
-    resting.clear();
-    if emission::<P, O>(part, state, run) == Emission::Partly {
-        let inside = part.inner_now(&state.memory).resting(&state.inner);
-        let rests = |leaf| is_on(part, state, leaf) && (run.nothing || is_among(inside, leaf));
-        resting.extend((0..state.leaves).map(|leaf| is_among(before, leaf) || rests(leaf)));
-    }
-    state.resting = resting;
-}
-
-/// What comes out of the inner transformation, where the wrapper acts.
-fn inner_emission<P: Wrapper>(part: &P, state: &StateOf<P>, run: &AroundRun<<Inner<P> as Stage>::Run>) -> Emission {
-    match (run.decision, &run.inner) {
-        (None, _) => Emission::Undecided,
-        (Some(Decision::Hold | Decision::Skip), _) => Emission::Nothing(0),
-        (_, Some(inner)) => part.inner_now(&state.memory).emission(&state.inner, inner),
-        (_, None) => Emission::Updates,
-    }
-}
-
-fn emission<P: Wrapper, O: Own<P>>(
-    part: &P,
-    state: &StateOf<P>,
-    run: &AroundRun<<Inner<P> as Stage>::Run>,
-) -> Emission {
-    // Leaves that are not acted on have an update of their own, if their gradients go through.
-    let all = || state.active.as_ref().is_none_or(|active| active.iter().all(|on| *on));
-    let is_part = P::CHOOSES && part.elsewhere() == Elsewhere::Pass && !all();
-    // What is done after what is inside is done in the last pass.
-    let rewrites = run.decision == Some(Decision::Run) && (O::AFTER || O::WAITS) && !O::KEEPS_ZEROS;
-    match inner_emission(part, state, run).after(P::LOOKS as usize) {
-        Emission::Nothing(_) if is_part => Emission::Partly,
-        Emission::Nothing(_) if O::COMPLETES && run.inner.is_some() => {
-            Emission::Nothing(P::LOOKS as usize + part.inner().shape().barriers)
-        }
-        Emission::Zeros(_) if is_part || rewrites => Emission::Updates,
-        emission => emission,
-    }
-}
-
 /// What is inside is told of a step.
-fn told<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, decision: Decision, at: &StepContext<'a>) -> StepContext<'a> {
+fn told<'a, P: Wrapper, O: Own<P>>(
+    part: &P,
+    memory: &'a P::Memory,
+    decision: Decision,
+    at: &StepContext<'a>,
+) -> StepContext<'a> {
     let at = if decision == Decision::Run { part.tell(memory, at) } else { *at }.in_codes(part.codes());
+    let at = StepContext { in_full: at.in_full || O::POINT.is_some(), ..at };
     if P::RESTS { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
 }
 
@@ -249,7 +206,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let active = part.leaves(at)?.map(|on| at.restricted(&on));
         let (by_leaf, codes) = (at.by_leaf || P::RESTS, part.codes().or(at.codes));
         let at = &InitContext { by_leaf, codes, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
-        let inner = part.inner().init_state(at)?;
+        let inner = part.inner().init_state(&InitContext { in_full: at.in_full || O::POINT.is_some(), ..*at })?;
         let mut memory = P::Memory::default();
         part.start(&mut memory, at, &inner)?;
         let start = |slot| Start {
@@ -269,6 +226,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     fn check(part: &P, state: &StateOf<P>, at: &StepContext<'_>) -> Result<()> {
         part.check(&state.memory, at)?;
         let inside = at.on(state.active.as_deref().unwrap_or(at.active)).in_codes(part.codes());
+        let inside = StepContext { in_full: at.in_full || O::POINT.is_some(), ..inside };
         part.inner_now(&state.memory).check(&state.inner, &inside)
     }
 
@@ -301,7 +259,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             return;
         }
         let (Some(decision), Some(inner)) = (run.decision, &mut run.inner) else { return };
-        let (at, before) = (told(part, &state.memory, decision, at), at.resting);
+        let (at, before) = (told::<P, O>(part, &state.memory, decision, at), at.resting);
         let (index, sums) = (index - P::LOOKS as usize, summed(part, &state.memory, sums).skip(P::LOOKS as usize));
         let transformation = part.inner_now(&state.memory);
         let StateOf::<P> { arrays, inner: of_inner, active, .. } = state;
@@ -361,7 +319,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn holds_back(part: &P) -> HoldsBack {
         let own = if P::HOLDS_BACK { HoldsBack::All } else { HoldsBack::Never };
-        match own.max(part.inner().holds_back()) {
+        let inside = if P::ESTIMATES { HoldsBack::Never } else { part.inner().holds_back() };
+        match own.max(inside) {
             HoldsBack::All if P::CHOOSES && part.elsewhere() == Elsewhere::Pass => HoldsBack::Some,
             holds => holds,
         }

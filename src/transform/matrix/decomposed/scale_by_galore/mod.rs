@@ -306,6 +306,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             point: None,
             by_leaf: false,
             codes: at.codes,
+            in_full: false,
             whole: None,
         };
         let base_optimizer_state = self.base_optimizer.init_state(&within)?;
