@@ -5,7 +5,8 @@ use crate::state::{EvaluateAs, start_anew};
 /// got; the fast ones start again from there.
 ///
 /// The parameters given to `step` are the fast ones; the slow ones, which are the ones to evaluate, are in the state:
-/// [`eval_params`](crate::OptState::eval_params) gives them as a tree.
+/// [`eval_params`](crate::OptState::eval_params) gives them as a tree. A step in which the fast optimizer emits nothing,
+/// such as a mini-step of [`multi_steps`](crate::multi_steps), is not counted and does not synchronize.
 ///
 /// # Arithmetic
 ///
@@ -92,7 +93,7 @@ impl<S: State> LookaheadState<S> {
         self.slot(0)
     }
 
-    /// Steps since the last synchronization.
+    /// Steps since the last synchronization in which the fast optimizer emitted updates.
     pub fn steps_since_sync(&self) -> Count {
         self.steps_since_sync
     }

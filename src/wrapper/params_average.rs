@@ -9,7 +9,7 @@ use crate::state::EvaluateAs;
 /// A step works out an update of the parameters; what they are afterwards is known for certain only when the next step
 /// is given them: rounded to their type, and after whatever comes behind this in a chain. So each step takes up into
 /// the average the parameters that it is given, with the share that was written down at the end of the one before; and
-/// until then [`EvaluateAs`] mixes them in.
+/// until then [`EvaluateAs`] mixes them in. A step in which the optimizer emits nothing takes up none.
 pub trait Averages: Holds {
     /// Whether the average begins with the parameters of `init`, which count for 1, instead of with nothing.
     fn starts_as_params(&self) -> bool;

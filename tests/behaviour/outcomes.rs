@@ -183,8 +183,8 @@ fn what_is_around_or_after_a_window_counts_windows() {
     assert_eq!(course(&chain(vector), &ones), [0.0, -1.0, -1.0, -1.5, -1.5, -1.5, -1.5, -1.5]);
     assert_eq!(course(&chain((windows(), trace(0.5))), &ones[..6]), [0.0, -1.0, -1.0, -2.5, -2.5, -4.25]);
     assert_eq!(
-        course(&inject_hyperparams(lookahead(windows(), 2, linear(0.5, 1.0, 1))), &ones),
-        [0.0, -1.0, -1.0, -1.0, -1.0, -2.0, -2.0, -3.0]
+        course(&inject_hyperparams(lookahead(windows(), 2, linear(0.0, 1.0, 4))), &ones),
+        [0.0, -1.0, -1.0, -0.5, -0.5, -1.5, -1.5, -2.0]
     );
     // Its conditions are of windows too.
     assert_eq!(course(&conditionally_mask(windows(), step_lt(2)), &ones[..6]), [0.0, -1.0, -1.0, -2.0, -2.0, -2.0]);

@@ -190,8 +190,8 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         let end = place.at + self.shape().barriers;
         let (SamRun::Climb(_, first) | SamRun::Descend(_, first, _)) = run;
-        // Once: a later pass that begins here too must not do it again.
-        if *first && place.at == span.to && !self.emission(state, run).is_nothing() {
+        // When it is decided whether anything is emitted; parameters are still where they were.
+        if *first && span.has(end) && !self.emission(state, run).is_nothing() {
             slot_tile(&state.cache, tile, Remember);
         }
         match run {
